@@ -116,16 +116,7 @@ static int take_id(const line *at, void *context)
   return MILL_OK;
 }
 
-static int read_text_ids(const char *path, int64_t **ids, size_t *n)
-{
-  number_list list = {0};
-  const int err = each_line(path, take_id, &list);
-  *ids = list.value;
-  *n = list.n;
-  return err;
-}
-
-static int read_fits_ids(const char *path, int64_t **ids, size_t *n)
+static int read_fits_ids(const char *path, number_list *list)
 {
   int err = MILL_OK;
   mill_fits_file *file = NULL;
@@ -135,13 +126,10 @@ static int read_fits_ids(const char *path, int64_t **ids, size_t *n)
     i_hdu++;
   if (i_hdu == file->guard->n_hdu)
     MILL_FAIL(MILL_ERR_INPUT, "%s: has no table; give one with a column TARGETID", path);
-  *n = (size_t)file->guard->hdu[i_hdu].axis[1];
-  MILL_TRY(mill_fits_table_int64(file, i_hdu, "TARGETID", -1, ids, NULL));
-  size_t n_known = 0;
-  for (size_t i = 0; i < *n; i++)
-    if ((*ids)[i] != -1) /* nobody's */
-      (*ids)[n_known++] = (*ids)[i];
-  *n = n_known;
+  MILL_TRY(mill_fits_table_int64(file, i_hdu, "TARGETID", -1, &list->value, NULL));
+  for (int64_t i = 0; i < file->guard->hdu[i_hdu].axis[1]; i++)
+    if (list->value[i] != -1) /* nobody's */
+      list->value[list->n++] = list->value[i];
 done:
   mill_fits_file_close(file);
   return err;
@@ -150,25 +138,20 @@ done:
 int mill_target_id_file_read(const char *path, int64_t **ids, size_t *n)
 {
   int err = MILL_OK;
+  number_list list = {0};
+  char first[7] = "";
   *ids = NULL;
   *n = 0;
-  unsigned char first[6] = "";
-  FILE *stream = NULL;
-  MILL_TRY(mill_regular_stream(path, "a text or FITS file of TARGETIDs", MILL_ERR_USAGE, &stream));
-  const size_t n_first = fread(first, 1, sizeof first, stream);
-  fclose(stream);
-  const int is_fits = (n_first >= 2 && first[0] == 0x1f && first[1] == 0x8b) ||
-                      (n_first == 6 && memcmp(first, "SIMPLE", 6) == 0);
-  MILL_TRY(is_fits ? read_fits_ids(path, ids, n) : read_text_ids(path, ids, n));
-  if (*n == 0)
+  (void)mill_first_bytes(path, first, sizeof first - 1);
+  const int is_fits = strncmp(first, "\x1f\x8b", 2) == 0 || strcmp(first, "SIMPLE") == 0;
+  MILL_TRY(is_fits ? read_fits_ids(path, &list) : each_line(path, take_id, &list));
+  if (list.n == 0)
     MILL_FAIL(MILL_ERR_USAGE, "%s: holds no TARGETID; write one a line", path);
-  *n = mill_config_sort_ids(*ids, *n);
+  *n = mill_config_sort_ids(list.value, list.n);
+  *ids = list.value;
+  list.value = NULL;
 done:
-  if (err != MILL_OK) {
-    mill_free(*ids);
-    *ids = NULL;
-    *n = 0;
-  }
+  mill_free(list.value);
   return err;
 }
 

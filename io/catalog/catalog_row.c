@@ -2,10 +2,14 @@
 #include "io/catalog/catalog_row.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "io/files/sha256.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/system/regular_file.h"
 
 void mill_catalog_row_init(mill_catalog_row *row)
 {
@@ -33,6 +37,18 @@ void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t e
   index->exposure_id[index->n_exposure++] = exposure_id;
 }
 
+void mill_file_index_expose(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
+                            double mjd)
+{
+  mill_catalog_row *row = &index->row[index->n_row - 1];
+  if (row->n_exposure++ == 0) {
+    row->first_exposure = index->n_exposure;
+    row->fits_row = exposure_row;
+  }
+  row->exp_id = row->n_exposure == 1 ? exposure_id : -1;
+  mill_file_index_add(index, exposure_row, exposure_id, mjd);
+}
+
 void mill_file_index_clear(mill_file_index *index)
 {
   if (!index)
@@ -40,4 +56,57 @@ void mill_file_index_clear(mill_file_index *index)
   MILL_FREE(index->row, index->exposure_row, index->exposure_id, index->exposure_mjd,
             index->exposure_file, index->redrock);
   memset(index, 0, sizeof *index);
+}
+
+/* The same for the same rows of the same exposures in the same order, and under the names by which
+   they may be joined.  A row's place in its file is not enough: another file has it too. */
+static int64_t hash_rows(const mill_file_index *index)
+{
+  mill_sha256 sha;
+  char hex[65];
+  mill_sha256_init(&sha);
+  for (int64_t i = 0; i < index->n_row; i++) {
+    const mill_catalog_row *row = &index->row[i];
+    char object[sizeof row->object] = ""; /* what follows the end of a text is no content */
+    memcpy(object, row->object, strnlen(row->object, sizeof object));
+    mill_sha256_update(&sha, &row->target_id, sizeof row->target_id);
+    mill_sha256_update(&sha, &row->n_exposure, sizeof row->n_exposure);
+    mill_sha256_update(&sha, object, sizeof object);
+    for (int64_t k = row->first_exposure; k < row->first_exposure + row->n_exposure; k++) {
+      mill_sha256_update(&sha, &index->exposure_row[k], sizeof *index->exposure_row);
+      mill_sha256_update(&sha, &index->exposure_id[k], sizeof *index->exposure_id);
+    }
+  }
+  mill_sha256_final(&sha, hex);
+  hex[16] = '\0';
+  return (int64_t)strtoull(hex, NULL, 16);
+}
+
+/* The survey's own identifiers stay; where a file has several rows of one they get FITS_ROW too. */
+void mill_file_index_identify(const char *path, mill_file_index *index)
+{
+  index->rows_hash = hash_rows(index);
+  const char *name = mill_base_name(path);
+  size_t n = strlen(name);
+  if (mill_is_gz(name))
+    n -= 3; /* the same file */
+  enum { N_NUMBER = 21, SIZE = sizeof index->row->identifier, MOST = SIZE - N_NUMBER - 1 };
+  char file[MOST + 1], hex[65];
+  if (n <= MOST) {
+    snprintf(file, sizeof file, "%.*s", (int)n, name);
+  } else {
+    mill_sha256 sha;
+    mill_sha256_init(&sha);
+    mill_sha256_update(&sha, name, n);
+    mill_sha256_final(&sha, hex);
+    snprintf(file, sizeof file, "%.*s~%.8s", MOST - 9, name, hex);
+  }
+  for (int64_t i = 0; i < index->n_row; i++) {
+    mill_catalog_row *row = &index->row[i];
+    if (row->identifier[0] && index->n_row == 1)
+      continue;
+    if (row->identifier[0])
+      snprintf(file, sizeof file, "%.*s", MOST, row->identifier);
+    snprintf(row->identifier, SIZE, "%s:%lld", file, (long long)row->fits_row);
+  }
 }

@@ -62,6 +62,14 @@ int mill_file_index_alloc(mill_file_index *index, int64_t n_row, int64_t n_expos
 void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
                          double mjd);
 
+/** The same, as an exposure of the last row, which was initialised and begins with it. */
+void mill_file_index_expose(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
+                            double mjd);
+
+/** Complete the rows of an index: identifiers, and the hash of them all.  path: of the file, whose
+ *  name is part of an identifier that a survey does not give. */
+void mill_file_index_identify(const char *path, mill_file_index *index);
+
 void mill_file_index_clear(mill_file_index *index); /* NULL is allowed */
 
 MILL_EXTERN_C_END

@@ -13,7 +13,9 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/config/text.h"
 #include "src/system/log.h"
+#include "src/system/order.h"
 #include "src/system/regular_file.h"
 
 #define HEAD "# starmill inputs 1\n"
@@ -24,20 +26,20 @@ enum { N_FIELD = 12 };
 
 /* A line that was read; its texts are cut where the tabs were. */
 typedef struct stored {
-  mill_input_entry entry;
+  mill_input_entry entry; /* first, and in it the path, for mill_by_text_at */
   int64_t place;
   char *text; /* owned */
 } stored;
 
 struct mill_input_table {
   int64_t n, room;
-  stored *line; /* [n] by path, then by place */
+  stored *line; /* [n] by path, of each the last */
 };
 
 static int compare_path(const void *a, const void *b)
 {
   const stored *x = a, *y = b;
-  const int by_path = strcmp(x->entry.path, y->entry.path);
+  const int by_path = mill_by_text_at(a, b);
   return by_path ? by_path : (x->place > y->place) - (x->place < y->place);
 }
 
@@ -54,13 +56,6 @@ static int take_integer(const char *text, int64_t *out)
   errno = 0;
   *out = strtoll(text, &end, 10);
   return end != text && *end == '\0' && errno == 0;
-}
-
-static int take_real(const char *text, double *out)
-{
-  char *end;
-  *out = strtod(text, &end);
-  return end != text && *end == '\0';
 }
 
 /* 1 when text, which is cut at its tabs, is a line of the table. */
@@ -81,11 +76,13 @@ static int parse(char *text, mill_input_entry *entry)
   entry->reason = field[11];
   return (entry->is_done || strcmp(field[0], "failed") == 0) &&
          take_integer(field[1], &entry->n_row) && take_integer(field[2], &entry->n_fitted) &&
-         take_integer(field[3], &entry->size) && take_real(field[4], &entry->mtime) &&
-         take_integer(field[5], &entry->redrock_size) && take_real(field[6], &entry->redrock_mtime);
+         take_integer(field[3], &entry->size) && mill_text_to_real(field[4], &entry->mtime) &&
+         take_integer(field[5], &entry->redrock_size) &&
+         mill_text_to_real(field[6], &entry->redrock_mtime);
 }
 
-/* Lines of a result that a later run has replaced leave the table. */
+/* Lines of a result that a later run has replaced leave the table, then those of a path that has a
+ * later one. */
 static int drop_replaced(mill_input_table *table)
 {
   int err = MILL_OK;
@@ -94,20 +91,23 @@ static int drop_replaced(mill_input_table *table)
   char *is_old = NULL;
   MILL_TRY(mill_alloc_bytes((size_t)table->n, sizeof *order, (void **)&order));
   MILL_TRY(MILL_ALLOC(table->n, &is_old));
+  qsort(table->line, (size_t)table->n, sizeof *table->line, compare_path);
   for (int64_t i = 0; i < table->n; i++)
     order[i] = &table->line[i];
-  if (table->n > 0)
-    qsort(order, (size_t)table->n, sizeof *order, compare_result);
+  qsort(order, (size_t)table->n, sizeof *order, compare_result);
   for (int64_t i = table->n - 1, last = i; i >= 0; i--) {
     if (strcmp(order[i]->entry.result, order[last]->entry.result) != 0)
       last = i;
     is_old[order[i] - table->line] = strcmp(order[i]->entry.time, order[last]->entry.time) != 0;
   }
-  for (int64_t i = 0; i < table->n; i++)
+  for (int64_t i = 0; i < table->n; i++) {
+    if (!is_old[i] && n_kept > 0 && mill_by_text_at(&table->line[n_kept - 1], &table->line[i]) == 0)
+      free(table->line[--n_kept].text);
     if (is_old[i])
       free(table->line[i].text);
     else
       table->line[n_kept++] = table->line[i];
+  }
   table->n = n_kept;
 done:
   mill_free(order);
@@ -161,10 +161,9 @@ int mill_input_table_read(const char *path, mill_input_table **out)
   if (access(path, F_OK) == 0) {
     MILL_TRY(mill_regular_stream(path, "a table of inputs", MILL_ERR_USAGE, &stream));
     MILL_TRY(read_lines(path, stream, table));
-    MILL_TRY(drop_replaced(table));
+    if (table->n > 0)
+      MILL_TRY(drop_replaced(table));
   }
-  if (table->n > 0)
-    qsort(table->line, (size_t)table->n, sizeof *table->line, compare_path);
   *out = table;
   table = NULL;
 done:
@@ -186,16 +185,10 @@ void mill_input_table_free(mill_input_table *table)
 
 const mill_input_entry *mill_input_table_find(const mill_input_table *table, const char *path)
 {
-  int64_t low = 0, high = table->n;
-  while (low < high) { /* the first line beyond those of path */
-    const int64_t middle = low + (high - low) / 2;
-    if (strcmp(table->line[middle].entry.path, path) <= 0)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low > 0 && strcmp(table->line[low - 1].entry.path, path) == 0 ? &table->line[low - 1].entry
-                                                                       : NULL;
+  const stored *line = table->n > 0 ? bsearch(&path, table->line, (size_t)table->n,
+                                              sizeof *table->line, mill_by_text_at)
+                                    : NULL;
+  return line ? &line->entry : NULL;
 }
 
 int mill_input_table_has(const mill_input_table *table, const char *result, const char *path)

@@ -14,13 +14,14 @@ enum { MILL_SETTINGS_SIZE = 17 /**< bytes of the digest of settings, with its en
 
 /** One input of a run. */
 typedef struct mill_input_entry {
+  const char *path;                  /**< absolute */
   int is_done;                       /**< else it failed */
   int64_t size, redrock_size;        /**< as the result has them */
   double mtime, redrock_mtime;       /**< likewise */
   int64_t n_row, n_fitted;           /**< rows of the result, fitted ones */
   char settings[MILL_SETTINGS_SIZE]; /**< digest of science settings and library */
   char time[24];                     /**< UTC, of the run */
-  const char *result, *path;         /**< absolute */
+  const char *result;                /**< absolute */
   const char *reason;                /**< why it failed; empty: it did not */
 } mill_input_entry;
 

@@ -2,6 +2,7 @@
 #include "io/catalog/places.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 int mill_place_known(double ra_deg, double dec_deg)
 {
@@ -19,7 +20,17 @@ double mill_place_distance_deg(double ra_deg, double dec_deg, double other_ra_de
   return 2.0 * asin(sqrt(fmin(h, 1.0))) / deg;
 }
 
-int64_t mill_places_first(mill_places *places, int64_t row, double ra_deg, double dec_deg)
+/* The places of one number so far. */
+typedef struct known_places {
+  int n;
+  struct {
+    int64_t row;
+    double ra_deg, dec_deg;
+  } place[MILL_MOST_PLACES];
+} known_places;
+
+/* The first row at the place of `row`. */
+static int64_t find_first(known_places *places, int64_t row, double ra_deg, double dec_deg)
 {
   const int is_known = mill_place_known(ra_deg, dec_deg);
   int i = 0;
@@ -43,4 +54,21 @@ int64_t mill_places_first(mill_places *places, int64_t row, double ra_deg, doubl
   places->place[i].dec_deg = dec_deg;
   places->n++;
   return row;
+}
+
+int mill_places_find(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg)
+{
+  known_places places;
+  int several = 0;
+  qsort(row, (size_t)n, sizeof *row, mill_by_key);
+  for (int64_t i = 0, number = -1; i < n; i++) {
+    const int64_t at = row[i].place;
+    if (i == 0 || row[i].key != number)
+      places.n = 0;
+    number = row[i].key;
+    row[i].key = number < 0 ? at : find_first(&places, at, ra_deg[at], dec_deg[at]);
+    several |= places.n > 1;
+  }
+  qsort(row, (size_t)n, sizeof *row, mill_by_key);
+  return several;
 }

@@ -4,6 +4,7 @@
 #define MILL_PLACES_H
 
 #include "kernels/base/common.h"
+#include "src/system/order.h"
 
 MILL_EXTERN_C_BEGIN
 
@@ -22,21 +23,18 @@ double mill_place_distance_deg(double ra_deg, double dec_deg, double other_ra_de
 #define MILL_TOLD_PLACES                                                                           \
   "rows of one name or TARGETID are more than 1 arcmin apart: each place is a star of its own"
 
+/** Find stars: rows of one number that lie at one place.
+ *
+ *  row [n]  in   key: the number, of a name or TARGETID; negative: nobody's, a star of its own
+ *                place: into ra_deg, dec_deg, ascending where numbers are equal
+ *           out  sorted; key: the place of the star's first row
+ *
+ *  A row belongs to the first place of which the first row is at most MILL_FAR_DEG away, and to the
+ *  first of all where it has no position.  A number of more than MILL_MOST_PLACES places names no
+ *  star, and each further row has a place of its own.  Returns 1 where a number has several places.
+ */
+int mill_places_find(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg);
 enum { MILL_MOST_PLACES = 64 };
-
-/** The places of one name so far; start with zeros. */
-typedef struct mill_places {
-  int n;
-  struct {
-    int64_t row;
-    double ra_deg, dec_deg;
-  } place[MILL_MOST_PLACES];
-} mill_places;
-
-/** The first row at the place of `row`: of rows in this order, each at most MILL_FAR_DEG from the
- *  first at its place; without a position the first of all.  A name of more than MILL_MOST_PLACES
- *  places names no star, and each further row has a place of its own. */
-int64_t mill_places_first(mill_places *places, int64_t row, double ra_deg, double dec_deg);
 
 MILL_EXTERN_C_END
 

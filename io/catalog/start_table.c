@@ -33,7 +33,7 @@ struct mill_start_table {
   int64_t n_row, n_repeated;
   double *theta;       /* [n_row][n_par] */
   mill_start_fit *fit; /* [n_row], NULL: none */
-  entry *entry;        /* [n_entry] sorted */
+  entry *entry;        /* [n_entry] sorted, one a star */
   int64_t n_entry;
   char hash[65];
 };
@@ -275,8 +275,9 @@ done:
 
 /* ---- the table ---- */
 
-static int compare_keys(const entry *x, const entry *y)
+static int compare_keys(const void *a, const void *b)
 {
+  const entry *x = a, *y = b;
   return x->id != y->id ? (x->id < y->id ? -1 : 1) : memcmp(x->object, y->object, OBJECT_SIZE);
 }
 
@@ -309,7 +310,8 @@ static int take_key(int64_t id, const char *object, size_t size, entry *key)
   return id != -1 || key->object[0];
 }
 
-/* Rows by their keys.  A row without any is left out. */
+/* Rows by their keys, of each star the first that is finite, else the first; a row without any key
+ * is left out. */
 static int sort_rows(raw_table *raw)
 {
   mill_start_table *t = raw->out;
@@ -324,8 +326,12 @@ static int sort_rows(raw_table *raw)
     t->n_entry++;
   }
   qsort(t->entry, (size_t)t->n_entry, sizeof *t->entry, compare_entries);
-  for (int64_t i = 1; i < t->n_entry; i++)
-    t->n_repeated += compare_keys(&t->entry[i], &t->entry[i - 1]) == 0;
+  int64_t n = 0;
+  for (int64_t i = 0; i < t->n_entry; i++)
+    if (n == 0 || compare_keys(&t->entry[i], &t->entry[n - 1]) != 0)
+      t->entry[n++] = t->entry[i];
+  t->n_repeated = t->n_entry - n;
+  t->n_entry = n;
   return MILL_OK;
 }
 
@@ -337,7 +343,7 @@ static void digest(mill_start_table *t)
   for (int names = 0; names < 2; names++)
     for (int64_t i = 0; i < t->n_entry; i++) {
       const entry *e = &t->entry[i];
-      if ((e->id == -1) != names || (i > 0 && compare_keys(e, e - 1) == 0))
+      if ((e->id == -1) != names)
         continue;
       mill_sha256_update(&sha, names ? (const void *)e->object : &e->id,
                          names ? sizeof e->object : sizeof e->id);
@@ -380,19 +386,12 @@ enum mill_start_found mill_start_table_find(const mill_start_table *table, int64
                                             const char *object, const double **theta)
 {
   entry key;
-  int64_t low = 0, high = table->n_entry;
   *theta = NULL;
   if (!take_key(target_id, object, OBJECT_SIZE, &key))
     return MILL_START_ABSENT;
-  while (low < high) { /* to the first that is not before the key */
-    const int64_t middle = low + (high - low) / 2;
-    if (compare_keys(&table->entry[middle], &key) < 0)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  const entry *found = &table->entry[low];
-  if (low == table->n_entry || compare_keys(found, &key) != 0)
+  const entry *found =
+      bsearch(&key, table->entry, (size_t)table->n_entry, sizeof key, compare_keys);
+  if (!found)
     return MILL_START_ABSENT;
   if (found->not_finite)
     return MILL_START_NOT_FINITE;

@@ -9,7 +9,7 @@
 
 #include "kernels/base/error.h"
 
-static int write_bytes(const char *path, const char *data, size_t n_byte)
+static int write_bytes(const char *path, int is_synced, const char *data, size_t n_byte)
 {
   int err = MILL_OK;
   const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -25,7 +25,7 @@ static int write_bytes(const char *path, const char *data, size_t n_byte)
     n_done += (size_t)n;
   }
   /* some file systems report a full disk only here */
-  if (fsync(fd) != 0)
+  if (is_synced && fsync(fd) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(errno));
 done:
   if (close(fd) != 0 && err == MILL_OK)
@@ -35,9 +35,10 @@ done:
   return err;
 }
 
-int mill_whole_file_write(const char *path, const char *temporary, const void *image, size_t n_byte)
+static int write_file(const char *path, const char *temporary, int is_synced, const void *image,
+                      size_t n_byte)
 {
-  MILL_CHECK(write_bytes(temporary, image, n_byte));
+  MILL_CHECK(write_bytes(temporary, is_synced, image, n_byte));
   if (rename(temporary, path) != 0) {
     const int reason = errno;
     unlink(temporary);
@@ -45,4 +46,16 @@ int mill_whole_file_write(const char *path, const char *temporary, const void *i
                       strerror(reason));
   }
   return MILL_OK;
+}
+
+int mill_whole_file_write(const char *path, const char *temporary, const void *image, size_t n_byte)
+{
+  return write_file(path, temporary, 1, image, n_byte);
+}
+
+int mill_whole_file_replace(const char *path, const char *temporary, const void *image,
+                            size_t n_byte)
+{
+  unlink(temporary);
+  return write_file(path, temporary, 0, image, n_byte);
 }

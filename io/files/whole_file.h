@@ -10,4 +10,9 @@
 int mill_whole_file_write(const char *path, const char *temporary, const void *image,
                           size_t n_byte);
 
+/** The same quickly: a file under the temporary name is replaced, and nothing waits for the
+ *  disk. */
+int mill_whole_file_replace(const char *path, const char *temporary, const void *image,
+                            size_t n_byte);
+
 #endif

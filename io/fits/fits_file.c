@@ -13,42 +13,34 @@
 #include "src/system/regular_file.h"
 #include "kernels/base/memory.h"
 
-/* "PATH: HDU 2 (FIBERMAP)"; a primary HDU has no name. */
-static void name_hdu(const mill_fits_file *file, int i_hdu, size_t size, char *out)
-{
-  const char *name = file->guard->hdu[i_hdu].name;
-  snprintf(out, size, "%s: HDU %d%s%s%s", file->guard->path, i_hdu + 1, name[0] ? " (" : "", name,
-           name[0] ? ")" : "");
-}
-
 int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, const char *source,
                           int line, const char *format, ...)
 {
-  char hdu[MILL_FITS_MAX_PATH + 128], what[256], reason[FLEN_STATUS];
+  char what[256], reason[FLEN_STATUS];
   va_list list;
   if (status == 0)
     return MILL_OK;
   va_start(list, format);
   vsnprintf(what, sizeof what, format, list);
   va_end(list);
-  name_hdu(file, i_hdu, sizeof hdu, hdu);
   fits_get_errstatus(status, reason);
   fits_clear_errmsg();
-  return mill_error_set(MILL_ERR_INPUT, source, line,
-                        "%s: %s (CFITSIO %d: %s); the file is damaged: make it again", hdu, what,
-                        status, reason);
+  return mill_fits_file_refuse(file, i_hdu, source, line,
+                               ": %s (CFITSIO %d: %s); the file is damaged: make it again", what,
+                               status, reason);
 }
 
 int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *source, int line,
                           const char *format, ...)
 {
-  char hdu[MILL_FITS_MAX_PATH + 128], what[MILL_ERROR_MESSAGE];
+  char what[MILL_ERROR_MESSAGE];
+  const char *name = file->guard->hdu[i_hdu].name; /* a primary HDU has none */
   va_list list;
   va_start(list, format);
   vsnprintf(what, sizeof what, format, list);
   va_end(list);
-  name_hdu(file, i_hdu, sizeof hdu, hdu);
-  return mill_error_set(MILL_ERR_INPUT, source, line, "%s%s", hdu, what);
+  return mill_error_set(MILL_ERR_INPUT, source, line, "%s: HDU %d%s%s%s%s", file->guard->path,
+                        i_hdu + 1, name[0] ? " (" : "", name, name[0] ? ")" : "", what);
 }
 
 int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_fits_file **out)
@@ -124,13 +116,6 @@ enum { PIECE_BYTES = 1 << 18 }; /* read and turned while it is in the cache */
 /* Bits of floats or integers. */
 typedef uint32_t __attribute__((may_alias)) stored_word;
 
-/* From the order of bytes in the file to that of this machine. */
-static void turn(size_t n, stored_word *word)
-{
-  for (size_t i = 0; i < n; i++)
-    word[i] = be32toh(word[i]);
-}
-
 int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n, void *out)
 {
   const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
@@ -152,7 +137,9 @@ int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, i
     if (got < wanted)
       return MILL_ERROR_HDU(
           file, i_hdu, " ends early: the file became shorter while it was read; fetch it again");
-    turn((size_t)wanted / 4, (stored_word *)(void *)to);
+    stored_word *word = (stored_word *)(void *)to;
+    for (int64_t i = 0; i < wanted / 4; i++)
+      word[i] = be32toh(word[i]);
     to += wanted;
     offset += wanted;
     left -= wanted;
@@ -331,67 +318,77 @@ int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int
 }
 
 /* New memory for a column, with the missing value in each row; texts get none. */
-static int make_missing(const mill_fits_wish *wish, int64_t n_row, void **out)
+static int make_missing(const mill_fits_wish *wish, int64_t n_row, mill_fits_values *v)
 {
   if (wish->as == MILL_AS_TEXT)
     return MILL_OK;
-  MILL_CHECK(mill_alloc_bytes((size_t)n_row, wish->as == MILL_AS_INT32 ? 4 : 8, out));
+  v->stride = wish->as == MILL_AS_INT32 ? 4 : 8;
+  MILL_CHECK(mill_alloc_bytes((size_t)n_row, v->stride, (void **)&v->text));
   for (int64_t i = 0; i < n_row; i++)
     if (wish->as == MILL_AS_INT64)
-      ((int64_t *)*out)[i] = (int64_t)wish->missing;
+      v->i64[i] = (int64_t)wish->missing;
     else if (wish->as == MILL_AS_INT32)
-      ((int32_t *)*out)[i] = (int32_t)wish->missing;
+      v->i32[i] = (int32_t)wish->missing;
     else
-      ((double *)*out)[i] = wish->missing;
+      v->f64[i] = wish->missing;
   return MILL_OK;
 }
 
-static int take_wish(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, void *to,
-                     int *found)
+static int take_wish(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish,
+                     mill_fits_values *v)
 {
-  void **out = to;
-  mill_fits_texts *texts = to;
-  MILL_CHECK(make_missing(wish, file->guard->hdu[i_hdu].axis[1], out));
+  int *found = wish->is_needed ? NULL : &v->there;
+  v->there = 1;
+  MILL_CHECK(make_missing(wish, file->guard->hdu[i_hdu].axis[1], v));
   switch (wish->as) {
   case MILL_AS_TEXT:
-    return mill_fits_column_text(file, i_hdu, wish->name, &texts->text, &texts->stride, found);
+    return mill_fits_column_text(file, i_hdu, wish->name, &v->text, &v->stride, found);
   case MILL_AS_INT64:
-    return mill_fits_column_int64(file, i_hdu, wish->name, *out, found);
+    return mill_fits_column_int64(file, i_hdu, wish->name, v->i64, found);
   case MILL_AS_INT32:
-    return mill_fits_column_int32(file, i_hdu, wish->name, *out, found);
+    return mill_fits_column_int32(file, i_hdu, wish->name, v->i32, found);
   default:
-    return mill_fits_column_double(file, i_hdu, wish->name, *out, found);
+    return mill_fits_column_double(file, i_hdu, wish->name, v->f64, found);
   }
 }
 
-int mill_fits_columns_missing(const mill_fits_wish *wish, int n_wish, int64_t n_row, void *columns)
+int mill_fits_columns_missing(const mill_fits_wish *wish, int n_wish, int64_t n_row,
+                              mill_fits_values *values)
 {
   for (int i = 0; i < n_wish; i++)
-    MILL_CHECK(make_missing(&wish[i], n_row, (void **)(void *)((char *)columns + wish[i].at)));
+    MILL_CHECK(make_missing(&wish[i], n_row, &values[i]));
   return MILL_OK;
 }
 
 int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, int n_wish,
-                      void *columns, uint64_t *there)
+                      mill_fits_values *values)
 {
-  uint64_t bits = 0;
   if (file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
     return MILL_ERROR_HDU(file, i_hdu, " must be a binary table with a column %s", wish->name);
-  for (int i = 0; i < n_wish; i++) {
-    int found = 1;
-    MILL_CHECK(take_wish(file, i_hdu, &wish[i], (char *)columns + wish[i].at,
-                         wish[i].is_needed ? NULL : &found));
-    bits |= (uint64_t)(found != 0) << i;
-  }
-  if (there)
-    *there = bits;
+  for (int i = 0; i < n_wish; i++)
+    MILL_CHECK(take_wish(file, i_hdu, &wish[i], &values[i]));
   return MILL_OK;
 }
 
-void mill_fits_columns_free(const mill_fits_wish *wish, int n_wish, void *columns)
+void mill_fits_values_free(int n, mill_fits_values *values)
 {
-  for (int i = 0; i < n_wish; i++)
-    mill_free(*(void **)(void *)((char *)columns + wish[i].at));
+  for (int i = 0; i < n; i++)
+    mill_free(values[i].text);
+}
+
+void mill_fits_fill(const char *path, const mill_fits_wish *wish, int n_wish,
+                    const mill_fits_values *values, int64_t i, void *out)
+{
+  for (int k = 0; k < n_wish; k++) {
+    char *to = (char *)out + wish[k].at;
+    const mill_fits_values *v = &values[k];
+    if (wish[k].size == 0 || !v->text)
+      continue;
+    if (wish[k].as == MILL_AS_TEXT)
+      mill_fits_text_copy(path, wish[k].name, mill_fits_text_at(v, i), to, wish[k].size);
+    else
+      memcpy(to, v->text + (size_t)i * v->stride, v->stride);
+  }
 }
 
 int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pix, double *out)

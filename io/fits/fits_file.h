@@ -101,37 +101,57 @@ int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int
 int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, char **text,
                           size_t *stride, int *found);
 
-/** The texts of a column; NULL: it is missing. */
-typedef struct mill_fits_texts {
-  char *text;
-  size_t stride;
-} mill_fits_texts;
+enum mill_fits_as { MILL_AS_INT64, MILL_AS_INT32, MILL_AS_DOUBLE, MILL_AS_TEXT };
 
-/** Of row i; empty where the column is missing. */
-static inline const char *mill_fits_text_at(const mill_fits_texts *texts, int64_t i)
+/** A column, or a keyword, that a reader wants. */
+typedef struct mill_fits_wish {
+  const char *name;
+  enum mill_fits_as as;
+  double missing; /**< number where the file has none */
+  int is_needed;
+  size_t at, size;      /**< of the member that mill_fits_fill sets; size 0: none */
+  const char *other[2]; /**< further names of a keyword; NULL: none */
+} mill_fits_wish;
+#define MILL_WISH(name, as, missing, is_needed)                                                    \
+  {                                                                                                \
+    name, MILL_AS_##as, missing, is_needed, 0, 0,                                                  \
+    {                                                                                              \
+      NULL                                                                                         \
+    }                                                                                              \
+  }
+
+/** Values of a column by row; texts NULL: the column is missing. */
+typedef struct mill_fits_values {
+  union {
+    int64_t *i64;
+    int32_t *i32;
+    double *f64;
+    char *text;
+  };
+  size_t stride; /**< bytes from row to row */
+  int there;     /**< the file has it */
+} mill_fits_values;
+
+/** Text of row i; empty where the column is missing. */
+static inline const char *mill_fits_text_at(const mill_fits_values *texts, int64_t i)
 {
   return texts->text ? texts->text + (size_t)i * texts->stride : "";
 }
 
-enum mill_fits_as { MILL_AS_INT64, MILL_AS_INT32, MILL_AS_DOUBLE, MILL_AS_TEXT };
-
-/** A column that a reader keeps in a struct. */
-typedef struct mill_fits_wish {
-  const char *name;
-  enum mill_fits_as as;
-  size_t at;      /**< where the struct has the pointer (int64_t * ...) or mill_fits_texts */
-  double missing; /**< in each row of numbers whose column is missing */
-  int is_needed;
-} mill_fits_wish;
-
-/** Read the columns of a table into new memory.  *columns is zeroed before, and freed also after a
- *  failure.  Bit i of *there (NULL is allowed): the table has column i.  MILL_ERR_INPUT. */
+/** Read the columns of a table into new memory.  values [n_wish] are zeroed before, and freed also
+ *  after a failure.  MILL_ERR_INPUT. */
 int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, int n_wish,
-                      void *columns, uint64_t *there);
+                      mill_fits_values *values);
 
 /** The same where there is no table: n_row rows of missing values. */
-int mill_fits_columns_missing(const mill_fits_wish *wish, int n_wish, int64_t n_row, void *columns);
-void mill_fits_columns_free(const mill_fits_wish *wish, int n_wish, void *columns);
+int mill_fits_columns_missing(const mill_fits_wish *wish, int n_wish, int64_t n_row,
+                              mill_fits_values *values);
+void mill_fits_values_free(int n, mill_fits_values *values);
+
+/** Copy row i of the values into a struct, each to its wish's place; where a column of texts is
+ *  missing the struct keeps its own.  path: for a warning. */
+void mill_fits_fill(const char *path, const mill_fits_wish *wish, int n_wish,
+                    const mill_fits_values *values, int64_t i, void *out);
 
 /** Row i (along its slowest axis) of an image, its first n_pix pixels, scaled; missing ones are
  *  NaN.  MILL_ERR_INPUT. */

@@ -2,15 +2,40 @@
 #include "io/fits/fits_walk.h"
 #include "kernels/base/memory.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <zlib.h>
 
 #define CUT       MILL_FITS_CUT
 #define BAD       MILL_FITS_BAD
 #define ERROR_HDU MILL_ERROR_AT
+
+int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset)
+{
+  int64_t n_done = 0;
+  while (n_done < n) {
+    const ssize_t got =
+        pread(fd, (char *)out + n_done, (size_t)(n - n_done), (off_t)(offset + n_done));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      return -1;
+    if (got == 0)
+      break;
+    n_done += got;
+  }
+  return n_done;
+}
+
+int mill_fits_good_bitpix(int64_t bitpix)
+{
+  return bitpix == 8 || bitpix == 16 || bitpix == 32 || bitpix == 64 || bitpix == -32 ||
+         bitpix == -64;
+}
 
 /* bytes of pixels that a byte of a tile may hold: deflate packs 1032 into one at most, and integers
  * of 4 bytes stand for floats of 8 */

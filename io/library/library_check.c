@@ -27,12 +27,6 @@ static int all_finite_f64(size_t n, const double *x)
   return i == n;
 }
 
-/* Coefficients of radial functions whose sizes were checked. */
-static size_t rbf_size(const mill_rbf *rbf)
-{
-  return ((size_t)rbf->n_center + (size_t)rbf->n_poly) * (size_t)rbf->n_out;
-}
-
 /* Names become keys of configuration files and names of columns. */
 static int is_name(const char *name)
 {
@@ -54,9 +48,6 @@ static int is_printable(const char *text)
 
 static int check_labels(const mill_library *lib, const char *where)
 {
-  if (lib->n_label < 1 || lib->n_label > MILL_MAX_LABEL)
-    return REFUSED(where, "has %d labels, this program takes 1 to %d", lib->n_label,
-                   MILL_MAX_LABEL);
   for (int i = 0; i < lib->n_label; i++) {
     const mill_label *label = &lib->label[i];
     if (!is_name(label->name) || !is_name(label->column))
@@ -92,11 +83,9 @@ static int check_labels(const mill_library *lib, const char *where)
 static int check_hulls(const mill_library *lib, const char *where)
 {
   int in_hull[MILL_MAX_LABEL] = {0};
-  if (lib->n_hull < 1 || lib->n_hull > MILL_MAX_HULL)
-    return REFUSED(where, "has %d hulls, this program takes 1 to %d", lib->n_hull, MILL_MAX_HULL);
   for (int i = 0; i < lib->n_hull; i++) {
     const mill_hull *hull = &lib->hull[i];
-    if (hull->n_label < 1 || hull->n_label > lib->n_label)
+    if (hull->n_label > lib->n_label)
       return REFUSED(where, "hull %d spans %d labels of %d", i, hull->n_label, lib->n_label);
     for (int j = 0; j < hull->n_label; j++) {
       if (hull->label[j] < 0 || hull->label[j] >= lib->n_label)
@@ -107,9 +96,9 @@ static int check_hulls(const mill_library *lib, const char *where)
           return REFUSED(where, "hull %d names label %d twice", i, hull->label[j]);
       in_hull[hull->label[j]] = 1;
     }
-    if (hull->n_facet <= hull->n_label || hull->n_facet > MILL_MAX_FACET || !hull->facet)
-      return REFUSED(where, "hull %d over %d labels has %d facets, expected %d to %d", i,
-                     hull->n_label, hull->n_facet, hull->n_label + 1, MILL_MAX_FACET);
+    if (hull->n_facet <= hull->n_label)
+      return REFUSED(where, "hull %d over %d labels has %d facets, expected %d or more", i,
+                     hull->n_label, hull->n_facet, hull->n_label + 1);
     const int n_col = hull->n_label + 1;
     for (int j = 0; j < hull->n_facet; j++) {
       const double *facet = hull->facet + (size_t)j * (size_t)n_col;
@@ -166,46 +155,28 @@ int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where)
   return MILL_OK;
 }
 
-/* Checks common to grids and radial functions. */
-static int check_front(const mill_library *lib, const mill_arm *arm, int n_axis, int n_out,
-                       const char *where)
+/* Grids and radial functions. */
+static int check_front(const mill_library *lib, const mill_arm *arm, const char *where)
 {
   const int is_grid = arm->emulator.kind == MILL_EMULATOR_GRID;
-  const char *what = is_grid ? "grid" : "radial functions", *has = is_grid ? "has" : "have";
   MILL_CHECK(mill_library_check_axes(arm, lib->n_label, where));
-  if (n_axis != lib->n_label)
-    return REFUSED(where, "the %s of arm %s %s %d labels, the library %d", what, arm->name, has,
-                   n_axis, lib->n_label);
   if (arm->emulator.n_layer != 1)
-    return REFUSED(where, "the %s of arm %s %s followed by %d layers, expected 1", what, arm->name,
-                   is_grid ? "is" : "are", arm->emulator.n_layer);
-  if (n_out < 1 || n_out > MILL_MAX_WIDTH)
-    return REFUSED(where, "the %s of arm %s %s %d components, this program takes 1 to %d", what,
-                   arm->name, has, n_out, MILL_MAX_WIDTH);
+    return REFUSED(where, "the %s of arm %s %s followed by %d layers, expected 1",
+                   is_grid ? "grid" : "radial functions", arm->name, is_grid ? "is" : "are",
+                   arm->emulator.n_layer);
   return MILL_OK;
 }
 
 static int check_grid(const mill_library *lib, const mill_arm *arm, const char *where)
 {
   const mill_spline_grid *grid = &arm->emulator.grid;
-  MILL_CHECK(check_front(lib, arm, grid->n_axis, grid->n_out, where));
   size_t size = (size_t)grid->n_out;
+  MILL_CHECK(check_front(lib, arm, where));
   for (int i = 0; i < grid->n_axis; i++) {
-    if (grid->n_node[i] < mill_spline_grid_order(grid) || grid->n_node[i] > MILL_MAX_GRID_NODE ||
-        !grid->knot[i])
-      return REFUSED(where,
-                     "the grid of arm %s has %d nodes of label %s, this program takes %d to %d",
-                     arm->name, grid->n_node[i], lib->label[i].name, mill_spline_grid_order(grid),
-                     MILL_MAX_GRID_NODE);
     MILL_CHECK(check_knots(arm, lib->label[i].name, grid->n_node[i], grid->knot[i], where));
     size *= (size_t)grid->n_node[i];
-    if (size > MILL_MAX_GRID_COEF)
-      return REFUSED(
-          where,
-          "the grid of arm %s has more than %d coefficients, the most that this program takes",
-          arm->name, MILL_MAX_GRID_COEF);
   }
-  if (!grid->coef || !all_finite_f32(size, grid->coef))
+  if (!all_finite_f32(size, grid->coef))
     return REFUSED(where, "the grid of arm %s has a coefficient that is not finite", arm->name);
   return MILL_OK;
 }
@@ -213,30 +184,21 @@ static int check_grid(const mill_library *lib, const mill_arm *arm, const char *
 static int check_rbf(const mill_library *lib, const mill_arm *arm, const char *where)
 {
   const mill_rbf *rbf = &arm->emulator.rbf;
-  MILL_CHECK(check_front(lib, arm, rbf->n_axis, rbf->n_out, where));
-  if (rbf->n_center < 1 || rbf->n_center > MILL_MAX_RBF_CENTER)
-    return REFUSED(where, "arm %s has %d centers, this program takes 1 to %d", arm->name,
-                   rbf->n_center, MILL_MAX_RBF_CENTER);
-  /* |x|^3 needs a linear polynomial added to it to be well posed, but not to be evaluated */
-  if (rbf->degree < 0 || rbf->degree > MILL_MAX_RBF_DEGREE)
-    return REFUSED(where, "the polynomial of arm %s has degree %d, this program takes 0 to %d",
-                   arm->name, rbf->degree, MILL_MAX_RBF_DEGREE);
-  if (rbf->n_poly != mill_rbf_n_poly(rbf->n_axis, rbf->degree))
-    return REFUSED(where, "the polynomial of arm %s has %d terms, one of degree %d has %d",
-                   arm->name, rbf->n_poly, rbf->degree, mill_rbf_n_poly(rbf->n_axis, rbf->degree));
+  const size_t n_coef = ((size_t)rbf->n_center + (size_t)rbf->n_poly) * (size_t)rbf->n_out;
+  MILL_CHECK(check_front(lib, arm, where));
   for (int i = 0; i < rbf->n_axis; i++)
     if (!isfinite(rbf->length[i]) || !(rbf->length[i] > 0))
       return REFUSED(where, "the length %g of label %s of arm %s is not above 0", rbf->length[i],
                      lib->label[i].name, arm->name);
-  if (!rbf->center || !all_finite_f64((size_t)rbf->n_center * (size_t)rbf->n_axis, rbf->center))
+  if (!all_finite_f64((size_t)rbf->n_center * (size_t)rbf->n_axis, rbf->center))
     return REFUSED(where, "arm %s has a center that is not finite", arm->name);
-  if (rbf_size(rbf) > MILL_MAX_RBF_COEF)
+  if (n_coef > MILL_MAX_RBF_COEF)
     return REFUSED(
         where,
         "the radial functions of arm %s have more than %d coefficients, the most that this "
         "program takes",
         arm->name, MILL_MAX_RBF_COEF);
-  if (!rbf->coef || !all_finite_f32(rbf_size(rbf), rbf->coef))
+  if (!all_finite_f32(n_coef, rbf->coef))
     return REFUSED(where, "the radial functions of arm %s have a coefficient that is not finite",
                    arm->name);
   return MILL_OK;
@@ -247,9 +209,6 @@ static int check_emulator(const mill_library *lib, const mill_arm *arm, const ch
   const mill_emulator *net = &arm->emulator;
   const char *before = "the labels";
   int n_before = lib->n_label;
-  if (net->kind < 0 || net->kind >= MILL_LIBRARY_N_KIND)
-    return REFUSED(where, "the emulator of arm %s is of kind %d, this program knows 0 to %d",
-                   arm->name, net->kind, MILL_LIBRARY_N_KIND - 1);
   if (net->kind == MILL_EMULATOR_GRID) {
     MILL_CHECK(check_grid(lib, arm, where));
     before = "components of the grid";
@@ -260,25 +219,17 @@ static int check_emulator(const mill_library *lib, const mill_arm *arm, const ch
     before = "components of the radial functions";
     n_before = net->rbf.n_out;
   }
-  if (net->n_layer < 1 || net->n_layer > MILL_MAX_LAYER)
-    return REFUSED(where, "the emulator of arm %s has %d layers, this program takes 1 to %d",
-                   arm->name, net->n_layer, MILL_MAX_LAYER);
   if (net->log_flux != 0 && net->log_flux != 1)
     return REFUSED(where, "log_flux of arm %s is %d, expected 0 or 1", arm->name, net->log_flux);
   for (int i = 0; i < net->n_layer; i++) {
-    const int is_last = i == net->n_layer - 1;
     if (net->n_in[i] != n_before)
       return REFUSED(where, "layer %d of arm %s takes %d inputs, expected %d (%s)", i, arm->name,
                      net->n_in[i], n_before, before);
-    if (is_last && net->n_out[i] != arm->n_pix)
+    if (i == net->n_layer - 1 && net->n_out[i] != arm->n_pix)
       return REFUSED(where, "the last layer of arm %s gives %d pixels, expected %d", arm->name,
                      net->n_out[i], arm->n_pix);
-    if (!is_last && (net->n_out[i] < 1 || net->n_out[i] > MILL_MAX_WIDTH))
-      return REFUSED(where, "layer %d of arm %s has %d neurons, this program takes 1 to %d", i,
-                     arm->name, net->n_out[i], MILL_MAX_WIDTH);
     const size_t n_out = (size_t)net->n_out[i];
-    if (!net->weight[i] || !net->bias[i] ||
-        !all_finite_f32(n_out * (size_t)net->n_in[i], net->weight[i]) ||
+    if (!all_finite_f32(n_out * (size_t)net->n_in[i], net->weight[i]) ||
         !all_finite_f32(n_out, net->bias[i]))
       return REFUSED(where, "layer %d of arm %s has a weight or bias that is not finite", i,
                      arm->name);
@@ -292,11 +243,8 @@ static int check_error(const mill_arm *arm, const char *where)
 {
   const mill_model_error *error = &arm->error;
   const size_t n_pix = (size_t)arm->n_pix;
-  if (!error->fraction) {
-    if (error->n_component != 0)
-      return REFUSED(where, "the model error of arm %s has components but no fraction", arm->name);
+  if (!error->fraction)
     return MILL_OK;
-  }
   for (size_t i = 0; i < n_pix; i++)
     if (!(error->fraction[i] >= 0 && error->fraction[i] <= MILL_LIBRARY_MAX_ERROR))
       return REFUSED(where,
@@ -306,9 +254,6 @@ static int check_error(const mill_arm *arm, const char *where)
     return REFUSED(where,
                    "the model error of arm %s is correlated over %g pixels, expected 0 to %d",
                    arm->name, error->correlation, arm->n_pix);
-  if (error->n_component < 0 || error->n_component > MILL_MAX_COMPONENT)
-    return REFUSED(where, "the model error of arm %s has %d components, this program takes 0 to %d",
-                   arm->name, error->n_component, MILL_MAX_COMPONENT);
   for (int j = 0; j < error->n_component; j++)
     if (!(error->sigma[j] >= 0 && error->sigma[j] <= MILL_LIBRARY_MAX_ERROR))
       return REFUSED(
@@ -316,16 +261,13 @@ static int check_error(const mill_arm *arm, const char *where)
           "component %d of the model error of arm %s has the standard deviation %g, expected 0 "
           "to %g",
           j, arm->name, error->sigma[j], MILL_LIBRARY_MAX_ERROR);
-  if (error->n_component > 0 &&
-      (!error->component || !all_finite_f32((size_t)error->n_component * n_pix, error->component)))
+  if (!all_finite_f32((size_t)error->n_component * n_pix, error->component))
     return REFUSED(where, "a component of the model error of arm %s is not finite", arm->name);
   return MILL_OK;
 }
 
 static int check_arms(const mill_library *lib, const char *where)
 {
-  if (lib->n_arm < 1 || lib->n_arm > MILL_MAX_ARM)
-    return REFUSED(where, "has %d arms, this program takes 1 to %d", lib->n_arm, MILL_MAX_ARM);
   for (int i = 0; i < lib->n_arm; i++) {
     const mill_arm *arm = &lib->arm[i];
     if (!is_name(arm->name))
@@ -339,9 +281,6 @@ static int check_arms(const mill_library *lib, const char *where)
     if (!is_printable(arm->setup) || !is_printable(arm->sigma_origin) ||
         !is_printable(arm->source) || !is_printable(arm->revision))
       return REFUSED(where, "a text of arm %s has unprintable characters", arm->name);
-    if (arm->n_pix < MILL_LIBRARY_MIN_PIX || arm->n_pix > MILL_LIBRARY_MAX_PIX || !arm->wave_aa)
-      return REFUSED(where, "arm %s has %d pixels, this program takes %d to %d", arm->name,
-                     arm->n_pix, MILL_LIBRARY_MIN_PIX, MILL_LIBRARY_MAX_PIX);
     if (!isfinite(arm->ln_wave0) || !isfinite(arm->ln_step) || !(arm->ln_step > 0))
       return REFUSED(where, "the step of arm %s in ln wavelength is %g, expected above 0",
                      arm->name, arm->ln_step);
@@ -377,9 +316,6 @@ static double hull_distance(const mill_library *lib, const double *label)
 
 static int check_guess(const mill_library *lib, const char *where)
 {
-  if (lib->n_guess < 1 || lib->n_guess > MILL_LIBRARY_MAX_GUESS || !lib->guess_label)
-    return REFUSED(where, "has %d templates for the initial guess, this program takes 1 to %d",
-                   lib->n_guess, MILL_LIBRARY_MAX_GUESS);
   for (int i = 0; i < lib->n_guess; i++) {
     const double *label = lib->guess_label + (size_t)i * (size_t)lib->n_label;
     /* the tolerance is for points on a facet, whose labels were rounded */
@@ -387,9 +323,6 @@ static int check_guess(const mill_library *lib, const char *where)
       return REFUSED(where, "template %d of the initial guess is not finite or outside the hulls",
                      i);
   }
-  if (lib->n_guess_vsini < 1 || lib->n_guess_vsini > MILL_LIBRARY_MAX_GUESS_VSINI)
-    return REFUSED(where, "has %d rotations for the initial guess, this program takes 1 to %d",
-                   lib->n_guess_vsini, MILL_LIBRARY_MAX_GUESS_VSINI);
   for (int i = 0; i < lib->n_guess_vsini; i++)
     if (!isfinite(lib->guess_vsini_km_s[i]) || !(lib->guess_vsini_km_s[i] >= 0))
       return REFUSED(where, "v sin i %d of the initial guess is %g km/s", i,

@@ -24,7 +24,7 @@ int mill_library_writable(const char *output, int overwrite);
  *  file's path, layout, name or origin. hex: 64 digits and the end. */
 void mill_library_digest(const mill_library *lib, char hex[65]);
 
-/** Is it complete, finite, consistent and within kernels/base/common.h's limits?
+/** Are the values of a library finite and consistent, whose sizes the reader has checked?
  *  MILL_ERR_LIBRARY; where begins the message (a file's name). */
 int mill_library_check(const mill_library *lib, const char *where);
 

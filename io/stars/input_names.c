@@ -372,12 +372,13 @@ done:
 
 static int split_names(mill_input_names *names)
 {
+  names->n = 0;
+  for (int64_t i = 0; i < names->n_byte; i++)
+    names->n += names->text[i] == '\0';
   MILL_CHECK(MILL_ALLOC(names->n, &names->name));
   const char *at = names->text;
-  for (int64_t i = 0; i < names->n; i++) {
+  for (int64_t i = 0; i < names->n; i++, at += strlen(at) + 1)
     names->name[i] = at;
-    at += strlen(at) + 1;
-  }
   return MILL_OK;
 }
 
@@ -386,21 +387,16 @@ int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *reques
                            mill_input_names *names)
 {
   int err = MILL_OK;
-  int64_t size[3] = {0, 0, 0};
+  char *text = NULL; /* rank 0's, of which the others have none */
   if (mpi->rank == 0)
     err = collect_names(request, config, lib, names);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  size[0] = names->n;
-  size[1] = names->n_byte;
-  size[2] = names->n_skipped;
-  MILL_MPI(MPI_Bcast(size, 3, MPI_INT64_T, 0, mpi->comm));
-  names->n = size[0];
-  names->n_byte = size[1];
-  names->n_skipped = size[2];
-  if (mpi->rank != 0)
-    err = MILL_ALLOC(names->n_byte, &names->text);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Bcast(names->text, (int)names->n_byte, MPI_CHAR, 0, mpi->comm));
+  MILL_TRY(mill_mpi_gather(mpi, names->text, names->n_byte, 1,
+                           "bytes of names are too many for one run", (void **)&text,
+                           &names->n_byte));
+  mill_free(names->text);
+  names->text = text;
+  MILL_MPI(MPI_Bcast(&names->n_skipped, 1, MPI_INT64_T, 0, mpi->comm));
   MILL_TRY(mill_mpi_agree(mpi, split_names(names)));
 done:
   return err;

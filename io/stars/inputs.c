@@ -22,18 +22,12 @@ enum { MAX_ERROR = 256, CUT_BYTES = 1 << 20 };
 
 /* A rank's facts about a file; ranks send it byte by byte. */
 typedef struct file_facts {
-  int64_t size;
-  double mtime;
-  int64_t n_row, n_exposure;
+  mill_input_file file; /* without texts and row_start */
+  int64_t n_exposure;
   uint64_t device, inode;
-  int64_t rows_hash;
-  int64_t redrock_size;
-  double redrock_mtime;
   int32_t on_disk;   /* device and inode are known */
   int32_t n_error;   /* bytes of its error, with the final zero; 0: none */
   int32_t n_redrock; /* the same of the path of its redrock file */
-  char format[sizeof((mill_input_file *)0)->format];
-  char frame[sizeof((mill_input_file *)0)->frame];
 } file_facts;
 
 /* Facts about the models of an arm, from this rank's files. */
@@ -134,7 +128,8 @@ done:
 /* Relative cost of indexing a file. */
 static double cost_of_file(const char *name, const file_facts *facts)
 {
-  return 1.0 + (mill_is_gz(name) && facts->size > 0 ? (double)facts->size / CUT_BYTES : 0.0);
+  return 1.0 +
+         (mill_is_gz(name) && facts->file.size > 0 ? (double)facts->file.size / CUT_BYTES : 0.0);
 }
 
 /* Keep a text about a file, its error or the path of its redrock file, for the other ranks: its
@@ -189,18 +184,19 @@ static int index_file(index_job *job, const char *path, int i_file, file_facts *
   MILL_TRY(err);
   if (index->warning)
     mill_log_warning("%s: %s", path, index->warning);
-  facts->size = index->file_size;
-  facts->mtime = index->file_mtime;
-  facts->n_row = index->n_row;
-  facts->rows_hash = index->rows_hash;
-  facts->redrock_size = index->redrock_size;
-  facts->redrock_mtime = index->redrock_mtime;
+  facts->file.size = index->file_size;
+  facts->file.mtime = index->file_mtime;
+  facts->file.n_row = index->n_row;
+  facts->file.rows_hash = index->rows_hash;
+  facts->file.redrock_size = index->redrock_size;
+  facts->file.redrock_mtime = index->redrock_mtime;
   if (index->redrock)
     MILL_TRY(add_text(job, index->redrock, MILL_FITS_MAX_PATH, &facts->n_redrock));
-  snprintf(facts->format, sizeof facts->format, "%s", mill_spectra_format_name(spectra));
-  snprintf(facts->frame, sizeof facts->frame, "%s", mill_frame_name(mill_spectra_frame(spectra)));
+  snprintf(facts->file.format, sizeof facts->file.format, "%s", mill_spectra_format_name(spectra));
+  snprintf(facts->file.frame, sizeof facts->file.frame, "%s",
+           mill_frame_name(mill_spectra_frame(spectra)));
   facts->n_exposure = index->n_exposure;
-  mill_log_debug("%s (%s): %lld of %lld rows selected", path, facts->format,
+  mill_log_debug("%s (%s): %lld of %lld rows selected", path, facts->file.format,
                  (long long)index->n_row, (long long)index->n_fits_row);
   if (job->want_models && index->n_row > 0)
     MILL_TRY(learn_layout(job, spectra, index, i_file));
@@ -231,15 +227,15 @@ done:
 static void look_at_file(const char *path, file_facts *facts)
 {
   struct stat status;
-  facts->size = -1;
-  facts->mtime = 0;
+  facts->file.size = -1;
+  facts->file.mtime = 0;
   if (stat(path, &status) != 0)
     return;
   facts->on_disk = 1;
   facts->device = (uint64_t)status.st_dev;
   facts->inode = (uint64_t)status.st_ino;
-  facts->size = (int64_t)status.st_size;
-  facts->mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
+  facts->file.size = (int64_t)status.st_size;
+  facts->file.mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
 }
 
 /* Replace this rank's facts by those of all ranks; start [size + 1]: the first file of each. */
@@ -359,13 +355,13 @@ static int refuse_mixed_frames(const mill_input_names *names, const file_facts *
     for (int64_t k = join->part_start[row] + 1; k < join->part_start[row + 1]; k++) {
       const int i_first = join->part[join->part_start[row]].file, i_other = join->part[k].file;
       const file_facts *first = &facts[i_first], *other = &facts[i_other];
-      if (strcmp(first->frame, other->frame) != 0 &&
-          !(is_solar(first->frame) && is_solar(other->frame)))
+      if (strcmp(first->file.frame, other->file.frame) != 0 &&
+          !(is_solar(first->file.frame) && is_solar(other->file.frame)))
         return MILL_ERROR(
             MILL_ERR_CONFIG,
             "join_by_name: %s (frame %s) and %s (frame %s) have spectra of one object in different "
             "velocity frames: fit these files one by one, or convert them to one frame",
-            names->name[i_first], first->frame, names->name[i_other], other->frame);
+            names->name[i_first], first->file.frame, names->name[i_other], other->file.frame);
     }
   return MILL_OK;
 }
@@ -383,9 +379,9 @@ static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input
                           inputs->index, n_row, n_exposure, &inputs->join));
   MILL_TRY(refuse_mixed_frames(names, facts, inputs->join)); /* every rank has all of both */
   for (int i = 0; i < inputs->n_file; i++) {
-    n_before += facts[i].n_row;
+    n_before += facts[i].file.n_row;
     n_after += n_row[i];
-    facts[i].n_row = n_row[i];
+    facts[i].file.n_row = n_row[i];
     facts[i].n_exposure = n_exposure[i];
   }
   if (mpi->rank == 0)
@@ -411,22 +407,15 @@ static int build_table(const mill_input_names *names, const file_facts *facts,
   for (int i = 0; i < inputs->n_file; i++) {
     const file_facts *from = &facts[i];
     mill_input_file *file = &inputs->file[i];
-    *file = (mill_input_file){.path = names->name[i],
-                              .size = from->size,
-                              .mtime = from->mtime,
-                              .row_start = inputs->n_row,
-                              .n_row = from->n_row,
-                              .error = from->n_error > 0 ? text : "",
-                              .rows_hash = from->rows_hash,
-                              .redrock = from->n_redrock > 0 ? text + from->n_error : "",
-                              .redrock_size = from->redrock_size,
-                              .redrock_mtime = from->redrock_mtime};
-    memcpy(file->format, from->format, sizeof file->format);
-    memcpy(file->frame, from->frame, sizeof file->frame);
+    *file = from->file;
+    file->path = names->name[i];
+    file->row_start = inputs->n_row;
+    file->error = from->n_error > 0 ? text : "";
+    file->redrock = from->n_redrock > 0 ? text + from->n_error : "";
     text += from->n_error + from->n_redrock;
     inputs->exposure_start[i] = n_exposure;
     inputs->n_exposure[i] = from->n_exposure;
-    inputs->n_row += from->n_row;
+    inputs->n_row += file->n_row;
     n_exposure += from->n_exposure;
     inputs->n_unreadable += from->n_error > 0;
   }
@@ -546,28 +535,42 @@ done:
   return err;
 }
 
-int mill_inputs_load(void *context, int i_file, mill_file_index *index)
+int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spectra,
+                     mill_file_index *index)
 {
   int err = MILL_OK;
-  mill_inputs *inputs = context;
-  mill_spectra *spectra = NULL;
   const mill_input_file *file = &inputs->file[i_file];
+  const int64_t n_row = inputs->join ? inputs->join->n_row_before[i_file] : file->n_row;
+  *spectra = NULL;
   memset(index, 0, sizeof *index);
-  MILL_TRY(mill_spectra_open(file->path, &inputs->settings, &spectra));
-  MILL_TRY(mill_spectra_index(spectra, &inputs->settings.config->select, index));
-  if (index->n_row != file->n_row || index->file_size != file->size ||
-      index->file_mtime != file->mtime || index->rows_hash != file->rows_hash)
-    MILL_FAIL(MILL_ERR_INPUT, "%s%s%s changed while the job was starting", file->path,
-              index->redrock ? ", or its redrock file " : "", index->redrock ? index->redrock : "");
+  MILL_TRY(mill_spectra_open(file->path, &inputs->settings, spectra));
+  MILL_TRY(mill_spectra_index(*spectra, &inputs->settings.config->select, index));
+  const int is_same = index->file_size == file->size && index->file_mtime == file->mtime;
+  if (!is_same || index->n_row != n_row || index->rows_hash != file->rows_hash)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s%s%s changed while the job was running: run it again on the new file", file->path,
+              is_same && index->redrock ? ": its redrock file " : "",
+              is_same && index->redrock ? index->redrock : "");
 done:
+  if (err != MILL_OK) {
+    mill_spectra_close(*spectra);
+    *spectra = NULL;
+    mill_file_index_clear(index);
+  }
+  return err;
+}
+
+int mill_inputs_load(void *context, int i_file, mill_file_index *index)
+{
+  mill_spectra *spectra;
+  const int err = mill_inputs_open(context, i_file, &spectra, index);
   mill_spectra_close(spectra);
   /* its rows are counted already: the next start counts again, without it if need be */
-  if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE)
-    err = MILL_ERROR(MILL_ERR_STOPPED, "%s; it could be read before: the same command starts again",
-                     mill_error_message());
-  if (err != MILL_OK)
-    mill_file_index_clear(index);
-  return err;
+  return err == MILL_ERR_INPUT || err == MILL_ERR_RANGE
+             ? MILL_ERROR(MILL_ERR_STOPPED,
+                          "%s; it could be read before: the same command starts again",
+                          mill_error_message())
+             : err;
 }
 
 void mill_inputs_drop_index(mill_inputs *inputs)

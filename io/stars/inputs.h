@@ -54,8 +54,13 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
                       const mill_config *config, const mill_library *lib, const int *arm_wanted,
                       const mill_file_roles *roles, mill_inputs *inputs);
 
-/** Read the rows of a file again into an index that the caller clears; context: the inputs.
- *  For mill_run_info.  Not collective.  MILL_ERR_INPUT, also when the file has changed. */
+/** Open a file, and read its rows before joining again; the caller closes and clears both. Not
+ *  collective. MILL_ERR_INPUT, also when it, or its redrock file, has changed since it was
+ *  indexed; MILL_ERR_RANGE. */
+int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spectra,
+                     mill_file_index *index);
+
+/** Its rows for mill_run_info; context: the inputs.  MILL_ERR_STOPPED where they cannot be had. */
 int mill_inputs_load(void *context, int i_file, mill_file_index *index);
 
 /** Free the rows that this rank indexed, once they are written. */

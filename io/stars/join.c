@@ -237,45 +237,30 @@ static int rebuild(const survey *all, const mill_join *join, const int64_t *plac
 {
   int err = MILL_OK;
   const int64_t first_row = join->row_start[f], n_row = join->row_start[f + 1] - first_row;
-  mill_file_index joined = *index;
-  joined.row = NULL;
-  joined.exposure_row = NULL;
-  joined.exposure_id = joined.exposure_file = NULL;
-  joined.exposure_mjd = NULL;
-  joined.n_exposure = 0;
-  joined.n_row = n_row;
-  MILL_TRY(MILL_ALLOC(n_row, &joined.row));
-  MILL_TRY(MILL_ALLOC(n_exposure, &joined.exposure_row));
-  MILL_TRY(MILL_ALLOC(n_exposure, &joined.exposure_id));
-  MILL_TRY(MILL_ALLOC(n_exposure, &joined.exposure_mjd));
-  MILL_TRY(MILL_ALLOC(n_exposure, &joined.exposure_file));
-  for (int64_t i = 0; i < n_row; i++) {
-    const int64_t start = join->part_start[first_row + i];
-    mill_catalog_row *row = &joined.row[i];
-    *row = index->row[join->part[start].row];
-    row->first_exposure = joined.n_exposure;
-    for (int64_t p = start; p < join->part_start[first_row + i + 1]; p++) {
+  const mill_file_index old = *index;
+  index->n_row = index->n_exposure = 0;
+  index->row = NULL;
+  index->exposure_row = NULL;
+  index->exposure_id = NULL;
+  index->exposure_mjd = NULL;
+  MILL_TRY(mill_file_index_alloc(index, n_row, n_exposure));
+  MILL_TRY(MILL_ALLOC(n_exposure, &index->exposure_file));
+  for (int64_t i = first_row; i < first_row + n_row; i++) {
+    mill_catalog_row *row = &index->row[index->n_row++];
+    *row = old.row[join->part[join->part_start[i]].row];
+    row->n_exposure = 0;
+    for (int64_t p = join->part_start[i]; p < join->part_start[i + 1]; p++) {
       const mill_join_part *part = &join->part[p];
       const exposure *from =
           all->exposure + all->exposure_start[place_start[part->file] + part->row];
       for (int32_t k = 0; k < part->n_exposure; k++) {
-        joined.exposure_row[joined.n_exposure] = from[k].row;
-        joined.exposure_id[joined.n_exposure] = from[k].id;
-        joined.exposure_mjd[joined.n_exposure] = from[k].mjd;
-        joined.exposure_file[joined.n_exposure++] = from[k].file;
+        index->exposure_file[index->n_exposure] = from[k].file;
+        mill_file_index_expose(index, from[k].row, from[k].id, from[k].mjd);
       }
     }
-    if (joined.n_exposure - row->first_exposure > INT32_MAX)
-      MILL_FAIL(MILL_ERR_RANGE, "object %s has too many exposures", row->object);
-    row->n_exposure = (int32_t)(joined.n_exposure - row->first_exposure);
-    if (join->part_start[first_row + i + 1] - start > 1)
-      row->exp_id = -1;
   }
-  mill_file_index_clear(index);
-  *index = joined;
-  memset(&joined, 0, sizeof joined);
 done:
-  mill_file_index_clear(&joined);
+  MILL_FREE(old.row, old.exposure_row, old.exposure_id, old.exposure_mjd);
   return err;
 }
 
@@ -284,13 +269,11 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int fi
                    mill_join **out)
 {
   int err = MILL_OK;
-  survey mine, all;
+  survey mine = {0}, all = {0};
   mill_join *join = NULL;
   int64_t *place_start = NULL;
   static const char too_many[] = "too many rows to join: fit parts of the catalog";
   *out = NULL;
-  memset(&mine, 0, sizeof mine);
-  memset(&all, 0, sizeof all);
   MILL_TRY(mill_mpi_agree(mpi, list_mine(index, file_start, file_end, &mine)));
   MILL_TRY(mill_mpi_gather(mpi, mine.entry, mine.n_entry, sizeof(entry), too_many,
                            (void **)&all.entry, &all.n_entry));

@@ -2,6 +2,7 @@
 #include "io/stars/reader.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -65,6 +66,7 @@ struct mill_reader {
   mill_reader_plan plan;
   int n_worker;
   worker *worker; /* [n_worker] */
+  _Atomic int64_t n_opened;
   /* guarded by draw: one thread at a time asks for rows */
   pthread_mutex_t draw;
   mill_schedule_rows rest; /* rows that no thread has taken yet */
@@ -77,7 +79,6 @@ struct mill_reader {
   int n_idle;
   ticket *made, *idle_ticket; /* all, and those that no star has */
   int stop, n_running;
-  int64_t n_opened;
   mill_error_kept failure; /* of the first thread that failed */
 };
 
@@ -87,23 +88,6 @@ static void close_source(source *s)
   mill_file_index_clear(&s->index);
   memset(s, 0, sizeof *s);
   s->i_file = -1;
-}
-
-/* The rows of /fits are those that the file, and its redrock file, gave at indexing. */
-static int check_unchanged(const mill_input_file *then, int64_t n_row, const mill_file_index *now)
-{
-  if (n_row == now->n_row && then->size == now->file_size && then->mtime == now->file_mtime &&
-      then->rows_hash == now->rows_hash)
-    return MILL_OK;
-  if (now->redrock && then->size == now->file_size && then->mtime == now->file_mtime)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "%s: its redrock file %s changed while the job was running and selects other rows: "
-        "run it again on the new file",
-        then->path, now->redrock);
-  return MILL_ERROR(MILL_ERR_INPUT,
-                    "%s changed while the job was running: run it again on the new file",
-                    then->path);
 }
 
 /* Close all of this thread's open files but one; gives their number.  Unpacked ones may have
@@ -144,22 +128,12 @@ static int get_source(worker *w, int i, source **out)
   close_source(s);
   s->i_file = i;
   s->last_used = w->n_asked;
-  pthread_mutex_lock(&reader->mutex);
-  reader->n_opened++;
-  pthread_mutex_unlock(&reader->mutex);
+  atomic_fetch_add(&reader->n_opened, 1);
   watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
-  err = mill_spectra_open(entry->path, &plan->inputs->settings, &s->spectra);
+  err = mill_inputs_open(plan->inputs, i, &s->spectra, &s->index);
   if (err == MILL_ERR_INPUT && mill_is_gz(entry->path) && close_others(w, s) > 0)
-    err = mill_spectra_open(entry->path, &plan->inputs->settings, &s->spectra);
-  if (err == MILL_OK)
-    err = mill_spectra_index(s->spectra, &plan->inputs->settings.config->select, &s->index);
-  if (err == MILL_OK)
-    err = check_unchanged(
-        entry, plan->inputs->join ? plan->inputs->join->n_row_before[i] : entry->n_row, &s->index);
+    err = mill_inputs_open(plan->inputs, i, &s->spectra, &s->index);
   if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
-    mill_spectra_close(s->spectra);
-    s->spectra = NULL;
-    mill_file_index_clear(&s->index);
     snprintf(s->error, sizeof s->error, "%s", mill_error_message());
     err = MILL_OK;
   }
@@ -250,7 +224,7 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
   const int64_t n_made = batch->cap_part;
   MILL_CHECK(MILL_GROW(&batch->part, &batch->cap_part, batch->n_part + 1));
   for (int64_t i = n_made; i < batch->cap_part; i++)
-    batch->part[i] = (mill_read_batch){.backend = w->reader->plan.backend};
+    batch->part[i] = (mill_read_batch){.arena.backend = w->reader->plan.backend};
   MILL_CHECK(MILL_GROW(&w->part_file, &w->part_file_room, batch->n_part + 1));
   w->part_file[batch->n_part++] = i_file;
   return MILL_OK;
@@ -580,10 +554,7 @@ int mill_reader_next(mill_reader *reader, mill_batch **out)
 
 int64_t mill_reader_n_opened(mill_reader *reader)
 {
-  pthread_mutex_lock(&reader->mutex);
-  const int64_t n = reader->n_opened;
-  pthread_mutex_unlock(&reader->mutex);
-  return n;
+  return atomic_load(&reader->n_opened);
 }
 
 double mill_reader_cpu_s(mill_reader *reader)

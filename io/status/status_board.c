@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/status/status_board.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,10 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/files/whole_file.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
+#include "src/system/regular_file.h"
 #include "src/system/status_gpu.h"
 #include "src/system/status_process.h"
 #include "src/system/watchdog.h"
@@ -170,31 +170,11 @@ static double recent_rate(mill_board *board, sample now)
   return passed_s > 0 ? (double)(now.n_done - board->from.n_done) / passed_s : (double)NAN;
 }
 
-/* Under another name first; not synced to the disk, for the ranks wait meanwhile. */
-static int write_file(const char *path, const char *text, size_t n_byte)
-{
-  int err = MILL_OK;
-  char temporary[MILL_STATUS_PATH + 8];
-  snprintf(temporary, sizeof temporary, "%s.tmp", path);
-  const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (fd < 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be created: %s", temporary, strerror(errno));
-  const ssize_t n = write(fd, text, n_byte);
-  const int reason = n < 0 ? errno : ENOSPC;
-  if (n != (ssize_t)n_byte)
-    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be written: %s", temporary, strerror(reason));
-  close(fd);
-  if (err == MILL_OK && rename(temporary, path) != 0)
-    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be renamed: %s", temporary, strerror(errno));
-  if (err != MILL_OK)
-    unlink(temporary);
-  return err;
-}
-
+/* Not synced to the disk, for the ranks wait meanwhile. */
 static int replace_file(const char *path, const mill_status_text *what)
 {
   int err = MILL_OK;
-  char *text = NULL;
+  char *text = NULL, temporary[MILL_STATUS_PATH + 8];
   size_t n_byte = 0;
   FILE *out = open_memstream(&text, &n_byte);
   if (!out)
@@ -203,7 +183,8 @@ static int replace_file(const char *path, const mill_status_text *what)
   if (fclose(out) != 0 && err == MILL_OK)
     err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the status");
   MILL_TRY(err);
-  MILL_TRY(write_file(path, text, n_byte));
+  snprintf(temporary, sizeof temporary, "%s.tmp", path);
+  MILL_TRY(mill_whole_file_replace(path, temporary, text, n_byte));
 done:
   free(text);
   return err;
@@ -280,24 +261,23 @@ int mill_board_settle(mill_board *board, const mill_mpi *mpi)
 
 int mill_board_check_path(const char *path)
 {
-  int err = MILL_OK;
   struct stat status;
-  FILE *file = NULL;
+  char head[sizeof MILL_STATUS_SIGNATURE - 1];
   if (strlen(path) >= MILL_STATUS_PATH)
-    MILL_FAIL(MILL_ERR_USAGE, "the path of the status file is too long: %zu bytes", strlen(path));
+    return MILL_ERROR(MILL_ERR_USAGE, "the path of the status file is too long: %zu bytes",
+                      strlen(path));
   if (stat(path, &status) != 0)
-    goto done; /* other mistakes show when it is written, and stop nothing */
+    return MILL_OK; /* other mistakes show when it is written, and stop nothing */
   if (!S_ISREG(status.st_mode))
-    MILL_FAIL(MILL_ERR_USAGE, "%s is not a file: give another --status", path);
-  file = fopen(path, "re");
-  if (file && status.st_size > 0 && !mill_status_has_signature(file))
-    MILL_FAIL(MILL_ERR_USAGE,
-              "%s exists and is not a status file of starmill: give another --status, or remove it",
-              path);
-done:
-  if (file)
-    fclose(file);
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "%s is not a file: give another --status", path);
+  if (status.st_size > 0 && access(path, R_OK) == 0 &&
+      (mill_first_bytes(path, head, sizeof head) != sizeof head ||
+       memcmp(head, MILL_STATUS_SIGNATURE, sizeof head) != 0))
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "%s exists and is not a status file of starmill: give another --status, or remove it",
+        path);
+  return MILL_OK;
 }
 
 static int make(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **out)

@@ -34,6 +34,14 @@ static void put_utc(mill_json *json, const char *key, double unix_s)
   mill_json_text(json, key, unix_s > 0 ? text : NULL);
 }
 
+static void put_known(mill_json *json, const char *key, int is_known, int64_t value)
+{
+  if (is_known)
+    mill_json_integer(json, key, value);
+  else
+    mill_json_null(json, key);
+}
+
 static void put_rank(mill_json *json, const mill_status_text *what, const mill_rank_state *r)
 {
   int64_t n_done = 0;
@@ -60,10 +68,7 @@ static void put_rank(mill_json *json, const mill_status_text *what, const mill_r
   if (r->has_gpu) {
     mill_json_open(json, "gpu", '{');
     mill_json_text(json, "name", r->gpu_name);
-    if (r->gpu_percent >= 0)
-      mill_json_integer(json, "busy_percent", r->gpu_percent);
-    else
-      mill_json_null(json, "busy_percent");
+    put_known(json, "busy_percent", r->gpu_percent >= 0, r->gpu_percent);
     mill_json_integer(json, "used_bytes", r->gpu_used);
     mill_json_integer(json, "total_bytes", r->gpu_total);
     mill_json_close(json);
@@ -126,19 +131,13 @@ static int first_failure(const mill_status_text *what)
 static void put_end(mill_json *json, const mill_status_text *what)
 {
   const int rank = first_failure(what);
-  if (what->end)
-    mill_json_integer(json, "exit_status", what->end->exit_status);
-  else
-    mill_json_null(json, "exit_status");
+  put_known(json, "exit_status", what->end != NULL, what->end ? what->end->exit_status : 0);
   if (rank < 0 && !(what->end && what->end->code != MILL_OK)) {
     mill_json_null(json, "error");
     return;
   }
   mill_json_open(json, "error", '{');
-  if (rank >= 0)
-    mill_json_integer(json, "rank", rank);
-  else
-    mill_json_null(json, "rank"); /* of all ranks together */
+  put_known(json, "rank", rank >= 0, rank); /* unknown: of all ranks together */
   mill_json_text(json, "message", rank >= 0 ? what->rank[rank].error : what->end->message);
   mill_json_close(json);
 }
@@ -232,12 +231,4 @@ int mill_status_path(const char *output, char *out)
     return MILL_ERROR(MILL_ERR_USAGE, "the path of the output is too long: %zu bytes",
                       strlen(output));
   return MILL_OK;
-}
-
-int mill_status_has_signature(FILE *file)
-{
-  char head[sizeof MILL_STATUS_SIGNATURE - 1];
-  rewind(file);
-  const size_t n = fread(head, 1, sizeof head, file);
-  return n == sizeof head && memcmp(head, MILL_STATUS_SIGNATURE, sizeof head) == 0;
 }

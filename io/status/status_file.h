@@ -96,7 +96,4 @@ void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out
  *  MILL_ERR_USAGE when the name is too long. */
 int mill_status_path(const char *output, char *out);
 
-/** Does an open file begin as a status file?  It is read from its start. */
-int mill_status_has_signature(FILE *file);
-
 #endif

@@ -3,7 +3,6 @@
 #include "io/surveys/desi_file.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -49,13 +48,11 @@ static int check_image(const mill_desi_file *file, int i_hdu, int n_axis, const 
  * Angstrom, vacuum, and the solar system's barycentre. */
 static int read_conventions(mill_desi_file *file, mill_desi_arm *a, int i_hdu, double *to_aa)
 {
-  char unit[FLEN_VALUE] = "", medium[FLEN_VALUE] = "";
+  char medium[FLEN_VALUE] = "";
   int frame;
-  MILL_CHECK(mill_single_key_text(file->fits, i_hdu, "BUNIT", unit, sizeof unit, NULL));
+  MILL_CHECK(mill_single_key_unit(file->fits, i_hdu, "BUNIT", "Angstrom", to_aa));
   MILL_CHECK(mill_single_key_text(file->fits, i_hdu, "AIRORVAC", medium, sizeof medium, NULL));
   MILL_CHECK(mill_single_specsys(file->fits, i_hdu, &frame));
-  if (!mill_single_unit(unit[0] ? unit : "Angstrom", to_aa))
-    return MILL_ERROR_HDU(file->fits, i_hdu, ": BUNIT '%s', expected Angstrom, nm, um or m", unit);
   a->air = strncasecmp(medium, "air", 3) == 0;
   if (frame != MILL_FRAME_UNKNOWN)
     file->frame = frame;
@@ -333,16 +330,12 @@ static void desi_close(void *state)
   mill_desi_file *file = state;
   for (int i = 0; i < MILL_MAX_ARM; i++)
     mill_free(file->arm[i].wave_aa);
-  MILL_FREE(file->convert, file);
+  mill_free(file->convert);
 }
 
-static int desi_open(mill_fits_file *fits, const mill_spectra_settings *settings, int *frame,
-                     void **state)
+static int desi_open(void *state, const mill_spectra_settings *settings, int *frame)
 {
-  mill_desi_file *file = NULL;
-  MILL_CHECK(MILL_ALLOC(1, &file));
-  *state = file;
-  file->fits = fits;
+  mill_desi_file *file = state;
   file->joint = settings->config->exposures == MILL_EXPOSURES_JOINT;
   file->frame = MILL_FRAME_BARYCENTRIC;
   file->limits = settings->limits;
@@ -357,11 +350,8 @@ static int desi_open(mill_fits_file *fits, const mill_spectra_settings *settings
 static mill_channel describe_channel(const mill_desi_file *file, int i)
 {
   const mill_desi_arm *a = &file->arm[i];
-  mill_channel channel = {.n_pix = a->n_pix,
-                          .n_diag = a->n_diag,
-                          .wave_aa = a->wave_aa,
-                          .air = a->air,
-                          .wave_token = i + 1};
+  mill_channel channel = {
+      .n_pix = a->n_pix, .n_diag = a->n_diag, .wave_aa = a->wave_aa, .air = a->air};
   for (size_t k = 0; a->prefix[k]; k++)
     channel.name[k] = (char)tolower((unsigned char)a->prefix[k]);
   return channel;
@@ -436,6 +426,7 @@ static const mill_arm_choice cameras[] = {{.arm = "b", .min_aa = 3600, .max_aa =
 const mill_format mill_format_desi = {.name = "desi",
                                       .description = "DESI coadd and spectra files",
                                       .recognise = desi_recognise,
+                                      .state_bytes = sizeof(mill_desi_file),
                                       .open = desi_open,
                                       .close = desi_close,
                                       .index = mill_desi_index,

@@ -36,7 +36,8 @@ typedef struct mill_desi_file {
   int64_t n_spec;
   int n_arm;
   mill_desi_arm arm[MILL_MAX_ARM];
-  void *convert; /**< buffer for images that are not plain, made when first needed */
+  double *convert; /**< [convert_room] a row of an image that is not plain */
+  size_t convert_room;
 } mill_desi_file;
 
 /** Decide how the pixels of an image are to be read. */
@@ -48,16 +49,16 @@ int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi
 int mill_desi_read(mill_desi_file *file, const mill_desi_image *image, const int64_t *fits_row,
                    int n, int64_t row_pix, size_t pitch, void *out);
 
-/** Values that desi_selection.c reads of a file, one per row; NULL: not requested. */
-typedef struct mill_desi_choice {
-  int *in_class; /**< the row is of a target class that is wanted */
-  double *sn;    /**< the largest of the arms' S/N by SCORES; -inf where no arm has one */
-} mill_desi_choice;
-
-/** MILL_ERR_INPUT: the file lacks the columns of the selection. */
-int mill_desi_choice_read(mill_desi_file *file, const mill_selection *select,
-                          mill_desi_choice *choice);
-void mill_desi_choice_clear(mill_desi_choice *choice);
+/** New arrays, one value a row; NULL where the selection does not ask for them. MILL_ERR_INPUT: the
+ *  file lacks the columns of the selection.
+ *
+ *  in_class   the row is of a target class that is wanted
+ *  target_id  of FIBERMAP
+ *  sn         the largest of the arms' S/N by SCORES; -inf where no arm has one
+ */
+int mill_desi_classes(mill_desi_file *file, const mill_selection *select, int **in_class);
+int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const int64_t *target_id,
+                     double **sn);
 
 /** mill_format's index; state is a mill_desi_file. */
 int mill_desi_index(void *state, const mill_selection *select, mill_file_index *index);

@@ -15,61 +15,42 @@
 
 enum { SEVERAL = -2 /* tiles or nights, where one is asked for */ };
 
-/* Columns of FIBERMAP, or of EXP_FIBERMAP the first four, one value a row. */
-typedef struct fibermap {
-  int64_t *target_id, *status, *coadd_status, *ref_id;
-  double *mjd, *target_ra, *target_dec, *pmra, *pmdec, *parallax, *gaia_g, *gaia_bp, *gaia_rp;
-  int32_t *fiber, *exp_id, *healpix, *tile_id, *night;
-  mill_fits_texts objtype, ref_cat, survey, program;
-  uint64_t there; /* bits of enum below */
-} fibermap;
-
-enum { TARGET, EXP, TILE, NIGHT, STATUS, COADD_STATUS, OBJTYPE };
-#define HAS(map, column) ((map)->there >> (column)&1)
-
-#define WISH(name, as, field, missing, is_needed)                                                  \
-  {                                                                                                \
-    name, MILL_AS_##as, offsetof(fibermap, field), missing, is_needed                              \
-  }
+/* Columns of FIBERMAP, or of EXP_FIBERMAP the first four. */
+enum { ID, EXP, TILE, NIGHT, STATUS, COADD_STATUS, OBJTYPE, MJD, SURVEY, PROGRAM, RA, DEC };
 static const mill_fits_wish wish[] = {
-    [TARGET] = WISH("TARGETID", INT64, target_id, -1, 1),
-    [EXP] = WISH("EXPID", INT32, exp_id, -1, 0),
-    [TILE] = WISH("TILEID", INT32, tile_id, -1, 0),
-    [NIGHT] = WISH("NIGHT", INT32, night, -1, 0),
-    [STATUS] = WISH("FIBERSTATUS", INT64, status, -1, 0), /* unknown: all bits */
-    [COADD_STATUS] = WISH("COADD_FIBERSTATUS", INT64, coadd_status, -1, 0),
-    [OBJTYPE] = WISH("OBJTYPE", TEXT, objtype, 0, 1),
-    WISH("MJD", DOUBLE, mjd, NAN, 0),
-    WISH("REF_ID", INT64, ref_id, -1, 0),
-    WISH("REF_CAT", TEXT, ref_cat, 0, 0),
-    WISH("TARGET_RA", DOUBLE, target_ra, NAN, 0),
-    WISH("TARGET_DEC", DOUBLE, target_dec, NAN, 0),
-    WISH("FIBER", INT32, fiber, -1, 0),
-    WISH("PMRA", DOUBLE, pmra, NAN, 0),
-    WISH("PMDEC", DOUBLE, pmdec, NAN, 0),
-    WISH("PARALLAX", DOUBLE, parallax, NAN, 0),
-    WISH("GAIA_PHOT_G_MEAN_MAG", DOUBLE, gaia_g, NAN, 0),
-    WISH("GAIA_PHOT_BP_MEAN_MAG", DOUBLE, gaia_bp, NAN, 0),
-    WISH("GAIA_PHOT_RP_MEAN_MAG", DOUBLE, gaia_rp, NAN, 0),
-    WISH("HEALPIX", INT32, healpix, -1, 0),
-    WISH("SURVEY", TEXT, survey, 0, 0),
-    WISH("PROGRAM", TEXT, program, 0, 0),
+    [ID] = MILL_ROW_WISH("TARGETID", INT64, target_id, -1, 1),
+    [EXP] = MILL_WISH("EXPID", INT32, -1, 0),
+    [TILE] = MILL_WISH("TILEID", INT32, -1, 0),
+    [NIGHT] = MILL_WISH("NIGHT", INT32, -1, 0),
+    [STATUS] = MILL_WISH("FIBERSTATUS", INT64, -1, 0), /* unknown: all bits */
+    [COADD_STATUS] = MILL_WISH("COADD_FIBERSTATUS", INT64, -1, 0),
+    [OBJTYPE] = MILL_WISH("OBJTYPE", TEXT, 0, 1),
+    [MJD] = MILL_WISH("MJD", DOUBLE, NAN, 0),
+    [SURVEY] = MILL_ROW_WISH("SURVEY", TEXT, survey, 0, 0),
+    [PROGRAM] = MILL_ROW_WISH("PROGRAM", TEXT, program, 0, 0),
+    [RA] = MILL_ROW_WISH("TARGET_RA", DOUBLE, target_ra, NAN, 0),
+    [DEC] = MILL_ROW_WISH("TARGET_DEC", DOUBLE, target_dec, NAN, 0),
+    MILL_ROW_WISH("REF_ID", INT64, ref_id, -1, 0),
+    MILL_ROW_WISH("REF_CAT", TEXT, ref_cat, 0, 0),
+    MILL_ROW_WISH("FIBER", INT32, fiber, -1, 0),
+    MILL_ROW_WISH("PMRA", DOUBLE, pmra, NAN, 0),
+    MILL_ROW_WISH("PMDEC", DOUBLE, pmdec, NAN, 0),
+    MILL_ROW_WISH("PARALLAX", DOUBLE, parallax, NAN, 0),
+    MILL_ROW_WISH("GAIA_PHOT_G_MEAN_MAG", DOUBLE, gaia_g, NAN, 0),
+    MILL_ROW_WISH("GAIA_PHOT_BP_MEAN_MAG", DOUBLE, gaia_bp, NAN, 0),
+    MILL_ROW_WISH("GAIA_PHOT_RP_MEAN_MAG", DOUBLE, gaia_rp, NAN, 0),
+    MILL_ROW_WISH("HEALPIX", INT32, healpix, -1, 0),
 };
 enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = NIGHT + 1 };
 
-/* Header values for all rows, where FIBERMAP has no column. */
-typedef struct division {
-  int32_t healpix, tile_id, night;
-  char survey[8], program[16];
-} division;
-
-/* Columns by which tables joined over files identify rows. */
-static int read_division(mill_desi_file *file, division *all)
+/* Header values for all rows, where FIBERMAP has no column: by these tables joined over files
+ * identify rows. */
+static int read_division(mill_desi_file *file, mill_catalog_row *all)
 {
   int found = 0;
   mill_fits_file *fits = file->fits;
   char group[FLEN_VALUE] = "";
-  *all = (division){.healpix = -1, .tile_id = -1, .night = -1};
+  mill_catalog_row_init(all);
   MILL_CHECK(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, NULL));
   MILL_CHECK(mill_single_key_int32(fits, 0, "HPXPIXEL", &all->healpix, &found));
   if (!found && strcmp(group, "healpix") == 0)
@@ -94,8 +75,8 @@ static int read_division(mill_desi_file *file, division *all)
 
 /* Without FIBERMAP all spectra are taken, and SCORES, which has the same rows, may have
  * TARGETID. */
-static int do_without_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map,
-                               const char **warning)
+static int do_without_fibermap(mill_desi_file *file, const mill_selection *select,
+                               mill_fits_values *map, const char **warning)
 {
   int i_scores = -1, found = 0;
   mill_fits_file *fits = file->fits;
@@ -109,24 +90,24 @@ static int do_without_fibermap(mill_desi_file *file, const mill_selection *selec
   MILL_CHECK(mill_fits_file_find(fits, "SCORES", &i_scores));
   if (i_scores >= 0 && fits->guard->hdu[i_scores].kind == MILL_FITS_TABLE &&
       fits->guard->hdu[i_scores].axis[1] == file->n_spec)
-    MILL_CHECK(mill_fits_column_int64(fits, i_scores, "TARGETID", map->target_id, &found));
+    MILL_CHECK(mill_fits_column_int64(fits, i_scores, "TARGETID", map[ID].i64, &found));
   *warning = found ? NO_FIBERMAP "TARGETID is that of SCORES"
                    : NO_FIBERMAP "they have no TARGETID, and IDENTIFIER numbers them";
   return MILL_OK;
 }
 
-static int read_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map,
+static int read_fibermap(mill_desi_file *file, const mill_selection *select, mill_fits_values *map,
                          const char **warning)
 {
   if (file->i_fibermap < 0)
     return do_without_fibermap(file, select, map, warning);
-  MILL_CHECK(mill_fits_columns(file->fits, file->i_fibermap, wish, N_WISH, map, &map->there));
-  if (!HAS(map, STATUS) && !HAS(map, COADD_STATUS) && select->fiberstatus_allowed != UINT64_MAX)
+  MILL_CHECK(mill_fits_columns(file->fits, file->i_fibermap, wish, N_WISH, map));
+  if (!map[STATUS].there && !map[COADD_STATUS].there && select->fiberstatus_allowed != UINT64_MAX)
     return MILL_ERROR_HDU(
         file->fits, file->i_fibermap,
         " has neither FIBERSTATUS nor COADD_FIBERSTATUS, so bad fibers cannot be found; "
         "give a DESI file, or allow all bits by fiberstatus_allowed_bits");
-  if (mill_selection_has_exp_id(select) && !HAS(map, EXP))
+  if (mill_selection_has_exp_id(select) && !map[EXP].there)
     return MILL_ERROR_HDU(
         file->fits, file->i_fibermap,
         " has no EXPID, by which minexpid and maxexpid select; give spectra files, or "
@@ -144,66 +125,51 @@ static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
   return first;
 }
 
-/* Give the first row of each target, of n in order, the common values of all its rows. */
-static void share_exposures(const mill_keyed *key, int64_t n, int32_t *exp_id, int32_t *tile_id,
-                            int32_t *night)
-{
-  for (int64_t first = 0, end = 0; first < n; first = end) {
-    const int64_t at = key[first].place;
-    for (end = first + 1; end < n && key[end].key == key[first].key; end++)
-      continue;
-    if (end > first + 1)
-      exp_id[at] = -1;
-    tile_id[at] = shared(tile_id, key + first, end - first);
-    night[at] = shared(night, key + first, end - first);
-  }
-}
-
 /* Columns that FIBERMAP lacks, of a coadd's row from the rows of EXP_FIBERMAP of its target: EXPID
  * where one exposure made it, TILEID and NIGHT where all agree. */
-static int fill_from_exposures(mill_desi_file *file, fibermap *map)
+static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
 {
   int err = MILL_OK;
-  fibermap exposures = {0};
+  mill_fits_values exposures[N_EXP_WISH] = {0};
   mill_keyed *key = NULL;
   mill_fits_file *fits = file->fits;
   const int i_hdu = file->i_exp_fibermap;
+  size_t n_target = 0;
   mill_fits_wish of_exposures[N_EXP_WISH];
-  if ((HAS(map, EXP) && HAS(map, TILE) && HAS(map, NIGHT)) || i_hdu < 0 ||
+  if ((map[EXP].there && map[TILE].there && map[NIGHT].there) || i_hdu < 0 ||
       fits->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
     goto done;
   const int64_t n = fits->guard->hdu[i_hdu].axis[1];
   memcpy(of_exposures, wish, sizeof of_exposures);
-  of_exposures[TARGET].is_needed = 0;
-  MILL_TRY(mill_fits_columns(fits, i_hdu, of_exposures, N_EXP_WISH, &exposures, &exposures.there));
-  if (!HAS(&exposures, TARGET))
+  of_exposures[ID].is_needed = 0;
+  MILL_TRY(mill_fits_columns(fits, i_hdu, of_exposures, N_EXP_WISH, exposures));
+  if (!exposures[ID].there)
     goto done;
   MILL_TRY(MILL_ALLOC(n, &key));
   for (int64_t i = 0; i < n; i++)
-    key[i] = (mill_keyed){exposures.target_id[i], i};
+    key[i] = (mill_keyed){exposures[ID].i64[i], i};
   qsort(key, (size_t)n, sizeof *key, mill_by_key);
-  share_exposures(key, n, exposures.exp_id, exposures.tile_id, exposures.night);
+  /* the first row of each target gets the common values */
+  for (int64_t first = 0, end = 0; first < n; first = end) {
+    const int64_t at = key[first].place;
+    for (end = first + 1; end < n && key[end].key == key[first].key;)
+      end++;
+    if (end > first + 1)
+      exposures[EXP].i32[at] = -1;
+    for (int k = TILE; k <= NIGHT; k++)
+      exposures[k].i32[at] = shared(exposures[k].i32, key + first, end - first);
+    key[n_target++] = key[first];
+  }
   for (int64_t i = 0; i < file->n_spec; i++) {
-    int64_t low = 0, high = n;
-    while (low < high) {
-      const int64_t middle = low + (high - low) / 2;
-      if (key[middle].key < map->target_id[i])
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    if (low == n || key[low].key != map->target_id[i] || map->target_id[i] == -1)
-      continue; /* -1 is nobody's */
-    const int64_t at = key[low].place;
-    if (!HAS(map, EXP))
-      map->exp_id[i] = exposures.exp_id[at];
-    if (!HAS(map, TILE))
-      map->tile_id[i] = exposures.tile_id[at];
-    if (!HAS(map, NIGHT))
-      map->night[i] = exposures.night[at];
+    const int64_t id = map[ID].i64[i]; /* -1 is nobody's */
+    const mill_keyed *target =
+        id == -1 ? NULL : bsearch(&id, key, n_target, sizeof *key, mill_by_int64);
+    for (int k = EXP; target && k <= NIGHT; k++)
+      if (!map[k].there)
+        map[k].i32[i] = exposures[k].i32[target->place];
   }
 done:
-  mill_fits_columns_free(wish, N_EXP_WISH, &exposures);
+  mill_fits_values_free(N_EXP_WISH, exposures);
   mill_free(key);
   return err;
 }
@@ -246,156 +212,90 @@ done:
   return err;
 }
 
-/* The first FITS row of the star of each kept row, by TARGETID and place; a negative TARGETID is
- * nobody's.
- *
- *  kept [n]  in/out  place: FITS rows, ascending; key: of their stars
- */
-static void find_stars(const fibermap *map, int64_t n, mill_keyed *kept, const char **warning)
+static void take_redshift(const mill_redrock *redrock, mill_catalog_row *row)
 {
-  mill_places places = {0};
-  for (int64_t i = 0; i < n; i++)
-    kept[i].key = map->target_id[kept[i].place];
-  qsort(kept, (size_t)n, sizeof *kept, mill_by_key);
-  for (int64_t i = 0, id = -1; i < n; i++) {
-    const int64_t row = kept[i].place;
-    if (kept[i].key != id)
-      places.n = 0;
-    id = kept[i].key;
-    kept[i].key =
-        id < 0 ? row : mill_places_first(&places, row, map->target_ra[row], map->target_dec[row]);
-    if (places.n > 1)
-      *warning = MILL_TOLD_PLACES;
-  }
-  qsort(kept, (size_t)n, sizeof *kept, mill_by_key);
-}
-
-/* Put the kept FITS rows into groups, one per row of the result.
- *
- *  fits_row [n]  in   kept rows, ascending
- *  index         out  exposure_row in the order of the groups, row[].first_exposure
- *                     and n_exposure
- */
-static int group_rows(const fibermap *map, const int64_t *fits_row, int64_t n, int joint,
-                      mill_file_index *index)
-{
-  int err = MILL_OK;
-  int64_t n_group = 0;
-  mill_keyed *kept = NULL; /* key: the first row of its group */
-  MILL_TRY(MILL_ALLOC(n, &kept));
-  for (int64_t i = 0; i < n; i++)
-    kept[i] = (mill_keyed){fits_row[i], fits_row[i]};
-  if (joint)
-    find_stars(map, n, kept, &index->warning);
-  for (int64_t i = 0; i < n; i++)
-    n_group += i == 0 || kept[i].key != kept[i - 1].key;
-  MILL_TRY(mill_file_index_alloc(index, n_group, n));
-  for (int64_t i = 0; i < n; i++) {
-    const int64_t at = kept[i].place;
-    if (i == 0 || kept[i].key != kept[i - 1].key)
-      index->row[index->n_row++].first_exposure = i;
-    mill_catalog_row *row = &index->row[index->n_row - 1];
-    mill_file_index_add(index, at, map->exp_id[at], map->mjd[at]);
-    if (row->n_exposure == INT32_MAX)
-      MILL_FAIL(MILL_ERR_RANGE, "target %lld has too many exposures",
-                (long long)map->target_id[at]);
-    row->n_exposure++;
-  }
-done:
-  mill_free(kept);
-  return err;
-}
-
-/* A text of row i of a column, or, where there is no column, of the whole file. */
-static void fill_text(const char *path, const char *name, const mill_fits_texts *column, int64_t i,
-                      const char *whole, char *out, size_t size)
-{
-  mill_fits_text_copy(path, name, column->text ? mill_fits_text_at(column, i) : whole, out, size);
-}
-
-/* Common value of a column over the exposures of a row, or, where it is missing, of the whole file;
- * -1 where they differ. */
-static int32_t of_all(const int32_t *column, int32_t whole, const int64_t *exposure_row,
-                      const mill_catalog_row *row)
-{
-  const int64_t *at = exposure_row + row->first_exposure;
-  const int32_t first = column[at[0]];
-  for (int32_t k = 1; k < row->n_exposure; k++)
-    if (column[at[k]] != first)
-      return -1;
-  return first >= 0 ? first : first == SEVERAL ? -1 : whole;
-}
-
-static void fill_row(const char *path, const fibermap *map, const division *all,
-                     const mill_redrock *redrock, const int64_t *exposure_row,
-                     mill_catalog_row *row)
-{
-  const int64_t i = exposure_row[row->first_exposure];
-  row->fits_row = i;
-  row->target_id = map->target_id[i];
-  row->target_ra = map->target_ra[i];
-  row->target_dec = map->target_dec[i];
-  row->fiber = map->fiber[i];
-  row->exp_id = row->n_exposure == 1 ? map->exp_id[i] : -1;
-  row->ref_id = map->ref_id[i];
-  row->pmra = map->pmra[i];
-  row->pmdec = map->pmdec[i];
-  row->parallax = map->parallax[i];
-  row->gaia_g = map->gaia_g[i];
-  row->gaia_bp = map->gaia_bp[i];
-  row->gaia_rp = map->gaia_rp[i];
-  row->healpix = map->healpix[i] >= 0 ? map->healpix[i] : all->healpix;
-  row->tile_id = of_all(map->tile_id, all->tile_id, exposure_row, row);
-  row->night = of_all(map->night, all->night, exposure_row, row);
-  fill_text(path, "REF_CAT", &map->ref_cat, i, "", row->ref_cat, sizeof row->ref_cat);
-  fill_text(path, "SURVEY", &map->survey, i, all->survey, row->survey, sizeof row->survey);
-  fill_text(path, "PROGRAM", &map->program, i, all->program, row->program, sizeof row->program);
-  row->z = NAN;
+  static const mill_redshift none = {.z = NAN};
   const mill_redshift *match = mill_redrock_find(redrock, row->target_id);
-  if (match) {
-    row->z = match->z;
-    row->zwarn = match->zwarn;
-    memcpy(row->spectype, match->spectype, sizeof row->spectype);
-    memcpy(row->subtype, match->subtype, sizeof row->subtype);
+  match = match ? match : &none;
+  row->z = match->z;
+  row->zwarn = match->zwarn;
+  memcpy(row->spectype, match->spectype, sizeof row->spectype);
+  memcpy(row->subtype, match->subtype, sizeof row->subtype);
+}
+
+/* A row of the result, of n kept FITS rows; all: values of the header. */
+static void add_row(const char *path, const mill_fits_values *map, const mill_catalog_row *all,
+                    const mill_redrock *redrock, const mill_keyed *kept, int64_t n,
+                    mill_file_index *index)
+{
+  mill_catalog_row *row = &index->row[index->n_row++];
+  const int32_t tile_id = shared(map[TILE].i32, kept, n), night = shared(map[NIGHT].i32, kept, n);
+  *row = *all;
+  mill_fits_fill(path, wish, N_WISH, map, kept[0].place, row);
+  row->healpix = row->healpix >= 0 ? row->healpix : all->healpix;
+  row->tile_id = tile_id >= 0 ? tile_id : tile_id == SEVERAL ? -1 : all->tile_id;
+  row->night = night >= 0 ? night : night == SEVERAL ? -1 : all->night;
+  take_redshift(redrock, row);
+  for (int64_t k = 0; k < n; k++)
+    mill_file_index_expose(index, kept[k].place, map[EXP].i32[kept[k].place],
+                           map[MJD].f64[kept[k].place]);
+}
+
+/* The FITS rows that are kept, ascending. */
+static int64_t select_rows(const mill_desi_file *file, const mill_selection *select,
+                           const mill_fits_values *map, const int *in_class, const double *sn,
+                           const mill_redrock *redrock, mill_keyed *kept)
+{
+  int64_t n = 0;
+  mill_catalog_row row = {0};
+  const int64_t *status = map[map[STATUS].there ? STATUS : COADD_STATUS].i64;
+  for (int64_t i = 0; i < file->n_spec; i++) {
+    row.target_id = map[ID].i64[i];
+    take_redshift(redrock, &row);
+    const mill_candidate candidate = {&row, "", mill_fits_text_at(&map[OBJTYPE], i),
+                                      in_class && in_class[i], sn ? sn[i] : (double)NAN};
+    if (mill_selection_keeps(select, &candidate) &&
+        (file->i_fibermap < 0 || mill_selection_keeps_fiberstatus(select, (uint64_t)status[i])) &&
+        mill_selection_keeps_exp_id(select, map[EXP].i32[i]))
+      kept[n++] = (mill_keyed){i, i};
   }
+  return n;
 }
 
 int mill_desi_index(void *state, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
   mill_desi_file *file = state;
-  fibermap map = {0};
+  mill_fits_values map[N_WISH] = {0};
   mill_redrock redrock = {0};
-  mill_desi_choice choice = {0};
-  division all;
-  int64_t *kept = NULL, n_kept = 0;
-  MILL_TRY(read_fibermap(file, select, &map, &index->warning));
-  MILL_TRY(mill_desi_choice_read(file, select, &choice));
-  MILL_TRY(fill_from_exposures(file, &map));
+  int *in_class = NULL;
+  double *sn = NULL;
+  mill_catalog_row all;
+  mill_keyed *kept = NULL; /* key: the first row of its group */
+  MILL_TRY(read_fibermap(file, select, map, &index->warning));
+  MILL_TRY(mill_desi_classes(file, select, &in_class));
+  MILL_TRY(mill_desi_scores(file, select, map[ID].i64, &sn));
+  MILL_TRY(fill_from_exposures(file, map));
   MILL_TRY(read_division(file, &all));
   MILL_TRY(read_redrock(file, select, &redrock, index));
   MILL_TRY(MILL_ALLOC(file->n_spec, &kept));
-  const int64_t *status = HAS(&map, STATUS) ? map.status : map.coadd_status;
-  for (int64_t i = 0; i < file->n_spec; i++) {
-    const mill_redshift *match = mill_redrock_find(&redrock, map.target_id[i]);
-    if (mill_selection_keeps_target(select, map.target_id[i], "") &&
-        mill_selection_keeps_objtype(select, mill_fits_text_at(&map.objtype, i)) &&
-        (file->i_fibermap < 0 || mill_selection_keeps_fiberstatus(select, (uint64_t)status[i])) &&
-        mill_selection_keeps_exp_id(select, map.exp_id[i]) &&
-        !(choice.sn && !(choice.sn[i] >= select->min_sn)) &&
-        mill_selection_keeps_star(select, choice.in_class && choice.in_class[i],
-                                  match ? match->z : NAN, match ? match->spectype : ""))
-      kept[n_kept++] = i;
+  const int64_t n = select_rows(file, select, map, in_class, sn, &redrock, kept);
+  if (file->joint && map[EXP].there) { /* a coadd has one row a target already */
+    for (int64_t i = 0; i < n; i++)
+      kept[i].key = map[ID].i64[kept[i].place];
+    if (mill_places_find(kept, n, map[RA].f64, map[DEC].f64))
+      index->warning = MILL_TOLD_PLACES;
   }
-  /* a coadd has one row a target already */
-  MILL_TRY(group_rows(&map, kept, n_kept, file->joint && HAS(&map, EXP), index));
-  for (int64_t i = 0; i < index->n_row; i++)
-    fill_row(file->fits->guard->path, &map, &all, &redrock, index->exposure_row, &index->row[i]);
+  MILL_TRY(mill_file_index_alloc(index, n, n));
+  for (int64_t first = 0, end; first < n; first = end) {
+    for (end = first + 1; end < n && kept[end].key == kept[first].key;)
+      end++;
+    add_row(file->fits->guard->path, map, &all, &redrock, kept + first, end - first, index);
+  }
   index->n_fits_row = file->n_spec;
 done:
-  mill_fits_columns_free(wish, N_WISH, &map);
-  mill_desi_choice_clear(&choice);
+  mill_fits_values_free(N_WISH, map);
   mill_redrock_clear(&redrock);
-  mill_free(kept);
+  MILL_FREE(in_class, sn, kept);
   return err;
 }

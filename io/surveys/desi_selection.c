@@ -2,100 +2,90 @@
 /* Selection by the columns of DESI's targeting and by SCORES. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "io/surveys/desi_file.h"
+#include "io/surveys/selection.h"
 #include "io/surveys/target_bits.h"
 #include "kernels/base/memory.h"
 
-/* Which columns of targeting FIBERMAP has: those of commissioning or survey validation, or else the
- * main survey's. */
-static int find_columns(mill_desi_file *file, int *is_early)
+/* By the columns of commissioning or survey validation where FIBERMAP has any, else by those of the
+ * main survey. */
+int mill_desi_classes(mill_desi_file *file, const mill_selection *select, int **in_class)
 {
-  int n[2] = {0, 0};
-  for (int i = 0; mill_target_column(i); i++) {
-    int found = 0;
-    mill_fits_column column;
-    MILL_CHECK(mill_fits_column_find(file->fits, file->i_fibermap, mill_target_column(i), &found,
-                                     &column));
-    n[mill_target_column_is_early(i)] += found;
-  }
-  if (n[0] + n[1] == 0)
-    return MILL_ERROR_HDU(
-        file->fits, file->i_fibermap,
-        " has no column of target bits (DESI_TARGET, SV1_DESI_TARGET, CMX_TARGET, ...), "
-        "by which target_classes selects; leave that out for this file");
-  *is_early = n[1] > 0;
-  return MILL_OK;
-}
-
-static int read_classes(mill_desi_file *file, const mill_selection *select, int *in_class)
-{
-  int err = MILL_OK, is_early = 0;
+  int err = MILL_OK, n[2] = {0, 0};
   int64_t *value = NULL;
+  if (select->n_target_class == 0)
+    goto done;
+  MILL_TRY(MILL_ALLOC(file->n_spec, in_class));
   MILL_TRY(mill_target_bits_check(select, file->fits->guard->path));
-  MILL_TRY(find_columns(file, &is_early));
   for (int i = 0; mill_target_column(i); i++) {
     uint64_t bits = 0;
     int found = 0;
-    if (mill_target_column_is_early(i) != is_early)
-      continue;
+    const int is_early = mill_target_column_is_early(i);
     MILL_TRY(mill_target_bits(select, i, &bits));
     MILL_TRY(mill_fits_table_int64(file->fits, file->i_fibermap, mill_target_column(i), 0, &value,
                                    &found));
+    n[is_early] += found;
     for (int64_t k = 0; k < file->n_spec; k++)
-      in_class[k] |= ((uint64_t)value[k] & bits) != 0;
+      (*in_class)[k] |= (((uint64_t)value[k] & bits) != 0) << is_early;
     mill_free(value);
     value = NULL;
   }
+  if (n[0] + n[1] == 0)
+    MILL_TRY(MILL_ERROR_HDU(
+        file->fits, file->i_fibermap,
+        " has no column of target bits (DESI_TARGET, SV1_DESI_TARGET, CMX_TARGET, ...), "
+        "by which target_classes selects; leave that out for this file"));
+  for (int64_t k = 0; k < file->n_spec; k++)
+    (*in_class)[k] = (*in_class)[k] >> (n[1] > 0) & 1;
 done:
   mill_free(value);
   return err;
 }
 
 /* SCORES must have the rows of FIBERMAP, in their order. */
-static int check_scores(mill_desi_file *file, int i_scores)
+static int check_scores(mill_desi_file *file, int i_scores, const int64_t *target_id)
 {
   int err = MILL_OK, found = 0;
-  int64_t *scores_id = NULL, *target_id = NULL;
+  int64_t *id = NULL;
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_scores];
   if (hdu->kind != MILL_FITS_TABLE || hdu->axis[1] != file->n_spec)
-    MILL_TRY(
-        MILL_ERROR_HDU(file->fits, i_scores,
-                       " must be a table with the %lld rows of FIBERMAP; set minsn_from: pixels",
-                       (long long)file->n_spec));
-  if (file->i_fibermap < 0)
-    goto done;
-  MILL_TRY(mill_fits_table_int64(file->fits, i_scores, "TARGETID", 0, &scores_id, &found));
-  MILL_TRY(mill_fits_table_int64(file->fits, file->i_fibermap, "TARGETID", 0, &target_id, NULL));
-  for (int64_t i = 0; found && i < file->n_spec; i++)
-    if (scores_id[i] != target_id[i])
+    return MILL_ERROR_HDU(file->fits, i_scores,
+                          " must be a table with the %lld rows of FIBERMAP; set minsn_from: pixels",
+                          (long long)file->n_spec);
+  MILL_TRY(mill_fits_table_int64(file->fits, i_scores, "TARGETID", 0, &id, &found));
+  for (int64_t i = 0; found && file->i_fibermap >= 0 && i < file->n_spec; i++)
+    if (id[i] != target_id[i])
       MILL_TRY(
           MILL_ERROR_HDU(file->fits, i_scores,
                          " has TARGETID %lld in row %lld, FIBERMAP %lld; set minsn_from: pixels",
-                         (long long)scores_id[i], (long long)i, (long long)target_id[i]));
+                         (long long)id[i], (long long)i, (long long)target_id[i]));
 done:
-  MILL_FREE(scores_id, target_id);
+  mill_free(id);
   return err;
 }
 
 /* S/N of each arm that is fitted, from columns of one kind: the first that the first arm has. */
-static int read_scores(mill_desi_file *file, double *sn)
+int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const int64_t *target_id,
+                     double **sn)
 {
   int err = MILL_OK, i_scores = -1, found = 0;
   static const char *const begin[] = {"MEDIAN_CALIB_SNR_", "MEDIAN_COADD_SNR_",
                                       "MEDIAN_COADD_FLUX_SNR_"};
   int first = 0, last = sizeof begin / sizeof begin[0] - 1;
   double *value = NULL;
+  if (!mill_selection_has_scores(select))
+    goto done;
+  MILL_TRY(MILL_ALLOC(file->n_spec, sn));
   MILL_TRY(mill_fits_file_find(file->fits, "SCORES", &i_scores));
   if (i_scores < 0)
     MILL_FAIL(MILL_ERR_INPUT,
               "%s: has no HDU SCORES, by which minsn selects; set minsn_from: pixels",
               file->fits->guard->path);
-  MILL_TRY(check_scores(file, i_scores));
+  MILL_TRY(check_scores(file, i_scores, target_id));
   MILL_TRY(MILL_ALLOC(file->n_spec, &value));
   for (int64_t k = 0; k < file->n_spec; k++)
-    sn[k] = -INFINITY;
+    (*sn)[k] = -INFINITY;
   for (int i = 0; i < file->n_arm; i++) {
     const mill_desi_arm *a = &file->arm[i];
     char name[64];
@@ -112,35 +102,10 @@ static int read_scores(mill_desi_file *file, double *sn)
       MILL_TRY(
           MILL_ERROR_HDU(file->fits, i_scores, " has no column %s; set minsn_from: pixels", name));
     for (int64_t k = 0; k < file->n_spec; k++)
-      if (value[k] > sn[k]) /* not where it is NaN */
-        sn[k] = value[k];
+      if (value[k] > (*sn)[k]) /* not where it is NaN */
+        (*sn)[k] = value[k];
   }
 done:
   mill_free(value);
   return err;
-}
-
-int mill_desi_choice_read(mill_desi_file *file, const mill_selection *select,
-                          mill_desi_choice *choice)
-{
-  int err = MILL_OK;
-  memset(choice, 0, sizeof *choice);
-  if (select->n_target_class > 0) {
-    MILL_TRY(MILL_ALLOC(file->n_spec, &choice->in_class));
-    MILL_TRY(read_classes(file, select, choice->in_class));
-  }
-  if (select->sn_source == MILL_SN_SCORES && isfinite(select->min_sn)) {
-    MILL_TRY(MILL_ALLOC(file->n_spec, &choice->sn));
-    MILL_TRY(read_scores(file, choice->sn));
-  }
-done:
-  if (err != MILL_OK)
-    mill_desi_choice_clear(choice);
-  return err;
-}
-
-void mill_desi_choice_clear(mill_desi_choice *choice)
-{
-  MILL_FREE(choice->in_class, choice->sn);
-  memset(choice, 0, sizeof *choice);
 }

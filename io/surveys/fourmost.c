@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "io/surveys/selection.h"
-#include "io/surveys/single_spectrum.h"
+#include "io/surveys/cameras.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
@@ -16,25 +16,11 @@
  * begins below BLUE, green below GREEN. */
 static const double GAP = 50.0, WIDEST = 3000.0, BLUE = 4600.0, GREEN = 5800.0;
 
-enum { MAX_PIECE = 3 };
-
-/* Pixels that become one channel. */
-typedef struct piece {
-  const char *channel;
-  int first, n_pix;
-} piece;
+enum { MAX_CAMERA = 3 };
 
 typedef struct fourmost {
-  mill_fits_file *file;     /* borrowed */
-  int i_spectra, i_target;  /* HDUs; i_target -1: a file of one spectrum */
-  int64_t n_spec;           /* rows */
-  int64_t i_row, row_held;  /* the one being read; whose pixels are in spectrum, -1: none */
-  int n_pix, air, has_ivar; /* has_ivar: FLUX_IVAR, not ERR_FLUX */
-  int flux, noise, mask;    /* columns, as CFITSIO counts */
-  double scale;             /* of fluxes */
-  int n_piece;
-  piece piece[MAX_PIECE];
-  mill_single_spectrum spectrum; /* its wavelengths are those of all rows */
+  mill_cameras cameras;    /* of which the first has all pixels until they are divided */
+  int i_spectra, i_target; /* HDUs; i_target -1: a file of one spectrum */
 } fourmost;
 
 static int find_single(const mill_fits_guard *guard)
@@ -56,7 +42,8 @@ static int recognise(const mill_fits_guard *guard)
 
 static int find_tables(fourmost *f)
 {
-  const mill_fits_guard *guard = f->file->guard;
+  mill_fits_file *file = f->cameras.file;
+  const mill_fits_guard *guard = file->guard;
   f->i_target = mill_single_find_table(guard, "FIBMETATAB");
   f->i_spectra = mill_single_find_table(guard, "SPECTAB");
   if ((f->i_spectra >= 0) != (f->i_target >= 0))
@@ -71,71 +58,66 @@ static int find_tables(fourmost *f)
         "%s: has neither tables SPECTAB and FIBMETATAB nor a table PHASE3SPECTRUM; give a "
         "container of 4MOST L1 spectra or a file of one, not a catalogue",
         guard->path);
-  f->n_spec = guard->hdu[f->i_spectra].axis[1];
+  f->cameras.n_row = guard->hdu[f->i_spectra].axis[1];
   const int64_t wanted = f->i_target < 0 ? 1 : guard->hdu[f->i_target].axis[1];
-  if (f->n_spec != wanted)
-    return MILL_ERROR_HDU(f->file, f->i_spectra, " has %lld rows, expected %lld: %s",
-                          (long long)f->n_spec, (long long)wanted,
+  if (f->cameras.n_row != wanted)
+    return MILL_ERROR_HDU(file, f->i_spectra, " has %lld rows, expected %lld: %s",
+                          (long long)f->cameras.n_row, (long long)wanted,
                           f->i_target < 0 ? "a file of one spectrum" : "those of FIBMETATAB");
   return MILL_OK;
 }
 
-static int find_vectors(fourmost *f)
+static int find_vectors(fourmost *f, mill_camera *all)
 {
   mill_fits_column c;
-  int has_error;
-  MILL_CHECK(mill_fits_column_find(f->file, f->i_spectra, "FLUX_IVAR", &f->has_ivar, &c));
-  MILL_CHECK(mill_fits_column_find(f->file, f->i_spectra, "ERR_FLUX", &has_error, &c));
-  if (!f->has_ivar && !has_error)
-    return MILL_ERROR_HDU(f->file, f->i_spectra,
+  int has_ivar, has_error;
+  mill_fits_file *file = f->cameras.file;
+  MILL_CHECK(mill_fits_column_find(file, f->i_spectra, "FLUX_IVAR", &has_ivar, &c));
+  MILL_CHECK(mill_fits_column_find(file, f->i_spectra, "ERR_FLUX", &has_error, &c));
+  if (!has_ivar && !has_error)
+    return MILL_ERROR_HDU(file, f->i_spectra,
                           " has neither of the columns FLUX_IVAR and ERR_FLUX; fetch it again");
-  MILL_CHECK(mill_single_vector(f->file, f->i_spectra, "FLUX", &f->n_pix, &f->flux));
-  MILL_CHECK(mill_single_vector(f->file, f->i_spectra, f->has_ivar ? "FLUX_IVAR" : "ERR_FLUX",
-                                &f->n_pix, &f->noise));
-  return mill_single_vector(f->file, f->i_spectra, "QUAL", &f->n_pix, &f->mask);
-}
-
-static int read_row(fourmost *f, int column, int64_t i_row, double *out)
-{
-  return mill_single_vector_row(f->file, f->i_spectra, column, i_row, f->n_pix, out);
+  all->is_error = !has_ivar;
+  const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
+                                          [MILL_WAVE] = f->i_target < 0 ? "WAVE" : NULL,
+                                          [MILL_IVAR] = has_ivar ? "FLUX_IVAR" : "ERR_FLUX",
+                                          [MILL_MASK] = "QUAL"};
+  return mill_camera_columns(&f->cameras, all, 0, name);
 }
 
 /* Of a container: by the keywords of column FLUX. */
-static int read_linear_wave(fourmost *f, int medium)
+static int read_linear_wave(fourmost *f, mill_camera *all, int medium)
 {
   char key[5][FLEN_KEYWORD];
   static const char *const stem[] = {"CRVL", "CDLT", "CRPX", "CUNI", "CTYP"};
   for (int i = 0; i < 5; i++)
-    snprintf(key[i], sizeof key[i], "1%s%d", stem[i], f->flux);
+    snprintf(key[i], sizeof key[i], "1%s%d", stem[i], all->plane[MILL_FLUX].number);
   const mill_single_wcs wcs = {key[0], key[1], NULL, key[2], key[3], key[4], ""};
-  return mill_single_linear_wave(f->file, f->i_spectra, &wcs, medium, f->n_pix, f->spectrum.wave_aa,
-                                 &f->air);
+  return mill_single_linear_wave(f->cameras.file, f->i_spectra, &wcs, medium, all->n_pix,
+                                 all->wave_aa, &all->air);
 }
 
 /* Of a single spectrum: column WAVE, in air where its UCD has obs.atmos. */
-static int read_wave_column(fourmost *f, int medium)
+static int read_wave_column(fourmost *f, mill_camera *all, int medium)
 {
-  int number = 0;
-  char key[FLEN_KEYWORD], unit[FLEN_VALUE] = "", ucd[FLEN_VALUE] = "";
-  double *wave_aa = f->spectrum.wave_aa, to_aa = 1.0;
-  MILL_CHECK(mill_single_vector(f->file, f->i_spectra, "WAVE", &f->n_pix, &number));
+  char key[FLEN_KEYWORD], ucd[FLEN_VALUE] = "";
+  double to_aa = 1.0;
+  mill_fits_file *file = f->cameras.file;
+  const int number = all->plane[MILL_WAVE].number;
   snprintf(key, sizeof key, "TUNIT%d", number);
-  MILL_CHECK(mill_single_key_text(f->file, f->i_spectra, key, unit, sizeof unit, NULL));
-  if (!mill_single_unit(unit, &to_aa))
-    return MILL_ERROR_HDU(f->file, f->i_spectra, ": %s '%s', expected Angstrom, nm, um or m", key,
-                          unit);
+  MILL_CHECK(mill_single_key_unit(file, f->i_spectra, key, "", &to_aa));
   snprintf(key, sizeof key, "TUCD%d", number);
-  MILL_CHECK(mill_single_key_text(f->file, f->i_spectra, key, ucd, sizeof ucd, NULL));
-  f->air = strstr(ucd, "obs.atmos") != NULL;
-  if (!f->air && strncasecmp(ucd, "em.wl", 5) != 0 && medium == MILL_MEDIUM_AUTO)
-    return MILL_ERROR_HDU(f->file, f->i_spectra,
+  MILL_CHECK(mill_single_key_text(file, f->i_spectra, key, ucd, sizeof ucd, NULL));
+  all->air = strstr(ucd, "obs.atmos") != NULL;
+  if (!all->air && strncasecmp(ucd, "em.wl", 5) != 0 && medium == MILL_MEDIUM_AUTO)
+    return MILL_ERROR_HDU(file, f->i_spectra,
                           ": %s '%s' says neither air (em.wl;obs.atmos) nor vacuum (em.wl); set "
                           "medium",
                           key, ucd);
-  MILL_CHECK(read_row(f, number, 0, wave_aa));
-  for (int i = 0; i < f->n_pix; i++)
-    wave_aa[i] *= to_aa;
-  return mill_single_check_wave(f->file, f->i_spectra, "column WAVE", f->n_pix, wave_aa);
+  MILL_CHECK(mill_camera_plane(&f->cameras, all, MILL_WAVE, all->wave_aa));
+  for (int i = 0; i < all->n_pix; i++)
+    all->wave_aa[i] *= to_aa;
+  return mill_single_check_wave(file, f->i_spectra, "column WAVE", all->n_pix, all->wave_aa);
 }
 
 static const char *channel_of(double first_aa, double last_aa)
@@ -145,225 +127,90 @@ static const char *channel_of(double first_aa, double last_aa)
   return first_aa < BLUE ? "blue" : first_aa < GREEN ? "green" : "red";
 }
 
-static int find_pieces(fourmost *f)
+/* Divide the pixels of the first camera where wavelengths have gaps. */
+static int divide(mill_cameras *c)
 {
-  const double *wave_aa = f->spectrum.wave_aa;
-  for (int i = 0, end; i < f->n_pix; i = end) {
-    for (end = i + 1; end < f->n_pix && wave_aa[end] - wave_aa[end - 1] <= GAP;)
+  const mill_camera all = c->camera[0];
+  for (int i = 0, end; i < all.n_pix; i = end) {
+    mill_camera *camera = &c->camera[0];
+    for (end = i + 1; end < all.n_pix && all.wave_aa[end] - all.wave_aa[end - 1] <= GAP;)
       end++;
-    if (f->n_piece == MAX_PIECE)
-      return MILL_ERROR_HDU(f->file, f->i_spectra,
+    if (i > 0 && c->n_camera == MAX_CAMERA)
+      return MILL_ERROR_HDU(c->file, all.i_hdu,
                             ": wavelengths have more than two gaps of %g A, but there are three "
                             "cameras; make the file again",
                             GAP);
-    f->piece[f->n_piece++] = (piece){channel_of(wave_aa[i], wave_aa[end - 1]), i, end - i};
-  }
-  return MILL_OK;
-}
-
-static int is_positive(double x)
-{
-  return isfinite(x) && x > 0.0;
-}
-
-/* Are fluxes in physical units?  Most errors of the first spectrum that has any answer for the
- * file. */
-static int choose_scale(fourmost *f)
-{
-  double *noise = f->spectrum.number;
-  int n = 0, n_small = 0;
-  for (int64_t i = 0; i < f->n_spec && n == 0; i++) {
-    MILL_CHECK(read_row(f, f->noise, i, noise));
-    for (int k = 0; k < f->n_pix; k++)
-      if (is_positive(noise[k])) {
-        n++;
-        n_small += (f->has_ivar ? 1.0 / sqrt(noise[k]) : noise[k]) < MILL_SINGLE_PHYSICAL;
-      }
-  }
-  f->scale = 2 * n_small > n ? MILL_SINGLE_SCALE : 1.0;
-  return MILL_OK;
-}
-
-static void close_file(void *state)
-{
-  fourmost *f = state;
-  mill_single_clear(&f->spectrum);
-  mill_free(f);
-}
-
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
-                     void **state)
-{
-  fourmost *f = NULL;
-  const int medium = settings->config->medium;
-  MILL_CHECK(MILL_ALLOC(1, &f));
-  *state = f;
-  f->file = file;
-  f->row_held = -1;
-  MILL_CHECK(find_tables(f));
-  MILL_CHECK(find_vectors(f));
-  MILL_CHECK(mill_single_resize(&f->spectrum, f->n_pix));
-  MILL_CHECK(f->i_target < 0 ? read_wave_column(f, medium) : read_linear_wave(f, medium));
-  MILL_CHECK(find_pieces(f));
-  MILL_CHECK(choose_scale(f));
-  return mill_single_specsys(file, f->i_spectra, frame);
-}
-
-/* ---- pixels ----------------------------------------------------------- */
-
-static int hold_row(fourmost *f)
-{
-  mill_single_spectrum *s = &f->spectrum;
-  double *x = s->number;
-  if (f->row_held == f->i_row)
-    return MILL_OK;
-  f->row_held = -1;
-  MILL_CHECK(read_row(f, f->flux, f->i_row, x));
-  for (int i = 0; i < f->n_pix; i++)
-    x[i] *= f->scale;
-  mill_single_narrow(x, f->n_pix, s->flux);
-  MILL_CHECK(read_row(f, f->noise, f->i_row, x));
-  for (int i = 0; i < f->n_pix; i++)
-    if (f->has_ivar)
-      x[i] /= f->scale * f->scale;
-    else
-      x[i] = is_positive(x[i]) ? 1.0 / (x[i] * f->scale * (x[i] * f->scale)) : 0.0;
-  mill_single_narrow(x, f->n_pix, s->ivar);
-  MILL_CHECK(read_row(f, f->mask, f->i_row, x));
-  MILL_CHECK(mill_single_mask(f->file, f->i_spectra, "column QUAL", x, f->n_pix, s->mask));
-  f->row_held = f->i_row;
-  return MILL_OK;
-}
-
-static int read_pixels(void *context, mill_channel *channel)
-{
-  fourmost *f = context;
-  const int first = f->piece[channel->wave_token - 1].first;
-  MILL_CHECK(hold_row(f));
-  channel->flux = f->spectrum.flux + first;
-  channel->ivar = f->spectrum.ivar + first;
-  channel->mask = f->spectrum.mask + first;
-  return MILL_OK;
-}
-
-static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
-{
-  fourmost *f = state;
-  for (int i = 0; i < n; i++) {
-    MILL_CHECK(mill_single_check_row(f->file, number[i], f->n_spec));
-    f->i_row = number[i];
-    for (int k = 0; k < f->n_piece; k++) {
-      const piece *p = &f->piece[k];
-      mill_channel channel = {.n_pix = p->n_pix,
-                              .wave_aa = f->spectrum.wave_aa + p->first,
-                              .air = f->air,
-                              .wave_token = k + 1};
-      snprintf(channel.name, sizeof channel.name, "%s", p->channel);
-      MILL_CHECK(mill_spectra_give(spectra, i, &channel, read_pixels, f));
+    if (i > 0) {
+      MILL_CHECK(mill_camera_add(c, "", all.i_hdu, &camera));
+      *camera = all;
+      camera->wave_aa = NULL;
+      MILL_CHECK(MILL_ALLOC(end - i, &camera->wave_aa));
+      memcpy(camera->wave_aa, all.wave_aa + i, (size_t)(end - i) * sizeof *all.wave_aa);
     }
+    snprintf(camera->name, sizeof camera->name, "%s",
+             channel_of(all.wave_aa[i], all.wave_aa[end - 1]));
+    camera->first = i;
+    camera->n_pix = end - i;
   }
   return MILL_OK;
+}
+
+static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
+{
+  fourmost *f = state;
+  mill_camera *all;
+  const int medium = settings->config->medium;
+  MILL_CHECK(find_tables(f));
+  MILL_CHECK(mill_camera_add(&f->cameras, "", f->i_spectra, &all));
+  MILL_CHECK(find_vectors(f, all));
+  MILL_CHECK(MILL_ALLOC(all->n_pix, &all->wave_aa));
+  MILL_CHECK(f->i_target < 0 ? read_wave_column(f, all, medium) : read_linear_wave(f, all, medium));
+  MILL_CHECK(mill_camera_scale(&f->cameras, all));
+  MILL_CHECK(divide(&f->cameras));
+  return mill_single_specsys(f->cameras.file, f->i_spectra, frame);
 }
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Columns of FIBMETATAB, one value a fibre; of a single spectrum keywords. */
-typedef struct targets {
-  mill_fits_texts name;
-  int64_t *uid;
-  int32_t *fiber, *status, *use;
-  double *ra, *dec, *sn;
-} targets;
-
-static const mill_fits_wish wish[] = {{"OBJ_NME", MILL_AS_TEXT, offsetof(targets, name), 0, 1},
-                                      {"OBJ_UID", MILL_AS_INT64, offsetof(targets, uid), -1, 0},
-                                      {"FIB_ID", MILL_AS_INT32, offsetof(targets, fiber), -1, 0},
-                                      {"FIB_ST", MILL_AS_INT32, offsetof(targets, status), 2, 1},
-                                      {"FIB_USE", MILL_AS_INT32, offsetof(targets, use), 1, 1},
-                                      {"OBJ_RA", MILL_AS_DOUBLE, offsetof(targets, ra), NAN, 0},
-                                      {"OBJ_DEC", MILL_AS_DOUBLE, offsetof(targets, dec), NAN, 0},
-                                      {"SNR", MILL_AS_DOUBLE, offsetof(targets, sn), NAN, 0}};
-enum { N_WISH = sizeof wish / sizeof *wish };
+/* Columns of FIBMETATAB; of a single spectrum keywords. */
+enum { NAME, STATUS, USE, SN, UID, FIBER, RA, DEC, N_WISH };
+static const mill_fits_wish wish[N_WISH] = {
+    [NAME] = {"OBJ_NME", MILL_AS_TEXT, 0, 1, 0, 0, {"TRG_NME", "CNAME"}},
+    [STATUS] = MILL_WISH("FIB_ST", INT32, 2, 1),
+    [USE] = MILL_WISH("FIB_USE", INT32, 1, 1),
+    [SN] = MILL_WISH("SNR", DOUBLE, NAN, 0),
+    [UID] = {"OBJ_UID", MILL_AS_INT64, -1, 0, MILL_ROW_AT(target_id), {"TRG_UID", NULL}},
+    [FIBER] = MILL_ROW_WISH("FIB_ID", INT32, fiber, -1, 0),
+    [RA] = {"OBJ_RA", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_ra), {"TRG_RA", "RA"}},
+    [DEC] = {"OBJ_DEC", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_dec), {"TRG_DEC", "DEC"}}};
 
 /* Target type of the fibre in the words of the selection.  FIB_ST 2 is a fibre that is on its
  * target; calibration and guide fibres are no spectra of stars. */
-static const char *objtype_of(int32_t status, int32_t use)
+static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   static const char *const name[] = {"BAD", "OBJ", "REF", "SKY"};
-  return status == 2 && use >= 1 && use <= 3 ? name[use] : "BAD";
+  const int32_t use = v[USE].i32[i];
+  return v[STATUS].i32[i] == 2 && use >= 1 && use <= 3 ? name[use] : "BAD";
 }
 
-/* The first of these keywords that the spectrum's or the primary header has, else the last. */
-static int find_key(fourmost *f, const char *const name[3], int *i_hdu, const char **key)
-{
-  char text[FLEN_VALUE];
-  int found = 0;
-  for (int i = 0; i < 6 && !found; i++) {
-    *key = name[i / 2];
-    *i_hdu = i % 2 == 0 ? f->i_spectra : 0;
-    MILL_CHECK(mill_single_key_text(f->file, *i_hdu, *key, text, sizeof text, &found));
-  }
-  return MILL_OK;
-}
-
-static int read_header(fourmost *f, targets *t)
-{
-  static const char *const name[] = {"OBJ_NME", "TRG_NME", "CNAME"},
-                           *const uid[] = {"OBJ_UID", "TRG_UID", "TRG_UID"},
-                           *const ra[] = {"OBJ_RA", "TRG_RA", "RA"},
-                           *const dec[] = {"OBJ_DEC", "TRG_DEC", "DEC"};
-  const char *key;
-  int i;
-  MILL_CHECK(mill_fits_columns_missing(wish, N_WISH, 1, t));
-  MILL_CHECK(MILL_ALLOC(FLEN_VALUE, &t->name.text));
-  MILL_CHECK(find_key(f, name, &i, &key));
-  MILL_CHECK(mill_single_key_text(f->file, i, key, t->name.text, FLEN_VALUE, NULL));
-  MILL_CHECK(find_key(f, uid, &i, &key));
-  MILL_CHECK(mill_single_key_int64(f->file, i, key, t->uid, NULL));
-  MILL_CHECK(find_key(f, ra, &i, &key));
-  MILL_CHECK(mill_single_key_double(f->file, i, key, t->ra, NULL));
-  MILL_CHECK(find_key(f, dec, &i, &key));
-  MILL_CHECK(mill_single_key_double(f->file, i, key, t->dec, NULL));
-  i = f->i_spectra;
-  MILL_CHECK(mill_single_key_int32(f->file, i, "FIB_ID", t->fiber, NULL));
-  MILL_CHECK(mill_single_key_int32(f->file, i, "FIB_ST", t->status, NULL));
-  MILL_CHECK(mill_single_key_int32(f->file, i, "FIB_USE", t->use, NULL));
-  return mill_single_key_double(f->file, i, "SNR", t->sn, NULL);
-}
+static const mill_fibres fibres = {wish, N_WISH, 0, SN, objtype_of};
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
   fourmost *f = state;
-  targets t = {0};
-  double mjd = NAN;
-  uint64_t there = UINT64_MAX;
-  const double min_sn = select->sn_source == MILL_SN_SCORES ? select->min_sn : -INFINITY;
-  MILL_TRY(f->i_target < 0 ? read_header(f, &t)
-                           : mill_fits_columns(f->file, f->i_target, wish, N_WISH, &t, &there));
-  if (isfinite(min_sn) && there >> (N_WISH - 1) == 0)
-    MILL_TRY(
-        MILL_ERROR_HDU(f->file, f->i_target,
-                       " has no column SNR, by which minsn_from: scores selects; leave it out"));
-  MILL_TRY(mill_single_key_double(f->file, 0, "MJD-OBS", &mjd, NULL));
-  MILL_TRY(mill_file_index_alloc(index, f->n_spec, f->n_spec));
-  for (int64_t i = 0; i < f->n_spec; i++) {
-    mill_catalog_row *row = &index->row[index->n_row];
-    const mill_single_target target = {
-        "the target's name", mill_fits_text_at(&t.name, i), t.ra[i], t.dec[i], t.fiber[i], mjd};
-    mill_catalog_row_init(row);
-    row->target_id = t.uid[i];
-    if (!mill_selection_keeps_target(select, row->target_id, target.name) ||
-        !mill_selection_keeps_objtype(select, objtype_of(t.status[i], t.use[i])) ||
-        !mill_selection_keeps_redrock(select, row->z, row->spectype) ||
-        (isfinite(min_sn) && !(t.sn[i] >= min_sn)))
-      continue;
-    MILL_TRY(mill_single_take_row(f->file, f->i_target < 0 ? f->i_spectra : f->i_target, &target, i,
-                                  index));
-  }
-  index->n_fits_row = f->n_spec;
+  mill_fits_values values[N_WISH] = {0};
+  mill_fits_file *file = f->cameras.file;
+  const int is_single = f->i_target < 0, header[] = {f->i_spectra, 0};
+  const int i_hdu = is_single ? f->i_spectra : f->i_target;
+  MILL_TRY(is_single ? mill_single_keys(file, header, 2, NAN, wish, N_WISH, values)
+                     : mill_fits_columns(file, i_hdu, wish, N_WISH, values));
+  if (!is_single && !values[SN].there && mill_selection_has_scores(select))
+    MILL_TRY(MILL_ERROR_HDU(
+        file, i_hdu, " has no column SNR, by which minsn_from: scores selects; leave it out"));
+  MILL_TRY(mill_fibres_index(&fibres, file, i_hdu, values, f->cameras.n_row, select, index));
 done:
-  mill_fits_columns_free(wish, N_WISH, &t);
+  mill_fits_values_free(N_WISH, values);
   return err;
 }
 
@@ -371,8 +218,9 @@ const mill_format mill_format_fourmost = {.name = "4most",
                                           .description =
                                               "4MOST spectra, containers of L1 or one a file",
                                           .recognise = recognise,
+                                          .state_bytes = sizeof(fourmost),
                                           .open = open_file,
-                                          .close = close_file,
+                                          .close = mill_cameras_close,
                                           .index = index_file,
-                                          .read = read_exposures,
+                                          .read = mill_cameras_read,
                                           .selects = MILL_SELECTS_SCORES};

@@ -12,53 +12,37 @@
 #include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
 
-enum { N_KNOWN_WAVE = 8 /* wavelength sets remembered, to find rows that share them */ };
-
 /* Rows of one NAME and one EXPOSURE. */
 typedef struct exposure {
+  int64_t group;     /* the lowest row of the row of the result that it belongs to */
+  int64_t id;        /* EXPOSURE, -1: none */
   int64_t first_row; /* the lowest: its number outside */
-  int64_t star_row;  /* the lowest of all rows of that NAME at that place */
-  int32_t id;        /* EXPOSURE, -1: none */
 } exposure;
 
-typedef struct known_wave {
-  int n_pix;
-  double *wave_aa; /* owned */
-  int64_t token;
-} known_wave;
-
 enum row_kind { FOLLOWS, FIRST, APART };
+enum { NAME, ARM };
 
 typedef struct generic {
+  mill_cameras cameras;
   mill_generic_table table;
   int joint;
-  mill_fits_texts name, arm; /* by row */
+  mill_fits_values text[2]; /* NAME and ARM by row */
   /* by the index */
   unsigned char *kind; /* [n_row] FIRST of an exposure, or APART: a row of its own, not read */
   int64_t *next_row;   /* [n_row] of the same exposure, -1: it was the last; APART: whose name, -1:
                           none that the result can hold */
   int64_t n_exposure;
   exposure *exposure; /* [n_exposure] */
-  /* for reading */
-  known_wave known[N_KNOWN_WAVE];
-  int i_known;
-  int64_t last_token, row; /* row: the one being read */
-  mill_single_spectrum spectrum;
 } generic;
 
 /* Columns of one value a row. */
-typedef struct catalog {
-  int64_t *target_id, *id;
-  double *ra, *dec, *mjd;
-} catalog;
-
-static const mill_fits_wish wish[] = {
-    {"TARGETID", MILL_AS_INT64, offsetof(catalog, target_id), -1, 0},
-    {"EXPOSURE", MILL_AS_INT64, offsetof(catalog, id), -1, 0},
-    {"RA", MILL_AS_DOUBLE, offsetof(catalog, ra), NAN, 0},
-    {"DEC", MILL_AS_DOUBLE, offsetof(catalog, dec), NAN, 0},
-    {"MJD", MILL_AS_DOUBLE, offsetof(catalog, mjd), NAN, 0}};
-enum { N_WISH = sizeof wish / sizeof *wish };
+enum { ID, EXPOSURE, MJD, RA, DEC, N_WISH };
+static const mill_fits_wish wish[N_WISH] = {
+    [ID] = MILL_ROW_WISH("TARGETID", INT64, target_id, -1, 0),
+    [EXPOSURE] = MILL_WISH("EXPOSURE", INT64, -1, 0),
+    [MJD] = MILL_WISH("MJD", DOUBLE, NAN, 0),
+    [RA] = MILL_ROW_WISH("RA", DOUBLE, target_ra, NAN, 0),
+    [DEC] = MILL_ROW_WISH("DEC", DOUBLE, target_dec, NAN, 0)};
 
 static int recognise(const mill_fits_guard *guard)
 {
@@ -68,8 +52,8 @@ static int recognise(const mill_fits_guard *guard)
 /* ---- which rows belong together ---------------------------------------- */
 
 typedef struct row_key {
-  const char *name, *arm;
-  int64_t row, id, star_row;
+  const char *text;      /* NAME, then ARM */
+  int64_t star, id, row; /* star: its first row */
 } row_key;
 
 static int ascending(int64_t x, int64_t y)
@@ -80,38 +64,16 @@ static int ascending(int64_t x, int64_t y)
 static int compare_keys(const void *a, const void *b)
 {
   const row_key *x = a, *y = b;
-  const int by_name = strcmp(x->name, y->name);
-  if (by_name != 0)
-    return by_name;
-  if (x->id != y->id)
-    return ascending(x->id, y->id);
-  const int by_arm = strcmp(x->arm, y->arm);
+  if (x->star != y->star || x->id != y->id)
+    return x->star != y->star ? ascending(x->star, y->star) : ascending(x->id, y->id);
+  const int by_arm = strcmp(x->text, y->text);
   return by_arm != 0 ? by_arm : ascending(x->row, y->row);
-}
-
-static int compare_rows(const void *a, const void *b)
-{
-  return ascending(((const row_key *)a)->row, ((const row_key *)b)->row);
-}
-
-static int compare_stars(const void *a, const void *b)
-{
-  const row_key *x = a, *y = b;
-  if (x->star_row != y->star_row)
-    return ascending(x->star_row, y->star_row);
-  return x->id != y->id ? ascending(x->id, y->id) : ascending(x->row, y->row);
 }
 
 static int compare_exposures(const void *a, const void *b)
 {
-  return ascending(((const exposure *)a)->first_row, ((const exposure *)b)->first_row);
-}
-
-static int compare_joint(const void *a, const void *b)
-{
   const exposure *x = a, *y = b;
-  const int by_star = ascending(x->star_row, y->star_row);
-  return by_star != 0 ? by_star : ascending(x->id, y->id);
+  return x->group != y->group ? ascending(x->group, y->group) : ascending(x->id, y->id);
 }
 
 enum { MAX_NAME = sizeof((mill_catalog_row *)0)->object - 1 };
@@ -119,8 +81,8 @@ enum { MAX_NAME = sizeof((mill_catalog_row *)0)->object - 1 };
 /* Arms as names of channels. */
 static int check_arms(generic *g)
 {
-  for (int64_t i = 0; i < g->table.n_row && g->arm.text; i++) {
-    char *arm = g->arm.text + (size_t)i * g->arm.stride;
+  for (int64_t i = 0; i < g->table.n_row && g->text[ARM].text; i++) {
+    char *arm = g->text[ARM].text + (size_t)i * g->text[ARM].stride;
     if (strlen(arm) >= MILL_MAX_NAME)
       return MILL_ERROR_TABLE(
           &g->table,
@@ -134,70 +96,78 @@ static int check_arms(generic *g)
 
 /* Leave out a row: it is an exposure of its own that is not read, and has no name by which it could
  * be joined. */
-static void set_row_apart(generic *g, int64_t row, int64_t id, int64_t other)
+static void set_apart(generic *g, int64_t row, int64_t id, int64_t other)
 {
   g->kind[row] = APART;
   g->next_row[row] = other;
-  g->exposure[g->n_exposure++] = (exposure){.first_row = row, .star_row = row, .id = (int32_t)id};
+  g->exposure[g->n_exposure++] = (exposure){row, id, row};
 }
 
-/* key [n] is sorted, all of one star: drop the rows that cannot be distinguished from an earlier
- * one, or whose TARGETID is not that of the first row, star_row; how many are left. */
-static int64_t set_apart(generic *g, row_key *key, int64_t n, int64_t star_row,
-                         const int64_t *target_id)
+/* Rows that have a name, key [*n], and the others set apart. */
+static int list_named(generic *g, const int64_t *id, row_key *key, int64_t *n)
+{
+  for (int64_t i = 0; i < g->table.n_row; i++) {
+    const char *name = mill_fits_text_at(&g->text[NAME], i);
+    if (id[i] < INT32_MIN || id[i] > INT32_MAX)
+      return MILL_ERROR_TABLE(&g->table,
+                              "EXPOSURE of row %lld (counted from 0) is %lld, beyond 32 bits",
+                              (long long)i, (long long)id[i]);
+    if (name[0] && strlen(name) <= MAX_NAME)
+      key[(*n)++] = (row_key){.text = name, .row = i};
+    else
+      set_apart(g, i, id[i], -1);
+  }
+  if (*n == 0 && g->table.n_row > 0)
+    return MILL_ERROR_TABLE(&g->table, "no row has a NAME of 1 to %d characters", MAX_NAME);
+  return MILL_OK;
+}
+
+/* The stars of rows key [n] by NAME and place; star [n] is for work. */
+static void find_stars(const generic *g, const mill_fits_values *v, row_key *key, mill_keyed *star,
+                       int64_t n, const char **warning)
+{
+  qsort(key, (size_t)n, sizeof *key, mill_by_text_at);
+  for (int64_t i = 0; i < n; i++) {
+    const int is_same = i > 0 && strcmp(key[i].text, key[i - 1].text) == 0;
+    star[i] = (mill_keyed){is_same ? star[i - 1].key : i, key[i].row};
+  }
+  if (mill_places_find(star, n, v[RA].f64, v[DEC].f64))
+    *warning = MILL_TOLD_PLACES;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t row = star[i].place;
+    key[i] =
+        (row_key){mill_fits_text_at(&g->text[ARM], row), star[i].key, v[EXPOSURE].i64[row], row};
+  }
+}
+
+/* Drop the rows of key [n] that cannot be distinguished from an earlier one, or whose TARGETID is
+ * not that of their star's first row; how many are left, in the order of their exposures. */
+static int64_t drop_doubtful(generic *g, row_key *key, int64_t n, const int64_t *target_id)
 {
   int64_t n_left = 0;
   row_key unique = {0};
+  qsort(key, (size_t)n, sizeof *key, compare_keys);
   for (int64_t i = 0; i < n; i++) {
     const row_key k = key[i];
-    int64_t other = -1;
-    if (i > 0 && k.id == unique.id && strcmp(k.arm, unique.arm) == 0) {
-      other = unique.row;
-    } else {
-      unique = k;
-      other = target_id[k.row] != target_id[star_row] ? star_row : -1;
-    }
-    if (other < 0)
-      key[n_left++] = k;
+    const int is_new =
+        i == 0 || k.star != unique.star || k.id != unique.id || strcmp(k.text, unique.text) != 0;
+    unique = is_new ? k : unique;
+    if (!is_new)
+      set_apart(g, k.row, k.id, unique.row);
+    else if (target_id[k.row] != target_id[k.star])
+      set_apart(g, k.row, k.id, k.star);
     else
-      set_row_apart(g, k.row, k.id, other);
+      key[n_left++] = (row_key){"", k.star, k.id, k.row};
   }
+  qsort(key, (size_t)n_left, sizeof *key, compare_keys);
   return n_left;
 }
 
-/* key [n], all of one NAME: the star of each row, by its place; sorted by stars. */
-static void find_places(row_key *key, int64_t n, const catalog *c, const char **warning)
-{
-  mill_places places = {0};
-  qsort(key, (size_t)n, sizeof *key, compare_rows);
-  for (int64_t i = 0; i < n; i++)
-    key[i].star_row = mill_places_first(&places, key[i].row, c->ra[key[i].row], c->dec[key[i].row]);
-  if (places.n > 1)
-    *warning = MILL_TOLD_PLACES;
-  qsort(key, (size_t)n, sizeof *key, compare_stars);
-}
-
-/* key [n], all of one star: make its exposures. */
-static void add_star(generic *g, row_key *key, int64_t n, const catalog *c)
-{
-  qsort(key, (size_t)n, sizeof *key, compare_keys);
-  n = set_apart(g, key, n, key[0].star_row, c->target_id);
-  qsort(key, (size_t)n, sizeof *key, compare_stars);
-  for (int64_t i = 0, end; i < n; i = end) {
-    for (end = i + 1; end < n && key[end].id == key[i].id;)
-      end++;
-    g->exposure[g->n_exposure++] =
-        (exposure){.first_row = key[i].row, .star_row = key[i].star_row, .id = (int32_t)key[i].id};
-    g->kind[key[i].row] = FIRST;
-    for (int64_t k = i; k < end; k++)
-      g->next_row[key[k].row] = k + 1 < end ? key[k + 1].row : -1;
-  }
-}
-
-static int group_rows(generic *g, const catalog *c, const char **warning)
+static int group_rows(generic *g, const mill_fits_values *v, const char **warning)
 {
   int err = MILL_OK;
   row_key *key = NULL;
+  mill_keyed *star = NULL;
   int64_t n = 0;
   const int64_t n_row = g->table.n_row;
   MILL_FREE(g->kind, g->next_row, g->exposure); /* of an earlier index */
@@ -206,124 +176,31 @@ static int group_rows(generic *g, const catalog *c, const char **warning)
   g->exposure = NULL;
   g->n_exposure = 0;
   MILL_TRY(MILL_ALLOC(n_row, &key));
+  MILL_TRY(MILL_ALLOC(n_row, &star));
   MILL_TRY(MILL_ALLOC(n_row, &g->next_row));
   MILL_TRY(MILL_ALLOC(n_row, &g->kind));
   MILL_TRY(MILL_ALLOC(n_row, &g->exposure));
-  for (int64_t i = 0; i < n_row; i++) {
-    if (c->id[i] < INT32_MIN || c->id[i] > INT32_MAX)
-      MILL_TRY(MILL_ERROR_TABLE(&g->table,
-                                "EXPOSURE of row %lld (counted from 0) is %lld, beyond 32 bits",
-                                (long long)i, (long long)c->id[i]));
-    const char *name = mill_fits_text_at(&g->name, i);
-    if (name[0] && strlen(name) <= MAX_NAME)
-      key[n++] =
-          (row_key){.name = name, .arm = mill_fits_text_at(&g->arm, i), .row = i, .id = c->id[i]};
-    else
-      set_row_apart(g, i, c->id[i], -1);
+  MILL_TRY(list_named(g, v[EXPOSURE].i64, key, &n));
+  find_stars(g, v, key, star, n, warning);
+  n = drop_doubtful(g, key, n, v[ID].i64);
+  for (int64_t i = 0; i < n; i++) {
+    const row_key *k = &key[i];
+    const int is_first = i == 0 || k->star != k[-1].star || k->id != k[-1].id;
+    g->next_row[k->row] = -1;
+    if (is_first) {
+      g->kind[k->row] = FIRST;
+      g->exposure[g->n_exposure++] = (exposure){g->joint ? k->star : k->row, k->id, k->row};
+    } else {
+      g->next_row[k[-1].row] = k->row;
+    }
   }
-  if (n == 0 && n_row > 0)
-    MILL_TRY(MILL_ERROR_TABLE(&g->table, "no row has a NAME of 1 to %d characters", MAX_NAME));
-  qsort(key, (size_t)n, sizeof *key, compare_keys);
-  for (int64_t i = 0, end; i < n; i = end) {
-    for (end = i + 1; end < n && strcmp(key[end].name, key[i].name) == 0;)
-      end++;
-    find_places(key + i, end - i, c, warning);
-  }
-  for (int64_t i = 0, end; i < n; i = end) {
-    for (end = i + 1; end < n && key[end].star_row == key[i].star_row;)
-      end++;
-    add_star(g, key + i, end - i, c);
-  }
-  qsort(g->exposure, (size_t)g->n_exposure, sizeof *g->exposure,
-        g->joint ? compare_joint : compare_exposures);
+  qsort(g->exposure, (size_t)g->n_exposure, sizeof *g->exposure, compare_exposures);
 done:
-  mill_free(key);
-  return err;
-}
-
-/* ---- opening and index -------------------------------------------------- */
-
-static void close_file(void *state)
-{
-  generic *g = state;
-  MILL_FREE(g->table.shared_wave_aa, g->name.text, g->arm.text, g->next_row, g->kind, g->exposure);
-  for (int i = 0; i < N_KNOWN_WAVE; i++)
-    mill_free(g->known[i].wave_aa);
-  mill_single_clear(&g->spectrum);
-  mill_free(g);
-}
-
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
-                     void **state)
-{
-  static const mill_fits_wish texts[] = {{"NAME", MILL_AS_TEXT, offsetof(generic, name), 0, 1},
-                                         {"ARM", MILL_AS_TEXT, offsetof(generic, arm), 0, 0}};
-  generic *g = NULL;
-  MILL_CHECK(MILL_ALLOC(1, &g));
-  *state = g;
-  g->joint = settings->config->exposures == MILL_EXPOSURES_JOINT;
-  MILL_CHECK(mill_generic_table_open(file, settings->config->medium, &g->table));
-  *frame = g->table.frame;
-  MILL_CHECK(mill_fits_columns(file, g->table.i_hdu, texts, 2, g, NULL));
-  return check_arms(g);
-}
-
-/* Exposures [i, end) as a row. */
-static void fill_row(const generic *g, const catalog *c, int64_t i, int64_t end,
-                     mill_file_index *index)
-{
-  mill_catalog_row *row = &index->row[index->n_row++];
-  const int64_t first = g->exposure[i].first_row;
-  if (g->kind[first] != APART)
-    snprintf(row->object, sizeof row->object, "%s", mill_fits_text_at(&g->name, first));
-  row->target_ra = c->ra[first];
-  row->target_dec = c->dec[first];
-  row->fits_row = first;
-  row->n_exposure = (int32_t)(end - i);
-  row->exp_id = row->n_exposure == 1 ? g->exposure[i].id : -1;
-  row->first_exposure = index->n_exposure;
-  for (int64_t k = i; k < end; k++)
-    mill_file_index_add(index, g->exposure[k].first_row, g->exposure[k].id,
-                        c->mjd[g->exposure[k].first_row]);
-}
-
-static int index_file(void *state, const mill_selection *select, mill_file_index *index)
-{
-  int err = MILL_OK;
-  generic *g = state;
-  catalog c = {0};
-  MILL_TRY(mill_fits_columns(g->table.file, g->table.i_hdu, wish, N_WISH, &c, NULL));
-  MILL_TRY(group_rows(g, &c, &index->warning));
-  MILL_TRY(mill_file_index_alloc(index, g->n_exposure, g->n_exposure));
-  for (int64_t i = 0, end; i < g->n_exposure; i = end) {
-    mill_catalog_row *row = &index->row[index->n_row];
-    for (end = i + 1;
-         g->joint && end < g->n_exposure && g->exposure[end].star_row == g->exposure[i].star_row;)
-      end++;
-    mill_catalog_row_init(row);
-    row->target_id = c.target_id[g->exposure[i].first_row];
-    if (!mill_selection_keeps_target(select, row->target_id,
-                                     mill_fits_text_at(&g->name, g->exposure[i].first_row)) ||
-        !mill_selection_keeps_redrock(select, row->z, row->spectype))
-      continue;
-    if (end - i > INT32_MAX)
-      MILL_TRY(MILL_ERROR_TABLE(&g->table, "NAME '%s' has too many exposures",
-                                mill_fits_text_at(&g->name, g->exposure[i].first_row)));
-    fill_row(g, &c, i, end, index);
-  }
-  index->n_fits_row = g->table.n_row;
-done:
-  mill_fits_columns_free(wish, N_WISH, &c);
+  MILL_FREE(key, star);
   return err;
 }
 
 /* ---- pixels ----------------------------------------------------------- */
-
-/* status of CFITSIO at vector i of a row */
-#define CHECK_COLUMN(g, i, row, status)                                                            \
-  MILL_CHECK_FITS((g)->table.file, (g)->table.i_hdu, status,                                       \
-                  "column %s of row %lld (counted from 0) cannot be read",                         \
-                  mill_generic_vector_name[i], (long long)(row))
 
 static int vector_length(generic *g, int i, int64_t row, int64_t *length)
 {
@@ -333,15 +210,17 @@ static int vector_length(generic *g, int i, int64_t row, int64_t *length)
   *length = v->length;
   if (!v->variable)
     return MILL_OK;
-  fits_read_descriptll(g->table.file->fptr, v->number, row + 1, &n, &at, &status);
-  CHECK_COLUMN(g, i, row, status);
+  fits_read_descriptll(g->table.file->fptr, v->plane.number, row + 1, &n, &at, &status);
+  MILL_CHECK_FITS(g->table.file, g->table.i_hdu, status,
+                  "column %s of row %lld (counted from 0) cannot be read", v->plane.name,
+                  (long long)row);
   /* CFITSIO would read what lies behind the table */
   if (n < 0 || at < 0 || at > g->table.heap_bytes || n > (g->table.heap_bytes - at) / v->n_byte)
     return MILL_ERROR_TABLE(
         &g->table,
         "column %s of row %lld (counted from 0) lies outside the table; fetch or make "
         "the file again",
-        mill_generic_vector_name[i], (long long)row);
+        v->plane.name, (long long)row);
   *length = n;
   return MILL_OK;
 }
@@ -350,19 +229,19 @@ static int vector_length(generic *g, int i, int64_t row, int64_t *length)
 static int row_length(generic *g, int64_t row, int *n_pix)
 {
   int64_t length = 0, other;
-  MILL_CHECK(vector_length(g, MILL_GENERIC_FLUX, row, &length));
+  MILL_CHECK(vector_length(g, MILL_FLUX, row, &length));
   if (length < 2 || length > MILL_SINGLE_MAX_PIX)
     return MILL_ERROR_TABLE(&g->table,
                             "row %lld (counted from 0) has %lld pixels, expected 2 to %d",
                             (long long)row, (long long)length, MILL_SINGLE_MAX_PIX);
-  for (int i = 0; i < MILL_GENERIC_N_VECTOR; i++) {
-    if (g->table.vector[i].number == 0)
+  for (int i = 0; i < MILL_N_PLANE; i++) {
+    if (!g->table.vector[i].plane.name)
       continue;
     MILL_CHECK(vector_length(g, i, row, &other));
     if (other != length)
       return MILL_ERROR_TABLE(
           &g->table, "row %lld (counted from 0) has %lld values of FLUX, but %lld of %s",
-          (long long)row, (long long)length, (long long)other, mill_generic_vector_name[i]);
+          (long long)row, (long long)length, (long long)other, g->table.vector[i].plane.name);
   }
   if (g->table.n_shared > 0 && length != g->table.n_shared)
     return MILL_ERROR_TABLE(
@@ -372,178 +251,138 @@ static int row_length(generic *g, int64_t row, int *n_pix)
   return MILL_OK;
 }
 
-static int read_doubles(generic *g, int i, int64_t row, int n_pix, double *out)
+/* The channel of a row. */
+static int describe_row(generic *g, int64_t row, mill_camera *camera)
 {
-  double nan_value = NAN;
-  int status = 0, any_null;
-  fits_read_col(g->table.file->fptr, TDOUBLE, g->table.vector[i].number, row + 1, 1, n_pix,
-                g->table.vector[i].is_integer ? &nan_value : NULL, out, &any_null, &status);
-  CHECK_COLUMN(g, i, row, status);
-  return MILL_OK;
+  const mill_generic_table *t = &g->table;
+  const char *arm = mill_fits_text_at(&g->text[ARM], row);
+  *camera = (mill_camera){.i_hdu = t->i_hdu,
+                          .air = t->air,
+                          .is_error = t->is_error,
+                          .to_aa = t->vector[MILL_WAVE].to_aa,
+                          .wave_aa = t->shared_wave_aa};
+  snprintf(camera->name, sizeof camera->name, "%s", arm[0] ? arm : MILL_GENERIC_CHANNEL);
+  for (int i = 0; i < MILL_N_PLANE; i++)
+    camera->plane[i] = t->vector[i].plane;
+  if (t->shared_wave_aa)
+    camera->plane[MILL_WAVE] = (mill_plane){.name = "HDU WAVELENGTH", .row = -1};
+  MILL_CHECK(mill_fits_file_move(t->file, t->i_hdu));
+  return row_length(g, row, &camera->n_pix);
 }
 
-static int read_floats(generic *g, int i, int64_t row, int n_pix, float *out)
+/* A unit of flux in which float32 does not hold inverse variances (as erg / s / cm2 / A of faint
+ * stars) would cost the pixels of the highest S/N: refused. */
+static int check_ivar(const generic *g, const mill_camera *camera, const double *ivar)
 {
-  int status = 0, any_null;
-  if (!g->table.vector[i].is_float) { /* CFITSIO refuses what float32 cannot hold */
-    MILL_CHECK(read_doubles(g, i, row, n_pix, g->spectrum.number));
-    mill_single_narrow(g->spectrum.number, n_pix, out);
-    return MILL_OK;
-  }
-  fits_read_col(g->table.file->fptr, TFLOAT, g->table.vector[i].number, row + 1, 1, n_pix, NULL,
-                out, &any_null, &status);
-  CHECK_COLUMN(g, i, row, status);
-  return MILL_OK;
-}
-
-static int read_mask(generic *g, int64_t row, int n_pix)
-{
-  const mill_generic_vector *v = &g->table.vector[MILL_GENERIC_MASK];
-  int status = 0, any_null;
-  fitsfile *fptr = g->table.file->fptr;
-  int32_t *mask = g->spectrum.mask;
-  static_assert(sizeof(double) == sizeof(LONGLONG), "number holds masks of 64 bits too");
-  LONGLONG *wide = (LONGLONG *)(void *)g->spectrum.number;
-  if (v->type == TLOGICAL) {
-    char *truth = (char *)g->spectrum.number;
-    fits_read_col(fptr, TLOGICAL, v->number, row + 1, 1, n_pix, NULL, truth, &any_null, &status);
-    for (int i = 0; status == 0 && i < n_pix; i++)
-      mask[i] = truth[i] != 0;
-  } else {
-    if (v->type == TLONGLONG)
-      fits_set_tscale(fptr, v->number, 1.0, 0.0, &status);
-    fits_read_col(fptr, TLONGLONG, v->number, row + 1, 1, n_pix, NULL, wide, &any_null, &status);
-    for (int i = 0; status == 0 && i < n_pix; i++)
-      mask[i] = mill_single_fold((uint64_t)wide[i] + v->offset);
-  }
-  CHECK_COLUMN(g, MILL_GENERIC_MASK, row, status);
-  return MILL_OK;
-}
-
-/* IVAR, or 1 / ERROR^2 and 0 where ERROR is no error.  A unit of flux in which float32 does not
- * hold it (as erg / s / cm2 / A of faint stars) would cost the pixels of the highest S/N:
- * refused. */
-static int read_ivar(generic *g, int64_t row, int n_pix, float *ivar)
-{
-  const int is_error = g->table.vector[MILL_GENERIC_ERROR].number > 0;
-  double *value = g->spectrum.number;
   int n_good = 0, n_above = 0, n_below = 0;
-  MILL_CHECK(read_doubles(g, is_error ? MILL_GENERIC_ERROR : MILL_GENERIC_IVAR, row, n_pix, value));
-  for (int i = 0; i < n_pix; i++) {
-    const int is_good = isfinite(value[i]) && value[i] > 0.0;
-    if (is_error)
-      value[i] = is_good ? 1.0 / (value[i] * value[i]) : 0.0;
+  for (int i = 0; i < camera->n_pix; i++) {
+    const int is_good = ivar[i] > 0.0 && (camera->is_error || isfinite(ivar[i]));
     n_good += is_good;
-    n_above += is_good && value[i] > (double)FLT_MAX;
-    n_below += is_good && value[i] < (double)FLT_MIN;
+    n_above += is_good && ivar[i] > (double)FLT_MAX;
+    n_below += is_good && ivar[i] < (double)FLT_MIN;
   }
   if (n_above > 1 + n_good / 100 || n_below > n_good / 2)
     return MILL_ERROR_TABLE(&g->table,
                             "inverse variances of row %lld (counted from 0) are beyond single "
                             "precision; give its fluxes and errors in a unit of 10^%d times this",
-                            (long long)row, n_above > 0 ? -17 : 17);
-  mill_single_narrow(value, n_pix, ivar);
+                            (long long)g->cameras.row, n_above > 0 ? -17 : 17);
   return MILL_OK;
 }
 
 /* Widths in A.  A pixel without one is bad and takes its neighbour's, since the pixels
  * around it are convolved all the same. */
-static int read_sigma(generic *g, int64_t row, int n_pix, float *ivar)
+static int finish(mill_cameras *c, const mill_camera *camera)
 {
-  double *sigma = g->spectrum.number;
+  generic *g = (generic *)c;
+  double *sigma = c->spectrum.number;
   int last = -1;
-  MILL_CHECK(read_doubles(g, MILL_GENERIC_LSF_SIGMA, row, n_pix, sigma));
-  for (int i = 0; i < n_pix; i++) {
-    sigma[i] *= g->table.vector[MILL_GENERIC_LSF_SIGMA].to_aa;
+  MILL_CHECK(check_ivar(g, camera, c->spectrum.noise));
+  if (!camera->plane[MILL_WIDTH].name)
+    return MILL_OK;
+  MILL_CHECK(mill_camera_plane(c, camera, MILL_WIDTH, sigma));
+  for (int i = 0; i < camera->n_pix; i++) {
+    sigma[i] *= g->table.vector[MILL_WIDTH].to_aa;
     if (isfinite(sigma[i]) && sigma[i] > 0.0 && sigma[i] < (double)FLT_MAX) {
       for (int k = 0; last < 0 && k < i; k++)
         sigma[k] = sigma[i];
       last = i;
     } else {
-      ivar[i] = 0.0f;
+      c->spectrum.ivar[i] = 0.0f;
       sigma[i] = last >= 0 ? sigma[last] : 0.0;
     }
   }
   if (last < 0)
-    return MILL_ERROR_TABLE(
-        &g->table, "LSF_SIGMA of row %lld (counted from 0) has no positive number", (long long)row);
-  mill_single_narrow(sigma, n_pix, g->spectrum.sigma_aa);
-  return MILL_OK;
-}
-
-/* Number that is equal for rows with the same wavelengths. */
-static int find_token(generic *g, int n_pix, const double *wave_aa, int64_t *token)
-{
-  const size_t n_byte = (size_t)n_pix * sizeof *wave_aa;
-  for (int i = 0; i < N_KNOWN_WAVE; i++)
-    if (g->known[i].n_pix == n_pix && memcmp(g->known[i].wave_aa, wave_aa, n_byte) == 0) {
-      *token = g->known[i].token;
-      return MILL_OK;
-    }
-  known_wave *known = &g->known[g->i_known];
-  g->i_known = (g->i_known + 1) % N_KNOWN_WAVE;
-  mill_free(known->wave_aa);
-  memset(known, 0, sizeof *known);
-  MILL_CHECK(MILL_ALLOC(n_pix, &known->wave_aa));
-  memcpy(known->wave_aa, wave_aa, n_byte);
-  known->n_pix = n_pix;
-  *token = known->token = ++g->last_token;
-  return MILL_OK;
-}
-
-static int describe_row(generic *g, int64_t row, mill_channel *channel)
-{
-  int n_pix = 0;
-  mill_single_spectrum *spectrum = &g->spectrum;
-  *channel = (mill_channel){.air = g->table.air};
-  MILL_CHECK(mill_fits_file_move(g->table.file, g->table.i_hdu));
-  MILL_CHECK(row_length(g, row, &n_pix));
-  MILL_CHECK(mill_single_resize(spectrum, n_pix));
-  const char *arm = mill_fits_text_at(&g->arm, row);
-  snprintf(channel->name, sizeof channel->name, "%s", arm[0] ? arm : MILL_GENERIC_CHANNEL);
-  channel->n_pix = n_pix;
-  channel->sigma_aa =
-      g->table.vector[MILL_GENERIC_LSF_SIGMA].number > 0 ? spectrum->sigma_aa : NULL;
-  channel->wave_aa = spectrum->wave_aa;
-  if (g->table.n_shared > 0) {
-    memcpy(spectrum->wave_aa, g->table.shared_wave_aa, (size_t)n_pix * sizeof *spectrum->wave_aa);
-    channel->wave_token = 1;
-    return MILL_OK;
-  }
-  MILL_CHECK(read_doubles(g, MILL_GENERIC_WAVELENGTH, row, n_pix, spectrum->wave_aa));
-  for (int i = 0; i < n_pix; i++)
-    spectrum->wave_aa[i] *= g->table.vector[MILL_GENERIC_WAVELENGTH].to_aa;
-  return find_token(g, n_pix, spectrum->wave_aa, &channel->wave_token);
-}
-
-static int read_pixels(void *context, mill_channel *channel)
-{
-  generic *g = context;
-  mill_single_spectrum *spectrum = &g->spectrum;
-  const mill_generic_vector *vector = g->table.vector;
-  const int n_pix = channel->n_pix;
-  MILL_CHECK(read_floats(g, MILL_GENERIC_FLUX, g->row, n_pix, spectrum->flux));
-  MILL_CHECK(read_ivar(g, g->row, n_pix, spectrum->ivar));
-  if (vector[MILL_GENERIC_LSF_SIGMA].number > 0)
-    MILL_CHECK(read_sigma(g, g->row, n_pix, spectrum->ivar));
-  if (vector[MILL_GENERIC_MASK].number > 0) {
-    MILL_CHECK(read_mask(g, g->row, n_pix));
-    channel->mask = spectrum->mask;
-  }
-  channel->flux = spectrum->flux;
-  channel->ivar = spectrum->ivar;
+    return MILL_ERROR_TABLE(&g->table,
+                            "LSF_SIGMA of row %lld (counted from 0) has no positive number",
+                            (long long)c->row);
+  mill_single_narrow(sigma, camera->n_pix, c->spectrum.sigma_aa);
   return MILL_OK;
 }
 
 static int give_row(generic *g, mill_spectra *spectra, int i_exposure)
 {
-  mill_channel channel;
-  char what[64];
-  const mill_single_place at = {g->table.file, g->table.i_hdu, what};
-  MILL_CHECK(describe_row(g, g->row, &channel));
-  snprintf(what, sizeof what, "%s WAVELENGTH of row %lld (counted from 0)",
-           g->table.n_shared > 0 ? "HDU" : "column", (long long)g->row);
-  return mill_single_give(spectra, i_exposure, &channel, &at, &g->spectrum, read_pixels, g);
+  int err = MILL_OK;
+  mill_camera camera;
+  MILL_TRY(describe_row(g, g->cameras.row, &camera));
+  MILL_TRY(mill_camera_give(&g->cameras, spectra, i_exposure, &camera));
+done:
+  if (!g->table.shared_wave_aa)
+    mill_free(camera.wave_aa);
+  return err;
+}
+
+/* ---- opening and index -------------------------------------------------- */
+
+static void close_file(void *state)
+{
+  generic *g = state;
+  MILL_FREE(g->table.shared_wave_aa, g->text[NAME].text, g->text[ARM].text, g->next_row, g->kind,
+            g->exposure);
+  mill_cameras_close(g);
+}
+
+static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
+{
+  static const mill_fits_wish texts[] = {
+      [NAME] = MILL_WISH("NAME", TEXT, 0, 1), [ARM] = MILL_WISH("ARM", TEXT, 0, 0)};
+  generic *g = state;
+  mill_fits_file *file = g->cameras.file;
+  g->cameras.finish = finish;
+  g->joint = settings->config->exposures == MILL_EXPOSURES_JOINT;
+  MILL_CHECK(mill_generic_table_open(file, settings->config->medium, &g->table));
+  *frame = g->table.frame;
+  MILL_CHECK(mill_fits_columns(file, g->table.i_hdu, texts, 2, g->text));
+  return check_arms(g);
+}
+
+static int index_file(void *state, const mill_selection *select, mill_file_index *index)
+{
+  int err = MILL_OK;
+  generic *g = state;
+  mill_fits_values v[N_WISH] = {0};
+  MILL_TRY(mill_fits_columns(g->table.file, g->table.i_hdu, wish, N_WISH, v));
+  MILL_TRY(group_rows(g, v, &index->warning));
+  MILL_TRY(mill_file_index_alloc(index, g->n_exposure, g->n_exposure));
+  for (int64_t i = 0, end; i < g->n_exposure; i = end) {
+    mill_catalog_row *row = &index->row[index->n_row];
+    const int64_t first = g->exposure[i].first_row;
+    const mill_candidate candidate = {row, mill_fits_text_at(&g->text[NAME], first), NULL, 0, NAN};
+    for (end = i + 1; end < g->n_exposure && g->exposure[end].group == g->exposure[i].group;)
+      end++;
+    mill_catalog_row_init(row);
+    mill_fits_fill(g->table.file->guard->path, wish, N_WISH, v, first, row);
+    if (!mill_selection_keeps(select, &candidate))
+      continue;
+    if (g->kind[first] != APART)
+      snprintf(row->object, sizeof row->object, "%s", candidate.name);
+    index->n_row++;
+    for (const exposure *e = g->exposure + i; e < g->exposure + end; e++)
+      mill_file_index_expose(index, e->first_row, (int32_t)e->id, v[MJD].f64[e->first_row]);
+  }
+  index->n_fits_row = g->table.n_row;
+done:
+  mill_fits_values_free(N_WISH, v);
+  return err;
 }
 
 static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
@@ -557,17 +396,17 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
     if (g->kind[number[i]] == APART && g->next_row[number[i]] < 0)
       return MILL_ERROR_TABLE(
           &g->table, "NAME of row %lld (counted from 0) is '%s'; it must have 1 to %d characters",
-          (long long)number[i], mill_fits_text_at(&g->name, number[i]), MAX_NAME);
+          (long long)number[i], mill_fits_text_at(&g->text[NAME], number[i]), MAX_NAME);
     if (g->kind[number[i]] == APART)
       return MILL_ERROR_TABLE(
           &g->table,
           "row %lld (counted from 0) has NAME '%s' of row %lld, and either the same "
           "EXPOSURE and ARM, if any, or another TARGETID; give it another name",
-          (long long)number[i], mill_fits_text_at(&g->name, number[i]),
+          (long long)number[i], mill_fits_text_at(&g->text[NAME], number[i]),
           (long long)g->next_row[number[i]]);
-    for (g->row = number[i]; g->row >= 0; g->row = g->next_row[g->row]) {
+    int64_t *row = &g->cameras.row;
+    for (*row = number[i]; *row >= 0; *row = g->next_row[*row])
       MILL_CHECK(give_row(g, spectra, i));
-    }
   }
   return MILL_OK;
 }
@@ -576,6 +415,7 @@ const mill_format mill_format_generic = {
     .name = "generic",
     .description = "any spectra as rows of a table SPECTRA; docs/use/formats.md has the layout",
     .recognise = recognise,
+    .state_bytes = sizeof(generic),
     .open = open_file,
     .close = close_file,
     .index = index_file,

@@ -5,33 +5,18 @@
 #ifndef MILL_GENERIC_H
 #define MILL_GENERIC_H
 
-#include "io/surveys/single_spectrum.h"
+#include "io/surveys/cameras.h"
 
 /** Name of the channel of a row without ARM. */
 #define MILL_GENERIC_CHANNEL "spectrum"
 
-enum mill_generic_vector_name {
-  MILL_GENERIC_WAVELENGTH,
-  MILL_GENERIC_FLUX,
-  MILL_GENERIC_IVAR,
-  MILL_GENERIC_ERROR,
-  MILL_GENERIC_MASK,
-  MILL_GENERIC_LSF_SIGMA,
-  MILL_GENERIC_N_VECTOR
-};
-extern const char *const mill_generic_vector_name[MILL_GENERIC_N_VECTOR];
-
 /** A column of vectors. */
 typedef struct mill_generic_vector {
-  int number;      /**< as CFITSIO counts; 0: the table has none */
-  int type;        /**< CFITSIO type as stored */
-  int n_byte;      /**< of an element */
-  int variable;    /**< lengths differ from row to row */
-  int64_t length;  /**< of all rows when they do not */
-  int is_float;    /**< float32, not scaled: needs no conversion */
-  int is_integer;  /**< as stored: nulls have a special value */
-  uint64_t offset; /**< of 64-bit masks, to be added */
-  double to_aa;    /**< of wavelengths and widths */
+  mill_plane plane; /**< name NULL: the table has none */
+  int n_byte;       /**< of an element */
+  int variable;     /**< lengths differ from row to row */
+  int64_t length;   /**< of all rows when they do not */
+  double to_aa;     /**< of wavelengths and widths */
 } mill_generic_vector;
 
 typedef struct mill_generic_table {
@@ -39,7 +24,8 @@ typedef struct mill_generic_table {
   int i_hdu;
   int64_t n_row, heap_bytes;
   int air, frame;
-  mill_generic_vector vector[MILL_GENERIC_N_VECTOR];
+  mill_generic_vector vector[MILL_N_PLANE];
+  int is_error;           /**< ERROR, not IVAR */
   int n_shared;           /**< pixels of the wavelengths of all rows; 0: each row has its own */
   double *shared_wave_aa; /**< owned by the user of the table */
 } mill_generic_table;

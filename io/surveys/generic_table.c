@@ -7,8 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-const char *const mill_generic_vector_name[MILL_GENERIC_N_VECTOR] = {
-    "WAVELENGTH", "FLUX", "IVAR", "ERROR", "MASK", "LSF_SIGMA"};
+#define WAVELENGTH "WAVELENGTH"
 
 /* ---- units ------------------------------------------------------------ */
 
@@ -31,22 +30,15 @@ static int column_unit(mill_generic_table *t, int i_hdu, int number, char *out, 
 
 /* ---- columns ---------------------------------------------------------- */
 
-/* CFITSIO 4.2 reads unsigned integers of 64 bits as signed ones out of range, so masks of
- * them are read as they are stored. */
 static int take_mask64(mill_generic_table *t, mill_generic_vector *v)
 {
   double scale = 1.0, zero = 0.0;
   char key[16];
-  snprintf(key, sizeof key, "TSCAL%d", v->number);
+  snprintf(key, sizeof key, "TSCAL%d", v->plane.number);
   MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, key, &scale, NULL));
-  snprintf(key, sizeof key, "TZERO%d", v->number);
+  snprintf(key, sizeof key, "TZERO%d", v->plane.number);
   MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, key, &zero, NULL));
-  if (scale != 1.0 || (zero != 0.0 && zero != 0x1p63))
-    return MILL_ERROR_TABLE(
-        t, "column MASK holds scaled integers, which no mask has (TSCAL%d, TZERO%d)", v->number,
-        v->number);
-  v->offset = zero != 0.0 ? UINT64_C(1) << 63 : 0;
-  return MILL_OK;
+  return mill_single_mask_offset(t->file, t->i_hdu, ": column MASK", scale, zero, &v->plane.offset);
 }
 
 static int is_integer_type(int type)
@@ -60,41 +52,34 @@ static int is_integer_type(int type)
 static int take_type(mill_generic_table *t, int i, int type, int equivalent)
 {
   mill_generic_vector *v = &t->vector[i];
-  v->type = abs(type);
+  const int stored = abs(type), is_integer = is_integer_type(stored);
+  v->plane.mask_type = stored;
   v->variable = type < 0;
-  v->is_float = v->type == TFLOAT && abs(equivalent) == TFLOAT;
-  v->is_integer = is_integer_type(v->type);
-  if (i == MILL_GENERIC_MASK) {
-    if (v->type == TLONGLONG)
+  v->n_byte = stored / 10; /* as CFITSIO numbers its types */
+  if (i == MILL_MASK) {
+    if (stored == TLONGLONG)
       MILL_CHECK(take_mask64(t, v));
-    else if (v->type != TLOGICAL && !(v->is_integer && is_integer_type(abs(equivalent))))
-      return MILL_ERROR_TABLE(t, "column %s must hold integers or truth values",
-                              mill_generic_vector_name[i]);
-  } else if (!v->is_integer && v->type != TFLOAT && v->type != TDOUBLE) {
-    return MILL_ERROR_TABLE(t, "column %s must hold vectors of numbers",
-                            mill_generic_vector_name[i]);
+    else if (stored != TLOGICAL && !(is_integer && is_integer_type(abs(equivalent))))
+      return MILL_ERROR_TABLE(t, "column %s must hold integers or truth values", v->plane.name);
+  } else if (!is_integer && stored != TFLOAT && stored != TDOUBLE) {
+    return MILL_ERROR_TABLE(t, "column %s must hold vectors of numbers", v->plane.name);
   }
   return MILL_OK;
 }
 
-static int find_vector(mill_generic_table *t, int i)
+static int find_vector(mill_generic_table *t, int i, const char *name, int *found)
 {
   mill_generic_vector *v = &t->vector[i];
-  const char *name = mill_generic_vector_name[i];
-  int status = 0, equivalent = 0, found;
+  int status = 0, equivalent = 0;
   mill_fits_column c;
-  MILL_CHECK(mill_fits_column_find(t->file, t->i_hdu, name, &found, &c));
-  v->number = c.number;
-  if (!found)
+  MILL_CHECK(mill_fits_column_find(t->file, t->i_hdu, name, found, &c));
+  if (!*found)
     return MILL_OK;
+  v->plane = (mill_plane){.name = name, .i_hdu = t->i_hdu, .number = c.number, .row = -1};
   MILL_CHECK_FITS(t->file, t->i_hdu,
                   fits_get_eqcoltypell(t->file->fptr, c.number, &equivalent, NULL, NULL, &status),
                   "column %s cannot be found", name);
   MILL_CHECK(take_type(t, i, c.type, equivalent));
-  v->n_byte = v->type == TLOGICAL || v->type == TBYTE || v->type == TSBYTE ? 1
-              : v->type == TSHORT                                          ? 2
-              : v->type == TLONGLONG || v->type == TDOUBLE                 ? 8
-                                                                           : 4;
   v->length = c.repeat;
   if (!v->variable && (c.repeat < 2 || c.repeat > MILL_SINGLE_MAX_PIX))
     return MILL_ERROR_TABLE(
@@ -108,7 +93,7 @@ static int find_vector(mill_generic_table *t, int i)
 static int check_heap(mill_generic_table *t)
 {
   int err = MILL_OK;
-  const mill_generic_vector *flux = &t->vector[MILL_GENERIC_FLUX];
+  const mill_generic_vector *flux = &t->vector[MILL_FLUX];
   LONGLONG *length = NULL, *start = NULL;
   int64_t left = t->heap_bytes / flux->n_byte;
   int status = 0;
@@ -118,7 +103,7 @@ static int check_heap(mill_generic_table *t)
   MILL_TRY(MILL_ALLOC(t->n_row, &start));
   MILL_TRY_FITS(
       t->file, t->i_hdu,
-      fits_read_descriptsll(t->file->fptr, flux->number, 1, t->n_row, length, start, &status),
+      fits_read_descriptsll(t->file->fptr, flux->plane.number, 1, t->n_row, length, start, &status),
       "column FLUX cannot be read");
   for (int64_t i = 0; i < t->n_row; i++) {
     /* lengths that no row can have are refused with their row */
@@ -141,35 +126,43 @@ done:
 /* Columns that must be there, and lengths that must agree before any row is looked at. */
 static int find_vectors(mill_generic_table *t)
 {
-  char flux_unit[FLEN_VALUE] = "", error_unit[FLEN_VALUE] = "", unit[FLEN_VALUE];
-  for (int i = 0; i < MILL_GENERIC_N_VECTOR; i++)
-    MILL_CHECK(find_vector(t, i));
-  const mill_generic_vector *flux = &t->vector[MILL_GENERIC_FLUX];
-  if (flux->number == 0)
-    return MILL_ERROR_TABLE(t, "has no column %s, which is needed",
-                            mill_generic_vector_name[MILL_GENERIC_FLUX]);
-  if ((t->vector[MILL_GENERIC_IVAR].number > 0) + (t->vector[MILL_GENERIC_ERROR].number > 0) != 1)
+  static const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
+                                                 [MILL_WAVE] = WAVELENGTH,
+                                                 [MILL_IVAR] = "IVAR",
+                                                 [MILL_MASK] = "MASK",
+                                                 [MILL_WIDTH] = "LSF_SIGMA"};
+  static const int lengths[] = {MILL_WAVE, MILL_WIDTH};
+  char flux_unit[FLEN_VALUE], error_unit[FLEN_VALUE], unit[FLEN_VALUE];
+  const mill_generic_vector *flux = &t->vector[MILL_FLUX];
+  int found[MILL_N_PLANE] = {0};
+  for (int i = 0; i < MILL_N_PLANE; i++)
+    if (name[i])
+      MILL_CHECK(find_vector(t, i, name[i], &found[i]));
+  MILL_CHECK(find_vector(t, MILL_IVAR, "ERROR", &t->is_error));
+  if (!found[MILL_FLUX])
+    return MILL_ERROR_TABLE(t, "has no column FLUX, which is needed");
+  if (found[MILL_IVAR] + t->is_error != 1)
     return MILL_ERROR_TABLE(t, "has %s the columns IVAR and ERROR; give one of them",
-                            t->vector[MILL_GENERIC_IVAR].number > 0 ? "both of" : "neither of");
-  for (int i = 0; i < MILL_GENERIC_N_VECTOR; i++)
-    if (t->vector[i].number > 0 && !t->vector[i].variable && !flux->variable &&
-        t->vector[i].length != flux->length)
-      return MILL_ERROR_TABLE(t, "column %s has %lld values a row, but FLUX %lld",
-                              mill_generic_vector_name[i], (long long)t->vector[i].length,
-                              (long long)flux->length);
-  for (int i = MILL_GENERIC_WAVELENGTH; i <= MILL_GENERIC_LSF_SIGMA;
-       i += MILL_GENERIC_LSF_SIGMA - MILL_GENERIC_WAVELENGTH)
-    if (t->vector[i].number > 0) {
-      char what[32];
-      snprintf(what, sizeof what, "column %s", mill_generic_vector_name[i]);
-      MILL_CHECK(column_unit(t, t->i_hdu, t->vector[i].number, unit, sizeof unit));
-      MILL_CHECK(unit_to_aa(t, t->i_hdu, what, unit, &t->vector[i].to_aa));
-    }
-  MILL_CHECK(column_unit(t, t->i_hdu, flux->number, flux_unit, sizeof flux_unit));
-  if (t->vector[MILL_GENERIC_ERROR].number > 0)
-    MILL_CHECK(column_unit(t, t->i_hdu, t->vector[MILL_GENERIC_ERROR].number, error_unit,
-                           sizeof error_unit));
-  if (flux_unit[0] && error_unit[0] && strcmp(flux_unit, error_unit) != 0)
+                            t->is_error ? "both of" : "neither of");
+  for (int i = 0; i < MILL_N_PLANE; i++) {
+    const mill_generic_vector *v = &t->vector[i];
+    if (v->plane.name && !v->variable && !flux->variable && v->length != flux->length)
+      return MILL_ERROR_TABLE(t, "column %s has %lld values a row, but FLUX %lld", v->plane.name,
+                              (long long)v->length, (long long)flux->length);
+  }
+  for (int k = 0; k < 2; k++) {
+    mill_generic_vector *v = &t->vector[lengths[k]];
+    char what[32];
+    if (!v->plane.name)
+      continue;
+    snprintf(what, sizeof what, "column %s", v->plane.name);
+    MILL_CHECK(column_unit(t, t->i_hdu, v->plane.number, unit, sizeof unit));
+    MILL_CHECK(unit_to_aa(t, t->i_hdu, what, unit, &v->to_aa));
+  }
+  MILL_CHECK(column_unit(t, t->i_hdu, flux->plane.number, flux_unit, sizeof flux_unit));
+  MILL_CHECK(
+      column_unit(t, t->i_hdu, t->vector[MILL_IVAR].plane.number, error_unit, sizeof error_unit));
+  if (t->is_error && flux_unit[0] && error_unit[0] && strcmp(flux_unit, error_unit) != 0)
     return MILL_ERROR_TABLE(t, "column ERROR has the unit '%s', but FLUX '%s'", error_unit,
                             flux_unit);
   return MILL_OK;
@@ -181,16 +174,14 @@ static int find_vectors(mill_generic_table *t)
 static int read_shared_wave(mill_generic_table *t, int i_hdu)
 {
   const mill_fits_hdu *hdu = &t->file->guard->hdu[i_hdu];
-  const char *name = mill_generic_vector_name[MILL_GENERIC_WAVELENGTH];
   char unit[FLEN_VALUE] = "";
   double to_aa = 0.0, last = 0.0;
-  mill_fits_column c;
+  int number;
   if (hdu->kind == MILL_FITS_TABLE) {
-    MILL_CHECK(mill_single_check_columns(t->file, i_hdu, &name, 1, &t->n_shared));
+    MILL_CHECK(mill_single_pixels(t->file, i_hdu, WAVELENGTH, &t->n_shared, &number));
     MILL_CHECK(MILL_ALLOC(t->n_shared, &t->shared_wave_aa));
-    MILL_CHECK(mill_single_column(t->file, i_hdu, name, t->n_shared, t->shared_wave_aa));
-    MILL_CHECK(mill_fits_column_find(t->file, i_hdu, name, NULL, &c));
-    MILL_CHECK(column_unit(t, i_hdu, c.number, unit, sizeof unit));
+    MILL_CHECK(mill_single_numbers(t->file, i_hdu, number, 0, 0, t->n_shared, t->shared_wave_aa));
+    MILL_CHECK(column_unit(t, i_hdu, number, unit, sizeof unit));
   } else {
     if (hdu->kind != MILL_FITS_IMAGE || hdu->n_axis != 1 || hdu->axis[0] < 2 ||
         hdu->axis[0] > MILL_SINGLE_MAX_PIX)
@@ -219,9 +210,8 @@ static int read_shared_wave(mill_generic_table *t, int i_hdu)
 static int find_wavelengths(mill_generic_table *t)
 {
   int i_hdu;
-  MILL_CHECK(
-      mill_fits_file_find(t->file, mill_generic_vector_name[MILL_GENERIC_WAVELENGTH], &i_hdu));
-  const int has_column = t->vector[MILL_GENERIC_WAVELENGTH].number > 0;
+  MILL_CHECK(mill_fits_file_find(t->file, WAVELENGTH, &i_hdu));
+  const int has_column = t->vector[MILL_WAVE].plane.name != NULL;
   if (has_column == (i_hdu >= 0))
     return MILL_ERROR_TABLE(t, "%s",
                             has_column
@@ -229,7 +219,7 @@ static int find_wavelengths(mill_generic_table *t)
                                 : "has no column WAVELENGTH, nor has the file an HDU of that name");
   if (i_hdu >= 0)
     MILL_CHECK(read_shared_wave(t, i_hdu));
-  const mill_generic_vector *flux = &t->vector[MILL_GENERIC_FLUX];
+  const mill_generic_vector *flux = &t->vector[MILL_FLUX];
   if (t->n_shared > 0 && !flux->variable && flux->length != t->n_shared)
     return MILL_ERROR_TABLE(t, "column FLUX has %lld values a row, but HDU WAVELENGTH %d",
                             (long long)flux->length, t->n_shared);
@@ -240,8 +230,6 @@ static int find_wavelengths(mill_generic_table *t)
 
 static int read_conventions(mill_generic_table *t, int medium)
 {
-  static const int frames[] = {MILL_FRAME_BARYCENTRIC, MILL_FRAME_HELIOCENTRIC,
-                               MILL_FRAME_TOPOCENTRIC};
   char text[FLEN_VALUE] = "";
   int found;
   MILL_CHECK(mill_single_key_text(t->file, t->i_hdu, "MEDIUM", text, sizeof text, &found));
@@ -253,13 +241,8 @@ static int read_conventions(mill_generic_table *t, int medium)
         t, "keyword %s must say whether wavelengths are 'vacuum' or 'air'; or set medium",
         "MEDIUM");
   MILL_CHECK(mill_single_key_text(t->file, t->i_hdu, "FRAME", text, sizeof text, &found));
-  t->frame = MILL_FRAME_UNKNOWN;
-  if (!found)
-    return MILL_OK;
-  for (size_t i = 0; i < sizeof frames / sizeof *frames; i++)
-    if (strcasecmp(text, mill_frame_name(frames[i])) == 0)
-      t->frame = frames[i];
-  if (t->frame == MILL_FRAME_UNKNOWN)
+  t->frame = found ? mill_frame_from_name(text, sizeof text) : MILL_FRAME_UNKNOWN;
+  if (found && t->frame == MILL_FRAME_UNKNOWN)
     return MILL_ERROR_TABLE(
         t, "FRAME is '%s', expected 'barycentric', 'heliocentric' or 'topocentric'", text);
   return MILL_OK;

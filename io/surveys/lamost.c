@@ -3,62 +3,23 @@
  * releases before; docs/use/input.md has the rules. */
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "io/surveys/single_spectrum.h"
+#include "io/surveys/cameras.h"
+#include "io/surveys/selection.h"
 #include "kernels/base/error.h"
-#include "kernels/base/memory.h"
-#include "src/config/text.h"
 #include "src/system/regular_file.h"
 
-/* Rows of the image, and columns of the table. */
-enum { FLUX, IVAR, WAVELENGTH, ANDMASK, ORMASK, N_ROW };
-static const char *const row_name[N_ROW] = {"FLUX", "IVAR", "WAVELENGTH", "ANDMASK", "ORMASK"};
-
-typedef struct lamost {
-  mill_fits_file *file; /* borrowed */
-  int i_hdu;            /* with the pixels: table COADD, or the image of the primary */
-  int is_image;
-  int n_pix;
-  int air;
-  int64_t exposure_number; /* HDU of the pixels: what the index holds */
-  int32_t exposure_id;     /* OBSID */
-  mill_single_spectrum spectrum;
-} lamost;
-
-/* ---- keywords of the primary ------------------------------------------ */
-
-/* LAMOST writes it where it knows no value. */
-static const double MISSING = -9999.0;
-
-/* Keep out where the header has no value. */
-static int key_double(lamost *l, const char *key, double *out)
-{
-  double value = *out;
-  MILL_CHECK(mill_single_key_double(l->file, 0, key, &value, NULL));
-  *out = value == MISSING ? *out : value;
-  return MILL_OK;
-}
-
-static int key_int32(lamost *l, const char *key, int32_t *out)
-{
-  int32_t value = *out;
-  MILL_CHECK(mill_single_key_int32(l->file, 0, key, &value, NULL));
-  *out = value == (int32_t)MISSING ? *out : value;
-  return MILL_OK;
-}
-
-/* Empty where it has none. */
-static int key_text(lamost *l, const char *key, char *out, size_t size)
-{
-  double value;
-  *out = '\0';
-  MILL_CHECK(mill_single_key_text(l->file, 0, key, out, size, NULL));
-  if (mill_text_to_real(out, &value) && value == MISSING)
-    *out = '\0';
-  return MILL_OK;
-}
+/* Rows of the image of releases before DR8, and columns of the table; ORMASK is the last. */
+enum { N_ROW = 5 };
+static const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
+                                               [MILL_WAVE] = "WAVELENGTH",
+                                               [MILL_IVAR] = "IVAR",
+                                               [MILL_MASK] = "ANDMASK"};
+static const int row[MILL_N_PLANE] = {
+    [MILL_FLUX] = 0, [MILL_IVAR] = 1, [MILL_WAVE] = 2, [MILL_MASK] = 3};
 
 /* ---- structure -------------------------------------------------------- */
 
@@ -77,181 +38,126 @@ static int recognise(const mill_fits_guard *guard)
   return is_image_of_rows(&guard->hdu[0]) && mill_single_says(guard, "TELESCOP= 'LAMOST");
 }
 
-static void close_file(void *state)
+/* The planes of the image of rows. */
+static int take_image(mill_cameras *c, mill_camera *camera)
 {
-  lamost *l = state;
-  mill_single_clear(&l->spectrum);
-  mill_free(l);
-}
-
-/* Find the pixels and how many they are. */
-static int find_pixels(lamost *l)
-{
-  const mill_fits_guard *guard = l->file->guard;
-  l->i_hdu = mill_single_find_table(guard, "COADD");
-  if (l->i_hdu >= 0) {
-    /* ORMASK is the last and not looked at */
-    return mill_single_check_columns(l->file, l->i_hdu, row_name, ORMASK, &l->n_pix);
-  }
-  l->i_hdu = 0;
-  l->is_image = 1;
-  const mill_fits_hdu *hdu = &guard->hdu[0];
+  const mill_fits_hdu *hdu = &c->file->guard->hdu[0];
   if (!is_image_of_rows(hdu))
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: has neither a table COADD nor a primary image of %d rows (flux, ivar, "
                       "wavelength, andmask, ormask); give a LAMOST low-resolution file",
-                      guard->path, N_ROW);
+                      c->file->guard->path, N_ROW);
   if (hdu->axis[0] < 2 || hdu->axis[0] > MILL_SINGLE_MAX_PIX)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: HDU 1 has %lld pixels a row, expected 2 to %d",
-                      guard->path, (long long)hdu->axis[0], MILL_SINGLE_MAX_PIX);
-  l->n_pix = (int)hdu->axis[0];
+                      c->file->guard->path, (long long)hdu->axis[0], MILL_SINGLE_MAX_PIX);
+  camera->n_pix = (int)hdu->axis[0];
+  for (int i = 0; i < MILL_N_PLANE; i++)
+    camera->plane[i] = (mill_plane){.name = name[i], .row = row[i]};
   return MILL_OK;
 }
 
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
-                     void **state)
+/* A visit is one spectrum, so how exposures are to be fitted has no effect. */
+static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
-  lamost *l = NULL;
-  (void)settings; /* a visit is one spectrum, so the option has no effect */
-  MILL_CHECK(MILL_ALLOC(1, &l));
-  *state = l;
-  l->file = file;
-  MILL_CHECK(find_pixels(l));
-  MILL_CHECK(mill_single_frame(file, 0, frame));
-  MILL_CHECK(mill_single_medium(file, 0, &l->air));
-  l->exposure_number = l->i_hdu;
-  l->exposure_id = -1;
-  return key_int32(l, "OBSID", &l->exposure_id);
+  mill_cameras *c = state;
+  mill_camera *camera;
+  const int i_coadd = mill_single_find_table(c->file->guard, "COADD");
+  (void)settings;
+  MILL_CHECK(mill_camera_add(c, "coadd", i_coadd < 0 ? 0 : i_coadd, &camera));
+  camera->exposure = camera->i_hdu;
+  MILL_CHECK(i_coadd < 0 ? take_image(c, camera) : mill_camera_columns(c, camera, 1, name));
+  return mill_single_conventions(c->file, 0, frame, &camera->air);
 }
 
 /* ---- index ------------------------------------------------------------ */
 
+/* Keywords of the primary.  DR9 and later say FIB_TYPE, the releases before FIBERTYP. */
+enum { DESIG, FILENAME, TYPE, OBSID, MJD, DAY, PLAN, SPECTROGRAPH };
+static const mill_fits_wish wish[] = {
+    [DESIG] = MILL_WISH("DESIG", TEXT, 0, 0),
+    [FILENAME] = MILL_WISH("FILENAME", TEXT, 0, 0),
+    [TYPE] = {"FIB_TYPE", MILL_AS_TEXT, 0, 0, 0, 0, {"FIBERTYP", NULL}},
+    [OBSID] = MILL_WISH("OBSID", INT32, -1, 0),
+    [MJD] = MILL_WISH("MJD", DOUBLE, NAN, 0),
+    [DAY] = MILL_WISH("LMJD", INT32, -1, 0),
+    [PLAN] = MILL_WISH("PLANID", TEXT, 0, 0),
+    [SPECTROGRAPH] = MILL_WISH("SPID", INT32, -1, 0),
+    MILL_ROW_WISH("RA", DOUBLE, target_ra, NAN, 0),
+    MILL_ROW_WISH("DEC", DOUBLE, target_dec, NAN, 0),
+    MILL_ROW_WISH("FIBERID", INT32, fiber, -1, 0),
+    MILL_ROW_WISH("Z", DOUBLE, z, NAN, 0),
+    MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
+    MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
+enum { N = sizeof wish / sizeof *wish };
+
 /* Name of the star: its designation, so that several visits have one name.  Cut names would make
  * two stars one. */
-static int read_name(lamost *l, char *out, size_t size)
+static int take_name(const char *path, const mill_fits_values *v, mill_catalog_row *to)
 {
-  char text[MILL_FITS_MAX_VALUE] = "";
-  const char *name = text;
-  MILL_CHECK(key_text(l, "DESIG", text, sizeof text));
-  if (!*text && l->exposure_id >= 0)
-    snprintf(text, sizeof text, "%d", l->exposure_id);
+  char id[16];
+  const char *text = mill_fits_text_at(&v[DESIG], 0);
+  snprintf(id, sizeof id, "%d", v[OBSID].i32[0]);
   if (!*text)
-    MILL_CHECK(key_text(l, "FILENAME", text, sizeof text));
+    text = v[OBSID].i32[0] >= 0 ? id : mill_fits_text_at(&v[FILENAME], 0);
   if (!*text)
-    name = mill_base_name(l->file->guard->path);
-  if (strlen(name) >= size)
+    text = mill_base_name(path);
+  if (strlen(text) >= sizeof to->object)
     return MILL_ERROR(
         MILL_ERR_INPUT,
         "%s: the star's name '%s' (DESIG, else FILENAME, else the file's) is longer than %zu "
         "bytes; give it a shorter one by DESIG",
-        l->file->guard->path, name, size - 1);
-  strcpy(out, name);
+        path, text, sizeof to->object - 1);
+  strcpy(to->object, text);
   return MILL_OK;
 }
 
-/* Target type of the fibre in the words of the selection: SKY, BAD, or its own.  DR9 and later say
- * FIB_TYPE, the releases before FIBERTYP. */
-static int read_objtype(lamost *l, char *out, size_t size)
+/* Target type of the fibre in the words of the selection: SKY, BAD, or its own. */
+static void take_objtype(const char *type, char out[FLEN_VALUE])
 {
   static const char *const bad[] = {"UNUSED", "POSERR", "DEAD"};
-  MILL_CHECK(key_text(l, "FIB_TYPE", out, size));
-  if (!*out)
-    MILL_CHECK(key_text(l, "FIBERTYP", out, size));
-  for (char *p = out; *p; p++)
-    *p = (char)toupper((unsigned char)*p);
+  int n = 0;
+  for (; type[n]; n++)
+    out[n] = (char)toupper((unsigned char)type[n]);
+  out[n] = '\0';
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     if (strcmp(out, bad[i]) == 0)
-      snprintf(out, size, "BAD");
-  return MILL_OK;
+      strcpy(out, "BAD");
 }
 
 /* Day, plan, spectrograph and fibre, where the header has them all. */
-static int identify(lamost *l, mill_catalog_row *row)
+static void identify(const mill_fits_values *v, mill_catalog_row *to)
 {
-  char plan[32] = "";
-  int32_t day = -1, spectrograph = -1;
-  MILL_CHECK(key_int32(l, "LMJD", &day));
-  MILL_CHECK(key_text(l, "PLANID", plan, sizeof plan));
-  MILL_CHECK(key_int32(l, "SPID", &spectrograph));
-  if (day >= 0 && plan[0] && spectrograph >= 0 && row->fiber >= 0 &&
-      snprintf(row->identifier, sizeof row->identifier, "lamost %05d-%s-%02d-%03d", day, plan,
-               spectrograph, row->fiber) >= (int)sizeof row->identifier)
-    row->identifier[0] = '\0'; /* then by file and row, as without these cards */
-  return MILL_OK;
+  const char *plan = mill_fits_text_at(&v[PLAN], 0);
+  const int32_t day = v[DAY].i32[0], spectrograph = v[SPECTROGRAPH].i32[0];
+  if (day >= 0 && plan[0] && spectrograph >= 0 && to->fiber >= 0 &&
+      snprintf(to->identifier, sizeof to->identifier, "lamost %05d-%s-%02d-%03d", day, plan,
+               spectrograph, to->fiber) >= (int)sizeof to->identifier)
+    to->identifier[0] = '\0'; /* then by file and row, as without these cards */
 }
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
-  lamost *l = state;
-  double mjd = NAN;
-  mill_single_object object = {.n_exposure = 1,
-                               .exposure = &l->exposure_number,
-                               .exposure_id = &l->exposure_id,
-                               .mjd = &mjd,
-                               .joint = 1};
-  mill_catalog_row *row = &object.row;
-  mill_catalog_row_init(row);
-  MILL_CHECK(key_double(l, "MJD", &mjd));
-  MILL_CHECK(read_name(l, row->object, sizeof row->object));
-  MILL_CHECK(key_double(l, "RA", &row->target_ra));
-  MILL_CHECK(key_double(l, "DEC", &row->target_dec));
-  MILL_CHECK(key_int32(l, "FIBERID", &row->fiber));
-  MILL_CHECK(key_double(l, "Z", &row->z));
-  MILL_CHECK(key_text(l, "CLASS", row->spectype, sizeof row->spectype));
-  MILL_CHECK(key_text(l, "SUBCLASS", row->subtype, sizeof row->subtype));
-  MILL_CHECK(read_objtype(l, object.objtype, sizeof object.objtype));
-  MILL_CHECK(identify(l, row));
-  return mill_single_index(&object, select, index);
-}
-
-/* ---- pixels ----------------------------------------------------------- */
-
-/* One of row_name in the table or the image; what: its name for messages. */
-static int read_row(lamost *l, int row, double *out, char *what, size_t size)
-{
-  if (!l->is_image) {
-    snprintf(what, size, "column %s", row_name[row]);
-    return mill_single_column(l->file, l->i_hdu, row_name[row], l->n_pix, out);
-  }
-  snprintf(what, size, "row %d (%s)", row + 1, row_name[row]);
-  return mill_fits_image_row(l->file, l->i_hdu, row, l->n_pix, out);
-}
-
-static int read_pixels(void *context, mill_channel *channel)
-{
-  lamost *l = context;
-  mill_single_spectrum *spectrum = &l->spectrum;
-  char what[32];
-  MILL_CHECK(read_row(l, FLUX, spectrum->number, what, sizeof what));
-  mill_single_narrow(spectrum->number, l->n_pix, spectrum->flux);
-  MILL_CHECK(read_row(l, IVAR, spectrum->number, what, sizeof what));
-  mill_single_narrow(spectrum->number, l->n_pix, spectrum->ivar);
-  MILL_CHECK(read_row(l, ANDMASK, spectrum->number, what, sizeof what));
-  MILL_CHECK(mill_single_mask(l->file, l->i_hdu, what, spectrum->number, l->n_pix, spectrum->mask));
-  channel->flux = spectrum->flux;
-  channel->ivar = spectrum->ivar;
-  channel->mask = spectrum->mask;
-  return MILL_OK;
-}
-
-static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
-{
-  lamost *l = state;
-  double *wave_aa;
-  char what[32];
-  const mill_single_place at = {l->file, l->i_hdu, what};
-  MILL_CHECK(mill_single_resize(&l->spectrum, l->n_pix));
-  wave_aa = l->spectrum.wave_aa;
-  MILL_CHECK(read_row(l, WAVELENGTH, wave_aa, what, sizeof what));
-  for (int i = 0; i < n; i++) {
-    mill_channel channel = {
-        .name = "coadd", .n_pix = l->n_pix, .wave_aa = wave_aa, .air = l->air, .wave_token = 1};
-    if (number[i] != l->exposure_number)
-      return MILL_ERROR(MILL_ERR_RANGE, "%s: has no exposure in HDU %lld", l->file->guard->path,
-                        (long long)number[i] + 1);
-    MILL_CHECK(mill_single_give(spectra, i, &channel, &at, &l->spectrum, read_pixels, l));
-  }
-  return MILL_OK;
+  int err = MILL_OK;
+  mill_cameras *c = state;
+  char objtype[FLEN_VALUE];
+  mill_fits_values v[N] = {0};
+  MILL_TRY(mill_file_index_alloc(index, 1, 1));
+  mill_catalog_row *to = &index->row[0];
+  const mill_candidate candidate = {to, to->object, objtype, 0, NAN};
+  mill_catalog_row_init(to);
+  /* LAMOST writes -9999 where it knows no value */
+  MILL_TRY(mill_single_keys(c->file, &(int){0}, 1, -9999.0, wish, N, v));
+  mill_fits_fill(c->file->guard->path, wish, N, v, 0, to);
+  MILL_TRY(take_name(c->file->guard->path, v, to));
+  take_objtype(mill_fits_text_at(&v[TYPE], 0), objtype);
+  identify(v, to);
+  index->n_fits_row = 1;
+  index->n_row = mill_selection_keeps(select, &candidate);
+  if (index->n_row > 0)
+    mill_file_index_expose(index, c->camera[0].exposure, v[OBSID].i32[0], v[MJD].f64[0]);
+done:
+  mill_fits_values_free(N, v);
+  return err;
 }
 
 /* Below 4000 A the throughput is small.  Lines of b have one width in Angstrom, those of r nearly
@@ -264,10 +170,11 @@ const mill_format mill_format_lamost = {
     .name = "lamost",
     .description = "LAMOST low-resolution files: table COADD, or an image of five rows",
     .recognise = recognise,
+    .state_bytes = sizeof(mill_cameras),
     .open = open_file,
-    .close = close_file,
+    .close = mill_cameras_close,
     .index = index_file,
-    .read = read_exposures,
+    .read = mill_cameras_read,
     .camera = cameras,
     .n_camera = sizeof cameras / sizeof *cameras,
     .lsf_width_error = 0.06};

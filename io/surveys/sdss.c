@@ -1,42 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "io/surveys/sdss.h"
-
-#include <ctype.h>
+/* SDSS and BOSS: spec-PLATE-MJD-FIBER files, the coadd or single exposures; docs/use/input.md
+ * has the rules. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/surveys/single_spectrum.h"
+#include "io/surveys/cameras.h"
+#include "io/surveys/selection.h"
 #include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 
-enum { MAX_CAMERA = 2 };
+/* Pixels with one of these SPPIXMASK bits are bad, whatever their ivar. Of the fibre: what makes
+ * its trace, flat or wavelengths worthless. Of the pixel: rejected, without sky or dominated by
+ * it, or calibrated by next to nothing. NODATA is left out: SDSS asks since DR9 to go by ivar =
+ * 0. */
+enum {
+  BAD = 1 << 0       /* NOPLUG */
+        | 1 << 1     /* BADTRACE */
+        | 1 << 2     /* BADFLAT */
+        | 1 << 3     /* BADARC */
+        | 1 << 4     /* MANYBADCOLUMNS */
+        | 1 << 5     /* MANYREJECTED */
+        | 1 << 18    /* FULLREJECT */
+        | 1 << 22    /* NOSKY */
+        | 1 << 23    /* BRIGHTSKY */
+        | 1 << 25    /* COMBINEREJ */
+        | 1 << 26    /* BADFLUXFACTOR */
+        | 1 << 27    /* BADSKYCHI */
+        | 1 << 28,   /* REDMONSTER */
+  NO_WDISP = 1 << 30 /* set here, SPPIXMASK has no such bit: wdisp is no width */
+};
 
-/* One spectrum of an exposure: the coadd, or what one camera took. */
-typedef struct camera {
-  int i_hdu;
-  const char *name; /* of the channel */
-  const char *mask; /* column */
-  int n_pix, air;
-} camera;
+static const double MAX_WDISP = 10.0; /* pixels: a resolving power of 185 */
 
-typedef struct exposure {
-  int32_t id; /* number of the exposure, -1: the coadd */
-  int n_camera;
-  camera camera[MAX_CAMERA];
-} exposure;
-
+/* Cameras are the coadd, or what the blue and the red camera took, by exposure; an exposure's
+ * number is the HDU of its first camera. */
 typedef struct sdss {
-  mill_fits_file *file; /* borrowed */
-  int i_object;         /* HDU of the object's only row */
+  mill_cameras cameras;
+  int i_object; /* HDU of the object's only row */
   int joint;
-  int n_exposure;
-  exposure *exposure;       /* [n_exposure] ascending by id */
-  int64_t *exposure_number; /* [n_exposure] HDU of the first camera: what the index holds */
-  int32_t *exposure_id;     /* [n_exposure] */
-  double *mjd;              /* [n_exposure] of its middle */
-  mill_single_spectrum spectrum;
 } sdss;
 
 static int find_object_table(const mill_fits_guard *guard)
@@ -56,118 +58,135 @@ static int recognise(const mill_fits_guard *guard)
 /* Take B1-00104927-00104934-00104935 apart: camera, exposure, flat, arc. */
 static int parse_exposure_name(const char *name, char *letter, int32_t *id)
 {
-  static const char pattern[] = "cs-dddddddd-";
-  for (size_t i = 0; pattern[i]; i++) {
-    const char c = name[i]; /* the end of a short name fits no pattern */
-    const int fits = pattern[i] == 'c'   ? c == 'B' || c == 'R'
-                     : pattern[i] == 's' ? c == '1' || c == '2'
-                     : pattern[i] == 'd' ? isdigit((unsigned char)c) != 0
-                                         : c == pattern[i];
-    if (!fits)
-      return 0;
-  }
-  *letter = name[0];
-  *id = (int32_t)strtol(name + 3, NULL, 10); /* eight digits */
+  char camera[2], unit[2], digits[9];
+  int n = 0;
+  if (sscanf(name, "%1[BR]%1[12]-%8[0-9]-%n", camera, unit, digits, &n) != 3 || n != 12)
+    return 0;
+  *letter = camera[0];
+  *id = (int32_t)strtol(digits, NULL, 10);
   return 1;
 }
 
-static int compare_exposures(const void *a, const void *b)
+static int compare_cameras(const void *a, const void *b)
 {
-  const exposure *x = a, *y = b;
-  return (x->id > y->id) - (x->id < y->id);
+  const mill_camera *x = a, *y = b;
+  return x->exposure_id != y->exposure_id ? (x->exposure_id < y->exposure_id ? -1 : 1)
+                                          : x->i_hdu - y->i_hdu;
 }
 
-/* Put a camera to the exposure of its number. */
-static int add_camera(sdss *s, int i_hdu, char letter, int32_t id)
+/* Number the exposures, of each of which camera 0 is the first; two cameras differ. */
+static int number_exposures(const mill_cameras *c)
 {
-  const char *name = letter == 'B' ? "b" : "r";
-  exposure *e = s->exposure;
-  while (e < s->exposure + s->n_exposure && e->id != id)
-    e++;
-  if (e == s->exposure + s->n_exposure) {
-    s->n_exposure++;
-    e->id = id;
+  for (int i = 0; i < c->n_camera; i++) {
+    mill_camera *camera = &c->camera[i];
+    camera->exposure = camera->i_hdu;
+    for (int k = i - 1; k >= 0 && c->camera[k].exposure_id == camera->exposure_id; k--) {
+      const mill_camera *other = &c->camera[k];
+      camera->exposure = other->exposure;
+      if (strcmp(other->name, camera->name) == 0)
+        return MILL_ERROR(
+            MILL_ERR_INPUT,
+            "%s: HDUs %d (%s) and %d (%s) are both the %s camera of exposure %d; leave one of them",
+            c->file->guard->path, other->i_hdu + 1, c->file->guard->hdu[other->i_hdu].name,
+            camera->i_hdu + 1, c->file->guard->hdu[camera->i_hdu].name,
+            camera->name[0] == 'b' ? "blue" : "red", camera->exposure_id);
+    }
   }
-  for (int i = 0; i < e->n_camera; i++)
-    if (strcmp(e->camera[i].name, name) == 0)
-      return MILL_ERROR(
-          MILL_ERR_INPUT,
-          "%s: HDUs %d (%s) and %d (%s) are both the %s camera of exposure %d; leave one of them",
-          s->file->guard->path, e->camera[i].i_hdu + 1,
-          s->file->guard->hdu[e->camera[i].i_hdu].name, i_hdu + 1, s->file->guard->hdu[i_hdu].name,
-          letter == 'B' ? "blue" : "red", id);
-  e->camera[e->n_camera++] = (camera){.i_hdu = i_hdu, .name = name, .mask = "mask"};
   return MILL_OK;
 }
 
-static int find_exposures(sdss *s)
+static int find_exposures(mill_cameras *c)
 {
-  const mill_fits_guard *guard = s->file->guard;
-  MILL_CHECK(MILL_ALLOC(guard->n_hdu, &s->exposure));
+  const mill_fits_guard *guard = c->file->guard;
+  mill_camera *camera;
   for (int i = 0; i < guard->n_hdu; i++) {
     char letter;
     int32_t id;
-    if (parse_exposure_name(guard->hdu[i].name, &letter, &id))
-      MILL_CHECK(add_camera(s, i, letter, id));
+    if (!parse_exposure_name(guard->hdu[i].name, &letter, &id))
+      continue;
+    MILL_CHECK(mill_camera_add(c, letter == 'B' ? "b" : "r", i, &camera));
+    camera->exposure_id = id;
   }
-  if (s->n_exposure == 0)
+  if (c->n_camera == 0)
     return MILL_ERROR(
         MILL_ERR_INPUT,
         "%s: holds no single exposures (HDUs named B1-..., R1-...); set exposures: coadd, or "
         "fetch the full file (this may be a lite one)",
         guard->path);
-  qsort(s->exposure, (size_t)s->n_exposure, sizeof *s->exposure, compare_exposures);
-  return MILL_OK;
+  qsort(c->camera, (size_t)c->n_camera, sizeof *c->camera, compare_cameras);
+  return number_exposures(c);
 }
 
-static int find_coadd(sdss *s)
+static int find_coadd(mill_cameras *c)
 {
-  const int i_hdu = mill_single_find_table(s->file->guard, "COADD");
+  mill_camera *camera;
+  const int i_hdu = mill_single_find_table(c->file->guard, "COADD");
   if (i_hdu < 0)
     return MILL_ERROR(
         MILL_ERR_INPUT,
         "%s: has no table COADD; give an SDSS spec-PLATE-MJD-FIBER file, or set exposures",
-        s->file->guard->path);
-  MILL_CHECK(MILL_ALLOC(1, &s->exposure));
-  s->n_exposure = 1;
-  s->exposure[0] = (exposure){.id = -1, .n_camera = 1};
-  s->exposure[0].camera[0] = (camera){.i_hdu = i_hdu, .name = "coadd", .mask = "and_mask"};
+        c->file->guard->path);
+  MILL_CHECK(mill_camera_add(c, "coadd", i_hdu, &camera));
+  camera->exposure = i_hdu;
   return MILL_OK;
 }
 
-/* Frame and medium.  The coadd's are in the primary header, an exposure's in its own. */
-static int read_conventions(sdss *s, int *frame_of_all)
+/* Columns, frame and medium: a file that was cut, or is none of SDSS, is refused before it has
+ * rows. The coadd's conventions are in the primary header, an exposure's in its own. */
+static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
 {
-  *frame_of_all = MILL_FRAME_HELIOCENTRIC;
-  for (int i = 0; i < s->n_exposure; i++)
-    for (int j = 0; j < s->exposure[i].n_camera; j++) {
-      camera *c = &s->exposure[i].camera[j];
-      const int i_header = s->exposure[i].id < 0 ? 0 : c->i_hdu;
-      int frame;
-      MILL_CHECK(mill_single_medium(s->file, i_header, &c->air));
-      MILL_CHECK(mill_single_frame(s->file, i_header, &frame));
-      if (frame != *frame_of_all)
-        *frame_of_all = i == 0 && j == 0 ? frame : MILL_FRAME_UNKNOWN; /* they disagree */
-    }
+  const int is_coadd = camera->exposure_id < 0, i_header = is_coadd ? 0 : camera->i_hdu;
+  int frame;
+  const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "flux",
+                                          [MILL_WAVE] = "loglam",
+                                          [MILL_IVAR] = "ivar",
+                                          [MILL_MASK] = is_coadd ? "and_mask" : "mask",
+                                          [MILL_WIDTH] = "wdisp"};
+  camera->is_log = 1;
+  MILL_CHECK(mill_camera_columns(c, camera, 1, name));
+  MILL_CHECK(mill_single_conventions(c->file, i_header, &frame, &camera->air));
+  *frame_of_all = camera == c->camera || *frame_of_all == frame ? frame : MILL_FRAME_UNKNOWN;
   return MILL_OK;
 }
 
-static void close_file(void *state)
+/* Sigma in A from wdisp, which counts pixels of 1e-4 in log10 of the wavelength (in single
+ * exposures too, whose own pixels are others).  Where wdisp is no width the pixel is
+ * marked; its sigma, which the fit must still be able to use, is interpolated
+ * between its neighbours, and one pixel where there are none. */
+static int take_wdisp(mill_cameras *c, const mill_camera *camera)
+{
+  mill_single_spectrum *spectrum = &c->spectrum;
+  const int n_pix = spectrum->n_pix;
+  double *wdisp = spectrum->number;
+  int last = -1; /* last pixel with a width */
+  /* most bits only tell that a pixel had a history */
+  for (int i = 0; i < n_pix; i++)
+    spectrum->mask[i] &= BAD;
+  MILL_CHECK(mill_camera_plane(c, camera, MILL_WIDTH, wdisp));
+  for (int i = 0; i <= n_pix; i++) {
+    const int good = i < n_pix && isfinite(wdisp[i]) && wdisp[i] > 0.0 && wdisp[i] <= MAX_WDISP;
+    if (i < n_pix && !good) {
+      spectrum->mask[i] |= NO_WDISP;
+      continue;
+    }
+    for (int j = last + 1; j < i; j++) {
+      const double left = last >= 0 ? wdisp[last] : good ? wdisp[i] : 1.0;
+      const double right = good ? wdisp[i] : left;
+      wdisp[j] = left + (right - left) * (double)(j - last) / (double)(i - last);
+    }
+    last = i;
+  }
+  for (int i = 0; i < n_pix; i++)
+    spectrum->sigma_aa[i] = (float)(wdisp[i] * 1e-4 * M_LN10 * spectrum->wave_aa[i]);
+  return MILL_OK;
+}
+
+static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   sdss *s = state;
-  MILL_FREE(s->exposure, s->exposure_number, s->exposure_id, s->mjd);
-  mill_single_clear(&s->spectrum);
-  mill_free(s);
-}
-
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
-                     void **state)
-{
-  sdss *s = NULL;
+  const mill_fits_file *file = s->cameras.file;
   const mill_fits_guard *guard = file->guard;
-  MILL_CHECK(MILL_ALLOC(1, &s));
-  *state = s;
-  s->file = file;
+  s->cameras.finish = take_wdisp;
   s->i_object = find_object_table(guard);
   if (s->i_object < 0)
     return MILL_ERROR(MILL_ERR_INPUT,
@@ -180,171 +199,70 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
         (long long)guard->hdu[s->i_object].axis[1]);
   const int choice = settings->config->exposures;
   s->joint = choice == MILL_EXPOSURES_JOINT;
-  MILL_CHECK(choice == MILL_EXPOSURES_COADD ? find_coadd(s) : find_exposures(s));
-  MILL_CHECK(MILL_ALLOC(s->n_exposure, &s->exposure_number));
-  MILL_CHECK(MILL_ALLOC(s->n_exposure, &s->exposure_id));
-  MILL_CHECK(MILL_ALLOC(s->n_exposure, &s->mjd));
-  for (int i = 0; i < s->n_exposure; i++) {
-    s->exposure_number[i] = s->exposure[i].camera[0].i_hdu;
-    s->exposure_id[i] = s->exposure[i].id;
-    for (int j = 0; j < s->exposure[i].n_camera; j++) {
-      camera *c = &s->exposure[i].camera[j];
-      /* a file that was cut, or is none of SDSS, is refused before it has rows */
-      const char *const column[] = {"flux", "loglam", "ivar", c->mask, "wdisp"};
-      MILL_CHECK(mill_single_check_columns(file, c->i_hdu, column, 5, &c->n_pix));
-    }
-  }
-  return read_conventions(s, frame);
+  mill_cameras *c = &s->cameras;
+  MILL_CHECK(choice == MILL_EXPOSURES_COADD ? find_coadd(c) : find_exposures(c));
+  for (int i = 0; i < c->n_camera; i++)
+    MILL_CHECK(open_camera(c, &c->camera[i], frame));
+  return MILL_OK;
 }
 
 /* ---- index ------------------------------------------------------------ */
 
-/* First of two text columns that the object's row has; empty when neither is there. */
-static int read_text(sdss *s, const char *name, const char *other, char *out, size_t size)
-{
-  int err = MILL_OK;
-  char *text = NULL;
-  size_t stride;
-  int found;
-  MILL_TRY(mill_fits_column_text(s->file, s->i_object, name, &text, &stride, &found));
-  if (!found && other)
-    MILL_TRY(mill_fits_column_text(s->file, s->i_object, other, &text, &stride, &found));
-  mill_fits_text_copy(s->file->guard->path, name, found ? text : "", out, size);
-done:
-  mill_free(text);
-  return err;
-}
+/* SDSS-I and II say what a fibre was put on in SOURCETYPE. */
+enum { PLATE, MJD, OBJTYPE, SOURCETYPE, FIBER, RA, DEC, Z, ZWARNING, CLASS, SUBCLASS, N_WISH };
+static const mill_fits_wish wish[N_WISH] = {
+    [PLATE] = MILL_WISH("PLATE", INT32, 0, 1),
+    [MJD] = MILL_WISH("MJD", INT32, 0, 1),
+    [OBJTYPE] = MILL_WISH("OBJTYPE", TEXT, 0, 0),
+    [SOURCETYPE] = MILL_WISH("SOURCETYPE", TEXT, 0, 0),
+    [FIBER] = MILL_ROW_WISH("FIBERID", INT32, fiber, -1, 1),
+    [RA] = MILL_ROW_WISH("PLUG_RA", DOUBLE, target_ra, NAN, 0),
+    [DEC] = MILL_ROW_WISH("PLUG_DEC", DOUBLE, target_dec, NAN, 0),
+    [Z] = MILL_ROW_WISH("Z", DOUBLE, z, NAN, 0),
+    [ZWARNING] = MILL_ROW_WISH("ZWARNING", INT32, zwarn, 0, 0),
+    [CLASS] = MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
+    [SUBCLASS] = MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
 
 /* Modified Julian date of the middle of an exposure; its header has seconds. */
-static int read_middle(sdss *s, int i_hdu, double *mjd)
+static int read_middle(mill_fits_file *file, int i_hdu, double *mjd)
 {
   double begin = NAN, end = NAN;
-  MILL_CHECK(mill_single_key_double(s->file, i_hdu, "TAI-BEG", &begin, NULL));
-  MILL_CHECK(mill_single_key_double(s->file, i_hdu, "TAI-END", &end, NULL));
+  MILL_CHECK(mill_single_key_double(file, i_hdu, "TAI-BEG", &begin, NULL));
+  MILL_CHECK(mill_single_key_double(file, i_hdu, "TAI-END", &end, NULL));
   *mjd = 0.5 * (begin + end) / 86400.0;
   return MILL_OK;
 }
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
+  int err = MILL_OK;
   sdss *s = state;
-  int32_t plate = 0, mjd = 0;
-  int found;
-  mill_single_object object = {.n_exposure = s->n_exposure,
-                               .exposure = s->exposure_number,
-                               .exposure_id = s->exposure_id,
-                               .mjd = s->mjd,
-                               .joint = s->joint};
-  mill_catalog_row *row = &object.row;
-  for (int i = 0; i < s->n_exposure; i++)
-    MILL_CHECK(read_middle(s, s->exposure[i].camera[0].i_hdu, &s->mjd[i]));
-  mill_catalog_row_init(row);
-  MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "PLATE", &plate, NULL));
-  MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "MJD", &mjd, NULL));
-  MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "FIBERID", &row->fiber, NULL));
-  MILL_CHECK(mill_fits_column_double(s->file, s->i_object, "PLUG_RA", &row->target_ra, &found));
-  MILL_CHECK(mill_fits_column_double(s->file, s->i_object, "PLUG_DEC", &row->target_dec, &found));
-  MILL_CHECK(mill_fits_column_double(s->file, s->i_object, "Z", &row->z, &found));
-  MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "ZWARNING", &row->zwarn, &found));
-  MILL_CHECK(read_text(s, "CLASS", NULL, row->spectype, sizeof row->spectype));
-  MILL_CHECK(read_text(s, "SUBCLASS", NULL, row->subtype, sizeof row->subtype));
-  /* SDSS-I and II say what a fibre was put on in SOURCETYPE */
-  MILL_CHECK(read_text(s, "OBJTYPE", "SOURCETYPE", object.objtype, sizeof object.objtype));
-  snprintf(row->object, sizeof row->object, "spec-%04d-%05d-%04d", plate, mjd, row->fiber);
-  snprintf(row->identifier, sizeof row->identifier, "sdss %04d-%05d-%04d", plate, mjd, row->fiber);
-  return mill_single_index(&object, select, index);
-}
-
-/* ---- pixels ----------------------------------------------------------- */
-
-/* Sigma in A from wdisp, which counts pixels of 1e-4 in log10 of the wavelength (in single
- * exposures too, whose own pixels are others).  Where wdisp is no width the pixel is
- * marked; its sigma, which the fit must still be able to use, is interpolated
- * between its neighbours, and one pixel where there are none. */
-static void take_wdisp(mill_single_spectrum *spectrum)
-{
-  const int n_pix = spectrum->n_pix;
-  double *wdisp = spectrum->number;
-  int last = -1; /* last pixel with a width */
-  for (int i = 0; i <= n_pix; i++) {
-    const int good =
-        i < n_pix && isfinite(wdisp[i]) && wdisp[i] > 0.0 && wdisp[i] <= MILL_SDSS_MAX_WDISP;
-    if (i < n_pix && !good) {
-      spectrum->mask[i] |= MILL_SDSS_NO_WDISP;
+  mill_catalog_row row;
+  mill_fits_values v[N_WISH] = {0};
+  index->n_fits_row = 1;
+  const mill_cameras *c = &s->cameras;
+  MILL_TRY(mill_fits_columns(c->file, s->i_object, wish, N_WISH, v));
+  mill_catalog_row_init(&row);
+  mill_fits_fill(c->file->guard->path, wish, N_WISH, v, 0, &row);
+  const int plate = v[PLATE].i32[0], mjd = v[MJD].i32[0];
+  snprintf(row.object, sizeof row.object, "spec-%04d-%05d-%04d", plate, mjd, row.fiber);
+  snprintf(row.identifier, sizeof row.identifier, "sdss %04d-%05d-%04d", plate, mjd, row.fiber);
+  const char *objtype = mill_fits_text_at(&v[v[OBJTYPE].there ? OBJTYPE : SOURCETYPE], 0);
+  if (!mill_selection_keeps(select, &(mill_candidate){&row, row.object, objtype, 0, NAN}))
+    goto done;
+  MILL_TRY(mill_file_index_alloc(index, c->n_camera, c->n_camera));
+  for (const mill_camera *camera = c->camera; camera < c->camera + c->n_camera; camera++) {
+    double middle;
+    if (camera->exposure != camera->i_hdu) /* not the first of its exposure */
       continue;
-    }
-    for (int j = last + 1; j < i; j++) {
-      const double left = last >= 0 ? wdisp[last] : good ? wdisp[i] : 1.0;
-      const double right = good ? wdisp[i] : left;
-      wdisp[j] = left + (right - left) * (double)(j - last) / (double)(i - last);
-    }
-    last = i;
+    MILL_TRY(read_middle(c->file, camera->i_hdu, &middle));
+    if (index->n_row == 0 || !s->joint)
+      index->row[index->n_row++] = row;
+    mill_file_index_expose(index, camera->exposure, camera->exposure_id, middle);
   }
-  for (int i = 0; i < n_pix; i++)
-    spectrum->sigma_aa[i] = (float)(wdisp[i] * 1e-4 * M_LN10 * spectrum->wave_aa[i]);
-}
-
-/* Wavelengths, and what else the channel is without its pixels. */
-static int read_wave(sdss *s, const camera *c, mill_channel *channel)
-{
-  mill_single_spectrum *spectrum = &s->spectrum;
-  const int n_pix = c->n_pix;
-  MILL_CHECK(mill_single_resize(spectrum, n_pix));
-  MILL_CHECK(mill_single_column(s->file, c->i_hdu, "loglam", n_pix, spectrum->wave_aa));
-  for (int i = 0; i < n_pix; i++)
-    spectrum->wave_aa[i] = pow(10.0, spectrum->wave_aa[i]);
-  *channel = (mill_channel){.n_pix = n_pix,
-                            .wave_aa = spectrum->wave_aa,
-                            .air = c->air,
-                            .sigma_aa = spectrum->sigma_aa,
-                            .wave_token = c->i_hdu + 1};
-  snprintf(channel->name, sizeof channel->name, "%s", c->name);
-  return MILL_OK;
-}
-
-static int read_pixels(void *context, mill_channel *channel)
-{
-  sdss *s = context;
-  const int i_hdu = (int)channel->wave_token - 1;
-  const char *mask = strcmp(channel->name, "coadd") == 0 ? "and_mask" : "mask";
-  mill_single_spectrum *spectrum = &s->spectrum;
-  const int n_pix = channel->n_pix;
-  char what[32];
-  MILL_CHECK(mill_single_floats(s->file, i_hdu, "flux", spectrum, spectrum->flux));
-  MILL_CHECK(mill_single_floats(s->file, i_hdu, "ivar", spectrum, spectrum->ivar));
-  snprintf(what, sizeof what, "column %s", mask);
-  MILL_CHECK(mill_single_column(s->file, i_hdu, mask, n_pix, spectrum->number));
-  MILL_CHECK(mill_single_mask(s->file, i_hdu, what, spectrum->number, n_pix, spectrum->mask));
-  /* most bits only tell that a pixel had a history */
-  for (int i = 0; i < n_pix; i++)
-    spectrum->mask[i] &= MILL_SDSS_BAD;
-  MILL_CHECK(mill_single_column(s->file, i_hdu, "wdisp", n_pix, spectrum->number));
-  take_wdisp(spectrum);
-  channel->flux = spectrum->flux;
-  channel->ivar = spectrum->ivar;
-  channel->mask = spectrum->mask;
-  return MILL_OK;
-}
-
-static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
-{
-  sdss *s = state;
-  for (int i = 0; i < n; i++) {
-    int i_exposure = 0;
-    while (i_exposure < s->n_exposure && s->exposure_number[i_exposure] != number[i])
-      i_exposure++;
-    if (i_exposure == s->n_exposure)
-      return MILL_ERROR(MILL_ERR_RANGE, "%s: has no exposure in HDU %lld", s->file->guard->path,
-                        (long long)number[i] + 1);
-    const exposure *e = &s->exposure[i_exposure];
-    for (int j = 0; j < e->n_camera; j++) {
-      mill_channel channel;
-      const mill_single_place at = {s->file, e->camera[j].i_hdu, "column loglam"};
-      MILL_CHECK(read_wave(s, &e->camera[j], &channel));
-      MILL_CHECK(mill_single_give(spectra, i, &channel, &at, &s->spectrum, read_pixels, s));
-    }
-  }
-  return MILL_OK;
+done:
+  mill_fits_values_free(N_WISH, v);
+  return err;
 }
 
 /* they see the same light at 6000 A */
@@ -356,10 +274,11 @@ const mill_format mill_format_sdss = {
     .name = "sdss",
     .description = "SDSS and BOSS spec-PLATE-MJD-FIBER files: coadd or single exposures",
     .recognise = recognise,
+    .state_bytes = sizeof(sdss),
     .open = open_file,
-    .close = close_file,
+    .close = mill_cameras_close,
     .index = index_file,
-    .read = read_exposures,
+    .read = mill_cameras_read,
     .camera = cameras,
     .n_camera = sizeof cameras / sizeof *cameras,
     .lsf_width_error = 0.1};

@@ -25,7 +25,7 @@ int mill_selection_keeps_target(const mill_selection *select, int64_t target_id,
          bsearch(&target_id, select->target_id, n_id, sizeof target_id, mill_by_int64) != NULL;
 }
 
-int mill_selection_keeps_objtype(const mill_selection *select, const char *objtype)
+static int keeps_objtype(const mill_selection *select, const char *objtype)
 {
   if (select->n_objtype == 0)
     return strcmp(objtype, "SKY") != 0 && strcmp(objtype, "BAD") != 0;
@@ -40,28 +40,38 @@ int mill_selection_keeps_fiberstatus(const mill_selection *select, uint64_t fibe
   return (fiberstatus & ~select->fiberstatus_allowed) == 0;
 }
 
-int mill_selection_keeps_redrock(const mill_selection *select, double z, const char *spectype)
+static int is_slow(const mill_selection *select, double z)
 {
-  if (!select->redrock)
-    return 1;
-  return strcmp(spectype, "STAR") == 0 || fabs(z) * MILL_C_KM_S < select->redrock_max_vel_km_s;
+  return fabs(z) * MILL_C_KM_S < select->redrock_max_vel_km_s;
 }
 
 int mill_selection_is_other(const mill_selection *select, const mill_catalog_row *row)
 {
   return (strcmp(row->spectype, "GALAXY") == 0 || strcmp(row->spectype, "QSO") == 0) &&
-         row->zwarn == 0 && !(fabs(row->z) * MILL_C_KM_S < select->redrock_max_vel_km_s);
+         row->zwarn == 0 && !is_slow(select, row->z);
 }
 
-int mill_selection_keeps_star(const mill_selection *select, int in_class, double z,
-                              const char *spectype)
+static int keeps_star(const mill_selection *select, int in_class, double z, const char *spectype)
 {
-  const int is_star = mill_selection_keeps_redrock(select, z, spectype);
+  const int is_star = !select->redrock || strcmp(spectype, "STAR") == 0 || is_slow(select, z);
   if (select->n_target_class == 0)
     return is_star;
   if (!select->redrock)
     return in_class;
   return select->select_by == MILL_SELECT_BY_ALL ? in_class && is_star : in_class || is_star;
+}
+
+int mill_selection_has_scores(const mill_selection *select)
+{
+  return select->sn_source == MILL_SN_SCORES && isfinite(select->min_sn);
+}
+
+int mill_selection_keeps(const mill_selection *select, const mill_candidate *c)
+{
+  return mill_selection_keeps_target(select, c->row->target_id, c->name) &&
+         (!c->objtype || keeps_objtype(select, c->objtype)) &&
+         (!mill_selection_has_scores(select) || c->sn >= select->min_sn) &&
+         keeps_star(select, c->in_class, c->row->z, c->row->spectype);
 }
 
 int mill_selection_has_exp_id(const mill_selection *select)
@@ -109,8 +119,8 @@ void mill_class_patterns_free(mill_class_patterns *patterns)
 
 int mill_class_matches(const mill_class_patterns *patterns, const char *name)
 {
+  int bits = 0;
   for (int i = 0; i < patterns->n; i++)
-    if (regexec(&patterns->regex[i], name, 0, NULL, 0) == 0)
-      return 1;
-  return 0;
+    bits |= (regexec(&patterns->regex[i], name, 0, NULL, 0) == 0) << i;
+  return bits;
 }

@@ -11,25 +11,28 @@
 int mill_selection_keeps_target(const mill_selection *select, int64_t target_id,
                                 const char *object);
 
-/** objtype without trailing blanks.  No list: all but SKY and BAD. */
-int mill_selection_keeps_objtype(const mill_selection *select, const char *objtype);
+/** A spectrum that a selection keeps or drops. */
+typedef struct mill_candidate {
+  const mill_catalog_row *row; /**< its TARGETID, Z and SPECTYPE are looked at */
+  const char *name;            /**< for the list of targets */
+  const char *objtype;         /**< SKY, BAD or another; NULL: rows of the format have none */
+  int in_class;                /**< it is of one of the target classes, if any are given */
+  double sn;                   /**< S/N that the file states, for minsn_from: scores */
+} mill_candidate;
+
+/** By targets, OBJTYPE (no list: all but SKY and BAD), S/N that the file states, redrock (SPECTYPE
+ *  STAR or |z| c below the limit) and target classes; where the last two both select, by either or
+ *  by both, as select->select_by says. */
+int mill_selection_keeps(const mill_selection *select, const mill_candidate *candidate);
+
+/** Does it go by S/N that files state? */
+int mill_selection_has_scores(const mill_selection *select);
 
 /** Are only allowed bits set? */
 int mill_selection_keeps_fiberstatus(const mill_selection *select, uint64_t fiberstatus);
 
-/** By redrock: SPECTYPE STAR or |z| c below the limit; NaN and a limit of NaN select nothing.
- *  Always true when select->redrock is 0. */
-int mill_selection_keeps_redrock(const mill_selection *select, double z, const char *spectype);
-
 /** Is it a galaxy or quasar by a class without warnings, and not as slow as a star? */
 int mill_selection_is_other(const mill_selection *select, const mill_catalog_row *row);
-
-/** By redrock and by target classes.  Where both select, either of them keeps a row, or both must
- *  (select->select_by).
- *
- *  in_class  the row is of one of the classes; ignored where none are given */
-int mill_selection_keeps_star(const mill_selection *select, int in_class, double z,
-                              const char *spectype);
 
 /** By number of exposure, from select->min_exp_id to max_exp_id; -1, which is not known, only where
  *  these keep all. */
@@ -45,8 +48,8 @@ typedef struct mill_class_patterns mill_class_patterns;
 int mill_class_patterns_make(const mill_selection *select, mill_class_patterns **out);
 void mill_class_patterns_free(mill_class_patterns *patterns); /* NULL is allowed */
 
-/** Does a name, or its beginning, match one of them?  As Python's re.match has it, so MWS is
- *  MWS_ANY too, and STD_* is STD_BRIGHT. */
+/** Which of them a name, or its beginning, matches (bit i: target_class[i]).  As Python's re.match
+ *  has it, so MWS is MWS_ANY too, and STD_* is STD_BRIGHT. */
 int mill_class_matches(const mill_class_patterns *patterns, const char *name);
 
 #endif

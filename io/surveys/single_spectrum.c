@@ -12,13 +12,14 @@
 
 #include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
+#include "src/config/text.h"
 
 /* ---- memory ----------------------------------------------------------- */
 
 void mill_single_clear(mill_single_spectrum *spectrum)
 {
-  MILL_FREE(spectrum->wave_aa, spectrum->number, spectrum->flux, spectrum->ivar, spectrum->sigma_aa,
-            spectrum->mask);
+  MILL_FREE(spectrum->wave_aa, spectrum->number, spectrum->noise, spectrum->factor, spectrum->flux,
+            spectrum->ivar, spectrum->sigma_aa, spectrum->mask);
   memset(spectrum, 0, sizeof *spectrum);
 }
 
@@ -29,6 +30,8 @@ int mill_single_resize(mill_single_spectrum *spectrum, int n_pix)
     mill_single_clear(spectrum);
     MILL_TRY(MILL_ALLOC(n_pix, &spectrum->wave_aa));
     MILL_TRY(MILL_ALLOC(n_pix, &spectrum->number));
+    MILL_TRY(MILL_ALLOC(n_pix, &spectrum->noise));
+    MILL_TRY(MILL_ALLOC(n_pix, &spectrum->factor));
     MILL_TRY(MILL_ALLOC(n_pix, &spectrum->flux));
     MILL_TRY(MILL_ALLOC(n_pix, &spectrum->ivar));
     MILL_TRY(MILL_ALLOC(n_pix, &spectrum->sigma_aa));
@@ -65,16 +68,20 @@ int mill_single_says(const mill_fits_guard *guard, const char *start)
   return 0;
 }
 
-/* *found: a keyword without a value counts as missing. */
+/* A keyword without a value counts as missing.  out [size]: untouched then. */
 static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, const char *kind,
-                    void *out, int *found)
+                    void *out, size_t size, int *found)
 {
   int status = 0;
+  _Alignas(double) char value[FLEN_VALUE] = "";
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
-  fits_read_key(file->fptr, type, key, out, NULL, &status);
+  fits_read_key(file->fptr, type, key, value, NULL, &status);
   fits_clear_errmsg();
-  *found = status == 0;
-  if (status != 0 && status != KEY_NO_EXIST && status != VALUE_UNDEFINED)
+  if (found)
+    *found = status == 0;
+  if (status == 0)
+    memcpy(out, value, size);
+  else if (status != KEY_NO_EXIST && status != VALUE_UNDEFINED)
     return MILL_ERROR_HDU(file, i_hdu,
                           ": keyword %s must hold %s (CFITSIO %d); make the file again", key, kind,
                           status);
@@ -84,9 +91,9 @@ static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, 
 int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char *out, size_t size,
                          int *found)
 {
-  char value[FLEN_VALUE] = "";
+  char value[FLEN_VALUE];
   int is_there;
-  MILL_CHECK(read_key(file, i_hdu, key, TSTRING, "text", value, &is_there));
+  MILL_CHECK(read_key(file, i_hdu, key, TSTRING, "text", value, sizeof value, &is_there));
   if (is_there)
     mill_fits_text_copy(file->guard->path, key, value, out, size);
   if (found)
@@ -97,14 +104,7 @@ int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char 
 int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, double *out,
                            int *found)
 {
-  double value = 0.0;
-  int is_there;
-  MILL_CHECK(read_key(file, i_hdu, key, TDOUBLE, "a number", &value, &is_there));
-  if (is_there)
-    *out = value;
-  if (found)
-    *found = is_there;
-  return MILL_OK;
+  return read_key(file, i_hdu, key, TDOUBLE, "a number", out, sizeof *out, found);
 }
 
 /* CFITSIO 4.2 writes beyond a buffer of its own when a long value is no integer, but not when it
@@ -112,78 +112,92 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found)
 {
-  double value = 0.0;
-  int is_there;
-  MILL_CHECK(read_key(file, i_hdu, key, TDOUBLE, "an integer of 32 bits", &value, &is_there));
+  double value = *out;
+  MILL_CHECK(
+      read_key(file, i_hdu, key, TDOUBLE, "an integer of 32 bits", &value, sizeof value, found));
   /* written so that NaN fails */
   if (!(value >= (double)INT32_MIN && value <= (double)INT32_MAX))
     return MILL_ERROR_HDU(
         file, i_hdu, ": keyword %s must hold an integer of 32 bits, not %g; make the file again",
         key, value);
-  if (is_there)
-    *out = (int32_t)value;
-  if (found)
-    *found = is_there;
+  *out = (int32_t)value;
   return MILL_OK;
 }
 
 /* Through its text, for the same reason. */
-int mill_single_key_int64(mill_fits_file *file, int i_hdu, const char *key, int64_t *out,
-                          int *found)
+static int take_int64(mill_fits_file *file, int i_hdu, const char *key, const char *text,
+                      int64_t *out)
 {
-  char text[FLEN_VALUE] = "", *end;
-  int is_there;
-  MILL_CHECK(mill_single_key_text(file, i_hdu, key, text, sizeof text, &is_there));
+  char *end;
   errno = 0;
-  const long long value = strtoll(text, &end, 10);
-  if (is_there && (end == text || *end || errno))
+  *out = strtoll(text, &end, 10);
+  if (end == text || *end || errno)
     return MILL_ERROR_HDU(
         file, i_hdu, ": keyword %s must hold an integer of 64 bits, not '%s'; make the file again",
         key, text);
-  if (is_there)
-    *out = value;
-  if (found)
-    *found = is_there;
+  return MILL_OK;
+}
+
+/* A keyword that is there, as its wish has it. */
+static int take_key(mill_fits_file *file, int i_hdu, const char *key, const char *text,
+                    const mill_fits_wish *wish, mill_fits_values *v)
+{
+  switch (wish->as) {
+  case MILL_AS_TEXT:
+    MILL_CHECK(mill_alloc_bytes(FLEN_VALUE, 1, (void **)&v->text));
+    strcpy(v->text, text);
+    return MILL_OK;
+  case MILL_AS_INT64:
+    return take_int64(file, i_hdu, key, text, v->i64);
+  case MILL_AS_INT32:
+    return mill_single_key_int32(file, i_hdu, key, v->i32, NULL);
+  default:
+    return mill_single_key_double(file, i_hdu, key, v->f64, NULL);
+  }
+}
+
+int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double none,
+                     const mill_fits_wish *wish, int n_wish, mill_fits_values *values)
+{
+  MILL_CHECK(mill_fits_columns_missing(wish, n_wish, 1, values));
+  for (int k = 0; k < n_wish; k++)
+    for (int i = 0; i < 3 * n_hdu && !values[k].there; i++) {
+      const char *key = i < n_hdu ? wish[k].name : wish[k].other[i / n_hdu - 1];
+      const int i_key = i_hdu[i % n_hdu];
+      char text[FLEN_VALUE] = "";
+      double number;
+      int found = 0;
+      if (key)
+        MILL_CHECK(mill_single_key_text(file, i_key, key, text, sizeof text, &found));
+      values[k].there = found && !(mill_text_to_real(text, &number) && number == none);
+      if (values[k].there)
+        MILL_CHECK(take_key(file, i_key, key, text, &wish[k], &values[k]));
+    }
   return MILL_OK;
 }
 
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame)
 {
-  static const struct {
-    const char *name;
-    int frame;
-  } known[] = {{"BARYCENT", MILL_FRAME_BARYCENTRIC},
-               {"HELIOCEN", MILL_FRAME_HELIOCENTRIC},
-               {"TOPOCENT", MILL_FRAME_TOPOCENTRIC}};
   char text[FLEN_VALUE] = "";
   MILL_CHECK(mill_single_key_text(file, 0, "SPECSYS", text, sizeof text, NULL));
   MILL_CHECK(mill_single_key_text(file, i_hdu, "SPECSYS", text, sizeof text, NULL));
-  *frame = MILL_FRAME_UNKNOWN;
-  for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-    if (strncasecmp(text, known[k].name, strlen(known[k].name)) == 0)
-      *frame = known[k].frame;
+  *frame = mill_frame_from_name(text, 8); /* BARYCENT, ... */
   return MILL_OK;
 }
 
-int mill_single_frame(mill_fits_file *file, int i_hdu, int *frame)
+int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air)
 {
-  int corrected = 0, found;
-  double velocity;
-  MILL_CHECK(read_key(file, i_hdu, "HELIO", TLOGICAL, "T or F", &corrected, &found));
+  int corrected = 0, vacuum = 1, found;
+  double velocity = -9999.0; /* as LAMOST writes none */
+  MILL_CHECK(read_key(file, i_hdu, "VACUUM", TLOGICAL, "T or F", &vacuum, sizeof vacuum, &found));
+  *air = found && !vacuum;
+  MILL_CHECK(
+      read_key(file, i_hdu, "HELIO", TLOGICAL, "T or F", &corrected, sizeof corrected, &found));
   *frame = corrected ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_TOPOCENTRIC;
   if (found)
     return MILL_OK;
-  MILL_CHECK(mill_single_key_double(file, i_hdu, "HELIO_RV", &velocity, &found));
-  /* LAMOST writes -9999 for none */
-  *frame = found && velocity > -9999.0 ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_UNKNOWN;
-  return MILL_OK;
-}
-
-int mill_single_medium(mill_fits_file *file, int i_hdu, int *air)
-{
-  int vacuum = 1, found;
-  MILL_CHECK(read_key(file, i_hdu, "VACUUM", TLOGICAL, "T or F", &vacuum, &found));
-  *air = found && !vacuum;
+  MILL_CHECK(mill_single_key_double(file, i_hdu, "HELIO_RV", &velocity, NULL));
+  *frame = velocity > -9999.0 ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_UNKNOWN;
   return MILL_OK;
 }
 
@@ -200,6 +214,16 @@ int mill_single_unit(const char *text, double *to_aa)
       return 1;
     }
   return 0;
+}
+
+int mill_single_key_unit(mill_fits_file *file, int i_hdu, const char *key, const char *unit,
+                         double *to_aa)
+{
+  char text[FLEN_VALUE] = "";
+  MILL_CHECK(mill_single_key_text(file, i_hdu, key, text, sizeof text, NULL));
+  if (!mill_single_unit(text[0] ? text : unit, to_aa))
+    return MILL_ERROR_HDU(file, i_hdu, ": %s '%s', expected Angstrom, nm, um or m", key, text);
+  return MILL_OK;
 }
 
 static int need_key(mill_fits_file *file, int i_hdu, const char *key, const char *other,
@@ -235,15 +259,11 @@ int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_w
                             int configured, int n_pix, double *wave_aa, int *air)
 {
   double start = 0.0, step = 0.0, to_aa = 1.0, reference = 1.0; /* the FITS standard's CRPIX */
-  char unit[FLEN_VALUE], what[64];
-  snprintf(unit, sizeof unit, "%s", key->default_unit);
+  char what[64];
   MILL_CHECK(need_key(file, i_hdu, key->start, NULL, &start));
   MILL_CHECK(need_key(file, i_hdu, key->step, key->other_step, &step));
   MILL_CHECK(mill_single_key_double(file, i_hdu, key->reference, &reference, NULL));
-  MILL_CHECK(mill_single_key_text(file, i_hdu, key->unit, unit, sizeof unit, NULL));
-  if (!mill_single_unit(unit, &to_aa))
-    return MILL_ERROR_HDU(file, i_hdu, ": %s '%s', expected Angstrom, nm, um or m", key->unit,
-                          unit);
+  MILL_CHECK(mill_single_key_unit(file, i_hdu, key->unit, key->default_unit, &to_aa));
   MILL_CHECK(read_medium(file, i_hdu, key->type, configured, air));
   for (int i = 0; i < n_pix; i++)
     wave_aa[i] = (start + ((double)(i + 1) - reference) * step) * to_aa;
@@ -264,67 +284,28 @@ static int find_numbers(mill_fits_file *file, int i_hdu, const char *name, mill_
   return MILL_OK;
 }
 
-/* Numbers as stored, so that NaN stays NaN; nulls of integers, which have a value, become NaN. */
-static int read_numbers(fitsfile *fptr, int number, int64_t i_row, int n_pix, double *out,
-                        int *status)
-{
-  double nan_value = NAN;
-  int type = TDOUBLE, any_null;
-  fits_get_coltype(fptr, number, &type, NULL, NULL, status);
-  return fits_read_col(fptr, TDOUBLE, number, i_row + 1, 1, n_pix,
-                       type == TFLOAT || type == TDOUBLE ? NULL : &nan_value, out, &any_null,
-                       status);
-}
-
-static int count_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix)
+int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix, int *number)
 {
   mill_fits_column c;
   MILL_CHECK(find_numbers(file, i_hdu, column, &c));
-  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
-  const int64_t n = n_row == 1 ? c.repeat : n_row;
-  if (n < 2 || n > MILL_SINGLE_MAX_PIX || (n_row != 1 && c.repeat != 1))
+  *number = c.number;
+  const int64_t n_row = file->guard->hdu[i_hdu].axis[1], n = n_row == 1 ? c.repeat : n_row;
+  const int is_first = *n_pix == 0;
+  if (is_first && n >= 2 && n <= MILL_SINGLE_MAX_PIX)
+    *n_pix = (int)n;
+  if (*n_pix > 0 && n == *n_pix && (n_row == 1 || c.repeat == 1))
+    return MILL_OK;
+  if (is_first)
     return MILL_ERROR_HDU(
         file, i_hdu,
         ": %lld rows with %lld values of column %s, expected a spectrum: one row a pixel "
         "or one row with all, of 2 to %d pixels; make the file again",
         (long long)n_row, (long long)c.repeat, column, MILL_SINGLE_MAX_PIX);
-  *n_pix = (int)n;
-  return MILL_OK;
-}
-
-/* Number of a column that has one value for each of n_pix pixels. */
-static int find_pixels(mill_fits_file *file, int i_hdu, const char *column, int n_pix, int *number)
-{
-  mill_fits_column c;
-  MILL_CHECK(find_numbers(file, i_hdu, column, &c));
-  *number = c.number;
-  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
-  if (n_row == 1 ? c.repeat != n_pix : n_row != n_pix || c.repeat != 1)
-    return MILL_ERROR_HDU(
-        file, i_hdu,
-        ": column %s has %lld rows of %lld values, but the spectrum has %d pixels; fetch "
-        "the file again",
-        column, (long long)n_row, (long long)c.repeat, n_pix);
-  return MILL_OK;
-}
-
-int mill_single_check_columns(mill_fits_file *file, int i_hdu, const char *const *column,
-                              int n_column, int *n_pix)
-{
-  int number;
-  MILL_CHECK(count_pixels(file, i_hdu, column[0], n_pix));
-  for (int i = 1; i < n_column; i++)
-    MILL_CHECK(find_pixels(file, i_hdu, column[i], *n_pix, &number));
-  return MILL_OK;
-}
-
-int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int n_pix, double *out)
-{
-  int number = 0, status = 0;
-  MILL_CHECK(find_pixels(file, i_hdu, column, n_pix, &number));
-  MILL_CHECK_FITS(file, i_hdu, read_numbers(file->fptr, number, 0, n_pix, out, &status),
-                  "column %s cannot be read", column);
-  return MILL_OK;
+  return MILL_ERROR_HDU(
+      file, i_hdu,
+      ": column %s has %lld rows of %lld values, but the spectrum has %d pixels; fetch "
+      "the file again",
+      column, (long long)n_row, (long long)c.repeat, *n_pix);
 }
 
 int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix, int *number)
@@ -347,27 +328,23 @@ int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int 
   return MILL_OK;
 }
 
-int mill_single_vector_row(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int n_pix,
-                           double *out)
+/* Nulls of integers have a value; no value is substituted for reals, so that NaN stays NaN. */
+int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
+                        int n_pix, double *out)
 {
-  int status = 0;
+  double nan_value = NAN;
+  int type = TDOUBLE, any_null, status = 0;
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
-  MILL_CHECK_FITS(file, i_hdu, read_numbers(file->fptr, number, i_row, n_pix, out, &status),
-                  "row %lld (counted from 0) of column %d cannot be read", (long long)i_row,
-                  number);
+  fits_get_coltype(file->fptr, number, &type, NULL, NULL, &status);
+  type = abs(type); /* negative: of variable length */
+  fits_read_col(file->fptr, TDOUBLE, number, i_row + 1, first + 1, n_pix,
+                type == TFLOAT || type == TDOUBLE ? NULL : &nan_value, out, &any_null, &status);
+  MILL_CHECK_FITS(file, i_hdu, status, "row %lld (counted from 0) of column %d cannot be read",
+                  (long long)i_row, number);
   return MILL_OK;
 }
 
-int mill_single_floats(mill_fits_file *file, int i_hdu, const char *column,
-                       mill_single_spectrum *spectrum, float *out)
-{
-  MILL_CHECK(mill_single_column(file, i_hdu, column, spectrum->n_pix, spectrum->number));
-  mill_single_narrow(spectrum->number, spectrum->n_pix, out);
-  return MILL_OK;
-}
-
-/* First of pixels [0, n_pix) whose wavelength is not above those before; n_pix: there is none. */
-static int find_disorder(int n_pix, const double *wave_aa)
+int mill_single_disorder(int n_pix, const double *wave_aa)
 {
   int i = 0;
   while (i < n_pix && isfinite(wave_aa[i]) && wave_aa[i] > (i > 0 ? wave_aa[i - 1] : 0.0))
@@ -378,7 +355,7 @@ static int find_disorder(int n_pix, const double *wave_aa)
 int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *what, int n_pix,
                            const double *wave_aa)
 {
-  const int i = find_disorder(n_pix, wave_aa);
+  const int i = mill_single_disorder(n_pix, wave_aa);
   if (i == n_pix)
     return MILL_OK;
   return MILL_ERROR_HDU(
@@ -386,80 +363,6 @@ int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *wh
       ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; make the "
       "file again",
       what, i, wave_aa[i]);
-}
-
-/* ---- bad pixels without wavelengths ------------------------------------- */
-
-static int is_good_pixel(const mill_channel *channel, int i)
-{
-  return !(channel->mask && channel->mask[i]) && isfinite(channel->flux[i]) &&
-         isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
-}
-
-/* Interpolate wavelengths between two good pixels where they do not ascend from one to the other,
- * and take the width of the pixel before. */
-static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
-{
-  double *wave = spectrum->wave_aa;
-  for (int i = left + 1; i < right; i++)
-    if (!(wave[i] > wave[i - 1] && wave[i] < wave[right])) {
-      int next = i + 1; /* the first that can stay */
-      while (next < right && !(wave[next] > wave[i - 1] && wave[next] < wave[right]))
-        next++;
-      wave[i] = wave[i - 1] + (wave[next] - wave[i - 1]) / (next - i + 1);
-      spectrum->sigma_aa[i] = spectrum->sigma_aa[i - 1];
-    }
-}
-
-/* Bad pixels at both ends belong to the spectrum as long as their wavelengths go on ascending:
- * constants pad. */
-static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
-{
-  *first = left;
-  *end = right + 1;
-  while (*first > 0 && wave[*first - 1] > 0.0 && wave[*first - 1] < wave[*first] &&
-         (*first == 1 || wave[*first - 2] != wave[*first - 1]))
-    --*first;
-  while (*end < n_pix && wave[*end] > wave[*end - 1] && isfinite(wave[*end]) &&
-         (*end + 1 == n_pix || wave[*end + 1] != wave[*end]))
-    ++*end;
-}
-
-int mill_single_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
-                     const mill_single_place *at, mill_single_spectrum *spectrum,
-                     int (*fill)(void *context, mill_channel *channel), void *context)
-{
-  const double *wave = spectrum->wave_aa;
-  int left = -1, right = -1, first, end;
-  if (find_disorder(channel->n_pix, wave) == channel->n_pix)
-    return mill_spectra_give(spectra, i_exposure, channel, fill, context);
-  MILL_CHECK(fill(context, channel));
-  for (int i = 0; i < channel->n_pix; i++) {
-    if (!is_good_pixel(channel, i))
-      continue;
-    if (!isfinite(wave[i]) || wave[i] <= (right >= 0 ? wave[right] : 0.0))
-      return MILL_ERROR_HDU(
-          at->file, at->i_hdu,
-          ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; mask "
-          "pixels that are none, or give columns of variable length",
-          at->what, i, wave[i]);
-    if (left < 0)
-      left = i;
-    else
-      fill_gap(spectrum, right, i);
-    right = i;
-  }
-  if (left < 0) /* no pixel is good, so nothing is lost */
-    return MILL_OK;
-  find_ends(wave, channel->n_pix, left, right, &first, &end);
-  channel->n_pix = end - first;
-  channel->wave_aa = wave + first;
-  channel->flux += first;
-  channel->ivar += first;
-  channel->mask = channel->mask ? channel->mask + first : NULL;
-  channel->sigma_aa = channel->sigma_aa ? channel->sigma_aa + first : NULL;
-  channel->wave_token = 0;
-  return mill_spectra_add(spectra, i_exposure, channel);
 }
 
 void mill_single_narrow(const double *value, int n_pix, float *out)
@@ -474,20 +377,14 @@ int32_t mill_single_fold(uint64_t mask)
   return (int32_t)((uint32_t)mask | (mask >> 32 != 0 ? UINT32_C(1) << 31 : 0));
 }
 
-int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
-                     int n_pix, int32_t *out)
+int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *what, double scale,
+                            double zero, uint64_t *offset)
 {
-  for (int i = 0; i < n_pix; i++) {
-    /* signed or unsigned; written so that NaN fails */
-    if (!(value[i] >= (double)INT32_MIN && value[i] <= (double)UINT32_MAX) ||
-        value[i] != floor(value[i]))
-      return MILL_ERROR_HDU(
-          file, i_hdu,
-          ": %s: the mask of pixel %d is %g, but masks are integers of 32 bits; fetch "
-          "the file again",
-          what, i, value[i]);
-    out[i] = (int32_t)(uint32_t)(int64_t)value[i];
-  }
+  if (scale != 1.0 || (zero != 0.0 && zero != 0x1p63))
+    return MILL_ERROR_HDU(
+        file, i_hdu, "%s holds scaled integers of 64 bits, which no mask has; make the file again",
+        what);
+  *offset = zero != 0.0 ? UINT64_C(1) << 63 : 0;
   return MILL_OK;
 }
 
@@ -501,45 +398,37 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
   return MILL_OK;
 }
 
-int mill_single_take_row(const mill_fits_file *file, int i_hdu, const mill_single_target *target,
-                         int64_t i_row, mill_file_index *index)
-{
-  mill_catalog_row *row = &index->row[index->n_row];
-  if (strlen(target->name) >= sizeof row->object)
-    return MILL_ERROR_HDU(
-        file, i_hdu, ": %s '%s' of row %lld is longer than %zu characters; make the file again",
-        target->what, target->name, (long long)i_row, sizeof row->object - 1);
-  snprintf(row->object, sizeof row->object, "%s", target->name);
-  row->target_ra = target->ra;
-  row->target_dec = target->dec;
-  row->fiber = target->fiber;
-  row->fits_row = i_row;
-  row->n_exposure = 1;
-  row->first_exposure = index->n_exposure;
-  mill_file_index_add(index, i_row, -1, target->mjd);
-  index->n_row++;
-  return MILL_OK;
-}
-
-int mill_single_index(const mill_single_object *object, const mill_selection *select,
+int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
+                      const mill_fits_values *v, int64_t n_row, const mill_selection *select,
                       mill_file_index *index)
 {
-  const int kept = mill_selection_keeps_target(select, object->row.target_id, object->row.object) &&
-                   mill_selection_keeps_objtype(select, object->objtype) &&
-                   mill_selection_keeps_redrock(select, object->row.z, object->row.spectype);
-  const int n = kept ? object->n_exposure : 0, n_row = kept && object->joint ? 1 : n;
-  index->n_fits_row = 1;
-  MILL_CHECK(mill_file_index_alloc(index, n_row, n));
-  for (int i = 0; i < n; i++)
-    mill_file_index_add(index, object->exposure[i], object->exposure_id[i],
-                        object->mjd ? object->mjd[i] : (double)NAN);
-  for (; index->n_row < n_row; index->n_row++) {
+  int err = MILL_OK;
+  double mjd = NAN;
+  mill_class_patterns *patterns = NULL;
+  MILL_TRY(mill_class_patterns_make(select, &patterns));
+  MILL_TRY(mill_single_key_double(file, 0, "MJD-OBS", &mjd, NULL));
+  MILL_TRY(mill_file_index_alloc(index, n_row, n_row));
+  for (int64_t i = 0; i < n_row; i++) {
     mill_catalog_row *row = &index->row[index->n_row];
-    *row = object->row;
-    row->first_exposure = index->n_row;
-    row->n_exposure = object->joint ? n : 1;
-    row->fits_row = index->exposure_row[index->n_row];
-    row->exp_id = row->n_exposure == 1 ? index->exposure_id[index->n_row] : -1;
+    const char *name = mill_fits_text_at(&v[0], i);
+    const int in_class =
+        fibres->i_class && mill_class_matches(patterns, mill_fits_text_at(&v[fibres->i_class], i));
+    const mill_candidate candidate = {row, name, fibres->objtype(v, i), in_class,
+                                      fibres->i_sn ? v[fibres->i_sn].f64[i] : (double)NAN};
+    mill_catalog_row_init(row);
+    mill_fits_fill(file->guard->path, fibres->wish, fibres->n_wish, v, i, row);
+    if (!mill_selection_keeps(select, &candidate))
+      continue;
+    if (strlen(name) >= sizeof row->object)
+      MILL_TRY(MILL_ERROR_HDU(
+          file, i_hdu, ": %s '%s' of row %lld is longer than %zu characters; make the file again",
+          fibres->wish[0].name, name, (long long)i, sizeof row->object - 1));
+    snprintf(row->object, sizeof row->object, "%s", name);
+    index->n_row++;
+    mill_file_index_expose(index, i, -1, mjd);
   }
-  return MILL_OK;
+  index->n_fits_row = n_row;
+done:
+  mill_class_patterns_free(patterns);
+  return err;
 }

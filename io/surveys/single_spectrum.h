@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Steps that formats share: keywords, units, the pixels of one HDU, the rows of a file with one
- *  object. */
+/** Steps that formats share: keywords, units, the pixels of one HDU, rows of fibres. */
 #ifndef MILL_SINGLE_SPECTRUM_H
 #define MILL_SINGLE_SPECTRUM_H
 
@@ -10,20 +9,16 @@ enum {
   MILL_SINGLE_MAX_PIX = 1 << 21 /**< of one spectrum: SDSS has some 4600, models 1.6 million */
 };
 
-/** Fluxes in physical units (erg / s / cm2 / A) would bring 1 / flux^2 to the end of float32: where
- *  what tells the unit stays below PHYSICAL, they are counted in units of 1 / SCALE. */
-#define MILL_SINGLE_PHYSICAL 1e-10
-#define MILL_SINGLE_SCALE    1e17
-
 /** Pixels of one spectrum.  Zero it before the first use; the memory is kept
  *  from one spectrum to the next. */
 typedef struct mill_single_spectrum {
   int n_pix, capacity;
-  double *wave_aa;    /**< [n_pix], owned, as all of them */
-  double *number;     /**< [n_pix] a column before it is narrowed */
-  float *flux, *ivar; /**< [n_pix] */
-  float *sigma_aa;    /**< [n_pix] */
-  int32_t *mask;      /**< [n_pix] */
+  double *wave_aa;        /**< [n_pix], owned, as all of them */
+  double *number;         /**< [n_pix] a column before it is narrowed */
+  double *noise, *factor; /**< [n_pix] */
+  float *flux, *ivar;     /**< [n_pix] */
+  float *sigma_aa;        /**< [n_pix] */
+  int32_t *mask;          /**< [n_pix] */
 } mill_single_spectrum;
 
 /** Room for n_pix pixels; what they hold is left open. */
@@ -44,22 +39,21 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
                            int *found);
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found);
-int mill_single_key_int64(mill_fits_file *file, int i_hdu, const char *key, int64_t *out,
-                          int *found);
 
-/** Frame of the wavelengths: HELIO says whether they were corrected; without it
- *  HELIO_RV, the correction that was applied, shows that they were. */
-int mill_single_frame(mill_fits_file *file, int i_hdu, int *frame);
+/** Frame and medium of SDSS and LAMOST: HELIO says whether wavelengths were corrected; without
+ *  it HELIO_RV, the correction that was applied, shows that they were. VACUUM false: in air;
+ *  without it vacuum, as both surveys define. */
+int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air);
 
-/** The same by SPECSYS of the HDU, else of the primary header. */
+/** Frame by SPECSYS of the HDU, else of the primary header. */
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
-
-/** 1 in *air when VACUUM is false; both surveys' wavelengths are vacuum by
- *  definition, so a header without the keyword means vacuum. */
-int mill_single_medium(mill_fits_file *file, int i_hdu, int *air);
 
 /** Angstroms in a unit of length; 0: it is none that is known (Angstrom, AA, nm, um, micron, m). */
 int mill_single_unit(const char *text, double *to_aa);
+
+/** The same of the unit that a keyword has; unit: where it is missing.  MILL_ERR_INPUT. */
+int mill_single_key_unit(mill_fits_file *file, int i_hdu, const char *key, const char *unit,
+                         double *to_aa);
 
 /** Keywords of wavelengths in equal steps. */
 typedef struct mill_single_wcs {
@@ -73,56 +67,28 @@ typedef struct mill_single_wcs {
 int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_wcs *key,
                             int configured, int n_pix, double *wave_aa, int *air);
 
-/** Check that a table has the columns of a spectrum, all of one length, and give
- *  the number of pixels: one row a pixel, or one row that holds all of them.  Names
- *  are matched without regard to case.
- *
- *  column [n_column]  the first one sets the number
- *
- *  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another length,
- *  or a number not between 2 and MILL_SINGLE_MAX_PIX. */
-int mill_single_check_columns(mill_fits_file *file, int i_hdu, const char *const *column,
-                              int n_column, int *n_pix);
-
-/** Read the column of all pixels of a table, of any numeric type.
- *
- *  out [n_pix]  out  NaN and infinity as stored
- *
- *  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another shape. */
-int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int n_pix, double *out);
-
-/** The same to float32, of all pixels that spectrum has room for. */
-int mill_single_floats(mill_fits_file *file, int i_hdu, const char *column,
-                       mill_single_spectrum *spectrum, float *out);
-
-/** Find a column with a spectrum in each row; *n_pix: its pixels, checked against it where it is
- *  not 0 before.  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another
- *  length. */
+/** Find a column of numbers: one value for each pixel of a table's only spectrum (one row a pixel,
+ *  or one row with all), or with a spectrum in each row.  Its name is matched without regard to
+ *  case.  *n_pix: the pixels, checked against it where it is not 0 before.  MILL_ERR_INPUT names
+ *  file, HDU and column: missing, not numbers, another length, not between 2 and
+ *  MILL_SINGLE_MAX_PIX. */
+int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
+                       int *number);
 int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
                        int *number);
 
-/** Read one row of it. */
-int mill_single_vector_row(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int n_pix,
-                           double *out);
+/** Read n_pix numbers of a column from number `first` of a row on; NaN and infinity as stored,
+ *  nulls NaN. MILL_ERR_INPUT. */
+int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
+                        int n_pix, double *out);
+
+/** First of the pixels whose wavelength is not above those before; n_pix: there is none. */
+int mill_single_disorder(int n_pix, const double *wave_aa);
 
 /** Check wavelengths: positive, finite, ascending.  MILL_ERR_INPUT names file,
  *  HDU, what (a column or row), pixel and value. */
 int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *what, int n_pix,
                            const double *wave_aa);
-
-/** Where wavelengths are, for a message. */
-typedef struct mill_single_place {
-  const mill_fits_file *file;
-  int i_hdu;
-  const char *what; /**< a column or row */
-} mill_single_place;
-
-/** As mill_spectra_give, for the pixels of spectrum, where a bad pixel (masked, without ivar) need
- *  not have a wavelength: at the ends it is left out, between others it is interpolated.
- *  MILL_ERR_INPUT names place, pixel and value where a good one has none. */
-int mill_single_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
-                     const mill_single_place *at, mill_single_spectrum *spectrum,
-                     int (*fill)(void *context, mill_channel *channel), void *context);
 
 /** To float32; beyond its range infinite, and so a bad pixel. */
 void mill_single_narrow(const double *value, int n_pix, float *out);
@@ -130,41 +96,43 @@ void mill_single_narrow(const double *value, int n_pix, float *out);
 /** To 32 bits of a mask of 64: bits that have no place still mark the pixel. */
 int32_t mill_single_fold(uint64_t mask);
 
-/** To mask bits.  MILL_ERR_INPUT names file, HDU, what, pixel and value when one
- *  is not an integer of 32 bits (surveys store masks as floats too). */
-int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
-                     int n_pix, int32_t *out);
+/** What is to be added to masks of 64 bits as stored: CFITSIO 4.2 takes unsigned ones for signed
+ *  and then finds them out of range. what: for the message, or "". MILL_ERR_INPUT: scaled ones. */
+int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *what, double scale,
+                            double zero, uint64_t *offset);
 
 /** Is that row among the n_row of a file?  MILL_ERR_RANGE. */
 int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row);
 
-/** The target of a row of a file with a spectrum in each row. */
-typedef struct mill_single_target {
-  const char *what, *name; /**< what the name is, for a message */
-  double ra, dec;
-  int32_t fiber;
-  double mjd; /**< NaN: none */
-} mill_single_target;
+/** A wish that is a member of mill_catalog_row. */
+#define MILL_ROW_AT(member)                                                                        \
+  offsetof(mill_catalog_row, member), sizeof(((mill_catalog_row *)0)->member)
+#define MILL_ROW_WISH(name, as, member, missing, is_needed)                                        \
+  {                                                                                                \
+    name, MILL_AS_##as, missing, is_needed, MILL_ROW_AT(member),                                   \
+    {                                                                                              \
+      NULL                                                                                         \
+    }                                                                                              \
+  }
 
-/** Fill the index's next row, which is there, and its exposure.  MILL_ERR_INPUT names file, HDU and
- *  row: the name is too long. */
-int mill_single_take_row(const mill_fits_file *file, int i_hdu, const mill_single_target *target,
-                         int64_t i_row, mill_file_index *index);
+/** Read keywords as one row of values, as mill_fits_columns reads columns: each from the first of
+ *  its names that one of the headers i_hdu [n_hdu] has.  A keyword of the value `none` (NAN: no
+ *  such value) is missing. */
+int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double none,
+                     const mill_fits_wish *wish, int n_wish, mill_fits_values *values);
 
-/** A file's only object, for mill_single_index. */
-typedef struct mill_single_object {
-  mill_catalog_row row; /**< all but fits_row, n_exposure, first_exposure, exp_id */
-  char objtype[24];     /**< upper case; empty: the file has none */
-  int n_exposure;
-  const int64_t *exposure;    /**< [n_exposure] the format's numbers, borrowed */
-  const int32_t *exposure_id; /**< [n_exposure] EXPID, -1: none, borrowed */
-  const double *mjd;          /**< [n_exposure] NaN: none, borrowed */
-  int joint;                  /**< 1: all exposures are one row */
-} mill_single_object;
+/** A table of fibres, each a row of the file with one spectrum. */
+typedef struct mill_fibres {
+  const mill_fits_wish *wish; /**< [n_wish]; the first: the target's name */
+  int n_wish;
+  int i_class, i_sn; /**< wishes by which target_classes and minsn select; 0: none */
+  const char *(*objtype)(const mill_fits_values *values, int64_t i);
+} mill_fibres;
 
-/** Select by target list, OBJTYPE and class, and make the rows in a zeroed index; docs/use/input.md
- * has the rules. */
-int mill_single_index(const mill_single_object *object, const mill_selection *select,
+/** Select rows of fibres and fill a zeroed index. i_hdu: of the table, for messages; values: of
+ *  its wishes. MILL_ERR_INPUT names file, HDU and row: a name is too long. */
+int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
+                      const mill_fits_values *values, int64_t n_row, const mill_selection *select,
                       mill_file_index *index);
 
 #endif

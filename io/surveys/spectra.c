@@ -4,14 +4,11 @@
 #include <fitsio.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "io/surveys/arena.h"
 #include "io/surveys/formats.h"
-#include "io/surveys/row_identity.h"
 #include "io/surveys/selection.h"
 #include "kernels/math/doppler.h"
 #include "kernels/base/error.h"
@@ -21,43 +18,21 @@
 
 enum {
   MAX_PIECE = 2 * MILL_MAX_ARM, /* runs of pixels of one channel, each for one arm */
-  MAX_KNOWN = 32                /* wavelengths kept between reads, by token */
-};
-
-/* ---- the memory of a batch ---------------------------------------------- */
-
-struct mill_read_store {
-  mill_arena arena;
-  int64_t segment_room;
+  MAX_KNOWN = 32                /* wavelengths kept between reads */
 };
 
 void mill_read_batch_clear(mill_read_batch *batch)
 {
   if (!batch)
     return;
-  if (batch->store)
-    mill_arena_clear(&batch->store->arena);
-  MILL_FREE(batch->store, batch->segment);
+  mill_arena_clear(&batch->arena);
+  mill_free(batch->segment);
   memset(batch, 0, sizeof *batch);
 }
 
 size_t mill_read_batch_bytes(const mill_read_batch *batch)
 {
-  if (!batch->store)
-    return 0;
-  return mill_arena_bytes(&batch->store->arena) +
-         (size_t)batch->store->segment_room * sizeof *batch->segment;
-}
-
-/* Clear the batch. */
-static int reset_batch(mill_read_batch *batch)
-{
-  batch->n_segment = 0;
-  if (!batch->store) {
-    MILL_CHECK(MILL_ALLOC(1, &batch->store));
-    batch->store->arena.backend = batch->backend;
-  }
-  return mill_arena_reset(&batch->store->arena);
+  return mill_arena_bytes(&batch->arena) + (size_t)batch->segment_room * sizeof *batch->segment;
 }
 
 /* ---- which pixels go where ---------------------------------------------- */
@@ -70,14 +45,14 @@ typedef struct piece {
   const float *sigma_aa; /* by resolving power */
 } piece;
 
-/* Wavelengths that a channel brought, in vacuum, and how they are cut. */
+/* Wavelengths that a channel brought, and how they are cut. */
 typedef struct known_waves {
-  int64_t token;
   char name[MILL_MAX_NAME];
   int n_pix, air;
-  double *wave_aa; /* [n_pix], owned */
-  int n_piece;     /* 0: beyond all arms, or of no arm that is wanted */
-  int outside;     /* it is beyond all arms */
+  double *given_aa; /* [n_pix] as the channel has them, owned */
+  double *wave_aa;  /* [n_pix] in vacuum; owned where they differ */
+  int n_piece;      /* 0: beyond all arms, or of no arm that is wanted */
+  int outside;      /* it is beyond all arms */
   piece piece[MAX_PIECE];
 } known_waves;
 
@@ -103,7 +78,6 @@ struct mill_spectra {
   int lsf, medium, min_pix;
   known_waves known[MAX_KNOWN];
   int n_known;
-  known_waves once; /* of a channel without a token */
   /* the read under way */
   mill_read_batch *batch;
   int n_exposure, n_channel, waves_only;
@@ -126,6 +100,14 @@ const char *mill_frame_name(int frame)
                                      [MILL_FRAME_HELIOCENTRIC] = "heliocentric",
                                      [MILL_FRAME_TOPOCENTRIC] = "topocentric"};
   return frame >= 0 && frame < (int)(sizeof name / sizeof *name) ? name[frame] : "unknown";
+}
+
+int mill_frame_from_name(const char *text, size_t n)
+{
+  int frame = MILL_FRAME_TOPOCENTRIC;
+  while (frame > MILL_FRAME_UNKNOWN && strncasecmp(text, mill_frame_name(frame), n) != 0)
+    frame--;
+  return frame;
 }
 
 static void set_rules(mill_spectra *spectra)
@@ -184,23 +166,6 @@ static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
   return best;
 }
 
-/** The first wavelength from wave_aa on where the arm may change: an end of an arm, or the middle
- *  of where two overlap; infinite: there is none. */
-static double next_change(const mill_spectra *spectra, double wave_aa)
-{
-  double next = INFINITY;
-  for (int a = 0; a < spectra->settings.lib->n_arm; a++)
-    for (int k = 0; k <= a; k++) {
-      const double low = fmax(spectra->arm[a].least_aa, spectra->arm[k].least_aa),
-                   high = fmin(spectra->arm[a].most_aa, spectra->arm[k].most_aa);
-      const double change[] = {low, 0.5 * (low + high), high};
-      for (int i = 0; i < 3; i++)
-        if (change[i] >= wave_aa && change[i] < next)
-          next = change[i];
-    }
-  return next;
-}
-
 static int add_piece(const mill_spectra *spectra, known_waves *known, int arm, int first, int n)
 {
   if (n < spectra->min_pix) /* remainder of a cut at an edge */
@@ -254,12 +219,8 @@ static int cut(const mill_spectra *spectra, known_waves *known)
   const unsigned mask = by_choice ? by_choice : any;
   for (int first = 0, end; first < n_pix; first = end) {
     const int arm = arm_of(spectra, mask, wave[first]);
-    end = first;
-    do {
-      const double change = next_change(spectra, wave[end++]);
-      while (end < n_pix && wave[end] < change)
-        end++;
-    } while (end < n_pix && arm_of(spectra, mask, wave[end]) == arm);
+    for (end = first + 1; end < n_pix && arm_of(spectra, mask, wave[end]) == arm;)
+      end++;
     if (arm >= 0)
       MILL_CHECK(add_piece(spectra, known, arm, first, end - first));
   }
@@ -267,67 +228,61 @@ static int cut(const mill_spectra *spectra, known_waves *known)
   return MILL_OK;
 }
 
-static int fill_known(const mill_spectra *spectra, const mill_channel *channel, int air,
-                      known_waves *known)
+static void forget(mill_spectra *spectra)
 {
-  int err = MILL_OK;
-  mill_free(known->wave_aa);
-  memset(known, 0, sizeof *known);
-  known->token = channel->wave_token;
-  snprintf(known->name, sizeof known->name, "%s", channel->name);
-  known->air = air;
-  known->n_pix = channel->n_pix;
-  MILL_TRY(MILL_ALLOC(channel->n_pix, &known->wave_aa));
+  while (spectra->n_known > 0) {
+    known_waves *known = &spectra->known[--spectra->n_known];
+    if (known->wave_aa != known->given_aa)
+      mill_free(known->wave_aa);
+    mill_free(known->given_aa);
+  }
+}
+
+/* Wavelengths that are new. */
+static int learn(mill_spectra *spectra, const mill_channel *channel, int air, known_waves *known)
+{
+  *known = (known_waves){.air = air, .n_pix = channel->n_pix};
+  spectra->n_known++;
+  memcpy(known->name, channel->name, sizeof known->name);
+  MILL_CHECK(MILL_ALLOC(channel->n_pix, &known->given_aa));
+  memcpy(known->given_aa, channel->wave_aa, (size_t)channel->n_pix * sizeof *known->given_aa);
+  known->wave_aa = known->given_aa;
+  if (air)
+    MILL_CHECK(MILL_ALLOC(channel->n_pix, &known->wave_aa));
   for (int i = 0; i < channel->n_pix; i++) {
     const double wave = channel->wave_aa[i];
     known->wave_aa[i] = air ? mill_air_to_vacuum(wave) : wave;
     if (!isfinite(wave) || !(known->wave_aa[i] > (i > 0 ? known->wave_aa[i - 1] : 0.0)))
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: channel %s: wavelength %d is %g, but they must be positive and ascending; "
-                "make the file again",
-                spectra->name, channel->name, i, wave);
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "%s: channel %s: wavelength %d is %g, but they must be positive and ascending; "
+          "make the file again",
+          spectra->name, channel->name, i, wave);
   }
-  MILL_TRY(cut(spectra, known));
-done:
-  if (err != MILL_OK) {
-    mill_free(known->wave_aa);
-    memset(known, 0, sizeof *known);
-  }
-  return err;
+  return cut(spectra, known);
 }
 
-/* How the channel is cut; equal tokens are asked once. */
+/* How the channel is cut; equal wavelengths are cut once. */
 static int know(mill_spectra *spectra, const mill_channel *channel, known_waves **out)
 {
+  int err = MILL_OK;
   const int air =
       spectra->medium == MILL_MEDIUM_AIR || (spectra->medium == MILL_MEDIUM_AUTO && channel->air);
-  known_waves *known = &spectra->once;
-  *out = NULL;
   if (channel->n_pix < 1)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: channel %s has no pixels; make the file again",
                       spectra->name, channel->name);
-  if (channel->wave_token != 0) {
-    for (int i = 0; i < spectra->n_known; i++) {
-      known = &spectra->known[i];
-      if (known->token == channel->wave_token && known->n_pix == channel->n_pix &&
-          known->air == air && strcmp(known->name, channel->name) == 0) {
-        *out = known;
-        return MILL_OK;
-      }
-    }
-    if (spectra->n_known == MAX_KNOWN) { /* forgetting costs only time */
-      for (int i = 0; i < MAX_KNOWN; i++)
-        mill_free(spectra->known[i].wave_aa);
-      memset(spectra->known, 0, sizeof spectra->known);
-      spectra->n_known = 0;
-    }
-    known = &spectra->known[spectra->n_known];
-  }
-  MILL_CHECK(fill_known(spectra, channel, air, known));
-  if (channel->wave_token != 0)
-    spectra->n_known++;
-  *out = known;
-  return MILL_OK;
+  for (*out = spectra->known; *out < spectra->known + spectra->n_known; ++*out)
+    if ((*out)->n_pix == channel->n_pix && (*out)->air == air &&
+        strcmp((*out)->name, channel->name) == 0 &&
+        memcmp((*out)->given_aa, channel->wave_aa, (size_t)channel->n_pix * sizeof(double)) == 0)
+      return MILL_OK;
+  if (spectra->n_known == MAX_KNOWN) /* forgetting costs only time */
+    forget(spectra);
+  *out = &spectra->known[spectra->n_known];
+  err = learn(spectra, channel, air, *out);
+  if (err != MILL_OK)
+    forget(spectra);
+  return err;
 }
 
 /* Source of a piece's line-spread function: MILL_LSF_OFF none is needed, MILL_LSF_AUTO none is
@@ -369,43 +324,27 @@ int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *
 
 int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
 {
-  return mill_arena_take(&spectra->batch->store->arena, n_byte, out);
+  return mill_arena_take(&spectra->batch->arena, n_byte, out);
 }
 
-/* n elements of 4 bytes from first on, in the batch's memory. */
-static int keep(mill_spectra *spectra, const void *from, size_t first, size_t n, const void **out)
+/* The piece's columns of rows [n_row][n_pix] of 4 bytes, in the batch's memory; from NULL: none. */
+static int keep(mill_spectra *spectra, const piece *p, const void *from, size_t n_row, size_t n_pix,
+                const void **out)
 {
-  const char *at;
-  void *copy = NULL;
+  mill_arena *arena = &spectra->batch->arena;
+  const size_t n = (size_t)p->n;
+  char *copy = NULL;
   *out = NULL;
   if (!from)
     return MILL_OK;
-  at = (const char *)from + 4 * first;
-  if (mill_arena_has(&spectra->batch->store->arena, from)) {
+  const char *at = (const char *)from + 4 * (size_t)p->first;
+  if ((n_row == 1 || n == n_pix) && mill_arena_has(arena, from)) {
     *out = at;
     return MILL_OK;
   }
-  MILL_CHECK(mill_arena_take(&spectra->batch->store->arena, 4 * n, &copy));
-  memcpy(copy, at, 4 * n);
-  *out = copy;
-  return MILL_OK;
-}
-
-/* Columns [first, first + n) of a matrix by diagonals. */
-static int keep_matrix(mill_spectra *spectra, const mill_channel *channel, const piece *p,
-                       const float **out)
-{
-  const size_t n = (size_t)p->n, n_pix = (size_t)channel->n_pix, n_diag = (size_t)channel->n_diag;
-  float *copy = NULL;
-  if (p->n == channel->n_pix) {
-    const void *whole = NULL;
-    MILL_CHECK(keep(spectra, channel->resolution, 0, n_diag * n, &whole));
-    *out = whole;
-    return MILL_OK;
-  }
-  MILL_CHECK(mill_arena_take(&spectra->batch->store->arena, 4 * n * n_diag, (void **)&copy));
-  for (size_t d = 0; d < n_diag; d++)
-    memcpy(copy + d * n, channel->resolution + d * n_pix + p->first, 4 * n);
+  MILL_CHECK(mill_arena_take(arena, 4 * n * n_row, (void **)&copy));
+  for (size_t i = 0; i < n_row; i++)
+    memcpy(copy + 4 * n * i, at + 4 * n_pix * i, 4 * n);
   *out = copy;
   return MILL_OK;
 }
@@ -417,7 +356,7 @@ static int add_wave(mill_spectra *spectra, const known_waves *known, piece *p)
   const size_t n_byte = (size_t)p->n * sizeof *copy;
   if (p->wave_aa)
     return MILL_OK;
-  MILL_CHECK(mill_arena_take(&spectra->batch->store->arena, n_byte, (void **)&copy));
+  MILL_CHECK(mill_arena_take(&spectra->batch->arena, n_byte, (void **)&copy));
   memcpy(copy, known->wave_aa + p->first, n_byte);
   p->wave_aa = copy;
   return MILL_OK;
@@ -429,8 +368,8 @@ static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
   float *sigma = NULL;
   if (p->sigma_aa)
     return MILL_OK;
-  MILL_CHECK(mill_arena_take(&spectra->batch->store->arena, (size_t)p->n * sizeof *sigma,
-                             (void **)&sigma));
+  MILL_CHECK(
+      mill_arena_take(&spectra->batch->arena, (size_t)p->n * sizeof *sigma, (void **)&sigma));
   for (int i = 0; i < p->n; i++)
     sigma[i] = (float)(rule->fwhm_aa > 0.0 ? rule->fwhm_aa / MILL_FWHM_SIGMA
                                            : known->wave_aa[p->first + i] /
@@ -442,7 +381,7 @@ static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
 static int add_segment(mill_spectra *spectra, const mill_raw_segment *segment)
 {
   mill_read_batch *batch = spectra->batch;
-  MILL_CHECK(MILL_GROW(&batch->segment, &batch->store->segment_room, batch->n_segment + 1));
+  MILL_CHECK(MILL_GROW(&batch->segment, &batch->segment_room, batch->n_segment + 1));
   batch->segment[batch->n_segment++] = *segment;
   return MILL_OK;
 }
@@ -450,30 +389,26 @@ static int add_segment(mill_spectra *spectra, const mill_raw_segment *segment)
 static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
                         const known_waves *known, piece *p, mill_raw_segment *s)
 {
-  const size_t first = (size_t)p->first, n = (size_t)p->n;
+  const size_t n_pix = (size_t)channel->n_pix;
   const int lsf = lsf_of(spectra, channel, p->arm);
-  const void *at = NULL;
   s->use = lsf == MILL_LSF_AUTO ? MILL_SEGMENT_NO_LSF : MILL_SEGMENT_FIT;
   if (s->use != MILL_SEGMENT_FIT || spectra->waves_only)
     return MILL_OK;
   if (!channel->flux || !channel->ivar || (lsf == MILL_LSF_MATRIX && !channel->resolution))
     return MILL_ERROR(MILL_ERR_INTERNAL, "%s: channel %s came without pixels", spectra->name,
                       channel->name);
-  MILL_CHECK(keep(spectra, channel->flux, first, n, &at));
-  s->flux = at;
-  MILL_CHECK(keep(spectra, channel->ivar, first, n, &at));
-  s->ivar = at;
-  MILL_CHECK(keep(spectra, channel->mask, first, n, &at));
-  s->mask = at;
+  MILL_CHECK(keep(spectra, p, channel->flux, 1, n_pix, (const void **)&s->flux));
+  MILL_CHECK(keep(spectra, p, channel->ivar, 1, n_pix, (const void **)&s->ivar));
+  MILL_CHECK(keep(spectra, p, channel->mask, 1, n_pix, (const void **)&s->mask));
   const double width_error = spectra->settings.config->fit.lsf_width_error;
   s->width_error = width_error < 0.0 ? spectra->format->lsf_width_error : width_error;
   if (lsf == MILL_LSF_MATRIX) {
     s->n_diag = channel->n_diag;
     s->has_own_lsf = 1;
-    MILL_CHECK(keep_matrix(spectra, channel, p, &s->resolution));
+    MILL_CHECK(keep(spectra, p, channel->resolution, (size_t)channel->n_diag, n_pix,
+                    (const void **)&s->resolution));
   } else if (lsf == MILL_LSF_SIGMA) {
-    MILL_CHECK(keep(spectra, channel->sigma_aa, first, n, &at));
-    s->sigma_aa = at;
+    MILL_CHECK(keep(spectra, p, channel->sigma_aa, 1, n_pix, (const void **)&s->sigma_aa));
     s->has_own_lsf = 1;
   } else if (lsf == MILL_LSF_RESOLVING_POWER) {
     MILL_CHECK(add_sigma(spectra, known, p));
@@ -518,16 +453,6 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
   return MILL_OK;
 }
 
-int mill_spectra_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
-                      int (*fill)(void *context, mill_channel *channel), void *context)
-{
-  int wants;
-  MILL_CHECK(mill_spectra_wants(spectra, channel, &wants));
-  if (wants & MILL_WANTS_PIXELS)
-    MILL_CHECK(fill(context, channel));
-  return mill_spectra_add(spectra, i_exposure, channel);
-}
-
 /* By exposure, then arm, else as they came.  They nearly are already: formats give their
  * channels exposure by exposure. */
 static void sort_segments(mill_read_batch *batch)
@@ -549,7 +474,8 @@ static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int
                       mill_read_batch *batch)
 {
   int err = MILL_OK;
-  MILL_TRY(reset_batch(batch));
+  batch->n_segment = 0;
+  MILL_TRY(mill_arena_reset(&batch->arena));
   for (int i = 0; i < spectra->n_known; i++)
     for (int k = 0; k < spectra->known[i].n_piece; k++) {
       spectra->known[i].piece[k].wave_aa = NULL;
@@ -625,8 +551,9 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
               "%s: is of format %s, and the library's arm was cut into the cameras of %s, the "
               "first input's format: fit it in a run of its own, or name the arms by the key arms",
               spectra->name, spectra->format->name, cameras);
-  MILL_TRY(
-      spectra->format->open(spectra->fits, &spectra->settings, &spectra->frame, &spectra->state));
+  MILL_TRY(mill_alloc_bytes(spectra->format->state_bytes, 1, &spectra->state));
+  *(mill_fits_file **)spectra->state = spectra->fits;
+  MILL_TRY(spectra->format->open(spectra->state, &spectra->settings, &spectra->frame));
   *out = spectra;
   spectra = NULL;
 done:
@@ -666,10 +593,10 @@ void mill_spectra_close(mill_spectra *spectra)
     return;
   if (spectra->state && spectra->format->close)
     spectra->format->close(spectra->state);
+  if (spectra->fits)
+    mill_free(spectra->state);
   mill_fits_file_close(spectra->fits);
-  for (int i = 0; i < spectra->n_known; i++)
-    mill_free(spectra->known[i].wave_aa);
-  mill_free(spectra->once.wave_aa);
+  forget(spectra);
   mill_free(spectra);
 }
 
@@ -695,8 +622,8 @@ static int check_selection(const mill_spectra *spectra, const mill_selection *se
   } need[] = {
       {MILL_SELECTS_CLASSES, select->n_target_class > 0, "target_classes",
        "target bits of DESI or TARGCAT of WEAVE"},
-      {MILL_SELECTS_SCORES, select->sn_source == MILL_SN_SCORES && isfinite(select->min_sn),
-       "minsn_from: scores", "SCORES of DESI or SNR of 4MOST"},
+      {MILL_SELECTS_SCORES, mill_selection_has_scores(select), "minsn_from: scores",
+       "SCORES of DESI or SNR of 4MOST"},
       {MILL_SELECTS_EXP_ID, mill_selection_has_exp_id(select), "minexpid or maxexpid",
        "EXPID of DESI's spectra files"},
       {MILL_SELECTS_REDROCK, select->redrock_file[0] != '\0', "redrock_file", "TARGETID of DESI"},
@@ -720,7 +647,7 @@ int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill
   MILL_TRY(spectra->format->index(spectra->state, select, index));
   index->file_size = spectra->fits->guard->file_size;
   index->file_mtime = spectra->fits->guard->file_mtime;
-  mill_rows_identify(spectra->name, index);
+  mill_file_index_identify(spectra->name, index);
   for (int64_t i = 0; i < index->n_row; i++)
     index->row[i].is_other = mill_selection_is_other(select, &index->row[i]);
 done:

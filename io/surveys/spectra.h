@@ -23,6 +23,7 @@
 
 #include "io/catalog/catalog_row.h"
 #include "io/fits/fits_file.h"
+#include "io/surveys/arena.h"
 #include "kernels/data/star.h"
 #include "src/config/config.h"
 
@@ -39,7 +40,6 @@ enum mill_frame {
  *  sigma_aa [n_pix]  Gaussian sigma in A of the line-spread function, pixel included;
  *                    NULL: the format does not know it
  *  resolution        as mill_raw_segment has it; NULL: none
- *  wave_token        equal tokens of one open file mean equal wavelengths (0: unknown)
  */
 typedef struct mill_channel {
   char name[MILL_MAX_NAME]; /**< lower case: b, r, z, coadd, blue, red */
@@ -50,16 +50,16 @@ typedef struct mill_channel {
   const int32_t *mask;
   const float *resolution;
   const float *sigma_aa;
-  int64_t wave_token;
 } mill_channel;
 
-/** Result of mill_spectra_read; its memory is reused by the next call. */
+/** Result of mill_spectra_read; its memory is reused by the next call.  Zero it before, but for the
+ *  arena's backend. */
 typedef struct mill_read_batch {
-  const struct mill_backend *backend; /**< as mill_arena has it, borrowed; before the first read */
   int n_segment;
-  mill_raw_segment *segment;     /**< [n_segment], ordered by exposure, then arm; exposure: index
-                                  *   into the request, i_file means nothing */
-  struct mill_read_store *store; /**< the memory behind all pointers, owned */
+  mill_raw_segment *segment; /**< [n_segment], ordered by exposure, then arm; exposure: index
+                              *   into the request, i_file means nothing */
+  int64_t segment_room;
+  mill_arena arena; /**< the memory behind all pointers of segments */
 } mill_read_batch;
 
 void mill_read_batch_clear(mill_read_batch *batch); /* NULL is allowed */
@@ -107,6 +107,9 @@ int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
 /** "barycentric", "heliocentric", "topocentric" or "unknown". */
 const char *mill_frame_name(int frame);
 
+/** The frame whose name has the same first n letters, in any case; unknown: none. */
+int mill_frame_from_name(const char *text, size_t n);
+
 /* ---- for formats, from within their read --------------------------------------------------- */
 
 /** Give a channel to the batch under way.  Pixels are copied, unless they lie in memory of
@@ -123,16 +126,11 @@ enum mill_wants {
   MILL_WANTS_MATRIX = 4   /**< and its resolution matrix */
 };
 
-/** Which data of a channel are wanted, before its pixels are read: name, n_pix, wave_aa, air and
- *  wave_token are looked at, n_diag > 0 for "has a matrix", and sigma_aa, which must not be NULL if
- *  the channel has it.  *wants: bits of enum mill_wants.  A format need not ask: unwanted data are
+/** Which data of a channel are wanted, before its pixels are read: name, n_pix, wave_aa and air
+ *  are looked at, n_diag > 0 for "has a matrix", and sigma_aa, which must not be NULL if the
+ *  channel has it. *wants: bits of enum mill_wants. A format need not ask: unwanted data are
  *  ignored. */
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
-
-/** Add a channel that is described but for its pixels: fill(context, channel) reads those where
- *  they are wanted. */
-int mill_spectra_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
-                      int (*fill)(void *context, mill_channel *channel), void *context);
 
 /** Properties by which a format can select rows, in addition to targets, OBJTYPE and redrock. */
 enum mill_selects {
@@ -148,10 +146,12 @@ typedef struct mill_format {
   const char *description; /**< one line for --help and messages */
   /** 1 when the checked file looks like this format; headers only. */
   int (*recognise)(const mill_fits_guard *guard);
-  /** Check the structure of a file that spectra.c opened.  *frame: enum mill_frame, unknown before.
-   *  *state: the format's own, NULL before; it is closed after a failure. */
-  int (*open)(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
-              void **state);
+  /** Bytes of the format's state, which begins with mill_fits_file *: the file, borrowed; the rest
+   *  is zero. */
+  size_t state_bytes;
+  /** Check the structure of the file.  *frame: enum mill_frame, unknown before. */
+  int (*open)(void *state, const mill_spectra_settings *settings, int *frame);
+  /** Free what the state owns, also after a failure; NULL: nothing. */
   void (*close)(void *state);
   /** Rows and exposures of a zeroed index, and n_fits_row; at a failure it is cleared. */
   int (*index)(void *state, const mill_selection *select, mill_file_index *index);

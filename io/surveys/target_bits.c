@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/target_bits.h"
 
-#include <stddef.h>
 #include <string.h>
 
 #include "io/surveys/selection.h"
@@ -61,23 +60,18 @@ done:
 
 int mill_target_bits_check(const mill_selection *select, const char *path)
 {
-  int err = MILL_OK;
+  int err = MILL_OK, matched = 0;
   mill_class_patterns *patterns = NULL;
-  for (int i = 0; i < select->n_target_class; i++) {
-    mill_selection one = {.n_target_class = 1};
-    int found = 0;
-    memcpy(one.target_class[0], select->target_class[i], sizeof one.target_class[0]);
-    MILL_TRY(mill_class_patterns_make(&one, &patterns));
-    for (int at = 0; at < N_LINE && !found; at++)
-      found = table[at].bit >= 0 && mill_class_matches(patterns, table[at].name);
-    if (!found)
+  MILL_TRY(mill_class_patterns_make(select, &patterns));
+  for (int at = 0; at < N_LINE; at++)
+    if (table[at].bit >= 0)
+      matched |= mill_class_matches(patterns, table[at].name);
+  for (int i = 0; i < select->n_target_class; i++)
+    if (!(matched >> i & 1))
       MILL_FAIL(MILL_ERR_INPUT,
                 "%s: target_classes: no target bit of DESI has a name whose beginning matches '%s' "
                 "(MWS_ANY, STD_BRIGHT, ...)",
                 path, select->target_class[i]);
-    mill_class_patterns_free(patterns);
-    patterns = NULL;
-  }
 done:
   mill_class_patterns_free(patterns);
   return err;

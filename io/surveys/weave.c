@@ -10,8 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "io/surveys/selection.h"
-#include "io/surveys/single_spectrum.h"
+#include "io/surveys/cameras.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
@@ -22,25 +21,11 @@ static const char *const arm_name[N_ARM] = {"BLUE", "GREEN", "RED"};
 
 enum { DATA, IVAR, SENSFUNC };
 static const char *const image_name[N_IMAGE] = {"DATA", "IVAR", "SENSFUNC"};
-
-/* One arm of the file. */
-typedef struct arm {
-  char channel[MILL_MAX_NAME];
-  int i_hdu[N_IMAGE];
-  int one_sensfunc; /* one row for all fibres */
-  int n_pix, air;
-  double scale;         /* of SENSFUNC */
-  double *wave_aa;      /* [n_pix], owned */
-  double *row[N_IMAGE]; /* [n_pix] one fibre, owned */
-  float *flux, *ivar;   /* [n_pix], owned */
-} arm;
+static const enum mill_plane_of plane_of[N_IMAGE] = {MILL_FLUX, MILL_IVAR, MILL_SENS};
 
 typedef struct weave {
-  mill_fits_file *file; /* borrowed */
+  mill_cameras cameras;
   int i_table;
-  int64_t n_spec, i_row; /* rows; the one being read */
-  int n_arm;
-  arm arm[N_ARM];
 } weave;
 
 static void name_image(char name[MAX_NAME], int i_arm, int i_image)
@@ -64,28 +49,30 @@ static int recognise(const mill_fits_guard *guard)
 
 /* ---- structure -------------------------------------------------------- */
 
-static int check_shapes(const weave *w, arm *a)
+/* The planes of an arm, images i_hdu [N_IMAGE]. */
+static int take_images(const mill_cameras *c, const int *i_hdu, mill_camera *camera)
 {
-  const mill_fits_guard *guard = w->file->guard;
-  const mill_fits_hdu *data = &guard->hdu[a->i_hdu[DATA]];
-  if (data->kind != MILL_FITS_IMAGE || data->n_axis != 2 || data->axis[1] != w->n_spec)
-    return MILL_ERROR_HDU(w->file, a->i_hdu[DATA],
+  const mill_fits_guard *guard = c->file->guard;
+  const mill_fits_hdu *data = &guard->hdu[i_hdu[DATA]];
+  if (data->kind != MILL_FITS_IMAGE || data->n_axis != 2 || data->axis[1] != c->n_row)
+    return MILL_ERROR_HDU(c->file, i_hdu[DATA],
                           " must be an image with a row for each of the %lld of FIBTABLE; give "
                           "row-stacked L1 spectra, not a cube",
-                          (long long)w->n_spec);
+                          (long long)c->n_row);
   if (data->axis[0] < 2 || data->axis[0] > MILL_SINGLE_MAX_PIX)
-    return MILL_ERROR_HDU(w->file, a->i_hdu[DATA], " has %lld pixels a row, expected 2 to %d",
+    return MILL_ERROR_HDU(c->file, i_hdu[DATA], " has %lld pixels a row, expected 2 to %d",
                           (long long)data->axis[0], MILL_SINGLE_MAX_PIX);
-  a->n_pix = (int)data->axis[0];
-  for (int i = 1; i < N_IMAGE; i++) {
-    const mill_fits_hdu *hdu = &guard->hdu[a->i_hdu[i]];
-    const int is_row = i == SENSFUNC && hdu->n_axis == 1;
-    if (hdu->kind != MILL_FITS_IMAGE || hdu->axis[0] != a->n_pix ||
-        (!is_row && (hdu->n_axis != 2 || hdu->axis[1] != w->n_spec)))
-      return MILL_ERROR_HDU(w->file, a->i_hdu[i],
+  camera->n_pix = (int)data->axis[0];
+  for (int i = 0; i < N_IMAGE; i++) {
+    const mill_fits_hdu *hdu = &guard->hdu[i_hdu[i]];
+    const int is_row = i == SENSFUNC && hdu->n_axis == 1; /* for all fibres */
+    if (hdu->kind != MILL_FITS_IMAGE || hdu->axis[0] != camera->n_pix ||
+        (!is_row && (hdu->n_axis != 2 || hdu->axis[1] != c->n_row)))
+      return MILL_ERROR_HDU(c->file, i_hdu[i],
                             " must have the %lld rows of %d pixels of %s; make the file again",
-                            (long long)w->n_spec, a->n_pix, data->name);
-    a->one_sensfunc |= is_row;
+                            (long long)c->n_row, camera->n_pix, data->name);
+    camera->plane[plane_of[i]] =
+        (mill_plane){.name = image_name[i], .i_hdu = i_hdu[i], .row = is_row ? 0 : -1};
   }
   return MILL_OK;
 }
@@ -98,218 +85,98 @@ static const mill_single_wcs wcs = {.start = "CRVAL1",
                                     .type = "CTYPE1",
                                     .default_unit = "Angstrom"};
 
-/* Unknown when the arms differ. */
-static int read_frame(weave *w, int *frame_of_all)
-{
-  for (int i = 0; i < w->n_arm; i++) {
-    int frame;
-    MILL_CHECK(mill_single_specsys(w->file, w->arm[i].i_hdu[DATA], &frame));
-    *frame_of_all = i == 0 || *frame_of_all == frame ? frame : MILL_FRAME_UNKNOWN;
-  }
-  return MILL_OK;
-}
-
-/* ---- pixels ----------------------------------------------------------- */
-
-static int is_calibrated(double sens)
-{
-  return isfinite(sens) && sens > 0.0;
-}
-
-static int read_row(weave *w, arm *a, int image, int64_t i_row)
-{
-  return mill_fits_image_row(w->file, a->i_hdu[image], i_row, a->n_pix, a->row[image]);
-}
-
-/* Is SENSFUNC in physical units?  The largest of the first fibre that has one answers for the
- * file. */
-static int choose_scale(weave *w, arm *a)
-{
-  const int64_t n_row = a->one_sensfunc ? 1 : w->n_spec;
-  double largest = 0.0;
-  for (int64_t i = 0; i < n_row && largest == 0.0; i++) {
-    MILL_CHECK(read_row(w, a, SENSFUNC, i));
-    for (int k = 0; k < a->n_pix; k++)
-      if (is_calibrated(a->row[SENSFUNC][k]))
-        largest = fmax(largest, a->row[SENSFUNC][k]);
-  }
-  a->scale = largest > 0.0 && largest < MILL_SINGLE_PHYSICAL ? MILL_SINGLE_SCALE : 1.0;
-  return MILL_OK;
-}
-
-static int read_pixels(void *context, mill_channel *channel)
-{
-  weave *w = context;
-  arm *a = &w->arm[channel->wave_token - 1];
-  double *data = a->row[DATA], *ivar = a->row[IVAR];
-  for (int i = 0; i < N_IMAGE; i++)
-    MILL_CHECK(read_row(w, a, i, w->i_row));
-  for (int i = 0; i < a->n_pix; i++) {
-    const double sens = a->row[SENSFUNC][i];
-    if (is_calibrated(sens)) {
-      data[i] *= sens * a->scale;
-      ivar[i] /= (sens * a->scale) * (sens * a->scale);
-    } else {
-      ivar[i] = 0.0;
-    }
-  }
-  mill_single_narrow(data, a->n_pix, a->flux);
-  mill_single_narrow(ivar, a->n_pix, a->ivar);
-  channel->flux = a->flux;
-  channel->ivar = a->ivar;
-  return MILL_OK;
-}
-
-static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
-{
-  weave *w = state;
-  for (int i = 0; i < n; i++) {
-    MILL_CHECK(mill_single_check_row(w->file, number[i], w->n_spec));
-    w->i_row = number[i];
-    for (int k = 0; k < w->n_arm; k++) {
-      const arm *a = &w->arm[k];
-      mill_channel channel = {
-          .n_pix = a->n_pix, .wave_aa = a->wave_aa, .air = a->air, .wave_token = k + 1};
-      memcpy(channel.name, a->channel, sizeof channel.name);
-      MILL_CHECK(mill_spectra_give(spectra, i, &channel, read_pixels, w));
-    }
-  }
-  return MILL_OK;
-}
-
-/* ---- opening ---------------------------------------------------------- */
-
-/* The arm and its images; *there is 0 when the file has none of them. */
-static int open_arm(weave *w, arm *a, int i_arm, int medium, int *there)
+/* The arm, if the file has any of its images; *frame: of the arms before, unknown where they
+ * differ. */
+static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
 {
   char name[MAX_NAME];
-  int n_there = 0;
+  int n_there = 0, i_hdu[N_IMAGE], own_frame;
+  mill_camera *camera;
   for (int i = 0; i < N_IMAGE; i++) {
     name_image(name, i_arm, i);
-    MILL_CHECK(mill_fits_file_find(w->file, name, &a->i_hdu[i]));
-    n_there += a->i_hdu[i] >= 0;
+    MILL_CHECK(mill_fits_file_find(c->file, name, &i_hdu[i]));
+    n_there += i_hdu[i] >= 0;
   }
-  *there = n_there > 0;
   if (n_there == 0)
     return MILL_OK;
   for (int i = 0; i < N_IMAGE; i++)
-    if (a->i_hdu[i] < 0)
+    if (i_hdu[i] < 0)
       return MILL_ERROR(
           MILL_ERR_INPUT,
           "%s: has no HDU %s_%s though it has others of this arm; make the file again, or "
           "fetch it again if it is cut",
-          w->file->guard->path, arm_name[i_arm], image_name[i]);
-  for (size_t k = 0; arm_name[i_arm][k]; k++)
-    a->channel[k] = (char)tolower((unsigned char)arm_name[i_arm][k]);
-  MILL_CHECK(check_shapes(w, a));
-  MILL_CHECK(MILL_ALLOC(a->n_pix, &a->wave_aa));
-  for (int i = 0; i < N_IMAGE; i++)
-    MILL_CHECK(MILL_ALLOC(a->n_pix, &a->row[i]));
-  MILL_CHECK(MILL_ALLOC(a->n_pix, &a->flux));
-  MILL_CHECK(MILL_ALLOC(a->n_pix, &a->ivar));
-  MILL_CHECK(mill_single_linear_wave(w->file, a->i_hdu[DATA], &wcs, medium, a->n_pix, a->wave_aa,
-                                     &a->air));
-  return choose_scale(w, a);
+          c->file->guard->path, arm_name[i_arm], image_name[i]);
+  MILL_CHECK(mill_camera_add(c, arm_name[i_arm], i_hdu[DATA], &camera));
+  for (char *p = camera->name; *p; p++)
+    *p = (char)tolower((unsigned char)*p);
+  MILL_CHECK(take_images(c, i_hdu, camera));
+  MILL_CHECK(MILL_ALLOC(camera->n_pix, &camera->wave_aa));
+  MILL_CHECK(mill_single_linear_wave(c->file, i_hdu[DATA], &wcs, medium, camera->n_pix,
+                                     camera->wave_aa, &camera->air));
+  MILL_CHECK(mill_single_specsys(c->file, i_hdu[DATA], &own_frame));
+  *frame = c->n_camera == 1 || *frame == own_frame ? own_frame : MILL_FRAME_UNKNOWN;
+  return mill_camera_scale(c, camera);
 }
 
-static void close_file(void *state)
+static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   weave *w = state;
-  for (int i = 0; i < N_ARM; i++) {
-    arm *a = &w->arm[i];
-    MILL_FREE(a->wave_aa, a->row[DATA], a->row[IVAR], a->row[SENSFUNC], a->flux, a->ivar);
-  }
-  mill_free(w);
-}
-
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
-                     void **state)
-{
-  weave *w = NULL;
-  MILL_CHECK(MILL_ALLOC(1, &w));
-  *state = w;
-  w->file = file;
+  const mill_fits_file *file = w->cameras.file;
   MILL_CHECK(mill_fits_file_find(file, "FIBTABLE", &w->i_table));
   if (w->i_table < 0 || file->guard->hdu[w->i_table].kind != MILL_FITS_TABLE)
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: has no table FIBTABLE; give row-stacked WEAVE L1 spectra (single_... or "
                       "stack_...), not a cube",
                       file->guard->path);
-  w->n_spec = file->guard->hdu[w->i_table].axis[1];
-  for (int i = 0; i < N_ARM; i++) {
-    int there;
-    MILL_CHECK(open_arm(w, &w->arm[w->n_arm], i, settings->config->medium, &there));
-    w->n_arm += there;
-  }
-  if (w->n_arm == 0)
+  w->cameras.n_row = file->guard->hdu[w->i_table].axis[1];
+  for (int i = 0; i < N_ARM; i++)
+    MILL_CHECK(open_arm(&w->cameras, i, settings->config->medium, frame));
+  if (w->cameras.n_camera == 0)
     return MILL_ERROR(
         MILL_ERR_INPUT,
         "%s: has no images BLUE_DATA, GREEN_DATA or RED_DATA; give row-stacked WEAVE L1 "
         "spectra, or fetch the file again if it is one (it is cut)",
         file->guard->path);
-  return read_frame(w, frame);
+  return MILL_OK;
 }
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Columns of FIBTABLE, one value a fibre. */
-typedef struct fibtable {
-  int32_t *fiber;
-  double *ra, *dec;
-  mill_fits_texts name, status, use, category;
-} fibtable;
-
-/* Without STATUS and TARGUSE it is not known which fibres saw a target; TARGCAT, the last, is read
- * when rows are selected by it. */
-static const mill_fits_wish fibtable_wish[] = {
-    {"FIBREID", MILL_AS_INT32, offsetof(fibtable, fiber), -1, 0},
-    {"TARGRA", MILL_AS_DOUBLE, offsetof(fibtable, ra), NAN, 0},
-    {"TARGDEC", MILL_AS_DOUBLE, offsetof(fibtable, dec), NAN, 0},
-    {"CNAME", MILL_AS_TEXT, offsetof(fibtable, name), 0, 1},
-    {"STATUS", MILL_AS_TEXT, offsetof(fibtable, status), 0, 1},
-    {"TARGUSE", MILL_AS_TEXT, offsetof(fibtable, use), 0, 1},
-    {"TARGCAT", MILL_AS_TEXT, offsetof(fibtable, category), 0, 1}};
-enum { N_WISH = sizeof fibtable_wish / sizeof *fibtable_wish };
+/* Columns of FIBTABLE.  Without STATUS and TARGUSE it is not known which fibres saw a target;
+ * TARGCAT, the last, is read when rows are selected by it. */
+enum { NAME, STATUS, USE, FIBER, RA, DEC, CATEGORY, N_WISH };
+static const mill_fits_wish wish[N_WISH] = {
+    [NAME] = MILL_WISH("CNAME", TEXT, 0, 1),
+    [STATUS] = MILL_WISH("STATUS", TEXT, 0, 1),
+    [USE] = MILL_WISH("TARGUSE", TEXT, 0, 1),
+    [FIBER] = MILL_ROW_WISH("FIBREID", INT32, fiber, -1, 0),
+    [RA] = MILL_ROW_WISH("TARGRA", DOUBLE, target_ra, NAN, 0),
+    [DEC] = MILL_ROW_WISH("TARGDEC", DOUBLE, target_dec, NAN, 0),
+    [CATEGORY] = MILL_WISH("TARGCAT", TEXT, 0, 1)};
 
 /* Target type of the fibre in the words of the selection: SKY, BAD, or TARGUSE itself.  STATUS A is
  * a fibre that is on its target; others are parked, disabled or lost. */
-static const char *objtype_of(const char *status, const char *use)
+static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
-  if (strcasecmp(status, "A") != 0)
+  const char *use = mill_fits_text_at(&v[USE], i);
+  if (strcasecmp(mill_fits_text_at(&v[STATUS], i), "A") != 0)
     return "BAD";
   return strcasecmp(use, "S") == 0 ? "SKY" : use;
 }
+
+static const mill_fibres fibres = {wish, N_WISH, CATEGORY, 0, objtype_of};
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
   weave *w = state;
-  fibtable t = {0};
-  double mjd = NAN;
-  mill_class_patterns *patterns = NULL;
+  mill_fits_values values[N_WISH] = {0};
   const int by_class = select->n_target_class > 0;
-  MILL_TRY(mill_class_patterns_make(select, &patterns));
-  MILL_TRY(mill_fits_columns(w->file, w->i_table, fibtable_wish, N_WISH - !by_class, &t, NULL));
-  MILL_TRY(mill_single_key_double(w->file, 0, "MJD-OBS", &mjd, NULL));
-  MILL_TRY(mill_file_index_alloc(index, w->n_spec, w->n_spec));
-  for (int64_t i = 0; i < w->n_spec; i++) {
-    mill_catalog_row *row = &index->row[index->n_row];
-    const mill_single_target target = {
-        "CNAME", mill_fits_text_at(&t.name, i), t.ra[i], t.dec[i], t.fiber[i], mjd};
-    const char *objtype = objtype_of(mill_fits_text_at(&t.status, i), mill_fits_text_at(&t.use, i));
-    mill_catalog_row_init(row);
-    if (!mill_selection_keeps_target(select, row->target_id, target.name) ||
-        !mill_selection_keeps_objtype(select, objtype) ||
-        !mill_selection_keeps_star(
-            select, by_class && mill_class_matches(patterns, mill_fits_text_at(&t.category, i)),
-            row->z, row->spectype))
-      continue;
-    MILL_TRY(mill_single_take_row(w->file, w->i_table, &target, i, index));
-  }
-  index->n_fits_row = w->n_spec;
+  MILL_TRY(mill_fits_columns(w->cameras.file, w->i_table, wish, N_WISH - !by_class, values));
+  MILL_TRY(mill_fibres_index(&fibres, w->cameras.file, w->i_table, values, w->cameras.n_row, select,
+                             index));
 done:
-  mill_fits_columns_free(fibtable_wish, N_WISH, &t);
-  mill_class_patterns_free(patterns);
+  mill_fits_values_free(N_WISH, values);
   return err;
 }
 
@@ -317,8 +184,9 @@ const mill_format mill_format_weave = {
     .name = "weave",
     .description = "WEAVE L1 spectra, row-stacked, of one exposure or a stack",
     .recognise = recognise,
+    .state_bytes = sizeof(weave),
     .open = open_file,
-    .close = close_file,
+    .close = mill_cameras_close,
     .index = index_file,
-    .read = read_exposures,
+    .read = mill_cameras_read,
     .selects = MILL_SELECTS_CLASSES};

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "io/surveys/cameras.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/memory.h"
+
+/* Fluxes below PHYSICAL are in physical units, and counted in units of 1 / SCALE. */
+static const double PHYSICAL = 1e-10, SCALE = 1e17;
+
+void mill_cameras_close(void *state)
+{
+  mill_cameras *c = state;
+  for (int i = 0; i < c->n_camera; i++)
+    mill_free(c->camera[i].wave_aa);
+  mill_free(c->camera);
+  mill_single_clear(&c->spectrum);
+}
+
+int mill_camera_add(mill_cameras *c, const char *name, int i_hdu, mill_camera **out)
+{
+  MILL_CHECK(MILL_GROW(&c->camera, &c->camera_room, c->n_camera + 1));
+  *out = &c->camera[c->n_camera++];
+  **out = (mill_camera){.i_hdu = i_hdu, .exposure_id = -1, .exposure = -1};
+  snprintf((*out)->name, sizeof(*out)->name, "%s", name);
+  return MILL_OK;
+}
+
+int mill_camera_columns(mill_cameras *c, mill_camera *camera, int is_alone,
+                        const char *const name[MILL_N_PLANE])
+{
+  for (int i = 0; i < MILL_N_PLANE; i++) {
+    mill_plane *plane = &camera->plane[i];
+    if (!name[i])
+      continue;
+    *plane = (mill_plane){.name = name[i], .i_hdu = camera->i_hdu, .row = is_alone ? 0 : -1};
+    MILL_CHECK((is_alone ? mill_single_pixels : mill_single_vector)(
+        c->file, camera->i_hdu, name[i], &camera->n_pix, &plane->number));
+  }
+  return MILL_OK;
+}
+
+int mill_camera_plane(mill_cameras *c, const mill_camera *camera, enum mill_plane_of plane,
+                      double *out)
+{
+  const mill_plane *p = &camera->plane[plane];
+  const int64_t row = p->row >= 0 ? p->row : c->row;
+  return p->number > 0 ? mill_single_numbers(c->file, p->i_hdu, p->number, row, camera->first,
+                                             camera->n_pix, out)
+                       : mill_fits_image_row(c->file, p->i_hdu, row, camera->n_pix, out);
+}
+
+static const char *plane_text(const mill_cameras *c, const mill_plane *plane, char text[96])
+{
+  const char *name = plane->name ? plane->name : "wavelengths";
+  if (plane->row < 0)
+    snprintf(text, 96, "%s%s of row %lld (counted from 0)", plane->number > 0 ? "column " : "",
+             name, (long long)c->row);
+  else if (plane->number > 0)
+    snprintf(text, 96, "column %s", name);
+  else
+    snprintf(text, 96, "row %lld (%s)", (long long)plane->row + 1, name);
+  return text;
+}
+
+static int is_positive(double x)
+{
+  return isfinite(x) && x > 0.0;
+}
+
+int mill_camera_scale(mill_cameras *c, mill_camera *camera)
+{
+  const int by_sens = camera->plane[MILL_SENS].name != NULL;
+  int n = 0, n_small = 0;
+  double *x;
+  MILL_CHECK(mill_single_resize(&c->spectrum, camera->n_pix));
+  x = c->spectrum.number;
+  for (c->row = 0; c->row < c->n_row && n == 0; c->row++) {
+    MILL_CHECK(mill_camera_plane(c, camera, by_sens ? MILL_SENS : MILL_IVAR, x));
+    for (int i = 0; i < camera->n_pix; i++) {
+      n += is_positive(x[i]);
+      n_small +=
+          is_positive(x[i]) && (by_sens || camera->is_error ? x[i] : 1.0 / sqrt(x[i])) < PHYSICAL;
+    }
+  }
+  camera->scale = 2 * n_small > n ? SCALE : 1.0;
+  return MILL_OK;
+}
+
+static int load_wave(mill_cameras *c, mill_camera *camera)
+{
+  int err = MILL_OK;
+  double *wave_aa = NULL;
+  if (camera->wave_aa)
+    return MILL_OK;
+  MILL_TRY(MILL_ALLOC(camera->n_pix, &wave_aa));
+  MILL_TRY(mill_camera_plane(c, camera, MILL_WAVE, wave_aa));
+  for (int i = 0; i < camera->n_pix && camera->is_log; i++)
+    wave_aa[i] = pow(10.0, wave_aa[i]);
+  for (int i = 0; i < camera->n_pix && camera->to_aa > 0.0; i++)
+    wave_aa[i] *= camera->to_aa;
+  camera->wave_aa = wave_aa;
+  wave_aa = NULL;
+done:
+  mill_free(wave_aa);
+  return err;
+}
+
+/* Flux and ivar of n_pix counts, of which factor is the flux; 0: not known, a bad pixel. */
+static void calibrate(const mill_camera *camera, const double *factor, double *flux, double *ivar)
+{
+  for (int i = 0; i < camera->n_pix; i++) {
+    const double f = factor[i], x = ivar[i];
+    ivar[i] = f == 0.0            ? 0.0
+              : !camera->is_error ? x / (f * f)
+              : is_positive(x)    ? 1.0 / (x * f * (x * f))
+                                  : 0.0;
+    flux[i] = f == 0.0 ? flux[i] : flux[i] * f;
+  }
+}
+
+/* Masks as stored: truth values, or integers, to which CFITSIO 4.2 cannot add an offset of 64
+ * bits. */
+static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
+{
+  int status = 0, any_null;
+  const int n_pix = camera->n_pix, is_truth = mask->mask_type == TLOGICAL;
+  const int64_t row = mask->row >= 0 ? mask->row : c->row;
+  fitsfile *fptr = c->file->fptr;
+  static_assert(sizeof(double) == sizeof(LONGLONG), "number holds masks of 64 bits too");
+  void *stored = c->spectrum.number;
+  MILL_CHECK(mill_fits_file_move(c->file, mask->i_hdu));
+  if (mask->mask_type == TLONGLONG)
+    fits_set_tscale(fptr, mask->number, 1.0, 0.0, &status);
+  fits_read_col(fptr, is_truth ? TLOGICAL : TLONGLONG, mask->number, row + 1, camera->first + 1,
+                n_pix, NULL, stored, &any_null, &status);
+  MILL_CHECK_FITS(c->file, mask->i_hdu, status, "row %lld (counted from 0) of %s cannot be read",
+                  (long long)row, mask->name);
+  for (int i = 0; i < n_pix; i++)
+    c->spectrum.mask[i] = is_truth
+                              ? ((char *)stored)[i] != 0
+                              : mill_single_fold((uint64_t)((LONGLONG *)stored)[i] + mask->offset);
+  return MILL_OK;
+}
+
+/* Mask bits of numbers, which surveys store as floats too. */
+static int narrow_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
+                       int n_pix, int32_t *out)
+{
+  for (int i = 0; i < n_pix; i++) {
+    /* signed or unsigned; written so that NaN fails */
+    if (!(value[i] >= (double)INT32_MIN && value[i] <= (double)UINT32_MAX) ||
+        value[i] != floor(value[i]))
+      return MILL_ERROR_HDU(
+          file, i_hdu,
+          ": %s: the mask of pixel %d is %g, but masks are integers of 32 bits; fetch "
+          "the file again",
+          what, i, value[i]);
+    out[i] = (int32_t)(uint32_t)(int64_t)value[i];
+  }
+  return MILL_OK;
+}
+
+static int read_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
+{
+  char text[96];
+  mill_single_spectrum *s = &c->spectrum;
+  if (mask->mask_type)
+    return read_stored_mask(c, camera, mask);
+  MILL_CHECK(mill_camera_plane(c, camera, MILL_MASK, s->number));
+  return narrow_mask(c->file, mask->i_hdu, plane_text(c, mask, text), s->number, camera->n_pix,
+                     s->mask);
+}
+
+static int read_pixels(mill_cameras *c, const mill_camera *camera, mill_channel *channel)
+{
+  const mill_plane *mask = &camera->plane[MILL_MASK];
+  mill_single_spectrum *s = &c->spectrum;
+  const double scale = camera->scale != 0.0 ? camera->scale : 1.0;
+  if (camera->plane[MILL_SENS].name)
+    MILL_CHECK(mill_camera_plane(c, camera, MILL_SENS, s->factor));
+  for (int i = 0; i < camera->n_pix; i++)
+    s->factor[i] = !camera->plane[MILL_SENS].name ? scale
+                   : is_positive(s->factor[i])    ? s->factor[i] * scale
+                                                  : 0.0;
+  MILL_CHECK(mill_camera_plane(c, camera, MILL_FLUX, s->number));
+  MILL_CHECK(mill_camera_plane(c, camera, MILL_IVAR, s->noise));
+  calibrate(camera, s->factor, s->number, s->noise);
+  mill_single_narrow(s->number, camera->n_pix, s->flux);
+  mill_single_narrow(s->noise, camera->n_pix, s->ivar);
+  channel->flux = s->flux;
+  channel->ivar = s->ivar;
+  channel->mask = mask->name ? s->mask : NULL;
+  if (mask->name)
+    MILL_CHECK(read_mask(c, camera, mask));
+  return c->finish ? c->finish(c, camera) : MILL_OK;
+}
+
+/* ---- channels ----------------------------------------------------------- */
+
+static int is_good_pixel(const mill_channel *channel, int i)
+{
+  return !(channel->mask && channel->mask[i]) && isfinite(channel->flux[i]) &&
+         isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
+}
+
+/* Interpolate wavelengths between two good pixels where they do not ascend from one to the other,
+ * and take the width of the pixel before. */
+static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
+{
+  double *wave = spectrum->wave_aa;
+  for (int i = left + 1; i < right; i++)
+    if (!(wave[i] > wave[i - 1] && wave[i] < wave[right])) {
+      int next = i + 1; /* the first that can stay */
+      while (next < right && !(wave[next] > wave[i - 1] && wave[next] < wave[right]))
+        next++;
+      wave[i] = wave[i - 1] + (wave[next] - wave[i - 1]) / (next - i + 1);
+      spectrum->sigma_aa[i] = spectrum->sigma_aa[i - 1];
+    }
+}
+
+/* Bad pixels at both ends belong to the spectrum as long as their wavelengths go on ascending:
+ * constants pad. */
+static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
+{
+  *first = left;
+  *end = right + 1;
+  while (*first > 0 && wave[*first - 1] > 0.0 && wave[*first - 1] < wave[*first] &&
+         (*first == 1 || wave[*first - 2] != wave[*first - 1]))
+    --*first;
+  while (*end < n_pix && wave[*end] > wave[*end - 1] && isfinite(wave[*end]) &&
+         (*end + 1 == n_pix || wave[*end + 1] != wave[*end]))
+    ++*end;
+}
+
+/* A bad pixel (masked, without ivar) need not have a wavelength: at the ends it is left out,
+ * between others it is interpolated. */
+static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_single_spectrum *s,
+                       mill_channel *channel)
+{
+  const double *wave = s->wave_aa;
+  int left = -1, right = -1, first, end;
+  char text[96];
+  for (int i = 0; i < channel->n_pix; i++) {
+    if (!is_good_pixel(channel, i))
+      continue;
+    if (!isfinite(wave[i]) || wave[i] <= (right >= 0 ? wave[right] : 0.0))
+      return MILL_ERROR_HDU(
+          c->file, camera->i_hdu,
+          ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; mask "
+          "pixels that are none, or give columns of variable length",
+          plane_text(c, &camera->plane[MILL_WAVE], text), i, wave[i]);
+    if (left < 0)
+      left = i;
+    else
+      fill_gap(s, right, i);
+    right = i;
+  }
+  channel->n_pix = 0;
+  if (left < 0) /* no pixel is good, so nothing is lost */
+    return MILL_OK;
+  find_ends(wave, camera->n_pix, left, right, &first, &end);
+  channel->n_pix = end - first;
+  channel->wave_aa = wave + first;
+  channel->flux += first;
+  channel->ivar += first;
+  channel->mask = channel->mask ? channel->mask + first : NULL;
+  channel->sigma_aa = channel->sigma_aa ? channel->sigma_aa + first : NULL;
+  return MILL_OK;
+}
+
+int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mill_camera *camera)
+{
+  mill_single_spectrum *s = &c->spectrum;
+  int wants = MILL_WANTS_PIXELS;
+  mill_channel channel = {.n_pix = camera->n_pix, .air = camera->air};
+  MILL_CHECK(mill_single_resize(s, camera->n_pix));
+  MILL_CHECK(load_wave(c, camera));
+  memcpy(s->wave_aa, camera->wave_aa, (size_t)camera->n_pix * sizeof *s->wave_aa);
+  memcpy(channel.name, camera->name, sizeof channel.name);
+  channel.wave_aa = s->wave_aa;
+  channel.sigma_aa = camera->plane[MILL_WIDTH].name ? s->sigma_aa : NULL;
+  const int ascends = mill_single_disorder(camera->n_pix, s->wave_aa) == camera->n_pix;
+  if (ascends)
+    MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants));
+  if (wants & MILL_WANTS_PIXELS)
+    MILL_CHECK(read_pixels(c, camera, &channel));
+  if (!ascends)
+    MILL_CHECK(repair_wave(c, camera, s, &channel));
+  return channel.n_pix > 0 ? mill_spectra_add(spectra, i_exposure, &channel) : MILL_OK;
+}
+
+int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
+{
+  mill_cameras *c = state;
+  for (int i = 0; i < n; i++) {
+    int n_given = 0;
+    if (c->n_row > 0)
+      MILL_CHECK(mill_single_check_row(c->file, exposure[i], c->n_row));
+    c->row = exposure[i];
+    for (int k = 0; k < c->n_camera; k++)
+      if (c->n_row > 0 || c->camera[k].exposure == exposure[i]) {
+        MILL_CHECK(mill_camera_give(c, spectra, i, &c->camera[k]));
+        n_given++;
+      }
+    if (n_given == 0)
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: has no exposure in HDU %lld", c->file->guard->path,
+                        (long long)exposure[i] + 1);
+  }
+  return MILL_OK;
+}
