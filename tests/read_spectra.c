@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the readers of spectra make of files, for tests/e2e/survey_files.py.
+/* What the readers of spectra and libraries make of files, for tests/e2e/survey_files.py.
  *
- * Each line of the input names a file and how to read it; the answer is a line of JSON and the arrays
- * that it points into.  A library's arms have the names of channels, so that these arrive whole. */
+ * Each line of the input names a file and how to read it, or a library alone; the answer is a line of
+ * JSON and the arrays that it points into.  A library's arms have the names of channels, so that these
+ * arrive whole. */
 #include <jansson.h>
 #include <math.h>
 #include <stdint.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/library/library_file.h"
 #include "io/surveys/spectra.h"
 #include "kernels/base/error.h"
 
@@ -173,18 +175,31 @@ done:
   return err;
 }
 
+/* A library that is refused is left cleared. */
+static int library(const char *path, json_t *out)
+{
+  static mill_library lib;
+  mill_error_clear();
+  const int err = mill_library_read(path, &lib);
+  json_object_set_new(out, "hash", json_string(lib.hash));
+  json_object_set_new(out, "cleared", json_boolean(lib.n_label == 0 && !lib.arm[0].wave_aa));
+  mill_library_clear(&lib);
+  return err;
+}
+
 int main(void)
 {
   request r;
   char line[8192];
   while (fgets(line, sizeof line, stdin)) {
     memset(&r, 0, sizeof r);
-    if (sscanf(line, "%4095[^\t]\t%1023[^\t]\t%255[^\t]\t%d\t%d\t%ld", r.file, r.config, r.arms,
-               &r.lsf, &r.each, &r.cut) != 6)
+    const int n = sscanf(line, "%4095[^\t\n]\t%1023[^\t]\t%255[^\t]\t%d\t%d\t%ld", r.file, r.config,
+                         r.arms, &r.lsf, &r.each, &r.cut);
+    if (n != 1 && n != 6)
       return 2;
     json_t *out = json_object();
     arrays = open_memstream(&bytes, &n_byte);
-    const int err = answer(&r, out);
+    const int err = n == 1 ? library(r.file, out) : answer(&r, out);
     if (err != MILL_OK)
       json_object_update_new(out, failure(err));
     fclose(arrays);
