@@ -410,8 +410,7 @@ class Reader:
     process = None
 
     @classmethod
-    def library(cls, *words):
-        """What is made of a library, or of what these words ask for."""
+    def ask(cls, *words):
         if not cls.process:
             cls.process = subprocess.Popen([READER], env=ENVIRONMENT, stdin=subprocess.PIPE,
                                            stdout=subprocess.PIPE)
@@ -422,7 +421,7 @@ class Reader:
     @classmethod
     def read(cls, path, config="", arms=ARMS, lsf=True, each=False, cut=0):
         put("formats.yaml", (config if "fiberstatus" in config else EVERY_FIBRE + config))
-        answer = cls.library(path, tmp("formats.yaml"), ",".join(arms), int(lsf), int(each), cut)
+        answer = cls.ask("spectra", path, tmp("formats.yaml"), ",".join(arms), int(lsf), int(each), cut)
         data = cls.process.stdout.read(answer["n_byte"])
 
         def decode(of):

@@ -206,7 +206,7 @@ class Files(unittest.TestCase):
         # a full disk, in the shape of a limit on file sizes, costs this file only
         os.makedirs(tmp("full"))
         put("full.yaml", f"scratch: {tmp('full')}\n")
-        line = "\t".join((path, tmp("full.yaml"), "b", "0", "0", "0")) + "\n"
+        line = "\t".join(("spectra", path, tmp("full.yaml"), "b", "0", "0", "0")) + "\n"
         done = subprocess.run([READER], input=line.encode(), env=ENVIRONMENT, capture_output=True, check=True,
                               preexec_fn=lambda: (signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
                                                   small_files(4096)()))

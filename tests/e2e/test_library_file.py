@@ -242,7 +242,7 @@ class LibraryFile(ProgramTest):
 
     def refused(self, path, said, both=True):
         """The program says why in one line; what makes libraries does not take it either."""
-        answer = Reader.library(path)
+        answer = Reader.ask("library", path)
         self.assertEqual((answer.get("error"), answer.get("cleared")), (2, True), (said, answer))
         for part in (path, said):
             self.assertIn(part, answer["message"])
@@ -253,7 +253,7 @@ class LibraryFile(ProgramTest):
     def test_damaged_files(self):
         for kind, rows in WRONG.items():
             good = self.good(kind)
-            self.assertEqual(Reader.library(tmp("good.h5"))["hash"], read(tmp("good.h5")).hash)
+            self.assertEqual(Reader.ask("library", tmp("good.h5"))["hash"], read(tmp("good.h5")).hash)
             for where, value, *said in rows:
                 name, _, attribute = where.partition(".")
                 said = said or [f"attribute {attribute} of {name} is missing" if attribute else f"/{name} is missing"]
@@ -322,7 +322,7 @@ class LibraryFile(ProgramTest):
             values = f.pop("arms/arm0/layer2/weight")[...]
             f.create_dataset("arms/arm0/layer2/weight", data=values, dtype=">f4", chunks=(64, 5),
                              compression=4, shuffle=True, fletcher32=True)
-        self.assertEqual(Reader.library(tmp("packed.h5"))["hash"], read(tmp("good.h5")).hash)
+        self.assertEqual(Reader.ask("library", tmp("packed.h5"))["hash"], read(tmp("good.h5")).hash)
 
     def test_foreign_files_stay(self):
         put("other.h5", b"\x89HDF and nothing of ours")

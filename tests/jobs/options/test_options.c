@@ -93,7 +93,7 @@ MILL_TEST(options_reach_the_configuration)
   }
 }
 
-/* What the keys of the configuration refuse is in test_config_refusals.c. */
+/* What the keys of the configuration refuse is in e2e/test_config.py. */
 MILL_TEST(bad_values_are_named)
 {
   static const struct {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A folder with a configuration file, and reading, printing and comparing of configurations, for
- *  their tests. */
+/** A folder with a configuration file, and reading and comparing of configurations, for their tests. */
 #ifndef MILL_CONFIG_FIXTURE_H
 #define MILL_CONFIG_FIXTURE_H
 
@@ -17,17 +16,9 @@ static inline int begin(void **state)
   return path[0] ? 0 : -1;
 }
 
-static inline void write_bytes(const char *text, size_t n)
-{
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(text, 1, n, file), n);
-  assert_int_equal(fclose(file), 0);
-}
-
 static inline int read_text(mill_config *config, const char *text)
 {
-  write_bytes(text, strlen(text));
+  save_file(path, text, strlen(text));
   return mill_config_read(config, path);
 }
 
@@ -35,18 +26,6 @@ static inline void must_read(mill_config *config, const char *text)
 {
   if (read_text(config, text) != MILL_OK)
     fail_msg("'%s': %s", text, mill_error_message());
-}
-
-/* Text of mill_config_print; free(). */
-static inline char *printed(const mill_config *config)
-{
-  char *text = NULL;
-  size_t n = 0;
-  FILE *out = open_memstream(&text, &n);
-  assert_non_null(out);
-  assert_int_equal(mill_config_print(config, out), MILL_OK);
-  assert_int_equal(fclose(out), 0);
-  return text;
 }
 
 static inline void assert_same(const mill_config *a, const mill_config *b)
