@@ -31,15 +31,8 @@ arms:
 class Test(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        cls.lib = coarse_library()
-        run("simulate", "--library", cls.lib, "--stars", N_STAR, "--sn", "30,60", "--output",
-            tmp("survey"))
-        for folder, _, names in os.walk(tmp("survey")):
-            for name in names:
-                if name.startswith("coadd"):
-                    cls.desi = os.path.join(folder, name)
-        cls.config = tmp("weave.yaml")
-        put(cls.config, CONFIG)
+        cls.lib, cls.desi = coarse_survey(N_STAR)
+        cls.config = put("weave.yaml", CONFIG)
         cls.pixels = {arm: cls.resample(arm) for arm in ARMS}
         cls.paths = [cls.write(arm) for arm in ARMS]
 
@@ -64,35 +57,18 @@ class Test(ProgramTest):
         for i, fiber in enumerate(FIBERS):
             data[fiber], weight[fiber] = flux[i] / SENS, ivar[i] * SENS**2
         name = np.array([f"WVE_{i:08d}+0000000" for i in range(N_FIBER)])
-        table = pyfits.BinTableHDU.from_columns(
-            [
-                pyfits.Column("Nspec", "J", array=np.arange(N_FIBER) + 1),
-                pyfits.Column("FIBREID", "J", array=np.arange(N_FIBER) + 101),
-                pyfits.Column("CNAME", "20A", array=name),
-                pyfits.Column("TARGID", "30A", array=np.array(["x"] * N_FIBER)),
-                pyfits.Column("TARGRA", "D", array=np.linspace(10, 11, N_FIBER)),
-                pyfits.Column("TARGDEC", "D", array=np.linspace(-1, 1, N_FIBER)),
-                pyfits.Column("STATUS", "1A", array=np.array(list("AAAPAA"))),
-                pyfits.Column("TARGUSE", "1A", array=np.array(list("TSTTST"))),
-                pyfits.Column("TARGCAT", "30A", array=np.array(
-                    ["GA_LRdisc", "", "GA_LRhighlat", "", "", "GA_HRdisc"])),
-            ],
-            name="FIBTABLE",
-        )
+        table = pyfits.BinTableHDU.from_columns([pyfits.Column(key, form, array=values) for key, form, values in (
+            ("Nspec", "J", np.arange(N_FIBER) + 1), ("FIBREID", "J", np.arange(N_FIBER) + 101),
+            ("CNAME", "20A", name), ("TARGID", "30A", ["x"] * N_FIBER), ("TARGRA", "D", np.linspace(10, 11, N_FIBER)),
+            ("TARGDEC", "D", np.linspace(-1, 1, N_FIBER)), ("STATUS", "1A", list("AAAPAA")),
+            ("TARGUSE", "1A", list("TSTTST")),
+            ("TARGCAT", "30A", ["GA_LRdisc", "", "GA_LRhighlat", "", "", "GA_HRdisc"]))], name="FIBTABLE")
         hdus = [pyfits.PrimaryHDU()]
-        for what, image in (
-            ("DATA", data),
-            ("IVAR", weight),
-            ("DATA_NOSS", data),
-            ("IVAR_NOSS", weight),
-            ("SENSFUNC", np.full_like(data, SENS)),
-        ):
-            hdu = pyfits.ImageHDU(image, name=f"{arm}_{what}")
+        for what, image in (("DATA", data), ("IVAR", weight), ("DATA_NOSS", data), ("IVAR_NOSS", weight),
+                            ("SENSFUNC", np.full_like(data, SENS))):
+            hdus.append(pyfits.ImageHDU(image, name=f"{arm}_{what}"))
             if what != "SENSFUNC":
-                hdu.header.update(
-                    CTYPE1="WAVE", CUNIT1="Angstrom", CRPIX1=1.0, CRVAL1=grid[0], CD1_1=STEP_AA
-                )
-            hdus.append(hdu)
+                hdus[-1].header.update(CTYPE1="WAVE", CUNIT1="Angstrom", CRPIX1=1.0, CRVAL1=grid[0], CD1_1=STEP_AA)
         path = tmp(f"stack_{arm.lower()}.fit")
         pyfits.HDUList(hdus + [table]).writeto(path, overwrite=True)
         return path
@@ -196,11 +172,3 @@ class Test(ProgramTest):
             self.fit("survey.h5", "--overwrite", "--config", self.config, "--target-class", classes,
                      self.paths[0], lib=self.lib)
             np.testing.assert_array_equal(read(self.path, "catalog")["FITS_ROW"], fibers)
-
-    def test_cut_file_is_refused(self):
-        with pyfits.open(self.paths[0]) as f:
-            del f["BLUE_SENSFUNC"]
-            f.writeto(tmp("cut.fit"), overwrite=True)
-        path = tmp("cut.fit")
-        done = self.fit("cut.h5", "--config", self.config, path, lib=self.lib, status=3)
-        self.assertOneLine(done, path, "BLUE_SENSFUNC", status=3)
