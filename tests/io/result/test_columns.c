@@ -161,6 +161,23 @@ MILL_TEST(pack_takes_every_value)
   }
 }
 
+/* A row that was not fitted has no values but its reason, whatever was there before. */
+MILL_TEST(values_that_do_not_exist_are_missing)
+{
+  memset(&result, 0x5a, sizeof result);
+  make_columns(MILL_WITH_OFFSETS, MILL_STATUS_UNREADABLE);
+  mill_columns_pack(&columns, &result, row);
+  for (int i = 0; i < columns.n_column; i++) {
+    const mill_column *c = &columns.column[i];
+    for (int k = 0; k < c->n_value && c->type == MILL_TYPE_F64; k++) {
+      double value;
+      memcpy(&value, row + c->at + (size_t)k * sizeof value, sizeof value);
+      if (isnan(c->missing) ? !isnan(value) : value != c->missing)
+        fail_msg("%s is %g", c->name, value);
+    }
+  }
+}
+
 /* A row without a posterior has the missing values, one with it its numbers and samples. */
 MILL_TEST(posteriors_are_packed_with_their_samples)
 {
