@@ -674,9 +674,6 @@ MILL_TEST(wrong_arguments_are_named)
   refused(
       STARMILL_USAGE, "NULL",
       starmill_minus2loglike(fx.library, fx.star[0], 1, NULL, &m2ll, NULL, NULL, NULL, &fx.error));
-  refused(
-      STARMILL_USAGE, "starmill_minus2loglike: star is NULL",
-      starmill_minus2loglike(fx.library, NULL, 1, fx.truth[0], &m2ll, NULL, NULL, NULL, &fx.error));
   memcpy(theta, fx.truth[0], sizeof theta);
   theta[0] = 2000;
   refused(STARMILL_RANGE, "max_vel",
