@@ -77,7 +77,7 @@ class Status(EndToEnd):
         self.assertOneLine(starmill("status", tmp("foreign.h5")), "not a status file", status=4)
         put("cut.h5.status.json", '{\n  "format": "starmill status",\n  "ranks": [')
         self.assertOneLine(starmill("status", tmp("cut.h5")), "damaged", status=4)
-        self.assertEqual(starmill("status", "--help").returncode, 0)
+        run("status", "--help")
 
     def test_age_and_process_tell_whether_it_runs(self):
         from status import Job
