@@ -320,15 +320,27 @@ def coarse_survey(n_star, library=None):
     return library, path
 
 
+def bintable(columns, name=None):
+    """A table of {name: values}, or (format of FITS, values)."""
+    made = []
+    for key, of in columns.items():
+        form, values = of if isinstance(of, tuple) else (None, np.asarray(of))
+        made.append(pyfits.Column(key, form or {"f": "D", "i": "K"}.get(values.dtype.kind, "64A"), array=values))
+    return pyfits.BinTableHDU.from_columns(made, name=name)
+
+
+def write_redrock(path, targets, z, kinds):
+    """A redrock file."""
+    bintable({"TARGETID": targets, "Z": z, "SPECTYPE": ("6A", kinds), "SUBTYPE": ("20A", [""] * len(kinds))},
+             "REDSHIFTS").writeto(path, overwrite=True)
+
+
 def write_desi(path, arms):
     """Stars of targets 100, 101 ... in DESI's layout; arms: {name: {WAVELENGTH, FLUX, IVAR ...}}."""
     n = len(next(iter(arms.values()))["FLUX"])
-    hdus = [pyfits.PrimaryHDU(), pyfits.BinTableHDU.from_columns([
-        pyfits.Column("TARGETID", "K", array=np.arange(n) + 100),
-        pyfits.Column("TARGET_RA", "D", array=np.zeros(n)),
-        pyfits.Column("TARGET_DEC", "D", array=np.zeros(n)),
-        pyfits.Column("OBJTYPE", "3A", array=["TGT"] * n),
-        pyfits.Column("COADD_FIBERSTATUS", "J", array=np.zeros(n, int))], name="FIBERMAP")]
+    hdus = [pyfits.PrimaryHDU(), bintable({
+        "TARGETID": np.arange(n) + 100, "TARGET_RA": np.zeros(n), "TARGET_DEC": np.zeros(n),
+        "OBJTYPE": ("3A", ["TGT"] * n), "COADD_FIBERSTATUS": ("J", np.zeros(n, int))}, "FIBERMAP")]
     for arm, arrays in arms.items():
         for name, array in {**arrays, "MASK": np.zeros(arrays["FLUX"].shape, "i4")}.items():
             array = array if name in ("WAVELENGTH", "MASK") else array.astype("f4")

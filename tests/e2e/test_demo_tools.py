@@ -70,9 +70,7 @@ def write_truth(path, table):
     columns += [pyfits.Column(k, "D", array=[s["true"][k] for s in table]) for k in NAMES]
     columns += [pyfits.Column("SN", "D", array=[s["SN"] for s in table])]
     columns += [pyfits.Column("KIND", "24A", array=[s["KIND"] for s in table])]
-    files = pyfits.BinTableHDU.from_columns(
-        [pyfits.Column("FILE", "16A", array=["coadd-0.fits"])], name="FILES")
-    pyfits.HDUList([pyfits.PrimaryHDU(), files,
+    pyfits.HDUList([pyfits.PrimaryHDU(), bintable({"FILE": ("16A", ["coadd-0.fits"])}, "FILES"),
                     pyfits.BinTableHDU.from_columns(columns, name="TRUTH")]).writeto(path)
 
 

@@ -68,10 +68,8 @@ def write(name, wave=None, cards=(), edit=None, columns=("TEFF", "LOGG", "FEH"),
     image = pyfits.PrimaryHDU(flux.astype("f4"))
     for key, value in cards:
         image.header[key] = value
-    table = pyfits.BinTableHDU.from_columns(
-        [pyfits.Column("NAME", "8A", array=[f"star{i}" for i in range(n)])]
-        + [pyfits.Column(c, "D", array=labels[:, i]) for i, c in enumerate(columns)])
-    pyfits.HDUList([image, table]).writeto(tmp(name), overwrite=True)
+    table = {"NAME": ("8A", [f"star{i}" for i in range(n)]), **dict(zip(columns, labels.T))}
+    pyfits.HDUList([image, bintable(table)]).writeto(tmp(name), overwrite=True)
     return tmp(name)
 
 
@@ -100,17 +98,12 @@ def folders():
               ).writeto(tmp(f"stelib/{name}"), overwrite=True)
         cards(pyfits.PrimaryHDU(spectrum(label, wave).astype("f4")), PHXTEFF=label[0],
               PHXLOGG=label[1], PHXM_H=label[2]).writeto(tmp(f"phoenix/{name}"), overwrite=True)
-        table = pyfits.BinTableHDU.from_columns([
-            pyfits.Column("lam", "D", unit="Angstrom", array=wave),
-            pyfits.Column("f", "E", array=spectrum(label, wave))])
-        cards(table, TEFF=label[0], LOGG=label[1], FEH=label[2]).writeto(
-            tmp(f"tables/{name}"), overwrite=True)
+        cards(bintable({"lam": wave, "f": ("E", spectrum(label, wave))}), TUNIT1="Angstrom", TEFF=label[0],
+              LOGG=label[1], FEH=label[2]).writeto(tmp(f"tables/{name}"), overwrite=True)
     pyfits.PrimaryHDU(wave).writeto(tmp("wave.fits"), overwrite=True)
     order = np.random.default_rng(SEED).permutation(n)
-    pyfits.BinTableHDU.from_columns([
-        pyfits.Column("STAR", "16A", array=[f"star{i:03d}" for i in order]),
-        *[pyfits.Column(c, "D", array=labels[order, k])
-          for k, c in enumerate(("T", "G", "M"))]]).writeto(tmp("stars.fits"), overwrite=True)
+    bintable({"STAR": ("16A", [f"star{i:03d}" for i in order]), **dict(zip("TGM", labels[order].T))}).writeto(
+        tmp("stars.fits"), overwrite=True)
     return labels
 
 
@@ -294,10 +287,7 @@ class LibrarySpectra(ProgramTest):
             shutil.copy(tmp(f"stelib/star{i:03d}.fits"), tmp(f"long/{long}star{i:03d}.fits"))
         shutil.copy(tmp("stelib/star000.fits"), tmp(f"long/{long}another.fits"))
         def table(names):
-            pyfits.BinTableHDU.from_columns([
-                pyfits.Column("STAR", "60A", array=names),
-                *[pyfits.Column(c, "D", array=labels[:, k]) for k, c in enumerate("TGM")],
-            ]).writeto(tmp("long.fits"), overwrite=True)
+            bintable({"STAR": ("60A", names), **dict(zip("TGM", labels.T))}).writeto(tmp("long.fits"), overwrite=True)
         options = ("library", "spectra", "--output", tmp("long.h5"), "--overwrite", *GIVEN,
                    "--left-out", 0, "--keep-outliers", "--range", "4815,5160", "--table",
                    tmp("long.fits"),

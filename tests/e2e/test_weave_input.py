@@ -57,12 +57,11 @@ class Test(ProgramTest):
         for i, fiber in enumerate(FIBERS):
             data[fiber], weight[fiber] = flux[i] / SENS, ivar[i] * SENS**2
         name = np.array([f"WVE_{i:08d}+0000000" for i in range(N_FIBER)])
-        table = pyfits.BinTableHDU.from_columns([pyfits.Column(key, form, array=values) for key, form, values in (
-            ("Nspec", "J", np.arange(N_FIBER) + 1), ("FIBREID", "J", np.arange(N_FIBER) + 101),
-            ("CNAME", "20A", name), ("TARGID", "30A", ["x"] * N_FIBER), ("TARGRA", "D", np.linspace(10, 11, N_FIBER)),
-            ("TARGDEC", "D", np.linspace(-1, 1, N_FIBER)), ("STATUS", "1A", list("AAAPAA")),
-            ("TARGUSE", "1A", list("TSTTST")),
-            ("TARGCAT", "30A", ["GA_LRdisc", "", "GA_LRhighlat", "", "", "GA_HRdisc"]))], name="FIBTABLE")
+        table = bintable({
+            "Nspec": ("J", np.arange(N_FIBER) + 1), "FIBREID": ("J", np.arange(N_FIBER) + 101), "CNAME": ("20A", name),
+            "TARGID": ("30A", ["x"] * N_FIBER), "TARGRA": np.linspace(10, 11, N_FIBER),
+            "TARGDEC": np.linspace(-1, 1, N_FIBER), "STATUS": ("1A", list("AAAPAA")), "TARGUSE": ("1A", list("TSTTST")),
+            "TARGCAT": ("30A", ["GA_LRdisc", "", "GA_LRhighlat", "", "", "GA_HRdisc"])}, "FIBTABLE")
         hdus = [pyfits.PrimaryHDU()]
         for what, image in (("DATA", data), ("IVAR", weight), ("DATA_NOSS", data), ("IVAR_NOSS", weight),
                             ("SENSFUNC", np.full_like(data, SENS))):
@@ -81,15 +80,12 @@ class Test(ProgramTest):
         weight = np.ones_like(data)
         for i, fiber in enumerate(FIBERS):
             data[fiber], weight[fiber] = flux[i].astype(float) / 1e17, ivar[i].astype(float) * 1e34
-        spectra = pyfits.BinTableHDU.from_columns([
-            pyfits.Column("FLUX", f"{n}D", array=data), pyfits.Column("FLUX_IVAR", f"{n}D", array=weight),
-            pyfits.Column("QUAL", f"{n}I", array=np.zeros((N_FIBER, n)))], name="SPECTAB")
+        spectra = bintable({"FLUX": (f"{n}D", data), "FLUX_IVAR": (f"{n}D", weight),
+                            "QUAL": (f"{n}I", np.zeros((N_FIBER, n)))}, "SPECTAB")
         spectra.header.update({"1CTYP1": "WAVE", "1CUNI1": "Angstrom", "1CRPX1": 1.0,
                                "1CRVL1": grid[0], "1CDLT1": STEP_AA})
-        target = pyfits.BinTableHDU.from_columns([
-            pyfits.Column("OBJ_NME", "20A", array=[f"QMST_{i}" for i in range(N_FIBER)]),
-            pyfits.Column("FIB_ST", "I", array=[2, 2, 2, 1, 2, 2]),
-            pyfits.Column("FIB_USE", "I", array=[1, 3, 1, 1, 3, 2])], name="FIBMETATAB")
+        target = bintable({"OBJ_NME": ("20A", [f"QMST_{i}" for i in range(N_FIBER)]),
+                           "FIB_ST": ("I", [2, 2, 2, 1, 2, 2]), "FIB_USE": ("I", [1, 3, 1, 1, 3, 2])}, "FIBMETATAB")
         pyfits.HDUList([pyfits.PrimaryHDU(), spectra, target]).writeto(tmp("20261126_LB11_1.fits"))
         return tmp("20261126_LB11_1.fits")
 
