@@ -234,6 +234,42 @@ class Config(ProgramTest):
                          "backend: cpu\n", "targetid: []\nminsn: none\nnpoly: 8\nwave_mask: auto\nlsf: auto\n"
                          "exposures: coadd\n"), self.printed("npoly: 8\nbackend: cpu\n"))
 
+    def test_options_say_the_same(self):
+        """A line of options, the configuration that says the same, and what a file says before."""
+        for words, text, *before in (
+                ("--library l.h5 --library m,n.h5 --threads 3 --slots 7 --readers 2 --npoly 12 --minsn -2.5 --redrock",
+                 "{template_lib: [l.h5, 'm,n.h5'], threads: 3, slots: 7, readers: 2, npoly: 12, minsn: -2.5, "
+                 "redrock: true}"),
+                ("--objtype TGT,SKY --target-class MWS_ANY,STD_* --select-by all --minexpid 3 --maxexpid 2147483647 "
+                 "--minsn-from scores", "{objtypes: [TGT, SKY], target_classes: [MWS_ANY, STD_*], select_by: all, "
+                 "minexpid: 3, maxexpid: 2147483647, minsn_from: scores}"),
+                ("--exposures joint --format weave --lsf off --medium air --join-by-name --join-radius 2 --epochs night",
+                 "{exposures: joint, format: weave, lsf: off, medium: air, join_by_name: true, join_radius: 2, "
+                 "epochs: night}"),
+                ("--optimizer levenberg-marquardt --precision float64 --start t.h5 --backend cpu --log-level debug",
+                 "{optimizer: levenberg-marquardt, precision: float64, start: t.h5, backend: cpu, log_level: debug}"),
+                ("--targetid 39627,-12 --targetid 9223372036854775807",
+                 "targetid: [-12, 39627, 9223372036854775807]", "targetid: 5"),
+                ("--exposures coadd", "exposures: coadd", "exposures: single"),
+                ("--resolving-power 1500", "{resolving_power: 1500, arms: [b, r]}",
+                 "arms: [{name: b, fwhm: 2.7}, {name: r, resolving_power: 1650}]"),
+                ("--arms z,r", "arms: [z, {name: r, max: 7000, channel: red}]",
+                 "arms: [{name: b, min: 4000, max: 5000}, {name: r, max: 7000, channel: red}]"),
+                ("", "arms: [{name: b, min: 4000}]", "arms: [{name: b, min: 4000}]"), ("", "{}")):
+            with self.subTest(words=words):
+                given = [word for of in before for word in ("--config", put("before.yaml", of))]
+                self.assertEqual(run("fit", "--print-config", *given, *words.split()).stdout, self.printed(text))
+        for words, *parts in (
+                ("--nploy 3", "unknown", "--nploy"), ("--re", "ambiguous", "--re"), ("--output", "needs a value"),
+                ("--npoly 25", "--npoly", "25"), ("--minsn inf", "--minsn", "inf"), ("--targetid 1,2,", "--targetid", "''"),
+                ("--targetid 9223372036854775808", "--targetid", "9223372036854775808"),
+                ("--targetid " + "1234567890" * 4, "--targetid", "12345678901234567890"),
+                ("--objtype A,,B", "--objtype", "A,,B"), ("--target-class A,", "--target-class", "A,"),
+                ("--minexpid -1", "--minexpid", "-1"), ("--numbers 5", "--numbers", "--pattern"),
+                ("--objtype 0123456789abcdef", "--objtype", "0123456789abcdef"),
+                ("--objtype a,b,c,d,e,f,g,h,i", "--objtype", "8"), ("--optimizer nelder", "--optimizer", "nelder-mead")):
+            self.assertOneLine(starmill("fit", "--print-config", *words.split()), *parts, status=2)
+
     def test_what_is_printed_is_read(self):
         """Texts that YAML would read otherwise, and the ends of the numbers."""
         number = ("-1.7976931348623157e+308", "-0.0", "5e-324", "0.30000000000000004", "0.1", "1e22",
