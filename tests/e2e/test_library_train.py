@@ -4,7 +4,7 @@
 import csv
 
 from base import *
-import make_train_losses
+import train_losses
 from library import emulate, library_file
 
 N_MODEL, N_PIX = 160, 130
@@ -27,7 +27,7 @@ def flux_of(label, i_arm):
 
 def make_grid(name, n=N_MODEL, edit=None):
     label = np.random.default_rng(18).uniform((4000, 0.5, -2), (7000, 5, 0.5), (n, 3))
-    path = make_train_losses.write_grid(tmp(name), LABELS, label, {
+    path = train_losses.write_grid(tmp(name), LABELS, label, {
         arm: (first, step, 0.5, flux_of(label, i), False)
         for i, (arm, (first, step)) in enumerate(ARMS.items())})
     if edit:

@@ -7,7 +7,7 @@ import functools
 import itertools
 
 from base import *  # noqa: F403
-import make_train_losses
+import train_losses
 from scipy.interpolate import RegularGridInterpolator
 
 from basics import Failure  # noqa: E402
@@ -58,7 +58,7 @@ def scattered(n, seed=1):
 def write_grid(name, label, edit=None, complete=1):
     """A grid file of these labels; edit(file) may damage it."""
     full = np.column_stack([label, np.full((len(label), 3 - label.shape[1]), -0.5)])
-    path = make_train_losses.write_grid(tmp(name), NAMES[:label.shape[1]], label, {
+    path = train_losses.write_grid(tmp(name), NAMES[:label.shape[1]], label, {
         arm: (first, LN_STEP, -1.0, np.array([spectrum(x, arm) for x in full]), True)
         for arm, (first, _) in ARMS.items()}, complete)
     if edit:

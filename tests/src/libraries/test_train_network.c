@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Training: steps against NumPy's (e2e/test_train_reference.py: PyTorch's), the same bits whatever
- * the threads and after a stop, schedules, the solved last layer. */
+/* Training: the same bits whatever the threads and after a stop, schedules, the solved last layer; steps
+ * against NumPy's are in e2e/test_train_reference.py. */
 #include "tests/mill_test.h"
 
 #include <mpi.h>
 
 #include "kernels/base/error.h"
 #include "src/libraries/train_network.h"
-#include "reference/train.h" /* made in the build folder by tests/reference/make_train.py */
-
-/* as make_train.py has them */
-enum { N_MODEL = 6, N_IN = 3, N_OUT = 7, N_PARAM = 3 * 5 + 5 + 5 * 4 + 4 + 4 * 7 + 7, N_STEP = 3 };
-#define DELTA 0.7
+enum { N_IN = 3, N_OUT = 7, N_PARAM = 3 * 5 + 5 + 5 * 4 + 4 + 4 * 7 + 7 };
 
 enum { MANY = 150, WIDTH = 100, N_WIDE = 2100 };
 
@@ -45,11 +41,8 @@ static void make_example(int n, int n_train, example *e)
   e->set.width[0] = 5;
   e->set.width[1] = 4;
   e->set.batch = n_train;
-  e->set.n_epoch = N_STEP;
-  e->set.schedule = MILL_TRAIN_PLATEAU;
   e->set.rate = 1e-2;
   e->set.decay = 0.1;
-  e->set.huber = DELTA;
   wave(1.2, 2.3, 0.1, n * N_IN, e->x);
   wave(1.5, 0.9, 0.7, n * N_OUT, e->target);
   wave(0.5, 1.1, 0, N_OUT, e->scale);
@@ -67,39 +60,6 @@ static void make_example(int n, int n_train, example *e)
                                     .context = e,
                                     .weight = e->param + N_PARAM - 5 * N_OUT,
                                     .bias = e->param + N_PARAM - N_OUT};
-}
-
-/* ---- steps ---- */
-
-static void test_numpy_steps(void **state)
-{
-  (void)state;
-  static example e;
-  const double *const losses[] = {REF_LOSS_L2, REF_LOSS_L1, REF_LOSS_HUBER};
-  const double *const params[] = {REF_PARAM_L2, REF_PARAM_L1, REF_PARAM_HUBER};
-  for (int kind = MILL_TRAIN_L2; kind <= MILL_TRAIN_HUBER; kind++) {
-    mill_train_state s;
-    double worst = 0;
-    make_example(N_MODEL, N_MODEL, &e);
-    e.set.loss = kind;
-    assert_ok(mill_train_begin(&e.set, &e.problem, &s));
-    assert_int_equal(s.n_param, N_PARAM);
-    /* the last layer begins as it is told */
-    for (int i = N_PARAM - 5 * N_OUT; i < N_PARAM; i++)
-      assert_true(s.param[i] == e.param[i]);
-    memcpy(s.param, e.param, sizeof e.param);
-    assert_ok(mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, NULL, &s));
-    assert_int_equal(s.n_epoch, N_STEP);
-    for (int t = 0; t < N_STEP; t++)
-      assert_close(s.epoch[t].train, losses[kind][t], 1e-5 * losses[kind][t]);
-    for (int i = 0; i < N_PARAM; i++)
-      worst = fmax(worst, fabs((double)s.param[i] - params[kind][i]));
-    printf("after %d steps parameters differ from NumPy's by %.2g\n", N_STEP, worst);
-    /* steps of 1e-2 whose direction has the slopes' relative rounding, largest where a slope is
-       small: 1e-5 is asked for */
-    assert_true(worst < 1e-5);
-    mill_train_state_clear(&s);
-  }
 }
 
 /* ---- the same bits ---- */
@@ -279,8 +239,9 @@ static void test_solved_last_layer(void **state)
 int main(int argc, char **argv)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_numpy_steps),       cmocka_unit_test(test_same_bits),
-      cmocka_unit_test(test_schedules),         cmocka_unit_test(test_no_number),
+      cmocka_unit_test(test_same_bits),
+      cmocka_unit_test(test_schedules),
+      cmocka_unit_test(test_no_number),
       cmocka_unit_test(test_solved_last_layer),
   };
   MPI_Init(&argc, &argv);
