@@ -3,7 +3,7 @@
 
 Repeats the training of a grid file's first arm from the file alone (docs/develop/performance.md):
 statistics and components by NumPy's SVD, models left out, first weights and the order of the models
-from the counters of starmill's random numbers, steps by make_train.py.
+from the counters of starmill's random numbers, and steps of Adam.
 """
 
 import math
@@ -11,8 +11,6 @@ import types
 
 import h5py
 import numpy as np
-
-from make_train import Adam, loss_and_slopes
 
 # the options of starmill library train that this script knows, with their defaults but for epochs
 DEFAULTS = dict(epochs=10, hidden="256,256,200", batch=64, rate=5e-3, least_rate=1e-6, decay=0.0,
@@ -140,6 +138,53 @@ def make_problem(path, o, arm=0):
 
 
 # ---- training --------------------------------------------------------------------------------
+
+
+def layers_of(param, width):
+    at, layers = 0, []
+    for n_in, n_out in zip(width, width[1:]):
+        layers.append((param[at:at + n_out * n_in].reshape(n_out, n_in),
+                       param[at + n_out * n_in:at + n_out * (n_in + 1)]))
+        at += n_out * (n_in + 1)
+    return layers
+
+
+def loss_and_slopes(kind, param, x, target, scale, width, n_norm, most=1.0):
+    """The loss of models x, which is a mean over them and a sum over n_norm outputs by their number, and
+    its slopes; the network has layers of these widths."""
+    layers, a, z = layers_of(param, width), [x], []
+    for i, (weight, bias) in enumerate(layers):
+        z.append(a[-1] @ weight.T + bias)
+        a.append(z[-1] / (1 + np.exp(-z[-1])) if i < len(layers) - 1 else z[-1])
+    u = scale * (a[-1] - target)
+    rho, slope = {
+        "l2": (u * u, 2 * u),
+        "l1": (abs(u), np.sign(u)),
+        "huber": (np.where(abs(u) <= most, u * u / 2, most * (abs(u) - most / 2)), np.clip(u, -most, most)),
+    }[kind]
+    n = len(x) * n_norm
+    back, slopes = slope * scale / n, []
+    for i in range(len(layers) - 1, -1, -1):
+        if i < len(layers) - 1:
+            s = 1 / (1 + np.exp(-z[i]))
+            back = back * s * (1 + z[i] * (1 - s))
+        slopes.insert(0, np.concatenate([(back.T @ a[i]).ravel(), back.sum(0)]))
+        back = back @ layers[i][0]
+    return rho.sum() / n, np.concatenate(slopes)
+
+
+class Adam:
+    """With decoupled weight decay; param is changed in place."""
+
+    def __init__(self, param, decay):
+        self.param, self.decay, self.t, self.m, self.v = param, decay, 0, 0 * param, 0 * param
+
+    def step(self, slopes, rate):
+        self.t += 1
+        self.m = 0.9 * self.m + 0.1 * slopes
+        self.v = 0.999 * self.v + 0.001 * slopes * slopes
+        self.param *= 1 - rate * self.decay
+        self.param -= rate * (self.m / (1 - 0.9**self.t)) / (np.sqrt(self.v / (1 - 0.999**self.t)) + 1e-8)
 
 
 def first_weights(p, o):
