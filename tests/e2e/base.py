@@ -119,6 +119,11 @@ def wait_until(condition, process=None, seconds=PATIENCE, pause=0.01):
         time.sleep(pause)
 
 
+def is_suspended(process):
+    """Whether a process has been stopped as by Ctrl-Z."""
+    return content(f"/proc/{process.pid}/stat", "r").rsplit(") ", 1)[1][0] == "T"
+
+
 def small_files(n_byte):
     """For preexec_fn: no file may be larger."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n_byte, n_byte))

@@ -108,13 +108,13 @@ class Particles(ProgramTest):
 
     def test_a_library_that_never_ends(self):
         """As OpenBLAS, where there was no memory for its threads."""
-        config, hang = self.write("config.yaml", OU), faults("hang:exit:-:1:0")
+        config, hang = self.write("config.yaml", OU), faults("hang:exit:-:1:0", FAULTS_COUNT=tmp("hung"))
         args = ("particles", config, "--output", tmp("end.h5"), "--overwrite", "--quiet")
         done = starmill(*args, env={**hang, "STARMILL_WATCHDOG_S": "2"})
         self.assertOneLine(done, "the end of the program has not returned for 2 s", status=70)
+        os.unlink(tmp("hung"))
         process = start(*args, env=hang)
-        wait_until(lambda: os.path.exists(tmp("end.h5")), process)
-        time.sleep(1)
+        wait_until(lambda: os.path.exists(tmp("hung")), process)
         process.terminate()
         said = process.communicate(timeout=60)[1]
         self.assertEqual(process.returncode, 75, said)
