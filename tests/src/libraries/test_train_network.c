@@ -3,15 +3,11 @@
  * against NumPy's are in e2e/test_train_reference.py. */
 #include "tests/mill_test.h"
 
-#include <mpi.h>
+#include "tests/train_problem.h"
 
-#include "kernels/base/error.h"
-#include "src/libraries/train_network.h"
 enum { N_IN = 3, N_OUT = 7, N_PARAM = 3 * 5 + 5 + 5 * 4 + 4 + 4 * 7 + 7 };
 
 enum { MANY = 150, WIDTH = 100, N_WIDE = 2100 };
-
-static const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
 
 typedef struct example {
   mill_train_settings set;
@@ -25,12 +21,6 @@ static int rows(void *context, int n, const int *model, const float **row)
   for (int i = 0; i < n; i++)
     row[i] = e->target + model[i] * N_OUT;
   return MILL_OK;
-}
-
-static void wave(double amplitude, double rate, double shift, int n, float *out)
-{
-  for (int i = 0; i < n; i++)
-    out[i] = (float)(amplitude * sin(rate * i + shift));
 }
 
 static void make_example(int n, int n_train, example *e)
@@ -114,9 +104,8 @@ static void make_wide(wide_example *w)
   p->bias = w->last + WIDTH * N_WIDE;
 }
 
-static void test_same_bits(void **state)
+MILL_TEST(same_bits)
 {
-  (void)state;
   static wide_example w;
   static const mill_train_watch watch = {.after = stop_at_three};
   mill_train_state s[3];
@@ -148,9 +137,8 @@ static void test_same_bits(void **state)
 
 /* ---- schedules ---- */
 
-static void test_schedules(void **state)
+MILL_TEST(schedules)
 {
-  (void)state;
   static example e;
   mill_train_state s;
   make_many(&e);
@@ -188,9 +176,8 @@ static void test_schedules(void **state)
   mill_train_state_clear(&s);
 }
 
-static void test_no_number(void **state)
+MILL_TEST(no_number)
 {
-  (void)state;
   static example e;
   mill_train_state s;
   make_many(&e);
@@ -206,9 +193,8 @@ static void test_no_number(void **state)
 /* ---- last layer ---- */
 
 /* Targets that the hidden layers can make with another last layer: it is found. */
-static void test_solved_last_layer(void **state)
+MILL_TEST(solved_last_layer)
 {
-  (void)state;
   static example e;
   mill_train_state s;
   double before = 0, after = 0;
@@ -238,14 +224,8 @@ static void test_solved_last_layer(void **state)
 
 int main(int argc, char **argv)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_same_bits),
-      cmocka_unit_test(test_schedules),
-      cmocka_unit_test(test_no_number),
-      cmocka_unit_test(test_solved_last_layer),
-  };
   MPI_Init(&argc, &argv);
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  const int failed = MILL_RUN_TESTS(NULL, NULL);
   MPI_Finalize();
   return failed;
 }
