@@ -432,6 +432,14 @@ class ProgramTest(unittest.TestCase):
         lines = [line for line in done.stderr.splitlines() if all(p in line for p in parts)]
         self.assertEqual(len(lines), 1, f"one line with {parts} in:\n{done.stderr}")
 
+    def assertVerified(self, *paths):
+        """fitsverify finds nothing wrong with these files."""
+        verify = shutil.which("fitsverify") or self.skipTest("no fitsverify (Debian: fitsverify)")
+        self.assertTrue(paths)
+        for path in paths:
+            done = subprocess.run([verify, "-q", path], stdout=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(done.stdout, f"verification OK: {path}\n")
+
     def assertWhole(self, table):
         """A fitted row has finite values, and SUCCESS goes with RVS_WARN."""
         good = table["STATUS"] == FITTED
