@@ -60,4 +60,24 @@ MILL_TEST(the_narrowest_tenth)
   assert_true(isnan(mill_lsf_width(&none)));
 }
 
+MILL_TEST(what_counts)
+{
+  mill_library lib;
+  mill_narrow_widths widths = {.n_seen = 0};
+  memset(&lib, 0, sizeof lib);
+  lib.n_arm = 2;
+  lib.arm[0].template_sigma_aa = -1; /* the instrument's own */
+  lib.arm[1].template_sigma_aa = 1.2;
+  fill_wave();
+  for (int a = 0; a < 2; a++)
+    for (int k = 0; k < 4; k++) {
+      const mill_raw_segment s = {.n_pix = N, .arm = a, .wave_aa = wave_aa, .sigma_aa = sigma_aa};
+      for (int i = 0; i < N; i++)
+        sigma_aa[i] = 0.9f + 0.1f * (float)k;
+      mill_narrow_note(&widths, &lib, &s);
+    }
+  assert_true(widths.n[0] == 0 && widths.n[1] == 3); /* 1.2 is no narrower than 1.2 */
+  assert_true(fabs(widths.sum_aa[1] - (0.9 + 1.0 + 1.1)) < 1e-6);
+}
+
 MILL_TEST_MAIN(NULL, NULL)
