@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Writes a library in memory to a file, for tests that read it; the program's libraries are written
- *  by scripts/library/library_file.py. */
+/** Writes a library of networks in memory to a file, for a test that opens it; the program's libraries
+ *  are written by scripts/library/library_file.py. */
 #ifndef MILL_LIBRARY_WRITER_H
 #define MILL_LIBRARY_WRITER_H
 
@@ -17,40 +17,6 @@ static inline int writer_array(const mill_h5_file *file, const char *at, hid_t t
 {
   const size_t dim[2] = {n_row, n_column};
   return mill_h5_write(file, at, type, type, n_column > 0 ? 2 : 1, dim, data, NULL, "of a test");
-}
-
-static inline int writer_front(const mill_h5_file *file, const char *arm, const mill_emulator *e)
-{
-  char at[96];
-  const int is_grid = e->kind == MILL_EMULATOR_GRID;
-  const mill_spline_grid *grid = &e->grid;
-  const mill_rbf *rbf = &e->rbf;
-  snprintf(at, sizeof at, "%s/%s", arm, is_grid ? "grid" : "rbf");
-  MILL_CHECK(mill_h5_write_group(file, at));
-  MILL_CHECK(
-      mill_h5_write_attr_int(file, at, "degree", is_grid ? (grid->linear ? 1 : 3) : rbf->degree));
-  if (is_grid) {
-    const int order = mill_spline_grid_order(grid);
-    size_t dim[MILL_MAX_GRID_AXIS + 1];
-    for (int l = 0; l < grid->n_axis; l++) {
-      snprintf(at, sizeof at, "%s/grid/knots%d", arm, l);
-      dim[l] = (size_t)grid->n_node[l];
-      MILL_CHECK(
-          writer_array(file, at, H5T_NATIVE_DOUBLE, dim[l] + (size_t)order, 0, grid->knot[l]));
-    }
-    dim[grid->n_axis] = (size_t)grid->n_out;
-    snprintf(at, sizeof at, "%s/grid/coefficients", arm);
-    return mill_h5_write(file, at, H5T_NATIVE_FLOAT, H5T_NATIVE_FLOAT, grid->n_axis + 1, dim,
-                         grid->coef, NULL, "of a test");
-  }
-  const size_t n_axis = (size_t)rbf->n_axis, n_center = (size_t)rbf->n_center;
-  snprintf(at, sizeof at, "%s/rbf/lengths", arm);
-  MILL_CHECK(writer_array(file, at, H5T_NATIVE_DOUBLE, n_axis, 0, rbf->length));
-  snprintf(at, sizeof at, "%s/rbf/centers", arm);
-  MILL_CHECK(writer_array(file, at, H5T_NATIVE_DOUBLE, n_center, n_axis, rbf->center));
-  snprintf(at, sizeof at, "%s/rbf/coefficients", arm);
-  return writer_array(file, at, H5T_NATIVE_FLOAT, n_center + (size_t)rbf->n_poly,
-                      (size_t)rbf->n_out, rbf->coef);
 }
 
 static inline int writer_error(const mill_h5_file *file, const char *arm, size_t n_pix,
@@ -73,20 +39,16 @@ static inline int writer_error(const mill_h5_file *file, const char *arm, size_t
 
 static inline int writer_arm(const mill_h5_file *file, const char *arm, const mill_arm *a)
 {
-  static const char *const kind[] = {"mlp", "grid", "rbf"};
   const mill_emulator *e = &a->emulator;
   const struct {
     const char *name, *text;
-  } text[] = {{"name", a->name},
-              {"setup", a->setup},
-              {"template_sigma_origin", a->sigma_origin},
-              {"source", a->source},
-              {"revision", a->revision},
-              {"emulator", kind[e->kind]},
-              {"activation", e->kind == MILL_EMULATOR_MLP ? "silu" : NULL}};
+  } text[] = {
+      {"name", a->name},     {"setup", a->setup},       {"template_sigma_origin", a->sigma_origin},
+      {"source", a->source}, {"revision", a->revision}, {"emulator", "mlp"},
+      {"activation", "silu"}};
   char at[96];
   MILL_CHECK(mill_h5_write_group(file, arm));
-  for (size_t i = 0; i < sizeof text / sizeof *text && text[i].text; i++)
+  for (size_t i = 0; i < sizeof text / sizeof *text; i++)
     MILL_CHECK(mill_h5_write_attr_text(file, arm, text[i].name, text[i].text));
   MILL_CHECK(mill_h5_write_attr_double(file, arm, "ln_wave0", a->ln_wave0));
   MILL_CHECK(mill_h5_write_attr_double(file, arm, "ln_step", a->ln_step));
@@ -95,8 +57,6 @@ static inline int writer_arm(const mill_h5_file *file, const char *arm, const mi
   MILL_CHECK(mill_h5_write_attr_int(file, arm, "n_layer", e->n_layer));
   snprintf(at, sizeof at, "%s/wavelength", arm);
   MILL_CHECK(writer_array(file, at, H5T_NATIVE_DOUBLE, (size_t)a->n_pix, 0, a->wave_aa));
-  if (e->kind != MILL_EMULATOR_MLP)
-    MILL_CHECK(writer_front(file, arm, e));
   for (int i = 0; i < e->n_layer; i++) {
     const size_t n_out = (size_t)e->n_out[i], n_in = (size_t)e->n_in[i];
     snprintf(at, sizeof at, "%s/layer%d", arm, i);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the readers of spectra make of files, for tests/e2e/survey_files.py.
+/* What is made of files of spectra, libraries and configurations, for tests/e2e/survey_files.py.
  *
- * Each line of the input names a file and how to read it; the answer is a line of JSON and the arrays
- * that it points into.  A library's arms have the names of channels, so that these arrive whole. */
+ * Each line of the input says what a file is, its path and how to read it; the answer is a line of
+ * JSON and the arrays that it points into.  A library's arms have the names of channels, so that these
+ * arrive whole. */
 #include <jansson.h>
 #include <math.h>
 #include <stdint.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/library/library_file.h"
 #include "io/surveys/spectra.h"
 #include "kernels/base/error.h"
 #include "src/config/arms.h"
@@ -174,18 +176,70 @@ done:
   return err;
 }
 
+/* A library that is refused is left cleared. */
+static int library(const char *path, json_t *out)
+{
+  static mill_library lib;
+  mill_error_clear();
+  const int err = mill_library_read(path, &lib);
+  json_object_set_new(out, "hash", json_string(lib.hash));
+  json_object_set_new(out, "cleared", json_boolean(lib.n_label == 0 && !lib.arm[0].wave_aa));
+  mill_library_clear(&lib);
+  return err;
+}
+
+/* Read over another one, which is untouched when this one is refused. */
+static int config(const char *first, const char *second, json_t *out)
+{
+  int err = MILL_OK;
+  mill_config read, before;
+  char *text = NULL;
+  size_t n = 0;
+  mill_config_default(&read);
+  mill_error_clear();
+  MILL_TRY(mill_config_read(&read, first));
+  memcpy(&before, &read, sizeof read);
+  err = second[0] ? mill_config_read(&read, second) : MILL_OK;
+  json_object_set_new(out, "untouched", json_boolean(memcmp(&before, &read, sizeof read) == 0));
+  if (err != MILL_OK)
+    goto done;
+  FILE *file = open_memstream(&text, &n);
+  MILL_TRY(mill_config_print(&read, file));
+  fclose(file);
+  json_object_set_new(out, "printed", json_string(text));
+  free(text);
+  if (read.start[0]) /* counts by the hash of its contents, which its reader sets */
+    strcpy(read.start_hash, "0123");
+  if (read.prior_table[0])
+    strcpy(read.prior_hash, "0123");
+  MILL_TRY(mill_config_identity(&read, &text));
+  json_object_set_new(out, "identity", json_string(text));
+  free(text);
+done:
+  mill_config_clear(&read);
+  return err;
+}
+
+static int made_of(char *line, json_t *out)
+{
+  request r = {.lsf = 0};
+  char what[16] = "";
+  const int n = sscanf(line, "%15[^\t]\t%4095[^\t\n]\t%1023[^\t\n]\t%255[^\t]\t%d\t%d\t%ld", what,
+                       r.file, r.config, r.arms, &r.lsf, &r.each, &r.cut);
+  if (n < 2 || (what[0] == 's' && n < 7))
+    exit(2);
+  return what[0] == 's'   ? answer(&r, out)
+         : what[0] == 'l' ? library(r.file, out)
+                          : config(r.file, r.config, out);
+}
+
 int main(void)
 {
-  request r;
   char line[8192];
   while (fgets(line, sizeof line, stdin)) {
-    memset(&r, 0, sizeof r);
-    if (sscanf(line, "%4095[^\t]\t%1023[^\t]\t%255[^\t]\t%d\t%d\t%ld", r.file, r.config, r.arms,
-               &r.lsf, &r.each, &r.cut) != 6)
-      return 2;
     json_t *out = json_object();
     arrays = open_memstream(&bytes, &n_byte);
-    const int err = answer(&r, out);
+    const int err = made_of(line, out);
     if (err != MILL_OK)
       json_object_update_new(out, failure(err));
     fclose(arrays);

@@ -22,7 +22,7 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
-import epoch_survey  # noqa: E402
+import pair_survey  # noqa: E402
 
 EPOCHS, CHUNK = 4, 200
 AMPLITUDES = np.array([0.0, 5.0, 10.0, 30.0])  # km/s
@@ -50,7 +50,7 @@ def one_chunk(options, seed):
     phase = random.uniform(0, 2 * np.pi, (CHUNK, EPOCHS))
     velocity = random.normal(0, 100, (CHUNK, 1)) + amplitude[:, np.newaxis] * np.sin(phase)
     folder = os.path.join(options.dir, "stars")
-    paths, stars = epoch_survey.make(folder, options.starmill, velocity, library=options.made,
+    paths, stars = pair_survey.make_epochs(folder, options.starmill, velocity, library=options.made,
                                      seed=seed, sn="3,60")
     out = os.path.join(options.dir, "epochs.h5")
     seconds = [fitted(options, out, paths, "--join-by-name", *more)

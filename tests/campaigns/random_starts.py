@@ -17,22 +17,18 @@ two programs by the same starts.
 import argparse
 import glob
 import os
-import subprocess
 import sys
 
 import h5py
 import numpy as np
-from astropy.io import fits
 from astropy.table import Table
 
-SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(SOURCE, "tools"))
-import make_generic  # noqa: E402
+import validate_library
+from validate_library import SN_OBSERVED, SOURCE, make_generic
 
 RANGE = "3950,7380"
 MISS = 1.0          # in -2 ln L
 TWO_MINIMA = 128
-SN_OBSERVED = 150   # MILES gives no errors; its spectra have more than 100 a pixel
 LABELS = ("TEFF", "LOGG", "FEH")
 
 
@@ -40,31 +36,16 @@ def config(survey):
     return os.path.join(SOURCE, "config", survey + ".yaml")
 
 
-class Campaign:
-    def __init__(self, args):
-        self.args = args
-        self.miles = os.path.join(args.data, "real/miles/miles_v9.1_packed.fits.gz")
-        os.makedirs(args.folder, exist_ok=True)
-
-    def at(self, *name):
-        return os.path.join(self.args.folder, *name)
-
-    def run(self, *command):
-        done = subprocess.run([self.args.starmill, *command], capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{' '.join(command)}\nended with {done.returncode}\n{done.stdout}{done.stderr}")
-
+class Campaign(validate_library.Campaign):
     def library(self):
         """The library of MILES."""
         path = self.args.library or self.at("library.h5")
         if not os.path.exists(path):
-            self.run("library", "spectra", "--output", path, "--range", RANGE, self.miles)
+            self.run("library", "spectra", "--output", path, "--range", RANGE, self.miles_path())
         return path
 
     def labels(self):
-        with fits.open(self.miles) as hdus:
-            table = hdus["LABELS"].data
-            rows = np.array([table[c] for c in LABELS], float).T
+        rows = np.array([self.miles()[2][c] for c in LABELS], float).T
         return rows[np.isfinite(rows).all(axis=1)]
 
     def miles_spectra(self, name, sn):
@@ -73,9 +54,7 @@ class Campaign:
         if os.path.exists(path):
             return path
         rng = np.random.default_rng(sn or 1)
-        with fits.open(self.miles) as hdus:
-            flux, card = np.asarray(hdus[0].data, float), hdus[0].header
-        wave = card["CRVAL1"] + card["CDELT1"] * (np.arange(flux.shape[1]) + 1 - card["CRPIX1"])
+        wave, flux, _ = self.miles()
         use = (wave > 4000) & (wave < 7300)
         spectra = []
         for i in range(len(flux)):
@@ -152,7 +131,7 @@ def report(name, found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("starmill")
-    parser.add_argument("folder")
+    parser.add_argument("work", metavar="folder")
     parser.add_argument("--data", default=os.environ.get("STARMILL_TEST_DATA",
                                                          os.path.join(SOURCE, "../shared/data")))
     parser.add_argument("--starts", type=int, default=32)

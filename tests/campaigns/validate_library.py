@@ -90,7 +90,7 @@ class Campaign:
     def run(self, *command):
         done = subprocess.run([self.args.starmill, *command], capture_output=True, text=True)
         if done.returncode:
-            sys.exit("%s\nended with %d\n%s" % (" ".join(command), done.returncode, done.stderr))
+            sys.exit("%s\nended with %d\n%s" % (" ".join(command), done.returncode, done.stdout + done.stderr))
 
     def fit(self, name, library, config, inputs):
         """Rows of the result, with the stars' names as NAME and the best S/N of an arm as SN."""
@@ -109,9 +109,12 @@ class Campaign:
 
     # ---- MILES ----
 
+    def miles_path(self):
+        return os.path.join(self.args.data, "real/miles/miles_v9.1_packed.fits.gz")
+
     def miles(self):
         """Flux [star][pixel], wavelengths in air, table of labels of the stars that are kept."""
-        with fits.open(os.path.join(self.args.data, "real/miles/miles_v9.1_packed.fits.gz")) as h:
+        with fits.open(self.miles_path()) as h:
             flux, card, labels = np.asarray(h[0].data, float), h[0].header, Table(h["LABELS"].data)
         wave = card["CRVAL1"] + card["CDELT1"] * (np.arange(flux.shape[1]) + 1 - card["CRPIX1"])
         return wave, flux, labels

@@ -3,20 +3,12 @@
  * whole trainings, for every loss and precision; the same bits again; ranks. */
 #include "tests/mill_test.h"
 
-#include <math.h>
-#include <string.h>
-
-#include <mpi.h>
-
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/train/train_network.h"
 #include "kernels/gpu.h"
+#include "tests/train_problem.h"
 
 /* no multiple of a warp or a block; the last batch is smaller */
 enum { N_MODEL = 45, N_TRAIN = 38, N_IN = 3, N_OUT = 301, BATCH = 16, N_EPOCH = 4 };
-
-static const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
 
 static const mill_train_ops *tested;
 static mill_train_settings set;
@@ -29,12 +21,6 @@ static int rows(void *context, int n, const int *model, const float **row)
   for (int i = 0; i < n; i++)
     row[i] = target + model[i] * N_OUT;
   return MILL_OK;
-}
-
-static void wave(double amplitude, double rate, double shift, int n, float *out)
-{
-  for (int i = 0; i < n; i++)
-    out[i] = (float)(amplitude * sin(rate * i + shift));
 }
 
 static int set_up(void **state)

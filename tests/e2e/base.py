@@ -119,6 +119,11 @@ def wait_until(condition, process=None, seconds=PATIENCE, pause=0.01):
         time.sleep(pause)
 
 
+def is_suspended(process):
+    """Whether a process has been stopped as by Ctrl-Z."""
+    return content(f"/proc/{process.pid}/stat", "r").rsplit(") ", 1)[1][0] == "T"
+
+
 def small_files(n_byte):
     """For preexec_fn: no file may be larger."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n_byte, n_byte))
@@ -320,15 +325,27 @@ def coarse_survey(n_star, library=None):
     return library, path
 
 
+def bintable(columns, name=None):
+    """A table of {name: values}, or (format of FITS, values)."""
+    made = []
+    for key, of in columns.items():
+        form, values = of if isinstance(of, tuple) else (None, np.asarray(of))
+        made.append(pyfits.Column(key, form or {"f": "D", "i": "K"}.get(values.dtype.kind, "64A"), array=values))
+    return pyfits.BinTableHDU.from_columns(made, name=name)
+
+
+def write_redrock(path, targets, z, kinds):
+    """A redrock file."""
+    bintable({"TARGETID": targets, "Z": z, "SPECTYPE": ("6A", kinds), "SUBTYPE": ("20A", [""] * len(kinds))},
+             "REDSHIFTS").writeto(path, overwrite=True)
+
+
 def write_desi(path, arms):
     """Stars of targets 100, 101 ... in DESI's layout; arms: {name: {WAVELENGTH, FLUX, IVAR ...}}."""
     n = len(next(iter(arms.values()))["FLUX"])
-    hdus = [pyfits.PrimaryHDU(), pyfits.BinTableHDU.from_columns([
-        pyfits.Column("TARGETID", "K", array=np.arange(n) + 100),
-        pyfits.Column("TARGET_RA", "D", array=np.zeros(n)),
-        pyfits.Column("TARGET_DEC", "D", array=np.zeros(n)),
-        pyfits.Column("OBJTYPE", "3A", array=["TGT"] * n),
-        pyfits.Column("COADD_FIBERSTATUS", "J", array=np.zeros(n, int))], name="FIBERMAP")]
+    hdus = [pyfits.PrimaryHDU(), bintable({
+        "TARGETID": np.arange(n) + 100, "TARGET_RA": np.zeros(n), "TARGET_DEC": np.zeros(n),
+        "OBJTYPE": ("3A", ["TGT"] * n), "COADD_FIBERSTATUS": ("J", np.zeros(n, int))}, "FIBERMAP")]
     for arm, arrays in arms.items():
         for name, array in {**arrays, "MASK": np.zeros(arrays["FLUX"].shape, "i4")}.items():
             array = array if name in ("WAVELENGTH", "MASK") else array.astype("f4")
@@ -342,13 +359,12 @@ def read(path, group="fits"):
         return {k: v[...] for k, v in f[group].items() if isinstance(v, h5py.Dataset)}
 
 
-def seal(f, row):
-    """The checksums of a row that a test has changed in an open result."""
+def seal(f, rows=slice(None)):
+    """The checksums of rows that a test has changed in an open result."""
     for table, crc in (f["fits"], "CRC"), (f["catalog"], "CATALOG_CRC"):
-        names = table[crc].attrs["COLUMNS"].decode().split()
-        # numpy cuts the zeros at the end of a text
-        values = (table[n][row:row + 1].view(np.uint8).tobytes() for n in names)
-        table[crc][row] = zlib.crc32(b"".join(values))
+        values = [table[name][...] for name in table[crc].attrs["COLUMNS"].decode().split()]
+        packed = np.concatenate([v.reshape(len(v), -1).view(np.uint8) for v in values], axis=1)
+        table[crc][rows] = np.array([zlib.crc32(row) for row in packed])[rows]
 
 
 def not_whole(path):
@@ -414,6 +430,14 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         lines = [line for line in done.stderr.splitlines() if all(p in line for p in parts)]
         self.assertEqual(len(lines), 1, f"one line with {parts} in:\n{done.stderr}")
+
+    def assertVerified(self, *paths):
+        """fitsverify finds nothing wrong with these files."""
+        verify = shutil.which("fitsverify") or self.skipTest("no fitsverify (Debian: fitsverify)")
+        self.assertTrue(paths)
+        for path in paths:
+            done = subprocess.run([verify, "-q", path], stdout=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(done.stdout, f"verification OK: {path}\n")
 
     def assertWhole(self, table):
         """A fitted row has finite values, and SUCCESS goes with RVS_WARN."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Simulated spectra of two stars each, in one coadd file."""
+"""Simulated spectra of stars with velocities that are given, seen several times, or of two stars each: coadd
+files."""
 
 import copy
 import os
@@ -25,21 +26,57 @@ def as_fitted(one, first, second):
     return np.where(turned, second, first), np.where(turned, first, second)
 
 
-def make(path, program, apart_km_s, ratio, velocity=None, noise=0, **settings):
+def survey_of(folder, program, n_star, seed, settings):
+    names = ("sn", "vsini", "model_error", "distortion", "library", "vel_sigma", "noiseless",
+             "pathological", "redrock", "overwrite")
+    os.makedirs(folder, exist_ok=True)
+    return Survey(SimpleNamespace(output=folder, program=program, stars=n_star, per_file=n_star, seed=seed,
+                                  **{**dict.fromkeys(names), **settings}))
+
+
+def write(path, survey, velocity, noise=None, add=lambda at, ideal: ideal):
+    """A file of the stars at velocity [n]; noise: which of several exposures it is, with noise and defects
+    of its own, but the star's error of the templates; add: of a block of stars what is observed."""
+    noisy, n_star = copy.copy(survey), len(velocity)
+    if noise is not None:
+        noisy.settings = replace(survey.settings, seed=1000 * survey.settings.seed + noise)
+    file = files.open_coadd(path, survey, n_star)
+    for at in range(0, n_star, BLOCK):
+        some = draw.draw(survey, at, min(BLOCK, n_star - at))
+        some.vrad_km_s[:] = velocity[at:at + BLOCK]
+        ideal, n = add(at, observe.noiseless(survey, some)), len(some.index)
+        out = [tuple(np.zeros((n, arm.n_pix), kind) for kind in ("f4", "f4", "i4")) for arm in survey.arms]
+        sn = [observe._observe_star(noisy, some, i, [arm[i] for arm in ideal], out) for i in range(n)]
+        files.put_coadd(file, at, survey, some, out, np.array(sn, "f4"))
+    file.commit()
+
+
+def make_epochs(folder, program, velocity, mjd=None, seed=None, **settings):
+    """Write a file for each epoch of stars whose velocities are velocity [n_star][n_epoch], km/s, at mjd
+    [n_epoch]; settings: options of `starmill simulate`.  Return the paths, and the stars."""
+    n_star, n_epoch = velocity.shape
+    survey = survey_of(folder, program, n_star, seed, settings)
+    paths = [os.path.join(folder, f"epoch-{epoch:03d}.fits") for epoch in range(n_epoch)]
+    for epoch, path in enumerate(paths):
+        write(path, survey, velocity[:, epoch], epoch)
+        if mjd is not None:
+            with fits.open(path, mode="update") as hdus:
+                table = hdus["FIBERMAP"]
+                column = fits.Column("MJD", "D", unit="d", array=np.full(n_star, mjd[epoch]))
+                hdus["FIBERMAP"] = fits.BinTableHDU.from_columns(
+                    table.columns + fits.ColDefs([column]), header=table.header)
+    return paths, draw.draw(survey, 0, n_star)
+
+
+def make(path, program, apart_km_s, ratio, velocity=None, noise=0, seed=1, **settings):
     """Write the file of pairs whose velocities differ by apart_km_s [n] and whose second star has
     ratio [n] times the median flux of the first one over arm r; 0: there is none.  It has the first
     one's labels but Teff and log g, where a template has these.  velocity [n]: those
     of the first stars instead of drawn ones; noise: which of several exposures it is; settings: options
     of `starmill simulate`.  Return the first stars and the second ones."""
-    names = ("sn", "vsini", "model_error", "distortion", "library", "vel_sigma", "noiseless",
-             "pathological", "redrock", "overwrite")
-    n, seed = len(ratio), settings.pop("seed", 1)
-    folder = os.path.dirname(path)
-    first, second = (
-        Survey(SimpleNamespace(output=folder, program=program, stars=n, per_file=n, seed=which,
-                               **{**dict.fromkeys(names), **settings}))
-        for which in (seed, seed + 1_000_000))
-    os.makedirs(folder, exist_ok=True)
+    n = len(ratio)
+    first, second = (survey_of(os.path.dirname(path), program, n, which, settings)
+                     for which in (seed, seed + 1_000_000))
     stars, others = draw.draw(first, 0, n), draw.draw(second, 0, n)
     mixed = others.label.copy()
     for i, label in enumerate(first.library.label):
@@ -49,24 +86,14 @@ def make(path, program, apart_km_s, ratio, velocity=None, noise=0, **settings):
     others.label[inside] = mixed[inside]
     if velocity is not None:
         stars.vrad_km_s[:] = velocity
-    noisy = copy.copy(first)  # its own noise and defects, the star's error of the templates
-    if noise:
-        noisy.settings = replace(first.settings, seed=1000 * seed + noise)
     others.vrad_km_s[:] = stars.vrad_km_s + apart_km_s
-    file = files.open_coadd(path, first, n)
-    for at in range(0, n, BLOCK):
-        some, other = (draw.draw(one, at, min(BLOCK, n - at)) for one in (first, second))
-        part = slice(at, at + BLOCK)
-        some.vrad_km_s[:] = stars.vrad_km_s[part]
+
+    def add_other(at, ideal):
+        other, part = draw.draw(second, at, min(BLOCK, n - at)), slice(at, at + BLOCK)
         other.label[:], other.vrad_km_s[:] = others.label[part], others.vrad_km_s[part]
-        ideal = [one + ratio[part][:, np.newaxis] * two
-                 for one, two in zip(observe.noiseless(first, some), observe.noiseless(second, other))]
-        out = [tuple(np.zeros((len(some.index), arm.n_pix), kind) for kind in ("f4", "f4", "i4"))
-               for arm in first.arms]
-        sn = [observe._observe_star(noisy, some, i, [arm[i] for arm in ideal], out)
-              for i in range(len(some.index))]
-        files.put_coadd(file, at, first, some, out, np.array(sn, "f4"))
-    file.commit()
+        return [one + ratio[part][:, np.newaxis] * two for one, two in zip(ideal, observe.noiseless(second, other))]
+
+    write(path, first, stars.vrad_km_s, noise or None, add_other)
     return stars, others
 
 

@@ -410,15 +410,18 @@ class Reader:
     process = None
 
     @classmethod
-    def read(cls, path, config="", arms=ARMS, lsf=True, each=False, cut=0):
+    def ask(cls, *words):
         if not cls.process:
             cls.process = subprocess.Popen([READER], env=ENVIRONMENT, stdin=subprocess.PIPE,
                                            stdout=subprocess.PIPE)
-        put("formats.yaml", (config if "fiberstatus" in config else EVERY_FIBRE + config))
-        words = path, tmp("formats.yaml"), ",".join(arms), int(lsf), int(each), cut
         cls.process.stdin.write(("\t".join(map(str, words)) + "\n").encode())
         cls.process.stdin.flush()
-        answer = json.loads(cls.process.stdout.readline())
+        return json.loads(cls.process.stdout.readline())
+
+    @classmethod
+    def read(cls, path, config="", arms=ARMS, lsf=True, each=False, cut=0):
+        put("formats.yaml", (config if "fiberstatus" in config else EVERY_FIBRE + config))
+        answer = cls.ask("spectra", path, tmp("formats.yaml"), ",".join(arms), int(lsf), int(each), cut)
         data = cls.process.stdout.read(answer["n_byte"])
 
         def decode(of):

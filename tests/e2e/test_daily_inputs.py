@@ -168,19 +168,12 @@ class Daily(ProgramTest):
         star = self.add("coadd-x.fits")
         with pyfits.open(star) as hdus:
             target = hdus["FIBERMAP"].data["TARGETID"]
-        def write_redrock(kind):
-            pyfits.BinTableHDU.from_columns([
-                pyfits.Column("TARGETID", "K", array=target),
-                pyfits.Column("Z", "D", array=[0.5]),
-                pyfits.Column("SPECTYPE", "6A", array=np.array([kind])),
-                pyfits.Column("SUBTYPE", "20A", array=np.array([""])),
-            ], name="REDSHIFTS").writeto(self.at("redrock-x.fits"), overwrite=True)
         daily = ("--redrock", "--input-table", self.table, "--skip-done", star)
-        write_redrock("GALAXY")
+        write_redrock(self.at("redrock-x.fits"), target, [0.5], ["GALAXY"])
         self.run_fit("a.h5", *daily, status=3)
         self.assertEqual([(e["STATUS"], e["ROWS"]) for e in self.lines()], [("done", "0")])
         self.assertIn("nothing to fit", self.run_fit("b.h5", *daily).stdout)
-        write_redrock("STAR")
+        write_redrock(self.at("redrock-x.fits"), target, [0.5], ["STAR"])
         os.utime(self.at("redrock-x.fits"), (1, 1))
         self.run_fit("b.h5", *daily)
         self.assertEqual(self.lines()[1]["ROWS"], "1")

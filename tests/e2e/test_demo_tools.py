@@ -66,34 +66,29 @@ def wavelengths(name):
 
 
 def write_truth(path, table):
-    columns = [pyfits.Column("TARGETID", "K", array=[s["TARGETID"] for s in table])]
-    columns += [pyfits.Column(k, "D", array=[s["true"][k] for s in table]) for k in NAMES]
-    columns += [pyfits.Column("SN", "D", array=[s["SN"] for s in table])]
-    columns += [pyfits.Column("KIND", "24A", array=[s["KIND"] for s in table])]
-    files = pyfits.BinTableHDU.from_columns(
-        [pyfits.Column("FILE", "16A", array=["coadd-0.fits"])], name="FILES")
-    pyfits.HDUList([pyfits.PrimaryHDU(), files,
-                    pyfits.BinTableHDU.from_columns(columns, name="TRUTH")]).writeto(path)
+    columns = {"TARGETID": ("K", [s["TARGETID"] for s in table]),
+               **{k: ("D", [s["true"][k] for s in table]) for k in NAMES},
+               "SN": ("D", [s["SN"] for s in table]), "KIND": ("24A", [s["KIND"] for s in table])}
+    pyfits.HDUList([pyfits.PrimaryHDU(), bintable({"FILE": ("16A", ["coadd-0.fits"])}, "FILES"),
+                    bintable(columns, "TRUTH")]).writeto(path)
 
 
 def write_fit(path, table):
     """/fits and /catalog of the rows as a fit writes them, of coadd-0.fits."""
     with h5py.File(path, "w") as file:
         fits, catalog = file.create_group("fits"), file.create_group("catalog")
-        fits["TARGETID"] = np.array([s["TARGETID"] for s in table], dtype="i8")
-        fits["STATUS"] = np.array([s["STATUS"] for s in table], dtype="i4")
-        fits["RVS_WARN"] = np.array([s["RVS_WARN"] for s in table], dtype="i8")
+        for name, type_ in ("TARGETID", "i8"), ("STATUS", "i4"), ("RVS_WARN", "i8"):
+            fits[name] = np.array([s[name] for s in table], dtype=type_)
+        done = fits["STATUS"][...] == FITTED
         fits["FIT_INFO"] = np.zeros(len(table), dtype="i4")
-        done = np.array([s["STATUS"] == FITTED for s in table], dtype=bool)
         fits["SUCCESS"] = (done & (fits["RVS_WARN"][...] == 0)).astype("u1")
         for k in NAMES:
-            values = np.array([s["true"][k] + s["delta"][k] for s in table], dtype=float)
-            fits[k] = np.where(done, values, np.nan)
+            fits[k] = np.where(done, [s["true"][k] + s["delta"][k] for s in table], np.nan)
             fits[k + "_ERR"] = np.where(done, ERROR[k], np.nan)
-        fits["STATUS"].attrs["CODES"] = [0, FITTED, NO_USABLE_ARM]
-        fits["STATUS"].attrs["NAMES"] = np.array([b"NOT_DONE", b"FITTED", b"NO_USABLE_ARM"])
-        fits["RVS_WARN"].attrs["BITS"] = [CHISQ, BAD_SPECTRUM, HULL]
-        fits["RVS_WARN"].attrs["NAMES"] = np.array([b"CHISQ", b"BAD_SPECTRUM", b"HULL"])
+        for name, values, of, names in (
+                ("STATUS", "CODES", [0, FITTED, NO_USABLE_ARM], [b"NOT_DONE", b"FITTED", b"NO_USABLE_ARM"]),
+                ("RVS_WARN", "BITS", [CHISQ, BAD_SPECTRUM, HULL], [b"CHISQ", b"BAD_SPECTRUM", b"HULL"])):
+            fits[name].attrs.update({values: of, "NAMES": np.array(names)})
         catalog["FILE"] = np.zeros(len(table), dtype="i4")
         catalog["FITS_ROW"] = np.array([s["fits_row"] for s in table], dtype="i8")
         catalog["files/PATH"] = np.array([b"coadd-0.fits"])

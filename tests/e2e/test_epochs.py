@@ -3,7 +3,7 @@
 
 from base import *  # noqa: F403
 
-import epoch_survey
+import pair_survey
 from scipy.stats import chi2
 
 EPOCHS_DIFFER = 2048
@@ -22,7 +22,7 @@ class Epochs(ProgramTest):
         systemic = random.normal(0, 50, (len(AMPLITUDE), 1))
         cls.velocity = systemic + AMPLITUDE[:, np.newaxis] * np.sin(2 * np.pi * phase)
         cls.library = coarse_library()
-        cls.files, cls.stars = epoch_survey.make(
+        cls.files, cls.stars = pair_survey.make_epochs(
             tmp("stars"), os.environ["STARMILL"], cls.velocity, MJD, library=cls.library,
             sn="20,60", vsini="1,8")
         for name, more in (JOIN, ""), (JOIN + ".nights", f"epochs: night\nepoch_floor: {FLOOR}\n"):

@@ -106,10 +106,7 @@ class Reference(EndToEnd):
                         self.assertEqual(len(atpy.Table.read(path, hdu=i)), hdu.header["NAXIS2"])
         with pyfits.open(tmp("new/rvmod-coadd-special-dark-27247.fits")) as hdus:
             self.assertEqual(hdus["B_WAVELENGTH"].data.shape, hdus["B_MODEL"].data.shape[1:])
-        verify = shutil.which("fitsverify")
-        for path in glob.glob(tmp("products/*")) + glob.glob(tmp("new/*")) if verify else []:
-            done = subprocess.run([verify, "-q", path], capture_output=True, text=True, check=False)
-            self.assertEqual(done.stdout, f"verification OK: {path}\n")
+        self.assertVerified(*glob.glob(tmp("products/*")), *glob.glob(tmp("new/*")))
 
     def test_exposures_fitted_together(self):
         """One row of RVTAB, of FIBERMAP that of the first exposure; a model of each."""

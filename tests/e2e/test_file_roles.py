@@ -40,36 +40,7 @@ class OneFile(ProgramTest):
         self.assertOneLine(fit("--output", tmp("circle.h5"), SURVEY), "circle.h5", status=4)
 
     def test_what_is_read_is_not_written(self):
-        lists, config = tmp("list.txt"), tmp("run.yaml")
-        put(lists, SURVEY + "\n")
-        put(config, "npoly: 10\n")
-        ids = tmp("ids.txt")
-        put(ids, "1\n")
-        redrock = os.path.join(os.path.dirname(SURVEY),
-                               os.path.basename(SURVEY).replace("coadd-", "redrock-"))
-        shutil.copy(SURVEY, redrock)  # no good one; it is kept all the same
-        os.link(SURVEY, tmp("hard.fits"))
-        kept = [(path, content(path)) for path in (SURVEY, LIBRARY, lists, config, ids, redrock)]
-        try:
-            for option, path in (
-                ("--output", SURVEY), ("--output", redrock), ("--models", tmp("hard.fits")),
-                ("--log", SURVEY), ("--log", lists), ("--log", redrock), ("--log", config),
-                ("--status", SURVEY), ("--status", ids), ("--stop-file", SURVEY),
-                ("--stop-file", LIBRARY), ("--models", LIBRARY),
-            ):
-                with self.subTest(option=option, path=path):
-                    out = [] if option == "--output" else ["--output", tmp("none.h5")]
-                    done = fit(*out, "--overwrite", option, path, "--catalog", lists,
-                               "--config", config, "--targetid-file", ids)
-                    self.assertEqual(done.returncode, 2, done.stderr)
-                    self.assertIn(path, done.stderr)
-                    for name, before in kept:
-                        self.assertEqual(content(name), before, name)
-        finally:
-            os.unlink(redrock)
-        self.assertFalse(os.path.exists(tmp("none.h5")))
-
-    def test_links_to_what_is_read_are_not_written(self):
+        """By its own name, a link, or the other name of a hard one."""
         read_files = {"library": tmp("role-library.h5"), "config": tmp("role.yaml"),
                       "catalog": tmp("role.txt"), "targetid-file": tmp("role-ids.txt"),
                       "start": tmp("role-start.h5")}
@@ -78,17 +49,25 @@ class OneFile(ProgramTest):
         for option, text in (("config", "npoly: 10\n"), ("catalog", SURVEY + "\n"),
                              ("targetid-file", "1\n")):
             put(read_files[option], text)
+        redrock = os.path.join(os.path.dirname(SURVEY),
+                               os.path.basename(SURVEY).replace("coadd-", "redrock-"))
+        shutil.copy(SURVEY, redrock)  # no good one; it is kept all the same
         args = [x for option, path in read_files.items() for x in ("--" + option, path)]
-        kept = [(path, content(path)) for path in (*read_files.values(), SURVEY)]
-        for path, _ in kept:
-            link = tmp("role-link")
-            os.symlink(path, link)
-            for option in ("--output", "--models", "--log", "--status", "--stop-file"):
-                with self.subTest(option=option, path=path):
-                    out = [] if option == "--output" else ["--output", tmp("role-new.h5")]
-                    self.assertKept(starmill("fit", "--overwrite", *args, *out, option, link),
-                                    link, kept=kept)
-            os.unlink(link)
+        kept = [(path, content(path)) for path in (*read_files.values(), SURVEY, redrock)]
+        os.link(SURVEY, tmp("role-hard"))
+        try:
+            for path, _ in kept:
+                os.symlink(path, tmp("role-link"))
+                for option in ("--output", "--models", "--log", "--status", "--stop-file"):
+                    for name in (tmp("role-link"), *[path] * (option in ("--output", "--log")),
+                                 *[tmp("role-hard")] * (path == SURVEY)):
+                        with self.subTest(option=option, name=name):
+                            out = [] if option == "--output" else ["--output", tmp("role-new.h5")]
+                            self.assertKept(starmill("fit", "--overwrite", *args, *out, option, name),
+                                            name, kept=kept)
+                os.unlink(tmp("role-link"))
+        finally:
+            os.unlink(redrock)
         self.assertFalse(os.path.exists(tmp("role-new.h5")))
 
 

@@ -113,21 +113,12 @@ class Usage(EndToEnd):
 class Configuration(EndToEnd):
     def test_bad_keys_and_values(self):
         star = cut("usage.fits", [0])
-        for text, parts in (
-            ("nploy: 10\n", ["run.yaml", ":1", "nploy"]),
-            ("min_vel: -500\nnpoly: many\n", ["run.yaml", ":2", "npoly"]),
-            ("min_vel: 100\nmax_vel: -100\n", ["run.yaml", "min_vel"]),
-            ("npoly: [1\n", ["run.yaml"]),
-            ("fix_param: [{param: vsinni, value: 0}]\n", ["vsinni"]),
-            ("arms: [x]\n", ["x"]),
-        ):
-            with self.subTest(text=text):
-                done = starmill("fit", "--config", put("run.yaml", text), "--library", library(),
-                                "--output", tmp("refused.h5"), star)
-                self.assertOneLine(done, "starmill fit: ", *parts, status=2)
-                self.assertFalse(os.path.exists(tmp("refused.h5")))
-        done = starmill("fit", "--config", tmp("none.yaml"), "--print-config")
-        self.assertOneLine(done, "none.yaml", status=2)
+        for text, parts in (("min_vel: -500\nnpoly: many\n", ["run.yaml:2", "npoly"]),  # more: test_config.py
+                            ("fix_param: [{param: vsinni, value: 0}]\n", ["vsinni"])):
+            done = starmill("fit", "--config", put("run.yaml", text), "--library", library(),
+                            "--output", tmp("refused.h5"), star)
+            self.assertOneLine(done, "starmill fit: ", *parts, status=2)
+            self.assertFalse(os.path.exists(tmp("refused.h5")))
 
     def test_print_config_gives_back_itself(self):
         config = put("run.yaml", "npoly: 12\nmin_vel: -300.1\nobjtypes: [TGT]\n")
@@ -192,19 +183,6 @@ class Library(EndToEnd):
             if done.returncode != 0:
                 self.assertIn("oo many open files", done.stderr, n)
         self.assertEqual(done.returncode, 0)
-
-    def test_library_of_a_newer_format(self):
-        newer = tmp("newer.h5")
-        shutil.copy(library(), newer)
-        with h5py.File(newer, "r+") as f:
-            names = [k for k in f.attrs if "format" in k.lower() or "version" in k.lower()]
-            self.assertTrue(names, list(f.attrs))
-            for name in names:
-                if np.issubdtype(f.attrs[name].dtype, np.integer):
-                    f.attrs.modify(name, f.attrs[name] + 1)
-        done = starmill("fit", "--library", newer, "--output", tmp("refused.h5"),
-                        cut("usage.fits", [0]))
-        self.assertOneLine(done, "starmill fit: ", "newer.h5", "newer", status=2)
 
     def test_no_library_at_all(self):
         star = cut("usage.fits", [0])

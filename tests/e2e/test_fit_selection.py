@@ -76,15 +76,6 @@ class Exposures(EndToEnd):
     def setUpClass(cls):
         cls.spectra = cut("spectra-x.fits", cls.ROWS, as_spectra)
 
-    def test_one_row_per_exposure(self):
-        self.fit("single.h5", self.spectra)
-        table, catalog = read(self.path), read(self.path, "catalog")
-        self.assertEqual(list(catalog["EXPID"]), [11, 12, 13, 14])
-        self.assertEqual(list(catalog["N_EXPOSURE"]), [1] * 4)
-        self.assertEqual(list(table["STATUS"]), [FITTED] * 4)
-        for i in (2, 3):
-            self.assertEqual(table["VRAD"][i], table["VRAD"][0])
-
     def test_jointly(self):
         self.fit("single.h5", "--overwrite", self.spectra)
         single = read(self.path)
@@ -247,20 +238,6 @@ class RealFiles(EndToEnd):
                          map(int, catalog["TARGETID"])))
         self.assertEqual(found, expected)
 
-    def test_compressed_masks_are_those_of_astropy(self):
-        """The same spectra with their masks written out plainly give the same rows."""
-        name = "real/desi/spectra-sv3-dark-26065.fits.gz"
-        args = ["--objtype", "TGT,SKY,BAD"]
-        self.fit("packed.h5", *args, data(name))
-        packed = read(self.path)
-        self.assertGreater(len(packed["STATUS"]), 0)
-        with pyfits.open(data(name)) as hdus:
-            masked = sum(int((hdus[a + "_MASK"].data != 0).sum()) for a in ARMS)
-        self.assertGreater(masked, 0)
-        rows = range(5)
-        self.fit("plain.h5", *args, cut("spectra-plain.fits", rows, name=name))
-        self.assertEqual(differing(read(self.path), packed), [])
-
     def test_redrock(self):
         for name in ("4-80613-thru20210324", "special-dark-27247"):
             path = data(f"real/desi/coadd-{name}.fits.gz")
@@ -277,7 +254,3 @@ class RealFiles(EndToEnd):
             fits = read(self.path)
             self.assertEqual((fits["RVS_WARN"] & 32768 != 0).tolist(), (~star).tolist())
             self.assertEqual((fits["VRAD_GOOD"] & ~star).tolist(), fits["VRAD_GOOD"].tolist())
-        # a file without its redrock neighbour cannot be selected by it
-        lonely = cut("coadd-lonely.fits", [3])
-        done = self.fit("lonely.h5", "--redrock", lonely, status=3)
-        self.assertOneLine(done, "coadd-lonely.fits", "redrock", status=3)

@@ -124,7 +124,8 @@ class Asked(EndToEnd):
         self.end(self.start(path, "--time-limit", "1"), 75, "--time-limit", "starts again")
         self.assertFalse(os.path.exists(path))
         # less than the work takes; a very slow machine does not even begin
-        process = self.start(path, "--time-limit", "0:00:07", stars=self.many)
+        process = self.start(path, "--time-limit", "0:00:07", stars=self.many,
+                             faults="slow=200:read:/many.fits$:50:0")
         out, errors = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 75, out + errors)
         self.assertIn("--time-limit", errors)
@@ -139,16 +140,14 @@ class Asked(EndToEnd):
         self.assertOneLine(run, "SLURM_JOB_END_TIME", "give a time", status=2)
 
     def test_signal_while_indexing(self):
-        # each file takes a second to open: the signal is heard between two of them
-        files = [shutil.copy(self.few, tmp(f"slow{i}.fits")) for i in range(20)]
+        files = [shutil.copy(self.two, tmp(f"index{i}.fits")) for i in range(6)]
         path = tmp("indexing.h5")
-        process = self.start(path, *files, faults=f"slow=1000:open:{TMP}/slow:1:0")
-        time.sleep(5)
+        process = self.start(path, *files, faults="stop:open:/index2.fits$:1:1")
+        wait_until(lambda: is_suspended(process), process)
         process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
         self.end(process, 75, "the same command starts again")
         self.assertFalse(os.path.exists(path))
-        for name in files:
-            os.remove(name)
 
     def test_signal_while_the_output_is_opened(self):
         # the first open makes room for the file, the second is for HDF5
@@ -159,12 +158,10 @@ class Asked(EndToEnd):
                  ("rank", "hang:open:OUT$:1:1:1", 2, signal.SIGUSR1, "stopped")]
         paths = [tmp(f"hangs-{name}.h5") for name, *_ in cases]
         runs = [self.start(path, faults=fault.replace("OUT", os.path.basename(path)), ranks=ranks,
-                           stars=self.two)
-                for path, (_, fault, ranks, *_) in zip(paths, cases)]
-        for path, run in zip(paths, runs):
-            wait_until(lambda: os.path.exists(path + ".lock"), run)
-        time.sleep(2)
-        for run, (*_, number, _) in zip(runs, cases):
+                           hung=tmp("hung-" + name), stars=self.two)
+                for path, (name, fault, ranks, *_) in zip(paths, cases)]
+        for run, (name, *_, number, _) in zip(runs, cases):
+            wait_until(lambda: os.path.exists(tmp("hung-" + name)), run)
             run.send_signal(number)
         for run, (*_, says) in zip(runs, cases):
             self.end(run, 75, says, "opening the output has not returned",
@@ -203,7 +200,7 @@ class Asked(EndToEnd):
         process = self.start(path, faults=f"hang:write:{os.path.basename(path)}$:30:0", hung=hung)
         wait_until(lambda: os.path.exists(hung), process)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
+        time.sleep(0.1)
         process.send_signal(signal.SIGINT)  # launchers pass one wish on twice
         time.sleep(1.2)
         self.assertIsNone(process.poll())

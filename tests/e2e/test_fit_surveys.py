@@ -10,10 +10,6 @@ LAMOST = sorted(data("real/lamost/" + n) for n in (
 if not LAMOST or not all(map(os.path.exists, SDSS)):
     skip("no test data of SDSS and LAMOST")
 
-# the library of the test data has the arms of DESI: SDSS's b and r are to be cut, too
-CUT = "arms: [{name: b, channel: b}, {name: r, channel: r}, {name: z, channel: r}]\n"
-
-
 # pixels used, A; inside the small library's arms and apart from each other
 RANGE = {"B": (3820, 5650), "R": (5900, 7500)}
 # fibre: unplugged, bad trace, flat, arc, columns, rejected; pixel: rejected, no or bright sky,
@@ -108,33 +104,6 @@ class Surveys(EndToEnd):
             for name in table:
                 self.assertEqual(alone[name][0].tobytes(), table[name][i].tobytes(), name)
 
-    def test_exposures_one_by_one_and_jointly(self):
-        cut_arms = config("cut.yaml", CUT)
-        self.fit("single.h5", *cut_arms, "--exposures", "single", SDSS[1])
-        single = read(self.path)
-        n = len(single["STATUS"])
-        self.assertGreater(n, 3)
-        self.assertEqual(list(single["STATUS"]), [FITTED] * n)
-        self.fit("joint.h5", *cut_arms, "--exposures", "joint", "--models",
-                 tmp("joint-models.h5"), SDSS[1])
-        joint = read(self.path)
-        self.assertEqual(list(joint["STATUS"]), [FITTED])
-        self.assertEqual(list(read(self.path, "catalog")["N_EXPOSURE"]), [n])
-        self.assertEqual(joint["NPIX_TOT"][0], single["NPIX_TOT"].sum())
-        # every exposure has wavelengths of its own
-        with h5py.File(tmp("joint-models.h5")) as f:
-            wave, flux = f["models/r/wavelength"][...], f["models/r/flux"][...]
-        self.assertEqual(wave.shape, flux.shape)
-        self.assertEqual(len(wave), n)
-        np.testing.assert_array_equal(np.isnan(wave), np.isnan(flux))
-        first = wave[:, 0]
-        self.assertGreater(len(set(first)), 1)
-        # the means of the exposures, weighted by their errors, and the joint fit agree: the
-        # same photons, but each exposure has its own labels there
-        weight = single["VRAD_ERR"] ** -2
-        mean = (weight * single["VRAD"]).sum() / weight.sum()
-        self.assertLess(abs(mean - joint["VRAD"][0]), 3 * joint["VRAD_ERR"][0])
-
     def test_default_mask_is_desis(self):
         desi = cut("desi.fits", [3])
         done = self.fit("both.h5", desi, SDSS[1], status=2)
@@ -170,28 +139,10 @@ class Surveys(EndToEnd):
         self.assertOneLine(done, os.path.basename(LAMOST[0]), "resolving_power", "lsf: off",
                            status=3)
         self.assertEqual(list(read(self.path)["STATUS"]), [NO_RESOLUTION])
-        self.fit("off.h5", "--lsf", "off", LAMOST[0])
-        off = read(self.path)
-        self.assertEqual(list(off["STATUS"]), [FITTED])
-        self.fit("power.h5", "--resolving-power", 1800, LAMOST[0])
-        power = read(self.path)
-        self.assertNotEqual(power["M2LL"][0], off["M2LL"][0])
-        self.fit("both.h5", "--overwrite", "--resolving-power", 1800, "--lsf",
-                 "resolving_power", LAMOST[0])
-        self.assertEqual(differing(read(self.path), power), [])
 
-    def test_shipped_configurations(self):
-        for survey, paths in (("sdss", SDSS), ("lamost", LAMOST[:3])):
-            shipped = os.path.join(SOURCE, "config", survey + ".yaml")
-            self.fit(survey + ".h5", "--config", shipped, *paths)
-            table = read(self.path)
-            self.assertEqual(list(table["STATUS"]), [FITTED] * len(paths))
-
-    def test_unknown_and_forced_formats(self):
+    def test_unknown_format(self):
         put("plain.fits", pyfits.PrimaryHDU(np.zeros(9, "f4")).header.tostring().encode() +
                           np.zeros(2880, "u1").tobytes())
         done = self.fit("unknown.h5", tmp("plain.fits"), status=3)
         self.assertOneLine(done, "no known format", "desi", "sdss", "lamost", "weave", "4most", "generic",
                            status=3)
-        self.fit("forced.h5", "--format", "desi", SDSS[0], status=3)
-        self.fit("forced.h5", "--format", "sdss", "--overwrite", SDSS[0])

@@ -91,7 +91,12 @@ class Files(unittest.TestCase):
                 (1, 1, "BITPIX  = 16", "a table with BITPIX 16"),
                 (1, 0, "XTENSION= BINTABLE", "must be a string"),
                 (1, 0, "SIMPLE  = T", "not the mandatory XTENSION"),
-                (2, 1, "BITPIX  = 7", "expected 8, 16"), (2, 2, "NAXIS   = 999", "out of range"),
+                (1, 0, "XTENSION= 'BINTABLE%s%n'", "does not belong there"), (1, 5, "PCOUNT  = -2880", "out of range"),
+                (1, 7, "TFIELDS = 0", "its rows 11"), (1, 9, "TFORM1  = '%n%n%s'", "must be a column format"),
+                (2, 1, "BITPIX  = 7", "expected 8, 16"),
+                (2, 5, "PCOUNT  = 1", "PCOUNT"), (2, 2, "NAXIS   = 0", "NAXIS1"),
+                (2, 2, "NAXIS   = -1", "out of range"),
+                (2, 2, "NAXIS   = 999", "out of range"), (0, 1, "BITPIX  = 2147483647", "out of range"),
                 (2, 2, "NAXIS   = 'a'", "must be an integer"),
                 (2, 3, "NAXIS1  = 4611686018427387905", "more than a file can hold"),
                 (2, 7, "BSCALE  = one", "must be a finite number"), (2, 8, "END     x", "text follows END"),
@@ -206,7 +211,7 @@ class Files(unittest.TestCase):
         # a full disk, in the shape of a limit on file sizes, costs this file only
         os.makedirs(tmp("full"))
         put("full.yaml", f"scratch: {tmp('full')}\n")
-        line = "\t".join((path, tmp("full.yaml"), "b", "0", "0", "0")) + "\n"
+        line = "\t".join(("spectra", path, tmp("full.yaml"), "b", "0", "0", "0")) + "\n"
         done = subprocess.run([READER], input=line.encode(), env=ENVIRONMENT, capture_output=True, check=True,
                               preexec_fn=lambda: (signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
                                                   small_files(4096)()))

@@ -129,6 +129,7 @@ class Alike(Formats):
     def test_medium_of_the_headers(self):
         for kind, edits, medium, is_air in (
                 ("sdss", "+VACUUM  =                    F", "auto", True), ("sdss", "", "auto", False),
+                ("sdss", "", "air", True), ("sdss", "+VACUUM  =                    F", "vacuum", False),
                 ("lamost", "+VACUUM  =                    F", "auto", True),
                 ("desi", "B_WAVELENGTH+AIRORVAC= 'air     '", "auto", True),
                 ("desi", "B_WAVELENGTH+AIRORVAC= 'vac     '", "auto", False),

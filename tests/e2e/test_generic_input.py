@@ -18,7 +18,6 @@ CONFIG = f"""lsf: resolving_power
 resolving_power: {POWER}
 wave_mask: []
 """
-FWHM_SIGMA = 2.3548200450309493
 LIBRARY, SURVEY = coarse_survey(N_STAR)
 
 
@@ -109,54 +108,6 @@ class Test(ProgramTest):
         for text, says, status in ((f"star-{best - 1}", "by-name.h5", 4), ("star-99", "star-99", 2)):
             self.assertOneLine(starmill(*sample, "--output", tmp("by-name.h5"), "--object", text),
                                says, status=status)
-
-    def test_widths_in_the_file_are_used(self):
-        path = written("widths.fits", [
-            dict(row, LSF_SIGMA=(row["WAVELENGTH"] / (FWHM_SIGMA * POWER)).astype("f4"))
-            for row in self.rows])
-        own = put("own.yaml", "lsf: sigma\nwave_mask: []\n")
-        self.fit("widths.h5", "--config", own, path, lib=self.lib)
-        self.assertEqual(differing(read(self.path), self.expected), [])
-
-    def test_nanometres_and_errors(self):
-        """Units and errors are rounded on the way: the same star within its errors."""
-        rows = []
-        for row in self.rows:
-            ivar = row["IVAR"].astype(float)
-            error = np.where(ivar > 0, 1 / np.sqrt(np.where(ivar > 0, ivar, 1)), 0)
-            row = dict(row, WAVELENGTH=row["WAVELENGTH"] / 10, ERROR=error)
-            rows.append({k: v for k, v in row.items() if k != "IVAR"})
-        path = written("nm.fits", rows, unit="nm")
-        expected, (table, _) = self.expected, self.fit_it("nm.h5", path)
-        good = expected["STATUS"] == FITTED
-        self.assertTrue(good.any())
-        np.testing.assert_array_equal(table["STATUS"], expected["STATUS"])
-        # ivar is off by 2^-24 or so, which moves nothing by a hundredth of its error
-        for name in ("VRAD", "TEFF", "LOGG", "FEH"):
-            off = (table[name] - expected[name]) / expected[name + "_ERR"]
-            np.testing.assert_array_less(np.abs(off[good]), 0.01, err_msg=name)
-
-    def test_a_bad_row_costs_its_star_alone(self):
-        rows = [dict(row) for row in self.rows]
-        bad = rows[len(ARMS)]
-        bad["WAVELENGTH"] = bad["WAVELENGTH"].copy()
-        bad["WAVELENGTH"][100] = np.nan
-        for row in rows[2 * len(ARMS):]:  # float32 holds its fluxes, not their inverse variances
-            row["FLUX"], row["IVAR"] = row["FLUX"] * 1e-20, row["IVAR"] * 1e40
-        path = written("bad.fits", rows)
-        table, _ = self.fit_it("bad.h5", path, status=3)
-        self.assertEqual(list(table["STATUS"]), [FITTED, UNREADABLE, UNREADABLE])
-        self.assertEqual(table["VRAD"][0], self.expected["VRAD"][0])
-
-    def test_file_without_medium_is_refused(self):
-        path = written("nothing.fits", self.rows)
-        with pyfits.open(path, mode="update") as f:
-            del f["SPECTRA"].header["MEDIUM"]
-        done = self.fit("nothing.h5", "--config", self.config, path, lib=self.lib, status=3)
-        self.assertOneLine(done, path, "HDU 2 (SPECTRA)", "MEDIUM", status=3)
-        vacuum = put("vacuum.yaml", CONFIG + "medium: vacuum\n")
-        self.fit("vacuum.h5", "--config", vacuum, path, lib=self.lib)
-        self.assertIn(FITTED, read(self.path)["STATUS"])
 
     def test_objects_in_several_frames_are_not_joined(self):
         paths = {}

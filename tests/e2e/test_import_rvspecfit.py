@@ -82,9 +82,8 @@ class ImportTest(unittest.TestCase):
             with self.subTest(setup):
                 spread = np.ptp(values(setup)[2], axis=0).max()
                 self.assertGreater(spread, 0.02)  # else a wrong label would not be seen
-                done = starmill("library", "import", "--output", tmp(f"{setup}-lib.h5"),
-                                self.convert(setup, f"{setup}.h5"))
-                self.assertEqual(done.returncode, 0, done.stderr)
+                done = run("library", "import", "--output", tmp(f"{setup}-lib.h5"),
+                           self.convert(setup, f"{setup}.h5"))
                 # rvspecfit's arithmetic is float32, and so are its labels
                 self.assertLess(difference(done), 5e-6)
                 self.assertIn(resolution, done.stdout)
@@ -173,8 +172,7 @@ class ImportTest(unittest.TestCase):
         made = [os.path.join(out, f"{setup}.h5") for setup in ("lab_n", "lab_t")]
         self.assertIn(" ".join(["--output LIB.h5", *made]), done.stdout)
         for path in made:
-            lib = starmill("library", "import", "--output", path + "-lib.h5", path)
-            self.assertEqual(lib.returncode, 0, lib.stderr)
+            lib = run("library", "import", "--output", path + "-lib.h5", path)
             # torch in double precision; folding rounds weights to float32 once more
             self.assertLess(difference(lib), 1e-12 if "lab_t" in path else 5e-7)
 

@@ -4,7 +4,8 @@
 import csv
 
 from base import *
-import make_train_losses
+import train_losses
+from library import emulate, library_file
 
 N_MODEL, N_PIX = 160, 130
 ARMS = {"b": (8.3, 2e-4), "r": (8.7, 1.5e-4)}
@@ -26,7 +27,7 @@ def flux_of(label, i_arm):
 
 def make_grid(name, n=N_MODEL, edit=None):
     label = np.random.default_rng(18).uniform((4000, 0.5, -2), (7000, 5, 0.5), (n, 3))
-    path = make_train_losses.write_grid(tmp(name), LABELS, label, {
+    path = train_losses.write_grid(tmp(name), LABELS, label, {
         arm: (first, step, 0.5, flux_of(label, i), False)
         for i, (arm, (first, step)) in enumerate(ARMS.items())})
     if edit:
@@ -36,23 +37,9 @@ def make_grid(name, n=N_MODEL, edit=None):
 
 
 def evaluate(path, label):
-    """Spectra [model][pixel] of each arm, evaluated without the program."""
-    with h5py.File(path, "r") as f:
-        x = label.copy()
-        for k in range(label.shape[1]):
-            how = f[f"labels/label{k}"].attrs
-            x[:, k] = np.log10(x[:, k]) if how["mapping"] == 1 else x[:, k]
-            x[:, k] = (x[:, k] - how["mean"]) / how["std"]
-        out = []
-        for i in range(f["arms"].attrs["n_arm"]):
-            arm, h = f[f"arms/arm{i}"], x
-            for layer in range(arm.attrs["n_layer"]):
-                if layer:
-                    h = h / (1 + np.exp(-h))
-                h = h @ arm[f"layer{layer}/weight"][...].astype(float).T
-                h = h + arm[f"layer{layer}/bias"][...]
-            out.append(np.exp(h) if arm.attrs["log_flux"] else h)
-    return out
+    """Spectra [model][pixel] of each arm."""
+    library = library_file.read(path)
+    return [emulate.flux(library, i, label) for i in range(len(library.arm))]
 
 
 def digest(path):

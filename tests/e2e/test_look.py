@@ -21,35 +21,22 @@ run("fit", "--library", LIBRARY, "--output", FIT, "--models", MODELS, "--quiet",
 FITS, CATALOG = read(FIT), read(FIT, "catalog")
 
 
-def crc_of(table, names):
-    """Of each row, as the file's own column has it."""
-    packed = np.concatenate([table[n].reshape(len(table[n]), -1).view(np.uint8) for n in names], axis=1)
-    return np.array([zlib.crc32(row) for row in packed], np.uint32)
-
-
 def copied(name, n=None, edit=None, damaged=()):
     """A copy of the result, its rows repeated to n; edit(fits, catalog) changes columns; damaged:
     rows in which the radial velocity's last bit differs from what was written."""
-    with h5py.File(FIT) as old, h5py.File(tmp(name), "w") as new:
-        new.attrs.update(old.attrs)
-        old.copy("provenance", new)
-        tables = {g: {k: v[...] for k, v in old[g].items() if isinstance(v, h5py.Dataset)}
-                  for g in ("fits", "catalog")}
-        for t in tables.values():
-            for k, v in t.items():
-                t[k] = np.resize(v, (n or len(v),) + v.shape[1:])
+    tiled(FIT, tmp(name), n or len(FITS["STATUS"]))
+    with h5py.File(tmp(name), "r+") as f:
         if edit:
-            edit(tables["fits"], tables["catalog"])
-            for g, crc in ("fits", "CRC"), ("catalog", "CATALOG_CRC"):
-                names = old[g][crc].attrs["COLUMNS"].decode().split()
-                tables[g][crc] = crc_of(tables[g], names)
+            tables = {g: {k: v[...] for k, v in f[g].items() if isinstance(v, h5py.Dataset)}
+                      for g in ("fits", "catalog")}
+            edit(*tables.values())
+            for g, t in tables.items():
+                for k, v in t.items():
+                    f[g][k][...] = v
+            seal(f)
         for row in damaged:
-            tables["fits"]["VRAD"][row:row + 1].view(np.uint64)[:] ^= np.uint64(1)
-        for g, t in tables.items():
-            for k, v in t.items():
-                new.create_dataset(f"{g}/{k}", data=v).attrs.update(old[g][k].attrs)
-        for k in ("files", "exposures"):
-            old.copy(f"catalog/{k}", new["catalog"])
+            vrad = f["fits/VRAD"][row:row + 1]
+            f["fits/VRAD"][row] = (vrad.view(np.uint64) ^ np.uint64(1)).view(float)[0]
     return tmp(name)
 
 

@@ -119,7 +119,7 @@ class Overwrite(ProgramTest):
         self.assertTrue((whole["STATUS"] == FITTED).all())
         for name, values in part.items():
             self.assertEqual(values[done].tobytes(), whole[name][done].tobytes(), name)
-        self.assertEqual(starmill("status", self.out).returncode, 0)
+        run("status", self.out)
 
     def test_killed_while_it_replaces(self):
         """Between any two steps there is a whole result, and the same command does the rest."""
@@ -149,7 +149,7 @@ class Overwrite(ProgramTest):
         args = ["fit", "--library", LIBRARY, "--output", self.out, "--overwrite", "--quiet", SURVEY]
         late = start(*args, "--minsn", 1e6, env=faults("stop:open:old.h5.lock:1:1"))
         # it has looked, and is about to take the lock
-        wait_until(lambda: content(f"/proc/{late.pid}/stat", "r").rsplit(") ", 1)[1][0] == "T")
+        wait_until(lambda: is_suspended(late))
         run(*args)
         before = content(self.out)
         late.send_signal(signal.SIGCONT)
@@ -226,8 +226,9 @@ class Overwrite(ProgramTest):
                      ["fit", "--library", LIBRARY, "--overwrite", "--output", tmp("n.h5"),
                       "--models", self.out, SURVEY]]
             if path != lib:
-                calls += [["library", "import", "--overwrite", "--output", path, LIBRARY],
-                          ["library", "spectra", "--overwrite", "--output", path, SURVEY]]
+                calls += [["library", *job, "--overwrite", "--output", path] for job in (
+                    ("import", LIBRARY), ("spectra", SURVEY),
+                    ("model-error", "--spectra", SURVEY, "--medium", "vacuum", LIBRARY))]
             for call in calls:
                 with self.subTest(call=call):
                     self.assertOneLine(starmill(*call), "exists and is not a starmill", "remove it",

@@ -108,13 +108,13 @@ class Particles(ProgramTest):
 
     def test_a_library_that_never_ends(self):
         """As OpenBLAS, where there was no memory for its threads."""
-        config, hang = self.write("config.yaml", OU), faults("hang:exit:-:1:0")
+        config, hang = self.write("config.yaml", OU), faults("hang:exit:-:1:0", FAULTS_COUNT=tmp("hung"))
         args = ("particles", config, "--output", tmp("end.h5"), "--overwrite", "--quiet")
         done = starmill(*args, env={**hang, "STARMILL_WATCHDOG_S": "2"})
         self.assertOneLine(done, "the end of the program has not returned for 2 s", status=70)
+        os.unlink(tmp("hung"))
         process = start(*args, env=hang)
-        wait_until(lambda: os.path.exists(tmp("end.h5")), process)
-        time.sleep(1)
+        wait_until(lambda: os.path.exists(tmp("hung")), process)
         process.terminate()
         said = process.communicate(timeout=60)[1]
         self.assertEqual(process.returncode, 75, said)
@@ -173,7 +173,12 @@ class Particles(ProgramTest):
                 ("problems:\n  - {steps: 7}\n", ":2: no key 'steps' of a problem"),
                 ("potential: harmonic\nrate: 200\n", "a step of 0.01 is too large for the drift",
                  "give a step of 0.005 or less"),
+                ("step: 0.1\npotential: double-well\nbarrier: 1\nhalf: 1\nstart_spread: 0.5\n",
+                 "give a step of 0.0141 or less"),  # U'' = 4 b / a^2 (3 (x / a)^2 - 1) at five spreads: 71
                 ("dimensions: 2\ndensity: binned\n", "along the axes only"),
+                ("dimensions: 2\ndensity: binned\nalong_axes: true\nnodes: [1048576, 16]\ngrid: [40, 4096]\n",
+                 "passes through 4294967296 numbers"),
+                ("grid_low: -4\ngrid_high: -9\n", "from -4 to -9"), ("start_spread: -1\n", "a spread of -1"),
                 ("bandwidth: given\nwidth: 1e-308\n", "width takes"),
                 ("start_spread: 1e154\n", "start_spread takes a number of 1e-30 to 1e30 in size"), ("", "is empty")):
             self.refused(text, *says)

@@ -92,8 +92,3 @@ class Plan(EndToEnd):
         self.assertIn("2 files", plan["inputs"])
         self.assertIn("1 cannot be read", plan["inputs"])
         self.assertTrue(plan["rows"].startswith("1 in the files, 1 selected"))
-
-    def test_options_that_belong_to_a_plan(self):
-        star = cut("alone.fits", [0])
-        self.assertOneLine(self.fit("alone.h5", "--ranks", 4, star, status=2), "--plan", status=2)
-        self.assertFalse(os.path.exists(tmp("alone.h5")))

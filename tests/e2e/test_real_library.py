@@ -57,9 +57,7 @@ def write_models(folder):
     wave = np.arange(3940, 7450, 0.4)
     for k, label in enumerate(random_labels(N_MODEL, True)):
         flux = 1e6 * spectrum(wave, label, SIGMA)
-        columns = [pyfits.Column(n, "E" if n != "WAVE" else "D", array=a) for n, a in
-                   (("WAVE", wave), ("FLUX", flux), ("CONTINUUM", np.full(len(wave), 1e6)))]
-        table = pyfits.BinTableHDU.from_columns(columns)
+        table = bintable({"WAVE": wave, "FLUX": ("E", flux), "CONTINUUM": ("E", np.full(len(wave), 1e6))})
         for name, value in zip(LABELS, label):
             table.header[name] = value
         table.header["FWHM"] = SIGMA * 2.3548
@@ -81,10 +79,8 @@ def write_miles(path):
     for key, value in (("CRVAL1", pixels[0]), ("CDELT1", 0.9), ("CRPIX1", 1), ("FWHM", 2.5),
                        ("WAVEFRAM", "AIR")):
         image.header[key] = value
-    columns = [pyfits.Column(n, "E", array=labels[:, i]) for i, n in enumerate(list(LABELS)[:3])]
-    columns += [pyfits.Column("NAME", "8A", array=[f"s{i}" for i in range(N_STAR)])]
-    table = pyfits.BinTableHDU.from_columns(columns, name="LABELS")
-    pyfits.HDUList([image, table]).writeto(path)
+    table = {name: ("E", labels[:, i]) for i, name in enumerate(list(LABELS)[:3])}
+    pyfits.HDUList([image, bintable({**table, "NAME": ("8A", [f"s{i}" for i in range(N_STAR)])}, "LABELS")]).writeto(path)
     return labels
 
 

@@ -8,7 +8,6 @@ Shipped.
 import dataclasses
 import hashlib
 import signal
-import time
 import warnings
 
 from base import *
@@ -112,15 +111,7 @@ class Files(Simulate):
                 self.assertEqual(hdus[f"{arm}_RESOLUTION"].data.shape, (n, 11, n_pix))
 
     def test_passes_the_verifier(self):
-        verifier = shutil.which("fitsverify")
-        if not verifier:
-            self.skipTest("no fitsverify (Debian: fitsverify)")
-        for name in sorted(os.listdir(tmp("small"))):
-            if name.endswith(".fits"):
-                done = subprocess.run([verifier, os.path.join(tmp("small"), name)],
-                                      stdout=subprocess.PIPE, text=True, check=False)
-                self.assertEqual(done.returncode, 0, done.stdout)
-                self.assertIn("found 0 warning(s) and 0 error(s)", done.stdout)
+        self.assertVerified(*glob.glob(tmp("small/*.fits")))
 
     def test_columns_are_desi_s(self):
         for hdus in self.hdus:
@@ -324,21 +315,9 @@ class Continue(Simulate):
         wait_until(lambda: os.path.exists(os.path.join(tmp(out), "coadd-mock-00000.fits")), process)
         return process
 
-    def test_killed_at_any_moment(self):
-        args = ["--stars", 36, "--per-file", 3, "--redrock", "--threads", 1]
-        self.make("calm", *args)
-        # the sooner ones before the folder or the first file, the later ones among the files
-        for delay in (0.1, 0.8, 1.2, 1.6):
-            process = start("simulate", "--library", LIBRARY, "--output", tmp("killed"), *args,
-                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(delay)
-            process.kill()
-            process.wait()
-        self.make("killed", *args)
-        self.assertEqual(digests("killed"), digests("calm"))
-
     def test_a_killed_job_leaves_no_process_and_no_lock(self):
-        args = ["--stars", 36, "--per-file", 3, "--threads", 2]
+        args = ["--stars", 36, "--per-file", 3, "--redrock", "--threads", 2]
+        self.make("calm", *args)
         process = self.start("widow", *args)
         lock = content(os.path.join(tmp("widow"), "truth.fits.lock"), "r")
         self.assertEqual(int(lock.split()[3]), process.pid)  # host HOST pid N
@@ -346,6 +325,7 @@ class Continue(Simulate):
         process.communicate(timeout=PATIENCE)  # its pipes close when its workers have ended
         self.assertFalse(os.path.exists(os.path.join(tmp("widow"), "truth.fits")))
         self.make("widow", *args)
+        self.assertEqual(digests("widow"), digests("calm"))
 
     def test_a_killed_process_ends_the_job(self):
         process = self.start("orphan", "--stars", 400, "--per-file", 3, "--threads", 2)
@@ -515,18 +495,8 @@ class Shipped(Simulate):
             self.assertLess(np.abs((fits[name] - truth[name]) / fits[name + "_ERR"]).max(), 6)
 
     def test_model_error_is_an_option(self):
-        few = ["--stars", 2, "--noiseless", "--seed", 5]
-        flux, names = {}, {}
-        for how in ("false", "true", "correlated"):
-            run("simulate", "--output", tmp(how), "--model-error", how, *few)
-            flux[how] = table(how, "coadd-mock-00000.fits", "R_FLUX")
+        for how in "false", "correlated":
+            run("simulate", "--output", tmp(how), "--model-error", how, "--stars", 2, "--noiseless")
             self.assertFalse(table(how, "coadd-mock-00000.fits", "R_MASK").any())  # no cosmics
-            names[how] = table(how, "truth.fits", "TRUTH").columns.names
-        self.assertNotIn("ERROR_SHARE_R", names["false"])
-        self.assertIn("ERROR_SHARE_R", names["correlated"])
-        alive = (flux["false"] != 0).all(0)
-        step = {how: np.diff(f[:, alive] / flux["false"][:, alive]).std() for how, f in flux.items()}
-        # from pixel to pixel only white noise differs by per cents
-        self.assertEqual(step["false"], 0)
-        self.assertGreater(step["true"], 0.02)
-        self.assertLess(step["correlated"], 0.3 * step["true"])
+            names = table(how, "truth.fits", "TRUTH").columns.names
+            self.assertEqual("ERROR_SHARE_R" in names, how == "correlated")

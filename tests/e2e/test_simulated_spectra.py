@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What starmill simulate draws and observes against its documentation.
 
-Emulator: noise-free pixels, computed from the library file (docs/use/formats.md,
-docs/science/numerics.md) by a program that shares nothing with it.  Differences are relative, but
-for one factor per star: its brightness is that of the drawn S/N.  Model: the fit's own model at the
+Emulator: noise-free pixels, computed from the templates (test_library_file.py) as
+docs/science/numerics.md has it.  Differences are relative, but for one factor per star: its brightness is that of the drawn S/N.  Model: the fit's own model at the
 truth.  Draws, Instrument, ModelError: docs/science/simulator.md; chance within 5 sigma.
 """
 
@@ -20,6 +19,7 @@ except ImportError as missing:
     skip(f"{missing} (Debian: python3-scipy)")
 
 import make_blocks
+from library import emulate, library_file
 from library.library_data import ModelError
 from simulate import draw, instrument, observe, survey as survey_job
 
@@ -60,40 +60,6 @@ class Survey:
         return (labels, float(t["VRAD"]), float(t["VSINI"]), int(t["LSF_GROUP"])), pixel
 
 
-class Library:
-    """Arms, labels and emulators of a library file."""
-
-    def __init__(self, path):
-        self.label, self.arm = [], {}
-        with h5py.File(path, "r") as f:
-            for i in range(f["labels"].attrs["n_label"]):
-                self.label.append(dict(f[f"labels/label{i}"].attrs))
-            for i in range(f["arms"].attrs["n_arm"]):
-                arm = f[f"arms/arm{i}"]
-                name = arm.attrs["name"]
-                name = (name.decode() if isinstance(name, bytes) else str(name)).strip("\0").upper()
-                self.arm[name] = {
-                    "wave": arm["wavelength"][...],
-                    "step": arm.attrs["ln_step"],
-                    "sigma": arm.attrs["template_sigma"],
-                    "layers": [(arm[f"layer{j}/weight"][...].astype(float),
-                                arm[f"layer{j}/bias"][...].astype(float))
-                               for j in range(arm.attrs["n_layer"])],
-                }
-
-    def template(self, name, labels):
-        """Flux of an arm on the library's own grid."""
-        arm = self.arm[name]
-        value = np.array([np.log10(x) if label["mapping"] == 1 else x
-                          for label, x in zip(self.label, labels)])
-        h = (value - [label["mean"] for label in self.label]) / [l["std"] for l in self.label]
-        for weight, bias in arm["layers"][:-1]:
-            h = weight @ h + bias
-            h = h / (1 + np.exp(-h))
-        weight, bias = arm["layers"][-1]
-        return np.exp(np.clip(weight @ h + bias, -300, 300))
-
-
 def rotation_weights(r):
     """W_k, k >= 0, of the smooth kind, by numerical integrals."""
     return np.array([make_blocks.smooth_weight(r, k) for k in range(int(np.ceil(r)) + 3)])
@@ -124,22 +90,23 @@ class Emulator(ProgramTest):
     @classmethod
     def setUpClass(cls):
         path = coarse_library()
-        cls.library = Library(path)
+        cls.library = library_file.read(path)
+        cls.arm = {arm.name.upper(): i for i, arm in enumerate(cls.library.arm)}
         cls.survey = Survey("emulated", "--library", path, "--stars", 40, "--seed", 2)
 
     def expected(self, i):
         (labels, vel, vsini, _), pixel = self.survey.star(i)
         out = {}
         for name in "BRZ":
-            arm, wave = self.library.arm[name], self.survey.wave[name]
-            flux = self.library.template(name, labels)
-            w = rotation_weights(vsini / (C_KM_S * arm["step"]))
+            arm, wave = self.library.arm[self.arm[name]], self.survey.wave[name]
+            flux = emulate.flux(self.library, self.arm[name], [labels])[0]
+            w = rotation_weights(vsini / (C_KM_S * arm.ln_step))
             # the ends of the grid are far from the pixels that are not dead
             flux = np.convolve(flux, np.concatenate([w[:0:-1], w]), "same")
-            rest = CubicSpline(arm["wave"], flux, bc_type="natural")(np.clip(
-                wave * np.exp(ln_doppler(vel)), arm["wave"][0], arm["wave"][-1]))
+            rest = CubicSpline(arm.wave_aa, flux, bc_type="natural")(np.clip(
+                wave * np.exp(ln_doppler(vel)), *arm.wave_aa[[0, -1]]))
             data = self.survey.resolution[name][self.survey.truth["FITS_ROW"][i]].astype(float)
-            rows, column = resolution_rows(data, wave[1] - wave[0], arm["sigma"])
+            rows, column = resolution_rows(data, wave[1] - wave[0], arm.template_sigma_aa)
             out[name] = (rows * rest[column]).sum(axis=1)
         return out, pixel
 

@@ -10,14 +10,15 @@ import socket
 from common import *  # noqa: F403
 
 FINISHED, RUNNING, NONE, FAILED, INCOMPLETE = 0, 10, 11, 12, 75
+N_STAR = 42
 SLOW = ("--optimizer", "nelder-mead", "--threads", 1, "--slots", 1)
 _stars = []
 
 
 def stars():
-    """Fourteen stars, made once."""
+    """Two seconds of fitting, made once."""
     if not _stars:
-        _stars.append(cut("stars.fits", range(14)))
+        _stars.append(cut("stars.fits", range(N_STAR)))
     return _stars[0]
 
 
@@ -77,7 +78,7 @@ class Status(EndToEnd):
         self.assertOneLine(starmill("status", tmp("foreign.h5")), "not a status file", status=4)
         put("cut.h5.status.json", '{\n  "format": "starmill status",\n  "ranks": [')
         self.assertOneLine(starmill("status", tmp("cut.h5")), "damaged", status=4)
-        self.assertEqual(starmill("status", "--help").returncode, 0)
+        run("status", "--help")
 
     def test_age_and_process_tell_whether_it_runs(self):
         from status import Job
@@ -101,8 +102,8 @@ class Status(EndToEnd):
         answer = self.ask_json(self.path, status=RUNNING)
         run = answer["run"]
         self.assertEqual((answer["state"], run["state"]), ("running", "running"))
-        self.assertEqual(answer["rows"], 14)
-        self.assertEqual(run["done"] + run["remaining"], 14)
+        self.assertEqual(answer["rows"], N_STAR)
+        self.assertEqual(run["done"] + run["remaining"], N_STAR)
         self.assertEqual([r["rank"] for r in run["ranks"]], [0, 1])
         for rank in run["ranks"]:
             # a process that has the library in memory, and no more than this machine has
@@ -119,14 +120,14 @@ class Status(EndToEnd):
         self.assertRegex(out, r"(?m)^  rank 1 +peak \d+ MiB$")
         run = status_of(self.path)
         self.assertEqual((run["state"], run["exit_status"], run["error"]), ("finished", 0, None))
-        self.assertEqual((run["done"], run["fitted"], run["remaining"]), (14, 14, 0))
+        self.assertEqual((run["done"], run["fitted"], run["remaining"]), (N_STAR, N_STAR, 0))
         self.assertEqual({r["stage"] for r in run["ranks"]}, {"ended"})
-        self.assertEqual(self.ask_json(self.path, status=FINISHED)["fitted"], 14)
+        self.assertEqual(self.ask_json(self.path, status=FINISHED)["fitted"], N_STAR)
         # the result file alone says the same
         os.unlink(self.path + ".status.json")
         answer = self.ask_json(self.path, status=FINISHED)
-        self.assertEqual((answer["fitted"], answer["remaining"], answer["run"]), (14, 0, None))
-        self.assertIn("14 of 14 done", self.ask(self.path, status=FINISHED))
+        self.assertEqual((answer["fitted"], answer["remaining"], answer["run"]), (N_STAR, 0, None))
+        self.assertIn(f"{N_STAR} of {N_STAR} done", self.ask(self.path, status=FINISHED))
 
     def test_stopped_and_continued(self):
         process = self.start("stop.h5", "--minsn", 30)

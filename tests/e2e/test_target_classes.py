@@ -40,14 +40,8 @@ class Selection(ProgramTest):
             for key in ("SPGRP", "SPGRPVAL", "HPXPIXEL", "SURVEY", "PROGRAM"):
                 del hdus[0].header[key]
             hdus.writeto(cls.bare)
-        redshift = np.array([0.0, 0.004, 0.5, 0.00499, 0.6, np.nan])
-        kind = ["GALAXY", "GALAXY", "GALAXY", "GALAXY", "QSO", "STAR"]
-        pyfits.HDUList([pyfits.PrimaryHDU(), pyfits.BinTableHDU.from_columns([
-            pyfits.Column("TARGETID", "K", array=np.array(cls.ids)),
-            pyfits.Column("Z", "D", array=redshift),
-            pyfits.Column("SPECTYPE", "6A", array=np.array(kind)),
-            pyfits.Column("SUBTYPE", "20A", array=np.array([""] * N_STAR)),
-        ], name="REDSHIFTS")]).writeto(tmp("redrock-x.fits"))
+        write_redrock(tmp("redrock-x.fits"), cls.ids, [0.0, 0.004, 0.5, 0.00499, 0.6, np.nan],
+                      ["GALAXY", "GALAXY", "GALAXY", "GALAXY", "QSO", "STAR"])
 
     @classmethod
     def write(cls, name, header=(), **fibermap):
@@ -57,11 +51,8 @@ class Selection(ProgramTest):
         columns |= {key: ("E", np.arange(N_STAR) + i + 0.5) for i, key in enumerate(GAIA)}
         with pyfits.open(cls.plain, memmap=False) as hdus:
             hdus["FIBERMAP"] = add_columns(hdus["FIBERMAP"], **{**columns, **fibermap})
-            hdus["SCORES"] = pyfits.BinTableHDU.from_columns([
-                pyfits.Column("TARGETID", "K", array=np.array(cls.ids)),
-                *(pyfits.Column(f"MEDIAN_COADD_SNR_{arm}", "D", array=np.array(sn))
-                  for arm, sn in (("B", SN_B), ("R", SN_R), ("Z", [0.0] * N_STAR)))],
-                name="SCORES")
+            hdus["SCORES"] = bintable({"TARGETID": cls.ids, **{f"MEDIAN_COADD_SNR_{arm}": np.array(sn, float)
+                for arm, sn in (("B", SN_B), ("R", SN_R), ("Z", [0.0] * N_STAR))}}, "SCORES")
             for key, value in header:
                 hdus[0].header[key] = value
             hdus.writeto(tmp(name), overwrite=True)

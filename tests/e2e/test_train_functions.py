@@ -7,10 +7,12 @@ import functools
 import itertools
 
 from base import *  # noqa: F403
-import make_train_losses
+import train_losses
 from scipy.interpolate import RegularGridInterpolator
 
 from basics import Failure  # noqa: E402
+from library import library_file  # noqa: E402
+from library.emulate import flux  # noqa: E402
 from library.functions import choose_length  # noqa: E402
 from library.lattice import Lattice  # noqa: E402
 from library.library_data import Label  # noqa: E402
@@ -56,7 +58,7 @@ def scattered(n, seed=1):
 def write_grid(name, label, edit=None, complete=1):
     """A grid file of these labels; edit(file) may damage it."""
     full = np.column_stack([label, np.full((len(label), 3 - label.shape[1]), -0.5)])
-    path = make_train_losses.write_grid(tmp(name), NAMES[:label.shape[1]], label, {
+    path = train_losses.write_grid(tmp(name), NAMES[:label.shape[1]], label, {
         arm: (first, LN_STEP, -1.0, np.array([spectrum(x, arm) for x in full]), True)
         for arm, (first, _) in ARMS.items()}, complete)
     if edit:
@@ -91,38 +93,9 @@ def library_of(way, hulls):
     return path
 
 
-def mapped(f, label):
-    x = np.empty_like(label)
-    for i in range(label.shape[1]):
-        a = f[f"labels/label{i}"].attrs
-        y = np.log10(label[:, i]) if a["mapping"] == 1 else label[:, i]
-        x[:, i] = (y - a["mean"]) / a["std"]
-    return x
-
-
 def emulate(lib, label, i_arm=0):
-    """Fluxes of a grid or radial functions from the library file alone."""
-    from scipy.interpolate import BSpline
-    with h5py.File(lib, "r") as f:
-        x, arm = mapped(f, label), f[f"arms/arm{i_arm}"]
-        if "grid" in arm:
-            degree = arm["grid"].attrs.get("degree", 3)
-            h = np.repeat(arm["grid/coefficients"][:][None].astype("f8"), len(label), axis=0)
-            for axis in range(label.shape[1]):
-                knots = arm[f"grid/knots{axis}"][:]
-                n = len(knots) - degree - 1
-                basis = BSpline(knots, np.eye(n), int(degree))(x[:, axis])
-                h = np.einsum("in,in...->i...", basis, h)
-        else:
-            rbf = arm["rbf"]
-            u, center = x / rbf["lengths"][:], rbf["centers"][:] / rbf["lengths"][:]
-            r = np.sqrt(((u[:, None] - center) ** 2).sum(2))
-            terms = [np.ones(len(u))]
-            for degree in range(1, rbf.attrs["degree"] + 1):
-                for c in itertools.combinations_with_replacement(range(u.shape[1]), degree):
-                    terms.append(np.prod(u[:, list(c)], axis=1))
-            h = np.column_stack([r**3, *terms]) @ rbf["coefficients"][:].astype("f8")
-        return np.exp(h @ arm["layer0/weight"][:].astype("f8").T + arm["layer0/bias"][:])
+    """Fluxes of a library file (test_library_file.py has the formulas)."""
+    return flux(library_file.read(lib), i_arm, label)
 
 
 def between(n, seed=5):
@@ -308,7 +281,7 @@ class TrainFunctions(ProgramTest):
         with h5py.File(tmp("whole.h5"), "r") as f, h5py.File(grid, "r") as g, \
              h5py.File(other, "r") as v:
             facets = f["hulls/hull0/facets"][:]
-            models, at = mapped(f, g["models/label"][:]), mapped(f, v["models/label"][:])
+            models, at = (library_file.read(tmp("whole.h5")).map(of["models/label"][:]) for of in (g, v))
         hull = ConvexHull(models)
         # float64 of the same planes; distances are of order 1
         got, expected = (np.max(at @ x[:, :3].T + x[:, 3], axis=1) for x in (facets, hull.equations))

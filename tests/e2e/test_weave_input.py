@@ -31,15 +31,8 @@ arms:
 class Test(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        cls.lib = coarse_library()
-        run("simulate", "--library", cls.lib, "--stars", N_STAR, "--sn", "30,60", "--output",
-            tmp("survey"))
-        for folder, _, names in os.walk(tmp("survey")):
-            for name in names:
-                if name.startswith("coadd"):
-                    cls.desi = os.path.join(folder, name)
-        cls.config = tmp("weave.yaml")
-        put(cls.config, CONFIG)
+        cls.lib, cls.desi = coarse_survey(N_STAR)
+        cls.config = put("weave.yaml", CONFIG)
         cls.pixels = {arm: cls.resample(arm) for arm in ARMS}
         cls.paths = [cls.write(arm) for arm in ARMS]
 
@@ -64,35 +57,17 @@ class Test(ProgramTest):
         for i, fiber in enumerate(FIBERS):
             data[fiber], weight[fiber] = flux[i] / SENS, ivar[i] * SENS**2
         name = np.array([f"WVE_{i:08d}+0000000" for i in range(N_FIBER)])
-        table = pyfits.BinTableHDU.from_columns(
-            [
-                pyfits.Column("Nspec", "J", array=np.arange(N_FIBER) + 1),
-                pyfits.Column("FIBREID", "J", array=np.arange(N_FIBER) + 101),
-                pyfits.Column("CNAME", "20A", array=name),
-                pyfits.Column("TARGID", "30A", array=np.array(["x"] * N_FIBER)),
-                pyfits.Column("TARGRA", "D", array=np.linspace(10, 11, N_FIBER)),
-                pyfits.Column("TARGDEC", "D", array=np.linspace(-1, 1, N_FIBER)),
-                pyfits.Column("STATUS", "1A", array=np.array(list("AAAPAA"))),
-                pyfits.Column("TARGUSE", "1A", array=np.array(list("TSTTST"))),
-                pyfits.Column("TARGCAT", "30A", array=np.array(
-                    ["GA_LRdisc", "", "GA_LRhighlat", "", "", "GA_HRdisc"])),
-            ],
-            name="FIBTABLE",
-        )
+        table = bintable({
+            "Nspec": ("J", np.arange(N_FIBER) + 1), "FIBREID": ("J", np.arange(N_FIBER) + 101), "CNAME": ("20A", name),
+            "TARGID": ("30A", ["x"] * N_FIBER), "TARGRA": np.linspace(10, 11, N_FIBER),
+            "TARGDEC": np.linspace(-1, 1, N_FIBER), "STATUS": ("1A", list("AAAPAA")), "TARGUSE": ("1A", list("TSTTST")),
+            "TARGCAT": ("30A", ["GA_LRdisc", "", "GA_LRhighlat", "", "", "GA_HRdisc"])}, "FIBTABLE")
         hdus = [pyfits.PrimaryHDU()]
-        for what, image in (
-            ("DATA", data),
-            ("IVAR", weight),
-            ("DATA_NOSS", data),
-            ("IVAR_NOSS", weight),
-            ("SENSFUNC", np.full_like(data, SENS)),
-        ):
-            hdu = pyfits.ImageHDU(image, name=f"{arm}_{what}")
+        for what, image in (("DATA", data), ("IVAR", weight), ("DATA_NOSS", data), ("IVAR_NOSS", weight),
+                            ("SENSFUNC", np.full_like(data, SENS))):
+            hdus.append(pyfits.ImageHDU(image, name=f"{arm}_{what}"))
             if what != "SENSFUNC":
-                hdu.header.update(
-                    CTYPE1="WAVE", CUNIT1="Angstrom", CRPIX1=1.0, CRVAL1=grid[0], CD1_1=STEP_AA
-                )
-            hdus.append(hdu)
+                hdus[-1].header.update(CTYPE1="WAVE", CUNIT1="Angstrom", CRPIX1=1.0, CRVAL1=grid[0], CD1_1=STEP_AA)
         path = tmp(f"stack_{arm.lower()}.fit")
         pyfits.HDUList(hdus + [table]).writeto(path, overwrite=True)
         return path
@@ -105,15 +80,12 @@ class Test(ProgramTest):
         weight = np.ones_like(data)
         for i, fiber in enumerate(FIBERS):
             data[fiber], weight[fiber] = flux[i].astype(float) / 1e17, ivar[i].astype(float) * 1e34
-        spectra = pyfits.BinTableHDU.from_columns([
-            pyfits.Column("FLUX", f"{n}D", array=data), pyfits.Column("FLUX_IVAR", f"{n}D", array=weight),
-            pyfits.Column("QUAL", f"{n}I", array=np.zeros((N_FIBER, n)))], name="SPECTAB")
+        spectra = bintable({"FLUX": (f"{n}D", data), "FLUX_IVAR": (f"{n}D", weight),
+                            "QUAL": (f"{n}I", np.zeros((N_FIBER, n)))}, "SPECTAB")
         spectra.header.update({"1CTYP1": "WAVE", "1CUNI1": "Angstrom", "1CRPX1": 1.0,
                                "1CRVL1": grid[0], "1CDLT1": STEP_AA})
-        target = pyfits.BinTableHDU.from_columns([
-            pyfits.Column("OBJ_NME", "20A", array=[f"QMST_{i}" for i in range(N_FIBER)]),
-            pyfits.Column("FIB_ST", "I", array=[2, 2, 2, 1, 2, 2]),
-            pyfits.Column("FIB_USE", "I", array=[1, 3, 1, 1, 3, 2])], name="FIBMETATAB")
+        target = bintable({"OBJ_NME": ("20A", [f"QMST_{i}" for i in range(N_FIBER)]),
+                           "FIB_ST": ("I", [2, 2, 2, 1, 2, 2]), "FIB_USE": ("I", [1, 3, 1, 1, 3, 2])}, "FIBMETATAB")
         pyfits.HDUList([pyfits.PrimaryHDU(), spectra, target]).writeto(tmp("20261126_LB11_1.fits"))
         return tmp("20261126_LB11_1.fits")
 
@@ -196,11 +168,3 @@ class Test(ProgramTest):
             self.fit("survey.h5", "--overwrite", "--config", self.config, "--target-class", classes,
                      self.paths[0], lib=self.lib)
             np.testing.assert_array_equal(read(self.path, "catalog")["FITS_ROW"], fibers)
-
-    def test_cut_file_is_refused(self):
-        with pyfits.open(self.paths[0]) as f:
-            del f["BLUE_SENSFUNC"]
-            f.writeto(tmp("cut.fit"), overwrite=True)
-        path = tmp("cut.fit")
-        done = self.fit("cut.h5", "--config", self.config, path, lib=self.lib, status=3)
-        self.assertOneLine(done, path, "BLUE_SENSFUNC", status=3)

@@ -4,21 +4,16 @@
  * the input is a list of changes, made through HDF5 to a good library. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <hdf5.h>
 
-#include "io/library/library_file.h"
 #include "kernels/base/error.h"
 #include "tests/fuzz/targets.h"
-#include "tests/library_writer.h"
-#include "tests/test_library.h"
 
 enum {
-  N_BASE = 3, /* a perceptron, a grid, radial functions */
+  N_BASE = 3, /* of the corpus: a perceptron, a grid, radial functions */
   MAX_BYTES = 1 << 17,
   MAX_OBJECT = 64,
-  N_PIX = 16, /* of an arm: small, to be fast */
   MAX_CHANGE = 16,
   MAX_ELEMENT = 4096
 };
@@ -47,26 +42,14 @@ static herr_t take_name(hid_t group, const char *name, const H5L_info_t *info, v
   return 0;
 }
 
-static int make_base(int kind, base *b)
+static int read_base(int kind, base *b)
 {
-  static mill_library lib;
-  char path[256];
+  char path[1024];
   int err = MILL_OK;
-  FILE *stream = NULL;
-  hid_t file = H5I_INVALID_HID;
-  memset(&lib, 0, sizeof lib);
-  snprintf(path, sizeof path, "%s/starmill-fuzz-library-%ld", fuzz_scratch(), (long)getpid());
-  MILL_TRY(test_library_make(3, 1, 7, &lib));
-  if (kind == 1)
-    MILL_TRY(test_library_to_grid(&lib));
-  if (kind == 2)
-    MILL_TRY(test_library_to_rbf(&lib));
-  lib.arm[0].n_pix = N_PIX;
-  lib.arm[0].emulator.n_out[lib.arm[0].emulator.n_layer - 1] = N_PIX;
-  MILL_TRY(test_library_write(path, &lib));
-  stream = fopen(path, "rb");
+  snprintf(path, sizeof path, "%s/library/good-lib%d", MILL_FUZZ_CORPUS, kind);
+  FILE *stream = fopen(path, "rb");
   b->n = stream ? fread(b->bytes, 1, MAX_BYTES, stream) : 0;
-  file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+  const hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
   if (b->n == 0 || b->n == MAX_BYTES || file < 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "%s: no library of less than %d bytes", path, MAX_BYTES);
   strcpy(b->object[b->n_object++], "/");
@@ -76,8 +59,6 @@ done:
     H5Fclose(file);
   if (stream)
     fclose(stream);
-  unlink(path);
-  mill_library_clear(&lib);
   return err;
 }
 
@@ -212,7 +193,7 @@ int fuzz_values(const uint8_t *bytes, size_t n)
   base *b = &bases[bytes[0] % N_BASE];
   static const int none[] = {-1};
   if (b->n == 0)
-    fuzz_check_code("making a library", make_base(bytes[0] % N_BASE, b), none);
+    fuzz_check_code("reading a library", read_base(bytes[0] % N_BASE, b), none);
   const char *path = fuzz_file(b->bytes, b->n);
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   const hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);

@@ -68,16 +68,6 @@ if status < 0:
 sys.exit(status)
 '''
 
-NSYS = '''#!/bin/bash
-# In place of nsys: notes how it was called, and runs what it was to look at.
-set -eu
-printf '%s\\n' "$@" >"$FAKE_NSYS_RECORD"
-[ "$1" = profile ]
-while [ "${1#-}" != "$1" ] || [ "$1" = profile ]; do shift; done
-exec "$@"
-'''
-
-
 class Slurm:
     """The private Slurm."""
 
@@ -292,32 +282,22 @@ class Jobs(ProgramTest):
 
 
 class Scripts(Jobs):
-    def by_hand(self, script, out, *options, **more):
+    def by_hand(self, script, out):
         """Submit a script as it comes, from the folder above slurm/."""
         return SYSTEM.submit(
-            "sbatch", "--output", tmp(out + ".log"), *options,
-            os.path.join("slurm", script), *FIT, "--catalog", tmp("one.txt"),
-            "--output", tmp(out), cwd=os.path.dirname(SLURM), STARMILL_SITE=tmp("site.conf"),
-            **more)
+            "sbatch", "--output", tmp(out + ".log"), os.path.join("slurm", script), *FIT, "--catalog",
+            tmp("one.txt"), "--output", tmp(out), cwd=os.path.dirname(SLURM), STARMILL_SITE=tmp("site.conf"))
 
     def test_as_they_come(self):
-        record = tmp("nsys.txt")
-        nsys = write_script("nsys", NSYS)
-        path = os.path.dirname(nsys) + ":" + os.environ["PATH"]
-        jobs = [(script, self.by_hand(script + ".sbatch", script + ".h5", PATH=path,
-                                      FAKE_NSYS_RECORD=record))
-                for script in ("cpu", "gpu", "node", "nodes", "requeue", "profile")]
+        jobs = [(script, self.by_hand(script + ".sbatch", script + ".h5"))
+                for script in ("cpu", "gpu", "node", "nodes", "requeue")]
         for script, job in jobs:
             with self.subTest(script=script):
                 out = tmp(script + ".h5")
                 self.assertState(job, "COMPLETED", out + ".log")
                 self.assertSame(out, rows=slice(0, PER_FILE))
-                n_rank = {"gpu": 1, "profile": 1, "nodes": 8}.get(script, 4)
+                n_rank = {"gpu": 1, "nodes": 8}.get(script, 4)
                 self.assertIn("(%d rank" % n_rank, self.log(out + ".log"))
-        asked = content(record, "r").split("\n")
-        self.assertEqual(asked[0], "profile")
-        self.assertIn("--trace=cuda,nvtx,mpi,osrt", asked)
-        self.assertIn("--output=%s.rank%%q{SLURM_PROCID}" % tmp("profile.h5"), asked)
 
     def test_slurm_takes_every_script(self):
         for name in sorted(os.listdir(SLURM)):

@@ -38,8 +38,7 @@ def fits_file(name, hdus):
 
 
 def table(n, name):
-    return pyfits.BinTableHDU.from_columns(
-        [pyfits.Column("TARGETID", "K", array=np.arange(n))], name=name)
+    return bintable({"TARGETID": np.arange(n)}, name)
 
 
 def image(name):

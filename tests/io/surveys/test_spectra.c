@@ -5,7 +5,7 @@
 #include "kernels/base/error.h"
 #include "tests/test_folder.h"
 
-enum { ARM_B, ARM_R, ARM_Z, N_ARM, MAX_PIX = 4000, N_DIAG = 3, BAD_EXPOSURE = 13 };
+enum { ARM_B, ARM_R, ARM_Z, N_ARM, MAX_PIX = 4000, N_DIAG = 3 };
 
 static char path[300];
 static mill_library lib;
@@ -17,9 +17,6 @@ static mill_spectra_settings settings;
 static struct toy {
   int n_channel;
   mill_channel channel[4];
-  int in_arena;  /* pixels lie in memory of mill_spectra_alloc */
-  int backwards; /* the last channel of the last exposure comes first */
-  int n_opened, n_closed;
 } toy;
 
 static double wave[MAX_PIX];
@@ -35,7 +32,6 @@ static int toy_open(void *state, const mill_spectra_settings *given, int *frame)
 {
   assert_non_null(*(mill_fits_file **)state);
   (void)given;
-  toy.n_opened++;
   *frame = MILL_FRAME_TOPOCENTRIC;
   return MILL_OK;
 }
@@ -43,7 +39,6 @@ static int toy_open(void *state, const mill_spectra_settings *given, int *frame)
 static void toy_close(void *state)
 {
   assert_non_null(state);
-  toy.n_closed++;
 }
 
 static int toy_index(void *state, const mill_selection *select, mill_file_index *index)
@@ -54,33 +49,13 @@ static int toy_index(void *state, const mill_selection *select, mill_file_index 
   return MILL_OK;
 }
 
-static int to_arena(mill_spectra *spectra, size_t n_byte, const void *from, void **out)
-{
-  int err = MILL_OK;
-  MILL_TRY(mill_spectra_alloc(spectra, n_byte, out));
-  assert_int_equal((uintptr_t)*out % 64, 0);
-  memcpy(*out, from, n_byte);
-done:
-  return err;
-}
-
 static int toy_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
 {
   int err = MILL_OK;
   (void)state;
-  for (int k = 0; k < n * toy.n_channel; k++) {
-    const int at = toy.backwards ? n * toy.n_channel - 1 - k : k;
-    const int e = at / toy.n_channel;
-    mill_channel channel = toy.channel[at % toy.n_channel];
-    if (exposure[e] == BAD_EXPOSURE)
-      MILL_FAIL(MILL_ERR_INPUT, "exposure %d is bad", BAD_EXPOSURE);
-    if (toy.in_arena) {
-      void *copy = NULL;
-      MILL_TRY(to_arena(spectra, 4 * (size_t)channel.n_pix, channel.flux, &copy));
-      channel.flux = copy;
-    }
-    MILL_TRY(mill_spectra_add(spectra, e, &channel));
-  }
+  (void)exposure;
+  for (int k = 0; k < n * toy.n_channel; k++)
+    MILL_TRY(mill_spectra_add(spectra, k / toy.n_channel, &toy.channel[k % toy.n_channel]));
 done:
   return err;
 }
@@ -180,7 +155,6 @@ static mill_read_batch read_one(void)
   mill_spectra *spectra = open_toy();
   read_toy(spectra, 1, &batch);
   mill_spectra_close(spectra);
-  assert_int_equal(toy.n_opened, toy.n_closed);
   return batch;
 }
 
@@ -225,38 +199,6 @@ static double moved(double wave_aa, double vel_km_s)
   return wave_aa * sqrt((1 + beta) / (1 - beta));
 }
 
-/* ---- wavelengths ---- */
-
-MILL_TEST(vacuum_of_air)
-{
-  assert_close(mill_air_to_vacuum(6562.801), 6564.614, 1e-3); /* H alpha */
-  assert_close(mill_air_to_vacuum(1999.0), 1999.0, 0.0);
-  /* back by Morton's formula for air of vacuum; the fit of its inverse is good to 7e-9 A here */
-  for (double air = 2000.0; air < 12000.0; air += 7.3) {
-    const double vacuum = mill_air_to_vacuum(air), s2 = 1e8 / (vacuum * vacuum);
-    const double n = 1 + 8.34254e-5 + 2.406147e-2 / (130 - s2) + 1.5998e-4 / (38.9 - s2);
-    assert_close(vacuum / n, air, 2e-8);
-  }
-}
-
-MILL_TEST(medium_of_the_file_unless_overridden)
-{
-  static const struct {
-    int file_air, medium, is_converted;
-  } all[] = {{0, MILL_MEDIUM_AUTO, 0},   {1, MILL_MEDIUM_AUTO, 1}, {0, MILL_MEDIUM_AIR, 1},
-             {1, MILL_MEDIUM_VACUUM, 0}, {1, MILL_MEDIUM_AIR, 1},  {0, MILL_MEDIUM_VACUUM, 0}};
-  strcpy(toy.channel[0].name, "z"); /* whole */
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-    toy.channel[0].air = all[i].file_air;
-    config.medium = all[i].medium;
-    mill_read_batch batch = read_one();
-    const double *got = segment_of(&batch, ARM_Z)->wave_aa;
-    for (int k = 0; k < MAX_PIX; k++)
-      assert_close(got[k], all[i].is_converted ? mill_air_to_vacuum(wave[k]) : wave[k], 0.0);
-    mill_read_batch_clear(&batch);
-  }
-}
-
 MILL_TEST(bad_wavelengths_are_an_input_error)
 {
   static const double bad[] = {NAN, INFINITY, 3000.0, 3018.0, -1.0};
@@ -271,37 +213,6 @@ MILL_TEST(bad_wavelengths_are_an_input_error)
     mill_read_batch_clear(&batch);
   }
   mill_spectra_close(spectra);
-}
-
-/* ---- formats ---- */
-
-MILL_TEST(format_is_recognised_or_forced)
-{
-  mill_file_index index;
-  mill_spectra *spectra = open_toy();
-  assert_string_equal(mill_spectra_format_name(spectra), "toy");
-  assert_int_equal(mill_spectra_frame(spectra), MILL_FRAME_TOPOCENTRIC);
-  assert_int_equal(mill_spectra_index(spectra, &config.select, &index), MILL_OK);
-  assert_int_equal(index.n_fits_row, 7);
-  assert_true(index.file_size > 0 && index.file_mtime > 0);
-  mill_file_index_clear(&index);
-  mill_spectra_close(spectra);
-
-  strcpy(config.format, "desi"); /* which it is not */
-  assert_fails(mill_spectra_open_as(path, &settings, toys, 2, &spectra), MILL_ERR_INPUT,
-               "none of the library's arms");
-  assert_null(spectra);
-
-  strcpy(config.format, "auto"); /* unknown to the one format that is left */
-  assert_fails(mill_spectra_open_as(path, &settings, toys, 1, &spectra), MILL_ERR_INPUT,
-               "desi (DESI coadd and spectra files)");
-  assert_says("--format");
-  assert_fails(mill_spectra_open(path, &settings, &spectra), MILL_ERR_INPUT, "desi (");
-
-  strcpy(config.format, "weave");
-  assert_int_equal(mill_spectra_open_as(path, &settings, toys, 2, &spectra), MILL_ERR_CONFIG);
-  mill_spectra_close(NULL);
-  mill_read_batch_clear(NULL);
 }
 
 /* ---- arms ---- */
@@ -401,17 +312,6 @@ MILL_TEST(short_pieces_are_left_out)
   }
 }
 
-MILL_TEST(channel_beyond_all_arms)
-{
-  toy.channel[0].n_pix = 100; /* 3000 to 3200 A */
-  mill_read_batch batch = read_one();
-  assert_int_equal(batch.n_segment, 1);
-  assert_int_equal(batch.segment[0].use, MILL_SEGMENT_OUTSIDE);
-  assert_int_equal(batch.segment[0].n_pix, 0);
-  assert_int_equal(batch.segment[0].exposure, 0);
-  mill_read_batch_clear(&batch);
-}
-
 /* ---- line-spread functions ---- */
 
 enum { NONE, MATRIX, SIGMA, POWER, REFUSED };
@@ -495,35 +395,6 @@ MILL_TEST(matrix_and_sigma_are_cut_with_the_pixels)
 
 /* ---- batches ---- */
 
-MILL_TEST(segments_come_by_exposure_and_arm)
-{
-  for (toy.backwards = 0; toy.backwards < 2; toy.backwards++) {
-    mill_read_batch batch = {0};
-    mill_spectra *spectra = open_toy();
-    read_toy(spectra, 3, &batch);
-    assert_int_equal(batch.n_segment, 9);
-    for (int i = 0; i < 9; i++) {
-      assert_int_equal(batch.segment[i].exposure, i / 3);
-      assert_int_equal(batch.segment[i].arm, i % 3);
-    }
-    mill_read_batch_clear(&batch);
-    mill_spectra_close(spectra);
-  }
-}
-
-MILL_TEST(two_channels_in_one_arm_are_two_segments)
-{
-  toy.n_channel = 2;
-  toy.channel[1] = toy.channel[0];
-  settings.arm_wanted[ARM_B] = settings.arm_wanted[ARM_Z] = 0;
-  toy.channel[1].n_pix = 2000; /* to 7000 A */
-  mill_read_batch batch = read_one();
-  assert_int_equal(batch.n_segment, 2);
-  assert_true(batch.segment[0].arm == ARM_R && batch.segment[1].arm == ARM_R);
-  assert_true(batch.segment[0].n_pix > batch.segment[1].n_pix); /* as they came */
-  mill_read_batch_clear(&batch);
-}
-
 MILL_TEST(equal_wavelengths_are_shared)
 {
   mill_read_batch batch = {0};
@@ -542,61 +413,6 @@ MILL_TEST(equal_wavelengths_are_shared)
     read_toy(spectra, 2, &batch);
     assert_ptr_equal(batch.segment[0].wave_aa, batch.segment[3].wave_aa);
     assert_close(batch.segment[0].wave_aa[0], wave[(int)batch.segment[0].flux[0]], 0.0);
-  }
-  mill_read_batch_clear(&batch);
-  mill_spectra_close(spectra);
-}
-
-MILL_TEST(pixels_in_the_batch_are_not_copied)
-{
-  mill_read_batch batch = {0};
-  const float *first = NULL;
-  toy.in_arena = 1;
-  mill_spectra *spectra = open_toy();
-  for (int i = 0; i < 6; i++) {
-    read_toy(spectra, 4, &batch);
-    const mill_raw_segment *s = batch.segment;
-    /* the arms of an exposure are pieces of one array */
-    const int at_b = (int)s[0].flux[0], at_r = (int)s[1].flux[0];
-    assert_ptr_equal(s[1].flux, s[0].flux + (at_r - at_b));
-    /* and ivar was copied by itself */
-    assert_close(s[0].ivar[0], at_b + 0.5, 0.0);
-    /* after the first batches have shown the size, memory is neither taken nor moved */
-    if (i == 2)
-      first = s[0].flux;
-    if (i > 2)
-      assert_ptr_equal(s[0].flux, first);
-  }
-  mill_spectra_close(spectra);
-  assert_close(batch.segment[0].flux[1], batch.segment[0].flux[0] + 1.0, 0.0); /* outlives it */
-  mill_read_batch_clear(&batch);
-}
-
-MILL_TEST(failed_read_leaves_the_next_one_alone)
-{
-  mill_read_batch batch = {0};
-  static const int64_t bad[3] = {0, BAD_EXPOSURE, 2};
-  mill_spectra *spectra = open_toy();
-  assert_fails(mill_spectra_read(spectra, bad, 3, &batch), MILL_ERR_INPUT, "exposure 13");
-  assert_int_equal(batch.n_segment, 0);
-  read_toy(spectra, 1, &batch);
-  assert_int_equal(batch.n_segment, 3);
-  mill_read_batch_clear(&batch);
-  mill_spectra_close(spectra);
-}
-
-MILL_TEST(wavelengths_alone)
-{
-  mill_read_batch batch = {0};
-  static const int64_t exposure[2] = {0, 1};
-  toy.channel[0].flux = toy.channel[0].ivar = NULL;
-  mill_spectra *spectra = open_toy();
-  assert_int_equal(mill_spectra_waves(spectra, exposure, 2, &batch), MILL_OK);
-  assert_int_equal(batch.n_segment, 6);
-  for (int i = 0; i < 6; i++) {
-    assert_null(batch.segment[i].flux);
-    assert_true(batch.segment[i].n_pix > 100);
-    assert_true(batch.segment[i].wave_aa[batch.segment[i].n_pix - 1] > 3600.0);
   }
   mill_read_batch_clear(&batch);
   mill_spectra_close(spectra);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Command line of `starmill fit`: what is given lands in the configuration. */
+/* Command line of `starmill fit`; what lands in the configuration is tested by e2e/test_config.py. */
 #include "jobs/options/options.h"
 #include <time.h>
 
 #include "src/run/stop_watch.h"
-#include "tests/src/config/config_fixture.h"
+#include "kernels/base/error.h"
+#include "tests/mill_test.h"
 
 enum { MAX_ARG = 48 };
 
@@ -36,98 +37,6 @@ MILL_TEST(inputs_keep_their_order_among_options)
   assert_string_equal(c.options.output, "o.h5");
   assert_int_equal(c.options.quiet, 1);
   mill_fit_options_clear(&c.options);
-}
-
-/* A line of options, and the configuration that says the same. */
-MILL_TEST(options_reach_the_configuration)
-{
-  static const struct {
-    const char *words, *yaml, *before; /* before: what the file says; NULL: nothing */
-  } c[] = {
-      {"--library l.h5 --library m,n.h5 --threads 3 --slots 7 --readers 2 --npoly 12 --minsn -2.5 "
-       "--redrock",
-       "{template_lib: [l.h5, 'm,n.h5'], threads: 3, slots: 7, readers: 2, npoly: 12, minsn: -2.5, "
-       "redrock: true}",
-       NULL},
-      {"--objtype TGT,SKY --target-class MWS_ANY,STD_* --select-by all --minexpid 3 "
-       "--maxexpid 2147483647 --minsn-from scores",
-       "{objtypes: [TGT, SKY], target_classes: [MWS_ANY, STD_*], select_by: all, minexpid: 3, "
-       "maxexpid: 2147483647, minsn_from: scores}",
-       NULL},
-      {"--exposures joint --format weave --lsf off --medium air --join-by-name --join-radius 2 "
-       "--epochs night",
-       "{exposures: joint, format: weave, lsf: off, medium: air, join_by_name: true, "
-       "join_radius: 2, epochs: night}",
-       NULL},
-      {"--optimizer levenberg-marquardt --precision float64 --start t.h5 --backend cpu "
-       "--log-level debug",
-       "{optimizer: levenberg-marquardt, precision: float64, start: t.h5, backend: cpu, "
-       "log_level: debug}",
-       NULL},
-      {"--targetid 39627,-12 --targetid 9223372036854775807",
-       "targetid: [-12, 39627, 9223372036854775807]", "targetid: 5"},
-      {"--exposures coadd", "exposures: coadd", "exposures: single"},
-      {"--resolving-power 1500", "{resolving_power: 1500, arms: [b, r]}",
-       "arms: [{name: b, fwhm: 2.7}, {name: r, resolving_power: 1650}]"},
-      {"--arms z,r", "arms: [z, {name: r, max: 7000, channel: red}]",
-       "arms: [{name: b, min: 4000, max: 5000}, {name: r, max: 7000, channel: red}]"},
-      {"", "arms: [{name: b, min: 4000}]", "arms: [{name: b, min: 4000}]"},
-      {"", "{}", NULL},
-  };
-  for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
-    call one;
-    mill_config config, expected;
-    mill_config_default(&config);
-    mill_config_default(&expected);
-    if (c[i].before)
-      must_read(&config, c[i].before);
-    must_read(&expected, c[i].yaml);
-    assert_int_equal(parse(&one, c[i].words), MILL_OK);
-    if (mill_fit_options_apply(&one.options, &config) != MILL_OK)
-      fail_msg("%s: %s", c[i].words, mill_error_message());
-    assert_int_equal(mill_config_check(&config), MILL_OK);
-    assert_same(&config, &expected);
-    mill_fit_options_clear(&one.options);
-    mill_config_clear(&config);
-    mill_config_clear(&expected);
-  }
-}
-
-/* What the keys of the configuration refuse is in test_config_refusals.c. */
-MILL_TEST(bad_values_are_named)
-{
-  static const struct {
-    const char *words, *part, *other;
-  } bad[] = {
-      {"--nploy 3", "unknown", "--nploy"},
-      {"--re", "ambiguous", "--re"},
-      {"--output", "--output", "needs a value"},
-      {"--npoly 25", "--npoly", "25"},
-      {"--minsn inf", "--minsn", "inf"},
-      {"--targetid 1,2,", "--targetid", "''"},
-      {"--targetid 9223372036854775808", "--targetid", "9223372036854775808"},
-      {"--targetid 1234567890123456789012345678901234567890", "--targetid", "12345678901234567890"},
-      {"--objtype A,,B", "--objtype", "A,,B"},
-      {"--target-class A,", "--target-class", "A,"},
-      {"--minexpid -1", "--minexpid", "-1"},
-      {"--numbers 5", "--numbers", "--pattern"},
-      {"--objtype 0123456789abcdef", "--objtype", "0123456789abcdef"},
-      {"--objtype a,b,c,d,e,f,g,h,i", "--objtype", "8"},
-      {"--optimizer nelder", "--optimizer", "nelder-mead"},
-  };
-  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-    call c;
-    mill_config config;
-    mill_config_default(&config);
-    int err = parse(&c, bad[i].words);
-    if (err == MILL_OK)
-      err = mill_fit_options_apply(&c.options, &config);
-    if (err != MILL_ERR_USAGE || !strstr(mill_error_message(), bad[i].part) ||
-        !strstr(mill_error_message(), bad[i].other))
-      fail_msg("%s: code %d, '%s'", bad[i].words, err, mill_error_message());
-    mill_fit_options_clear(&c.options);
-    mill_config_clear(&config);
-  }
 }
 
 MILL_TEST(running_options)
@@ -167,49 +76,23 @@ MILL_TEST(durations)
 {
   static const struct {
     const char *text;
-    double s; /* 0: refused */
-  } c[] = {
-      {"3600", 3600},
-      {"90s", 90},
-      {"45m", 2700},
-      {"7.5h", 27000},
-      {"2d", 172800},
-      {".5", 0.5},
-      {"1e3", 0},
-      {"7:30:00", 27000},
-      {"120:00:01", 432001},
-      {"1-12:00:00", 129600},
-      {"0-0:0:5", 5},
-      {"", 0},
-      {"0", 0},
-      {"-5", 0},
-      {"5 m", 0},
-      {"45min", 0},
-      {"nan", 0},
-      {"inf", 0},
-      {"7:30", 0},
-      {"7:60:00", 0},
-      {"7:30:61", 0},
-      {"1-2-3", 0},
-      {"::", 0},
-      {"7:30:00x", 0},
-      {"12d5h", 0},
-      {"99999d", 0},
-      {"7:30:00 ", 0},
-      {"0x10", 0},
-      {"1--2:03:04", 0},
-      {"soon", 0},
-  };
-  for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
-    double s = -1;
-    const int err = mill_option_duration("time-limit", c[i].text, &s);
-    if (c[i].s > 0) {
-      if (err != MILL_OK || s != c[i].s)
-        fail_msg("'%s': code %d, %g s", c[i].text, err, s);
-    } else if (err != MILL_ERR_USAGE || !strstr(mill_error_message(), "--time-limit") || s != -1) {
-      fail_msg("'%s': code %d, '%s'", c[i].text, err, mill_error_message());
-    }
-  }
+    double s;
+  } good[] = {{"3600", 3600},        {"90s", 90},           {"45m", 2700},      {"7.5h", 27000},
+              {"2d", 172800},        {".5", 0.5},           {"7:30:00", 27000}, {"0-0:0:5", 5},
+              {"120:00:01", 432001}, {"1-12:00:00", 129600}};
+  static const char *const bad[] = {"",        "0",        "-5",   "5 m",        "1e3",
+                                    "45min",   "nan",      "inf",  "7:30",       "7:60:00",
+                                    "7:30:61", "1-2-3",    "::",   "7:30:00x",   "12d5h",
+                                    "99999d",  "7:30:00 ", "0x10", "1--2:03:04", "soon"};
+  double s = -1;
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+    if (mill_option_duration("time-limit", good[i].text, &s) != MILL_OK || s != good[i].s)
+      fail_msg("'%s': %s, %g s", good[i].text, mill_error_message(), s);
+  s = -1;
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    if (mill_option_duration("time-limit", bad[i], &s) != MILL_ERR_USAGE || s != -1 ||
+        !strstr(mill_error_message(), "--time-limit"))
+      fail_msg("'%s': '%s', %g s", bad[i], mill_error_message(), s);
 }
 
 MILL_TEST(time_limit)
@@ -247,4 +130,4 @@ MILL_TEST(margin_of_the_time_limit)
   assert_true(mill_stop_margin(10, 4) == 34);
 }
 
-MILL_TEST_MAIN(begin, remove_folder)
+MILL_TEST_MAIN(NULL, NULL)

@@ -28,15 +28,6 @@ MILL_TEST(every_code_has_text_and_exit_status)
   }
 }
 
-MILL_TEST(codes_outside_the_list_are_internal_errors)
-{
-  static const int codes[] = {-1, MILL_N_ERROR, 1 << 30};
-  for (int i = 0; i < 3; i++) {
-    assert_int_equal(mill_error_exit_status(codes[i]), 70);
-    assert_string_equal(mill_error_text(codes[i]), "unknown error");
-  }
-}
-
 static int fails(int depth)
 {
   int err = MILL_OK;
@@ -58,25 +49,6 @@ MILL_TEST(try_passes_code_message_and_place_on)
   mill_error_clear();
   assert_string_equal(mill_error_message(), "");
   assert_string_equal(mill_error_place(), "");
-}
-
-MILL_TEST(message_may_quote_the_one_it_replaces)
-{
-  mill_error_set(MILL_ERR_INPUT, "x.c", 1, "inner");
-  assert_int_equal(mill_error_set(MILL_ERR_CONFIG, "x.c", 2, "outer: %s", mill_error_message()),
-                   MILL_ERR_CONFIG);
-  assert_string_equal(mill_error_message(), "outer: inner");
-  assert_string_equal(mill_error_place(), "x.c:2");
-}
-
-MILL_TEST(long_message_is_cut)
-{
-  char text[5000];
-  memset(text, 'x', sizeof text - 1);
-  text[sizeof text - 1] = '\0';
-  mill_error_set(MILL_ERR_INPUT, "x.c", 1, "%s", text);
-  assert_true(strlen(mill_error_message()) >= 500);
-  assert_true(strlen(mill_error_message()) < sizeof text - 1);
 }
 
 static void *other_thread(void *seen)

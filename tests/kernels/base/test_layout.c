@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arrays laid out from a table, and the tables of a star and of a block's work space. */
+/* Arrays laid out from a table. */
 
 #include "tests/mill_test.h"
 
 #include <string.h>
 
 #include "kernels/base/layout.h"
-#include "kernels/star/slot.h"
 
 typedef struct pair {
   double *first;
@@ -54,55 +53,6 @@ MILL_TEST(without_memory_sizes_are_measured)
   mill_lay_out(2, pair_array, count, 64, at, NULL, 2, NULL, 0);
   assert_int_equal(at[0], 2 * 128);
   assert_int_equal(at[1], 2 * 128);
-}
-
-/* A table that named an array twice, or an array with the wrong size, would let arrays overlap. */
-MILL_TEST(arrays_of_a_segment_do_not_overlap)
-{
-  enum { N_PIX = 100, N_DIAG = 5, N_COMPONENT = 3, N_COEF = 7, N_BLOCKS = 9 };
-  static char block[1 << 14];
-  const mill_array *array;
-  size_t count[MILL_N_STAR_COUNT] = {0}, at[MILL_N_STAR_REGION] = {0, 4096, 8192};
-  mill_segment s;
-  memset(&s, 0, sizeof s);
-  count[MILL_COUNT_PIX] = count[MILL_COUNT_MODEL] = N_PIX;
-  count[MILL_COUNT_OWN] = count[MILL_COUNT_PARTS] = N_PIX;
-  count[MILL_COUNT_COEF] = N_COEF;
-  count[MILL_COUNT_BLOCKS] = N_BLOCKS;
-  count[MILL_COUNT_ERROR] = count[MILL_COUNT_PAIR] = N_COMPONENT * N_PIX;
-  count[MILL_COUNT_MATRIX] = count[MILL_COUNT_RES] = N_DIAG * N_PIX;
-  const int n = mill_segment_arrays(&array);
-  mill_lay_out(n, array, count, MILL_ARRAY_BYTES, at, block, 1, &s, sizeof s);
-  const struct {
-    const void *at;
-    size_t bytes;
-  } part[] = {{s.raw_flux, N_PIX * sizeof *s.raw_flux},
-              {s.raw_ivar, N_PIX * sizeof *s.raw_ivar},
-              {s.raw_mask, N_PIX * sizeof *s.raw_mask},
-              {s.raw_res, N_DIAG * N_PIX * sizeof *s.raw_res},
-              {s.d, N_PIX * sizeof *s.d},
-              {s.is, N_PIX * sizeof *s.is},
-              {s.good, N_PIX * sizeof *s.good},
-              {s.res, N_DIAG * N_PIX * sizeof *s.res},
-              {s.base, N_PIX * sizeof *s.base},
-              {s.model, N_PIX * sizeof *s.model},
-              {s.templ_flux, N_PIX * sizeof *s.templ_flux},
-              {s.cont_coef, N_COEF * sizeof *s.cont_coef},
-              {s.scratch, N_PIX * sizeof *s.scratch},
-              {s.guess, N_BLOCKS * sizeof *s.guess},
-              {s.own_d, N_PIX * sizeof *s.own_d},
-              {s.own_is, N_PIX * sizeof *s.own_is},
-              {s.error, N_COMPONENT * N_PIX * sizeof *s.error},
-              {s.pair, N_COMPONENT * N_PIX * sizeof *s.pair}};
-  const size_t n_part = sizeof part / sizeof part[0];
-  assert_int_equal(n, n_part);
-  for (size_t i = 0; i < n_part; i++) {
-    const char *begin = part[i].at, *end = begin + part[i].bytes;
-    assert_non_null(begin);
-    for (size_t k = 0; k < i; k++)
-      assert_true((const char *)part[k].at >= end ||
-                  (const char *)part[k].at + part[k].bytes <= begin);
-  }
 }
 
 MILL_TEST_MAIN(NULL, NULL)

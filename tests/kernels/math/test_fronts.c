@@ -122,59 +122,6 @@ MILL_TEST(basis_matches_the_recurrence)
   printf("largest difference %.2g\n", worst);
 }
 
-MILL_TEST(basis_survives_any_number)
-{
-  seed_state = SEED;
-  static const double wild[] = {NAN, INFINITY, -INFINITY, 1e300, -1e300, 0};
-  double knot[MAX_NODE + 4], weight[4], slope[4];
-  make_knots(7, 4, knot);
-  for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
-    const int first = mill_spline_basis(7, knot, wild[i], weight, slope);
-    assert_in_range(first, 0, 3);
-    for (int k = 0; k < 4; k++) {
-      if (isnan(wild[i]))
-        assert_true(isnan(weight[k]));
-      else if (isfinite(wild[i]))
-        assert_true(isfinite(weight[k]) && isfinite(slope[k]));
-    }
-  }
-}
-
-/* Value, slope and curvature do not jump at a knot; beyond the ends the slope stays. */
-MILL_TEST(basis_is_smooth)
-{
-  seed_state = SEED;
-  const double step = 1e-6;
-  for (int n = 5; n <= MAX_NODE; n++) {
-    double knot[MAX_NODE + 4], coef[MAX_NODE];
-    make_knots(n, 4, knot);
-    for (int i = 0; i < n; i++)
-      coef[i] = test_library_random(&seed_state);
-    for (int k = 3; k <= n; k++) {
-      double value[3], slope[3];
-      for (int i = 0; i < 3; i++) {
-        double w[4], d[4];
-        const int first = mill_spline_basis(n, knot, knot[k] + (i - 1) * step, w, d);
-        value[i] = slope[i] = 0;
-        for (int j = 0; j < 4; j++) {
-          value[i] += w[j] * coef[first + j];
-          slope[i] += d[j] * coef[first + j];
-        }
-      }
-      const double before = (slope[1] - slope[0]) / step, after = (slope[2] - slope[1]) / step;
-      const double size = 1 + fabs(slope[1]) + fabs(before) + fabs(after);
-      /* steps of 1e-6 times the next derivative; knots as near as 0.06 make that 1e3 sizes */
-      assert_close(value[2] - value[1], step * slope[1], 1e-9 * size);
-      assert_close(value[1] - value[0], step * slope[1], 1e-9 * size);
-      assert_close(slope[2], slope[0], 1e-5 * size);
-      if (k > 3 && k < n)
-        assert_close(after, before, 2e-3 * size);
-      else
-        assert_close(k == 3 ? before : after, 0, 1e-8 * size);
-    }
-  }
-}
-
 /* --- monomials --- */
 
 MILL_TEST(monomials_are_all_there_in_order)
@@ -317,27 +264,6 @@ MILL_TEST(sums_survive_nan)
     else
       mill_rbf_clear(&rbf);
   }
-}
-
-/* Second derivatives exist and are continuous on a center too: one-sided differences of the
- * slope agree. */
-MILL_TEST(sums_are_smooth_on_a_center)
-{
-  seed_state = SEED;
-  enum { N_OUT = 3 };
-  mill_rbf rbf;
-  double x[3][2] = {{0}, {1, 0}, {0, 1}}, out[3][3][N_OUT];
-  const double step = 1e-5;
-  make_rbf(2, 9, 2, N_OUT, &rbf);
-  for (int i = 0; i < 3; i++) {
-    x[0][0] = rbf.center[0] + (i - 1) * step;
-    x[0][1] = rbf.center[1];
-    mill_block_rbf(&block, &rbf, 2, x[0], 2, out[i][0], N_OUT);
-  }
-  for (int k = 0; k < N_OUT; k++)
-    /* the third derivative, some tens, times the step */
-    assert_close((out[2][1][k] - out[1][1][k]) / step, (out[1][1][k] - out[0][1][k]) / step, 1e-3);
-  mill_rbf_clear(&rbf);
 }
 
 MILL_SEEDED_TEST_MAIN(SEED, NULL, NULL)

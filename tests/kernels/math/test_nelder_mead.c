@@ -30,12 +30,6 @@ static double value_of(const reference_nm *ref, const double *x)
   return NAN;
 }
 
-static double rosenbrock(const reference_nm *ref, const double *x)
-{
-  (void)ref;
-  return 100.0 * (x[1] - x[0] * x[0]) * (x[1] - x[0] * x[0]) + (1.0 - x[0]) * (1.0 - x[0]);
-}
-
 static double never_finite(const reference_nm *ref, const double *x)
 {
   (void)ref;
@@ -160,19 +154,6 @@ MILL_TEST(max_eval_is_exact)
   check_every_max_eval("broken_2");            /* values that are not finite */
 }
 
-MILL_TEST(nothing_changes_after_the_end)
-{
-  const reference_nm *ref = find_case("beale_2");
-  const mill_nm_options options = options_of(ref);
-  mill_nm nm, before;
-
-  mill_nm_start(&nm, ref->n, ref->simplex0, &options);
-  assert_int_equal(run_to_the_end(&nm, value_of, ref), MILL_NM_CONVERGED);
-  memcpy(&before, &nm, sizeof nm);
-  assert_int_equal(mill_nm_tell(&nm, -1.0), MILL_NM_CONVERGED);
-  assert_memory_equal(&nm, &before, sizeof nm);
-}
-
 MILL_TEST(unusable_values_are_never_best)
 {
   const double simplex0[] = {1.0, 2.0, 3.0};
@@ -261,23 +242,6 @@ MILL_TEST(flatness)
   }
 }
 
-MILL_TEST(flat_start_is_degenerate)
-{
-  const double plane[] = {0.0, 7.0, 1.0, 7.0, 2.0, 7.0};
-  mill_nm_options options = plain;
-  mill_nm nm;
-
-  /* the plain setting goes on within the plane, as SciPy does */
-  mill_nm_start(&nm, 2, plane, &options);
-  assert_int_equal(run_to_the_end(&nm, rosenbrock, NULL), MILL_NM_CONVERGED);
-  assert_true(mill_nm_best(&nm, NULL)[1] == 7.0);
-
-  options.flat_tol = flat_tol;
-  mill_nm_start(&nm, 2, plane, &options);
-  assert_int_equal(run_to_the_end(&nm, rosenbrock, NULL), MILL_NM_DEGENERATE);
-  assert_int_equal(nm.n_iter, 2); /* looked at every n iterations */
-}
-
 MILL_TEST(healthy_simplexes_pass_the_check)
 {
   for (int i = 0; i < N_CASE; ++i) {
@@ -294,23 +258,6 @@ MILL_TEST(healthy_simplexes_pass_the_check)
     if (nm.n_eval != ref->n_eval || nm.status == MILL_NM_DEGENERATE)
       fail_msg("%s: status %d after %d evaluations, flatness %g", ref->name, nm.status, nm.n_eval,
                mill_nm_flatness(&nm));
-  }
-}
-
-MILL_TEST(rejects_dimensions_out_of_range)
-{
-  const double simplex0[] = {0.0, 1.0};
-  const int bad[] = {0, -1, MILL_MAX_PAR + 1};
-
-  for (int i = 0; i < 3; ++i) {
-    mill_nm nm;
-    double f = NAN;
-    memset(&nm, 0, sizeof nm);
-    mill_nm_start(&nm, bad[i], simplex0, &plain);
-    assert_int_equal(mill_nm_tell(&nm, 1.0), MILL_NM_DEGENERATE);
-    mill_nm_best(&nm, &f);
-    assert_true(f == MILL_NM_HUGE);
-    assert_int_equal(nm.n_eval, 0);
   }
 }
 

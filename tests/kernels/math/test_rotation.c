@@ -55,33 +55,6 @@ MILL_TEST(weights_sum_to_one_and_slopes_to_zero)
     }
 }
 
-/** sum_k W_k k^n = R^n int x^n K dx: up to n = 6 where the moments decide, up to n = 4
- *  beyond, since the quintic L reproduces quartics. */
-MILL_TEST(smooth_weights_have_the_moments_of_the_profile)
-{
-  /* of sqrt(1 - x^2): pi/8, pi/16, 5 pi/128; of 1 - x^2: 4/15, 4/35, 4/63 */
-  const double pi = acos(-1.0), norm = 1 / (pi * (1 - 0.6 / 3));
-  const double second = norm * (0.8 * pi / 8 + 0.3 * pi * 4 / 15);
-  const double fourth = norm * (0.8 * pi / 16 + 0.3 * pi * 4 / 35);
-  const double sixth = norm * (0.8 * pi * 5 / 128 + 0.3 * pi * 4 / 63);
-  for (double r = 0.01; r < 300; r *= 1.21) {
-    double m2 = 0, m4 = 0, m6 = 0;
-    for (int k = 1; k <= mill_rotation_half_width(MILL_ROT_SPLINE, r); k++) {
-      double weight, slope;
-      mill_rotation_weight(MILL_ROT_SPLINE, r, k, &weight, &slope);
-      m2 += 2 * weight * k * k;
-      m4 += 2 * weight * pow(k, 4);
-      m6 += 2 * weight * pow(k, 6);
-    }
-    /* the weights' own rounding, in units of the moment; below a step higher moments are
-     * small differences of weights times up to 3^n */
-    assert_close(m2 / (r * r), second, 1e-13 + 1e-15 / (r * r));
-    assert_close(m4 / pow(r, 4), fourth, 1e-12 + 1e-14 * fmax(1, pow(r, -2)));
-    if (r <= 1.5)
-      assert_close(m6 / pow(r, 6), sixth, 1e-12 * fmax(1, pow(r, -4)));
-  }
-}
-
 MILL_TEST(no_rotation_is_the_identity_with_a_slope_from_above)
 {
   double weight, slope, near_weight, near_slope;

@@ -87,24 +87,6 @@ MILL_TEST(float32_spline_matches_scipy)
   compare_f32(&red);
 }
 
-MILL_TEST(straight_lines_in_wavelength_are_kept)
-{
-  enum { N = 200 };
-  double y[N], out[N];
-  block_bench_init(&b, N, log(4000.0), 1e-4, N - 2, 1, 1);
-  for (int i = 0; i < N; i++)
-    y[i] = exp(i * 1e-4) - 1; /* linear in wavelength */
-  for (int i = 0; i < N - 2; i++)
-    b.ln_wave[i] = log(4000.0) + (i + 0.37) * 1e-4;
-  const mill_model_arm *arm = &b.model.arm[0];
-  mill_block_spline(&b.block, arm, y, b.bend);
-  mill_block_locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, 0, b.work.index, b.work.frac);
-  mill_block_interpolate(&b.block, arm, N - 2, y, b.bend, b.work.index, b.work.frac, out, 0, NULL);
-  for (int i = 0; i < N - 2; i++)
-    /* no curvature anywhere; 1e-4 per knot times the float32 position */
-    assert_close(out[i], exp((i + 0.37) * 1e-4) - 1, 1e-11);
-}
-
 MILL_TEST(positions_beyond_the_ends_stay_inside)
 {
   block_bench_init(&b, 64, log(4000.0), 1e-4, 4, 1, 1);

@@ -33,28 +33,6 @@ static void check_density(const evolution *e, double h, double (*truth)(double x
   }
 }
 
-/* ---- no forces ---- */
-
-static double heat(double x, double h)
-{
-  return normal(x, 0, 2 * 0.5 + h * h);
-}
-
-MILL_TEST(heat_kernel)
-{
-  evolution e;
-  evolution_init(&e, 1, N, 10, 0.05);
-  evolution_run(&e);
-  for (int step = 0; step <= 10; step++) {
-    const double *m = evolution_moment(&e, step), var = 2 * 0.05 * step;
-    assert_true(m[0] == 1);
-    assert_close(m[1], 0, 5 * sqrt(var / N));
-    assert_close(m[4], var, 5 * var * sqrt(2.0 / N));
-  }
-  check_density(&e, scott(1), heat);
-  evolution_end(&e);
-}
-
 MILL_TEST(axes_are_independent)
 {
   evolution e;
@@ -295,58 +273,6 @@ MILL_TEST(samples_are_where_they_were_put)
   assert_close(m[4], 0.7708333333333334, 1e-14);
   assert_close(m[5], -1.3333333333333333, 1e-14);
   assert_close(m[7], 2.3333333333333335, 1e-14);
-  evolution_end(&e);
-}
-
-/* ---- bad input ---- */
-
-static void expect_refusal(const evolution *e, const char *text)
-{
-  int err = mill_particle_check_setup(&e->s);
-  if (err == MILL_OK)
-    err = mill_particle_check_problem(&e->s, &e->problem[0]);
-  assert_int_equal(err, MILL_ERR_CONFIG);
-  if (!strstr(mill_error_message(), text))
-    fail_msg("'%s' is not in: %s", text, mill_error_message());
-}
-
-MILL_TEST(what_cannot_be_is_refused)
-{
-  evolution good, e;
-  evolution_init(&good, 1, 2, 10, 0.1);
-  e = good, e.s.grid_high[0] = -9;
-  expect_refusal(&e, "from -4 to -9");
-  e = good, e.s.boundary[0] = MILL_REFLECTING;
-  expect_refusal(&e, "ends at 0 and 0");
-  e = good, e.problem[0].start_spread[0] = -1;
-  expect_refusal(&e, "a spread of -1");
-  e = good, e.s.form = MILL_DENSITY_BINNED;
-  e.s.n_dim = 2, e.s.along_axes = 1, e.s.n_node[0] = 1 << 20, e.s.n_node[1] = 16;
-  e.s.n_grid[1] = 4096;
-  expect_refusal(&e, "passes through 4294967296 numbers");
-  e = good, e.problem[0].potential = MILL_HARMONIC, e.problem[0].rate[0] = 20;
-  expect_refusal(&e, "give a step of 0.05 or less");
-  /* U'' = 4 b / a^2 (3 (x / a)^2 - 1) at five spreads, 2.5: 71 */
-  e = good, e.problem[0].potential = MILL_DOUBLE_WELL, e.problem[0].start_spread[0] = 0.5;
-  e.problem[0].barrier[0] = e.problem[0].half[0] = 1;
-  expect_refusal(&e, "give a step of 0.0141 or less");
-}
-
-/* What no check foresees is found on the way, and costs its problem alone. */
-MILL_TEST(a_step_that_leads_nowhere_is_told)
-{
-  evolution e;
-  box_init(&e, MILL_REFLECTING);
-  e.n_problem = 2;
-  e.s.n_particle = 5000;
-  e.problem[1].start_centre[0] = 0.5;
-  e.problem[0].diffusion = 1e5;
-  evolution_run(&e);
-  assert_int_equal(e.result[0].bad_step, 1);
-  assert_true(isnan(e.result[0].density[3]));
-  assert_true(isnan(evolution_moment(&e, LAST)[1]));
-  assert_int_equal(e.result[1].bad_step, -1);
-  assert_false(isnan(e.result[1].density[3]));
   evolution_end(&e);
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A folder with a configuration file, and reading, printing and comparing of configurations, for
- *  their tests. */
+/** A folder with a configuration file, for tests of configurations. */
 #ifndef MILL_CONFIG_FIXTURE_H
 #define MILL_CONFIG_FIXTURE_H
 
@@ -17,49 +16,11 @@ static inline int begin(void **state)
   return path[0] ? 0 : -1;
 }
 
-static inline void write_bytes(const char *text, size_t n)
-{
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(text, 1, n, file), n);
-  assert_int_equal(fclose(file), 0);
-}
-
-static inline int read_text(mill_config *config, const char *text)
-{
-  write_bytes(text, strlen(text));
-  return mill_config_read(config, path);
-}
-
 static inline void must_read(mill_config *config, const char *text)
 {
-  if (read_text(config, text) != MILL_OK)
+  save_file(path, text, strlen(text));
+  if (mill_config_read(config, path) != MILL_OK)
     fail_msg("'%s': %s", text, mill_error_message());
-}
-
-/* Text of mill_config_print; free(). */
-static inline char *printed(const mill_config *config)
-{
-  char *text = NULL;
-  size_t n = 0;
-  FILE *out = open_memstream(&text, &n);
-  assert_non_null(out);
-  assert_int_equal(mill_config_print(config, out), MILL_OK);
-  assert_int_equal(fclose(out), 0);
-  return text;
-}
-
-static inline void assert_same(const mill_config *a, const mill_config *b)
-{
-  mill_config x, y;
-  memcpy(&x, a, sizeof x);
-  memcpy(&y, b, sizeof y);
-  assert_int_equal(x.select.n_target_id, y.select.n_target_id);
-  if (x.select.n_target_id > 0)
-    assert_memory_equal(x.select.target_id, y.select.target_id,
-                        x.select.n_target_id * sizeof *x.select.target_id);
-  x.select.target_id = y.select.target_id = NULL;
-  assert_memory_equal(&x, &y, sizeof x); /* bit for bit, -0 and infinities too */
 }
 
 #endif

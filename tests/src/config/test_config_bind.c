@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The identity of a configuration, and its names resolved against a library. */
+/* What other code sets in a configuration, and its names resolved against a library; what files say
+   is tested by e2e/test_config.py. */
 #include "tests/src/config/config_fixture.h"
 #include "src/config/arms.h"
 
@@ -11,75 +12,15 @@ static char *identity(const mill_config *config)
   return text;
 }
 
-static char *identity_of(const char *yaml)
-{
-  mill_config config;
-  mill_config_default(&config);
-  must_read(&config, yaml);
-  char *text = identity(&config);
-  mill_config_clear(&config);
-  return text;
-}
-
-MILL_TEST(identity_ignores_operation_and_order)
-{
-  static const char *const same[][2] = {
-      {"", "threads: 3\nreaders: 2\nslots: 5\nwrite_interval: 9\ngzip_limit_mib: 3\nscratch: /x\n"
-           "backend: cpu\nlog_level: debug\ntemplate_lib: a.h5\n"},
-      {"arms: [b, r]\n", "arms: [r, b]\n"},
-      {"arms: [{name: b}]\n", "arms: b\n"},
-      {"wave_mask: auto\n", "wave_mask: [[4300, 4450]]\n"},
-      {"exposures: coadd\nlsf: auto\nresolving_power: 0\nmedium: auto\nformat: auto\n", ""},
-      {"objtypes: [A, B]\n", "objtypes: [B, A]\n"},
-      {"targetid: [1, 2, 2]\n", "targetid: [2, 1]\n"},
-      {"fiberstatus_allowed_bits: [1, 2]\n", "fiberstatus_allowed_bits: [2, 1]\n"},
-      {"fix_param: [{param: a, value: 1}, {param: b, value: 2}]\n",
-       "fix_param: [{param: b, value: 2.0}, {value: 1, param: a}]\n"},
-      {"priors: [{param: a, mean: 1, sigma: 1}, {param: b, mean: 2, sigma: 1}]\n",
-       "priors: [{param: b, mean: 2, sigma: 1}, {param: a, mean: 1, sigma: 1}]\n"},
-  };
-  for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
-    char *a = identity_of(same[i][0]), *b = identity_of(same[i][1]);
-    assert_string_equal(a, b);
-    free(a);
-    free(b);
-  }
-}
-
-static const char *const of_an_arm[] = {
-    "arms: [{name: b, min: 4000}]",     "arms: [{name: b, max: 4000}]",
-    "arms: [{name: b, channel: blue}]", "arms: [{name: b, resolving_power: 2000}]",
-    "arms: [{name: b, fwhm: 2.7}]",
-};
-
-/* Keys one by one: test_every_key_is_read of test_config.c. */
-MILL_TEST(identity_holds_what_an_arm_says)
-{
-  char *base = identity_of(""), *plain = identity_of("arms: [b]");
-  for (size_t i = 0; i < sizeof of_an_arm / sizeof of_an_arm[0]; i++) {
-    char *text = identity_of(of_an_arm[i]);
-    if (strcmp(text, base) == 0 || strcmp(text, plain) == 0)
-      fail_msg("%s does not change the identity", of_an_arm[i]);
-    free(text);
-  }
-  free(plain);
-  /* the keys ascend */
-  char *rest = NULL, *before = NULL;
-  for (char *line = strtok_r(base, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-    line[strcspn(line, ":")] = '\0';
-    assert_true(!before || strcmp(before, line) < 0);
-    before = line;
-  }
-  free(base);
-}
-
 /* A table to start from counts by what is in it, not by where it lies. */
 MILL_TEST(identity_holds_the_hash_of_the_start)
 {
   static const char *const table[] = {"a.fits", "folder/b.h5", "a.fits"};
   static const char *const hash[] = {"0123abcd", "0123abcd", "0123abce"};
-  char *text[3], *base = identity_of("");
+  char *text[3], *base;
   mill_config config;
+  mill_config_default(&config);
+  base = identity(&config);
   for (int i = 0; i < 3; i++) {
     mill_config_default(&config);
     snprintf(config.start, sizeof config.start, "%s", table[i]);
@@ -97,6 +38,44 @@ MILL_TEST(identity_holds_the_hash_of_the_start)
   for (int i = 0; i < 3; i++)
     free(text[i]);
   free(base);
+}
+
+MILL_TEST(check_finds_values_set_elsewhere)
+{
+  static const char *const says[] = {"min_vel: ", "optimizer: ", "auto, cpu, cuda or cuda+cpu",
+                                     "scratch: ", "minsn: "};
+  for (int i = 0; i < 5; i++) {
+    mill_config config;
+    FILE *out = fopen("/dev/null", "w");
+    char *text = NULL;
+    assert_non_null(out);
+    mill_config_default(&config);
+    if (i == 0)
+      config.fit.min_vel_km_s = NAN;
+    if (i == 1)
+      config.fit.optimizer = 3;
+    if (i == 2)
+      strcpy(config.backend, "gpu");
+    if (i == 3)
+      strcpy(config.scratch, "a\xc0\x80z");
+    if (i == 4)
+      config.select.min_sn = NAN;
+    assert_fails(mill_config_check(&config), MILL_ERR_CONFIG, says[i]);
+    assert_int_equal(mill_config_print(&config, out), MILL_ERR_CONFIG);
+    assert_int_equal(mill_config_identity(&config, &text), MILL_ERR_CONFIG);
+    assert_null(text);
+    fclose(out);
+  }
+}
+
+MILL_TEST(print_to_a_full_disk_fails)
+{
+  mill_config config;
+  FILE *full = fopen("/dev/full", "w");
+  assert_non_null(full);
+  mill_config_default(&config);
+  assert_int_equal(mill_config_print(&config, full), MILL_ERR_OUTPUT);
+  fclose(full);
 }
 
 MILL_TEST(resolving_power_of_an_arm)

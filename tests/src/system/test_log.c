@@ -42,27 +42,32 @@ static int release_stderr(void **state)
   return close(saved_stderr);
 }
 
-/* Text of a file, "" when it is not there; free(). */
-static char *contents(const char *path)
+/* Of both files, "" of one that is not there. */
+static char text[1 << 20], err[1 << 20];
+
+static void look(void)
 {
-  char *text = calloc(1, 1 << 20);
-  FILE *file = fopen(path, "r");
-  assert_non_null(text);
-  if (file) {
-    assert_true(fread(text, 1, (1 << 20) - 1, file) < (1 << 20) - 1);
-    fclose(file);
+  const char *const path[] = {log_path, err_path};
+  char *const to[] = {text, err};
+  memset(text, 0, sizeof text);
+  memset(err, 0, sizeof err);
+  for (int i = 0; i < 2; i++) {
+    FILE *file = fopen(path[i], "r");
+    if (file) {
+      assert_true(fread(to[i], 1, sizeof text - 1, file) < sizeof text - 1);
+      fclose(file);
+    }
   }
-  return text;
 }
 
-static void assert_matches(const char *text, const char *pattern)
+static void assert_matches(const char *line, const char *pattern)
 {
   regex_t regex;
   assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
-  const int result = regexec(&regex, text, 0, NULL, 0);
+  const int result = regexec(&regex, line, 0, NULL, 0);
   regfree(&regex);
   if (result != 0)
-    fail_msg("'%s' does not match '%s'", text, pattern);
+    fail_msg("'%s' does not match '%s'", line, pattern);
 }
 
 #define TIME "^20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]Z "
@@ -73,12 +78,11 @@ MILL_TEST(line_in_a_file)
   mill_log_info("%d stars", 12);
   const int line = __LINE__ - 1;
   mill_log_close();
-  char *text = contents(log_path), *err = contents(err_path), pattern[128];
+  char pattern[128];
+  look();
   snprintf(pattern, sizeof pattern, TIME "rank 3 INFO  test_log\\.c:%d  12 stars\n$", line);
   assert_matches(text, pattern);
   assert_string_equal(err, "");
-  free(text);
-  free(err);
 }
 
 MILL_TEST(error_also_reaches_standard_error)
@@ -86,11 +90,9 @@ MILL_TEST(error_also_reaches_standard_error)
   assert_int_equal(mill_log_open(1, 1, MILL_LOG_ERROR, log_path), MILL_OK);
   mill_log_warning("not asked for");
   mill_log_error("lost");
-  char *text = contents(log_path), *err = contents(err_path);
+  look();
   assert_matches(text, TIME "rank 1 ERROR test_log\\.c:[0-9]+  lost\n$");
   assert_string_equal(text, err);
-  free(text);
-  free(err);
 }
 
 MILL_TEST(without_a_file_lines_go_to_standard_error)
@@ -98,10 +100,9 @@ MILL_TEST(without_a_file_lines_go_to_standard_error)
   assert_int_equal(mill_log_open(0, 1, MILL_LOG_WARNING, NULL), MILL_OK);
   mill_log_warning("careful");
   mill_log_error("lost");
-  char *err = contents(err_path);
+  look();
   assert_matches(err, TIME "rank 0 WARN  test_log\\.c:[0-9]+  careful\n");
   assert_null(strstr(strstr(err, "lost") + 1, "lost")); /* once */
-  free(err);
 }
 
 MILL_TEST(levels)
@@ -112,12 +113,12 @@ MILL_TEST(levels)
     for (int i = MILL_LOG_ERROR; i <= MILL_LOG_DEBUG; i++)
       MILL_LOG(i, "level%d", i);
     mill_log_close();
-    char *text = contents(log_path), name[32];
+    char name[32];
+    look();
     for (int i = MILL_LOG_ERROR; i <= MILL_LOG_DEBUG; i++) {
       snprintf(name, sizeof name, "level%d", i);
       assert_int_equal(strstr(text, name) != NULL, i <= level);
     }
-    free(text);
   }
   static const char *const name[] = {"error", "warning", "info", "debug", "loud", ""};
   for (int i = 0; i < 6; i++)
@@ -132,12 +133,11 @@ MILL_TEST(one_line_a_message)
   assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
   mill_log_info("two\nlines\r\x1b[2J");
   mill_log_info("%s", longest);
-  char *text = contents(log_path);
+  look();
   assert_non_null(strstr(text, "  two lines  [2J\n"));
   char *second = strchr(text, '\n') + 1;
   assert_int_equal(strlen(second), 4095);
   assert_string_equal(second + 4095 - 5, "x...\n");
-  free(text);
 }
 
 MILL_TEST(full_disk_sends_lines_to_standard_error)
@@ -147,12 +147,11 @@ MILL_TEST(full_disk_sends_lines_to_standard_error)
   mill_log_info("not lost");
   assert_int_equal(errno, ENOENT); /* callers look at it after they have logged */
   mill_log_info("nor this");
-  char *err = contents(err_path);
+  look();
   const char *line = strchr(err, '\n') + 1;
   assert_matches(line, TIME "rank 0 INFO  test_log\\.c:[0-9]+  not lost\n20.*  nor this\n$");
   *strchr(err, '\n') = '\0'; /* the reason, once */
   assert_matches(err, "cannot write the log: No space left on device");
-  free(err);
 }
 
 MILL_TEST(log_that_cannot_be_opened)
@@ -162,13 +161,12 @@ MILL_TEST(log_that_cannot_be_opened)
   assert_fails(mill_log_open(0, 1, MILL_LOG_INFO, path), MILL_ERR_OUTPUT, path);
   assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, folder), MILL_ERR_OUTPUT);
   mill_log_info("the old log stays");
-  char *text = contents(log_path);
+  look();
   assert_non_null(strstr(text, "the old log stays\n"));
-  free(text);
 }
 
-/* How often a pattern is in a text, line by line. */
-static int n_line_with(const char *text, const char *part)
+/* How often a part is in the log. */
+static int n_line_with(const char *part)
 {
   int n = 0;
   for (const char *at = strstr(text, part); at; at = strstr(at + 1, part))
@@ -191,17 +189,16 @@ MILL_TEST(a_flood_is_counted)
   for (int i = 0; i < 2 * MILL_LOG_LINES; i++)
     mill_log_info("news %d", i); /* that is no complaint */
   mill_log_close();
-  char *text = contents(log_path), *err = contents(err_path), count[64];
-  assert_int_equal(n_line_with(text, "unreadable "), SHOWN);
+  char count[64];
+  look();
+  assert_int_equal(n_line_with("unreadable "), SHOWN);
   assert_non_null(strstr(text, "unreadable 9 [more like this are only counted]\n"));
   snprintf(count, sizeof count, "  %d more lines like this were left out", N - SHOWN);
-  assert_int_equal(n_line_with(text, count), 1);
+  assert_int_equal(n_line_with(count), 1);
   assert_matches(err, "Z rank 2 ERROR test_log\\.c:[0-9]+  9990 more lines like this were");
-  assert_int_equal(n_line_with(text, "left out"), 1);
-  assert_int_equal(n_line_with(text, "of another place"), 1);
-  assert_int_equal(n_line_with(text, "news "), 2 * MILL_LOG_LINES);
-  free(text);
-  free(err);
+  assert_int_equal(n_line_with("left out"), 1);
+  assert_int_equal(n_line_with("of another place"), 1);
+  assert_int_equal(n_line_with("news "), 2 * MILL_LOG_LINES);
 }
 
 /* What is shown of lines from one place, and what is said of the others. */
@@ -221,12 +218,11 @@ MILL_TEST(each_rank_shows_its_share)
     assert_int_equal(mill_log_open(c[i].rank, c[i].n_rank, c[i].level, log_path), MILL_OK);
     complain(c[i].n_line, "fails");
     mill_log_close();
-    char *text = contents(log_path);
+    look();
     assert_non_null(strstr(text, "  fails 0\n"));
-    assert_int_equal(n_line_with(text, "fails "), c[i].n_shown);
-    assert_int_equal(n_line_with(text, "left out"), c[i].count != NULL);
+    assert_int_equal(n_line_with("fails "), c[i].n_shown);
+    assert_int_equal(n_line_with("left out"), c[i].count != NULL);
     assert_true(!c[i].count || strstr(text, c[i].count));
-    free(text);
   }
 }
 
@@ -250,7 +246,8 @@ MILL_TEST(lines_of_threads_do_not_mix)
   }
   for (int i = 0; i < N_THREAD; i++)
     assert_int_equal(pthread_join(thread[i], NULL), 0);
-  char *text = contents(log_path), *rest = NULL;
+  char *rest = NULL;
+  look();
   int n = 0;
   for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), n++) {
     int i_thread, i_line;
@@ -262,7 +259,6 @@ MILL_TEST(lines_of_threads_do_not_mix)
     assert_int_equal(i_line, next[i_thread]++);
   }
   assert_int_equal(n, N_THREAD * N_LINE);
-  free(text);
 }
 
 MILL_TEST(log_line_clears_the_status_line)
@@ -273,9 +269,8 @@ MILL_TEST(log_line_clears_the_status_line)
   mill_log_status(NULL); /* nothing stands: no newline */
   mill_log_status("2/2");
   mill_log_status(NULL);
-  char *err = contents(err_path);
+  look();
   assert_matches(err, "^\r1/2\x1b\\[K\r\x1b\\[K20[^\n]*between\n\r2/2\x1b\\[K\n$");
-  free(err);
 }
 
 int main(void)

@@ -74,12 +74,14 @@ static void run(int terminal, int quiet, int64_t n_before, int64_t n_total, char
 
 MILL_TEST(terminal_shows_done_rate_and_time_left)
 {
-  char out[1024];
-  run(1, 0, 0, 400, out, sizeof out);
+  char out[1024] = " 2/400";
+  /* the second is drawn where a busy machine lets much time pass between them */
+  for (int i = 0; i < 20 && strstr(out, " 2/400"); i++)
+    run(1, 0, 0, 400, out, sizeof out);
+  assert_null(strstr(out, " 2/400"));
   assert_int_equal(out[0], '\r');
   assert_non_null(strstr(out, "[                    ] 0.2 %  1/400 stars  0 failed  "));
   assert_non_null(strstr(out, "/s  "));
-  assert_null(strstr(out, " 2/400"));
   char *last = strstr(out, "[====================] 100.0 %  400/400 stars  3 failed  ");
   assert_non_null(last);
   assert_non_null(strstr(last, "  0s left\x1b[K"));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Philox against its published vectors, and the distributions made of its words.
+/* Streams and distributions made of the words of kernels/math/counter_random.h.
  *
  * Statistical limits are 5 sigma: with a fixed seed a test passes always or never, and a
  * right generator would fail one seed in some hundred thousand. */
@@ -8,28 +8,6 @@
 #include "src/system/random.h"
 
 enum { SEED = 20210514, N = 1 << 20 };
-
-/* Random123 1.14 (Salmon et al. 2011, SC'11), file kat_vectors, lines "philox4x32 10" */
-MILL_TEST(philox_gives_the_published_words)
-{
-  static const struct {
-    uint32_t counter[4], key[2], word[4];
-  } known[] = {{{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-               {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
-                {0xffffffff, 0xffffffff},
-                {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-               {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
-                {0xa4093822, 0x299f31d0},
-                {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}};
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    mill_random r;
-    memset(&r, 0, sizeof r);
-    memcpy(r.counter, known[i].counter, sizeof r.counter);
-    memcpy(r.key, known[i].key, sizeof r.key);
-    for (int k = 0; k < 4; k++)
-      assert_int_equal(mill_random_word(&r), known[i].word[k]);
-  }
-}
 
 MILL_TEST(streams_depend_on_seed_index_and_purpose)
 {

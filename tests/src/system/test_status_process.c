@@ -3,7 +3,6 @@
 #include "tests/mill_test.h"
 
 #include <sys/mman.h>
-#include <sys/wait.h>
 
 #include "src/system/status_process.h"
 
@@ -40,33 +39,6 @@ MILL_TEST(own_memory)
   assert_true(with - before >= BYTES - (1 << 20) && with - before < BYTES + BYTES / 4);
   assert_true(after < with - BYTES / 2);
   assert_true(peak_after >= with - (1 << 20));
-}
-
-MILL_TEST(memory_of_the_machine)
-{
-  int64_t total, available, limit;
-  mill_machine_memory(&total, &available, &limit);
-  const int64_t pages = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-  assert_true(total == pages);
-  assert_true(available > 0 && available <= total);
-  assert_true(limit >= 0 && limit <= total);
-}
-
-MILL_TEST(processes)
-{
-  assert_true(mill_process_alive((int64_t)getpid()));
-  assert_true(mill_process_alive(1));
-  assert_false(mill_process_alive(0));
-  assert_false(mill_process_alive(-1));
-  const pid_t child = fork();
-  if (child == 0)
-    _exit(0);
-  assert_true(child > 0);
-  siginfo_t info;
-  assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
-  assert_false(mill_process_alive((int64_t)child)); /* ended, not waited for */
-  assert_int_equal(waitpid(child, NULL, 0), child);
-  assert_false(mill_process_alive((int64_t)child));
 }
 
 MILL_TEST_MAIN(NULL, NULL)

@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Training: steps against NumPy's (e2e/test_train_reference.py: PyTorch's), the same bits whatever
- * the threads and after a stop, schedules, the solved last layer. */
+/* Training: the same bits whatever the threads and after a stop, schedules, the solved last layer; steps
+ * against NumPy's are in e2e/test_train_reference.py. */
 #include "tests/mill_test.h"
 
-#include <mpi.h>
+#include "tests/train_problem.h"
 
-#include "kernels/base/error.h"
-#include "src/train/train_network.h"
-#include "reference/train.h" /* made in the build folder by tests/reference/make_train.py */
-
-/* as make_train.py has them */
-enum { N_MODEL = 6, N_IN = 3, N_OUT = 7, N_PARAM = 3 * 5 + 5 + 5 * 4 + 4 + 4 * 7 + 7, N_STEP = 3 };
-#define DELTA 0.7
+enum { N_IN = 3, N_OUT = 7, N_PARAM = 3 * 5 + 5 + 5 * 4 + 4 + 4 * 7 + 7 };
 
 enum { MANY = 150, WIDTH = 100, N_WIDE = 2100 };
-
-static const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
 
 typedef struct example {
   mill_train_settings set;
@@ -31,12 +23,6 @@ static int rows(void *context, int n, const int *model, const float **row)
   return MILL_OK;
 }
 
-static void wave(double amplitude, double rate, double shift, int n, float *out)
-{
-  for (int i = 0; i < n; i++)
-    out[i] = (float)(amplitude * sin(rate * i + shift));
-}
-
 static void make_example(int n, int n_train, example *e)
 {
   memset(e, 0, sizeof *e);
@@ -45,11 +31,8 @@ static void make_example(int n, int n_train, example *e)
   e->set.width[0] = 5;
   e->set.width[1] = 4;
   e->set.batch = n_train;
-  e->set.n_epoch = N_STEP;
-  e->set.schedule = MILL_TRAIN_PLATEAU;
   e->set.rate = 1e-2;
   e->set.decay = 0.1;
-  e->set.huber = DELTA;
   wave(1.2, 2.3, 0.1, n * N_IN, e->x);
   wave(1.5, 0.9, 0.7, n * N_OUT, e->target);
   wave(0.5, 1.1, 0, N_OUT, e->scale);
@@ -67,39 +50,6 @@ static void make_example(int n, int n_train, example *e)
                                     .context = e,
                                     .weight = e->param + N_PARAM - 5 * N_OUT,
                                     .bias = e->param + N_PARAM - N_OUT};
-}
-
-/* ---- steps ---- */
-
-static void test_numpy_steps(void **state)
-{
-  (void)state;
-  static example e;
-  const double *const losses[] = {REF_LOSS_L2, REF_LOSS_L1, REF_LOSS_HUBER};
-  const double *const params[] = {REF_PARAM_L2, REF_PARAM_L1, REF_PARAM_HUBER};
-  for (int kind = MILL_TRAIN_L2; kind <= MILL_TRAIN_HUBER; kind++) {
-    mill_train_state s;
-    double worst = 0;
-    make_example(N_MODEL, N_MODEL, &e);
-    e.set.loss = kind;
-    assert_ok(mill_train_begin(&e.set, &e.problem, &s));
-    assert_int_equal(s.n_param, N_PARAM);
-    /* the last layer begins as it is told */
-    for (int i = N_PARAM - 5 * N_OUT; i < N_PARAM; i++)
-      assert_true(s.param[i] == e.param[i]);
-    memcpy(s.param, e.param, sizeof e.param);
-    assert_ok(mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, NULL, &s));
-    assert_int_equal(s.n_epoch, N_STEP);
-    for (int t = 0; t < N_STEP; t++)
-      assert_close(s.epoch[t].train, losses[kind][t], 1e-5 * losses[kind][t]);
-    for (int i = 0; i < N_PARAM; i++)
-      worst = fmax(worst, fabs((double)s.param[i] - params[kind][i]));
-    printf("after %d steps parameters differ from NumPy's by %.2g\n", N_STEP, worst);
-    /* steps of 1e-2 whose direction has the slopes' relative rounding, largest where a slope is
-       small: 1e-5 is asked for */
-    assert_true(worst < 1e-5);
-    mill_train_state_clear(&s);
-  }
 }
 
 /* ---- the same bits ---- */
@@ -154,9 +104,8 @@ static void make_wide(wide_example *w)
   p->bias = w->last + WIDTH * N_WIDE;
 }
 
-static void test_same_bits(void **state)
+MILL_TEST(same_bits)
 {
-  (void)state;
   static wide_example w;
   static const mill_train_watch watch = {.after = stop_at_three};
   mill_train_state s[3];
@@ -188,9 +137,8 @@ static void test_same_bits(void **state)
 
 /* ---- schedules ---- */
 
-static void test_schedules(void **state)
+MILL_TEST(schedules)
 {
-  (void)state;
   static example e;
   mill_train_state s;
   make_many(&e);
@@ -228,9 +176,8 @@ static void test_schedules(void **state)
   mill_train_state_clear(&s);
 }
 
-static void test_no_number(void **state)
+MILL_TEST(no_number)
 {
-  (void)state;
   static example e;
   mill_train_state s;
   make_many(&e);
@@ -246,9 +193,8 @@ static void test_no_number(void **state)
 /* ---- last layer ---- */
 
 /* Targets that the hidden layers can make with another last layer: it is found. */
-static void test_solved_last_layer(void **state)
+MILL_TEST(solved_last_layer)
 {
-  (void)state;
   static example e;
   mill_train_state s;
   double before = 0, after = 0;
@@ -278,13 +224,8 @@ static void test_solved_last_layer(void **state)
 
 int main(int argc, char **argv)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_numpy_steps),       cmocka_unit_test(test_same_bits),
-      cmocka_unit_test(test_schedules),         cmocka_unit_test(test_no_number),
-      cmocka_unit_test(test_solved_last_layer),
-  };
   MPI_Init(&argc, &argv);
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  const int failed = MILL_RUN_TESTS(NULL, NULL);
   MPI_Finalize();
   return failed;
 }

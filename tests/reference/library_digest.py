@@ -1,14 +1,8 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Write library_digest.h: digests of four small libraries, from docs/use/formats.md alone.
-
-    /usr/bin/python3 tests/reference/make_library_digest.py tests/reference/library_digest.h
-
-tests/io/library/test_library_file.c builds the same libraries.
-"""
+"""Digests of four small libraries, from docs/use/formats.md alone; e2e/test_library_file.py builds the
+same libraries."""
 import hashlib
 import struct
-import sys
 
 
 def integer(*x):
@@ -50,12 +44,3 @@ def digest(kind, linear=False):
     data += integer(0)
     data += integer(1) + f64(5500) + integer(1) + f64(100)
     return hashlib.sha256(data).hexdigest()
-
-
-if __name__ == "__main__":
-    with open(sys.argv[1], "w", encoding="ascii") as out:
-        out.write("/* Made by tests/reference/make_library_digest.py; do not edit. */\n")
-        out.write(f'#define REF_DIGEST_MLP  "{digest(0)}"\n')
-        out.write(f'#define REF_DIGEST_GRID "{digest(1)}"\n')
-        out.write(f'#define REF_DIGEST_RBF  "{digest(2)}"\n')
-        out.write(f'#define REF_DIGEST_LINEAR "{digest(1, True)}"\n')

@@ -1,5 +1,0 @@
-/* Made by tests/reference/make_library_digest.py; do not edit. */
-#define REF_DIGEST_MLP    "c261058d32e488d2c5d2c2ca10a74545a3b47f296b3e1fb4b61d1f514dcb0e8f"
-#define REF_DIGEST_GRID   "e8e6f393c3d0087c771eb8cf1c9ac8d4212f01b9b1b479b4b453fbae1dae4c79"
-#define REF_DIGEST_RBF    "d5681032e001525e1686081c61b4d7280363141ea2f5567c0e3831045a401d2e"
-#define REF_DIGEST_LINEAR "4e340f966b934bac78c9ef5efbfcd49351655d92a1b18b4143986c35951b0d48"

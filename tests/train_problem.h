@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What tests of training share: numbers, and a communicator of one rank. */
+#ifndef MILL_TEST_TRAIN_PROBLEM_H
+#define MILL_TEST_TRAIN_PROBLEM_H
+
+#include <mpi.h>
+
+#include "kernels/base/error.h"
+#include "src/train/train_network.h"
+
+static const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
+
+static inline void wave(double amplitude, double rate, double shift, int n, float *out)
+{
+  for (int i = 0; i < n; i++)
+    out[i] = (float)(amplitude * sin(rate * i + shift));
+}
+
+#endif
