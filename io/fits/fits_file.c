@@ -34,6 +34,7 @@ int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, con
   name_hdu(file, i_hdu, sizeof hdu, hdu);
   fits_get_errstatus(status, reason);
   fits_clear_errmsg();
+  MILL_CHECK(mill_check_descriptors(file->guard->path, MILL_ERR_INPUT));
   return mill_error_set(MILL_ERR_INPUT, source, line,
                         "%s: %s (CFITSIO %d: %s); the file is damaged: make it again", hdu, what,
                         status, reason);

@@ -11,6 +11,7 @@
 #include "kernels/base/nvtx.h"
 #include "kernels/base/clock.h"
 #include "src/system/regular_file.h"
+#include "src/system/status_process.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
 
@@ -101,6 +102,14 @@ static int check_unchanged(const mill_input_file *then, int64_t n_row, const mil
         "%s: its redrock file %s changed while the job was running and selects other rows: "
         "run it again on the new file",
         then->path, now->redrock);
+  char host[256];
+  mill_host_name(host, sizeof host);
+  if (n_row == now->n_row && then->size == now->file_size && then->rows_hash == now->rows_hash)
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s changed while the job was running, or is on host %s a copy that has "
+                      "lost the file's time: run it again on the new file, or copy with times "
+                      "(cp -p, sbcast -p)",
+                      then->path, host);
   return MILL_ERROR(MILL_ERR_INPUT,
                     "%s changed while the job was running: run it again on the new file",
                     then->path);
