@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_crash.h"
@@ -65,7 +66,7 @@ static const mill_job_row job[] = {
      HELP(&mill_bench_help), NULL},
     {0}};
 
-enum { EXIT_USAGE = 2 };
+enum { EXIT_USAGE = 2, STACK_BYTES = 512 << 10 /* fits were seen to need 256 KiB */ };
 
 static const mill_job_row *find_job(const char *name)
 {
@@ -190,6 +191,17 @@ static void save_address_space(char **argv)
     begin_again("OPENBLAS_NUM_THREADS", "1", argv);
 }
 
+/* Threads get stacks of the limit's size, which blocks of a fit need more of than a page or two. */
+static int refuse_small_stack(void)
+{
+  struct rlimit stack;
+  if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= STACK_BYTES)
+    return 0;
+  fprintf(stderr, "starmill: stacks are limited to %llu KiB (ulimit -s): raise it to %d or more\n",
+          (unsigned long long)stack.rlim_cur / 1024, STACK_BYTES / 1024);
+  return 1;
+}
+
 /* In the place of the C library's: OpenMP calls it where it gets no thread, and what libraries do
  * at exit crashes while other threads go on, or waits for ever. */
 __attribute__((visibility("default"))) void exit(int status)
@@ -256,6 +268,8 @@ int main(int argc, char **argv)
       row->run == mill_job_library || row->run == mill_job_bench ? mill_blas_core() : NULL;
   if (core)
     begin_again("OPENBLAS_CORETYPE", core, argv);
+  if (refuse_small_stack())
+    return EXIT_USAGE;
   return row->script ? mill_script_run(row->script, argc - 1, argv + 1)
                      : run_watched(row, argc - 1, argv + 1);
 }

@@ -7,11 +7,12 @@ import glob
 import os
 import re
 import socket
+import sys
 import time
 
 from basics import OUTPUT, Failure, process
 
-BEAT_S, DEAD_S, EMPTY_S = 30, 1800, 2
+BEAT_S, DEAD_S, EMPTY_S, WATCH_BEATS = 10, 1800, 2, 3
 FORM = re.compile(r"host (\S+)\npid (\d+)\njob (\S+)\nrestart (-?\d+)\nstart (\d+)\nspace (\S+)")
 
 
@@ -42,15 +43,33 @@ def own_text():
         f"start {(process(os.getpid()) or (0, 0))[1]}\nspace {space}\n"
 
 
-def is_stale(who, age_s):
+def judge(who, age_s):
+    """Return "gone", "lives", or "watch": clocks of hosts differ, and a lost host may still run."""
     host, pid, job, restart, start, space = who
     me = FORM.match(own_text()).groups()
-    if age_s > DEAD_S or (job != "-" and job == me[2] and int(restart) < int(me[3])):
-        return True
-    if (host, space) != (me[0], me[5]):
-        return False
-    found = process(int(pid))
-    return not is_alive(int(pid)) or (found is not None and found[1] != int(start))
+    if (host, space) == (me[0], me[5]):
+        found = process(int(pid))
+        if not is_alive(int(pid)) or (found is not None and found[1] != int(start)):
+            return "gone"
+    is_earlier_start = job != "-" and job == me[2] and int(restart) < int(me[3])
+    return "watch" if age_s > DEAD_S or is_earlier_start else "lives"
+
+
+def is_touched(path, before):
+    """Return whether a lock is touched or replaced within some beats."""
+    print(f"{path}: watching for {WATCH_BEATS * BEAT_S} s whether its job still runs",
+          file=sys.stderr, flush=True)
+    end = time.monotonic() + WATCH_BEATS * BEAT_S
+    while time.monotonic() < end:
+        time.sleep(0.1 * BEAT_S)
+        try:
+            with open(path, "rb") as file:  # opened anew: NFS then asks its server
+                now = os.fstat(file.fileno())
+        except OSError:
+            return True
+        if (now.st_ino, now.st_mtime_ns) != (before.st_ino, before.st_mtime_ns):
+            return True
+    return False
 
 
 class Holder:
@@ -153,7 +172,8 @@ class OutputLock:
                 raise Failure(OUTPUT, f"{self.output} is locked, and {self.path} does not say by "
                                       "whom: if no job writes this output, remove that file and "
                                       "start again")
-            if who and not is_stale(who.groups(), age_s):
+            verdict = judge(who.groups(), age_s) if who else "gone"
+            if verdict == "lives" or verdict == "watch" and is_touched(self.path, opened):
                 job = f", Slurm job {who[3]}" if who[3] != "-" else ""
                 raise Failure(OUTPUT, f"{self.output} is being written by process {who[2]} on host "
                                       f"{who[1]}{job}: wait for it to end, or, if it no longer "

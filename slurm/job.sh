@@ -162,6 +162,13 @@ job_run() { # COMMAND...: run it to its end, or until it is late to stop; sets j
   job_helpers=()
 }
 
+job_is_lost() { # does the output say that the launcher's 0 is wrong?  srun 22.05 ends so with a node
+  local status=0
+  [[ ${job_command[0]} == library ]] && return 1
+  "$SITE_PROGRAM" status "$job_output" >/dev/null 2>&1 || status=$?
+  ((status == 10 || status == 75)) # "running", by the status file, or not finished
+}
+
 job_requeue() { # and never come back
   local state='' i id=$SLURM_JOB_ID
   # the plain number of an array's last task is that of the whole array
@@ -210,6 +217,10 @@ job_main() { # COMMAND...: run it, try again what may help, requeue, or end with
     if ((job_late)) && [[ $job_asked == limit ]]; then
       job_say "the ranks have not stopped in time; what they have written is kept"
       job_requeue
+    fi
+    if ((job_status == 0)) && job_is_lost; then
+      job_say "the launcher ended with 0, but $job_output is not finished: was a node lost?"
+      job_status=75
     fi
     case $job_status in
       0) job_say "done" ;;

@@ -22,9 +22,14 @@
 #include "src/system/status_process.h"
 #include "src/system/thread.h"
 
-enum { TEXT = 1024, MAX_JOB = 64, EMPTY_S = 2 /* a living job has written its lock by then */ };
+enum {
+  TEXT = 1024,
+  MAX_JOB = 64,
+  EMPTY_S = 2,    /* a living job has written its lock by then */
+  WATCH_BEATS = 3 /* without a touch: its job has ended */
+};
 
-double mill_lock_beat_s = 30;
+double mill_lock_beat_s = 10;
 
 struct mill_lock_beat {
   char path[MILL_MAX_PATH], text[TEXT];
@@ -92,17 +97,42 @@ static int open_lock(const char *path)
   return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 }
 
-static int is_stale(const holder *who, const holder *me, double age_s)
+enum verdict { LIVES, IS_GONE, WATCH };
+
+/* Clocks of hosts differ, and a host that the scheduler has lost may still run the earlier start of
+ * this job: so what its age or its job says of a lock is to be confirmed by watching it. */
+static enum verdict judge(const holder *who, const holder *me, double age_s)
 {
   char state;
   unsigned long long start = 0;
-  if (age_s > MILL_LOCK_DEAD_S ||
-      (strcmp(who->job, "-") != 0 && strcmp(who->job, me->job) == 0 && who->restart < me->restart))
-    return 1;
-  if (strcmp(who->host, me->host) != 0 || strcmp(who->space, me->space) != 0)
-    return 0;
-  return !mill_process_alive(who->pid) ||
-         (mill_process_look(who->pid, &state, &start) && start != who->start);
+  if (strcmp(who->host, me->host) == 0 && strcmp(who->space, me->space) == 0 &&
+      (!mill_process_alive(who->pid) ||
+       (mill_process_look(who->pid, &state, &start) && start != who->start)))
+    return IS_GONE;
+  const int is_earlier_start =
+      strcmp(who->job, "-") != 0 && strcmp(who->job, me->job) == 0 && who->restart < me->restart;
+  return age_s > MILL_LOCK_DEAD_S || is_earlier_start ? WATCH : LIVES;
+}
+
+/* Is the lock touched, or replaced, within some beats?  Opened anew each time: NFS then asks its
+ * server. */
+static int is_touched(const char *path, const struct stat *before)
+{
+  const double end = mill_wall_s() + WATCH_BEATS * mill_lock_beat_s;
+  int touched = 0;
+  mill_log_info("%s: watching for %.0f s whether its job still runs", path,
+                WATCH_BEATS * mill_lock_beat_s);
+  while (!touched && mill_wall_s() < end) {
+    struct stat now;
+    (void)usleep((useconds_t)(1e5 * mill_lock_beat_s));
+    const int fd = open_lock(path);
+    touched = fd < 0 || fstat(fd, &now) != 0 || now.st_ino != before->st_ino ||
+              now.st_mtim.tv_sec != before->st_mtim.tv_sec ||
+              now.st_mtim.tv_nsec != before->st_mtim.tv_nsec;
+    if (fd >= 0)
+      close(fd);
+  }
+  return touched;
 }
 
 /* Remove somebody's lock if it is stale, or refuse.  Of several processes that find it stale one
@@ -133,7 +163,8 @@ static int remove_stale(const char *path, const char *output, const holder *me)
               "%s is locked, and %s does not say by whom: if no job writes this output, remove "
               "that file and start again",
               output, path);
-  if (is_known && !is_stale(&who, me, age_s))
+  const enum verdict verdict = is_known ? judge(&who, me, age_s) : IS_GONE;
+  if (verdict == LIVES || (verdict == WATCH && is_touched(path, &opened)))
     MILL_FAIL(MILL_ERR_OUTPUT,
               "%s is being written by process %ld on host %s%s%s: wait for it to end, or, if it no "
               "longer runs, remove %s and start again",

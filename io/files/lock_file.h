@@ -2,10 +2,10 @@
 /** A lock file next to an output, so that two jobs never write the same one.
  *
  *  OUTPUT.lock names its holder: host, process, Slurm job.  While it is held, a thread touches it
- *  every mill_lock_beat_s.  A lock is stale, and taken over, - when its process is gone from this
- *  host; - when an earlier start of the same requeued Slurm job left it; - when nobody has touched
- *  it for MILL_LOCK_DEAD_S; a holder that was suspended so long finds out
- *    before it writes again (mill_lock_keep).
+ *  every mill_lock_beat_s.  A lock is stale, and taken over, when its process is gone from this
+ *  host; or when an earlier start of the same requeued Slurm job left it, or its time is older than
+ *  MILL_LOCK_DEAD_S, and nobody touches it for three beats.  A holder that was suspended so long
+ *  finds out before it writes again (mill_lock_keep).
  */
 #ifndef MILL_LOCK_FILE_H
 #define MILL_LOCK_FILE_H
@@ -14,7 +14,7 @@
 
 enum { MILL_MAX_PATH = 4096, MILL_LOCK_DEAD_S = 1800 };
 
-/** Seconds between two touches: 30; tests take fewer. */
+/** Seconds between two touches: 10; tests take fewer. */
 extern double mill_lock_beat_s;
 
 typedef struct mill_lock {
@@ -22,7 +22,8 @@ typedef struct mill_lock {
   struct mill_lock_beat *beat; /**< owned: text of the file, and the thread that touches it */
 } mill_lock;
 
-/** Take the lock of an output; *lock must be zeroed.  One process calls it.
+/** Take the lock of an output; *lock must be zeroed.  One process calls it, and may wait for three
+ *  beats.
  *  MILL_ERR_OUTPUT names the holder and what to do, or why it cannot be made. */
 int mill_lock_take(const char *output, mill_lock *lock);
 

@@ -25,6 +25,7 @@ int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, con
   va_end(list);
   fits_get_errstatus(status, reason);
   fits_clear_errmsg();
+  MILL_CHECK(mill_check_descriptors(file->guard->path, MILL_ERR_INPUT));
   return mill_fits_file_refuse(file, i_hdu, source, line,
                                ": %s (CFITSIO %d: %s); the file is damaged: make it again", what,
                                status, reason);

@@ -14,16 +14,20 @@
 
 #include "io/hdf5/hdf5_crash.h"
 #include "io/hdf5/hdf5_util.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/system/regular_file.h"
 #include "src/ranks/mpi_context.h"
+#include "src/system/regular_file.h"
+#include "src/system/status_process.h"
 
 #define WRITE_ERROR(what)                                                                          \
   MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MILL_H5_MAKE_ROOM, path, what,             \
              mill_h5_reason())
 #define READ_ERROR(what)                                                                           \
   MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot read %s: %s", path, what, mill_h5_reason())
+
+enum { SEEN_S = 20 /* NFS shows a new file to other hosts so late at most */ };
 
 static int is_broken; /* a file could not be closed in this process */
 
@@ -111,6 +115,51 @@ done:
   return err;
 }
 
+/* What tells a file from others, on any host: device numbers differ from host to host, inode numbers
+ * only on some file systems. */
+typedef struct file_mark {
+  int64_t inode, size, time_s;
+} file_mark;
+
+static file_mark mark_of(const char *path)
+{
+  struct stat status;
+  if (stat(path, &status) != 0)
+    return (file_mark){-1, -1, -1};
+  return (file_mark){(int64_t)status.st_ino, (int64_t)status.st_size,
+                     (int64_t)status.st_mtim.tv_sec};
+}
+
+static int is_same(file_mark a, file_mark b)
+{
+  return a.size == b.size && (a.inode == b.inode || a.time_s == b.time_s);
+}
+
+/* Collective: do all ranks see the file that rank 0 sees?  Where hosts do not share the folder, an
+ * opening would never end, or each host would write a file of its own. */
+static int check_shared(const char *path, MPI_Comm comm)
+{
+  int err = MILL_OK;
+  char host[256];
+  mill_mpi mpi = {.comm = comm};
+  MILL_CHECK_MPI(MPI_Comm_rank(comm, &mpi.rank));
+  MILL_CHECK_MPI(MPI_Comm_size(comm, &mpi.size));
+  if (mpi.size == 1)
+    return MILL_OK;
+  file_mark first = mark_of(path);
+  MILL_CHECK_MPI(MPI_Bcast(&first, (int)sizeof first, MPI_BYTE, 0, comm));
+  const double end = mill_wall_s() + SEEN_S;
+  while (!is_same(mark_of(path), first) && mill_wall_s() < end)
+    (void)usleep(200000);
+  mill_host_name(host, sizeof host);
+  if (!is_same(mark_of(path), first))
+    err = MILL_ERROR(MILL_ERR_OUTPUT,
+                     "rank %d on host %s does not see %s, which rank 0 has made: all hosts must "
+                     "share its folder; choose another for the output",
+                     mpi.rank, host, path);
+  return mill_mpi_agree(&mpi, err);
+}
+
 int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file)
 {
   int err = MILL_OK;
@@ -118,6 +167,7 @@ int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file)
   char name[64];
   hid_t access = H5I_INVALID_HID;
   *file = H5I_INVALID_HID;
+  MILL_TRY(check_shared(path, comm));
   MILL_TRY(access_list(comm, path, &access));
   const char *opened = name_for_mpi(path, flags, name, &fd);
   mill_h5_opening(path, MILL_ERR_OUTPUT);

@@ -13,6 +13,7 @@
 #include "io/stars/input_names.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/system/status_process.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 #include "src/system/stop_signal.h"
@@ -546,7 +547,16 @@ int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spect
   MILL_TRY(mill_spectra_open(file->path, &inputs->settings, spectra));
   MILL_TRY(mill_spectra_index(*spectra, &inputs->settings.config->select, index));
   const int is_same = index->file_size == file->size && index->file_mtime == file->mtime;
-  if (!is_same || index->n_row != n_row || index->rows_hash != file->rows_hash)
+  const int has_same_rows = index->n_row == n_row && index->rows_hash == file->rows_hash;
+  if (!is_same && has_same_rows && index->file_size == file->size) {
+    char host[256];
+    mill_host_name(host, sizeof host);
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s changed while the job was running, or is on host %s a copy that has lost the "
+              "file's time: run it again on the new file, or copy with times (cp -p, sbcast -p)",
+              file->path, host);
+  }
+  if (!is_same || !has_same_rows)
     MILL_FAIL(MILL_ERR_INPUT,
               "%s%s%s changed while the job was running: run it again on the new file", file->path,
               is_same && index->redrock ? ": its redrock file " : "",

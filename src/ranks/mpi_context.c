@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "src/system/log.h"
+#include "src/system/status_process.h"
 #include "src/system/watchdog.h"
 #include "kernels/base/memory.h"
 
@@ -254,14 +255,23 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
   struct {
     int severity, rank;
   } mine = {severity(code), mpi->rank}, worst = {0, 0};
-  mill_error_kept outcome;
+  struct {
+    mill_error_kept error;
+    char host[256];
+  } outcome;
+  char host[256];
   const int watch = mill_watch_begin(MILL_WATCH_RANKS, 0, "what the other ranks have come to");
   MILL_MPI(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, mpi->comm));
   if (worst.severity == 0)
     goto done;
-  mill_error_save(code, &outcome);
+  mill_error_save(code, &outcome.error);
+  mill_host_name(outcome.host, sizeof outcome.host);
   MILL_MPI(MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, worst.rank, mpi->comm));
-  err = mill_error_restore(&outcome);
+  err = mill_error_restore(&outcome.error);
+  mill_host_name(host, sizeof host);
+  if (strcmp(host, outcome.host) != 0) /* there a file may be missing that is here */
+    err = mill_error_set(err, __FILE__, __LINE__, "on host %.255s: %.700s", outcome.host,
+                         outcome.error.message);
 done:
   mill_watch_end(watch);
   return err;

@@ -32,7 +32,7 @@ exit "$status"
     "squeue": 'printf "%s\\n" "$*" >>"$RECORD/squeue"; echo "$FAKE_STATE"',
     # as Slurm does: all of the job
     "scontrol": 'printf "%s\\n" "$*" >>"$RECORD/scontrol"; kill -KILL 0',
-    "starmill": "exit 99",
+    "starmill": '[ "$1" = status ] && exit "$FAKE_RESULT"; exit 99',
     "nsys": "exit 99",
 }
 
@@ -50,7 +50,7 @@ class JobScripts(ProgramTest):
         variables = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}
         variables.update(
             PATH=tmp("bin") + ":" + os.environ["PATH"], RECORD=self.record, FAKE_STATUS="0",
-            FAKE_STATE="RUNNING", FAKE_LONG="", FAKE_DEAF="", FAKE_MAKES="", SLURM_JOB_ID="12",
+            FAKE_STATE="RUNNING", FAKE_LONG="", FAKE_DEAF="", FAKE_MAKES="", FAKE_RESULT="0", SLURM_JOB_ID="12",
             STARMILL_SLURM=SLURM, STARMILL_SITE=tmp("site.conf"))
         variables.update(environment)
         return subprocess.Popen(
@@ -97,6 +97,12 @@ class JobScripts(ProgramTest):
     def test_stopped_and_requeued(self):
         self.assertRequeued(self.run_script(FAKE_STATUS="75"), "12")
         self.assertEqual(self.noted("squeue"), "--noheader --jobs=12 --format=%T\n")
+
+    def test_a_launcher_that_lost_a_node_ends_with_0(self):
+        for result in ("10", "75"):
+            with self.subTest(result=result):
+                self.assertRequeued(self.run_script(FAKE_RESULT=result), "12")
+                self.assertIn("out.h5 is not finished: was a node lost?", self.text)
 
     def test_a_task_is_requeued_alone(self):
         status = self.run_script("array", ("--output", "a-{part}.h5", "--catalog={part}"),

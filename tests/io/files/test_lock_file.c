@@ -135,6 +135,7 @@ static void own_lock_but(const char *line, const char *value, char out[1024])
 MILL_TEST(who_may_take_it_over)
 {
   const int dead = MILL_LOCK_DEAD_S;
+  mill_lock_beat_s = 0.05; /* of the watching, too */
   const struct {
     const char *line, *value; /* of this very process but for one line; NULL: none */
     long age_s;
@@ -161,6 +162,28 @@ MILL_TEST(who_may_take_it_over)
     assert_int_equal(access(lock_path, F_OK) == 0, !row[i].is_taken);
     unlink(lock_path);
   }
+  mill_lock_beat_s = 10;
+}
+
+/* A lock of another host that looks old, as where a clock is ahead, but is touched. */
+MILL_TEST(old_lock_that_is_touched)
+{
+  mill_lock lock = {.path = ""};
+  char text[1024];
+  own_lock_but("host", "elsewhere", text);
+  write_lock(text, MILL_LOCK_DEAD_S + 60);
+  mill_lock_beat_s = 1;
+  const pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) {
+    (void)usleep(500000);
+    write_lock(text, MILL_LOCK_DEAD_S + 50);
+    _exit(0);
+  }
+  assert_fails(mill_lock_take(output, &lock), MILL_ERR_OUTPUT, "on host elsewhere");
+  assert_int_equal(waitpid(pid, NULL, 0), pid);
+  mill_lock_beat_s = 10;
+  assert_int_equal(unlink(lock_path), 0);
 }
 
 MILL_TEST(requeued_job_takes_its_own)
@@ -173,7 +196,9 @@ MILL_TEST(requeued_job_takes_its_own)
   assert_int_equal(mill_lock_take(output, &lock), MILL_ERR_OUTPUT); /* of this start */
   assert_says("Slurm job 17");
   assert_int_equal(setenv("SLURM_RESTART_COUNT", "2", 1), 0);
+  mill_lock_beat_s = 0.05;
   assert_int_equal(mill_lock_take(output, &lock), MILL_OK);
+  mill_lock_beat_s = 10;
   mill_lock_release(&lock);
   assert_int_equal(unsetenv("SLURM_JOB_ID") + unsetenv("SLURM_RESTART_COUNT"), 0);
 }
@@ -220,7 +245,7 @@ MILL_TEST(holder_keeps_it_and_hears_of_its_loss)
     assert_int_equal(usleep(10000), 0);
   assert_fails(mill_lock_keep(&lock), MILL_ERR_OUTPUT, "taken over");
   mill_lock_release(&lock);
-  mill_lock_beat_s = 30;
+  mill_lock_beat_s = 10;
   assert_int_equal(unlink(lock_path), 0); /* it is the other job's */
 }
 

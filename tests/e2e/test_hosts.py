@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ranks on three hosts: network namespaces with their own names, joined by a bridge, MPI over TCP.
+
+The hosts share the file system, but for /dev/shm and where a test gives one a folder of its own.
+"""
+
+import shlex
+import signal
+
+from common import *  # noqa: F403
+
+N_HOST, ROWS = 3, 24
+
+
+class Network:
+    """Three namespaces NAME-1 ... and what starts processes in them."""
+
+    def __init__(self):
+        self.name, self.made = f"mill{os.getpid()}", []
+        # of 10/8, as far from what others use as the process number goes
+        self.net = f"10.{os.getpid() // 250 % 250}.{os.getpid() % 250}"
+
+    def ip(self, *words):
+        done = ended(["ip", *words])
+        if done.returncode:
+            raise unittest.SkipTest(f"this user may not make hosts: ip {' '.join(words)}: "
+                                    f"{done.stderr.strip()}")
+
+    def __enter__(self):
+        if not shutil.which("ip"):
+            raise unittest.SkipTest("no ip (Debian: iproute2)")
+        self.agent = put("agent", f"""#!/bin/sh
+# HOST COMMAND...: as mpirun starts its daemons on other hosts
+n=${{1##*.}}; shift
+exec ip netns exec {self.name}-$n unshare -u -m sh -c '
+  hostname "host$0"; mount -t tmpfs none /dev/shm
+  [ "$0" != 3 ] || [ ! -d "$OWN" ] || mount -t tmpfs none "$OWN"
+  exec sh -c "$1"' "$n" "$*"
+""")
+        os.chmod(self.agent, 0o755)
+        try:
+            self.make()
+        except unittest.SkipTest:
+            self.__exit__()
+            raise
+        return self
+
+    def make(self):
+        self.ip("link", "add", self.name, "type", "bridge")
+        self.made.append(("link", "del", self.name))
+        self.ip("link", "set", self.name, "up")
+        for n in range(1, N_HOST + 1):
+            there = f"{self.name}-{n}"
+            self.ip("netns", "add", there)
+            self.made.append(("netns", "del", there))
+            self.ip("link", "add", f"v{n}{self.name}"[:15], "type", "veth", "peer", "name", "eth0",
+                    "netns", there)
+            self.ip("link", "set", f"v{n}{self.name}"[:15], "master", self.name, "up")
+            self.ip("-n", there, "address", "add", f"{self.net}.{n}/24", "dev", "eth0")
+            self.ip("-n", there, "link", "set", "eth0", "up")
+            self.ip("-n", there, "link", "set", "lo", "up")
+
+    def __exit__(self, *_):
+        for words in reversed(self.made):
+            ended(["ip", *words])
+
+    def line(self, *args, ranks):
+        """Of a job of the program whose ranks are spread over the hosts."""
+        hosts = ",".join(f"{self.net}.{n}:{ranks}" for n in range(1, N_HOST + 1))
+        only = f"{self.net}.0/24"
+        return [self.agent, f"{self.net}.1", " ".join(map(shlex.quote, map(str, [
+            MPIRUN, "--mca", "plm_rsh_agent", self.agent, "--mca", "plm", "rsh", "--mca", "btl",
+            "tcp,vader,self", "--mca", "btl_tcp_if_include", only, "--mca", "oob_tcp_if_include",
+            only, "--map-by", "node", "--host", hosts, "-x", "OWN", "-n", ranks, STARMILL, *args])))]
+
+    def processes(self, n):
+        return [int(p) for p in ended(["ip", "netns", "pids", f"{self.name}-{n}"]).stdout.split()]
+
+
+def state_of(pid):
+    with contextlib.suppress(OSError):
+        return content(f"/proc/{pid}/stat", "r").rpartition(")")[2].split()[0]
+    return ""
+
+
+class Hosts(EndToEnd):
+    def test_three_hosts(self):
+        """The bits of one rank; an output that only two hosts share; a host that dies."""
+        survey = cut("hosts.fits", range(ROWS))
+        fit = ("--library", library(), "--threads", 1, survey)
+        run("fit", "--output", tmp("alone.h5"), *fit)
+        alone = read(tmp("alone.h5"))
+        with Network() as network:
+            def on_hosts(out, ranks, status=0, **how):
+                done = ended(network.line("fit", "--output", out, *fit, ranks=ranks), **how)
+                self.assertEqual(done.returncode, status, done.stderr)
+                return done
+
+            on_hosts(tmp("hosts.h5"), 5)
+            self.assertEqual(differing(read(tmp("hosts.h5")), alone), [])
+
+            folder = tmp("own")
+            os.mkdir(folder)
+            done = on_hosts(f"{folder}/o.h5", 3, 4, env={"OWN": folder})
+            self.assertIn("rank 2 on host host3 does not see " + folder, done.stderr)
+            self.assertEqual(os.listdir(folder), [])
+
+            # the first rank stops at its first write, so that the others cannot end
+            dying = begun(network.line("fit", "--output", tmp("dying.h5"), *fit, ranks=3),
+                          env=faults("stop:write:/dying.h5$:1:1:0"))
+            wait_until(lambda: any(state_of(pid) == "T" for pid in network.processes(1)), dying)
+            for pid in network.processes(2):
+                os.kill(pid, signal.SIGKILL)
+            dying.communicate(timeout=PATIENCE)
+            self.assertNotEqual(dying.returncode, 0)
+            on_hosts(tmp("dying.h5"), 4)
+            self.assertEqual(differing(read(tmp("dying.h5")), alone), [])
+
