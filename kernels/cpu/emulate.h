@@ -20,6 +20,7 @@ enum {
   MILL_BATCH_ROWS = 160 /**< rows of the emulator that share one pass over its weights */
 };
 _Static_assert(1 + MILL_MAX_LABEL <= MILL_BATCH_ROWS, "a Jacobian is one batch at most");
+_Static_assert((int)MILL_GROUP <= (int)MILL_N_PROFILE, "each copy has a place for its value");
 
 /** Work space of one thread. */
 typedef struct mill_lane {

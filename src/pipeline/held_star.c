@@ -32,7 +32,7 @@ static int make_views(mill_pipeline *p, int n_segment)
   h->n_vel = (size_t)n_segment * MILL_N_PROFILE;
   h->n_answer = (size_t)n_segment * (size_t)mill_answer_pitch(&p->member[0].model);
   const size_t bytes = (h->n_vel + h->n_answer) * sizeof(double);
-  const size_t fit = MOST_BYTES / bytes;
+  const size_t fit = MOST_BYTES / (bytes + 1); /* a star may have no segment */
   h->n_view = fit < 1 ? 1 : (fit < (size_t)most ? (int)fit : most);
   const size_t n = (size_t)h->n_view;
   MILL_CHECK(MILL_RENEW(&h->piece, &h->cap_piece, n + 1));

@@ -11,9 +11,6 @@
 #include "kernels/star/logic/parameters.h"
 #include "kernels/star/resumable.h"
 
-/** What the curves of a question are of. */
-enum mill_group { MILL_OF_STAR, MILL_OF_ARMS, MILL_OF_EPOCHS };
-
 /** Begin a question of n_vel velocities by segment. */
 MILL_HD static inline void mill_ask_begin(mill_slot *slot, int n_vel)
 {
@@ -35,10 +32,9 @@ MILL_HD_CALLED static inline void mill_ask_point(const mill_model *m, mill_slot 
   mill_ask_begin(slot, 1);
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
-    const double v = mill_arm_vrad(m, slot, s->arm, slot->theta[MILL_PAR_VRAD]);
     const int is_asked = s->used && (slot->lead.arm == 0 || slot->lead.arm == 1 + s->arm);
-    mill_ask_velocity(slot, i, 0,
-                      is_asked ? mill_shifted(m, v, mill_epoch_shift(slot, s)) : (double)NAN);
+    const double v = mill_velocity_of(m, slot, s, MILL_OF_STAR, slot->theta[MILL_PAR_VRAD]);
+    mill_ask_velocity(slot, i, 0, is_asked ? v : (double)NAN);
   }
 }
 
@@ -99,7 +95,6 @@ MILL_HD static inline double mill_curve_velocity(const mill_curve *c, int i)
 MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot *slot,
                                                   enum mill_group group)
 {
-  const double vrad = slot->theta[MILL_PAR_VRAD];
   int n_vel = 1;
   for (int i = 0; i < slot->n_segment; i++) {
     const int n = mill_curve_of(slot, group, &slot->segment[i])->n;
@@ -114,14 +109,9 @@ MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot
       const double v = mill_curve_velocity(c, k);
       const int is_known = k == c->n / 2 && c->f_centre == c->f_centre;
       const int is_within = v >= m->set.min_vel_km_s && v <= m->set.max_vel_km_s;
-      double to = NAN;
-      if (s->used && k < c->n && !is_known && is_within)
-        to = group == MILL_OF_STAR
-                 ? mill_shifted(m, mill_arm_vrad(m, slot, s->arm, v), mill_epoch_shift(slot, s))
-             : group == MILL_OF_ARMS
-                 ? mill_shifted(m, v, mill_epoch_shift(slot, s))
-                 : mill_shifted(m, mill_arm_vrad(m, slot, s->arm, vrad), v - vrad);
-      mill_ask_velocity(slot, i, k, to);
+      const int is_asked = s->used && k < c->n && !is_known && is_within;
+      mill_ask_velocity(slot, i, k,
+                        is_asked ? mill_velocity_of(m, slot, s, group, v) : (double)NAN);
       if (k < c->n)
         c->f[k] = is_known ? c->f_centre : (is_within ? 0.0 : (double)INFINITY);
     }

@@ -189,10 +189,19 @@ MILL_HD static inline double mill_epoch_shift(const mill_slot *slot, const mill_
   return slot->n_epoch > 0 ? slot->epoch[s->epoch].shift[star] : 0.0;
 }
 
-/** Velocity of a segment that is moved by a shift where its arm's velocity is vel_km_s. */
-MILL_HD static inline double mill_shifted(const mill_model *m, double vel_km_s, double shift)
+/** What a velocity is of. */
+enum mill_group { MILL_OF_STAR, MILL_OF_ARMS, MILL_OF_EPOCHS };
+
+/** Velocity of a segment where that of the star, of its arm or of its epoch is vel_km_s, and all
+ *  else as in slot->theta. */
+MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const mill_slot *slot,
+                                                     const mill_segment *s, enum mill_group group,
+                                                     double vel_km_s)
 {
-  return shift == 0.0 ? vel_km_s : mill_within_velocities(m, vel_km_s + shift);
+  const double vrad = group == MILL_OF_EPOCHS ? slot->theta[MILL_PAR_VRAD] : vel_km_s;
+  const double v = group == MILL_OF_ARMS ? vel_km_s : mill_arm_vrad(m, slot, s->arm, vrad);
+  const double shift = group == MILL_OF_EPOCHS ? vel_km_s - vrad : mill_epoch_shift(slot, s);
+  return shift == 0.0 ? v : mill_within_velocities(m, v + shift);
 }
 
 /** Parameters that go with those of one of two stars: its companion's, ln of the second one's flux
