@@ -16,8 +16,6 @@
 enum { MAX_PATH = sizeof((mill_library *)0)->path };
 
 #define FORMAT_NAME "starmill library"
-#define REFUSED(file, format, ...)                                                                 \
-  MILL_ERROR((file)->code, "%s: " format, (file)->path, ##__VA_ARGS__)
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
@@ -27,18 +25,18 @@ static int read_format(const mill_h5_file *file)
   int version = 0;
   if (!mill_h5_has_attr(file, "/", "format")) {
     if (mill_h5_exists(file, "lam") && mill_h5_exists(file, "layer0"))
-      return REFUSED(file,
-                     "is one arm's emulator, not a library; make one with starmill library import");
-    return REFUSED(file, "is not a starmill library (no attribute format)");
+      return MILL_REFUSED(
+          file, "is one arm's emulator, not a library; make one with starmill library import");
+    return MILL_REFUSED(file, "is not a starmill library (no attribute format)");
   }
   MILL_CHECK(mill_h5_read_attr_text(file, "/", "format", text, sizeof text));
   if (strcmp(text, FORMAT_NAME) != 0)
-    return REFUSED(file, "is not a starmill library (its attribute format is not '%s')",
-                   FORMAT_NAME);
+    return MILL_REFUSED(file, "is not a starmill library (its attribute format is not '%s')",
+                        FORMAT_NAME);
   MILL_CHECK(mill_h5_read_attr_int(file, "/", "format_version", &version));
   if (version != MILL_LIBRARY_FORMAT)
-    return REFUSED(file, "has library format %d, this program reads %d", version,
-                   MILL_LIBRARY_FORMAT);
+    return MILL_REFUSED(file, "has library format %d, this program reads %d", version,
+                        MILL_LIBRARY_FORMAT);
   return MILL_OK;
 }
 
@@ -51,7 +49,7 @@ static int read_report(const mill_h5_file *file, mill_library *lib)
   MILL_CHECK(mill_h5_read_attr_text(file, "/", "report", lib->report, MILL_LIBRARY_MAX_REPORT));
   for (const char *c = lib->report; *c; c++)
     if (*c != '\n' && (*c < ' ' || *c > '~'))
-      return REFUSED(file, "attribute report has unprintable characters");
+      return MILL_REFUSED(file, "attribute report has unprintable characters");
   return MILL_OK;
 }
 

@@ -22,6 +22,10 @@ enum {
 /** Largest model error, relative to the flux: beyond it a template is useless. */
 #define MILL_LIBRARY_MAX_ERROR 10.0
 
+/** A failure with the file's code and name. */
+#define MILL_REFUSED(file, format, ...)                                                            \
+  MILL_ERROR((file)->code, "%s: " format, (file)->path, ##__VA_ARGS__)
+
 /** MILL_ERR_LIBRARY when a grid or radial functions cannot take n_label labels. */
 int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where);
 

@@ -20,9 +20,6 @@ typedef struct walk {
   char group[48];           /* where the walk is; empty: the root */
 } walk;
 
-#define REFUSED(w, format, ...)                                                                    \
-  MILL_ERROR((w)->file->code, "%s: " format, (w)->file->path, ##__VA_ARGS__)
-
 /* Limits of a dataset's shape. */
 #define SIZES(...) ((const size_t[]){__VA_ARGS__})
 
@@ -103,7 +100,8 @@ static int shape(const walk *w, const char *name, int n_dim, const size_t *least
       b += snprintf(wanted + b, sizeof wanted - (size_t)b, "[%zu to %zu]", least[i], most[i]);
   }
   return good ? MILL_OK
-              : REFUSED(w, "dataset /%s has the shape %s, expected %s", at, found, wanted);
+              : MILL_REFUSED(w->file, "dataset /%s has the shape %s, expected %s", at, found,
+                             wanted);
 }
 
 /* A dataset of known shape. */
@@ -180,8 +178,8 @@ static int counted(walk *w, const char *name, int most, int *value)
 {
   MILL_CHECK(integer(w, name, value));
   if (w->way == READ && (*value < 1 || *value > most))
-    return REFUSED(w, "attribute %s of %s is %d, this program takes 1 to %d", name, w->group,
-                   *value, most);
+    return MILL_REFUSED(w->file, "attribute %s of %s is %d, this program takes 1 to %d", name,
+                        w->group, *value, most);
   return MILL_OK;
 }
 
@@ -252,12 +250,13 @@ static int walk_kind(walk *w, mill_arm *arm)
   while (e->kind < MILL_LIBRARY_N_KIND && strcmp(text, name[e->kind]) != 0)
     e->kind++;
   if (e->kind == MILL_LIBRARY_N_KIND)
-    return REFUSED(w, "the emulator of arm %s is not mlp, grid or rbf", arm->name);
+    return MILL_REFUSED(w->file, "the emulator of arm %s is not mlp, grid or rbf", arm->name);
   if (e->kind != MILL_EMULATOR_MLP)
     return MILL_OK;
   MILL_CHECK(mill_h5_read_attr_text(w->file, w->group, "activation", text, sizeof text));
-  return strcmp(text, "silu") == 0 ? MILL_OK
-                                   : REFUSED(w, "the activation of arm %s is not silu", arm->name);
+  return strcmp(text, "silu") == 0
+             ? MILL_OK
+             : MILL_REFUSED(w->file, "the activation of arm %s is not silu", arm->name);
 }
 
 static int walk_degree(walk *w, mill_spline_grid *grid)
@@ -265,7 +264,7 @@ static int walk_degree(walk *w, mill_spline_grid *grid)
   int degree = mill_spline_grid_order(grid) - 1;
   MILL_CHECK(integer(w, "degree", &degree));
   if (w->way == READ && degree != 1 && degree != 3)
-    return REFUSED(w, "attribute degree of %s is %d, expected 1 or 3", w->group, degree);
+    return MILL_REFUSED(w->file, "attribute degree of %s is %d, expected 1 or 3", w->group, degree);
   grid->linear = degree == 1;
   return MILL_OK;
 }
@@ -287,8 +286,8 @@ static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
   for (int i = 0; i <= n_axis; i++) {
     size *= dim[i];
     if (w->way == READ && size > MILL_MAX_GRID_COEF)
-      return REFUSED(w, "dataset /%s/coefficients has more than %d numbers", w->group,
-                     MILL_MAX_GRID_COEF);
+      return MILL_REFUSED(w->file, "dataset /%s/coefficients has more than %d numbers", w->group,
+                          MILL_MAX_GRID_COEF);
   }
   count(w, n_axis);
   for (int i = 0; i < n_axis; i++) {
@@ -315,8 +314,8 @@ static int walk_rbf(walk *w, int i_arm, mill_rbf *rbf)
   count(w, rbf->n_center);
   MILL_CHECK(integer(w, "degree", &rbf->degree));
   if (w->way == READ && (rbf->degree < 0 || rbf->degree > MILL_MAX_RBF_DEGREE))
-    return REFUSED(w, "attribute degree of %s is %d, this program takes 0 to %d", w->group,
-                   rbf->degree, MILL_MAX_RBF_DEGREE);
+    return MILL_REFUSED(w->file, "attribute degree of %s is %d, this program takes 0 to %d",
+                        w->group, rbf->degree, MILL_MAX_RBF_DEGREE);
   rbf->n_poly = mill_rbf_n_poly(rbf->n_axis, rbf->degree);
   MILL_CHECK(array(w, "lengths", F64, 1, &n_axis, rbf->length));
   MILL_CHECK(owned(w, "centers", F64, 2, center, &rbf->center));

@@ -255,7 +255,7 @@ static int64_t select_rows(const mill_desi_file *file, const mill_selection *sel
     const mill_candidate candidate = {&row, "", mill_fits_text_at(&map[OBJTYPE], i),
                                       in_class && in_class[i], sn ? sn[i] : (double)NAN};
     if (mill_selection_keeps(select, &candidate) &&
-        (file->i_fibermap < 0 || mill_selection_keeps_fiberstatus(select, (uint64_t)status[i])) &&
+        (file->i_fibermap < 0 || ((uint64_t)status[i] & ~select->fiberstatus_allowed) == 0) &&
         mill_selection_keeps_exp_id(select, map[EXP].i32[i]))
       kept[n++] = (mill_keyed){i, i};
   }

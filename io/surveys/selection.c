@@ -35,11 +35,6 @@ static int keeps_objtype(const mill_selection *select, const char *objtype)
   return 0;
 }
 
-int mill_selection_keeps_fiberstatus(const mill_selection *select, uint64_t fiberstatus)
-{
-  return (fiberstatus & ~select->fiberstatus_allowed) == 0;
-}
-
 static int is_slow(const mill_selection *select, double z)
 {
   return fabs(z) * MILL_C_KM_S < select->redrock_max_vel_km_s;

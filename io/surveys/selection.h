@@ -28,9 +28,6 @@ int mill_selection_keeps(const mill_selection *select, const mill_candidate *can
 /** Does it go by S/N that files state? */
 int mill_selection_has_scores(const mill_selection *select);
 
-/** Are only allowed bits set? */
-int mill_selection_keeps_fiberstatus(const mill_selection *select, uint64_t fiberstatus);
-
 /** Is it a galaxy or quasar by a class without warnings, and not as slow as a star? */
 int mill_selection_is_other(const mill_selection *select, const mill_catalog_row *row);
 
