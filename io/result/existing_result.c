@@ -106,7 +106,7 @@ int mill_result_job(const char *path, char *out, size_t size)
 {
   int err = MILL_OK;
   hid_t file = H5I_INVALID_HID;
-  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file));
+  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDONLY, &file));
   MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "JOB", out, size));
 done:
   MILL_H5_CLOSE(file);

@@ -45,14 +45,20 @@ static int pack(const mill_run_info *info, const mill_columns *columns, char **r
 }
 
 /* Write columns [first, end) of a table of the inputs; one rank alone. */
-static int write_columns(const mill_table *table, const mill_run_info *info, int first, int end)
+static int write_columns(mill_table *table, const mill_run_info *info, int first, int end)
 {
+  int err = MILL_OK, fd = -1;
   char *rows = NULL;
-  int err = pack(info, &table->columns, &rows);
+  MILL_TRY(pack(info, &table->columns, &rows));
+  MILL_TRY(mill_ph5_hold(table->path, &fd));
+  MILL_TRY(mill_table_let_write(table, fd));
   mill_table_part part = mill_table_range(table, 0, info->n_file, rows);
   part.first = first;
   part.end = end;
-  err = mill_table_write(&part, 1, NULL, err, -1);
+  MILL_TRY(mill_table_write(&part, -1));
+done:
+  if (fd >= 0)
+    close(fd);
   mill_free(rows);
   return err;
 }

@@ -177,13 +177,19 @@ MILL_TEST(catalog_in_pieces)
 MILL_TEST(idle_ranks_join_a_busy_one)
 {
   survey s;
-  survey_make(&s, 2, (const int[]){16500, 17000}); /* more than two of MILL_QUEUE_ROWS */
+  survey_make(&s, 2, (const int[]){1500, 1600}); /* of 50 kB: more than the queue's 128 MiB */
+  s.info.posteriors = 1;
+  s.info.n_draw = MILL_MAX_DRAW;
+  assert_int_equal(mill_columns_fits(&s.lib, s.lib.path,
+                                     MILL_WITH_POSTERIOR | MILL_WITH_DRAWS(MILL_MAX_DRAW),
+                                     &s.columns),
+                   MILL_OK);
   s.info.write_interval_s = 1e6;
   mill_result_file *file = open_as(&s, in_dir("busy.h5"), 0, MILL_OPEN_NEW);
   if (mpi.rank == mpi.size - 1) {
     for (int64_t i = 0; i < s.info.n_row; i++)
       put_row(&s, file, s.info.n_row - 1 - i);
-    assert_true(mill_result_n_done(file) > 0);
+    wait_for(file, 1);
   }
   close_all(file, NULL);
   if (mpi.rank == 0)
