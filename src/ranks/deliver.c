@@ -61,7 +61,7 @@ int mill_parcel_pack(const mill_owners *owners, const mill_keyed *at, int64_t n,
     memcpy(to + sizeof at[i].key, row + (size_t)at[i].place * size, size);
   }
   for (int k = 0; k < owners->n; k++)
-    n_message[k] += parcel->n[k] > 0;
+    n_message[k] += parcel->n[k] > 0 && k != owners->mine;
 done:
   mill_free(next);
   return err;
@@ -73,13 +73,26 @@ void mill_parcel_free(mill_parcel *parcel)
   *parcel = (mill_parcel){0};
 }
 
-/* Take one group of records from whichever rank is first; *code: of take. */
-static int receive(const mill_mpi *mpi, int tag, MPI_Datatype type, size_t size,
-                   int (*take)(void *context, int64_t key, const char *row), void *context,
-                   int *code)
+/* Who takes records, and what that has come to. */
+typedef struct taker {
+  int (*take)(void *context, int64_t key, const char *row);
+  void *context;
+  int code;
+} taker;
+
+static void take_records(const char *record, int64_t n, size_t size, taker *t)
+{
+  int64_t key;
+  for (int64_t i = 0; i < n && t->code == MILL_OK; i++, record += size) {
+    memcpy(&key, record, sizeof key);
+    t->code = t->take(t->context, key, record + sizeof key);
+  }
+}
+
+/* Take one group of records from whichever rank is first. */
+static int receive(const mill_mpi *mpi, int tag, MPI_Datatype type, size_t size, taker *t)
 {
   int err = MILL_OK, n = 0;
-  int64_t key;
   char *record = NULL;
   MPI_Status status;
   MILL_MPI(MPI_Probe(MPI_ANY_SOURCE, tag, mpi->comm, &status));
@@ -87,10 +100,7 @@ static int receive(const mill_mpi *mpi, int tag, MPI_Datatype type, size_t size,
   if (mill_alloc_raw((size_t)n, size, (void **)&record) != MILL_OK)
     MILL_FAIL(MILL_ERR_MPI, "no memory for %d rows of rank %d", n, status.MPI_SOURCE);
   MILL_MPI(MPI_Recv(record, n, type, status.MPI_SOURCE, tag, mpi->comm, MPI_STATUS_IGNORE));
-  for (int i = 0; i < n && *code == MILL_OK; i++) {
-    memcpy(&key, record + (size_t)i * size, sizeof key);
-    *code = take(context, key, record + (size_t)i * size + sizeof key);
-  }
+  take_records(record, n, size, t);
 done:
   mill_free(record);
   return err;
@@ -100,7 +110,8 @@ int mill_deliver(const mill_mpi *mpi, const mill_owners *owners, int tag, const 
                  int64_t n_message, int (*take)(void *context, int64_t key, const char *row),
                  void *context)
 {
-  int err = MILL_OK, code = MILL_OK, n_sent = 0;
+  int err = MILL_OK, n_sent = 0;
+  taker t = {take, context, MILL_OK};
   const size_t size = size_of(parcel);
   const char *record = parcel->record;
   MPI_Datatype type = MPI_DATATYPE_NULL;
@@ -110,13 +121,15 @@ int mill_deliver(const mill_mpi *mpi, const mill_owners *owners, int tag, const 
   MILL_MPI(MPI_Type_contiguous((int)size, MPI_BYTE, &type));
   MILL_MPI(MPI_Type_commit(&type));
   for (int k = 0; k < owners->n; record += (size_t)parcel->n[k++] * size)
-    if (parcel->n[k] > 0)
+    if (k == owners->mine)
+      take_records(record, parcel->n[k], size, &t);
+    else if (parcel->n[k] > 0)
       MILL_MPI(MPI_Isend(record, (int)parcel->n[k], type, owners->rank[k], tag, mpi->comm,
                          &sent[n_sent++]));
   for (int64_t i = 0; i < n_message; i++)
-    MILL_TRY(receive(mpi, tag, type, size, take, context, &code));
+    MILL_TRY(receive(mpi, tag, type, size, &t));
   MILL_MPI(MPI_Waitall(n_sent, sent, MPI_STATUSES_IGNORE));
-  err = code;
+  err = t.code;
 done:
   if (type != MPI_DATATYPE_NULL)
     MPI_Type_free(&type);

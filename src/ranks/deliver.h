@@ -24,7 +24,7 @@ typedef struct mill_parcel {
 } mill_parcel;
 
 /** Pack n records; at [n] has their keys and places in row [][size].  n_message [owners] is raised
- *  by 1 for each owner that gets some.  Free it also after a failure.  MILL_ERR_MEMORY. */
+ *  by 1 for each other rank that gets some.  Free it also after a failure.  MILL_ERR_MEMORY. */
 int mill_parcel_pack(const mill_owners *owners, const mill_keyed *at, int64_t n, const char *row,
                      size_t size, mill_parcel *parcel, int64_t *n_message);
 void mill_parcel_free(mill_parcel *parcel);
@@ -32,7 +32,7 @@ void mill_parcel_free(mill_parcel *parcel);
 /** Send a parcel's groups to their owners, and take those that are sent to this rank.  All ranks
  *  call it together.
  *
- *  n_message  groups that all ranks send to this one
+ *  n_message  groups that other ranks send to this one
  *  take       gets each record; its first failure is returned when all have come
  *
  *  MILL_ERR_MPI: ranks may wait for this one, so the job must end. */
