@@ -154,7 +154,7 @@ static int collect_models(const mill_models_info *info, const mill_columns *mode
 
 static int open_catalog(const mill_models_info *info, mill_table **catalog)
 {
-  return mill_table_open_named(info->result, info->result_path, "catalog", info->n_row,
+  return mill_table_open_named(info->result, -1, info->result_path, "catalog", info->n_row,
                                CATALOG_NAMES, catalog);
 }
 
@@ -170,9 +170,8 @@ static int open_arms(mill_models_file *models, const char *path, const mill_mode
     describe_arm(info, a, info->wave_aa[a] == NULL, group, &columns);
     if (info->n_pix[a] == 0)
       continue;
-    MILL_CHECK(
-        mill_table_open(models->file, path, group, info->n_exposure, &columns, &models->arm[a]));
-    MILL_CHECK(mill_table_let_write(models->arm[a], models->fd));
+    MILL_CHECK(mill_table_open(models->file, models->fd, path, group, info->n_exposure, &columns,
+                               &models->arm[a]));
   }
   return MILL_OK;
 }
@@ -206,8 +205,8 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
     if (models->arm[a])
       MILL_TRY(mill_table_fill(mill_table_range(models->arm[a], from, to - from, NULL), -1));
   mill_columns_of(MILL_TABLE_MODELS, NULL, &columns);
-  MILL_TRY(mill_table_open(models->file, path, "models", info->n_exposure, &columns, &table));
-  MILL_TRY(mill_table_let_write(table, models->fd));
+  MILL_TRY(mill_table_open(models->file, models->fd, path, "models", info->n_exposure, &columns,
+                           &table));
   MILL_TRY(open_catalog(info, &catalog));
   b.catalog = catalog;
   for (int64_t at = lo; at < hi; at += BLOCK_ROWS) {
@@ -233,10 +232,10 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
   mill_table *flux = NULL, *each = NULL;
   double *wave = NULL;
   describe_arm(info, a, 0, group, &columns);
-  MILL_TRY(mill_table_open(file, path, group, info->n_exposure, &columns, &flux));
+  MILL_TRY(mill_table_open(file, -1, path, group, info->n_exposure, &columns, &flux));
   if (!info->wave_aa[a]) {
     describe_arm(info, a, 1, group, &columns);
-    if (mill_table_open(file, path, group, info->n_exposure, &columns, &each) != MILL_OK)
+    if (mill_table_open(file, -1, path, group, info->n_exposure, &columns, &each) != MILL_OK)
       MILL_FAIL(MILL_ERR_OUTPUT,
                 "%s has one set of wavelengths for all rows in arm %s, but they differ now", path,
                 info->lib->arm[a].name);
@@ -458,8 +457,8 @@ int mill_models_find_missing(const mill_models_file *models, const mill_models_i
   for (int a = 0; a < info->lib->n_arm; a++)
     if (models->arm[a])
       strcat(strcat(names, " "), info->columns->column[info->columns->i_n_pix[a]].name);
-  MILL_TRY(
-      mill_table_open_named(info->result, info->result_path, "fits", info->n_row, names, &fits));
+  MILL_TRY(mill_table_open_named(info->result, -1, info->result_path, "fits", info->n_row, names,
+                                 &fits));
   MILL_TRY(open_catalog(info, &catalog));
   b.catalog = catalog;
   for (int64_t at = lo; at < hi;) {

@@ -206,13 +206,13 @@ static int open_tables(mill_result_file *file, const char *path)
   MILL_CHECK(mill_ph5_open(path, file->mpi.rank == 0 ? H5F_ACC_RDWR : H5F_ACC_RDONLY, &file->file));
   mill_h5_forget(file->file); /* open as long as the job runs */
   MILL_CHECK(mill_ph5_hold(path, &file->fd));
-  MILL_CHECK(mill_table_open(file->file, path, "fits", file->n_row, &file->columns, &file->fits));
-  MILL_CHECK(mill_table_let_write(file->fits, file->fd));
+  MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, &file->columns,
+                             &file->fits));
   if (mill_columns_find(&file->columns, "EPOCH_CRC") < 0)
     return MILL_OK;
   mill_columns_of(MILL_TABLE_EPOCHS, NULL, &epochs);
-  MILL_CHECK(mill_table_open(file->file, path, "epochs", file->n_exposure, &epochs, &file->epochs));
-  return mill_table_let_write(file->epochs, file->fd);
+  return mill_table_open(file->file, file->fd, path, "epochs", file->n_exposure, &epochs,
+                         &file->epochs);
 }
 
 /* Write this rank's share of a new file: what is missing in /fits and /epochs, then /catalog. */

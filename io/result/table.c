@@ -21,7 +21,7 @@ enum {
   MAX_VALUES = MILL_MAX_ROW_VALUES > MAX_TEXT ? MILL_MAX_ROW_VALUES : MAX_TEXT,
   NAME_SIZE = sizeof((mill_table *)0)->group + MILL_MAX_NAME + 20,
   PIECE_BYTES = 4 << 20, /* of a column, moved at once */
-  GAP_BYTES = 1 << 16    /* up to so many bytes between rows are read and written again with them,
+  GAP_BYTES = 1 << 14    /* up to so many bytes between rows are read and written again with them,
                             which costs less than another write */
 };
 
@@ -180,16 +180,31 @@ static int open_columns(mill_table *t, const char *names, const mill_columns *ex
   return MILL_OK;
 }
 
-static int open_table(hid_t file, const char *path, const char *group, int64_t n_row,
+/* Where the values of each column are in the file. */
+static int find_places(mill_table *t)
+{
+  for (int i = 0; i < t->columns.n_column; i++) {
+    const mill_column *c = &t->columns.column[i];
+    MILL_CHECK(
+        mill_ph5_place(t->dataset[i], t->path, c->name,
+                       c->type == MILL_TYPE_TEXT ? H5I_INVALID_HID : mill_column_hdf5_type(c->type),
+                       &t->place[i]));
+  }
+  return MILL_OK;
+}
+
+static int open_table(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                       const char *names, const mill_columns *expected, mill_table **table)
 {
   MILL_CHECK(MILL_ALLOC(1, table));
   (*table)->path = path;
   (*table)->file = file;
-  (*table)->fd = -1;
+  (*table)->fd = fd;
   (*table)->n_row = n_row;
   snprintf((*table)->group, sizeof(*table)->group, "%s", group);
-  const int err = open_columns(*table, names, expected);
+  int err = open_columns(*table, names, expected);
+  if (err == MILL_OK && fd >= 0)
+    err = find_places(*table);
   if (err != MILL_OK) {
     mill_table_close(*table);
     *table = NULL;
@@ -197,16 +212,16 @@ static int open_table(hid_t file, const char *path, const char *group, int64_t n
   return err;
 }
 
-int mill_table_open(hid_t file, const char *path, const char *group, int64_t n_row,
+int mill_table_open(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                     const mill_columns *columns, mill_table **table)
 {
-  return open_table(file, path, group, n_row, "", columns, table);
+  return open_table(file, fd, path, group, n_row, "", columns, table);
 }
 
-int mill_table_open_named(hid_t file, const char *path, const char *group, int64_t n_row,
+int mill_table_open_named(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                           const char *names, mill_table **table)
 {
-  return open_table(file, path, group, n_row, names, NULL, table);
+  return open_table(file, fd, path, group, n_row, names, NULL, table);
 }
 
 void mill_table_close(mill_table *table)
@@ -217,19 +232,6 @@ void mill_table_close(mill_table *table)
 }
 
 /* ---- writing ---- */
-
-int mill_table_let_write(mill_table *table, int fd)
-{
-  for (int i = 0; i < table->columns.n_column; i++) {
-    const mill_column *c = &table->columns.column[i];
-    MILL_CHECK(
-        mill_ph5_place(table->dataset[i], table->path, c->name,
-                       c->type == MILL_TYPE_TEXT ? H5I_INVALID_HID : mill_column_hdf5_type(c->type),
-                       &table->place[i]));
-  }
-  table->fd = fd;
-  return MILL_OK;
-}
 
 static _Atomic int64_t n_write_done, n_byte_done;
 

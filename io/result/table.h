@@ -33,21 +33,19 @@ int mill_table_go_on(void);
 /** Open a table, whose columns must have these types and shapes; a text of one byte stands for any
  *  width.  n_row -1: as many rows as the file has.  Not collective.
  *
+ *  fd     in   -1: only read.  Descriptor of the same file, borrowed, to write rows by: columns are
+ *              contiguous, so a rank needs neither the others nor HDF5 for that
  *  table  out  NULL after a failure; to be closed before the file
  *
- *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
-int mill_table_open(hid_t file, const char *path, const char *group, int64_t n_row,
+ *  MILL_ERR_OUTPUT, also when columns that are to be written are stored otherwise; MILL_ERR_MEMORY.
+ */
+int mill_table_open(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                     const mill_columns *columns, mill_table **table);
 
 /** The same of columns by their names, which spaces separate; the file gives types and shapes. */
-int mill_table_open_named(hid_t file, const char *path, const char *group, int64_t n_row,
+int mill_table_open_named(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                           const char *names, mill_table **table);
 void mill_table_close(mill_table *table); /* NULL is allowed */
-
-/** Write its rows by the descriptor fd of its file, which is borrowed: columns are contiguous, so
- *  a rank writes its rows without asking the others or HDF5.
- *  MILL_ERR_OUTPUT when another program has stored the columns otherwise. */
-int mill_table_let_write(mill_table *table, int fd);
 
 /** Some rows and columns of a table, packed in memory. */
 typedef struct mill_table_part {
@@ -67,7 +65,7 @@ typedef struct mill_table_part {
 /** All columns of the rows [start, start + n), which lie packed in row [n][row_size]. */
 mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t n, char *row);
 
-/** Write a part, its columns one after the other, into a table that mill_table_let_write has seen.
+/** Write a part, its columns one after the other, into a table that was opened to write.
  *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY.
  *
  *  watch  token of src/system/watchdog.h, renewed at every write */
@@ -80,7 +78,7 @@ void mill_table_written(int64_t *n_write, int64_t *n_byte);
  *  file has them.  As above. */
 int mill_table_fill(mill_table_part part, int watch);
 
-/** Read a part into its rows; a list of rows only of a table that mill_table_let_write has seen.
+/** Read a part into its rows; a list of rows only of a table that was opened to write.
  *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_table_read(mill_table_part part);
 

@@ -35,15 +35,11 @@ static int start_examination(mill_result_file *file, examination **e)
 {
   int err = MILL_ALLOC(1, e);
   if (err == MILL_OK)
-    err = mill_table_open_named(file->file, file->path, "fits", file->n_row, "TARGETID STATUS",
-                                &(*e)->fits);
+    err = mill_table_open_named(file->file, file->fd, file->path, "fits", file->n_row,
+                                "TARGETID STATUS", &(*e)->fits);
   if (err == MILL_OK)
-    err = mill_table_open_named(file->file, file->path, "catalog", file->n_row, "TARGETID",
-                                &(*e)->catalog);
-  if (err == MILL_OK)
-    err = mill_table_let_write((*e)->fits, file->fd);
-  if (err == MILL_OK)
-    err = mill_table_let_write((*e)->catalog, file->fd);
+    err = mill_table_open_named(file->file, file->fd, file->path, "catalog", file->n_row,
+                                "TARGETID", &(*e)->catalog);
   if (err == MILL_OK)
     (*e)->file = file;
   return mill_mpi_agree(&file->mpi, err);
