@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_crash.h"
@@ -172,10 +173,21 @@ int mill_ph5_take_room(const char *path)
 
 int mill_ph5_hold(const char *path, int *fd)
 {
-  *fd = open(path, O_RDWR | O_CLOEXEC);
-  if (*fd < 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be opened: %s", path, strerror(errno));
-  return MILL_OK;
+  enum { N_LOOK = 50 };
+  const struct timespec between = {.tv_nsec = 100000000};
+  char host[256] = "";
+  for (int i = 0; i < N_LOOK; i++) {
+    *fd = open(path, O_RDWR | O_CLOEXEC);
+    if (*fd >= 0)
+      return MILL_OK;
+    if (errno != ENOENT)
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be opened: %s", path, strerror(errno));
+    nanosleep(&between, NULL);
+  }
+  (void)gethostname(host, sizeof host - 1);
+  return MILL_ERROR(MILL_ERR_OUTPUT,
+                    "%s is not there on host %s: choose an output in a folder that all hosts share",
+                    path, host);
 }
 
 int mill_ph5_sync(const char *path, int fd)

@@ -32,7 +32,7 @@ int mill_ph5_open(const char *path, unsigned flags, hid_t *file);
 int mill_ph5_open_existing(const char *path, hid_t *file);
 
 /** A descriptor of the file at path, to write rows by, and to check later that the path still names
- *  the file.  *fd is the caller's to close. */
+ *  the file.  *fd is the caller's to close.  A file that another host has made may come late. */
 int mill_ph5_hold(const char *path, int *fd);
 
 /** What was written by it is on disk; fd -1: MILL_OK. */

@@ -161,9 +161,9 @@ static int open_catalog(const mill_models_info *info, mill_table **catalog)
 /* Open the tables of the arms to be written. */
 static int open_arms(mill_models_file *models, const char *path, const mill_models_info *info)
 {
+  MILL_CHECK(mill_ph5_hold(path, &models->fd));
   MILL_CHECK(mill_ph5_open(path, H5F_ACC_RDONLY, &models->file));
   mill_h5_forget(models->file); /* open as long as the job runs */
-  MILL_CHECK(mill_ph5_hold(path, &models->fd));
   for (int a = 0; a < info->lib->n_arm; a++) {
     char group[NAME_SIZE];
     mill_columns columns;

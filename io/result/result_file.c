@@ -203,9 +203,9 @@ static void close_descriptor(mill_result_file *file)
 static int open_tables(mill_result_file *file, const char *path)
 {
   mill_columns epochs;
+  MILL_CHECK(mill_ph5_hold(path, &file->fd));
   MILL_CHECK(mill_ph5_open(path, file->mpi.rank == 0 ? H5F_ACC_RDWR : H5F_ACC_RDONLY, &file->file));
   mill_h5_forget(file->file); /* open as long as the job runs */
-  MILL_CHECK(mill_ph5_hold(path, &file->fd));
   MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, &file->columns,
                              &file->fits));
   if (mill_columns_find(&file->columns, "EPOCH_CRC") < 0)

@@ -189,11 +189,11 @@ static int move_rows(const output_check *check, int is_write, double *value)
   const int64_t first = (int64_t)RANK_ROWS * ((mpi->rank + !is_write) % mpi->size);
   hid_t file = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
   haddr_t place = 0;
+  MILL_TRY(mill_ph5_hold(check->path, &fd));
   MILL_TRY(mill_ph5_open(check->path, H5F_ACC_RDONLY, &file));
   MILL_TRY(mill_ph5_open_dataset(file, check->path, "values", H5T_IEEE_F64LE, 2,
                                  (int64_t)RANK_ROWS * mpi->size, N_VALUE, &dataset));
   MILL_TRY(mill_ph5_place(dataset, check->path, "values", H5T_IEEE_F64LE, &place));
-  MILL_TRY(mill_ph5_hold(check->path, &fd));
   const off_t at = (off_t)place + first * N_VALUE * (off_t)sizeof *value;
   if ((is_write ? pwrite(fd, value, n_byte, at) : pread(fd, value, n_byte, at)) != (ssize_t)n_byte)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot %s its rows: %s", check->path,

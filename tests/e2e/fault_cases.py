@@ -178,6 +178,13 @@ def case_no_name(site, ranks):
         4, says=["cannot be renamed", "Input/output error"]).leaves()
 
 
+def case_folder_is_not_shared(site, ranks):
+    # rank 1 never sees what rank 0 has made; or only after some time
+    site.run("unshared", 2, "ENOENT:open:.h5.tmp-pid:1:0:1").ends(
+        4, says=["is not there on host", "all hosts share"]).leaves()
+    site.run("late", 2, "ENOENT:open:.h5.tmp-pid:1:3:1").ends(0)
+
+
 def case_no_room_for_models(site, ranks):
     outcome = site.run("models", ranks, "ENOSPC:alloc:.models.tmp:1:0", models=True)
     outcome.ends(4, says=["models", "make room"]).leaves()
