@@ -18,6 +18,7 @@ enum {
   POLL_FIRST_US = 500,  /* between looks at MPI: soon after something has changed, */
   POLL_MOST_US = 16000, /* then ever later up to this */
   TAG_WANT = 1,
+  TAG_GO,
   TAG_ROWS /* and the next: epochs */
 };
 
@@ -312,55 +313,65 @@ static void nap(mill_result_file *file, int has_wanted, long *us)
   *us = 2 * *us < POLL_MOST_US ? 2 * *us : POLL_MOST_US;
 }
 
-/* Wait until some rank wants an epoch.  Rank 0 decides: it hears the wishes of
-   the others, which carry the number of the epoch so that late ones are ignored, and starts a
-   broadcast that all others wait for.  No rank blocks in it. */
+/* Rank 0: does another rank want this epoch?  Wishes carry its number, so late ones are ignored. */
+static int hear_wishes(mill_result_file *file, int *wants)
+{
+  for (int there = 1;;) {
+    int64_t heard = -1;
+    MILL_CHECK_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_WANT, file->io.comm, &there, MPI_STATUS_IGNORE));
+    if (!there)
+      return MILL_OK;
+    MILL_CHECK_MPI(MPI_Recv(&heard, 1, MPI_INT64_T, MPI_ANY_SOURCE, TAG_WANT, file->io.comm,
+                            MPI_STATUS_IGNORE));
+    file->n_want_taken++;
+    *wants |= heard == file->epoch;
+  }
+}
+
+/* Has rank 0 begun the epoch?  Each rank passes it on to two others.  Empty messages do not wait for
+   their receiver. */
+static int hear_go(mill_result_file *file, int *begins)
+{
+  const mill_mpi *io = &file->io;
+  if (io->rank > 0) {
+    const int from = (io->rank - 1) / 2;
+    MILL_CHECK_MPI(MPI_Iprobe(from, TAG_GO, io->comm, begins, MPI_STATUS_IGNORE));
+    if (*begins)
+      MILL_CHECK_MPI(MPI_Recv(NULL, 0, MPI_BYTE, from, TAG_GO, io->comm, MPI_STATUS_IGNORE));
+  }
+  for (int to = 2 * io->rank + 1; *begins && to <= 2 * io->rank + 2 && to < io->size; to++)
+    MILL_CHECK_MPI(MPI_Send(NULL, 0, MPI_BYTE, to, TAG_GO, io->comm));
+  return MILL_OK;
+}
+
+/* Wait until some rank wants an epoch: rank 0 decides.  No rank blocks in it. */
 static int await_epoch(mill_result_file *file)
 {
-  int token = 1, started = 0, arrived = 0, has_told = 0, has_wanted = 0;
+  int begins = 0, has_told = 0, has_wanted = 0;
   long us = POLL_FIRST_US;
-  int64_t wish = file->epoch;
-  MPI_Request go = MPI_REQUEST_NULL, told = MPI_REQUEST_NULL;
-  const int is_root = file->io.rank == 0;
+  const int64_t wish = file->epoch;
+  MPI_Request told = MPI_REQUEST_NULL;
   if (file->io.size == 1) {
     await_own_epoch(file);
     return MILL_OK;
   }
-  if (!is_root) {
-    MILL_CHECK_MPI(MPI_Ibcast(&token, 1, MPI_INT, 0, file->io.comm, &go));
-    started = 1;
-  }
-  while (!arrived) {
+  for (;;) {
     pthread_mutex_lock(&file->mutex);
     if (!has_wanted)
       write_many_models(file);
     int wants = wants_epoch(file);
     pthread_mutex_unlock(&file->mutex);
-    int there = is_root;
-    while (is_root && there) {
-      int64_t heard = -1;
-      MILL_CHECK_MPI(
-          MPI_Iprobe(MPI_ANY_SOURCE, TAG_WANT, file->io.comm, &there, MPI_STATUS_IGNORE));
-      if (!there)
-        break;
-      MILL_CHECK_MPI(MPI_Recv(&heard, 1, MPI_INT64_T, MPI_ANY_SOURCE, TAG_WANT, file->io.comm,
-                              MPI_STATUS_IGNORE));
-      file->n_want_taken++;
-      wants |= heard == file->epoch;
-    }
-    if (wants && is_root && !started) {
-      mill_result_set_busy(file, 1);
-      MILL_CHECK_MPI(MPI_Ibcast(&token, 1, MPI_INT, 0, file->io.comm, &go));
-      started = 1;
-    } else if (wants && !is_root && !has_told) {
+    if (file->io.rank == 0) {
+      MILL_CHECK(hear_wishes(file, &wants));
+      begins = wants;
+    } else if (wants && !has_told) {
       mill_result_set_busy(file, 1);
       MILL_CHECK_MPI(MPI_Isend(&wish, 1, MPI_INT64_T, 0, TAG_WANT, file->io.comm, &told));
       file->n_want_sent++;
       has_told = 1;
     }
-    if (started)
-      MILL_CHECK_MPI(MPI_Test(&go, &arrived, MPI_STATUS_IGNORE));
-    if (arrived)
+    MILL_CHECK(hear_go(file, &begins));
+    if (begins)
       break;
     if (wants && !has_wanted)
       us = POLL_FIRST_US;
@@ -368,12 +379,7 @@ static int await_epoch(mill_result_file *file)
     nap(file, has_wanted, &us);
   }
   /* this ends: MPI buffers eight bytes, or rank 0 takes them in its next wait or at the end */
-  if (has_told) {
-    int gone = 0;
-    MILL_CHECK_MPI(MPI_Test(&told, &gone, MPI_STATUS_IGNORE));
-    if (!gone)
-      MILL_CHECK_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
-  }
+  MILL_CHECK_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
   return MILL_OK;
 }
 
