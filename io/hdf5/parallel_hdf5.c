@@ -392,7 +392,7 @@ int mill_ph5_place(hid_t dataset, const char *path, const char *name, hid_t type
   if (!is_ours || (*place == HADDR_UNDEF && !is_empty))
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "%s: %s is in chunks or of another byte order, so this program cannot write "
-                      "it: copy the file with h5repack -f NONE -l CONTI, or fit again",
+                      "it: copy the file with h5repack -f NONE -l CONTI, or give --overwrite",
                       path, name);
   return MILL_OK;
 }

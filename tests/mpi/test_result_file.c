@@ -340,6 +340,30 @@ MILL_TEST(other_identity_is_refused)
   survey_free(&s);
 }
 
+/* Rows cannot be written at a place in the file where another program has moved them. */
+MILL_TEST(columns_in_chunks_are_refused)
+{
+  survey s;
+  const char *path = in_dir("chunks.h5");
+  const hsize_t n_row = N_ROW, chunk = 50;
+  mill_result_file *file;
+  int outcome;
+  make(&s, path, 100);
+  if (mpi.rank == 0) {
+    const hid_t h5 = open_plain(path, H5F_ACC_RDWR), list = H5Pcreate(H5P_DATASET_CREATE);
+    const hid_t space = H5Screate_simple(1, &n_row, NULL);
+    assert_true(H5Pset_chunk(list, 1, &chunk) >= 0 && H5Ldelete(h5, "fits/SN_B", H5P_DEFAULT) >= 0);
+    H5Dclose(H5Dcreate2(h5, "fits/SN_B", H5T_IEEE_F64LE, space, H5P_DEFAULT, list, H5P_DEFAULT));
+    H5Sclose(space);
+    H5Pclose(list);
+    H5Fclose(h5);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  assert_int_equal(open_code(&s, path, 0, &file, &outcome), MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), "SN_B is in chunks"));
+  survey_free(&s);
+}
+
 MILL_TEST(models_belong_to_one_result)
 {
   survey s;
