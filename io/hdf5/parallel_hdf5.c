@@ -14,12 +14,12 @@
 
 #include "io/hdf5/hdf5_crash.h"
 #include "io/hdf5/hdf5_util.h"
-#include "kernels/base/clock.h"
 #include "kernels/base/error.h"
-#include "kernels/base/memory.h"
-#include "src/ranks/mpi_context.h"
-#include "src/system/regular_file.h"
 #include "src/system/status_process.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/memory.h"
+#include "src/system/regular_file.h"
+#include "src/ranks/mpi_context.h"
 
 #define WRITE_ERROR(what)                                                                          \
   MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MILL_H5_MAKE_ROOM, path, what,             \
@@ -56,21 +56,13 @@ hid_t mill_ph5_text_type(size_t n_byte)
   return type;
 }
 
-static int access_list(MPI_Comm comm, const char *path, hid_t *access)
+static int access_list(const char *path, hid_t *access)
 {
-  int err = MILL_OK;
-  MPI_Info info = MPI_INFO_NULL;
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* our messages carry the reason */
-  MILL_MPI(MPI_Info_create(&info));
-  /* ROMIO would fill the gaps between rows by reading and writing back other ranks' rows */
-  MILL_MPI(MPI_Info_set(info, "romio_ds_write", "disable"));
   *access = H5Pcreate(H5P_FILE_ACCESS);
-  if (*access < 0 || H5Pset_fapl_mpio(*access, comm, info) < 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "%s: no parallel HDF5: %s", path, mill_h5_reason());
-done:
-  if (info != MPI_INFO_NULL)
-    MPI_Info_free(&info);
-  return err;
+  if (*access < 0 || H5Pset_fapl_mpio(*access, MPI_COMM_SELF, MPI_INFO_NULL) < 0)
+    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: no parallel HDF5: %s", path, mill_h5_reason());
+  return MILL_OK;
 }
 
 /* The name under which MPI opens a file: that of a descriptor, which the caller closes.
@@ -90,18 +82,21 @@ static const char *name_for_mpi(const char *path, unsigned flags, char name[64],
   return name;
 }
 
-/* A full disk, an exhausted quota or a file size limit, found before HDF5 writes:
-   HDF5 cannot close a file whose metadata do not fit. */
-static int check_room(const char *path, int64_t n_byte)
+/* A full disk, an exhausted quota or a file size limit, found before anything is written: HDF5
+   cannot close a file whose metadata do not fit, and a run should not end for want of room.
+   flags: O_CREAT | O_TRUNC for a new file. */
+static int take_room(const char *path, int flags, int64_t n_byte)
 {
-  int err = MILL_OK;
-  const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int err = MILL_OK, rc = 0;
+  struct stat status;
+  const int fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0666);
   if (fd < 0)
     MILL_FAIL(MILL_ERR_OUTPUT,
               "%s cannot be created: %s: create the folder or make it writable, or choose another "
               "output",
               path, strerror(errno));
-  int rc;
+  if (n_byte < 0 && fstat(fd, &status) == 0)
+    n_byte = status.st_size;
   do
     rc = fallocate(fd, 0, 0, (off_t)n_byte);
   while (rc != 0 && errno == EINTR);
@@ -115,60 +110,14 @@ done:
   return err;
 }
 
-/* What tells a file from others, on any host: device numbers differ from host to host, inode numbers
- * only on some file systems. */
-typedef struct file_mark {
-  int64_t inode, size, time_s;
-} file_mark;
-
-static file_mark mark_of(const char *path)
-{
-  struct stat status;
-  if (stat(path, &status) != 0)
-    return (file_mark){-1, -1, -1};
-  return (file_mark){(int64_t)status.st_ino, (int64_t)status.st_size,
-                     (int64_t)status.st_mtim.tv_sec};
-}
-
-static int is_same(file_mark a, file_mark b)
-{
-  return a.size == b.size && (a.inode == b.inode || a.time_s == b.time_s);
-}
-
-/* Collective: do all ranks see the file that rank 0 sees?  Where hosts do not share the folder, an
- * opening would never end, or each host would write a file of its own. */
-static int check_shared(const char *path, MPI_Comm comm)
-{
-  int err = MILL_OK;
-  char host[256];
-  mill_mpi mpi = {.comm = comm};
-  MILL_CHECK_MPI(MPI_Comm_rank(comm, &mpi.rank));
-  MILL_CHECK_MPI(MPI_Comm_size(comm, &mpi.size));
-  if (mpi.size == 1)
-    return MILL_OK;
-  file_mark first = mark_of(path);
-  MILL_CHECK_MPI(MPI_Bcast(&first, (int)sizeof first, MPI_BYTE, 0, comm));
-  const double end = mill_wall_s() + SEEN_S;
-  while (!is_same(mark_of(path), first) && mill_wall_s() < end)
-    (void)usleep(200000);
-  mill_host_name(host, sizeof host);
-  if (!is_same(mark_of(path), first))
-    err = MILL_ERROR(MILL_ERR_OUTPUT,
-                     "rank %d on host %s does not see %s, which rank 0 has made: all hosts must "
-                     "share its folder; choose another for the output",
-                     mpi.rank, host, path);
-  return mill_mpi_agree(&mpi, err);
-}
-
-int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file)
+int mill_ph5_open(const char *path, unsigned flags, hid_t *file)
 {
   int err = MILL_OK;
   int fd = -1;
   char name[64];
   hid_t access = H5I_INVALID_HID;
   *file = H5I_INVALID_HID;
-  MILL_TRY(check_shared(path, comm));
-  MILL_TRY(access_list(comm, path, &access));
+  MILL_TRY(access_list(path, &access));
   const char *opened = name_for_mpi(path, flags, name, &fd);
   mill_h5_opening(path, MILL_ERR_OUTPUT);
   *file = flags & H5F_ACC_TRUNC ? H5Fcreate(opened, H5F_ACC_TRUNC, H5P_DEFAULT, access)
@@ -204,7 +153,7 @@ int mill_ph5_open_existing(const char *path, hid_t *file)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a regular file", path);
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   const int is_hdf5 = H5Fis_hdf5(path) > 0;
-  if (!is_hdf5 || mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, file) != MILL_OK) {
+  if (!is_hdf5 || mill_ph5_open(path, H5F_ACC_RDONLY, file) != MILL_OK) {
     MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is %s HDF5 file", path,
               is_hdf5 ? "a damaged or truncated" : "not an");
@@ -216,15 +165,72 @@ done:
 int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file)
 {
   *file = H5I_INVALID_HID;
-  MILL_CHECK(check_room(path, n_byte));
-  return mill_ph5_open(path, H5F_ACC_TRUNC, MPI_COMM_SELF, file);
+  MILL_CHECK(take_room(path, O_CREAT | O_TRUNC, n_byte));
+  return mill_ph5_open(path, H5F_ACC_TRUNC, file);
+}
+
+int mill_ph5_take_room(const char *path)
+{
+  return take_room(path, 0, -1);
 }
 
 int mill_ph5_hold(const char *path, int *fd)
 {
-  *fd = open(path, O_RDONLY | O_CLOEXEC);
+  *fd = open(path, O_RDWR | O_CLOEXEC);
   if (*fd < 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be opened: %s", path, strerror(errno));
+  return MILL_OK;
+}
+
+/* What tells a file from others on any host: device numbers differ from host to host, inode numbers
+ * on some file systems. */
+typedef struct file_mark {
+  int64_t inode, size, time_s;
+} file_mark;
+
+/* Opened anew each time: NFS then asks its server. */
+static file_mark mark_of(const char *path)
+{
+  struct stat status;
+  file_mark mark = {-1, -1, -1};
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd >= 0 && fstat(fd, &status) == 0)
+    mark = (file_mark){(int64_t)status.st_ino, (int64_t)status.st_size,
+                       (int64_t)status.st_mtim.tv_sec};
+  if (fd >= 0)
+    close(fd);
+  return mark;
+}
+
+static int is_same(file_mark a, file_mark b)
+{
+  return a.size == b.size && (a.inode == b.inode || a.time_s == b.time_s);
+}
+
+int mill_ph5_check_shared(const char *path, const mill_mpi *mpi)
+{
+  int err = MILL_OK;
+  char host[256];
+  file_mark first = mark_of(path);
+  MILL_CHECK_MPI(MPI_Bcast(&first, (int)sizeof first, MPI_BYTE, 0, mpi->comm));
+  const double end = mill_wall_s() + SEEN_S;
+  int seen = mpi->rank == 0;
+  while (!(seen = seen || is_same(mark_of(path), first)) && mill_wall_s() < end)
+    (void)usleep(100000);
+  mill_host_name(host, sizeof host);
+  if (!seen)
+    err = MILL_ERROR(MILL_ERR_OUTPUT,
+                     "rank %d on host %s does not see %s, which rank 0 has made: choose an output "
+                     "in a folder that all hosts share",
+                     mpi->rank, host, path);
+  return mill_mpi_agree(mpi, err);
+}
+
+int mill_ph5_sync(const char *path, int fd)
+{
+  if (fd >= 0 && fsync(fd) != 0)
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed to disk: %s" MILL_H5_MAKE_ROOM, path,
+                      strerror(errno));
   return MILL_OK;
 }
 
@@ -268,19 +274,14 @@ int mill_ph5_close(const char *path, hid_t *file)
   return err;
 }
 
-void mill_ph5_drop(hid_t *file, int n_rank)
-{
-  mill_h5_forget(*file);
-  if (*file >= 0 && (n_rank > 1 || H5Fclose(*file) < 0))
-    is_broken = 1;
-  *file = H5I_INVALID_HID;
-}
-
-int mill_ph5_end(const char *path, hid_t *file, int n_rank, int err)
+int mill_ph5_end(const char *path, hid_t *file, int err)
 {
   if (err == MILL_OK)
     return mill_ph5_close(path, file);
-  mill_ph5_drop(file, n_rank);
+  mill_h5_forget(*file);
+  if (*file >= 0 && H5Fclose(*file) < 0)
+    is_broken = 1;
+  *file = H5I_INVALID_HID;
   return err;
 }
 
@@ -367,17 +368,10 @@ int mill_ph5_read_attr_int(hid_t loc, const char *path, const char *object, cons
   return mill_h5_read_attr_int(&file, object, name, value);
 }
 
-int mill_ph5_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
-                     int64_t n_row, int64_t n_value, const void *fill, const char *unit,
-                     const char *description)
-{
-  const hsize_t dim[2] = {(hsize_t)n_row, (hsize_t)n_value};
-  return mill_ph5_dataset_shaped(loc, path, name, type, n_dim, dim, fill, unit, description);
-}
-
-int mill_ph5_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
-                            const hsize_t *dim, const void *fill, const char *unit,
-                            const char *description)
+/* is_column: its writer brings all bytes, and readers see fill where nobody has. */
+static int create_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
+                          const hsize_t *dim, int is_column, const void *fill, const char *unit,
+                          const char *description)
 {
   int err = MILL_OK;
   hid_t space = H5I_INVALID_HID, create = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
@@ -386,8 +380,8 @@ int mill_ph5_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t
   /* no times in the object: equal content gives equal bytes */
   if (space < 0 || create < 0 || H5Pset_layout(create, H5D_CONTIGUOUS) < 0 ||
       H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY) < 0 ||
-      H5Pset_fill_time(create, H5D_FILL_TIME_ALLOC) < 0 || H5Pset_obj_track_times(create, 0) < 0 ||
-      (fill && H5Pset_fill_value(create, type, fill) < 0))
+      H5Pset_fill_time(create, is_column ? H5D_FILL_TIME_NEVER : H5D_FILL_TIME_ALLOC) < 0 ||
+      H5Pset_obj_track_times(create, 0) < 0 || (fill && H5Pset_fill_value(create, type, fill) < 0))
     MILL_TRY(WRITE_ERROR(name));
   dataset = H5Dcreate2(loc, name, type, space, H5P_DEFAULT, create, H5P_DEFAULT);
   if (dataset < 0)
@@ -403,6 +397,42 @@ done:
   return err;
 }
 
+int mill_ph5_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
+                            const hsize_t *dim, const char *unit, const char *description)
+{
+  return create_dataset(loc, path, name, type, n_dim, dim, 0, NULL, unit, description);
+}
+
+int mill_ph5_dataset(hid_t loc, const char *path, const char *name, hid_t type, int64_t n,
+                     const char *unit, const char *description)
+{
+  const hsize_t dim = (hsize_t)n;
+  return create_dataset(loc, path, name, type, 1, &dim, 0, NULL, unit, description);
+}
+
+int mill_ph5_column(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
+                    int64_t n_row, int64_t n_value, const void *fill, const char *unit,
+                    const char *description)
+{
+  const hsize_t dim[2] = {(hsize_t)n_row, (hsize_t)n_value};
+  return create_dataset(loc, path, name, type, n_dim, dim, 1, fill, unit, description);
+}
+
+int mill_ph5_place(hid_t dataset, const char *path, const char *name, hid_t type, haddr_t *place)
+{
+  const hid_t space = H5Dget_space(dataset), stored = H5Dget_type(dataset);
+  const int is_empty = H5Sget_simple_extent_npoints(space) == 0;
+  const int is_ours = type < 0 || H5Tequal(stored, type) > 0;
+  MILL_H5_CLOSE(space, stored);
+  *place = H5Dget_offset(dataset);
+  if (!is_ours || (*place == HADDR_UNDEF && !is_empty))
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s: %s is in chunks or of another byte order, so this program cannot write "
+                      "it: copy the file with h5repack -f NONE -l CONTI, or give --overwrite",
+                      path, name);
+  return MILL_OK;
+}
+
 int mill_ph5_text(hid_t loc, const char *path, const char *name, const char *text,
                   const char *description)
 {
@@ -410,7 +440,7 @@ int mill_ph5_text(hid_t loc, const char *path, const char *name, const char *tex
   const hid_t type = mill_ph5_text_type(strlen(text));
   if (type < 0)
     MILL_TRY(WRITE_ERROR(name));
-  MILL_TRY(mill_ph5_dataset(loc, path, name, type, 0, 1, 1, NULL, "", description));
+  MILL_TRY(mill_ph5_dataset_shaped(loc, path, name, type, 0, NULL, "", description));
   MILL_TRY(mill_ph5_write_whole(loc, path, name, type, text));
 done:
   MILL_H5_CLOSE(type);
@@ -492,117 +522,6 @@ int mill_ph5_open_dataset(hid_t loc, const char *path, const char *name, hid_t t
 done:
   mill_h5_array_close(&array);
   return err;
-}
-
-/* Rows [n] in a space of its own.  HDF5 adds a run to a selection in a time that grows
-   with the selection, so long lists are halved and their halves united: 8000
-   scattered rows take milliseconds instead of a second. */
-static int select_rows(const char *path, int n_dim, const hsize_t *dim, const int64_t *row,
-                       int64_t n, hid_t *space)
-{
-  enum { FEW = 64 };
-  int err = MILL_OK;
-  hid_t low = H5I_INVALID_HID, high = H5I_INVALID_HID;
-  *space = H5I_INVALID_HID;
-  if (n > FEW && row[n - 1] - row[0] != n - 1) {
-    MILL_TRY(select_rows(path, n_dim, dim, row, n / 2, &low));
-    MILL_TRY(select_rows(path, n_dim, dim, row + n / 2, n - n / 2, &high));
-    *space = H5Scombine_select(low, H5S_SELECT_OR, high);
-    if (*space < 0)
-      MILL_TRY(WRITE_ERROR("rows"));
-    goto done;
-  }
-  *space = H5Screate_simple(n_dim, dim, NULL);
-  if (*space < 0 || H5Sselect_none(*space) < 0)
-    MILL_TRY(WRITE_ERROR("rows"));
-  for (int64_t i = 0; i < n;) {
-    int64_t j = i + 1;
-    while (j < n && row[j] == row[i] + (j - i))
-      j++;
-    const hsize_t start[2] = {(hsize_t)row[i], 0}, count[2] = {(hsize_t)(j - i), dim[1]};
-    if (H5Sselect_hyperslab(*space, i == 0 ? H5S_SELECT_SET : H5S_SELECT_OR, start, NULL, count,
-                            NULL) < 0)
-      MILL_TRY(WRITE_ERROR("rows"));
-    i = j;
-  }
-done:
-  MILL_H5_CLOSE(low, high);
-  return err;
-}
-
-int mill_ph5_select(const char *path, int n_dim, int64_t n_total, int64_t n_value,
-                    const int64_t *row, int64_t n, mill_ph5_rows *rows)
-{
-  const hsize_t dim[2] = {(hsize_t)n_total, (hsize_t)n_value};
-  const hsize_t packed[2] = {(hsize_t)n, (hsize_t)n_value};
-  rows->memory = H5I_INVALID_HID;
-  MILL_CHECK(select_rows(path, n_dim, dim, row, n, &rows->space));
-  rows->memory = H5Screate_simple(n_dim, packed, NULL);
-  if (rows->memory < 0 || (n == 0 && H5Sselect_none(rows->memory) < 0))
-    return WRITE_ERROR("rows");
-  return MILL_OK;
-}
-
-int mill_ph5_select_range(const char *path, int n_dim, int64_t n_total, int64_t n_value,
-                          int64_t start, int64_t n, mill_ph5_rows *rows)
-{
-  const hsize_t from[2] = {(hsize_t)start, 0}, count[2] = {(hsize_t)n, (hsize_t)n_value};
-  MILL_CHECK(mill_ph5_select(path, n_dim, n_total, n_value, NULL, 0, rows));
-  if (n > 0) {
-    if (H5Sselect_hyperslab(rows->space, H5S_SELECT_SET, from, NULL, count, NULL) < 0 ||
-        H5Sclose(rows->memory) < 0)
-      return WRITE_ERROR("rows");
-    rows->memory = H5Screate_simple(n_dim, count, NULL);
-    if (rows->memory < 0)
-      return WRITE_ERROR("rows");
-  }
-  return MILL_OK;
-}
-
-void mill_ph5_unselect(mill_ph5_rows *rows)
-{
-  MILL_H5_CLOSE(rows->space, rows->memory);
-  rows->space = rows->memory = H5I_INVALID_HID;
-}
-
-int mill_ph5_write(hid_t dataset, const char *path, const char *name, hid_t type,
-                   const mill_ph5_rows *rows, const void *buffer, int is_alone)
-{
-  int err = MILL_OK;
-  hid_t transfer = H5I_INVALID_HID;
-  /* HDF5 1.10 fails on datasets without storage; so does every rank, so all skip */
-  if (H5Sget_simple_extent_npoints(rows->space) == 0)
-    goto done;
-#ifdef MPICH
-  /* HDF5 sets file views around a collective write, and a rank whose write failed leaves without
-     the second view: in MPICH's ROMIO, where that is collective, the others then wait forever.  So
-     each rank writes its own rows independently. */
-  is_alone = 1;
-#endif
-  transfer = H5Pcreate(H5P_DATASET_XFER);
-  if (transfer < 0 ||
-      H5Pset_dxpl_mpio(transfer, is_alone ? H5FD_MPIO_INDEPENDENT : H5FD_MPIO_COLLECTIVE) < 0)
-    MILL_TRY(WRITE_ERROR(name));
-  /* one collective call whose ranks write their own rows: where one rank writes for others
-     (collective buffering), Open MPI 4.1 can lose the error of a failed write, and the rows of a
-     rank lie together anyway */
-  if (!is_alone && H5Pset_dxpl_mpio_collective_opt(transfer, H5FD_MPIO_INDIVIDUAL_IO) < 0)
-    MILL_TRY(WRITE_ERROR(name));
-  if (H5Dwrite(dataset, type, rows->memory, rows->space, transfer, buffer) < 0)
-    MILL_TRY(WRITE_ERROR(name));
-done:
-  MILL_H5_CLOSE(transfer);
-  return err;
-}
-
-int mill_ph5_read(hid_t dataset, const char *path, const char *name, hid_t type,
-                  const mill_ph5_rows *rows, void *buffer)
-{
-  if (H5Sget_simple_extent_npoints(rows->space) == 0)
-    return MILL_OK;
-  if (H5Dread(dataset, type, rows->memory, rows->space, H5P_DEFAULT, buffer) < 0)
-    return READ_ERROR(name);
-  return MILL_OK;
 }
 
 int mill_ph5_write_whole(hid_t loc, const char *path, const char *name, hid_t type,

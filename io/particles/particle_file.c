@@ -197,8 +197,7 @@ static void lay_out(const mill_particle_config *c, mill_particle_file *f)
 static int write_numbers(hid_t file, const char *path, const char *name, hsize_t n,
                          const double *value, const char *description)
 {
-  MILL_CHECK(
-      mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, 1, (int64_t)n, 1, NULL, "", description));
+  MILL_CHECK(mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, (int64_t)n, "", description));
   return mill_ph5_write_whole(file, path, name, H5T_NATIVE_DOUBLE, value);
 }
 
@@ -247,8 +246,8 @@ static int make(const mill_particle_file *f, const char *identity, const mill_pa
   for (int i = 0; i < N_DATASET && err == MILL_OK; i++)
     if (f->rank[i] > 0)
       err = mill_ph5_dataset_shaped(file, temporary, dataset[i].name, type_of(i, 1), f->rank[i],
-                                    f->dim[i], NULL, "", dataset[i].description);
-  MILL_TRY(mill_ph5_end(temporary, &file, 1, err));
+                                    f->dim[i], "", dataset[i].description);
+  MILL_TRY(mill_ph5_end(temporary, &file, err));
   MILL_TRY(mill_ph5_rename(temporary, f->path));
 done:
   if (err != MILL_OK)
@@ -294,7 +293,7 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
     MILL_TRY(make(f, identity, c));
   else
     MILL_TRY(mill_h5_check_output(path));
-  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDWR, MPI_COMM_SELF, &f->file));
+  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDWR, &f->file));
   MILL_TRY(check_same(f->file, path, identity));
   MILL_TRY(mill_ph5_read_whole(f->file, path, "STATUS", H5T_NATIVE_UCHAR, c->n_problem, status));
   *out = f;
@@ -349,7 +348,7 @@ int mill_particle_file_close(mill_particle_file *f, int err)
 {
   if (!f)
     return err;
-  err = mill_ph5_end(f->path, &f->file, 1, err);
+  err = mill_ph5_end(f->path, &f->file, err);
   mill_lock_release(&f->lock);
   mill_free(f);
   return err;

@@ -83,7 +83,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
     then.file = recorded;
   }
   MILL_TRY(check_identity(file, path, &then));
-  MILL_TRY(mill_table_open(file, path, "fits", info->n_row, columns, &fits));
+  MILL_TRY(mill_table_open(file, -1, path, "fits", info->n_row, columns, &fits));
   if (mill_ph5_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
       MILL_OK)
     MILL_TRY(REFUSED("%s exists and is damaged (/provenance/FINISHED)", path));
@@ -106,7 +106,7 @@ int mill_result_job(const char *path, char *out, size_t size)
 {
   int err = MILL_OK;
   hid_t file = H5I_INVALID_HID;
-  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file));
+  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDONLY, &file));
   MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "JOB", out, size));
 done:
   MILL_H5_CLOSE(file);

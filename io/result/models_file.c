@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/hdf5/hdf5_crash.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/files/lock_file.h"
 #include "io/hdf5/parallel_hdf5.h"
@@ -29,7 +30,7 @@ struct mill_models_file {
   hid_t file;
   mill_table *arm[MILL_MAX_ARM]; /**< NULL: no file has the arm */
   mill_lock lock;                /**< rank 0 */
-  int held;                      /**< rank 0: descriptor of the same file; -1 */
+  int fd;                        /**< descriptor of the same file; -1 */
 };
 
 const mill_table *mill_models_arm(const mill_models_file *models, int arm)
@@ -56,8 +57,8 @@ static int create_arm(hid_t file, const char *path, const mill_models_info *info
   if (!wave_aa)
     return MILL_OK;
   snprintf(name, sizeof name, "%s/wavelength", group);
-  MILL_CHECK(mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, 1, info->n_pix[arm], 1, NULL,
-                              "Angstrom", "vacuum wavelength of the pixels"));
+  MILL_CHECK(mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, info->n_pix[arm], "Angstrom",
+                              "vacuum wavelength of the pixels"));
   return mill_ph5_write_whole(file, path, name, H5T_NATIVE_DOUBLE, wave_aa);
 }
 
@@ -81,7 +82,8 @@ static int create(const char *path, const mill_models_info *info)
     if (info->n_pix[a] > 0)
       MILL_TRY(create_arm(file, path, info, a));
 done:
-  return mill_ph5_end(path, &file, 1, err);
+  err = mill_ph5_end(path, &file, err);
+  return err == MILL_OK ? mill_ph5_take_room(path) : err;
 }
 
 /* Rows of the result that follow one another, and their model rows, which do too. */
@@ -152,40 +154,73 @@ static int collect_models(const mill_models_info *info, const mill_columns *mode
 
 static int open_catalog(const mill_models_info *info, mill_table **catalog)
 {
-  return mill_table_open_named(info->result, info->result_path, "catalog", info->n_row,
+  return mill_table_open_named(info->result, -1, info->result_path, "catalog", info->n_row,
                                CATALOG_NAMES, catalog);
 }
 
-/* Collective: all ranks make the same number of calls, each for its share of the rows. */
-static int fill_models(const mill_models_info *info, const mill_mpi *mpi, const char *path,
-                       hid_t file)
+/* Open the tables of the arms to be written. */
+static int open_arms(mill_models_file *models, const char *path, const mill_models_info *info)
+{
+  MILL_CHECK(mill_ph5_hold(path, &models->fd));
+  MILL_CHECK(mill_ph5_open(path, H5F_ACC_RDONLY, &models->file));
+  mill_h5_forget(models->file); /* open as long as the job runs */
+  for (int a = 0; a < info->lib->n_arm; a++) {
+    char group[NAME_SIZE];
+    mill_columns columns;
+    describe_arm(info, a, info->wave_aa[a] == NULL, group, &columns);
+    if (info->n_pix[a] == 0)
+      continue;
+    MILL_CHECK(mill_table_open(models->file, models->fd, path, group, info->n_exposure, &columns,
+                               &models->arm[a]));
+  }
+  return MILL_OK;
+}
+
+static int close_arms(mill_models_file *models, int err)
+{
+  for (int a = 0; a < MILL_MAX_ARM; a++) {
+    mill_table_close(models->arm[a]);
+    models->arm[a] = NULL;
+  }
+  if (models->fd >= 0)
+    close(models->fd);
+  models->fd = -1;
+  return mill_ph5_end(models->path, &models->file, err);
+}
+
+/* Write this rank's share of a new file: no models yet, and which rows they belong to. */
+static int fill(mill_models_file *models, const char *path, const mill_models_info *info,
+                const mill_mpi *mpi)
 {
   int err = MILL_OK;
   const int64_t lo = info->n_row * mpi->rank / mpi->size;
   const int64_t hi = info->n_row * (mpi->rank + 1) / mpi->size;
-  const int64_t per_rank = (info->n_row + mpi->size - 1) / mpi->size;
-  mill_table *models = NULL, *catalog = NULL;
+  const int64_t from = info->n_exposure * mpi->rank / mpi->size;
+  const int64_t to = info->n_exposure * (mpi->rank + 1) / mpi->size;
+  mill_table *table = NULL, *catalog = NULL;
   mill_columns columns;
   block b = {NULL};
+  MILL_TRY(open_arms(models, path, info));
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    if (models->arm[a])
+      MILL_TRY(mill_table_fill(mill_table_range(models->arm[a], from, to - from, NULL), -1));
   mill_columns_of(MILL_TABLE_MODELS, NULL, &columns);
-  err = mill_table_open(file, path, "models", info->n_exposure, &columns, &models);
-  if (err == MILL_OK)
-    err = open_catalog(info, &catalog);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_table_open(models->file, models->fd, path, "models", info->n_exposure, &columns,
+                           &table));
+  MILL_TRY(open_catalog(info, &catalog));
   b.catalog = catalog;
-  for (int64_t at = 0; at < per_rank; at += BLOCK_ROWS) {
-    const int64_t left = hi - lo - at;
-    const int64_t n = left < 0 ? 0 : left < BLOCK_ROWS ? left : BLOCK_ROWS;
-    err = collect_models(info, &columns, lo + (n > 0 ? at : 0), n, &b);
-    const mill_table_part part = mill_table_range(models, b.first, b.n_model, b.model);
-    MILL_TRY(mill_table_write(&part, 1, mpi, err, -1));
+  for (int64_t at = lo; at < hi; at += BLOCK_ROWS) {
+    MILL_TRY(collect_models(info, &columns, at, hi - at < BLOCK_ROWS ? hi - at : BLOCK_ROWS, &b));
+    const mill_table_part part = mill_table_range(table, b.first, b.n_model, b.model);
+    MILL_TRY(mill_table_write(&part, -1));
     clear_block(&b);
   }
+  MILL_TRY(mill_ph5_sync(path, models->fd));
 done:
   clear_block(&b);
-  mill_table_close(models);
+  mill_table_close(table);
   mill_table_close(catalog);
-  return err;
+  return close_arms(models, err);
 }
 
 /* Does an arm have the expected shape and wavelengths? */
@@ -197,10 +232,10 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
   mill_table *flux = NULL, *each = NULL;
   double *wave = NULL;
   describe_arm(info, a, 0, group, &columns);
-  MILL_TRY(mill_table_open(file, path, group, info->n_exposure, &columns, &flux));
+  MILL_TRY(mill_table_open(file, -1, path, group, info->n_exposure, &columns, &flux));
   if (!info->wave_aa[a]) {
     describe_arm(info, a, 1, group, &columns);
-    if (mill_table_open(file, path, group, info->n_exposure, &columns, &each) != MILL_OK)
+    if (mill_table_open(file, -1, path, group, info->n_exposure, &columns, &each) != MILL_OK)
       MILL_FAIL(MILL_ERR_OUTPUT,
                 "%s has one set of wavelengths for all rows in arm %s, but they differ now", path,
                 info->lib->arm[a].name);
@@ -223,7 +258,7 @@ static int read_run_id(const char *path, const char *object, char out[MILL_RUN_I
   int err = MILL_OK;
   hid_t file = H5I_INVALID_HID;
   MILL_TRY(mill_h5_check_output(path));
-  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file));
+  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDONLY, &file));
   MILL_TRY(mill_ph5_read_attr_text(file, path, object, "RUN_ID", out, MILL_RUN_ID_SIZE));
 done:
   MILL_H5_CLOSE(file);
@@ -294,32 +329,6 @@ done:
   return err;
 }
 
-/* Collective: fill /models of a new file, which then gets its name. */
-static int complete(const char *temporary, const char *path, const mill_models_info *info,
-                    const mill_mpi *mpi, hid_t *file)
-{
-  MILL_CHECK(mill_mpi_agree(mpi, mill_ph5_open(temporary, H5F_ACC_RDWR, mpi->comm, file)));
-  MILL_CHECK(fill_models(info, mpi, temporary, *file));
-  MILL_CHECK(mill_mpi_agree(mpi, mill_ph5_close(temporary, file)));
-  return mill_mpi_agree(mpi, mpi->rank == 0 ? mill_ph5_rename(temporary, path) : MILL_OK);
-}
-
-static int open_arms(mill_models_file *models, const mill_models_info *info, const mill_mpi *mpi)
-{
-  MILL_CHECK(mill_ph5_open(models->path, H5F_ACC_RDWR, mpi->comm, &models->file));
-  if (mpi->rank == 0)
-    MILL_CHECK(mill_ph5_hold(models->path, &models->held));
-  for (int a = 0; a < info->lib->n_arm; a++) {
-    char group[NAME_SIZE];
-    mill_columns columns;
-    describe_arm(info, a, info->wave_aa[a] == NULL, group, &columns);
-    if (info->n_pix[a] > 0)
-      MILL_CHECK(mill_table_open(models->file, models->path, group, info->n_exposure, &columns,
-                                 &models->arm[a]));
-  }
-  return MILL_OK;
-}
-
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,
                      const mill_mpi *mpi, mill_models_file **out)
 {
@@ -331,7 +340,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   err = MILL_ALLOC(1, &models);
   MILL_TRY(mill_mpi_agree(mpi, err));
   models->file = H5I_INVALID_HID;
-  models->held = -1;
+  models->fd = -1;
   mill_lock_job(job, sizeof job);
   if (snprintf(models->path, sizeof models->path, "%s", end) >= (int)sizeof models->path - 128)
     err = MILL_ERROR(MILL_ERR_OUTPUT, "the path of --models is too long");
@@ -345,16 +354,20 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Bcast(&found, 1, MPI_INT, 0, mpi->comm));
   MILL_MPI(MPI_Bcast(temporary, sizeof temporary, MPI_CHAR, 0, mpi->comm));
-  if (!found)
-    MILL_TRY(complete(temporary, end, info, mpi, &models->file));
+  MILL_TRY(mill_ph5_check_shared(found ? models->path : temporary, mpi));
+  if (!found) {
+    MILL_TRY(mill_mpi_agree(mpi, fill(models, temporary, info, mpi)));
+    err = mpi->rank == 0 ? mill_ph5_rename(temporary, end) : MILL_OK;
+    MILL_TRY(mill_mpi_agree(mpi, err));
+  }
   temporary[0] = '\0';
-  MILL_TRY(mill_mpi_agree(mpi, open_arms(models, info, mpi)));
+  MILL_TRY(mill_mpi_agree(mpi, open_arms(models, models->path, info)));
   *out = models;
 done:
   if (err != MILL_OK) {
     if (mpi->rank == 0 && temporary[0])
       unlink(temporary);
-    (void)mill_models_close(models, mpi->size);
+    (void)mill_models_close(models, err);
   }
   return err;
 }
@@ -445,8 +458,8 @@ int mill_models_find_missing(const mill_models_file *models, const mill_models_i
   for (int a = 0; a < info->lib->n_arm; a++)
     if (models->arm[a])
       strcat(strcat(names, " "), info->columns->column[info->columns->i_n_pix[a]].name);
-  MILL_TRY(
-      mill_table_open_named(info->result, info->result_path, "fits", info->n_row, names, &fits));
+  MILL_TRY(mill_table_open_named(info->result, -1, info->result_path, "fits", info->n_row, names,
+                                 &fits));
   MILL_TRY(open_catalog(info, &catalog));
   b.catalog = catalog;
   for (int64_t at = lo; at < hi;) {
@@ -474,24 +487,23 @@ int mill_models_still_there(const mill_models_file *models)
   if (!models)
     return MILL_OK;
   MILL_CHECK(mill_lock_keep(&models->lock));
-  return mill_ph5_still_there(models->path, models->held);
+  return mill_ph5_still_there(models->path, models->fd);
 }
 
-int mill_models_close(mill_models_file *models, int n_drop)
+int mill_models_flush(const mill_models_file *models)
 {
-  int err = MILL_OK;
+  return mill_ph5_sync(models->path, models->fd);
+}
+
+int mill_models_close(mill_models_file *models, int err)
+{
   if (!models)
     return MILL_OK;
-  for (int a = 0; a < MILL_MAX_ARM; a++)
-    mill_table_close(models->arm[a]);
-  if (n_drop > 0)
-    mill_ph5_drop(&models->file, n_drop);
-  else
-    err = mill_ph5_close(models->path, &models->file);
-  if (err == MILL_OK && n_drop == 0)
+  if (err == MILL_OK)
+    err = mill_ph5_sync(models->path, models->fd);
+  if (err == MILL_OK)
     err = mill_models_still_there(models);
-  if (models->held >= 0)
-    close(models->held);
+  err = close_arms(models, err);
   mill_lock_release(&models->lock);
   mill_free(models);
   return err;

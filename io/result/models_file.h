@@ -61,8 +61,11 @@ int mill_models_find_missing(const mill_models_file *models, const mill_models_i
  *  (mill_ph5_still_there)?  Asks the file system, so only before a write.  NULL is allowed. */
 int mill_models_still_there(const mill_models_file *models);
 
-/** Collective: flush, close, release its lock.  n_drop: number of ranks, when writing has failed
- *  and the file is given up (mill_ph5_drop), else 0.  NULL is allowed. */
-int mill_models_close(mill_models_file *models, int n_drop);
+/** What this rank has written is on disk. */
+int mill_models_flush(const mill_models_file *models);
+
+/** Flush, close, release its lock; after a failure err, which is returned, only give it up.  NULL
+ *  is allowed. */
+int mill_models_close(mill_models_file *models, int err);
 
 #endif

@@ -16,14 +16,16 @@ typedef struct tables {
   const int64_t *first_exposure;             /* [n_file] */
 } tables;
 
-static int open_tables(hid_t file, const char *path, int64_t n_row, int64_t n_exposure, tables *t)
+static int open_tables(hid_t file, int fd, const char *path, int64_t n_row, int64_t n_exposure,
+                       tables *t)
 {
   mill_columns columns;
   mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
-  MILL_CHECK(mill_table_open(file, path, "catalog", n_row, &columns, &t->catalog));
+  MILL_CHECK(mill_table_open(file, fd, path, "catalog", n_row, &columns, &t->catalog));
   mill_columns_of(MILL_TABLE_EXPOSURES, NULL, &columns);
-  MILL_CHECK(mill_table_open(file, path, "catalog/exposures", n_exposure, &columns, &t->exposures));
-  return mill_table_open_named(file, path, "fits", n_row, "TARGETID", &t->targets);
+  MILL_CHECK(
+      mill_table_open(file, fd, path, "catalog/exposures", n_exposure, &columns, &t->exposures));
+  return mill_table_open_named(file, fd, path, "fits", n_row, "TARGETID", &t->targets);
 }
 
 /* Files of this rank's share whose rows are written together. */
@@ -139,42 +141,33 @@ static int pack_group(const tables *t, group *g)
   return MILL_OK;
 }
 
-/* Collective; code: of loading and packing the group. */
-static int write_group(const tables *t, const mill_run_info *info, const mill_mpi *mpi,
-                       const group *g, int code, int watch)
+static int write_group(const tables *t, const mill_run_info *info, const group *g, int watch)
 {
   const mill_columns *catalog = &t->catalog->columns;
-  const int64_t start = g->n_row > 0 ? info->file[g->first].row_start : 0;
-  const int64_t start_exp = g->n_exp > 0 ? t->first_exposure[g->first] : 0;
-  char *target = g->row ? g->row + catalog->column[catalog->i_target].at : NULL;
+  const int64_t start = info->file[g->first].row_start;
+  const int64_t start_exp = t->first_exposure[g->first];
   mill_table_part part[] = {mill_table_range(t->catalog, start, g->n_row, g->row),
                             mill_table_range(t->exposures, start_exp, g->n_exp, g->exposure),
-                            mill_table_range(t->targets, start, g->n_row, target)};
+                            mill_table_range(t->targets, start, g->n_row,
+                                             g->row + catalog->column[catalog->i_target].at)};
   part[2].stride = catalog->row_size;
-  return mill_table_write(part, (int)(sizeof part / sizeof *part), mpi, code, watch);
+  for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+    MILL_CHECK(mill_table_write(&part[i], watch));
+  return MILL_OK;
 }
 
-int mill_result_catalog_write(hid_t file, const char *path, const mill_run_info *info,
-                              const mill_mpi *mpi, const int64_t *first_exposure,
-                              int64_t n_exposure, int watch)
+int mill_result_catalog_write(hid_t file, int fd, const char *path, const mill_run_info *info,
+                              const int64_t *first_exposure, int64_t n_exposure, int watch)
 {
   int err = MILL_OK;
-  int n_group = 0, n_most = 0;
   tables t = {.first_exposure = first_exposure};
   group g = {0};
-  MILL_TRY(mill_mpi_agree(mpi, open_tables(file, path, info->n_row, n_exposure, &t)));
-  for (int first = info->file_start; first < info->file_end; first = end_of_group(info, first))
-    n_group++;
-  MILL_MPI(MPI_Allreduce(&n_group, &n_most, 1, MPI_INT, MPI_MAX, mpi->comm));
-  for (int i = 0, first = info->file_start; i < n_most; i++) {
-    if (first < info->file_end) {
-      err = load_group(info, first, watch, &g);
-      if (err == MILL_OK)
-        err = pack_group(&t, &g);
-      first = g.end;
-    }
-    MILL_TRY(write_group(&t, info, mpi, &g, err, watch));
+  MILL_TRY(open_tables(file, fd, path, info->n_row, n_exposure, &t));
+  for (int first = info->file_start; first < info->file_end; first = g.end) {
     clear_group(&g);
+    MILL_TRY(load_group(info, first, watch, &g));
+    MILL_TRY(pack_group(&t, &g));
+    MILL_TRY(write_group(&t, info, &g, watch));
     mill_watch_again(watch);
   }
 done:

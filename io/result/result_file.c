@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/hdf5/hdf5_crash.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/existing_result.h"
@@ -184,6 +185,59 @@ static int claim(mill_result_file *file, const char *path, const mill_run_info *
   return MILL_OK;
 }
 
+static void close_tables(mill_result_file *file)
+{
+  mill_table_close(file->fits);
+  mill_table_close(file->epochs);
+  file->fits = file->epochs = NULL;
+}
+
+static void close_descriptor(mill_result_file *file)
+{
+  if (file->fd >= 0)
+    close(file->fd);
+  file->fd = -1;
+}
+
+/* Rank 0 may write provenance by HDF5; every rank writes rows by the descriptor. */
+static int open_tables(mill_result_file *file, const char *path)
+{
+  mill_columns epochs;
+  MILL_CHECK(mill_ph5_hold(path, &file->fd));
+  MILL_CHECK(mill_ph5_open(path, file->mpi.rank == 0 ? H5F_ACC_RDWR : H5F_ACC_RDONLY, &file->file));
+  mill_h5_forget(file->file); /* open as long as the job runs */
+  MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, &file->columns,
+                             &file->fits));
+  if (mill_columns_find(&file->columns, "EPOCH_CRC") < 0)
+    return MILL_OK;
+  mill_columns_of(MILL_TABLE_EPOCHS, NULL, &epochs);
+  return mill_table_open(file->file, file->fd, path, "epochs", file->n_exposure, &epochs,
+                         &file->epochs);
+}
+
+/* Write this rank's share of a new file: what is missing in /fits and /epochs, then /catalog. */
+static int fill(mill_result_file *file, const char *path, const mill_run_info *info,
+                const int64_t *first_exposure, int watch)
+{
+  int err = MILL_OK;
+  MILL_TRY(open_tables(file, path));
+  const mill_table *table[] = {file->fits, file->epochs};
+  for (int k = 0; k < 2 && table[k]; k++) {
+    const int64_t lo = table[k]->n_row * file->mpi.rank / file->mpi.size;
+    const int64_t hi = table[k]->n_row * (file->mpi.rank + 1) / file->mpi.size;
+    mill_table_part part = mill_table_range(table[k], lo, hi - lo, NULL);
+    part.first = k == 0 ? file->columns.i_target + 1 : 0; /* /catalog has TARGETID */
+    MILL_TRY(mill_table_fill(part, watch));
+  }
+  MILL_TRY(mill_result_catalog_write(file->file, file->fd, path, info, first_exposure,
+                                     file->n_exposure, watch));
+  MILL_TRY(mill_ph5_sync(path, file->fd));
+done:
+  close_tables(file);
+  close_descriptor(file);
+  return mill_ph5_end(path, &file->file, err);
+}
+
 /* Collective: make the file and give it its name.  watch: token of the watchdog. */
 static int create(mill_result_file *file, const mill_run_info *info, const int64_t *first_exposure,
                   int watch)
@@ -199,42 +253,14 @@ static int create(mill_result_file *file, const mill_run_info *info, const int64
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Bcast(path, sizeof path, MPI_CHAR, 0, mpi->comm));
-  err = mill_ph5_open(path, H5F_ACC_RDWR, mpi->comm, &file->file);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  err = mill_result_catalog_write(file->file, path, info, mpi, first_exposure, file->n_exposure,
-                                  watch);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  err = mill_ph5_close(path, &file->file);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_ph5_check_shared(path, mpi));
+  MILL_TRY(mill_mpi_agree(mpi, fill(file, path, info, first_exposure, watch)));
   err = mpi->rank == 0 ? mill_ph5_rename(path, file->path) : MILL_OK;
   MILL_TRY(mill_mpi_agree(mpi, err));
 done:
-  mill_ph5_drop(&file->file, file->mpi.size);
   if (err != MILL_OK && mpi->rank == 0 && path[0])
     unlink(path);
   return err;
-}
-
-static int open_tables(mill_result_file *file)
-{
-  mill_columns epochs;
-  MILL_CHECK(mill_ph5_open(file->path, H5F_ACC_RDWR, file->mpi.comm, &file->file));
-  if (file->mpi.rank == 0)
-    MILL_CHECK(mill_ph5_hold(file->path, &file->held));
-  MILL_CHECK(
-      mill_table_open(file->file, file->path, "fits", file->n_row, &file->columns, &file->fits));
-  mill_columns_of(MILL_TABLE_EPOCHS, NULL, &epochs);
-  return mill_columns_find(&file->columns, "EPOCH_CRC") < 0
-             ? MILL_OK
-             : mill_table_open(file->file, file->path, "epochs", file->n_exposure, &epochs,
-                               &file->epochs);
-}
-
-static void close_tables(mill_result_file *file)
-{
-  mill_table_close(file->fits);
-  mill_table_close(file->epochs);
-  file->fits = file->epochs = NULL;
 }
 
 static void destroy(mill_result_file *file)
@@ -247,21 +273,19 @@ static void destroy(mill_result_file *file)
     mill_waiting_free(&file->both[i].epochs);
     for (int a = 0; a < MILL_MAX_ARM; a++)
       mill_waiting_free(&file->both[i].model[a]);
+    mill_waiting_free(&file->taken[i]);
   }
   mill_lock_release(&file->lock);
-  if (file->held >= 0)
-    close(file->held);
+  close_descriptor(file);
   mill_result_set_busy(file, 0);
   pthread_mutex_destroy(&file->mutex);
-  pthread_mutex_destroy(&file->hdf5);
   pthread_cond_destroy(&file->room);
   pthread_cond_destroy(&file->work);
   if (file->mpi.comm != MPI_COMM_NULL)
     MPI_Comm_free(&file->mpi.comm);
   if (file->io.comm != MPI_COMM_NULL)
     MPI_Comm_free(&file->io.comm);
-  mill_free(file->wanted);
-  mill_free(file);
+  MILL_FREE(file->wanted, file->owners.rank, file->count, file->sum, file);
 }
 
 static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
@@ -273,7 +297,7 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
   MILL_CHECK(MILL_ALLOC(1, &file));
   file->mpi.comm = file->io.comm = MPI_COMM_NULL;
   file->file = H5I_INVALID_HID;
-  file->held = -1;
+  file->fd = -1;
   file->filling = &file->both[0];
   file->writing = &file->both[1];
   file->start_s = mill_wall_s();
@@ -281,8 +305,8 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
   file->watch = -1;
   file->n_row = info->n_row;
   file->lib = info->lib;
-  if (pthread_mutex_init(&file->mutex, NULL) != 0 || pthread_mutex_init(&file->hdf5, NULL) != 0 ||
-      mill_cond_init(&file->room) != 0 || mill_cond_init(&file->work) != 0) {
+  if (pthread_mutex_init(&file->mutex, NULL) != 0 || mill_cond_init(&file->room) != 0 ||
+      mill_cond_init(&file->work) != 0) {
     mill_free(file);
     file = NULL;
     return MILL_ERROR(MILL_ERR_INTERNAL, "no locks for the I/O thread");
@@ -353,7 +377,8 @@ static int open_file(mill_result_file *file, const mill_run_info *info,
   if (is_new)
     MILL_TRY(create(file, info, first_exposure, watch));
   mill_watch_again(watch);
-  MILL_TRY(mill_mpi_agree(&file->mpi, open_tables(file)));
+  MILL_TRY(mill_ph5_check_shared(file->path, &file->mpi));
+  MILL_TRY(mill_mpi_agree(&file->mpi, open_tables(file, file->path)));
   for (int64_t i = 0; i < file->n_row && is_new; i++)
     mill_result_set_bit(file->wanted, i, 1);
   if (!is_new)
@@ -381,6 +406,7 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   if (err == MILL_OK)
     err = MILL_ALLOC(info->n_file, &first_exposure);
   MILL_TRY(mill_mpi_agree(&outer, err));
+  MILL_TRY(mill_owners_find(&file->mpi, MILL_OWN_ROWS, &file->owners));
   MILL_TRY(number_exposures(info, &file->mpi, first_exposure, &file->n_exposure));
   watch = mill_watch_begin(MILL_WATCH_START, 2 * ROW_S * (double)info->n_row,
                            "%s: opening the output", end);
@@ -403,7 +429,7 @@ done:
   mill_free(first_exposure);
   if (file) {
     close_tables(file);
-    mill_ph5_drop(&file->file, file->mpi.size);
+    (void)mill_ph5_end(file->path, &file->file, err);
     destroy(file);
   }
   return err;
@@ -432,8 +458,6 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
     n_byte += (wave_aa[a] ? 4.0 : 12.0) * n_pix[a] * (double)file->n_exposure;
   }
   watch = mill_watch_begin(MILL_WATCH_START, 1e-7 * n_byte, "%s: opening the models", path);
-  /* the I/O thread has nothing to write yet: epochs begin after the first put */
-  pthread_mutex_lock(&file->hdf5);
   if (file->target[0]) {
     MILL_TRY(mill_resolve_links_for_all(&file->mpi, path, file->models_target,
                                         sizeof file->models_target - 128));
@@ -461,10 +485,8 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
 done:
   if (err != MILL_OK && file->is_new && file->mpi.rank == 0) { /* of no use without models */
     unlink(file->path);
-    close(file->held);
-    file->held = -1;
+    close_descriptor(file);
   }
-  pthread_mutex_unlock(&file->hdf5);
   mill_watch_end(watch);
   return err;
 }
@@ -500,13 +522,16 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
   int err = MILL_OK;
   const uint8_t finished = 1;
   int64_t n_done = 0;
-  const int64_t lo = file->n_row * file->mpi.rank / file->mpi.size;
-  const int64_t hi = file->n_row * (file->mpi.rank + 1) / file->mpi.size;
-  err = H5Fflush(file->file, H5F_SCOPE_GLOBAL) < 0
-            ? MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed: %s", file->path, mill_h5_reason())
-            : MILL_OK;
-  if (err == MILL_OK)
-    err = mill_stored_rows_count(file->file, file->path, file->n_row, lo, hi - lo, summary);
+  const mill_owners *owners = &file->owners;
+  /* where the file system tells other nodes late, a rank sees at least what it wrote */
+  const int64_t step = owners->n * owners->n_block;
+  err = mill_ph5_sync(file->path, file->fd);
+  for (int64_t at = owners->mine * owners->n_block; owners->mine >= 0 && at < file->n_row;
+       at += step) {
+    const int64_t n = file->n_row - at < owners->n_block ? file->n_row - at : owners->n_block;
+    if (err == MILL_OK)
+      err = mill_stored_rows_count(file->file, file->path, file->n_row, at, n, summary);
+  }
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   static_assert(offsetof(mill_result_summary, n_status) == 0, "counts come first");
   MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, summary,
@@ -567,7 +592,7 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   /* the only thread now */
   mill_result_set_busy(file, 1);
   const int has_failed = file->failure.code != MILL_OK;
-  err = mill_models_close(file->models, has_failed ? file->mpi.size : 0);
+  err = mill_models_close(file->models, file->failure.code);
   if (has_failed) /* report the first failure */
     err = mill_error_restore(&file->failure);
   err = mill_mpi_agree(&file->mpi, err);
@@ -577,9 +602,9 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
     err = finish(file, &counts);
   mill_result_set_busy(file, 1);
   close_tables(file);
-  err = mill_ph5_end(file->path, &file->file, file->mpi.size, err);
-  if (err == MILL_OK)
-    err = mill_ph5_still_there(file->path, file->held);
+  err = mill_ph5_end(file->path, &file->file, err);
+  if (err == MILL_OK && file->mpi.rank == 0)
+    err = mill_ph5_still_there(file->path, file->fd);
   err = mill_mpi_agree(&file->mpi, err);
   if (err == MILL_OK && file->target[0]) {
     counts.old = MILL_OLD_NONE;
@@ -592,6 +617,7 @@ done:
   counts.wall_s = mill_wall_s() - file->start_s;
   counts.io_cpu_s = file->io_cpu_s;
   counts.write_s = file->write_s;
+  counts.n_epoch = file->n_written;
   if (summary)
     *summary = counts;
   destroy(file);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The result file: one parallel HDF5 file, written collectively.
+/** The result file: one HDF5 file, which all ranks write (result_thread.c).
  *
  *  Columns, types, units and meanings are in one table (io/result/columns.c); the datasets, their
  *  attributes and docs/use/formats.md follow from it.
@@ -131,6 +131,7 @@ typedef struct mill_result_summary {
   double wall_s;
   double io_cpu_s; /**< CPU seconds of this rank's I/O thread */
   double write_s;  /**< wall seconds of its writes, in which it may wait for other ranks */
+  int64_t n_epoch; /**< of them */
 } mill_result_summary;
 
 /** Collective.  Write what is queued, mark the file finished when every row is

@@ -14,14 +14,16 @@
 #include "io/result/result_file.h"
 #include "io/result/table.h"
 #include "kernels/base/error.h"
+#include "src/ranks/deliver.h"
 #include "src/ranks/mpi_context.h"
 
 enum {
-  MILL_EPOCH_ROWS = 4096,    /* a rank asks for a write when this many rows wait: collective
-                                writes of fewer are slow */
-  MILL_QUEUE_ROWS = 16384,   /* with this many waiting rows mill_result_put waits */
-  MILL_EPOCH_PIX = 8 << 20,  /* a rank asks for a write with this many pixels of models: 32 MiB */
+  /* Rows wait for write_interval.  Before that a rank asks for a write when they have so many
+     bytes, more than a GPU fits in the usual interval; with twice as many mill_result_put waits. */
+  MILL_EPOCH_BYTES = 64 << 20,
+  MILL_EPOCH_PIX = 8 << 20,  /* pixels of models that a rank writes by itself: 32 MiB */
   MILL_QUEUE_PIX = 32 << 20, /* mill_result_put_model waits: 128 MiB */
+  MILL_OWN_ROWS = 1 << 17    /* of a block that one rank writes: 1 MiB of a column of numbers */
 };
 
 /* Rows that the fits have passed between two epochs; the I/O thread swaps two of these. */
@@ -43,8 +45,8 @@ struct mill_result_file {
   mill_mpi io;             /* of the I/O thread */
   int is_finished;         /* found finished: nothing is open */
   mill_result_summary found;
-  hid_t file;
-  int held;                  /* rank 0: descriptor of the same file; -1 */
+  hid_t file;                /* rank 0 alone writes by it */
+  int fd;                    /* descriptor of the same file; -1 */
   mill_table *fits, *epochs; /* epochs NULL: none are wanted */
   int64_t n_row, n_exposure;
   mill_models_file *models;
@@ -58,7 +60,6 @@ struct mill_result_file {
   mill_result_queue *filling, *writing; /* the second belongs to the I/O thread */
   mill_result_queue both[2];
   uint8_t *wanted; /* one bit a row */
-  int n_waiting;   /* number of threads that wait for room */
   int is_closing;
   int may_start;           /* 1: every rank has its threads; -1: not, end at once */
   mill_error_kept failure; /* the first of writing */
@@ -66,14 +67,19 @@ struct mill_result_file {
   void *meet_context;
   double met_s; /* rank 0: when they did so last; 0: not all have a meet yet */
 
-  pthread_mutex_t hdf5; /* HDF5 is not thread-safe */
   pthread_t io_thread;
   int has_io_thread;
   /* of the I/O thread */
+  mill_owners owners;   /* of rows, and by the same blocks of exposures */
+  int64_t *count, *sum; /* [n_count] of this rank and of all in an epoch */
+  mill_parcel parcel[2];
+  mill_waiting taken[2]; /* rows of /fits and /epochs that this rank writes for all */
+  mill_error_kept own;   /* failure of its writing models by itself */
   int64_t epoch, n_want_sent, n_want_taken;
   int announced_closing;
   double io_cpu_s; /* set at its end */
   double write_s;
+  int64_t n_written;        /* epochs with rows */
   int has_marked;           /* that rows come without models */
   int watch;                /* token of the collective call under way; -1: none */
   _Atomic double longest_s; /* of the writes so far */
@@ -90,6 +96,11 @@ int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_f
 
 /** Collective: rows whose models did not reach the disk, or were lost there, are wanted again. */
 int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info, int watch);
+
+/* ---- result_queue.c ---- */
+
+/** Under the mutex: bytes of rows that wait for an epoch. */
+int64_t mill_result_n_queued(const mill_result_file *file);
 
 /* ---- result_thread.c ---- */
 

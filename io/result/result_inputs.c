@@ -44,31 +44,39 @@ static int pack(const mill_run_info *info, const mill_columns *columns, char **r
   return MILL_OK;
 }
 
-/* Write columns [first, end) of a table of the inputs; one rank alone. */
-static int write_columns(const mill_table *table, const mill_run_info *info, int first, int end)
+static int open_table(hid_t file, int fd, const char *path, mill_table **table)
 {
+  mill_columns columns;
+  mill_columns_of(MILL_TABLE_FILES, (const int[MILL_N_FILE_TEXT]){1, 1, 1, 1, 1}, &columns);
+  return mill_table_open(file, fd, path, GROUP, -1, &columns, table);
+}
+
+/* Write columns [first, end) of the table of inputs; one rank alone. */
+static int write_columns(hid_t file, const char *path, const mill_run_info *info, int first,
+                         int end)
+{
+  int err = MILL_OK, fd = -1;
   char *rows = NULL;
-  int err = pack(info, &table->columns, &rows);
+  mill_table *table = NULL;
+  MILL_TRY(mill_ph5_hold(path, &fd));
+  MILL_TRY(open_table(file, fd, path, &table));
+  MILL_TRY(pack(info, &table->columns, &rows));
   mill_table_part part = mill_table_range(table, 0, info->n_file, rows);
   part.first = first;
   part.end = end;
-  err = mill_table_write(&part, 1, NULL, err, -1);
+  MILL_TRY(mill_table_write(&part, -1));
+done:
+  mill_table_close(table);
+  if (fd >= 0)
+    close(fd);
   mill_free(rows);
   return err;
 }
 
-static int open_table(hid_t file, const char *path, mill_table **table)
-{
-  mill_columns columns;
-  mill_columns_of(MILL_TABLE_FILES, (const int[MILL_N_FILE_TEXT]){1, 1, 1, 1, 1}, &columns);
-  return mill_table_open(file, path, GROUP, -1, &columns, table);
-}
-
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info)
 {
-  int err = MILL_OK, length[MILL_N_FILE_TEXT] = {1, 1, 1, 1, 1};
+  int length[MILL_N_FILE_TEXT] = {1, 1, 1, 1, 1};
   mill_columns columns;
-  mill_table *table = NULL;
   mill_columns_of(MILL_TABLE_FILES, length, &columns);
   for (int k = 0; k < MILL_N_FILE_TEXT; k++)
     for (int i = 0; i < info->n_file; i++) {
@@ -76,12 +84,8 @@ int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info 
       length[k] = n > length[k] ? n : length[k];
     }
   mill_columns_of(MILL_TABLE_FILES, length, &columns);
-  MILL_TRY(mill_table_create(file, path, GROUP, info->n_file, &columns));
-  MILL_TRY(mill_table_open(file, path, GROUP, info->n_file, &columns, &table));
-  MILL_TRY(write_columns(table, info, 0, columns.n_column));
-done:
-  mill_table_close(table);
-  return err;
+  MILL_CHECK(mill_table_create(file, path, GROUP, info->n_file, &columns));
+  return write_columns(file, path, info, 0, columns.n_column);
 }
 
 /* ---- reading ---- */
@@ -94,7 +98,7 @@ int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs
   if (mill_ph5_read_attr_text(file, path, "provenance", "FOLDER", out->folder,
                               sizeof out->folder) != MILL_OK)
     out->folder[0] = '\0';
-  MILL_TRY(open_table(file, path, &table));
+  MILL_TRY(open_table(file, -1, path, &table));
   const mill_columns *columns = &table->columns;
   if (table->n_row > INT32_MAX)
     REFUSE("%s is damaged: /" GROUP " has too many rows", path);
@@ -339,11 +343,6 @@ done:
 
 int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *info)
 {
-  mill_table *table = NULL;
-  int err = open_table(file, path, &table);
   /* ERROR has the width of its first texts: a longer one is cut, and is in the log */
-  if (err == MILL_OK)
-    err = write_columns(table, info, ERROR, MTIME + 1);
-  mill_table_close(table);
-  return err;
+  return write_columns(file, path, info, ERROR, MTIME + 1);
 }

@@ -174,8 +174,8 @@ static int create_state(hid_t file, const char *path)
       {UNMODELLED, H5T_STD_U8LE, "", "1 when rows were fitted by a run without --models"},
       {"provenance/FINISHED", H5T_STD_U8LE, "", "1 when every row is done"}};
   for (size_t i = 0; i < sizeof state / sizeof *state; i++)
-    MILL_TRY(mill_ph5_dataset(file, path, state[i].name, state[i].type, 1, 1, 1, NULL,
-                              state[i].unit, state[i].description));
+    MILL_TRY(mill_ph5_dataset(file, path, state[i].name, state[i].type, 1, state[i].unit,
+                              state[i].description));
   mill_result_layout_time(now);
   MILL_TRY(mill_ph5_write_whole(file, path, state[0].name, text, now));
 done:
@@ -266,7 +266,8 @@ int mill_result_layout_create(const char *path, const mill_run_info *info,
     MILL_TRY(create_epochs(file, path, n_exposure));
   MILL_TRY(create_provenance(file, path, info, n_rank));
 done:
-  return mill_ph5_end(path, &file, 1, err);
+  err = mill_ph5_end(path, &file, err);
+  return err == MILL_OK ? mill_ph5_take_room(path) : err;
 }
 
 int mill_result_layout_mark_unmodelled(hid_t file, const char *path)

@@ -7,26 +7,25 @@
 
 #include "io/result/columns.h"
 #include "io/result/result_file.h"
-#include "src/ranks/mpi_context.h"
 
 enum { MILL_RESULT_FORMAT = 4, MILL_RUN_ID_SIZE = 33, MILL_TIME_SIZE = 21 };
 
-/** Create the whole file with all space allocated, rows missing, /catalog/files
- *  and /provenance written.  One rank alone. */
+/** Create the whole file with all space allocated, /catalog/files and /provenance written, no byte
+ *  of the other tables.  One rank alone. */
 int mill_result_layout_create(const char *path, const mill_run_info *info,
                               const mill_columns *columns, int64_t n_exposure, int n_rank);
 
-/** Collective: write this rank's share of /catalog, its exposures and /fits/TARGETID, in blocks of
- *  bounded size (result_catalog.c).
+/** Write this rank's share of /catalog, its exposures and /fits/TARGETID, in blocks of bounded size
+ *  (result_catalog.c).  Not collective.
  *
+ *  fd                        descriptor of the same file
  *  first_exposure  [n_file]  number of the first exposure of each file
  *  watch                     token of src/system/watchdog.h, renewed at every block
  *
- *  MILL_ERR_STOPPED when the job is to stop or a file has changed; MILL_ERR_OUTPUT, MILL_ERR_MPI,
+ *  MILL_ERR_STOPPED when the job is to stop or a file has changed; MILL_ERR_OUTPUT,
  *  MILL_ERR_MEMORY, or what info->load gives. */
-int mill_result_catalog_write(hid_t file, const char *path, const mill_run_info *info,
-                              const mill_mpi *mpi, const int64_t *first_exposure,
-                              int64_t n_exposure, int watch);
+int mill_result_catalog_write(hid_t file, int fd, const char *path, const mill_run_info *info,
+                              const int64_t *first_exposure, int64_t n_exposure, int watch);
 
 /** Note in the open file that rows are written without models, before the first of them.  One
  *  rank alone. */

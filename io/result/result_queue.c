@@ -17,17 +17,22 @@ void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits)
   pthread_mutex_unlock(mutex);
 }
 
+int64_t mill_result_n_queued(const mill_result_file *file)
+{
+  const mill_result_queue *q = file->filling;
+  return q->fits.n * (int64_t)file->columns.row_size +
+         q->epochs.n * (int64_t)sizeof(mill_epoch_result);
+}
+
 /* Under the mutex: wait until the queue has room or writing has failed. */
 static int await_room(mill_result_file *file)
 {
   int err = MILL_OK;
-  file->n_waiting++;
-  while (file->failure.code == MILL_OK &&
-         (file->filling->fits.n >= MILL_QUEUE_ROWS || file->filling->n_pix >= MILL_QUEUE_PIX)) {
+  while (file->failure.code == MILL_OK && (mill_result_n_queued(file) >= 2 * MILL_EPOCH_BYTES ||
+                                           file->filling->n_pix >= MILL_QUEUE_PIX)) {
     pthread_cond_signal(&file->work);
     pthread_cond_wait(&file->room, &file->mutex);
   }
-  file->n_waiting--;
   if (file->failure.code != MILL_OK)
     err = mill_error_restore(&file->failure);
   return err;
@@ -54,8 +59,7 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
     MILL_FAIL(MILL_ERR_INTERNAL, "%s: impossible result: row %lld of %lld, STATUS %d, %d labels",
               file->path, (long long)result->row, (long long)file->n_row, result->status,
               result->n_label);
-  if (file->filling->fits.n >= MILL_QUEUE_ROWS || file->failure.code != MILL_OK)
-    MILL_TRY(await_room(file));
+  MILL_TRY(await_room(file));
   if (!mill_result_bit(file->wanted, result->row))
     MILL_FAIL(MILL_ERR_INTERNAL, "%s: row %lld was already done", file->path,
               (long long)result->row);
@@ -63,7 +67,7 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
   MILL_TRY(mill_waiting_add(&q->fits, &file->columns, result->row, &row));
   mill_columns_pack(&file->columns, result, row);
   mill_result_set_bit(file->wanted, result->row, 0);
-  announce(file, q->fits.n == 1 && q->n_pix == 0, q->fits.n == MILL_EPOCH_ROWS);
+  announce(file, q->fits.n == 1 && q->n_pix == 0, mill_result_n_queued(file) >= MILL_EPOCH_BYTES);
 done:
   pthread_mutex_unlock(&file->mutex);
   return err;
@@ -104,8 +108,7 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
       n_pix != column->n_value || has_wave != (models->columns.n_column > 1))
     MILL_FAIL(MILL_ERR_INTERNAL, "%s: impossible model: arm %d, row %lld, %d pixels", file->path,
               arm, (long long)model_row, n_pix);
-  if (file->filling->n_pix >= MILL_QUEUE_PIX || file->failure.code != MILL_OK)
-    MILL_TRY(await_room(file));
+  MILL_TRY(await_room(file));
   mill_result_queue *q = file->filling;
   MILL_TRY(mill_waiting_add(&q->model[arm], &models->columns, model_row, &row));
   if (has_wave)

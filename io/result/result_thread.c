@@ -17,8 +17,13 @@
 enum {
   POLL_FIRST_US = 500,  /* between looks at MPI: soon after something has changed, */
   POLL_MOST_US = 16000, /* then ever later up to this */
-  TAG_WANT = 1
+  TAG_WANT = 1,
+  TAG_GO,
+  TAG_ROWS /* and the next: epochs */
 };
+
+/* Seconds for which ranks wait for one that writes for others, beyond the watchdog's bound. */
+static const double LONG_S = 3600.0;
 
 void mill_result_set_busy(mill_result_file *file, int busy)
 {
@@ -32,55 +37,145 @@ void mill_result_set_busy(mill_result_file *file, int busy)
   }
 }
 
-/* Check that the lock is still ours and the files are still at their paths.  Rank 0 also notes that
-   rows come without models. */
-static int check_before_write(mill_result_file *file)
+static void clear(mill_result_queue *q)
 {
-  MILL_CHECK(mill_lock_keep(&file->lock));
-  MILL_CHECK(mill_ph5_still_there(file->path, file->held));
-  MILL_CHECK(mill_models_still_there(file->models));
-  if (!file->models && !file->has_marked && file->io.rank == 0)
-    MILL_CHECK(mill_result_layout_mark_unmodelled(file->file, file->path));
-  file->has_marked = 1;
+  q->fits.n = q->epochs.n = q->n_pix = 0;
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    q->model[a].n = 0;
+}
+
+/* Write the models of a queue, this rank's own, and flush them: a model has no CRC that would show
+   its loss in a power cut, so it must be on disk before its row.  Not collective. */
+static int write_models(mill_result_file *file, mill_result_queue *q)
+{
+  if (q->n_pix == 0)
+    return MILL_OK;
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    if (mill_models_arm(file->models, a)) {
+      const mill_table_part part =
+          mill_waiting_part(&q->model[a], mill_models_arm(file->models, a));
+      MILL_CHECK(mill_table_write(&part, file->watch));
+    }
+  return mill_models_flush(file->models);
+}
+
+/* Under the mutex, which it gives back meanwhile: write the models by themselves when there are
+   many.  No other rank has to know. */
+static void write_many_models(mill_result_file *file)
+{
+  mill_result_queue *full = file->writing, *q = file->filling;
+  if (q->n_pix < MILL_EPOCH_PIX || file->failure.code != MILL_OK)
+    return;
+  for (int a = 0; a < MILL_MAX_ARM; a++) {
+    const mill_waiting empty = full->model[a];
+    full->model[a] = q->model[a];
+    q->model[a] = empty;
+  }
+  full->n_pix = q->n_pix;
+  q->n_pix = 0;
+  pthread_cond_broadcast(&file->room);
+  pthread_mutex_unlock(&file->mutex);
+  mill_result_set_busy(file, 1);
+  const int err = file->own.code == MILL_OK ? write_models(file, full) : MILL_OK;
+  if (err != MILL_OK)
+    mill_error_save(err, &file->own);
+  mill_result_set_busy(file, 0);
+  clear(full);
+  pthread_mutex_lock(&file->mutex);
+}
+
+/* Pack the rows of a queue for the ranks that write them, after their models. */
+static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_message)
+{
+  if (file->io.rank == 0) {
+    /* is the lock still ours, are the files still at their paths? */
+    MILL_CHECK(mill_lock_keep(&file->lock));
+    MILL_CHECK(mill_ph5_still_there(file->path, file->fd));
+    MILL_CHECK(mill_models_still_there(file->models));
+  }
+  if (file->own.code != MILL_OK)
+    return mill_error_restore(&file->own);
+  MILL_CHECK(write_models(file, q));
+  const mill_waiting *rows[] = {&q->fits, &q->epochs};
+  const size_t size[] = {file->columns.row_size, sizeof(mill_epoch_result)};
+  for (int k = 0; k < 2; k++, n_message += file->owners.n)
+    MILL_CHECK(mill_parcel_pack(&file->owners, rows[k]->at, rows[k]->n, rows[k]->row, size[k],
+                                &file->parcel[k], n_message));
   return MILL_OK;
 }
 
-/* Complete packed rows with TARGETID, as the file has it, and CRC. */
-static int seal_rows(const mill_columns *columns, mill_table_part fits)
+/* Rows that have come from a rank. */
+typedef struct taking {
+  mill_waiting *rows;
+  const mill_columns *columns;
+} taking;
+
+static int take_row(void *context, int64_t at, const char *packed)
 {
-  fits.first = columns->i_target;
+  char *row;
+  const taking *t = context;
+  MILL_CHECK(mill_waiting_add(t->rows, t->columns, at, &row));
+  memcpy(row, packed, t->columns->row_size);
+  return MILL_OK;
+}
+
+/* Write the rows that this rank owns.  Rows are completed by TARGETID, as the file has it, and CRC;
+   STATUS is the last column. */
+static int write_taken(mill_result_file *file)
+{
+  const mill_columns *columns = &file->columns;
+  if (file->epochs) {
+    mill_table_part epochs = mill_waiting_part(&file->taken[1], file->epochs);
+    epochs.n_own = file->owners.n_block;
+    MILL_CHECK(mill_table_write(&epochs, file->watch));
+  }
+  mill_table_part fits = mill_waiting_part(&file->taken[0], file->fits);
+  fits.n_own = file->owners.n_block;
   fits.end = columns->i_target + 1;
   MILL_CHECK(mill_table_read(fits));
   for (int64_t i = 0; i < fits.n; i++)
     mill_columns_set_crc(columns, fits.row + (size_t)i * fits.stride);
-  return MILL_OK;
+  fits.first = columns->i_target + 1;
+  fits.end = columns->n_column;
+  return mill_table_write(&fits, file->watch);
 }
 
-/* Collective over the I/O threads: write a queue.  Models come first and are flushed, because a
-   model has no CRC that would show its loss in a power cut; then values, CRC, and STATUS last. */
-static int write_queue(mill_result_file *file, mill_result_queue *q)
+/* Rank 0, before the first rows: do they come without models? */
+static int mark_unmodelled(mill_result_file *file)
 {
-  const mill_columns *columns = &file->columns;
-  mill_table_part part[MILL_MAX_ARM + 4];
-  int n = 0;
-  MILL_CHECK(mill_mpi_agree(&file->io, check_before_write(file)));
-  for (int a = 0; a < MILL_MAX_ARM; a++)
-    if (mill_models_arm(file->models, a))
-      part[n++] = mill_waiting_part(&q->model[a], mill_models_arm(file->models, a));
-  const int first = n;
-  if (file->epochs)
-    part[n++] = mill_waiting_part(&q->epochs, file->epochs);
-  mill_table_part fits = mill_waiting_part(&q->fits, file->fits);
-  const int code = seal_rows(columns, fits);
-  const int begin[] = {columns->i_target + 1, columns->i_crc, columns->i_status};
-  for (int k = 0; k < 3; k++) {
-    part[n] = fits;
-    part[n].first = begin[k];
-    part[n].end = k < 2 ? begin[k + 1] : columns->n_column;
-    part[n++].waits = k > 0;
+  if (file->models || file->has_marked || file->io.rank != 0)
+    return MILL_OK;
+  file->has_marked = 1;
+  return mill_result_layout_mark_unmodelled(file->file, file->path);
+}
+
+/* Collective over the I/O threads: rows go to the ranks that own them and into the file. */
+static int write_rows(mill_result_file *file, const int64_t *n_message)
+{
+  int err = MILL_OK, code = mark_unmodelled(file);
+  const mill_owners *owners = &file->owners;
+  for (int k = 0; k < 2; k++, n_message += owners->n) {
+    taking t = {&file->taken[k], k == 0 || !file->epochs ? &file->columns : &file->epochs->columns};
+    err = mill_deliver(&file->io, owners, TAG_ROWS + k, &file->parcel[k],
+                       owners->mine >= 0 ? n_message[owners->mine] : 0, take_row, &t);
+    if (err == MILL_ERR_MPI)
+      return err;
+    code = code == MILL_OK ? err : code;
   }
-  part[first].waits = 1;
-  return mill_table_write(part, n, &file->io, code, file->watch);
+  return code == MILL_OK ? write_taken(file) : code;
+}
+
+/* The worst code of all ranks.  One with much to write, which its own watchdog sees, may take
+   long. */
+static int agree(mill_result_file *file, int code)
+{
+  mill_result_set_busy(file, 0);
+  const int watch =
+      mill_watch_begin(MILL_WATCH_FILE, LONG_S, "%s: what other ranks write", file->path);
+  const int err = mill_mpi_agree(&file->io, code);
+  mill_watch_end(watch);
+  mill_result_set_busy(file, 1);
+  return err;
 }
 
 static void keep_failure(mill_result_file *file, int err)
@@ -98,41 +193,63 @@ static int is_time_to_meet(const mill_result_file *file)
   return file->met_s > 0 && mill_wall_s() - file->met_s >= file->write_interval_s;
 }
 
-/* One epoch; *ends when all ranks are closing and nothing is left. */
-static int run_epoch(mill_result_file *file, int *ends)
+enum { N_ROW, N_ITEM, N_OPEN, N_MEET, N_FAILED, N_COUNT };
+
+/* Take the queue that was filled, and prepare it; the code of that. */
+static int begin_epoch(mill_result_file *file, mill_result_queue **out)
 {
-  int err = MILL_OK;
-  enum { N_ROW, N_ITEM, N_OPEN, N_MEET, N_COUNT };
-  int64_t mine[N_COUNT], all[N_COUNT];
+  int64_t *mine = file->count;
   pthread_mutex_lock(&file->mutex);
   mill_result_queue *q = file->filling;
   file->filling = file->writing;
   file->writing = q;
-  const int is_closing = file->is_closing;
+  file->announced_closing = file->is_closing;
+  const int has_failed = file->failure.code != MILL_OK;
+  memset(mine, 0, (N_COUNT + 2 * (size_t)file->owners.n) * sizeof *mine);
   mine[N_MEET] = is_time_to_meet(file);
   pthread_cond_broadcast(&file->room);
   pthread_mutex_unlock(&file->mutex);
+  *out = q;
   mine[N_ROW] = q->fits.n;
   mine[N_ITEM] = q->n_pix + q->epochs.n;
-  mine[N_OPEN] = !is_closing;
-  file->announced_closing = is_closing;
-  MILL_MPI(MPI_Allreduce(mine, all, N_COUNT, MPI_INT64_T, MPI_SUM, file->io.comm));
+  mine[N_OPEN] = !file->announced_closing;
+  const int code = has_failed ? MILL_OK : prepare(file, q, mine + N_COUNT);
+  mine[N_FAILED] = code != MILL_OK;
+  return code;
+}
+
+static int meet_others(mill_result_file *file)
+{
+  MILL_CHECK(file->meet(file->meet_context, &file->io));
+  pthread_mutex_lock(&file->mutex);
+  file->met_s = file->met_s > 0 ? mill_wall_s() : 0;
+  pthread_mutex_unlock(&file->mutex);
+  return MILL_OK;
+}
+
+/* One epoch; *ends when all ranks are closing and nothing is left.  Two collective calls, and
+   messages to the ranks that write. */
+static int run_epoch(mill_result_file *file, int *ends)
+{
+  int err = MILL_OK;
+  int64_t *all = file->sum;
+  mill_result_queue *q = NULL;
+  const double start_s = mill_wall_s();
+  mill_range_begin(MILL_RANGE_WRITE);
+  mill_error_kept kept;
+  mill_error_save(begin_epoch(file, &q), &kept);
+  MILL_MPI(MPI_Allreduce(file->count, all, N_COUNT + 2 * file->owners.n, MPI_INT64_T, MPI_SUM,
+                         file->io.comm));
   /* first, because a write may take long */
-  if (all[N_MEET] > 0) {
-    MILL_TRY(file->meet(file->meet_context, &file->io));
-    pthread_mutex_lock(&file->mutex);
-    file->met_s = file->met_s > 0 ? mill_wall_s() : 0;
-    pthread_mutex_unlock(&file->mutex);
-  }
-  if ((all[N_ROW] > 0 || all[N_ITEM] > 0) && file->failure.code == MILL_OK) {
-    const double start_s = mill_wall_s();
-    pthread_mutex_lock(&file->hdf5);
-    mill_range_begin(MILL_RANGE_WRITE);
-    err = write_queue(file, q);
-    mill_range_end();
-    pthread_mutex_unlock(&file->hdf5);
+  if (all[N_MEET] > 0)
+    MILL_TRY(meet_others(file));
+  if ((all[N_ROW] > 0 || all[N_ITEM] > 0 || all[N_FAILED] > 0) && file->failure.code == MILL_OK) {
+    const int code =
+        all[N_FAILED] == 0 ? write_rows(file, all + N_COUNT) : mill_error_restore(&kept);
+    err = code == MILL_ERR_MPI ? code : agree(file, code);
     const double spent_s = mill_wall_s() - start_s;
     file->write_s += spent_s;
+    file->n_written++;
     if (spent_s > atomic_load(&file->longest_s))
       atomic_store(&file->longest_s, spent_s);
     if (err == MILL_OK)
@@ -144,9 +261,12 @@ static int run_epoch(mill_result_file *file, int *ends)
   }
   *ends = all[N_OPEN] == 0;
 done:
-  q->fits.n = q->epochs.n = q->n_pix = 0;
-  for (int a = 0; a < MILL_MAX_ARM; a++)
-    q->model[a].n = 0;
+  mill_range_end();
+  clear(q);
+  for (int k = 0; k < 2; k++) {
+    mill_parcel_free(&file->parcel[k]);
+    file->taken[k].n = 0;
+  }
   return err;
 }
 
@@ -155,8 +275,7 @@ static int wants_epoch(const mill_result_file *file)
 {
   const mill_result_queue *q = file->filling;
   const int has_work = q->fits.n > 0 || q->n_pix > 0;
-  return q->fits.n >= MILL_EPOCH_ROWS || q->n_pix >= MILL_EPOCH_PIX || file->n_waiting > 0 ||
-         is_time_to_meet(file) ||
+  return mill_result_n_queued(file) >= MILL_EPOCH_BYTES || is_time_to_meet(file) ||
          (has_work && mill_wall_s() - q->first_s >= file->write_interval_s) ||
          (file->is_closing && (has_work || !file->announced_closing));
 }
@@ -165,6 +284,7 @@ static int wants_epoch(const mill_result_file *file)
 static void await_own_epoch(mill_result_file *file)
 {
   pthread_mutex_lock(&file->mutex);
+  write_many_models(file);
   while (!wants_epoch(file)) {
     const mill_result_queue *q = file->filling;
     const int has_work = q->fits.n > 0 || q->n_pix > 0;
@@ -176,6 +296,7 @@ static void await_own_epoch(mill_result_file *file)
       pthread_cond_timedwait(&file->work, &file->mutex, &until);
     else
       pthread_cond_wait(&file->work, &file->mutex);
+    write_many_models(file);
   }
   pthread_mutex_unlock(&file->mutex);
 }
@@ -192,53 +313,65 @@ static void nap(mill_result_file *file, int has_wanted, long *us)
   *us = 2 * *us < POLL_MOST_US ? 2 * *us : POLL_MOST_US;
 }
 
-/* Wait until some rank wants an epoch.  Rank 0 decides: it hears the wishes of
-   the others, which carry the number of the epoch so that late ones are ignored, and starts a
-   broadcast that all others wait for.  No rank blocks in it. */
+/* Rank 0: does another rank want this epoch?  Wishes carry its number, so late ones are ignored. */
+static int hear_wishes(mill_result_file *file, int *wants)
+{
+  for (int there = 1;;) {
+    int64_t heard = -1;
+    MILL_CHECK_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_WANT, file->io.comm, &there, MPI_STATUS_IGNORE));
+    if (!there)
+      return MILL_OK;
+    MILL_CHECK_MPI(MPI_Recv(&heard, 1, MPI_INT64_T, MPI_ANY_SOURCE, TAG_WANT, file->io.comm,
+                            MPI_STATUS_IGNORE));
+    file->n_want_taken++;
+    *wants |= heard == file->epoch;
+  }
+}
+
+/* Has rank 0 begun the epoch?  Each rank passes it on to two others.  Empty messages do not wait for
+   their receiver. */
+static int hear_go(mill_result_file *file, int *begins)
+{
+  const mill_mpi *io = &file->io;
+  if (io->rank > 0) {
+    const int from = (io->rank - 1) / 2;
+    MILL_CHECK_MPI(MPI_Iprobe(from, TAG_GO, io->comm, begins, MPI_STATUS_IGNORE));
+    if (*begins)
+      MILL_CHECK_MPI(MPI_Recv(NULL, 0, MPI_BYTE, from, TAG_GO, io->comm, MPI_STATUS_IGNORE));
+  }
+  for (int to = 2 * io->rank + 1; *begins && to <= 2 * io->rank + 2 && to < io->size; to++)
+    MILL_CHECK_MPI(MPI_Send(NULL, 0, MPI_BYTE, to, TAG_GO, io->comm));
+  return MILL_OK;
+}
+
+/* Wait until some rank wants an epoch: rank 0 decides.  No rank blocks in it. */
 static int await_epoch(mill_result_file *file)
 {
-  int token = 1, started = 0, arrived = 0, has_told = 0, has_wanted = 0;
+  int begins = 0, has_told = 0, has_wanted = 0;
   long us = POLL_FIRST_US;
-  int64_t wish = file->epoch;
-  MPI_Request go = MPI_REQUEST_NULL, told = MPI_REQUEST_NULL;
-  const int is_root = file->io.rank == 0;
+  const int64_t wish = file->epoch;
+  MPI_Request told = MPI_REQUEST_NULL;
   if (file->io.size == 1) {
     await_own_epoch(file);
     return MILL_OK;
   }
-  if (!is_root) {
-    MILL_CHECK_MPI(MPI_Ibcast(&token, 1, MPI_INT, 0, file->io.comm, &go));
-    started = 1;
-  }
-  while (!arrived) {
+  for (;;) {
     pthread_mutex_lock(&file->mutex);
+    if (!has_wanted)
+      write_many_models(file);
     int wants = wants_epoch(file);
     pthread_mutex_unlock(&file->mutex);
-    int there = is_root;
-    while (is_root && there) {
-      int64_t heard = -1;
-      MILL_CHECK_MPI(
-          MPI_Iprobe(MPI_ANY_SOURCE, TAG_WANT, file->io.comm, &there, MPI_STATUS_IGNORE));
-      if (!there)
-        break;
-      MILL_CHECK_MPI(MPI_Recv(&heard, 1, MPI_INT64_T, MPI_ANY_SOURCE, TAG_WANT, file->io.comm,
-                              MPI_STATUS_IGNORE));
-      file->n_want_taken++;
-      wants |= heard == file->epoch;
-    }
-    if (wants && is_root && !started) {
-      mill_result_set_busy(file, 1);
-      MILL_CHECK_MPI(MPI_Ibcast(&token, 1, MPI_INT, 0, file->io.comm, &go));
-      started = 1;
-    } else if (wants && !is_root && !has_told) {
+    if (file->io.rank == 0) {
+      MILL_CHECK(hear_wishes(file, &wants));
+      begins = wants;
+    } else if (wants && !has_told) {
       mill_result_set_busy(file, 1);
       MILL_CHECK_MPI(MPI_Isend(&wish, 1, MPI_INT64_T, 0, TAG_WANT, file->io.comm, &told));
       file->n_want_sent++;
       has_told = 1;
     }
-    if (started)
-      MILL_CHECK_MPI(MPI_Test(&go, &arrived, MPI_STATUS_IGNORE));
-    if (arrived)
+    MILL_CHECK(hear_go(file, &begins));
+    if (begins)
       break;
     if (wants && !has_wanted)
       us = POLL_FIRST_US;
@@ -246,12 +379,7 @@ static int await_epoch(mill_result_file *file)
     nap(file, has_wanted, &us);
   }
   /* this ends: MPI buffers eight bytes, or rank 0 takes them in its next wait or at the end */
-  if (has_told) {
-    int gone = 0;
-    MILL_CHECK_MPI(MPI_Test(&told, &gone, MPI_STATUS_IGNORE));
-    if (!gone)
-      MILL_CHECK_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
-  }
+  MILL_CHECK_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
   return MILL_OK;
 }
 
@@ -320,10 +448,12 @@ int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mi
 
 int mill_result_start_epochs(mill_result_file *file)
 {
-  int err = MILL_OK;
+  int err = MILL_ALLOC(N_COUNT + 2 * file->owners.n, &file->count);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(N_COUNT + 2 * file->owners.n, &file->sum);
   const int rc = mill_thread_start(&file->io_thread, write_epochs, file);
   file->has_io_thread = rc == 0;
-  if (rc != 0)
+  if (rc != 0 && err == MILL_OK)
     err = MILL_ERROR(MILL_ERR_INTERNAL, "no thread for writing: %s", strerror(rc));
   err = mill_mpi_agree(&file->mpi, err);
   pthread_mutex_lock(&file->mutex);

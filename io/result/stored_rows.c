@@ -36,7 +36,7 @@ int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stor
   mill_columns columns;
   MILL_CHECK(mill_ph5_read_attr_text(file, path, "fits/CRC", ORDER, order, ORDER_SIZE));
   strcat(order, " CRC STATUS");
-  MILL_CHECK(mill_table_open_named(file, path, "fits", n_row, order, &rows->table));
+  MILL_CHECK(mill_table_open_named(file, -1, path, "fits", n_row, order, &rows->table));
   const mill_columns *fits = &rows->table->columns;
   if (fits->column[fits->i_crc].n_byte != sizeof(uint32_t) ||
       fits->column[fits->i_status].n_byte != sizeof(int32_t))
@@ -44,8 +44,8 @@ int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stor
   if (H5Lexists(file, "epochs", H5P_DEFAULT) <= 0)
     return MILL_OK;
   mill_columns_of(MILL_TABLE_EPOCHS, NULL, &columns);
-  MILL_CHECK(mill_table_open(file, path, "epochs", -1, &columns, &rows->epochs));
-  MILL_CHECK(mill_table_open_named(file, path, "catalog", n_row, "FIRST_EXPOSURE N_EXPOSURE",
+  MILL_CHECK(mill_table_open(file, -1, path, "epochs", -1, &columns, &rows->epochs));
+  MILL_CHECK(mill_table_open_named(file, -1, path, "catalog", n_row, "FIRST_EXPOSURE N_EXPOSURE",
                                    &rows->exposures));
   if (mill_columns_find(fits, "EPOCH_CRC") < 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: it has /epochs without fits/EPOCH_CRC",
@@ -57,7 +57,7 @@ int mill_stored_rows_catalog(hid_t file, const char *path, int64_t n_row, mill_s
 {
   mill_columns columns;
   mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
-  return mill_table_open(file, path, "catalog", n_row, &columns, &rows->table);
+  return mill_table_open(file, -1, path, "catalog", n_row, &columns, &rows->table);
 }
 
 void mill_stored_rows_close(mill_stored_rows *rows)
@@ -281,7 +281,7 @@ int mill_stored_rows_count(hid_t file, const char *path, int64_t n_row, int64_t 
   const htri_t is_sample = H5Lexists(file, "fits/POST_FLAG", H5P_DEFAULT);
   if (is_sample < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: /fits cannot be read: %s", path, mill_h5_reason());
-  MILL_TRY(mill_table_open_named(file, path, "fits", n_row,
+  MILL_TRY(mill_table_open_named(file, -1, path, "fits", n_row,
                                  is_sample > 0 ? "STATUS RVS_WARN FIT_INFO POST_FLAG"
                                                : "STATUS RVS_WARN FIT_INFO",
                                  &rows.table));

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/result/table.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
@@ -17,7 +19,10 @@
 enum {
   MAX_TEXT = 1 << 16, /* more bytes, or values, a row are damage: */
   MAX_VALUES = MILL_MAX_ROW_VALUES > MAX_TEXT ? MILL_MAX_ROW_VALUES : MAX_TEXT,
-  NAME_SIZE = sizeof((mill_table *)0)->group + MILL_MAX_NAME + 20
+  NAME_SIZE = sizeof((mill_table *)0)->group + MILL_MAX_NAME + 20,
+  PIECE_BYTES = 4 << 20, /* of a column, moved at once */
+  GAP_BYTES = 1 << 14    /* up to so many bytes between rows are read and written again with them,
+                            which costs less than another write */
 };
 
 hid_t mill_column_hdf5_type(int type)
@@ -69,27 +74,37 @@ int mill_table_go_on(void)
   return MILL_OK;
 }
 
+/* The missing value of a number, as stored; 0: all its bytes are zeros, as those of a text. */
+static int missing_value(const mill_column *c, char out[sizeof(double)])
+{
+  static const char zeros[sizeof(double)];
+  const double f64 = c->missing;
+  const float f32 = (float)f64;
+  const int64_t i64 = isnan(f64) ? 0 : (int64_t)f64; /* little-endian: also of fewer bytes */
+  memset(out, 0, sizeof f64);
+  if (c->type == MILL_TYPE_F64)
+    memcpy(out, &f64, sizeof f64);
+  else if (c->type == MILL_TYPE_F32)
+    memcpy(out, &f32, sizeof f32);
+  else if (c->type != MILL_TYPE_TEXT)
+    memcpy(out, &i64, mill_column_type_size(c->type));
+  return memcmp(out, zeros, sizeof f64) != 0;
+}
+
 static int create_column(hid_t file, const char *path, const char *group, int64_t n_row,
                          const mill_column *c)
 {
   int err = MILL_OK;
-  char description[256], name[NAME_SIZE], fill[sizeof(double)] = "";
-  const double f64 = c->missing;
-  const float f32 = (float)f64;
-  const int64_t i64 = isnan(f64) ? 0 : (int64_t)f64; /* little-endian: also of fewer bytes */
+  char description[256], name[NAME_SIZE], fill[sizeof(double)];
   const hid_t type = c->type == MILL_TYPE_TEXT ? mill_ph5_text_type(c->n_byte)
                                                : H5Tcopy(mill_column_hdf5_type(c->type));
   snprintf(name, sizeof name, "%s/%s", group, c->name);
   if (type < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
-  memcpy(fill,
-         c->type == MILL_TYPE_F64   ? (const void *)&f64
-         : c->type == MILL_TYPE_F32 ? (const void *)&f32
-                                    : &i64,
-         c->type == MILL_TYPE_F32 ? sizeof f32 : sizeof fill);
+  missing_value(c, fill);
   mill_column_description(c, description, sizeof description);
-  MILL_TRY(mill_ph5_dataset(file, path, name, type, c->vector ? 2 : 1, n_row, c->n_value,
-                            c->type == MILL_TYPE_TEXT ? NULL : fill, c->unit, description));
+  MILL_TRY(mill_ph5_column(file, path, name, type, c->vector ? 2 : 1, n_row, c->n_value,
+                           c->type == MILL_TYPE_TEXT ? NULL : fill, c->unit, description));
 done:
   MILL_H5_CLOSE(type);
   return err;
@@ -160,19 +175,36 @@ static int open_columns(mill_table *t, const char *names, const mill_columns *ex
       return MILL_ERROR(MILL_ERR_OUTPUT, ANOTHER_SHAPE, t->path, t->group, c->name);
     c->source = e->source;
     c->field = e->field;
+    c->missing = e->missing;
   }
   return MILL_OK;
 }
 
-static int open_table(hid_t file, const char *path, const char *group, int64_t n_row,
+/* Where the values of each column are in the file. */
+static int find_places(mill_table *t)
+{
+  for (int i = 0; i < t->columns.n_column; i++) {
+    const mill_column *c = &t->columns.column[i];
+    MILL_CHECK(
+        mill_ph5_place(t->dataset[i], t->path, c->name,
+                       c->type == MILL_TYPE_TEXT ? H5I_INVALID_HID : mill_column_hdf5_type(c->type),
+                       &t->place[i]));
+  }
+  return MILL_OK;
+}
+
+static int open_table(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                       const char *names, const mill_columns *expected, mill_table **table)
 {
   MILL_CHECK(MILL_ALLOC(1, table));
   (*table)->path = path;
   (*table)->file = file;
+  (*table)->fd = fd;
   (*table)->n_row = n_row;
   snprintf((*table)->group, sizeof(*table)->group, "%s", group);
-  const int err = open_columns(*table, names, expected);
+  int err = open_columns(*table, names, expected);
+  if (err == MILL_OK && fd >= 0)
+    err = find_places(*table);
   if (err != MILL_OK) {
     mill_table_close(*table);
     *table = NULL;
@@ -180,16 +212,16 @@ static int open_table(hid_t file, const char *path, const char *group, int64_t n
   return err;
 }
 
-int mill_table_open(hid_t file, const char *path, const char *group, int64_t n_row,
+int mill_table_open(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                     const mill_columns *columns, mill_table **table)
 {
-  return open_table(file, path, group, n_row, "", columns, table);
+  return open_table(file, fd, path, group, n_row, "", columns, table);
 }
 
-int mill_table_open_named(hid_t file, const char *path, const char *group, int64_t n_row,
+int mill_table_open_named(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                           const char *names, mill_table **table)
 {
-  return open_table(file, path, group, n_row, names, NULL, table);
+  return open_table(file, fd, path, group, n_row, names, NULL, table);
 }
 
 void mill_table_close(mill_table *table)
@@ -199,102 +231,140 @@ void mill_table_close(mill_table *table)
   mill_free(table);
 }
 
-/* ---- rows ---- */
+/* ---- writing ---- */
 
-enum direction { READ, WRITE, WRITE_ALONE };
+static _Atomic int64_t n_write_done, n_byte_done;
 
-/* Select n rows of a part in the dataset of a column. */
-static int select_rows(const mill_table_part *p, const mill_column *c, const int64_t *at, int64_t n,
-                       mill_ph5_rows *rows)
+void mill_table_written(int64_t *n_write, int64_t *n_byte)
 {
-  const mill_table *t = p->table;
-  const int n_dim = c->vector ? 2 : 1;
-  const int64_t n_value = c->vector ? c->n_value : 1;
-  return p->at && n > 0
-             ? mill_ph5_select(t->path, n_dim, t->n_row, n_value, at, n, rows)
-             : mill_ph5_select_range(t->path, n_dim, t->n_row, n_value, p->start, n, rows);
+  *n_write = n_write_done;
+  *n_byte = n_byte_done;
 }
 
-/* Copy a column between the packed rows and value [n][n_byte]. */
-static void copy_column(const mill_table_part *p, const mill_column *c, int is_write, int64_t n,
-                        char *value)
+/* Move bytes between memory and the place of a column's row in the file. */
+static int transfer(const mill_table *t, int i_column, int64_t row, int is_write, char *data,
+                    size_t n)
 {
-  for (int64_t i = 0; i < n; i++, value += c->n_byte) {
-    char *packed = p->row + (size_t)(p->at ? p->at[i].place : i) * p->stride + c->at;
-    memcpy(is_write ? value : packed, is_write ? packed : value, c->n_byte);
+  const mill_column *c = &t->columns.column[i_column];
+  off_t at = (off_t)t->place[i_column] + (off_t)row * (off_t)c->n_byte;
+  while (n > 0) {
+    const ssize_t moved = is_write ? pwrite(t->fd, data, n, at) : pread(t->fd, data, n, at);
+    if (moved < 0 && errno == EINTR)
+      continue;
+    if (moved <= 0)
+      return MILL_ERROR(
+          MILL_ERR_OUTPUT, "%s: cannot %s %s: %s%s", t->path, is_write ? "write" : "read", c->name,
+          moved < 0 ? strerror(errno) : "the file is cut", is_write ? MILL_H5_MAKE_ROOM : "");
+    if (is_write) {
+      n_write_done++;
+      n_byte_done += moved;
+    }
+    data += moved;
+    at += moved;
+    n -= (size_t)moved;
   }
-}
-
-/* One column of the selected rows. */
-static int move_column(const mill_table_part *p, int i, enum direction direction,
-                       const mill_ph5_rows *rows, char *value)
-{
-  const mill_column *c = &p->table->columns.column[i];
-  const hid_t dataset = p->table->dataset[i];
-  /* HDF5 does not convert between character sets, and merged results may have another one */
-  const hid_t type =
-      c->type == MILL_TYPE_TEXT ? H5Dget_type(dataset) : H5Tcopy(mill_column_hdf5_type(c->type));
-  const int err = direction == READ
-                      ? mill_ph5_read(dataset, p->table->path, c->name, type, rows, value)
-                      : mill_ph5_write(dataset, p->table->path, c->name, type, rows, value,
-                                       direction == WRITE_ALONE);
-  MILL_H5_CLOSE(type);
-  return err;
-}
-
-/* The rows of a part as a plain list, and room for one column. */
-static int prepare(const mill_table_part *p, int64_t **at, char **value)
-{
-  size_t widest = 1;
-  for (int c = p->first; c < p->end; c++)
-    if (p->table->columns.column[c].n_byte > widest)
-      widest = p->table->columns.column[c].n_byte;
-  MILL_CHECK(mill_alloc_bytes((size_t)p->n, widest, (void **)value));
-  MILL_CHECK(MILL_ALLOC(p->at ? p->n : 0, at));
-  for (int64_t i = 0; i < p->n && p->at; i++)
-    (*at)[i] = p->at[i].key;
   return MILL_OK;
 }
 
-/* Move a part between memory and file.  A rank that has failed still makes all collective calls,
-   for the others wait for it there, but without rows. */
-static int move_part(const mill_table_part *p, enum direction direction, int code, int watch)
+static int64_t row_of(const mill_table_part *p, int64_t i)
 {
-  int err = code;
-  int64_t *at = NULL;
-  char *value = NULL;
-  mill_ph5_rows scalar = {H5I_INVALID_HID, H5I_INVALID_HID}, vector = scalar;
-  const mill_column none = {.n_value = 1};
-  if (err == MILL_OK)
-    err = prepare(p, &at, &value);
-  if (err == MILL_OK)
-    err = select_rows(p, &none, at, p->n, &scalar);
-  int has_rows = 1;
-  for (int i = p->first; i < p->end && (err == MILL_OK || direction == WRITE); i++) {
-    const mill_column *c = &p->table->columns.column[i];
-    int failed = MILL_OK;
-    if (err != MILL_OK && has_rows) {
-      has_rows = 0;
-      mill_ph5_unselect(&scalar);
-      (void)select_rows(p, &none, NULL, 0, &scalar);
+  return p->at ? p->at[i].key : p->start + i;
+}
+
+/* The end of the rows from i on that are moved together: neighbours, and rows with a short gap
+   between them that are all this rank's. */
+static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
+{
+  const int64_t first = row_of(p, i);
+  const int64_t n_most = PIECE_BYTES > n_byte ? PIECE_BYTES / n_byte : 1;
+  int64_t end = i + 1;
+  for (int64_t last = first; end < p->n; end++) {
+    const int64_t row = row_of(p, end), n_between = row - last - 1;
+    if (row - first >= n_most ||
+        (n_between > 0 &&
+         (p->n_own == 0 || row / p->n_own != first / p->n_own || n_between * n_byte > GAP_BYTES)))
+      break;
+    last = row;
+  }
+  return end;
+}
+
+/* Move one column of a part.  piece: room for PIECE_BYTES, or a row. */
+static int move_column(const mill_table_part *p, int i_column, int is_write, int watch, char *piece)
+{
+  const mill_column *c = &p->table->columns.column[i_column];
+  for (int64_t i = 0, end; i < p->n; i = end) {
+    end = end_of_piece(p, (int64_t)c->n_byte, i);
+    const int64_t first = row_of(p, i), n = row_of(p, end - 1) - first + 1;
+    if (!is_write || n > end - i)
+      MILL_CHECK(transfer(p->table, i_column, first, 0, piece, (size_t)n * c->n_byte));
+    for (; i < end; i++) {
+      char *packed = p->row + (size_t)(p->at ? p->at[i].place : i) * p->stride + c->at;
+      char *stored = piece + (size_t)(row_of(p, i) - first) * c->n_byte;
+      memcpy(is_write ? stored : packed, is_write ? packed : stored, c->n_byte);
     }
-    const int64_t n = has_rows ? p->n : 0;
-    if (direction != READ)
-      copy_column(p, c, 1, n, value);
-    if (c->vector)
-      failed = select_rows(p, c, at, n, &vector);
-    const int moved = move_column(p, i, direction, c->vector ? &vector : &scalar, value);
-    mill_ph5_unselect(&vector);
-    failed = failed == MILL_OK ? moved : failed;
-    if (direction == READ && failed == MILL_OK)
-      copy_column(p, c, 0, n, value);
-    err = err == MILL_OK ? failed : err;
+    if (is_write)
+      MILL_CHECK(transfer(p->table, i_column, first, 1, piece, (size_t)n * c->n_byte));
     mill_watch_again(watch);
   }
-  mill_ph5_unselect(&scalar);
-  MILL_FREE(at, value);
+  return MILL_OK;
+}
+
+/* Bytes of the widest column of a part. */
+static size_t widest(const mill_table_part *p)
+{
+  size_t n_byte = 1;
+  for (int c = p->first; c < p->end; c++)
+    if (p->table->columns.column[c].n_byte > n_byte)
+      n_byte = p->table->columns.column[c].n_byte;
+  return n_byte;
+}
+
+static int move_part(const mill_table_part *p, int is_write, int watch)
+{
+  int err = MILL_OK;
+  char *piece = NULL;
+  if (p->n == 0)
+    return MILL_OK;
+  const size_t n_row = (size_t)(row_of(p, p->n - 1) - row_of(p, 0) + 1), n_byte = widest(p);
+  const size_t n_most = PIECE_BYTES > n_byte ? PIECE_BYTES : n_byte;
+  MILL_TRY(mill_alloc_raw(n_row < n_most / n_byte ? n_row * n_byte : n_most, 1, (void **)&piece));
+  for (int i = p->first; i < p->end; i++)
+    MILL_TRY(move_column(p, i, is_write, watch, piece));
+done:
+  mill_free(piece);
   return err;
 }
+
+int mill_table_write(const mill_table_part *part, int watch)
+{
+  return move_part(part, 1, watch);
+}
+
+int mill_table_fill(mill_table_part part, int watch)
+{
+  int err = MILL_OK;
+  char value[sizeof(double)];
+  const int end = part.end;
+  MILL_TRY(mill_alloc_bytes(part.table->columns.row_size, 1, (void **)&part.row));
+  part.stride = 0; /* one row for all */
+  for (; part.first < end; part.first++) {
+    const mill_column *c = &part.table->columns.column[part.first];
+    const size_t size = mill_column_type_size(c->type);
+    if (!missing_value(c, value))
+      continue;
+    MILL_TRY(mill_table_go_on());
+    for (size_t k = 0; k < c->n_byte; k += size)
+      memcpy(part.row + c->at + k, value, size);
+    part.end = part.first + 1;
+    MILL_TRY(mill_table_write(&part, watch));
+  }
+done:
+  mill_free(part.row);
+  return err;
+}
+
+/* ---- reading ---- */
 
 mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t n, char *row)
 {
@@ -306,29 +376,40 @@ mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t
                            .stride = table->columns.row_size};
 }
 
-int mill_table_write(const mill_table_part *part, int n_part, const mill_mpi *mpi, int code,
-                     int watch)
+/* One column of a range, as any program may have stored it. */
+static int read_column(const mill_table_part *p, int i_column, char *value)
 {
-  int err = code;
-  for (int i = 0; i < n_part; i++) {
-    const mill_table *before = i > 0 ? part[i - 1].table : part->table;
-    if (before->file != part[i].table->file && H5Fflush(before->file, H5F_SCOPE_LOCAL) < 0 &&
-        err == MILL_OK)
-      err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed to disk: %s", before->path,
-                       mill_h5_reason());
-    if (part[i].waits && i > 0)
-      MILL_TRY(mill_mpi_agree(mpi, err));
-    err = move_part(&part[i], mpi ? WRITE : WRITE_ALONE, err, watch);
-  }
-  if (mpi)
-    err = mill_mpi_agree(mpi, err);
-done:
+  int err = MILL_OK;
+  const mill_table *t = p->table;
+  const mill_column *c = &t->columns.column[i_column];
+  const hid_t dataset = t->dataset[i_column], space = H5Dget_space(dataset);
+  const hsize_t start[2] = {(hsize_t)p->start, 0};
+  const hsize_t count[2] = {(hsize_t)p->n, (hsize_t)c->n_value};
+  const hid_t memory = H5Screate_simple(c->vector ? 2 : 1, count, NULL);
+  /* HDF5 does not convert between character sets, and merged results may have another one */
+  const hid_t type =
+      c->type == MILL_TYPE_TEXT ? H5Dget_type(dataset) : H5Tcopy(mill_column_hdf5_type(c->type));
+  if (H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
+      H5Dread(dataset, type, memory, space, H5P_DEFAULT, value) < 0)
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot read %s: %s", t->path, c->name, mill_h5_reason());
+  for (int64_t i = 0; i < p->n && err == MILL_OK; i++)
+    memcpy(p->row + (size_t)i * p->stride + c->at, value + (size_t)i * c->n_byte, c->n_byte);
+  MILL_H5_CLOSE(space, memory, type);
   return err;
 }
 
 int mill_table_read(mill_table_part part)
 {
-  return move_part(&part, READ, MILL_OK, -1);
+  int err = MILL_OK;
+  char *value = NULL;
+  if (part.at || part.n == 0)
+    return move_part(&part, 0, -1);
+  MILL_TRY(mill_alloc_bytes((size_t)part.n, widest(&part), (void **)&value));
+  for (int i = part.first; i < part.end; i++)
+    MILL_TRY(read_column(&part, i, value));
+done:
+  mill_free(value);
+  return err;
 }
 
 int mill_waiting_add(mill_waiting *rows, const mill_columns *columns, int64_t at, char **row)

@@ -7,7 +7,6 @@
 #include <hdf5.h>
 
 #include "io/result/columns.h"
-#include "src/ranks/mpi_context.h"
 #include "src/system/order.h"
 
 /** An open table. */
@@ -18,10 +17,12 @@ typedef struct mill_table {
   int64_t n_row;
   mill_columns columns;
   hid_t dataset[MILL_MAX_COLUMN];
+  int fd;                         /**< to write by; -1: only read */
+  haddr_t place[MILL_MAX_COLUMN]; /**< of each column in the file, where rows are written */
 } mill_table;
 
-/** Make the group and its datasets, all space allocated and filled with missing values.  One rank
- *  alone.  MILL_ERR_OUTPUT; MILL_ERR_STOPPED as mill_table_go_on. */
+/** Make the group and its datasets, all space allocated, of which no byte is written
+ *  (mill_table_fill).  One rank alone.  MILL_ERR_OUTPUT; MILL_ERR_STOPPED as mill_table_go_on. */
 int mill_table_create(hid_t file, const char *path, const char *group, int64_t n_row,
                       const mill_columns *columns);
 
@@ -32,14 +33,17 @@ int mill_table_go_on(void);
 /** Open a table, whose columns must have these types and shapes; a text of one byte stands for any
  *  width.  n_row -1: as many rows as the file has.  Not collective.
  *
+ *  fd     in   -1: only read.  Descriptor of the same file, borrowed, to write rows by: columns are
+ *              contiguous, so a rank needs neither the others nor HDF5 for that
  *  table  out  NULL after a failure; to be closed before the file
  *
- *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
-int mill_table_open(hid_t file, const char *path, const char *group, int64_t n_row,
+ *  MILL_ERR_OUTPUT, also when columns that are to be written are stored otherwise; MILL_ERR_MEMORY.
+ */
+int mill_table_open(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                     const mill_columns *columns, mill_table **table);
 
 /** The same of columns by their names, which spaces separate; the file gives types and shapes. */
-int mill_table_open_named(hid_t file, const char *path, const char *group, int64_t n_row,
+int mill_table_open_named(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                           const char *names, mill_table **table);
 void mill_table_close(mill_table *table); /* NULL is allowed */
 
@@ -53,24 +57,29 @@ typedef struct mill_table_part {
   const mill_keyed *at;
   char *row; /**< [places][stride] packed rows */
   size_t stride;
-  int waits; /**< write it after all ranks have written the parts before it */
+  /** All rows between two rows of a block of so many are written by this rank alone; 0: only those
+   *  of the part are. */
+  int64_t n_own;
 } mill_table_part;
 
 /** All columns of the rows [start, start + n), which lie packed in row [n][row_size]. */
 mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t n, char *row);
 
-/** Write parts [n_part] in their order.  Collective over mpi, with the same tables and columns on
- *  every rank; mpi NULL: one rank alone.
+/** Write a part, its columns one after the other, into a table that was opened to write.
+ *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY.
  *
- *  code   what this rank's preparation has come to: after a failure it joins without rows
- *  watch  token of src/system/watchdog.h, renewed at every column
- *
- *  Before a part of another file, the file of the parts before it is flushed to disk.
- *  The worst code of all ranks, on every rank; parts that wait are then not written. */
-int mill_table_write(const mill_table_part *part, int n_part, const mill_mpi *mpi, int code,
-                     int watch);
+ *  watch  token of src/system/watchdog.h, renewed at every write */
+int mill_table_write(const mill_table_part *part, int watch);
 
-/** Read a part into its rows.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+/** Writes of this process to tables so far, and their bytes; any thread. */
+void mill_table_written(int64_t *n_write, int64_t *n_byte);
+
+/** Write missing values in place of the rows of a range, in a new table; where they are zeros the
+ *  file has them.  As above. */
+int mill_table_fill(mill_table_part part, int watch);
+
+/** Read a part into its rows; a list of rows only of a table that was opened to write.
+ *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_table_read(mill_table_part part);
 
 /** Packed rows that wait to be written, in any order.  Zeroed at first. */

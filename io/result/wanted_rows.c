@@ -35,11 +35,11 @@ static int start_examination(mill_result_file *file, examination **e)
 {
   int err = MILL_ALLOC(1, e);
   if (err == MILL_OK)
-    err = mill_table_open_named(file->file, file->path, "fits", file->n_row, "TARGETID STATUS",
-                                &(*e)->fits);
+    err = mill_table_open_named(file->file, file->fd, file->path, "fits", file->n_row,
+                                "TARGETID STATUS", &(*e)->fits);
   if (err == MILL_OK)
-    err = mill_table_open_named(file->file, file->path, "catalog", file->n_row, "TARGETID",
-                                &(*e)->catalog);
+    err = mill_table_open_named(file->file, file->fd, file->path, "catalog", file->n_row,
+                                "TARGETID", &(*e)->catalog);
   if (err == MILL_OK)
     (*e)->file = file;
   return mill_mpi_agree(&file->mpi, err);
@@ -93,20 +93,19 @@ done:
   return err;
 }
 
-/* Collective: write STATUS 0, and TARGETID of /catalog, which no fit gives and which may be what is
-   damaged.  code: of the examination. */
-static int reset_rows(examination *e, int code)
+/* Write STATUS 0, and TARGETID of /catalog, which no fit gives and which may be what is damaged. */
+static int reset_rows(examination *e)
 {
-  mill_table_part part[2], from;
-  part[0] = part[1] = from = mill_waiting_part(&e->reset, e->fits);
+  mill_table_part part = mill_waiting_part(&e->reset, e->fits), from = part;
+  part.n_own = INT64_MAX; /* the rows between them are in this rank's share */
   from.table = e->catalog;
   from.end = 1;
-  part[0].first = 1;
-  part[1].end = 1;
-  part[1].waits = 1;
-  if (code == MILL_OK)
-    code = mill_table_read(from);
-  return mill_table_write(part, 2, &e->file->mpi, code, -1);
+  MILL_CHECK(mill_table_read(from));
+  part.first = 1;
+  MILL_CHECK(mill_table_write(&part, -1));
+  part.first = 0;
+  part.end = 1;
+  return mill_table_write(&part, -1);
 }
 
 /* Collective: rows that a rank found wanted, though their STATUS says that they are done, are not
@@ -117,7 +116,7 @@ static int share_wanted(examination *e, int code)
   mill_result_file *file = e->file;
   const int64_t n_byte = (file->n_row + 7) / 8;
   int64_t n_wanted = 0;
-  MILL_TRY(reset_rows(e, code));
+  MILL_TRY(mill_mpi_agree(&file->mpi, code == MILL_OK ? reset_rows(e) : code));
   for (int64_t at = 0; at < n_byte; at += 1 << 30) {
     const int n = n_byte - at < 1 << 30 ? (int)(n_byte - at) : 1 << 30;
     MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, file->wanted + at, n, MPI_BYTE, MPI_BOR, file->mpi.comm));

@@ -21,7 +21,7 @@
 
 /* ---- the command line ---- */
 
-enum { FIT = 1, RATES = 2, CROSSOVER = 4 };
+enum { FIT = 1, RATES = 2, CROSSOVER = 4, WRITE = 8 };
 
 static const struct {
   const char *name;
@@ -29,7 +29,8 @@ static const struct {
   int (*task)(mill_bench *job);
 } tasks[] = {{"fit", FIT, mill_bench_task_fit},
              {"rates", RATES, mill_bench_task_rates},
-             {"crossover", CROSSOVER, mill_bench_task_crossover}};
+             {"crossover", CROSSOVER, mill_bench_task_crossover},
+             {"write", WRITE, mill_bench_task_write}};
 
 static const char *const work_words[] = {"all", "fit", "train", "particles", NULL};
 
@@ -41,7 +42,7 @@ static const mill_option rows[] = {
     {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library,
      .offset = offsetof(mill_bench_options, fit), .argument = "FILE", .tasks = FIT | CROSSOVER,
      .help = "template library (default: template_lib of the configuration, else the shipped one)"},
-    {"config", MILL_OPTION_TEXT, AT(fit.config), .tasks = FIT | CROSSOVER,
+    {"config", MILL_OPTION_TEXT, AT(fit.config), .tasks = FIT | CROSSOVER | WRITE,
      .help = "YAML configuration"},
     {"catalog", MILL_OPTION_TEXT, AT(fit.catalog), .tasks = FIT | RATES | CROSSOVER,
      .help = "text file with one input path per line"},
@@ -55,7 +56,9 @@ static const mill_option rows[] = {
     {"repeat", MILL_OPTION_COUNT, AT(n_repeat), .min = 1, .max = 1000, .tasks = FIT | CROSSOVER,
      .help = "fit: number of runs, the one with the median CPU time is shown; crossover: number of "
              "runs, the shortest counts"},
-    {"output", MILL_OPTION_TEXT, AT(output), .tasks = FIT, .argument = "DIR",
+    {"rows", MILL_OPTION_INTEGER, AT(n_star), .min = 1, .max = 1e9, .tasks = WRITE,
+     .help = "rows to write (default: 100000)"},
+    {"output", MILL_OPTION_TEXT, AT(output), .tasks = FIT | WRITE, .argument = "DIR",
      .help = "folder for the temporary result (default: $TMPDIR, or /tmp)"},
     {"work", MILL_OPTION_CHOICE, AT(work), .words = work_words, .tasks = CROSSOVER,
      .help = "what to measure; fit needs inputs; without inputs, all skips fit"},
@@ -73,13 +76,17 @@ static const mill_option_table table = {
     "usage: starmill bench fit [options] INPUT.fits...\n"
     "       starmill bench rates [INPUT.fits...]\n"
     "       starmill bench crossover [options] [INPUT.fits...]\n"
+    "       mpirun -n RANKS starmill bench write [options]\n"
     "\n"
     "Measure the speed of one rank.  'fit' fits the inputs like `starmill fit`, into a temporary\n"
     "file, and prints the rate, the time and evaluations of a star by stage, and the ratio to\n"
     "the floor of this machine.  'rates' measures one core: matrix products, copies, reading\n"
     "the inputs from the page cache.  'crossover' times fits, trainings and particles of growing\n"
     "size on the CPU and the GPU and prints the size from which the GPU is faster; fits use the\n"
-    "first 1, 4, 16, ... rows of the inputs.  docs/develop/performance.md explains the tables.\n"
+    "first 1, 4, 16, ... rows of the inputs.  'write' writes a result of made-up rows by any "
+    "number\n"
+    "of ranks, and a plain file of as many bytes.  docs/develop/performance.md and scaling.md\n"
+    "explain the tables.\n"
     "\n",
     "\n"
     "Exit status: 0 done, 2 usage, configuration or library, 3 some input was unreadable,\n"
@@ -99,6 +106,8 @@ static int check_task(const char *name, unsigned bit, const unsigned char *is_gi
     if (is_given[i] && !(rows[i].tasks & bit))
       return MILL_ERROR(MILL_ERR_USAGE, "--%s is not for '%s'; see starmill bench --help",
                         rows[i].name, name);
+  if (bit == WRITE && options->fit.n_input > 0)
+    return MILL_ERROR(MILL_ERR_USAGE, "'write' takes no input, as its rows are made up");
   if ((bit == FIT || options->work == MILL_BENCH_FIT) && options->fit.n_input == 0 &&
       !options->fit.catalog)
     return MILL_ERROR(MILL_ERR_USAGE, "no input: name FITS files or give --catalog FILE");
@@ -121,10 +130,11 @@ static int parse(int argc, char **argv, mill_bench_options *options)
       options->task = tasks[i].task;
       return check_task(name, tasks[i].bit, is_given, options);
     }
-  return MILL_ERROR(MILL_ERR_USAGE,
-                    "bench measures 'fit', 'rates' or 'crossover', not '%s'; see starmill bench "
-                    "--help",
-                    name);
+  return MILL_ERROR(
+      MILL_ERR_USAGE,
+      "bench measures 'fit', 'rates', 'crossover' or 'write', not '%s'; see starmill bench "
+      "--help",
+      name);
 }
 
 /* ---- shared by the tasks ---- */
@@ -187,7 +197,7 @@ static int start(mill_bench *job, int argc, char **argv)
   MILL_CHECK(parse(argc, argv, &job->options));
   if (mill_option_helped(job->options.fit.help, job->mpi.rank, &table, &usual))
     return MILL_OK;
-  if (job->mpi.size > 1)
+  if (job->mpi.size > 1 && job->options.task && job->options.task != mill_bench_task_write)
     return MILL_ERROR(MILL_ERR_USAGE, "bench measures one rank, not %d: run it without mpirun",
                       job->mpi.size);
   MILL_CHECK(list_inputs(job));

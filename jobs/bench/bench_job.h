@@ -19,7 +19,7 @@ typedef struct mill_bench_options {
   int (*task)(mill_bench *job); /**< NULL: only --help */
   mill_fit_options fit;         /**< quiet is set */
   const char *output;           /**< folder of the temporary result; NULL: $TMPDIR, else /tmp */
-  int64_t n_star;               /**< fit: rows to fit; 0: all */
+  int64_t n_star;               /**< fit: rows to fit; 0: all; write: rows */
   int n_repeat;
   int work;       /**< crossover: enum mill_bench_work_kind */
   int64_t n_most; /**< crossover: the largest size */
@@ -59,10 +59,20 @@ void mill_bench_print_cell(int there, int n_digit, double value, const char *wit
  *  fit        what a fit costs on this machine, and what it must cost
  *  rates      what one core can do
  *  crossover  fits, trainings and particles of growing size on the CPU and on the GPU: from which
- *             size a GPU pays.  Without a GPU its column says SKIPPED and why */
+ *             size a GPU pays.  Without a GPU its column says SKIPPED and why
+ *  write      the result file alone, by all ranks: collective */
 int mill_bench_task_fit(mill_bench *job);
 int mill_bench_task_rates(mill_bench *job);
 int mill_bench_task_crossover(mill_bench *job);
+int mill_bench_task_write(mill_bench *job);
+
+enum { MILL_BENCH_FOLDER = 1024 };
+
+/** A temporary folder in base (NULL: $TMPDIR, else /tmp).  MILL_ERR_USAGE, MILL_ERR_OUTPUT. */
+int mill_bench_make_folder(const char *base, char folder[MILL_BENCH_FOLDER]);
+
+/** Remove it with the files in it. */
+void mill_bench_remove_folder(const char *folder);
 
 /** One run of a fit. */
 typedef struct mill_bench_run {

@@ -12,11 +12,12 @@
 #include <unistd.h>
 
 #include "io/files/lock_file.h"
+#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-enum { EXIT_OUTPUT = 4, RANK_ROWS = 256 /* of the collective file */, N_VALUE = 8 };
+enum { EXIT_OUTPUT = 4, RANK_ROWS = 256 /* of the common file */, N_VALUE = 8 };
 static const double LITTLE_BYTES = 1e9;
 
 typedef struct output_check {
@@ -171,52 +172,43 @@ static int create_file(const char *path, int64_t n_row)
 {
   int err = MILL_OK;
   hid_t file = H5I_INVALID_HID;
-  const double missing = -1.0;
   MILL_TRY(mill_ph5_create(path, n_row * N_VALUE * 8, &file));
-  MILL_TRY(mill_ph5_dataset(file, path, "values", H5T_IEEE_F64LE, 2, n_row, N_VALUE, &missing, "",
-                            "of doctor"));
+  MILL_TRY(mill_ph5_column(file, path, "values", H5T_IEEE_F64LE, 2, n_row, N_VALUE, NULL, "",
+                           "of doctor"));
 done:
-  if (file >= 0) {
-    const int closed = mill_ph5_close(path, &file);
-    err = err == MILL_OK ? closed : err;
-  }
-  return err;
+  return mill_ph5_end(path, &file, err);
 }
 
-/* Every rank's rows, written in one call; or read: those of the next rank. */
+/* Every rank's rows, written as a run writes them; or read: those of the next rank. */
 static int move_rows(const output_check *check, int is_write, double *value)
 {
-  int err = MILL_OK, closed = MILL_OK;
+  int err = MILL_OK, fd = -1;
   const mill_mpi *mpi = check->mpi;
-  const int64_t n_row = (int64_t)RANK_ROWS * mpi->size;
+  const size_t n_byte = RANK_ROWS * N_VALUE * sizeof *value;
   const int64_t first = (int64_t)RANK_ROWS * ((mpi->rank + !is_write) % mpi->size);
   hid_t file = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
-  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
-  err = mill_ph5_open(check->path, is_write ? H5F_ACC_RDWR : H5F_ACC_RDONLY, mpi->comm, &file);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  err = mill_ph5_open_dataset(file, check->path, "values", H5T_IEEE_F64LE, 2, n_row, N_VALUE,
-                              &dataset);
-  if (err == MILL_OK)
-    err = mill_ph5_select_range(check->path, 2, n_row, N_VALUE, first, RANK_ROWS, &rows);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  err = is_write
-            ? mill_ph5_write(dataset, check->path, "values", H5T_NATIVE_DOUBLE, &rows, value, 0)
-            : mill_ph5_read(dataset, check->path, "values", H5T_NATIVE_DOUBLE, &rows, value);
-  for (int64_t i = 0; !is_write && err == MILL_OK && i < RANK_ROWS * N_VALUE; i++)
+  haddr_t place = 0;
+  MILL_TRY(mill_ph5_check_shared(check->path, mpi));
+  MILL_TRY(mill_ph5_hold(check->path, &fd));
+  MILL_TRY(mill_ph5_open(check->path, H5F_ACC_RDONLY, &file));
+  MILL_TRY(mill_ph5_open_dataset(file, check->path, "values", H5T_IEEE_F64LE, 2,
+                                 (int64_t)RANK_ROWS * mpi->size, N_VALUE, &dataset));
+  MILL_TRY(mill_ph5_place(dataset, check->path, "values", H5T_IEEE_F64LE, &place));
+  const off_t at = (off_t)place + first * N_VALUE * (off_t)sizeof *value;
+  if ((is_write ? pwrite(fd, value, n_byte, at) : pread(fd, value, n_byte, at)) != (ssize_t)n_byte)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot %s its rows: %s", check->path,
+              is_write ? "write" : "read", strerror(errno));
+  for (int64_t i = 0; !is_write && i < RANK_ROWS * N_VALUE; i++)
     if (value[i] != value_of(first + i / N_VALUE, (int)(i % N_VALUE)))
-      err = MILL_ERROR(
+      MILL_FAIL(
           MILL_ERR_OUTPUT,
           "rank %d does not see what rank %d wrote: the file system is not coherent between ranks",
           mpi->rank, (mpi->rank + 1) % mpi->size);
-  MILL_TRY(mill_mpi_agree(mpi, err));
 done:
-  mill_ph5_unselect(&rows);
-  if (dataset >= 0)
-    H5Dclose(dataset);
-  /* collective: open on all ranks, or on none, unless opening itself has failed */
-  if (file >= 0)
-    closed = mill_ph5_close(check->path, &file);
-  return err == MILL_OK ? closed : err;
+  if (fd >= 0)
+    close(fd);
+  MILL_H5_CLOSE(dataset, file);
+  return err;
 }
 
 static int write_together(output_check *check)

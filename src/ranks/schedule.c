@@ -15,6 +15,10 @@ static const double SHARES = 4.0;
  * work, so that short runs end together too; and this number of rows. */
 static const double LEAST_S = 0.1, LEAST_SHARE = 0.01, LEAST_ROWS = 4.0;
 
+/* A chunk is not more than this time of a rank, s, the usual write_interval: then the rows that all
+ * ranks write together are neighbours, and the file gets long writes. */
+static const double MOST_S = 5.0;
+
 /* Measured on one core (docs/develop/scaling.md): bytes a second of unpacking, counted in the
  * packed file (40 to 120 million), and seconds for headers and tables of any file. */
 static const double UNPACK_BYTES_S = 80e6, OPEN_S = 2.5e-3;
@@ -130,7 +134,7 @@ typedef struct making {
 static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
 {
   const double share = d->left / (double)d->plan->n_rank;
-  d->target = share / SHARES;
+  d->target = share / SHARES < MOST_S * d->plan->rate ? share / SHARES : MOST_S * d->plan->rate;
   if (s->n_chunk < d->plan->n_rank) {
     /* what a rank takes before it has done anything does no harm, and as much for each keeps
      * the first that comes from taking all */

@@ -150,18 +150,33 @@ class Crossover(ProgramTest):
         self.assertIn("SKIPPED", self.measure("--work", "particles", "--most", 1, n_gpu=0)[0])
 
 
+class Write(ProgramTest):
+    def test_ranks_write_together(self):
+        for ranks in (0, 3):
+            done = starmill("bench", "write", "--rows", 2000, "--output", made["folder"],
+                            ranks=ranks, timeout=300)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            row = tables(done.stdout)[str(ranks or 1)]
+            self.assertEqual(row[1], "2000")
+            # each column in one piece where one epoch has all rows
+            self.assertLess(int(row[7]), 100 * (ranks or 1))
+            self.assertEqual(os.listdir(made["folder"]), [])
+
+
 class Usage(ProgramTest):
     def test_mistakes(self):
         fit = ["fit", "--library", made["library"]]
         here = [made["file"]]
         for args, parts, status in (
-            ([], ["'fit', 'rates' or 'crossover'"], 2),
+            ([], ["'fit', 'rates', 'crossover' or 'write'"], 2),
             (fit, ["no input"], 2),
             (["crossover", "--work", "fit"], ["no input"], 2),
             (fit + ["--repeat", "0"] + here, ["--repeat", "0"], 2),
             (fit + ["--output", tmp("nowhere")] + here, [tmp("nowhere"), "--output"], 4),
             (["fit", "--library", tmp("none.h5")] + here, [tmp("none.h5")], 2),
             (["rates", tmp("none.fits")], [tmp("none.fits")], 3),
+            (["write"] + here, ["'write' takes no input"], 2),
+            (["write", "--output", tmp("nowhere")], [tmp("nowhere"), "--output"], 4),
             (["crossover", "--backend", "cpu"] + here, ["--backend", "'crossover'"], 2),
         ):
             self.assertOneLine(starmill("bench", *args), "starmill bench: ", *parts, status=status)

@@ -74,7 +74,7 @@ class Completion(ProgramTest):
         library, bench, fit, behind = self.complete(
             "starmill library ", "starmill bench ", "starmill fit ", "starmill library train ")
         self.assertEqual(library, set(SUB["library"]))
-        self.assertEqual(bench, {"fit", "rates", "crossover"})
+        self.assertEqual(bench, {"fit", "rates", "crossover", "write"})
         self.assertEqual((fit, behind), ({"FILES"}, {"FILES"}))
         self.assertIn("--repeat", self.complete("starmill bench rates --")[0])
 

@@ -177,13 +177,19 @@ MILL_TEST(catalog_in_pieces)
 MILL_TEST(idle_ranks_join_a_busy_one)
 {
   survey s;
-  survey_make(&s, 2, (const int[]){16500, 17000}); /* more than two of MILL_QUEUE_ROWS */
+  survey_make(&s, 2, (const int[]){1500, 1600}); /* of 50 kB: more than the queue's 128 MiB */
+  s.info.posteriors = 1;
+  s.info.n_draw = MILL_MAX_DRAW;
+  assert_int_equal(mill_columns_fits(&s.lib, s.lib.path,
+                                     MILL_WITH_POSTERIOR | MILL_WITH_DRAWS(MILL_MAX_DRAW),
+                                     &s.columns),
+                   MILL_OK);
   s.info.write_interval_s = 1e6;
   mill_result_file *file = open_as(&s, in_dir("busy.h5"), 0, MILL_OPEN_NEW);
   if (mpi.rank == mpi.size - 1) {
     for (int64_t i = 0; i < s.info.n_row; i++)
       put_row(&s, file, s.info.n_row - 1 - i);
-    assert_true(mill_result_n_done(file) > 0);
+    wait_for(file, 1);
   }
   close_all(file, NULL);
   if (mpi.rank == 0)
@@ -331,6 +337,30 @@ MILL_TEST(other_identity_is_refused)
   survey_make(&s, 2, (const int[]){200, N_ROW - 200});
   mill_result_file *file = open_as(&s, path, 0, MILL_OPEN_CONTINUE);
   close_all(file, NULL);
+  survey_free(&s);
+}
+
+/* Rows cannot be written at a place in the file where another program has moved them. */
+MILL_TEST(columns_in_chunks_are_refused)
+{
+  survey s;
+  const char *path = in_dir("chunks.h5");
+  const hsize_t n_row = N_ROW, chunk = 50;
+  mill_result_file *file;
+  int outcome;
+  make(&s, path, 100);
+  if (mpi.rank == 0) {
+    const hid_t h5 = open_plain(path, H5F_ACC_RDWR), list = H5Pcreate(H5P_DATASET_CREATE);
+    const hid_t space = H5Screate_simple(1, &n_row, NULL);
+    assert_true(H5Pset_chunk(list, 1, &chunk) >= 0 && H5Ldelete(h5, "fits/SN_B", H5P_DEFAULT) >= 0);
+    H5Dclose(H5Dcreate2(h5, "fits/SN_B", H5T_IEEE_F64LE, space, H5P_DEFAULT, list, H5P_DEFAULT));
+    H5Sclose(space);
+    H5Pclose(list);
+    H5Fclose(h5);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  assert_int_equal(open_code(&s, path, 0, &file, &outcome), MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), "SN_B is in chunks"));
   survey_free(&s);
 }
 

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "src/ranks/deliver.h"
+
+#include <string.h>
+
+#include "kernels/base/memory.h"
+
+int mill_owners_find(const mill_mpi *mpi, int64_t n_block, mill_owners *owners)
+{
+  int err = MILL_OK, rank_of_node = 0, n = 0, *is_first = NULL;
+  MPI_Comm node = MPI_COMM_NULL;
+  *owners = (mill_owners){.mine = -1, .n_block = n_block};
+  MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &node));
+  MILL_MPI(MPI_Comm_rank(node, &rank_of_node));
+  err = MILL_ALLOC(mpi->size, &is_first);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(mpi->size, &owners->rank);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  const int mine = rank_of_node == 0;
+  MILL_MPI(MPI_Allgather(&mine, 1, MPI_INT, is_first, 1, MPI_INT, mpi->comm));
+  for (int rank = 0; rank < mpi->size; rank++) {
+    if (!is_first[rank])
+      continue;
+    owners->mine = rank == mpi->rank ? n : owners->mine;
+    owners->rank[n++] = rank;
+  }
+  owners->n = n;
+done:
+  if (node != MPI_COMM_NULL)
+    MPI_Comm_free(&node);
+  mill_free(is_first);
+  return err;
+}
+
+static int owner_of(const mill_owners *owners, int64_t key)
+{
+  return (int)(key / owners->n_block % owners->n);
+}
+
+static size_t size_of(const mill_parcel *parcel)
+{
+  return sizeof(int64_t) + parcel->size;
+}
+
+int mill_parcel_pack(const mill_owners *owners, const mill_keyed *at, int64_t n, const char *row,
+                     size_t size, mill_parcel *parcel, int64_t *n_message)
+{
+  int err = MILL_OK;
+  int64_t *next = NULL;
+  *parcel = (mill_parcel){.size = size};
+  MILL_TRY(MILL_ALLOC(owners->n, &parcel->n));
+  MILL_TRY(MILL_ALLOC(owners->n, &next));
+  MILL_TRY(mill_alloc_raw((size_t)n, size_of(parcel), (void **)&parcel->record));
+  for (int64_t i = 0; i < n; i++)
+    parcel->n[owner_of(owners, at[i].key)]++;
+  for (int k = 1; k < owners->n; k++)
+    next[k] = next[k - 1] + parcel->n[k - 1];
+  for (int64_t i = 0; i < n; i++) {
+    char *to = parcel->record + (size_t)next[owner_of(owners, at[i].key)]++ * size_of(parcel);
+    memcpy(to, &at[i].key, sizeof at[i].key);
+    memcpy(to + sizeof at[i].key, row + (size_t)at[i].place * size, size);
+  }
+  for (int k = 0; k < owners->n; k++)
+    n_message[k] += parcel->n[k] > 0 && k != owners->mine;
+done:
+  mill_free(next);
+  return err;
+}
+
+void mill_parcel_free(mill_parcel *parcel)
+{
+  MILL_FREE(parcel->record, parcel->n);
+  *parcel = (mill_parcel){0};
+}
+
+/* Who takes records, and what that has come to. */
+typedef struct taker {
+  int (*take)(void *context, int64_t key, const char *row);
+  void *context;
+  int code;
+} taker;
+
+static void take_records(const char *record, int64_t n, size_t size, taker *t)
+{
+  int64_t key;
+  for (int64_t i = 0; i < n && t->code == MILL_OK; i++, record += size) {
+    memcpy(&key, record, sizeof key);
+    t->code = t->take(t->context, key, record + sizeof key);
+  }
+}
+
+/* Take one group of records from whichever rank is first. */
+static int receive(const mill_mpi *mpi, int tag, MPI_Datatype type, size_t size, taker *t)
+{
+  int err = MILL_OK, n = 0;
+  char *record = NULL;
+  MPI_Status status;
+  MILL_MPI(MPI_Probe(MPI_ANY_SOURCE, tag, mpi->comm, &status));
+  MILL_MPI(MPI_Get_count(&status, type, &n));
+  if (mill_alloc_raw((size_t)n, size, (void **)&record) != MILL_OK)
+    MILL_FAIL(MILL_ERR_MPI, "no memory for %d rows of rank %d", n, status.MPI_SOURCE);
+  MILL_MPI(MPI_Recv(record, n, type, status.MPI_SOURCE, tag, mpi->comm, MPI_STATUS_IGNORE));
+  take_records(record, n, size, t);
+done:
+  mill_free(record);
+  return err;
+}
+
+int mill_deliver(const mill_mpi *mpi, const mill_owners *owners, int tag, const mill_parcel *parcel,
+                 int64_t n_message, int (*take)(void *context, int64_t key, const char *row),
+                 void *context)
+{
+  int err = MILL_OK, n_sent = 0;
+  taker t = {take, context, MILL_OK};
+  const size_t size = size_of(parcel);
+  const char *record = parcel->record;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MPI_Request *sent = NULL;
+  if (MILL_ALLOC(owners->n, &sent) != MILL_OK)
+    MILL_FAIL(MILL_ERR_MPI, "no memory for messages to %d ranks", owners->n);
+  MILL_MPI(MPI_Type_contiguous((int)size, MPI_BYTE, &type));
+  MILL_MPI(MPI_Type_commit(&type));
+  for (int k = 0; k < owners->n; record += (size_t)parcel->n[k++] * size)
+    if (k == owners->mine)
+      take_records(record, parcel->n[k], size, &t);
+    else if (parcel->n[k] > 0)
+      MILL_MPI(MPI_Isend(record, (int)parcel->n[k], type, owners->rank[k], tag, mpi->comm,
+                         &sent[n_sent++]));
+  for (int64_t i = 0; i < n_message; i++)
+    MILL_TRY(receive(mpi, tag, type, size, &t));
+  MILL_MPI(MPI_Waitall(n_sent, sent, MPI_STATUSES_IGNORE));
+  err = t.code;
+done:
+  if (type != MPI_DATATYPE_NULL)
+    MPI_Type_free(&type);
+  mill_free(sent);
+  return err;
+}
