@@ -23,39 +23,40 @@ void mill_held_clear(mill_held *h)
 }
 
 /** Room for copies of the held star's slot, which share its segments and are asked at different
- *  points, and for the velocities and answers of each. */
+ *  points, and for the velocities and answers of each; made again where a star has more segments. */
 static int make_views(mill_pipeline *p, int n_segment)
 {
+  int err = MILL_OK;
   void *memory = NULL;
   mill_held *h = &p->held;
-  const int most = p->slots.n_slot < MOST_VIEWS ? p->slots.n_slot : MOST_VIEWS;
+  if (h->n_view > 0 && n_segment <= h->n_segment)
+    goto done;
+  mill_held_clear(h);
+  h->n_segment = n_segment;
   h->n_vel = (size_t)n_segment * MILL_N_PROFILE;
   h->n_answer = (size_t)n_segment * (size_t)mill_answer_pitch(&p->member[0].model);
-  const size_t bytes = (h->n_vel + h->n_answer) * sizeof(double);
-  const size_t fit = MOST_BYTES / (bytes + 1); /* a star may have no segment */
-  h->n_view = fit < 1 ? 1 : (fit < (size_t)most ? (int)fit : most);
-  const size_t n = (size_t)h->n_view;
-  MILL_CHECK(MILL_RENEW(&h->piece, &h->cap_piece, n + 1));
-  MILL_CHECK(MILL_RENEW(&h->n_shared, &h->cap_shared, n));
-  MILL_CHECK(MILL_RENEW(&h->head, &h->cap_head, n * VIEW_HEAD_BYTES));
-  MILL_CHECK(MILL_RENEW(&h->view, &h->cap_view, n));
-  MILL_CHECK(MILL_RENEW(&h->segment, &h->cap_segment, n_segment));
-  MILL_CHECK(MILL_RENEW(&h->vel, &h->cap_vel, n * h->n_vel));
-  MILL_CHECK(MILL_RENEW(&h->answer, &h->cap_answer, n * h->n_answer));
-  if (h->memory_bytes < n * (sizeof(mill_slot) + bytes)) {
-    mill_device_memory_drop(&h->memory);
-    h->memory_bytes = 0;
-    h->memory.backend = p->backend;
-    h->memory.device = p->all.seat[0].device;
-    MILL_CHECK(mill_device_memory_take(&h->memory, n * (sizeof(mill_slot) + bytes), NULL, &memory));
-    h->memory_bytes = n * (sizeof(mill_slot) + bytes);
-  }
-  char *at = h->memory.block[0];
-  for (int i = 0; i < h->n_view; i++)
-    h->view[i] = (mill_slot *)(void *)at + i;
-  h->d_vel = (double *)(void *)(at + n * sizeof(mill_slot));
+  const int most = p->slots.n_slot < MOST_VIEWS ? p->slots.n_slot : MOST_VIEWS;
+  const size_t bytes = (h->n_vel + h->n_answer) * sizeof(double), fit = MOST_BYTES / (bytes + 1);
+  const size_t n = fit < 1 ? 1 : (fit < (size_t)most ? fit : (size_t)most);
+  MILL_TRY(MILL_ALLOC(n + 1, &h->piece));
+  MILL_TRY(MILL_ALLOC(n, &h->n_shared));
+  MILL_TRY(MILL_ALLOC(n * VIEW_HEAD_BYTES, &h->head));
+  MILL_TRY(mill_alloc_bytes(n, sizeof *h->view, (void **)&h->view));
+  MILL_TRY(MILL_ALLOC(n_segment, &h->segment));
+  MILL_TRY(MILL_ALLOC(n * h->n_vel, &h->vel));
+  MILL_TRY(MILL_ALLOC(n * h->n_answer, &h->answer));
+  h->memory.backend = p->backend;
+  h->memory.device = p->all.seat[0].device;
+  MILL_TRY(mill_device_memory_take(&h->memory, n * (sizeof(mill_slot) + bytes), NULL, &memory));
+  for (size_t i = 0; i < n; i++)
+    h->view[i] = (mill_slot *)memory + i;
+  h->d_vel = (double *)(void *)((mill_slot *)memory + n);
   h->d_answer = h->d_vel + n * h->n_vel;
-  return MILL_OK;
+  h->n_view = (int)n;
+done:
+  if (err != MILL_OK)
+    mill_held_clear(h);
+  return err;
 }
 
 int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result *prepared)

@@ -17,10 +17,10 @@ typedef struct mill_held {
   mill_star star;
   int is_there, is_ready;    /**< it is loaded; it can be evaluated */
   int n_view, n_copied;      /**< number of copies, and of those made */
+  int n_segment;             /**< that there is room for */
   size_t n_vel, n_answer;    /**< numbers of a view's velocities and answers */
-  mill_device_memory memory; /**< of the next four */
-  size_t memory_bytes;
-  mill_slot **view; /**< [n_view] */
+  mill_device_memory memory; /**< of the copies, their velocities and answers */
+  mill_slot **view;          /**< [n_view] */
   double *d_vel, *d_answer;
   mill_segment *d_segment; /**< of the first slot, in the backend's memory */
   mill_segment *segment;   /**< the same here */
@@ -28,7 +28,6 @@ typedef struct mill_held {
   char *head;              /**< [n_view][VIEW_HEAD_BYTES] what goes up with a point */
   mill_upload *piece;      /**< [n_view + 1] */
   int *n_shared;           /**< [n_view] points that it answers, alike but for their velocity */
-  size_t cap_view, cap_segment, cap_vel, cap_answer, cap_head, cap_piece, cap_shared;
 } mill_held;
 
 /** A device that fits with one library. */
