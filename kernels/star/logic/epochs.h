@@ -92,7 +92,7 @@ MILL_HD static inline void mill_epoch_search(const mill_slot *slot, double vel_k
   const double step = MILL_EPOCH_STEP * slot->result.vrad_err_km_s * sqrt((double)slot->n_epoch);
   mill_seek_begin(slot, vel_km_s, (double)NAN, &e->curve);
   if (step > e->curve.step)
-    e->curve.step = step < MILL_SEARCH_MOST ? step : MILL_SEARCH_MOST;
+    e->curve.step = step < MILL_SEEK_MOST ? step : MILL_SEEK_MOST;
   e->curve.go = (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
 }
 
@@ -180,7 +180,7 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
       if (c->f[k] < c->f[least])
         least = k;
     mill_epoch_search(slot, mill_curve_velocity(c, least), &slot->epoch[i]);
-    c->step = step < MILL_SEARCH_MOST ? step : MILL_SEARCH_MOST;
+    c->step = step < MILL_SEEK_MOST ? step : MILL_SEEK_MOST;
   }
 }
 

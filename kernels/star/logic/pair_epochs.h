@@ -34,7 +34,7 @@ enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 #define MILL_PAIR_SEEN     4.0
 
 /** Errors from which an epoch has no velocity, as the search of one star finds none, km/s. */
-#define MILL_PAIR_ERR_MOST (MILL_SEARCH_MOST / MILL_SEARCH_NOISE)
+#define MILL_PAIR_ERR_MOST (MILL_SEEK_MOST / MILL_SEEK_NOISE)
 
 MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
 {

@@ -9,26 +9,26 @@
 /** Rounds of a search; its first step, in errors of the star's velocity and in km/s; its widest one;
  *  errors below which the values at a step are mere noise, steps beyond which a parabola is not to
  *  be trusted, and errors beyond which a step is made smaller first. */
-#define MILL_SEARCH_ROUNDS 8
-#define MILL_SEARCH_STEP   2.0
-#define MILL_SEARCH_LEAST  1.0
-#define MILL_SEARCH_MOST   60.0
-#define MILL_SEARCH_NOISE  0.5
-#define MILL_SEARCH_NEAR   0.5
-#define MILL_SEARCH_COARSE 6.0
+#define MILL_SEEK_ROUNDS 8
+#define MILL_SEEK_STEP   2.0
+#define MILL_SEEK_LEAST  1.0
+#define MILL_SEEK_MOST   60.0
+#define MILL_SEEK_NOISE  0.5
+#define MILL_SEEK_NEAR   0.5
+#define MILL_SEEK_COARSE 6.0
 
 /** Begin a search at a velocity, where F is f; NaN: that is not known. */
 MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double vel_km_s, double f,
                                                   mill_curve *c)
 {
-  const double step = MILL_SEARCH_STEP * slot->result.vrad_err_km_s;
+  const double step = MILL_SEEK_STEP * slot->result.vrad_err_km_s;
   c->go = 1;
   c->n_round = c->n = 0;
   c->centre = vel_km_s;
   c->f_centre = f;
-  c->step = step > MILL_SEARCH_LEAST ? step : MILL_SEARCH_LEAST; /* a fixed velocity has no error */
-  if (c->step > MILL_SEARCH_MOST)
-    c->step = MILL_SEARCH_MOST;
+  c->step = step > MILL_SEEK_LEAST ? step : MILL_SEEK_LEAST; /* a fixed velocity has no error */
+  if (c->step > MILL_SEEK_MOST)
+    c->step = MILL_SEEK_MOST;
   c->found = c->err = (double)NAN;
 }
 
@@ -41,26 +41,26 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
   const double curve = 0.5 * (left + right - 2.0 * middle) / (h * h);
   const double slope = 0.5 * (right - left) / h;
   c->f_centre = middle;
-  if (!isfinite(curve) || ++c->n_round >= MILL_SEARCH_ROUNDS) {
+  if (!isfinite(curve) || ++c->n_round >= MILL_SEEK_ROUNDS) {
     c->go = 0;
     return;
   }
-  if (!(curve * h * h > MILL_SEARCH_NOISE * MILL_SEARCH_NOISE)) {
-    c->go = h < MILL_SEARCH_MOST;
-    c->step = 2.0 * h < MILL_SEARCH_MOST ? 2.0 * h : MILL_SEARCH_MOST;
+  if (!(curve * h * h > MILL_SEEK_NOISE * MILL_SEEK_NOISE)) {
+    c->go = h < MILL_SEEK_MOST;
+    c->step = 2.0 * h < MILL_SEEK_MOST ? 2.0 * h : MILL_SEEK_MOST;
     return;
   }
   double move = -0.5 * slope / curve;
-  const int is_near = fabs(move) <= MILL_SEARCH_NEAR * h;
-  if (is_near && h > MILL_SEARCH_LEAST && h * h * curve > MILL_SEARCH_COARSE * MILL_SEARCH_COARSE) {
-    c->step = MILL_SEARCH_STEP / sqrt(curve);
+  const int is_near = fabs(move) <= MILL_SEEK_NEAR * h;
+  if (is_near && h > MILL_SEEK_LEAST && h * h * curve > MILL_SEEK_COARSE * MILL_SEEK_COARSE) {
+    c->step = MILL_SEEK_STEP / sqrt(curve);
   } else if (is_near) {
     c->found = c->centre + move;
     c->err = 1.0 / sqrt(curve);
     c->go = 0;
     return;
   }
-  const double most = 4.0 * h < MILL_SEARCH_MOST ? 4.0 * h : MILL_SEARCH_MOST;
+  const double most = 4.0 * h < MILL_SEEK_MOST ? 4.0 * h : MILL_SEEK_MOST;
   move = move < -most ? -most : (move > most ? most : move);
   c->centre += move;
   c->f_centre = (double)NAN;

@@ -115,7 +115,7 @@ static mill_curve search(double v, double err, double depth, double noise, int h
   mill_arms_begin(&model, &slot);
   *n_eval = 0;
   while (mill_seek_run(&model, &slot, slot.place) == MILL_IS_ASKING) {
-    assert_true(*n_eval < 3 * MILL_SEARCH_ROUNDS);
+    assert_true(*n_eval < 3 * MILL_SEEK_ROUNDS);
     for (int k = 0; k < 3; k++)
       if (!isnan(velocities[k])) {
         answers[k] = line_shape(velocities[k], depth) + (1 - k) * noise;

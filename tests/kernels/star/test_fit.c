@@ -310,25 +310,6 @@ MILL_TEST(a_tie_that_is_beaten_is_none)
   }
 }
 
-MILL_TEST(a_given_start_is_brought_within_the_limits)
-{
-  static const double given[NP] = {3000, -5, 9, -9, 0.1}, inside[NP] = {1000, 0, 2, -2, 0.15};
-  make(MILL_OPT_LM);
-  for (int l = 0; l < N_LABEL; l++) {
-    model.label[l].min = -2;
-    model.label[l].max = 2;
-  }
-  model.set.fixed[4] = 1;
-  model.set.fixed_value[4] = 0.15;
-  memcpy(slot.starts.given, given, sizeof given);
-  slot.starts.n = 2;
-  mill_take_given_start(&model, &slot);
-  assert_int_equal(slot.starts.n, 1);
-  assert_int_equal(slot.result.info, MILL_INFO_GIVEN_START);
-  for (int j = 0; j < NP; j++)
-    assert_close(slot.starts.theta[0][j], inside[j], 0);
-}
-
 MILL_TEST(a_fast_rotator_is_started_faster)
 {
   for (int lower = 0; lower < 2; lower++) {
