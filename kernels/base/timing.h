@@ -17,7 +17,7 @@ enum mill_phase {
   MILL_PHASE_GUESS,       /**< initial guess */
   MILL_PHASE_SIMPLEX,     /**< values at a point: of a simplex */
   MILL_PHASE_POLISH,      /**< Jacobians */
-  MILL_PHASE_PROFILE,     /**< values at many velocities: profile and epochs */
+  MILL_PHASE_PROFILE,     /**< values at several velocities: profile, arms, epochs */
   MILL_PHASE_FINAL,       /**< last evaluation: models, true chi-squares */
   MILL_N_PHASE
 };

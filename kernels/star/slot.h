@@ -80,7 +80,7 @@ typedef struct mill_slot {
   int fix_error;             /**< tangents fix the model error at their place first */
   int keep_rows;             /**< tangents only go to the rows for a companion */
   int stored;                /**< 1 + index of the stored template of these tangents; 0: none */
-  double theta[MILL_MAX_PAR]; /**< the templates' v sin i and labels, and what velocities are of */
+  double theta[MILL_MAX_PAR]; /**< of the star: templates have its v sin i and labels */
   double *vel;                /**< [n_segment][MILL_N_PROFILE] velocities, km/s; NaN: not asked */
   double *answer;             /**< [n_segment][mill_answer_pitch] by enum mill_answer_place */
 

@@ -211,8 +211,8 @@ MILL_HD static inline int mill_pair_n(const mill_model *m)
   return m->n_par + m->n_arm;
 }
 
-/** Numbers of the star's parameters that parameter r of a segment is the sum of, at most two; how
- *  many.  Of two stars those of mill_pair_n come after the star's n_par. */
+/** A segment's parameter r is the sum of one or two of the star's: their numbers, and how many.  Of
+ *  two stars, what mill_pair_n counts comes after the star's own n_par. */
 MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
 {
   const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);
