@@ -2,8 +2,8 @@
 /* What is made of files of spectra, libraries and configurations, for tests/e2e/survey_files.py.
  *
  * Each line of the input says what a file is, its path and how to read it; the answer is a line of
- * JSON and the arrays that it points into.  A library's arms have the names of channels, so that these
- * arrive whole. */
+ * JSON and the arrays that it points into.  A library's arms have the names of channels, so that
+ * these arrive whole. */
 #include <jansson.h>
 #include <math.h>
 #include <stdint.h>
@@ -17,8 +17,8 @@
 #include "kernels/base/error.h"
 #include "src/config/arms.h"
 
-/* lsf 1: the library wants a line-spread function.  each 1: every exposure is read by itself as well.
- * cut: the file is cut to these bytes once it is indexed. */
+/* lsf 1: the library wants a line-spread function.  each 1: every exposure is read by itself as
+ * well.  cut: the file is cut to these bytes once it is indexed. */
 typedef struct request {
   char file[4096], config[1024], arms[256];
   int lsf, each;

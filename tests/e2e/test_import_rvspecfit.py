@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from base import SOURCE, h5py, np, skip, starmill, tmp
+from base import SOURCE, h5py, np, run, skip, starmill, tmp
 
 if importlib.util.find_spec("scipy") is None:
     skip("no SciPy (Debian: python3-scipy)")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Command line of `starmill fit`; what lands in the configuration is tested by e2e/test_config.py. */
+/* Command line of `starmill fit`; e2e/test_config.py tests what lands in the configuration. */
 #include "jobs/options/options.h"
 #include <time.h>
 
