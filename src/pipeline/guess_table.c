@@ -201,12 +201,30 @@ size_t mill_guess_table_numbers(const mill_guess_table *table, const mill_guess_
          MILL_GUESS_LANE;
 }
 
+/* Continuum functions at bin centres, basis [n_bin + 2 half][pitch]; beyond the range they have the
+ * values of its edge. */
+static void continuum_at_bins(const mill_guess_table *table, const mill_fit_settings *set,
+                              const mill_guess_range *range, int pitch, int n_thread, double *basis)
+{
+  const double step = table->ln_step;
+  const double wave0 = exp((double)range->bin0 * step);
+  const double wave1 = exp((double)(range->bin0 + range->n_bin) * step);
+  const int nk = range->n_cont;
+#pragma omp parallel for schedule(static) num_threads(n_thread)
+  for (int i = 0; i < range->n_bin + 2 * table->half; i++) {
+    const double wave = exp(((double)(range->bin0 - table->half + i) + 0.5) * step);
+    double x = 2.0 * (wave - wave0) / (wave1 - wave0) - 1.0;
+    x = x < -1.0 ? -1.0 : (x > 1.0 ? 1.0 : x);
+    for (int k = 0; k < nk; k++)
+      basis[(size_t)i * (size_t)pitch + (size_t)k] = mill_continuum(set->continuum, nk, k, x);
+  }
+}
+
 int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib,
                           const mill_fit_settings *set, const mill_guess_range *range, int n_thread,
                           float *templ)
 {
   int err = MILL_OK;
-  const double step = table->ln_step;
   const mill_guess_arm *arm = &table->arm[range->arm];
   const int nk = range->n_cont, half = table->half, n_fourier = table->n_fourier;
   const int pitch = (nk + MILL_LANES_TILE - 1) / MILL_LANES_TILE * MILL_LANES_TILE;
@@ -220,16 +238,7 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
   MILL_TRY(MILL_ALLOC((size_t)pitch * (size_t)width, &basis));
   MILL_TRY(MILL_ALLOC((size_t)n_thread * n_own, &own));
 
-  /* continuum functions at bin centres; beyond the range they take the edge's */
-  const double wave0 = exp((double)bin0 * step), wave1 = exp((double)(bin0 + n) * step);
-#pragma omp parallel for schedule(static) num_threads(n_thread)
-  for (int i = 0; i < width; i++) {
-    const double wave = exp(((double)(bin0 - half + i) + 0.5) * step);
-    double x = 2.0 * (wave - wave0) / (wave1 - wave0) - 1.0;
-    x = x < -1.0 ? -1.0 : (x > 1.0 ? 1.0 : x);
-    for (int k = 0; k < nk; k++)
-      basis[(size_t)i * (size_t)pitch + (size_t)k] = mill_continuum(set->continuum, nk, k, x);
-  }
+  continuum_at_bins(table, set, range, pitch, n_thread, basis);
   const mill_lanes_fill task = {.nk = nk,
                                 .pitch = pitch,
                                 .half = half,

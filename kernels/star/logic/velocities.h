@@ -94,7 +94,6 @@ MILL_HD_CALLED static inline int mill_seeks_next(const mill_model *m, mill_slot 
 MILL_HD_CALLED static inline void mill_seeks_digest(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
-  slot->result.n_eval -= !slot->of_epochs; /* those of arms count with the models */
   for (int i = 0; i < n; i++) {
     mill_curve *c = slot->of_epochs ? &slot->epoch[i].curve : &slot->arm[i];
     if (c->n > 0)
