@@ -473,94 +473,6 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
     slope[i] = 0.0;
 }
 
-/** A thread's sums in the order of mill_jacobian_sums: with S, among the V, half the gradient. */
-MILL_INLINE void mill_cell_jacobian_part(int nk, int np, double (*with_s)[MILL_CELL_MAX_PITCH],
-                                         const mill_vec_f64 *pair, const mill_vec_f64 *gradient,
-                                         double *part)
-{
-  const int origin = mill_gram_at(nk, 0), n_pair = mill_gram_at(nk + np, 0) - origin;
-  for (int j = 0; j < np; j++) {
-    double *to = part + (mill_gram_at(nk + j, 0) - origin);
-    for (int k = 0; k < nk; k++)
-      to[k] = with_s[j][k];
-    for (int l = 0; l <= j; l++)
-      to[nk + l] = mill_vec_sum_f64(&pair[mill_gram_at(j, l)]);
-    part[n_pair + j] = mill_vec_sum_f64(&gradient[j]);
-  }
-}
-
-/** The sums of mill_jacobian_sums by cells of pixels, without model error. */
-MILL_BLOCK_FN void mill_cell_jacobian_sums(mill_block *b, const mill_model *m,
-                                           const mill_segment *s, int np, const mill_real *templ,
-                                           double level, mill_workspace *work)
-{
-  const int n = s->n_pix, nk = s->ws->n_cont;
-  const int cell = s->ws->cell, pitch = mill_cell_pitch(nk);
-  const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0);
-  const double *power = s->ws->cell_power;
-  mill_vec_f64 pair[MILL_MAX_PAR * (MILL_MAX_PAR + 1) / 2], gradient[MILL_MAX_PAR];
-  double with_s[MILL_MAX_PAR][MILL_CELL_MAX_PITCH], a[MILL_CELL_MAX_PITCH];
-  double inverse[MILL_MAX_CONT * MILL_CELL_MAX_PITCH];
-  for (int q = 0; q < mill_gram_at(np, 0); q++)
-    pair[q] = mill_vec_zero_f64();
-  for (int j = 0; j < np; j++) {
-    gradient[j] = mill_vec_zero_f64();
-    for (int k = 0; k < pitch; k++)
-      with_s[j][k] = 0.0;
-  }
-  for (int k = 0; k < pitch; k++)
-    a[k] = k < nk ? work->solve[k] : 0.0;
-  int own[MILL_MAX_PAR];
-  mill_pixel_rows(np, 0, NULL, 0, 0, own);
-  if (m->set.likelihood == MILL_LIKE_MARGINAL)
-    mill_cell_inverse(nk, pitch, work->normal, inverse);
-  MILL_FOR(b, c, mill_cell_count(n, cell))
-  {
-    const int first = c * cell, len = n - first < cell ? n - first : cell;
-    const double *coef = s->ws->cell_coef + (ptrdiff_t)c * MILL_CELL_COEF * pitch;
-    const float *is = s->is + first, *d = s->d + first;
-    double of[MILL_CELL_MOMENTS], moment[MILL_CELL_COEF];
-    double t[MILL_CELL_MOST], poly[MILL_CELL_MOST], slope[MILL_CELL_MOST];
-    double row[MILL_MAX_PAR][MILL_CELL_MOST];
-    mill_cell_mix(pitch, coef, a, of);
-    mill_cell_values(MILL_CELL_COEF, cell, power, of, poly);
-    if (m->set.likelihood == MILL_LIKE_MARGINAL) {
-      mill_cell_quadratic(nk, pitch, coef, inverse, of);
-      mill_cell_values(MILL_CELL_MOMENTS, cell, power, of, slope);
-    } else {
-      memset(slope, 0, sizeof slope);
-    }
-    MILL_SIMD
-    for (int i = 0; i < len; i++) {
-      t[i] = mill_pixel_template(level, s->base[first + i], (double)templ[first + i], is[i]);
-      slope[i] = t[i] * slope[i] + mill_pixel_slope(poly[i], d[i], t[i]);
-    }
-    for (int i = len; i < cell; i++)
-      t[i] = slope[i] = 0.0;
-    for (int j = 0; j < np; j++) {
-      const mill_real *dt = templ + (size_t)(j + 1) * (size_t)m->max_seg_pix + first;
-      double with_t[MILL_CELL_MOST];
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        row[j][i] = (double)dt[i] * (double)is[i];
-      for (int i = len; i < cell; i++)
-        row[j][i] = 0.0;
-      for (int i = 0; i < cell; i += MILL_VEC_N_F64) {
-        mill_vec_f64 *v = (mill_vec_f64 *)(row[j] + i);
-        gradient[j] += *v * *(const mill_vec_f64 *)(slope + i);
-        *v *= *(const mill_vec_f64 *)(poly + i);
-        *(mill_vec_f64 *)(with_t + i) = *v * *(const mill_vec_f64 *)(t + i);
-      }
-      mill_cell_moments(MILL_CELL_COEF, cell, power, with_t, moment);
-      mill_cell_add(nk, pitch, coef, moment, with_s[j]);
-    }
-    mill_gram_add(0, np, cell, MILL_CELL_MOST, row[0], own, 0, pair);
-  }
-  double part[MILL_BLOCK_MAX_SUM];
-  mill_cell_jacobian_part(nk, np, with_s, pair, gradient, part);
-  mill_block_sum_n(b, part, n_pair + np, work->sums);
-}
-
 /** With V_j = (dT/dtheta_j / sigma) (P a): for every parameter in turn the products of V_j with
  *  the rows of model error, with P_k t and with the V up to itself, into work->sums at
  *  mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0); after them half the
@@ -573,10 +485,6 @@ MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const 
                                       mill_workspace *work)
 {
   const int n = s->n_pix, nk = s->ws->n_cont, nv = s->n_error + nk;
-  if (!MILL_WIDE && s->n_error == 0 && s->ws->cell > 0) {
-    mill_cell_jacobian_sums(b, m, s, np, templ, level, work);
-    return;
-  }
   const int origin = mill_gram_at(nv, 0); /* V comes after nv rows */
   const int n_pair = mill_gram_at(nv + np, 0) - origin, n_sum = n_pair + np;
   double inverse[MILL_MAX_CONT][MILL_MAX_CONT];
