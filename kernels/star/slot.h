@@ -73,13 +73,13 @@ typedef struct mill_segment {
 
 typedef struct mill_slot {
   /* the question (kernels/star/logic/ask.h) */
-  enum mill_request request; /**< of the next round; MILL_REQ_NONE: the star's row is finished */
-  int arms;                  /**< bit a: segments of arm a are asked */
-  int n_vel;                 /**< velocities of a segment */
-  int data_only;             /**< values without model error */
-  int fix_error;             /**< tangents fix the model error at their place first */
-  int keep_rows;             /**< tangents only go to the rows for a companion */
-  int stored;                /**< 1 + index of the stored template of these tangents; 0: none */
+  enum mill_request request;  /**< of the next round; MILL_REQ_NONE: the star's row is finished */
+  int arms;                   /**< bit a: segments of arm a are asked */
+  int n_vel;                  /**< velocities of a segment */
+  int data_only;              /**< values without model error */
+  int fix_error;              /**< tangents fix the model error at their place first */
+  int keep_rows;              /**< tangents only go to the rows for a companion */
+  int stored;                 /**< 1 + index of the stored template of these tangents; 0: none */
   double theta[MILL_MAX_PAR]; /**< of the star: templates have its v sin i and labels */
   double *vel;                /**< [n_segment][MILL_N_PROFILE] velocities, km/s; NaN: not asked */
   double *answer;             /**< [n_segment][mill_answer_pitch] by enum mill_answer_place */

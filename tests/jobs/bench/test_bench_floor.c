@@ -42,14 +42,14 @@ static mill_bench_shape shape_of(int n_star, int with_lsf, int with_mask)
 {
   mill_bench_shape shape;
   mill_raw_segment segment = {.arm = 0,
-                                    .n_pix = N_PIX,
-                                    .n_diag = with_lsf == 1 ? N_DIAG : 0,
-                                    .wave_aa = wave_aa,
-                                    .flux = numbers,
-                                    .ivar = numbers,
-                                    .mask = with_mask ? mask : NULL,
-                                    .resolution = with_lsf == 1 ? numbers : NULL,
-                                    .sigma_aa = with_lsf == 2 ? numbers : NULL};
+                              .n_pix = N_PIX,
+                              .n_diag = with_lsf == 1 ? N_DIAG : 0,
+                              .wave_aa = wave_aa,
+                              .flux = numbers,
+                              .ivar = numbers,
+                              .mask = with_mask ? mask : NULL,
+                              .resolution = with_lsf == 1 ? numbers : NULL,
+                              .sigma_aa = with_lsf == 2 ? numbers : NULL};
   const mill_star star = {.n_segment = 1, .segment = &segment};
   memset(&shape, 0, sizeof shape);
   for (int i = 0; i < n_star; i++)
