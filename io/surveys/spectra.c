@@ -3,6 +3,7 @@
 
 #include <fitsio.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -40,10 +41,14 @@ size_t mill_read_batch_bytes(const mill_read_batch *batch)
 /* A run of neighbouring pixels of a channel, for one arm. */
 typedef struct piece {
   int arm, first, n;
+  uint64_t wave_number;
   /* in the batch under way; NULL: not there yet */
   const double *wave_aa;
   const float *sigma_aa; /* by resolving power */
 } piece;
+
+/* Pieces of wavelengths that this process has numbered, for mill_raw_segment.wave_number. */
+static _Atomic uint64_t n_numbered;
 
 /* Wavelengths that a channel brought, and how they are cut. */
 typedef struct known_waves {
@@ -259,7 +264,10 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air, kn
           "make the file again",
           spectra->name, channel->name, i, wave);
   }
-  return cut(spectra, known);
+  MILL_CHECK(cut(spectra, known));
+  for (int i = 0; i < known->n_piece; i++)
+    known->piece[i].wave_number = atomic_fetch_add(&n_numbered, 1) + 1;
+  return MILL_OK;
 }
 
 /* How the channel is cut; equal wavelengths are cut once. */
@@ -447,6 +455,7 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
                                 .n_pix = p->n};
     MILL_CHECK(add_wave(spectra, known, p));
     segment.wave_aa = p->wave_aa;
+    segment.wave_number = p->wave_number;
     MILL_CHECK(fill_segment(spectra, channel, known, p, &segment));
     MILL_CHECK(add_segment(spectra, &segment));
   }

@@ -31,6 +31,9 @@ typedef struct mill_raw_segment {
   int n_pix;
   int n_diag;
   const double *wave_aa;
+  /** Number of the wavelengths: segments of the same number, arm and n_pix have the same ones, so
+   *  that nobody needs to compare them; 0: not numbered. */
+  uint64_t wave_number;
   const float *flux;
   const float *ivar;
   const int32_t *mask;

@@ -120,7 +120,7 @@ int mill_pipeline_accepts(mill_pipeline *p, const mill_raw_segment *segment)
   int id;
   for (int k = 0; k < p->n_lib; k++) {
     mill_waveset_cache *c = p->member[k].waveset;
-    MILL_CHECK(mill_waveset_cache_get(c, segment->arm, segment->n_pix, segment->wave_aa, &id));
+    MILL_CHECK(mill_waveset_cache_get(c, segment, &id));
     mill_waveset_cache_release(c, id);
   }
   return MILL_OK;

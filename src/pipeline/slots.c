@@ -177,8 +177,7 @@ static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star)
     for (int i = 0; i < star->n_segment; i++) {
       const mill_raw_segment *raw = &star->segment[i];
       mill_slot_plan *plan = &e->plan[e->n_waveset];
-      MILL_CHECK(
-          mill_waveset_cache_get(m->waveset, raw->arm, raw->n_pix, raw->wave_aa, &plan->waveset));
+      MILL_CHECK(mill_waveset_cache_get(m->waveset, raw, &plan->waveset));
       e->n_waveset++;
       plan->n_diag = use_of(m, raw) == MILL_LSF_BY_MATRIX ? raw->n_diag : 0;
       if (use_of(m, raw) == MILL_LSF_BY_SIGMA)

@@ -23,8 +23,9 @@ static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 
 typedef struct entry {
   int arm, n_pix;
-  int i_guess;     /**< whose templates it has; NONE: of none yet */
-  double *wave_aa; /**< [n_pix], owned */
+  int i_guess;          /**< whose templates it has; NONE: of none yet */
+  double *wave_aa;      /**< [n_pix], owned */
+  uint64_t wave_number; /**< of the segment that had them last */
   int n_hold;
   int64_t turn, given_back; /**< when it was asked for, and given back, last */
   size_t bytes;             /**< of host and backend */
@@ -161,14 +162,25 @@ static uint64_t hash_of(int arm, int n_pix, const double *wave_aa)
   return all | 1;
 }
 
+/** The entry whose last segment had this number; NONE: there is none. */
+static int find_number(const mill_waveset_cache *c, const mill_raw_segment *s)
+{
+  for (int id = 0; id < c->n_entry && s->wave_number != 0; id++) {
+    const entry *e = &c->entry[id];
+    if (c->hash[id] != 0 && e->wave_number == s->wave_number && e->arm == s->arm &&
+        e->n_pix == s->n_pix)
+      return id;
+  }
+  return NONE;
+}
+
 /** The entry of these wavelengths; NONE: there is none. */
-static int find(const mill_waveset_cache *c, uint64_t hash, int arm, int n_pix,
-                const double *wave_aa)
+static int find(const mill_waveset_cache *c, uint64_t hash, const mill_raw_segment *s)
 {
   for (int id = 0; id < c->n_entry; id++) {
     const entry *e = &c->entry[id];
-    if (c->hash[id] == hash && e->arm == arm && e->n_pix == n_pix &&
-        memcmp(e->wave_aa, wave_aa, (size_t)n_pix * sizeof *wave_aa) == 0)
+    if (c->hash[id] == hash && e->arm == s->arm && e->n_pix == s->n_pix &&
+        memcmp(e->wave_aa, s->wave_aa, (size_t)s->n_pix * sizeof *s->wave_aa) == 0)
       return id;
   }
   return NONE;
@@ -437,18 +449,24 @@ static int make(mill_waveset_cache *c, entry *e)
   return MILL_OK;
 }
 
-int mill_waveset_cache_get(mill_waveset_cache *c, int arm, int n_pix, const double *wave_aa,
-                           int *id)
+int mill_waveset_cache_get(mill_waveset_cache *c, const mill_raw_segment *segment, int *id)
 {
   int err = MILL_OK;
+  const int arm = segment->arm, n_pix = segment->n_pix;
+  const double *wave_aa = segment->wave_aa;
+  uint64_t hash = 0;
   entry fresh;
   memset(&fresh, 0, sizeof fresh);
   fresh.i_guess = NONE;
-  const uint64_t hash = hash_of(arm, n_pix, wave_aa);
-  const int known = find(c, hash, arm, n_pix, wave_aa);
+  int known = find_number(c, segment);
+  if (known == NONE) {
+    hash = hash_of(arm, n_pix, wave_aa);
+    known = find(c, hash, segment);
+  }
   if (known != NONE) {
     c->stats.n_held += c->entry[known].n_hold++ == 0;
     c->entry[known].turn = c->turn;
+    c->entry[known].wave_number = segment->wave_number;
     *id = known;
     goto done;
   }
@@ -460,6 +478,7 @@ int mill_waveset_cache_get(mill_waveset_cache *c, int arm, int n_pix, const doub
   fresh.n_pix = n_pix;
   fresh.n_hold = 1;
   fresh.turn = c->turn;
+  fresh.wave_number = segment->wave_number;
   MILL_TRY(MILL_ALLOC(n_pix, &fresh.wave_aa));
   memcpy(fresh.wave_aa, wave_aa, (size_t)n_pix * sizeof *wave_aa);
   MILL_TRY(make(c, &fresh));

@@ -13,6 +13,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/data/library.h"
+#include "kernels/data/star.h"
 #include "src/pipeline/guess_table.h"
 
 /** Memory of all sets together, bytes, beyond which those that are not held are freed. */
@@ -46,13 +47,12 @@ void mill_waveset_cache_destroy(mill_waveset_cache *cache); /* NULL is allowed *
 void mill_waveset_cache_limit(mill_waveset_cache *cache, size_t bytes);
 void mill_waveset_cache_add_stats(const mill_waveset_cache *cache, mill_waveset_stats *sum);
 
-/** Find or make the set of these wavelengths, hold it, and give its id.
+/** Find or make the set of a segment's wavelengths, hold it, and give its id.
  *
- *  wave_aa [n_pix] vacuum A, ascending; copied.  An id is a small number, used again after its set
+ *  The wavelengths are vacuum A, ascending; copied.  An id is a small number, used again after its set
  *  has been freed.  MILL_ERR_RANGE (the wavelengths cannot be used), MILL_ERR_MEMORY,
  *  MILL_ERR_BACKEND: nothing is held. */
-int mill_waveset_cache_get(mill_waveset_cache *cache, int arm, int n_pix, const double *wave_aa,
-                           int *id);
+int mill_waveset_cache_get(mill_waveset_cache *cache, const mill_raw_segment *segment, int *id);
 
 /** Give a hold back. */
 void mill_waveset_cache_release(mill_waveset_cache *cache, int id);
