@@ -19,7 +19,9 @@ import signal
 import sys
 import types
 
-_interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)  # until main no one would catch it
+_interrupt = signal.getsignal(signal.SIGINT)
+if _interrupt is signal.default_int_handler:  # else SIGINT is ignored, as in the background
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until main no one would catch it
 
 # Python starts with -E: folders of PYTHONPATH replace packages, but no modules of Python or ours
 _place = [i for i, folder in enumerate(sys.path) if folder.endswith("-packages")] + [len(sys.path)]
