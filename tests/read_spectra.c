@@ -204,10 +204,12 @@ static int config(const char *first, const char *second, json_t *out)
   if (err != MILL_OK)
     goto done;
   FILE *file = open_memstream(&text, &n);
-  MILL_TRY(mill_config_print(&read, file));
+  err = mill_config_print(&read, file);
   fclose(file);
   json_object_set_new(out, "printed", json_string(text));
   free(text);
+  if (err != MILL_OK)
+    goto done;
   if (read.start[0]) /* counts by the hash of its contents, which its reader sets */
     strcpy(read.start_hash, "0123");
   if (read.prior_table[0])

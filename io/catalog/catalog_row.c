@@ -105,8 +105,8 @@ void mill_file_index_identify(const char *path, mill_file_index *index)
     mill_catalog_row *row = &index->row[i];
     if (row->identifier[0] && index->n_row == 1)
       continue;
-    if (row->identifier[0])
-      snprintf(file, sizeof file, "%.*s", MOST, row->identifier);
-    snprintf(row->identifier, SIZE, "%s:%lld", file, (long long)row->fits_row);
+    char own[MOST + 1];
+    snprintf(own, sizeof own, "%.*s", MOST, row->identifier[0] ? row->identifier : file);
+    snprintf(row->identifier, SIZE, "%s:%lld", own, (long long)row->fits_row);
   }
 }

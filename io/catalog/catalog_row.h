@@ -62,7 +62,7 @@ int mill_file_index_alloc(mill_file_index *index, int64_t n_row, int64_t n_expos
 void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
                          double mjd);
 
-/** The same, as an exposure of the last row, which was initialised and begins with it. */
+/** The same, and count it as an exposure of the last row, whose first call sets first_exposure. */
 void mill_file_index_expose(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
                             double mjd);
 

@@ -23,18 +23,19 @@ double mill_place_distance_deg(double ra_deg, double dec_deg, double other_ra_de
 #define MILL_TOLD_PLACES                                                                           \
   "rows of one name or TARGETID are more than 1 arcmin apart: each place is a star of its own"
 
+enum { MILL_MOST_PLACES = 64 };
+
 /** Find stars: rows of one number that lie at one place.
  *
  *  row [n]  in   key: the number, of a name or TARGETID; negative: nobody's, a star of its own
  *                place: into ra_deg, dec_deg, ascending where numbers are equal
  *           out  sorted; key: the place of the star's first row
  *
- *  A row belongs to the first place of which the first row is at most MILL_FAR_DEG away, and to the
- *  first of all where it has no position.  A number of more than MILL_MOST_PLACES places names no
+ *  A row joins the earliest place whose first row is within MILL_FAR_DEG; a row without a position
+ *  joins the number's first place.  A number of more than MILL_MOST_PLACES places names no
  *  star, and each further row has a place of its own.  Returns 1 where a number has several places.
  */
 int mill_places_find(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg);
-enum { MILL_MOST_PLACES = 64 };
 
 MILL_EXTERN_C_END
 

@@ -99,8 +99,8 @@ static int open_lock(const char *path)
 
 enum verdict { LIVES, IS_GONE, WATCH };
 
-/* Clocks of hosts differ, and a host that the scheduler has lost may still run the earlier start of
- * this job: so what its age or its job says of a lock is to be confirmed by watching it. */
+/* A lock that is stale by its age, or by its job, is watched before it is taken: clocks of hosts
+ * differ, and a host that the scheduler has lost may still run the earlier start of this job. */
 static enum verdict judge(const holder *who, const holder *me, double age_s)
 {
   char state;

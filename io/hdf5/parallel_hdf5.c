@@ -214,11 +214,10 @@ int mill_ph5_check_shared(const char *path, const mill_mpi *mpi)
   file_mark first = mark_of(path);
   MILL_CHECK_MPI(MPI_Bcast(&first, (int)sizeof first, MPI_BYTE, 0, mpi->comm));
   const double end = mill_wall_s() + SEEN_S;
-  int seen = mpi->rank == 0;
-  while (!(seen = seen || is_same(mark_of(path), first)) && mill_wall_s() < end)
+  while (!is_same(mark_of(path), first) && mill_wall_s() < end)
     (void)usleep(100000);
   mill_host_name(host, sizeof host);
-  if (!seen)
+  if (!is_same(mark_of(path), first))
     err = MILL_ERROR(MILL_ERR_OUTPUT,
                      "rank %d on host %s does not see %s, which rank 0 has made: choose an output "
                      "in a folder that all hosts share",
@@ -254,7 +253,8 @@ int mill_ph5_still_there(const char *path, int fd)
                     path, n > 0 ? " and is now " : "", n > 0 ? now : "");
 }
 
-int mill_ph5_close(const char *path, hid_t *file)
+/* Flush to disk and close; the first failure counts.  *file becomes invalid. */
+static int close_file(const char *path, hid_t *file)
 {
   int err = MILL_OK;
   if (*file < 0)
@@ -277,7 +277,7 @@ int mill_ph5_close(const char *path, hid_t *file)
 int mill_ph5_end(const char *path, hid_t *file, int err)
 {
   if (err == MILL_OK)
-    return mill_ph5_close(path, file);
+    return close_file(path, file);
   mill_h5_forget(*file);
   if (*file >= 0 && H5Fclose(*file) < 0)
     is_broken = 1;

@@ -36,8 +36,8 @@ int mill_ph5_open_existing(const char *path, hid_t *file);
 int mill_ph5_hold(const char *path, int *fd);
 
 /** Do all ranks see the file that rank 0 has made or found?  A file of another host may come some
- *  seconds late.  Collective.  MILL_ERR_OUTPUT names a rank and its host: hosts that do not share the
- *  folder would each write a file of their own. */
+ *  seconds late.  Collective.  MILL_ERR_OUTPUT names a rank and its host: hosts that do not share
+ *  the folder would each write a file of their own. */
 int mill_ph5_check_shared(const char *path, const mill_mpi *mpi);
 
 /** What was written by it is on disk; fd -1: MILL_OK. */
@@ -46,9 +46,6 @@ int mill_ph5_sync(const char *path, int fd);
 /** Does the path still name the file that is held?  fd -1: nothing is held, MILL_OK.
  *  MILL_ERR_OUTPUT says whether the file was removed or where it is now. */
 int mill_ph5_still_there(const char *path, int fd);
-
-/** Flush to disk and close; the first failure counts.  *file becomes invalid. */
-int mill_ph5_close(const char *path, hid_t *file);
 
 /** Close, or after a failure err give up without another; the first failure, which counts. */
 int mill_ph5_end(const char *path, hid_t *file, int err);

@@ -118,7 +118,8 @@ static const line fits_line[] = {
     {OFFSET, "VRAD_OFFSET_%s_ERR", F64, 1, R(vrad_offset_err_km_s), NAN, "km/s",
      "error of the velocity offset of arm %s, times ERR_SCALE; 0 in the star's first arm"},
     {ONCE, "NEVAL", I32, 1, R(n_eval), 0, "",
-     "likelihood evaluations; a Jacobian and a velocity profile count once each"},
+     "questions to the likelihood; a Jacobian, a velocity profile and a round of the searches for "
+     "the arms' velocities count once each"},
     {ONCE, "NJAC", I32, 1, R(n_jac), 0, "", "Jacobians among them"},
     {ONCE, "RVS_WARN", I64, 1, R(warn), 0, "", "warning bits, listed in the attributes"},
     {ONCE, "FIT_INFO", I32, 1, R(info), 0, "",

@@ -44,8 +44,9 @@ static void clear(mill_result_queue *q)
     q->model[a].n = 0;
 }
 
-/* Write the models of a queue, this rank's own, and flush them: a model has no CRC that would show
-   its loss in a power cut, so it must be on disk before its row.  Not collective. */
+/* Write this rank's models from a queue, and wait until they are on disk: only then may their rows
+   be written, since a model has no CRC and its loss in a power cut would not show.  Not
+   collective. */
 static int write_models(mill_result_file *file, mill_result_queue *q)
 {
   if (q->n_pix == 0)
@@ -195,6 +196,12 @@ static int is_time_to_meet(const mill_result_file *file)
 
 enum { N_ROW, N_ITEM, N_OPEN, N_MEET, N_FAILED, N_COUNT };
 
+/* Counts of an epoch: these, and for each table the messages to each owner. */
+static int n_count(const mill_result_file *file)
+{
+  return N_COUNT + 2 * file->owners.n;
+}
+
 /* Take the queue that was filled, and prepare it; the code of that. */
 static int begin_epoch(mill_result_file *file, mill_result_queue **out)
 {
@@ -205,7 +212,7 @@ static int begin_epoch(mill_result_file *file, mill_result_queue **out)
   file->writing = q;
   file->announced_closing = file->is_closing;
   const int has_failed = file->failure.code != MILL_OK;
-  memset(mine, 0, (N_COUNT + 2 * (size_t)file->owners.n) * sizeof *mine);
+  memset(mine, 0, (size_t)n_count(file) * sizeof *mine);
   mine[N_MEET] = is_time_to_meet(file);
   pthread_cond_broadcast(&file->room);
   pthread_mutex_unlock(&file->mutex);
@@ -238,8 +245,7 @@ static int run_epoch(mill_result_file *file, int *ends)
   mill_range_begin(MILL_RANGE_WRITE);
   mill_error_kept kept;
   mill_error_save(begin_epoch(file, &q), &kept);
-  MILL_MPI(MPI_Allreduce(file->count, all, N_COUNT + 2 * file->owners.n, MPI_INT64_T, MPI_SUM,
-                         file->io.comm));
+  MILL_MPI(MPI_Allreduce(file->count, all, n_count(file), MPI_INT64_T, MPI_SUM, file->io.comm));
   /* first, because a write may take long */
   if (all[N_MEET] > 0)
     MILL_TRY(meet_others(file));
@@ -270,14 +276,18 @@ done:
   return err;
 }
 
+static int has_work(const mill_result_queue *q)
+{
+  return q->fits.n > 0 || q->n_pix > 0;
+}
+
 /* Under the mutex: does this rank need an epoch? */
 static int wants_epoch(const mill_result_file *file)
 {
   const mill_result_queue *q = file->filling;
-  const int has_work = q->fits.n > 0 || q->n_pix > 0;
   return mill_result_n_queued(file) >= MILL_EPOCH_BYTES || is_time_to_meet(file) ||
-         (has_work && mill_wall_s() - q->first_s >= file->write_interval_s) ||
-         (file->is_closing && (has_work || !file->announced_closing));
+         (has_work(q) && mill_wall_s() - q->first_s >= file->write_interval_s) ||
+         (file->is_closing && (has_work(q) || !file->announced_closing));
 }
 
 /* Of a run of one rank: wait until it wants an epoch. */
@@ -287,8 +297,7 @@ static void await_own_epoch(mill_result_file *file)
   write_many_models(file);
   while (!wants_epoch(file)) {
     const mill_result_queue *q = file->filling;
-    const int has_work = q->fits.n > 0 || q->n_pix > 0;
-    double from_s = has_work ? q->first_s : file->met_s;
+    double from_s = has_work(q) ? q->first_s : file->met_s;
     if (file->met_s > 0 && file->met_s < from_s)
       from_s = file->met_s;
     const struct timespec until = mill_cond_time(from_s + file->write_interval_s);
@@ -328,7 +337,7 @@ static int hear_wishes(mill_result_file *file, int *wants)
   }
 }
 
-/* Has rank 0 begun the epoch?  Each rank passes it on to two others.  Empty messages do not wait for
+/* Has rank 0 begun the epoch?  Each rank tells two others, by empty messages, which do not wait for
    their receiver. */
 static int hear_go(mill_result_file *file, int *begins)
 {
@@ -448,9 +457,9 @@ int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mi
 
 int mill_result_start_epochs(mill_result_file *file)
 {
-  int err = MILL_ALLOC(N_COUNT + 2 * file->owners.n, &file->count);
+  int err = MILL_ALLOC(n_count(file), &file->count);
   if (err == MILL_OK)
-    err = MILL_ALLOC(N_COUNT + 2 * file->owners.n, &file->sum);
+    err = MILL_ALLOC(n_count(file), &file->sum);
   const int rc = mill_thread_start(&file->io_thread, write_epochs, file);
   file->has_io_thread = rc == 0;
   if (rc != 0 && err == MILL_OK)

@@ -21,8 +21,8 @@ enum {
   MAX_VALUES = MILL_MAX_ROW_VALUES > MAX_TEXT ? MILL_MAX_ROW_VALUES : MAX_TEXT,
   NAME_SIZE = sizeof((mill_table *)0)->group + MILL_MAX_NAME + 20,
   PIECE_BYTES = 4 << 20, /* of a column, moved at once */
-  GAP_BYTES = 1 << 14    /* up to so many bytes between rows are read and written again with them,
-                            which costs less than another write */
+  GAP_BYTES = 1 << 14    /* largest gap between rows that is written again with them, which costs
+                            less than a second write */
 };
 
 hid_t mill_column_hdf5_type(int type)

@@ -21,8 +21,8 @@ typedef struct mill_table {
   haddr_t place[MILL_MAX_COLUMN]; /**< of each column in the file, where rows are written */
 } mill_table;
 
-/** Make the group and its datasets, all space allocated, of which no byte is written
- *  (mill_table_fill).  One rank alone.  MILL_ERR_OUTPUT; MILL_ERR_STOPPED as mill_table_go_on. */
+/** Make the group and its datasets with all their space; mill_table_fill writes the missing values.
+ *  One rank alone.  MILL_ERR_OUTPUT; MILL_ERR_STOPPED as mill_table_go_on. */
 int mill_table_create(hid_t file, const char *path, const char *group, int64_t n_row,
                       const mill_columns *columns);
 
@@ -57,8 +57,8 @@ typedef struct mill_table_part {
   const mill_keyed *at;
   char *row; /**< [places][stride] packed rows */
   size_t stride;
-  /** All rows between two rows of a block of so many are written by this rank alone; 0: only those
-   *  of the part are. */
+  /** Rows of an ownership block: this rank alone writes a block in which it has rows, so gaps there
+   *  may be read and written again.  0: write the part's rows only. */
   int64_t n_own;
 } mill_table_part;
 
@@ -74,8 +74,9 @@ int mill_table_write(const mill_table_part *part, int watch);
 /** Writes of this process to tables so far, and their bytes; any thread. */
 void mill_table_written(int64_t *n_write, int64_t *n_byte);
 
-/** Write missing values in place of the rows of a range, in a new table; where they are zeros the
- *  file has them.  As above. */
+/** Write the missing values of a range of rows of a new table, but for columns whose missing value
+ *  is 0, as a new file reads as zeros.  Errors and watch as above; MILL_ERR_STOPPED as
+ *  mill_table_go_on. */
 int mill_table_fill(mill_table_part part, int watch);
 
 /** Read a part into its rows; a list of rows only of a table that was opened to write.

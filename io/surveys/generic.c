@@ -234,7 +234,7 @@ static int row_length(generic *g, int64_t row, int *n_pix)
     return MILL_ERROR_TABLE(&g->table,
                             "row %lld (counted from 0) has %lld pixels, expected 2 to %d",
                             (long long)row, (long long)length, MILL_SINGLE_MAX_PIX);
-  for (int i = 0; i < MILL_N_PLANE; i++) {
+  for (int i = MILL_FLUX + 1; i < MILL_N_PLANE; i++) {
     if (!g->table.vector[i].plane.name)
       continue;
     MILL_CHECK(vector_length(g, i, row, &other));

@@ -234,9 +234,10 @@ static void print_stage(const mill_bench_run *run, int s, const char *name,
   all->floor_s += least_s;
 }
 
-/* Requests of the least path that a problem allows, whatever the optimizer: the first Jacobian is that
- * of a stored template, the second is a few errors and the third less than one from the minimum, where
- * Gauss and Newton's next step needs no evaluation; then five velocities and the last evaluation. */
+/* Requests of the least path that a problem allows, whatever the optimizer: the first Jacobian is
+ * that of a stored template, the second is a few errors and the third less than one from the
+ * minimum, where Gauss and Newton's next step needs no evaluation; then five velocities and the
+ * last evaluation. */
 static void ideal_path(const mill_bench_run *run, mill_timing *t)
 {
   const int64_t n = run->shape.n_star;

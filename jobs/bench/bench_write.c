@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The result file alone: rows that are made up, written by all ranks as a fit writes them. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,14 +147,16 @@ static int write_plain(const char *path, int64_t n_byte, double *plain_s)
   char *piece = NULL;
   const double start_s = mill_wall_s();
   const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be created: %s", path, strerror(errno));
   MILL_TRY(mill_alloc_bytes(PIECE_BYTES, 1, (void **)&piece));
   for (ssize_t n = 0; n_byte > 0; n_byte -= n) {
     n = write(fd, piece, n_byte < PIECE_BYTES ? (size_t)n_byte : PIECE_BYTES);
     if (n <= 0)
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written", path);
+      MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
   }
   if (fsync(fd) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written to disk", path);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written to disk: %s", path, strerror(errno));
   *plain_s = mill_wall_s() - start_s;
 done:
   if (fd >= 0)

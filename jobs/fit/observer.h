@@ -37,7 +37,7 @@ typedef struct mill_fit_meters {
  *  time of the run. */
 typedef struct mill_fit_observer {
   void *context;
-  /** A row became a star. */
+  /** A row became a star.  Needed. */
   void (*took)(void *context, const mill_library *lib, const mill_fit_settings *set,
                const mill_star *star);
   /** A star's result was handed over.  NULL: not wanted. */

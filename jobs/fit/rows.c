@@ -142,8 +142,8 @@ static int compare_names(const void *a, const void *b)
   return order ? order : (n[0] > n[1]) - (n[0] < n[1]);
 }
 
-/* Rows of two files of one name have the same IDENTIFIERs, unless these are the survey's own: a table
- * of priors would give one star's to another. */
+/* Rows of two files of one name have the same IDENTIFIERs, unless these are the survey's own: a
+ * table of priors would give one star's to another. */
 static int check_names(const mill_fit_setup *setup, const mill_inputs *inputs)
 {
   int err = MILL_OK, n = 0;

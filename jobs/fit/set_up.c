@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "io/catalog/input_table.h"
+#include "io/catalog/sampled_fit.h"
 #include "io/files/sha256.h"
 #include "io/library/library_file.h"
 #include "io/stars/input_names.h"
 #include "io/status/status_board.h"
 #include "jobs/fit/fit_same.h"
 #include "jobs/fit/stopping.h"
-#include "io/catalog/sampled_fit.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/arms.h"

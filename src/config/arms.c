@@ -13,15 +13,12 @@
 #include "src/config/text.h"
 
 enum {
-  SPLINE_MARGIN = 64, /* grid points beyond those that are needed, where a spline's end is felt */
-  MIN_POINTS = 200,   /* of a part */
-  LEAST_CAMERA = 1000 /* of a camera's part, so that there are pixels at any velocity */
-};
-
-enum {
-  LEAST_POINTS = 128, /* of an arm */
-  N_LOOK = 32,        /* wavelengths at which widths are compared */
-  REACH = 12          /* of the filter, in coarse grid points */
+  SPLINE_MARGIN = 64,  /* grid points beyond those that are needed, where a spline's end is felt */
+  MIN_POINTS = 200,    /* of a part */
+  LEAST_CAMERA = 1000, /* of a camera's part, so that there are pixels at any velocity */
+  LEAST_POINTS = 128,  /* of an arm */
+  N_LOOK = 32,         /* wavelengths at which widths are compared */
+  REACH = 12           /* of the filter, in coarse grid points */
 };
 
 /* Bins of the guess have at least the first number of grid points; what sampling folds into the
@@ -384,7 +381,7 @@ static int is_part(const mill_config *config, const mill_library *lib, int i)
   return mill_library_find_arm(lib, choice->arm) < 0 && has_range(choice);
 }
 
-/* A copy of n bytes at from; NULL if n is 0. */
+/* Copy n bytes; NULL stays NULL. */
 static int copy_of(const void *from, size_t n, void **to)
 {
   *to = NULL;
@@ -501,7 +498,7 @@ static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_
   return MILL_OK;
 }
 
-/* An arm of the library with a range keeps the grid points that this needs. */
+/* Cut a library's arm to the grid points that its configured range of wavelengths needs. */
 static int narrow(const mill_config *config, mill_arm *arm)
 {
   int first = 0, end = 0;

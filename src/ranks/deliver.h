@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Records that go to the rank that owns their key: one rank of each node owns whole blocks of keys,
- *  so that neighbours come together. */
+/** Records that go to the rank that owns their key: one rank of each node owns whole blocks of
+ *  keys, so that neighbours come together. */
 #ifndef MILL_DELIVER_H
 #define MILL_DELIVER_H
 

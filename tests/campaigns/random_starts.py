@@ -45,7 +45,8 @@ class Campaign(validate_library.Campaign):
         return path
 
     def labels(self):
-        rows = np.array([self.miles()[2][c] for c in LABELS], float).T
+        table = self.miles()[2]
+        rows = np.array([table[c] for c in LABELS], float).T
         return rows[np.isfinite(rows).all(axis=1)]
 
     def miles_spectra(self, name, sn):

@@ -2,8 +2,8 @@
 /** What every backend must do, on the stars of stars.h: the tests that the adapters of the backends
  *  run (tests/cpu, tests/fiber, tests/cuda).
  *
- *  An adapter defines CONFORMANCE_SLOTS too, the numbers of stars that are fitted at a time where it
- *  is not all of them.  The reference is the CPU's best backend. */
+ *  An adapter defines CONFORMANCE_SLOTS too, the numbers of stars that are fitted at a time where
+ *  it is not all of them.  The reference is the CPU's best backend. */
 #ifndef CONFORMANCE_SURVEY_H
 #define CONFORMANCE_SURVEY_H
 

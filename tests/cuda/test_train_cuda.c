@@ -165,7 +165,8 @@ MILL_TEST(principal_directions)
   }
 }
 
-/* What several ranks do in a step, on one: slopes to the host, a step of parts by slopes from it. */
+/* What several ranks do in a step, on one: slopes to the host, a step of parts by slopes
+ * from it. */
 MILL_TEST(parts_of_a_step)
 {
   mill_train_state s;

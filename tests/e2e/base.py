@@ -119,9 +119,11 @@ def wait_until(condition, process=None, seconds=PATIENCE, pause=0.01):
         time.sleep(pause)
 
 
-def is_suspended(process):
-    """Whether a process has been stopped as by Ctrl-Z."""
-    return content(f"/proc/{process.pid}/stat", "r").rsplit(") ", 1)[1][0] == "T"
+def is_suspended(pid):
+    """Whether a process has been stopped as by Ctrl-Z; one that is gone has not."""
+    with contextlib.suppress(OSError):
+        return content(f"/proc/{pid}/stat", "r").rsplit(") ", 1)[1][0] == "T"
+    return False
 
 
 def small_files(n_byte):

@@ -158,14 +158,16 @@ class Config(ProgramTest):
                  for i, text in enumerate(texts)]
         return Reader.ask("config", *paths)
 
-    def printed(self, *texts):
+    def accepted(self, *texts):
         answer = self.read(*texts)
         self.assertNotIn("error", answer, answer.get("message"))
-        return answer["printed"]
+        return answer
+
+    def printed(self, *texts):
+        return self.accepted(*texts)["printed"]
 
     def identity(self, text):
-        self.printed(text)
-        return self.read(text)["identity"]
+        return self.accepted(text)["identity"]
 
     def refused(self, text, start, *parts):
         answer = self.read("targetid: [5, 6]\n", text)

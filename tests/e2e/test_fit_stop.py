@@ -143,7 +143,7 @@ class Asked(EndToEnd):
         files = [shutil.copy(self.two, tmp(f"index{i}.fits")) for i in range(6)]
         path = tmp("indexing.h5")
         process = self.start(path, *files, faults="stop:open:/index2.fits$:1:1")
-        wait_until(lambda: is_suspended(process), process)
+        wait_until(lambda: is_suspended(process.pid), process)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGCONT)
         self.end(process, 75, "the same command starts again")

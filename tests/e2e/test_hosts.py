@@ -77,12 +77,6 @@ exec ip netns exec {self.name}-$n unshare -u -m sh -c '
         return [int(p) for p in ended(["ip", "netns", "pids", f"{self.name}-{n}"]).stdout.split()]
 
 
-def state_of(pid):
-    with contextlib.suppress(OSError):
-        return content(f"/proc/{pid}/stat", "r").rpartition(")")[2].split()[0]
-    return ""
-
-
 class Hosts(EndToEnd):
     def test_three_hosts(self):
         """The bits of one rank; an output that only two hosts share; a host that dies."""
@@ -108,7 +102,7 @@ class Hosts(EndToEnd):
             # the first rank stops at its first write, so that the others cannot end
             dying = begun(network.line("fit", "--output", tmp("dying.h5"), *fit, ranks=3),
                           env=faults("stop:write:/dying.h5$:1:1:0"))
-            wait_until(lambda: any(state_of(pid) == "T" for pid in network.processes(1)), dying)
+            wait_until(lambda: any(map(is_suspended, network.processes(1))), dying)
             for pid in network.processes(2):
                 os.kill(pid, signal.SIGKILL)
             dying.communicate(timeout=PATIENCE)

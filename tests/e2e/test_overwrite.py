@@ -149,7 +149,7 @@ class Overwrite(ProgramTest):
         args = ["fit", "--library", LIBRARY, "--output", self.out, "--overwrite", "--quiet", SURVEY]
         late = start(*args, "--minsn", 1e6, env=faults("stop:open:old.h5.lock:1:1"))
         # it has looked, and is about to take the lock
-        wait_until(lambda: is_suspended(late))
+        wait_until(lambda: is_suspended(late.pid))
         run(*args)
         before = content(self.out)
         late.send_signal(signal.SIGCONT)

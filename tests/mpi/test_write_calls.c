@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an epoch of writing costs a rank: calls of MPI by kind, writes and their bytes; and rows that
- * go to several ranks.  The functions of MPI here stand before those of the library, and count. */
+/* What an epoch of writing costs a rank: calls of MPI by kind, writes and their bytes; and rows
+ * that go to several ranks.  The functions of MPI here stand before those of the library, and
+ * count. */
 #define _GNU_SOURCE
 
 #include "io/result/table.h"
@@ -20,12 +21,6 @@ int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Com
 {
   return is_apart ? PMPI_Comm_split(comm, mpi.rank, 0, node)
                   : PMPI_Comm_split_type(comm, type, key, info, node);
-}
-
-int MPI_Ibcast(void *data, int n, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *request)
-{
-  count.other++;
-  return PMPI_Ibcast(data, n, type, root, comm, request);
 }
 
 int MPI_Bcast(void *data, int n, MPI_Datatype type, int root, MPI_Comm comm)
@@ -95,7 +90,8 @@ MILL_TEST(an_epoch_costs_few_calls)
   survey_free(&s);
 }
 
-/* Ranks on several nodes: blocks of rows have different writers, and rows on both sides of a border,
+/* Ranks on several nodes: blocks of rows have different writers, and rows on both sides of a
+ * border,
    with gaps between them that are read and written again, reach their own. */
 MILL_TEST(several_writers)
 {

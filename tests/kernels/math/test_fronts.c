@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fronts of emulators, splines over a grid of labels and radial functions around scattered ones,
- * against their definitions. */
+/* The fronts of emulators, splines over a grid of labels and radial functions around scattered
+ * ones, against their definitions. */
 #include "tests/mill_test.h"
 
 #include <string.h>

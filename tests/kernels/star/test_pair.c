@@ -6,8 +6,8 @@
 #include "kernels/star/logic/fit_star.h"
 #include "tests/kernels/star/paraboloid.h"
 
-/** Parameters of a segment: both stars', ln of their ratio.  Of all: a ratio for each of two arms, and
- *  the velocity offset of the second one. */
+/** Parameters of a segment: both stars', ln of their ratio.  Of all: a ratio for each of two arms,
+ *  and the velocity offset of the second one. */
 enum { RATIO = 2 * NP, N_ROW, OFFSET = RATIO + 2, N_ALL };
 #define OFFSET_SIGMA 2.0
 #define OFFSET_TRUE  1.5
@@ -62,9 +62,9 @@ static void make(double gain)
   segment[0].ws = segment[1].ws = &ws;
 }
 
-/** F of a segment whose own star is at a velocity, and by its parameters as the answer has them, own
- *  star first: gradient and curvature.  Both arms have half of F.  The stars change places where the
- *  second one is the brighter. */
+/** F of a segment whose own star is at a velocity, and by its parameters as the answer has them,
+ *  own star first: gradient and curvature.  Both arms have half of F.  The stars change places
+ *  where the second one is the brighter. */
 static double of_segment(int a, double vel_km_s, double *grad, double *hess_of)
 {
   const mill_pair *p = &slot.pair;

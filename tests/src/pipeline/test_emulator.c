@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mill_emulator_lanes, which makes the templates of the initial guess, with the fronts' references. */
+/* mill_emulator_lanes, which makes the templates of the initial guess, with the fronts'
+ * references. */
 #include "tests/mill_test.h"
 
 #include "kernels/base/error.h"
