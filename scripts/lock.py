@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 
-from basics import OUTPUT, Failure, process
+from basics import OUTPUT, Failure, printable, process
 
 BEAT_S, DEAD_S, EMPTY_S, WATCH_BEATS = 10, 1800, 2, 3
 FORM = re.compile(r"host (\S+)\npid (\d+)\njob (\S+)\nrestart (-?\d+)\nstart (\d+)\nspace (\S+)")
@@ -44,7 +44,8 @@ def own_text():
 
 
 def judge(who, age_s):
-    """Return "gone", "lives", or "watch": clocks of hosts differ, and a lost host may still run."""
+    """Return "gone", "lives", or "watch": its age or restart says that it is gone, but clocks of
+    hosts differ, and a lost host may still run."""
     host, pid, job, restart, start, space = who
     me = FORM.match(own_text()).groups()
     if (host, space) == (me[0], me[5]):
@@ -57,7 +58,7 @@ def judge(who, age_s):
 
 def is_touched(path, before):
     """Return whether a lock is touched or replaced within some beats."""
-    print(f"{path}: watching for {WATCH_BEATS * BEAT_S} s whether its job still runs",
+    print(printable(f"{path}: watching for {WATCH_BEATS * BEAT_S} s whether its job still runs"),
           file=sys.stderr, flush=True)
     end = time.monotonic() + WATCH_BEATS * BEAT_S
     while time.monotonic() < end:

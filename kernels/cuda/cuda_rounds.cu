@@ -82,9 +82,10 @@ static __device__ inline void enter_rows(const device_view &v, int arm, int n)
     to[t] = (int)blockIdx.x * v.n_row + t;
 }
 
-/** Write the emulator's input rows and enter them into the lists of the arms.  One block per lane.
+/** Write a star's input rows for the emulators, and enter the rows' numbers into the list of each
+ *  arm. One block per lane.
  *
- *  The order within a list depends on the hardware; no result depends on it, as a
+ *  The hardware decides the order within a list.  Results do not depend on this order, since a
  *  product treats every row alike. */
 static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v, int first)
 {

@@ -6,10 +6,10 @@
  *   MILL_ROTATE_ANYWHERE                 1: a rotation's tiles may also begin between whole ones
  *   mill_tiles_first(half)               where the first tile begins, from `half` on
  *   mill_resolve_most(n, n_diag, first)  resolution tiles from there on, in rows of n
- *   mill_resolve_shift(n_diag)           how far from a multiple of 16 bytes the rows begin that the
- *                                        resolution matrix takes
- *   mill_rotate_tile                     to [MILL_ROTATE_TILE] = x convolved with a symmetric kernel
- *                                        [half + 1]
+ *   mill_resolve_shift(n_diag)           how far from a multiple of 16 bytes the rows begin that
+ *                                        the resolution matrix takes
+ *   mill_rotate_tile                     to [MILL_ROTATE_TILE] = x convolved with a symmetric
+ *                                        kernel [half + 1]
  *   mill_resolve_tile                    a tile of nr rows; in: what its first diagonal takes
  */
 #ifndef MILL_CONVOLVE_TILE_H

@@ -16,8 +16,9 @@
  *  and one thread serves thousands of them.  After A. Dunkels et al. (2006), "Protothreads",
  *  SenSys.
  *
- *  Nothing declared in such a function outlives MILL_ASK (kernels/star/logic/ask.h) or MILL_CALL, which may stand in loops and
- *  conditions, but not in a switch, and once a line.  Places are 0 before the first call.
+ *  Nothing declared in such a function outlives MILL_ASK (kernels/star/logic/ask.h) or MILL_CALL,
+ *  which may stand in loops and conditions, but not in a switch, and once a line.  Places are 0
+ *  before the first call.
  */
 #ifndef MILL_RESUMABLE_H
 #define MILL_RESUMABLE_H

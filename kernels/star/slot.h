@@ -37,11 +37,10 @@ typedef struct mill_segment {
   float *d;            /**< [n_pix] flux / sigma, bad pixels interpolated */
   float *is;           /**< [n_pix] 1 / sigma */
   unsigned char *good; /**< [n_pix] */
-  float *
-      res; /**< [n_diag][mill_row_pitch(n_pix)] row form: weight of pixel i - n_diag/2 + k for pixel i;
-                            NULL: none */
-  double *base;      /**< [n_pix] sum of the resolution row: the image of a constant */
-  float *model;      /**< [n_pix] best-fit flux, or NULL when not wanted */
+  float *res;   /**< [n_diag][mill_row_pitch(n_pix)] row form: at [k][i] what pixel i - n_diag/2 + k
+                   weighs in pixel i; NULL: no resolution matrix */
+  double *base; /**< [n_pix] sum of the resolution row: the image of a constant */
+  float *model; /**< [n_pix] best-fit flux, or NULL when not wanted */
   float *templ_flux; /**< [n_pix] the template in it, without continuum; NULL: not wanted */
   double *cont_coef; /**< [MILL_MAX_CONT] of the continuum functions; NULL: not wanted */
   float *scratch;    /**< [n_pix]; of the final answer: model / sigma, 0 where not good */
@@ -141,9 +140,10 @@ MILL_HD static inline int mill_par_offset(const mill_model *m, int i_arm)
 /** Places of numbers in the answer of a segment. */
 enum mill_answer_place {
   MILL_ANSWER_F = 0, /**< F at each velocity */
-  /** Tangents: gradient [n], curvature of rows j >= l at n + j (j + 1) / 2 + l, where the parameters
-   *  n are velocity, v sin i (inner) and labels, of two stars those of the other one and ln of the
-   *  second star's flux over the first one's too; then the flux of both, its own star's first. */
+  /** Tangents: gradient [n], curvature of rows j >= l at n + j (j + 1) / 2 + l, where the
+   *  parameters n are velocity, v sin i (inner) and labels, of two stars those of the other one and
+   *  ln of the second star's flux over the first one's too; then the flux of both, its own star's
+   *  first. */
   MILL_ANSWER_TANGENTS = MILL_N_PROFILE,
   /* models */
   MILL_ANSWER_CHISQ = MILL_N_PROFILE,

@@ -118,7 +118,6 @@ typedef struct mill_epoch {
   mill_epoch_result result;
   mill_curve curve;
   double shift[2]; /**< velocity less the star's, and less the companion's */
-  double was;      /**< shift[0] of the fit that the searches began from */
   /* of two stars (kernels/star/logic/pair_epochs.h) */
   double peak;                 /**< of its residuals alone, as that of the pair */
   double pair_err[2];          /**< of both velocities */
@@ -265,7 +264,8 @@ typedef struct mill_sample {
   mill_posterior *posterior; /**< with its samples behind it */
 } mill_sample;
 
-/** Parameters of two stars: those of one, and what goes with it (kernels/star/logic/pair_follow.h). */
+/** Parameters of two stars: those of one, and what goes with it
+ *  (kernels/star/logic/pair_follow.h). */
 enum { MILL_MAX_JOINT = 2 * MILL_MAX_PAR };
 
 /** Work space of the logic, which would be too much for the stack of a GPU's threads; nothing in it

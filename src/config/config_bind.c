@@ -50,8 +50,8 @@ static int check_guess(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
-/* Refuse wavelengths in another unit, which would do nothing: a mask outside the library that in nm
- * or um would be inside. */
+/* Refuse a mask in nm or um, which would mask nothing: its wavelengths are outside the library as
+ * Angstrom, and inside it in one of the other units. */
 static int check_mask(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->fit.n_wave_mask && !config->wave_mask_auto; i++) {

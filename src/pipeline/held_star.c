@@ -23,7 +23,8 @@ void mill_held_clear(mill_held *h)
 }
 
 /** Room for copies of the held star's slot, which share its segments and are asked at different
- *  points, and for the velocities and answers of each; made again where a star has more segments. */
+ *  points, and for the velocities and answers of each; made again where a star has more
+ *  segments. */
 static int make_views(mill_pipeline *p, int n_segment)
 {
   int err = MILL_OK;

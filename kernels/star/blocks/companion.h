@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Rows at the pixels of two stars in one spectrum (kernels/star/logic/pair.h): those of the companion are
- *  kept with the segment, in its own unit, and added to the star's. */
+/** Rows at the pixels of two stars in one spectrum (kernels/star/logic/pair.h): those of the
+ *  companion are kept with the segment, in its own unit, and added to the star's. */
 #ifndef MILL_COMPANION_H
 #define MILL_COMPANION_H
 

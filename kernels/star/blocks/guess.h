@@ -121,9 +121,9 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, in
 }
 
 /** Data divided by its continuum fit (work->solve) and its weight, summed over the bins of
- *  a segment, into s->guess, and transformed.  what: all of it; with the model in s->scratch, over the
- *  data's own sigma, in the continuum's place the weight of squares of templates alone, or that of
- *  templates.  work->pixel and smooth hold [n_pix] double here. */
+ *  a segment, into s->guess, and transformed.  what: all of it; with the model in s->scratch, over
+ *  the data's own sigma, in the continuum's place the weight of squares of templates alone, or that
+ *  of templates.  work->pixel and smooth hold [n_pix] double here. */
 MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int nk,
                                          enum mill_guess_bins what, const mill_segment *s,
                                          mill_workspace *work)
@@ -328,8 +328,8 @@ MILL_HD static inline double mill_guess_penalty(const mill_model *m, const mill_
   return f;
 }
 
-/** Add the priors to slot->guess.chisq, where there are any.  Bins and templates stand further apart
- *  than priors may be wide: the nearest ones have nothing added. */
+/** Add the priors to slot->guess.chisq, where there are any.  Bins and templates stand further
+ *  apart than priors may be wide: the nearest ones have nothing added. */
 MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int any = 0;

@@ -77,8 +77,8 @@ MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, cons
                          r == 0 ? pixel + pitch : (mill_real *)NULL);
 }
 
-/** Curvature of rows j and l <= j from the sums of mill_jacobian_sums: what model error (q rows) and the
- *  continuum, solve [..][nk] = L^-1 S^T V, take is left out. */
+/** Curvature of rows j and l <= j from the sums of mill_jacobian_sums: what model error (q rows)
+ *  and the continuum, solve [..][nk] = L^-1 S^T V, take is left out. */
 MILL_HD_INLINE double mill_row_curvature(int q, int nk, const double *sums, const double *solve,
                                          int j, int l)
 {
@@ -241,8 +241,8 @@ MILL_BLOCK_FN void mill_block_parts(mill_block *b, const mill_segment *s, const 
   MILL_BARRIER(b);
 }
 
-/** Chi-square of a segment's good pixels for the best continuum times a template (NULL: a constant),
- *  NaN when there is none.  s->scratch is lost. */
+/** Chi-square of a segment's good pixels for the best continuum times a template (NULL: a
+ *  constant), NaN when there is none.  s->scratch is lost. */
 MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
                                            const mill_segment *s, const mill_real *templ,
                                            double level, mill_workspace *work)

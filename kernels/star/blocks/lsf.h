@@ -17,8 +17,8 @@
 #define MILL_LARGEST_BLUR 0.95
 #define MILL_GRID_SIGMA   1.75
 /** Kernels narrower than the second (sigma over pixels) have the weights of even pixels where these
- *  are even within the third.  Elsewhere those narrower than the first are made of moments, wider than
- *  the second of samples, between them of both, so that there is no step. */
+ *  are even within the third.  Elsewhere those narrower than the first are made of moments, wider
+ *  than the second of samples, between them of both, so that there is no step. */
 #define MILL_LSF_MOMENTS 0.6
 #define MILL_LSF_SAMPLES 0.8
 #define MILL_LSF_EVEN    0.01
@@ -119,8 +119,8 @@ MILL_HD static inline double mill_lsf_pixels(int n, const double *wave, int i, d
   return s * (double)(right - left) / (wave[right] - wave[left]);
 }
 
-/** Weights of the pixels i - h ... i + h (h >= MILL_LSF_HALF) for a Gaussian of sigma s in A that is
- *  sampled at pixels wave [n].  s not positive, or within two pixels of an end: pixel i
+/** Weights of the pixels i - h ... i + h (h >= MILL_LSF_HALF) for a Gaussian of sigma s in A that
+ *  is sampled at pixels wave [n].  s not positive, or within two pixels of an end: pixel i
  *  alone. */
 MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double s, int h,
                                         double *row)

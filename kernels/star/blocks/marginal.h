@@ -80,7 +80,8 @@ MILL_BLOCK_FN double mill_block_take_mode(mill_block *b, const mill_samples *s,
   return mill_block_sum(b, n);
 }
 
-/** Mean (as difference) and variance of s->column [n], each there count[i] times, n_all together. */
+/** Mean (as difference) and variance of s->column [n], each there count[i] times, n_all
+ *  together. */
 MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *s,
                                              const float *count, double n_all, double *mean,
                                              double *var)
@@ -100,8 +101,9 @@ MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *
 }
 
 /** Density of parameter j, s->column, each there count[i] times, n_all together, with variance var
- *  and effective number ess, on MILL_N_DENSITY points from *low to *high: these are widened by a few
- *  widths of the kernel and cut at limits first.  Values in 1/unit; 0: the samples have no width.
+ *  and effective number ess, on MILL_N_DENSITY points from *low to *high: these are widened by a
+ *  few widths of the kernel and cut at limits first.  Values in 1/unit; 0: the samples have no
+ *  width.
  *
  *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  out, and work space */
 MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m,

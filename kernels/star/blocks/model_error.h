@@ -4,10 +4,10 @@
  *  The covariance of a segment's pixels, in units of the data's sigma, is that of the data, the
  *  squared fraction of the flux on the diagonal, and C C^T of the components, whose shares have
  *  unit variance.  One more is the template's derivative by ln(width of the line-spread function),
- *  times that width's relative error.  The covariance is fixed once, with a template, a velocity and
- *  a continuum, and from then on F is a Gaussian likelihood of known covariance: weights is and d =
- *  flux is with the diagonal in them, and E = L^-1 C with L L^T = 1 + C^T C, so that the inverse
- *  covariance is 1 - E^T E.
+ *  times that width's relative error.  The covariance is fixed once, with a template, a velocity
+ *  and a continuum, and from then on F is a Gaussian likelihood of known covariance: weights is and
+ *  d = flux is with the diagonal in them, and E = L^-1 C with L L^T = 1 + C^T C, so that the
+ *  inverse covariance is 1 - E^T E.
  */
 #ifndef MILL_MODEL_ERROR_H
 #define MILL_MODEL_ERROR_H
@@ -268,8 +268,8 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
   }
 }
 
-/** Squared sigma of the line-spread function at a pixel, in pixels, from one in A, not at the ends of the
- *  segment.  Not a number, or too large: 0. */
+/** Squared sigma of the line-spread function at a pixel, in pixels, from one in A, not at the ends
+ *  of the segment.  Not a number, or too large: 0. */
 MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mill_segment *s,
                                              int i)
 {
@@ -294,10 +294,10 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
   return width < (double)n ? width * width : 0.0;
 }
 
-/** The rows of C after the components': what standard deviations of the line-spread function's width
- *  do to the template, of a factor at all pixels and of one that rises from -1 to 1 along them.  By
- *  the heat equation that is sigma^2 times the template's second derivative; times the continuum in
- *  s->scratch, over sigma. */
+/** The rows of C after the components': what standard deviations of the line-spread function's
+ *  width do to the template, of a factor at all pixels and of one that rises from -1 to 1 along
+ *  them.  By the heat equation that is sigma^2 times the template's second derivative; times the
+ *  continuum in s->scratch, over sigma. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, int n_share)
 {

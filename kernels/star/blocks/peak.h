@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The answer to MILL_REQ_PEAK, of all arms together: do the residuals of the last model look like a
- *  second star (kernels/star/logic/pair.h)? */
+/** The answer to MILL_REQ_PEAK, of all arms together: do the residuals of the last model look like
+ *  a second star (kernels/star/logic/pair.h)? */
 #ifndef MILL_PEAK_H
 #define MILL_PEAK_H
 
@@ -10,8 +10,8 @@
  *  wrong raise all of it. */
 #define MILL_PEAK_STANDS 1.2
 
-/** Does the peak at velocity i of the terms chisq [nv] of chi^2 stand out of those from v0 to v1, and is
- *  there nothing larger just beyond? */
+/** Does the peak at velocity i of the terms chisq [nv] of chi^2 stand out of those from v0 to v1,
+ *  and is there nothing larger just beyond? */
 MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, int v0, int v1,
                                                   int i)
 {
@@ -36,8 +36,8 @@ MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int
   mill_block_guess_match(b, m, k0, slot, work);
 }
 
-/** Where the residuals of the used segments look most like a star: they are compared with the group of
- *  guess templates that the best one is of, at all velocities that are least_apart to
+/** Where the residuals of the used segments look most like a star: they are compared with the group
+ *  of guess templates that the best one is of, at all velocities that are least_apart to
  *  MILL_PAIR_MOST_APART from the solution's.  A template m there of any strength lowers chi^2 by
  *  (sum w n m)^2 / sum w m^2, which is the square of the peak's significance. */
 MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,

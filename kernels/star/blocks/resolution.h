@@ -17,8 +17,8 @@
 #define MILL_ROW_SPREAD 0.01
 #define MILL_ROW_LOST   2.0
 
-/** Largest (flux / sigma)^2 of a usable pixel: float64 sums have 16 digits, and 10^4 pixels about 10^4
- *  of chi-square. */
+/** Largest (flux / sigma)^2 of a usable pixel: float64 sums have 16 digits, and 10^4 pixels about
+ *  10^4 of chi-square. */
 #define MILL_MOST_SQUARE 1e20
 
 /** Rows of the solver for the template's own resolution that go over the pixels at once. */
@@ -106,7 +106,8 @@ MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
   }
 }
 
-/** The same for pixels of different widths, each by the two solvers whose sigma is next to its own. */
+/** The same for pixels of different widths, each by the two solvers whose sigma is next
+ *  to its own. */
 MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int len, int k0,
                                           const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
@@ -278,8 +279,8 @@ MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t igno
          mill_value_usable(s->raw_flux[i], s->raw_ivar[i]);
 }
 
-/** Sums of a matrix' rows as stored into scratch; NaN where the pixel cannot be good, the row is cut
- *  at an end of the arm, or the sum is not positive. */
+/** Sums of a matrix' rows as stored into scratch; NaN where the pixel cannot be good, the row is
+ *  cut at an end of the arm, or the sum is not positive. */
 MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segment *s)
 {
   const int n = s->n_pix, h = s->n_diag / 2, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;

@@ -22,8 +22,9 @@ enum {
   MILL_POST_PRIOR_DRAWS = 4096 /**< for the part of the priors that the hulls leave */
 };
 
-/** Effective size of the weights of the points from `first` on, or of the mean of the free parameter
- *  where it is least; s->ess has those of the parameters: variance by that of the mean. */
+/** Effective size of the weights of the points from `first` on, or of the mean of the free
+ *  parameter where it is least; s->ess has those of the parameters: variance by that of
+ *  the mean. */
 MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int first)
 {
   mill_sample *s = &slot->sample;
@@ -153,9 +154,9 @@ MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_
 
 /* ---- the end ---- */
 
-/** From points with weights to samples without: sample.sorted has how many copies of each its weight
- *  gives, by systematic resampling (Carpenter et al. 1999, IEE Proc. Radar 146, 2).  The points' ln_p
- *  and ln_w are gone then. */
+/** From points with weights to samples without: sample.sorted has how many copies of each its
+ *  weight gives, by systematic resampling (Carpenter et al. 1999, IEE Proc. Radar 146, 2).  The
+ *  points' ln_p and ln_w are gone then. */
 MILL_BLOCK_FN void mill_block_post_spread(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;

@@ -82,8 +82,8 @@ MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *
   MILL_BARRIER(b);
 }
 
-/** Convolve the kernels of half width half in work with a Gaussian of sigma grid points; returns the
- *  half width of the result.  work->sums: lost. */
+/** Convolve the kernels of half width half in work with a Gaussian of sigma grid points; returns
+ *  the half width of the result.  work->sums: lost. */
 MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
                                          mill_workspace *work)
 {

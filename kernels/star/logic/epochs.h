@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A velocity for each epoch of a star: the template of the joint solution at its minimum of F, as of
- *  an arm alone (kernels/star/logic/velocities.h).
+/** A velocity for each epoch of a star: the template of the joint solution at its minimum of F, as
+ *  of an arm alone (kernels/star/logic/velocities.h).
  *
  *  Where the epochs differ the joint solution may lie between their minima, and its lines are too
  *  broad.  So a scan over many line widths begins the searches anew, then the labels are fitted
@@ -23,7 +23,8 @@
  *  probability. */
 #define MILL_EPOCH_PVAL 1e-4
 
-/** Probability of a chi-square above x with n degrees of freedom (Abramowitz & Stegun 26.4.4, 5). */
+/** Probability of a chi-square above x with n degrees of freedom (Abramowitz & Stegun
+ *  26.4.4, 5). */
 MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
 {
   const double most = 600.0; /* of an exponent, so that no term underflows */
@@ -46,25 +47,25 @@ MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
   return sum * exp(-rest);
 }
 
-/** Mean of the epochs' velocities, and by error and a floor of it chi-square of a constant one, with
- *  the probability of more. */
+/** The weighted mean of the n epochs' velocities and of their shifts, km/s; chi-square of a
+ *  constant velocity and the probability of a larger one; the least and the largest velocity. */
 typedef struct mill_epochs_mean {
   int n;
-  double velocity, first, chisq, pval, least, most; /* first: mean of the epochs' */
+  double velocity, shift, chisq, pval, least, most;
 } mill_epochs_mean;
 
 MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const mill_slot *slot,
                                                       double err_scale, mill_epochs_mean *mean)
 {
   const double floor = m->set.epoch_floor_km_s;
-  double sum = 0.0, sum_first = 0.0, weight = 0.0;
+  double sum = 0.0, sum_shift = 0.0, weight = 0.0;
   mean->n = 0;
   mean->chisq = 0.0;
   mean->least = INFINITY;
   mean->most = -INFINITY;
   for (int pass = 0; pass < 2; pass++) {
     mean->velocity = weight > 0.0 ? sum / weight : (double)NAN;
-    mean->first = weight > 0.0 ? sum_first / weight : (double)NAN;
+    mean->shift = weight > 0.0 ? sum_shift / weight : (double)NAN;
     for (int i = 0; i < slot->n_epoch; i++) {
       const mill_curve *c = &slot->epoch[i].curve;
       const double v = c->found, err = c->err * err_scale;
@@ -75,7 +76,7 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
         mean->n++;
         weight += w;
         sum += w * v;
-        sum_first += w * slot->epoch[i].was;
+        sum_shift += w * slot->epoch[i].shift[0];
         mean->least = v < mean->least ? v : mean->least;
         mean->most = v > mean->most ? v : mean->most;
       } else {
@@ -148,7 +149,8 @@ MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_s
 }
 
 /** Look at all epochs at even steps as wide as the star's lines: where these are Gaussian and
- *  of significance G^2, F is F0 + G^2 (1 - exp(-v^2 / 2 w^2)), and the error of v is 2^1/2 w / G. */
+ *  of significance G^2, F is F0 + G^2 (1 - exp(-v^2 / 2 w^2)), and the error of v is
+ *  2^1/2 w / G. */
 MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot)
 {
   const double v = slot->best.end[MILL_PAR_VRAD], most = m->set.max_vel_km_s - v;
@@ -184,8 +186,8 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
   }
 }
 
-/** The velocity of each epoch from the solution, and where one is in doubt again from the least of a
- *  scan. */
+/** The velocity of each epoch from the solution, and where one is in doubt again from the least of
+ *  a scan. */
 MILL_RESUMABLE(mill_epochs_search)
 {
   MILL_BEGIN;
@@ -200,16 +202,14 @@ MILL_RESUMABLE(mill_epochs_search)
   MILL_END;
 }
 
-/** Where the epochs differ, give each its velocity.  1: for a fit with them, from their mean; 0: for
- *  the row, or the epochs do not differ.  After the fit the star's velocity moves by what the shifts
- *  that it was found with have for a mean in the new weights: then it is the mean of the epochs, but
- *  for what the model error weighs otherwise. */
+/** Where the epochs differ, give each its velocity.  1: for a fit with them, from their mean; 0:
+ *  for the row, or the epochs do not differ.  After the fit the star's velocity moves by what the
+ *  shifts that it was found with have for a mean in the new weights: then it is the mean of the
+ *  epochs, but for what the model error weighs otherwise. */
 MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slot *slot)
 {
   const int is_first = !slot->epochs_shifted;
   mill_epochs_mean mean;
-  for (int i = 0; i < slot->n_epoch; i++)
-    slot->epoch[i].was = slot->epoch[i].shift[0];
   mill_epochs_average(m, slot, 1.0, &mean);
   if (mean.n == 0 || (is_first && !(mean.pval < MILL_EPOCH_PVAL)))
     return 0;
@@ -220,8 +220,8 @@ MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slo
   if (is_first) {
     slot->best.end[MILL_PAR_VRAD] = mean.velocity;
   } else {
-    slot->best.end[MILL_PAR_VRAD] += mean.first;
-    slot->best.at.theta[MILL_PAR_VRAD] += mean.first;
+    slot->best.end[MILL_PAR_VRAD] += mean.shift;
+    slot->best.at.theta[MILL_PAR_VRAD] += mean.shift;
   }
   slot->profile.has_arm = 0; /* it is about another place */
   slot->epochs_shifted = 1;
@@ -229,8 +229,8 @@ MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slo
   return is_first;
 }
 
-/** Velocities of the epochs; where they differ, the fit with each epoch at its own, and theirs with its
- *  template. */
+/** Velocities of the epochs; where they differ, the fit with each epoch at its own, and theirs with
+ *  its template. */
 MILL_RESUMABLE(mill_epochs_run)
 {
   MILL_BEGIN;

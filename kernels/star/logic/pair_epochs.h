@@ -2,10 +2,10 @@
 /** Two stars with epochs: the velocities of both at each.
  *
  *  The Jacobian of a turn says how F of each epoch depends on both velocities with all else held.
- *  Where the turn ends they make Newton's step, and each star's VRAD becomes their mean.  Stars that
- *  move against each other, whose epochs have more significant peaks than all together, are looked for
- *  at all velocities of both.  Before some turns the velocities alone settle, without rotation, and
- *  once more from where both are exchanged.
+ *  Where the turn ends they make Newton's step, and each star's VRAD becomes their mean.  Stars
+ *  that move against each other, whose epochs have more significant peaks than all together, are
+ *  looked for at all velocities of both.  Before some turns the velocities alone settle, without
+ *  rotation, and once more from where both are exchanged.
  *
  *  docs/science/numerics.md, "Two stars".
  */
@@ -14,22 +14,22 @@
 
 #include "kernels/star/logic/epochs.h"
 
-/** Velocities of two stars differ by this part of the width of the lines that one star has at least: closer,
- *  what is wrong of its template would be taken for a second one. */
+/** Velocities of two stars differ by this part of the width of the lines that one star has at
+ *  least: closer, what is wrong of its template would be taken for a second one. */
 #define MILL_PAIR_APART 0.25
 /** What noise makes of the peak of an epoch. */
 #define MILL_PAIR_NOISE 2.7
 /** Scans of the second star, for places of the first one, are those before the first turn of either
  *  number. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
-/** Velocities settle before the first and the third turn of stars that move, and before this one, in so
- *  many Jacobians, and as many after their exchange, which -2 ln L tells where it differs by more
- *  than MILL_PAIR_TOLD. */
+/** Velocities settle before the first and the third turn of stars that move, and before this one,
+ *  in so many Jacobians, and as many after their exchange, which -2 ln L tells where it differs by
+ *  more than MILL_PAIR_TOLD. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 #define MILL_PAIR_TOLD 9.0
-/** Velocities are to be trusted where at an epoch the stars differ by so much of a line's width, and at
- *  one the peak has this significance: closer lines share their rotation wrongly, and a second star
- *  that only all epochs together show may be at a wrong velocity. */
+/** Velocities are to be trusted where at an epoch the stars differ by so much of a line's width,
+ *  and at one the peak has this significance: closer lines share their rotation wrongly, and a
+ *  second star that only all epochs together show may be at a wrong velocity. */
 #define MILL_PAIR_RESOLVED 0.8
 #define MILL_PAIR_SEEN     4.0
 
@@ -65,8 +65,8 @@ MILL_RESUMABLE(mill_pair_peaks)
   MILL_END;
 }
 
-/** Begin with the velocities of one star's fit, and of the second star with one.  The significance of
- *  its lines, for which it may have one at each epoch. */
+/** Begin with the velocities of one star's fit, and of the second star with one.  The significance
+ *  of its lines, for which it may have one at each epoch. */
 MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -114,8 +114,8 @@ MILL_HD static inline void mill_pair_sharpen(const mill_model *m, mill_slot *slo
     slot->pair.theta[star][MILL_PAR_VSINI] = m->set.min_vsini_km_s;
 }
 
-/** Velocities of the second star about the first one's at each epoch, at steps of half a line's width;
- *  0: there is no scan. */
+/** Velocities of the second star about the first one's at each epoch, at steps of half a line's
+ *  width; 0: there is no scan. */
 MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -160,8 +160,8 @@ MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
   return x == 0.0 ? f[least] : f[least] + 0.5 * x * slope; /* a neighbour may be infinite */
 }
 
-/** Keep the best velocities of both, and move the first star to the next ones; in the end both to the
- *  best. */
+/** Keep the best velocities of both, and move the first star to the next ones; in the end both to
+ *  the best. */
 MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -243,8 +243,8 @@ MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slo
     mill_pair_sharpen(m, slot, star);
 }
 
-/** Digest a Jacobian of the velocities: half of them lead to the first minimum of each epoch, the other
- *  half to that from where its velocities are exchanged, and the lower one is kept. */
+/** Digest a Jacobian of the velocities: half of them lead to the first minimum of each epoch, the
+ *  other half to that from where its velocities are exchanged, and the lower one is kept. */
 MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

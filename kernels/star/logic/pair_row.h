@@ -17,7 +17,8 @@ MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot
   slot->result.vrad_err_km_s = sqrt(slot->result.covar[0]);
 }
 
-/** The second star into the row; the row itself is the first one's. */
+/** Enter the second star's velocity, v sin i and labels into the row, whose other columns are those
+ *  of the first star. */
 MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

@@ -211,8 +211,10 @@ MILL_HD static inline int mill_pair_n(const mill_model *m)
   return m->n_par + m->n_arm;
 }
 
-/** A segment's parameter r is the sum of one or two of the star's: their numbers, and how many.  Of
- *  two stars, what mill_pair_n counts comes after the star's own n_par. */
+/** A segment's parameter r is the sum of one or two parameters of the star, as its velocity is VRAD
+ *  plus the arm's offset: enter their numbers, and return how many they are.  Where two stars are
+ *  fitted, the companion's parameters, the flux ratios and the offsets (mill_pair_n) follow the
+ *  star's n_par. */
 MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
 {
   const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);
@@ -221,8 +223,8 @@ MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s
   return 1 + (offset >= 0 && r < 2 * nd && r % nd == MILL_PAR_VRAD);
 }
 
-/** Add what a segment's answer has for tangents to the gradient [n] and curvature [n][n] of the star:
- *  J^T g and J^T H J, J the map. */
+/** Add what a segment's answer has for tangents to the gradient [n] and curvature [n][n] of the
+ *  star: J^T g and J^T H J, J the map. */
 MILL_HD_CALLED static inline void mill_map_add(const mill_model *m, const mill_segment *s,
                                                const double *answer, int n, double *grad,
                                                double *hess)

@@ -19,8 +19,10 @@
 #define MILL_POLISH_LAMBDA         1e-3 /**< first damping */
 #define MILL_POLISH_LAMBDA_END     1e-2 /**< damping above which a small step proves nothing */
 #define MILL_POLISH_LAMBDA_MAX     1e10
-#define MILL_POLISH_LEARN          0.25 /**< curvature along a step that is wrong by more is learned from, */
-#define MILL_POLISH_FLAT           0.1 /**< down to this part of what it was */
+/** The polish learns from a step along which the curvature was wrong by more than this part, but
+ *  never lowers the curvature below the second part of what it was. */
+#define MILL_POLISH_LEARN 0.25
+#define MILL_POLISH_FLAT  0.1
 enum { MILL_POLISH_MAX_JAC = 41 };
 
 /** Forget what steps taught of the curvature. */

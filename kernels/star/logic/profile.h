@@ -145,8 +145,8 @@ MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slo
   return 1;
 }
 
-/** Moments of exp(-dF/2) over the velocities asked for; 1: the grid does not resolve them, and there
- *  is another one. */
+/** Moments of exp(-dF/2) over the velocities asked for; 1: the grid does not resolve them, and
+ *  there is another one. */
 MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

@@ -16,13 +16,13 @@
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
 /** CHISQ_NOISE of a good pixel is about 1 where errors are right, 0.5 where neighbours are
- *  correlated, and up to 50 where the templates lack lines of a bright star.  Beyond these IVAR holds
- *  something else, or has another unit. */
+ *  correlated, and up to 50 where the templates lack lines of a bright star.  Beyond these IVAR
+ *  holds something else, or has another unit. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
-/** A star's template lowers the chi-square of the continuum alone by MILL_STAR_GAIN, in units of the
- *  noise, and by MILL_STAR_PART (MILL_STAR_BROAD where v sin i is at its upper limit) of that and
- *  what it leaves above noise and MILL_STAR_ERRORS of its standard deviations. */
+/** A star's template lowers the chi-square of the continuum alone by MILL_STAR_GAIN, in units of
+ *  the noise, and by MILL_STAR_PART (MILL_STAR_BROAD where v sin i is at its upper limit) of that
+ *  and what it leaves above noise and MILL_STAR_ERRORS of its standard deviations. */
 #define MILL_STAR_GAIN   50.0
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5

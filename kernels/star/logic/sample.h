@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The posterior of one star by importance sampling, where its fit has ended.
  *
- *  Each round answers one point of the proposal (kernels/star/logic/proposal.h), so that all stars of a
- *  batch are one batch of values.  Density: exp(-F/2) with the fit's priors and hull penalty, flat
- *  within the limits in VRAD, v sin i itself, labels and velocity offsets.  Points beyond the
+ *  Each round answers one point of the proposal (kernels/star/logic/proposal.h), so that all stars
+ *  of a batch are one batch of values.  Density: exp(-F/2) with the fit's priors and hull penalty,
+ *  flat within the limits in VRAD, v sin i itself, labels and velocity offsets.  Points beyond the
  *  limits or, by the penalty's chance, the hulls are refused and cost nothing.  When the effective
  *  size of the weights is not yet as asked, more points are drawn, from the same proposal where it
  *  is good and else from one that has learned.  A star's random numbers depend on the seed, its
@@ -133,8 +133,9 @@ MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_sl
     s->n_part = 0;
 }
 
-/** Make a copy of the slot one that asks for the point after it, which does not depend on the answer
- *  at this one, at the next place of each segment's velocities and values.  0: there is none. */
+/** Make a copy of the slot one that asks for the point after it, which does not depend on the
+ *  answer at this one, at the next place of each segment's velocities and values.  0: there is
+ *  none. */
 MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy)
 {
   if (copy->request != MILL_REQ_VALUES || copy->sample.n_point + 1 >= copy->sample.n_target)
@@ -148,7 +149,8 @@ MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy
   return 1;
 }
 
-/** Take the answer of a copy, which is at the point that the slot asks for. */
+/** Copy each segment's F from another slot of the same star, which was asked at this slot's point.
+ */
 MILL_HD static inline void mill_sample_take(const mill_model *m, mill_slot *slot,
                                             const mill_slot *copy)
 {
@@ -166,8 +168,8 @@ MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slo
   s->ln_p[s->n_point++] = isfinite(f) ? (float)(-0.5 * (f - hull - slot->result.m2ll)) : -INFINITY;
 }
 
-/** The posterior of a fitted star: points until their weights suffice.  These questions are counted in
- *  the posterior, and not in the row's evaluations. */
+/** The posterior of a fitted star: points until their weights suffice.  These questions are counted
+ *  in the posterior, and not in the row's evaluations. */
 MILL_RESUMABLE(mill_sample_run)
 {
   mill_sample *s = &slot->sample;

@@ -2,8 +2,8 @@
 /** Doubts about a star's first solution, and the other starts that they justify.
  *
  *  The starts are the guess's best templates, each with labels apart from those of the others
- *  (kernels/star/blocks/guess.h).  An easy star has one; the limits below were chosen on 984 spectra of
- *  MILES and 200 simulated stars of DESI (docs/science/numerics.md).
+ *  (kernels/star/blocks/guess.h).  An easy star has one; the limits below were chosen on 984
+ *  spectra of MILES and 200 simulated stars of DESI (docs/science/numerics.md).
  */
 #ifndef MILL_STARTS_H
 #define MILL_STARTS_H
@@ -49,9 +49,9 @@ MILL_HD static inline int mill_near(const mill_model *m, const double *a, const 
   return sum < MILL_NEAR_SUM;
 }
 
-/** The earlier start whose polish has been near where a later start is led, so that both have one end;
- *  -1: none, and the place is noted.  A first solution that has not converged is no end, so the second
- *  start is its own. */
+/** The earlier start whose polish has been near where a later start is led, so that both have one
+ *  end; -1: none, and the place is noted.  A first solution that has not converged is no end, so
+ *  the second start is its own. */
 MILL_HD_CALLED static inline int mill_start_merges(const mill_model *m, mill_slot *slot)
 {
   mill_starts *s = &slot->starts;

@@ -148,12 +148,16 @@ MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double 
   return 1;
 }
 
-/** Forces of the facets.  The penalty is weight t^2, t the distance of the farthest one, so that a
- *  step d minimises grad.d + d.hess.d + weight t^2 with t not below any distance value + slope.d.
- *  The multipliers of these conditions, the forces, are 0 or more, sum to weight t, and are the
- *  non-negative least squares problem of Lawson & Hanson (1974, chapter 23), solved by their
- *  method: switch on the facet that the step is farthest beyond, balance the forces, and switch off
- *  those that would have to pull.  a [MILL_MAX_PAR^2]: work space. */
+/** Find the forces with which the facets hold a step d.
+ *
+ *  The step minimises grad.d + d.hess.d + weight t^2, where t is the distance from the farthest
+ *  facet: t >= value + slope.d for each of them.  The forces are the Lagrange multipliers of these
+ *  conditions: none is negative, and their sum is weight t.  They solve a non-negative least
+ *  squares problem by the active-set method of Lawson & Hanson (1974, chapter 23): switch on the
+ *  facet that the step is farthest beyond, balance the forces, and switch off facets whose force
+ *  would be negative.
+ *
+ *  a [MILL_MAX_PAR^2]  work space */
 MILL_HD_CALLED static inline void mill_polish_forces(mill_polish_try *t, double weight, double *a)
 {
   for (int f = 0; f < t->n_facet; f++) {

@@ -6,9 +6,9 @@
 #include "kernels/math/quartic.h"
 #include "kernels/star/logic/ask.h"
 
-/** Rounds of a search; its first step, in errors of the star's velocity and in km/s; its widest one;
- *  errors below which the values at a step are mere noise, steps beyond which a parabola is not to
- *  be trusted, and errors beyond which a step is made smaller first. */
+/** Rounds of a search; its first step, in errors of the star's velocity and in km/s; its widest
+ *  one; errors below which the values at a step are mere noise, steps beyond which a parabola is
+ *  not to be trusted, and errors beyond which a step is made smaller first. */
 #define MILL_SEEK_ROUNDS 8
 #define MILL_SEEK_STEP   2.0
 #define MILL_SEEK_LEAST  1.0
