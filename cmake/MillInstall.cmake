@@ -40,10 +40,5 @@ install(PROGRAMS slurm/starmill-submit DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(PROGRAMS packaging/smoke-test DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill")
 install(DIRECTORY libraries/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/libraries"
         OPTIONAL FILES_MATCHING PATTERN "*.h5" PATTERN "*.md")
-# what users run, each by the Python that has what it needs
-set(tools "${CMAKE_INSTALL_DATADIR}/starmill/tools")
-install(PROGRAMS tools/real-grid tools/real-library tools/import_rvspecfit.py tools/make_generic.py
-                 tools/compare_results.py DESTINATION "${tools}")
-install(FILES tools/survey_stats.py tools/real-grid.requirements.txt DESTINATION "${tools}")
-install(DIRECTORY tools/real_grid DESTINATION "${tools}" FILES_MATCHING PATTERN "*.py")
-install(DIRECTORY scripts/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/scripts" FILES_MATCHING PATTERN "*.py")
+install(DIRECTORY python/starmill DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/python"
+        FILES_MATCHING PATTERN "*.py")

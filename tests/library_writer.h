@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Writes a library of networks in memory to a file, for a test that opens it; the program's
- *  libraries are written by scripts/library/library_file.py. */
+ *  libraries are written by python/starmill/templates/library_file.py. */
 #ifndef MILL_LIBRARY_WRITER_H
 #define MILL_LIBRARY_WRITER_H
 

@@ -11,12 +11,12 @@ import dataclasses
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "scripts"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 
 import numpy as np
-from basics import Failure
-from library import library_file
-from simulate import forward, instrument
+from starmill.cli.basics import Failure
+from starmill.mocks import forward, instrument
+from starmill.templates import library_file
 
 THIN, THIN_GUESS = 2, 6
 FIRST_AA, LAST_AA = 3560.0, 9900.0

@@ -2,7 +2,7 @@
 /** The grid file: spectra with labels, cut into arms of uniform ln wavelength, from which an
  *  emulator is made (HDF5; docs/use/formats.md, "Grid file").
  *
- *  scripts/library/grid_write.py makes it: each model gets its status after its spectra.
+ *  starmill/templates/grid_write.py makes it: each model gets its status after its spectra.
  */
 #ifndef MILL_GRID_FILE_H
 #define MILL_GRID_FILE_H

@@ -15,9 +15,9 @@ enum { MILL_LIBRARY_FORMAT = 4 };
  *  MILL_ERR_LIBRARY names the file, the dataset and what to do. */
 int mill_library_read(const char *path, mill_library *lib);
 
-/** Can scripts/library write a library at output?  What is there must be a library, with overwrite,
- *  and the folder one that can be written into.  MILL_ERR_OUTPUT, and MILL_ERR_USAGE for another
- *  file. */
+/** Can a library be written at output (by starmill.templates)?  What is there must be a library,
+ *  with overwrite, and the folder one that can be written into.  MILL_ERR_OUTPUT, and
+ *  MILL_ERR_USAGE for another file. */
 int mill_library_writable(const char *output, int overwrite);
 
 /** SHA-256 of the contents that a fit depends on (docs/use/formats.md), whatever the

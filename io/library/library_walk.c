@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Contents of a library file: one list, along which a library is read and digested
- * (scripts/library/library_file.py writes it). */
+ * (starmill/templates/library_file.py writes it). */
 #include <stdio.h>
 #include <string.h>
 

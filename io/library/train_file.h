@@ -17,7 +17,7 @@
 int mill_train_file_write(const char *path, const char *identity, int n_arm,
                           const mill_train_state *state);
 
-/** Hand the trained networks over to scripts/library/train.py, which makes the library of them, in
+/** Hand the trained networks over to starmill/templates/train.py, which makes the library of them, in
  *  a file like the checkpoint.
  *
  *  lib    mean and std of the labels, emulators of the arms

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The generic layout: spectra of any origin, many stars a file, as docs/use/formats.md
- *  describes it ("Generic input"); tools/make_generic.py writes it.  generic_table.c checks
+ *  describes it ("Generic input"); starmill.surveys.generic writes it.  generic_table.c checks
  *  the table's columns and the wavelengths, generic.c groups rows and reads them. */
 #ifndef MILL_GENERIC_H
 #define MILL_GENERIC_H

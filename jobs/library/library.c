@@ -23,7 +23,7 @@ static const mill_option_table head_table = {
 
 static const mill_option_help head = {&head_table, NULL};
 static const mill_script script_train = {
-    {&mill_library_train_table, NULL}, "library.train", "one grid file", 1, 1};
+    {&mill_library_train_table, NULL}, "starmill.templates.train", "one grid file", 1, 1};
 
 const mill_option_help *const mill_library_help[] = {&head,
                                                      &mill_library_build.help,

@@ -29,7 +29,7 @@
 
 enum {
   MIN_MODEL = 12,
-  MIN_LEFT_OUT = 8,         /* for a model error: LEAST_SPECTRA of scripts/library/residuals.py */
+  MIN_LEFT_OUT = 8, /* for a model error: LEAST_SPECTRA of starmill/templates/residuals.py */
   SPLIT_STREAM = 0x73706c74 /* "splt" */
 };
 

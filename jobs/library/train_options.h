@@ -6,8 +6,8 @@
 #include "jobs/options/option_table.h"
 #include "src/train/train_arm.h"
 
-/** Kinds of emulators; all but networks are made by scripts/library/train.py, which also makes the
- *  library of trained networks.  What only that uses is checked and left to it. */
+/** Kinds of emulators; all but networks are made by starmill/templates/train.py, which also makes
+ *  the library of trained networks.  What only that uses is checked and left to it. */
 enum mill_train_emulator {
   MILL_TRAIN_NETWORK = 0,
   MILL_TRAIN_RADIAL,

@@ -103,12 +103,20 @@ static const mill_option_table report_table = {
         MILL_SCRIPT_HELP,
         {0}}};
 
-const mill_script
-    mill_show = {{&show_table, NULL}, "look.show", "a result and one or more stars", 2, INT_MAX},
-    mill_select = {{&select_table, NULL},
-                   "look.selection",
-                   "a result and one expression in quotes",
-                   2,
-                   2},
-    mill_plot = {{&plot_table, NULL}, "look.plot", "a result and one or more stars", 2, INT_MAX},
-    mill_report = {{&report_table, NULL}, "look.report", "one result", 1, 1};
+const mill_script mill_show = {{&show_table, NULL},
+                               "starmill.products.show",
+                               "a result and one or more stars",
+                               2,
+                               INT_MAX},
+                  mill_select = {{&select_table, NULL},
+                                 "starmill.products.selection",
+                                 "a result and one expression in quotes",
+                                 2,
+                                 2},
+                  mill_plot = {{&plot_table, NULL},
+                               "starmill.products.plot",
+                               "a result and one or more stars",
+                               2,
+                               INT_MAX},
+                  mill_report = {
+                      {&report_table, NULL}, "starmill.products.report", "one result", 1, 1};

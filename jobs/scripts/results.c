@@ -90,6 +90,11 @@ static const mill_option_table status_table = {
         MILL_SCRIPT_HELP,
         {0}}};
 
-const mill_script mill_export = {{&export_table, NULL}, "export.export", "one result", 1, 1},
-                  mill_merge = {{&merge_table, NULL}, "merge", "one or more results", 1, INT_MAX},
-                  mill_status = {{&status_table, NULL}, "status", "one result", 1, 1};
+const mill_script
+    mill_export = {{&export_table, NULL}, "starmill.products.export", "one result", 1, 1},
+    mill_merge = {{&merge_table, NULL},
+                  "starmill.products.merge",
+                  "one or more results",
+                  1,
+                  INT_MAX},
+    mill_status = {{&status_table, NULL}, "starmill.products.status", "one result", 1, 1};

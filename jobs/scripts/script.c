@@ -47,16 +47,16 @@ static int become(const mill_script *script, const char *job, const char *const 
   int err = MILL_OK, n = 0;
   char starter[PATH_MAX], program[PATH_MAX];
   char **argv = NULL;
-  mill_shipped_file("scripts/job.py", starter, sizeof starter);
+  mill_shipped_file("python/starmill/__main__.py", starter, sizeof starter);
   if (!starter[0])
-    MILL_FAIL(MILL_ERR_USAGE, "scripts/job.py is missing: there is no share/starmill/scripts next "
+    MILL_FAIL(MILL_ERR_USAGE, "python/starmill is missing: there is no share/starmill/python next "
                               "to the program's bin folder");
   const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   program[length > 0 ? length : 0] = '\0';
   char *python = getenv("STARMILL_PYTHON");
   if (!python || !python[0])
     python = (char *)"python3";
-  /* -B: nothing is written next to the scripts; -E: variables for another Python stop none (job.py
+  /* -B: nothing is written next to the package; -E: variables for another Python stop none (it
    * reads PYTHONPATH itself); -s: as PYTHONNOUSERSITE, which -E ignores */
   const char *user_site = getenv("PYTHONNOUSERSITE");
   char *const first[] = {python,      (char *)(user_site && *user_site ? "-BEs" : "-BE"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Jobs that are written in Python: the program checks their command line against a table of
- *  options and becomes the script (scripts/job.py). */
+ *  options and becomes the script (python/starmill/__main__.py). */
 #ifndef MILL_SCRIPT_H
 #define MILL_SCRIPT_H
 
@@ -10,7 +10,7 @@
  *  option that was given.  Of a PAIR offset2 is sizeof(double). */
 typedef struct mill_script {
   mill_option_help help;
-  const char *module;  /**< in the folder scripts, "look.show" */
+  const char *module;  /**< "starmill.products.show" */
   const char *takes;   /**< arguments that are no options, "a result and one or more stars" */
   int n_least, n_most; /**< their number */
 } mill_script;

@@ -56,4 +56,4 @@ static const mill_option_table table = {
                                                          "75 stopped in good order.\n",
     rows};
 
-const mill_script mill_simulate = {{&table, NULL}, "simulate.survey", "no files", 0, 0};
+const mill_script mill_simulate = {{&table, NULL}, "starmill.mocks.survey", "no files", 0, 0};

@@ -168,7 +168,7 @@ typedef struct mill_library {
   char name[128];
   char hash[65]; /**< lower-case hexadecimal digest of the contents */
   char path[1024];
-  char *report; /**< how good it is, lines of text (scripts/library/measure.py); NULL: not
+  char *report; /**< how good it is, lines of text (starmill/templates/measure.py); NULL: not
                    known; owned, no part of the hash */
 } mill_library;
 

@@ -6,7 +6,7 @@
 #include "kernels/data/library.h"
 
 /** Column, mapping (log10 of teff, else linear), range, mean and spread of all labels of a library,
- *  whose names are set, from those of models; scripts/library/labels.py knows the rest.
+ *  whose names are set, from those of models; starmill/templates/labels.py knows the rest.
  *
  *  value [n][n_label]   in   in the labels' units
  *  mapped [n][n_label]  out

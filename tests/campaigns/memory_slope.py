@@ -22,8 +22,8 @@ import numpy as np
 from astropy.io import fits
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-sys.path.insert(0, os.path.join(SOURCE, "tools"))
-from make_generic import write  # noqa: E402
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+from starmill.surveys.generic import write  # noqa: E402
 
 SHIPPED = os.path.join(SOURCE, "libraries", "fgk.h5")
 

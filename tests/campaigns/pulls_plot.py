@@ -23,8 +23,7 @@ import sys
 import h5py
 import numpy as np
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
-from survey_stats import (  # noqa: E402
+from survey_stats import (
     BINS, MIN_STARS, PARAMETERS, RESOLVED_KM_S, Survey, SurveyError, bin_text, half_width, text,
 )
 
@@ -105,7 +104,7 @@ def print_table(sn, pull, bins):
 
 def draw(sn, pull, bins, path):
     from demo_plot import save  # which finds how spectra are drawn, too
-    from look.drawing import DATA, MODEL, STYLE, plt
+    from starmill.products.drawing import DATA, MODEL, STYLE, plt
 
     edges = np.linspace(-WIDEST, WIDEST, 41)
     at = np.linspace(-WIDEST, WIDEST, 201)

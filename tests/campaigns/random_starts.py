@@ -24,7 +24,7 @@ import numpy as np
 from astropy.table import Table
 
 import validate_library
-from validate_library import SN_OBSERVED, SOURCE, make_generic
+from validate_library import SN_OBSERVED, SOURCE, generic
 
 RANGE = "3950,7380"
 MISS = 1.0          # in -2 ln L
@@ -66,7 +66,7 @@ class Campaign(validate_library.Campaign):
             spectra.append(dict(NAME=f"miles-{i:04d}", TARGETID=i + 1, WAVELENGTH=wave[use],
                                 FLUX=np.nan_to_num(f + noise), IVAR=error**-2.0,
                                 LSF_SIGMA=np.full(len(f), 2.5 / 2.3548)))
-        make_generic.write(path, spectra, "air")
+        generic.write(path, spectra, "air")
         return path
 
     def sets(self):

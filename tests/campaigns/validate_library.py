@@ -41,8 +41,8 @@ from astropy.io import fits
 from astropy.table import Table
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-sys.path.insert(0, os.path.join(SOURCE, "tools"))
-import make_generic  # noqa: E402
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+from starmill.surveys import generic  # noqa: E402
 
 CONFIG = os.path.join(SOURCE, "config")
 COLUMNS = {"TEFF": "Teff, K", "LOGG": "log g", "FEH": "[Fe/H]", "ALPHAFE": "[α/Fe]",
@@ -137,7 +137,7 @@ class Campaign:
                     FLUX=np.where(good, flux[i] + noise, level),
                     IVAR=np.where(good, sigma**-2.0, 0.0),
                     LSF_SIGMA=np.full(len(wave), FWHM_AA / 2.3548)))
-            make_generic.write(path, spectra, "air")
+            generic.write(path, spectra, "air")
         published = {k: np.array(labels[k][rows], float) for k in KEEP}
         published.update(MILES_ERR, TARGETID=np.array(rows) + 1)
         return path, published

@@ -31,8 +31,7 @@ import h5py
 import numpy as np
 from astropy.io import fits as pyfits
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
-from survey_stats import FITTED, SN_BINS, half_width, mad, text  # noqa: E402
+from survey_stats import FITTED, SN_BINS, half_width, mad, text
 
 PARAMETERS = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE")  # those with a criterion
 UNITS = {"VRAD": "km/s", "VSINI": "km/s", "TEFF": "K"}

@@ -51,7 +51,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.environ.get("MILL_SOURCE_DIR", os.path.join(HERE, "..", ".."))
 DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
 sys.path[1:1] = [os.path.join(SOURCE, folder)
-                 for folder in ("scripts", "tools", "tests/reference", "tests/campaigns")]
+                 for folder in ("python", "tests/reference", "tests/campaigns")]
+PACKAGE = {"PYTHONPATH": os.path.join(SOURCE, "python")}  # of what is no job
 SCRIPTS = ("simulate", "library", "merge", "export", "report", "plot", "show", "select", "status")
 MPIRUN = os.environ.get("MPIRUN") or shutil.which("mpirun") or "mpirun"
 
@@ -139,7 +140,7 @@ def command(*args, ranks=0, program=None):
 
 # what the jobs in Python import when they need it
 LATER = {"library": ("scipy.interpolate", "astropy.table"), "export": ("astropy.table",),
-         "status": ("look.result",)}
+         "status": ("starmill.products.result",)}
 
 
 def run_job(line, cwd, files):
@@ -194,8 +195,8 @@ def forked(args, cwd, timeout):
 @contextlib.contextmanager
 def without_pictures():
     """Reports that are run meanwhile have empty pictures, which are most of their time."""
-    importlib.import_module("look.report")
-    with unittest.mock.patch("look.charts.png", return_value=b""), \
+    importlib.import_module("starmill.products.report")
+    with unittest.mock.patch("starmill.products.charts.png", return_value=b""), \
             unittest.mock.patch("matplotlib.figure.Figure.tight_layout"):
         yield
 
@@ -307,7 +308,7 @@ def coarse_library(out="library.h5"):
 def narrow_library(out, n):
     """The small library with n of a network's last functions, whose products are most of the work of
     emulated and simulated GPUs."""
-    from library import library_file
+    from starmill.templates import library_file
     library = library_file.read(coarse_library())
     for arm in library.arm:
         layers = arm.emulator

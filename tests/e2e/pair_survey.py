@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 from astropy.io import fits
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "scripts"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
 
-from library.library_data import hull_distance  # noqa: E402
-from simulate import draw, files, observe  # noqa: E402
-from simulate.survey import Survey  # noqa: E402
+from starmill.mocks import draw, files, observe  # noqa: E402
+from starmill.mocks.survey import Survey  # noqa: E402
+from starmill.templates.library_data import hull_distance  # noqa: E402
 
 BLOCK = 32  # stars made at once
 

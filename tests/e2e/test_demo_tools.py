@@ -12,10 +12,10 @@ try:
 except ImportError as missing:
     skip(f"{missing} (Debian: python3-matplotlib python3-pil)")
 
-TOOLS = os.path.join(SOURCE, "tools")
+TOOLS = os.path.join(SOURCE, "tests", "campaigns")
 sys.dont_write_bytecode = True
 import demo_plot  # noqa: E402
-from look import drawing  # noqa: E402
+from starmill.products import drawing  # noqa: E402
 
 NAMES = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE", "VSINI")
 NO_USABLE_ARM = 3

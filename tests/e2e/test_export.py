@@ -10,7 +10,7 @@ import types
 from astropy.table import Table
 
 from base import *  # noqa: F403
-import make_generic
+from starmill.surveys import generic
 
 LIBRARY, SURVEY = tmp("lib.h5"), tmp("survey")
 FILES = [os.path.join(SURVEY, "coadd-mock-%05d.fits" % i) for i in range(3)]
@@ -303,8 +303,8 @@ class Export(ProgramTest):
             self.assertOneLine(done, folder, says, status=4)
 
     def test_names_of_products(self):
-        from basics import Failure
-        from export.export import names_of
+        from starmill.cli.basics import Failure
+        from starmill.products.export import names_of
         for paths, subdirs, says in (
                 (["a/x.fits", "a/y.fits", "b/z.fits.gz"], False, None),
                 (["a/x.fits", "b/x.fits.gz"], False, "--subdirs"),
@@ -414,7 +414,7 @@ class Export(ProgramTest):
     def test_files_without_a_fibermap(self):
         """A plain table has none: RVTAB stands alone."""
         flux = 1 + 0.01 * np.sin(np.arange(900))
-        make_generic.write(tmp("mine.fits"), [
+        generic.write(tmp("mine.fits"), [
             {"NAME": name, "WAVELENGTH": np.linspace(4000.0, 4400.0, 900), "FLUX": flux, "ERROR": 0.02 * flux,
              "LSF_SIGMA": np.full(900, 0.8)} for name in ("star-1", "star-2")], "vacuum", "barycentric")
         self.fit("mine.h5", "--threads", 1, tmp("mine.fits"), lib=LIBRARY)

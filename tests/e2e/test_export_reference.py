@@ -133,8 +133,8 @@ class Reference(EndToEnd):
             self.assertEqual(mod["Z_MODEL"].data.shape[0], 3)
 
     def compare(self, *args, status=0):
-        done = ended(
-            ["/usr/bin/python3", "-B", os.path.join(SOURCE, "tools", "compare_results.py"), *args])
+        done = ended(["/usr/bin/python3", "-B", "-m", "starmill.products.compare", *args],
+                     env=PACKAGE)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done
 

@@ -4,7 +4,7 @@
 from scipy.interpolate import CubicSpline
 
 from common import *  # noqa: F403
-from library import emulate, library_file
+from starmill.templates import emulate, library_file
 
 
 class BadFiles(EndToEnd):

@@ -2,7 +2,7 @@
 """Which rows are fitted: selection, S/N, exposures; real files (defects: test_patho.py)."""
 
 from common import *  # noqa: F403
-import make_generic
+from starmill.surveys import generic
 
 
 class Selection(EndToEnd):
@@ -177,7 +177,7 @@ class Join(EndToEnd):
 
     def generic(self, name, objects):
         wave = np.linspace(4000, 5000, 100)
-        make_generic.write(tmp(name), [{"NAME": "x", "TARGETID": -1, "RA": 0.0, "DEC": 0.0, **known,
+        generic.write(tmp(name), [{"NAME": "x", "TARGETID": -1, "RA": 0.0, "DEC": 0.0, **known,
                                         "WAVELENGTH": wave, "FLUX": wave, "IVAR": wave}
                                        for known in objects], "vacuum", "barycentric")
         return tmp(name)

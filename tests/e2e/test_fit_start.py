@@ -2,7 +2,7 @@
 """Fits that start from a table: which stars do, what comes out, and what is refused."""
 
 from base import *  # noqa: F403
-import make_generic
+from starmill.surveys import generic
 
 INFO_SECOND_START, INFO_GIVEN_START = 2, 64
 N_STAR = 12
@@ -256,7 +256,7 @@ class StartByName(ProgramTest):
         with pyfits.open(SURVEY) as file:
             hdus = {hdu.name: hdu.data for hdu in file if hdu.data is not None}
         cls.input = tmp("generic.fits")
-        make_generic.write(cls.input, [
+        generic.write(cls.input, [
             {"NAME": star, "ARM": arm, "WAVELENGTH": hdus[arm + "_WAVELENGTH"].astype(float),
              "FLUX": hdus[arm + "_FLUX"][row], "IVAR": hdus[arm + "_IVAR"][row],
              "MASK": hdus[arm + "_MASK"][row].astype("i4")}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Generic input: files written by astropy, as docs/use/formats.md and tools/make_generic.py do.
+"""Generic input: files written by astropy, as docs/use/formats.md and starmill.surveys.generic do.
 
 The same pixels of simulated stars are given once as a DESI file and once in the generic
 layout; the fits of the two must agree bit for bit.  Needs no test data.
@@ -8,7 +8,7 @@ layout; the fits of the two must agree bit for bit.  Needs no test data.
 import re
 
 from base import *  # noqa: F403
-import make_generic
+from starmill.surveys.generic import write
 
 N_STAR = 3
 ARMS = ("B", "R", "Z")
@@ -46,7 +46,7 @@ def generic(name):
     """Three stars of the survey without TARGETID."""
     with pyfits.open(SURVEY) as h:
         wave = h["R_WAVELENGTH"].data.astype("f8")
-        make_generic.write(tmp(name), [
+        write(tmp(name), [
             {"NAME": f"star-{i}", "WAVELENGTH": wave, "FLUX": h["R_FLUX"].data[i],
              "IVAR": h["R_IVAR"].data[i], "LSF_SIGMA": np.full(wave.size, 0.8)}
             for i in range(3)], "vacuum")
@@ -54,7 +54,7 @@ def generic(name):
 
 
 def written(name, rows, *how, **more):
-    make_generic.write(tmp(name), rows, "vacuum", *how, **more)
+    write(tmp(name), rows, "vacuum", *how, **more)
     return tmp(name)
 
 
@@ -150,9 +150,10 @@ class Test(ProgramTest):
             columns = [row["WAVELENGTH"][ok], row["FLUX"][ok], 1 / np.sqrt(row["IVAR"][ok])]
             np.savetxt(tmp(f"text-{i}.txt"), np.transpose(columns))
         path = tmp("text.fits")
-        tool = os.path.join(SOURCE, "tools", "make_generic.py")
         texts = [tmp("text-1.txt"), tmp("text-2.txt")]
-        subprocess.run([sys.executable, tool, "--medium", "vacuum", path] + texts, check=True)
+        done = ended([sys.executable, "-B", "-m", "starmill.surveys.generic", "--medium", "vacuum",
+                      path, *texts], env=PACKAGE)
+        self.assertEqual(done.returncode, 0, done.stderr)
         table, catalog = self.fit_it("text.h5", path)
         self.assertEqual([n.decode().rstrip("\0") for n in catalog["OBJECT"]], ["text-1", "text-2"])
         np.testing.assert_array_equal(table["STATUS"], FITTED)

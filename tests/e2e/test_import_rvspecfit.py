@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""tools/import_rvspecfit.py on files that rvspecfit wrote (tests/reference/make_rvspecfit.py)."""
+"""starmill.templates.rvspecfit on files that rvspecfit wrote (tests/reference/make_rvspecfit.py)."""
 
 import importlib.util
 import os
@@ -9,16 +9,14 @@ import subprocess
 import sys
 import unittest
 
-from base import SOURCE, h5py, np, run, skip, starmill, tmp
+from base import PACKAGE, SOURCE, ended, h5py, np, run, skip, starmill, tmp
 
 if importlib.util.find_spec("scipy") is None:
     skip("no SciPy (Debian: python3-scipy)")
 
-SCRIPT = os.path.join(SOURCE, "tools", "import_rvspecfit.py")
 FILES = os.path.join(SOURCE, "tests", "reference", "rvspecfit")
-_spec = importlib.util.spec_from_file_location("import_rvspecfit", SCRIPT)
-tool = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tool)
+
+from starmill.templates import rvspecfit as tool  # noqa: E402
 
 try:
     import torch
@@ -166,8 +164,8 @@ class ImportTest(unittest.TestCase):
     @unittest.skipUnless(torch, NO_TORCH)
     def test_whole_way(self):
         out = tmp("torch")
-        done = subprocess.run([sys.executable, SCRIPT, "--output", out, FILES],
-                              capture_output=True, text=True, timeout=240)
+        done = ended([sys.executable, "-B", "-m", "starmill.templates.rvspecfit", "--output", out,
+                      FILES], env=PACKAGE)
         self.assertEqual(done.returncode, 0, done.stderr)
         made = [os.path.join(out, f"{setup}.h5") for setup in ("lab_n", "lab_t")]
         self.assertIn(" ".join(["--output LIB.h5", *made]), done.stdout)

@@ -97,8 +97,8 @@ class Installed(ProgramTest):
         for name in ("bin/starmill", "share/starmill/smoke-test"):
             os.makedirs(os.path.dirname(os.path.join(other, name)), exist_ok=True)
             shutil.copy(self.path(*name.split("/")), os.path.join(other, name))
-        shutil.copytree(os.path.dirname(self.path("share", "starmill", "scripts", "job.py")),
-                        os.path.join(other, "share/starmill/scripts"))
+        shutil.copytree(os.path.join(self.prefix, "share/starmill/python"),
+                        os.path.join(other, "share/starmill/python"))
         done = call(os.path.join(other, "share/starmill/smoke-test"))
         self.assertOneLine(done, "smoke-test", "simulate ended with status 2", status=1)
         self.assertIn("share/starmill/libraries/fgk.h5", done.stderr)
@@ -110,11 +110,14 @@ class Installed(ProgramTest):
             self.assertIn("npoly", said)
 
     def test_tools_run(self):
+        folder = {"PYTHONPATH": os.path.join(self.prefix, "share", "starmill", "python")}
+
         def tool(name, *args):
-            return self.works(sys.executable, "-B", self.path("share", "starmill", "tools", name), *args)
-        for name in ("import_rvspecfit.py", "make_generic.py", "compare_results.py", "real-library"):
+            return self.works(sys.executable, "-B", "-m", f"starmill.{name}", *args, env=folder)
+        for name in ("templates.rvspecfit", "surveys.generic", "products.compare",
+                     "templates.real_library"):
             self.assertIn("usage", tool(name, "--help").lower())
-        self.assertEqual(len(tool("real-grid", "plan", "--models", "3").splitlines()), 3)
+        self.assertEqual(len(tool("grids.real_grid", "plan", "--models", "3").splitlines()), 3)
 
     def test_submit_finds_its_scripts(self):
         said = self.works(self.path("bin", "starmill-submit"), "--dry-run", "--rows", "1000", "cpu",

@@ -5,8 +5,8 @@ import itertools
 import re
 
 from base import *  # noqa: F403
-from basics import Failure
-from library import emulator_files
+from starmill.cli.basics import Failure
+from starmill.templates import emulator_files
 
 REAL = os.path.join(DATA, "emulator", "nnrm_desi_b.h5")
 

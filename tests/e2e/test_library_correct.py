@@ -6,11 +6,11 @@ import test_library_spectra as made
 from base import *  # noqa: F403
 from scipy.ndimage import uniform_filter1d
 
-from library import correction, emulate
-from library.calibrators import Calibrators
-from library.hulls import make_hulls
-from library.library_data import (Arm, Emulator, Label, Library, Radial, SplineGrid,
-                                  wavelengths)
+from starmill.templates import correction, emulate
+from starmill.templates.calibrators import Calibrators
+from starmill.templates.hulls import make_hulls
+from starmill.templates.library_data import (Arm, Emulator, Label, Library, Radial, SplineGrid,
+                                             wavelengths)
 
 LINE, DEPTH = 5003.0, 0.1
 

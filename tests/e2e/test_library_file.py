@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The library file: what the program and scripts/library read, write and refuse; emulators against
+"""The library file: what the program and starmill.templates read, write and refuse; emulators against
 their formulas."""
 
 import itertools
@@ -7,10 +7,11 @@ import re
 
 from base import *  # noqa: F403
 from survey_files import Reader
-from basics import Failure
-from library import emulate
-from library.library_data import (Arm, Emulator, Hull, Label, Library, ModelError, Radial, SplineGrid)
-from library.library_file import digest, read, write
+from starmill.cli.basics import Failure
+from starmill.templates import emulate
+from starmill.templates.library_data import (Arm, Emulator, Hull, Label, Library, ModelError,
+                                             Radial, SplineGrid)
+from starmill.templates.library_file import digest, read, write
 
 FGK = os.path.join(SOURCE, "libraries", "fgk.h5")
 KINDS = {"mlp": (0, False), "grid": (1, False), "rbf": (2, False), "linear": (1, True)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scripts/library: radial functions against their definition, the model error of residuals whose
+"""starmill.templates: radial functions against their definition, the model error of residuals whose
 components, rest and noise are known, and the fits of a library's report."""
 
 import re
@@ -7,8 +7,8 @@ import re
 from base import *  # noqa: F403
 from scipy.spatial.distance import cdist
 
-from basics import Failure
-from library import emulate, library_file, measure, radial, residuals
+from starmill.cli.basics import Failure
+from starmill.templates import emulate, library_file, measure, radial, residuals
 
 SEED = 16
 LENGTH = np.array([1.0, 1.3, 0.8])

@@ -6,8 +6,8 @@ import functools
 import re
 
 from base import *  # noqa: F403
-from library import library_file
-from library.emulate import flux as flux_of
+from starmill.templates import library_file
+from starmill.templates.emulate import flux as flux_of
 
 MILES = os.path.join(DATA, "real/miles/miles_v9.1_packed.fits.gz")
 KURUCZ = os.path.join(DATA, "real/kurucz/kurucz_stds_v5.fit.gz")

@@ -5,7 +5,7 @@ import csv
 
 from base import *
 import train_losses
-from library import emulate, library_file
+from starmill.templates import emulate, library_file
 
 N_MODEL, N_PIX = 160, 130
 ARMS = {"b": (8.3, 2e-4), "r": (8.7, 1.5e-4)}

@@ -154,9 +154,9 @@ def large():
 
 class Select(Look):
     def test_the_rows_that_numpy_finds(self):
-        from look.expression import Expression
-        from look.result import Result
-        from look.selection import Selection
+        from starmill.products.expression import Expression
+        from starmill.products.result import Result
+        from starmill.products.selection import Selection
         path = large()
         result = Result(path)
         f, c = read(path), read(path, "catalog")
@@ -202,9 +202,9 @@ class Select(Look):
         self.assertEqual(read(tmp("again.h5"))["TARGETID"].tolist(), wanted.tolist())
 
     def test_what_means_nothing(self):
-        from basics import Failure
-        from look.expression import Expression
-        from look.result import Result
+        from starmill.cli.basics import Failure
+        from starmill.products.expression import Expression
+        from starmill.products.result import Result
         result = Result(FIT)
         for expression, said in (
                 ("FEHH < -2", ["has FEHH, which is no column", "FEH", "SPECTYPE"]),
@@ -251,8 +251,8 @@ class DamagedRows(Look):
         pdf = content(tmp("two.pdf"))  # a page for each row
         self.assertTrue(pdf.startswith(b"%PDF"))
         self.assertEqual(len(re.findall(rb"/Type /Page\b", pdf)), 2)
-        from look.result import Result
-        from look.survey import Survey
+        from starmill.products.result import Result
+        from starmill.products.survey import Survey
         self.assertEqual(Survey(Result(path)).n_fitted, (FITS["STATUS"] == FITTED).sum() - 2)
         self.refused("plot", path, FITS["TARGETID"][3], said=["all rows of these stars are damaged"],
                      status=4)
@@ -260,7 +260,7 @@ class DamagedRows(Look):
 
 class Density(unittest.TestCase):
     def test_a_plane_is_the_sum_of_kernels(self):
-        from look import density
+        from starmill.products import density
         rng = np.random.default_rng(5)
         x, y = rng.normal(5000, 400, 300), rng.normal(4, 0.5, 300)
         n, limits = 200, ((3500, 6500), (2, 6))
@@ -273,7 +273,7 @@ class Density(unittest.TestCase):
         self.assertLess(np.abs(found - exact).max(), 0.02 * exact.max())
 
     def test_the_sky_keeps_its_stars(self):
-        from look import density
+        from starmill.products import density
         rng = np.random.default_rng(6)
         for ra, dec, name in ((rng.normal(0, 1, 5000) % 360, rng.normal(80, 0.5, 5000), "ZEA"),
                               (rng.normal(0, 1, 5000) % 360, rng.normal(-30, 1, 5000), "ZEA"),
@@ -324,9 +324,9 @@ class Plot(Look):
         np.testing.assert_array_equal(matplotlib.image.imread(tmp("again.png")), image)
 
     def test_spectra_and_models_are_those_of_the_files(self):
-        from look.models import Models
-        from look.result import Result
-        from look.spectra import Inputs
+        from starmill.products.models import Models
+        from starmill.products.result import Result
+        from starmill.surveys.spectra import Inputs
         result = Result(FIT)
         row = 11
         arms, note = Inputs(result).star(row, Models(MODELS, result).of(row))
@@ -348,7 +348,7 @@ class Plot(Look):
                 self.assertEqual(n, FITS[f"NPIX_{x}"][row])
 
     def test_wavelengths_in_air(self):
-        from look.spectra import vacuum
+        from starmill.surveys.spectra import vacuum
         # Ciddor's index of air, another fit to the same: 0.5 m/s of velocity apart at the most
         wave = np.linspace(3500.0, 10000.0, 500)
         s2 = (1e4 / wave) ** 2
@@ -506,9 +506,9 @@ class Report(Look):
         self.assertNotIn("[α/Fe]", card)
 
     def test_rows_of_one_placeholder_position_are_no_star(self):
-        from look import charts
-        from look.result import Result
-        from look.survey import Survey
+        from starmill.products import charts
+        from starmill.products.result import Result
+        from starmill.products.survey import Survey
         n = 5000
 
         def edit(fits, catalog):
@@ -532,8 +532,8 @@ class Report(Look):
         self.assertIn(f"warning: --calibrate: {said[0]}", done.stderr)
 
     def test_a_large_survey_is_read_in_blocks_and_sampled(self):
-        from look import survey
-        from look.result import Result
+        from starmill.products import survey
+        from starmill.products.result import Result
         was = survey.MAX_SAMPLE, survey.MAX_KEYS
         path = large()
         result = Result(path)
@@ -638,9 +638,9 @@ class RealStars(Look):
         path = os.path.join(DATA, "real", folder, name)
         run("fit", "--config", os.path.join(SOURCE, "config", config), "--output", tmp(out),
             "--models", tmp("models-" + out), "--quiet", *options, path)
-        from look.models import Models
-        from look.result import Result
-        from look.spectra import Inputs
+        from starmill.products.models import Models
+        from starmill.products.result import Result
+        from starmill.surveys.spectra import Inputs
         result = Result(tmp(out))
         return path, Inputs(result).star(0, Models(tmp("models-" + out), result).of(0))
 

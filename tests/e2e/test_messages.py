@@ -3,7 +3,7 @@
 medium of the wavelengths, files that are cut or badly made."""
 
 from base import *  # noqa: F403
-import make_generic
+from starmill.surveys import generic
 
 N_STAR = 16
 LIBRARY, SURVEY = coarse_survey(N_STAR)
@@ -32,7 +32,7 @@ def write(name, rows, medium="vacuum", **factor):
     """Rows with columns multiplied by factors, or left out where the factor is None."""
     path = tmp(name)
     keep = [k for k in rows[0] if factor.get(k, 1) is not None]
-    make_generic.write(path, [{k: row[k] * factor[k] if k in factor else row[k] for k in keep}
+    generic.write(path, [{k: row[k] * factor[k] if k in factor else row[k] for k in keep}
                               for row in rows], medium)
     return path
 

@@ -9,9 +9,8 @@ import gzip
 
 from base import *  # noqa: F403
 
-TOOLS = os.path.join(SOURCE, "tools")
 sys.dont_write_bytecode = True
-from real_grid import atmospheres as a, lines, plan, synthesis  # noqa: E402
+from starmill.grids import atmospheres as a, lines, plan, synthesis  # noqa: E402
 
 # In the place of both programs: a continuum that falls with wavelength and one Gaussian line of
 # depth 0.5 and sigma 0.2 A every 10 A; at 6000 K, log g 4 nothing at all, with status 0.
@@ -258,7 +257,7 @@ class Run(ProgramTest):
         a.save(os.path.join(self.work, "atmospheres.npz"), nodes)
 
     def tool(self, *args, code=0):
-        done = subprocess.run([sys.executable, "-B", os.path.join(TOOLS, "real-grid"), *args],
+        done = subprocess.run([sys.executable, "-B", "-m", "starmill.grids.real_grid", *args], env=PACKAGE,
                               capture_output=True, text=True, timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout + done.stderr

@@ -10,7 +10,6 @@ if not importlib.util.find_spec("scipy"):
     skip("no SciPy (Debian: python3-scipy)")
 from scipy.interpolate import CubicSpline  # noqa: E402
 
-TOOLS = os.path.join(SOURCE, "tools")
 SEED = 18
 N_MODEL, N_STAR = 60, 80
 SIGMA, SIGMA_STAR = 0.5, 2.5 / 2.3548  # A
@@ -84,8 +83,12 @@ def write_miles(path):
     return labels
 
 
-def tool(name, *args):
-    return ended([sys.executable, os.path.join(TOOLS, name), "--starmill", STARMILL, *args])
+RECIPE = "-m", "starmill.templates.real_library"
+VALIDATION = os.path.join(SOURCE, "tests", "campaigns", "validate_library.py"),
+
+
+def tool(script, *args):
+    return ended([sys.executable, "-B", *script, "--starmill", STARMILL, *args], env=PACKAGE)
 
 
 class RealLibrary(ProgramTest):
@@ -96,17 +99,17 @@ class RealLibrary(ProgramTest):
         recipe = ("--miles", tmp("miles.fits"), "--setup", tmp("setup.yaml"), "--train",
                   "--emulator radial --components 12 --left-out 0", tmp("models"), tmp("work"))
         out = tmp("out/fgk.h5")
-        done = tool("real-library", *recipe, out)
+        done = tool(RECIPE, *recipe, out)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("60 models in", done.stderr)
         # of the plan oba, whose library has no [alpha/Fe]
-        done = tool("real-library", "--plan", "oba", "--least", 50, "--limit", 0.1,
+        done = tool(RECIPE, "--plan", "oba", "--least", 50, "--limit", 0.1,
                     "--no-model-error", *recipe, out)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("bare.h5: 3 labels", done.stdout)
         self.assertIn("--limit", done.stderr)
         self.assertFalse(os.path.exists(out))
-        done = tool("real-library", "--least", 50, "--rows", "half", *recipe, out)
+        done = tool(RECIPE, "--least", 50, "--rows", "half", *recipe, out)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("40 spectra of MILES, 40 with a velocity", done.stdout)
         with h5py.File(out) as f:
@@ -129,7 +132,7 @@ class RealLibrary(ProgramTest):
             f.write("TARGETID,TEFF,LOGG,FEH\n")
             f.writelines(f"{i + 1},{a:.1f},{b:.3f},{c:.3f}\n" for i, (a, b, c, _) in
                          enumerate(labels))
-        done = tool("../tests/campaigns/validate_library.py", "--sets", "", "--stars", "made up",
+        done = tool(VALIDATION, "--sets", "", "--stars", "made up",
                     tmp("work/miles.yaml"), tmp("published.csv"), tmp("work/miles.fits"),
                     tmp("checks"), "ours=" + out)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -5,7 +5,7 @@ row is that of its library alone, and what the parts of the program make of it."
 import signal
 
 from common import *  # noqa: F403
-import make_generic
+from starmill.surveys import generic
 
 MILES = data("real/miles/miles_v9.1_packed.fits.gz")
 if not os.path.exists(MILES):
@@ -35,7 +35,7 @@ class Several(EndToEnd):
         keep.append(469)  # a hot star, as two
         flux[469] = flux[469] + 0.8 * np.interp(wave * (1 - 450 / 299792.458), wave, flux[469])
         cls.teff = table["TEFF"][keep]
-        make_generic.write(tmp("stars.fits"), [dict(
+        generic.write(tmp("stars.fits"), [dict(
             NAME=f"star{k}", TARGETID=k, WAVELENGTH=wave, FLUX=flux[i],
             IVAR=np.full(len(wave), (50 / np.median(flux[i])) ** 2),
             LSF_SIGMA=np.full(len(wave), 2.5 / 2.3548)) for k, i in enumerate(keep)], "air")

@@ -11,7 +11,7 @@ import signal
 import warnings
 
 from base import *
-from library import library_file
+from starmill.templates import library_file
 
 C_KM_S = 299792.458
 N_PIX = {"B": 2751, "R": 2326, "Z": 2881}

@@ -19,9 +19,9 @@ except ImportError as missing:
     skip(f"{missing} (Debian: python3-scipy)")
 
 import make_blocks
-from library import emulate, library_file
-from library.library_data import ModelError
-from simulate import draw, instrument, observe, survey as survey_job
+from starmill.mocks import draw, instrument, observe, survey as survey_job
+from starmill.templates import emulate, library_file
+from starmill.templates.library_data import ModelError
 
 C_KM_S = 299792.458
 

@@ -5,11 +5,11 @@ import contextlib
 import io
 
 from base import *  # noqa: F403
-from basics import Failure
-from library.arm_setup import read_setup
-from library.resample import ArmCut
-from library.spectra_files import read_all
-from library.spectra_options import Request, labels_of_name, list_files, read_pattern
+from starmill.cli.basics import Failure
+from starmill.templates.arm_setup import read_setup
+from starmill.templates.resample import ArmCut
+from starmill.templates.spectra_files import read_all
+from starmill.templates.spectra_options import Request, labels_of_name, list_files, read_pattern
 from scipy.special import erf
 
 NAMES = ["teff", "logg", "feh"]

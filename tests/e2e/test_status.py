@@ -81,7 +81,7 @@ class Status(EndToEnd):
         run("status", "--help")
 
     def test_age_and_process_tell_whether_it_runs(self):
-        from status import Job
+        from starmill.products.status import Job
         here = socket.gethostname()
         for host, ago_s, pid, interval_s, runs in (
                 (here, 0, os.getpid(), 5, True), (here, 0, 0, 5, False),

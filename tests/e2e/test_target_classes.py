@@ -124,9 +124,9 @@ class Selection(ProgramTest):
         self.assertOneLine(done, "minexpid", "maxexpid", status=2)
 
     def test_other_formats_are_refused(self):
-        import make_generic
+        from starmill.surveys import generic
         wave = np.linspace(4000, 5000, 100)
-        make_generic.write(tmp("generic.fits"), [{"NAME": "x", "WAVELENGTH": wave,
+        generic.write(tmp("generic.fits"), [{"NAME": "x", "WAVELENGTH": wave,
                                                   "FLUX": wave, "IVAR": wave}], "vacuum")
         for option in (["--target-class", "MWS"], ["--minexpid", 3],
                        ["--minsn-from", "scores", "--minsn", 1]):

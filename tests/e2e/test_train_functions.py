@@ -10,12 +10,12 @@ from base import *  # noqa: F403
 import train_losses
 from scipy.interpolate import RegularGridInterpolator
 
-from basics import Failure  # noqa: E402
-from library import library_file  # noqa: E402
-from library.emulate import flux  # noqa: E402
-from library.functions import choose_length  # noqa: E402
-from library.lattice import Lattice  # noqa: E402
-from library.library_data import Label  # noqa: E402
+from starmill.cli.basics import Failure  # noqa: E402
+from starmill.templates import library_file  # noqa: E402
+from starmill.templates.emulate import flux  # noqa: E402
+from starmill.templates.functions import choose_length  # noqa: E402
+from starmill.templates.lattice import Lattice  # noqa: E402
+from starmill.templates.library_data import Label  # noqa: E402
 
 SEED = 23
 RNG = np.random.default_rng(SEED)

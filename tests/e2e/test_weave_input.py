@@ -6,7 +6,7 @@ of the two must agree bit for bit.  Needs no test data.
 """
 
 from base import *
-import make_generic
+from starmill.surveys import generic
 
 try:
     import matplotlib.image
@@ -97,15 +97,15 @@ class Test(ProgramTest):
                 rows.append({"NAME": f"star-{fiber}", "ARM": arm, "WAVELENGTH": grid,
                              "FLUX": flux[i], "IVAR": ivar[i]})
         path = tmp(out + ".fits")
-        make_generic.write(path, rows, "vacuum")
+        generic.write(path, rows, "vacuum")
         self.fit(out + ".h5", "--config", self.config, *options, path, lib=self.lib)
         return read(self.path)
 
     def check_shown(self, out, models, arms):
         """What `starmill plot` draws are the pixels of the files, and the models of the fit."""
-        from look.models import Models
-        from look.result import Result
-        from look.spectra import Inputs
+        from starmill.products.models import Models
+        from starmill.products.result import Result
+        from starmill.surveys.spectra import Inputs
         result = Result(tmp(out))
         catalog = read(tmp(out), "catalog")
         for row in range(N_STAR):

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Start a job written in Python, as jobs/scripts/script.c calls it:
+
+__main__.py MODULE JOB PROGRAM OPTION... -- ARGUMENT...
+
+OPTION is name=value, name= for a flag that is set, or name alone if the option was not given.  The
+module has main(options), which may return an exit status.  options.arguments holds the positional
+arguments, options.program the program's path, and each option is a text, True for a flag, or None
+if not given.
+"""
+
+import atexit
+import contextlib
+import errno
+import gc
+import importlib
+import os
+import signal
+import sys
+import types
+
+_interrupt = signal.getsignal(signal.SIGINT)
+if _interrupt is signal.default_int_handler:  # else SIGINT is ignored, as in the background
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until main no one would catch it
+
+if not __package__:  # started as a file, not by -m
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# Python starts with -E: folders of PYTHONPATH replace packages, but no modules of Python or ours
+_place = [i for i, folder in enumerate(sys.path) if folder.endswith("-packages")] + [len(sys.path)]
+sys.path[_place[0]:_place[0]] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+
+from starmill.cli.basics import (INTERNAL, OUTPUT, USAGE, Failure, memory_limit,  # noqa: E402
+                                 printable)
+
+
+def read_options(program, words):
+    end = words.index("--")
+    options = types.SimpleNamespace(program=program, arguments=words[end + 1:])
+    for word in words[:end]:
+        name, given, value = word.partition("=")
+        setattr(options, name.replace("-", "_"), (value or True) if given else None)
+    return options
+
+
+def main():
+    module, job, program, *words = sys.argv[1:]
+    signal.signal(signal.SIGINT, _interrupt)
+    if sys.stdout:
+        sys.stdout.reconfigure(errors="backslashreplace")  # names may be no UTF-8
+    options = read_options(program, words)
+    try:
+        status = importlib.import_module(module).main(options)
+        sys.stdout.flush()
+        sys.exit(status)
+    except Failure as failure:
+        status, message = failure.status, str(failure)
+    except (SystemError, ImportError) as error:  # a signal came while HDF5 or numpy called Python
+        failure = error.__cause__ or error.__context__
+        if isinstance(failure, Failure):
+            status, message = failure.status, str(failure)
+        elif isinstance(error, ImportError):
+            status, message = USAGE, f"{sys.executable}: {error}: mend the package or " \
+                f"PYTHONPATH, or name another Python by STARMILL_PYTHON{memory_limit()}"
+        else:
+            raise
+    except BrokenPipeError:  # `starmill show OUT.h5 STAR | head`
+        status, message = OUTPUT, None
+    except OSError as error:  # standard output takes no more, or HDF5 failed without naming a file
+        status, message = OUTPUT, str(error)
+        if error.errno == errno.EBADF:
+            message = "standard output is closed"
+        elif error.errno is None and options.arguments:
+            message = f"{options.arguments[0]}: {error}"
+    except MemoryError:
+        status, message = INTERNAL, "out of memory" + memory_limit()
+    except KeyboardInterrupt:
+        status, message = 130, None
+    with contextlib.suppress(OSError):  # nobody reads it
+        if message:
+            print(printable(f"starmill {job}: {message}"), file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # Python would print the rest again at exit, and complain again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    atexit.register(gc.freeze)  # the end would look for cycles in all that was imported, 0.1 s
+    main()

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the jobs share: errors, files, locks, progress, processes."""

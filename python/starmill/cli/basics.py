@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the Python jobs share; imports the standard library only."""
+
+import contextlib
+import importlib
+import importlib.util
+import mmap
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+USAGE, INPUT, OUTPUT, INTERNAL, STOPPED = 2, 3, 4, 70, 75  # exit statuses, as those of the program
+STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGUSR1
+SYSTEM_PYTHON = "/usr/bin/python3"
+BLAS_BYTES = 129 << 20  # of a thread of OpenBLAS, as in src/system/blas_threads.c
+
+# a file system without locks also holds results, and a run that writes does no harm
+os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
+
+# pip's package name for each module
+PACKAGES = {"numpy": "numpy", "h5py": "h5py", "scipy": "scipy", "astropy": "astropy",
+            "matplotlib": "matplotlib", "PIL": "pillow",
+            "yaml": "pyyaml"}
+
+
+class Failure(Exception):
+    """An error that ends the script with one line and an exit status."""
+
+    def __init__(self, status, message):
+        super().__init__(status, message)  # both, for processes that hand it on
+        self.status, self.message = status, message
+
+    def __str__(self):
+        return self.message
+
+
+def check_packages(job, *modules):
+    """Import the modules.  Rerun the job with /usr/bin/python3 if only that Python has them; if it
+    lacks them too, raise a Failure that lists the missing ones and the Python."""
+    specs = {module: importlib.util.find_spec(module) for module in modules}
+    missing = [module for module, spec in specs.items() if spec is None]
+    if not missing:
+        for module, spec in specs.items():
+            import_package(module, spec.origin)
+        if "numpy" in modules or "scipy" in modules:
+            take_blas_room()
+        return
+    if not os.environ.get("STARMILL_PYTHON") and os.path.exists(SYSTEM_PYTHON):
+        os.environ["STARMILL_PYTHON"] = SYSTEM_PYTHON  # once
+        flags = "-BE" + "s" * sys.flags.no_user_site
+        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, flags, *sys.argv])
+    raise Failure(USAGE, f"{sys.executable} lacks {', '.join(missing)}: install "
+                  f"{' '.join('python3-' + module.lower() for module in missing)} (Debian) or pip "
+                  f"install {' '.join(PACKAGES[module] for module in missing)}, or name another "
+                  "Python by the environment variable STARMILL_PYTHON")
+
+
+def import_package(module, file):
+    try:
+        importlib.import_module(module)
+    except (Failure, MemoryError):
+        raise
+    except Exception as error:  # a package may raise anything while it is imported
+        raise Failure(USAGE, f"{sys.executable} cannot import {module} ({file}): {error}: mend it "
+                             "or PYTHONPATH, or name another Python by the environment variable "
+                             f"STARMILL_PYTHON{memory_limit()}") from error
+
+
+def memory_limit():
+    """Return what to add to a message about memory."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return "" if limit == resource.RLIM_INFINITY else \
+        f"; the limit on address space (ulimit -v) is {limit >> 20} MiB"
+
+
+def take_blas_room():
+    """Let each OpenBLAS take the buffer of a thread now: without room it would ask for it for ever,
+    deaf to signals."""
+    import numpy
+    square = numpy.ones((128, 128))
+    products = [numpy.dot]
+    if "scipy" in sys.modules:  # may have its own
+        from scipy.linalg.blas import dgemm
+        products.append(lambda a, b: dgemm(1.0, a, b))
+    for product in products:
+        try:
+            mmap.mmap(-1, BLAS_BYTES, mmap.MAP_PRIVATE).close()
+        except OSError as error:
+            raise MemoryError from error
+        product(square, square)
+
+
+def catch_stops():
+    """Turn every stop signal into a Failure, raised where the job happens to be."""
+    def stop(*_):
+        raise Failure(STOPPED, "stopped in good order; give the same command again")
+
+    for number in STOP_SIGNALS:
+        signal.signal(number, stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # the program may have held them
+
+
+def printable(words):
+    """Return the text with control characters, which a terminal would obey, and bytes that are no
+    UTF-8 escaped."""
+    return "".join(
+        c if c.isprintable() else f"\\x{ord(c) - 0xdc00:02x}" if "\udc80" <= c <= "\udcff"
+        else c.encode("unicode_escape").decode() for c in words)
+
+
+def refuse_input(path, reads, ends=("", ".lock")):
+    """Refuse an output that is one of the files read, or would be; also a file beside it, path with
+    one of the ends.  reads: (what it is, path or None) of each."""
+    written = [path + end for end in ends]
+    names = [os.path.realpath(one) for one in written]
+    there = [os.stat(one) for one in written if os.path.exists(one)]
+    for what, read in reads:
+        if not read:
+            continue
+        try:
+            about = os.stat(read)
+        except OSError:
+            about = None  # the code that opens it reports why
+        if os.path.realpath(read) in names or (
+                about and any(os.path.samestat(about, one) for one in there)):
+            raise Failure(USAGE, f"--output {path} and {what} {read} are one file, or would be: "
+                                 "give another name for the output")
+
+
+def check_output(path, overwrite, reads):
+    """Check an output before any work is done.  reads: as for refuse_input."""
+    refuse_input(path, reads)
+    if os.path.lexists(path) and not overwrite:
+        raise Failure(OUTPUT, f"{path} exists: give --overwrite to replace it")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise Failure(OUTPUT, f"{path} exists and is no regular file: give another name")
+
+
+def refuse_data(path):
+    """Refuse to replace spectra, a library or a result by a text or a picture."""
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            if file.read(9).startswith((b"SIMPLE  =", b"\x1f\x8b", b"\x89HDF")):
+                raise Failure(USAGE, f"--output {path} is a file of data, which --overwrite does not "
+                                     "replace: give another name, or remove it yourself")
+
+
+def refuse_foreign(path, made, option="--output"):
+    """Refuse to --overwrite a file unless its first bytes name a starmill format."""
+    if not os.path.isfile(path) or os.path.getsize(path) == 0:
+        return
+    with open(path, "rb") as file:
+        first = file.read(4096)
+    if not first.startswith(b"\x89HDF") or made.encode() not in first:
+        raise Failure(USAGE, f"{option} {path} exists and is not a {made} file, so --overwrite does "
+                             "not replace it: give another name, or remove it yourself")
+
+
+def shipped_file(name):
+    """Return the path of a shipped file, in share/starmill or in the source tree."""
+    return os.path.realpath(os.path.join(os.path.dirname(__file__), "../../..", name))
+
+
+def version(program):
+    """Return "starmill 0.1.0 (revision)" of the program at that path, "starmill" for None."""
+    if not program:
+        return "starmill"
+    text = subprocess.run([program, "--version"], stdout=subprocess.PIPE, check=True, text=True)
+    name, revision = text.stdout.splitlines()[:2]
+    return f"{name} ({revision.split()[-1]})"
+
+
+@contextlib.contextmanager
+def writing(path):
+    """Turn an error of what writes path into a Failure of OUTPUT that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise Failure(OUTPUT, f"{path} cannot be written: {error.strerror}: make room or choose "
+                              "another output") from error
+
+
+def make_folder(folder):
+    """Make the folder of --output, or one below it, unless it is there; Failure of OUTPUT if it is
+    no folder that can be used."""
+    try:
+        os.mkdir(folder)
+    except FileExistsError as error:
+        if not os.path.isdir(folder):
+            raise Failure(OUTPUT, f"--output {folder} exists and is not a folder: choose another "
+                                  "name") from error
+    except OSError as error:
+        raise Failure(OUTPUT, f"--output {folder} cannot be made: {error.strerror}; create its "
+                              "parent first") from error
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise Failure(OUTPUT, f"--output {folder}: cannot read or write in the folder")
+
+
+def process(pid):
+    """Return (state, start time) of a local process from /proc, or None if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            words = file.read().rpartition(")")[2].split()
+        return words[0], int(words[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def begin_file(path):
+    """Make an empty file next to path and return its name, which no other process gives; the lock
+    of a killed process names the files that it left (lock.py)."""
+    temporary = f"{path}.tmp-{os.getpid()}-{(process(os.getpid()) or (0, 0))[1]}"
+    with writing(path):
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    return temporary
+
+
+def put_in_place(temporary, path, overwrite):
+    """Give a finished file its name.  Without overwrite Failure where a file is there, which
+    another job wrote meanwhile; the temporary file may stay."""
+    try:
+        if not overwrite:
+            os.link(temporary, path)
+            return
+    except FileExistsError as error:
+        raise Failure(OUTPUT, f"{path} exists: another job has written it meanwhile; give "
+                              "--overwrite to replace it") from error
+    except OSError:  # a file system without links
+        check_output(path, overwrite, ())
+    os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def replacing(path, overwrite=True):
+    """Yield the name of a new file that becomes path at the end, so path never holds half a file;
+    an error removes it.  overwrite: of put_in_place; true where the lock of path is held."""
+    temporary = begin_file(path)
+    try:
+        yield temporary
+        with writing(path):
+            put_in_place(temporary, path, overwrite)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(temporary)
+
+
+def write_whole(path, pieces, overwrite):
+    with replacing(path, overwrite) as temporary, writing(path), open(temporary, "r+b") as file:
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def warn(message):
+    print(printable(f"warning: {message}"), file=sys.stderr)

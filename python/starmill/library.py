@@ -1,0 +1,571 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The binding of libstarmill, by cffi; what `import starmill` gives."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Iterator, Mapping, Optional, Sequence, Union
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ._starmill import ffi as _ffi
+from ._starmill import lib as _lib
+
+Floats = NDArray[np.float64]
+_TYPES = {
+    _lib.STARMILL_F64: np.float64, _lib.STARMILL_I64: np.int64, _lib.STARMILL_I32: np.int32,
+    _lib.STARMILL_U32: np.uint32, _lib.STARMILL_U8: np.uint8,
+}
+
+
+class StarmillError(Exception):
+    """A failed call; ``code`` is a value of enum starmill_code."""
+
+    def __init__(self, code: int, message: str):
+        super().__init__(message)
+        self.code = code
+
+
+def _call(function, *arguments) -> None:
+    """Call a C function whose last parameter is the error; raise StarmillError if it fails."""
+    error = _ffi.new("starmill_error *")
+    if function(*arguments, error) != 0:
+        raise StarmillError(error.code, _text(error.message))
+
+
+def _text(chars) -> str:
+    return _ffi.string(chars).decode("utf-8", "replace")
+
+
+def _doubles(values: Optional[ArrayLike], shape: Optional[tuple] = None):
+    """Return values as a contiguous float64 array, and a pointer to it; None gives NULL."""
+    if values is None:
+        return None, _ffi.NULL
+    array = np.ascontiguousarray(values, dtype=np.float64)
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"an array of shape {shape} is needed, not {array.shape}")
+    return array, _ffi.from_buffer("double[]", array)
+
+
+def _in_unit(values, unit, power=1):
+    """Values as numbers in unit ** power, where Astropy's quantities and columns say theirs."""
+    own = getattr(values, "unit", None)
+    if own is None:
+        return values
+    unit = unit if power == 1 else unit ** power
+    if hasattr(values, "to_value"):
+        return values.to_value(unit)
+    return values.astype(np.float64) * own.to(unit)  # a column
+
+
+def version() -> str:
+    """Return version and revision of libstarmill."""
+    return f"{_text(_lib.starmill_version())} ({_text(_lib.starmill_revision())})"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Name, column in results, unit and limits of a parameter."""
+
+    name: str
+    column: str
+    unit: str
+    min: float
+    max: float
+
+
+@dataclass
+class Spectrum:
+    """One spectrum of one arm in one exposure.
+
+    wave, flux   [n_pix]; flux in any unit, wave in Angstrom (or with unit), ascending
+    ivar, error  [n_pix] inverse variance or standard deviation of the flux: give one of the two
+    name         the library's arm; None: cut the spectrum by wavelength into the arms
+    mask         [n_pix] not 0: a bad pixel, as is a masked element of any of these
+    resolution   [n_diag, n_pix] resolution matrix as DESI stores it
+    sigma        [n_pix] or a number: Gaussian sigma of the line-spread function, Angstrom
+    systematic   [n_pix] or a number: error to add in quadrature, in the unit of the flux
+    exposure     0, 1, ...; number spectra of the same arm as separate exposures
+    air          True: wave is in air
+    """
+
+    wave: ArrayLike
+    flux: ArrayLike
+    ivar: Optional[ArrayLike] = None
+    name: Optional[str] = None
+    error: Optional[ArrayLike] = None
+    mask: Optional[ArrayLike] = None
+    resolution: Optional[ArrayLike] = None
+    sigma: Optional[ArrayLike] = None
+    systematic: Optional[ArrayLike] = None
+    exposure: int = 0
+    air: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.ivar is None) == (self.error is None):
+            raise ValueError("a Spectrum needs ivar or error, and not both")
+        unit = getattr(self.flux, "unit", None)
+        for name, power in (("ivar", -2), ("error", 1), ("systematic", 1)):
+            value = getattr(self, name)
+            if unit is not None:
+                setattr(self, name, _in_unit(value, unit, power))
+        self.wave = self._pixels(self.wave, np.float64, "wave", np.size(self.wave))
+        n_pix = self.wave.size
+        self.flux = self._pixels(self.flux, np.float32, "flux", n_pix)
+        if self.ivar is None:
+            error = self._pixels(self.error, np.float64, "error", n_pix)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                self.ivar = np.where(error > 0, error ** -2.0, 0.0)
+        ivar = self._pixels(self.ivar, np.float64, "ivar", n_pix)
+        good, held = ivar[np.isfinite(ivar) & (ivar > 0)], np.finfo(np.float32)
+        if np.sum(good > held.max) > 0.01 * good.size or 2 * np.sum(good < held.tiny) > good.size:
+            raise ValueError("ivar is beyond single precision: give the flux in another unit")
+        self.ivar = ivar.astype(np.float32)
+        if self.mask is not None:
+            mask = np.ma.filled(self.mask, 1)
+            if mask.dtype.kind == "f":
+                mask = mask != 0
+            elif mask.dtype.itemsize > 4:  # bit 31 stands for the upper ones
+                mask = mask.astype(np.uint64)
+                mask = (mask | (mask >> 32 != 0).astype(np.uint64) << 31).astype(np.uint32)
+            self.mask = self._pixels(mask, np.int32, "mask", n_pix)
+        if self.resolution is not None:
+            self.resolution = np.ascontiguousarray(self.resolution, dtype=np.float32)
+            if self.resolution.ndim != 2 or self.resolution.shape[1] != n_pix:
+                raise ValueError(f"resolution has shape {self.resolution.shape}, not (n_diag, "
+                                 f"{n_pix})")
+        for name in ("sigma", "systematic"):
+            value = getattr(self, name)
+            if value is not None:
+                value = value * np.ones(n_pix) if np.ndim(value) == 0 else value
+                setattr(self, name, self._pixels(value, np.float32, name, n_pix))
+
+    @staticmethod
+    def _pixels(values: ArrayLike, dtype, name: str, n_pix: int) -> NDArray:
+        if name in ("wave", "sigma"):
+            values = _in_unit(values, "Angstrom")
+        if hasattr(values, "filled"):  # NumPy's masked arrays, and Astropy's
+            values = values.astype(np.float64).filled(np.nan)
+        array = np.ascontiguousarray(values, dtype=dtype)
+        if array.shape != (n_pix,):
+            raise ValueError(f"{name} has shape {array.shape}, not ({n_pix},)")
+        return array
+
+    def _fill(self, to) -> list:
+        """Fill a starmill_spectrum; keep the returned list as long as it is in use."""
+        name = None if self.name is None else _ffi.new("char[]", self.name.encode())
+        to.name = _ffi.NULL if name is None else name
+        to.exposure, to.n_pix, to.air = self.exposure, self.wave.size, self.air
+        to.n_diag = 0 if self.resolution is None else self.resolution.shape[0]
+        to.wave = _ffi.from_buffer("double[]", self.wave)
+        for member in ("flux", "ivar", "resolution", "sigma", "systematic"):
+            array = getattr(self, member)
+            setattr(to, member,
+                    _ffi.NULL if array is None else _ffi.from_buffer("float[]", array))
+        to.mask = _ffi.NULL if self.mask is None else _ffi.from_buffer("int32_t[]", self.mask)
+        return [name]
+
+
+class Library:
+    """A template library with the settings of a fit.
+
+    config takes keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.  For
+    DESI spectra, give ``format="desi"``, which masks the dichroic as ``starmill fit`` does.
+    """
+
+    def __init__(self, path: str, **config: Any):
+        handle = _ffi.new("starmill_library **")
+        text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in config.items())
+        _call(_lib.starmill_library_open, str(path).encode(), text.encode(), handle)
+        self._handle = _ffi.gc(handle[0], _lib.starmill_library_close)
+        self._lock = threading.RLock()
+        self._constraints = (
+            {item["param"]: item["value"] for item in config.get("fix_param", ())},
+            {item["param"]: (item["mean"], item["sigma"]) for item in config.get("priors", ())})
+        self.path = str(path)
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """The parameters in their order."""
+        found, one = [], _ffi.new("starmill_parameter *")
+        for i in range(_lib.starmill_library_n_par(self._handle)):
+            _call(_lib.starmill_library_parameter, self._handle, i, one)
+            found.append(Parameter(_text(one.name), _text(one.column), _text(one.unit), one.min,
+                                   one.max))
+        return found
+
+    @property
+    def n_label(self) -> int:
+        return _lib.starmill_library_n_label(self._handle)
+
+    @property
+    def arms(self) -> dict[str, tuple[float, float]]:
+        """Wavelength range [Angstrom] that spectra may cover, by arm."""
+        found, one = {}, _ffi.new("starmill_arm *")
+        for i in range(_lib.starmill_library_n_arm(self._handle)):
+            _call(_lib.starmill_library_arm, self._handle, i, one)
+            found[_text(one.name)] = (one.min_wave, one.max_wave)
+        return found
+
+    @property
+    def hash(self) -> str:
+        return _text(_lib.starmill_library_hash(self._handle))
+
+    @property
+    def backend(self) -> str:
+        return _text(_lib.starmill_library_backend(self._handle))
+
+    def star(self, spectra: Union[Spectrum, Sequence[Spectrum]]) -> "Star":
+        """Make a star from one or more spectra, which are copied."""
+        listed = []
+        for spectrum in [spectra] if isinstance(spectra, Spectrum) else spectra:
+            if not isinstance(spectrum, Spectrum):  # some objects count as a sequence without end
+                raise TypeError(f"a star is made of a starmill.Spectrum or several, not of "
+                                f"{type(spectra).__name__}: give Spectrum(wave, flux, ivar)")
+            listed.append(spectrum)
+        spectra = listed
+        array = _ffi.new("starmill_spectrum[]", len(spectra))
+        keep = [spectrum._fill(array[i]) for i, spectrum in enumerate(spectra)]
+        handle = _ffi.new("starmill_star **")
+        _call(_lib.starmill_star_create, self._handle, array, len(spectra), handle)
+        del keep
+        return Star(self, handle[0], [spectrum.wave.size for spectrum in spectra])
+
+    def open(self, path: str) -> "SpectraFile":
+        """Open a spectra file in any format of ``starmill fit``."""
+        return SpectraFile(self, path)
+
+    def theta(self, **values: float) -> Floats:
+        """Return theta [n_par] from parameters by name; the others are 0."""
+        names = [parameter.name for parameter in self.parameters]
+        theta = np.zeros(len(names))
+        for name, value in values.items():
+            theta[self._index(names, name)] = value
+        return theta
+
+    @staticmethod
+    def _index(names: Sequence[str], name: str) -> int:
+        if name not in names:
+            raise KeyError(f"no parameter {name}; the library has {', '.join(names)}")
+        return names.index(name)
+
+    def constrain(self, fixed: Optional[Mapping[str, float]] = None,
+                  priors: Optional[Mapping[str, tuple[float, float]]] = None) -> None:
+        """Fix parameters and set Gaussian priors (mean, sigma) for all later calls."""
+        names = [parameter.name for parameter in self.parameters]
+        held, mean = np.full(len(names), np.nan), np.zeros(len(names))
+        sigma = np.zeros(len(names))
+        for name, value in (fixed or {}).items():
+            held[self._index(names, name)] = value
+        for name, (centre, width) in (priors or {}).items():
+            mean[self._index(names, name)], sigma[self._index(names, name)] = centre, width
+        with self._lock:
+            _call(_lib.starmill_library_constrain, self._handle, *(
+                _ffi.from_buffer("double[]", a) for a in (held, mean, sigma)))
+            self._constraints = (dict(fixed or {}), dict(priors or {}))
+
+
+class Star:
+    """The spectra of one star in a library (`Library.star`, `SpectraFile`)."""
+
+    def __init__(self, library: Library, handle, n_pix: Optional[list[int]] = None):
+        self.library = library
+        self._handle = _ffi.gc(handle, _lib.starmill_star_free)
+        self._n_pix = n_pix
+
+    @property
+    def n_piece(self) -> int:
+        """Number of pieces to fit; a piece is the part of a spectrum in one arm."""
+        return _lib.starmill_star_n_piece(self._handle)
+
+    def set_target_id(self, target_id: int) -> None:
+        """Set the star's TARGETID in result tables."""
+        _lib.starmill_star_set_target_id(self._handle, target_id)
+
+
+class SpectraFile:
+    """A spectra file: ``len`` gives the number of rows, indexing a row's `Star`."""
+
+    def __init__(self, library: Library, path: str):
+        handle = _ffi.new("starmill_file **")
+        _call(_lib.starmill_file_open, library._handle, str(path).encode(), handle)
+        self.library = library
+        self._handle = _ffi.gc(handle[0], _lib.starmill_file_close)
+
+    def __len__(self) -> int:
+        return _lib.starmill_file_n_row(self._handle)
+
+    def __getitem__(self, row: int) -> Star:
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        handle = _ffi.new("starmill_star **")
+        _call(_lib.starmill_file_star, self._handle, row, handle)
+        return Star(self.library, handle[0])
+
+    def __iter__(self) -> Iterator[Star]:
+        return (self[row] for row in range(len(self)))
+
+    def row(self, row: int) -> tuple[str, int]:
+        """Return a row's name as in /catalog/IDENTIFIER, and its TARGETID (-1: none)."""
+        one = _ffi.new("starmill_row *")
+        _call(_lib.starmill_file_row, self._handle, row, one)
+        return _text(one.identifier), one.target_id
+
+
+@dataclass
+class Piece:
+    """Model of a spectrum in one arm: flux = template x continuum, corrected by the model error if
+    included.  The continuum is the sum of coefficient x basis function."""
+
+    spectrum: int
+    arm: str
+    exposure: int
+    first: int
+    wave: Floats
+    flux: NDArray[np.float32]
+    template: NDArray[np.float32]
+    continuum: Floats
+    coefficients: Floats
+
+
+@dataclass
+class Model:
+    """A star's model: -2 ln L, the penalty that a fit adds, the pieces and, by arm, chi-square
+    (chisq), chi-square of the continuum alone (chisq_c), good pixels (n_pix) and S/N (sn)."""
+
+    m2ll: float
+    penalty: float
+    chisq: dict[str, float]
+    chisq_c: dict[str, float]
+    n_pix: dict[str, int]
+    sn: dict[str, float]
+    pieces: list[Piece] = field(repr=False)
+    _n_pix: Optional[list[int]] = field(repr=False, default=None)
+
+    def spectrum(self, i: int) -> NDArray[np.float32]:
+        """Return the model flux on the pixels of the star's i-th Spectrum, NaN outside pieces."""
+        pieces = [p for p in self.pieces if p.spectrum == i]
+        n_pix = self._n_pix[i] if self._n_pix else max(p.first + p.flux.size for p in pieces)
+        flux = np.full(n_pix, np.nan, dtype=np.float32)
+        for p in pieces:
+            flux[p.first:p.first + p.flux.size] = p.flux
+        return flux
+
+
+def _points(library: Library, theta: ArrayLike) -> tuple[Floats, bool]:
+    n_par = _lib.starmill_library_n_par(library._handle)
+    points = np.ascontiguousarray(theta, dtype=np.float64)
+    if points.ndim not in (1, 2) or points.shape[-1] != n_par:
+        raise ValueError(f"theta has shape {points.shape}; ({n_par},) or (n, {n_par}) is needed")
+    return points.reshape(-1, n_par), points.ndim == 1
+
+
+def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penalty: bool = False):
+    """Compute -2 ln L at theta [n_par] or [n, n_par]; inf if velocity or v sin i is out of limits.
+
+    penalty: add priors and the penalty outside the library's hulls, as a fit does.
+    derivatives: also return gradient [.., n_par] and curvature [.., n_par, n_par], without penalty:
+    m2ll(theta + x) ~ m2ll + gradient x + x curvature x.
+    """
+    handle = star.library._handle
+    points, single = _points(star.library, theta)
+    n, n_par = points.shape
+    value, more = np.empty(n), np.empty(n)
+    gradient = np.empty((n, n_par)) if derivatives else None
+    curvature = np.empty((n, n_par, n_par)) if derivatives else None
+    to = [_ffi.NULL if a is None else _ffi.from_buffer("double[]", a)
+          for a in (points, value, more, gradient, curvature)]
+    _call(_lib.starmill_minus2loglike, handle, star._handle, n, *to)
+    if penalty:
+        value += more
+    if single:
+        return (value[0], gradient[0], curvature[0]) if derivatives else float(value[0])
+    return (value, gradient, curvature) if derivatives else value
+
+
+def loglike(star: Star, theta: ArrayLike, penalty: bool = True):
+    """Compute ln L for samplers at theta [n_par] or [n, n_par]; -inf if velocity or v sin i is out
+    of limits.  penalty: include priors and the penalty outside the library's hulls."""
+    return -0.5 * minus2loglike(star, theta, penalty=penalty)
+
+
+def fix_model_error(star: Star, theta: Optional[ArrayLike]) -> None:
+    """Include the library's model error, evaluated at theta [n_par], in later calls for the star; a
+    fit does so at its solution.  None: leave it out.  No effect without a model error."""
+    points = None if theta is None else _points(star.library, theta)[0]
+    _call(_lib.starmill_fix_model_error, star.library._handle, star._handle,
+          _ffi.NULL if points is None else _ffi.from_buffer("double[]", points))
+
+
+def model(star: Star, theta: ArrayLike) -> Model:
+    """Compute a star's model at theta [n_par], by arm and by piece."""
+    library = star.library
+    points, _ = _points(library, theta)
+    if len(points) != 1:
+        raise ValueError("one point is needed")
+    handle = _ffi.new("starmill_model **")
+    _call(_lib.starmill_model_create, library._handle, star._handle,
+          _ffi.from_buffer("double[]", points), handle)
+    found = _ffi.gc(handle[0], _lib.starmill_model_free)
+    names = list(library.arms)
+    arm, piece = _ffi.new("starmill_model_arm *"), _ffi.new("starmill_piece *")
+    by_arm: dict[str, dict] = {"chisq": {}, "chisq_c": {}, "n_pix": {}, "sn": {}}
+    for i, name in enumerate(names):
+        _call(_lib.starmill_model_get_arm, found, i, arm)
+        for key, values in by_arm.items():
+            values[name] = getattr(arm, key)
+    pieces = []
+    for i in range(star.n_piece):
+        _call(_lib.starmill_model_get_piece, found, i, piece)
+        pieces.append(_piece(names, piece))
+    return Model(_lib.starmill_model_m2ll(found), _lib.starmill_model_penalty(found),
+                 pieces=pieces, _n_pix=star._n_pix, **by_arm)
+
+
+def _piece(names: list[str], piece) -> Piece:
+    def copied(pointer, n, dtype):
+        return np.frombuffer(_ffi.buffer(pointer, n * np.dtype(dtype).itemsize), dtype).copy()
+
+    wave = copied(piece.wave, piece.n_pix, np.float64)
+    flux = copied(piece.flux, piece.n_pix, np.float32)
+    return Piece(piece.i_spectrum, names[piece.i_arm], piece.exposure, piece.first, wave, flux,
+                 copied(piece.template_flux, piece.n_pix, np.float32),
+                 copied(piece.continuum, piece.n_pix, np.float64),
+                 copied(piece.coefficient, piece.n_continuum, np.float64))
+
+
+def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional[str] = None,
+             resolution: Optional[ArrayLike] = None, sigma: Optional[ArrayLike] = None,
+             air: bool = False) -> NDArray[np.float32]:
+    """Compute the template at theta [n_par] on wavelengths [n_pix]; NaN outside the library's arms.
+    resolution and sigma give the line-spread function, as in Spectrum."""
+    ones = np.ones(np.size(wave))
+    spectrum = Spectrum(wave, ones, ones, name=name, resolution=resolution, sigma=sigma, air=air)
+    points, _ = _points(library, theta)
+    one = _ffi.new("starmill_spectrum *")
+    keep = spectrum._fill(one)
+    flux = np.empty(ones.size, dtype=np.float32)
+    _call(_lib.starmill_template, library._handle, one, _ffi.from_buffer("double[]", points),
+          _ffi.from_buffer("float[]", flux))
+    del keep
+    return flux
+
+
+def guess(star: Star, n: int = 5) -> tuple[Floats, Floats]:
+    """Find where a fit would start: the n templates that match best over all velocities.
+    Returns, best first, theta [.., n_par] and chi-square [..], up to a constant."""
+    handle = star.library._handle
+    n_par = _lib.starmill_library_n_par(handle)
+    theta, chisq, found = np.empty((n, n_par)), np.empty(n), _ffi.new("int *")
+    _call(_lib.starmill_guess, handle, star._handle, n, _ffi.from_buffer("double[]", theta),
+          _ffi.from_buffer("double[]", chisq), found)
+    return theta[:found[0]], chisq[:found[0]]
+
+
+class Table:
+    """A result table: columns of /fits (docs/use/formats.md) by name, as NumPy arrays."""
+
+    def __init__(self, handle, library: Optional[Library] = None):
+        self._handle = _ffi.gc(handle, _lib.starmill_table_free)
+        self._library = library
+        self._read: dict[str, NDArray] = {}
+
+    def __len__(self) -> int:
+        return _lib.starmill_table_n_row(self._handle)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._columns())
+
+    @property
+    def units(self) -> dict[str, str]:
+        return {name: unit for name, (unit, _) in self._columns().items()}
+
+    @property
+    def descriptions(self) -> dict[str, str]:
+        return {name: text for name, (_, text) in self._columns().items()}
+
+    def _columns(self) -> dict[str, tuple[str, str]]:
+        found, one = {}, _ffi.new("starmill_column *")
+        for i in range(_lib.starmill_table_n_column(self._handle)):
+            _call(_lib.starmill_table_column_at, self._handle, i, one)
+            found[_text(one.name)] = (_text(one.unit), _text(one.description))
+        return found
+
+    def __getitem__(self, name: str) -> NDArray:
+        """Read a column by name; a result file also has paths like "catalog/IDENTIFIER"."""
+        if name in self._read:
+            return self._read[name]
+        one = _ffi.new("starmill_column *")
+        try:
+            _call(_lib.starmill_table_column, self._handle, name.encode(), one)
+        except StarmillError as error:
+            raise (KeyError(str(error)) if error.code == _lib.STARMILL_USAGE else error) from None
+        dtype = np.dtype(_TYPES.get(one.type, f"S{one.n_value}"))
+        n_value = 1 if one.type == _lib.STARMILL_TEXT else one.n_value
+        values = np.frombuffer(
+            _ffi.buffer(one.data, len(self) * n_value * dtype.itemsize), dtype).copy()
+        self._read[name] = values if n_value == 1 else values.reshape(len(self), n_value)
+        return self._read[name]
+
+    def theta(self, row: int, library: Optional[Library] = None) -> Floats:
+        """Return a row's parameters [n_par]; a table read from a file needs the library."""
+        library = library or self._library
+        if library is None:
+            raise ValueError("the table comes from a file: give the library")
+        theta = np.empty(_lib.starmill_library_n_par(library._handle))
+        _call(_lib.starmill_table_theta, library._handle, self._handle, row,
+              _ffi.from_buffer("double[]", theta))
+        return theta
+
+    def covariance(self, row: int) -> Floats:
+        """Return a row's covariance [n, n] of velocity, v sin i and labels; 0 where fixed."""
+        packed = self["COVAR"][row]
+        n = int(np.sqrt(2 * packed.size))
+        matrix = np.zeros((n, n))
+        matrix[np.triu_indices(n)] = packed
+        return matrix + np.triu(matrix, 1).T
+
+
+def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
+        fixed: Optional[Mapping[str, float]] = None,
+        priors: Optional[Mapping[str, tuple[float, float]]] = None) -> Table:
+    """Fit stars of one library; the table has one row per star, with STATUS 1 if it was fitted.
+
+    start   [n_star, n_start, 2 + n_label] points to start from; the best solution is kept.
+            None: start from the initial guess
+    fixed   values of parameters to hold; to fit the velocity alone, fix all others
+    priors  Gaussian priors, (mean, sigma)
+
+    fixed and priors replace the library's for this fit only.
+    """
+    if not stars:
+        raise ValueError("no stars")
+    library = stars[0].library
+    table = _ffi.new("starmill_table **")
+    handles = _ffi.new("starmill_star *[]", [star._handle for star in stars])
+    n_start, keep, pointer = 0, None, _ffi.NULL
+    if start is not None:
+        n_start = np.shape(start)[1] if np.ndim(start) == 3 else 1
+        keep, pointer = _doubles(start, (len(stars), n_start, 2 + library.n_label))
+    with library._lock:
+        before = library._constraints
+        if fixed is not None or priors is not None:
+            library.constrain(fixed, priors)
+        try:
+            _call(_lib.starmill_fit, library._handle, handles, len(stars), pointer, n_start, table)
+        finally:
+            if library._constraints is not before:
+                library.constrain(*before)
+    del keep
+    return Table(table[0], library)
+
+
+def open_result(path: str) -> Table:
+    """Open a result file of ``starmill fit``."""
+    table = _ffi.new("starmill_table **")
+    _call(_lib.starmill_table_open, str(path).encode(), table)
+    return Table(table[0])

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Who the stars are: functions of the settings, the seed and the index alone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from starmill.cli.basics import USAGE, Failure
+from starmill.templates.library_data import hull_distance
+from starmill.wavelength import C_KM_S
+
+# streams of random numbers for one index
+STAR, TILE, NOISE, DEFECT, REST = range(5)  # REST: of the model error, one an arm from here on
+FLOOR = 1 << 16
+
+KINDS = ("star",  # a clean one; the others have a defect
+         "sky",  # OBJTYPE SKY, sky residuals only
+         "bad_fiber",  # fiber status with a forbidden bit
+         "allowed_fiber",  # fiber status with an allowed bit, fitted
+         "masked_arm",  # every pixel of arm b masked
+         "nan_arm",  # arm r all NaN
+         "zero_arm",  # flux and ivar of arm z zero
+         "no_arm",  # ivar zero in all arms
+         "inf_pixels",  # infinite flux in 50 unmasked pixels of each arm
+         "noise",  # noise without a star
+         "negative",  # a star with its sign turned
+         "spike",  # one unmasked pixel of 1e9
+         "half_masked",  # every second pixel masked
+         "fast_rotator",  # v sin i of 300 km/s
+         "high_velocity",  # 900 km/s
+         "galaxy")  # a star that redrock calls a GALAXY
+
+VEL_CUT_KM_S = 900.0  # no velocity is beyond
+N_TILE_STAR = 5000
+N_TRY = 16  # points at once of which one may lie inside the hulls
+
+
+def generator(seed, stream, index):
+    return np.random.Generator(np.random.Philox(key=np.array([seed, 0], np.uint64),
+                                                counter=np.array([0, 0, stream, index], np.uint64)))
+
+
+@dataclass
+class Stars:
+    """Truth of n stars in a row; NaN where there is no star."""
+    index: np.ndarray  # [n] in the survey, from 0
+    target_id: np.ndarray
+    kind: np.ndarray  # [n] texts
+    label: np.ndarray  # [n][n_label] in their units
+    vrad_km_s: np.ndarray
+    vsini_km_s: np.ndarray
+    share: list  # of each arm [n][n_component], in standard deviations of the components
+    sn: np.ndarray  # expected median S/N of a pixel of arm r
+    group: np.ndarray  # of fibers, 0 to 4
+    ra_deg: np.ndarray
+    dec_deg: np.ndarray
+    magnitude: np.ndarray  # [n][3] AB in g, r, z
+    redrock: np.ndarray  # [n][2] uniform and normal number of redrock's redshift
+
+    def is_empty(self):
+        """Return [n]: the rows that hold only noise and no star."""
+        return np.isin(self.kind, ("sky", "noise"))
+
+
+def check_library(library):
+    """Check that labels can be drawn inside the library's hulls."""
+    n_inside = (hull_distance(library, _points(library, generator(1, STAR, 0), 20000)) <= 0).sum()
+    if n_inside < 20:
+        raise Failure(USAGE, f"{library.path}: {n_inside} of 20000 points between the labels' "
+                             "limits lie inside the hulls, too few to draw stars from; check hulls "
+                             "and limits")
+
+
+def _points(library, random, n):
+    """Return points [n][n_label] between the labels' limits."""
+    low, high = (np.array([getattr(label, end) for label in library.label])
+                 for end in ("min", "max"))
+    return low + (high - low) * random.random((n, library.n_label))
+
+
+def _labels(library, randoms):
+    """Return labels [n][n_label], uniform inside the hulls, one row per generator."""
+    values = np.empty((len(randoms), library.n_label))
+    todo = np.arange(len(randoms))
+    while len(todo):
+        points = np.stack([_points(library, randoms[i], N_TRY) for i in todo])
+        inside = hull_distance(library, points.reshape(-1, library.n_label)).reshape(-1, N_TRY) <= 0
+        found = inside.any(axis=1)
+        values[todo[found]] = points[found, inside[found].argmax(axis=1)]
+        todo = todo[~found]
+    return values
+
+
+def _log_uniform(u, low, high):
+    return low * np.exp(u * np.log(high / low))
+
+
+def _velocities(u, sigma_km_s):
+    """Return velocities, normal around 0 and cut at VEL_CUT_KM_S."""
+    beyond = ndtr(-VEL_CUT_KM_S / max(sigma_km_s, 1e-9))
+    return sigma_km_s * np.clip(ndtri(beyond + u * (1.0 - 2.0 * beyond)), -40, 40)
+
+
+def _rotations(u, v, limits):
+    if limits:
+        return _log_uniform(u, *limits)
+    return np.where(v < 0.8, _log_uniform(u, 1.0, 10.0), _log_uniform(u, 10.0, 150.0))
+
+
+def _places(seed, index, u, v):
+    """Tiles have 5000 stars each, evenly over a disc of 1.6 degrees around a centre that is uniform
+    on the sphere between -20 and 80 degrees of declination."""
+    tiles, tile = np.unique(index // N_TILE_STAR, return_inverse=True)
+    centre = np.array([generator(seed, TILE, number).random(2) for number in tiles])
+    low, high = np.sin(np.radians([-20.0, 80.0]))
+    dec0 = np.degrees(np.arcsin(low + (high - low) * centre[:, 1]))
+    radius, angle = 1.6 * np.sqrt(u), 2.0 * np.pi * v
+    dec = dec0[tile] + radius * np.sin(angle)
+    ra = 360.0 * centre[tile, 0] + radius * np.cos(angle) / np.cos(np.radians(dec))
+    return ra % 360.0, dec
+
+
+def _ln_planck(wave_aa, temperature_k):
+    """ln of a black body's flux per frequency, but for a constant."""
+    return -3.0 * np.log(wave_aa) - np.log(np.expm1(1.438776877e8 / (wave_aa * temperature_k)))
+
+
+def _magnitudes(arm_r, teff_k, group, sn):
+    """[n][3]: r from the flux that gives the S/N in a pixel of median noise, g and z by the colours
+    of a black body."""
+    g = np.median(arm_r.gain) * sn ** 2
+    b = np.median(arm_r.background, axis=1)[group]
+    flux = 0.5 * (g + np.sqrt(g * g + 4.0 * b * sn ** 2))  # sn^2 = f^2 / (gain f + background)
+    wave_aa = np.array([4730.0, 6420.0, 9260.0])  # g, r, z of DECam
+    # erg / (s cm2 A) to erg / (s cm2 Hz): lambda^2 / c; 48.6 is AB's zero
+    r = -2.5 * np.log10(flux * 1e-17 * wave_aa[1] ** 2 / (C_KM_S * 1e13)) - 48.6
+    colour = np.stack([_ln_planck(wave, teff_k) for wave in wave_aa], axis=-1)
+    return r[:, np.newaxis] - 2.5 / np.log(10.0) * (colour - colour[:, 1:2])
+
+
+def kinds(per_1000, index):
+    """per_1000 rows of every 1000 have a defect, evenly, the kinds in turn."""
+    block, j = np.divmod(index, 1000)
+    before, after = (block * per_1000 + i * per_1000 // 1000 for i in (j, j + 1))
+    return np.where(before == after, KINDS[0], np.array(KINDS[1:])[before % (len(KINDS) - 1)])
+
+
+def target_ids(index):
+    """Return target ids packed as DESI does (Myers et al. 2023, AJ 165, 50): 22 bits of object in
+    its brick, 20 of brick, 16 of imaging release, then a bit that says "mock"."""
+    return index & 0x3FFFFF | (index >> 22) + 1 << 22 | 9010 << 42 | 1 << 58
+
+
+def draw(survey, first, n):
+    """Return stars first to first + n of a survey (simulate.survey.Survey)."""
+    set_, library = survey.settings, survey.library
+    index = np.arange(first, first + n, dtype=np.int64)
+    randoms = [generator(set_.seed, STAR, i) for i in index]
+    u = np.stack([random.random(7) for random in randoms]).T
+    redrock_normal = np.array([random.standard_normal() for random in randoms])
+    label = _labels(library, randoms)
+    share = [np.stack([random.standard_normal(n_share) for random in randoms])
+             for n_share in survey.n_share]
+    kind, group = kinds(set_.pathological, index), index % 5
+    vsini = np.where(kind == "fast_rotator", 300.0, _rotations(u[0], u[1], set_.vsini))
+    vrad = np.where(kind == "high_velocity", VEL_CUT_KM_S, _velocities(u[2], set_.vel_sigma))
+    sn = _log_uniform(u[3], *set_.sn)
+    ra, dec = _places(set_.seed, index, u[4], u[5])
+    teff = next((label[:, i] for i, one in enumerate(library.label) if one.name == "teff"),
+                np.full(n, 5500.0))
+    magnitude = _magnitudes(survey.arms[1], teff, group, sn)
+    stars = Stars(index, target_ids(index), kind, label, vrad, vsini, share, sn, group, ra, dec,
+                  magnitude, np.stack([u[6], redrock_normal], axis=1))
+    empty = stars.is_empty()
+    for values in (label, vrad, vsini, *share):
+        values[empty] = np.nan
+    sn[empty] = 0.0
+    magnitude[empty] = np.inf
+    return stars

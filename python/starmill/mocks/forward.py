@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Noise-free spectra at the instrument's pixels: the fit's model (docs/science/numerics.md) in
+float64, written unlike the fit's block functions."""
+
+import dataclasses
+import functools
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy.interpolate import CubicSpline
+from scipy.linalg import solve_banded
+from scipy.ndimage import correlate1d
+
+from starmill.cli.basics import USAGE, Failure
+from starmill.mocks.draw import FLOOR, REST, generator
+from starmill.mocks.instrument import HALF, N_DIAG, N_GROUP
+from starmill.wavelength import C_KM_S, doppler
+
+MAX_VEL_KM_S, MAX_VSINI_KM_S = 1000.0, 500.0  # of a fit, by default
+MIN_PIX = 200  # of a part; without it the library has no such arm
+SPLINE_MARGIN = 64  # grid points beyond those that are needed, where a spline's end is felt
+
+LIMB_DARKENING = 0.6
+MOMENTS, QUINTIC = 1.5, 2.5  # grid points: up to which the moments decide, from which the quintic
+# even differences of seven points, by the distance from the middle
+DIFFERENCE = np.array([[-49 / 18, 3 / 2, -3 / 20, 1 / 90], [28 / 3, -13 / 2, 2, -1 / 6],
+                       [-20, 15, -6, 1]])
+# the cardinal function of the quintic spline at |y| = i + s, by powers of s
+PIECE = np.array([[1, 0, -5 / 4, -35 / 12, 21 / 4, -25 / 12],
+                  [0, -2 / 3, 2 / 3, 13 / 8, -8 / 3, 25 / 24],
+                  [0, 1 / 12, -1 / 24, -3 / 8, 13 / 24, -5 / 24], np.zeros(6)])
+
+
+# ---- the library's arms --------------------------------------------------------------------------
+
+
+def cut_arms(library, ranges):
+    """The library with its only arm cut into parts {name: (first, last wavelength in A)}, as a fit
+    cuts it; one that has more arms, or an arm of these names, stays as it is."""
+    whole = library.arm[0]
+    if len(library.arm) != 1 or whole.name in ranges:
+        return library
+    margin = np.arctanh(MAX_VEL_KM_S / C_KM_S) + np.arctanh(MAX_VSINI_KM_S / C_KM_S)
+    parts = []
+    for name, (first_aa, last_aa) in ranges.items():
+        low, high = (np.log([first_aa, last_aa]) + [-margin, margin] - whole.ln_wave0) / \
+            whole.ln_step
+        part = slice(max(int(np.floor(low)) - SPLINE_MARGIN, 0),
+                     max(int(np.ceil(high)) + SPLINE_MARGIN + 1, 0))
+        if len(whole.wave_aa[part]) >= MIN_PIX:
+            parts.append(_part(whole, name, part))
+    return dataclasses.replace(library, arm=parts)
+
+
+def _part(whole, name, part):
+    emulator, error = whole.emulator, whole.error
+    if error is not None:
+        component = None if error.component is None else error.component[:, part]
+        error = dataclasses.replace(error, fraction=error.fraction[part], component=component)
+    return dataclasses.replace(
+        whole, name=name, ln_wave0=whole.ln_wave0 + whole.ln_step * part.start,
+        wave_aa=whole.wave_aa[part], error=error,
+        emulator=dataclasses.replace(
+            emulator, weight=[*emulator.weight[:-1], emulator.weight[-1][part]],
+            bias=[*emulator.bias[:-1], emulator.bias[-1][part]]))
+
+
+class Template:
+    """An arm of the library as the instrument's arm sees it."""
+
+    def __init__(self, library, instrument):
+        names = [arm.name for arm in library.arm]
+        if instrument.name not in names:
+            raise Failure(USAGE, f"{library.path} has no arm {instrument.name}; simulated stars "
+                                 "need the arms b, r and z, or one arm over all of them")
+        self.i_arm = names.index(instrument.name)
+        self.arm, self.instrument = library.arm[self.i_arm], instrument
+        wave_aa, reach = instrument.wave_aa, np.exp(np.arctanh(MAX_VEL_KM_S / C_KM_S))
+        first_aa, last_aa = self.arm.wave_aa[[0, -1]]
+        # [n_pix] at every velocity
+        self.is_reached = (wave_aa >= first_aa * reach) & (wave_aa <= last_aa / reach)
+        if self.is_reached.sum() < len(wave_aa) // 2:
+            raise Failure(USAGE, f"{library.path}: arm {instrument.name} covers {first_aa:.1f} to "
+                                 f"{last_aa:.1f} A, less than half of the instrument's "
+                                 f"{wave_aa[0]:.1f} to {wave_aa[-1]:.1f} A at all velocities up to "
+                                 f"{MAX_VEL_KM_S:g} km/s")
+        self.rows = None  # templates are at the instrument's resolution
+        if self.arm.template_sigma_aa >= 0:
+            self.rows = [resolution_rows(instrument.resolution[group].astype(float),
+                                         self.arm.template_sigma_aa / instrument.step_aa)
+                         for group in range(N_GROUP)]
+
+
+def resolution_rows(resolution, sigma_pix):
+    """Rows [n_pix][N_DIAG] of a matrix [N_DIAG][n_pix] without the templates' own sigma; those at
+    the ends are rescaled, so that their weights inside the arm sum to the median row's."""
+    n_pix = resolution.shape[1]
+    i, k = np.mgrid[:n_pix, :N_DIAG]
+    column = i - HALF + k
+    inside = (column >= 0) & (column < n_pix)
+    rows = np.where(inside, resolution[N_DIAG - 1 - k, column % n_pix], 0.0)
+    if sigma_pix > 0:
+        distance = np.subtract.outer(np.arange(N_DIAG), np.arange(N_DIAG))
+        gauss = np.exp(-0.5 * (distance / sigma_pix) ** 2) / (sigma_pix * np.sqrt(2.0 * np.pi))
+        try:
+            np.linalg.cholesky(gauss)
+        except np.linalg.LinAlgError as error:
+            raise Failure(USAGE, f"the templates' sigma of {sigma_pix:.3g} pixels cannot be taken "
+                                 "out of a resolution matrix") from error
+        rows = np.linalg.solve(gauss, rows.T).T
+    level = np.median(rows.sum(axis=1))
+    ends = ~inside.all(axis=1)
+    rows[ends] *= inside[ends]
+    rows[ends] *= level / rows[ends].sum(axis=1, keepdims=True)
+    return rows
+
+
+# ---- rotation ------------------------------------------------------------------------------------
+
+
+def _profile(n):
+    """Places x and shares K dx of the profile K = c1 sqrt(1 - x^2) + c2 (1 - x^2), Gray's with limb
+    darkening, by the midpoint rule in asin(x)."""
+    cosine, x = (function((np.arange(n) + 0.5) * np.pi / n - np.pi / 2)
+                 for function in (np.cos, np.sin))
+    norm = 1.0 - LIMB_DARKENING / 3.0
+    c1, c2 = 2.0 * (1.0 - LIMB_DARKENING) / norm / n, 0.5 * np.pi * LIMB_DARKENING / norm / n
+    return x, (c1 + c2 * cosine) * cosine ** 2
+
+
+POWER = np.array([2, 4, 6])
+
+
+@functools.lru_cache(maxsize=1)
+def _moments():
+    """The profile's moments 2, 4 and 6."""
+    x, k_dx = _profile(1000)
+    return k_dx @ x[:, np.newaxis] ** POWER
+
+
+def _moment_weights(r):
+    """W_k, k = 0 to 3: the profile's moments 0, 2, 4 and 6."""
+    weight = (r ** POWER * _moments() / [2, 24, 720]) @ DIFFERENCE
+    weight[0] += 1.0
+    return weight
+
+
+def _quintic_weights(r):
+    """W_k = integral of K(x) L(k - r x), k >= 0, L of a quintic spline of reach 3."""
+    x, k_dx = _profile(150 * int(np.ceil(r)))  # good to 1e-8
+    k = (np.floor(r * x) + np.arange(-2, 4)[:, np.newaxis]).ravel()
+    y = np.abs(k - np.tile(r * x, 6))
+    i = np.minimum(y.astype(int), 3)
+    cardinal = np.einsum("ij,ij->i", PIECE[i], np.vander(y - i, 6, increasing=True))
+    n = int(np.ceil(r)) + 3
+    return np.bincount(k.astype(int) + n, np.tile(k_dx, 6) * cardinal, 2 * n + 1)[n:2 * n]
+
+
+@functools.lru_cache(maxsize=8)
+def rotation_weights(r):
+    """[2 half + 1] of a v sin i of r grid points, with sum 1: the smooth kind whatever a fit will
+    use, because the truth table promises a physical v sin i."""
+    weight = _moment_weights(r) if r < QUINTIC else _quintic_weights(r)
+    if MOMENTS < r < QUINTIC:
+        s = (r - MOMENTS) / (QUINTIC - MOMENTS)
+        quintic = _quintic_weights(r)
+        weight = np.pad(weight, (0, len(quintic) - len(weight)))
+        weight += s ** 3 * (10.0 + s * (-15.0 + s * 6.0)) * (quintic - weight)
+    weight = np.r_[weight[:0:-1], weight]
+    return weight / weight.sum()
+
+
+# ---- a star --------------------------------------------------------------------------------------
+
+
+def _error(error, share, is_correlated, random):
+    """[n_pix] relative: the components with the star's shares, and with is_correlated the rest, a
+    stationary Gaussian process whose rms is the fraction and whose correlation falls by the same
+    factor from pixel to pixel.  The sum of that correlation over all lags, (1 + factor) / (1 -
+    factor), is what the library has measured."""
+    out = np.zeros(len(error.fraction))
+    if error.component is not None:
+        out += (share * error.sigma) @ error.component
+    if is_correlated:
+        factor = max(error.correlation - 1.0, 0.0) / (error.correlation + 1.0)
+        rest = random.standard_normal(len(out))
+        rest[1:] *= np.sqrt(1.0 - factor * factor)
+        # rest_i - factor rest_{i-1} is what was drawn
+        bands = np.array([np.ones(len(rest)), np.full(len(rest), -factor)])
+        out += error.fraction * solve_banded((1, 0), bands, rest)
+    return out
+
+
+def _white_rest(template, shift, random):
+    """[n_pix] relative: a draw of the rest of the model error as a fit counts it."""
+    wave_aa = template.instrument.wave_aa
+    return (template.arm.white_error(wave_aa * shift, template.instrument.step_aa / wave_aa)
+            * random.standard_normal(len(wave_aa)))
+
+
+def labels_of_templates(survey, stars):
+    """[n, n_label] labels that templates with a model error have when they should have the stars':
+    off by draws of the library's floors."""
+    if survey.settings.model_error == "false" or all(t.arm.error is None for t in survey.templates):
+        return stars.label
+    floor = np.array([label.floor for label in survey.library.label])
+    return stars.label + floor * np.array([
+        generator(survey.settings.seed, FLOOR, i).standard_normal(len(floor)) for i in stars.index])
+
+
+def forward(survey, stars, i, a, flux):
+    """Star i in the instrument's arm a, any scale: [n_pix] of the template's flux [arm.n_pix]."""
+    template = survey.templates[a]
+    arm, instrument = template.arm, template.instrument
+    how = survey.settings.model_error if arm.error is not None else "false"
+    random = generator(survey.settings.seed, REST + a, stars.index[i])
+    weights = rotation_weights(stars.vsini_km_s[i] / (C_KM_S * arm.ln_step))
+    flux = correlate1d(flux, weights, mode="nearest")
+    if how != "false":
+        flux *= 1.0 + _error(arm.error, stars.share[a][i], how == "correlated", random)
+    shift = doppler(-stars.vrad_km_s[i])
+    spline = CubicSpline(arm.wave_aa, flux, bc_type="natural")
+    pixel = spline(np.clip(instrument.wave_aa * shift, arm.wave_aa[0], arm.wave_aa[-1]))
+    if template.rows is not None:
+        windows = sliding_window_view(np.pad(pixel, HALF), N_DIAG)
+        pixel = np.einsum("ij,ij->i", template.rows[stars.group[i]], windows)
+    if how == "true":
+        pixel *= 1.0 + _white_rest(template, shift, random)
+    return pixel

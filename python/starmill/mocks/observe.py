@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the instrument makes of the stars: brightness, noise, calibration error, defects."""
+
+import numpy as np
+
+from starmill.cli.basics import USAGE, Failure
+from starmill.mocks.draw import DEFECT, NOISE, generator
+from starmill.mocks.forward import forward, labels_of_templates
+from starmill.templates import emulate
+
+ALLBAD, COSMIC = 1 << 1, 1 << 2  # bits of desispec's spectral pixel mask
+COSMIC_SHARE, DEAD_SHARE = 0.001, 0.001  # of all pixels
+
+
+def noiseless(survey, stars):
+    """Return the flux [n][n_pix] of each arm through the line-spread function, divided by its
+    median over arm r; 0 without a star."""
+    n = len(stars.index)
+    out = [np.zeros((n, arm.n_pix)) for arm in survey.arms]
+    there = np.flatnonzero(~stars.is_empty())
+    if len(there) == 0:
+        return out
+    labels = labels_of_templates(survey, stars)[there]
+    for a, template in enumerate(survey.templates):
+        flux = emulate.flux(survey.library, template.i_arm, labels)
+        for row, i in enumerate(there):
+            out[a][i] = forward(survey, stars, i, a, flux[row])
+    median = np.median(out[1][there], axis=1)
+    bad = ~((median > 0) & np.isfinite(median))
+    if bad.any():
+        raise Failure(USAGE, f"star {stars.index[there[bad.argmax()]]}: the spectrum's median over "
+                             f"arm r is {median[bad.argmax()]:g}; its labels give no template")
+    for flux in out:
+        flux[there] /= median[:, np.newaxis]
+    return out
+
+
+def _amplitude(arm_r, group, ideal, sn):
+    """What gives the S/N.  Its logarithm rises with slope 1/2 to 1 in that of the amplitude, so
+    that steps of 4/3 of what is missing leave a third of it at most."""
+    ln_a = np.log(sn)
+    for _ in range(40):
+        flux = np.exp(ln_a) * ideal
+        noise = np.sqrt(arm_r.gain * np.maximum(flux, 0.0) + arm_r.background[group])
+        step = 4 / 3 * np.log(sn / np.median(flux / noise))
+        ln_a += step
+        if abs(step) < 1e-5:
+            break
+    return np.exp(ln_a)
+
+
+def _distortion(rms, random, n_pix):
+    """[n_pix] calibration error of an arm: Legendre polynomials of degree 0 to 2 in wavelength of
+    equal rms.  Every continuum of a fit spans these; a cubic it would only follow to a few per
+    cent, and pulls at high S/N would show that."""
+    x = np.linspace(-1.0, 1.0, n_pix)
+    a = rms * np.sqrt((2.0 * np.arange(3) + 1.0) / 3.0) * random.standard_normal(3)
+    return np.maximum(1.0 + a[0] + a[1] * x + a[2] * (1.5 * x * x - 0.5), 0.1)
+
+
+def _runs(random, p, length, n):
+    """Slices of [n] pixels: a run begins at every pixel that is in none with probability p."""
+    i = random.geometric(p) - 1
+    while i < n:
+        end = i + length(random.random())
+        yield slice(i, min(end, n))
+        i = end + random.geometric(p) - 1
+
+
+def _cosmics(random, sigma, flux, mask, is_noiseless):
+    """Masked runs of one to three pixels, with wild flux."""
+    # p starts per free pixel give this share of pixels for runs of two on average
+    p = COSMIC_SHARE / (2.0 - COSMIC_SHARE)
+    for run in _runs(random, p, lambda u: 1 + int(3.0 * u), len(flux)):
+        height = 10.0 ** (1.5 + 2.5 * random.random(run.stop - run.start))
+        if not is_noiseless:
+            flux[run] += height * sigma[run]
+            mask[run] |= COSMIC
+
+
+def _dead(random, flux, ivar):
+    """Pixels without a value and without a mask: half of them runs, of two to nine."""
+    mean = 0.5 * 1.0 + 0.5 * 5.5
+    p = DEAD_SHARE / (mean - DEAD_SHARE * (mean - 1.0))
+    for run in _runs(random, p, lambda u: 1 if u < 0.5 else 2 + int(16.0 * (u - 0.5)), len(flux)):
+        flux[run] = ivar[run] = 0.0
+
+
+def _defect(kind, random, flux, ivar, mask):
+    """Of a pathological row, whose arms these are."""
+    for a, n in enumerate(map(len, flux)):
+        if kind == "masked_arm" and a == 0:
+            mask[a] |= ALLBAD
+        elif kind == "nan_arm" and a == 1:
+            flux[a][:] = np.nan
+        elif kind == "zero_arm" and a == 2:
+            flux[a][:] = ivar[a][:] = 0.0
+        elif kind == "no_arm":
+            ivar[a][:] = 0.0
+        elif kind == "half_masked":
+            mask[a][::2] |= ALLBAD
+        elif kind == "inf_pixels":  # one at random of each fiftieth of the arm
+            i = ((np.arange(50) + random.random(50)) * n / 50.0).astype(int)
+            flux[a][i] = np.where(np.arange(50) % 2, -np.inf, np.inf)
+            mask[a][i] = 0
+        elif kind == "spike" and a == 1:
+            i = random.integers(n)
+            flux[a][i], mask[a][i] = 1e9, 0
+
+
+def _good_sn(flux, ivar, mask):
+    """Return the median S/N of an arm's good pixels, 0 if there are none."""
+    good = (mask == 0) & np.isfinite(flux) & (ivar > 0)
+    return np.median(flux[good] * np.sqrt(ivar[good])) if good.any() else 0.0
+
+
+def _observe_star(survey, stars, i, ideal, out):
+    """Star i of ideal [n_pix] of each arm, into out's flux, ivar and mask [n][n_pix] of each arm;
+    returns the arms' median S/N."""
+    settings, group, index = survey.settings, stars.group[i], stars.index[i]
+    flux, ivar, mask = ([part[what][i] for part in out] for what in range(3))
+    amplitude = 0.0
+    if stars.sn[i] > 0:
+        amplitude = _amplitude(survey.arms[1], group, ideal[1], stars.sn[i])
+    if stars.kind[i] == "negative":
+        amplitude = -amplitude
+    noise = generator(settings.seed, NOISE, index)
+    # also without noise, so that the same pixels are dead and ivar is the same
+    defect = generator(settings.seed, DEFECT, index)
+    for a, arm in enumerate(survey.arms):
+        # the noise is multiplied as the flux is: ivar is the true one of what is written
+        factor = _distortion(settings.distortion, defect, arm.n_pix)
+        star = amplitude * ideal[a]
+        variance = (arm.gain * np.abs(star) + arm.background[group]) * factor ** 2
+        sigma = np.sqrt(variance)
+        ivar[a][:] = 1.0 / variance
+        flux[a][:] = star if settings.noiseless else (
+            star * factor + sigma * noise.standard_normal(arm.n_pix))
+        _cosmics(defect, sigma, flux[a], mask[a], settings.noiseless)
+        _dead(defect, flux[a], ivar[a])
+        beyond = ~survey.templates[a].is_reached
+        flux[a][beyond] = ivar[a][beyond] = 0.0
+        mask[a][beyond] |= ALLBAD
+    _defect(stars.kind[i], defect, flux, ivar, mask)
+    return [_good_sn(*arm) for arm in zip(flux, ivar, mask)]
+
+
+def observe(survey, stars):
+    """Return (flux, ivar, mask) [n][n_pix] of each arm in 1e-17 erg / (s cm2 A), float32 and int32,
+    and the arms' median S/N [n][3]."""
+    n = len(stars.index)
+    ideal = noiseless(survey, stars)
+    out = [tuple(np.zeros((n, arm.n_pix), dtype) for dtype in ("f4", "f4", "i4"))
+           for arm in survey.arms]
+    median_sn = [_observe_star(survey, stars, i, [arm[i] for arm in ideal], out) for i in range(n)]
+    return out, np.array(median_sn, "f4")

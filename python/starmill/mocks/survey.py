@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`starmill simulate`: a mock survey in DESI's layout with a table of the truth."""
+
+import functools
+import hashlib
+import os
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from starmill.cli import running
+from starmill.cli.basics import (STOPPED, USAGE, Failure, check_packages, shipped_file,
+                                 version, write_whole)
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # processes share the work; and the same bytes from any
+check_packages("simulate", "numpy", "scipy", "h5py", "astropy")
+
+from starmill.cli.progress import Progress  # noqa: E402
+from starmill.mocks import draw, files, folder, forward, instrument, observe  # noqa: E402
+from starmill.templates import library_file  # noqa: E402
+
+# incremented with every change of a survey's contents at given settings, so that a survey made by
+# an older program does not count as complete
+CONTENTS = 4
+BLOCK_ROWS, TRUTH_ROWS = 32, 4096  # made at once
+MAX_FILE = 1000000
+
+
+@dataclass
+class Settings:
+    seed: int
+    n_star: int
+    per_file: int
+    sn: tuple  # median S/N of a pixel of arm r, log-uniform
+    vel_sigma: float  # km/s, normal around 0, cut at draw.VEL_CUT_KM_S
+    vsini: tuple  # km/s, log-uniform; None: most below 10, a tail to 150
+    model_error: str  # false, true (as a fit counts it), correlated (as it was measured)
+    distortion: float  # rms of the smooth calibration error
+    noiseless: bool  # no noise, cosmics and distortion; ivar as with them
+    pathological: int  # of every 1000 rows
+    redrock: bool
+
+    @classmethod
+    def of(cls, options):
+        def pair(text):
+            return tuple(map(float, text.split(",")))
+
+        return cls(int(options.seed or 1), int(options.stars or 1000), int(options.per_file or 500),
+                   pair(options.sn or "5,100"), float(options.vel_sigma or 200),
+                   pair(options.vsini) if options.vsini else None, options.model_error or "true",
+                   float(options.distortion or 0.03), bool(options.noiseless),
+                   int(options.pathological or 0), bool(options.redrock))
+
+
+class Survey:
+    """The settings, library, instrument and files of a survey."""
+
+    def __init__(self, options):
+        self.settings = settings = Settings.of(options)
+        self.folder, self.overwrite = options.output, bool(options.overwrite)
+        self.n_file = -(-settings.n_star // settings.per_file)
+        if self.n_file > MAX_FILE:
+            raise Failure(USAGE, f"--stars {settings.n_star} in files of --per-file "
+                                 f"{settings.per_file} are {self.n_file} files, more than "
+                                 f"{MAX_FILE}: give more rows a file")
+        self.arms = instrument.arms()
+        whole = library_file.read(path_of_library(options.library))
+        self.library = forward.cut_arms(whole, {arm.name: arm.wave_aa[[0, -1]]
+                                                for arm in self.arms})
+        self.templates = [forward.Template(self.library, arm) for arm in self.arms]
+        draw.check_library(self.library)
+        self.n_share = [
+            0 if settings.model_error == "false" or template.arm.error is None
+            or template.arm.error.component is None else len(template.arm.error.component)
+            for template in self.templates]
+        history = self._history(version(options.program).split(" (")[0])
+        digest = hashlib.sha256("\0".join(history).encode()).hexdigest()
+        self.origin = (digest[:16], history)
+
+    def _history(self, program):
+        """Everything that the bytes of the survey depend on, in words."""
+        set_ = self.settings
+        error = {"false": "without", "true": "with draws of",
+                 "correlated": "with correlated draws of"}[set_.model_error]
+        vsini = f"{set_.vsini[0]} to {set_.vsini[1]} km/s" if set_.vsini else \
+            "by the default mixture"
+        return [f"{program} simulate: a mock survey (contents {CONTENTS}), no observation",
+                f"seed {set_.seed}, {set_.n_star} stars, {set_.per_file} a file",
+                f"library {self.library.hash}, {error} its model error",
+                f"S/N {set_.sn[0]} to {set_.sn[1]}, velocities {set_.vel_sigma} km/s, v sin i "
+                f"{vsini}",
+                f"distortion {set_.distortion}{', noiseless' if set_.noiseless else ''}",
+                f"pathological {set_.pathological} per 1000, redrock "
+                f"{'yes' if set_.redrock else 'no'}"]
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    @staticmethod
+    def name(i_file, what="coadd"):
+        return f"{what}-mock-{i_file:05d}.fits"
+
+    def n_row(self, i_file):
+        return min(self.settings.per_file,
+                   self.settings.n_star - i_file * self.settings.per_file)
+
+
+def path_of_library(given):
+    """Return --library, or by default the shipped library."""
+    shipped = shipped_file("libraries/fgk.h5")
+    if not given and not os.path.exists(shipped):
+        raise Failure(USAGE, "no library to draw stars from: give --library LIB.h5 (none was "
+                             "shipped with this program: there is no share/starmill/libraries/"
+                             "fgk.h5 next to its bin)")
+    return given or shipped
+
+
+# ---- making --------------------------------------------------------------------------------------
+
+
+class Batch:
+    """Files of the same rows, which are made in blocks."""
+
+    def __init__(self, survey, names, first, n_row, n_block):
+        """names: {coadd, redrock or truth: of the file}; first: star; n_block: rows."""
+        self.first, self.n_row, self.n_left, self.n_block = first, n_row, n_row, n_block
+        self.outputs = {what: files.OPEN[what](survey.path(name), survey, n_row)
+                        for what, name in names.items()}
+
+    def blocks(self):
+        """(self, row, n)"""
+        for row in range(0, self.n_row, self.n_block):
+            yield self, row, min(self.n_block, self.n_row - row)
+
+
+def make_block(survey, block):
+    """In any process."""
+    batch, row, n = block
+    stars = draw.draw(survey, batch.first + row, n)
+    for what, file in batch.outputs.items():
+        if what == "coadd":
+            files.put_coadd(file, row, survey, stars, *observe.observe(survey, stars))
+        elif what == "redrock":
+            files.put_redrock(file, row, survey, stars)
+        else:
+            files.put_truth(file, row, survey, stars)
+
+
+def make_batches(survey, batches, job, tell):
+    """tell(batch, n) of n rows that have been made, which may end it."""
+    under_way, order = [], deque()
+
+    def blocks():
+        for batch in batches:
+            under_way.append(batch)
+            for block in batch.blocks():
+                order.append(block)
+                yield block
+
+    made = running.each(functools.partial(make_block, survey), blocks(), job.n_process)
+    try:
+        for _ in made:
+            job.lock.keep()
+            batch, _, n = order.popleft()
+            batch.n_left -= n
+            if batch.n_left == 0:
+                for file in batch.outputs.values():
+                    file.commit()
+                under_way.remove(batch)
+            tell(batch, n)
+    finally:
+        made.close()
+        for batch in under_way:
+            for file in batch.outputs.values():
+                file.drop()
+
+
+def missing(survey):
+    """Of each file {coadd or redrock: name} of those that are not there."""
+    whats = ("coadd", "redrock") if survey.settings.redrock else ("coadd",)
+    for i in range(survey.n_file):
+        names = {what: survey.name(i, what) for what in whats}
+        yield {what: name for what, name in names.items()
+               if not os.path.exists(survey.path(name))}
+
+
+def make(survey, job):
+    """Make missing files, then catalog and truth; return how many files existed, and rows made."""
+    todo = list(missing(survey))
+    n_kept = n_file = sum(not names for names in todo)
+    n_row = sum(survey.n_row(i) for i, names in enumerate(todo) if "coadd" in names)
+    n_made, progress = 0, None if job.quiet else Progress(n_row, "stars")
+
+    def tell(batch, n):
+        nonlocal n_file, n_made
+        n_file += batch.n_left == 0
+        n_made += n if "coadd" in batch.outputs else 0
+        if progress:
+            progress.update(n_made)
+        job.check(f"stopped with {n_file} of {survey.n_file} files complete")
+
+    try:
+        make_batches(survey, (Batch(survey, names, i * survey.settings.per_file, survey.n_row(i),
+                                    BLOCK_ROWS) for i, names in enumerate(todo) if names),
+                     job, tell)
+    finally:
+        if progress:
+            progress.end()
+    write_catalog(survey)
+    truth = Batch(survey, {"truth": folder.TRUTH}, 0, survey.settings.n_star, TRUTH_ROWS)
+    make_batches(survey, [truth], job,
+                 lambda batch, n: job.check("stopped while the truth table was written"))
+    return n_kept, n_row
+
+
+def write_catalog(survey):
+    lines = ["# of starmill simulate, for starmill fit --catalog; MOCKID  = "
+             f"'{survey.origin[0]}'"]
+    lines += [survey.name(i) for i in range(survey.n_file)]
+    write_whole(survey.path(folder.CATALOG), ["\n".join(lines).encode() + b"\n"], overwrite=True)
+
+
+# ---- the job -------------------------------------------------------------------------------------
+
+
+def say(survey, made, seconds, n_process):
+    """The summary; made is what make returned, None where nothing was to do."""
+    if made is None:
+        print(f"{survey.folder} is complete already; nothing was done")
+    print(f"stars        {survey.settings.n_star}")
+    kept = f", {made[0]} of them already done" if made and made[0] else ""
+    print(f"files        {survey.n_file}{kept}")
+    print(f"library      {survey.library.path}")
+    if made is not None:
+        processes = "1 process" if n_process == 1 else f"{n_process} processes"
+        print(f"time         {seconds:.1f} s, {made[1] / seconds:.1f} stars/s ({processes})")
+    print(f"truth        {survey.path(folder.TRUTH)}")
+    print(f"to fit it    starmill fit --library {survey.library.path} --catalog "
+          f"{survey.path(folder.CATALOG)} --output RESULT.h5")
+
+
+class Job:
+    """How it runs."""
+
+    def __init__(self, options):
+        self.quiet, self.stop = bool(options.quiet), running.Stop()
+        self.n_process = running.n_workers(None if options.threads == "0" else options.threads)
+        self.lock = None
+
+    def check(self, message):
+        if self.stop.asked():
+            raise Failure(STOPPED, f"{message}; give the same command again to continue")
+
+
+def main(options):
+    if not options.output:
+        raise Failure(USAGE, "no output: give --output DIR; see starmill simulate --help")
+    start_s, made = time.monotonic(), None
+    job = Job(options)
+    # errors of options and library before a survey is removed or a folder made
+    survey = Survey(options)
+    if not (os.path.isdir(survey.folder) and folder.is_complete(survey)):
+        with folder.claimed(survey) as job.lock:
+            if job.lock is not None:
+                made = make(survey, job)
+    if not job.quiet:
+        say(survey, made, time.monotonic() - start_s, job.n_process)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Errors from repeats: the factor, by S/N, and the floor of each parameter's error with which rows
+of one star differ as these say."""
+
+import collections
+
+import numpy as np
+
+from scipy.optimize import minimize
+
+from starmill.cli.basics import warn
+from starmill.products.survey import Survey, half_width
+
+LEAST, LEAST_FLOOR = 10, 30  # pairs that make a factor, and a floor
+PER_KNOT, MOST_KNOTS = 100, 5  # pairs of a factor by S/N; factors
+LOW, HIGH = np.log(0.05), np.log(20)  # of a factor
+TAIL = 4.0  # degrees of freedom of Student's distribution, which outliers hardly move
+WORTH = 4.0  # fall of -2 ln L that a floor must bring
+
+# factor [n_knot]; n: pairs; before, after: robust widths of differences in units of stated and of
+# calibrated errors, the latter of each half of the pairs with the other half's calibration; thirds:
+# after, by S/N
+Calibration = collections.namedtuple("Calibration", "name n factor floor before after thirds")
+# delta [n]; error, ln_sn [2][n] of both rows
+Pairs = collections.namedtuple("Pairs", "delta error ln_sn")
+
+
+def scaled(pairs, knots, factor, floor):
+    """Calibrated errors of differences."""
+    rows = (np.interp(pairs.ln_sn, knots, factor) * pairs.error) ** 2 + floor**2
+    return np.sqrt(rows.sum(axis=0))
+
+
+def fitted(pairs, knots):
+    """(factor, floor) of all pairs."""
+    n = len(pairs.delta)
+    if n < LEAST or not half_width(pairs.delta) > 0:  # equal values would say: no error
+        return np.full(len(knots), np.nan), np.nan
+    unit = np.median(pairs.error)
+
+    def m2ll(at):
+        sigma = scaled(pairs, knots, np.exp(at[:-1]), at[-1] * unit)
+        wings = (TAIL + 1) * np.log1p((pairs.delta / sigma) ** 2 / TAIL)
+        return float(np.sum(2 * np.log(sigma) + wings))
+
+    def least(floor, most):
+        width = np.log(half_width(pairs.delta / scaled(pairs, [0], [1], 0)) + 1e-9)
+        return minimize(m2ll, [np.clip(width, LOW, HIGH)] * len(knots) + [floor],
+                        bounds=[(LOW, HIGH)] * len(knots) + [(0, most)], method="L-BFGS-B")
+
+    best = least(0.0, 0.0)
+    if n >= LEAST_FLOOR:
+        with_floor = min((least(floor, 1e3) for floor in (0.1, 1.0)), key=lambda found: found.fun)
+        best = with_floor if with_floor.fun < best.fun - WORTH else best
+    factor, floor = np.exp(best.x[:-1]), best.x[-1] * unit
+    width = half_width(pairs.delta / scaled(pairs, knots, factor, floor))  # exactly 1 afterwards
+    return factor * width, floor * width
+
+
+def calibrated(name, pairs, knots):
+    use = np.isfinite(pairs.delta) & ((pairs.error > 0) & np.isfinite(pairs.error)).all(axis=0)
+    pairs, n = Pairs(*(array[..., use] for array in pairs)), int(use.sum())
+    if n < PER_KNOT * len(knots):
+        knots = np.mean(knots, keepdims=True)
+    pull = np.full(n, np.nan)
+    for half in (0, 1):
+        here, other = (Pairs(*(array[..., k::2] for array in pairs)) for k in (half, 1 - half))
+        pull[half::2] = here.delta / scaled(here, knots, *fitted(other, knots))
+    order = np.argsort(pairs.ln_sn.min(axis=0))
+    return Calibration(name, n, *fitted(pairs, knots),
+                       half_width(pairs.delta / scaled(pairs, [0], [1], 0)), half_width(pull),
+                       [half_width(pull[part]) for part in np.array_split(order, 3)])
+
+
+def of_result(result):
+    """(S/N of the factors, [Calibration] of all parameters) of an open result."""
+    r = Survey(result).repeats
+    for words in r.unjoined:
+        warn(f"--calibrate: {words}")
+    if not r.n_pair:
+        return np.ones(1), [Calibration(p, 0, np.array([np.nan]), *[np.nan] * 3, [np.nan] * 3)
+                            for p in result.parameters]
+    ln_sn = np.log(np.maximum(r.sn, 1e-3))
+    n = int(np.clip(r.n_pair // PER_KNOT, 1, MOST_KNOTS))
+    knots = np.unique(np.percentile(ln_sn, 100 * (np.arange(n) + 0.5) / n))
+    return np.exp(knots), [calibrated(p, Pairs(r.delta[p], r.errors[p], ln_sn), knots)
+                           for p in result.parameters]
+
+
+def write(fits, sn, calibrations):
+    """As attributes of the group /fits, parameter by parameter."""
+    fits.attrs["CAL_PARAMETERS"] = np.array([c.name for c in calibrations], "S")
+    fits.attrs["CAL_SN"] = sn
+    for key, values in (("CAL_FACTOR", [np.resize(c.factor, len(sn)) for c in calibrations]),
+                        ("CAL_FLOOR", [c.floor for c in calibrations]),
+                        ("CAL_PAIRS", [c.n for c in calibrations]),
+                        ("CAL_CHI_STATED", [c.before for c in calibrations]),
+                        ("CAL_CHI", [c.after for c in calibrations])):
+        fits.attrs[key] = np.array(values)
+
+
+def table(sn, calibrations):
+    lines = ["error         pairs  chi stated  calibrated, thirds by S/N   floor      factor"
+             + (" at S/N " + ", ".join(f"{x:.3g}" for x in sn)) * (len(sn) > 1)]
+    for c in calibrations:
+        chi = " ".join(f"{x:5.2f}" for x in (c.after, *c.thirds))
+        factors = " ".join(f"{x:.3f}" for x in c.factor)
+        lines.append(f"{c.name + '_ERR':12} {c.n:6}  {c.before:10.2f}  {chi:>25}   {c.floor:<9.4g}  "
+                     f"{factors}")
+    return "\n".join(lines)

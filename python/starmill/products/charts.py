@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The charts of a report."""
+
+import numpy as np
+from astropy.visualization.wcsaxes.frame import EllipticalFrame, RectangularFrame
+from matplotlib.colors import LogNorm
+from matplotlib.ticker import LogLocator
+
+from starmill.products import density
+from starmill.products.drawing import INK, MODEL, PALE, RESIDUAL, literal, plt, png
+from starmill.products.result import number, symbol
+from starmill.products.survey import half_width, has_place
+
+DPI = 150
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", "#000000")
+MANY = 4000  # points above which a map counts rows in cells
+FEW_DECADES = 12  # ratio of an axis' ends below which decades are too few to label
+FEW, LEAST_DENSITY = 3, 30  # stars below which there is no map, and no density
+PAD = 0.04  # between a map and its bar
+FAINT = 300  # a density map shows down to this part of its peak
+
+
+def spread(values, low=0.5, high=99.5):
+    """Limits that hold nearly all, with a margin."""
+    values = values[np.isfinite(values)]
+    a, b = np.percentile(values, [low, high])
+    margin = 0.05 * (b - a) or 0.5
+    return a - margin, b + margin
+
+
+def n_bin(values, most):
+    """As many bins as the values fill."""
+    return int(np.clip(2 * np.sqrt(len(values)), 12, most))
+
+
+def logarithmic(axis, low, high):
+    """Plain numbers beside a logarithmic axis: of decades, and between them where these are few."""
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("{x:g}" if high / low < FEW_DECADES else "")
+    if high / low < FEW_DECADES:
+        axis.set_minor_locator(LogLocator(subs=(1.5, 2, 3, 5, 7)))
+
+
+def histogram(axes, values, edges, colour, label):
+    """Steps; what lies beyond the edges is counted in the last bins."""
+    values = values[np.isfinite(values)]
+    if len(values):
+        counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
+        axes.stairs(counts, edges, color=colour, lw=1.4, label=label)
+        axes.yaxis.get_major_locator().set_params(integer=True)
+
+
+def quality(survey):
+    """S/N and reduced chi-square by arm, of fitted rows.  None, here and below: there are none."""
+    result, s = survey.result, survey.sample
+    done = survey.fitted
+    if not done.any():
+        return None
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 2.9))
+    sn = {a: s["SN_" + a][done & (s["NPIX_" + a] > 0)] for a in result.arms}
+    chi = {a: s["RCHISQ_" + a][done & (s["NPIX_" + a] > 0)] for a in result.arms}
+    for axes, values, label in ((left, sn, "S/N per pixel"), (right, chi, "reduced chi-square")):
+        known = np.concatenate([v[np.isfinite(v) & (v > 0)] for v in values.values()])
+        low, high = np.percentile(known, [0.2, 99.5]) * (0.9, 1.1) if len(known) else (0.5, 2.0)
+        edges = np.geomspace(low, high, n_bin(known, 60) + 1)
+        for arm, colour in zip(result.arms, COLOURS):
+            histogram(axes, values[arm], edges, colour, f"arm {arm.lower()}")
+        axes.set(xscale="log", xlabel=label, xlim=(low, high))
+        logarithmic(axes.xaxis, low, high)
+        axes.margins(y=0.18)
+        axes.legend(frameon=False, fontsize=9, ncol=len(values), loc="upper right")
+    right.axvline(1.0, color=INK, lw=0.8, ls=":")
+    left.set_ylabel("fitted rows")
+    figure.tight_layout()
+    return png(figure, DPI)
+
+
+def errors(survey):
+    """Stated error against S/N, with its median."""
+    result, s = survey.result, survey.sample
+    if not (survey.good & (survey.sn > 0)).any():
+        return None
+    n = len(result.parameters)
+    columns = min(3, n)
+    figure, grid = plt.subplots(-(-n // columns), columns, squeeze=False,
+                                figsize=(9.6, 2.5 * -(-n // columns)))
+    for axes, p in zip(grid.flat, result.parameters):
+        error = s[p + "_ERR"]
+        at = survey.good & (error > 0) & (survey.sn > 0) & np.isfinite(error)
+        x, y = survey.sn[at], error[at]
+        if len(x) > MANY:
+            axes.hexbin(x, y, gridsize=45, xscale="log", yscale="log", bins="log", cmap="Blues",
+                        mincnt=1, linewidths=0)
+        else:
+            axes.plot(x, y, ".", color=PALE, ms=3)
+        if len(x) > 40:
+            bins = np.array_split(np.argsort(x), min(12, len(x) // 10))
+            axes.plot([np.median(x[b]) for b in bins], [np.median(y[b]) for b in bins], "o-",
+                      color=MODEL, ms=3, lw=1.2)
+        unit = result.unit(p)
+        unit = "dex" if unit.startswith("log(") else unit
+        axes.set(xscale="log", yscale="log", xlabel="S/N per pixel",
+                 title=f"error of {symbol(p)}" + (f" ({unit})" if unit else ""))
+        if not len(x):  # it is held
+            axes.set(xscale="linear", yscale="linear", xticks=[], yticks=[])
+            continue
+        logarithmic(axes.xaxis, x.min(), x.max())
+        logarithmic(axes.yaxis, y.min(), y.max())
+    for axes in grid.flat[n:]:
+        axes.set_axis_off()
+    figure.tight_layout()
+    return png(figure, DPI)
+
+
+def points(axes, x, y, colour=None, limits=None, **how):
+    """Dots, or where they are many the median of their colours, or their number, in cells."""
+    if len(x) > MANY:
+        if colour is None:
+            return axes.hexbin(x, y, gridsize=60, mincnt=1, linewidths=0, cmap="viridis",
+                               norm=LogNorm(1), extent=limits)
+        return axes.hexbin(x, y, C=colour, reduce_C_function=np.median, gridsize=60, linewidths=0,
+                           extent=limits, **how)
+    return axes.scatter(x, y, c=RESIDUAL if colour is None else colour, s=12, linewidths=0, **how)
+
+
+def shade(axes, values, label, pad=PAD, **how):
+    """A density on a logarithmic scale, with its bar; lowest values are left white."""
+    top = np.nanmax(values)
+    shown = np.where(values > top / FAINT, values, np.nan)
+    image = axes.imshow(shown, origin="lower", cmap="viridis", interpolation="nearest",
+                        norm=LogNorm(top / FAINT, top), **how)
+    axes.figure.colorbar(image, ax=axes, label=label, pad=pad)
+
+
+def kiel_axes(axes, x, y):
+    axes.set(xlim=x[::-1], ylim=y[::-1], xlabel="$T_{\\rm eff}$ (K)", ylabel="$\\log g$ (dex)")
+
+
+def kiel_density(axes, survey, s):
+    """Kernel density of the Kiel diagram."""
+    x, y = spread(s["TEFF"], 0.1, 99.9), spread(s["LOGG"], 0.1, 99.9)
+    if len(s["TEFF"]) < LEAST_DENSITY:
+        axes.plot(s["TEFF"], s["LOGG"], ".", color=RESIDUAL)
+    else:  # the sample stands for every k-th row
+        shade(axes, density.plane(s["TEFF"], s["LOGG"], x, y) * survey.every, "stars per K and dex",
+              extent=(*x, *y), aspect="auto")
+    kiel_axes(axes, x, y)
+
+
+def kiel_metals(axes, _, s):
+    """The Kiel diagram coloured by [Fe/H]."""
+    x, y = spread(s["TEFF"]), spread(s["LOGG"])
+    how = dict(zip(("vmin", "vmax"), spread(s["FEH"], 2, 98)), cmap="viridis")
+    drawn = points(axes, s["TEFF"], s["LOGG"], s["FEH"], (*x, *y), **how)
+    axes.figure.colorbar(drawn, ax=axes, label="[Fe/H]", pad=PAD)
+    kiel_axes(axes, x, y)
+
+
+def abundances(axes, _, s):
+    """[alpha/Fe] against [Fe/H]."""
+    x, y = spread(s["FEH"]), spread(s["ALPHAFE"])
+    drawn = points(axes, s["FEH"], s["ALPHAFE"], None, (*x, *y))
+    axes.set(xlim=x, ylim=y, xlabel="[Fe/H] (dex)", ylabel=symbol("ALPHAFE") + " (dex)")
+    if len(s["FEH"]) > MANY:
+        axes.figure.colorbar(drawn, ax=axes, label="rows", pad=PAD)
+
+
+def velocities(axes, _, s):
+    histogram(axes, s["VRAD"], np.linspace(*spread(s["VRAD"]), n_bin(s["VRAD"], 60)), RESIDUAL, None)
+    axes.set(xlabel="velocity (km/s)", ylabel="rows")
+
+
+# what is drawn, and of which columns
+PANELS = ((kiel_density, ("TEFF", "LOGG")), (kiel_metals, ("TEFF", "LOGG", "FEH")),
+          (abundances, ("FEH", "ALPHAFE")), (velocities, ("VRAD",)))
+
+
+def maps(survey):
+    """Panels of the rows without a warning, as far as the library has their labels."""
+    possible = []
+    for draw, names in PANELS:
+        if survey.result.has(*names):
+            at = survey.good & np.all([np.isfinite(survey.sample[n]) for n in names], axis=0)
+            if at.sum() >= FEW:
+                possible.append((draw, {n: survey.sample[n][at] for n in names}))
+    if not possible:
+        return None
+    n_line = -(-len(possible) // 2)
+    figure, grid = plt.subplots(n_line, 2, figsize=(9.6, 3.6 * n_line), squeeze=False)
+    for axes, (draw, values) in zip(grid.flat, possible):
+        draw(axes, survey, values)
+    for axes in grid.flat[len(possible):]:
+        axes.set_axis_off()
+    figure.tight_layout()
+    return png(figure, DPI)
+
+
+def sky_axes(figure, place, wcs, shape, whole):
+    """Axes of a map in a projection of equal areas, with its grid; whole: of the whole sky."""
+    axes = figure.add_subplot(place, projection=wcs,
+                              frame_class=EllipticalFrame if whole else RectangularFrame)
+    axes.set(xlim=(-0.5, shape[1] - 0.5), ylim=(-0.5, shape[0] - 0.5), aspect="equal")
+    axes.coords.grid(color="0.85", lw=0.5)
+    for coordinate, name in zip(axes.coords, ("right ascension", "declination")):
+        coordinate.set_axislabel("" if whole else name)
+        coordinate.set_major_formatter("d" if whole else "d.d")
+        coordinate.set_ticklabel(size=8)
+    if whole:
+        for coordinate, at in zip(axes.coords, "hv"):  # on the map: outside is the colour bar
+            coordinate.set_ticklabel_position(at)
+            coordinate.set_ticklabel(size=7, color=INK, exclude_overlapping=True)
+    return axes
+
+
+def sky(survey):
+    """Stars per square degree, and velocity, over the sky; None without positions."""
+    s = survey.sample
+    at = survey.good & has_place(s["TARGET_RA"], s["TARGET_DEC"]) & np.isfinite(s["VRAD"])
+    if at.sum() < FEW:
+        return None
+    ra, dec, v = s["TARGET_RA"][at], s["TARGET_DEC"][at], s["VRAD"][at]
+    wcs, shape = density.sky_frame(ra, dec)
+    whole = wcs.wcs.ctype[0].endswith("MOL")
+    pad = 0.1 if whole else PAD
+    figure = plt.figure(figsize=(9.6, 2.7 if whole else 3.9))
+    axes = sky_axes(figure, 121, wcs, shape, whole)
+    x, y = wcs.wcs_world2pix(ra, dec, 0)
+    if len(ra) < LEAST_DENSITY:
+        axes.plot(x, y, ".", color=RESIDUAL)
+    else:
+        shade(axes, density.sky(ra, dec, wcs, shape) * survey.every, "stars per square degree", pad)
+    axes = sky_axes(figure, 122, wcs, shape, whole)
+    limit = max(abs(k) for k in np.percentile(v, [3, 97])) or 1.0
+    drawn = points(axes, x, y, v, (-0.5, shape[1] - 0.5, -0.5, shape[0] - 0.5),
+                   cmap="coolwarm", vmin=-limit, vmax=limit)
+    figure.colorbar(drawn, ax=axes, label="velocity (km/s)", extend="both", pad=pad)
+    figure.tight_layout()
+    return png(figure, DPI)
+
+
+def panels(n, height):
+    """A figure of n axes of a height in inches, three side by side."""
+    columns = min(3, n)
+    figure, grid = plt.subplots(-(-n // columns), columns, squeeze=False,
+                                figsize=(9.6, height * -(-n // columns)))
+    for axes in grid.flat[n:]:
+        axes.set_axis_off()
+    return figure, grid.flat[:n]
+
+
+def repeats(survey):
+    """Differences of repeated stars in units of their stated errors, beside a Gaussian."""
+    r = survey.repeats
+    if r.n_pair < 5:
+        return None
+    names = survey.result.parameters
+    figure, grid = panels(len(names), 2.1)
+    edges = np.linspace(-5, 5, 41)
+    for axes, p in zip(grid, names):
+        error = np.hypot(*r.errors[p])
+        pull = r.delta[p] / np.where(error > 0, error, np.nan)
+        pull = pull[np.isfinite(pull)]
+        histogram(axes, pull, edges, RESIDUAL, None)
+        gauss = np.exp(-0.5 * edges**2) / np.sqrt(2 * np.pi) * len(pull) * (edges[1] - edges[0])
+        axes.plot(edges, gauss, color=MODEL, lw=1.2)
+        axes.set_title(f"{symbol(p)}: width {number(half_width(pull), 2)}")
+    figure.supxlabel("difference of two rows of a star / its stated error", fontsize=10)
+    figure.tight_layout()
+    return png(figure, DPI)
+
+
+def constant(survey):
+    """Probabilities of a constant velocity of the rows without a warning."""
+    pval = survey.sample["VRAD_PVAL"][survey.good]
+    pval = pval[np.isfinite(pval)]
+    figure, axes = plt.subplots(figsize=(4.8, 2.6))
+    edges = np.linspace(0, 1, n_bin(pval, 50) + 1)
+    histogram(axes, pval, edges, RESIDUAL, None)
+    axes.axhline(len(pval) * edges[1], color=INK, lw=0.8, ls=":")
+    axes.set(xlabel="VRAD_PVAL", ylabel="rows without a warning", xlim=(0, 1))
+    figure.tight_layout()
+    return png(figure, DPI)
+
+
+def pairs(survey):
+    """Velocity differences of the rows of two stars, and how certain these are."""
+    s = survey.sample
+    at = s["SB2"] == 1
+    apart = np.abs(s["VRAD_2"] - s["VRAD"])[at]
+    if not at.any():
+        return None
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 2.6))
+    histogram(left, apart, np.linspace(0, 1.02 * apart.max(), n_bin(apart, 50) + 1), RESIDUAL, None)
+    right.plot(apart, s["SB2_GAIN"][at], ".", color=RESIDUAL, ms=4)
+    left.set(xlabel="|VRAD_2 − VRAD|, km/s", ylabel="rows of two stars", xlim=(0, None))
+    right.set(xlabel="|VRAD_2 − VRAD|, km/s", ylabel="SB2_GAIN", yscale="log", xlim=(0, None))
+    figure.tight_layout()
+    return png(figure, DPI)
+
+
+def curves(result, rows, names):
+    """Velocity of each epoch against its time, or its number where that is not known."""
+    figure, grid = panels(len(rows), 2.2)
+    for axes, row, name in zip(grid, rows, names):
+        exposure, _ = result.exposures_of(np.array([row]))
+        seen = result.exposure_values(exposure, ("MJD", "VRAD", "VRAD_ERR", "EPOCH"))
+        seen = seen[np.unique(seen["EPOCH"], return_index=True)[1]]  # a night has one velocity
+        has_time = (seen["MJD"] > 0).all()  # NaN, 0 or -9999: not known
+        time = seen["MJD"] - int(seen["MJD"].min()) if has_time else seen["EPOCH"]
+        axes.errorbar(time, seen["VRAD"], seen["VRAD_ERR"], fmt="o", ms=3, color=RESIDUAL, lw=1)
+        axes.axhline(result.fits["VRAD"][row], color=MODEL, lw=0.8)
+        axes.set_title(literal(name), fontsize=9)
+        axes.set_xlabel(f"MJD − {int(seen['MJD'].min())}" if has_time else "epoch", fontsize=8)
+    figure.supylabel("velocity, km/s", fontsize=10)
+    figure.tight_layout()
+    return png(figure, DPI)

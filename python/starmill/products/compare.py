@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Two results of the same stars, star by star: of starmill or of rvspecfit.
+
+usage: compare_results.py A B [--figure FILE.png] [--all] [--worst N] [--list FILE.csv]
+
+A and B are results of `starmill fit` (HDF5), FITS files of `starmill export`, or rvtab files
+of rvspecfit or starmill; differences are B - A.  Of rvtab files several may be joined by
+commas.  A star is found by its TARGETID, and by EXPID too where both files have exposures of
+their own; where there is no TARGETID, by OBJECT.  Rows whose key stands twice in a file
+cannot be told apart, and are counted and left out.
+
+Both are fits of the same pixels, so their differences are no noise: where the programs agree
+they are small parts of the stated errors, of which the larger one counts.  Compared are rows without a warning in both
+(SUCCESS); --all takes all that have values.
+"""
+
+import argparse
+import csv
+import sys
+
+try:
+    import h5py
+    import numpy as np
+    from astropy.io import fits as pyfits
+except ImportError as missing:
+    sys.exit(f"compare_results.py: {missing} (Debian: python3-h5py python3-astropy)")
+
+from starmill.products.layout import text
+from starmill.products.survey import half_width
+
+# column, unit, digits
+QUANTITIES = (("VRAD", "km/s", 3), ("TEFF", "K", 1), ("LOGG", "", 3), ("FEH", "", 3),
+              ("ALPHAFE", "", 3), ("VSINI", "km/s", 1), ("VRAD_ERR", "km/s", 3),
+              ("TEFF_ERR", "K", 1), ("LOGG_ERR", "", 3), ("FEH_ERR", "", 3),
+              ("ALPHAFE_ERR", "", 3), ("CHISQ_TOT", "", 2), ("SN", "", 2))
+# rvspecfit's, and those of starmill above them
+WARNINGS = {1: "CHISQ", 2: "VEL_LIMIT", 4: "VEL_ERR", 8: "LABEL_EDGE", 16: "VSINI",
+            32: "BAD_SPECTRUM", 64: "BAD_HESSIAN", 256: "HULL", 512: "NEGATIVE", 1024: "OUTLIER",
+            2048: "POOR_FIT", 4096: "NOT_CONVERGED", 8192: "NONFINITE"}
+FAR = 5.0  # errors
+PANELS = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE", "VSINI")
+
+
+class ResultError(ValueError):
+    """A file that is no result, or two that have no star in common."""
+
+
+def native(values):
+    """An array in the byte order of this machine, texts without padding."""
+    values = np.asarray(values)
+    if values.dtype.kind == "S":
+        return np.array([text(v) for v in values])
+    return values.astype(values.dtype.newbyteorder("="))
+
+
+def read_hdf5(path):
+    """Columns of a result, or of the table that `starmill export --to hdf5` writes."""
+    with h5py.File(path, "r") as file:
+        if "table" in file and file["table"].dtype.names:
+            table = file["table"][...]
+            return {name: native(table[name]) for name in table.dtype.names}
+        columns = {}
+        for group in ("catalog", "fits"):
+            if group not in file:
+                raise ResultError(f"{path} is no result: it has no group /{group}")
+            columns.update({name: native(column[...]) for name, column in file[group].items()
+                            if isinstance(column, h5py.Dataset)})
+        return columns
+
+
+def read_fits(path):
+    """Columns of the table RVTAB or STARMILL."""
+    with pyfits.open(path, memmap=False) as hdus:
+        for name in ("RVTAB", "STARMILL"):
+            if name in hdus:
+                table = hdus[name].data
+                return {n: native(table[n]) for n in table.dtype.names or ()}
+    raise ResultError(f"{path} is no result: it has neither a table RVTAB nor STARMILL")
+
+
+def read_one(path):
+    try:
+        with open(path, "rb") as file:
+            is_hdf5 = file.read(4) == b"\x89HDF"
+        return read_hdf5(path) if is_hdf5 else read_fits(path)
+    except OSError as error:
+        raise ResultError(f"{path} cannot be read: {error}") from error
+
+
+def read(paths):
+    """Columns of files joined by commas; those that all of them have."""
+    parts = [part for part in (read_one(path) for path in paths.split(",")) if part]
+    if not parts:
+        raise ResultError(f"{paths}: has no row")
+    names = [name for name in parts[0] if all(name in part for part in parts)]
+    table = {name: np.concatenate([part[name] for part in parts]) for name in names}
+    for name in ("VRAD", "RVS_WARN"):
+        if name not in table:
+            raise ResultError(f"{paths}: has no column {name}")
+    arms = [table[name] for name in table if name.startswith("SN_")]
+    table["SN"] = np.max(arms, axis=0).astype(float) if arms else np.full(len(table["VRAD"]), np.nan)
+    return table
+
+
+def keys(a, b):
+    """What tells the stars of two tables apart, and its name."""
+    def known(name, none):
+        return all(name in t and (t[name] != none).any() for t in (a, b))
+
+    if known("TARGETID", -1):
+        by = ["TARGETID"] + (["EXPID"] if known("EXPID", -1) else [])
+    elif known("OBJECT", ""):
+        by = ["OBJECT"]
+    else:
+        raise ResultError("the files have neither TARGETID nor OBJECT in common")
+    return [list(zip(*(t[name].tolist() for name in by))) for t in (a, b)], "+".join(by)
+
+
+def match(a, b):
+    """Rows of a and b of the same stars, and what to say of the others."""
+    (key_a, key_b), by = keys(a, b)
+
+    def unique(key):
+        once, twice = {}, set()
+        for row, k in enumerate(key):
+            if k in once:
+                twice.add(k)
+            once[k] = row
+        return {k: row for k, row in once.items() if k not in twice}
+
+    in_a, in_b = unique(key_a), unique(key_b)
+    both = [k for k in in_a if k in in_b]
+    if not both:
+        raise ResultError(f"no star is in both files ({by})")
+    rows = [np.array([table[k] for k in both]) for table in (in_a, in_b)]
+    print(f"matched by {by}: {len(both)} stars; rows {len(key_a)} and {len(key_b)}, "
+          f"of them not unique {len(key_a) - len(in_a)} and {len(key_b) - len(in_b)}, "
+          f"in one file only {len(in_a) - len(both)} and {len(in_b) - len(both)}")
+    return rows
+
+
+def larger_error(a, b, name):
+    """The larger of the two stated errors of a column; None where a file has none."""
+    name += "_ERR"
+    return np.fmax(a[name], b[name]).astype(float) if name in a and name in b else None
+
+
+def print_quantities(a, b, keep):
+    """A line for each column: differences B - A, by themselves and in errors."""
+    print(f"\n| B - A | stars | median | scatter | in errors: median | scatter | "
+          f"beyond {FAR:g} |\n|---|---|---|---|---|---|---|")
+    for name, unit, digits in QUANTITIES:
+        if name not in a or name not in b:
+            continue
+        good = keep & np.isfinite(a[name]) & np.isfinite(b[name])
+        if not good.any():
+            continue
+        d = b[name][good].astype(float) - a[name][good]
+        line = f"| {name}{f' [{unit}]' if unit else ''} | {len(d)} | " \
+               f"{np.median(d):.{digits}f} | {half_width(d, 1):.{digits}f} | "
+        error = larger_error(a, b, name)
+        if error is not None:
+            pull = d[error[good] > 0] / error[good][error[good] > 0]
+            line += f"{np.median(pull):.3f} | {half_width(pull, 1):.3f} | " \
+                    f"{(np.abs(pull) > FAR).sum()} |" if len(pull) else "| | |"
+        else:
+            line += "| | |"
+        print(line)
+
+
+def print_warnings(a, b):
+    print("\n| RVS_WARN | in A | in B | in both |\n|---|---|---|---|")
+    for bit, name in WARNINGS.items():
+        in_a, in_b = a["RVS_WARN"] & bit > 0, b["RVS_WARN"] & bit > 0
+        if (in_a | in_b).any():
+            print(f"| {bit} {name} | {in_a.sum()} | {in_b.sum()} | {(in_a & in_b).sum()} |")
+    good_a, good_b = a["RVS_WARN"] == 0, b["RVS_WARN"] == 0
+    print(f"| none | {good_a.sum()} | {good_b.sum()} | {(good_a & good_b).sum()} |")
+
+
+def print_chisq(a, b, keep):
+    """Which fit is better, star by star: both count the same pixels where NPIX_TOT agrees."""
+    if any("CHISQ_TOT" not in t or "NPIX_TOT" not in t for t in (a, b)):
+        return
+    same = keep & (a["NPIX_TOT"] == b["NPIX_TOT"])
+    d = b["CHISQ_TOT"][same] - a["CHISQ_TOT"][same]
+    d = d[np.isfinite(d)]
+    print(f"\nchi-square over the same pixels: {len(d)} stars; A lower by more than 1 in "
+          f"{(d > 1).sum()}, B in {(d < -1).sum()}, else equal")
+
+
+def print_worst(a, b, keep, n_worst):
+    """The stars whose velocities or labels differ by most errors."""
+    far = np.zeros(len(a["VRAD"]))
+    of = np.full(len(far), "", dtype="U16")
+    for name in PANELS:
+        error = larger_error(a, b, name)
+        if error is None:
+            continue
+        with np.errstate(all="ignore"):
+            pull = np.abs(b[name].astype(float) - a[name]) / error
+        pull[~np.isfinite(pull) | ~keep] = 0
+        of[pull > far] = name
+        far = np.maximum(far, pull)
+    order = np.argsort(-far, kind="stable")[:n_worst]
+    print("\n| star | by | errors | A | B | RVS_WARN A | B | S/N |\n"
+          "|---|---|---|---|---|---|---|---|")
+    for i in order[far[order] > 0]:
+        star = a["TARGETID"][i] if a.get("TARGETID", [-1] * len(far))[i] != -1 else a["OBJECT"][i]
+        print(f"| {star} | {of[i]} | {far[i]:.1f} | {a[of[i]][i]:.3f} | {b[of[i]][i]:.3f} | "
+              f"{a['RVS_WARN'][i]} | {b['RVS_WARN'][i]} | {a['SN'][i]:.1f} |")
+
+
+def draw(a, b, keep, names, path):
+    """Differences above the values of A, coloured by S/N."""
+    try:
+        import matplotlib
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+    except ImportError as missing:
+        raise ResultError(f"--figure: {missing} (Debian: python3-matplotlib)") from missing
+    panels = [(n, u) for n, u, _ in QUANTITIES if n in PANELS and n in a and n in b
+              and (keep & np.isfinite(a[n]) & np.isfinite(b[n])).any()]
+    figure, axes = plt.subplots(len(panels), 2, figsize=(9, 2.1 * len(panels)), squeeze=False,
+                                width_ratios=(3, 1), constrained_layout=True)
+    dots = None
+    for (name, unit), (left, right) in zip(panels, axes):
+        good = keep & np.isfinite(a[name]) & np.isfinite(b[name])
+        x, d = a[name][good].astype(float), (b[name].astype(float) - a[name])[good]
+        most = 4 * max(half_width(d, 1), np.spacing(np.abs(x).max()))
+        middle = np.median(d)
+        shown = np.clip(d, middle - most, middle + most)  # what is beyond lies at the edge
+        sn = np.log10(np.clip(np.nan_to_num(a["SN"][good].astype(float), nan=1.0), 1, 1000))
+        dots = left.scatter(x, shown, c=sn, s=6, cmap="viridis", vmin=0.5, vmax=2.0,
+                            linewidths=0, rasterized=True)
+        left.axhline(0, color="black", linewidth=0.8)
+        left.set_ylim(middle - 1.05 * most, middle + 1.05 * most)
+        left.set_xlabel(f"{name} of A{f' [{unit}]' if unit else ''}")
+        left.set_ylabel(f"B $-$ A{f' [{unit}]' if unit else ''}")
+        error = larger_error(a, b, name)
+        right.set_xlabel("B $-$ A in errors")
+        right.set_yticks([])
+        if error is not None:
+            e = error[good]
+            with np.errstate(all="ignore"):
+                pull = d / e
+            right.hist(np.clip(pull[np.isfinite(pull)], -2, 2), bins=41, range=(-2, 2),
+                       color="0.6")
+            right.axvline(0, color="black", linewidth=0.8)
+    figure.colorbar(dots, ax=axes[:, 1].tolist(), label="log$_{10}$ S/N of A", shrink=0.5)
+    figure.suptitle(f"A: {names[0]}\nB: {names[1]}", fontsize=8)
+    try:
+        figure.savefig(path, dpi=130)
+    except OSError as error:
+        raise ResultError(f"--figure {path} cannot be written: {error}") from error
+
+
+def write_list(a, b, path):
+    """All matched stars, a row each."""
+    names = [n for n, _, _ in QUANTITIES if n in a and n in b]
+    names += ["RVS_WARN"]
+    ids = [n for n in ("TARGETID", "EXPID", "OBJECT") if n in a]
+    try:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            out = csv.writer(file)
+            out.writerow(ids + [f"{n}_{which}" for n in names for which in "AB"])
+            for i in range(len(a["VRAD"])):
+                out.writerow([a[n][i] for n in ids] + [t[n][i] for n in names for t in (a, b)])
+    except OSError as error:
+        raise ResultError(f"--list {path} cannot be written: {error}") from error
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\nusage")[0])
+    parser.add_argument("A", help="a result of starmill or rvspecfit; rvtab files with commas")
+    parser.add_argument("B", help="another")
+    parser.add_argument("--figure", metavar="FILE.png", help="draw the differences into this file")
+    parser.add_argument("--list", metavar="FILE.csv", help="write all matched stars there")
+    parser.add_argument("--all", action="store_true", help="also stars with warnings")
+    parser.add_argument("--worst", metavar="N", type=int, default=12,
+                        help="show the N stars that differ most (default %(default)s)")
+    options = parser.parse_args()
+    try:
+        a, b = read(options.A), read(options.B)
+        rows = match(a, b)
+        a, b = ({n: c[r] for n, c in t.items()} for t, r in zip((a, b), rows))
+        keep = np.isfinite(a["VRAD"]) & np.isfinite(b["VRAD"])
+        print_warnings(a, b)
+        if not options.all:
+            keep &= (a["RVS_WARN"] == 0) & (b["RVS_WARN"] == 0)
+        print(f"\ncompared: {keep.sum()} stars"
+              f"{'' if options.all else ' without a warning in both (--all: all)'}")
+        if keep.any():
+            print_quantities(a, b, keep)
+            print_chisq(a, b, keep)
+            print_worst(a, b, keep, options.worst)
+            if options.figure:
+                draw(a, b, keep, (options.A, options.B), options.figure)
+        if options.list:
+            write_list(a, b, options.list)
+    except ResultError as error:
+        sys.exit(f"compare_results.py: {error}")
+
+
+if __name__ == "__main__":
+    main()

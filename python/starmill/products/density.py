@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Kernel densities of stars: in a plane as the Kiel diagram, and over the sky.
+
+Stars are counted in cells that are small beside the kernel, and the counts are smoothed with a
+Gaussian whose widths along the axes follow Scott's rule, n^(-1/6).
+"""
+
+import numpy as np
+from astropy.wcs import WCS
+from scipy.ndimage import gaussian_filter
+
+from starmill.products.survey import half_width, unit_vectors
+
+N_CELL = 240  # along the longer axis of a map
+LEAST_WIDTH = 1.5  # of the kernel, in cells: narrower ones would show the cells
+REACH = 4  # widths at which the kernel ends
+WIDE_DEG = 60  # a survey that reaches further from its middle is drawn on the whole sky
+
+
+def scott(values):
+    """Return the kernel's width along one of two axes; outliers do not widen it."""
+    spread = min(np.std(values, ddof=1), half_width(values) if len(values) > 4 else np.inf)
+    return spread * len(values) ** (-1 / 6)
+
+
+def plane(x, y, x_range, y_range, n_cell=N_CELL):
+    """Return stars per unit of x and y at the centres of n_cell cells of each range: [y][x]."""
+    cells, sigma, n_rim = [], [], []
+    for values, (low, high) in ((y, y_range), (x, x_range)):
+        step = (high - low) / n_cell
+        width = max(scott(values) / step, LEAST_WIDTH)
+        rim = int(np.ceil(REACH * width))  # cells beyond the map whose stars reach into it
+        cells.append(np.linspace(low - rim * step, high + rim * step, n_cell + 2 * rim + 1))
+        sigma.append(width)
+        n_rim.append(rim)
+    counts, _, _ = np.histogram2d(y, x, bins=cells)
+    smooth = gaussian_filter(counts, sigma, mode="constant", truncate=REACH)
+    area = (cells[0][1] - cells[0][0]) * (cells[1][1] - cells[1][0])
+    return smooth[n_rim[0]:n_rim[0] + n_cell, n_rim[1]:n_rim[1] + n_cell] / area
+
+
+def middle_of_empty(ra):
+    """Return the right ascension in the middle of the widest range without a star."""
+    ra = np.sort(ra % 360)
+    gap = np.diff(ra, append=ra[0] + 360)
+    widest = int(np.argmax(gap))
+    return (ra[widest] + gap[widest] / 2) % 360
+
+
+def sky_frame(ra, dec, n_cell=N_CELL):
+    """A map of equal areas around stars, north up, east left: its WCS, and its shape in cells.
+
+    Zenithal (ZEA), or Mollweide's (MOL) of the whole sky, cut where there are fewest stars."""
+    mean = unit_vectors(ra, dec).mean(axis=0)
+    mean /= np.linalg.norm(mean) or 1.0
+    centre = np.degrees([np.arctan2(mean[1], mean[0]), np.arcsin(np.clip(mean[2], -1, 1))])
+    away = np.degrees(np.arccos(np.clip(unit_vectors(ra, dec) @ mean, -1, 1)).max())
+    wcs = WCS(naxis=2)
+    if away > WIDE_DEG:
+        half = np.degrees(np.array([2 * np.sqrt(2), np.sqrt(2)]))  # of Mollweide's ellipse
+        centre = ((middle_of_empty(ra) + 180) % 360, 0)
+        wcs.wcs.ctype = ["RA---MOL", "DEC--MOL"]
+    else:
+        wcs.wcs.ctype = ["RA---ZEA", "DEC--ZEA"]
+        wcs.wcs.crval, wcs.wcs.cdelt, wcs.wcs.crpix = centre, (-1, 1), (0, 0)
+        half = 1.05 * np.abs(wcs.wcs_world2pix(ra, dec, 0)).max(axis=1)
+        half = np.maximum(half, 0.01)
+    step = 2 * half.max() / n_cell
+    shape = tuple(int(n) for n in np.ceil(2 * half / step))
+    wcs.wcs.crval, wcs.wcs.cdelt = centre, (-step, step)
+    wcs.wcs.crpix = [(n + 1) / 2 for n in shape]
+    return wcs, shape[::-1]
+
+
+def sky(ra, dec, wcs, shape):
+    """Return stars per square degree, [row][column] of the map; NaN beyond the sky.
+
+    What the kernel would lose at the edge of the sky it keeps."""
+    x, y = wcs.wcs_world2pix(ra, dec, 0)
+    step = abs(wcs.wcs.cdelt[1])
+    edges = [np.arange(n + 1) - 0.5 for n in shape]
+    counts, _, _ = np.histogram2d(y, x, bins=edges)
+    sigma = [max(scott(v), LEAST_WIDTH) for v in (y, x)]
+    rows, columns = np.indices(shape)
+    inside = np.isfinite(wcs.wcs_pix2world(columns.ravel(), rows.ravel(), 0)[0]).reshape(shape)
+    how = dict(sigma=sigma, mode="constant", truncate=REACH)
+    share = gaussian_filter(inside.astype(float), **how) if not inside.all() else 1.0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        density = gaussian_filter(counts, **how) / share / step**2
+    return np.where(inside, density, np.nan)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How spectra are drawn: by `starmill plot` and by the demo (tests/campaigns/demo_plot.py)."""
+
+import io
+
+import matplotlib
+
+matplotlib.use("Agg")  # no display is needed
+import matplotlib.pyplot as plt  # noqa: E402
+import numpy as np  # noqa: E402
+from PIL import Image  # noqa: E402
+
+from starmill.cli.basics import printable  # noqa: E402
+
+N_COLOUR = 256  # of the palette, which keeps the files small
+INK, DATA, PALE, BAD = "#4d4d4d", "#8c8c8c", "#bdbdbd", "#f6e7c8"
+MODEL, RESIDUAL = "#d55e00", "#0072b2"  # Okabe and Ito: apart for every eye
+STYLE = {
+    "font.size": 10,
+    "axes.linewidth": 0.7,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.direction": "out",
+    "ytick.direction": "out",
+}
+MAX_RESIDUAL = 5.0
+
+
+def literal(words):
+    """Return text of a file for matplotlib, which reads text between dollars as mathematics."""
+    return printable(words).replace("$", r"\$")
+
+
+def png(figure, dpi):
+    """Return a picture as the bytes of a PNG with a palette."""
+    memory, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(memory, format="png", dpi=dpi)
+    plt.close(figure)
+    memory.seek(0)
+    image = Image.open(memory).convert("RGB")
+    # 1: the whole range of colours, so that rare ones keep theirs; dithering would not compress
+    image.quantize(N_COLOUR, method=1, dither=0).save(small, format="png", optimize=True)
+    return small.getvalue()
+
+
+def binned(wave, flux, ivar, model, n):
+    """Return means over n pixels, weighted by ivar."""
+    n_bin = len(wave) // n
+    wave, flux, ivar, model = (v[: n_bin * n].reshape(n_bin, n) for v in (wave, flux, ivar, model))
+    weight = ivar.sum(axis=1)
+    safe = np.where(weight > 0, weight, 1.0)
+    return (wave.mean(axis=1), (ivar * flux).sum(axis=1) / safe, weight,
+            np.where(weight > 0, (ivar * model).sum(axis=1) / safe, model.mean(axis=1)))
+
+
+def draw_panel(upper, lower, arms, limits, n):
+    """One range of one star: data, model and residuals, n pixels averaged.
+
+    arms: (wavelength, flux, ivar, model) each; ivar 0 where a pixel is bad.
+    """
+    bottom, top = [], []
+    for arm in arms:
+        wave, flux, ivar, model = binned(*arm, n) if n > 1 else arm
+        at = (wave >= limits[0]) & (wave <= limits[1])
+        if not (ivar[at] > 0).any():
+            continue
+        wave, flux, ivar, model = wave[at], flux[at], ivar[at], model[at]
+        flux = np.where(ivar > 0, flux, np.nan)
+        residual = (flux - model) * np.sqrt(ivar)
+        upper.plot(wave, flux, color=DATA, lw=1.3, drawstyle="steps-mid")
+        # where nothing was fitted a continuum may go anywhere
+        upper.plot(wave, np.where(ivar > 0, model, np.nan), color=MODEL, lw=0.8)
+        lower.plot(wave, np.clip(residual, -MAX_RESIDUAL, MAX_RESIDUAL), color=RESIDUAL, lw=0.6,
+                   drawstyle="steps-mid")
+        low, high = np.nanpercentile(flux, [0.3, 99.7])
+        fitted = model[ivar > 0]
+        bottom.append(np.nanmin([low, *fitted]))
+        top.append(np.nanmax([high, *fitted]))
+    if bottom:
+        margin = 0.06 * (max(top) - min(bottom))
+        upper.set_ylim(min(bottom) - margin, max(top) + margin)
+    upper.set_xlim(limits)
+    lower.set_xlim(limits)
+    upper.tick_params(labelbottom=False)
+    upper.locator_params(axis="y", nbins=4)
+    lower.axhline(0.0, color=MODEL, lw=0.8)
+    lower.set_ylim(-MAX_RESIDUAL, MAX_RESIDUAL)
+    lower.set_yticks([-3, 0, 3])

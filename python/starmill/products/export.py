@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`starmill export`: write a result as rvspecfit's files, or as one FITS table of all columns."""
+
+import contextlib
+import functools
+import os
+import sys
+import time
+import types
+import warnings
+
+from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_packages,
+                                 make_folder, printable, refuse_input)
+
+check_packages("export", "numpy", "h5py", "astropy")
+
+import astropy  # noqa: E402
+import h5py  # noqa: E402
+
+from starmill.cli import running  # noqa: E402
+from starmill.cli.progress import Progress  # noqa: E402
+from starmill.products import epochs, rvmod, rvtab, table  # noqa: E402
+from starmill.products.models import Models  # noqa: E402
+from starmill.products.product import head, is_done, words, writing_product  # noqa: E402
+from starmill.products.result import Result  # noqa: E402
+
+INCOMPLETE = 3  # exit status: products or rows are missing
+TABLES = ("fits", "epochs")  # one file of the whole result
+GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
+            "HPXNSIDE", "HPXNEST", "SURVEY", "PROGRAM")  # keywords copied from an input
+
+
+def check(options):
+    kind = options.to = options.to or "rvtab"
+    for name, of in (("models", ["rvmod"]), ("prefix", ["rvtab", "rvmod"]),
+                     ("subdirs", ["rvtab", "rvmod"]), ("no_fibermap", ["rvtab", "rvmod"]),
+                     ("workers", ["rvtab", "rvmod"]), ("calibrated", ["rvtab", "fits", "epochs"])):
+        if getattr(options, name) and kind not in of:
+            raise Failure(USAGE, f"--{name.replace('_', '-')} does not apply to --to {kind}; see "
+                                 "starmill export --help")
+    if not options.output:
+        raise Failure(USAGE, "no output: give --output; see starmill export --help")
+    if kind == "rvmod" and not options.models:
+        raise Failure(USAGE, "rvmod needs the best-fit models: give --models MODELS.h5, the file "
+                             "written by fit --models")
+    if options.prefix and "/" in options.prefix:
+        raise Failure(USAGE, f"--prefix {options.prefix}: a file's prefix has no '/'; give folders "
+                             "with --output")
+    if options.prefix is None and kind not in TABLES:
+        options.prefix = kind + "-"
+
+
+# --- names ------------------------------------------------------------------------------------
+
+
+def name_of(path, subdirs, prefix):
+    """Return the path of an input's product below the output folder, without .gz."""
+    *folders, name = path.split("/")
+    below = [f for f in folders if f not in ("", ".")][-2:] if subdirs else []
+    if ".." in below:
+        raise Failure(USAGE, f"--subdirs: the product of {path} would lie outside the output "
+                             "folder: fit with paths without '..', or export without --subdirs")
+    return os.path.join(*below, prefix + (name[:-3] if name.endswith(".gz") else name))
+
+
+def names_of(result, subdirs, prefix):
+    names, seen = [name_of(path, subdirs, prefix) for path in result.files], set()
+    for name in names:
+        if name in seen:
+            what = "fit them into different results" if subdirs else \
+                "give --subdirs, which keeps the last two folders of inputs"
+            raise Failure(USAGE, f"two inputs would have the product {name}: {what}")
+        seen.add(name)
+    return names
+
+
+# --- products ---------------------------------------------------------------------------------
+
+
+def primary(result, kind, n_left_out, i=None, file=None):
+    """Return the primary header: versions, library, configuration and command under rvspecfit's
+    names, and the grouping of spectra if it is for one input.  kind: lets is_done recognise it."""
+    header, said, files = head(""), result.provenance, result.catalog["files"]
+    header["LONGSTRN"] = "OGIP 1.0"  # long values continue in CONTINUE cards
+    header["EXPORTED"] = kind, "by starmill export"
+    header["RUNID"] = words(said["RUN_ID"]), "of the result"
+    if n_left_out:
+        header["LEFTOUT"] = n_left_out, "damaged rows of the result that are not here"
+    for k, (name, version) in enumerate((("starmill", f"{said['VERSION']} ({said['REVISION']})"),
+                                         ("astropy", astropy.__version__),
+                                         ("hdf5", h5py.version.hdf5_version))):
+        header[f"DEPNAM{k:02d}"] = name, f"software of the {'export' if k else 'fit'}"
+        header[f"DEPVER{k:02d}"] = words(version), "version"
+    for k, arm in enumerate(result.arms):
+        header[f"TMPLCON{k}"] = words(arm.lower()), "arm"
+        header[f"TMPLREV{k}"] = words(said["LIBRARY_NAME"]), "template library"
+        header[f"TMPLSVR{k}"] = words(said["LIBRARY_HASH"])
+    header["RVS_CONF"] = words(f"{result.path}:/provenance/CONFIG")
+    header["RVS_CMD"] = words(said["COMMAND"])
+    header["RR_FILE"] = words(files["REDROCK"][i]) if i is not None else ""
+    if i is not None:
+        header["INPUT"] = words(result.files[i])
+    for key in GROUPING if file is not None else ():
+        if key in file[0].header:
+            header.append(file[0].header.cards[key])
+    return header
+
+
+class Export:
+    """The products of a result; each process has its own Export."""
+
+    def __init__(self, options):
+        self.options = options
+        self.result = Result(options.arguments[0])
+        self.models = Models(options.models, self.result) if options.models else None
+        self.kind = {"fits": "table"}.get(options.to, options.to) + \
+            " alone" * bool(options.no_fibermap) + " calibrated" * bool(options.calibrated)
+        if options.calibrated:
+            self.result.calibrate()
+        self.names = names_of(self.result, options.subdirs, options.prefix) \
+            if options.to not in TABLES else []
+        if options.to == "epochs" and self.result.epochs is None:
+            raise Failure(USAGE, f"{self.result.path} has no epochs: fit with --epochs exposure, "
+                                 "or night")
+
+    def product(self, i):
+        """Make the product of input i.  Return what ("written", "existing", "unreadable", "left
+        out", "refused"), says (what went wrong, or None) and n_damaged."""
+        if self.result.catalog["files/ERROR"][i]:
+            return types.SimpleNamespace(what="unreadable", says=None, n_damaged=0)
+        path = os.path.join(self.options.output, self.names[i])
+        try:
+            header = is_done(path, self.kind, self.result, self.options.overwrite)
+        except Failure as failure:
+            return types.SimpleNamespace(what="refused", says=str(failure), n_damaged=0)
+        if header is not None:
+            return types.SimpleNamespace(what="existing", says=None,
+                                         n_damaged=header.get("LEFTOUT", 0))
+        try:
+            return types.SimpleNamespace(what="written", says=None, n_damaged=self._write(path, i))
+        except Failure as failure:
+            if failure.status != INPUT:
+                raise
+            return types.SimpleNamespace(what="left out", says=str(failure), n_damaged=0)
+
+    def _write(self, path, i):
+        """Write the product of input i; return its number of damaged rows."""
+        result = self.result
+        start, stop = rvtab.span(result, i)
+        whole = result.whole(start, stop)
+        n_left_out = int((~whole).sum())
+        spectra = rvtab.carried(result, i, whole, self.models is not None)
+        has_map = contextlib.nullcontext() if self.options.no_fibermap else \
+            rvtab.opened(result, i, spectra)
+        with has_map as file:
+            folder = self.options.output
+            for below in self.names[i].split("/")[:-1]:
+                folder = os.path.join(folder, below)
+                make_folder(folder)
+            with writing_product(path) as product:
+                is_done(path, self.kind, result, self.options.overwrite)  # by another job meanwhile
+                product.append(primary(result, self.kind, n_left_out, i, file))
+                if self.models:
+                    rvmod.write(product, result, self.models, file, spectra)
+                else:
+                    rvtab.write(product, result, start, whole, file, spectra)
+        return n_left_out
+
+    def table(self):
+        """Write the table of all rows; return (was it written, number of damaged rows)."""
+        result, path = self.result, self.options.output
+        header = is_done(path, self.kind, result, self.options.overwrite)
+        if header is not None:
+            return False, header.get("LEFTOUT", 0)
+        whole = result.whole(0, result.n_row)
+        n_left_out = int((~whole).sum())
+        with writing_product(path) as product:
+            is_done(path, self.kind, result, self.options.overwrite)  # by another job meanwhile
+            product.append(primary(result, self.kind, n_left_out))
+            if self.options.to == "epochs":
+                epochs.write(product, result, whole)
+            else:
+                table.write(product, table.whole(result), "STARMILL", result, 0, whole)
+            table.write_files(product, result)
+        return True, n_left_out
+
+
+# --- the job ------------------------------------------------------------------------------------
+
+_export = None  # each worker process has its own
+
+
+def product(options, i):
+    """Make a product in a worker, from the worker's own open result: processes share no open
+    file."""
+    global _export
+    _export = _export or Export(options)
+    return _export.product(i)
+
+
+def products(export, options):
+    """Yield the products of all inputs in order."""
+    n = len(export.names)
+    n_worker = min(running.n_workers(options.workers), max(1, n))
+    make_folder(options.output)
+    yield from running.each(functools.partial(product, options), range(n), n_worker)
+
+
+def main(options):
+    start = time.monotonic()
+    check(options)
+    catch_stops()
+    warnings.simplefilter("ignore")  # astropy's, about odd headers of inputs
+    export = Export(options)
+    refuse_input(options.output, export.result.reads(options))
+    result, n, refused, n_damaged = export.result, {}, [], 0
+    if not result.finished:
+        raise Failure(USAGE, f"{result.path} is not finished: give the command of the fit again")
+    if options.to in TABLES:
+        is_written, n_damaged = export.table()
+        n["written" if is_written else "existing"] = 1
+    progress = Progress(len(export.names), "inputs")
+    for done in products(export, options) if options.to not in TABLES else ():
+        n[done.what] = n.get(done.what, 0) + 1
+        if not options.quiet:
+            progress.update(sum(n.values()), n.get("left out", 0))
+        n_damaged += done.n_damaged
+        if done.says:
+            print(printable(f"starmill export: {done.says}"), file=sys.stderr)
+        refused += [done.says] * (done.what == "refused")
+    progress.end()
+    if n_damaged:
+        print(f"starmill export: {n_damaged} rows of {printable(result.path)} are damaged and left "
+              "out: CRC or STATUS is wrong; starmill status names them", file=sys.stderr)
+    if refused:
+        raise Failure(OUTPUT, f"{len(refused)} products could not be written: give another folder, "
+                              "or --overwrite")
+    if not options.quiet:
+        said = f"rows         {result.n_row - n_damaged}" if options.to in TABLES else \
+            f"written      {n.get('written', 0)}"
+        print(said)
+        for what, says in (("existing", "complete products of this result"),
+                           ("left out", "inputs, whose files are gone or have changed"),
+                           ("unreadable", "inputs, when they were fitted")):
+            if n.get(what):
+                print(f"{what:12} {n[what]} {says}")
+        print(f"time         {time.monotonic() - start:.2f} s\noutput       {options.output}")
+    return INCOMPLETE if n_damaged or n.get("left out") or n.get("unreadable") else 0

@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`starmill merge`: join the finished results of a survey's parts, row after row, bit for bit."""
+
+import contextlib
+import itertools
+import os
+import secrets
+import shlex
+import shutil
+
+from starmill.cli.basics import (OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages,
+                                 refuse_foreign, replacing, warn)
+
+check_packages("merge", "numpy", "h5py")
+
+import h5py  # noqa: E402
+import numpy as np  # noqa: E402
+
+from starmill.cli.lock import OutputLock  # noqa: E402
+from starmill.cli.progress import Progress  # noqa: E402
+from starmill.products.layout import EXPOSURES, FILES, GROUPS, ROWS  # noqa: E402
+from starmill.products.result import FITTED, NOT_DONE, Result  # noqa: E402
+
+BLOCK_BYTES = 4 << 20
+# columns that hold numbers of rows, exposures or files, which shift when parts are joined
+SHIFTED = {"catalog/FILE": FILES, "catalog/FIRST_EXPOSURE": EXPOSURES,
+           "catalog/exposures/FILE": FILES, "catalog/files/ROW_START": ROWS}
+PRIMARY = "catalog/PRIMARY"
+MEANING = "1 in one row of each star, the best one: fitted, then VRAD_GOOD, then the highest S/N " \
+    "of all arms together"
+FAR_AM, MOST_PLACES = 1, 64  # as io/catalog/places.h
+
+
+def refuse(message):
+    raise Failure(USAGE, message)
+
+
+class Column:
+    """A column of a part: unit (of GROUPS), shape of a row, type, properties."""
+
+    def __init__(self, path, name, dataset, unit):
+        self.name, self.unit, self.shape = name, unit, dataset.shape[1:]
+        self.type, self.dtype, self.n = dataset.id.get_type().copy(), dataset.dtype, len(dataset)
+        if dataset.chunks or dataset.external:
+            raise Failure(OUTPUT, f"{path} is damaged: {name} is not a column of a result")
+
+    def take(self, other, first, path):
+        """Take in the same column of another part; file names get the length of the longest."""
+        if (other.shape, other.dtype.kind) != (self.shape, self.dtype.kind):
+            refuse(f"column {self.name} of {path} differs from that of {first} in kind or size")
+        if self.unit == FILES and self.dtype.kind == "S":
+            self.type = max(self.type, other.type, key=lambda t: t.get_size())
+        elif other.type != self.type:
+            refuse(f"column {self.name} of {path} differs from that of {first} in type")
+
+
+class Part:
+    """A finished result: n, its number of each unit; columns; inputs, [(path, keys)] that identify
+    an input under any name; facts of its runs."""
+
+    def __init__(self, path, n_part):
+        self.path = path
+        result = Result(path)
+        with result.file:
+            said = self.said = result.provenance
+            if not result.finished:
+                refuse(f"{path} is not finished: give its command again (starmill status {path} "
+                       "says how far it is)")
+            if n_part > 1 and "join_by_name: true" in said["IDENTITY"]:
+                refuse(f"{path} was made with join_by_name: an object with spectra in several "
+                       "parts would have several rows; fit all inputs in one run")
+            self.columns = {}
+            for group, unit in GROUPS.items():
+                for name, dataset in result.file.get(group, {}).items():
+                    name = f"{group}/{name}"
+                    if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # PRIMARY: per part
+                        self.columns[name] = Column(path, name, dataset, unit)
+            self.n = {column.unit: column.n for column in self.columns.values()}
+            result.whole(0, result.n_row)
+            if result.n_damaged:
+                again = "makes it again with --overwrite" if result.is_catalog_damaged else \
+                    "fits them again"
+                raise Failure(OUTPUT, f"{path}: {result.damaged_rows()}; the command that made it "
+                                      f"{again}")
+            self.n_fitted = sum(int((result.fits["STATUS"][at:at + result.block] == FITTED).sum())
+                                for at in range(0, result.n_row, result.block))
+            self.inputs = [self._input(result, i) for i in
+                           np.flatnonzero(result.catalog["files/N_ROW"][...])]
+
+    @staticmethod
+    def _input(result, i):
+        path, files = result.input_path(i), result.catalog["files"]
+        keys = [tuple(files[name][i] for name in ("SIZE", "MTIME", "ROWS_HASH"))]
+        with contextlib.suppress(OSError):
+            now = os.stat(path)
+            if now.st_size == keys[0][0]:
+                keys.append((now.st_dev, now.st_ino))
+        return path, keys
+
+
+def difference(a, b):
+    """Return the first line in which two texts differ."""
+    for x, y in itertools.zip_longest(a.splitlines(), b.splitlines(), fillvalue=""):
+        if x != y:
+            return f'"{x[:100]}" and "{y[:100]}"'
+    return "in their last line"
+
+
+def compare(first, part):
+    """Require the same settings, library, kind of device and columns."""
+    names = f"{first.path} and {part.path} were made"
+    if part.said["IDENTITY"] != first.said["IDENTITY"]:
+        refuse(f"{names} with different settings "
+               f"({difference(first.said['IDENTITY'], part.said['IDENTITY'])})")
+    hashes = first.said["LIBRARY_HASH"], part.said["LIBRARY_HASH"]
+    if hashes[0] != hashes[1]:
+        refuse(f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
+    if part.said["DEVICE"] != first.said["DEVICE"]:
+        refuse(f"{names} on different devices ({first.said['DEVICE']} and {part.said['DEVICE']}), "
+               "whose results differ in the last digits")
+    for a, b in ((first, part), (part, first)):
+        for name in a.columns:
+            if name not in b.columns:
+                refuse(f"{a.path} has {len(a.columns)} columns, among them {name}, which {b.path} "
+                       "lacks: they were made by different versions")
+    for name, column in first.columns.items():
+        column.take(part.columns[name], first.path, part.path)
+
+
+def refuse_duplicates(parts):
+    """Refuse an input that is in two parts, which would give its stars twice: the same size, time
+    and digest of rows, or two names of one file."""
+    known = {}
+    for part in parts:
+        for path, keys in part.inputs:
+            for key in keys:
+                other = known.setdefault(key, path)
+                if other is not path:
+                    refuse(f"{other} and {path}, inputs of two of the parts, are the same, or a "
+                           "part is named twice")
+
+
+# --- the whole ----------------------------------------------------------------------------------
+
+
+def copy_attributes(model, made):
+    """Copy attributes bit for bit, including the kind of text."""
+    for key in model.attrs:
+        attribute = h5py.h5a.open(model.id, key.encode())
+        kind, value = attribute.get_type(), np.empty(attribute.shape, attribute.dtype)
+        attribute.read(value, kind)
+        h5py.h5a.create(made, key.encode(), kind, attribute.get_space()).write(value, kind)
+
+
+def create_like(file, name, model, column, n):
+    """Create a column of n rows like the first part's, with its attributes and fill value."""
+    space = h5py.h5s.create_simple((n, *column.shape))
+    made = h5py.h5d.create(file.id, name.encode(), column.type, space, model.id.get_create_plist())
+    copy_attributes(model, made)
+
+
+def facts(parts, command):
+    """Return what /provenance says about the whole."""
+    frames = {line: None for part in parts for line in part.said["FRAMES"].splitlines()}
+    return {"COMMAND": "\n".join([command, *(part.said["COMMAND"] for part in parts)]),
+            "FRAMES": "".join(f"{line}\n" for line in frames),
+            "START_TIME": min(part.said["START_TIME"] for part in parts),
+            "END_TIME": max(part.said["END_TIME"] for part in parts),
+            "WALL_S": sum(part.said["WALL_S"] for part in parts),
+            "N_RUN": sum(int(part.said["N_RUN"]) for part in parts)}
+
+
+def write_provenance(file, first, parts, command):
+    """Write /provenance: the first part's, marked finished, with the values of the whole.  HDF5's
+    own copy of a damaged group may crash."""
+    group = file.create_group("provenance")
+    copy_attributes(first["provenance"], group.id)
+    group.attrs.modify("RUN_ID", np.bytes_(secrets.token_hex(16)))
+    new = {**facts(parts, command), "UNMODELLED": 1}  # models are not merged
+    for name, old in first["provenance"].items():
+        kind, value = old.id.get_type().copy(), np.empty(old.shape, old.dtype)
+        if isinstance(new.get(name), str):
+            value = np.full(old.shape, os.fsencode(new[name]))
+            kind.set_size(value.dtype.itemsize)
+        elif name in new:
+            value[...] = new[name]
+        else:
+            old.id.read(h5py.h5s.ALL, h5py.h5s.ALL, value, kind)
+        made = h5py.h5d.create(group.id, name.encode(), kind, old.id.get_space(),
+                               old.id.get_create_plist())
+        made.write(h5py.h5s.ALL, h5py.h5s.ALL, value, kind)
+        copy_attributes(old, made)
+
+
+def copy_part(part, start, columns, file, lock):
+    """Copy a part's rows.  start: {unit: number in the whole of the part's first one}."""
+    with h5py.File(part.path, "r") as source:
+        for name, column in columns.items():
+            row_bytes = max(1, column.dtype.itemsize * int(np.prod(column.shape)))
+            block, at_most = max(1, BLOCK_BYTES // row_bytes), part.n[column.unit]
+            for at in range(0, at_most, block):
+                lock.keep()
+                values = source[name][at:min(at + block, at_most)]
+                if name in SHIFTED:  # negative numbers mean none
+                    values = np.where(values >= 0, values + start[SHIFTED[name]], values).astype(
+                        column.dtype)
+                to = start[column.unit] + at
+                file[name][to:to + len(values)] = values
+        # a later run that refits failed rows removes the mark first
+        if not int(source["provenance/FINISHED"][0]):
+            refuse(f"{part.path} is not finished any more: a run fits it again")
+
+
+def by_place(star, ra, dec):
+    """Return the number of the first row of each row's star, where rows of one number in star [n]
+    that are more than FAR_AM apart are different stars; of a number with more than MOST_PLACES
+    places each further row.  A row whose position (degrees) is unknown is where the first is."""
+    _, first, star, n = np.unique(star, return_index=True, return_inverse=True, return_counts=True)
+    found = first[star]
+    left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))
+    ra, dec = np.radians(ra[left]), np.radians(dec[left])
+    unit = np.stack([np.cos(dec) * np.cos(ra), np.cos(dec) * np.sin(ra), np.sin(dec)])
+    for k in range(MOST_PLACES):
+        _, at, which = np.unique(star[left], return_index=True, return_inverse=True)
+        at = at[which]
+        far = ((unit - unit[:, at]) ** 2).sum(axis=0) > np.radians(FAR_AM / 60) ** 2
+        if k:
+            found[left] = left[at]
+        left, unit = left[far], unit[:, far]
+    found[left] = left
+    return found
+
+
+def primary(file):
+    """Return 1 for the best row of each star (fitted, good velocity, highest S/N), else 0."""
+    fits, objects = file["fits"], file["catalog/OBJECT"][...]
+    targets, n_row = fits["TARGETID"][...], len(objects)
+    quality = (fits["STATUS"][...] == FITTED).astype(int) + fits["VRAD_GOOD"][...]
+    sn2 = np.zeros(n_row)
+    for name in fits:
+        if name.startswith("SN_"):
+            sn = fits[name][...]
+            sn2 += np.where((sn > 0) & np.isfinite(sn), sn, 0.0) ** 2
+    # a star is identified by its name, else its number, else its row; and by its place
+    star = np.unique(objects, return_inverse=True)[1]
+    numbers = np.unique(targets, return_inverse=True)[1] + n_row
+    star = np.where(objects != b"", star,
+                    np.where(targets >= 0, numbers, 2 * n_row + np.arange(n_row)))
+    n_name = len(np.unique(star))
+    star = by_place(star, *(file[f"catalog/TARGET_{x}"][...] for x in ("RA", "DEC")))
+    n_far = len(np.unique(star)) - n_name
+    if n_far:
+        warn(f"{n_far} stars are more than 1 arcmin from the first row of their name or TARGETID: "
+             "each has a primary row of its own")
+    order = np.lexsort((np.arange(n_row), -sn2, -quality, star))
+    found = np.zeros(n_row, np.uint8)
+    is_first = np.ones(n_row, bool)
+    is_first[1:] = star[order[1:]] != star[order[:-1]]
+    found[order[is_first]] = 1
+    return found
+
+
+def check_room(path, n_byte):
+    """Check for disk space first: HDF5 cannot close a file that does not fit."""
+    with open(path, "r+b") as file:
+        file.truncate(n_byte)
+        file.truncate(0)
+    if shutil.disk_usage(os.path.dirname(path)).free < n_byte:
+        raise OSError(28, "No space left on device")
+
+
+def write_whole(path, parts, options, lock):
+    n, starts = dict.fromkeys((ROWS, EXPOSURES, FILES), 0), []
+    for part in parts:
+        starts.append(dict(n))
+        for unit in n:
+            n[unit] += part.n[unit]
+    if n[FILES] > 2**31 - 1:
+        refuse("more than 2147483647 inputs")
+    check_room(path, sum(os.path.getsize(part.path) for part in parts))
+    columns = parts[0].columns
+    with h5py.File(path, "w") as file, h5py.File(parts[0].path, "r") as first:
+        copy_attributes(first, file.id)  # FORMAT, FORMAT_VERSION
+        for group in GROUPS:
+            if group in first:
+                file.create_group(group)
+        for name, column in columns.items():
+            create_like(file, name, first[name], column, n[column.unit])
+        write_provenance(file, first, parts, command_of(options))
+        progress = Progress(n[ROWS], "rows")
+        for part, start in zip(parts, starts):
+            copy_part(part, start, columns, file, lock)
+            if not options.quiet:
+                progress.update(start[ROWS] + part.n[ROWS])
+        progress.end()
+        if options.primary:
+            made = file.create_dataset(PRIMARY, data=primary(file))
+            made.attrs.create("description", MEANING,
+                              dtype=h5py.string_dtype("utf-8", len(MEANING)))
+    return n[ROWS]
+
+
+def calibrate(path, lock):
+    """Add the calibration of errors by the rows of the whole; return it as a table."""
+    from starmill.products import calibration
+
+    lock.keep()
+    result = Result(path)
+    with result.file:
+        sn, found = calibration.of_result(result)
+        if result.n_damaged:
+            raise OSError(5, result.damaged_rows())
+    lock.keep()
+    with h5py.File(path, "r+") as file:
+        calibration.write(file["fits"], sn, found)
+    return calibration.table(sn, found)
+
+
+def command_of(options):
+    flags = [f"--{key}" for key in ("calibrate", "overwrite", "primary", "quiet")
+             if getattr(options, key)]
+    return shlex.join(["starmill", "merge", *flags, "--output", options.output, *options.arguments])
+
+
+def is_made(output, command, parts=()):
+    """Return whether this very command made the output and was killed at its end.  Without parts,
+    only the command is compared."""
+    try:
+        result = Result(output)
+    except Failure:
+        return False
+    with result.file:
+        said = result.provenance
+        if not parts:
+            return said["COMMAND"].startswith(command + "\n")
+        if any(said[name] != value for name, value in facts(parts, command).items()):
+            return False
+        result.whole(0, result.n_row)
+        return result.finished and not result.n_damaged
+
+
+def is_void(output):
+    """Return whether the output is a result without a fitted row, which may be replaced."""
+    try:
+        result = Result(output)
+    except Failure:
+        return False
+    with result.file:
+        status = result.fits["STATUS"][...]
+        return not (status == FITTED).any() and not (result.finished and (status == NOT_DONE).any())
+
+
+def main(options):
+    if not options.output:
+        refuse("no output: give --output ALL.h5; see starmill merge --help")
+    if options.calibrate:
+        check_packages("merge --calibrate", "scipy")
+    catch_stops()
+    output = os.path.realpath(options.output)
+    reads = [("the part", path) for path in options.arguments]
+    may_be = os.path.isfile(output) and not options.overwrite and (
+        is_made(output, command_of(options)) or is_void(output))
+    check_output(options.output, options.overwrite or may_be, reads)
+    refuse_foreign(output, "starmill result")
+    parts = []
+    for path in options.arguments:
+        parts.append(Part(path, len(options.arguments)))
+        if len(parts) > 1:
+            compare(parts[0], parts[-1])
+            parts[-1].columns = None
+    refuse_duplicates(parts)
+    if os.path.exists(output) and not any(part.n_fitted for part in parts) and not may_be:
+        refuse(f"{output} stays as it is: the parts have no fitted row; give another --output")
+    with OutputLock(output) as lock:
+        made = may_be and is_made(output, command_of(options), parts)
+        # another job may have made it meanwhile
+        check_output(options.output, options.overwrite or made or (may_be and is_void(output)), reads)
+        if made:
+            print(f"{options.output} is finished already; nothing was done")
+            return
+        try:
+            with replacing(output) as temporary:
+                n_row = write_whole(temporary, parts, options, lock)
+                found = calibrate(temporary, lock) if options.calibrate else None
+                with open(temporary, "rb+") as file:
+                    os.fsync(file.fileno())
+                lock.keep()
+        except (OSError, RuntimeError) as error:
+            raise Failure(OUTPUT, f"{output} cannot be written: {error}: make room or choose "
+                                  "another output") from error
+    if not options.quiet:
+        if found:
+            print(found)
+        print(f"parts        {len(parts)}\nrows         {n_row}\nresult       {options.output}")

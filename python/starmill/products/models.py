@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Best-fit models of some rows of a result: of its models file, or by fitting them once more."""
+
+import os
+import subprocess
+import tempfile
+
+import h5py
+import numpy as np
+
+from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, warn
+from starmill.products.result import FITTED, Result, text
+
+MAX_REFIT = 5000  # rows of files without TARGETIDs, which are fitted as a whole
+
+
+class Models:
+    """A models file of a result."""
+
+    def __init__(self, path, result):
+        self.result = result
+        try:
+            self.file = h5py.File(path, "r")
+            if "models" not in self.file:
+                raise Failure(USAGE, f"{path} holds no models of starmill fit")
+            run_id = text(self.file.attrs["RUN_ID"])
+            self.index = self.file["models/fits_row"]
+            self._check()
+        except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
+            raise Failure(OUTPUT, f"{path} cannot be read as a models file: {error}") from error
+        if run_id != result.provenance["RUN_ID"]:
+            raise Failure(USAGE, f"{path} has the models of another result than {result.path}")
+
+    def _check(self):
+        n, arms = len(self.index), self.file["models"].values()
+        if self.index.dtype.kind != "i" or self.index.ndim != 1:
+            raise ValueError("the type of models/fits_row")
+        for arm in (arm for arm in arms if isinstance(arm, h5py.Group)):
+            wave, flux = arm["wavelength"], arm["flux"]
+            if {wave.dtype.kind, flux.dtype.kind} != {"f"} or flux.ndim != 2 or len(flux) != n or \
+                    wave.shape not in (flux.shape, flux.shape[1:]):
+                raise ValueError(f"types or sizes in {arm.name[1:]}")
+
+    def of(self, row):
+        """Return [{arm: (wavelengths, fluxes)}] by exposure of a row, or None if it was not
+        fitted."""
+        if self.result.fits["STATUS"][row] != FITTED:
+            return None
+        first = int(self.result.catalog["FIRST_EXPOSURE"][row])
+        n = int(self.result.catalog["N_EXPOSURE"][row])
+        if (self.index[first:first + n] != row).any():
+            raise Failure(OUTPUT, f"{self.file.filename} is damaged: models/fits_row")
+        arms = {k: v for k, v in self.file["models"].items() if isinstance(v, h5py.Group)}
+        found = []
+        for i in range(first, first + n):
+            found.append({name: (arm["wavelength"][...] if arm["wavelength"].ndim == 1
+                                 else arm["wavelength"][i], arm["flux"][i])
+                          for name, arm in arms.items()})
+        return found
+
+
+class Refitted:
+    """Models of rows that were fitted once more, with the library and settings of the result."""
+
+    def __init__(self, result, rows, options):
+        self.folder = tempfile.TemporaryDirectory(prefix="starmill-look.")
+        self.result = result
+        rows = [r for r in rows if result.fits["STATUS"][r] == FITTED]
+        self.row_of = {}
+        if rows:
+            again = self._fit(rows, options)
+            self.models = Models(os.path.join(self.folder.name, "models.h5"), again)
+            self._pair(again, rows)
+
+    def _fit(self, rows, options):
+        result, folder = self.result, self.folder.name
+        config, output = os.path.join(folder, "config.yaml"), os.path.join(folder, "fit.h5")
+        with open(config, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(result.provenance["CONFIG"])
+        inputs = sorted({i for r in rows for i, _ in result.exposures(r)})
+        targets = [int(result.fits["TARGETID"][r]) for r in rows]
+        libraries = [os.path.abspath(options.library)] if options.library else \
+            [path for _, path in result.libraries.values()]
+        command = [options.program, "fit", "--config", config,
+                   *(word for path in libraries for word in ("--library", path)),
+                   "--backend", "cpu", "--quiet", "--log-level", "error",
+                   "--output", output, "--models", os.path.join(folder, "models.h5")]
+        if min(targets) >= 0:
+            wanted = os.path.join(folder, "targets.txt")
+            with open(wanted, "w", encoding="ascii") as file:
+                file.write("".join(f"{t}\n" for t in targets))
+            command += ["--targetid-file", wanted]
+        else:
+            n_row = int(result.catalog["files/N_ROW"][...][inputs].sum())
+            if n_row > MAX_REFIT:
+                raise Failure(USAGE, f"the files of these stars have {n_row} rows and no TARGETIDs "
+                                     "to choose by: give --models, from a fit with --models")
+        lists = os.path.join(folder, "inputs.txt")
+        with open(lists, "wb") as file:
+            file.writelines(os.fsencode(os.path.abspath(result.input_path(i))) + b"\n"
+                            for i in inputs)
+        where = result.provenance["FOLDER"]
+        done = subprocess.run(command + ["--catalog", lists], check=False, text=True,
+                              cwd=where if os.path.isdir(where) else None,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, errors="surrogateescape")
+        if done.returncode != 0:
+            why = (done.stdout.strip().splitlines() or ["no message"])[-1]
+            raise Failure(INPUT, f"the stars cannot be refitted: {why}")
+        again = Result(output)
+        if again.provenance["LIBRARY_HASH"] != result.provenance["LIBRARY_HASH"]:
+            raise Failure(USAGE, f"{result.path} was fitted with another library than "
+                                 f"{' and '.join(libraries)}: give the library of the fit with --library")
+        return again
+
+    def _pair(self, again, rows):
+        """The new rows of the old ones, which must have the same solution."""
+        new = {}
+        for i in range(again.n_row):
+            new[(text(again.catalog["IDENTIFIER"][i]), int(again.fits["TARGETID"][i]))] = i
+        for r in rows:
+            i = new.get((text(self.result.catalog["IDENTIFIER"][r]),
+                         int(self.result.fits["TARGETID"][r])))
+            if i is None:
+                continue
+            self.row_of[r] = i
+            was, now = (float(t.fits["VRAD"][k]) for t, k in ((self.result, r), (again, i)))
+            error = float(self.result.fits["VRAD_ERR"][r])
+            if not abs(now - was) <= max(0.1 * error, 1e-3) and np.isfinite(was):
+                warn(f"fitted once more, row {r} has VRAD {now:.3f} km/s where the result has "
+                     f"{was:.3f}")
+
+    def of(self, row):
+        """Return the models of a row, as Models.of does."""
+        return self.models.of(self.row_of[row]) if row in self.row_of else None
+
+
+def open_models(result, rows, options):
+    """Something with .of(row)."""
+    if options.models:
+        return Models(options.models, result)
+    path = result.models_path()
+    try:
+        return Models(path, result) if path else Refitted(result, rows, options)
+    except Failure as failure:
+        if failure.status != USAGE or not path:
+            raise
+        return Refitted(result, rows, options)  # the path has another fit's models now

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`starmill plot`: spectra of stars with their best-fit models."""
+
+import io
+import os
+
+from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, check_packages, printable,
+                                 refuse_data, write_whole)
+
+check_packages("plot", "numpy", "h5py", "astropy", "matplotlib", "PIL")
+
+import numpy as np  # noqa: E402
+from matplotlib.backends.backend_pdf import PdfPages  # noqa: E402
+
+from starmill.products.corner import draw_corner  # noqa: E402
+from starmill.products.drawing import (BAD, DATA, INK, MODEL, PALE, STYLE, draw_panel,  # noqa: E402
+                                       literal, plt, png)
+from starmill.products.models import open_models  # noqa: E402
+from starmill.products.result import FITTED, SYMBOL, VSINI_UNRESOLVED, Result  # noqa: E402
+from starmill.products.result import measured, number, symbol  # noqa: E402
+from starmill.surveys.spectra import Inputs  # noqa: E402
+from starmill.wavelength import C_KM_S  # noqa: E402
+
+DPI = 130
+MAX_PIXELS = 1500  # of an arm's panel: more are averaged, for there is no room for them
+# lines to look at, in vacuum and at rest, the most telling first
+LINES = (
+    ("H$\\beta$", 4815.0, 4910.0), ("Mg b", 5140.0, 5220.0), ("Ca II triplet", 8475.0, 8695.0),
+    ("H$\\alpha$", 6520.0, 6610.0), ("Ca II H and K", 3915.0, 3995.0), ("Na D", 5870.0, 5920.0),
+    ("G band", 4270.0, 4345.0), ("H$\\gamma$", 4310.0, 4375.0), ("H$\\delta$", 4065.0, 4140.0),
+)
+
+
+def zooms(arms, vrad):
+    """Three ranges that have good pixels: lines at the star's velocity, else what there is."""
+    found = []
+    shift = 1 + (vrad if np.isfinite(vrad) else 0.0) / C_KM_S
+    for title, low, high in LINES:
+        limits = (low * shift, high * shift)
+        for arm in arms:
+            at = (arm.wave >= limits[0]) & (arm.wave <= limits[1])
+            if (arm.wave[0] <= limits[0] and limits[1] <= arm.wave[-1] and at.sum() > 4
+                    and not arm.bad[at].all() and arm.bad[at].mean() < 0.5):
+                found.append((title, limits))
+                break
+    for k in range(3 - len(found)):  # parts of what there is
+        arm = max(arms, key=lambda a: (~a.bad).sum())
+        width = (arm.wave[-1] - arm.wave[0]) / 5
+        low = arm.wave[0] + (2 * k + 0.5) * width
+        found.append(("part of " + arm.name, (low, low + width)))
+    return sorted(found[:3], key=lambda zoom: zoom[1])
+
+
+def draw_range(upper, lower, arms, limits):
+    """draw_panel, with the bad pixels behind it."""
+    inside = [(a, (a.wave >= limits[0]) & (a.wave <= limits[1])) for a in arms]
+    n_pix = max(int(at.sum()) for _, at in inside)
+    n = max(1, n_pix // MAX_PIXELS)
+    for arm, at in inside:
+        if arm.bad[at].any():
+            edges = dict(color=BAD, lw=0, step="mid", zorder=-2)
+            for axes in (upper, lower):
+                axes.fill_between(arm.wave[at], 0, 1, where=arm.bad[at],
+                                  transform=axes.get_xaxis_transform(), **edges)
+            wild = np.where(arm.bad[at] & np.isfinite(arm.flux[at]), arm.flux[at], np.nan)
+            upper.plot(arm.wave[at], wild, ".", color=PALE, ms=2, zorder=-1)
+    tables = []
+    for a in arms:
+        model = np.full(len(a.wave), np.nan) if a.model is None else a.model
+        tables.append((a.wave, np.where(a.ivar > 0, a.flux, 0.0), a.ivar, model))
+    draw_panel(upper, lower, tables, limits, n)
+
+
+def write_table(figure, result, row, note):
+    """Parameters with errors, and flags in words."""
+    values = result.row(row)
+    height = figure.get_figheight()
+    line, left = 0.2 / height, 0.05
+
+    def write(x, i, words, **how):
+        figure.text(x, 1 - (0.32 / height) - i * line, words, va="baseline", **how)
+
+    name = values["OBJECT"] or values["IDENTIFIER"]
+    target = f"TARGETID {values['TARGETID']}" if values["TARGETID"] >= 0 else values["IDENTIFIER"]
+    write(left, 0, literal(name), weight="bold", fontsize=12)
+    write(0.98, 0, literal(f"{target},  row {row} of {os.path.basename(result.path)}"), ha="right",
+          color=INK)
+    where = f"RA {number(values['TARGET_RA'], 5)}°  Dec {number(values['TARGET_DEC'], 5)}°"
+    sn = ",  ".join(f"{a.lower()} {number(values['SN_' + a], 0)}" for a in result.arms
+                    if values[f"NPIX_{a}"] > 0)
+    chi = ",  ".join(f"{a.lower()} {number(values['RCHISQ_' + a], 2)}" for a in result.arms
+                     if values[f"NPIX_{a}"] > 0)
+    write(left, 1, "     ".join(w for w in (
+        where, f"S/N per pixel: {sn}", f"reduced $\\chi^2$: {chi}", note) if w), color=INK)
+    x, step = left, 0.93 / len(result.parameters)
+    for p in result.parameters:
+        digits = SYMBOL.get(p, (p, 3))[1]
+        error = values[p + "_ERR"]
+        # two digits of the error, at least
+        if np.isfinite(error) and error > 0:
+            digits = max(digits, min(4, 1 - int(np.floor(np.log10(error)))))
+        words = measured(values[p], error, digits)
+        if p == "VSINI" and values["FIT_INFO"] & VSINI_UNRESOLVED:
+            words = f"< {number(values[p] + error, digits)}"
+        unit = result.unit(p)
+        unit = "dex" if unit.startswith("log(") else unit
+        write(x, 2.4, symbol(p) + (f"  ({unit})" if unit else ""), color=INK)
+        write(x, 3.4, words, color=MODEL, fontsize=11)
+        x += step
+    status = result.statuses.get(int(values["STATUS"]), (str(values["STATUS"]), ""))
+    warnings = result.words(values["RVS_WARN"], result.warnings)
+    infos = result.words(values["FIT_INFO"], result.infos)
+    flags = ["not fitted: " + status[1]] if values["STATUS"] != FITTED else []
+    flags.append("warnings: " + (", ".join(warnings) or "none"))
+    flags += ["facts: " + ", ".join(infos)] if infos else []
+    write(left, 4.7, "     ".join(flags), color=MODEL if warnings or len(flags) > 2 else INK)
+
+
+def draw_star(result, row, arms, note):
+    """The whole page of one row."""
+    width, top, arm_height, zoom_height = 11.0, 1.45, 1.95, 2.35  # inches
+    height = top + arm_height * len(arms) + zoom_height + 0.15
+    figure = plt.figure(figsize=(width, height))
+
+    def axes(x, y, wide, high):
+        return figure.add_axes((x / width, y / height, wide / width, high / height))
+
+    for i, arm in enumerate(arms):
+        low = height - top - arm_height * (i + 1)
+        upper = axes(0.75, low + 0.85, width - 0.95, 1.02)
+        lower = axes(0.75, low + 0.38, width - 0.95, 0.42)
+        draw_range(upper, lower, [arm], (arm.wave[0], arm.wave[-1]))
+        upper.set_title(f"arm {arm.name}", loc="left", pad=1, color=INK, fontsize=9)
+    titles = zooms(arms, float(result.fits["VRAD"][row]))
+    wide = (width - 0.95 - 2 * 0.5) / 3
+    for k, (title, limits) in enumerate(titles):
+        upper = axes(0.75 + k * (wide + 0.5), 1.08, wide, 1.1)
+        lower = axes(0.75 + k * (wide + 0.5), 0.52, wide, 0.5)
+        draw_range(upper, lower, arms, limits)
+        upper.set_title(title, loc="left", pad=1, color=INK, fontsize=9)
+        lower.locator_params(axis="x", nbins=5)
+    figure.text(0.5, 0.12 / height, "vacuum wavelength (Å)", ha="center", va="bottom")
+    figure.text(0.012, 0.45, "flux as in the input  and, below it,  residuals / error", rotation=90,
+                va="center", ha="left")
+    handles = [plt.Line2D([], [], color=DATA, lw=1.3), plt.Line2D([], [], color=MODEL, lw=1.0),
+               plt.Rectangle((0, 0), 1, 1, color=BAD)]
+    figure.legend(handles, ["spectrum", "best-fit model", "bad pixels"], ncol=3, frameon=False,
+                  loc="lower right", bbox_to_anchor=(0.99, -0.02 / height), fontsize=9,
+                  borderaxespad=0)
+    write_table(figure, result, row, note)
+    return figure
+
+
+def main(options):
+    path, *stars = options.arguments
+    result = Result(path)
+    rows = []
+    for row in result.find(stars):
+        if result.damaged(row, row + 1)[0]:
+            result.note([row])
+        else:
+            rows.append(row)
+    result.warn_damaged()
+    if not rows:
+        raise Failure(OUTPUT, f"{path}: all rows of these stars are damaged")
+    output = options.output or stars[0].replace("/", "_").replace(" ", "_") + ".png"
+    kind = os.path.splitext(output)[1].lower()
+    if kind not in (".png", ".pdf"):
+        raise Failure(USAGE, f"--output {output}: give a name that ends in .png or .pdf")
+    if kind == ".png" and len(rows) > 1:
+        raise Failure(USAGE, f"these stars have {len(rows)} rows: give --output FILE.pdf, which has"
+                             " a page for each")
+    check_output(output, options.overwrite, result.reads(options))
+    refuse_data(output)
+    if not options.corner:
+        models = open_models(result, rows, options)
+        inputs = Inputs(result, options.library)
+
+    def draw(row):
+        if options.corner:
+            return draw_corner(result, row)
+        arms, note = inputs.star(row, models.of(row))
+        return draw_star(result, row, arms, note)
+
+    memory = io.BytesIO()
+    with plt.rc_context(STYLE):
+        if kind == ".png":
+            write_whole(output, [png(draw(rows[0]), DPI)], options.overwrite)
+        else:
+            with PdfPages(memory) as pages:
+                for row in rows:
+                    figure = draw(row)
+                    pages.savefig(figure)
+                    plt.close(figure)
+            write_whole(output, [memory.getvalue()], options.overwrite)
+    print(printable(output))

@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`starmill report`: one HTML page of a result."""
+
+import os
+
+from starmill.cli.basics import (Failure, check_output, check_packages, printable, refuse_data,
+                                 write_whole)
+
+check_packages("report", "numpy", "h5py", "scipy", "astropy", "matplotlib", "PIL")
+
+import numpy as np  # noqa: E402
+
+from starmill.products import charts, page  # noqa: E402
+from starmill.products.corner import corner  # noqa: E402
+from starmill.products.drawing import STYLE, plt, png  # noqa: E402
+from starmill.products.models import open_models  # noqa: E402
+from starmill.products.page import cell, escape, number, td  # noqa: E402
+from starmill.products.result import (FITTED, NOT_DONE, SYMBOL, VSINI_UNRESOLVED,  # noqa: E402
+                                      Result)
+from starmill.products.result import measured, number as fixed, plain, text  # noqa: E402
+from starmill.products.survey import Survey, half_width  # noqa: E402
+from starmill.surveys.spectra import Inputs  # noqa: E402
+
+MAX_COMMAND = 600  # characters of the command line that are shown
+N_POSTERIOR, N_VARIABLE, N_PAIR = 4, 12, 12
+LOW_PVAL = 1e-3
+N_FILE = 8  # unreadable inputs that are named
+
+
+def unit_of(result, name):
+    unit = result.unit(name)
+    return "dex" if unit.startswith("log(") else unit
+
+
+def share(n, of):
+    return f"{100 * n / of:.1f} %" if of else "–"
+
+
+def counted(n, one, more=None):
+    """A number with its noun; more: the words after any number but 1."""
+    return f"{number(int(n))} {one if int(n) == 1 else more or one + 's'}"
+
+
+# --- the run ---
+
+
+def key_figures(survey):
+    result, p = survey.result, survey.result.provenance
+    n = result.n_row
+    wall = float(p["WALL_S"])
+    sn = survey.sn[survey.fitted & (survey.sn > 0)]
+    median = float(np.median(sn)) if len(sn) else np.nan
+    done = n - survey.counts["status"].get(NOT_DONE, (0, []))[0]
+    rate = done / wall if wall > 0 else np.nan
+    return [("rows", n, number(n), "rows"),
+            ("fitted", survey.n_fitted, share(survey.n_fitted, n), "fitted"),
+            ("good", survey.n_good, share(survey.n_good, n), "fitted, without a warning"),
+            ("median-sn", median, number(median), "median S/N of a star's best arm"),
+            ("rate", rate, number(rate), "rows per second")]
+
+
+def run_section(survey):
+    result, p = survey.result, survey.result.provenance
+    command = p["COMMAND"]
+    wall = float(p["WALL_S"])
+    evaluations = survey.sample["NEVAL"][survey.fitted]
+    rows = [
+        ("command", f"<code>{escape(command[:MAX_COMMAND])}"
+                    f"{'…' if len(command) > MAX_COMMAND else ''}</code>"),
+        ("program", escape(f"starmill {p['VERSION']}, revision {p['REVISION']}")),
+        ("library", escape("".join(f"{name}, {path}, " for name, path in result.libraries.values())
+                           + f"hash {p['LIBRARY_HASH'][:12]}")),
+        ("machine", escape(f"{p['HOST']}, {p['DEVICE']}; {counted(p['N_RANK'], 'rank')} of "
+                           f"{counted(p['N_THREAD'], 'thread')} where it was begun")),
+        ("time", f"{escape(p['START_TIME'])} to {escape(p['END_TIME'])}, {number(wall)} s of "
+                 f"running in {counted(p['N_RUN'], 'run')}"),
+        ("frames", escape("; ".join(p["FRAMES"].split("\n")).strip("; "))),
+        ("evaluations", "the median star took "
+         + number(float(np.median(evaluations)) if len(evaluations) else np.nan)
+         + " evaluations of the likelihood"),
+    ]
+    errors = [text(e) for e in result.catalog["files/ERROR"][...]]
+    broken = [i for i, e in enumerate(errors) if e]
+    rows.append(("inputs", f"{counted(len(errors), 'file')}, {number(len(broken))} unreadable"))
+    body = "<table>" + "".join(f"<tr><th>{k}</th><td>{v}</td></tr>" for k, v in rows) + "</table>"
+    if not int(p["FINISHED"]):
+        body = '<p class="bad">This result is not finished: some rows are not done.</p>' + body
+    if broken:
+        lines = "".join(f"<tr>{td(result.files[i])}{td(errors[i])}</tr>" for i in broken[:N_FILE])
+        more = f'<p class="soft">and {len(broken) - N_FILE} more</p>' if len(broken) > N_FILE else ""
+        body += f"<h3>Unreadable inputs</h3><table>{lines}</table>{more}"
+    return body + f"<details><summary>settings</summary><pre>{escape(p['IDENTITY'])}</pre></details>"
+
+
+# --- failures and flags ---
+
+
+def reason_table(reasons, of, links):
+    rows = []
+    for r in reasons:
+        examples = " ".join(f'<a href="#star-{row}">{row}</a>' if row in links else str(row)
+                            for row in r.rows)
+        rows.append((f"<td><b>{escape(r.name)}</b></td>", td(r.meaning),
+                     cell(f"{r.kind}-{r.name}", r.count), f'<td class="n">{share(r.count, of)}</td>',
+                     f'<td class="bar"><i style="width:{100 * r.count / max(of, 1):.2f}%"></i></td>',
+                     f'<td class="rows">{examples}</td>'))
+    return page.table(("", "meaning", "#rows", "#share", "", "first rows"), rows)
+
+
+def flags_section(survey, links):
+    n = survey.result.n_row
+    body = "<h3>State of the rows</h3>" + reason_table(survey.reasons("status"), n, links)
+    for kind, title in (("velocity", "Velocities of fitted rows"),
+                        ("warning", "Warnings of fitted rows"), ("info", "Facts about fitted rows")):
+        reasons = survey.reasons(kind)
+        body += f"<h3>{title}</h3>"
+        body += reason_table(reasons, survey.n_fitted, links) if reasons else \
+            '<p class="soft">none</p>'
+    return body
+
+
+# --- distributions ---
+
+
+def numbers_table(survey):
+    """Percentiles of values and the median error, of rows without a warning."""
+    result, rows = survey.result, []
+    for p in result.parameters:
+        value = survey.sample[p][survey.good]
+        error = survey.sample[p + "_ERR"][survey.good]
+        value, error = value[np.isfinite(value)], error[np.isfinite(error)]
+        cells = [td(plain(p)), td(unit_of(result, p))]
+        digits = SYMBOL.get(p, (p, 3))[1]
+        for k in (16, 50, 84):
+            v = float(np.percentile(value, k)) if len(value) else np.nan
+            cells.append(cell(f"p{k}-{p}", v, fixed(v, digits)))
+        v = float(np.median(error)) if len(error) else np.nan
+        cells.append(cell(f"error-{p}", v))
+        rows.append(cells)
+    return page.table(("rows without a warning", "unit", "#16 %", "#median", "#84 %",
+                       "#median error"), rows)
+
+
+def arms_table(survey):
+    result, rows = survey.result, []
+    for a in result.arms:
+        at = survey.fitted & (survey.sample["NPIX_" + a] > 0)
+        cells = [td(a.lower()), cell(f"n-{a}", int(at.sum()))]
+        for name in ("SN_", "RCHISQ_"):
+            values = survey.sample[name + a][at]
+            values = values[np.isfinite(values)]
+            for k in (5, 50, 95):
+                v = float(np.percentile(values, k)) if len(values) else np.nan
+                cells.append(cell(f"{name}{a}-p{k}", v))
+        rows.append(cells)
+    return page.table(("arm", "#fitted rows", "#S/N 5 %", "#median", "#95 %",
+                       "#chi-square 5 %", "#median", "#95 %"), rows)
+
+
+def distributions_section(survey):
+    body = page.image(charts.quality(survey), "S/N and reduced chi-square by arm")
+    body += arms_table(survey)
+    body += "<h3>Errors</h3>" + page.image(charts.errors(survey), "errors against S/N")
+    return body + numbers_table(survey)
+
+
+def maps_section(survey):
+    maps = page.image(charts.maps(survey), "Kiel diagram, abundances and velocities")
+    sky = page.image(charts.sky(survey), "stars and velocities over the sky")
+    return (maps + sky) or '<p class="soft">too few rows without a warning</p>'
+
+
+def repeats_section(survey):
+    r = survey.repeats
+    every = f"; looked for among every {r.every}th star" if r.every > 1 else ""
+    unjoined = "".join(f'<p class="soft">{words}.</p>' for words in r.unjoined)
+    if r.n_pair == 0:
+        return unjoined + ('<p class="soft">No star was fitted more than once without a '
+                           f"warning{every}.</p>")
+    body = (f"{unjoined}<p>{counted(r.n_star, 'star has', 'stars have')} {number(r.n_row)} rows without "
+            f"a warning{every}. Each star gives the differences of its first two rows, the next two, "
+            f"and so on: {counted(r.n_pair, 'pair')}. "
+            "Scatter is half the width of the central 68 % of these, by the root of 2; a width of 1 "
+            "in units of the stated error means that the error is what rows of one star differ by.</p>")
+    rows = []
+    for p in survey.result.parameters:
+        delta, error = r.delta[p], np.hypot(*r.errors[p])
+        pull = delta / np.where(error > 0, error, np.nan)
+        rows.append([td(plain(p)), td(unit_of(survey.result, p)),
+                     cell(f"repeat-scatter-{p}", half_width(delta) / np.sqrt(2)),
+                     cell(f"repeat-error-{p}", float(np.nanmedian(error)) / np.sqrt(2)
+                          if np.isfinite(error).any() else np.nan),
+                     cell(f"repeat-pull-{p}", half_width(pull))])
+    body += page.table(("", "unit", "#scatter of a row", "#stated error",
+                        "#width in stated errors"), rows)
+    return body + page.image(charts.repeats(survey), "differences of repeated rows")
+
+
+def epochs_section(survey):
+    result, s = survey.result, survey.sample
+    has = survey.good & np.isfinite(s["VRAD_PVAL"])
+    n = int(has.sum())
+    if n == 0:
+        return '<p class="soft">No row without a warning has two or more epochs.</p>'
+    low = int((s["VRAD_PVAL"][has] < LOW_PVAL).sum())
+    body = (f"<p>{counted(n, 'row without a warning has', 'rows without a warning have')} two or "
+            f"more epochs; in {number(low)} of them ({share(low, n)}) a constant velocity has a "
+            f"probability (VRAD_PVAL) below {LOW_PVAL:g}. With constant velocities and true errors "
+            "all probabilities are equally frequent (dotted line).</p>")
+    body += page.image(charts.constant(survey), "probabilities of a constant velocity")
+    excess = np.where(has, s["VRAD_CHI2"] / np.maximum(s["N_EPOCH"] - 1, 1), -1)
+    at = np.argsort(-excess, kind="stable")[:min(N_VARIABLE, n)]
+    rows = survey.rows[at]
+    names = [text(result.catalog["IDENTIFIER"][row])[-28:] for row in rows]
+    return body + "<h3>Most variable stars</h3>" + page.image(
+        charts.curves(result, rows, names), "velocities of the most variable stars")
+
+
+def pairs_section(survey):
+    result, s = survey.result, survey.sample
+    n = sum(r.count for r in survey.reasons("info") if r.name == "PAIR")
+    body = (f"<p>{counted(n, 'row is', 'rows are')} fitted as two stars "
+            f"({share(n, survey.n_fitted)} of the fitted rows); the columns without _2 are those "
+            "of the brighter star.</p>")
+    body += page.image(charts.pairs(survey), "velocity differences of two stars")
+    gain = np.where(s["SB2"] == 1, s["SB2_GAIN"], -np.inf)
+    rows = []
+    for i in np.argsort(-gain, kind="stable")[:min(N_PAIR, int((s["SB2"] == 1).sum()))]:
+        row = int(survey.rows[i])
+        values = result.row(row)
+        cells = [td(row), td(values["IDENTIFIER"][-28:]),
+                 cell(f"pair-gain-{row}", values["SB2_GAIN"])]
+        for p in result.parameters:
+            digits = SYMBOL.get(p, (p, 3))[1]
+            cells.append(td(f"{fixed(values[p], digits)}, {fixed(values[p + '_2'], digits)}"))
+        ratio = [fixed(values[f"FLUX_RATIO_{arm}"], 2) for arm in result.arms]
+        warnings = result.words(values["RVS_WARN"], result.warnings)
+        rows.append([*cells, td(", ".join(ratio)), td(", ".join(warnings))])
+    if not rows:
+        return body
+    names = [f"{plain(p)} ({unit_of(result, p)})" for p in result.parameters]
+    return body + "<h3>Most certain ones</h3>" + page.table(
+        ("row", "star", "#gain", *names, "flux ratio by arm", "warnings"), rows)
+
+
+# --- stars ---
+
+
+class Stars:
+    """Cards of stars with their spectra, as far as these can be read; a row has one card."""
+
+    def __init__(self, result, rows, options):
+        self.result, self.problem, self.shown = result, "", set()
+        self.inputs = None
+        if options.no_spectra:
+            self.problem = "Spectra were not asked for."
+            return
+        try:
+            self.models = open_models(result, rows, options)
+            self.inputs = Inputs(result, options.library)
+        except Failure as failure:
+            if options.models or options.library:  # what the user named
+                raise
+            self.problem = str(failure)
+
+    def picture(self, row):
+        if self.inputs is None:
+            return ""
+        try:
+            arms, note = self.inputs.star(row, self.models.of(row))
+        except Failure as failure:
+            return f'<p class="bad">{escape(failure)}</p>'
+        return page.star_svg(arms) + (f'<p class="soft">{escape(note)}</p>' if note else "")
+
+    def card(self, row):
+        values = self.result.row(row)
+        parts = []
+        for p in self.result.parameters if values["STATUS"] == FITTED else ():
+            if not np.isfinite(values[p]):  # its library has no such label
+                continue
+            digits, unit = SYMBOL.get(p, (p, 3))[1], unit_of(self.result, p)
+            words = measured(values[p], values[p + "_ERR"], digits)
+            if p == "VSINI" and values["FIT_INFO"] & VSINI_UNRESOLVED:
+                words = f"< {fixed(values[p] + values[p + '_ERR'], digits)}"
+            parts.append(f'<span class="p">{escape(f"{plain(p)} {words} {unit}".strip())}</span>')
+        status = self.result.statuses.get(int(values["STATUS"]), (str(values["STATUS"]), ""))
+        flags = self.result.words(values["RVS_WARN"], self.result.warnings)
+        if values["STATUS"] != FITTED:
+            flags = [f"{status[0]}: {status[1]}"]
+        sn = self.result.sn(values)
+        star = values["TARGETID"] if values["TARGETID"] >= 0 else f"'{values['IDENTIFIER']}'"
+        facts = f"S/N {number(sn)}" if sn > 0 else "no S/N"
+        facts += f", reduced chi-square {number(values['RCHISQ_TOT'])}"
+        # a row may be the worst and an example: its links lead to the first card
+        anchor = "" if row in self.shown else f' id="star-{row}"'
+        self.shown.add(row)
+        return (f"<figure{anchor}>{self.picture(row)}<figcaption><b>"
+                f"{escape(values['OBJECT'] or values['IDENTIFIER'])}</b> "
+                f'<span class="soft">row {row}, {facts}</span><br>{"".join(parts)}'
+                + (f'<br><span class="bad">{escape(", ".join(flags))}</span>' if flags else "")
+                + f"<br><code>starmill plot {escape(os.path.basename(self.result.path))} "
+                f"{escape(star)}</code></figcaption></figure>")
+
+    def section(self, rows, words):
+        if not rows:
+            return '<p class="soft">none</p>'
+        problem = f'<p class="bad">No spectra: {escape(self.problem)}</p>' if self.problem else ""
+        return (f'<p class="soft">{words}</p>{problem}<div class="stars">'
+                + "".join(self.card(r) for r in rows) + "</div>")
+
+
+def example_rows(survey):
+    """The first row of each reason."""
+    rows = [r.rows[0] for kind in ("status", "warning") for r in survey.reasons(kind)
+            if not (kind == "status" and r.code in (NOT_DONE, FITTED))]
+    return sorted(set(rows))
+
+
+def posterior_section(survey, links):
+    """What is special about the posteriors, and corner plots of stars along S/N."""
+    result = survey.result
+    at = np.flatnonzero(survey.fitted)
+    at = at[np.argsort(survey.sn[at], kind="stable")]
+    body = ""
+    for k in np.unique(np.linspace(0, max(len(at) - 1, 0), min(N_POSTERIOR, len(at))).astype(int)):
+        row = int(survey.rows[at[k]])
+        figure = corner(result, row)
+        if figure:
+            picture = png(figure, charts.DPI)
+            name = text(result.catalog["IDENTIFIER"][row])
+            body += (f"<figure>{page.image(picture, 'posterior')}<figcaption><b>{escape(name)}</b> "
+                     f'<span class="soft">row {row}, S/N {number(survey.sn[at[k]])}'
+                     "</span></figcaption></figure>")
+    words = ("Grey: marginal densities, and samples or contours of one and two standard deviations; "
+             "orange: the Gaussian of the fit.")
+    flags = reason_table(survey.reasons("posterior"), survey.n_fitted, links)
+    return flags + (f'<p class="soft">{words}</p><div class="posterior">{body}</div>' if body else
+                    '<p class="soft">no row has a posterior</p>')
+
+
+# --- the page ---
+
+
+def main(options):
+    path, = options.arguments
+    output = options.output or path + ".html"
+    result = Result(path)
+    check_output(output, options.overwrite, result.reads(options))
+    refuse_data(output)
+    if result.n_row == 0:
+        raise Failure(2, f"{path} has no rows: there is nothing to report")
+    survey = Survey(result)
+    result.warn_damaged()
+    examples = example_rows(survey)
+    worst = [row for _, row in survey.worst]
+    drawn = sorted(set(examples + worst + survey.typical))
+    stars = Stars(result, drawn, options)
+    title = os.path.basename(path)
+    subtitle = f"{counted(result.n_row, 'row')} of {counted(len(result.files), 'file')}, " \
+               f"written by starmill {result.provenance['VERSION']}, {result.provenance['END_TIME']}"
+    with plt.rc_context(STYLE):
+        sections = [
+            ("run", "Run", run_section(survey)),
+            ("flags", "Failures and flags", flags_section(survey, set(drawn))),
+            ("distributions", "Distributions", distributions_section(survey)),
+            ("maps", "Maps", maps_section(survey)),
+            ("repeats", "Repeated stars", repeats_section(survey)),
+        ]
+        if result.epochs is not None:
+            sections.append(("epochs", "Epochs", epochs_section(survey)))
+        if result.has("SB2"):
+            sections.append(("pairs", "Two stars", pairs_section(survey)))
+        if "POST_MEAN" in result.fits:
+            sections.append(("posteriors", "Posteriors", posterior_section(survey, set(drawn))))
+    sections += [
+        ("worst", "Worst stars", stars.section(
+            worst, "Fitted rows with the highest reduced chi-square, the worst first. Grey is the "
+            "spectrum, orange the model, blue the residual in units of the error, to ±5; sand "
+            "marks bad pixels.")),
+        ("typical", "Typical stars", stars.section(
+            survey.typical, "Rows without a warning, along S/N: of each twelfth the one with the "
+            "median reduced chi-square.")),
+        ("examples", "Examples of failures and warnings", stars.section(
+            examples, "The first row of each state and each warning.")),
+    ]
+    footer = "Counts are of all rows."
+    if result.n_damaged:
+        footer = f"Counts are of all rows but {counted(result.n_damaged, 'damaged one')}."
+    if survey.every > 1:
+        footer += f" Distributions, maps and medians are of every {survey.every}th row."
+    whole = page.whole(title, subtitle, key_figures(survey), sections, footer)
+    write_whole(output, [whole.encode()], options.overwrite)
+    print(printable(output))

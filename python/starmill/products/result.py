@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A result of `starmill fit` or `sample` (docs/use/formats.md), as far as it is looked at."""
+
+import ast
+import os
+import re
+import shlex
+import time
+import zlib
+
+import h5py
+import numpy as np
+
+from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, warn
+from starmill.products import layout
+from starmill.products.layout import text
+
+FORMAT, VERSION = "starmill result", 4
+NOT_DONE, FITTED = 0, 1  # STATUS
+VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upper limit
+BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, that are read at once
+# of /epochs, whose bytes EPOCH_CRC is of
+EPOCH = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "SN", "EPOCH", "EPOCH_FLAG")
+N_NAMED = 10  # damaged rows that a warning names
+
+# how a column is written in a picture, and with how many digits
+SYMBOL = {"VRAD": ("velocity", 2), "VSINI": ("$v\\,\\sin i$", 1), "TEFF": ("$T_{\\rm eff}$", 0),
+          "LOGG": ("$\\log g$", 2), "FEH": ("[Fe/H]", 2), "ALPHAFE": ("[$\\alpha$/Fe]", 2)}
+PLAIN = {"VRAD": "velocity", "VSINI": "v sin i", "TEFF": "Teff", "LOGG": "log g", "FEH": "[Fe/H]",
+         "ALPHAFE": "[α/Fe]"}
+
+
+def symbol(name):
+    return SYMBOL.get(name, (name, 3))[0]
+
+
+def plain(name):
+    return PLAIN.get(name, name)
+
+
+def number(value, digits):
+    """Format a number with a real minus sign; an en dash if it is missing."""
+    return f"{value:.{digits}f}".replace("-", "−") if np.isfinite(value) else "–"
+
+
+def measured(value, error, digits):
+    """Format a value with its error if it has one."""
+    return number(value, digits) + f" ± {number(error, digits)}" * bool(np.isfinite(error))
+
+
+def symmetric(triangle, n):
+    """Return the matrix of n columns of which /fits has the upper triangle."""
+    full = np.zeros((n, n))
+    full[np.triu_indices(n)] = triangle
+    return full + np.triu(full, 1).T
+
+
+def walk(file):
+    """All objects but their data: an error tells of a damaged one."""
+    layout.check_object(file)
+    file.visititems(lambda _, item: layout.check_object(item))
+
+
+def works(path, function):
+    """HDF5 may crash on a damaged file: a child calls function(open file) before. Could it?"""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with h5py.File(path, "r") as file:
+                function(file)
+            status = 0
+        finally:
+            os._exit(status)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        raise Failure(OUTPUT, f"{path} is damaged: HDF5 crashes when it reads it")
+    return status == 0
+
+
+class Block:
+    """Rows of a result that are not damaged: their numbers, and [name] of a column their values."""
+
+    def __init__(self, result, start, whole):
+        self._result, self._span, self._whole = result, slice(start, start + len(whole)), whole
+        self.rows = start + np.flatnonzero(whole)
+
+    def __getitem__(self, name):
+        return self.of(self._result.column(name))
+
+    def of(self, column):
+        """Return the values of a dataset in these rows."""
+        values = column[self._span][self._whole]
+        if column.name not in self._result.calibration:
+            return values
+        sn, factor, floor = self._result.calibration[column.name]
+        factor = np.interp(np.log(np.maximum(self._result.sn(self), 1e-3)), np.log(sn), factor)
+        return np.where(values > 0, np.hypot(factor * values, floor), values)
+
+
+class Result:
+    """path, file; fits and catalog: their datasets by name; arms: names as they stand in columns;
+    parameters: those of COVAR, in its order; statuses, warnings, infos, posteriors: {code or bit:
+    (name, meaning)}; calibration: {column: (S/N, factors there, floor)} of errors to be scaled, by
+    calibrate; libraries: {code of LIBRARY: (name, path)}, the only one under 1; files: paths of the
+    inputs as they were given; epochs: as fits, None: it has none; block: rows to read at once."""
+
+    def __init__(self, path):
+        self.path = path
+        self.calibration = {}
+        self.n_damaged, self._damaged, self.is_catalog_damaged = 0, [], False
+        try:
+            if not os.path.isfile(path):
+                what = "it is a folder, pipe or device" if os.path.exists(path) else "No such file"
+                raise Failure(OUTPUT, f"{path} cannot be read: {what}")
+            is_sound = works(path, walk)
+            self.file = h5py.File(path, "r")
+            if text(self.file.attrs.get("FORMAT", "")) != FORMAT:
+                raise Failure(OUTPUT, f"{path} is not a result of starmill")
+            version = int(self.file.attrs["FORMAT_VERSION"])
+            if version != VERSION:
+                raise Failure(OUTPUT, f"{path} has format {version}; this starmill reads {VERSION}")
+            if not is_sound:
+                walk(self.file)
+            self.n_row, self.provenance = layout.check(self.file), layout.provenance(self.file)
+            self.fits, self.catalog = self.file["fits"], self.file["catalog"]
+            self.epochs = self.file.get("epochs")
+            self.parameters = [text(p) for p in self.fits["COVAR"].attrs["ORDER"]]
+            self.statuses = self._words("STATUS", "CODES")
+            self.warnings = self._words("RVS_WARN", "BITS")
+            self.infos = self._words("FIT_INFO", "BITS")
+            self.posteriors = self._words("POST_FLAG", "BITS") if "POST_FLAG" in self.fits else {}
+            self.files = [os.fsdecode(p) for p in self.catalog["files/PATH"][...]]
+            self.libraries = self._words("LIBRARY", "CODES") if "LIBRARY" in self.fits else {
+                1: (self.provenance["LIBRARY_NAME"], self.provenance["LIBRARY_PATH"])}
+            self.libraries = {code: (name, self.found(path))
+                              for code, (name, path) in self.libraries.items() if code > 0}
+            self.finished = bool(int(self.provenance["FINISHED"]))
+            self.checked, self.checked_catalog = (
+                text(table[crc].attrs["COLUMNS"]).split()
+                for table, crc in ((self.fits, "CRC"), (self.catalog, "CATALOG_CRC")))
+            row_bytes = sum(c.dtype.itemsize * int(np.prod(c.shape[1:]))
+                            for c in self.fits.values() if isinstance(c, h5py.Dataset))
+        except layout.Wrong as wrong:
+            raise Failure(OUTPUT, f"{path} is damaged: {wrong}: restore a copy, or fit again"
+                          ) from wrong
+        except (OSError, KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
+            raise Failure(OUTPUT, f"{path} cannot be read: {error}") from error
+        self.block = max(1, min(BLOCK, BLOCK_BYTES // row_bytes))
+        self.arms = [n[5:] for n in self.checked if n.startswith("NPIX_") and n != "NPIX_TOT"]
+
+    def _words(self, name, key):
+        attrs = self.fits[name].attrs
+        return {int(code): (text(n), text(m))
+                for code, n, m in zip(attrs[key], attrs["NAMES"], attrs["MEANINGS"])}
+
+    def has(self, *names):
+        return all(name in self.fits or name in self.catalog for name in names)
+
+    def column(self, name):
+        if not self.has(name):
+            raise Failure(OUTPUT, f"{self.path} is damaged: it has no column {name}")
+        return self.fits[name] if name in self.fits else self.catalog[name]
+
+    def names(self, *groups):
+        """Of the columns of groups; of none given, of all, those of the fit first."""
+        order = {name: i for i, name in enumerate(self.checked)}  # as they are written
+        names = []
+        for group in groups or (self.fits, self.catalog):
+            place = {name: order[name] if name in order else
+                     len(order) + h5py.h5o.get_info(column.id).addr
+                     for name, column in group.items() if isinstance(column, h5py.Dataset)}
+            names += sorted(place, key=place.get)
+        return names
+
+    def calibrate(self):
+        """Scale errors from now on as the calibration by repeats says, where there is one."""
+        attrs = self.fits.attrs
+        if "CAL_FACTOR" not in attrs:
+            raise Failure(USAGE, f"{self.path} has no calibration of its errors: make a result "
+                                 "with one by starmill merge --calibrate")
+        names, sn, factors, floors = (attrs.get(f"CAL_{key}", np.empty(0))
+                                      for key in ("PARAMETERS", "SN", "FACTOR", "FLOOR"))
+        if np.shape(factors) != (len(names), len(sn)) or np.shape(floors) != (len(names),):
+            raise Failure(OUTPUT, f"{self.path} is damaged: its calibration is not whole")
+        for name, factor, floor in zip(names, factors, floors):
+            if np.isfinite(floor):
+                self.calibration[f"/fits/{text(name)}_ERR"] = sn, factor, floor
+
+    def unit(self, name):
+        return text(self.column(name).attrs.get("unit", ""))
+
+    # --- rows whose bytes are not what was written ---
+
+    def damaged(self, start, stop, among=None):
+        """Which of the rows start to stop are done, as all rows of a finished result must be, but
+        have a wrong STATUS, CRC or CATALOG_CRC; among: no others need be looked at."""
+        status = self.fits["STATUS"][start:stop]
+        found = ~np.isin(status, [s for s in self.statuses if s != NOT_DONE or not self.finished])
+        rows = np.flatnonzero((status != NOT_DONE) & (True if among is None else among))
+        if not len(rows):
+            return found
+        for table, name, names in ((self.fits, "CRC", self.checked),
+                                   (self.catalog, "CATALOG_CRC", self.checked_catalog)):
+            missing = [n for n in names if n not in table]
+            if missing:
+                raise Failure(OUTPUT, f"{self.path} is damaged: it has no column {missing[0]}")
+            crc = table[name][start:stop]
+            columns = [table[n][start:stop].reshape(stop - start, -1) for n in names]
+            packed = np.concatenate([c.view(np.uint8) for c in columns], axis=1)
+            wrong = [i for i in rows if zlib.crc32(packed[i]) != crc[i]]
+            found[wrong] = True
+            self.is_catalog_damaged |= table is self.catalog and len(wrong) > 0
+        if self.epochs is not None:
+            fitted = rows[status[rows] == FITTED]
+            exposure, place = self.exposures_of(start + fitted)
+            packed = self.exposure_values(exposure, EPOCH)
+            ends = np.searchsorted(place, np.arange(len(fitted) + 1))
+            crc = self.fits["EPOCH_CRC"][start:stop][fitted]
+            found[[row for k, row in enumerate(fitted) if zlib.crc32(
+                np.ascontiguousarray(packed[ends[k]:ends[k + 1]])) != crc[k]]] = True
+        return found
+
+    # --- exposures ---
+
+    def exposures_of(self, rows):
+        """Numbers of all exposures of rows, which ascend, and of each the place of its row."""
+        if not len(rows):
+            return np.empty(0, int), np.empty(0, int)
+        low, high = rows[0], rows[-1] + 1
+        first, n = (self.catalog[name][low:high][rows - low]
+                    for name in ("FIRST_EXPOSURE", "N_EXPOSURE"))
+        if (n < 0).any() or (first < 0).any() or \
+                (first + n > len(self.catalog["exposures/FILE"])).any():
+            raise Failure(OUTPUT, f"{self.path} is damaged: FIRST_EXPOSURE of its rows")
+        place = np.repeat(np.arange(len(rows)), n)
+        return first[place] + np.arange(len(place)) - (np.cumsum(n) - n)[place], place
+
+    def exposure_values(self, exposure, names):
+        """Columns of /catalog/exposures, or /epochs where there are any, of exposures, as records."""
+        low, high = (exposure.min(), exposure.max() + 1) if len(exposure) else (0, 0)
+        others = self.catalog["exposures"]
+        columns = {n: others[n] if n in others else self.epochs[n] for n in names}
+        values = np.empty(len(exposure), [(n, c.dtype) for n, c in columns.items()])
+        for name, column in columns.items():
+            values[name] = column[low:high][exposure - low]
+        return values
+
+    def note(self, rows):
+        """Damaged rows, of which warn_damaged tells at the end."""
+        self.n_damaged += len(rows)
+        self._damaged += [int(r) for r in rows[: N_NAMED - len(self._damaged)]] \
+            if len(self._damaged) < N_NAMED else []
+
+    def damaged_rows(self):
+        """Words for those that were noted."""
+        rows = ", ".join(map(str, self._damaged))
+        rows += ", ..." if self.n_damaged > len(self._damaged) else ""
+        one, catalog = self.n_damaged == 1, "CATALOG_CRC, " * self.is_catalog_damaged
+        return f"{self.n_damaged} row{'' if one else 's'} ({rows}) {'is' if one else 'are'} " \
+               f"damaged: {'its' if one else 'their'} {catalog}CRC or STATUS is wrong"
+
+    def warn_damaged(self):
+        if self.n_damaged:
+            warn(f"{self.path}: {self.damaged_rows()}; left out")
+
+    def whole(self, start, stop):
+        """Which of the rows start to stop are not damaged; warn_damaged tells of the others."""
+        found = np.ones(stop - start, bool)
+        for at in range(start, stop, self.block):
+            to = min(at + self.block, stop)
+            found[at - start:to - start] = ~self.damaged(at, to)
+        self.note(start + np.flatnonzero(~found))
+        return found
+
+    def blocks(self, start=0, whole=None):
+        """Of rows from start on; whole: which of them have been found not to be damaged, None: all
+        rows are looked at."""
+        stop = self.n_row if whole is None else start + len(whole)
+        for at in range(start, stop, self.block):
+            to = min(at + self.block, stop)
+            yield Block(self, at,
+                        self.whole(at, to) if whole is None else whole[at - start:to - start])
+
+    # --- stars ---
+
+    def find(self, stars):
+        """Rows of stars, each once: of a star those with this TARGETID, else IDENTIFIER, else
+        OBJECT."""
+        found = []
+        for star in stars:
+            found += self._find(star)
+        return list(dict.fromkeys(found))
+
+    def _find(self, star):
+        keys = [(name, os.fsencode(star)) for name in ("IDENTIFIER", "OBJECT")] if star else []
+        if star.isdecimal() and int(star) < 2**63:
+            keys.insert(0, ("TARGETID", int(star)))
+        for name, key in keys:
+            rows = [start + np.flatnonzero(self.column(name)[start:start + BLOCK] == key)
+                    for start in range(0, self.n_row, BLOCK)]
+            if sum(map(len, rows)):
+                return np.concatenate(rows).tolist()
+        raise Failure(USAGE, f"{self.path}: no row has the TARGETID, IDENTIFIER or OBJECT '{star}'; "
+                             f"`starmill select {self.path} 'STATUS >= 0' --print identifier` "
+                             "prints all identifiers")
+
+    def row(self, row):
+        """Return all values of a row, texts as text."""
+        values = {name: self.column(name)[row] for name in self.names()}
+        return {k: text(v) if isinstance(v, bytes) else v for k, v in values.items()}
+
+    def sn(self, values):
+        """Return the S/N of a star's best arm; values by column name, numbers or arrays."""
+        best = values[f"SN_{self.arms[0]}"]
+        for arm in self.arms[1:]:
+            best = np.maximum(best, values[f"SN_{arm}"])
+        return best
+
+    def words(self, bits, of):
+        """Return the names of the bits that are set."""
+        return [name for bit, (name, _) in of.items() if int(bits) & bit]
+
+    def input_path(self, i):
+        """Where input i is: relative paths count from the folder of the fit, or from this one where
+        the survey was moved."""
+        return self.found(self.files[i])
+
+    def found(self, given):
+        """Where a file of the fit is, as input_path."""
+        path = os.path.join(self.provenance["FOLDER"], given)
+        return path if os.path.exists(path) else given
+
+    def unchanged_input(self, i):
+        """The path of input i, whose size and time of change are those that it had in the fit."""
+        path, files = self.input_path(i), self.catalog["files"]
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise Failure(INPUT, f"{path} cannot be read: {error.strerror}") from error
+        then = int(files["SIZE"][i]), float(files["MTIME"][i])
+        seconds, rest = divmod(status.st_mtime_ns, 10**9)
+        now = status.st_size, seconds + 1e-9 * rest  # as the program has it, bit for bit
+        if now != then:
+            said = ["{} bytes of {}".format(size, time.strftime("%F %T", time.gmtime(when)))
+                    for size, when in (then, now)]
+            raise Failure(INPUT, f"{path} is another file now: it has changed since it was fitted "
+                                 f"({said[0]}, then {said[1]}); fit it again")
+        return path
+
+    def exposures(self, row):
+        """[(input, number in its file)] of the exposures of a row."""
+        exposure, _ = self.exposures_of(np.array([row]))
+        return self.exposure_values(exposure, ("FILE", "FITS_ROW")).tolist()
+
+    def setting(self, key):
+        """Value of a key of the configuration as it was used; lists of numbers as lists."""
+        used = self.provenance["IDENTITY"] + "\n" + self.provenance["CONFIG"]
+        found = re.search(rf"^{key}: (.*)$", used, re.MULTILINE)
+        if not found:
+            return None
+        try:
+            return ast.literal_eval(found.group(1))
+        except (ValueError, SyntaxError):
+            return found.group(1)
+
+    def reads(self, options):
+        """Return (what, path) of all files read for a picture or a list."""
+        return [("the result", self.path), ("the models", getattr(options, "models", None) or ""),
+                ("the models", self.models_path() or ""),
+                ("the library", getattr(options, "library", None) or ""),
+                *(("the library", path) for _, path in self.libraries.values()),
+                *(("the input", self.input_path(i)) for i in range(len(self.files)))]
+
+    def models_path(self):
+        """The models file that the first run was told to write; None: none, or it is not there."""
+        words = shlex.split(self.provenance["COMMAND"])
+        for i, word in enumerate(words):
+            path = word[9:] if word.startswith("--models=") else \
+                words[i + 1] if word == "--models" and i + 1 < len(words) else None
+            if path:
+                path = os.path.join(self.provenance["FOLDER"], path)
+                return path if os.path.exists(path) else None
+        return None

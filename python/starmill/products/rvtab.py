@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""rvtab of an input, as rvspecfit writes it: RVTAB, and the matching rows of a DESI input's
+tables."""
+
+import collections
+import contextlib
+
+import numpy as np
+from astropy.io import fits as pyfits
+
+from starmill.cli.basics import INPUT, OUTPUT, Failure
+from starmill.products import table
+from starmill.products.result import text
+
+PIECE = 4 << 20  # bytes of a table copied at once
+ALONE = "export with --no-fibermap"
+
+# Columns of RVTAB in rvspecfit's order, then starmill's own: (name, FITS type, column of /catalog;
+# None: the column of /fits with this name).  {arm} and {label} stand for each in turn.
+RVTAB = (
+    *((name, "D", None) for name in (
+        "VRAD", "VRAD_ERR", "VRAD_SKEW", "VRAD_KURT", "VSINI", "LOGG", "LOGG_ERR", "TEFF",
+        "TEFF_ERR", "FEH", "FEH_ERR", "ALPHAFE", "ALPHAFE_ERR", "CHISQ_TOT", "CHISQ_C_TOT")),
+    ("NPIX_TOT", "K", None), (("CHISQ_{arm}", "CHISQ_C_{arm}"), "D", None),
+    ("VRAD_CCF", "D", None), ("RVS_WARN", "K", None), ("FIBER", "J", "FIBER"),
+    ("REF_ID", "K", "REF_ID"), ("REF_CAT", "A", "REF_CAT"), ("TARGET_RA", "D", "TARGET_RA"),
+    ("TARGET_DEC", "D", "TARGET_DEC"), ("TARGETID", "K", None), ("EXPID", "J", "EXPID"),
+    (("SN_{arm}",), "E", None), ("SUCCESS", "L", None), ("RR_Z", "D", "Z"),
+    ("RR_SPECTYPE", "A", "SPECTYPE"), ("RR_SUBTYPE", "A", "SUBTYPE"),
+    (("{label}", "{label}_ERR"), "D", None), ("VSINI_ERR", "D", None), ("M2LL", "D", None),
+    ("VRAD_GOOD", "L", None), ("FIT_INFO", "J", None), ("STATUS", "J", None),
+    ("LIBRARY", "B", None),
+    ("OBJECT", "A", "OBJECT"), ("TILEID", "J", "TILEID"), ("NIGHT", "J", "NIGHT"))
+
+
+def columns(result):
+    found = {}
+    for names, form, source in RVTAB:
+        if names == "LIBRARY" and not result.has(names):
+            continue
+        if isinstance(names, str):
+            names = [names]
+        elif "{arm}" in names[0]:
+            names = [n.format(arm=arm) for arm in result.arms for n in names]
+        else:
+            names = [n.format(label=label) for label in result.parameters if label not in found
+                     for n in names]
+        for name in names:
+            dataset = result.catalog[source] if source else result.fits.get(name)
+            found[name] = table.column(name, dataset, form)
+    for name in result.checked if result.has("SB2") else ():  # of two stars, all there are
+        if name.startswith(("SB2", "FLUX_RATIO_")) or name.endswith(("_2", "_2_ERR")):
+            found[name] = table.column(name, result.fits[name], "L" if name == "SB2" else None)
+    return list(found.values())
+
+
+# --- the input -------------------------------------------------------------------------------
+
+# exported spectra of an input: rows [n] of the result, rows of the input's FIBERMAP (None: some
+# belong to other inputs), their targets, and rows of /catalog/exposures and of the models
+Carried = collections.namedtuple("Carried", "row input target exposure")
+
+
+def span(result, i):
+    """Return the first row of input i and the row after its last."""
+    start, n = (int(result.catalog["files"][name][i]) for name in ("ROW_START", "N_ROW"))
+    if not 0 <= start <= start + n <= result.n_row:
+        raise Failure(OUTPUT, f"{result.path} is damaged: it lacks rows of {result.files[i]}")
+    return start, start + n
+
+
+def carried(result, i, whole, by_exposure):
+    """Return the first exposure of each undamaged row of input i, or all its exposures."""
+    start, stop = span(result, i)
+    row = start + np.flatnonzero(whole)
+    first, n, number, target = (result.catalog[name][start:stop][whole] for name in (
+        "FIRST_EXPOSURE", "N_EXPOSURE", "FITS_ROW", "TARGETID"))
+    n_exposure = len(result.catalog["exposures/FILE"])
+    if (n < 0).any() or (first < 0).any() or (first + n > n_exposure).any() \
+            or (first[1:] < (first + n)[:-1]).any():
+        raise Failure(OUTPUT, f"{result.path} is damaged: FIRST_EXPOSURE of rows of "
+                              f"{result.files[i]}")
+    if not by_exposure:
+        return Carried(row, number, target, first)
+    exposure, place = result.exposures_of(row)
+    at = result.exposure_values(exposure, ("FILE", "FITS_ROW"))
+    number = None if (at["FILE"] != i).any() else at["FITS_ROW"]
+    return Carried(row[place], number, target[place], exposure)
+
+
+@contextlib.contextmanager
+def reading(path):
+    """Turn an error in an input into a Failure of INPUT, which costs that input's product only."""
+    try:
+        yield
+    except (OSError, KeyError, ValueError, IndexError, TypeError, AttributeError,
+            pyfits.VerifyError) as error:
+        raise Failure(INPUT, f"{path} cannot be read: {error}") from error
+
+
+@contextlib.contextmanager
+def opened(result, i, spectra):
+    """Open input i if it is a DESI file and check its targets; yield None if it has another format
+    or no FIBERMAP."""
+    if text(result.catalog["files/FORMAT"][i]) != "desi":
+        yield None
+        return
+    try:
+        path = result.unchanged_input(i)
+    except Failure as failure:
+        raise Failure(INPUT, f"{failure}, or {ALONE}") from failure
+    if spectra.input is None:
+        raise Failure(INPUT, f"{path}: some of its rows have exposures of other inputs "
+                             f"(join_by_name), and FIBERMAPs are not joined: {ALONE}")
+    with reading(path):
+        file = pyfits.open(path)
+    with file:
+        with reading(path):
+            has_map = "FIBERMAP" in file
+            here = targets(file["FIBERMAP"]) if has_map else spectra.target
+        if has_map:
+            check_targets(path, here, spectra)
+        yield file if has_map else None
+
+
+def check_targets(path, here, spectra):
+    """Check that the rows of FIBERMAP hold the targets that were fitted."""
+    for row, target in zip(spectra.input.tolist(), spectra.target.tolist()):
+        if not 0 <= row < len(here) or here[row] != target:
+            raise Failure(INPUT, f"{path}: row {row} of FIBERMAP is not target {target}, which was "
+                                 f"fitted there: the file has changed; fit it again, or {ALONE}")
+
+
+def raw(hdu):
+    """Return rows of a table in FITS's bytes, values unconverted."""
+    rows = hdu.data.view(np.ndarray)
+    if rows.dtype.itemsize != hdu.header["NAXIS1"]:
+        raise ValueError(f"{hdu.name}: its columns and the width of its rows differ")
+    return rows
+
+
+def targets(hdu):
+    """Return TARGETID of a table, -1 where it is null as for the fit."""
+    values, null = raw(hdu)["TARGETID"], hdu.columns["TARGETID"].null
+    return values if null is None else np.where(values == null, -1, values)
+
+
+def copy_rows(product, file, name, rows):
+    """Copy rows of a table, by number, to a new HDU with the input's header."""
+    path, hdu = file.filename(), file[name]
+    with reading(path):
+        data, header = raw(hdu), hdu.header.copy()
+        if any(c.format.format in "PQ" for c in hdu.columns):
+            raise Failure(INPUT, f"{path}: a column of {name} has values of variable length, which "
+                                 f"cannot be copied: {ALONE}")
+    for key in ("CHECKSUM", "DATASUM", "THEAP"):
+        header.remove(key, ignore_missing=True)
+    header["NAXIS2"], header["PCOUNT"] = len(rows), 0
+    n = max(1, PIECE // max(1, data.dtype.itemsize))
+    product.append(header, (data[rows[at:at + n]].tobytes() for at in range(0, len(rows), n)))
+
+
+def copy_tables(product, file, spectra):
+    """Copy an input's tables that have a row for each of FIBERMAP, and its targets' exposures."""
+    with reading(file.filename()):
+        tables = {hdu.name: len(raw(hdu)) for hdu in file if isinstance(hdu, pyfits.BinTableHDU)
+                  and hdu.name in ("FIBERMAP", "SCORES", "GAIA", "EXP_FIBERMAP")}
+        exposures = targets(file["EXP_FIBERMAP"]) if "EXP_FIBERMAP" in tables else None
+    for name in ("FIBERMAP", "SCORES", "GAIA"):
+        if tables.get(name) == tables["FIBERMAP"]:
+            copy_rows(product, file, name, spectra.input)
+    if exposures is not None:
+        copy_rows(product, file, "EXP_FIBERMAP",
+                  np.flatnonzero(np.isin(exposures, spectra.target)))
+
+
+def write(product, result, start, whole, file, spectra):
+    table.write(product, columns(result), "RVTAB", result, start, whole)
+    if file is not None:
+        copy_tables(product, file, spectra)

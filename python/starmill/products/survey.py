@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The numbers of a report: one pass over the rows of a result in blocks.
+
+Counts are of all rows but the damaged ones.  Distributions, maps and medians are of every k-th row where there are more
+than MAX_SAMPLE, so memory does not grow with the survey; repeats are of every m-th star likewise.
+"""
+
+import collections
+
+import numpy as np
+
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from starmill.products.result import FITTED, VSINI_UNRESOLVED
+
+MAX_SAMPLE = 400_000  # rows that are held
+MAX_KEYS = 1_000_000  # rows among which repeats are looked for
+MAX_REPEATS = 200_000  # rows of repeated stars whose values are read
+NEAR_AS, FAR_AS = 1.5, 60  # arcsec between rows of one star, and of one name
+CROWD = 100  # rows in a cell of NEAR_AS: more share a placeholder, not a star
+NO_SN = -1e9  # S/N of an arm without a good pixel
+HUGE = 1e100  # of a value that counts as missing: no square of another one overflows
+N_WORST, N_TYPICAL, N_EXAMPLE = 12, 12, 3
+VELOCITIES = {0: ("GOOD", "VRAD_GOOD is 1"), 1: ("NOT_STELLAR", "NO_STAR or CLASS is set"),
+              2: ("WARNED", "another warning concerns the velocity")}
+
+Reason = collections.namedtuple("Reason", "kind code name meaning count rows")
+Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every unjoined delta errors sn")
+
+
+def half_width(values, least=5):
+    """Return half the width of the central 68.27 %, a standard deviation robust to outliers; NaN of
+    fewer values than `least`."""
+    values = values[np.isfinite(values)]
+    if len(values) < least:
+        return np.nan
+    low, high = np.percentile(values, [15.865, 84.135])
+    return float(0.5 * (high - low))
+
+
+def mixed(keys):
+    """A hash of 64 bits (splitmix64), by which stars are chosen."""
+    x = keys.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def object_keys(objects):
+    """Return a number for each name, 0 for an empty one."""
+    words = np.ascontiguousarray(objects).view(np.uint8).reshape(len(objects), -1)
+    pad = -words.shape[1] % 8
+    words = np.pad(words, ((0, 0), (0, pad))).copy().view(np.uint64)
+    key = np.zeros(len(objects), np.uint64)
+    for column in words.T:
+        key = mixed(key ^ column)
+    return np.where(objects == b"", np.uint64(0), key)
+
+
+def has_place(ra, dec):
+    """Catalogues mark unknown positions by NaN, -999 and the like, or two zeros."""
+    return (np.abs(ra) <= 360) & (np.abs(dec) <= 90) & ((ra != 0) | (dec != 0))
+
+
+def unit_vectors(ra, dec):
+    ra, dec = np.radians(ra), np.radians(dec)
+    return np.stack([np.cos(dec) * np.cos(ra), np.cos(dec) * np.sin(ra), np.sin(dec)], axis=-1)
+
+
+def joined(key, ra, dec, by_place):
+    """(number of the star of each row, words on rows that are not joined).  A star's rows have one
+    key and are within FAR_AS of its first; by_place: a row that shares its key with no other belongs
+    to the rows within NEAR_AS.  A crowd is not joined: its pairs would fill the memory."""
+    near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
+    known = has_place(ra, dec)
+    unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
+    _, first, star = np.unique(key, return_index=True, return_inverse=True)
+    first = first[star]
+    other = known & known[first]
+    other[other] = np.linalg.norm(unit[other] - unit[first[other]], axis=1) > far
+    star[other] = len(key) + np.arange(other.sum())
+    n = np.bincount(star)
+    at = np.flatnonzero(known & by_place)
+    cell, n_row = np.unique(np.floor(unit[at] / near).astype(int), axis=0, return_inverse=True,
+                            return_counts=True)[1:]
+    crowd = n_row[cell.ravel()] > CROWD
+    words = [f"{count} of the rows {why}" for count, why in (
+        (other.sum(), f"are over {FAR_AS} arcsec from the first of their name: not compared by name"),
+        ((n[star[at[crowd]]] == 1).sum(), f"share their position with over {CROWD} others, as "
+         "placeholders do: not compared by position")) if count]
+    at = at[~crowd]
+    pair = at[cKDTree(unit[at]).query_pairs(near, output_type="ndarray")]
+    a, b = star[pair[(n[star[pair]] == 1).any(axis=1)]].T
+    graph = coo_matrix((np.ones(len(a), bool), (a, b)), (len(n), len(n)))
+    return connected_components(graph, directed=False)[1][star], words
+
+
+class Survey:
+    """n_fitted, n_good; every: k; sample: columns by name of the rows `rows`; sn: of their best arms;
+    fitted, good: which of them are; worst: [(reduced chi-square, row)]; typical: rows; repeats."""
+
+    def __init__(self, result):
+        self.result = result
+        self.counts = {"status": {}, "velocity": {}, "warning": {}, "info": {}, "posterior": {}}
+        self._not_stellar = sum(bit for bit, (name, _) in result.warnings.items()
+                                if name in ("NO_STAR", "CLASS"))
+        self._no_repeat = sum(bit for bit, (name, _) in result.infos.items()
+                              if name in ("PRIOR", "PAIR"))
+        self.n_fitted = self.n_good = 0
+        self.every = max(1, -(-result.n_row // MAX_SAMPLE))
+        self.key_every = max(1, -(-result.n_row // MAX_KEYS))
+        self.worst = []
+        self._keys, self._key_rows, self._places = [], [], []
+        sampled, rows = collections.defaultdict(list), []
+        for block in result.blocks():
+            self._count(block)
+            self._keep_worst(block)
+            self._keep_keys(block)
+            at = block.rows % self.every == 0
+            rows.append(block.rows[at])
+            for n in self._names():
+                sampled[n].append(block[n][at])
+        self.sample = {n: np.concatenate(v) for n, v in sampled.items()}
+        for values in self.sample.values():
+            if values.dtype.kind == "f":
+                values[np.abs(values) > HUGE] = np.nan
+        self.rows = np.concatenate(rows)
+        self.fitted = self.sample["STATUS"] == FITTED
+        self.good = self.fitted & (self.sample["RVS_WARN"] == 0)
+        self.sn = result.sn(self.sample)
+        for sn in (self.sn, *(self.sample["SN_" + arm] for arm in result.arms)):
+            sn[sn <= NO_SN] = np.nan
+        self.typical = self._choose_typical()
+        self.repeats = self._find_repeats()
+
+    def _names(self):
+        """Columns that are sampled."""
+        r = self.result
+        names = ["STATUS", "RVS_WARN", "RCHISQ_TOT", "NEVAL", "FIT_INFO", "TARGET_RA", "TARGET_DEC"]
+        for p in r.parameters:
+            names += [p, p + "_ERR"]
+        for a in r.arms:
+            names += ["SN_" + a, "RCHISQ_" + a, "NPIX_" + a]
+        if r.epochs is not None:
+            names += ["N_EPOCH", "VRAD_CHI2", "VRAD_PVAL"]
+        if r.has("SB2"):
+            names += ["SB2", "SB2_GAIN", "VRAD_2"]
+        return names
+
+    # --- counts ---
+
+    def _count(self, block):
+        status, warn, info = (block[n] for n in ("STATUS", "RVS_WARN", "FIT_INFO"))
+        self.n_fitted += int((status == FITTED).sum())
+        self.n_good += int(((status == FITTED) & (warn == 0)).sum())
+        for code in np.unique(status):
+            self._add("status", int(code), block.rows[status == code])
+        velocity = np.where(block["VRAD_GOOD"] == 1, 0,
+                            np.where(warn & self._not_stellar != 0, 1, 2))
+        for code in VELOCITIES:
+            self._add("velocity", code, block.rows[(status == FITTED) & (velocity == code)])
+        post = block["POST_FLAG"] if self.result.posteriors else np.zeros_like(info)
+        for kind, bits, of in (("warning", warn, self.result.warnings),
+                               ("info", info, self.result.infos),
+                               ("posterior", post, self.result.posteriors)):
+            for bit in of:
+                self._add(kind, bit, block.rows[(status == FITTED) & (bits & bit != 0)])
+
+    def _add(self, kind, code, found):
+        if len(found):
+            count, rows = self.counts[kind].get(code, (0, []))
+            rows = (rows + found[:N_EXAMPLE].tolist())[:N_EXAMPLE]
+            self.counts[kind][code] = (count + len(found), rows)
+
+    def reasons(self, kind):
+        """[Reason] that there are, the most frequent first; kind: a key of counts."""
+        words = {"status": self.result.statuses, "velocity": VELOCITIES,
+                 "warning": self.result.warnings, "info": self.result.infos, "posterior": self.result.posteriors}[kind]
+        found = [Reason(kind, code, *words.get(code, (str(code), "")), n, rows)
+                 for code, (n, rows) in self.counts[kind].items()]
+        return sorted(found, key=lambda r: -r.count)
+
+    # --- stars to draw ---
+
+    def _keep_worst(self, block):
+        chi = np.where(block["STATUS"] == FITTED, block["RCHISQ_TOT"], np.nan)
+        chi = np.where(np.isfinite(chi), chi, -1.0)
+        at = np.argsort(-chi, kind="stable")[:N_WORST]
+        found = [(float(chi[i]), int(block.rows[i])) for i in at if chi[i] >= 0]
+        self.worst = sorted(self.worst + found, key=lambda w: (-w[0], w[1]))[:N_WORST]
+
+    def _choose_typical(self):
+        """Good stars along S/N, each that of the median chi-square among its neighbours."""
+        at = np.flatnonzero(self.good & np.isfinite(self.sample["RCHISQ_TOT"]))
+        at = at[np.argsort(self.sn[at], kind="stable")]
+        rows = []
+        for part in np.array_split(at, min(N_TYPICAL, len(at))) if len(at) else []:
+            chi = self.sample["RCHISQ_TOT"][part]
+            rows.append(int(self.rows[part[np.argmin(np.abs(chi - np.median(chi)))]]))
+        return rows
+
+    # --- repeats ---
+
+    def _keep_keys(self, block):
+        """Of fitted rows of one star, without a warning, and without a prior, which would make them
+        alike, for every m-th star; rows without a name have a key of their own where their positions
+        may be paired."""
+        target = block["TARGETID"]
+        key = mixed(target)
+        named = target >= 0
+        if not named.all():
+            by_name = object_keys(block["OBJECT"])
+            key = np.where(named, key, by_name)
+            named |= by_name != 0
+            key = np.where(named, key, mixed(~block.rows))
+        place = np.stack([block["TARGET_RA"], block["TARGET_DEC"]])
+        known = has_place(*place) & (self.key_every == 1)
+        use = (named | known) & (block["STATUS"] == FITTED) & (block["RVS_WARN"] == 0)
+        use &= block["FIT_INFO"] & self._no_repeat == 0
+        use &= mixed(key) % np.uint64(self.key_every) == 0
+        self._keys.append(key[use])
+        self._key_rows.append(block.rows[use])
+        self._places.append(place[:, use])
+
+    def _find_repeats(self):
+        """Differences of a star's first and second, third and fourth, ... rows, and errors
+        and S/N of both."""
+        key, row = np.concatenate(self._keys), np.concatenate(self._key_rows)
+        place = np.concatenate(self._places, axis=1)
+        key, unjoined = joined(key, *place, by_place=self.key_every == 1)
+        self._keys = self._key_rows = self._places = None
+        order = np.lexsort((row, key))
+        key, row = key[order], row[order]
+        _, first, n = np.unique(key, return_index=True, return_counts=True)
+        n_star = int((n > 1).sum())
+        within = np.arange(len(key)) - np.repeat(first, n)  # number of the row within its star
+        left = np.flatnonzero((within % 2 == 0) & (within + 1 < np.repeat(n, n)))
+        left = left[: MAX_REPEATS // 2]
+        delta, errors, sn = {}, {}, None
+        if len(left):
+            pairs = row[left], row[left + 1]
+            wanted = np.unique(np.concatenate(pairs))
+            a, b = (np.searchsorted(wanted, rows) for rows in pairs)
+            info = self._read("FIT_INFO", wanted)
+            sn = self.result.sn({f"SN_{arm}": self._read(f"SN_{arm}", wanted)
+                                 for arm in self.result.arms})[np.stack([a, b])]
+            for p in self.result.parameters:
+                value, err = (self._read(name, wanted) for name in (p, p + "_ERR"))
+                if p == "VSINI":
+                    err = np.where(info & VSINI_UNRESOLVED, np.nan, err)  # a limit
+                delta[p] = value[b] - value[a]
+                errors[p] = np.stack([err[a], err[b]])
+            # one spectrum in two inputs is no repeat
+            own = ~np.all([(d == 0) | np.isnan(d) for d in delta.values()], axis=0)
+            delta, errors = {p: d[own] for p, d in delta.items()}, {p: e[:, own] for p, e in errors.items()}
+            left, sn = left[own], sn[:, own]
+        return Repeats(n_star, int(n[n > 1].sum()), len(left), self.key_every, unjoined, delta,
+                       errors, sn)
+
+    def _read(self, name, rows):
+        """Some rows of a column, ascending, in blocks."""
+        column, block, found = self.result.fits[name], self.result.block, []
+        for start in range(0, self.result.n_row, block):
+            low, high = np.searchsorted(rows, [start, start + block])
+            if high > low:
+                found.append(column[start:start + block][rows[low:high] - start])
+        return np.concatenate(found)

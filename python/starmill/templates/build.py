@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`starmill library build`: spectra with labels in, one grid file out, from which an emulator is
+made (docs/use/libraries.md, "A grid of models")."""
+
+import os
+
+from starmill.cli.basics import (INPUT, STOPPED, USAGE, Failure, check_packages, printable,
+                                 refuse_foreign, version)
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the work is shared by processes
+check_packages("library build", "numpy", "scipy", "h5py", "astropy", "yaml")
+
+import time  # noqa: E402
+
+import numpy as np  # noqa: E402
+
+from starmill.cli.lock import OutputLock  # noqa: E402
+from starmill.cli.progress import Progress  # noqa: E402
+from starmill.cli.running import Stop, check_roles, each, n_workers, tell  # noqa: E402
+from starmill.templates.arm_setup import read_setup  # noqa: E402
+from starmill.templates.build_models import check_labels, mark_doubles, select_models  # noqa: E402
+from starmill.templates.grid_models import describe_models, open_grid  # noqa: E402
+from starmill.templates.grid_write import (BAD, GOOD, TO_DO, WHY, GridArm, Writer,  # noqa: E402
+                                           create, finish, revise, short)
+from starmill.templates.library_data import MAX_SIGMA_WIDTH  # noqa: E402
+from starmill.templates.resample import ArmCut, level_of  # noqa: E402
+from starmill.templates.spectra_files import Source  # noqa: E402
+from starmill.templates.spectra_options import list_files, request_of  # noqa: E402
+from starmill.wavelength import FWHM_PER_SIGMA  # noqa: E402
+
+N_TRIED = 3  # models of which one must be good before a file is made
+FLOAT32 = np.finfo("f4")
+
+
+def main(options):
+    start = time.monotonic()
+    check_options(options)
+    paths, is_many = list_files(options.arguments, request := request_of(options, n_column=3))
+    target = os.path.realpath(options.output) if os.path.islink(options.output) else options.output
+    check_roles(target, [
+        ("--setup", options.setup), ("--table", request.table), ("--wave-file", request.wave_file),
+        ("--list", options.list), ("--exclude-list", options.exclude_list),
+        ("--stop-file", options.stop_file), *(("the input", p) for p in paths)])
+    stop = Stop(options.stop_file)
+    setup = read_setup(options.setup)
+    with Source(paths, is_many, request) as source:
+        job = Job(options, setup, source)
+        job.find_models()
+        job.frame_arms()
+        job.run(target, stop, start)
+
+
+def check_options(o):
+    if not o.output:
+        raise Failure(USAGE, "library build needs --output GRID.h5")
+    if not o.arguments:
+        raise Failure(USAGE, "library build needs spectra: a folder, files of one spectrum each, "
+                             "or one file of many")
+    if not o.setup:
+        raise Failure(USAGE, "library build needs --setup FILE.yaml with the arms: see "
+                             "config/templates")
+    if o.overwrite and o.retry_bad:
+        raise Failure(USAGE, "--overwrite and --retry-bad exclude each other: a new grid has no "
+                             "bad models yet")
+    if o.native_sigma and o.native_resolving_power:
+        raise Failure(USAGE, "--native-sigma and --native-resolving-power exclude each other")
+
+
+class Job:
+    def __init__(self, options, setup, source):
+        self.options, self.setup, self.source = options, setup, source
+        self.n_worker = n_workers(options.workers)
+        self.normalise = options.normalise or "smooth-median"
+
+    # ---- models and arms ----
+
+    def find_models(self):
+        """self.models, and self.index [n] of the source's spectra."""
+        self.models, self.index = select_models(self.source, self.options, self.n_worker)
+        mark_doubles(self.models)
+        check_labels(self.models, self.source.names)
+
+    def native_sigma(self, wave):
+        """Gaussian sigma of the input, A."""
+        o = self.options
+        if o.native_sigma:
+            return np.full(len(wave), float(o.native_sigma))
+        if o.native_resolving_power:
+            return wave / (FWHM_PER_SIGMA * float(o.native_resolving_power))
+        return np.full(len(wave), self.origin.fwhm_aa / FWHM_PER_SIGMA)
+
+    def frame_arms(self):
+        """Resolution and convolution of the arms, tried on a model: what none can pass is told
+        before a file is made."""
+        self.cut, failures = None, []
+        for i in np.flatnonzero(self.models.status == TO_DO)[:N_TRIED]:
+            try:
+                spectrum = self.source.read(self.index[i])
+                if not self.cut:
+                    self.origin = spectrum.origin
+                    self.arms, self.cut = zip(*map(self.frame_arm, self.setup))
+                self.cut_spectrum(spectrum)
+                return
+            except Failure as failure:
+                if failure.status != INPUT:
+                    raise
+                failures.append(Failure(INPUT, f"{os.fsdecode(self.models.name[i])}: "
+                                               f"{self.source.why(self.index[i], failure)}"))
+        raise failures[0]
+
+    def frame_arm(self, want):
+        o = self.options
+        if not (o.native_sigma or o.native_resolving_power or self.origin.fwhm_aa > 0):
+            raise Failure(USAGE, f"{self.source.paths[0]} does not give its resolution (no card "
+                                 "FWHM); give --native-sigma A or --native-resolving-power R")
+        wave = np.exp(np.log(want.min) + np.arange(want.n_pix) * want.ln_step)
+        native, asked = self.native_sigma(wave), want.sigma_aa(wave)
+        sigma = native if asked is None else asked
+        if (sigma < native * (1 - 1e-9)).any():
+            i = np.argmax(sigma < native * (1 - 1e-9))
+            raise Failure(USAGE, f"{o.setup}: arm {want.name} asks for sigma {sigma[i]:.4g} A at "
+                                 f"{wave[i]:.6g} A, but the input has {native[i]:.4g} A there: "
+                                 "give a larger sigma, or sharper spectra")
+        middle, varies = sigma[want.n_pix // 2], (abs(sigma - sigma[0]) > 1e-9 * sigma[0]).any()
+        if middle > MAX_SIGMA_WIDTH * (wave[-1] - wave[0]):
+            raise Failure(USAGE, f"{o.setup}: arm {want.name} is too narrow for sigma "
+                                 f"{middle:.4g} A")
+        kind = ("as the input" if asked is None else "convolved to this sigma" if want.sigma
+                else "convolved to a resolving power")
+        if want.at_instrument:
+            middle, kind = -1, "at_instrument: convolved to the instrument's resolution"
+        elif varies:
+            kind += "; that of the middle of the arm, it varies"
+        kernel = np.sqrt(np.maximum(0, sigma**2 - native**2))
+        return (GridArm(want.name, want.n_pix, np.log(want.min), want.ln_step, middle, kind,
+                        len(self.source.request.columns or ()) == 3, sigma if varies else None),
+                ArmCut(want.n_pix, np.log(want.min), want.ln_step, kernel))
+
+    # ---- one spectrum ----
+
+    def cut_spectrum(self, spectrum):
+        """[flux, or flux and continuum] of each arm, float32, both divided by the flux's level."""
+        o, fwhm = self.options, spectrum.origin.fwhm_aa
+        if not (o.native_sigma or o.native_resolving_power) and not (
+                abs(fwhm - self.origin.fwhm_aa) <= 1e-6 * self.origin.fwhm_aa):
+            raise Failure(INPUT, f"its card FWHM is {fwhm:g} A, that of the first model "
+                                 f"{self.origin.fwhm_aa:g} A; build them separately, or give "
+                                 "--native-sigma")
+        out = []
+        for arm, cut in zip(self.arms, self.cut):
+            cut.prepare(spectrum.wave)
+            flux = self.checked("flux", arm, cut.apply(spectrum.flux))
+            level = level_of(flux, self.normalise)
+            out.append([self.narrow("flux", arm, flux / level)])
+            if arm.has_continuum:
+                continuum = self.checked("continuum", arm, cut.apply(spectrum.continuum))
+                out[-1].append(self.narrow("continuum", arm, continuum / level))
+        return out
+
+    def checked(self, what, arm, flux):
+        bad = ~((flux > 0) & np.isfinite(flux))
+        if bad.any():
+            i = np.argmax(bad)
+            raise Failure(INPUT, f"its {what} in arm {arm.name} is {flux[i]:g} at "
+                                 f"{np.exp(arm.ln_wave0 + i * arm.ln_step):.6g} A; it must be "
+                                 "above 0")
+        return flux
+
+    def narrow(self, what, arm, flux):
+        bad = ~((flux >= FLOAT32.tiny) & (flux <= FLOAT32.max))
+        if bad.any():
+            i = np.argmax(bad)
+            help_ = "; see --normalise" if self.normalise == "none" else ""
+            raise Failure(INPUT, f"its {what} in arm {arm.name}, {flux[i]:g} at "
+                                 f"{np.exp(arm.ln_wave0 + i * arm.ln_step):.6g} A, is beyond the "
+                                 f"range of float32{help_}")
+        return flux.astype("f4")
+
+    def write_model(self, i):
+        """In a worker: the spectra of model i; why it is bad, or empty."""
+        try:
+            arms = self.cut_spectrum(self.source.read(self.index[i]))
+        except Failure as failure:
+            if failure.status != INPUT:
+                raise
+            return short(self.source.why(self.index[i], failure), WHY)
+        for a, spectra in enumerate(arms):
+            for name, row in zip(("flux", "continuum"), spectra):
+                self.writer.put(f"arms/arm{a}/{name}", i, row)
+        return b""
+
+    # ---- the file ----
+
+    def settings(self):
+        """What runs that continue one another must share."""
+        o, request = self.options, self.source.request
+        lines = [f"input: {os.path.basename(os.path.normpath(o.arguments[0]))}, {self.source.n} "
+                 "models", *(f"label {name}: {column}" for name, column in request.labels)]
+        if request.name_pattern:
+            lines.append(f"name pattern: {request.name_pattern}")
+        if request.table:
+            lines.append(f"table: {request.table}, names in {request.name_column}")
+        if request.columns:
+            lines.append(f"columns: {', '.join(request.columns)}")
+        if request.wave_file:
+            about = os.stat(request.wave_file)
+            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(about.st_mtime))
+            lines.append(f"file of wavelengths: {request.wave_file}, {about.st_size} bytes of "
+                         f"{when}")
+        lines.append(str(self.origin))
+        if o.native_sigma:
+            lines.append(f"native sigma: {float(o.native_sigma):.17g} A")
+        elif o.native_resolving_power:
+            lines.append(f"native resolving power: {float(o.native_resolving_power):.17g}")
+        else:
+            lines.append(f"native resolution: card FWHM, {self.origin.fwhm_aa:.17g} A")
+        lines.append(f"normalise: {self.normalise}")
+        for arm, want in zip(self.arms, self.setup):
+            lines.append(f"arm {arm.name}: {arm.n_pix} pixels, ln from {arm.ln_wave0:.17g} by "
+                         f"{arm.ln_step:.17g}")
+            kind = ("sigma" if want.sigma else "resolving power" if want.resolving_power
+                    else "as the input")
+            points = ", ".join(f"{v:.17g}" + (f" at {w:.17g}" if w else "")
+                               for w, v in want.sigma or want.resolving_power or ())
+            kind += ", the instrument's" if want.at_instrument else ""
+            lines.append(f"arm {arm.name}: resolution {kind} {points}".rstrip())
+        return "\n".join(lines) + "\n"
+
+    def run(self, target, stop, start):
+        output = target + ".new" if self.options.overwrite else target
+        with OutputLock(target) as lock:
+            for path in (target, output):
+                refuse_foreign(path, "starmill grid")
+                if os.path.lexists(path) and not os.path.isfile(path):
+                    raise Failure(USAGE, f"{path}: exists and is not a regular file")
+            complete = False
+            if os.path.exists(output) and os.path.getsize(output):
+                complete = self.continue_file(output)
+            else:
+                create(output, self.source.names, self.models, self.arms, self.settings(),
+                       version(self.options.program))
+            if complete:
+                print(f"{output} is complete already; nothing was done")
+            else:
+                self.write_models(output, stop, lock)
+                finish(output)
+            self.end(target, output)
+        if not complete:
+            print(f"{target}: {time.monotonic() - start:.1f} s, {self.n_worker} worker"
+                  f"{'s' if self.n_worker > 1 else ''}")
+
+    def write_models(self, output, stop, lock):
+        models, todo = self.models, np.flatnonzero(self.models.status == TO_DO).tolist()
+        progress = Progress(len(models), "models", len(models) - len(todo))
+        n_bad = int((models.status == BAD).sum())
+        self.writer = Writer(output)
+        results = each(self.write_model, todo, self.n_worker)
+        try:
+            for n, (i, why) in enumerate(zip(todo, results), len(models) - len(todo) + 1):
+                lock.keep()
+                self.writer.put_status(i, BAD if why else GOOD, why)
+                n_bad += bool(why)
+                progress.update(n, n_bad)
+                if n < len(models) and stop.asked():
+                    raise Failure(STOPPED, f"stopped: {n} of {len(models)} models are done and "
+                                           f"kept in {output}; the same command continues")
+        finally:
+            results.close()
+            progress.end()
+            self.writer.close()
+
+    def end(self, target, output):
+        """Print what is in the file; with --overwrite it replaces the old one, if it has a good
+        model."""
+        grid = open_grid(output)
+        grid.file.close()
+        print(self.origin)
+        for line in describe_models(grid):
+            print(printable(line))
+        if (grid.status == BAD).all():
+            kept = ""
+            if self.options.overwrite:
+                os.unlink(output)
+                kept = "; nothing was overwritten"
+            raise Failure(INPUT, f"{target}: no model is good; {grid.name[0]}: {grid.why[0]}{kept}")
+        if self.options.overwrite:
+            os.replace(output, target)
+
+    # ---- a file that is there ----
+
+    def continue_file(self, output):
+        """Takes from it which models are done; True: all are."""
+        help_ = (f"give the same options and input to continue it, or remove {output}"
+                 if self.options.overwrite else "give the same options and input to continue it, "
+                 "another name, or --overwrite to begin again")
+        grid = open_grid(output)
+        there = {name: grid.file[f"models/{name}"][...]
+                 for name in ("label", "name", "stamp", "why", "status")}
+        grid.file.close()
+        for was, now in zip(grid.settings.split("\n"), self.settings().split("\n")):
+            if was != now:
+                raise Failure(USAGE, f"{output} was begun with other settings ('{was}', now "
+                                     f"'{now}'): {help_}")
+        if len(there["status"]) != len(self.models):
+            raise Failure(USAGE, f"{output} was begun with {len(there['status'])} models, now "
+                                 f"there are {len(self.models)}: {help_}")
+        self.compare_models(output, there, help_)
+        complete = self.take_status(output, there, grid.complete)
+        if not complete:
+            tell(f"{output} is continued")
+        return complete
+
+    def compare_models(self, output, there, help_):
+        """A bad one may have been mended meanwhile."""
+        now, names = self.models, [os.fsdecode(n) for n in self.models.name]
+        was_bad = there["status"] == BAD
+        other = there["name"] != now.name
+        if other.any():
+            i = np.argmax(other)
+            raise Failure(USAGE, f"{output} was begun with other models "
+                                 f"({os.fsdecode(there['name'][i])}, now {names[i]}): {help_}")
+        other = (there["label"] != now.label).any(axis=1) & ~was_bad
+        if other.any():
+            i = np.argmax(other)
+            if now.status[i] == BAD:
+                raise Failure(INPUT, f"{output} was begun with {names[i]}, which cannot be used "
+                                     f"now: {os.fsdecode(now.why[i])}")
+            raise Failure(USAGE, f"{output} was begun with other labels of {names[i]}: {help_}")
+        other = (there["stamp"] != now.stamp) & (there["stamp"] > 0) & (now.stamp > 0) & ~was_bad
+        if other.any():
+            raise Failure(USAGE, f"the file of {names[np.argmax(other)]} has changed since "
+                                 f"{output} was begun (size, modification time or contents): "
+                                 f"{help_}")
+
+    def take_status(self, output, there, complete):
+        """With --retry-bad, bad models without a known defect are to be done again."""
+        bad = there["status"] == BAD
+        done = ~bad if self.options.retry_bad else np.full(len(bad), True)
+        self.models.status[done], self.models.why[done] = there["status"][done], there["why"][done]
+        if not self.options.retry_bad or not bad.any():
+            return complete
+        mark_doubles(self.models)
+        n_again = int((bad & (self.models.status == TO_DO)).sum())
+        tell(f"{output}: {n_again} of {bad.sum()} bad models are read again")
+        if n_again:
+            revise(output, self.models)
+        return complete and not n_again

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Real spectra of known labels beside the templates of an arm: what their ratio is, what it would
+be at other labels, and which labels and velocities it pretends (docs/science/numerics.md,
+"Correction by real spectra")."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from starmill.templates import emulate, residuals
+from starmill.templates.model_error import BLOCK, residuals_of, smoother
+from starmill.wavelength import C_KM_S
+
+PIXELS_PER_SIGMA = 2.5  # of the spectra's line-spread function, that are looked at
+STEP = 0.5  # of a label's typical error, for derivatives
+CORRELATED = 30  # pixels of residuals
+BEYOND = 0.3  # larger |ln ratios| are of spectra that are no star's
+CLIP = 4  # robust standard deviations of a pixel
+
+
+def mad(x, axis=None):
+    """Robust standard deviation."""
+    return 1.4826 * np.median(np.abs(x - np.median(x, axis=axis, keepdims=True)), axis=axis)
+
+
+@dataclass
+class Calibrators:
+    """n spectra at every stride-th pixel of an arm."""
+
+    at: np.ndarray  # [n_pix] which pixels of the arm
+    wave: np.ndarray  # [n_pix] A
+    x: np.ndarray  # [n, n_pix] ln(spectrum / template) without its continuum, 0 where not known
+    known: np.ndarray  # [n, n_pix]
+    slope: np.ndarray  # [n_label + 1, n, n_pix] of ln template by label and by km/s, without continuum
+    weight: np.ndarray  # [n_pix] of squared residuals: flux and 1 / rms nearby, mean 1
+    labels: np.ndarray  # [n, n_label]
+    mapped: np.ndarray  # [n, n_label]
+    scale: np.ndarray  # [n_label] errors of the calibrators' labels
+    measures: np.ndarray  # [n_pix] where they may say what is wrong
+    level: np.ndarray  # [n_pix of the arm] of the mean template
+
+    def rows(self, which):
+        return Calibrators(self.at, self.wave, self.x[which], self.known[which],
+                           self.slope[:, which], self.weight, self.labels[which],
+                           self.mapped[which], self.scale, self.measures, self.level)
+
+    def thinned(self, step):
+        """At every step-th pixel."""
+        at = slice(None, None, step)
+        return Calibrators(self.at[at], self.wave[at], self.x[:, at], self.known[:, at],
+                           self.slope[:, :, at], self.weight[at], self.labels, self.mapped,
+                           self.scale, self.measures[at], self.level)
+
+    def shifts(self, x):
+        """[n, n_label] how far each spectrum's labels are from those given, by its residuals x and
+        the labels' errors; one residual in CORRELATED is independent."""
+        n_label = len(self.scale)
+        out = np.zeros((len(x), n_label))
+        for i in range(len(x)):
+            slope = self.slope[:n_label, i]
+            weight = self.weight * self.known[i] * self.measures
+            weight = weight / weight.sum()
+            n_free = self.known[i].sum() / CORRELATED
+            scaled = slope * (weight * n_free / (weight @ x[i] ** 2))
+            out[i] = np.linalg.solve(scaled @ slope.T + np.diag(self.scale**-2.0), scaled @ x[i])
+        return out
+
+    def at_shifts(self, x, shift):
+        """Residuals x about labels that are shifted."""
+        out = x.copy()
+        for k in range(shift.shape[1]):
+            out -= self.slope[k] * shift[:, k, None]
+        return out
+
+    def estimates(self, x, variance, patterns, use):
+        """What residuals x pretend: least-squares shifts of labels and velocity [n, n_label + 1]
+        from the pixels `use`, and their errors.  Residuals have that variance [n_pix] and shares
+        of unit variance of patterns [n_pattern, n_pix]."""
+        out, error = np.empty((2, len(x), len(self.slope)))
+        small = np.diag(np.append(1e-4 * self.scale**-2.0, 1e-8))
+        for i in range(len(x)):
+            white = use * self.known[i] / variance
+            inner = np.linalg.inv(np.eye(len(patterns)) + (patterns * white) @ patterns.T)
+            scaled = self.slope[:, i] * white
+            scaled = scaled - (scaled @ patterns.T) @ inner @ (patterns * white)
+            inverse = np.linalg.inv(scaled @ self.slope[:, i].T + small)
+            out[i], error[i] = inverse @ (scaled @ x[i]), np.sqrt(np.diag(inverse))
+        return out, error
+
+
+def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures, size, slope=None):
+    """Calibrators of an arm.
+
+    sigma_aa   of the spectra's line-spread function; kernel_aa: what the templates lack of it
+    measures   function of wavelengths: where the spectra may say what is wrong, 0 to 1
+    size       [n_label] errors of the spectra's labels
+    slope      of Calibrators of these spectra, where it is known
+    """
+    arm = library.arm[i_arm]
+    x, level = residuals_of(library, i_arm, spectra, kernel_aa)
+    step = arm.ln_step * arm.wave_aa[arm.n_pix // 2]
+    stride = max(1, int(sigma_aa / PIXELS_PER_SIGMA / step)) if np.isfinite(sigma_aa) else 1
+    inside = np.flatnonzero(np.isfinite(x).mean(axis=0) > 0.5)
+    at = np.arange(inside[0], inside[-1] + 1, stride)
+    wave, x = arm.wave_aa[at], x[:, at]
+    use = np.isfinite(x).mean(axis=1) > 0.5
+    functions = residuals.continuum(2 * (wave - wave[0]) / (wave[-1] - wave[0]) - 1, n_continuum)
+    ratio, known, scale = flat(x[use], functions, level[at])
+    labels = spectra.labels[use]
+    out = Calibrators(at, wave, ratio, known, slope, scale**2 / np.mean(scale**2), labels,
+                      library.map(labels), size, measures(wave), level)
+    if slope is None:
+        out.slope = slopes(library, i_arm, labels, size, kernel_aa, at)
+        remove_continuum(out, functions)
+    return out
+
+
+def flat(x, functions, level):
+    """ln(1 + x) without its continuum and 0 where x is NaN, which x are known, and by what
+    residuals are multiplied where they are compared."""
+    known, scale = np.isfinite(x), level
+    x = np.where(known, x, 0)
+    for _ in range(2):
+        y = np.where(known, residuals.divide_by_continuum(x, known, functions, scale), 0)
+        scale = residuals.measure_scale(level, y)
+    y = np.log(np.clip(1 + y, np.exp(-BEYOND), np.exp(BEYOND)))
+    return np.where(known, y, 0), known, scale
+
+
+def slopes(library, i_arm, labels, size, kernel_aa, at):
+    """[n_label + 1, n, n_pix] derivatives of ln template, at the spectra's resolution."""
+    arm = library.arm[i_arm]
+    cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
+
+    def ln_flux(values):
+        model = emulate.flux(library, i_arm, values)
+        if cut:
+            model[:, inside] = [cut.apply(one) for one in model]
+        return np.log(np.maximum(model, 1e-30))
+
+    out = np.empty((len(size) + 1, len(labels), len(at)), np.float32)
+    for start in range(0, len(labels), BLOCK):
+        block = slice(start, start + BLOCK)
+        for k in range(len(size)):
+            step = np.zeros(len(size))
+            step[k] = STEP * size[k]
+            both = ln_flux(labels[block] + step) - ln_flux(labels[block] - step)
+            out[k, block] = both[:, at] / (2 * step[k])
+        by_pixel = np.gradient(ln_flux(labels[block]), axis=1)
+        out[-1, block] = by_pixel[:, at] / (arm.ln_step * C_KM_S)
+    return out
+
+
+def remove_continuum(calibrators, functions):
+    """From all slopes, as fits do."""
+    weighted = functions * calibrators.weight
+    take = np.linalg.solve(weighted @ functions.T, weighted)
+    for slope in calibrators.slope:
+        slope -= (slope @ take.T) @ functions
+
+
+def clipped(x, known):
+    """Residuals with those beyond CLIP robust deviations of their pixel moved there."""
+    limit = np.array([1.4826 * np.median(np.abs(x[k, i])) if k.any() else 0
+                      for i, k in enumerate(known.T)])
+    return np.clip(x, -CLIP * limit, CLIP * limit)

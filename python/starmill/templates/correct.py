@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`starmill library correct`: templates corrected by real spectra with known labels, and the model
+error of what remains (docs/science/numerics.md, "Correction by real spectra")."""
+
+from starmill.cli.basics import INPUT, USAGE, Failure, check_packages
+
+check_packages("library correct", "numpy", "scipy", "astropy", "h5py")
+
+import numpy as np  # noqa: E402
+
+from starmill.templates import calibrators, correction, emulate, residuals  # noqa: E402
+from starmill.templates.calibrators import clipped, mad  # noqa: E402
+from starmill.templates.library_file import write  # noqa: E402
+from starmill.templates.model_error import (begin, covers_half, missing_sigma,  # noqa: E402
+                                            refuse_uncovered)
+
+TAPER_AA = 60  # at both ends of --range; a third of it around what --mask leaves out
+LEAST_STARS = 30
+N_ROUND = 2  # the second takes what broader spectra and the emulator left of the first
+BLOCK_AA = 100  # of the two sets of ranges whose velocities and labels are compared
+TABLE_AA = 500  # of the printed sizes
+
+
+def numbers(option, text, n):
+    try:
+        found = [float(x) for x in text.split(",")]
+    except ValueError:
+        found = []
+    if len(found) != n:
+        raise Failure(USAGE, f"--{option} {text}: expected {n} numbers separated by commas")
+    return found
+
+
+def where_to_measure(options):
+    """Function of wavelengths: 1 in --range, 0 outside of it and in --mask, smooth between."""
+    low, high = numbers("range", options.range, 2) if options.range else (0, np.inf)
+    if not low < high:
+        raise Failure(USAGE, f"--range {options.range}: expected MIN,MAX")
+    masks = [numbers("mask", part.replace(":", ","), 2)
+             for part in options.mask.split(",")] if options.mask else []
+
+    def measures(wave):
+        first, last = max(low, wave[0]), min(high, wave[-1])
+        out = np.clip((wave - first) / TAPER_AA, 0, 1) * np.clip((last - wave) / TAPER_AA, 0, 1)
+        for a, b in masks:
+            out = np.minimum(out, np.clip(3 * np.maximum(a - wave, wave - b) / TAPER_AA, 0, 1))
+        return 0.5 * (1 - np.cos(np.pi * out))
+    return measures
+
+
+def labels_to_use(options, library):
+    """The correction is a function of these labels: all but those that --assumed names."""
+    assumed = options.assumed.split(",") if options.assumed else []
+    names = [label.name for label in library.label]
+    for name in assumed:
+        if name not in names:
+            raise Failure(USAGE, f"--assumed {name}: {library.path} has the labels "
+                          f"{', '.join(names)}")
+    return [i for i, name in enumerate(names) if name not in assumed]
+
+
+def label_errors(options, library):
+    """Errors [n_label] of the spectra's labels."""
+    if not options.label_errors:
+        return np.array([label.scale for label in library.label])
+    errors = np.array(numbers("label-errors", options.label_errors, len(library.label)))
+    if not (errors > 0).all():
+        raise Failure(USAGE, f"--label-errors {options.label_errors}: an error is not above 0")
+    return errors
+
+
+def until_true(pulls, low, high, n_step):
+    """The value in low...high, by bisection of its logarithm, whose pulls have a width of 1."""
+    for _ in range(n_step):
+        middle = np.sqrt(low * high)
+        low, high = (middle, high) if mad(pulls(middle)) > 1 else (low, middle)
+    return np.sqrt(low * high)
+
+
+def make_true(library, arm, found, x, noise2, published):
+    """The correlation of an arm's model error with which the velocities of two sets of ranges agree
+    within their errors, and the floors [n_label] of the labels' errors with which their labels do.
+
+    The ranges take turns, so that slow errors of the spectra's wavelengths do not count.
+    noise2:    of a spectrum's pixels, per pixel of the arm
+    published: errors [n_label] with which the spectra's labels are as far from those of fits as
+               both errors say, or None
+    """
+    fraction2 = arm.error.fraction[found.at].astype(float) ** 2
+    stride = found.at[1] - found.at[0]
+    patterns = np.zeros((0, len(found.at))) if arm.error.component is None else (
+        arm.error.sigma[:, None] * arm.error.component[:, found.at])
+    turn = (found.wave // BLOCK_AA).astype(int) % 2 == 0
+
+    def estimates(correlation, use):
+        return found.estimates(x, (noise2 + fraction2 * correlation) / stride, patterns,
+                               use * found.measures)
+
+    def difference(correlation):
+        (a, error_a), (b, error_b) = (estimates(correlation, use) for use in (turn, ~turn))
+        return a - b, np.hypot(error_a, error_b)
+
+    def velocities(correlation):
+        d, error = difference(correlation)
+        return d[:, -1] / error[:, -1]
+
+    arm.error.correlation = until_true(velocities, 1, residuals.MAX_LAG, 8)
+    d, error = difference(arm.error.correlation)
+
+    def floors(d, error, share):
+        return [until_true(lambda floor: d[:, k] / np.hypot(error[:, k], share * floor),
+                           1e-3 * label.scale, 10 * label.scale, 30)
+                for k, label in enumerate(library.label)]
+
+    # the difference has twice the floor's square of a half, the whole half of that
+    by_turns = floors(d, error, 2)
+    if published is None:
+        return by_turns
+    d, error = estimates(arm.error.correlation, 1)
+    return np.maximum(by_turns, floors(d, np.hypot(error, [*published, 0]), 1))
+
+
+def measure_error(arm, found, rest, n_component, n_continuum, noise):
+    """The model error of an arm from residuals [n, n_pix] of spectra left out, and Facts; where
+    nothing was corrected from what was found there, beyond the spectra as large as nearby."""
+    full = np.full((len(rest), arm.n_pix), np.nan)
+    corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
+    for x, known, out in zip(clipped(rest, found.known), found.known, full):
+        gap = np.interp(arm.wave_aa, found.wave, (~known).astype(float)) > 0
+        value = np.interp(arm.wave_aa, found.wave[known], np.expm1(x[known]))
+        out[:] = np.where(gap | ~corrected, np.nan, value)
+    arm.error, facts = residuals.measure(arm.wave_aa, full, n_component, noise=noise,
+                                         n_continuum=n_continuum, level=found.level)
+    before2 = (clipped(found.x, found.known) ** 2).sum(axis=0) / np.maximum(
+        found.known.sum(axis=0), 1)
+    quarter = len(found.at) // 4
+    size2 = np.interp(arm.wave_aa, found.wave, before2, before2[:quarter].mean(),
+                      before2[-quarter:].mean())
+    arm.error.fraction[~corrected] = np.sqrt(np.maximum(size2 - noise**2, 0))[~corrected]
+    return facts
+
+
+def describe(arm, found, learned, change, rest, names):
+    """Lines of text about a correction: change [n, n_pix] of ln flux, rest of spectra left out."""
+    lines = [f"correction of arm {arm.name}: {len(change)} spectra, polynomials of degree "
+             f"{learned.degree} of {', '.join(names[i] for i in learned.use)}, ridge "
+             f"{learned.ridge:g}", "  A            correction, %   residuals before, left out, %"]
+    for low in np.arange(TABLE_AA * (found.wave[0] // TABLE_AA), found.wave[-1], TABLE_AA):
+        near = (found.wave >= low) & (found.wave < low + TABLE_AA) & (found.measures > 0.5)
+        if near.any():
+            size = [100 * np.median(np.sqrt((x[:, near] ** 2).mean(axis=1)))
+                    for x in (change, found.x, rest)]
+            lines.append(f"  {low:5.0f}-{low + TABLE_AA:5.0f}  {size[0]:14.2f} {size[1]:18.2f} "
+                         f"{size[2]:10.2f}")
+    return lines
+
+
+def correct_arm(options, library, i_arm, spectra, sigma_aa):
+    """Lines of text about what was done to an arm, and the floors of the labels' errors."""
+    arm, use = library.arm[i_arm], labels_to_use(options, library)
+    kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
+    n_continuum = int(options.continuum or residuals.N_CONTINUUM)
+    noise = 1 / float(options.spectra_sn or "inf")
+    how = (spectra, sigma_aa, kernel_aa, n_continuum, where_to_measure(options),
+           label_errors(options, library))
+    found = calibrators.compare(library, i_arm, *how)
+    if len(found.x) < LEAST_STARS:
+        raise Failure(INPUT, f"{options.spectra}: {len(found.x)} spectra cover half of arm "
+                      f"{arm.name}; a correction needs at least {LEAST_STARS}")
+    degrees = correction.DEGREES if not options.degree else (int(options.degree),)
+    degree, ridge = correction.choose(found, use, degrees)
+    rest = correction.left_out(found, use, degree, ridge)
+    learned = correction.learn(found, use, degree, ridge)
+    terms = learned.terms(found.mapped)
+    change = (terms @ learned.coef) * found.measures
+    for i in range(N_ROUND):
+        if i > 0:
+            again = calibrators.compare(library, i_arm, *how, found.slope)
+            x = again.at_shifts(again.x, learned.shift)
+            learned.coef = correction.robust_ridge(terms, x, again.known, ridge)
+        correction.apply(library, i_arm, found, learned)
+    after = np.where(found.measures > 0.5, rest, found.x)
+    trend = emulate.monomials(found.mapped, 1)
+    apart = found.at_shifts(after, correction.without_trend(found.shifts(after), trend))
+    facts = measure_error(arm, found, apart, int(options.components or 4), n_continuum, noise)
+    pixel = np.median(np.diff(spectra.wave)) / (arm.ln_step * np.median(found.wave))
+    floors = make_true(library, arm, found, after, noise**2 * pixel,
+                       found.scale if options.label_errors else None)
+    facts.correlation_aa = arm.error.correlation * arm.ln_step * np.median(found.wave)
+    names = [label.name for label in library.label]
+    return [*describe(arm, found, learned, change, rest, names),
+            residuals.line(arm.name, arm.error, facts)], floors
+
+
+def main(options):
+    library, spectra, sigma_aa = begin(options, "correct")
+    arms = [i for i, arm in enumerate(library.arm) if covers_half(arm, spectra.wave)]
+    if not arms:
+        refuse_uncovered(options, spectra)
+    lines, floors = zip(*[correct_arm(options, library, i, spectra, sigma_aa) for i in arms])
+    for label, floor in zip(library.label, np.min(floors, axis=0)):
+        label.floor = float(floor)
+    told = [line for part in lines for line in part]
+    told.append("errors of labels are at least " + ", ".join(
+        f"{label.floor:.3g} {label.unit} ({label.name})" for label in library.label))
+    library.report = "\n".join([*told, library.report or ""])
+    write(options.output, library, options.overwrite, options.program)
+    print("\n".join([*told, f"{options.output}: {len(arms)} arms corrected, hash {library.hash}"]))

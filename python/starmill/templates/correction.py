@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What templates get wrong as polynomials of the labels at each pixel, learned from calibrators, and
+how an emulator takes it up (docs/science/numerics.md, "Correction by real spectra")."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.interpolate import CubicSpline, make_interp_spline
+from scipy.spatial import cKDTree
+
+from starmill.cli.basics import INPUT, Failure
+from starmill.templates import emulate
+from starmill.templates.calibrators import mad
+from starmill.templates.library_data import MAX_WIDTH, SplineGrid, hull_distance
+from starmill.templates.radial import RadialFit
+
+DEGREES, RIDGES = (1, 2, 3), (1e-3, 1e-2, 1e-1)  # to choose from
+N_FOLD, THIN = 5, 6  # every sixth pixel chooses
+ROUNDS = 3  # of coefficients and the calibrators' labels
+ROBUST = 1.5  # robust deviations from which on residuals count less
+REACH, FAR = 5, 2.5  # label errors around the fifth calibrator; in these units nothing is left
+N_INSIDE, N_NEAR = 8000, 16000  # labels at which an emulator is fitted to the polynomials
+LSQ_RIDGE, THROUGH = 1e-6, 1e-8
+
+
+@dataclass
+class Correction:
+    """ln(corrected / template) = coef . monomials of the labels `use`, where calibrators are."""
+
+    use: list  # labels of which it is a function
+    degree: int
+    ridge: float
+    coef: np.ndarray  # [n_term, n_pix]
+    shift: np.ndarray  # [n, n_label] of the calibrators' labels
+
+    def terms(self, mapped):
+        return emulate.monomials(mapped[:, self.use], self.degree)
+
+
+def robust_ridge(terms, x, known, ridge):
+    """[n_term, n_pix] coefficients of each pixel; large residuals count less, and so do large
+    coefficients but for the constant."""
+    penalty = len(terms) * ridge * np.eye(terms.shape[1])
+    penalty[0, 0] = 0
+    weight, n_term = known.astype(float), terms.shape[1]
+    pairs = (terms[:, :, None] * terms[:, None]).reshape(len(terms), -1)
+    for _ in range(4):
+        normal = (weight.T @ pairs).reshape(-1, n_term, n_term) + penalty
+        right = (weight * x).T @ terms
+        coef = np.linalg.solve(normal, right[:, :, None])[:, :, 0].T
+        rest = np.abs(x - terms @ coef)
+        limit = ROBUST * 1.4826 * np.median(rest, axis=0) + 1e-6
+        weight = known * np.minimum(1, limit / np.maximum(rest, 1e-12))
+    return coef
+
+
+def without_trend(shift, terms):
+    """Shifts of labels less their robust trend with the labels, so that these keep their scale."""
+    out = shift.copy()
+    for k in range(shift.shape[1]):
+        weight = np.ones(len(terms))
+        for _ in range(6):
+            coef = np.linalg.lstsq(terms * weight[:, None], shift[:, k] * weight, rcond=None)[0]
+            rest = shift[:, k] - terms @ coef
+            size = np.maximum(np.abs(rest), 1e-12)
+            weight = np.sqrt(np.minimum(1, ROBUST * (mad(rest) + 1e-12) / size))
+        out[:, k] = rest
+    return out
+
+
+def learn(calibrators, use, degree, ridge, rounds=ROUNDS):
+    """Of all calibrators, whose labels are unknowns about those given."""
+    found = Correction(use, degree, ridge, None, np.zeros(calibrators.labels.shape))
+    terms = found.terms(calibrators.mapped)
+    trend = emulate.monomials(calibrators.mapped[:, use], 1)
+    for i in range(rounds):
+        x = calibrators.at_shifts(calibrators.x, found.shift)
+        found.coef = robust_ridge(terms, x, calibrators.known, ridge)
+        if i < rounds - 1:
+            found.shift = without_trend(calibrators.shifts(calibrators.x - terms @ found.coef),
+                                        trend)
+    return found
+
+
+def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
+    """Residuals [n, n_pix] of each spectrum after what all but its fold say."""
+    fold = np.random.default_rng(1).permutation(len(calibrators.x)) % N_FOLD
+    out = np.empty(calibrators.x.shape)
+    for i in range(N_FOLD):
+        found = learn(calibrators.rows(fold != i), use, degree, ridge, rounds)
+        mine = calibrators.rows(fold == i)
+        out[fold == i] = mine.x - found.terms(mine.mapped) @ found.coef
+    return out
+
+
+def size_of(calibrators, x):
+    """Weighted rms [n] of each spectrum's residuals where they measure."""
+    weight = calibrators.known * (calibrators.weight * calibrators.measures)
+    return np.sqrt((weight * x**2).sum(axis=1) / weight.sum(axis=1))
+
+
+def choose(calibrators, use, degrees=DEGREES):
+    """(degree, ridge) whose left-out residuals are smallest in the median star; each step in degree
+    must earn 5 %, as labels of stars left out scatter more with more terms."""
+    best, chosen = np.inf, None
+    calibrators = calibrators.thinned(THIN)
+    for degree in degrees:
+        tried = [(np.median(size_of(calibrators, left_out(calibrators, use, degree, ridge, 1))),
+                  ridge) for ridge in RIDGES]
+        size, ridge = min(tried)
+        print(f"degree {degree}, ridge {ridge:g}: {100 * size:.3f} % left out")
+        if size < 0.95 * best:
+            best, chosen = size, (degree, ridge)
+    return chosen
+
+
+# ---- into the emulator -------------------------------------------------------------------------
+
+
+class Nearby:
+    """1 at labels with calibrators around, and smoothly 0 far from them."""
+
+    def __init__(self, calibrators, library, use):
+        middle = np.median(calibrators.labels, axis=0)
+        up = library.map(middle + 0.5 * calibrators.scale)
+        self.length = REACH * (up - library.map(middle - 0.5 * calibrators.scale))[use]
+        self.use, self.tree = use, cKDTree(calibrators.mapped[:, use] / self.length)
+
+    def __call__(self, mapped):
+        k = min(5, self.tree.n)
+        distance = self.tree.query(mapped[:, self.use] / self.length, k=[k])[0][:, 0]
+        return 0.5 * (1 + np.cos(np.pi * np.clip((distance - 1) / (FAR - 1), 0, 1)))
+
+
+def labels_inside(library, calibrators):
+    """[n, n_label] labels all over the library's hulls, and more of them where the stars are."""
+    rng = np.random.default_rng(2)
+    low, high = (library.map([[getattr(label, end) for label in library.label]])[0]
+                 for end in ("min", "max"))
+    inside, n = [], 0
+    while n < N_INSIDE:
+        mapped = low + (high - low) * rng.random((N_INSIDE, len(low)))
+        some = np.stack([label.unmap(mapped[:, i]) for i, label in enumerate(library.label)], axis=1)
+        inside.append(some[hull_distance(library, some) <= 0])
+        n += len(inside[-1])
+        if n < len(inside) * N_INSIDE // 1000:
+            raise Failure(INPUT, "the library's hulls fill less than a thousandth of its labels")
+    star = calibrators.labels[rng.integers(len(calibrators.labels), size=N_NEAR)]
+    near = star + 2 * calibrators.scale * rng.normal(size=star.shape)
+    return np.concatenate([*inside, near[hull_distance(library, near) <= 0]])
+
+
+def last_inputs(emulator, mapped):
+    """What the last layer of a network takes [n, n_in]."""
+    x = mapped
+    for weight, bias in zip(emulator.weight[:-1], emulator.bias[:-1]):
+        x = emulate.silu(x @ weight.T.astype(float) + bias)
+    return x
+
+
+def into_network(library, emulator, calibrators, values_at, by_term):
+    """Weights and biases of the last layer take the terms as least squares of its inputs."""
+    mapped = library.map(labels_inside(library, calibrators))
+    inputs = np.hstack([last_inputs(emulator, mapped), np.ones((len(mapped), 1))])
+    size = np.sqrt((inputs**2).mean(axis=0))
+    scaled, value = inputs / size, values_at(mapped)
+    normal = scaled.T @ scaled + LSQ_RIDGE * len(mapped) * np.eye(len(size))
+    share = np.linalg.solve(normal, scaled.T @ value) / size[:, None]
+    change = share @ by_term
+    emulator.weight[-1] = (emulator.weight[-1] + change[:-1].T).astype("f4")
+    emulator.bias[-1] = (emulator.bias[-1] + change[-1]).astype("f4")
+
+
+def into_functions(emulator, values_at, by_term):
+    """Radial functions and splines get a component for each term."""
+    front = emulator.front
+    if isinstance(front, SplineGrid):
+        node = [np.array([knot[i + 1:i + 1 + front.degree].mean() for i in range(n)])
+                for knot, n in zip(front.knot, front.coef.shape)]
+        mapped = np.stack([x.ravel() for x in np.meshgrid(*node, indexing="ij")], axis=1)
+        coef = values_at(mapped).reshape(*front.coef.shape[:-1], -1)
+        for axis, (knot, x) in enumerate(zip(front.knot, node)):
+            spline = make_interp_spline(x, coef, front.degree, t=knot, axis=axis)
+            coef = np.moveaxis(spline.c, 0, axis)
+    else:
+        coef = RadialFit(front.center, front.length, np.ones(len(front.center)),
+                         values_at(front.center), front.degree, np.array([THROUGH])).coef
+        if len(coef) != len(front.coef):
+            raise Failure(INPUT, "the centers of the radial functions do not determine a polynomial "
+                                 f"of degree {front.degree}")
+    front.coef = np.concatenate([front.coef, coef.astype("f4")], axis=-1)
+    emulator.weight[0] = np.hstack([emulator.weight[0], by_term.T.astype("f4")])
+
+
+def apply(library, i_arm, calibrators, correction):
+    """Change an arm's emulator by a correction."""
+    arm = library.arm[i_arm]
+    emulator = arm.emulator
+    n_term = len(correction.coef)
+    if not emulator.log_flux:
+        raise Failure(INPUT, f"arm {arm.name}: its emulator gives the flux; only emulators of ln "
+                             "flux can be corrected")
+    by_term = np.nan_to_num(CubicSpline(calibrators.wave, correction.coef * calibrators.measures,
+                                        axis=1, extrapolate=False)(arm.wave_aa))
+    nearby = Nearby(calibrators, library, correction.use)
+
+    def values_at(mapped):
+        return correction.terms(mapped) * nearby(mapped)[:, None]
+
+    if emulator.front is None:
+        into_network(library, emulator, calibrators, values_at, by_term)
+    elif len(emulator.weight) > 1:
+        raise Failure(INPUT, f"arm {arm.name}: functions of the labels before layers with SiLU "
+                             "cannot be corrected")
+    elif emulator.weight[0].shape[1] + n_term > MAX_WIDTH:
+        raise Failure(INPUT, f"arm {arm.name}: {emulator.weight[0].shape[1]} components leave no "
+                             f"place for {n_term} more of {MAX_WIDTH}; make it with fewer "
+                             "--components")
+    else:
+        into_functions(emulator, values_at, by_term)

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""starmill library import: emulators trained elsewhere, one HDF5 file an arm (docs/use/formats.md,
+"Emulator file"), become a library."""
+
+import math
+import os
+import re
+
+from starmill.cli.basics import USAGE, Failure, check_packages
+
+check_packages("library import", "numpy", "scipy", "h5py")
+
+import h5py  # noqa: E402
+import numpy as np  # noqa: E402
+
+from starmill.templates import emulate, guess, library_file  # noqa: E402
+from starmill.templates.labels import describe  # noqa: E402
+from starmill.templates.library_check import check  # noqa: E402
+from starmill.templates.library_data import (MAX_ARM, MAX_HULL, MAX_LABEL, MAX_LAYER,  # noqa: E402
+                                             Arm, Emulator, Hull, Library, hull_distance)
+from starmill.templates.library_file import array_of, refuse_links, text_of  # noqa: E402
+
+# relative to max(1, |y|) of the network's output: the check values are float32, and so are labels
+CHECK_TOLERANCE = 1e-5
+# of templates for spectra with a resolution matrix, by rvspecfit's convention of names
+MATRIX_SIGMA_AA = 0.5
+
+
+def main(options):
+    paths = options.arguments
+    names, sigmas = check_options(options, paths)
+    output = options.output
+    library_file.writable(output, options.overwrite, [("the emulator", path) for path in paths])
+    library, low, high, worst = read_file(paths[0], names[0], sigmas[0])
+    for path, name, sigma in zip(paths[1:], names[1:], sigmas[1:]):
+        one, _, _, off = read_file(path, name, sigma)
+        join(library, one, paths[0], path, sigma)
+        worst = max(worst, off)
+    guess.fill_range(library, low, high, int(options.guess_templates or 50))
+    library.name = library.arm[0].revision
+    library_file.write(output, library, options.overwrite, options.program)
+    several = "," in (options.template_sigma or "")
+    for arm in library.arm if several else library.arm[:1]:
+        own = arm.template_sigma_aa < 0
+        sigma = "the instrument's own, no resolution matrix" if own else (
+            f"sigma {arm.template_sigma_aa:g} A, removed from the resolution matrix")
+        print(f"template resolution{f' of arm {arm.name}' if several else ''}: {sigma} "
+              f"({arm.sigma_origin})")
+    if sigmas[0] is None:
+        print("  to choose yourself: --template-sigma A or --at-instrument-resolution")
+    n = len(library.arm)
+    print(f"{output}: {n} arm{'s, agree' if n > 1 else ', agrees'} with the check values within "
+          f"{worst:.1e}, hash {library.hash}")
+
+
+def check_options(options, paths):
+    """(names, sigmas in A) of the files' arms, None where the file says it."""
+    if not options.output:
+        raise Failure(USAGE, "library import needs --output LIB.h5")
+    if not 1 <= len(paths) <= MAX_ARM:
+        raise Failure(USAGE, f"{len(paths)} emulator files; a library takes 1 to {MAX_ARM}, one "
+                             "per arm")
+    if options.at_instrument_resolution and options.template_sigma:
+        raise Failure(USAGE, "--template-sigma and --at-instrument-resolution exclude each other")
+    names = options.arm_names.split(",") if options.arm_names else [None] * len(paths)
+    if len(names) != len(paths):
+        raise Failure(USAGE, f"--arm-names gives {len(names)} names for {len(paths)} files")
+    sigmas = [-1.0 if options.at_instrument_resolution else None]
+    if options.template_sigma:
+        sigmas = [read_sigma(item) for item in options.template_sigma.split(",")]
+    if len(sigmas) not in (1, len(paths)):
+        raise Failure(USAGE, f"--template-sigma gives {len(sigmas)} numbers for {len(paths)} files")
+    return names, sigmas * len(paths) if len(sigmas) == 1 else sigmas
+
+
+def read_sigma(item):
+    try:
+        sigma = float(item)
+    except ValueError:
+        sigma = math.nan
+    if not 0 <= sigma < math.inf:
+        raise Failure(USAGE, f"--template-sigma takes a number, 0 or more, not '{item}'")
+    return sigma
+
+
+# ---- one file ----------------------------------------------------------------------------------
+
+
+def read_file(path, arm_name, sigma):
+    """(library of one arm, least and largest mapped labels, how far it is from the check
+    values)."""
+    try:
+        with h5py.File(path, "r") as file:
+            refuse_links(path, file)
+            if "lam" not in file or "parnames" not in file.attrs:
+                raise ValueError("is not an emulator file (dataset lam or attribute parnames is "
+                                 "missing; see docs/use/formats.md)")
+            library = Library(read_labels(file))
+            low, high = read_range(file, library.label)
+            library.hull = read_hulls(file, library.n_label)
+            library.arm = [read_arm(file, path, arm_name, sigma)]
+            # everything but the guess, so that the check values meet a sound library
+            guess.fill_range(library, low, high, 1)
+            check(library, path)
+            return library, low, high, verify(file, library)
+    except KeyError as error:
+        raise Failure(USAGE, f"{path}: {error.args[0]}") from error
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error
+        raise Failure(USAGE, f"{path}: cannot be read: {reason}") from error
+    except (ValueError, TypeError, RuntimeError, AttributeError, OverflowError) as error:
+        raise Failure(USAGE, f"{path}: {error}") from error
+
+
+def read_labels(file):
+    names = [name.strip() for name in text_of(file, "parnames").split(",")]
+    if not all(names) or len(names) > MAX_LABEL:
+        raise ValueError(f"attribute parnames has an empty name or more than {MAX_LABEL}: "
+                         f"'{','.join(names)[:80]}'")
+    mean, std = array_of(file, "mapper/mean", "f8", 1), array_of(file, "mapper/std", "f8", 1)
+    if "mapper/log_ids" not in file:
+        raise ValueError("dataset /mapper/log_ids is missing")
+    log_ids = file["mapper/log_ids"][...] if file["mapper/log_ids"].size else []
+    if len(mean) != len(names) or len(std) != len(names):
+        raise ValueError(f"mapper has {len(mean)} means and {len(std)} spreads for {len(names)} "
+                         "labels")
+    if not all(0 <= i < len(names) for i in log_ids):
+        raise ValueError(f"mapper/log_ids names a label that is not among the {len(names)}")
+    labels = [describe(name) for name in names]
+    for i, label in enumerate(labels):
+        label.mean, label.std, label.mapping = float(mean[i]), float(std[i]), int(i in log_ids)
+        if not (np.isfinite([label.mean, label.std]).all() and label.std > 0):
+            raise ValueError(f"label {label.name} has mean {label.mean:g} and std {label.std:g}; "
+                             "they must be finite and std above 0")
+    return labels
+
+
+def read_range(file, labels):
+    """Least and largest mapped labels of the training stars; their labels' ranges and scales."""
+    points = array_of(file, "outside/points", "f8", 2)
+    if points.shape[1] != len(labels) or not np.isfinite(points).all():
+        raise ValueError(f"outside/points of shape {points.shape} is not finite or not of "
+                         f"{len(labels)} labels")
+    low, high = points.min(axis=0), points.max(axis=0)
+    for i, label in enumerate(labels):
+        least, most = label.unmap(low[i]), label.unmap(high[i])
+        if not least < most:
+            raise ValueError(f"outside/points: all training stars have the same {label.name}")
+        # float32 points leave 4000.0008 for 4000, and mapping and back 2.8e-17 for 0
+        digits = 5 - math.floor(math.log10(most - least))
+        label.min, label.max = round(float(least), digits) + 0.0, round(float(most), digits) + 0.0
+        label.scale = label.scale or 0.03 * (label.max - label.min)
+    return low, high
+
+
+def read_hulls(file, n_label):
+    hulls = []
+    for name in sorted(file["outside"]):
+        digits = re.fullmatch(r"hull([0-9]+)_equations", name)
+        if not digits:
+            continue
+        spans = np.array([int(digit) for digit in digits[1]])
+        facet = array_of(file, f"outside/{name}", "f8", 2)
+        if spans.max() >= n_label or facet.shape[1] != len(spans) + 1:
+            raise ValueError(f"dataset /outside/{name} names labels that are not among the "
+                             f"{n_label}, or has the shape {facet.shape}")
+        hulls.append(Hull(spans, facet))
+    if not 1 <= len(hulls) <= MAX_HULL:
+        raise ValueError(f"has {len(hulls)} hulls (datasets like outside/hull01_equations), this "
+                         f"program takes 1 to {MAX_HULL}")
+    return hulls
+
+
+def read_arm(file, path, arm_name, sigma):
+    if not file.attrs["log_step"]:
+        raise ValueError("attribute log_step is false; only wavelengths uniform in ln wavelength "
+                         "are taken, train the emulator on such a grid")
+    wave = array_of(file, "lam", "f8", 1)
+    if len(wave) < 2 or not (np.isfinite(wave).all() and (wave > 0).all()):
+        raise ValueError("lam must be wavelengths above 0")
+    if wave[-1] < 1000:
+        raise ValueError(f"lam ends at {wave[-1]:g} A, before any spectrum; it must be in Angstrom, "
+                         "in vacuum (are these nm or um?)")
+    n_layer = int(file.attrs["nlayers"])
+    if not 1 <= n_layer <= MAX_LAYER:
+        raise ValueError(f"has {n_layer} layers, this program takes 1 to {MAX_LAYER}")
+    emulator = Emulator([array_of(file, f"layer{i}/weight", "f4", 2) for i in range(n_layer)],
+                        [array_of(file, f"layer{i}/bias", "f4", 1) for i in range(n_layer)],
+                        log_flux=int(bool(file.attrs["log_spec"])))
+    setup, revision = text_of(file, "setup"), text_of(file, "revision")
+    name = (arm_name or setup.rpartition("_")[2]).lower()
+    if not 0 < len(name) < 32:
+        raise ValueError(f"arm name '{name[:40]}' (setup '{setup}') is empty or too long; give "
+                         "--arm-names")
+    origin = "given at import"
+    if sigma is None:
+        end = next((end for end in ("rm", "resolmat") if revision.endswith(end)), None)
+        sigma = MATRIX_SIGMA_AA if end else -1.0
+        origin = (f"assumed, revision '{revision}' {'ends' if end else 'does not end'} in "
+                  f"{end or 'rm or resolmat'}")
+    ln_wave0 = math.log(wave[0])
+    return Arm(name, setup, ln_wave0, (math.log(wave[-1]) - ln_wave0) / (len(wave) - 1), wave,
+               emulator, template_sigma_aa=sigma, sigma_origin=origin,
+               source=os.path.basename(path), revision=revision)
+
+
+def verify(file, library):
+    """The largest difference from the check values, in the terms of CHECK_TOLERANCE."""
+    if "check/params" not in file:
+        raise ValueError("has no check values (check/params, check/spectra, check/outside), which "
+                         "prove that it is read correctly")
+    label = array_of(file, "check/params", "f8", 2)
+    spectrum = array_of(file, "check/spectra", "f8", 2)
+    outside = array_of(file, "check/outside", "f8", 1)
+    arm, n = library.arm[0], len(label)
+    if label.shape[1] != library.n_label or spectrum.shape != (n, arm.n_pix) or len(outside) != n:
+        raise ValueError(f"check/params, spectra and outside have the shapes {label.shape}, "
+                         f"{spectrum.shape}, {outside.shape}; expected rows of {library.n_label} "
+                         f"labels and {arm.n_pix} pixels")
+    y = emulate.output(library, 0, label)
+    found = np.exp(y) if arm.emulator.log_flux else y
+    with np.errstate(divide="ignore", invalid="ignore"):
+        off = np.abs(found / spectrum - 1) if arm.emulator.log_flux else np.abs(found - spectrum)
+    off /= np.maximum(1, np.abs(y))
+    bad = ~(off <= CHECK_TOLERANCE)
+    if bad.any():
+        i, j = np.argwhere(bad)[0]
+        raise ValueError(f"check/spectra, row {i}, pixel {j}: the emulator as read gives "
+                         f"{found[i, j]:.9g}, the file says {spectrum[i, j]:.9g}; layout, "
+                         "activation or mapping is another")
+    square = hull_distance(library, label) ** 2  # as rvspecfit's penalty is
+    bad = ~(np.abs(square - outside) <= 1e-6 + 1e-5 * outside)
+    if bad.any():
+        i = np.argmax(bad)
+        raise ValueError(f"check/outside, row {i}: the hulls as read give the squared distance "
+                         f"{square[i]:.9g}, the file says {outside[i]:.9g}")
+    return off.max()
+
+
+# ---- agreement ---------------------------------------------------------------------------------
+
+
+def join(library, one, path0, path, sigma):
+    """The arm of one, which must be of the same training, becomes the library's too."""
+    def need(good, message):
+        if not good:
+            raise Failure(USAGE, f"{path}: {message}; import arms of one training")
+
+    def same(a, b):
+        return np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-9, atol=1e-9)
+
+    need(one.n_label == library.n_label,
+         f"has {one.n_label} labels, but {path0} has {library.n_label}")
+    for i, (a, b) in enumerate(zip(one.label, library.label)):
+        need(a.name == b.name, f"label {i} is {a.name}, but in {path0} it is {b.name}")
+        need(a.mapping == b.mapping and same([a.mean, a.std], [b.mean, b.std]),
+             f"label {a.name} is mapped otherwise than in {path0}")
+        need(same([a.min, a.max], [b.min, b.max]),
+             f"the training stars have another range of {a.name} than those of {path0}")
+    need(len(one.hull) == len(library.hull) and all(
+        list(a.label) == list(b.label) and same(a.facet, b.facet)
+        for a, b in zip(one.hull, library.hull)), f"its hulls are not those of {path0}")
+    arm, arm0 = one.arm[0], library.arm[0]
+    if arm.name in [other.name for other in library.arm]:
+        raise Failure(USAGE, f"{path}: an arm called {arm.name} was imported already; name the "
+                             "arms by --arm-names")
+    if sigma is None and arm.template_sigma_aa != arm0.template_sigma_aa:
+        raise Failure(USAGE, f"{path} (revision {arm.revision}) and {path0} (revision "
+                             f"{arm0.revision}) are not made for the same use of the resolution "
+                             "matrix; give --template-sigma or --at-instrument-resolution")
+    library.arm.append(arm)

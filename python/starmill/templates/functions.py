@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Emulators that are functions of the labels: radial functions, splines or linear interpolation on
+principal components of ln flux (docs/use/libraries.md)."""
+
+import numpy as np
+from scipy.interpolate import make_interp_spline
+
+from starmill.cli.basics import INPUT, Failure
+from starmill.templates import components, guess
+from starmill.templates.hulls import make_hulls
+from starmill.templates.labels import make_labels
+from starmill.templates.lattice import Lattice
+from starmill.templates.library_data import (MAX_AXIS, MAX_COEF, MAX_WIDTH, Emulator, Radial,
+                                             SplineGrid)
+from starmill.templates.radial import SMOOTHINGS, RadialFit
+
+N_COMPONENT = 128  # of an arm, by default
+LEFT = 1e-5  # rms of ln flux that components of linear interpolation may leave of a model
+SMOOTHING = 1e-8  # through the models, which have no errors
+MIN_MODEL, MAX_RADIAL = 12, 20000  # the time of radial functions goes with the third power
+MAX_LENGTH, N_LENGTH = 32, 250  # ratio of lengths, and models to choose them by
+
+
+def choose_length(x, score, degree, smoothing):
+    """Return the lengths [n_label] along mapped labels x [n, n_label], of which the least is 1, that
+    make the functions closest to the scores [n, n_component] of models left out in turn."""
+    some = np.linspace(0, len(x) - 1, min(len(x), N_LENGTH)).astype(int)
+
+    def error(power):
+        fit = RadialFit(x[some], 2.0**power, np.ones(len(some)), score[some], degree, smoothing)
+        square = (fit.left_out**2).sum(axis=1)
+        return np.log(square + np.finfo(float).tiny).mean()
+
+    best = np.zeros(x.shape[1])
+    least = error(best)
+    for step in (1.0, 0.5):
+        moves, i = [s * e for e in np.eye(len(best)) for s in (step, -step)], 0
+        failed = 0
+        while failed < len(moves):
+            power = best + moves[i]
+            power -= power.min()
+            e = error(power) if power.max() <= np.log2(MAX_LENGTH) else np.inf
+            better = e < least - 1e-3
+            best, least, failed = (power, e, 0) if better else (best, least, failed + 1)
+            i = i if better else (i + 1) % len(moves)
+    return 2.0**best
+
+
+class Maker:
+    """Makes emulators of one kind, of a grid file's models."""
+
+    def __init__(self, options):
+        self.kind = options.emulator
+        self.hulls = options.hulls or "pairs"
+        self.n_guess = int(options.guess_templates or 300)
+        self.n_component = int(options.components or 0)
+        self.degree = int(options.degree or 2)
+        smoothing = float(options.smoothing or SMOOTHING)
+        self.smoothing = np.array([smoothing]) if smoothing > 0 else SMOOTHINGS
+
+    def make(self, grid, models, library, fill_gaps):
+        """Complete a library whose arms have no emulators yet; return lines of text about it."""
+        n = len(models)
+        if not 1 <= len(grid.label) <= MAX_AXIS:
+            raise Failure(INPUT, f"models with {len(grid.label)} labels; this emulator takes 1 to "
+                                 f"{MAX_AXIS}")
+        if n < MIN_MODEL:
+            raise Failure(INPUT, f"{n} good models; a library needs at least {MIN_MODEL}")
+        if self.kind == "radial" and n > MAX_RADIAL:
+            raise Failure(INPUT, f"{n} models; radial functions take {MAX_RADIAL} at most: use "
+                                 "--emulator network, splines or linear")
+        values = grid.values[models]
+        library.label, mapped = make_labels(grid.label, values)
+        library.hull = make_hulls(library.label, mapped, self.hulls)
+        guess.spread(library, values, self.n_guess)
+        lattice = None
+        if self.kind != "radial":
+            lattice = self.find_lattice(library, mapped, [grid.name[i] for i in models], fill_gaps)
+        layers = [self.make_layer(grid, i, models) for i in range(len(library.arm))]
+        if self.kind == "radial":
+            size = [np.linalg.norm(weight, axis=0) for weight, _, _, _ in layers]
+            fronts, lines = self.make_radial(mapped, [score for _, _, score, _ in layers],
+                                             np.concatenate(size))
+        else:
+            fronts = [self.make_grid(lattice, score) for _, _, score, _ in layers]
+            what = "linear interpolation" if self.kind == "linear" else "cubic splines"
+            over = ", ".join(f"{len(node)} of {name}"
+                             for node, name in zip(lattice.node, grid.label))
+            lines = [f"{what} over {over}; {lattice.n_gap} nodes filled from their neighbours"]
+        for arm, front, (weight, bias, score, left) in zip(library.arm, fronts, layers):
+            arm.emulator = Emulator([weight], [bias], front)
+            lines.append(f"  {arm.name:<8} {score.shape[1]} components, which leave "
+                         f"{100 * left:.2g} % (rms) of the flux of the worst model")
+        return lines
+
+    def find_lattice(self, library, mapped, names, fill_gaps):
+        lattice = Lattice(library.label, mapped, names)
+        for label, node in zip(library.label, lattice.node):
+            if len(node) < (2 if self.kind == "linear" else 4):
+                raise Failure(INPUT, f"label {label.name} has {len(node)} values; splines need 4, "
+                                     "--emulator linear 2 and radial none")
+        if not fill_gaps:
+            lattice.refuse_gaps()
+        return lattice
+
+    def make_layer(self, grid, i_arm, models):
+        """Return (weight, bias, scores of the models, remaining rms) of an arm."""
+        def try_layer(n):
+            x = grid.flux(i_arm, models)
+            np.log(x, out=x)
+            return components.leading(x, min(n, components.most(x)))
+
+        if self.kind != "linear" or self.n_component:
+            return try_layer(self.n_component or N_COMPONENT)
+        weight, bias, score, left = try_layer(2 * N_COMPONENT)
+        if left > LEFT and score.shape[1] == 2 * N_COMPONENT:
+            weight, bias, score, left = try_layer(MAX_WIDTH)
+        n, left = components.enough(weight, score, left, LEFT)
+        return np.ascontiguousarray(weight[:, :n]), bias, score[:, :n], left
+
+    def make_grid(self, lattice, score):
+        """Splines through the scores at all nodes."""
+        shape, n_out = lattice.model.shape, score.shape[1]
+        if lattice.model.size * n_out > MAX_COEF:
+            raise Failure(INPUT, f"a grid of {lattice.model.size} nodes and {n_out} components has "
+                                 f"more than {MAX_COEF} numbers; give fewer --components")
+        value = np.zeros((lattice.model.size, n_out))
+        value[lattice.at] = score
+        lattice.fill(value, cubic=self.kind == "splines")
+        coef, degree = value.reshape(*shape, n_out), 1 if self.kind == "linear" else 3
+        knots = []
+        for axis, node in enumerate(lattice.node):
+            if degree == 1:
+                knots.append(np.array([node[0], *node, node[-1]]))
+                continue
+            spline = make_interp_spline(node, coef, degree, axis=axis)  # not-a-knot
+            knots.append(spline.t)
+            coef = np.moveaxis(spline.c, 0, axis)
+        return SplineGrid(degree, knots, np.ascontiguousarray(coef, "f4"))
+
+    def make_radial(self, mapped, scores, size):
+        """Of all arms at once: what takes the time depends on the labels alone; size [n_score] is
+        what a unit of a score is in the arm's pixels."""
+        score = np.concatenate(scores, axis=1)
+        length = choose_length(mapped, score * size, self.degree, self.smoothing)
+        fit = RadialFit(mapped, length, np.ones(len(mapped)), score, self.degree, self.smoothing)
+        ends = np.cumsum([score.shape[1] for score in scores])[:-1]
+        fronts = [Radial(fit.degree, length, mapped, np.ascontiguousarray(coef, "f4"))
+                  for coef in np.split(fit.coef, ends, axis=1)]
+        return fronts, [f"radial functions, smoothing {fit.smooth.min():.3g} to "
+                        f"{fit.smooth.max():.3g}, lengths {', '.join(f'{x:.3g}' for x in length)}"]
+
+    def choose_left_out(self, grid, models, n_wanted, seed):
+        """Which models to leave out [n], that the others lie around: none at the end of a label of
+        three values or more; of a grid nodes with models on both sides, no two next to each
+        other."""
+        values, out = grid.values[models], np.zeros(len(models), bool)
+        order = np.random.default_rng(seed).permutation(len(models))
+        low, high = values.min(axis=0), values.max(axis=0)
+        within = (values > low) & (values < high)
+        inner = (within | ~within.any(axis=0)).all(axis=1)
+        lattice = None
+        if self.kind != "radial":
+            labels, mapped = make_labels(grid.label, values)
+            lattice = Lattice(labels, mapped, [grid.name[i] for i in models])
+        for i in order:
+            if out.sum() == n_wanted:
+                break
+            out[i] = lattice.is_inner(lattice.at[i], out) if lattice else inner[i]
+        return out

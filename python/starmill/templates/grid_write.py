@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes grid files (docs/use/formats.md, "Grid file"); grid_models.py reads them.
+
+create() makes the whole file, in which models are still to do.  All datasets lie in one piece, so
+a Writer puts rows in their places without HDF5: each model gets its status after its spectra, and
+the file is valid whenever its writer is killed.
+"""
+
+import contextlib
+import errno
+import os
+from dataclasses import dataclass, field
+
+import h5py
+import numpy as np
+
+from starmill.cli.basics import INPUT, OUTPUT, Failure, replacing
+
+TO_DO, GOOD, BAD = 0, 1, 2
+NAME, WHY = 64, 128  # bytes of a name and of a reason, with a zero
+MAX_SETTINGS = 60000  # of an attribute
+MEANING = {"models/label": "labels of each model, in their units",
+           "models/name": "file or row that each model comes from",
+           "models/status": "0 still to do, 1 good, 2 bad",
+           "models/stamp": "of the file that each model comes from; 0: not known",
+           "models/why": "why a model is bad", "labels/name": "names of the labels",
+           "sigma": "Gaussian sigma of the spectra at each pixel, Angstrom",
+           "flux": "flux density, each model in its own unit",
+           "continuum": "continuum in the unit of the flux"}
+
+
+def short(text, n):
+    """At most n - 1 bytes."""
+    return os.fsencode(text)[:n - 1]
+
+
+@dataclass
+class Models:
+    label: np.ndarray  # [n, n_label]
+    name: np.ndarray  # [n] bytes
+    stamp: np.ndarray  # [n] uint64
+    why: np.ndarray  # [n] bytes, empty where a model is not bad
+    status: np.ndarray  # [n]
+
+    def __len__(self):
+        return len(self.status)
+
+
+@dataclass
+class GridArm:
+    name: str
+    n_pix: int
+    ln_wave0: float
+    ln_step: float
+    template_sigma_aa: float  # negative: the instrument's
+    sigma_origin: str
+    has_continuum: bool = False
+    sigma: np.ndarray = field(default=None, repr=False)  # [n_pix] where it varies
+
+
+@contextlib.contextmanager
+def writing(path):
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        # HDF5 has no errno of its own failures
+        reason = os.strerror(error.errno) if getattr(error, "errno", None) else error
+        raise Failure(OUTPUT, f"{path}: cannot be written: {reason}; make room, or give another "
+                              "place: the same command continues") from error
+
+
+def create(path, label_names, models, arms, settings, generator):
+    """Create the whole file, with room for all spectra, under a temporary name, then rename it."""
+    n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes
+                            + sum(4 * a.n_pix * (1 + a.has_continuum) for a in arms)) + (1 << 16)
+    if len(settings.encode()) > MAX_SETTINGS:
+        raise Failure(INPUT, "the settings are too long")
+    with writing(path), replacing(path) as temporary:
+        take_room(temporary, n_byte)
+        with h5py.File(temporary, "w") as file:
+            file.attrs.update(format=np.bytes_("starmill grid"), version=np.int32(1),
+                              complete=np.int32(0), generator=np.bytes_(generator),
+                              settings=np.bytes_(settings.encode()))
+            names = np.array([short(n, NAME) for n in label_names], f"S{NAME}")
+            put(file, "labels/name", data=names)
+            put(file, "models/label", data=models.label)
+            put(file, "models/name", data=models.name.astype(f"S{NAME}"))
+            put(file, "models/status", data=models.status.astype("i1"))
+            put(file, "models/stamp", data=models.stamp.astype("u8"))
+            put(file, "models/why", data=models.why.astype(f"S{WHY}"))
+            for i, arm in enumerate(arms):
+                make_arm(file.create_group(f"arms/arm{i}"), arm, len(models))
+        take_room(temporary, os.path.getsize(temporary))
+
+
+def take_room(path, n_byte):
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.posix_fallocate(fd, 0, n_byte)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise  # else a file system that cannot say
+    finally:
+        os.close(fd)
+
+
+def put(group, name, **how):
+    dataset = group.create_dataset(name, **how)
+    dataset.attrs["DESCRIPTION"] = np.bytes_(MEANING[name])
+
+
+def make_arm(group, arm, n_model):
+    for name in ("name", "sigma_origin"):
+        group.attrs[name] = np.bytes_(getattr(arm, name).encode())
+    for name in ("ln_wave0", "ln_step", "template_sigma_aa"):
+        group.attrs[name] = np.float64(getattr(arm, name))
+    group.attrs["n_pix"] = np.int32(arm.n_pix)
+    if arm.sigma is not None:
+        put(group, "sigma", data=arm.sigma)
+    for name in ("flux", "continuum")[:1 + arm.has_continuum]:
+        how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)  # its space is there at once, and zero
+        how.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        how.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        put(group, name, shape=(n_model, arm.n_pix), dtype="<f4", dcpl=how)
+
+
+class Writer:
+    """Write rows of a file that create() made; several processes may write at once."""
+
+    def __init__(self, path):
+        self.path = path
+        with writing(path):
+            with h5py.File(path, "r") as file:
+                self._at = {name: (dataset.id.get_offset(), dataset.dtype, dataset.shape[1:])
+                            for name, dataset in datasets(file)}
+            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def close(self):
+        with writing(self.path):
+            os.fsync(self._fd)
+            os.close(self._fd)
+
+    def put(self, name, i, row):
+        """Write row i of a dataset."""
+        at, dtype, shape = self._at[name]
+        data = np.asarray(row, dtype)
+        assert data.shape == shape
+        with writing(self.path):
+            n = os.pwrite(self._fd, data.tobytes(), at + i * data.nbytes)
+            if n < data.nbytes:  # the disk is full but for n bytes
+                os.pwrite(self._fd, data.tobytes()[n:], at + i * data.nbytes + n)
+
+    def put_status(self, i, status, why=b""):
+        self.put("models/why", i, why)
+        self.put("models/status", i, status)
+
+
+def datasets(file):
+    """Yield (name, dataset) of those with a row for each model."""
+    for group in (file["models"], *file["arms"].values()):
+        for name, dataset in group.items():
+            if name != "sigma":
+                yield f"{group.name[1:]}/{name}", dataset
+
+
+def revise(path, models):
+    """Bad models are to do again: labels, stamps and reasons are those of now.  The status is
+    last."""
+    with writing(path), h5py.File(path, "r+") as file:
+        file.attrs.modify("complete", np.int32(0))
+        for name in ("label", "stamp", "why", "status"):
+            file[f"models/{name}"][...] = getattr(models, name)
+            file.flush()
+
+
+def finish(path):
+    """Mark the file complete: no model is still to do."""
+    with writing(path), h5py.File(path, "r+") as file:
+        file.attrs.modify("complete", np.int32(1))

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Templates of the initial guess."""
+
+import numpy as np
+
+from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.templates.library_data import hull_distance
+
+VSINI_KM_S = (0.0, 100.0)
+
+
+def fill_range(library, low, high, n_guess):
+    """n_guess quasi-random points inside all hulls, low and high [n_label] of the mapped labels:
+    the additive recurrence of the generalised golden ratio, which fills a box evenly in any number
+    of dimensions."""
+    n_label = library.n_label
+    phi = np.roots([1] + [0] * (n_label - 1) + [-1, -1])
+    alpha = phi[np.isreal(phi) & (phi.real > 1)].real[0] ** -np.arange(1.0, n_label + 1)
+    found, n_try, most = [], 0, 1000000 + 1000 * n_guess
+    while sum(map(len, found)) < n_guess:
+        if n_try > most:
+            raise Failure(USAGE, f"only {sum(map(len, found))} of {n_guess} templates for the "
+                                 "initial guess were found inside the hulls, which fill too little "
+                                 "of the labels' ranges")
+        u = 0.5 + np.arange(n_try + 1, n_try + 10001)[:, np.newaxis] * alpha
+        x = low + (high - low) * (u - np.floor(u))
+        value = np.stack([label.unmap(x[:, i]) for i, label in enumerate(library.label)], axis=1)
+        found.append(value[hull_distance(library, value) <= 0])
+        n_try += len(value)
+    library.guess_label = np.concatenate(found)[:n_guess]
+    library.guess_vsini_km_s = np.array(VSINI_KM_S)
+
+
+def spread(library, values, n_guess, length=1.0):
+    """Up to n_guess of the models with values [n][n_label] inside the hulls, each as far as can be
+    from those before it in mapped labels by length; which of the models are outside [n]."""
+    mapped = library.map(values)
+    outside = ~(hull_distance(library, values) <= 1e-10)
+    if outside.all():
+        raise Failure(INPUT, "no spectrum lies inside the hulls of its labels")
+    free = np.where(outside, -1.0, np.inf)
+    at = int(np.argmin(np.where(outside, np.inf, (mapped ** 2).sum(axis=1))))  # from the middle
+    taken = []
+    while len(taken) < min(n_guess, len(values)):
+        taken.append(at)
+        free = np.minimum(free, (((mapped - mapped[at]) / length) ** 2).sum(axis=1))
+        at = int(np.argmax(free))
+        if free[at] <= 1e-12:  # two spectra of the same labels are one template
+            break
+    library.guess_label = values[taken]
+    library.guess_vsini_km_s = np.array(VSINI_KM_S)
+    return outside

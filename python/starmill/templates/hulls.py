@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Hulls around models in mapped labels."""
+
+import itertools
+
+import numpy as np
+from scipy.spatial import ConvexHull, KDTree, QhullError
+
+from starmill.cli.basics import INPUT, Failure
+from starmill.templates.library_data import MAX_FACET, MAX_HULL, Hull
+
+
+def make_hulls(labels, mapped, kind="pairs"):
+    """Return hulls of points mapped [n][n_label]: of every pair of labels ("pairs"), of every pair
+    without isolated points ("dense"), or one of all labels ("whole")."""
+    n_label = len(labels)
+    if n_label == 1:
+        return [Hull(np.array([0]), np.array([[-1, mapped.min()], [1, -mapped.max()]]))]
+    if kind == "whole" and n_label > 2:
+        return [whole_hull(mapped)]
+    if n_label * (n_label - 1) // 2 > MAX_HULL:
+        raise Failure(INPUT, f"{n_label} labels have more pairs than the {MAX_HULL} hulls of a "
+                             "library")
+    hulls = []
+    for pair in itertools.combinations(range(n_label), 2):
+        x = mapped[:, pair]
+        try:
+            hulls.append(Hull(np.array(pair), pair_facets(x[near(x)] if kind == "dense" else x)))
+        except (QhullError, ValueError) as error:
+            a, b = (labels[i].name for i in pair)
+            raise Failure(INPUT, f"labels {a} and {b} are not independent: {len(x)} points of "
+                                 "which no hull can be made: they lie on a line or "
+                                 "apart") from error
+    return hulls
+
+
+def near(x):
+    """Return which points [n][2] have neighbours: an isolated one would open the hull over labels
+    that no model covers."""
+    if len(x) <= 3:
+        return np.ones(len(x), bool)
+    third = KDTree(x).query(x, 4)[0][:, 3]
+    return third <= max(4 * np.median(third), 0.3)
+
+
+def pair_facets(x):
+    """Return the facets through the corners of points [n][2], counterclockwise."""
+    corner = x[ConvexHull(x).vertices]
+    corner = np.roll(corner, -np.lexsort((corner[:, 1], corner[:, 0]))[0], axis=0)
+    side = np.roll(corner, -1, axis=0) - corner
+    normal = np.stack([side[:, 1], -side[:, 0]], axis=1) / np.hypot(*side.T)[:, np.newaxis]
+    return np.column_stack([normal, -(normal * corner).sum(axis=1)])
+
+
+def whole_hull(x):
+    n, n_label = x.shape
+    try:
+        facet = np.unique(ConvexHull(x).equations, axis=0)
+    except QhullError as error:
+        raise Failure(INPUT, f"no hull of {n_label} labels holds {n} models: they are too few or "
+                             "lie in a plane") from error
+    if len(facet) > MAX_FACET:
+        raise Failure(INPUT, f"the hull of {n_label} labels of {n} models has {len(facet)} facets, "
+                             f"at most {MAX_FACET}: use hulls of pairs")
+    for f in facet:  # points on a facet lie within rounding of it: none is to be outside
+        f[-1] -= max(0.0, (x @ f[:-1] + f[-1]).max())
+    return Hull(np.arange(n_label), facet)

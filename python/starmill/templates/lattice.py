@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Models at the nodes of a grid of labels, and the filling of nodes without a model."""
+
+import numpy as np
+
+from starmill.cli.basics import INPUT, Failure
+from starmill.templates.library_data import MAX_NODE
+
+SAME_NODE = 1e-6  # of a label's range
+MAX_NAMED = 3
+
+
+class Lattice:
+    """node: of each label its mapped values; model [n_node of label 0]...: index, -1 without."""
+
+    def __init__(self, labels, mapped, names):
+        self.labels, self.node, at = labels, [], []
+        for i, label in enumerate(labels):
+            node = distinct(mapped[:, i])
+            if len(node) > MAX_NODE:
+                raise Failure(INPUT, f"label {label.name} has {len(node)} values in {len(mapped)} "
+                                     f"models; a grid has {MAX_NODE} at most: use --emulator "
+                                     "radial or network for scattered labels")
+            self.node.append(node)
+            at.append(np.abs(mapped[:, i, np.newaxis] - node).argmin(axis=1))
+        shape = [len(node) for node in self.node]
+        if np.prod(shape, dtype=float) > 2 * len(mapped):
+            raise Failure(INPUT, f"{len(mapped)} models at {np.prod(shape, dtype=float):.0f} nodes "
+                                 "of a grid: more than half of them are missing; take --emulator "
+                                 "radial or network for scattered labels")
+        self.at = np.ravel_multi_index(at, shape)  # of each model, the node
+        order = np.argsort(self.at, kind="stable")
+        twice = np.flatnonzero(np.diff(self.at[order]) == 0)
+        if len(twice):
+            a, b = (names[order[i]] for i in (twice[0], twice[0] + 1))
+            raise Failure(INPUT, f"models {a} and {b} have the same labels; leave one of them out")
+        self.model = np.full(shape, -1)
+        self.model.flat[self.at] = np.arange(len(mapped))
+        self.n_gap = self.model.size - len(mapped)
+
+    def refuse_gaps(self):
+        if self.n_gap == 0:
+            return
+        gaps = np.argwhere(self.model < 0)
+        text = "; ".join(" ".join(f"{label.name} {label.unmap(node[i]):.6g}"
+                                  for label, node, i in zip(self.labels, self.node, gap))
+                         for gap in gaps[:MAX_NAMED])
+        raise Failure(INPUT, f"{self.n_gap} of {self.model.size} nodes of the grid have no model "
+                             f"({text}{'; ...' if len(gaps) > MAX_NAMED else ''}); --gaps fill "
+                             "fills them from their neighbours, --emulator radial and network need "
+                             "no grid")
+
+    def neighbours(self, i_node):
+        """Of each label (its number of nodes, the nodes before and after or -1)."""
+        at = np.unravel_index(i_node, self.model.shape)
+        for axis, n in enumerate(self.model.shape):
+            yield n, [self.line(i_node, axis)[c] if 0 <= c < n else -1
+                      for c in (at[axis] - 1, at[axis] + 1)]
+
+    def line(self, i_node, axis):
+        """The nodes along a label through a node."""
+        at = list(np.unravel_index(i_node, self.model.shape))
+        at[axis] = np.arange(self.model.shape[axis])
+        return np.ravel_multi_index(np.broadcast_arrays(*at), self.model.shape)
+
+    def is_inner(self, i_node, left_out):
+        """Has a node models on both sides along every label of three nodes or more, and no
+        neighbour that is left out [n_model]?"""
+        for n, nodes in self.neighbours(i_node):
+            models = [self.model.flat[i] if i >= 0 else -1 for i in nodes]
+            if n > 2 and min(models) < 0 or any(i >= 0 and left_out[i] for i in models):
+                return False
+        return True
+
+    def fill(self, value, cubic):
+        """Values [nodes][n_out] at nodes without a model, from their neighbours (docs/use/
+        libraries.md): nodes between others by interpolation, then those at the end of a line of
+        two, then those next to a single one; a filled node counts from the next pass on."""
+        known, way = self.model.ravel() >= 0, 0
+        while not known.all():
+            filled = []
+            for i in np.flatnonzero(~known):
+                terms = (self.between(i, known, 4 if cubic else 2) if way == 0 else
+                         self.beyond(i, known, 3 - way))
+                if terms:
+                    total = sum(weight for weight, _, _ in terms)
+                    value[i] = sum(weight * (part @ value[nodes])
+                                   for weight, nodes, part in terms) / total
+                    filled.append(i)
+            known[filled] = True
+            way = 0 if filled else way + 1
+
+    def around(self, i_node, known):
+        """Of each label (axis, its place there, places with values below, nearest first, and
+        above)."""
+        at = np.unravel_index(i_node, self.model.shape)
+        for axis, c in enumerate(at):
+            places = np.flatnonzero(known[self.line(i_node, axis)])
+            yield axis, c, places[places < c][::-1], places[places > c]
+
+    def between(self, i_node, known, most):
+        """Interpolation along labels with values on both sides, those with most points."""
+        found = []
+        for axis, c, below, above in self.around(i_node, known):
+            if len(below) and len(above):
+                use = [below[0], above[0], *below[1:2], *above[1:2]][:most]
+                found.append((len(use), (above[0] - below[0]) ** -2.0,
+                              *self.through(i_node, axis, c, use)))
+        best = max((n for n, *_ in found), default=0)
+        return [term for n, *term in found if n == best]
+
+    def beyond(self, i_node, known, n_point):
+        """Lines through the nearest n_point values of a side, of which the first is next to it."""
+        return [(1.0, *self.through(i_node, axis, c, side[:n_point]))
+                for axis, c, *sides in self.around(i_node, known) for side in sides
+                if len(side) >= n_point and abs(side[0] - c) == 1]
+
+    def through(self, i_node, axis, c, places):
+        """(nodes, the factors of their values) of the polynomial through places of a line."""
+        x = self.node[axis][places]
+        factor = [np.prod([(self.node[axis][c] - other) / (own - other)
+                           for j, other in enumerate(x) if j != i]) for i, own in enumerate(x)]
+        return self.line(i_node, axis)[places], np.array(factor)
+
+
+def distinct(x):
+    """Values that differ by more than SAME_NODE of the range."""
+    x = np.sort(x)
+    same, node = SAME_NODE * (x[-1] - x[0]), [x[0]]
+    for value in x:
+        if value - node[-1] > same:
+            node.append(value)
+    return np.array(node)

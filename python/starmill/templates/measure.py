@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The quality of a library, from spectra that took no part in making it (docs/use/libraries.md,
+"The report of a library")."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.templates import emulate, residuals
+from starmill.templates.library_data import hull_distance
+from starmill.templates.measure_fit import fit_all
+
+ALL_SN = (20, 100)  # a pixel, of the fits
+MAX_SPECTRA = 1000  # they are held in memory, with their errors
+MAX_FITS = 200  # of these, evenly taken, whose labels are fitted
+N_WORST = 5
+BLOCK = 64  # spectra that are emulated at once
+
+
+@dataclass
+class ModelSet:
+    """Spectra on the pixels of a library.
+
+    labels     [n, n_label] in their units
+    names      [n] for people
+    flux       of each arm [n, n_pix], above 0
+    continuum  of each arm the same, or None
+    """
+    labels: np.ndarray
+    names: list
+    flux: list
+    continuum: list
+
+
+def robust(x):
+    """Return the median and scatter of x [n, ...]."""
+    median = np.median(x, axis=0)
+    return median, 1.4826 * np.median(np.abs(x - median), axis=0)
+
+
+def distribution(x):
+    """Return the median, 95 %, 99 % and maximum of x; x is reordered."""
+    x, last = x.ravel(), x.size - 1
+    at = [int(part * last) for part in (0.5, 0.95, 0.99, 1)]
+    x.partition(at)
+    return x[at]
+
+
+def arm_errors(library, i_arm, models):
+    """Errors [n, n_pix] of the pixels in per cent, and the spectra over their templates minus 1."""
+    flux, continuum = models.flux[i_arm], models.continuum[i_arm]
+    error, residual = np.empty(flux.shape, "f4"), np.empty(flux.shape)
+    for first in range(0, len(flux), BLOCK):
+        block = slice(first, first + BLOCK)
+        model = emulate.flux(library, i_arm, models.labels[block])
+        seen = flux[block].astype(float)
+        unit = seen if continuum is None else continuum[block]
+        error[block] = 100 * np.abs(model - seen) / unit
+        residual[block] = seen / model - 1
+    return error, residual
+
+
+def pixel_lines(library, models, n_component):
+    """Lines on pixels, lines on residuals, and of each arm the model error, or None."""
+    names = [arm.name for arm in library.arm]
+    n, errors, residual_lines, model_errors = len(models.labels), [], [], []
+    for i, arm in enumerate(library.arm):
+        error, residual = arm_errors(library, i, models)
+        errors.append(error)
+        model_errors.append(None)
+        if n < residuals.LEAST_SPECTRA or arm.n_pix < 4 * residuals.N_CONTINUUM:
+            continue
+        model_errors[i], facts = residuals.measure(arm.wave_aa, residual,
+                                                     min(n_component, n // 2))
+        residual_lines.append(
+            f"  {arm.name:<8} rms {100 * facts.rms:.4f} %, of which {len(model_errors[i].sigma)} "
+            f"components leave {100 * facts.rms * np.sqrt(facts.left):.4f} %, correlated over "
+            f"{facts.correlation_aa:.2f} A")
+    has = [c is not None for c in models.continuum]
+    lines = ["error of their pixels, per cent of the " + (
+        "continuum" if all(has) else "continuum, of the flux in arms without (*)" if any(has)
+        else "flux"), "            all pixels                              rms of a spectrum",
+        "  arm       median     95 %     99 %  largest   median     95 %  largest"]
+    square = [(error.astype(float) ** 2).sum(axis=1) for error in errors]
+    rms_all = np.sqrt(sum(square) / sum(arm.n_pix for arm in library.arm))
+    worst = np.argsort(-rms_all, kind="stable")[:N_WORST]
+    names_of_worst = [f"  {rms_all[i]:8.4f}  {models.names[i]}" for i in worst]
+    for name, error, rms, bare in zip(
+            [*names, "all"], [*errors, np.concatenate(errors, axis=1)],
+            [*(np.sqrt(s / arm.n_pix) for s, arm in zip(square, library.arm)), rms_all],
+            [*has, True]):
+        p, m = distribution(error), distribution(rms)
+        lines.append(f"  {name:<8}{' ' if bare or not any(has) else '*'}{p[0]:8.4f} {p[1]:8.4f} "
+                     f"{p[2]:8.4f} {p[3]:8.3f} {m[0]:8.4f} {m[1]:8.4f} {m[3]:8.3f}")
+    return lines + ["worst spectra, rms in per cent", *names_of_worst], residual_lines, model_errors
+
+
+def label_lines(library, models):
+    n = len(models.labels)
+    use = np.arange(min(n, MAX_FITS)) * n // min(n, MAX_FITS)
+    labels = models.labels[use]
+    lines = [f"fitted labels and velocity of {len(use)} of these spectra, with noise",
+             "                      fitted - true          error of     the emulator's own part",
+             "  S/N  what         median    scatter     the fit     median    scatter  in errors  "
+             "share"]
+    true = np.pad(labels, ((0, 0), (0, 1)))
+    for sn, fits in zip(ALL_SN, fit_all(library, labels, [f[use] for f in models.flux], ALL_SN)):
+        good = np.isfinite(sum(fits)).all(axis=1)
+        found, sigma, own = (x[good] for x in fits)
+        if good.any():
+            bias, scatter = robust(found - true[good])
+            own_bias, own_scatter = robust(found - own)
+            whole = bias**2 + scatter**2
+            share = (own_bias**2 + own_scatter**2) / np.where(whole > 0, whole, np.inf)
+            table = (bias, scatter, np.median(sigma, axis=0), own_bias, own_scatter,
+                     np.median((found - own) / sigma, axis=0), 100 * share)
+            for name, *row in zip([*(label.name for label in library.label), "km/s"], *table):
+                lines.append("  {:3.0f}  {:<8} {:10.4g} {:10.4g}  {:10.4g} {:10.4g} {:10.4g} "
+                             "{:10.3f} {:5.0f} %".format(sn, name, *row))
+        if not good.all():
+            lines.append(f"  {sn:3.0f}  the fits of {(~good).sum()} spectra did not finish")
+    return lines
+
+
+def report(library, models, n_component, how):
+    """(text, [ModelError of each arm, or None with too few spectra]) from a ModelSet of at most
+    MAX_SPECTRA; how: a line that says which spectra were left out, and how the library was made."""
+    n = len(models.labels)
+    if not 1 <= n <= MAX_SPECTRA:
+        raise Failure(USAGE, f"spectra left out: expected 1 to {MAX_SPECTRA}, got {n}")
+    inside = hull_distance(library, models.labels) <= 1e-9
+    if not inside.any():
+        raise Failure(INPUT, f"none of the {n} spectra left out has labels inside the library's "
+                      "hulls")
+    models = ModelSet(models.labels[inside], [m for m, use in zip(models.names, inside) if use],
+                      [f[inside] for f in models.flux],
+                      [None if c is None else c[inside] for c in models.continuum])
+    pixels, rest, errors = pixel_lines(library, models, n_component)
+    outside = f", and {n - inside.sum()} outside the hulls" if not inside.all() else ""
+    lines = [f"report  {inside.sum()} spectra that were left out{outside}", how, *pixels,
+             *label_lines(library, models)]
+    if rest:
+        lines += ['residuals without their continuum (docs/science/numerics.md, "Model error")',
+                  *rest]
+    text = "\n".join([*lines, ""])
+    # names of models may be anything
+    return "".join(c if c == "\n" or " " <= c <= "~" else "?" for c in text), errors

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`starmill library model-error`: the error of a library's templates from spectra at rest with
+known labels."""
+
+from starmill.cli.basics import INPUT, USAGE, Failure, check_output, check_packages
+
+check_packages("library model-error", "numpy", "scipy", "astropy", "h5py")
+
+import numpy as np  # noqa: E402
+
+from starmill.templates import emulate, residuals  # noqa: E402
+from starmill.templates.library_data import hull_distance  # noqa: E402
+from starmill.templates.library_file import read, writable, write  # noqa: E402
+from starmill.templates.resample import ArmCut  # noqa: E402
+from starmill.templates.spectra_files import read_all  # noqa: E402
+from starmill.templates.spectra_grid import is_good  # noqa: E402
+from starmill.templates.spectra_options import MAX_LABEL, Request  # noqa: E402
+from starmill.wavelength import FWHM_PER_SIGMA  # noqa: E402
+
+LEAST_LEVEL = 0.01  # of the mean flux of an arm
+SIGMA_TOLERANCE = 0.01  # what cards are rounded to
+BLOCK = 64  # spectra that are emulated at once
+
+
+def between(wave, at):
+    """For spectra at pixels wave the cubic through four of them at other wavelengths `at`: the
+    first of the four [n_at], their weights [4, n_at], and where there are four around."""
+    k = np.clip(np.searchsorted(wave, at, side="right") - 1, 1, max(len(wave) - 3, 1))
+    x = np.array([wave[k + i] for i in (-1, 0, 1, 2)])
+    weight = np.array([np.prod([(at - x[j]) / (x[i] - x[j]) for j in range(4) if j != i], axis=0)
+                       for i in range(4)])
+    return k - 1, weight, (at >= x[1]) & (at <= x[2])
+
+
+def smoother(arm, kernel_aa):
+    """(ArmCut, pixels): convolves templates of an arm, but for pixels at its ends, where these do
+    not reach far enough."""
+    reach = 0.5 + 5 * kernel_aa / (arm.wave_aa[0] * arm.ln_step)
+    if not 2 * reach + residuals.N_CONTINUUM < arm.n_pix:
+        raise Failure(INPUT, f"arm {arm.name} has no pixel farther than five times {kernel_aa:g} A "
+                      "from its ends")
+    margin = int(reach) + 2
+    cut = ArmCut(arm.n_pix - 2 * margin, arm.ln_wave0 + margin * arm.ln_step, arm.ln_step,
+                 np.full(arm.n_pix - 2 * margin, kernel_aa))
+    cut.prepare(arm.wave_aa)
+    return cut, slice(margin, arm.n_pix - margin)
+
+
+def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
+    """Spectra over templates minus 1 [n, n_pix], NaN where a spectrum is not known, and the mean
+    template [n_pix] in units of its mean flux.
+
+    spectra: wave, flux and labels of LabelledSpectra; kernel_aa: Gaussian sigma by which they are
+    broader than the templates, which are convolved with it first
+    """
+    arm = library.arm[i_arm]
+    first, weight, covered = between(spectra.wave, arm.wave_aa)
+    cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
+    out, level = np.full((len(spectra.flux), arm.n_pix), np.nan), np.zeros(arm.n_pix)
+    for start in range(0, len(out), BLOCK):
+        block = slice(start, start + BLOCK)
+        model = emulate.flux(library, i_arm, spectra.labels[block])
+        level += (model / np.abs(model).mean(axis=1, keepdims=True)).sum(axis=0)
+        flux = spectra.flux[block].astype(float)
+        good = is_good(flux)
+        known = covered & np.all([good[:, first + i] for i in range(4)], axis=0)
+        value = sum(weight[i] * flux[:, first + i] for i in range(4))
+        if cut:
+            model[:, inside] = [cut.apply(one) for one in model]
+        with np.errstate(invalid="ignore"):
+            out[block, inside] = np.where(known, value / model, np.nan)[:, inside]
+    count = np.isfinite(out).sum(axis=1, keepdims=True)
+    mean = np.nansum(out, axis=1, keepdims=True) / np.maximum(count, 1)
+    # templates of networks of the flux may be below 0
+    return out / mean - 1, np.maximum(level / len(out), LEAST_LEVEL)
+
+
+def missing_sigma(path, arm, sigma_aa):
+    """By how much the spectra are broader than the templates of an arm; 0 where nothing says so."""
+    if np.isnan(sigma_aa) or arm.template_sigma_aa < 0:  # those are at the instrument's resolution
+        return 0.0
+    if sigma_aa < arm.template_sigma_aa * (1 - SIGMA_TOLERANCE):
+        raise Failure(INPUT, f"{path}: spectra of sigma {sigma_aa:.4g} A are sharper than the "
+                      f"templates of arm {arm.name}, {arm.template_sigma_aa:.4g} A; convolve them, "
+                      "or give --spectra-sigma")
+    if sigma_aa <= arm.template_sigma_aa * (1 + SIGMA_TOLERANCE):
+        return 0.0
+    kernel = np.sqrt(sigma_aa**2 - arm.template_sigma_aa**2)
+    print(f"arm {arm.name}: templates convolved with sigma {kernel:.4g} A to match the spectra's "
+          f"{sigma_aa:.4g} A")
+    return kernel
+
+
+def read_inside(options, library):
+    """LabelledSpectra inside the library's hulls."""
+    columns = options.columns.split(",") if options.columns else [
+        label.column for label in library.label]
+    if library.n_label > MAX_LABEL:
+        raise Failure(USAGE, f"{library.path}: has {library.n_label} labels; spectra with up to "
+                      f"{MAX_LABEL} can be read")
+    if len(columns) != library.n_label:
+        raise Failure(USAGE, f"--columns gives {len(columns)} names for {library.n_label} labels "
+                      "of the library")
+    labels = [(label.name, column) for label, column in zip(library.label, columns)]
+    medium = options.medium if options.medium != "auto" else None
+    spectra = read_all([options.spectra], True, Request(labels, medium=medium))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        inside = hull_distance(library, spectra.labels) <= 0
+    print(f"spectra: {inside.sum()} of {len(inside)} have labels inside the library's hulls")
+    spectra.flux, spectra.labels = spectra.flux[inside], spectra.labels[inside]
+    return spectra
+
+
+def covers_half(arm, wave):
+    low, high = max(arm.wave_aa[0], wave[0]), min(arm.wave_aa[-1], wave[-1])
+    return high - low >= 0.5 * (arm.wave_aa[-1] - arm.wave_aa[0])
+
+
+def measure_arm(options, library, i_arm, spectra, sigma_aa):
+    """1 where the arm is measured."""
+    arm, wanted = library.arm[i_arm], options.arms and options.arms.split(",")
+    if arm.name not in wanted if wanted else not covers_half(arm, spectra.wave):
+        return 0
+    kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
+    x, level = residuals_of(library, i_arm, spectra, kernel_aa)
+    arm.error, facts = residuals.measure(
+        arm.wave_aa, x, int(options.components or residuals.N_COMPONENT),
+        noise=1 / float(options.spectra_sn or "inf"),
+        n_continuum=int(options.continuum or residuals.N_CONTINUUM), level=level)
+    print(residuals.line(arm.name, arm.error, facts))
+    return 1
+
+
+def begin(options, job):
+    """Return the library, the spectra inside of it and the sigma (A) of their line-spread function;
+    before that, whether the output can be written."""
+    if not options.output or not options.spectra:
+        raise Failure(USAGE, f"library {job} needs --spectra FILE.fits and --output LIB.h5")
+    path = options.arguments[0]
+    check_output(options.output, True, [("the library", path), ("--spectra", options.spectra)])
+    writable(options.output, options.overwrite)
+    library = read(path)
+    spectra = read_inside(options, library)
+    return library, spectra, (float(options.spectra_sigma) if options.spectra_sigma
+                              else spectra.origin.fwhm_aa / FWHM_PER_SIGMA)
+
+
+def refuse_uncovered(options, spectra):
+    raise Failure(INPUT, f"{options.spectra}: its spectra, {spectra.wave[0]:.0f} to "
+                  f"{spectra.wave[-1]:.0f} A, cover less than half of every arm of "
+                  f"{options.arguments[0]}")
+
+
+def main(options):
+    library, spectra, sigma_aa = begin(options, "model-error")
+    for name in options.arms.split(",") if options.arms else ():
+        if name not in [arm.name for arm in library.arm]:
+            raise Failure(USAGE, f"--arms: {library.path} has no arm {name}")
+    n = sum(measure_arm(options, library, i, spectra, sigma_aa) for i in range(len(library.arm)))
+    if n == 0:
+        refuse_uncovered(options, spectra)
+    write(options.output, library, options.overwrite, options.program)
+    print(f"{options.output}: {n} arm{'s' * (n != 1)} measured, hash {library.hash}")

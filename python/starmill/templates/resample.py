@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A spectrum cut into an arm: convolved with a Gaussian whose width varies along the arm, averaged
+over pixels of uniform ln wavelength, and divided by its level.
+
+Pixel p spans [lo, hi] = exp(ln_wave0 + (p -+ 1/2) ln_step), and gets
+
+    F_p = int f(x) [Phi((hi - x) / s_p) - Phi((lo - x) / s_p)] dx / (hi - lo),
+
+Phi the normal distribution, s_p the kernel of the pixel, f the natural cubic spline through the
+spectrum: flux density averaged over the pixel, so that the integral over pixels is that of the
+smoothed spectrum.  Where s_p is 0 it is the average of the spline itself.
+
+The integral is a sum over equal steps in ln wavelength, no longer than those of the spectrum and
+than s_p / 2.5, where such sums of a Gaussian times a sampled function are exact to below 1e-9; so
+it is a sparse matrix times the spline's values.  Gaussians end at 5 sigma (6e-7 of the area).
+"""
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+from scipy.sparse import csr_matrix
+from scipy.special import erfc
+
+from starmill.cli.basics import INPUT, Failure
+
+KERNEL_SIGMA = 5.0
+STEP_OF_SIGMA = 2.5
+MIN_KERNEL = 0.01  # pixels; narrower ones change flux by less than 5e-5 of a line
+MAX_WEIGHT = 1 << 26  # 800 MB
+BLOCK = 1 << 18  # weights that are made at once
+MARGIN = 16  # samples of the spline beyond the arm, so that its ends have no effect
+STEP_QUANTILE = 20  # the steps of a spectrum but for its shortest 1 / 20
+MEDIAN_WIDTH = 0.1  # of the smooth median, in ln flux
+
+
+class ArmCut:
+    """kernel_aa [n_pix]: Gaussian sigma of the convolution, A; below 0.01 pixels it counts as 0
+    where all are, else as 0.01 pixels.  min_aa, max_aa: what a spectrum must cover."""
+
+    def __init__(self, n_pix, ln_wave0, ln_step, kernel_aa):
+        self.n_pix, self.ln_wave0, self.ln_step = n_pix, ln_wave0, ln_step
+        self.edge = np.exp(ln_wave0 + (np.arange(n_pix + 1) - 0.5) * ln_step)
+        least = MIN_KERNEL * ln_step * np.exp(ln_wave0 + np.arange(n_pix) * ln_step)
+        self.kernel = np.maximum(kernel_aa, least) if (kernel_aa >= least).any() else None
+        reach = 0 if self.kernel is None else KERNEL_SIGMA * self.kernel
+        self.low, self.high = self.edge[:-1] - reach, self.edge[1:] + reach
+        self.min_aa, self.max_aa = self.low.min(), self.high.max()
+        self._wave, self._n_sub = None, 0
+
+    def prepare(self, wave):
+        """Prepare for spectra at these ascending wavelengths, A; do nothing if they are
+        unchanged."""
+        if wave is self._wave:
+            return
+        if len(wave) < 4 or not wave[0] <= self.min_aa or not wave[-1] >= self.max_aa:
+            raise Failure(INPUT, f"its wavelengths, {wave[0]:.6g} to {wave[-1]:.6g} A, do not "
+                                 f"cover {self.min_aa:.6g} to {self.max_aa:.6g} A")
+        first = np.searchsorted(wave, self.min_aa, side="right") - 1 - MARGIN
+        last = np.searchsorted(wave, self.max_aa, side="right") + 1 + MARGIN
+        self._used = slice(max(first, 0), min(last, len(wave)))
+        if self.kernel is not None:
+            x = wave[self._used]
+            step = np.sort(np.diff(x) / x[:-1])[(len(x) - 1) // STEP_QUANTILE]
+            step = min(step, (self.kernel / (STEP_OF_SIGMA * self.edge[:-1])).min())
+            n_sub = np.ceil(self.ln_step / step * (1 - 1e-9))
+            if n_sub != self._n_sub:
+                self._make_weights(n_sub)
+        self._wave = wave
+
+    def _make_weights(self, n_sub):
+        """Rows of pixels, columns of steps; each row's sum is 1."""
+        self._n_sub = 0
+        step = self.ln_step / n_sub
+        first = np.ceil((np.log(self.low) - self.ln_wave0) / step)
+        n = np.floor((np.log(self.high) - self.ln_wave0) / step) - first + 1
+        if not n.sum() < MAX_WEIGHT:
+            raise Failure(INPUT, "its wavelength steps, or the convolution from its resolution, "
+                                 f"are too fine for pixels of {self.ln_step * self.edge[0]:.3g} A: "
+                                 f"{n.sum():.0f} weights; use a coarser sampling or more pixels")
+        first, n, start = first.astype(int), n.astype(int), first.min()
+        at = np.concatenate([[0], np.cumsum(n)])
+        self._fine = np.exp(self.ln_wave0
+                            + np.arange(start, (first + n).max()) * step)
+        column, weight = np.empty(at[-1], "i4"), np.empty(at[-1])
+        for p in np.split(np.arange(self.n_pix),
+                          np.searchsorted(at, np.arange(BLOCK, at[-1], BLOCK))):
+            if len(p) == 0:
+                continue
+            part = slice(at[p[0]], at[p[-1] + 1])
+            row = np.repeat(p, n[p])
+            column[part] = np.arange(part.start, part.stop) - (at[:-1] - first + int(start))[row]
+            x = self._fine[column[part]]
+            low, high = ((x - edge[row]) / (np.sqrt(2) * self.kernel[row])
+                         for edge in (self.edge[:-1], self.edge[1:]))
+            # of two small tails rather than of two numbers near 1; a step spans an interval
+            # proportional to its wavelength
+            weight[part] = x * np.where(low < 0, erfc(-low) - erfc(-high), erfc(high) - erfc(low))
+        weight /= np.repeat(np.add.reduceat(weight, at[:-1]), n)
+        self._weights = csr_matrix((weight, column, at), shape=(self.n_pix, len(self._fine)))
+        self._n_sub = n_sub
+
+    def apply(self, flux):
+        """Return the arm [n_pix] of a spectrum's flux density at the wavelengths of prepare(), in
+        the same unit; samples beyond min_aa and max_aa may be bad."""
+        x, y = self._wave[self._used], flux[self._used]
+        lost = ~np.isfinite(y)
+        below = np.flatnonzero(lost[:-1] & (x[1:] <= self.min_aa))
+        beyond = np.flatnonzero(lost[1:] & (x[:-1] >= self.max_aa)) + 1
+        part = slice(below[-1] + 1 if len(below) else 0, beyond[0] if len(beyond) else len(x))
+        x, y, lost = x[part], y[part], lost[part]
+        bad = lost | (~(y > 0) & (x >= self.edge[0]) & (x <= self.edge[-1]))
+        if bad.any():
+            i = np.argmax(bad)
+            raise Failure(INPUT, f"its flux is {y[i]:g} at {x[i]:.7g} A")
+        spline = CubicSpline(x, y, bc_type="natural")
+        if self.kernel is None:
+            return np.diff(spline.antiderivative()(self.edge)) / np.diff(self.edge)
+        return self._weights @ spline(self._fine)
+
+
+def smooth_median(y):
+    """The m that solves sum z / sqrt(1 + z^2) = 0, z = (y - m) / MEDIAN_WIDTH.  It lies near the
+    median, which itself has a kink wherever another y becomes the middle one, and no smooth
+    function of labels follows that.  By Newton's method, kept inside the bracket of its signs."""
+    low, high, m = y.min(), y.max(), y.mean()
+    for _ in range(100):
+        z = (y - m) / MEDIAN_WIDTH
+        r = 1 / np.sqrt(1 + z * z)
+        value, slope = (z * r).sum(), (r**3).sum() / MEDIAN_WIDTH
+        low, high = (m, high) if value > 0 else (low, m)
+        before, m = m, m + value / slope
+        if not low < m < high:
+            m = 0.5 * (low + high)
+        if abs(m - before) < 1e-13:
+            break
+    return m
+
+
+def level_of(flux, how):
+    """Return the level an arm's flux is divided by; how: none, median or smooth-median (of ln
+    flux)."""
+    if how == "none":
+        return 1.0
+    return np.median(flux) if how == "median" else np.exp(smooth_median(np.log(flux)))

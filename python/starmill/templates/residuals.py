@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The model error of an arm from residuals of spectra whose labels are known
+(docs/science/numerics.md, "Model error")."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh
+
+from starmill.cli.basics import INPUT, Failure
+from starmill.templates import library_data
+
+LEAST_SPECTRA = 8
+N_COMPONENT, N_CONTINUUM = 8, 10  # by default
+MAX_LAG = 64  # pixels over which correlation is looked for
+SMALL_ERROR = 0.02  # of the flux: most spectra have as much noise
+
+
+@dataclass
+class Facts:
+    """For people: spectra, rms of the residuals without continuum and noise, part of their variance
+    that the components leave, and length over which the rest is correlated, mid arm."""
+    n: int
+    rms: float
+    left: float
+    correlation_aa: float
+
+
+def continuum(x, n):
+    """[n, n_pix] functions of a fit at x in [-1, 1]: 1, x, x^2 and Gaussians."""
+    n_rbf = n - 3
+    centre = np.linspace(-1, 1, n_rbf)[:, None] if n_rbf > 1 else np.full((1, 1), -1.0)
+    return np.concatenate([x ** np.arange(3)[:, None], np.exp(-0.5 * ((x - centre) * n_rbf) ** 2)])
+
+
+def measure_scale(level, x):
+    """What residuals are multiplied by where they are compared: the level over the rms of level
+    times x within a fortieth of the arm, which small ones do not matter to."""
+    n_pix = len(level)
+    total = np.concatenate([[0], np.cumsum(np.nansum(x**2, axis=0) * level**2)])
+    at, reach = np.arange(n_pix), n_pix // 40
+    first, last = np.maximum(at - reach, 0), np.minimum(at + reach + 1, n_pix)
+    near = (total[last] - total[first]) / (len(x) * (last - first))
+    return level / np.sqrt(near + SMALL_ERROR**2)
+
+
+def divide_by_continuum(x, known, functions, scale):
+    """1 + x [n, n_pix] over its least-squares continuum in units of 1 / scale, minus 1."""
+    k = len(functions)
+    weight = scale**2
+    pairs = (functions[:, None] * functions * weight).reshape(k * k, -1)
+    normal = (known.astype(float) @ pairs.T).reshape(-1, k, k)
+    right = (np.where(known, 1 + x, 0) * weight) @ functions.T
+    try:
+        share = np.linalg.solve(normal, right[:, :, None])[:, :, 0]
+    except np.linalg.LinAlgError:
+        raise Failure(INPUT, "a residual has too few pixels for a continuum") from None
+    return (1 + x) / (share @ functions) - 1
+
+
+def flatten(wave, x, weight, level, n_continuum):
+    """Rows that know half of the pixels that any knows, without their continuum, weighted, 0 where
+    they are not known; which pixels they know; the scale.  With a level there are two rounds: the
+    second knows where the templates are poor, which else would bend the continuum."""
+    known = np.isfinite(x)
+    inside = np.flatnonzero(known.any(axis=0))
+    span = slice(inside[0], inside[-1] + 1) if len(inside) else slice(0, 1)
+    width = span.stop - span.start
+    n_known = known.sum(axis=1)
+    use = (n_known >= width // 2) & (n_known >= 2 * n_continuum) & (weight > 0)
+    x, known, root = x[use], known[use], np.sqrt(weight[use])[:, None]
+    functions = np.zeros((n_continuum, len(wave)))
+    low, high = wave[span.start], wave[span.stop - 1]
+    functions[:, span] = continuum(2 * (wave[span] - low) / max(high - low, 1e-9) - 1, n_continuum)
+    scale = np.ones(len(wave)) if level is None else level
+    for _ in range(0 if not len(x) else 1 if level is None else 2):
+        x = divide_by_continuum(x, known, functions, scale)
+        if level is not None:
+            scale = measure_scale(level, x)
+    return np.where(known, root * x, 0), known, scale
+
+
+def take_components(x, q, noise2, scale):
+    """Principal components about zero of x times scale, [q, n_pix] of rms 1, with standard
+    deviations [q], fewer where no more have any; and what they leave of x.  Noise adds to the
+    diagonal of the rows' products and is taken out of it."""
+    n, n_pix = x.shape
+    scaled = x * scale
+    value, vector = eigh(scaled @ scaled.T, subset_by_index=[n - max(q, 1), n - 1],
+                         check_finite=False)
+    value = value[::-1] - noise2 * (scale @ scale)
+    q = min(q, int((value > 0).sum()))
+    pattern = vector[:, ::-1].T[:q] @ scaled
+    pattern /= np.linalg.norm(pattern, axis=1, keepdims=True)
+    scaled -= (scaled @ pattern.T) @ pattern
+    pattern /= scale
+    length = np.linalg.norm(pattern, axis=1)
+    return (pattern * (np.sqrt(n_pix) / length)[:, None],
+            length * np.sqrt(value[:q] / (n * n_pix)), scaled / scale)
+
+
+def fill_fraction(fraction, error2, n_known):
+    """Where no row is known there is no component either, so that the fraction is the whole error:
+    that of the arm, beyond all rows that of the nearest quarter, as errors differ from blue to
+    red."""
+    inside = np.flatnonzero(n_known)
+    first, last = inside[0], inside[-1]
+    quarter = (last - first) // 4
+
+    def mean(a, b):
+        return np.sqrt(error2[a:b + 1][n_known[a:b + 1] > 0].mean())
+
+    fraction[n_known == 0] = mean(first, last)
+    fraction[:first] = mean(first, first + quarter)
+    fraction[last + 1:] = mean(last - quarter, last)
+
+
+def measure_correlation(x, fraction, free):
+    """Sum of the correlation of pixels over all lags up to the first that is not above 0."""
+    zero, correlation = (fraction**2).sum(), 1.0
+    for lag in range(1, min(MAX_LAG + 1, x.shape[1]) if zero > 0 else 1):
+        rho = np.einsum("ij,ij", x[:, :-lag], x[:, lag:]) / free / zero
+        if not rho > 0:
+            break
+        correlation += 2 * min(rho, 1)
+    return correlation
+
+
+def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUUM, level=None):
+    """Model error of an arm and Facts about it.
+
+    wave   [n_pix]      of the arm, A
+    x      [n, n_pix]   observed over template - 1, NaN where it is not known; the continuum may
+                        still be in it
+    weight [n]          0 or more
+    noise               rms of a pixel of the spectra relative to their flux
+    level  [n_pix]      flux of the templates, any unit, above 0: continuum and components are those
+                        of the flux, not of the ratio, which is large in the cores of strong lines,
+                        and in units of their rms nearby, so that a range where data are poor does
+                        not take them all
+    """
+    weight = np.ones(len(x)) if weight is None else weight
+    x, known, scale = flatten(wave, x, weight, level, n_continuum)
+    n, least = len(x), max(LEAST_SPECTRA, 2 * n_component)
+    if n < least:
+        raise Failure(INPUT, f"{n} spectra with numbers in half of the measured pixels or more; a "
+                      f"model error with {n_component} components needs at least {least}")
+    noise2, n_known = noise**2, known.sum(axis=0)
+    before = (x**2).mean() - noise2
+    component, sigma, x = take_components(x, n_component, noise2, scale)
+    left = (x**2).mean() - noise2
+    part = 1 - len(sigma) / n  # of the degrees of freedom
+    fraction = np.where(n_known > 0, np.sqrt(np.maximum(
+        (x**2).sum(axis=0) / (np.maximum(n_known, 1) * part) - noise2, 0)), 0)
+    correlation = measure_correlation(x, fraction, n * part)
+    error2 = fraction**2 + ((sigma[:, None] * component) ** 2).sum(axis=0)
+    fill_fraction(fraction, error2, n_known)
+    error = library_data.ModelError(fraction=fraction.astype("f4"), sigma=sigma,
+                                    component=component.astype("f4"), correlation=correlation)
+    middle = len(wave) // 2
+    return error, Facts(n, np.sqrt(max(before, 0)), max(left, 0) / before if before > 0 else 0,
+                        correlation * (wave[middle] - wave[middle - 1]))
+
+
+def line(arm, error, facts):
+    n = len(error.sigma)
+    return (f"model error of arm {arm}: {100 * facts.rms:.3f} % of the flux, rms of {facts.n} "
+            f"spectra; {n} component{'s' * (n != 1)} leave {100 * facts.left:.1f} % of its "
+            f"variance, correlated over {facts.correlation_aa:.2f} A")

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`starmill library spectra`: a library from labelled spectra.
+
+Modules are imported where they are needed, so that a wrong option is told at once.
+"""
+
+import os
+
+from starmill.cli.basics import INPUT, USAGE, Failure, check_output, check_packages
+
+
+# ---- options ----
+
+def read_lengths(text, names):
+    """[n_label] of NAME=X,...; 1 where none is given."""
+    from starmill.templates.spectra_options import items, number
+    length = dict.fromkeys(names, 1.0)
+    for name, value in items("lengths", text) if text else ():
+        if not 0 < number(value) < float("inf"):
+            raise Failure(USAGE, f"--lengths {text}: expected NAME=X with X above 0")
+        if name not in length:
+            raise Failure(USAGE, f"--lengths {name}: not one of the labels (--labels)")
+        length[name] = number(value)
+    return list(length.values())
+
+
+def read_continuum(text):
+    if text is None or text == "keep":
+        return 8 if text is None else -1
+    if not text.isdecimal() or int(text) > 20:
+        raise Failure(USAGE, f"--continuum takes an integer from 0 to 20, or keep, not '{text}'")
+    return int(text)
+
+
+def check_options(options):
+    if not options.output:
+        raise Failure(USAGE, "library spectra needs --output LIB.h5")
+    left_out = 0.1 if options.left_out is None else float(options.left_out)
+    for name, given, useless, why in (
+            ("spectra-sn", options.spectra_sn, options.model_error is None,
+             "without --model-error"),
+            ("seed", options.seed, left_out == 0, "with --left-out 0")):
+        if given is not None and useless:
+            raise Failure(USAGE, f"--{name} does not apply {why}; see starmill library spectra "
+                          "--help")
+    if sum(bool(o) for o in (options.fwhm, options.sigma, options.resolving_power,
+                             options.at_instrument_resolution)) > 1:
+        raise Failure(USAGE, "give only one of --fwhm, --sigma, --resolving-power and "
+                      "--at-instrument-resolution")
+    return left_out
+
+
+def resolution(options, path, low, high, fwhm):
+    """Gaussian sigma in A of spectra from low to high A, -1 for the instrument's own, and where it
+    is from; fwhm: of the header, NaN without."""
+    from starmill.wavelength import FWHM_PER_SIGMA
+    if options.at_instrument_resolution:
+        return -1.0, "--at-instrument-resolution"
+    if options.sigma:
+        sigma, origin = float(options.sigma), "--sigma"
+    elif options.fwhm:
+        sigma, origin = float(options.fwhm) / FWHM_PER_SIGMA, f"--fwhm {float(options.fwhm):g} A"
+    elif options.resolving_power:  # the library holds one sigma for an arm
+        power, mid = float(options.resolving_power), 0.5 * (low + high)
+        ends = [x / (FWHM_PER_SIGMA * power) for x in (low, high)]
+        sigma = mid / (FWHM_PER_SIGMA * power)
+        origin = (f"--resolving-power {power:g} in the middle, at {mid:.0f} A; {ends[0]:.3f} A at "
+                  f"{low:.0f} A, {ends[1]:.3f} A at {high:.0f} A")
+    elif fwhm == fwhm:
+        if not fwhm > 0:
+            raise Failure(INPUT, f"{path}: its card FWHM is {fwhm:g}; give --fwhm A")
+        sigma, origin = fwhm / FWHM_PER_SIGMA, f"card FWHM, {fwhm:g} A"
+    else:
+        raise Failure(USAGE, f"{path} does not give its resolution (no card FWHM), which the fit "
+                      "needs to match the stars'; give --fwhm A, --sigma A, --resolving-power R or "
+                      "--at-instrument-resolution")
+    most = 0.25 * (high - low)
+    if 0 < most < sigma:
+        raise Failure(USAGE, f"{path}: the resolution is sigma {sigma:g} A ({origin}), expected at "
+                      f"most {most:.3g} A for spectra of {high - low:.6g} A")
+    return sigma, origin
+
+
+def read_settings(options, request, path):
+    """Those of Settings (spectra_fit) that do not depend on the spectra, by name."""
+    from starmill.templates.spectra_options import read_ranges
+    names = [name for name, _ in request.labels]
+    keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
+    everything = (float("-inf"), float("inf"))
+    low, high = map(float, options.range.split(",")) if options.range else (0, everything[1])
+    if not low < high:
+        raise Failure(USAGE, "--range takes MIN,MAX with MIN below MAX")
+    arm = options.arm or "opt"
+    if not (arm.isascii() and arm.replace("_", "a").isalnum() and arm == arm.lower()):
+        raise Failure(USAGE, f"--arm {arm}: a name is made of lower-case letters, digits and _")
+    keep_all = bool(options.keep_outliers)
+    return {
+        "names": names, "limits": [keep.get(name, everything) for name in names],
+        "length": read_lengths(options.lengths, names), "arm": arm, "min_aa": low, "max_aa": high,
+        "source": os.path.basename(path.rstrip("/"))[:127],
+        "continuum": read_continuum(options.continuum),
+        "n_component": int(options.components or 40), "degree": int(options.degree or 2),
+        "smoothing": float(options.smoothing) if options.smoothing else None,
+        "keep_outliers": keep_all, "align": bool(options.align),
+        "hull": options.hull or ("all" if keep_all else "dense"),
+        "n_guess": int(options.guess_templates or 300),
+        "n_error": int(options.model_error) if options.model_error else None,
+        "error_sn": float(options.spectra_sn or "inf")}
+
+
+# ---- what is said ----
+
+def rows_text(names, rows):
+    """Names of files, or rows from 1 as FITS counts them, runs as 3-7."""
+    if names:
+        return f"file{'s' * (len(rows) != 1)} " + ", ".join(names[i] for i in rows)
+    runs = []
+    for row in rows:
+        if runs and row == runs[-1][1] + 1:
+            runs[-1][1] = row
+        else:
+            runs.append([row, row])
+    return f"row{'s' * (len(rows) != 1)} " + ", ".join(
+        f"{a + 1}" if a == b else f"{a + 1}-{b + 1}" for a, b in runs)
+
+
+def print_spectra(made, names):
+    """Which spectra are used, and which are not."""
+    from starmill.templates.spectra_grid import FATES
+    print(f"spectra: {len(made.rows)} of {len(made.fate)} used")
+    for code, why in enumerate(FATES):
+        rows = (made.fate == code).nonzero()[0]
+        if code > 0 and len(rows):
+            print(f"  {len(rows):4d} {why}: {rows_text(names, rows)}")
+    weight = dict(zip(made.rows, made.functions.weight))
+    doubtful = [row for row in made.rows if weight[row] < 0.5]
+    if doubtful:
+        print(f"  {len(doubtful):4d} of those used have a weight below 0.5: "
+              f"{'file' if names else 'row'}{'s' * (len(doubtful) != 1)} " + ", ".join(
+                  f"{names[i] if names else i + 1} ({weight[i]:.2f})" for i in doubtful))
+    gaps = made.gap[made.rows]
+    if gaps.any():
+        print(f"  {(gaps > 0).sum():4d} of those used have gaps (bad pixels"
+              f"{', and beyond the ends of what was moved' if made.n_align else ''}), which the "
+              f"functions of the labels fill: at most {100 * gaps.max():.2g} %")
+    if (gaps.any() or (made.fate == FATES.index(FATES[3])).any()) and made.good_aa:
+        print("       no spectrum has a bad pixel from {:.2f} to {:.2f} A".format(*made.good_aa))
+    if len(made.outside):
+        print(f"  {len(made.outside):4d} of those used lie outside the hulls of the others (--hull "
+              f"all takes them in): {rows_text(names, made.outside)}")
+
+
+def print_made(made, settings, spectra):
+    from starmill.templates.residuals import line
+    from starmill.wavelength import C_KM_S
+    arm, functions, names = made.library.arm[0], made.functions, spectra.names
+    print(spectra.origin)
+    if settings.sigma_aa < 0:
+        print("resolution: the instrument's own, no resolution of spectra applies "
+              f"({settings.sigma_origin})")
+    else:
+        print(f"resolution: sigma {settings.sigma_aa:.4f} A of the templates, removed from that of "
+              f"the spectra to be fitted ({settings.sigma_origin})")
+    print(f"arm {arm.name}: {arm.wave_aa[0]:.2f} to {arm.wave_aa[-1]:.2f} A, {arm.n_pix} pixels of "
+          f"{C_KM_S * arm.ln_step:.3f} km/s")
+    print("continuum: " + ("kept" if settings.continuum < 0 else "polynomials up to degree "
+                           f"{settings.continuum} removed from ln flux"))
+    print_spectra(made, names)
+    fit = functions.fit
+    print(f"components: {len(functions.pattern)}, with {100 * functions.kept:.3f} % of the "
+          f"variance; polynomial of degree {fit.degree}"
+          f"{' (what the labels determine)' if fit.degree < settings.degree else ''}, smoothing "
+          f"{fit.smooth.min():.3g} to {fit.smooth.max():.3g}"
+          f"{'' if settings.smoothing else ' (by leave-one-out)'}")
+    if made.n_align:
+        velocity = made.velocity[made.rows]
+        i = abs(velocity).argmax()
+        row = made.rows[i]
+        print(f"velocities removed from the spectra: rms {(velocity**2).mean() ** 0.5:.2f} km/s, "
+              f"the largest {velocity[i]:.2f} km/s "
+              f"({'file ' + names[row] if names else f'row {row + 1}'}); {made.n_align} rounds, "
+              f"the last one changed them by {made.align_step:.3f} km/s")
+    if made.error_facts:
+        print(line(arm.name, arm.error, made.error_facts))
+
+
+def measure(made, names, part, seed):
+    """The report from spectra left out, by a library that is made without them."""
+    from starmill.templates.measure import report
+    from starmill.templates.residuals import N_COMPONENT
+    from starmill.templates.spectra_fit import leave_out
+    try:
+        names = [names[i] if names else f"row {i + 1}" for i in made.rows]
+        pair = leave_out(made, names, part, seed)
+        if pair is None:
+            raise Failure(INPUT, "no spectrum is surrounded by others, so none can be left out")
+        without, left = pair
+        print(f"measuring it on {len(left.labels)} spectra", flush=True)
+        made.library.report, _ = report(
+            without, left, N_COMPONENT, f"of {len(names)} spectra; measured with a library made "
+            "without them; this one uses all")
+        print(made.library.report, end="")
+    except Failure as failure:  # costs the report and not the library
+        if failure.status != INPUT:
+            raise
+        print(f"no report: {failure}")
+
+
+def main(options):
+    left_out = check_options(options)
+    if options.threads:
+        os.environ["OPENBLAS_NUM_THREADS"] = options.threads  # before NumPy is there
+    check_packages("library spectra", "numpy", "scipy", "astropy", "h5py")
+    from starmill.templates.spectra_options import list_files, request_of
+    request, path = request_of(options), options.arguments[0]
+    given = read_settings(options, request, path)
+    paths, is_many = list_files(options.arguments, request)
+    reads = [("--table", request.table), ("--wave-file", request.wave_file)]
+    check_output(options.output, True, [(what, read) for what, read in reads if read]
+                 + [("the file of spectra", p) for p in paths])
+    from starmill.templates.library_file import writable, write
+    from starmill.templates.spectra_files import read_all
+    writable(options.output, options.overwrite)
+    spectra = read_all(paths, is_many, request)
+    sigma, origin = resolution(options, path, max(given["min_aa"], spectra.wave[0]),
+                               min(given["max_aa"], spectra.wave[-1]), spectra.origin.fwhm_aa)
+    from starmill.templates.spectra_fit import Settings, build
+    settings = Settings(**given, sigma_aa=sigma, sigma_origin=origin)
+    made = build(settings, spectra)
+    made.library.name = f"spectra of {settings.source[:100]}"
+    print_made(made, settings, spectra)
+    if left_out > 0:
+        measure(made, spectra.names, left_out, int(options.seed or 1))
+    write(options.output, made.library, options.overwrite, options.program)
+    print(f"{options.output}: {made.library.n_label} labels, 1 arm, hash {made.library.hash}")

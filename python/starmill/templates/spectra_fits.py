@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""FITS files of spectra: opening them, cards, columns, wavelengths in vacuum."""
+
+import contextlib
+import gzip
+import io
+import os
+import re
+import stat
+import warnings
+import weakref
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+from astropy.io import fits
+
+from starmill.cli.basics import INPUT, Failure
+from starmill.templates.spectra_options import number
+from starmill.wavelength import vacuum
+
+GZIP_LIMIT = 4096 << 20  # bytes that are unpacked
+HELP_WAVE = "give --wave FIRST,STEP or --log-wave FIRST,STEP"
+
+
+@contextlib.contextmanager
+def opened(path):
+    """Yield the HDUs of a file; any error astropy finds in it, now or later, becomes a Failure."""
+    with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        warnings.simplefilter("ignore")
+        try:
+            yield stack.enter_context(open_fits(path, stack))
+        except Failure:
+            raise
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise Failure(INPUT, f"{path}: is no whole gzip file: {error}") from error
+        except Exception as error:  # of astropy: any, of a damaged file
+            reason = str(error).partition(". ")[0]
+            raise Failure(INPUT, f"{path}: cannot be read: {reason}") from error
+
+
+_open = weakref.WeakSet()
+
+
+def _reopen():
+    """A worker process must not share the place in a file with the others."""
+    for file in _open:
+        if not file.closed:
+            own = os.open(file.name, os.O_RDONLY | os.O_CLOEXEC)
+            os.dup2(own, file.fileno(), inheritable=False)
+            os.close(own)
+            file.seek(0, os.SEEK_END)  # what was read ahead is forgotten
+
+
+os.register_at_fork(after_in_child=_reopen)
+
+
+def open_fits(path, stack):
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+            raise Failure(INPUT, f"{path}: is not a regular file")
+        file = stack.enter_context(open(path, "rb"))
+        _open.add(file)
+    except OSError as error:
+        raise Failure(INPUT, f"{path}: cannot be opened: {error.strerror}") from error
+    if file.read(2) == b"\x1f\x8b":
+        file.seek(0)
+        with gzip.open(file) as packed:
+            content = packed.read(GZIP_LIMIT + 1)
+        if len(content) > GZIP_LIMIT:
+            raise Failure(INPUT, f"{path}: unpacks to more than {GZIP_LIMIT >> 20} MiB")
+        file = io.BytesIO(content)
+    file.seek(0)
+    return fits.open(file, memmap=False, lazy_load_hdus=True)
+
+
+def where(path, hdus, i):
+    name = hdus[i].name
+    return f"{path}, HDU {i}" + (f" ({name})" if name else "")
+
+
+def check_whole(path, hdus, i):
+    about = hdus[i].fileinfo()
+    if about["datLoc"] + hdus[i].size > about["file"].size:
+        raise Failure(INPUT, f"{where(path, hdus, i)} is cut: copy the file again")
+
+
+def card(path, hdus, i, key):
+    """Return a finite number from a header, or None if there is no such card."""
+    value = hdus[i].header.get(key)
+    if value is None or isinstance(value, fits.card.Undefined):
+        return None
+    if isinstance(value, bool) or not np.isfinite(number(value)):
+        raise Failure(INPUT, f"{where(path, hdus, i)}: the card {key} is {value}, expected a "
+                             "finite number")
+    return float(value)
+
+
+def card_of_both(path, hdus, i, key):
+    """Of the spectrum's header or of the first one."""
+    value = card(path, hdus, i, key)
+    return card(path, hdus, 0, key) if value is None else value
+
+
+def text_card(header, key):
+    value = header.get(key, "")
+    return ("F", "T")[value] if isinstance(value, bool) else value if isinstance(value, str) else ""
+
+
+def image_part(hdu, index):
+    """Numbers of an image as float64; only this part is read, but of a compressed image."""
+    data = hdu.section[index] if hasattr(hdu, "section") else hdu.data[index]
+    return np.asarray(data, float)
+
+
+def is_table(hdu):
+    return (isinstance(hdu, (fits.BinTableHDU, fits.TableHDU))
+            and not isinstance(hdu, fits.CompImageHDU))
+
+
+def has_columns(hdu, columns):
+    names = [c.upper() for c in hdu.columns.names] if is_table(hdu) else []
+    return all(c.upper() in names for c in columns)
+
+
+def column_numbers(path, hdus, i, name):
+    """A column as float64, NaN where an integer is the column's null."""
+    hdu = hdus[i]
+    values = np.asarray(hdu.data.field(name))
+    if values.dtype.kind not in "iuf":
+        raise Failure(INPUT, f"{where(path, hdus, i)}: column {name} must hold numbers")
+    null = hdu.columns[[c.upper() for c in hdu.columns.names].index(name.upper())].null
+    out = values.astype(float)
+    if null is not None and values.dtype.kind in "iu":
+        out[values == null] = np.nan
+    return out
+
+
+# ---- wavelengths ----
+
+@dataclass
+class Origin:
+    """How wavelengths were found, for messages; fwhm_aa: card FWHM, NaN where there is none."""
+
+    wavelengths: str = ""
+    is_air: bool = False
+    medium_key: str = "--medium"
+    fwhm_aa: float = np.nan
+
+    def __str__(self):
+        return (f"wavelengths: {self.wavelengths}, {'air' if self.is_air else 'vacuum'} "
+                f"({self.medium_key}){', converted to vacuum' if self.is_air else ''}")
+
+
+def medium_of(header):
+    """Return ("air" or "vacuum", its card), or None."""
+    for key in ("WAVEFRAM", "AIRORVAC", "WAVEMED", "MEDIUM", "VACUUM", "CTYPE1"):
+        text = text_card(header, key).upper()
+        if key == "VACUUM":
+            if text[:1] in ("T", "F"):
+                return "vacuum" if text[0] == "T" else "air", f"card {key}"
+        # WAVELENGTH, which many write, says nothing of the medium; WAVE-LOG does
+        elif text.startswith("AIR") or re.fullmatch("AWAV(-.*)?", text):
+            return "air", f"card {key}"
+        elif text.startswith("VAC") or re.fullmatch("WAVE(-.*)?", text):
+            return "vacuum", f"card {key}"
+    return None
+
+
+def to_vacuum(path, hdus, i, request, wave, origin):
+    """Check the wavelengths and return them in vacuum, A; origin gets the medium."""
+    medium = request.medium
+    if not medium:
+        found = medium_of(hdus[i].header)
+        if not found:
+            raise Failure(INPUT, f"{where(path, hdus, i)} does not give the medium of its "
+                                 "wavelengths; give --medium air or --medium vacuum")
+        medium, origin.medium_key = found
+    origin.is_air = medium == "air"
+    bad = ~((wave >= 100) & (wave <= 1e6))
+    bad[1:] |= ~(wave[1:] > wave[:-1])
+    if bad.any():
+        p = np.argmax(bad)
+        raise Failure(INPUT, f"{where(path, hdus, i)}: {len(wave)} pixels with {wave[p]:.6g} at "
+                             f"pixel {p} and {wave[-1]:.6g} at the last one ({origin.wavelengths}) "
+                             "are not wavelengths in Angstrom: they must ascend between 100 and "
+                             f"1e6; {HELP_WAVE}")
+    return vacuum(wave) if origin.is_air else wave
+
+
+def rule_of_header(path, hdus, i):
+    """(first, step, is_log10) and how it was found."""
+    header, at = hdus[i].header, where(path, hdus, i)
+    kind, unit = text_card(header, "CTYPE1"), text_card(header, "CUNIT1")
+    if unit and not unit.upper().startswith("ANG"):
+        raise Failure(INPUT, f"{at}: CUNIT1 is '{unit[:40]}', expected Angstrom; {HELP_WAVE}")
+    c0, c1 = card(path, hdus, i, "COEFF0"), card(path, hdus, i, "COEFF1")
+    if c0 is not None and c1 is not None:
+        return (c0, c1, True), f"log10 from COEFF0 {c0:.10g} and COEFF1 {c1:.6g}"
+    value, pixel = card(path, hdus, i, "CRVAL1"), card(path, hdus, i, "CRPIX1")
+    if value is None:
+        raise Failure(INPUT, f"{at}: has no CRVAL1, so its wavelengths are not known; {HELP_WAVE}")
+    step_key = "CDELT1" if "CDELT1" in header else "CD1_1"
+    step = card(path, hdus, i, step_key)
+    if step is None:
+        raise Failure(INPUT, f"{at}: has neither CDELT1 nor CD1_1; {HELP_WAVE}")
+    if pixel is None:
+        raise Failure(INPUT, f"{at}: has CRVAL1 but no CRPIX1, so the pixel of that wavelength is "
+                             f"not known; {HELP_WAVE}")
+    flag = card(path, hdus, i, "DC-FLAG")
+    if flag not in (None, 0, 1):
+        raise Failure(INPUT, f"{at}: DC-FLAG is {flag:g}, expected 0 (linear) or 1 (log10); "
+                             f"{HELP_WAVE}")
+    if flag is None and "-" in kind:
+        raise Failure(INPUT, f"{at}: CTYPE1 is '{kind[:40]}', a kind of axis that is not known "
+                             f"here; {HELP_WAVE}")
+    # without DC-FLAG a first wavelength below 10 can only be a log10
+    is_log10 = value < 10 if flag is None else flag == 1
+    return ((value + (1 - pixel) * step, step, is_log10),
+            f"{'log10' if is_log10 else 'linear'} from CRVAL1 {value:.10g}, {step_key} {step:.6g} "
+            f"and CRPIX1 {pixel:g}{'' if flag is None else ' (DC-FLAG)'}")
+
+
+def wavelengths_of_file(request, n_pix, origin):
+    path = request.wave_file
+    with opened(path) as hdus:
+        found = [i for i, h in enumerate(hdus) if h.is_image and h.shape == (n_pix,)]
+        if not found:
+            raise Failure(INPUT, f"{path}: has no image of one axis with the {n_pix} pixels of "
+                                 "the spectra")
+        wave = image_part(hdus[found[0]], slice(None))
+        origin.wavelengths = f"from {wave[0]:.10g} to {wave[-1]:.10g}, of --wave-file"
+        return to_vacuum(path, hdus, found[0], request, wave, origin)
+
+
+def wavelengths(path, hdus, i, request, n_pix, origin):
+    """Of an image, [n_pix] in vacuum, A."""
+    if request.wave_file:
+        return wavelengths_of_file(request, n_pix, origin)
+    if request.wave:
+        rule = request.wave
+        origin.wavelengths = (f"{'log10' if rule[2] else 'linear'} as given, from {rule[0]:.10g} "
+                              f"by {rule[1]:.6g}")
+    else:
+        rule, origin.wavelengths = rule_of_header(path, hdus, i)
+    wave = rule[0] + np.arange(n_pix) * rule[1]
+    with np.errstate(over="ignore"):
+        return to_vacuum(path, hdus, i, request, 10**wave if rule[2] else wave, origin)

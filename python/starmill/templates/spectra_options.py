@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Options of the jobs that read spectra with labels, and labels in the names of files."""
+
+import contextlib
+import os
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from starmill.cli.basics import INPUT, USAGE, Failure
+
+MAX_LABEL = 6
+STEM = re.compile(r"(.+)\.fits?(\.gz)?", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass
+class Request:
+    """labels: (name, column, card, or axis of a cube); wave: (first, step, they are log10 of A);
+    columns: of a table with one spectrum, WAVE, FLUX and CONTINUUM where it is asked for."""
+
+    labels: list
+    medium: str = None  # "air" or "vacuum"; None: as the header says
+    wave: tuple = None
+    wave_file: str = None
+    columns: list = None
+    table: str = None
+    name_column: str = "FILE"
+    name_pattern: str = None
+
+
+def items(option, text):
+    """Return the (NAME, VALUE) pairs of NAME=VALUE,..."""
+    out = [item.partition("=")[::2] for item in text.split(",")]
+    if not all(name and value and len(name) < 32 for name, value in out):
+        raise Failure(USAGE, f"--{option} {text}: expected NAME=... separated by commas")
+    return out
+
+
+def number(text):
+    """Return a text as a number, NaN if it is not one."""
+    try:
+        return float(text)
+    except ValueError:
+        return np.nan
+
+
+def read_labels(text):
+    labels = items("labels", text)
+    if len(labels) > MAX_LABEL:
+        raise Failure(USAGE, f"--labels {text}: expected at most {MAX_LABEL} labels")
+    for i, (name, column) in enumerate(labels):
+        if not re.fullmatch(r"[A-Za-z0-9_]+", name):
+            raise Failure(USAGE, f"--labels {text}: a name is made of letters, digits and _")
+        if name in [other for other, _ in labels[:i]]:
+            raise Failure(USAGE, f"--labels {text}: {name} appears twice")
+        if len(column) > 31:
+            raise Failure(USAGE, f"--labels {text}: {column} is too long")
+    return labels
+
+
+def read_ranges(option, text, labels):
+    """Return {name: (min, max)} of NAME=MIN:MAX,...; names are those of labels."""
+    out = {}
+    for name, value in items(option, text):
+        low, _, high = value.partition(":")
+        if not number(low) < number(high) or not np.isfinite([number(low), number(high)]).all():
+            raise Failure(USAGE, f"--{option} {text}: expected NAME=MIN:MAX, MIN below MAX")
+        if name not in [label for label, _ in labels]:
+            raise Failure(USAGE, f"--{option} {name}: not one of the labels (--labels)")
+        out[name] = (number(low), number(high))
+    return out
+
+
+def read_columns(text, n_most):
+    columns = text.split(",")
+    if not 2 <= len(columns) <= n_most or not all(0 < len(c) < 32 for c in columns):
+        shown = "WAVE,FLUX" + "[,CONTINUUM]" * (n_most > 2)
+        raise Failure(USAGE, f"--columns {text}: expected {shown}, the names of columns")
+    return columns
+
+
+def request_of(options, n_column=2):
+    """Of the options of a job, which may lack name_pattern; n_column 3: --columns may name a
+    continuum."""
+    if options.wave and options.log_wave:
+        raise Failure(USAGE, "--wave and --log-wave exclude each other")
+    if sum(bool(o) for o in (options.wave, options.log_wave, options.wave_file,
+                             options.columns)) > 1:
+        raise Failure(USAGE, "give only one of --wave, --log-wave, --wave-file and --columns")
+    if options.name_column and not options.table:
+        raise Failure(USAGE, "--name-column needs --table FILE")
+    labels = read_labels(options.labels or "teff=TEFF,logg=LOGG,feh=FEH")
+    pattern = getattr(options, "name_pattern", None)
+    if pattern and options.table:
+        raise Failure(USAGE, "--name-pattern and --table exclude each other")
+    if pattern:
+        read_pattern(pattern, [name for name, _ in labels])
+    wave = options.wave or options.log_wave
+    return Request(labels, options.medium,
+                   (*map(float, wave.split(",")), bool(options.log_wave)) if wave else None,
+                   options.wave_file,
+                   read_columns(options.columns, n_column) if options.columns else None,
+                   options.table, options.name_column or "FILE", pattern)
+
+
+def files_below(folder):
+    """Return the spectra of a folder and its subfolders, sorted in each; links are followed."""
+    def fail(error):
+        raise Failure(INPUT, f"{error.filename}: cannot be listed: {error.strerror}") from error
+
+    found, seen = [], set()
+    for path, folders, names in os.walk(folder, onerror=fail, followlinks=True):
+        folders[:] = sorted(n for n in folders if n[0] != ".")
+        if os.path.realpath(path) in seen:
+            folders[:], names = [], []
+        seen.add(os.path.realpath(path))
+        found += [os.path.join(path, n) for n in sorted(names) if n[0] != "." and STEM.fullmatch(n)]
+    if not found:
+        raise Failure(INPUT, f"{folder}: has no files .fits, .fit, .fits.gz or .fit.gz, nor have "
+                             "its subfolders")
+    return found
+
+
+def is_list(path):
+    """Return whether a file is text, a list of paths."""
+    if STEM.fullmatch(path) or not os.path.isfile(path):
+        return False
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        first = file.read(512)
+        return not first.startswith((b"SIMPLE", b"\x1f\x8b")) and b"\0" not in first
+    return False
+
+
+def files_of_list(path):
+    """Return the paths in a list, one a line and relative to its folder; # begins a comment."""
+    try:
+        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+            lines = [line.strip() for line in file]
+    except OSError as error:
+        raise Failure(INPUT, f"{path}: cannot be read: {error.strerror}") from error
+    found = [os.path.join(os.path.dirname(path), n) for n in lines if n and n[0] != "#"]
+    missing = next((one for one in found if not os.path.exists(one)), None)
+    if missing or not found:
+        raise Failure(INPUT, f"{path}: expected a FITS file or a list of spectra, one path a line; "
+                             + (f"there is no file {missing[:200]}" if found else "it is empty"))
+    return found
+
+
+def list_files(arguments, request):
+    """Return the files that folders, lists and names of files stand for, without the table and the
+    wavelengths; and whether it is one file of many spectra."""
+    paths = []
+    for path in arguments:
+        one = files_of_list(path) if is_list(path) else [path]
+        paths += [p for name in one for p in (files_below(name) if os.path.isdir(name) else [name])]
+    if paths == list(arguments[:1]):
+        if request.table or request.columns or request.name_pattern:
+            raise Failure(USAGE, "--table, --columns and --name-pattern are for files with one "
+                                 f"spectrum; {paths[0]} is not a folder")
+        return paths, True
+    others = {os.path.realpath(p) for p in (request.table, request.wave_file) if p}
+    found = [p for p in paths if os.path.realpath(p) not in others]
+    if not found:
+        raise Failure(INPUT, f"{arguments[0]}: has no spectra but the table and the wavelengths")
+    return found, False
+
+
+def stem(path):
+    """Return a file's name without its folder and extension."""
+    name = os.path.basename(path)
+    match = STEM.fullmatch(name)
+    return match[1] if match else name
+
+
+def read_pattern(pattern, names):
+    """A compiled pattern of file names, and {name: divisor}: * is anything, {NAME} a number, and
+    {NAME/10} ten times the label; signs may be p and m."""
+    parts, divisor = [], {}
+    for text in re.findall(r"\{[^{}]*\}|\*|[^*{]+|\{", pattern):
+        match = re.fullmatch(r"\{([^/]*)(?:/(.*))?\}", text)
+        if text == "*":
+            parts.append(".*?")
+        elif text[0] != "{":
+            parts.append(re.escape(text))
+        elif not match or match[1] not in names or not 0 < number(match[2] or "1") < 1e9:
+            raise Failure(USAGE, f"--name-pattern {pattern}: '{text}' is not {{NAME}} or "
+                                 "{NAME/NUMBER} with a label of --labels")
+        elif match[1] in divisor:
+            raise Failure(USAGE, f"--name-pattern {pattern}: {{{match[1]}}} appears twice")
+        else:
+            # all digits that there are: what has been looked at is not given back
+            parts.append(rf"(?=(?P<_{match[1]}>[-+pm]?\d+(?:\.\d+)?))(?P=_{match[1]})")
+            divisor[match[1]] = number(match[2] or "1")
+    for name in names:
+        if name not in divisor:
+            raise Failure(USAGE, f"--name-pattern {pattern}: has no {{{name}}}; give it, or leave "
+                                 f"{name} out of --labels")
+    return re.compile("".join(parts), re.DOTALL), divisor
+
+
+def labels_of_name(pattern, names, name):
+    """Return [n_label] from a file's name, or None if it does not match the pattern."""
+    compiled, divisor = read_pattern(pattern, names)
+    match = compiled.fullmatch(name)
+    signs = str.maketrans("pm", "+-")
+    return match and [float(match["_" + n].translate(signs)) / divisor[n] for n in names]
