@@ -3,13 +3,15 @@ if(TARGET starmill)
   add_dependencies(to_install starmill)
 endif()
 
-# Man pages and bash completion are printed by the program itself.
+# Man pages and bash completion are printed by the program itself, as Python.
 if(TARGET starmill AND NOT CMAKE_CROSSCOMPILING)
   set(pages "${PROJECT_BINARY_DIR}/help")
+  file(GLOB pages_python CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/starmill/cli/*"
+       "${PROJECT_SOURCE_DIR}/python/starmill/*/options.py")
   add_custom_command(OUTPUT "${pages}/completions/starmill" VERBATIM
     COMMAND "${CMAKE_COMMAND}" "-DSTARMILL=$<TARGET_FILE:starmill>" "-DOUTPUT=${pages}"
             -P "${PROJECT_SOURCE_DIR}/cmake/help-pages.cmake"
-    DEPENDS starmill "${PROJECT_SOURCE_DIR}/cmake/help-pages.cmake"
+    DEPENDS starmill "${PROJECT_SOURCE_DIR}/cmake/help-pages.cmake" ${pages_python}
     COMMENT "Man pages and bash completion")
   add_custom_target(help_pages ALL DEPENDS "${pages}/completions/starmill")
   add_dependencies(to_install help_pages)
@@ -41,4 +43,4 @@ install(PROGRAMS packaging/smoke-test DESTINATION "${CMAKE_INSTALL_DATADIR}/star
 install(DIRECTORY libraries/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/libraries"
         OPTIONAL FILES_MATCHING PATTERN "*.h5" PATTERN "*.md")
 install(DIRECTORY python/starmill DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/python"
-        FILES_MATCHING PATTERN "*.py")
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.bash")

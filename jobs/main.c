@@ -17,12 +17,10 @@
 #include "jobs/fit/fit.h"
 #include "jobs/library/library.h"
 #include "jobs/options/job_steps.h"
-#include "jobs/options/option_completion.h"
-#include "jobs/options/option_man.h"
 #include "jobs/options/options.h"
+#include "jobs/options/python_job.h"
 #include "jobs/particles/particles.h"
 #include "jobs/fit/sample.h"
-#include "jobs/scripts/script.h"
 #include "jobs/doctor/version.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -33,45 +31,44 @@
 #include "src/system/blas_threads.h"
 #include "src/system/watchdog.h"
 
-#define HELP(...) ((const mill_option_help *const[]){__VA_ARGS__, NULL})
+/* A job of the program: argv[0] is its name, and it returns the exit status. */
+typedef struct {
+  const char *name, *summary;
+  int (*run)(int argc, char **argv);
+  const mill_option_help *const *help; /* its command lines; ends with NULL.  NULL: Python's */
+} job_row;
 
-static const mill_job_row job[] = {
+#define HELP(...) ((const mill_option_help *const[]){__VA_ARGS__, NULL})
+#define PYTHON    mill_python_job, NULL
+
+static const job_row job[] = {
     {"fit", "fit stellar spectra: FITS files in, one HDF5 table out", mill_job_fit,
-     HELP(&mill_fit_help), NULL},
-    {"sample", "sample the posteriors of fitted stars", mill_job_sample, HELP(&mill_sample_help),
-     NULL},
-    {"library", "make, import and inspect template libraries", mill_job_library, mill_library_help,
-     NULL},
-    {"simulate", "make a mock survey: DESI-like FITS files and their truth", NULL,
-     HELP(&mill_simulate.help), &mill_simulate},
+     HELP(&mill_fit_help)},
+    {"sample", "sample the posteriors of fitted stars", mill_job_sample, HELP(&mill_sample_help)},
+    {"library", "make, import and inspect template libraries", mill_job_library,
+     HELP(&mill_library_train_help)},
+    {"simulate", "make a mock survey: DESI-like FITS files and their truth", PYTHON},
     {"particles", "move particles in a potential, and write their densities", mill_job_particles,
-     HELP(&mill_particles_help), NULL},
-    {"status", "show the progress of a fit, or how it ended", NULL, HELP(&mill_status.help),
-     &mill_status},
-    {"report", "make one HTML page of a result: numbers, maps, spectra", NULL,
-     HELP(&mill_report.help), &mill_report},
-    {"plot", "draw stars of a result: spectra, models, residuals", NULL, HELP(&mill_plot.help),
-     &mill_plot},
-    {"show", "print everything that a result holds about a star", NULL, HELP(&mill_show.help),
-     &mill_show},
-    {"select", "list the stars of a result for which an expression is true", NULL,
-     HELP(&mill_select.help), &mill_select},
-    {"export", "write a result as FITS: rvtab, rvmod or a table of all columns", NULL,
-     HELP(&mill_export.help), &mill_export},
-    {"merge", "join the results of a survey's parts into one", NULL, HELP(&mill_merge.help),
-     &mill_merge},
+     HELP(&mill_particles_help)},
+    {"status", "show the progress of a fit, or how it ended", PYTHON},
+    {"report", "make one HTML page of a result: numbers, maps, spectra", PYTHON},
+    {"plot", "draw stars of a result: spectra, models, residuals", PYTHON},
+    {"show", "print everything that a result holds about a star", PYTHON},
+    {"select", "list the stars of a result for which an expression is true", PYTHON},
+    {"export", "write a result as FITS: rvtab, rvmod or a table of all columns", PYTHON},
+    {"merge", "join the results of a survey's parts into one", PYTHON},
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor,
-     HELP(&mill_doctor_help), NULL},
+     HELP(&mill_doctor_help)},
     {"bench", "measure the speed of fits, and from which size a GPU pays", mill_job_bench,
-     HELP(&mill_bench_help), NULL},
+     HELP(&mill_bench_help)},
     {0}};
 
 enum { EXIT_USAGE = 2, STACK_BYTES = 512 << 10 /* fits were seen to need 256 KiB */ };
 
-static const mill_job_row *find_job(const char *name)
+static const job_row *find_job(const char *name)
 {
   mill_near near = {0};
-  for (const mill_job_row *row = job; row->name; row++) {
+  for (const job_row *row = job; row->name; row++) {
     if (strcmp(row->name, name) == 0)
       return row;
     mill_text_nearer(name, row->name, &near);
@@ -92,7 +89,7 @@ static const char more_help[] =
 static void print_help(FILE *out)
 {
   fputs("usage: starmill JOB [options]\n\njobs\n", out);
-  for (const mill_job_row *row = job; row->name; row++)
+  for (const job_row *row = job; row->name; row++)
     fprintf(out, "  %-10s %s\n", row->name, row->summary);
   fprintf(out, "\n%s", more_help);
 }
@@ -106,23 +103,9 @@ static int printed(void)
   return mill_error_exit_status(MILL_ERR_OUTPUT);
 }
 
-/* `starmill help man [JOB]` */
-static int help_man(const char *name)
-{
-  const mill_job_row *row = name ? find_job(name) : NULL;
-  if (row)
-    mill_man_print_job(row, stdout);
-  else if (!name)
-    mill_man_print_program(job, "stellar parameters for whole spectroscopic surveys", more_help,
-                           stdout);
-  else
-    return EXIT_USAGE;
-  return printed();
-}
-
 /* `starmill JOB --help`, also of a sub-command, starts nothing, no MPI either.  1: it is printed.
  */
-static int print_job_help(const mill_job_row *row, int argc, char **argv)
+static int print_job_help(const job_row *row, int argc, char **argv)
 {
   char command[64];
   int n_printed = 0;
@@ -131,9 +114,8 @@ static int print_job_help(const mill_job_row *row, int argc, char **argv)
     return 0;
   snprintf(command, sizeof command, "starmill %s%s%s", argv[0], argc > 2 ? " " : "",
            argc > 2 ? argv[1] : "");
-  const int all = argc == 2 && !row->help[0]->table->row->name; /* only sub-commands have options */
-  for (const mill_option_help *const *help = row->help; *help; help++)
-    if (all || strcmp((*help)->table->command, command) == 0) {
+  for (const mill_option_help *const *help = row->help; help && *help; help++)
+    if (strcmp((*help)->table->command, command) == 0) {
       fputs(n_printed++ > 0 ? "\n" : "", stdout);
       mill_option_print_help((*help)->table, (*help)->usual, stdout);
     }
@@ -153,16 +135,13 @@ static int help(int argc, char **argv)
   }
   if (strcmp(argv[2], "config") == 0)
     return mill_error_exit_status(mill_config_print_keys(stdout));
-  if (strcmp(argv[2], "man") == 0)
-    return help_man(argc > 3 ? argv[3] : NULL);
-  if (strcmp(argv[2], "completion") == 0) {
-    mill_completion_print(job, "completion config man", stdout);
-    return printed();
-  }
-  const mill_job_row *row = find_job(argv[2]);
+  if (strcmp(argv[2], "man") == 0 || strcmp(argv[2], "completion") == 0)
+    return mill_python_job(argc - 1, argv + 1);
+  const job_row *row = find_job(argv[2]);
   if (!row)
     return EXIT_USAGE;
-  return print_job_help(row, 2, (char *[]){argv[2], option}) ? printed() : EXIT_USAGE;
+  char *line[] = {argv[2], option};
+  return print_job_help(row, 2, line) ? printed() : mill_python_job(2, line);
 }
 
 /* With an environment that libraries read before main; returns where that fails. */
@@ -217,7 +196,7 @@ __attribute__((visibility("default"))) void exit(int status)
 
 /* The watchdog runs until the process is gone: libraries that end without memory may wait for ever
  * in what they do at exit, with signals that nobody looks at. */
-static int run_watched(const mill_job_row *row, int argc, char **argv)
+static int run_watched(const job_row *row, int argc, char **argv)
 {
   /* `starmill fit ... 2>&1 | head -1` closes the pipe, and the fit goes on */
   signal(SIGPIPE, SIG_IGN);
@@ -258,7 +237,7 @@ int main(int argc, char **argv)
     return help(argc, argv);
   if (strcmp(argv[1], "--version") == 0)
     return mill_job_end("--version", mill_version_print(stdout));
-  const mill_job_row *row = find_job(argv[1]);
+  const job_row *row = find_job(argv[1]);
   if (!row)
     return EXIT_USAGE;
   if (print_job_help(row, argc - 1, argv + 1))
@@ -270,6 +249,5 @@ int main(int argc, char **argv)
     begin_again("OPENBLAS_CORETYPE", core, argv);
   if (refuse_small_stack())
     return EXIT_USAGE;
-  return row->script ? mill_script_run(row->script, argc - 1, argv + 1)
-                     : run_watched(row, argc - 1, argv + 1);
+  return row->help ? run_watched(row, argc - 1, argv + 1) : row->run(argc - 1, argv + 1);
 }

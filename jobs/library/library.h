@@ -9,6 +9,6 @@
  *  sub-command needs it; then collective, and the exit status is the same on every rank. */
 int mill_job_library(int argc, char **argv);
 
-extern const mill_option_help *const mill_library_help[]; /**< of its sub-commands */
+extern const mill_option_help mill_library_train_help; /**< the others are in Python */
 
 #endif

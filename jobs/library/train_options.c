@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jobs/scripts/script.h"
 #include "kernels/base/error.h"
 #include "src/run/backend_choice.h"
 
@@ -66,7 +65,9 @@ const mill_option_table mill_library_train_table = {
     "trained by all ranks, or functions of the labels.  The same command continues a network that\n"
     "was stopped.\n"
     "\n",
-    MILL_SCRIPT_PYTHON("numpy, scipy and h5py"),
+    "\n"
+    "Runs python3, or the Python that the environment variable STARMILL_PYTHON names; it needs\n"
+    "numpy, scipy and h5py.\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
          .help = "the library to write"},

@@ -8,7 +8,7 @@
 #include "src/config/text.h"
 
 /* Options without a letter have their row's index above this, beyond all letters. */
-enum { FIRST_ID = 256, WIDTH = 90, MOST_LABEL = 64 };
+enum { FIRST_ID = 256, WIDTH = 90, MOST_LABEL = 64, MOST_SAYS = 1024 };
 
 static int takes_value(const mill_option *row)
 {
@@ -129,14 +129,16 @@ static void print_wrapped(const char *text, int column, FILE *out)
   fputc('\n', out);
 }
 
-const mill_option *mill_option_type(const mill_option *row)
+/* The row with an option's type and range: that of its key where it has one. */
+static const mill_option *type_of(const mill_option *row)
 {
   return row->key ? mill_config_key_of(row->key) : row;
 }
 
-const char *mill_option_argument(const mill_option *row)
+/* Name of an option's value, "FILE"; NULL: it takes none. */
+static const char *argument_of(const mill_option *row)
 {
-  const mill_option *type = mill_option_type(row);
+  const mill_option *type = type_of(row);
   if (row->argument || !takes_value(row))
     return row->argument;
   return type->words                                                         ? "NAME"
@@ -147,7 +149,7 @@ const char *mill_option_argument(const mill_option *row)
 
 static int label(const mill_option *row, char out[MOST_LABEL])
 {
-  const char *argument = mill_option_argument(row);
+  const char *argument = argument_of(row);
   return snprintf(out, MOST_LABEL, "--%s%s%s", row->name, argument ? " " : "",
                   argument ? argument : "");
 }
@@ -162,11 +164,12 @@ static const char *values(const mill_option *type, char out[256])
   return is_number && range ? range + strlen(" from ") : text;
 }
 
-const char *mill_option_says(const mill_option *row, const void *base, char out[MILL_OPTION_SAYS])
+/* Help text with values and default. */
+static const char *says(const mill_option *row, const void *base, char out[MOST_SAYS])
 {
   char takes[256], usual[128] = "";
   mill_config config;
-  const mill_option *type = mill_option_type(row);
+  const mill_option *type = type_of(row);
   const char *may_be = takes_value(row) ? values(type, takes) : "";
   if (takes_value(row) && row->key) {
     mill_config_default(&config);
@@ -178,20 +181,20 @@ const char *mill_option_says(const mill_option *row, const void *base, char out[
   const size_t n = strlen(help);
   if (*may_be || *usual) { /* help may end in a parenthesis of its own */
     const int ends = help[n - 1] == ')';
-    snprintf(out, MILL_OPTION_SAYS, "%.*s%s%s%s%s%s)", (int)n - ends, help, ends ? "; " : " (",
-             may_be, *may_be && *usual ? "; " : "", *usual ? "default " : "", usual);
+    snprintf(out, MOST_SAYS, "%.*s%s%s%s%s%s)", (int)n - ends, help, ends ? "; " : " (", may_be,
+             *may_be && *usual ? "; " : "", *usual ? "default " : "", usual);
   } else {
-    snprintf(out, MILL_OPTION_SAYS, "%s", help);
+    snprintf(out, MOST_SAYS, "%s", help);
   }
   return out;
 }
 
 static void print_row(const mill_option *row, const void *base, int column, FILE *out)
 {
-  char text[MILL_OPTION_SAYS], head[MOST_LABEL];
+  char text[MOST_SAYS], head[MOST_LABEL];
   label(row, head);
   fprintf(out, "  %-*s", column - 2, head);
-  print_wrapped(mill_option_says(row, base, text), column, out);
+  print_wrapped(says(row, base, text), column, out);
 }
 
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out)

@@ -23,15 +23,6 @@ typedef struct mill_option_help {
   const void *usual; /**< NULL: no defaults shown */
 } mill_option_help;
 
-/** A job of the program, with the tables for its help, man page and completion. */
-typedef struct mill_job_row {
-  const char *name, *summary;
-  /** argv[0] is the name; returns the exit status.  NULL: it is a script. */
-  int (*run)(int argc, char **argv);
-  const mill_option_help *const *help; /**< its command lines; ends with NULL */
-  const struct mill_script *script;    /**< jobs/scripts/script.h; NULL: run is given */
-} mill_job_row;
-
 /** The row of --help in a structure with the int `help`. */
 #define MILL_OPTION_HELP(type)                                                                     \
   {                                                                                                \
@@ -78,16 +69,5 @@ void mill_option_print_help(const mill_option_table *table, const void *base, FI
 
 /** Print it on standard output of rank 0 where --help was given; returns help. */
 int mill_option_helped(int help, int rank, const mill_option_table *table, const void *base);
-
-enum { MILL_OPTION_SAYS = 1024 };
-
-/** The row with an option's type and range: that of its key where it has one. */
-const mill_option *mill_option_type(const mill_option *row);
-
-/** Name of an option's value in help, "FILE"; NULL: it takes none. */
-const char *mill_option_argument(const mill_option *row);
-
-/** Help text of an option with its values and default; base as above. */
-const char *mill_option_says(const mill_option *row, const void *base, char out[MILL_OPTION_SAYS]);
 
 #endif

@@ -1,55 +1,39 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Start a job written in Python, as jobs/scripts/script.c calls it:
+"""Run a job that is written in Python: python3 -m starmill JOB ARGUMENT..., or this file.
 
-__main__.py MODULE JOB PROGRAM OPTION... -- ARGUMENT...
-
-OPTION is name=value, name= for a flag that is set, or name alone if the option was not given.  The
-module has main(options), which may return an exit status.  options.arguments holds the positional
-arguments, options.program the program's path, and each option is a text, True for a flag, or None
-if not given.
+`starmill JOB` becomes that, and names itself in the environment variable STARMILL_PROGRAM.
 """
 
 import atexit
 import contextlib
 import errno
 import gc
-import importlib
 import os
 import signal
 import sys
-import types
 
 _interrupt = signal.getsignal(signal.SIGINT)
 if _interrupt is signal.default_int_handler:  # else SIGINT is ignored, as in the background
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until main no one would catch it
 
-if not __package__:  # started as a file, not by -m
+if not __package__:  # started as a file
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Python starts with -E: folders of PYTHONPATH replace packages, but no modules of Python or ours
 _place = [i for i, folder in enumerate(sys.path) if folder.endswith("-packages")] + [len(sys.path)]
 sys.path[_place[0]:_place[0]] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
 
+from starmill.cli import jobs  # noqa: E402
 from starmill.cli.basics import (INTERNAL, OUTPUT, USAGE, Failure, memory_limit,  # noqa: E402
                                  printable)
 
 
-def read_options(program, words):
-    end = words.index("--")
-    options = types.SimpleNamespace(program=program, arguments=words[end + 1:])
-    for word in words[:end]:
-        name, given, value = word.partition("=")
-        setattr(options, name.replace("-", "_"), (value or True) if given else None)
-    return options
-
-
 def main():
-    module, job, program, *words = sys.argv[1:]
+    words = sys.argv[1:]
     signal.signal(signal.SIGINT, _interrupt)
     if sys.stdout:
         sys.stdout.reconfigure(errors="backslashreplace")  # names may be no UTF-8
-    options = read_options(program, words)
     try:
-        status = importlib.import_module(module).main(options)
+        status = jobs.run(words)
         sys.stdout.flush()
         sys.exit(status)
     except Failure as failure:
@@ -69,15 +53,16 @@ def main():
         status, message = OUTPUT, str(error)
         if error.errno == errno.EBADF:
             message = "standard output is closed"
-        elif error.errno is None and options.arguments:
-            message = f"{options.arguments[0]}: {error}"
+        elif error.errno is None:
+            message = f"{' '.join(words)}: {error}"
     except MemoryError:
         status, message = INTERNAL, "out of memory" + memory_limit()
     except KeyboardInterrupt:
         status, message = 130, None
     with contextlib.suppress(OSError):  # nobody reads it
         if message:
-            print(printable(f"starmill {job}: {message}"), file=sys.stderr)
+            name = " ".join(words[:2 if words[:1] == ["library"] else 1])
+            print(printable(f"starmill {name}: {message}"), file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -17,7 +17,6 @@ carried away from a facet and drops those that it carried there, and so makes a 
 """
 
 import argparse
-import os
 import sys
 
 import h5py

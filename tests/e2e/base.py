@@ -53,6 +53,8 @@ DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "share
 sys.path[1:1] = [os.path.join(SOURCE, folder)
                  for folder in ("python", "tests/reference", "tests/campaigns")]
 PACKAGE = {"PYTHONPATH": os.path.join(SOURCE, "python")}  # of what is no job
+from starmill.cli import jobs  # noqa: E402
+
 SCRIPTS = ("simulate", "library", "merge", "export", "report", "plot", "show", "select", "status")
 MPIRUN = os.environ.get("MPIRUN") or shutil.which("mpirun") or "mpirun"
 
@@ -148,7 +150,7 @@ def run_job(line, cwd, files):
     atexit._clear()
     warnings.filters[:] = FILTERS
     os.environ.update(ENVIRONMENT)
-    sys.argv, sys.path[0], status = line, os.path.dirname(line[0]), 1
+    sys.argv, os.environ["STARMILL_PROGRAM"], status = line, STARMILL, 1
     try:
         os.chdir(cwd or os.getcwd())
         for target, file in enumerate((os.devnull, *files)):
@@ -165,8 +167,8 @@ def run_job(line, cwd, files):
 
 def forked(args, cwd, timeout):
     """Run a job that is written in Python by a fork of this script, which has imported NumPy and
-    Astropy already, 0.8 s of each start; None where it is not such a job.  The program reads the
-    options.  Jobs start as users start them in test_every_job.py, and where libraries are made."""
+    Astropy already, 0.8 s of each start; None where it is not such a job.  Jobs start as users start them in test_every_job.py, and where libraries are
+    made."""
     if not args or args[0] not in SCRIPTS:
         return None
     done = starmill(*args, cwd=cwd, env={"STARMILL_PYTHON": os.path.join(HERE, "print-arguments")})
@@ -174,8 +176,9 @@ def forked(args, cwd, timeout):
     if not is_script:
         return done
     line, files = line.split("\0")[1:], (tmp(".out"), tmp(".err"))
-    for name in (line[1], *LATER.get(line[1].split(".")[0], ())):
-        importlib.import_module(name)
+    with contextlib.suppress(jobs.Failure):
+        for name in (jobs.find_job(line[1:])[0], *LATER.get(line[1], ())):
+            importlib.import_module(name)
     sys.stdout.flush()
     process = os.fork()
     if process == 0:

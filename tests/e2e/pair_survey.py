@@ -6,7 +6,6 @@ import copy
 import os
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 from astropy.io import fits
@@ -14,6 +13,7 @@ from astropy.io import fits
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
 
 from starmill.mocks import draw, files, observe  # noqa: E402
+from starmill.mocks.options import simulate  # noqa: E402
 from starmill.mocks.survey import Survey  # noqa: E402
 from starmill.templates.library_data import hull_distance  # noqa: E402
 
@@ -26,12 +26,14 @@ def as_fitted(one, first, second):
     return np.where(turned, second, first), np.where(turned, first, second)
 
 
-def survey_of(folder, program, n_star, seed, settings):
-    names = ("sn", "vsini", "model_error", "distortion", "library", "vel_sigma", "noiseless",
-             "pathological", "redrock", "overwrite")
+def survey_of(folder, program=None, **settings):
+    """settings: options of `starmill simulate`, in their names _ for -."""
     os.makedirs(folder, exist_ok=True)
-    return Survey(SimpleNamespace(output=folder, program=program, stars=n_star, per_file=n_star, seed=seed,
-                                  **{**dict.fromkeys(names), **settings}))
+    words = [[f"--{name.replace('_', '-')}", str(value)][:2 - (value is True)]
+             for name, value in {"output": folder, **settings}.items() if value is not None]
+    options = simulate().read(sum(words, []))
+    options.program = program
+    return Survey(options)
 
 
 def write(path, survey, velocity, noise=None, add=lambda at, ideal: ideal):
@@ -55,7 +57,7 @@ def make_epochs(folder, program, velocity, mjd=None, seed=None, **settings):
     """Write a file for each epoch of stars whose velocities are velocity [n_star][n_epoch], km/s, at mjd
     [n_epoch]; settings: options of `starmill simulate`.  Return the paths, and the stars."""
     n_star, n_epoch = velocity.shape
-    survey = survey_of(folder, program, n_star, seed, settings)
+    survey = survey_of(folder, program, stars=n_star, per_file=n_star, seed=seed, **settings)
     paths = [os.path.join(folder, f"epoch-{epoch:03d}.fits") for epoch in range(n_epoch)]
     for epoch, path in enumerate(paths):
         write(path, survey, velocity[:, epoch], epoch)
@@ -75,7 +77,7 @@ def make(path, program, apart_km_s, ratio, velocity=None, noise=0, seed=1, **set
     of the first stars instead of drawn ones; noise: which of several exposures it is; settings: options
     of `starmill simulate`.  Return the first stars and the second ones."""
     n = len(ratio)
-    first, second = (survey_of(os.path.dirname(path), program, n, which, settings)
+    first, second = (survey_of(os.path.dirname(path), program, stars=n, per_file=n, seed=which, **settings)
                      for which in (seed, seed + 1_000_000))
     stars, others = draw.draw(first, 0, n), draw.draw(second, 0, n)
     mixed = others.label.copy()

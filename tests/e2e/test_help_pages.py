@@ -43,6 +43,7 @@ class Completion(ProgramTest):
     def complete(self, *lines):
         """The set of completions of each command line, which is split as readline does."""
         done = ended(["bash", "-c", COMPLETE, "bash", self.script], stdin=None,
+                     env={"PATH": f"{os.path.dirname(STARMILL)}:{os.environ['PATH']}"},
                      input="".join(line.replace("=", " = ") + "\n" for line in lines))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         found = [set(line.split()) for line in done.stdout.split("\n")[:-1]]
@@ -64,7 +65,7 @@ class Completion(ProgramTest):
                 self.assertEqual(options_of(said), options)
 
     def test_no_paragraph_is_cut(self):
-        """At MILL_OPTION_SAYS - 1 bytes a paragraph of help would end."""
+        """At MOST_SAYS - 1 bytes (option_table.c) a paragraph of help would end."""
         for words, said in COMMANDS:
             for paragraph in re.split(r"\n(?=\S|\n|  --)", said):
                 text = " ".join(re.sub(r"^  --\S+( \S+)?  +", "", paragraph).split())
@@ -120,8 +121,9 @@ class ManPages(ProgramTest):
         return done.stdout
 
     def test_every_option_of_every_command(self):
+        pages = {job: self.page(job).replace("\\-", "-") for job in JOBS}
         for words, said in COMMANDS:
-            page = self.page(words[0]).replace("\\-", "-")
+            page = pages[words[0]]
             for option in options_of(said):
                 self.assertIn(f"\\fB{option}\\fR", page, words)
             self.assertIn(f".SY starmill\n{' '.join(words)}", page)

@@ -6,9 +6,6 @@ docs/science/numerics.md has it.  Differences are relative, but for one factor p
 truth.  Draws, Instrument, ModelError: docs/science/simulator.md; chance within 5 sigma.
 """
 
-import dataclasses
-import types
-
 from base import *
 
 try:
@@ -19,7 +16,8 @@ except ImportError as missing:
     skip(f"{missing} (Debian: python3-scipy)")
 
 import make_blocks
-from starmill.mocks import draw, instrument, observe, survey as survey_job
+import pair_survey
+from starmill.mocks import draw, instrument, observe
 from starmill.templates import emulate, library_file
 from starmill.templates.library_data import ModelError
 
@@ -155,12 +153,8 @@ SMALL = coarse_library("small.h5")
 
 
 def survey(library=None, **settings):
-    """In memory; settings as the command line has them."""
-    options = types.SimpleNamespace(
-        program=None, output="-", overwrite=None, library=SMALL,
-        **{field.name: None for field in dataclasses.fields(survey_job.Settings)}, stars=None)
-    vars(options).update({"seed": "4711", **settings})
-    made = survey_job.Survey(options)
+    """In memory."""
+    made = pair_survey.survey_of(TMP, **{"seed": 4711, "library": SMALL, **settings})
     if library:
         library(made.library)
         made.n_share = [len(arm.error.component) for arm in made.library.arm]

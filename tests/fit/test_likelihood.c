@@ -101,9 +101,8 @@ static void import(const char *prefix, mill_library *lib)
   assert_true(file >= 0);
   close(file);
   int n = snprintf(command, sizeof command,
-                   "python3 -B '%s/python/starmill/__main__.py' starmill.templates.emulator_files 'library import' '' "
-                   "output='%s.h5' overwrite template-sigma at-instrument-resolution arm-names "
-                   "guess-templates=20 --",
+                   "python3 -B '%s/python/starmill/__main__.py' library import --output '%s.h5' "
+                   "--guess-templates 20",
                    MILL_SOURCE_DIR, path);
   for (int a = 0; a < 3; a++) {
     char name[64];

@@ -56,9 +56,9 @@ class Stop:
 _function = None  # inherited by the worker processes when they start
 
 
-def n_workers(text):
+def n_workers(given):
     """Return the number of workers: --workers, or by default the cores this process may use."""
-    return int(text) if text else len(os.sched_getaffinity(0))
+    return given or len(os.sched_getaffinity(0))
 
 
 def each(function, items, n_worker):

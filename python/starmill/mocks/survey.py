@@ -42,14 +42,9 @@ class Settings:
 
     @classmethod
     def of(cls, options):
-        def pair(text):
-            return tuple(map(float, text.split(",")))
-
-        return cls(int(options.seed or 1), int(options.stars or 1000), int(options.per_file or 500),
-                   pair(options.sn or "5,100"), float(options.vel_sigma or 200),
-                   pair(options.vsini) if options.vsini else None, options.model_error or "true",
-                   float(options.distortion or 0.03), bool(options.noiseless),
-                   int(options.pathological or 0), bool(options.redrock))
+        return cls(options.seed, options.stars, options.per_file, options.sn, options.vel_sigma,
+                   options.vsini, options.model_error, options.distortion, options.noiseless,
+                   options.pathological, options.redrock)
 
 
 class Survey:
@@ -57,7 +52,7 @@ class Survey:
 
     def __init__(self, options):
         self.settings = settings = Settings.of(options)
-        self.folder, self.overwrite = options.output, bool(options.overwrite)
+        self.folder, self.overwrite = options.output, options.overwrite
         self.n_file = -(-settings.n_star // settings.per_file)
         if self.n_file > MAX_FILE:
             raise Failure(USAGE, f"--stars {settings.n_star} in files of --per-file "
@@ -243,8 +238,8 @@ class Job:
     """How it runs."""
 
     def __init__(self, options):
-        self.quiet, self.stop = bool(options.quiet), running.Stop()
-        self.n_process = running.n_workers(None if options.threads == "0" else options.threads)
+        self.quiet, self.stop = options.quiet, running.Stop()
+        self.n_process = running.n_workers(options.threads)
         self.lock = None
 
     def check(self, message):

@@ -31,7 +31,7 @@ GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID",
 
 
 def check(options):
-    kind = options.to = options.to or "rvtab"
+    kind = options.to
     for name, of in (("models", ["rvmod"]), ("prefix", ["rvtab", "rvmod"]),
                      ("subdirs", ["rvtab", "rvmod"]), ("no_fibermap", ["rvtab", "rvmod"]),
                      ("workers", ["rvtab", "rvmod"]), ("calibrated", ["rvtab", "fits", "epochs"])):
@@ -114,7 +114,7 @@ class Export:
         self.result = Result(options.arguments[0])
         self.models = Models(options.models, self.result) if options.models else None
         self.kind = {"fits": "table"}.get(options.to, options.to) + \
-            " alone" * bool(options.no_fibermap) + " calibrated" * bool(options.calibrated)
+            " alone" * options.no_fibermap + " calibrated" * options.calibrated
         if options.calibrated:
             self.result.calibrate()
         self.names = names_of(self.result, options.subdirs, options.prefix) \

@@ -60,7 +60,7 @@ def main(options):
     if options.output:
         check_output(options.output, options.overwrite, result.reads(options))
         refuse_data(options.output)
-    selection = Selection(result, Expression(words, result), options.print or "targetid")
+    selection = Selection(result, Expression(words, result), options.print)
     if options.output:
         write_whole(options.output, selection.lines(), options.overwrite)
         print(f"{selection.n_found} of {result.n_row} rows: {os.path.relpath(options.output)}")

@@ -268,7 +268,7 @@ def answer(job):
 def main(options):
     output, status = options.arguments[0], options.status or options.arguments[0] + ".status.json"
     try:
-        job = Job(output, status, bool(options.json))
+        job = Job(output, status, options.json)
         print(json.dumps(answer(job), indent=2, ensure_ascii=False) if options.json else
               "\n".join(lines(job, options.ranks)))
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:  # JSON, but not a run's

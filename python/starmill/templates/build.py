@@ -62,7 +62,7 @@ def check_options(o):
     if o.overwrite and o.retry_bad:
         raise Failure(USAGE, "--overwrite and --retry-bad exclude each other: a new grid has no "
                              "bad models yet")
-    if o.native_sigma and o.native_resolving_power:
+    if o.native_sigma is not None and o.native_resolving_power:
         raise Failure(USAGE, "--native-sigma and --native-resolving-power exclude each other")
 
 
@@ -70,7 +70,7 @@ class Job:
     def __init__(self, options, setup, source):
         self.options, self.setup, self.source = options, setup, source
         self.n_worker = n_workers(options.workers)
-        self.normalise = options.normalise or "smooth-median"
+        self.normalise = options.normalise
 
     # ---- models and arms ----
 
@@ -83,10 +83,10 @@ class Job:
     def native_sigma(self, wave):
         """Gaussian sigma of the input, A."""
         o = self.options
-        if o.native_sigma:
-            return np.full(len(wave), float(o.native_sigma))
+        if o.native_sigma is not None:
+            return np.full(len(wave), o.native_sigma)
         if o.native_resolving_power:
-            return wave / (FWHM_PER_SIGMA * float(o.native_resolving_power))
+            return wave / (FWHM_PER_SIGMA * o.native_resolving_power)
         return np.full(len(wave), self.origin.fwhm_aa / FWHM_PER_SIGMA)
 
     def frame_arms(self):
@@ -110,7 +110,7 @@ class Job:
 
     def frame_arm(self, want):
         o = self.options
-        if not (o.native_sigma or o.native_resolving_power or self.origin.fwhm_aa > 0):
+        if o.native_sigma is None and not (o.native_resolving_power or self.origin.fwhm_aa > 0):
             raise Failure(USAGE, f"{self.source.paths[0]} does not give its resolution (no card "
                                  "FWHM); give --native-sigma A or --native-resolving-power R")
         wave = np.exp(np.log(want.min) + np.arange(want.n_pix) * want.ln_step)
@@ -141,7 +141,7 @@ class Job:
     def cut_spectrum(self, spectrum):
         """[flux, or flux and continuum] of each arm, float32, both divided by the flux's level."""
         o, fwhm = self.options, spectrum.origin.fwhm_aa
-        if not (o.native_sigma or o.native_resolving_power) and not (
+        if o.native_sigma is None and not o.native_resolving_power and not (
                 abs(fwhm - self.origin.fwhm_aa) <= 1e-6 * self.origin.fwhm_aa):
             raise Failure(INPUT, f"its card FWHM is {fwhm:g} A, that of the first model "
                                  f"{self.origin.fwhm_aa:g} A; build them separately, or give "
@@ -208,10 +208,10 @@ class Job:
             lines.append(f"file of wavelengths: {request.wave_file}, {about.st_size} bytes of "
                          f"{when}")
         lines.append(str(self.origin))
-        if o.native_sigma:
-            lines.append(f"native sigma: {float(o.native_sigma):.17g} A")
+        if o.native_sigma is not None:
+            lines.append(f"native sigma: {o.native_sigma:.17g} A")
         elif o.native_resolving_power:
-            lines.append(f"native resolving power: {float(o.native_resolving_power):.17g}")
+            lines.append(f"native resolving power: {o.native_resolving_power:.17g}")
         else:
             lines.append(f"native resolution: card FWHM, {self.origin.fwhm_aa:.17g} A")
         lines.append(f"normalise: {self.normalise}")

@@ -159,15 +159,15 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     """Lines of text about what was done to an arm, and the floors of the labels' errors."""
     arm, use = library.arm[i_arm], labels_to_use(options, library)
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
-    n_continuum = int(options.continuum or residuals.N_CONTINUUM)
-    noise = 1 / float(options.spectra_sn or "inf")
+    n_continuum = options.continuum
+    noise = 1 / (options.spectra_sn or np.inf)
     how = (spectra, sigma_aa, kernel_aa, n_continuum, where_to_measure(options),
            label_errors(options, library))
     found = calibrators.compare(library, i_arm, *how)
     if len(found.x) < LEAST_STARS:
         raise Failure(INPUT, f"{options.spectra}: {len(found.x)} spectra cover half of arm "
                       f"{arm.name}; a correction needs at least {LEAST_STARS}")
-    degrees = correction.DEGREES if not options.degree else (int(options.degree),)
+    degrees = correction.DEGREES if options.degree is None else (options.degree,)
     degree, ridge = correction.choose(found, use, degrees)
     rest = correction.left_out(found, use, degree, ridge)
     learned = correction.learn(found, use, degree, ridge)
@@ -182,7 +182,7 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     after = np.where(found.measures > 0.5, rest, found.x)
     trend = emulate.monomials(found.mapped, 1)
     apart = found.at_shifts(after, correction.without_trend(found.shifts(after), trend))
-    facts = measure_error(arm, found, apart, int(options.components or 4), n_continuum, noise)
+    facts = measure_error(arm, found, apart, options.components, n_continuum, noise)
     pixel = np.median(np.diff(spectra.wave)) / (arm.ln_step * np.median(found.wave))
     floors = make_true(library, arm, found, after, noise**2 * pixel,
                        found.scale if options.label_errors else None)

@@ -16,8 +16,8 @@ import numpy as np  # noqa: E402
 from starmill.templates import emulate, guess, library_file  # noqa: E402
 from starmill.templates.labels import describe  # noqa: E402
 from starmill.templates.library_check import check  # noqa: E402
-from starmill.templates.library_data import (MAX_ARM, MAX_HULL, MAX_LABEL, MAX_LAYER,  # noqa: E402
-                                             Arm, Emulator, Hull, Library, hull_distance)
+from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm,  # noqa: E402
+                                             Emulator, Hull, Library, hull_distance)
 from starmill.templates.library_file import array_of, refuse_links, text_of  # noqa: E402
 
 # relative to max(1, |y|) of the network's output: the check values are float32, and so are labels
@@ -36,7 +36,7 @@ def main(options):
         one, _, _, off = read_file(path, name, sigma)
         join(library, one, paths[0], path, sigma)
         worst = max(worst, off)
-    guess.fill_range(library, low, high, int(options.guess_templates or 50))
+    guess.fill_range(library, low, high, options.guess_templates)
     library.name = library.arm[0].revision
     library_file.write(output, library, options.overwrite, options.program)
     several = "," in (options.template_sigma or "")
@@ -57,12 +57,9 @@ def check_options(options, paths):
     """(names, sigmas in A) of the files' arms, None where the file says it."""
     if not options.output:
         raise Failure(USAGE, "library import needs --output LIB.h5")
-    if not 1 <= len(paths) <= MAX_ARM:
-        raise Failure(USAGE, f"{len(paths)} emulator files; a library takes 1 to {MAX_ARM}, one "
-                             "per arm")
     if options.at_instrument_resolution and options.template_sigma:
         raise Failure(USAGE, "--template-sigma and --at-instrument-resolution exclude each other")
-    names = options.arm_names.split(",") if options.arm_names else [None] * len(paths)
+    names = options.arm_names or [None] * len(paths)
     if len(names) != len(paths):
         raise Failure(USAGE, f"--arm-names gives {len(names)} names for {len(paths)} files")
     sigmas = [-1.0 if options.at_instrument_resolution else None]

@@ -124,9 +124,9 @@ def measure_arm(options, library, i_arm, spectra, sigma_aa):
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
     x, level = residuals_of(library, i_arm, spectra, kernel_aa)
     arm.error, facts = residuals.measure(
-        arm.wave_aa, x, int(options.components or residuals.N_COMPONENT),
-        noise=1 / float(options.spectra_sn or "inf"),
-        n_continuum=int(options.continuum or residuals.N_CONTINUUM), level=level)
+        arm.wave_aa, x, options.components,
+        noise=1 / (options.spectra_sn or np.inf),
+        n_continuum=options.continuum, level=level)
     print(residuals.line(arm.name, arm.error, facts))
     return 1
 
@@ -141,8 +141,8 @@ def begin(options, job):
     writable(options.output, options.overwrite)
     library = read(path)
     spectra = read_inside(options, library)
-    return library, spectra, (float(options.spectra_sigma) if options.spectra_sigma
-                              else spectra.origin.fwhm_aa / FWHM_PER_SIGMA)
+    return library, spectra, (spectra.origin.fwhm_aa / FWHM_PER_SIGMA if options.spectra_sigma is None
+                              else options.spectra_sigma)
 
 
 def refuse_uncovered(options, spectra):

@@ -35,7 +35,7 @@ def read_continuum(text):
 def check_options(options):
     if not options.output:
         raise Failure(USAGE, "library spectra needs --output LIB.h5")
-    left_out = 0.1 if options.left_out is None else float(options.left_out)
+    left_out = 0.1 if options.left_out is None else options.left_out
     for name, given, useless, why in (
             ("spectra-sn", options.spectra_sn, options.model_error is None,
              "without --model-error"),
@@ -57,11 +57,11 @@ def resolution(options, path, low, high, fwhm):
     if options.at_instrument_resolution:
         return -1.0, "--at-instrument-resolution"
     if options.sigma:
-        sigma, origin = float(options.sigma), "--sigma"
+        sigma, origin = options.sigma, "--sigma"
     elif options.fwhm:
-        sigma, origin = float(options.fwhm) / FWHM_PER_SIGMA, f"--fwhm {float(options.fwhm):g} A"
+        sigma, origin = options.fwhm / FWHM_PER_SIGMA, f"--fwhm {options.fwhm:g} A"
     elif options.resolving_power:  # the library holds one sigma for an arm
-        power, mid = float(options.resolving_power), 0.5 * (low + high)
+        power, mid = options.resolving_power, 0.5 * (low + high)
         ends = [x / (FWHM_PER_SIGMA * power) for x in (low, high)]
         sigma = mid / (FWHM_PER_SIGMA * power)
         origin = (f"--resolving-power {power:g} in the middle, at {mid:.0f} A; {ends[0]:.3f} A at "
@@ -87,25 +87,25 @@ def read_settings(options, request, path):
     names = [name for name, _ in request.labels]
     keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
     everything = (float("-inf"), float("inf"))
-    low, high = map(float, options.range.split(",")) if options.range else (0, everything[1])
+    low, high = options.range or (0, everything[1])
     if not low < high:
         raise Failure(USAGE, "--range takes MIN,MAX with MIN below MAX")
-    arm = options.arm or "opt"
+    arm = options.arm
     if not (arm.isascii() and arm.replace("_", "a").isalnum() and arm == arm.lower()):
         raise Failure(USAGE, f"--arm {arm}: a name is made of lower-case letters, digits and _")
-    keep_all = bool(options.keep_outliers)
+    keep_all = options.keep_outliers
     return {
         "names": names, "limits": [keep.get(name, everything) for name in names],
         "length": read_lengths(options.lengths, names), "arm": arm, "min_aa": low, "max_aa": high,
         "source": os.path.basename(path.rstrip("/"))[:127],
         "continuum": read_continuum(options.continuum),
-        "n_component": int(options.components or 40), "degree": int(options.degree or 2),
-        "smoothing": float(options.smoothing) if options.smoothing else None,
-        "keep_outliers": keep_all, "align": bool(options.align),
+        "n_component": options.components, "degree": options.degree,
+        "smoothing": options.smoothing,
+        "keep_outliers": keep_all, "align": options.align,
         "hull": options.hull or ("all" if keep_all else "dense"),
-        "n_guess": int(options.guess_templates or 300),
-        "n_error": int(options.model_error) if options.model_error else None,
-        "error_sn": float(options.spectra_sn or "inf")}
+        "n_guess": options.guess_templates,
+        "n_error": options.model_error,
+        "error_sn": options.spectra_sn or float("inf")}
 
 
 # ---- what is said ----
@@ -209,7 +209,7 @@ def measure(made, names, part, seed):
 def main(options):
     left_out = check_options(options)
     if options.threads:
-        os.environ["OPENBLAS_NUM_THREADS"] = options.threads  # before NumPy is there
+        os.environ["OPENBLAS_NUM_THREADS"] = str(options.threads)  # before NumPy is there
     check_packages("library spectra", "numpy", "scipy", "astropy", "h5py")
     from starmill.templates.spectra_options import list_files, request_of
     request, path = request_of(options), options.arguments[0]
@@ -230,6 +230,6 @@ def main(options):
     made.library.name = f"spectra of {settings.source[:100]}"
     print_made(made, settings, spectra)
     if left_out > 0:
-        measure(made, spectra.names, left_out, int(options.seed or 1))
+        measure(made, spectra.names, left_out, 1 if options.seed is None else options.seed)
     write(options.output, made.library, options.overwrite, options.program)
     print(f"{options.output}: {made.library.n_label} labels, 1 arm, hash {made.library.hash}")

@@ -98,7 +98,7 @@ def request_of(options, n_column=2):
         read_pattern(pattern, [name for name, _ in labels])
     wave = options.wave or options.log_wave
     return Request(labels, options.medium,
-                   (*map(float, wave.split(",")), bool(options.log_wave)) if wave else None,
+                   (*wave, bool(options.log_wave)) if wave else None,
                    options.wave_file,
                    read_columns(options.columns, n_column) if options.columns else None,
                    options.table, options.name_column or "FILE", pattern)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The jobs in Python, and how one is run."""
+
+import difflib
+import importlib
+import os
+import shutil
+import types
+
+from starmill.cli.basics import USAGE, Failure
+
+# the rooms whose options.py has the jobs
+ROOMS = {"simulate": "mocks", **dict.fromkeys(
+    ("status", "report", "plot", "show", "select", "export", "merge"), "products")}
+LIBRARY = ("build", "train", "import", "spectra", "correct", "model-error", "info")
+LIBRARY_HELP = f"""usage: starmill library {'|'.join(LIBRARY)} [options] FILE...
+
+Make and inspect template libraries; starmill library build --help shows the options of build.
+"""
+
+
+def refuse(what, word, known, more):
+    near = difflib.get_close_matches(word, known, 1)
+    raise Failure(USAGE, f"{what}{word}" + (f"; did you mean {near[0]}?" if near else "") + more)
+
+
+def find_job(words):
+    """Return the module of the job that a command line names, which has main(options), what reads
+    its options, and the words after its name."""
+    name, *rest = words or [""]
+    if words[:2] == ["library", "train"]:
+        return "starmill.templates.train", options_of_train, words[2:]
+    if name == "library":
+        sub, *rest = rest or [""]
+        if sub not in LIBRARY:
+            refuse("unknown sub-command " if sub else "library needs a sub-command", sub, LIBRARY,
+                   f"; library has {', '.join(LIBRARY[:-1])} and {LIBRARY[-1]}")
+        room, name = "templates", {"import": "import_"}.get(sub, sub.replace("-", "_"))
+    elif name not in ROOMS:
+        refuse("no job in Python: ", name, ROOMS, f"; there are library, {', '.join(ROOMS)}")
+    else:
+        room = ROOMS[name]
+    job = getattr(importlib.import_module(f"starmill.{room}.options"), name)()
+    return job.module, job.read, rest
+
+
+def options_of_train(words):
+    """Return what the program has read: NAME=VALUE, NAME= for a flag that is set, or NAME alone if
+    the option was not given, then -- and the grid file."""
+    end = words.index("--")
+    options = types.SimpleNamespace(arguments=words[end + 1:])
+    for word in words[:end]:
+        name, given, value = word.partition("=")
+        setattr(options, name.replace("-", "_"), (value or True) if given else None)
+    return options
+
+
+def run(words):
+    """Run a job; return its exit status."""
+    if words[:1] == ["help"]:
+        from starmill.cli import pages
+        return pages.main(words[1:])
+    if words in (["library", "--help"], ["library", "-h"]):
+        print(LIBRARY_HELP, end="")
+        return 0
+    module, read, rest = find_job(words)
+    options = read(rest)
+    if options is None:
+        return 0
+    options.program = os.environ.get("STARMILL_PROGRAM") or shutil.which("starmill")
+    return importlib.import_module(module).main(options)

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Command lines of the jobs in Python: argparse with the words and the layout of the program's own
+options (jobs/options/option_table.c)."""
+
+import argparse
+import difflib
+import math
+import re
+
+from starmill.cli.basics import USAGE, Failure
+
+MAX_SEED = 2**64 - 1
+
+
+def with_facts(text, *facts):
+    """Return a help text with facts in its last parenthesis."""
+    said = "; ".join(fact for fact in facts if fact)
+    if not said:
+        return text
+    return f"{text[:-1]}; {said})" if text.endswith(")") else f"{text} ({said})"
+
+
+def shown(number):
+    return str(number) if isinstance(number, int) else f"{number:g}"
+
+
+def either(words):
+    return ", ".join(words[:-1]) + f" or {words[-1]}"
+
+
+def number_of(text):
+    """Return the text; ValueError for what Python would also take as a number."""
+    if not re.fullmatch(r"[-+.\w]+", text, re.ASCII) or "_" in text:
+        raise ValueError
+    return text
+
+
+class Once(argparse.Action):
+    """An option that would not say what is meant if it was given twice."""
+
+    def __call__(self, parser, options, value, name=None):
+        if getattr(options, self.dest) is not None:
+            raise Failure(USAGE, f"{name} is given twice; see {parser.prog} --help")
+        setattr(options, self.dest, value)
+
+
+class Job(argparse.ArgumentParser):
+    """Options of a job.
+
+    module  below starmill; its main(options) may return an exit status.  options.arguments is what
+            is no option
+    usage   what follows the name
+    about   the text before the options
+    needs   packages that Python must have
+    end     the text after the options
+    takes   least and most number of arguments, and what they are
+    """
+
+    def __init__(self, name, module, usage, about, needs, end, takes):
+        end = ("Runs python3, or the Python that the environment variable STARMILL_PYTHON names; it "
+               f"needs\n{needs}.\n{end}")
+        super().__init__(f"starmill {name}", f"starmill {name} {usage}", about, end, add_help=False,
+                         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
+                             prog, max_help_position=40, width=90))
+        self.name, self.module, self.takes, self.group = name, f"starmill.{module}", takes, None
+
+    def heading(self, title):
+        self.group = self.add_argument_group(title)
+
+    def add(self, name, says, metavar="FILE", check=lambda text: text, **how):
+        """check returns an option's value, or raises ValueError with what the option takes."""
+        def value(text):
+            if not text:
+                raise Failure(USAGE, f"option --{name} needs a value, not an empty text; see "
+                                     f"{self.prog} --help")
+            try:
+                return check(text)
+            except ValueError as error:
+                raise Failure(USAGE, f"--{name} takes {error}, not '{text[:80]}'") from error
+
+        if not self.group:
+            self.heading("options")
+        if "action" not in how or how["action"] is Once:
+            how.update(type=value, metavar=metavar)
+        self.group.add_argument(f"--{name}", help=says.replace("%", "%%"), **how)
+
+    def flag(self, name, says):
+        self.add(name, says, action="store_true")
+
+    def choice(self, name, words, default, says, metavar="NAME"):
+        def check(text):
+            if text not in words:
+                raise ValueError(either(words))
+            return text
+        self.add(name, with_facts(says, either(words)), metavar, check, default=default)
+
+    def number(self, name, least, most, says, default=None, kind=int, metavar=None, above=False):
+        """kind: int or float; above: the least is not allowed itself."""
+        what = "an integer" if kind is int else "a number"
+        low, high = shown(least), shown(most)
+        bounds = f" above {low}" if above else f", {low} or more" if most == math.inf else \
+            f" from {low} to {high}"
+
+        def check(text):
+            try:
+                value = kind(number_of(text))
+            except ValueError:
+                value = math.nan
+            if not (least < value if above else least <= value <= most) or value == math.inf:
+                raise ValueError(what + bounds)
+            return value
+        self.add(name, with_facts(says, "" if default is None else f"default {shown(default)}",
+                                  f"{low} to {high}" if most <= 1e6 else ""),
+                 metavar or ("N" if kind is int else "X"), check, default=default)
+
+    def pair(self, name, metavar, says, default=None, least=-math.inf, most=math.inf):
+        bounded = f" from {least:g} to {most:g}" if most < math.inf else ""
+
+        def check(text):
+            try:
+                first, second = (float(number_of(part)) for part in text.split(","))
+            except ValueError:
+                first = second = math.nan
+            if not (math.isfinite(first) and math.isfinite(second) and least <= first <= most
+                    and least <= second <= most and (first <= second or not bounded)):
+                raise ValueError(f"{metavar}, two numbers{bounded}")
+            return first, second
+        self.add(name, says, metavar, check, default=default)
+
+    def seed(self, says, metavar):
+        self.number("seed", 0, MAX_SEED, says, 1, metavar=metavar)
+
+    def format_help(self):
+        return re.sub(r"(?m)^(options:\n|(\w+):)(?=\n?  --)", lambda match: match[2] or "",
+                      super().format_help())
+
+    def error(self, message):
+        """Of argparse."""
+        name = re.match(r"argument (--[\w-]+)|ambiguous option: (\S+)", message)
+        if "expected one argument" in message:
+            message = f"option {name[1]} needs a value"
+        elif "ignored explicit argument" in message:
+            message = f"wrongly used option {name[1]}, which takes no value"
+        elif name and name[2]:
+            self.refuse(name[2])
+        raise Failure(USAGE, f"{message}; see {self.prog} --help")
+
+    def refuse(self, word):
+        known = [name for action in self._actions for name in action.option_strings]
+        word_alone = word.split("=")[0]
+        near = [name for name in known if name.startswith(word_alone)] or \
+            difflib.get_close_matches(word_alone, known, 1)
+        raise Failure(USAGE, f"unknown or ambiguous option {word}"
+                      + (f"; did you mean {near[0]}?" if near else "") + f"; see {self.prog} --help")
+
+    def read(self, words):
+        """Return the options, or None where the help has been printed."""
+        self.flag("help", "this text")
+        self.add_argument("-h", action="store_true", dest="help", help=argparse.SUPPRESS)
+        end = words.index("--") if "--" in words else len(words)
+        options, rest = self.parse_known_args(words[:end])
+        for word in rest:
+            if re.fullmatch(r"-[^\d\s]\S*", word):
+                self.refuse(word)
+        if options.help:
+            print(self.format_help(), end="")
+            return None
+        options.arguments = rest + words[end + 1:]
+        least, most, what = self.takes
+        n = len(options.arguments)
+        if not least <= n <= most:
+            raise Failure(USAGE, f"give {what}, not {n} argument{'s' * (n != 1)}; see {self.prog} "
+                                 "--help")
+        return options
