@@ -325,6 +325,12 @@ done:
   return err;
 }
 
+int64_t mill_mpi_share(const mill_mpi *mpi, int64_t n, int64_t *end)
+{
+  *end = n * (mpi->rank + 1) / mpi->size;
+  return n * mpi->rank / mpi->size;
+}
+
 int mill_mpi_stop_others(mill_mpi *mpi)
 {
   int err = MILL_OK;

@@ -90,6 +90,9 @@ int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *
 int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                     const char *too_many, void **all, int64_t *n_all);
 
+/** This rank's even share of n things, the first of which is returned. */
+int64_t mill_mpi_share(const mill_mpi *mpi, int64_t n, int64_t *end);
+
 /** Ask all other ranks to take no more work (a signal or a failure here).  Not
  *  collective, any thread, returns at once, does nothing the second time or when this rank has
  *  been asked, for all others were asked then. */
