@@ -240,8 +240,7 @@ static int check_together(output_check *check, unsigned limit_s)
   if (err == MILL_ERR_MPI || check->mpi->rank != 0)
     return err;
   say_result(check->report, "output.collective_write", err, "written and read back by all ranks",
-             "needs a parallel HDF5 built with the MPI that starts the ranks, and a file system "
-             "that all ranks share (docs/use/install.md)");
+             "all ranks must share this folder");
   unlink(check->path);
   return MILL_OK;
 }
