@@ -238,7 +238,8 @@ def prepare():
 
 def write_sites():
     site("site.conf", STARMILL)
-    for name, work_s, n_rank in (("long", LONG_WORK_S, 1), ("slow", 60.0, 1), ("two", 120.0, 2), ("four", 30.0, 4)):
+    for name, work_s, n_rank in (("long", LONG_WORK_S, 1), ("slow", 60.0, 1), ("two", 120.0, 2),
+                                 ("four", 30.0, 4)):
         pace = write_script("pace-" + name, PACE.format(
             python=sys.executable, share=LONG["cpu_s"] / work_s / n_rank, starmill=STARMILL))
         # one of them by mpirun, which also has to pass signals on
@@ -345,8 +346,8 @@ class Submitted(Jobs):
         job = submit("four", "cpu", "--nodes", 2, fit=(
             "--catalog", tmp("survey/catalog.txt"), "--output", out))
         self.some_rows(out)
-        lost = SYSTEM.call("scontrol", "show", "hostnames", SYSTEM.field(job, "NodeList")[0]).split()[-1]
-        SYSTEM.call(SYSTEM.tool, "lose", SYSTEM.dir, lost)
+        nodes = SYSTEM.call("scontrol", "show", "hostnames", SYSTEM.field(job, "NodeList")[0])
+        SYSTEM.call(SYSTEM.tool, "lose", SYSTEM.dir, nodes.split()[-1])
         self.assertState(job, "COMPLETED", log)
         self.assertIn("start 1", self.log(log))
         self.assertSame(out)
