@@ -6,38 +6,28 @@ find_package(PkgConfig REQUIRED)
 # leaves the system's own choice (update-alternatives) alone.
 string(TOLOWER "${MILL_MPI}" mill_mpi)
 if(mill_mpi STREQUAL "openmpi" OR mill_mpi STREQUAL "mpich")
-  foreach(pair MPI_C_COMPILER:mpicc MPIEXEC_EXECUTABLE:mpirun HDF5_C_COMPILER_EXECUTABLE:h5pcc)
+  foreach(pair MPI_C_COMPILER:mpicc MPIEXEC_EXECUTABLE:mpirun)
     string(REPLACE ":" ";" pair "${pair}")
     list(GET pair 0 variable)
     list(GET pair 1 program)
     find_program(${variable} NAMES ${program}.${mill_mpi})
     if(NOT ${variable})
       message(FATAL_ERROR "MILL_MPI=${MILL_MPI}: ${program}.${mill_mpi} not found. On Debian and "
-                          "Ubuntu: apt-get install lib${mill_mpi}-dev libhdf5-${mill_mpi}-dev")
+                          "Ubuntu: apt-get install lib${mill_mpi}-dev")
     elseif(NOT ${variable} MATCHES "\\.${mill_mpi}$")
       message(FATAL_ERROR "MILL_MPI=${MILL_MPI}, but this build folder already uses "
                           "${${variable}}. Take a fresh one.")
     endif()
   endforeach()
+  # a serial HDF5, else the parallel one of that MPI
+  find_program(HDF5_C_COMPILER_EXECUTABLE NAMES h5cc h5pcc.${mill_mpi})
 elseif(NOT mill_mpi STREQUAL "auto")
   message(FATAL_ERROR "MILL_MPI is AUTO, openmpi or mpich, not '${MILL_MPI}'")
 endif()
 
 find_package(MPI REQUIRED COMPONENTS C)
 
-set(HDF5_PREFER_PARALLEL ON)
-find_package(HDF5 COMPONENTS C)
-if(NOT HDF5_FOUND OR NOT HDF5_IS_PARALLEL)
-  set(found "no HDF5 was found")
-  if(HDF5_FOUND)
-    set(found "the one in ${HDF5_C_INCLUDE_DIRS} is serial")
-  endif()
-  message(FATAL_ERROR
-    "starmill needs a parallel HDF5, but ${found}. "
-    "On Debian and Ubuntu: apt-get install libhdf5-openmpi-dev. On a cluster load the parallel "
-    "module (often cray-hdf5-parallel or hdf5-mpi), or set HDF5_C_COMPILER_EXECUTABLE to its h5pcc. "
-    "docs/use/install.md says more.")
-endif()
+find_package(HDF5 REQUIRED COMPONENTS C) # serial or parallel
 add_library(mill_hdf5 INTERFACE)
 target_include_directories(mill_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
 target_link_libraries(mill_hdf5 INTERFACE ${HDF5_C_LIBRARIES} MPI::MPI_C)

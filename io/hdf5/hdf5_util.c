@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -76,6 +77,20 @@ void mill_h5_array_close(mill_h5_array *array)
   *array = (mill_h5_array){0};
 }
 
+int mill_h5_access(hid_t *access)
+{
+  be_quiet();
+  *access = H5Pcreate(H5P_FILE_ACCESS);
+#if H5_VERSION_GE(1, 12, 1) || (H5_VERS_MAJOR == 1 && H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
+  const int is_unlocked = *access >= 0 && H5Pset_file_locking(*access, 0, 1) >= 0;
+#else
+  const int is_unlocked = setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1) == 0;
+#endif
+  if (*access < 0 || !is_unlocked || H5Pset_sieve_buf_size(*access, 0) < 0)
+    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no property list: %s", mill_h5_reason());
+  return MILL_OK;
+}
+
 int mill_h5_open(const char *path, int code, mill_h5_file *file)
 {
   int err = MILL_OK;
@@ -84,7 +99,7 @@ int mill_h5_open(const char *path, int code, mill_h5_file *file)
   file->id = H5I_INVALID_HID;
   file->code = code;
   file->path = path;
-  be_quiet();
+  MILL_TRY(mill_h5_access(&access));
   MILL_TRY(mill_regular_open(path, "an HDF5 file", code, &fd));
   struct stat status;
   if (fstat(fd, &status) != 0)
@@ -95,14 +110,6 @@ int mill_h5_open(const char *path, int code, mill_h5_file *file)
     MILL_TRY(mill_check_descriptors(path, code));
     MILL_FAIL(code, "%s: is not an HDF5 file", path);
   }
-  access = H5Pcreate(H5P_FILE_ACCESS);
-  if (access < 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no property list: %s", mill_h5_reason());
-#if H5_VERSION_GE(1, 12, 1) || (H5_VERS_MAJOR == 1 && H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
-  /* libraries lie on read-only and network file systems that often have no locks */
-  if (H5Pset_file_locking(access, 0, 1) < 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: file locking: %s", mill_h5_reason());
-#endif
   mill_h5_opening(path, code);
   file->id = H5Fopen(path, H5F_ACC_RDONLY, access);
   mill_h5_opened(file->id);

@@ -18,7 +18,7 @@ typedef struct mill_h5_file {
   const char *path; /**< for messages, borrowed */
 } mill_h5_file;
 
-/* neither HDF5 nor MPI-IO passes the reason on */
+/* HDF5 does not pass the reason on */
 #define MILL_H5_MAKE_ROOM                                                                          \
   "; if the disk is full or a quota is used up, make room, then the same command continues"
 
@@ -44,6 +44,10 @@ typedef struct mill_h5_array {
 int mill_h5_array_open(hid_t loc, const char *name, mill_h5_array *array);
 int mill_h5_array_open_attr(hid_t loc, const char *object, const char *name, mill_h5_array *array);
 void mill_h5_array_close(mill_h5_array *array);
+
+/** A list for opening files, to be closed: without locks, which read-only and network file systems
+ *  often lack, and without copies of data, as ranks write rows past HDF5. */
+int mill_h5_access(hid_t *access);
 
 /** Open read-only and without a lock.  Nothing inside is followed or read yet.
  *  Distinguishes missing, unreadable, not a file, not HDF5, cut or damaged. */

@@ -56,32 +56,6 @@ hid_t mill_ph5_text_type(size_t n_byte)
   return type;
 }
 
-static int access_list(const char *path, hid_t *access)
-{
-  H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* our messages carry the reason */
-  *access = H5Pcreate(H5P_FILE_ACCESS);
-  if (*access < 0 || H5Pset_fapl_mpio(*access, MPI_COMM_SELF, MPI_INFO_NULL) < 0)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: no parallel HDF5: %s", path, mill_h5_reason());
-  return MILL_OK;
-}
-
-/* The name under which MPI opens a file: that of a descriptor, which the caller closes.
- *
- * MPI libraries make files and semaphores of their own named after the file's name: Open MPI a
- * data and a metadata file for every rank (component individual of sharedfp), which it does
- * without where they cannot be made, as here.  ROMIO takes what stands before a colon for the
- * name of a file system, and Open MPI opens no name of one character.  Where the file cannot be
- * opened (*fd is -1) HDF5 says why. */
-static const char *name_for_mpi(const char *path, unsigned flags, char name[64], int *fd)
-{
-  const int mode = flags & (H5F_ACC_RDWR | H5F_ACC_TRUNC) ? O_RDWR : O_RDONLY;
-  *fd = open(path, mode | O_CLOEXEC);
-  if (*fd < 0)
-    return path;
-  snprintf(name, 64, "/proc/self/fd/%d", *fd);
-  return name;
-}
-
 /* A full disk, an exhausted quota or a file size limit, found before anything is written: HDF5
    cannot close a file whose metadata do not fit, and a run should not end for want of room.
    flags: O_CREAT | O_TRUNC for a new file. */
@@ -113,15 +87,12 @@ done:
 int mill_ph5_open(const char *path, unsigned flags, hid_t *file)
 {
   int err = MILL_OK;
-  int fd = -1;
-  char name[64];
   hid_t access = H5I_INVALID_HID;
   *file = H5I_INVALID_HID;
-  MILL_TRY(access_list(path, &access));
-  const char *opened = name_for_mpi(path, flags, name, &fd);
+  MILL_TRY(mill_h5_access(&access));
   mill_h5_opening(path, MILL_ERR_OUTPUT);
-  *file = flags & H5F_ACC_TRUNC ? H5Fcreate(opened, H5F_ACC_TRUNC, H5P_DEFAULT, access)
-                                : H5Fopen(opened, flags, access);
+  *file = flags & H5F_ACC_TRUNC ? H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access)
+                                : H5Fopen(path, flags, access);
   mill_h5_opened(*file);
   if (flags != H5F_ACC_RDONLY) /* open as long as the job runs, and read before */
     mill_h5_forget(*file);
@@ -133,8 +104,6 @@ int mill_ph5_open(const char *path, unsigned flags, hid_t *file)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
               mill_h5_reason());
 done:
-  if (fd >= 0)
-    close(fd);
   MILL_H5_CLOSE(access);
   return err;
 }

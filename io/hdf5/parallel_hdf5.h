@@ -22,8 +22,7 @@ int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file);
 /** Take the room on disk of a file that has been made and closed, so that rows find it. */
 int mill_ph5_take_room(const char *path);
 
-/** Open for this rank alone, with the mpio driver, which takes no lock, leaves no mark and keeps no
- *  copy of data; flags H5F_ACC_RDONLY, H5F_ACC_RDWR or, for a file that becomes empty,
+/** Open for this rank alone; flags H5F_ACC_RDONLY, H5F_ACC_RDWR or, for a file that becomes empty,
  *  H5F_ACC_TRUNC. */
 int mill_ph5_open(const char *path, unsigned flags, hid_t *file);
 

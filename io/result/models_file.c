@@ -193,10 +193,9 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
                 const mill_mpi *mpi)
 {
   int err = MILL_OK;
-  const int64_t lo = info->n_row * mpi->rank / mpi->size;
-  const int64_t hi = info->n_row * (mpi->rank + 1) / mpi->size;
-  const int64_t from = info->n_exposure * mpi->rank / mpi->size;
-  const int64_t to = info->n_exposure * (mpi->rank + 1) / mpi->size;
+  int64_t hi, to;
+  const int64_t lo = mill_mpi_share(mpi, info->n_row, &hi);
+  const int64_t from = mill_mpi_share(mpi, info->n_exposure, &to);
   mill_table *table = NULL, *catalog = NULL;
   mill_columns columns;
   block b = {NULL};

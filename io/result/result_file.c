@@ -223,8 +223,8 @@ static int fill(mill_result_file *file, const char *path, const mill_run_info *i
   MILL_TRY(open_tables(file, path));
   const mill_table *table[] = {file->fits, file->epochs};
   for (int k = 0; k < 2 && table[k]; k++) {
-    const int64_t lo = table[k]->n_row * file->mpi.rank / file->mpi.size;
-    const int64_t hi = table[k]->n_row * (file->mpi.rank + 1) / file->mpi.size;
+    int64_t hi;
+    const int64_t lo = mill_mpi_share(&file->mpi, table[k]->n_row, &hi);
     mill_table_part part = mill_table_range(table[k], lo, hi - lo, NULL);
     part.first = k == 0 ? file->columns.i_target + 1 : 0; /* /catalog has TARGETID */
     MILL_TRY(mill_table_fill(part, watch));

@@ -132,11 +132,10 @@ int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_f
 {
   int err = MILL_OK;
   /* shares begin at whole bytes of the bit field, so that they can be put together */
-  const int64_t n_byte = (file->n_row + 7) / 8;
-  const int64_t lo = n_byte * file->mpi.rank / file->mpi.size * 8;
-  int64_t hi = n_byte * (file->mpi.rank + 1) / file->mpi.size * 8;
+  int64_t end;
+  const int64_t lo = mill_mpi_share(&file->mpi, (file->n_row + 7) / 8, &end) * 8;
+  const int64_t hi = end * 8 < file->n_row ? end * 8 : file->n_row;
   examination *e = NULL;
-  hi = hi < file->n_row ? hi : file->n_row;
   MILL_TRY(start_examination(file, &e));
   e->retry_failed = retry_failed;
   e->was_finished = was_finished;
@@ -152,8 +151,8 @@ int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info 
   examination *e = NULL;
   int64_t *missing = NULL, n_missing = 0, n_all = 0;
   char *row;
-  const int64_t lo = file->n_row * file->mpi.rank / file->mpi.size;
-  const int64_t hi = file->n_row * (file->mpi.rank + 1) / file->mpi.size;
+  int64_t hi;
+  const int64_t lo = mill_mpi_share(&file->mpi, file->n_row, &hi);
   MILL_TRY(start_examination(file, &e));
   err = mill_models_find_missing(file->models, info, lo, hi, watch, &missing, &n_missing);
   for (int64_t i = 0; i < n_missing && err == MILL_OK; i++) {

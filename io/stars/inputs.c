@@ -350,11 +350,13 @@ static int is_solar(const char *frame)
 /* One velocity for spectra in frames that move against each other, by up to 30 km/s, would be
  * wrong in all of them. */
 static int refuse_mixed_frames(const mill_input_names *names, const file_facts *facts,
-                               const mill_join *join)
+                               const mill_inputs *inputs)
 {
-  for (int64_t row = 0; row < join->row_start[join->n_file]; row++)
-    for (int64_t k = join->part_start[row] + 1; k < join->part_start[row + 1]; k++) {
-      const int i_first = join->part[join->part_start[row]].file, i_other = join->part[k].file;
+  const mill_join *join = inputs->join;
+  const int64_t end = join->row_start[inputs->file_end];
+  for (int64_t row = join->row_start[inputs->file_start]; row < end; row++)
+    for (int64_t k = join->start[row].part + 1; k < join->start[row + 1].part; k++) {
+      const int i_first = join->part[join->start[row].part].file, i_other = join->part[k].file;
       const file_facts *first = &facts[i_first], *other = &facts[i_other];
       if (strcmp(first->file.frame, other->file.frame) != 0 &&
           !(is_solar(first->file.frame) && is_solar(other->file.frame)))
@@ -378,7 +380,7 @@ static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(mill_join_make(mpi, radius_arcsec, inputs->n_file, inputs->file_start, inputs->file_end,
                           inputs->index, n_row, n_exposure, &inputs->join));
-  MILL_TRY(refuse_mixed_frames(names, facts, inputs->join)); /* every rank has all of both */
+  MILL_TRY(mill_mpi_agree(mpi, refuse_mixed_frames(names, facts, inputs)));
   for (int i = 0; i < inputs->n_file; i++) {
     n_before += facts[i].file.n_row;
     n_after += n_row[i];

@@ -7,13 +7,16 @@
 #include "io/catalog/places.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/ranks/exchange.h"
 #include "src/system/log.h"
+#include "src/system/order.h"
 
-/* A row, as ranks send it to each other. */
+/* A row, as ranks send it to each other.  Its place is its number in the catalog before joining. */
 typedef struct entry {
+  int64_t place, owner; /* the place of the row that takes it */
   char object[sizeof((mill_catalog_row *)0)->object];
-  int64_t target_id, row, place; /* place: in the catalog */
-  double ra, dec;                /* degrees, NaN where there are none */
+  int64_t target_id, row; /* row: of its file */
+  double ra, dec;         /* degrees, NaN where there are none */
   int32_t file, n_exposure;
 } entry;
 
@@ -23,21 +26,21 @@ typedef struct exposure {
   int32_t id, file;
 } exposure;
 
-/* The entries of all ranks, in catalog order. */
+/* Rows in the order of the catalog: of this rank's files, or all that its rows take. */
 typedef struct survey {
   int64_t n_entry, n_exposure;
-  entry *entry;            /* [n_entry] */
-  exposure *exposure;      /* [n_exposure] */
-  int64_t *exposure_start; /* [n_entry] */
-  int64_t *owner;          /* [n_entry] place of the row that takes it */
+  entry *entry;       /* [n_entry] */
+  exposure *exposure; /* [n_exposure] */
+  int64_t *start;     /* [size + 1] the first place of each rank */
 } survey;
 
 void mill_join_free(mill_join *join)
 {
   if (!join)
     return;
-  MILL_FREE(join->n_row_before, join->row_start, join->part_start, join->first_exposure, join->part,
-            join);
+  mill_node_array_free(&join->parts);
+  mill_node_array_free(&join->starts);
+  MILL_FREE(join->n_row_before, join->row_start, join);
 }
 
 /* This rank's rows and exposures. */
@@ -70,6 +73,39 @@ static int list_mine(const mill_file_index *index, int file_start, int file_end,
   return MILL_OK;
 }
 
+static int number_places(const mill_mpi *mpi, survey *mine)
+{
+  MILL_CHECK_MPI(
+      MPI_Allgather(&mine->n_entry, 1, MPI_INT64_T, mine->start + 1, 1, MPI_INT64_T, mpi->comm));
+  for (int r = 0; r < mpi->size; r++)
+    mine->start[r + 1] += mine->start[r];
+  for (int64_t i = 0; i < mine->n_entry; i++)
+    mine->entry[i].place = mine->entry[i].owner = mine->start[mpi->rank] + i;
+  return MILL_OK;
+}
+
+/* The rank whose files have a place. */
+static int home_of(const mill_mpi *mpi, const survey *mine, int64_t place)
+{
+  int lo = 0, hi = mpi->size;
+  while (hi - lo > 1) {
+    const int middle = (lo + hi) / 2;
+    *(mine->start[middle] <= place ? &lo : &hi) = middle;
+  }
+  return lo;
+}
+
+/* The rank that answers for a key. */
+static int rank_of_key(const mill_mpi *mpi, const void *key, size_t n_byte)
+{
+  uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+  for (size_t i = 0; i < n_byte; i++)
+    hash = (hash ^ ((const unsigned char *)key)[i]) * 0x100000001b3u;
+  return (int)((hash >> 32) % (unsigned)mpi->size);
+}
+
+/* ---- by name ---- */
+
 /* Names before identifiers before rows that have neither, which equal nothing. */
 static int compare_object(const entry *a, const entry *b)
 {
@@ -91,152 +127,370 @@ static int compare_entry(const void *a, const void *b)
   return by_object ? by_object : (x->place > y->place) - (x->place < y->place);
 }
 
-/* The first row of each object takes the others. */
-static int find_owners(survey *all)
-{
-  int err = MILL_OK;
-  const entry **sorted = NULL;
-  int64_t n_exposure = 0;
-  MILL_TRY(MILL_ALLOC(all->n_entry, &all->owner));
-  MILL_TRY(MILL_ALLOC(all->n_entry, &all->exposure_start));
-  MILL_TRY(mill_alloc_bytes((size_t)all->n_entry, sizeof *sorted, (void **)&sorted));
-  for (int64_t i = 0; i < all->n_entry; i++) {
-    all->entry[i].place = i;
-    all->exposure_start[i] = n_exposure;
-    n_exposure += all->entry[i].n_exposure;
-    sorted[i] = &all->entry[i];
-  }
-  if (all->n_entry > 0)
-    qsort(sorted, (size_t)all->n_entry, sizeof *sorted, compare_entry);
-  for (int64_t i = 0, first = 0; i < all->n_entry; i++) {
-    if (i > 0 && compare_object(sorted[i], sorted[i - 1]) != 0)
-      first = i;
-    all->owner[sorted[i]->place] = sorted[first]->place;
-  }
-done:
-  mill_free(sorted);
-  return err;
-}
-
-static int compare_dec(const void *a, const void *b)
-{
-  const entry *x = *(const entry *const *)a, *y = *(const entry *const *)b;
-  if (x->dec != y->dec)
-    return x->dec < y->dec ? -1 : 1;
-  return (x->place > y->place) - (x->place < y->place);
-}
-
 static double distance_deg(const entry *a, const entry *b)
 {
   return mill_place_distance_deg(a->ra, a->dec, b->ra, b->dec);
 }
 
-static int64_t owner_of(const survey *all, int64_t i)
-{
-  while (all->owner[i] != i)
-    i = all->owner[i];
-  return i;
-}
-
 /* Tell of rows of one name that are far from its first: two objects, or a name that stands for
- * none.  A number that is no position tells nothing. */
-static void tell_far(const survey *all)
+ * none.  n, one: of the names that this rank answers for, and the first row of them. */
+static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
 {
-  int64_t n = 0;
-  const entry *one = NULL;
-  for (int64_t i = 0; i < all->n_entry; i++) {
-    const entry *e = &all->entry[i], *first = &all->entry[all->owner[i]];
-    if (mill_place_known(e->ra, e->dec) && mill_place_known(first->ra, first->dec) &&
-        distance_deg(e, first) > MILL_FAR_DEG && n++ == 0)
-      one = e;
-  }
-  if (n > 0)
+  int64_t place = one ? one->place : INT64_MAX, first = place;
+  MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &n, 1, MPI_INT64_T, MPI_SUM, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT64_T, MPI_MIN, mpi->comm));
+  if (one && first == place)
     mill_log_warning(
         "join_by_name: %lld rows are more than 1 arcmin from the first of their name or "
         "TARGETID, such as '%s' (TARGETID %lld), but joined to it: are they one object?",
         (long long)n, one->object, (long long)one->target_id);
+  return MILL_OK;
 }
 
-/* Objects near each other become one, whose owner is the first of all. */
-static int join_near(survey *all, double radius_deg)
+/* The owners of rows that came with all of their names: the first row of each name.
+ * *far [returned] of these: the first that is far from its owner */
+static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int64_t *owner,
+                            const entry **far)
 {
-  int err = MILL_OK;
-  const entry **sorted = NULL;
-  int64_t n = 0;
-  MILL_TRY(mill_alloc_bytes((size_t)all->n_entry, sizeof *sorted, (void **)&sorted));
-  for (int64_t i = 0; i < all->n_entry; i++)
-    if (mill_place_known(all->entry[i].ra, all->entry[i].dec))
-      sorted[n++] = &all->entry[i];
-  if (n > 0)
-    qsort(sorted, (size_t)n, sizeof *sorted, compare_dec);
+  int64_t n_far = 0;
   for (int64_t i = 0; i < n; i++)
-    for (int64_t k = i + 1; k < n && sorted[k]->dec - sorted[i]->dec <= radius_deg; k++) {
-      const int64_t a = owner_of(all, sorted[i]->place), b = owner_of(all, sorted[k]->place);
-      if (a != b && distance_deg(sorted[i], sorted[k]) <= radius_deg)
-        all->owner[a > b ? a : b] = a > b ? b : a;
-    }
-  /* an owner stands before what it owns */
-  for (int64_t i = 0; i < all->n_entry; i++)
-    all->owner[i] = all->owner[all->owner[i]];
+    sorted[i] = &e[i];
+  if (n > 0)
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_entry);
+  for (int64_t i = 0, k = 0; i < n; i++) {
+    k = i > 0 && compare_object(sorted[i], sorted[k]) == 0 ? k : i;
+    const entry *one = sorted[i], *first = sorted[k];
+    owner[one - e] = first->place;
+    if (!mill_place_known(one->ra, one->dec) || !mill_place_known(first->ra, first->dec) ||
+        distance_deg(one, first) <= MILL_FAR_DEG)
+      continue;
+    n_far++;
+    if (!*far || one->place < (*far)->place)
+      *far = one;
+  }
+  return n_far;
+}
+
+/* The first row of each object takes the others.  Rows of a name meet on one rank. */
+static int find_owners(const mill_mpi *mpi, survey *mine)
+{
+  int err = MILL_OK, *rank = NULL;
+  int64_t *owner = NULL, *owner_of_mine = NULL;
+  const entry **sorted = NULL, *far = NULL;
+  mill_exchange met = {0};
+  err = MILL_ALLOC(mine->n_entry, &rank);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(mine->n_entry, &owner_of_mine);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  for (int64_t i = 0; i < mine->n_entry; i++) {
+    const entry *e = &mine->entry[i];
+    rank[i] = e->object[0] ? rank_of_key(mpi, e->object, strnlen(e->object, sizeof e->object))
+              : e->target_id >= 0 ? rank_of_key(mpi, &e->target_id, sizeof e->target_id)
+                                  : mpi->rank;
+  }
+  MILL_TRY(mill_exchange_send(mpi, rank, mine->entry, mine->n_entry, sizeof(entry), &met));
+  err = mill_alloc_bytes((size_t)met.n, sizeof *sorted, (void **)&sorted);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(met.n, &owner);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  const int64_t n_far =
+      own_by_first((const entry *)(const void *)met.record, sorted, met.n, owner, &far);
+  MILL_TRY(tell_far(mpi, n_far, far));
+  MILL_TRY(mill_exchange_answer(mpi, &met, owner, sizeof *owner, owner_of_mine));
+  for (int64_t i = 0; i < mine->n_entry; i++)
+    mine->entry[i].owner = owner_of_mine[i];
 done:
+  mill_exchange_free(&met);
+  MILL_FREE(rank, owner, owner_of_mine);
   mill_free(sorted);
   return err;
 }
 
-/* The table of rows and parts. */
-static int make_table(const survey *all, int n_file, int64_t *n_row, int64_t *n_exposure,
-                      mill_join *join)
+/* ---- by position ---- */
+
+/* A known position, in a strip of declinations; those near its upper end are in the next as well. */
+typedef struct spot {
+  int64_t strip, place, owner;
+  double ra, dec;
+} spot;
+
+/* Two owners that are one object. */
+typedef struct pair {
+  int64_t a, b;
+} pair;
+
+static int compare_spot(const void *a, const void *b)
+{
+  const spot *x = a, *y = b;
+  if (x->strip != y->strip)
+    return x->strip < y->strip ? -1 : 1;
+  if (x->dec != y->dec)
+    return x->dec < y->dec ? -1 : 1;
+  return (x->place > y->place) - (x->place < y->place);
+}
+
+static int64_t root_of(const int64_t *parent, int64_t i)
+{
+  while (parent[i] != i)
+    i = parent[i];
+  return i;
+}
+
+static int64_t find_number(const int64_t *owner, int64_t n, int64_t key)
+{
+  return (const int64_t *)bsearch(&key, owner, (size_t)n, sizeof key, mill_by_int64) - owner;
+}
+
+/* Pairs that connect the owners of near spots; sorts the spots.  pair [*n_pair] is owned. */
+static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
   int err = MILL_OK;
-  int64_t *new_row = NULL, *n_filled = NULL, n_new = 0;
-  join->n_file = n_file;
-  MILL_TRY(MILL_ALLOC(n_file, &join->n_row_before));
-  MILL_TRY(MILL_ALLOC(n_file + 1, &join->row_start));
-  MILL_TRY(MILL_ALLOC(all->n_entry, &new_row));
-  for (int f = 0; f < n_file; f++)
-    n_row[f] = n_exposure[f] = 0;
-  for (int64_t i = 0; i < all->n_entry; i++) {
-    const entry *e = &all->entry[i];
-    join->n_row_before[e->file]++;
-    if (all->owner[i] == i) {
-      new_row[i] = n_new++;
-      n_row[e->file]++;
+  int64_t *owner = NULL, *parent = NULL, n_owner = 0;
+  *n_pair = 0;
+  MILL_TRY(MILL_ALLOC(n, &owner));
+  MILL_TRY(MILL_ALLOC(n, &parent));
+  MILL_TRY(MILL_ALLOC(n, pairs));
+  for (int64_t i = 0; i < n; i++)
+    owner[i] = s[i].owner;
+  if (n > 0) {
+    qsort(owner, (size_t)n, sizeof *owner, mill_by_int64);
+    qsort(s, (size_t)n, sizeof *s, compare_spot);
+  }
+  for (int64_t i = 0; i < n; i++)
+    if (i == 0 || owner[i] != owner[n_owner - 1])
+      owner[n_owner++] = owner[i];
+  for (int64_t i = 0; i < n_owner; i++)
+    parent[i] = i;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t mine = find_number(owner, n_owner, s[i].owner);
+    for (int64_t k = i + 1; k < n && s[k].strip == s[i].strip && s[k].dec - s[i].dec <= radius_deg;
+         k++) {
+      const int64_t a = root_of(parent, mine);
+      const int64_t b = root_of(parent, find_number(owner, n_owner, s[k].owner));
+      if (a == b || mill_place_distance_deg(s[i].ra, s[i].dec, s[k].ra, s[k].dec) > radius_deg)
+        continue;
+      parent[a > b ? a : b] = a > b ? b : a;
+      (*pairs)[(*n_pair)++] = (pair){owner[a], owner[b]};
     }
-    n_exposure[all->entry[all->owner[i]].file] += e->n_exposure;
-  }
-  for (int f = 0; f < n_file; f++)
-    join->row_start[f + 1] = join->row_start[f] + n_row[f];
-  MILL_TRY(MILL_ALLOC(n_new + 1, &join->part_start));
-  MILL_TRY(MILL_ALLOC(n_new + 1, &join->first_exposure));
-  MILL_TRY(MILL_ALLOC(n_new, &n_filled));
-  MILL_TRY(MILL_ALLOC(all->n_entry, &join->part));
-  for (int64_t i = 0; i < all->n_entry; i++) {
-    const int64_t row = new_row[all->owner[i]];
-    join->part_start[row + 1]++;
-    join->first_exposure[row + 1] += all->entry[i].n_exposure;
-  }
-  for (int64_t row = 0; row < n_new; row++) {
-    join->part_start[row + 1] += join->part_start[row];
-    join->first_exposure[row + 1] += join->first_exposure[row];
-  }
-  for (int64_t i = 0; i < all->n_entry; i++) {
-    const entry *e = &all->entry[i];
-    const int64_t row = new_row[all->owner[i]];
-    join->part[join->part_start[row] + n_filled[row]++] =
-        (mill_join_part){.file = e->file, .n_exposure = e->n_exposure, .row = e->row};
   }
 done:
-  mill_free(new_row);
-  mill_free(n_filled);
+  MILL_FREE(owner, parent);
   return err;
 }
 
-/* The index of a file of this rank as it is after joining. */
-static int rebuild(const survey *all, const mill_join *join, const int64_t *place_start, int f,
-                   int64_t n_exposure, mill_file_index *index)
+/* Ask for the owners of the rows at places key [n]. */
+static int ask_owners(const mill_mpi *mpi, const survey *mine, const int64_t *key, int64_t n,
+                      int64_t *owner)
+{
+  int err = MILL_OK, *rank = NULL;
+  mill_exchange asked = {0};
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(n, &rank)));
+  for (int64_t i = 0; i < n; i++)
+    rank[i] = home_of(mpi, mine, key[i]);
+  MILL_TRY(mill_exchange_send(mpi, rank, key, n, sizeof *key, &asked));
+  int64_t *at = (int64_t *)(void *)asked.record;
+  for (int i = 0; i < asked.n; i++)
+    at[i] = mine->entry[at[i] - mine->start[mpi->rank]].owner;
+  MILL_TRY(mill_exchange_answer(mpi, &asked, at, sizeof *at, owner));
+done:
+  mill_exchange_free(&asked);
+  mill_free(rank);
+  return err;
+}
+
+/* Every row gets its owner's owner, until these own themselves. */
+static int settle_owners(const mill_mpi *mpi, survey *mine)
+{
+  int err = MILL_OK, has_changed = 1;
+  int64_t *key = NULL;
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(mine->n_entry, &key)));
+  while (has_changed) {
+    has_changed = 0;
+    for (int64_t i = 0; i < mine->n_entry; i++)
+      key[i] = mine->entry[i].owner;
+    MILL_TRY(ask_owners(mpi, mine, key, mine->n_entry, key));
+    for (int64_t i = 0; i < mine->n_entry; i++) {
+      has_changed |= mine->entry[i].owner != key[i];
+      mine->entry[i].owner = key[i];
+    }
+    MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, &has_changed, 1, MPI_INT, MPI_MAX, mpi->comm));
+  }
+done:
+  mill_free(key);
+  return err;
+}
+
+/* Of each pair that has two owners still, the later one gets the earlier one: each turn at least
+ * halves the owners of what is connected.  *n_left: of all ranks. */
+static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t *n, int64_t *n_left)
+{
+  int err = MILL_OK, *rank = NULL;
+  mill_exchange told = {0};
+  int64_t n_pair = 0;
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(*n, &rank)));
+  MILL_TRY(ask_owners(mpi, mine, (int64_t *)(void *)pairs, 2 * *n, (int64_t *)(void *)pairs));
+  for (int64_t i = 0; i < *n; i++) {
+    const pair p = pairs[i];
+    if (p.a == p.b)
+      continue;
+    pairs[n_pair] = p.a < p.b ? p : (pair){p.b, p.a};
+    rank[n_pair] = home_of(mpi, mine, pairs[n_pair].b);
+    n_pair++;
+  }
+  *n = n_pair;
+  MILL_MPI(MPI_Allreduce(n, n_left, 1, MPI_INT64_T, MPI_SUM, mpi->comm));
+  MILL_TRY(mill_exchange_send(mpi, rank, pairs, *n, sizeof *pairs, &told));
+  for (int i = 0; i < told.n; i++) {
+    const pair p = ((const pair *)(const void *)told.record)[i];
+    entry *e = &mine->entry[p.b - mine->start[mpi->rank]];
+    e->owner = p.a < e->owner ? p.a : e->owner;
+  }
+done:
+  mill_exchange_free(&told);
+  mill_free(rank);
+  return err;
+}
+
+/* This rank's known positions, and the rank that has the strip of each. */
+static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg, spot **spots,
+                      int **rank, int64_t *n)
+{
+  const double width_deg = 4 * radius_deg;
+  *n = 0;
+  MILL_CHECK(MILL_ALLOC(2 * mine->n_entry, spots));
+  MILL_CHECK(MILL_ALLOC(2 * mine->n_entry, rank));
+  for (int64_t i = 0; i < mine->n_entry; i++) {
+    const entry *e = &mine->entry[i];
+    if (!mill_place_known(e->ra, e->dec))
+      continue;
+    const int64_t strip = (int64_t)floor(e->dec / width_deg);
+    const int64_t last = (int64_t)floor((e->dec + 1.01 * radius_deg) / width_deg);
+    for (int64_t k = strip; k <= last; k++) {
+      (*spots)[*n] = (spot){k, e->place, e->owner, e->ra, e->dec};
+      (*rank)[(*n)++] = rank_of_key(mpi, &k, sizeof k);
+    }
+  }
+  return MILL_OK;
+}
+
+/* Objects near each other become one, whose owner is the first of all. */
+static int join_near(const mill_mpi *mpi, survey *mine, double radius_deg)
+{
+  int err = MILL_OK, *rank = NULL;
+  int64_t n = 0, n_left = 1;
+  spot *spots = NULL;
+  pair *pairs = NULL;
+  mill_exchange told = {0};
+  MILL_TRY(mill_mpi_agree(mpi, list_spots(mpi, mine, radius_deg, &spots, &rank, &n)));
+  MILL_TRY(mill_exchange_send(mpi, rank, spots, n, sizeof *spots, &told));
+  MILL_TRY(
+      mill_mpi_agree(mpi, pair_spots((spot *)(void *)told.record, told.n, radius_deg, &pairs, &n)));
+  mill_exchange_free(&told);
+  while (n_left > 0) {
+    MILL_TRY(connect_once(mpi, mine, pairs, &n, &n_left));
+    MILL_TRY(settle_owners(mpi, mine));
+  }
+done:
+  mill_exchange_free(&told);
+  MILL_FREE(spots, rank, pairs);
+  return err;
+}
+
+/* ---- the table ---- */
+
+/* Every row goes to the rank of its owner, with its exposures. */
+static int take_rows(const mill_mpi *mpi, const survey *mine, survey *taken)
+{
+  int err = MILL_OK, *rank = NULL, *rank_of_exposure = NULL;
+  int64_t n = 0;
+  mill_exchange entries = {0}, exposures = {0};
+  err = MILL_ALLOC(mine->n_entry, &rank);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(mine->n_exposure, &rank_of_exposure);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  for (int64_t i = 0; i < mine->n_entry; i++) {
+    rank[i] = home_of(mpi, mine, mine->entry[i].owner);
+    for (int32_t e = 0; e < mine->entry[i].n_exposure; e++)
+      rank_of_exposure[n++] = rank[i];
+  }
+  MILL_TRY(mill_exchange_send(mpi, rank, mine->entry, mine->n_entry, sizeof(entry), &entries));
+  MILL_TRY(
+      mill_exchange_send(mpi, rank_of_exposure, mine->exposure, n, sizeof(exposure), &exposures));
+  *taken = (survey){.n_entry = entries.n,
+                    .n_exposure = exposures.n,
+                    .entry = (entry *)(void *)entries.record,
+                    .exposure = (exposure *)(void *)exposures.record};
+  entries.record = exposures.record = NULL;
+done:
+  mill_exchange_free(&entries);
+  mill_exchange_free(&exposures);
+  MILL_FREE(rank, rank_of_exposure);
+  return err;
+}
+
+/* Parts and rows of this rank.  order [n_entry]: key: owner, place: index of the entry; the owner
+ * comes first */
+static void list_parts(const survey *taken, mill_keyed *order, mill_join_part *part,
+                       mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
+{
+  int64_t n_taken = 0;
+  for (int64_t i = 0; i < taken->n_entry; i++)
+    order[i] = (mill_keyed){taken->entry[i].owner, i};
+  if (taken->n_entry > 0)
+    qsort(order, (size_t)taken->n_entry, sizeof *order, mill_by_key);
+  for (int64_t i = 0, file = 0; i < taken->n_entry; i++) {
+    const entry *e = &taken->entry[order[i].place];
+    part[i] = (mill_join_part){.file = e->file, .n_exposure = e->n_exposure, .row = e->row};
+    if (e->place == e->owner) {
+      file = e->file;
+      start[(*n_new)++] = (mill_join_start){i, n_taken};
+      n_row[file]++;
+    }
+    n_exposure[file] += e->n_exposure;
+    n_taken += e->n_exposure;
+  }
+}
+
+/* The table of rows and parts, the counts of all files, and the order of the taken rows. */
+static int make_table(const mill_mpi *mpi, const survey *taken, int n_file, mill_keyed *order,
+                      int64_t *n_row, int64_t *n_exposure, mill_join *join)
 {
   int err = MILL_OK;
-  const int64_t first_row = join->row_start[f], n_row = join->row_start[f + 1] - first_row;
+  int64_t n[2] = {taken->n_entry, taken->n_exposure}, before[2] = {0, 0}, n_new = 0;
+  mill_join_part *part = NULL;
+  mill_join_start *start = NULL;
+  err = MILL_ALLOC(taken->n_entry, &part);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(taken->n_entry + 1, &start);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  list_parts(taken, order, part, start, &n_new, n_row, n_exposure);
+  MILL_MPI(MPI_Exscan(n, before, 2, MPI_INT64_T, MPI_SUM, mpi->comm));
+  if (mpi->rank == mpi->size - 1)
+    start[n_new++] = (mill_join_start){n[0], n[1]};
+  for (int64_t i = 0; i < n_new; i++) {
+    start[i].part += before[0];
+    start[i].exposure += before[1];
+  }
+  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, n_row, n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
+  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, n_exposure, n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
+  MILL_MPI(
+      MPI_Allreduce(MPI_IN_PLACE, join->n_row_before, n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
+  for (int f = 0; f < n_file; f++)
+    join->row_start[f + 1] = join->row_start[f] + n_row[f];
+  MILL_TRY(mill_node_gather(mpi, part, taken->n_entry, sizeof *part, &join->parts));
+  MILL_TRY(mill_node_gather(mpi, start, n_new, sizeof *start, &join->starts));
+  join->part = join->parts.data;
+  join->start = join->starts.data;
+done:
+  MILL_FREE(part, start);
+  return err;
+}
+
+/* The index of a file of this rank as it is after joining.  next: into order, which goes on */
+static int rebuild(const survey *taken, const mill_keyed *order, const int64_t *exposure_start,
+                   int64_t *next, int64_t n_row, int64_t n_exposure, mill_file_index *index)
+{
+  int err = MILL_OK;
   const mill_file_index old = *index;
   index->n_row = index->n_exposure = 0;
   index->row = NULL;
@@ -245,17 +499,17 @@ static int rebuild(const survey *all, const mill_join *join, const int64_t *plac
   index->exposure_mjd = NULL;
   MILL_TRY(mill_file_index_alloc(index, n_row, n_exposure));
   MILL_TRY(MILL_ALLOC(n_exposure, &index->exposure_file));
-  for (int64_t i = first_row; i < first_row + n_row; i++) {
+  for (int64_t i = 0; i < n_row; i++) {
+    const int64_t owner = order[*next].key;
     mill_catalog_row *row = &index->row[index->n_row++];
-    *row = old.row[join->part[join->part_start[i]].row];
+    *row = old.row[taken->entry[order[*next].place].row];
     row->n_exposure = 0;
-    for (int64_t p = join->part_start[i]; p < join->part_start[i + 1]; p++) {
-      const mill_join_part *part = &join->part[p];
-      const exposure *from =
-          all->exposure + all->exposure_start[place_start[part->file] + part->row];
-      for (int32_t k = 0; k < part->n_exposure; k++) {
-        index->exposure_file[index->n_exposure] = from[k].file;
-        mill_file_index_expose(index, from[k].row, from[k].id, from[k].mjd);
+    for (; *next < taken->n_entry && order[*next].key == owner; ++*next) {
+      const int64_t k = order[*next].place;
+      const exposure *from = taken->exposure + exposure_start[k];
+      for (int32_t e = 0; e < taken->entry[k].n_exposure; e++) {
+        index->exposure_file[index->n_exposure] = from[e].file;
+        mill_file_index_expose(index, from[e].row, from[e].id, from[e].mjd);
       }
     }
   }
@@ -264,42 +518,62 @@ done:
   return err;
 }
 
+static int rebuild_all(const survey *taken, const mill_keyed *order, int n_mine,
+                       const int64_t *n_row, const int64_t *n_exposure, mill_file_index *index)
+{
+  int err = MILL_OK;
+  int64_t *start = NULL, next = 0;
+  MILL_TRY(MILL_ALLOC(taken->n_entry + 1, &start));
+  for (int64_t i = 0; i < taken->n_entry; i++)
+    start[i + 1] = start[i] + taken->entry[i].n_exposure;
+  for (int f = 0; f < n_mine; f++)
+    MILL_TRY(rebuild(taken, order, start, &next, n_row[f], n_exposure[f], &index[f]));
+done:
+  mill_free(start);
+  return err;
+}
+
 int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int file_start,
                    int file_end, mill_file_index *index, int64_t *n_row, int64_t *n_exposure,
                    mill_join **out)
 {
   int err = MILL_OK;
-  survey mine = {0}, all = {0};
+  survey mine = {0}, taken = {0};
   mill_join *join = NULL;
-  int64_t *place_start = NULL;
-  static const char too_many[] = "too many rows to join: fit parts of the catalog";
+  mill_keyed *order = NULL;
   *out = NULL;
-  MILL_TRY(mill_mpi_agree(mpi, list_mine(index, file_start, file_end, &mine)));
-  MILL_TRY(mill_mpi_gather(mpi, mine.entry, mine.n_entry, sizeof(entry), too_many,
-                           (void **)&all.entry, &all.n_entry));
-  MILL_TRY(mill_mpi_gather(mpi, mine.exposure, mine.n_exposure, sizeof(exposure), too_many,
-                           (void **)&all.exposure, &all.n_exposure));
-  err = MILL_ALLOC(1, &join);
+  err = list_mine(index, file_start, file_end, &mine);
   if (err == MILL_OK)
-    err = find_owners(&all);
-  if (err == MILL_OK && mpi->rank == 0)
-    tell_far(&all);
-  if (err == MILL_OK && radius_arcsec > 0)
-    err = join_near(&all, radius_arcsec / 3600.0);
+    err = MILL_ALLOC(mpi->size + 1, &mine.start);
   if (err == MILL_OK)
-    err = make_table(&all, n_file, n_row, n_exposure, join);
+    err = MILL_ALLOC(1, &join);
   if (err == MILL_OK)
-    err = MILL_ALLOC(n_file + 1, &place_start);
-  for (int f = 0; f < n_file && err == MILL_OK; f++)
-    place_start[f + 1] = place_start[f] + join->n_row_before[f];
-  for (int f = file_start; f < file_end && err == MILL_OK; f++)
-    err = rebuild(&all, join, place_start, f, n_exposure[f], &index[f - file_start]);
+    err = MILL_ALLOC(n_file, &join->n_row_before);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(n_file + 1, &join->row_start);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  join->n_file = n_file;
+  for (int f = 0; f < n_file; f++)
+    n_row[f] = n_exposure[f] = 0;
+  for (int f = file_start; f < file_end; f++)
+    join->n_row_before[f] = index[f - file_start].n_row;
+  MILL_TRY(number_places(mpi, &mine));
+  MILL_TRY(find_owners(mpi, &mine));
+  if (radius_arcsec > 0)
+    MILL_TRY(join_near(mpi, &mine, radius_arcsec / 3600.0));
+  MILL_TRY(take_rows(mpi, &mine, &taken));
+  MILL_FREE(mine.entry, mine.exposure);
+  mine.entry = NULL;
+  mine.exposure = NULL;
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(taken.n_entry, &order)));
+  MILL_TRY(make_table(mpi, &taken, n_file, order, n_row, n_exposure, join));
+  err = rebuild_all(&taken, order, file_end - file_start, n_row + file_start,
+                    n_exposure + file_start, index);
   MILL_TRY(mill_mpi_agree(mpi, err));
   *out = join;
   join = NULL;
 done:
   mill_join_free(join);
-  MILL_FREE(place_start, mine.entry, mine.exposure, all.entry, all.exposure, all.exposure_start,
-            all.owner);
+  MILL_FREE(mine.entry, mine.exposure, mine.start, taken.entry, taken.exposure, order);
   return err;
 }

@@ -4,7 +4,7 @@
 #define MILL_JOIN_H
 
 #include "io/catalog/catalog_row.h"
-#include "src/ranks/mpi_context.h"
+#include "src/ranks/exchange.h"
 
 /** A row of a file's own index. */
 typedef struct mill_join_part {
@@ -13,7 +13,12 @@ typedef struct mill_join_part {
   int64_t row; /**< before joining */
 } mill_join_part;
 
-/** Result of joining rows; the same on every rank.
+/** Where a row begins after joining. */
+typedef struct mill_join_start {
+  int64_t part, exposure; /**< into the parts; among all exposures of the catalog */
+} mill_join_start;
+
+/** Result of joining rows; the same on every rank, and of what grows with rows one copy a node.
  *
  *  Objects are identified by their name, or by TARGETID when they have none; a row with neither is
  *  joined with no other.  Objects nearer to each other than a radius are one as well, and so are
@@ -22,16 +27,15 @@ typedef struct mill_join_part {
  */
 typedef struct mill_join {
   int n_file;
-  int64_t *n_row_before;   /**< [n_file] */
-  int64_t *row_start;      /**< [n_file + 1] first row of each file after joining */
-  int64_t *part_start;     /**< [n_row + 1] into part, n_row = row_start[n_file] */
-  int64_t *first_exposure; /**< [n_row + 1] among all exposures of the catalog */
-  mill_join_part *part;    /**< [part_start[n_row]] */
+  int64_t *n_row_before;         /**< [n_file] */
+  int64_t *row_start;            /**< [n_file + 1] first row of each file after joining */
+  const mill_join_start *start;  /**< [n_row + 1], n_row = row_start[n_file] */
+  const mill_join_part *part;    /**< [start[n_row].part] */
+  mill_node_array starts, parts; /**< their memory */
 } mill_join;
 
 /** Join the rows of all files.  radius_arcsec: 0: not by position.  Collective: the files
- * [file_start, file_end) are this rank's, in the order of ranks; every rank then holds some 30
- * bytes a row, and while this works some 130.
+ * [file_start, file_end) are this rank's, in the order of ranks.
  *
  *  index [file_end - file_start]  in/out  rows and exposures as they are after joining
  *  n_row, n_exposure [n_file]     out     of all files, after joining

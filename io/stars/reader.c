@@ -195,8 +195,8 @@ static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_j
   *n_part = 1;
   if (join) {
     const int64_t k = join->row_start[i] + row;
-    *part = join->part + join->part_start[k];
-    *n_part = join->part_start[k + 1] - join->part_start[k];
+    *part = join->part + join->start[k].part;
+    *n_part = join->start[k + 1].part - join->start[k].part;
   }
 }
 
@@ -207,8 +207,8 @@ static int count_exposures(const mill_reader *reader, const source *s, int64_t r
   const mill_join *join = reader->plan.inputs->join;
   if (join) {
     const int64_t k = join->row_start[s->i_file] + row;
-    *first_exposure = join->first_exposure[k];
-    return (int)(join->first_exposure[k + 1] - join->first_exposure[k]);
+    *first_exposure = join->start[k].exposure;
+    return (int)(join->start[k + 1].exposure - join->start[k].exposure);
   }
   *first_exposure =
       reader->plan.inputs->exposure_start[s->i_file] + s->index.row[row].first_exposure;

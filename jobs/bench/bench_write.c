@@ -60,8 +60,9 @@ static int make_run(const mill_bench *job, made_up *run)
 {
   run->n_row = job->options.n_star > 0 ? job->options.n_star : USUAL_ROWS;
   run->n_file = (int)((run->n_row + FILE_ROWS - 1) / FILE_ROWS);
-  run->file_start = (int)((int64_t)run->n_file * job->mpi.rank / job->mpi.size);
-  run->file_end = (int)((int64_t)run->n_file * (job->mpi.rank + 1) / job->mpi.size);
+  int64_t end;
+  run->file_start = (int)mill_mpi_share(&job->mpi, run->n_file, &end);
+  run->file_end = (int)end;
   MILL_CHECK(MILL_ALLOC(run->n_file, &run->file));
   MILL_CHECK(MILL_ALLOC(run->n_file, &run->index));
   for (int i = 0; i < run->n_file; i++) {

@@ -154,20 +154,6 @@ done:
   return err;
 }
 
-/* MPI settings that can block the opening of a file (src/ranks/mpi_context.h). */
-static void report_file_pointers(mill_doctor_report *r)
-{
-  int may_wait = 0;
-  const char *chosen = mill_mpi_file_pointers(&may_wait);
-  mill_doctor_say(r, "ranks.shared_file_pointers", "%s%s",
-                  chosen[0] ? "OMPI_MCA_sharedfp=" : "none until they are used", chosen);
-  if (may_wait)
-    mill_doctor_warn(r,
-                     "OMPI_MCA_sharedfp=%s can block the opening of files after a job was killed "
-                     "on this node: unset it",
-                     chosen);
-}
-
 static void report_ranks(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;
@@ -179,7 +165,6 @@ static void report_ranks(doctor_job *job)
                   job->mpi_failure.code == MILL_ERR_MPI ? "no" : "yes, MPI_THREAD_MULTIPLE");
   if (job->mpi_failure.code == MILL_ERR_MPI)
     mill_doctor_fail(r, EXIT_BROKEN, "%s", job->mpi_failure.message);
-  report_file_pointers(r);
   mill_doctor_say(r, "ranks.hosts", "%d, at most %d ranks on one", job->n_host, job->n_most);
   if (job->n_most > n_core)
     mill_doctor_warn(r, "more ranks than the %ld cores of this machine: they will take turns",

@@ -30,11 +30,6 @@ int mill_version_rows(mill_version_row row[MILL_N_VERSION])
   int n_mpi = 0;
   char mpi[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   unsigned major = 0, minor = 0, release = 0;
-#ifdef H5_HAVE_PARALLEL
-  const char *parallel = "yes";
-#else
-  const char *parallel = "no";
-#endif
 #ifdef MILL_HAVE_OPENBLAS
   const char *blas = openblas_get_config();
 #else
@@ -52,7 +47,7 @@ int mill_version_rows(mill_version_row row[MILL_N_VERSION])
   put(&row[1], "revision", "%s", mill_version_revision());
   put(&row[2], "compiler", "%s", mill_version_compiler());
   put(&row[3], "MPI", "%s", mpi);
-  put(&row[4], "HDF5", "%u.%u.%u (parallel: %s)", major, minor, release, parallel);
+  put(&row[4], "HDF5", "%u.%u.%u", major, minor, release);
   put(&row[5], "CFITSIO", "%d.%d.%d", CFITSIO_MAJOR, CFITSIO_MINOR, CFITSIO_MICRO);
   put(&row[6], "BLAS", "%s", blas);
   put(&row[7], "CUDA", "%s", MILL_CUDA_TEXT);

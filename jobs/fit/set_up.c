@@ -278,16 +278,6 @@ static int check_outputs(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-static void warn_of_file_pointers(const mill_mpi *mpi)
-{
-  int may_wait = 0;
-  const char *chosen = mill_mpi_file_pointers(&may_wait);
-  if (may_wait && mpi->rank == 0)
-    mill_log_warning("OMPI_MCA_sharedfp=%s can block the opening of the output after a job was "
-                     "killed on this node: unset it",
-                     chosen);
-}
-
 int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_config *config = &setup->config;
@@ -306,7 +296,6 @@ int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
                     call->options->plan ? NULL : call->options->log);
   MILL_CHECK(mill_mpi_agree(call->mpi, code));
   MILL_CHECK(mill_fit_watch_stops(call, setup));
-  warn_of_file_pointers(call->mpi);
   MILL_CHECK(mill_mpi_rank0_first(call->mpi, load_watched, &libraries));
   MILL_CHECK(choose_cameras(call, setup));
   MILL_CHECK(mill_mpi_rank0_first(call->mpi, load_watched, &arms));

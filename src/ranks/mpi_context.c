@@ -35,14 +35,8 @@ int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line)
 /* The session folder of a program that nothing launched, removed at its end; empty: none. */
 static char own_folder[PATH_MAX];
 
-/* Open MPI sets up shared file pointers, which HDF5 never uses, in every MPI_File_open.  Of the
- * components that do it, sm waits for a named semaphore of the node that belongs to all users,
- * is named after the file alone and outlives a killed job; lockedfile waits for locks of the file
- * system.  What is left ("individual") waits for nothing.  Other MPI libraries make them when
- * they are first used. */
 #ifdef OPEN_MPI
-static const char file_pointers[] = "OMPI_MCA_sharedfp",
-                  session_folder[] = "OMPI_MCA_orte_tmpdir_base";
+static const char session_folder[] = "OMPI_MCA_orte_tmpdir_base";
 
 /* Did mpirun, srun or another launcher start this process? */
 static int is_launched(void)
@@ -94,27 +88,12 @@ static int choose_components(void)
   /* a program that was started without mpirun or srun would else start a daemon, which only
    * processes that it started later would need, a quarter of a second, and open networks, over
    * which it has no one to reach, a fifth */
-  if (setenv(file_pointers, "^sm,lockedfile", 0) != 0 ||
-      setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
+  if (setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
       (!is_launched() && (setenv("OMPI_MCA_pml", "ob1", 0) != 0 || make_own_folder() != 0)))
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for an environment variable");
 done:
 #endif
   return err;
-}
-
-const char *mill_mpi_file_pointers(int *may_wait)
-{
-  *may_wait = 0;
-#ifdef OPEN_MPI
-  const char *chosen = getenv(file_pointers);
-  const int is_without = chosen && chosen[0] == '^';
-  *may_wait = !chosen || (strstr(chosen, "sm") != NULL) != is_without ||
-              (strstr(chosen, "lockedfile") != NULL) != is_without;
-  return chosen ? chosen : "";
-#else
-  return "";
-#endif
 }
 
 int mill_mpi_dup(MPI_Comm from, mill_mpi *to)
@@ -323,6 +302,12 @@ int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *
   MILL_TRY(mill_mpi_agree(mpi, err));
 done:
   return err;
+}
+
+int64_t mill_mpi_share(const mill_mpi *mpi, int64_t n, int64_t *end)
+{
+  *end = n * (mpi->rank + 1) / mpi->size;
+  return n * mpi->rank / mpi->size;
 }
 
 int mill_mpi_stop_others(mill_mpi *mpi)

@@ -35,8 +35,6 @@ typedef struct mill_mpi {
 
 /** Initialise MPI with full thread support, and start the watchdog (src/system/watchdog.h).
  *  Collective over MPI_COMM_WORLD.
- *  Of Open MPI's shared file pointers those that can wait for what another job has left are put
- *  out of use, unless the environment variable OMPI_MCA_sharedfp has a value.
  *  MILL_ERR_MPI, also when MPI does not grant MPI_THREAD_MULTIPLE, and MILL_ERR_USAGE where a
  *  launcher started several tasks and each is alone: MPI is then initialised and mill_mpi_end must
  *  still be called. */
@@ -45,10 +43,6 @@ int mill_mpi_start(mill_mpi *mpi);
 /** A duplicate communicator whose failing calls return, for messages that must not mix with others.
  *  Collective; free with MPI_Comm_free.  MILL_ERR_MPI. */
 int mill_mpi_dup(MPI_Comm from, mill_mpi *to);
-
-/** What OMPI_MCA_sharedfp holds; empty: another MPI library, or nothing.  *may_wait: with it an
- *  open of a file may wait for what another job has left. */
-const char *mill_mpi_file_pointers(int *may_wait);
 
 /** Finalize MPI and stop the watchdog.  Collective; every rank must have left every other call. */
 void mill_mpi_end(mill_mpi *mpi);
@@ -63,7 +57,7 @@ int mill_mpi_tell(const mill_mpi *mpi, const char *name, int err);
 void mill_mpi_abort_if_lost(const mill_mpi *mpi, int err, int exit_status);
 
 /** Start MPI, run the job, report its failure and end MPI, or all ranks as mill_mpi_abort_if_lost
- *  does; returns the exit status.  A job that writes by parallel HDF5 ends by
+ *  does; returns the exit status.  A job that writes HDF5 files ends by
  *  mill_ph5_leave_if_broken.
  *
  *  run  frees what it takes, also when it fails, and leaves its message as the last one; all ranks
@@ -89,6 +83,9 @@ int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *
  *  INT_MAX; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                     const char *too_many, void **all, int64_t *n_all);
+
+/** This rank's even share of n things, the first of which is returned. */
+int64_t mill_mpi_share(const mill_mpi *mpi, int64_t n, int64_t *end);
 
 /** Ask all other ranks to take no more work (a signal or a failure here).  Not
  *  collective, any thread, returns at once, does nothing the second time or when this rank has

@@ -92,8 +92,9 @@ static int read_y(const arm *a, int n, const int *model, float *y)
 /* This rank's share of n models: [mine, mine_end). */
 static void share_of(const mill_mpi *mpi, int64_t n, int *mine, int *mine_end)
 {
-  *mine = (int)(n * mpi->rank / mpi->size);
-  *mine_end = (int)(n * (mpi->rank + 1) / mpi->size);
+  int64_t end;
+  *mine = (int)mill_mpi_share(mpi, n, &end);
+  *mine_end = (int)end;
 }
 
 /* ---- first phase ---- */

@@ -176,8 +176,8 @@ static int run_epoch(const mill_mpi *mpi, const mill_train_settings *settings, m
   shuffle(settings->seed, state->n_epoch, p->n_train, order);
   for (int i = 0; i < p->n_train; i += settings->batch) {
     const int64_t n = p->n_train - i < settings->batch ? p->n_train - i : settings->batch;
-    const int first = (int)(n * mpi->rank / mpi->size);
-    const int n_row = (int)(n * (mpi->rank + 1) / mpi->size) - first;
+    int64_t end;
+    const int first = (int)mill_mpi_share(mpi, n, &end), n_row = (int)end - first;
     memcpy(w->model, order + i + first, (size_t)n_row * sizeof *order);
     err = mill_train_team_rows(w, n_row, 1);
     if (err == MILL_OK)

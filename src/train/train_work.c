@@ -158,13 +158,15 @@ int mill_train_team_validate(const mill_mpi *mpi, mill_train_team *w, double *lo
 {
   int err = MILL_OK;
   const mill_train_problem *p = w->problem;
-  const int64_t n = p->n - p->n_train;
-  const int end = p->n_train + (int)(n * (mpi->rank + 1) / mpi->size);
+  const int n = p->n - p->n_train;
+  int64_t n_before_end;
+  const int first = p->n_train + (int)mill_mpi_share(mpi, n, &n_before_end);
+  const int end = p->n_train + (int)n_before_end;
   double mine = 0;
   *loss = NAN;
   if (n == 0)
     return MILL_OK;
-  for (int i = p->n_train + (int)(n * mpi->rank / mpi->size); i < end; i += w->net.n_room) {
+  for (int i = first; i < end; i += w->net.n_room) {
     const int n_row = end - i < w->net.n_room ? end - i : w->net.n_room;
     double part = 0;
     for (int k = 0; k < n_row; k++)

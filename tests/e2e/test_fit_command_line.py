@@ -9,7 +9,7 @@ from common import *  # noqa: F403
 class Help(EndToEnd):
     def test_version_names_what_it_was_built_with(self):
         done = run("--version")
-        for part in ("starmill", "MPI", "HDF5", "parallel", "CFITSIO", "BLAS", "CUDA"):
+        for part in ("starmill", "MPI", "HDF5", "CFITSIO", "BLAS", "CUDA"):
             self.assertIn(part, done.stdout)
 
     def test_unknown_job(self):

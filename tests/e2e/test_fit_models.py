@@ -123,8 +123,10 @@ class Models(EndToEnd):
             self.assertEqual(model.tobytes(), before[arm][1].tobytes())
 
     def test_a_row_is_done_when_its_models_are_on_the_disk(self):
-        for ranks in (0, 2):
-            out, path = f"sync{ranks}.h5", tmp(f"sync{ranks}.models")
+        other = tempfile.mkdtemp(prefix="mill-models.", dir="/dev/shm")  # another file system
+        self.addCleanup(shutil.rmtree, other)
+        for ranks, folder in ((0, TMP), (2, other)):
+            out, path = f"sync{ranks}.h5", f"{folder}/sync{ranks}.models"
             more = ["--models", path, cut("sync.fits", [3, 60, 100])]
             # that of the empty file, under its first name, still works
             shim = faults("EIO:sync:.models$:1:0")

@@ -3,22 +3,12 @@
 stops a fit, and a result that is not there at the end is no success.
 """
 
-import ctypes
 import random
 import signal
 
 from common import *  # noqa: F403
 
 N_KILL = 15
-
-
-def stale_semaphore(name):
-    """A semaphore at 0, as a process that is killed in MPI_File_open leaves one."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.sem_open.restype = ctypes.c_void_p
-    if not libc.sem_open(name.encode(), os.O_CREAT, 0o600, 0):
-        raise OSError(ctypes.get_errno(), name)
-    return "/dev/shm/sem." + name[1:]
 
 
 class Neighbours(EndToEnd):
@@ -31,21 +21,6 @@ class Neighbours(EndToEnd):
     def line(self, path):
         return ["fit", "--library", library(), "--output", path, "--threads", 1, "--optimizer",
                 "levenberg-marquardt", self.few]
-
-    def test_stale_semaphore_of_the_same_name(self):
-        for ranks in 0, 2:
-            path = tmp(f"stale-{os.getpid()}-{ranks}.h5")
-            left = [stale_semaphore("/OMPIO_" + os.path.basename(path) + end)
-                    for end in ("", f".tmp-pid{os.getpid()}")]
-            try:
-                done = starmill(*self.line(path), ranks=ranks)
-            finally:
-                for name in left:
-                    os.remove(name)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            # no file of MPI's own in the output's folder
-            self.assertEqual(sorted(glob.glob(glob.escape(path) + "*")),
-                             [path, path + ".status.json"])
 
     def test_same_name_in_two_folders_at_once(self):
         runs = []
@@ -74,16 +49,6 @@ class Neighbours(EndToEnd):
         run(*self.line(path))
         self.assertTrue((read(path)["STATUS"] == FITTED).all())
         self.assertEqual(sorted(glob.glob(glob.escape(path) + "*")), [path, path + ".status.json"])
-
-    def test_doctor_names_the_shared_file_pointers(self):
-        for value, warns in ((None, False), ("sm", True), ("^lockedfile", True),
-                             ("individual", False)):
-            more = {"OMPI_MCA_sharedfp": value} if value else {}
-            done = starmill("doctor", "--output", TMP, env=more)
-            if "Open MPI" not in done.stdout:
-                self.skipTest("not Open MPI")
-            self.assertIn(f"OMPI_MCA_sharedfp={value or '^sm,lockedfile'}", done.stdout)
-            self.assertEqual("unset it" in done.stdout, warns, done.stdout)
 
 
 class Moved(EndToEnd):

@@ -79,7 +79,8 @@ exec ip netns exec {self.name}-$n unshare -u -m sh -c '
 
 class Hosts(EndToEnd):
     def test_three_hosts(self):
-        """The bits of one rank; an output that only two hosts share; a host that dies."""
+        """The bits of one rank; an output that only two hosts share; a clock that is half an hour
+        ahead; a host that dies."""
         survey = cut("hosts.fits", range(ROWS))
         fit = ("--library", library(), "--threads", 1, survey)
         run("fit", "--output", tmp("alone.h5"), *fit)
@@ -98,6 +99,17 @@ class Hosts(EndToEnd):
             done = on_hosts(f"{folder}/o.h5", 3, 4, env={"OWN": folder})
             self.assertIn("rank 2 on host host3 does not see " + folder, done.stderr)
             self.assertEqual(os.listdir(folder), [])
+
+            # the age of a living job's lock, by a clock ahead, does not make it stale
+            living = begun(network.line("fit", "--output", tmp("clock.h5"), *fit, ranks=3),
+                           env=faults("slow=20000:write:/clock.h5$:1:1:0"))
+            wait_until(lambda: os.path.exists(tmp("clock.h5")), living)
+            done = on_hosts(tmp("clock.h5"), 1, 4, env=faults("", FAULTS_CLOCK="1800"))
+            self.assertIn("is being written by process", done.stderr)
+            self.assertIn("watching for 30 s", done.stderr)
+            errors = living.communicate(timeout=PATIENCE)[1]
+            self.assertEqual(living.returncode, 0, errors)
+            self.assertEqual(differing(read(tmp("clock.h5")), alone), [])
 
             # the first rank stops at its first write, so that the others cannot end
             dying = begun(network.line("fit", "--output", tmp("dying.h5"), *fit, ranks=3),

@@ -87,7 +87,7 @@ class Slurm:
         self.dir = tempfile.mkdtemp(prefix="mill-slurm.", dir="/tmp")  # a short path for sockets
         atexit.register(self.stop)  # after Ctrl-C too, and before the folder of the jobs goes
         # as many CPUs and GPUs a node as the scripts ask for as they come
-        settings = {"NODES": "3", "CPUS": "64", "GPUS": "4", "OWNER": str(os.getpid())}
+        settings = {"NODES": "5", "CPUS": "64", "GPUS": "4", "OWNER": str(os.getpid())}
         done = subprocess.run(
             [self.tool, "start", self.dir], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE,
@@ -238,7 +238,8 @@ def prepare():
 
 def write_sites():
     site("site.conf", STARMILL)
-    for name, work_s, n_rank in (("long", LONG_WORK_S, 1), ("slow", 60.0, 1), ("two", 120.0, 2)):
+    for name, work_s, n_rank in (("long", LONG_WORK_S, 1), ("slow", 60.0, 1), ("two", 120.0, 2),
+                                 ("four", 30.0, 4)):
         pace = write_script("pace-" + name, PACE.format(
             python=sys.executable, share=LONG["cpu_s"] / work_s / n_rank, starmill=STARMILL))
         # one of them by mpirun, which also has to pass signals on
@@ -337,6 +338,19 @@ class Submitted(Jobs):
             rows = slice(i * PER_FILE, (i + 1) * PER_FILE)
             self.assertEqual(differing(read(tmp("task.parts/part-%04d.h5" % i)),
                                        {k: v[rows] for k, v in whole.items()}), [])
+
+    @beside
+    def test_a_node_is_lost(self):
+        """One of two of a job, which is requeued."""
+        out, log = tmp("lost.h5"), tmp("lost.h5.log")
+        job = submit("four", "cpu", "--nodes", 2, fit=(
+            "--catalog", tmp("survey/catalog.txt"), "--output", out))
+        self.some_rows(out)
+        nodes = SYSTEM.call("scontrol", "show", "hostnames", SYSTEM.field(job, "NodeList")[0])
+        SYSTEM.call(SYSTEM.tool, "lose", SYSTEM.dir, nodes.split()[-1])
+        self.assertState(job, "COMPLETED", log)
+        self.assertIn("start 1", self.log(log))
+        self.assertSame(out)
 
     def some_rows(self, path):
         """Wait until some rows of a result are done, and not all."""

@@ -2,7 +2,7 @@
 /** Share a fit among the ranks of your program, on your communicator.
  *
  *  libstarmill itself calls no MPI.  These inline functions are compiled into your program with
- *  its MPI, which must be the MPI of libstarmill's parallel HDF5.  Each rank opens the library
+ *  its MPI, which must be the one that libstarmill is linked with.  Each rank opens the library
  *  and makes its own stars (say, row % ranks == rank) with the functions of starmill.h.  The
  *  functions here are collective over comm and return the same code on all ranks: 0, or code and
  *  message of the first rank that failed.  error must not be NULL.

@@ -25,7 +25,7 @@ class Starmill(CMakePackage, CudaPackage):
     depends_on("pkgconfig", type="build")
     depends_on("random123", type="build")
     depends_on("mpi@3:")
-    depends_on("hdf5@1.10:+mpi")
+    depends_on("hdf5@1.10:")
     depends_on("cfitsio@4:")
     depends_on("libyaml@0.2:")
     depends_on("jansson@2.8:")

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE /* mkostemp */
+
+#include "src/ranks/exchange.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "kernels/base/memory.h"
+
+static int make_type(size_t size, MPI_Datatype *type)
+{
+  MILL_CHECK_MPI(MPI_Type_contiguous((int)size, MPI_BYTE, type));
+  MILL_CHECK_MPI(MPI_Type_commit(type));
+  return MILL_OK;
+}
+
+static int alloc_counts(const mill_mpi *mpi, int64_t n, mill_exchange *e)
+{
+  MILL_CHECK(MILL_ALLOC(mpi->size, &e->n_to));
+  MILL_CHECK(MILL_ALLOC(mpi->size, &e->to));
+  MILL_CHECK(MILL_ALLOC(mpi->size, &e->n_from));
+  MILL_CHECK(MILL_ALLOC(mpi->size, &e->from));
+  if (n > INT_MAX)
+    return MILL_ERROR(MILL_ERR_RANGE, "%lld records of one rank: start more ranks", (long long)n);
+  return MILL_ALLOC(n, &e->place);
+}
+
+/* Where the records of each rank begin; returns how many there are. */
+static int64_t start_each(const mill_mpi *mpi, const int *n, int *start)
+{
+  int64_t sum = 0;
+  for (int r = 0; r < mpi->size; r++) {
+    start[r] = (int)sum;
+    sum += n[r];
+  }
+  return sum;
+}
+
+int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *record, int64_t n,
+                       size_t size, mill_exchange *e)
+{
+  int err = MILL_OK;
+  char *sorted = NULL;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  *e = (mill_exchange){.n_sent = (int)n};
+  err = alloc_counts(mpi, n, e);
+  if (err == MILL_OK)
+    err = mill_alloc_raw((size_t)n, size, (void **)&sorted);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  for (int i = 0; i < n; i++)
+    e->n_to[rank_of[i]]++;
+  MILL_MPI(MPI_Alltoall(e->n_to, 1, MPI_INT, e->n_from, 1, MPI_INT, mpi->comm));
+  start_each(mpi, e->n_to, e->to);
+  for (int i = 0; i < n; i++) {
+    e->place[i] = e->to[rank_of[i]]++;
+    memcpy(sorted + (size_t)e->place[i] * size, (const char *)record + (size_t)i * size, size);
+  }
+  start_each(mpi, e->n_to, e->to);
+  const int64_t n_received = start_each(mpi, e->n_from, e->from);
+  if (n_received > INT_MAX)
+    err = MILL_ERROR(MILL_ERR_RANGE, "%lld records for one rank: start more ranks",
+                     (long long)n_received);
+  else
+    err = mill_alloc_raw((size_t)n_received, size, (void **)&e->record);
+  e->n = (int)n_received;
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(make_type(size, &type));
+  MILL_MPI(
+      MPI_Alltoallv(sorted, e->n_to, e->to, type, e->record, e->n_from, e->from, type, mpi->comm));
+done:
+  if (type != MPI_DATATYPE_NULL)
+    MPI_Type_free(&type);
+  mill_free(sorted);
+  return err;
+}
+
+int mill_exchange_answer(const mill_mpi *mpi, const mill_exchange *e, const void *answer,
+                         size_t size, void *out)
+{
+  int err = MILL_OK;
+  char *sorted = NULL;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MILL_TRY(mill_mpi_agree(mpi, mill_alloc_raw((size_t)e->n_sent, size, (void **)&sorted)));
+  MILL_TRY(make_type(size, &type));
+  MILL_MPI(
+      MPI_Alltoallv(answer, e->n_from, e->from, type, sorted, e->n_to, e->to, type, mpi->comm));
+  for (int i = 0; i < e->n_sent; i++)
+    memcpy((char *)out + (size_t)i * size, sorted + (size_t)e->place[i] * size, size);
+done:
+  if (type != MPI_DATATYPE_NULL)
+    MPI_Type_free(&type);
+  mill_free(sorted);
+  return err;
+}
+
+void mill_exchange_free(mill_exchange *e)
+{
+  MILL_FREE(e->record, e->n_to, e->to, e->n_from, e->from, e->place);
+  *e = (mill_exchange){0};
+}
+
+/* ---- once a node ---- */
+
+/* Memory of the ranks of *node; where there is none, *node becomes this rank alone. */
+static int share_memory(MPI_Comm *node, mill_node_array *array)
+{
+  char name[] = "/dev/shm/starmill-XXXXXX";
+  int rank = 0, fd = -1, is_there;
+  MPI_Comm alone = MPI_COMM_NULL;
+  MILL_CHECK_MPI(MPI_Comm_rank(*node, &rank));
+  if (rank == 0) {
+    fd = mkostemp(name, O_CLOEXEC);
+    if (fd >= 0 && posix_fallocate(fd, 0, (off_t)array->n_byte) != 0)
+      unlink(name);
+  }
+  MILL_CHECK_MPI(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, *node));
+  if (rank > 0)
+    fd = open(name, O_RDWR | O_CLOEXEC);
+  array->data = mmap(NULL, array->n_byte, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  array->is_shared = array->data != MAP_FAILED;
+  is_there = array->is_shared && access(name, F_OK) == 0;
+  if (fd >= 0)
+    close(fd);
+  MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &is_there, 1, MPI_INT, MPI_MIN, *node));
+  if (rank == 0)
+    unlink(name);
+  if (is_there)
+    return MILL_OK;
+  if (array->is_shared)
+    munmap(array->data, array->n_byte);
+  array->is_shared = 0;
+  array->data = NULL;
+  MILL_CHECK_MPI(MPI_Comm_split(*node, rank, 0, &alone));
+  MILL_CHECK_MPI(MPI_Comm_free(node));
+  *node = alone;
+  return mill_alloc_raw(array->n_byte, 1, &array->data);
+}
+
+/* The first ranks of all nodes, which each bring what their node has; leader [size]: of each rank
+ * its own node's. */
+static int find_leaders(const mill_mpi *mpi, MPI_Comm node, MPI_Comm *leaders, int *leader)
+{
+  int rank = 0, mine = 0;
+  MILL_CHECK_MPI(MPI_Comm_rank(node, &rank));
+  MILL_CHECK_MPI(MPI_Comm_split(mpi->comm, rank == 0 ? 0 : MPI_UNDEFINED, mpi->rank, leaders));
+  if (rank == 0)
+    MILL_CHECK_MPI(MPI_Comm_rank(*leaders, &mine));
+  MILL_CHECK_MPI(MPI_Bcast(&mine, 1, MPI_INT, 0, node));
+  MILL_CHECK_MPI(MPI_Allgather(&mine, 1, MPI_INT, leader, 1, MPI_INT, mpi->comm));
+  return MILL_OK;
+}
+
+int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
+                     mill_node_array *all)
+{
+  int err = MILL_OK, *leader = NULL;
+  int64_t *start = NULL;
+  char *to;
+  MPI_Comm node = MPI_COMM_NULL, leaders = MPI_COMM_NULL;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  *all = (mill_node_array){0};
+  err = MILL_ALLOC(mpi->size, &leader);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(mpi->size + 1, &start);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_MPI(MPI_Allgather(&n_mine, 1, MPI_INT64_T, start + 1, 1, MPI_INT64_T, mpi->comm));
+  for (int r = 0; r < mpi->size; r++)
+    start[r + 1] += start[r];
+  all->n_byte = (size_t)(start[mpi->size] > 0 ? start[mpi->size] : 1) * size;
+  MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &node));
+  MILL_TRY(mill_mpi_agree(mpi, share_memory(&node, all)));
+  MILL_TRY(find_leaders(mpi, node, &leaders, leader));
+  to = all->data;
+  memcpy(to + (size_t)start[mpi->rank] * size, mine, (size_t)n_mine * size);
+  MILL_MPI(MPI_Barrier(node));
+  MILL_TRY(make_type(size, &type));
+  for (int r = 0; r < mpi->size && leaders != MPI_COMM_NULL; r++)
+    MILL_MPI(MPI_Bcast(to + (size_t)start[r] * size, (int)(start[r + 1] - start[r]), type,
+                       leader[r], leaders));
+  MILL_MPI(MPI_Barrier(node));
+done:
+  if (type != MPI_DATATYPE_NULL)
+    MPI_Type_free(&type);
+  if (leaders != MPI_COMM_NULL)
+    MPI_Comm_free(&leaders);
+  if (node != MPI_COMM_NULL)
+    MPI_Comm_free(&node);
+  MILL_FREE(leader, start);
+  return err;
+}
+
+void mill_node_array_free(mill_node_array *array)
+{
+  if (array->is_shared)
+    munmap(array->data, array->n_byte);
+  else
+    mill_free(array->data);
+  *array = (mill_node_array){0};
+}
