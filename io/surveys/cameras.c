@@ -43,14 +43,28 @@ int mill_camera_columns(mill_cameras *c, mill_camera *camera, int is_alone,
   return MILL_OK;
 }
 
+static void turn_round(double *x, int n)
+{
+  for (int i = 0; i < n / 2; i++) {
+    const double kept = x[i];
+    x[i] = x[n - 1 - i];
+    x[n - 1 - i] = kept;
+  }
+}
+
 int mill_camera_plane(mill_cameras *c, const mill_camera *camera, enum mill_plane_of plane,
                       double *out)
 {
   const mill_plane *p = &camera->plane[plane];
   const int64_t row = p->row >= 0 ? p->row : c->row;
-  return p->number > 0 ? mill_single_numbers(c->file, p->i_hdu, p->number, row, camera->first,
-                                             camera->n_pix, out)
-                       : mill_fits_image_row(c->file, p->i_hdu, row, camera->n_pix, out);
+  if (p->number > 0)
+    MILL_CHECK(
+        mill_single_numbers(c->file, p->i_hdu, p->number, row, camera->first, camera->n_pix, out));
+  else
+    MILL_CHECK(mill_fits_image_row(c->file, p->i_hdu, row, camera->n_pix, out));
+  if (camera->descends)
+    turn_round(out, camera->n_pix);
+  return MILL_OK;
 }
 
 static const char *plane_text(const mill_cameras *c, const mill_plane *plane, char text[96])
@@ -102,6 +116,12 @@ static int load_wave(mill_cameras *c, mill_camera *camera)
     wave_aa[i] = pow(10.0, wave_aa[i]);
   for (int i = 0; i < camera->n_pix && camera->to_aa > 0.0; i++)
     wave_aa[i] *= camera->to_aa;
+  if (wave_aa[camera->n_pix - 1] < wave_aa[0]) {
+    turn_round(wave_aa, camera->n_pix);
+    camera->descends = mill_single_disorder(camera->n_pix, wave_aa) == camera->n_pix;
+    if (!camera->descends) /* repair_wave needs the pixels as they are */
+      turn_round(wave_aa, camera->n_pix);
+  }
   camera->wave_aa = wave_aa;
   wave_aa = NULL;
 done:
@@ -140,9 +160,9 @@ static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mi
   MILL_CHECK_FITS(c->file, mask->i_hdu, status, "row %lld (counted from 0) of %s cannot be read",
                   (long long)row, mask->name);
   for (int i = 0; i < n_pix; i++)
-    c->spectrum.mask[i] = is_truth
-                              ? ((char *)stored)[i] != 0
-                              : mill_single_fold((uint64_t)((LONGLONG *)stored)[i] + mask->offset);
+    c->spectrum.mask[camera->descends ? n_pix - 1 - i : i] =
+        is_truth ? ((char *)stored)[i] != 0
+                 : mill_single_fold((uint64_t)((LONGLONG *)stored)[i] + mask->offset);
   return MILL_OK;
 }
 

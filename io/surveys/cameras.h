@@ -31,6 +31,7 @@ typedef struct mill_camera {
   int i_hdu, n_pix, air;
   int first;            /**< its first pixel in vectors that several cameras share */
   int is_error, is_log; /**< errors for ivar; log10 of wavelengths */
+  int descends;         /**< the file has its pixels from red to blue; found with wave_aa */
   int32_t exposure_id;  /**< EXPID, -1: none */
   int64_t exposure;     /**< number of its exposure, unless exposures are rows */
   double to_aa;         /**< of the plane's wavelengths; 0: 1 */

@@ -10,6 +10,7 @@
 #include "io/surveys/cameras.h"
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
 /* Rows of the image of releases before DR8, and columns of the table; ORMASK is the last. */
@@ -38,6 +39,18 @@ static int recognise(const mill_fits_guard *guard)
   return is_image_of_rows(&guard->hdu[0]) && mill_single_says(guard, "TELESCOP= 'LAMOST");
 }
 
+/* DR1 has the continuum-divided flux where later releases have wavelengths. */
+static int take_dr1_wave(mill_cameras *c, mill_camera *camera)
+{
+  double first = NAN, step = NAN;
+  MILL_CHECK(mill_single_key_double(c->file, 0, "COEFF0", &first, NULL));
+  MILL_CHECK(mill_single_key_double(c->file, 0, "COEFF1", &step, NULL));
+  MILL_CHECK(MILL_ALLOC(camera->n_pix, &camera->wave_aa));
+  for (int i = 0; i < camera->n_pix; i++)
+    camera->wave_aa[i] = pow(10.0, first + step * i);
+  return mill_single_check_wave(c->file, 0, "COEFF0 and COEFF1", camera->n_pix, camera->wave_aa);
+}
+
 /* The planes of the image of rows. */
 static int take_image(mill_cameras *c, mill_camera *camera)
 {
@@ -53,7 +66,9 @@ static int take_image(mill_cameras *c, mill_camera *camera)
   camera->n_pix = (int)hdu->axis[0];
   for (int i = 0; i < MILL_N_PLANE; i++)
     camera->plane[i] = (mill_plane){.name = name[i], .row = row[i]};
-  return MILL_OK;
+  return mill_single_says(c->file->guard, "EXTEN0  = 'Flux Inverse Subcontinuum")
+             ? take_dr1_wave(c, camera)
+             : MILL_OK;
 }
 
 /* A visit is one spectrum, so how exposures are to be fitted has no effect. */

@@ -29,6 +29,8 @@ def channel(name, wave, flux, ivar, mask, air):
     bad = ~np.isfinite(flux) | ~(ivar > 0) | ~np.isfinite(ivar)
     if mask is not None:
         bad |= np.asarray(mask) != 0
+    if (np.diff(wave) < 0).all():
+        wave, flux, ivar, bad = (v[::-1] for v in (wave, flux, ivar, bad))
     return Channel(name, vacuum(wave) if air else wave, flux, np.where(bad, 0.0, ivar), bad)
 
 
@@ -83,6 +85,9 @@ def read_lamost(file, _, medium, ignored):
         flux, ivar, wave, mask = (row[k] for k in ("FLUX", "IVAR", "WAVELENGTH", "ANDMASK"))
     else:
         flux, ivar, wave, mask = file[0].data[:4]
+        head = file[0].header
+        if "Subcontinuum" in head.get("EXTEN0", ""):  # DR1
+            wave = 10.0 ** (head["COEFF0"] + head["COEFF1"] * np.arange(len(flux)))
     return [channel("coadd", wave, flux, ivar, kept_bits(mask, ignored),
                     is_air(medium, file[0].header.get("VACUUM") is False))]
 

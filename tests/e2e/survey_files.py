@@ -267,16 +267,17 @@ def sdss(s):
     return hdus, HELIOCENTRIC
 
 
-def lamost(s, is_image=False):
-    """COADD at HDU 2, or the image of the primary; masks are floats here."""
+def lamost(s, is_image=False, is_dr1=False):
+    """COADD at HDU 2, or the image of the primary, in DR1 without wavelengths; masks are floats here."""
     n = 5 + int(s.rng.integers(8))
     p = s.spectrum(0, COADD, n)
     p["mask"] &= 0xffff
-    p["wave"] = s.ascending(n, 3700, 1).astype("f4").astype(float)
+    p["wave"] = (np.array([math.pow(10, 3.5682 + 1e-4 * i) for i in range(n)]) if is_dr1 else
+                 s.ascending(n, 3700, 1).astype("f4").astype(float))
     row = s.row(fiber=110, exp_id=3703110, fits_row=0 if is_image else 1, z=-0.00005617,
                 object="LAMOST J091219.42+275336.4", identifier="lamost 55877-B7708-03-110",
                 spectype="STAR", subtype="K7")
-    values = [p["flux"], p["ivar"], p["wave"], p["mask"], np.ones(n)]
+    values = [p["flux"], p["ivar"], p["flux"] if is_dr1 else p["wave"], p["mask"], np.ones(n)]
     cards = ["TELESCOP= 'LAMOST  '", "HELIO   =                    T",
              "FILENAME= 'spec-55877-B7708_sp03-110.fits'", "OBSID   =              3703110",
              "DESIG   = 'LAMOST J091219.42+275336.4'", "FIBERID =                  110",
@@ -284,6 +285,9 @@ def lamost(s, is_image=False):
              "SPID    =                    3", "FIB_TYPE= 'Obj     '", "CLASS   = 'STAR    '",
              "SUBCLASS= 'K7      '", "Z       =          -0.00005617",
              f"RA      = {row['ra']:.17g}", f"DEC     = {row['dec']:.17g}"]
+    if is_dr1:
+        cards += ["EXTEN0  = 'Flux Inverse Subcontinuum Andmask Ormask'", "COEFF0  =              3.56820",
+                  "COEFF1  =          0.000100000"]
     if is_image:
         return [image("", "E", values, cards)], HELIOCENTRIC
     # left over from the older layout, as real files have it
@@ -440,7 +444,8 @@ atexit.register(lambda: Reader.process and Reader.process.communicate())
 
 # how a sample is drawn, and whether the file knows the line-spread function
 KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "lamost": ("lamost", lamost, 0),
-         "lamost image": ("lamost", lambda s: lamost(s, True), 0), "weave": ("weave", weave, 0),
+         "lamost image": ("lamost", lambda s: lamost(s, True), 0),
+         "lamost dr1": ("lamost", lambda s: lamost(s, True, True), 0), "weave": ("weave", weave, 0),
          "4most": ("4most", fourmost, 0), "4most single": ("4most", fourmost_single, 0),
          "generic": ("generic", generic, 1), "generic, any": ("generic", lambda s: generic(s, False), 1)}
 
@@ -510,6 +515,8 @@ WRONG = {
         ("/5,4", "neither a table COADD nor", "5 rows"),
         ("/1,5", "HDU 1", "1 pixels a row"),
     ),
+    "lamost dr1": (("!COEFF1", "HDU 1: COEFF0 and COEFF1: the wavelength of pixel 0 is nan"),
+                   ("!EXTEN0", "row 3 (WAVELENGTH)", "positive and ascending")),
     "weave": (
         ("-BLUE_IVAR", "no HDU BLUE_IVAR", "fetch it again"),
         ("-BLUE_SENSFUNC", "no HDU BLUE_SENSFUNC", "fetch it again"),

@@ -360,9 +360,11 @@ class Others(Formats):
             np.testing.assert_allclose(got["sigma"], sigma, rtol=6e-8)  # float32's rounding
 
     def test_sdss_single_exposures(self):
-        """Exposure 5 has a blue half alone, 7 both."""
+        """Exposure 5 has a blue half alone, 7 both; that of 7 goes from red to blue, as in SDSS-I."""
         for joint in (False, True):
             s = Sample("sdss")
+            for column in s.hdus[4].columns:
+                column.values = column.values[::-1]
             answer = self.read(s, f"exposures: {'joint' if joint else 'single'}\n")
             self.assertEqual(list(answer["exposure_id"]), [5, 7])
             self.assertEqual(
@@ -673,9 +675,9 @@ class RealFiles(Formats):
         self.assertEqual((row["z"], row["spectype"]), ("0.36874355163716493", "GALAXY"))
 
     def test_sdss(self):
-        for name in ("spec-0266-51602-0031", "spec-3586-55181-0500"):
-            for exposures in ("coadd", "single", "joint") if "3586" in name else ("coadd",):
-                answer, hdus = self.answer("real/sdss/" + name, f"exposures: {exposures}\n")
+        for name in ("sdss/spec-0266-51602-0031", "sdss/spec-3586-55181-0500", "sdss-more/spec-0618-52049-0372"):
+            for exposures in ("coadd", "single", "joint") if "0266" not in name else ("coadd",):
+                answer, hdus = self.answer("real/" + name, f"exposures: {exposures}\n")
                 self.assertEqual((answer["frame"], answer["rows"][0]["spectype"]), (HELIOCENTRIC, "STAR"))
                 tables = {}
                 with hdus:
@@ -686,6 +688,8 @@ class RealFiles(Formats):
                 self.assertEqual(len(answer["segments"]), len(tables))
                 for got in answer["segments"]:
                     of = tables.pop((int(answer["exposure_id"][got["exposure"]]), got["arm"]))
+                    if of["loglam"][0] > of["loglam"][-1]:  # blue exposures of SDSS-I
+                        of = of[::-1]
                     mask = of["and_mask" if exposures == "coadd" else "mask"]
                     self.assertPixels({**got, "mask": got["mask"] & ~NO_WIDTH}, of["flux"], of["ivar"],
                                       mask.astype("i4") & SDSS_BAD)
@@ -694,12 +698,16 @@ class RealFiles(Formats):
                     self.assertTrue(((got["sigma"] > 0.5) & (got["sigma"] < 5)).all())  # R 1000 to 3000
 
     def test_lamost(self):
-        for name in sorted(os.listdir(os.path.join(DATA, "real/lamost"))):
-            if name.endswith(".fits.gz"):
-                answer, hdus = self.answer("real/lamost/" + name[:-len(".fits.gz")], "", lsf=False)
+        for folder, start in (("lamost", ""), ("cool", "spec-")):
+            for name in sorted(os.listdir(os.path.join(DATA, "real", folder))):
+                if not name.startswith(start) or not name.endswith(".fits.gz"):
+                    continue
+                answer, hdus = self.answer(f"real/{folder}/{name[:-len('.fits.gz')]}", "", lsf=False)
                 self.assertEqual(answer["frame"], HELIOCENTRIC)
                 with hdus:
-                    of = hdus["COADD"].data[0]
+                    of = hdus["COADD"].data[0] if folder == "lamost" else {
+                        "WAVELENGTH": 10 ** (3.5682 + 1e-4 * np.arange(3904)),
+                        **dict(zip(("FLUX", "IVAR", "", "ANDMASK"), hdus[0].data))}
                     (got,) = answer["segments"]
                     self.assertPixels(got, of["FLUX"], of["IVAR"], of["ANDMASK"])
-                    self.assertSame(got["wave"], of["WAVELENGTH"])
+                    np.testing.assert_allclose(got["wave"], of["WAVELENGTH"], rtol=1e-15)
