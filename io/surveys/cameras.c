@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -26,6 +27,51 @@ int mill_camera_add(mill_cameras *c, const char *name, int i_hdu, mill_camera **
   *out = &c->camera[c->n_camera++];
   **out = (mill_camera){.i_hdu = i_hdu, .exposure_id = -1, .exposure = -1};
   snprintf((*out)->name, sizeof(*out)->name, "%s", name);
+  return MILL_OK;
+}
+
+static int compare_cameras(const void *a, const void *b)
+{
+  const mill_camera *x = a, *y = b;
+  return x->exposure_id != y->exposure_id ? (x->exposure_id < y->exposure_id ? -1 : 1)
+                                          : x->i_hdu - y->i_hdu;
+}
+
+int mill_cameras_number(mill_cameras *c)
+{
+  const mill_fits_guard *guard = c->file->guard;
+  qsort(c->camera, (size_t)c->n_camera, sizeof *c->camera, compare_cameras);
+  for (int i = 0; i < c->n_camera; i++) {
+    mill_camera *camera = &c->camera[i];
+    camera->exposure = camera->i_hdu;
+    for (int k = i - 1; k >= 0 && c->camera[k].exposure_id == camera->exposure_id; k--) {
+      const mill_camera *other = &c->camera[k];
+      camera->exposure = other->exposure;
+      if (strcmp(other->name, camera->name) == 0)
+        return MILL_ERROR(
+            MILL_ERR_INPUT,
+            "%s: HDUs %d (%s) and %d (%s) are both channel %s of exposure %d; leave one of them",
+            guard->path, other->i_hdu + 1, guard->hdu[other->i_hdu].name, camera->i_hdu + 1,
+            guard->hdu[camera->i_hdu].name, camera->name, camera->exposure_id);
+    }
+  }
+  return MILL_OK;
+}
+
+int mill_cameras_index(mill_cameras *c, const mill_catalog_row *row, int is_joint,
+                       int (*middle)(mill_cameras *, const mill_camera *, double *),
+                       mill_file_index *index)
+{
+  MILL_CHECK(mill_file_index_alloc(index, c->n_camera, c->n_camera));
+  for (const mill_camera *camera = c->camera; camera < c->camera + c->n_camera; camera++) {
+    double mjd;
+    if (camera->exposure != camera->i_hdu) /* not the first of its exposure */
+      continue;
+    MILL_CHECK(middle(c, camera, &mjd));
+    if (index->n_row == 0 || !is_joint)
+      index->row[index->n_row++] = *row;
+    mill_file_index_expose(index, camera->exposure, camera->exposure_id, mjd);
+  }
   return MILL_OK;
 }
 

@@ -56,6 +56,16 @@ typedef struct mill_cameras {
 /** A new one, valid until the next. */
 int mill_camera_add(mill_cameras *cameras, const char *name, int i_hdu, mill_camera **out);
 
+/** Sort cameras by exposure_id and HDU, and number exposures by the HDU of their first camera.
+ *  MILL_ERR_INPUT names file and HDUs: two cameras of one name in an exposure. */
+int mill_cameras_number(mill_cameras *cameras);
+
+/** Fill a zeroed index with numbered exposures of `row`'s object: a row each, or with is_joint one
+ *  of all.  middle: MJD of a camera's exposure, NaN where it is not known. */
+int mill_cameras_index(mill_cameras *cameras, const mill_catalog_row *row, int is_joint,
+                       int (*middle)(mill_cameras *cameras, const mill_camera *camera, double *mjd),
+                       mill_file_index *index);
+
 /** Find its columns in its HDU, name NULL: none.  is_alone: the table has one spectrum, in one row
  *  or a pixel a row; else one a row.  The first one sets n_pix where it is 0.  MILL_ERR_INPUT names
  *  file, HDU and column: missing, not numbers, another length. */

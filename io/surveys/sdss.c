@@ -67,34 +67,6 @@ static int parse_exposure_name(const char *name, char *letter, int32_t *id)
   return 1;
 }
 
-static int compare_cameras(const void *a, const void *b)
-{
-  const mill_camera *x = a, *y = b;
-  return x->exposure_id != y->exposure_id ? (x->exposure_id < y->exposure_id ? -1 : 1)
-                                          : x->i_hdu - y->i_hdu;
-}
-
-/* Number the exposures, of each of which camera 0 is the first; two cameras differ. */
-static int number_exposures(const mill_cameras *c)
-{
-  for (int i = 0; i < c->n_camera; i++) {
-    mill_camera *camera = &c->camera[i];
-    camera->exposure = camera->i_hdu;
-    for (int k = i - 1; k >= 0 && c->camera[k].exposure_id == camera->exposure_id; k--) {
-      const mill_camera *other = &c->camera[k];
-      camera->exposure = other->exposure;
-      if (strcmp(other->name, camera->name) == 0)
-        return MILL_ERROR(
-            MILL_ERR_INPUT,
-            "%s: HDUs %d (%s) and %d (%s) are both the %s camera of exposure %d; leave one of them",
-            c->file->guard->path, other->i_hdu + 1, c->file->guard->hdu[other->i_hdu].name,
-            camera->i_hdu + 1, c->file->guard->hdu[camera->i_hdu].name,
-            camera->name[0] == 'b' ? "blue" : "red", camera->exposure_id);
-    }
-  }
-  return MILL_OK;
-}
-
 static int find_exposures(mill_cameras *c)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -113,8 +85,7 @@ static int find_exposures(mill_cameras *c)
         "%s: holds no single exposures (HDUs named B1-..., R1-...); set exposures: coadd, or "
         "fetch the full file (this may be a lite one)",
         guard->path);
-  qsort(c->camera, (size_t)c->n_camera, sizeof *c->camera, compare_cameras);
-  return number_exposures(c);
+  return mill_cameras_number(c);
 }
 
 static int find_coadd(mill_cameras *c)
@@ -223,12 +194,12 @@ static const mill_fits_wish wish[N_WISH] = {
     [CLASS] = MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
     [SUBCLASS] = MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
 
-/* Modified Julian date of the middle of an exposure; its header has seconds. */
-static int read_middle(mill_fits_file *file, int i_hdu, double *mjd)
+/* The header has seconds. */
+static int read_middle(mill_cameras *c, const mill_camera *camera, double *mjd)
 {
   double begin = NAN, end = NAN;
-  MILL_CHECK(mill_single_key_double(file, i_hdu, "TAI-BEG", &begin, NULL));
-  MILL_CHECK(mill_single_key_double(file, i_hdu, "TAI-END", &end, NULL));
+  MILL_CHECK(mill_single_key_double(c->file, camera->i_hdu, "TAI-BEG", &begin, NULL));
+  MILL_CHECK(mill_single_key_double(c->file, camera->i_hdu, "TAI-END", &end, NULL));
   *mjd = 0.5 * (begin + end) / 86400.0;
   return MILL_OK;
 }
@@ -240,7 +211,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   mill_catalog_row row;
   mill_fits_values v[N_WISH] = {0};
   index->n_fits_row = 1;
-  const mill_cameras *c = &s->cameras;
+  mill_cameras *c = &s->cameras;
   MILL_TRY(mill_fits_columns(c->file, s->i_object, wish, N_WISH, v));
   mill_catalog_row_init(&row);
   mill_fits_fill(c->file->guard->path, wish, N_WISH, v, 0, &row);
@@ -248,18 +219,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   snprintf(row.object, sizeof row.object, "spec-%04d-%05d-%04d", plate, mjd, row.fiber);
   snprintf(row.identifier, sizeof row.identifier, "sdss %04d-%05d-%04d", plate, mjd, row.fiber);
   const char *objtype = mill_fits_text_at(&v[v[OBJTYPE].there ? OBJTYPE : SOURCETYPE], 0);
-  if (!mill_selection_keeps(select, &(mill_candidate){&row, row.object, objtype, 0, NAN}))
-    goto done;
-  MILL_TRY(mill_file_index_alloc(index, c->n_camera, c->n_camera));
-  for (const mill_camera *camera = c->camera; camera < c->camera + c->n_camera; camera++) {
-    double middle;
-    if (camera->exposure != camera->i_hdu) /* not the first of its exposure */
-      continue;
-    MILL_TRY(read_middle(c->file, camera->i_hdu, &middle));
-    if (index->n_row == 0 || !s->joint)
-      index->row[index->n_row++] = row;
-    mill_file_index_expose(index, camera->exposure, camera->exposure_id, middle);
-  }
+  if (mill_selection_keeps(select, &(mill_candidate){&row, row.object, objtype, 0, NAN}))
+    MILL_TRY(mill_cameras_index(c, &row, s->joint, read_middle, index));
 done:
   mill_fits_values_free(N_WISH, v);
   return err;

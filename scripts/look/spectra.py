@@ -92,6 +92,21 @@ def read_lamost(file, _, medium, ignored):
                     is_air(medium, file[0].header.get("VACUUM") is False))]
 
 
+def read_lamost_mrs(file, i_hdu, medium, ignored):
+    _, _, number = file[i_hdu].name.partition("-")  # COADD_B, COADD_R have none
+    start = ("B-" + number, "R-" + number) if number else ("COADD_B", "COADD_R")
+    found = []
+    for hdu in file:
+        if hdu.name in start:
+            names, data = hdu.columns.names, {n: np.ravel(hdu.data[n]) for n in hdu.columns.names}
+            wave = 10.0 ** data["LOGLAM"].astype(float) if "LOGLAM" in names else data["WAVELENGTH"]
+            mask = data["PIXMASK" if number else "ANDMASK"]
+            found.append(channel("b" if "B" in hdu.name else "r", wave, data["FLUX"], data["IVAR"],
+                                 kept_bits(mask, ignored),
+                                 is_air(medium, file[0].header.get("VACUUM") is False)))
+    return found
+
+
 def read_weave(file, row, medium, _):
     found = []
     for arm in ("BLUE", "GREEN", "RED"):
@@ -173,8 +188,8 @@ def read_generic(file, first, medium, ignored):
     return found
 
 
-READ = {"desi": read_desi, "sdss": read_sdss, "lamost": read_lamost, "weave": read_weave,
-        "4most": read_fourmost, "generic": read_generic}
+READ = {"desi": read_desi, "sdss": read_sdss, "lamost": read_lamost, "lamost-mrs": read_lamost_mrs,
+        "weave": read_weave, "4most": read_fourmost, "generic": read_generic}
 
 
 # --- stars ----------------------------------------------------------------------------------

@@ -297,6 +297,30 @@ def lamost(s, is_image=False, is_dr1=False):
                                               values)))], HELIOCENTRIC
 
 
+def lamost_mrs(s):
+    """COADD_B at HDU 2, COADD_R; exposures …17 (blue, and red from red to blue) and …05 (blue) in s.single."""
+    row = s.row(fiber=15, exp_id=681001015, fits_row=1, object="LAMOST J230311.44+321335.5",
+                identifier="lamost 58408-TD2301-01-015")
+    hdus = [Hdu("", [], cards=[
+        "TELESCOP= 'LAMOST  '", "HELIO   =                    T", "VACUUM  =                    T",
+        "OBSID   =            681001015", f"DESIG   = '{row['object']}'", "FIBERID =                   15",
+        "LMJD    =                58408", "PLANID  = 'TD2301  '", "SPID    =                    1",
+        "FIBERTYP= 'Obj     '", f"RA      = {row['ra']:.17g}", f"DEC     = {row['dec']:.17g}"])]
+    s.single = {}
+    for name, arm in (("COADD_B", B), ("COADD_R", R), ("B-84107317", B), ("R-84107317", R), ("B-84107305", B)):
+        n, is_coadd = 5 + int(s.rng.integers(8)), name.startswith("C")
+        p = s.single[name] = s.spectrum(0, arm, n)
+        s.spectra = s.spectra[:len(s.spectra) - (not is_coadd)]
+        p["mask"] = p["mask"].astype("i2").astype("i4")
+        loglam = s.ascending(n, 3.7, 1e-5).astype("f4")
+        p["wave"] = np.array([math.pow(10.0, float(x)) for x in loglam])
+        turn = slice(None, None, -1 if name == "R-84107317" else 1)
+        hdus.append(table(name, ("FLUX", "E", p["flux"][turn]), ("IVAR", "E", p["ivar"][turn]),
+                          ("LOGLAM", "E", loglam[turn]), ("ANDMASK" if is_coadd else "PIXMASK", "I", p["mask"][turn]),
+                          cards=[] if is_coadd else ["EXPTIME =                 1200"]))
+    return hdus, HELIOCENTRIC
+
+
 def weave(s):
     """BLUE_DATA at HDU 2; the last fibre is parked, the one before it is a sky."""
     n_pix = {"BLUE": 4, "RED": 3}
@@ -445,7 +469,7 @@ atexit.register(lambda: Reader.process and Reader.process.communicate())
 # how a sample is drawn, and whether the file knows the line-spread function
 KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "lamost": ("lamost", lamost, 0),
          "lamost image": ("lamost", lambda s: lamost(s, True), 0),
-         "lamost dr1": ("lamost", lambda s: lamost(s, True, True), 0), "weave": ("weave", weave, 0),
+         "lamost dr1": ("lamost", lambda s: lamost(s, True, True), 0), "lamost-mrs": ("lamost-mrs", lamost_mrs, 0), "weave": ("weave", weave, 0),
          "4most": ("4most", fourmost, 0), "4most single": ("4most", fourmost_single, 0),
          "generic": ("generic", generic, 1), "generic, any": ("generic", lambda s: generic(s, False), 1)}
 
@@ -517,6 +541,13 @@ WRONG = {
     ),
     "lamost dr1": (("!COEFF1", "HDU 1: COEFF0 and COEFF1: the wavelength of pixel 0 is nan"),
                    ("!EXTEN0", "row 3 (WAVELENGTH)", "positive and ascending")),
+    "lamost-mrs": (
+        ("COADD_B-IVAR", "HDU 2 (COADD_B)", "no column IVAR"),
+        ("COADD_B LOGLAM>X", "HDU 2 (COADD_B)", "no column WAVELENGTH"),
+        ("COADD_R-ANDMASK", "HDU 3 (COADD_R)", "no column ANDMASK"),
+        ("-COADD_B;-COADD_R", "no table COADD_B or COADD_R", "set exposures"),
+        ("-@3;-@4;-@5", "no table B-minute or R-minute", "set exposures"),
+    ),
     "weave": (
         ("-BLUE_IVAR", "no HDU BLUE_IVAR", "fetch it again"),
         ("-BLUE_SENSFUNC", "no HDU BLUE_SENSFUNC", "fetch it again"),

@@ -76,7 +76,8 @@ class Alike(Formats):
                 ("sdss", "-SPECOBJ", False), ("sdss", "-COADD", False),
                 ("sdss", "COADD/1", False),  # as LAMOST has it
                 ("lamost", "COADD/2", False), ("lamost image", "!TELESCOP;+TELESCOP= 'SDSS 2.5-M'", False),
-                ("lamost image", "/5,4", False), ("weave", "-FIBTABLE", False), ("generic", "-SPECTRA", False),
+                ("lamost image", "/5,4", False), ("lamost-mrs", "-COADD_B;-COADD_R", True),
+                ("lamost-mrs", "!TELESCOP", False), ("weave", "-FIBTABLE", False), ("generic", "-SPECTRA", False),
                 ("4most", "-SPECTAB", False), ("4most single", "!INSTRUME", False),
                 ("weave", "-BLUE_DATA", True), ("desi", "-FIBERMAP", True)):  # cut, which opening refuses
             s = Sample(kind, edits=edits)
@@ -93,7 +94,7 @@ class Alike(Formats):
                     single = "exposures: single\n" if edits.startswith("-@") else ""
                     self.refused(s, *parts, config=f"format: {s.format}\n" + single)
         for kind in KINDS:  # forced on a file of another format
-            for other in ("desi", "sdss", "lamost", "weave", "4most", "generic"):
+            for other in ("desi", "sdss", "lamost", "lamost-mrs", "weave", "4most", "generic"):
                 if KINDS[kind][0] != other:
                     self.refused(Sample(kind), " has ", config=f"format: {other}\n")
 
@@ -375,8 +376,26 @@ class Others(Formats):
                 {**s.single[name], "exposure": e, "arm": arm} for name, e, arm in (
                     ("B1-00000005", 0, B), ("B1-00000007", 1, B), ("R1-00000007", 1, R))])
         s.hdus[5].name = "B2-00000007-00000001-00000002"  # two blue cameras of one exposure
-        self.refused(s, "HDUs 5 (B1-00000007-00000001-00000002) and 6 (B2", "blue camera of exposure 7",
+        self.refused(s, "HDUs 5 (B1-00000007-00000001-00000002) and 6 (B2", "channel b of exposure 7",
                      config="exposures: joint\n")
+
+    def test_lamost_exposures(self):
+        """Exposure …05 has a blue half alone, …17 both; begins are local minutes."""
+        for joint in (False, True):
+            s = Sample("lamost-mrs")
+            answer = self.read(s, f"exposures: {'joint' if joint else 'single'}\n")
+            self.assertEqual([(r["n_exposure"], r["first_exposure"], r["exp_id"]) for r in answer["rows"]],
+                             [(2, 0, -1)] if joint else [(1, 0, 84107305), (1, 1, 84107317)])
+            np.testing.assert_allclose(answer["exposure_mjd"], [58407 + (12 * 60 + m + 10) / 1440 for m in (25, 37)],
+                                       rtol=1e-12)
+            self.assertSegments(answer["segments"], [
+                {**s.single[name], "exposure": e, "arm": arm} for name, e, arm in (
+                    ("B-84107305", 0, B), ("B-84107317", 1, B), ("R-84107317", 1, R))])
+        s = Sample("lamost-mrs", edits="@3!EXPTIME")
+        for name in ("LOGLAM", "WAVELENGTH"):  # in A, as later releases may have it
+            s.hdus[1].column("LOGLAM").name = name
+        (first,) = [p["wave"] for p in self.read(s)["segments"] if p["arm"] == B]
+        self.assertSame(first, s.hdus[1].column("WAVELENGTH").values)
 
     def test_lamost_names_without_cards(self):
         for edits, expected in (
@@ -696,6 +715,24 @@ class RealFiles(Formats):
                     # the rounding of the logarithm is far below float32's
                     self.assertSame(np.log10(got["wave"]).astype("f4"), of["loglam"])
                     self.assertTrue(((got["sigma"] > 0.5) & (got["sigma"] < 5)).all())  # R 1000 to 3000
+
+    def test_lamost_mrs(self):
+        for name, n in (("58408-TD230151N343645T01_sp01-015", 7), ("58644-TD192102N424113K01_sp12-076", 4)):
+            for exposures, n_row in ("coadd", 1), ("single", n), ("joint", 1):
+                answer, hdus = self.answer("real/lamost-mrs/med-" + name, f"exposures: {exposures}\n", lsf=False)
+                self.assertEqual((answer["format"], answer["frame"], len(answer["rows"])),
+                                 ("lamost-mrs", HELIOCENTRIC, n_row))
+                with hdus:
+                    self.assertTrue((np.abs(answer["exposure_mjd"] - hdus[0].header["MJD"] - 0.65) < 0.15).all())
+                    self.assertEqual(len(answer["segments"]), 2 if exposures == "coadd" else 2 * n)
+                    for got in answer["segments"]:
+                        number = answer["exposure_id"][got["exposure"]]
+                        of = hdus["COADD_" + "BR"[got["arm"] == R] if exposures == "coadd" else
+                                  "BR"[got["arm"] == R] + f"-{number}"].data
+                        of = of[np.argsort(of["LOGLAM"])]
+                        self.assertPixels(got, of["FLUX"], of["IVAR"],
+                                          of["ANDMASK" if exposures == "coadd" else "PIXMASK"])
+                        self.assertSame(np.log10(got["wave"]).astype("f4"), of["LOGLAM"])
 
     def test_lamost(self):
         for folder, start in (("lamost", ""), ("cool", "spec-")):
