@@ -25,7 +25,7 @@ int mill_camera_add(mill_cameras *c, const char *name, int i_hdu, mill_camera **
 {
   MILL_CHECK(MILL_GROW(&c->camera, &c->camera_room, c->n_camera + 1));
   *out = &c->camera[c->n_camera++];
-  **out = (mill_camera){.i_hdu = i_hdu, .exposure_id = -1, .exposure = -1};
+  **out = (mill_camera){.i_hdu = i_hdu, .exposure_id = -1, .exposure = -1, .mjd = NAN};
   snprintf((*out)->name, sizeof(*out)->name, "%s", name);
   return MILL_OK;
 }
@@ -58,19 +58,16 @@ int mill_cameras_number(mill_cameras *c)
   return MILL_OK;
 }
 
-int mill_cameras_index(mill_cameras *c, const mill_catalog_row *row, int is_joint,
-                       int (*middle)(mill_cameras *, const mill_camera *, double *),
+int mill_cameras_index(const mill_cameras *c, const mill_catalog_row *row, int is_joint,
                        mill_file_index *index)
 {
   MILL_CHECK(mill_file_index_alloc(index, c->n_camera, c->n_camera));
   for (const mill_camera *camera = c->camera; camera < c->camera + c->n_camera; camera++) {
-    double mjd;
-    if (camera->exposure != camera->i_hdu) /* not the first of its exposure */
+    if (camera > c->camera && camera[-1].exposure == camera->exposure)
       continue;
-    MILL_CHECK(middle(c, camera, &mjd));
     if (index->n_row == 0 || !is_joint)
       index->row[index->n_row++] = *row;
-    mill_file_index_expose(index, camera->exposure, camera->exposure_id, mjd);
+    mill_file_index_expose(index, camera->exposure, camera->exposure_id, camera->mjd);
   }
   return MILL_OK;
 }

@@ -34,6 +34,7 @@ typedef struct mill_camera {
   int descends;         /**< the file has its pixels from red to blue; found with wave_aa */
   int32_t exposure_id;  /**< EXPID, -1: none */
   int64_t exposure;     /**< number of its exposure, unless exposures are rows */
+  double mjd;           /**< middle of the exposure; NaN: not known */
   double to_aa;         /**< of the plane's wavelengths; 0: 1 */
   double scale;         /**< of fluxes, as mill_camera_scale has it; 0: 1 */
   double *wave_aa;      /**< [n_pix] owned; NULL: read from its plane when first needed */
@@ -60,10 +61,9 @@ int mill_camera_add(mill_cameras *cameras, const char *name, int i_hdu, mill_cam
  *  MILL_ERR_INPUT names file and HDUs: two cameras of one name in an exposure. */
 int mill_cameras_number(mill_cameras *cameras);
 
-/** Fill a zeroed index with numbered exposures of `row`'s object: a row each, or with is_joint one
- *  of all.  middle: MJD of a camera's exposure, NaN where it is not known. */
-int mill_cameras_index(mill_cameras *cameras, const mill_catalog_row *row, int is_joint,
-                       int (*middle)(mill_cameras *cameras, const mill_camera *camera, double *mjd),
+/** Fill a zeroed index with the exposures of `row`'s object, of each of which the cameras are
+ *  neighbours: a row each, or with is_joint one of all. */
+int mill_cameras_index(const mill_cameras *cameras, const mill_catalog_row *row, int is_joint,
                        mill_file_index *index);
 
 /** Find its columns in its HDU, name NULL: none.  is_alone: the table has one spectrum, in one row

@@ -32,6 +32,41 @@ static const char *const plane_name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
 static const int plane_row[MILL_N_PLANE] = {
     [MILL_FLUX] = 0, [MILL_IVAR] = 1, [MILL_WAVE] = 2, [MILL_MASK] = 3};
 
+/* Take B-84107311 apart: camera and the minute of its begin; or COADD_B, whose minute is -1. */
+static int parse_name(const char *name, char *letter, int32_t *minute)
+{
+  char camera[2], digits[9];
+  int n = 0;
+  *minute = -1;
+  if (sscanf(name, "%1[BR]-%8[0-9]%n", camera, digits, &n) == 2 && !name[n])
+    *minute = (int32_t)strtol(digits, NULL, 10);
+  else if (sscanf(name, "COADD_%1[BR]%n", camera, &n) != 1 || name[n])
+    return 0;
+  *letter = camera[0];
+  return 1;
+}
+
+/* Of an exposure by its begin and length, of a coadd of them the mean; else the day. */
+static int read_middle(mill_cameras *c, mill_camera *camera)
+{
+  const mill_fits_guard *guard = c->file->guard;
+  char letter;
+  int32_t minute;
+  double sum = 0.0;
+  int n = 0;
+  for (int i = 1; i < guard->n_hdu; i++) {
+    double exposed_s = 0.0;
+    if (!parse_name(guard->hdu[i].name, &letter, &minute) || minute < 0 ||
+        (camera->exposure_id >= 0 && i != camera->i_hdu))
+      continue;
+    MILL_CHECK(mill_single_key_double(c->file, i, "EXPTIME", &exposed_s, NULL));
+    sum += minute / 1440.0 - LOCAL_DAYS + 0.5 * exposed_s / 86400.0;
+    n++;
+  }
+  camera->mjd = sum / n;
+  return n > 0 ? MILL_OK : mill_single_key_double(c->file, 0, "MJD", &camera->mjd, NULL);
+}
+
 /* ---- structure -------------------------------------------------------- */
 
 static int is_image_of_rows(const mill_fits_hdu *hdu)
@@ -90,25 +125,12 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
   (void)settings;
   MILL_CHECK(mill_camera_add(c, "coadd", i_coadd < 0 ? 0 : i_coadd, &camera));
   camera->exposure = camera->i_hdu;
+  MILL_CHECK(read_middle(c, camera));
   MILL_CHECK(i_coadd < 0 ? take_image(c, camera) : mill_camera_columns(c, camera, 1, plane_name));
   return mill_single_conventions(c->file, 0, frame, &camera->air);
 }
 
 /* ---- medium resolution -------------------------------------------------- */
-
-/* Take B-84107311 apart: camera and the minute of its begin; or COADD_B, whose minute is -1. */
-static int parse_name(const char *name, char *letter, int32_t *minute)
-{
-  char camera[2], digits[9];
-  int n = 0;
-  *minute = -1;
-  if (sscanf(name, "%1[BR]-%8[0-9]%n", camera, digits, &n) == 2 && !name[n])
-    *minute = (int32_t)strtol(digits, NULL, 10);
-  else if (sscanf(name, "COADD_%1[BR]%n", camera, &n) != 1 || name[n])
-    return 0;
-  *letter = camera[0];
-  return 1;
-}
 
 static int recognise_mrs(const mill_fits_guard *guard)
 {
@@ -129,6 +151,7 @@ static int open_mrs_camera(mill_cameras *c, int i_hdu, char letter, int32_t minu
   MILL_CHECK(mill_camera_add(c, letter == 'B' ? "b" : "r", i_hdu, &camera));
   camera->exposure_id = minute;
   camera->is_log = has_log;
+  MILL_CHECK(read_middle(c, camera));
   MILL_CHECK(mill_single_conventions(c->file, 0, frame, &camera->air));
   return mill_camera_columns(
       c, camera, 1,
@@ -224,29 +247,6 @@ static void identify(const mill_fits_values *v, mill_catalog_row *to)
     to->identifier[0] = '\0'; /* then by file and row, as without these cards */
 }
 
-/* Of an exposure by its begin and length, of a coadd of them the mean; else the day. */
-static int read_middle(mill_cameras *c, const mill_camera *camera, double *mjd)
-{
-  const mill_fits_guard *guard = c->file->guard;
-  char letter;
-  int32_t minute;
-  double sum = 0.0, day = -9999.0;
-  int n = 0;
-  const int is_one = parse_name(guard->hdu[camera->i_hdu].name, &letter, &minute) && minute >= 0;
-  for (int i = 1; i < guard->n_hdu; i++) {
-    double exposed_s = 0.0;
-    if (!parse_name(guard->hdu[i].name, &letter, &minute) || minute < 0 ||
-        (is_one && i != camera->i_hdu))
-      continue;
-    MILL_CHECK(mill_single_key_double(c->file, i, "EXPTIME", &exposed_s, NULL));
-    sum += minute / 1440.0 - LOCAL_DAYS + 0.5 * exposed_s / 86400.0;
-    n++;
-  }
-  MILL_CHECK(mill_single_key_double(c->file, 0, "MJD", &day, NULL));
-  *mjd = n > 0 ? sum / n : day;
-  return MILL_OK;
-}
-
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
@@ -267,7 +267,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
     if (c->camera[i].exposure_id < 0) /* of a coadd */
       c->camera[i].exposure_id = v[OBSID].i32[0];
   if (mill_selection_keeps(select, &(mill_candidate){&row, row.object, objtype, 0, NAN}))
-    MILL_TRY(mill_cameras_index(c, &row, l->joint, read_middle, index));
+    MILL_TRY(mill_cameras_index(c, &row, l->joint, index));
 done:
   mill_fits_values_free(N, v);
   return err;

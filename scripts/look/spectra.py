@@ -13,7 +13,7 @@ from astropy.io import fits as pyfits
 from basics import INPUT, Failure
 from library import library_file
 from look.result import text
-from wavelength import doppler, vacuum
+from wavelength import C_KM_S, doppler, vacuum
 
 Channel = collections.namedtuple("Channel", "name wave flux ivar bad")  # wave: vacuum, Angstrom
 Arm = collections.namedtuple("Arm", "name wave flux ivar bad model")  # model None: there is none
@@ -63,17 +63,38 @@ def angstrom(wave, unit):
     return wave * {"nm": 10.0, "um": 1e4, "m": 1e10}.get(unit.strip(), 1.0)
 
 
+BOSS = ("BOSS/APO", "BOSS/LCO")
+
+
+def read_mwm(file, number, medium, ignored):
+    """Of Astra: spectra at rest, which are moved back."""
+    rows = [(hdu, i) for hdu in file if hdu.name in BOSS for i in range(hdu.header["NAXIS2"])]
+    hdu, i = rows[number]
+    row, head = hdu.data[i], hdu.header
+    names = {n.lower() for n in hdu.columns.names}
+    vel = float(row["xcsao_v_rad" if "in_stack" in names else "v_rad"])
+    if "in_stack" in names and not (row["in_stack"] and np.isfinite(vel)):
+        vel = 0.0
+    wave = head["CRVAL"] + head["CDELT"] * (np.arange(len(row["flux"])) + 1 - head.get("CRPIX", 1))
+    mask = kept_bits(row["pixel_flags"], ignored) & SDSS_BAD & ~(1 << 18 | 1 << 25)
+    return [channel("coadd", 10.0**wave / (1 - vel / C_KM_S), row["flux"], row["ivar"], mask,
+                    medium == "air")]
+
+
 def read_sdss(file, i_hdu, medium, ignored):
+    if any(hdu.name in BOSS for hdu in file):
+        return read_mwm(file, i_hdu, medium, ignored)
     coadd = file[i_hdu].name == "COADD"
+    joined = coadd or file[i_hdu].name.startswith("MJD_EXP_")
     # the cameras of one exposure have its number in their names
-    same = [i_hdu] if coadd else [i for i, h in enumerate(file)
+    same = [i_hdu] if joined else [i for i, h in enumerate(file)
                                   if h.name[2:11] == file[i_hdu].name[2:11]]
     found = []
     for i in same:
         table = file[i].data
-        mask = kept_bits(table["and_mask" if coadd else "mask"], ignored) & SDSS_BAD
+        mask = kept_bits(table["and_mask" if joined else "mask"], ignored) & SDSS_BAD
         header = file[0].header if coadd else file[i].header
-        found.append(channel("coadd" if coadd else file[i].name[0].lower(),
+        found.append(channel("coadd" if joined else file[i].name[0].lower(),
                              10.0 ** np.asarray(table["loglam"], dtype=float), table["flux"],
                              table["ivar"], mask, is_air(medium, header.get("VACUUM") is False)))
     return found

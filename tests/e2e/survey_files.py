@@ -267,6 +267,59 @@ def sdss(s):
     return hdus, HELIOCENTRIC
 
 
+def sdss_v(s):
+    """COADD at HDU 2, SPALL, ZALL, exposures 353048 and 353049 of both cameras in s.single."""
+    row = s.row(z=-3.5e-5, fiber=-1, fits_row=1, object="27021598054114233", spectype="STAR", subtype="F9",
+                identifier="sdss 112360-60000-27021598054114233", target_id=56789012)
+    n = 6 + int(s.rng.integers(8))
+    hdus = [Hdu("", [], cards=["V_RAD   =        2.06602295456", "HELIO_RV=        2.06602295456",
+                               "TAI-BEG =         5184019757.0", "TAI-END =         5184028003.0"]),
+            sdss_table(s, "COADD", "AND_MASK", n, s.spectrum(0, COADD, n)),
+            table("SPALL", ("FIELD", "K", [112360]), ("MJD", "K", [60000]), ("OBJTYPE", "16A", ["SCIENCE"]),
+                  ("CATALOGID", "K", [27021598054114233]), ("SDSS_ID", "K", [row["target_id"]]),
+                  ("PLUG_RA", "D", [row["ra"]]), ("PLUG_DEC", "D", [row["dec"]]), ("Z", "D", [row["z"]]),
+                  ("CLASS", "6A", ["STAR"]), ("SUBCLASS", "21A", ["F9"])),
+            table("ZALL", ("FIELD", "J", [112360, 112360]))]
+    s.single = []
+    for i in range(2):
+        p = s.spectrum(i, COADD, n)
+        hdus.append(sdss_table(s, f"MJD_EXP_60000-{i:02d}", "AND_MASK", n, p))
+        hdus[-1].cards = ["V_RAD   =                  1.9", f"EXPOSURE= {353048 + i}",
+                          f"TAI-BEG = {5184019757 + 1000 * i}", f"TAI-END = {5184020657 + 1000 * i}"]
+        s.single.append(s.spectra.pop())
+    return hdus, BARYCENTRIC
+
+
+def mwm(s, is_visit=False):
+    """Astra's star or visits at rest: none of APO, at HDU 3 of LCO; the second visit is in no stack."""
+    n, n_row = 6 + int(s.rng.integers(8)), 3 if is_visit else 1
+    position = {k: s.rng.uniform(0, 90) for k in ("ra", "dec")}
+    for i in range(n_row):
+        s.row(fiber=-1, target_id=99560000, object="63050395967613090",
+              identifier=f"sdss_id 99560000:{i}" if is_visit else "sdss_id 99560000", **position)
+        s.spectrum(i, COADD, n)
+    vel, stack = s.rng.uniform(-300, 300, n_row).astype("f4"), np.arange(n_row) != 1
+    width = s.rng.uniform(1.5, 4, (n_row, n)).astype("f4")
+    rest = np.array([math.pow(10.0, 3.5523 + 1e-4 * k) for k in range(n)])
+    flags = np.array([p["mask"] for p in s.spectra], "i8") & 0x7fffffff
+    for p, v, used, w, m in zip(s.spectra, vel, stack, width, flags):
+        p["wave"] = rest / (1 - float(v) * (used or not is_visit) / 299792.458)
+        p["mask"] = (m & SDSS_BAD & ~(1 << 18 | 1 << 25)).astype("i4")
+        power = 1560 + (p["wave"] - 3700) * (710 / 2300)  # all below 6000 A
+        p["sigma"] = ((w.astype(float) if is_visit else p["wave"] / power) / math.sqrt(8 * math.log(2))).astype("f4")
+    columns = [("flux", f"{n}E", [p["flux"] for p in s.spectra]), ("ivar", f"{n}E", [p["ivar"] for p in s.spectra]),
+               ("pixel_flags", f"{n}K", flags)]
+    columns += [("xcsao_v_rad", "E", vel), ("in_stack", "L", [b"FT"[i:i + 1] for i in stack]),
+                ("wresl", f"{n}E", width), ("tai_beg", "K", [5184019757 + 86400 * i for i in range(n_row)]),
+                ("tai_end", "K", [5184020757 + 86400 * i for i in range(n_row)])] if is_visit else [("v_rad", "E", vel)]
+    cards = ["CRVAL   =               3.5523", "CDELT   =               0.0001", "CRPIX   =                    1",
+             "CTYPE   = 'LOG-LINEAR'"]
+    return [Hdu("", [], cards=["SDSS_ID =             99560000", "CAT_ID  =    63050395967613090",
+                               f"RA      = {position['ra']:.17g}", f"DEC     = {position['dec']:.17g}"]),
+            table("BOSS/APO", *((name, form, []) for name, form, _ in columns)),
+            table("BOSS/LCO", *columns, cards=cards), table("APOGEE/APO", ("sdss_id", "K", []))], BARYCENTRIC
+
+
 def lamost(s, is_image=False, is_dr1=False):
     """COADD at HDU 2, or the image of the primary, in DR1 without wavelengths; masks are floats here."""
     n = 5 + int(s.rng.integers(8))
@@ -467,7 +520,8 @@ atexit.register(lambda: Reader.process and Reader.process.communicate())
 
 
 # how a sample is drawn, and whether the file knows the line-spread function
-KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "lamost": ("lamost", lamost, 0),
+KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "sdss-v": ("sdss", sdss_v, 1),
+         "mwm star": ("sdss", mwm, 1), "mwm visit": ("sdss", lambda s: mwm(s, True), 1), "lamost": ("lamost", lamost, 0),
          "lamost image": ("lamost", lambda s: lamost(s, True), 0),
          "lamost dr1": ("lamost", lambda s: lamost(s, True, True), 0), "lamost-mrs": ("lamost-mrs", lamost_mrs, 0), "weave": ("weave", weave, 0),
          "4most": ("4most", fourmost, 0), "4most single": ("4most", fourmost_single, 0),
@@ -514,6 +568,22 @@ WRONG = {
         ("COADD LogLam@2=400", "(COADD): column loglam", "pixel 2 is inf"),
         ("+VACUUM  = 'yes'", "HDU 1: keyword VACUUM", "must hold T or F"),
         ("-@3;-@4;-@5", "holds no single exposures", "exposures: coadd"),
+    ),
+    "sdss-v": (
+        ("SPALL-FIELD", "(SPALL)", "no column PLATE"),
+        ("SPALL-CATALOGID", "(SPALL)", "no column CATALOGID"),
+        ("-@4;-@5", "holds no single exposures", "exposures: coadd"),
+    ),
+    "mwm star": (
+        ("-BOSS/LCO", "no spectra of BOSS", "APOGEE are not read"),
+        ("@2 v_rad@0=nan", "(BOSS/LCO): v_rad of row 0", "give the mwmVisit file"),
+        ("@2!CDELT", "(BOSS/LCO): CRVAL, CDELT, CRPIX", "pixel 0 is nan"),
+        ("@2-ivar", "(BOSS/LCO)", "no column ivar"),
+        ("@2/5000", "has 5000 rows"),
+    ),
+    "mwm visit": (
+        ("@2 in_stack~B", "column in_stack"),
+        ("@2 xcsao_v_rad@0=3e6", "the velocity 3e+06 of row 0"),
     ),
     "lamost": (
         ("COADD-flux", "HDU 2 (COADD)", "no column FLUX"),

@@ -4,6 +4,7 @@ with a reason.  Files of the surveys themselves are compared with what astropy r
 
 from base import *  # noqa: F403
 from survey_files import *  # noqa: F403
+from look.spectra import READ  # noqa: E402
 
 FIT, NO_LSF = 0, 1
 NO_WIDTH = 1 << 30  # mask of a pixel of SDSS whose width is made up
@@ -69,6 +70,17 @@ class Alike(Formats):
                         for segment in alone["waves"]:
                             self.assertIsNone(segment["flux"])
                     self.assertEqual([a["error"] for a in answer["beyond"]], [70, 70])
+                    if s.format not in ("weave", "4most", "generic"):  # whose bad pixels are not drawn
+                        self.assertDrawn(s, answer)
+
+    def assertDrawn(self, s, answer):
+        """Plots read the same spectra."""
+        with pyfits.open(tmp("coadd-x.fits")) as file:
+            drawn = [c for i in answer["exposure_row"] for c in READ[s.format](file, int(i), "auto", 0)]
+        self.assertEqual(len(drawn), len(s.spectra))
+        for got, c in zip(answer["segments"], drawn):
+            np.testing.assert_allclose(c.wave, got["wave"], rtol=1e-13)
+            self.assertSame(c.flux.astype("f4"), got["flux"])
 
     def test_formats_know_their_own(self):
         for kind, edits, known in (
@@ -378,6 +390,21 @@ class Others(Formats):
         s.hdus[5].name = "B2-00000007-00000001-00000002"  # two blue cameras of one exposure
         self.refused(s, "HDUs 5 (B1-00000007-00000001-00000002) and 6 (B2", "channel b of exposure 7",
                      config="exposures: joint\n")
+
+    def test_sdss_v_exposures(self):
+        for joint in (False, True):
+            s = Sample("sdss-v")
+            answer = self.read(s, f"exposures: {'joint' if joint else 'single'}\n")
+            self.assertEqual([(r["n_exposure"], r["exp_id"], r["target_id"]) for r in answer["rows"]],
+                             [(2, -1, 56789012)] if joint else [(1, 353048, 56789012), (1, 353049, 56789012)])
+            np.testing.assert_allclose(answer["exposure_mjd"], (5184020207 + 1000 * np.arange(2)) / 86400, rtol=1e-14)
+            self.assertSegments(answer["segments"], s.single)
+        s.edit("SPALL SDSS_ID@0=-999")
+        self.assertEqual(self.read(s)["rows"][0]["target_id"], -1)
+        s = Sample("mwm visit")
+        answer = self.read(s, "exposures: joint\n")
+        self.assertEqual([r["n_exposure"] for r in answer["rows"]], [3])
+        np.testing.assert_allclose(answer["exposure_mjd"], 5184020257 / 86400 + np.arange(3), rtol=1e-14)
 
     def test_lamost_exposures(self):
         """Exposure …05 has a blue half alone, …17 both; begins are local minutes."""
