@@ -139,8 +139,10 @@ int mill_camera_scale(mill_cameras *c, mill_camera *camera)
     MILL_CHECK(mill_camera_plane(c, camera, by_sens ? MILL_SENS : MILL_IVAR, x));
     for (int i = 0; i < camera->n_pix; i++) {
       n += is_positive(x[i]);
-      n_small +=
-          is_positive(x[i]) && (by_sens || camera->is_error ? x[i] : 1.0 / sqrt(x[i])) < PHYSICAL;
+      n_small += is_positive(x[i]) && (by_sens                             ? x[i]
+                                       : camera->noise == MILL_NOISE_ERROR ? x[i]
+                                       : camera->noise == MILL_NOISE_IVAR  ? 1.0 / sqrt(x[i])
+                                                                           : sqrt(x[i])) < PHYSICAL;
     }
   }
   camera->scale = 2 * n_small > n ? SCALE : 1.0;
@@ -177,10 +179,11 @@ static void calibrate(const mill_camera *camera, const double *factor, double *f
 {
   for (int i = 0; i < camera->n_pix; i++) {
     const double f = factor[i], x = ivar[i];
-    ivar[i] = f == 0.0            ? 0.0
-              : !camera->is_error ? x / (f * f)
-              : is_positive(x)    ? 1.0 / (x * f * (x * f))
-                                  : 0.0;
+    const double variance = camera->noise == MILL_NOISE_ERROR ? x * f * (x * f) : x * f * f;
+    ivar[i] = f == 0.0                           ? 0.0
+              : camera->noise == MILL_NOISE_IVAR ? x / (f * f)
+              : is_positive(x)                   ? 1.0 / variance
+                                                 : 0.0;
     flux[i] = f == 0.0 ? flux[i] : flux[i] * f;
   }
 }

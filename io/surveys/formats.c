@@ -9,8 +9,8 @@
 const mill_format *const *mill_formats(int *n)
 {
   static const mill_format *const formats[] = {
-      &mill_format_desi,  &mill_format_sdss,     &mill_format_lamost,  &mill_format_lamost_mrs,
-      &mill_format_weave, &mill_format_fourmost, &mill_format_generic,
+      &mill_format_desi,  &mill_format_sdss,     &mill_format_lamost, &mill_format_lamost_mrs,
+      &mill_format_weave, &mill_format_fourmost, &mill_format_pfs,    &mill_format_generic,
   };
   *n = (int)(sizeof formats / sizeof formats[0]);
   return formats;

@@ -181,6 +181,24 @@ def read_fourmost(file, row, medium, ignored):
     return found
 
 
+PFS_BAD = ("BAD", "SAT", "CR", "SUSPECT", "NO_DATA", "UNMASKEDNAN", "BAD_FLAT", "BAD_SKY", "BAD_FLUXCAL")
+
+
+def read_pfs(file, _, medium, ignored):
+    head, mask = file["FLUX"].header, file["MASK"]
+    flux = file["FLUX"].data.astype(float)
+    if "WAVELENGTH" in file:
+        wave = angstrom(file["WAVELENGTH"].data.astype(float), "nm")
+    else:  # PFS counts pixels from -1
+        wave = np.arange(len(flux)) + 2 - head["CRPIX1"]
+        wave = angstrom(head["CRVAL1"] + head["CDELT1"] * wave, head["CUNIT1"])
+    bad = sum(1 << mask.header["MP_" + name] for name in PFS_BAD if "MP_" + name in mask.header)
+    with np.errstate(all="ignore"):
+        ivar = 1 / file["COVAR"].data[0].astype(float)
+    return [channel("pfs", wave, flux, ivar, kept_bits(mask.data, ignored) & bad,
+                    is_air(medium, head.get("CTYPE1", "").strip() == "AWAV"))]
+
+
 def read_generic(file, first, medium, ignored):
     table = file["SPECTRA"]
     names = {n.upper(): n for n in table.columns.names}
@@ -210,7 +228,8 @@ def read_generic(file, first, medium, ignored):
 
 
 READ = {"desi": read_desi, "sdss": read_sdss, "lamost": read_lamost, "lamost-mrs": read_lamost_mrs,
-        "weave": read_weave, "4most": read_fourmost, "generic": read_generic}
+        "weave": read_weave, "4most": read_fourmost, "pfs": read_pfs,
+        "generic": read_generic}
 
 
 # --- stars ----------------------------------------------------------------------------------

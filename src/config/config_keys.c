@@ -109,7 +109,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .unit = "km/s", .help = "standard deviation of the Gaussian prior of an offset, about 0"},
 
     {"format",
-     WORD(format, "auto", "desi", "sdss", "lamost", "lamost-mrs", "weave", "4most", "generic"),
+     WORD(format, "auto", "desi", "sdss", "lamost", "lamost-mrs", "weave", "4most", "pfs",
+          "generic"),
      SCIENCE, .section = "Spectra",
      .help = "format of the input files; auto recognises it from their contents"},
     {"exposures", CHOICE(exposures, "coadd", "single", "joint"), SCIENCE,

@@ -10,8 +10,8 @@ from base import ENVIRONMENT, atexit, json, np, os, put, subprocess, tmp
 READER = os.path.join(os.path.dirname(os.environ["STARMILL"]), "tests", "read_spectra")
 TYPE = {"wave": "f8", "exposure_row": "i8", "exposure_id": "i4", "exposure_mjd": "f8", "mask": "i4"}
 EVERY_FIBRE = f"fiberstatus_allowed_bits: {list(range(64))}\n"
-ARMS = ["coadd", "b", "r", "blue", "red", "spectrum"]
-COADD, B, R, BLUE, RED, SPECTRUM = range(6)
+ARMS = ["coadd", "b", "r", "blue", "red", "spectrum", "pfs"]
+COADD, B, R, BLUE, RED, SPECTRUM, PFS = range(7)
 UNKNOWN, BARYCENTRIC, HELIOCENTRIC, TOPOCENTRIC = range(4)
 # fibre: unplugged, bad trace, flat, arc, columns, rejected; pixel: rejected, no or bright sky,
 # rejected by the combination, low flux factor, bad sky chi-square, contiguous bad sky
@@ -309,7 +309,7 @@ def mwm(s, is_visit=False):
         p["sigma"] = ((w.astype(float) if is_visit else p["wave"] / power) / math.sqrt(8 * math.log(2))).astype("f4")
     columns = [("flux", f"{n}E", [p["flux"] for p in s.spectra]), ("ivar", f"{n}E", [p["ivar"] for p in s.spectra]),
                ("pixel_flags", f"{n}K", flags)]
-    columns += [("xcsao_v_rad", "E", vel), ("in_stack", "L", [b"FT"[i:i + 1] for i in stack]),
+    columns += [("xcsao_v_rad", "E", vel), ("in_stack", "L", [b"FT"[i:i + 1] for i in stack.astype(int)]),
                 ("wresl", f"{n}E", width), ("tai_beg", "K", [5184019757 + 86400 * i for i in range(n_row)]),
                 ("tai_end", "K", [5184020757 + 86400 * i for i in range(n_row)])] if is_visit else [("v_rad", "E", vel)]
     cards = ["CRVAL   =               3.5523", "CDELT   =               0.0001", "CRPIX   =                    1",
@@ -455,6 +455,33 @@ def fourmost_single(s):
                       f"TRG_DEC = {row['dec']:.17g}"])], HELIOCENTRIC
 
 
+def pfs(s, has_wave=False):
+    """Of two visits, at HDU 2 FLUX; its keywords count pixels from -1, as PFS's own library writes them."""
+    n = 6 + int(s.rng.integers(8))
+    p, step = s.spectrum(0, PFS, n), 0.08
+    row = s.row(target_id=0x1234567890abc, fits_row=1, object="10092-0001234567890abc",
+                identifier="pfs 10092-00001-2,2-0001234567890abc")
+    start, cards = 3.8e-7 + 0.5 * (n - 1) * 8e-11, ["CTYPE1  = 'WAVE    '", "CUNIT1  = 'm       '"]
+    wave = (s.ascending(n, 380, step) if has_wave else
+            (start + (np.arange(n) + 2 - (0.5 * n + 1.5)) * 8e-11) * 1e9)
+    variance = s.rng.uniform(0.1, 9, n).astype("f4")
+    p["wave"] = wave * 10 if has_wave else (start + (np.arange(n) + 2 - (0.5 * n + 1.5)) * 8e-11) * 1e10
+    p["ivar"] = (1 / variance.astype(float)).astype("f4")
+    p["sigma"] = np.full(n, 2.1 / math.sqrt(8 * math.log(2)), "f4")
+    flags = ["MP_BAD  =                    0", "HIERARCH MP_NO_DATA = 8", "HIERARCH MP_FIBERTRACE = 12"]
+    cards += [f"CRPIX1  = {0.5 * n + 1.5}", "CDELT1  = 8E-11", f"CRVAL1  = {start:.17g}"]
+    hdus = [Hdu("", []), image("FLUX", "E", p["flux"], [] if has_wave else cards), image("MASK", "J", p["mask"], flags),
+            table("TARGET", ("filterName", "1A", ["g"]), cards=[
+                "CATID   =                10092", "TRACT   =                    1", "PATCH   = '2,2     '",
+                f"OBJID   = {row['target_id']}", f"RA      = {row['ra']:.17g}", f"DEC     = {row['dec']:.17g}",
+                "HIERARCH TARGETTYPE = 1", "HIERARCH TargetType.SKY = 2"]),
+            image("COVAR", "E", [variance, variance * 0, variance * 0]),
+            table("OBSERVATIONS", ("visit", "J", [7, 8]), ("arm", "1A", ["b", "r"]), ("fiberId", "J", [row["fiber"]] * 2),
+                  ("obsTime", "19A", ["2025-03-23T10:30:00", "2025-03-23T10:50:00"]))]
+    p["mask"] &= 1 | 1 << 8
+    return hdus + ([image("WAVELENGTH", "D", wave)] if has_wave else []), UNKNOWN
+
+
 def generic(s, plain=True):
     """SPECTRA at HDU 2: vectors of one length, of the plainest types, or as it comes."""
     units = {"Angstrom": 1.0, "angstrom": 1.0, "AA": 1.0, "nm": 10.0, "um": 1e4}
@@ -525,6 +552,7 @@ KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "sdss-v": ("sdss"
          "lamost image": ("lamost", lambda s: lamost(s, True), 0),
          "lamost dr1": ("lamost", lambda s: lamost(s, True, True), 0), "lamost-mrs": ("lamost-mrs", lamost_mrs, 0), "weave": ("weave", weave, 0),
          "4most": ("4most", fourmost, 0), "4most single": ("4most", fourmost_single, 0),
+         "pfs": ("pfs", pfs, 1), "pfs wave": ("pfs", lambda s: pfs(s, True), 1),
          "generic": ("generic", generic, 1), "generic, any": ("generic", lambda s: generic(s, False), 1)}
 
 NO_ARM = ";".join(f"-{x}_{name}" for x in "BR" for name in (
@@ -672,6 +700,17 @@ WRONG = {
         ("PHASE3SPECTRUM WAVE@0=3000;PHASE3SPECTRUM WAVE@1=3100", "more than two gaps"),
         ("PHASE3SPECTRUM!TRG_UID;PHASE3SPECTRUM+TRG_UID = 'x'", "TRG_UID", "64 bits"),
     ),
+    "pfs": (
+        ("-MASK", "no image MASK"),
+        ("-TARGET", "no tables TARGET and OBSERVATIONS"),
+        ("FLUX/4,5", "(FLUX) must be an image of 1 axes", "not pfsCoadd"),
+        ("COVAR/5,3", "(COVAR) must be an image of 2 axes"),
+        ("MASK!MP_;MASK!HIERARCH", "(MASK) names none of its bits"),
+        ("FLUX!CRPIX1;FLUX+CRPIX1  = 1", "(FLUX): CRPIX1 is 1, expected"),
+        ("FLUX!CTYPE1", "(FLUX): CTYPE1 ''", "set medium"),
+        ("OBSERVATIONS-visit", "(OBSERVATIONS)", "no column visit"),
+    ),
+    "pfs wave": (("WAVELENGTH @2=nan", "row 1 (WAVELENGTH)", "pixel 2 is nan"),),
     "generic": (
         ("-SPECTRA", "no binary table SPECTRA", "docs/use/formats.md"),
         ("SPECTRA-NAME", "HDU 2 (SPECTRA)", "NAME"),
