@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "io/library/library_file.h"
+#include "io/surveys/formats.h"
 #include "io/surveys/spectra.h"
 #include "kernels/base/error.h"
 #include "src/config/arms.h"
@@ -96,12 +97,11 @@ static json_t *alone(mill_spectra *spectra, int64_t exposure, mill_read_batch *b
 
 static int recognised(const char *path, const mill_open_limits *limits, json_t *names)
 {
-  static const mill_format *const all[] = {&mill_format_desi,     &mill_format_sdss,
-                                           &mill_format_lamost,   &mill_format_weave,
-                                           &mill_format_fourmost, &mill_format_generic};
+  int n = 0;
+  const mill_format *const *all = mill_formats(&n);
   mill_fits_guard *guard;
   MILL_CHECK(mill_fits_guard_open(path, limits, &guard));
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+  for (int i = 0; i < n; i++)
     if (all[i]->recognise(guard))
       json_array_append_new(names, json_string(all[i]->name));
   mill_fits_guard_close(guard);

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -24,8 +25,50 @@ int mill_camera_add(mill_cameras *c, const char *name, int i_hdu, mill_camera **
 {
   MILL_CHECK(MILL_GROW(&c->camera, &c->camera_room, c->n_camera + 1));
   *out = &c->camera[c->n_camera++];
-  **out = (mill_camera){.i_hdu = i_hdu, .exposure_id = -1, .exposure = -1};
+  **out = (mill_camera){.i_hdu = i_hdu, .exposure_id = -1, .exposure = -1, .mjd = NAN};
   snprintf((*out)->name, sizeof(*out)->name, "%s", name);
+  return MILL_OK;
+}
+
+static int compare_cameras(const void *a, const void *b)
+{
+  const mill_camera *x = a, *y = b;
+  return x->exposure_id != y->exposure_id ? (x->exposure_id < y->exposure_id ? -1 : 1)
+                                          : x->i_hdu - y->i_hdu;
+}
+
+int mill_cameras_number(mill_cameras *c)
+{
+  const mill_fits_guard *guard = c->file->guard;
+  qsort(c->camera, (size_t)c->n_camera, sizeof *c->camera, compare_cameras);
+  for (int i = 0; i < c->n_camera; i++) {
+    mill_camera *camera = &c->camera[i];
+    camera->exposure = camera->i_hdu;
+    for (int k = i - 1; k >= 0 && c->camera[k].exposure_id == camera->exposure_id; k--) {
+      const mill_camera *other = &c->camera[k];
+      camera->exposure = other->exposure;
+      if (strcmp(other->name, camera->name) == 0)
+        return MILL_ERROR(
+            MILL_ERR_INPUT,
+            "%s: HDUs %d (%s) and %d (%s) are both channel %s of exposure %d; leave one of them",
+            guard->path, other->i_hdu + 1, guard->hdu[other->i_hdu].name, camera->i_hdu + 1,
+            guard->hdu[camera->i_hdu].name, camera->name, camera->exposure_id);
+    }
+  }
+  return MILL_OK;
+}
+
+int mill_cameras_index(const mill_cameras *c, const mill_catalog_row *row, int is_joint,
+                       mill_file_index *index)
+{
+  MILL_CHECK(mill_file_index_alloc(index, c->n_camera, c->n_camera));
+  for (const mill_camera *camera = c->camera; camera < c->camera + c->n_camera; camera++) {
+    if (camera > c->camera && camera[-1].exposure == camera->exposure)
+      continue;
+    if (index->n_row == 0 || !is_joint)
+      index->row[index->n_row++] = *row;
+    mill_file_index_expose(index, camera->exposure, camera->exposure_id, camera->mjd);
+  }
   return MILL_OK;
 }
 
@@ -43,14 +86,28 @@ int mill_camera_columns(mill_cameras *c, mill_camera *camera, int is_alone,
   return MILL_OK;
 }
 
+static void turn_round(double *x, int n)
+{
+  for (int i = 0; i < n / 2; i++) {
+    const double kept = x[i];
+    x[i] = x[n - 1 - i];
+    x[n - 1 - i] = kept;
+  }
+}
+
 int mill_camera_plane(mill_cameras *c, const mill_camera *camera, enum mill_plane_of plane,
                       double *out)
 {
   const mill_plane *p = &camera->plane[plane];
   const int64_t row = p->row >= 0 ? p->row : c->row;
-  return p->number > 0 ? mill_single_numbers(c->file, p->i_hdu, p->number, row, camera->first,
-                                             camera->n_pix, out)
-                       : mill_fits_image_row(c->file, p->i_hdu, row, camera->n_pix, out);
+  if (p->number > 0)
+    MILL_CHECK(
+        mill_single_numbers(c->file, p->i_hdu, p->number, row, camera->first, camera->n_pix, out));
+  else
+    MILL_CHECK(mill_fits_image_row(c->file, p->i_hdu, row, camera->n_pix, out));
+  if (camera->descends)
+    turn_round(out, camera->n_pix);
+  return MILL_OK;
 }
 
 static const char *plane_text(const mill_cameras *c, const mill_plane *plane, char text[96])
@@ -82,8 +139,10 @@ int mill_camera_scale(mill_cameras *c, mill_camera *camera)
     MILL_CHECK(mill_camera_plane(c, camera, by_sens ? MILL_SENS : MILL_IVAR, x));
     for (int i = 0; i < camera->n_pix; i++) {
       n += is_positive(x[i]);
-      n_small +=
-          is_positive(x[i]) && (by_sens || camera->is_error ? x[i] : 1.0 / sqrt(x[i])) < PHYSICAL;
+      n_small += is_positive(x[i]) && (by_sens                             ? x[i]
+                                       : camera->noise == MILL_NOISE_ERROR ? x[i]
+                                       : camera->noise == MILL_NOISE_IVAR  ? 1.0 / sqrt(x[i])
+                                                                           : sqrt(x[i])) < PHYSICAL;
     }
   }
   camera->scale = 2 * n_small > n ? SCALE : 1.0;
@@ -102,6 +161,12 @@ static int load_wave(mill_cameras *c, mill_camera *camera)
     wave_aa[i] = pow(10.0, wave_aa[i]);
   for (int i = 0; i < camera->n_pix && camera->to_aa > 0.0; i++)
     wave_aa[i] *= camera->to_aa;
+  if (wave_aa[camera->n_pix - 1] < wave_aa[0]) {
+    turn_round(wave_aa, camera->n_pix);
+    camera->descends = mill_single_disorder(camera->n_pix, wave_aa) == camera->n_pix;
+    if (!camera->descends) /* repair_wave needs the pixels as they are */
+      turn_round(wave_aa, camera->n_pix);
+  }
   camera->wave_aa = wave_aa;
   wave_aa = NULL;
 done:
@@ -114,10 +179,11 @@ static void calibrate(const mill_camera *camera, const double *factor, double *f
 {
   for (int i = 0; i < camera->n_pix; i++) {
     const double f = factor[i], x = ivar[i];
-    ivar[i] = f == 0.0            ? 0.0
-              : !camera->is_error ? x / (f * f)
-              : is_positive(x)    ? 1.0 / (x * f * (x * f))
-                                  : 0.0;
+    const double variance = camera->noise == MILL_NOISE_ERROR ? x * f * (x * f) : x * f * f;
+    ivar[i] = f == 0.0                           ? 0.0
+              : camera->noise == MILL_NOISE_IVAR ? x / (f * f)
+              : is_positive(x)                   ? 1.0 / variance
+                                                 : 0.0;
     flux[i] = f == 0.0 ? flux[i] : flux[i] * f;
   }
 }
@@ -140,9 +206,9 @@ static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mi
   MILL_CHECK_FITS(c->file, mask->i_hdu, status, "row %lld (counted from 0) of %s cannot be read",
                   (long long)row, mask->name);
   for (int i = 0; i < n_pix; i++)
-    c->spectrum.mask[i] = is_truth
-                              ? ((char *)stored)[i] != 0
-                              : mill_single_fold((uint64_t)((LONGLONG *)stored)[i] + mask->offset);
+    c->spectrum.mask[camera->descends ? n_pix - 1 - i : i] =
+        is_truth ? ((char *)stored)[i] != 0
+                 : mill_single_fold((uint64_t)((LONGLONG *)stored)[i] + mask->offset);
   return MILL_OK;
 }
 

@@ -18,24 +18,29 @@ typedef struct mill_plane {
 enum mill_plane_of {
   MILL_FLUX,
   MILL_WAVE,
-  MILL_IVAR, /**< or errors */
+  MILL_IVAR, /**< or what `noise` says */
   MILL_MASK,
   MILL_WIDTH, /**< of the line-spread function, for `finish` */
   MILL_SENS,  /**< flux of one count, by which flux and ivar are multiplied */
   MILL_N_PLANE
 };
 
+/** What the plane MILL_IVAR holds. */
+enum mill_noise { MILL_NOISE_IVAR, MILL_NOISE_ERROR, MILL_NOISE_VARIANCE };
+
 /** A channel of the file, or of one of its exposures. */
 typedef struct mill_camera {
   char name[MILL_MAX_NAME];
   int i_hdu, n_pix, air;
-  int first;            /**< its first pixel in vectors that several cameras share */
-  int is_error, is_log; /**< errors for ivar; log10 of wavelengths */
-  int32_t exposure_id;  /**< EXPID, -1: none */
-  int64_t exposure;     /**< number of its exposure, unless exposures are rows */
-  double to_aa;         /**< of the plane's wavelengths; 0: 1 */
-  double scale;         /**< of fluxes, as mill_camera_scale has it; 0: 1 */
-  double *wave_aa;      /**< [n_pix] owned; NULL: read from its plane when first needed */
+  int first;           /**< its first pixel in vectors that several cameras share */
+  int noise, is_log;   /**< enum mill_noise; log10 of wavelengths */
+  int descends;        /**< the file has its pixels from red to blue; found with wave_aa */
+  int32_t exposure_id; /**< EXPID, -1: none */
+  int64_t exposure;    /**< number of its exposure, unless exposures are rows */
+  double mjd;          /**< middle of the exposure; NaN: not known */
+  double to_aa;        /**< of the plane's wavelengths; 0: 1 */
+  double scale;        /**< of fluxes, as mill_camera_scale has it; 0: 1 */
+  double *wave_aa;     /**< [n_pix] owned; NULL: read from its plane when first needed */
   mill_plane plane[MILL_N_PLANE];
 } mill_camera;
 
@@ -54,6 +59,15 @@ typedef struct mill_cameras {
 
 /** A new one, valid until the next. */
 int mill_camera_add(mill_cameras *cameras, const char *name, int i_hdu, mill_camera **out);
+
+/** Sort cameras by exposure_id and HDU, and number exposures by the HDU of their first camera.
+ *  MILL_ERR_INPUT names file and HDUs: two cameras of one name in an exposure. */
+int mill_cameras_number(mill_cameras *cameras);
+
+/** Fill a zeroed index with the exposures of `row`'s object, of each of which the cameras are
+ *  neighbours: a row each, or with is_joint one of all. */
+int mill_cameras_index(const mill_cameras *cameras, const mill_catalog_row *row, int is_joint,
+                       mill_file_index *index);
 
 /** Find its columns in its HDU, name NULL: none.  is_alone: the table has one spectrum, in one row
  *  or a pixel a row; else one a row.  The first one sets n_pix where it is 0.  MILL_ERR_INPUT names

@@ -43,11 +43,21 @@ static const mill_fits_wish wish[] = {
 };
 enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = NIGHT + 1 };
 
+/* Pixel of nside 64 that holds a nested one, as adaptive pixels have any nside; -1: it is larger. */
+static int32_t usual_healpix(int32_t pixel, int32_t nside)
+{
+  const int64_t ratio = nside / 64;
+  if (pixel < 0 || nside != 64 * ratio || ratio < 1 || (ratio & (ratio - 1)) != 0)
+    return -1;
+  return (int32_t)(pixel / (ratio * ratio));
+}
+
 /* Header values for all rows, where FIBERMAP has no column: by these tables joined over files
  * identify rows. */
 static int read_division(mill_desi_file *file, mill_catalog_row *all)
 {
   int found = 0;
+  int32_t nside = 64;
   mill_fits_file *fits = file->fits;
   char group[FLEN_VALUE] = "";
   mill_catalog_row_init(all);
@@ -55,6 +65,8 @@ static int read_division(mill_desi_file *file, mill_catalog_row *all)
   MILL_CHECK(mill_single_key_int32(fits, 0, "HPXPIXEL", &all->healpix, &found));
   if (!found && strcmp(group, "healpix") == 0)
     MILL_CHECK(mill_single_key_int32(fits, 0, "SPGRPVAL", &all->healpix, NULL));
+  MILL_CHECK(mill_single_key_int32(fits, 0, "HPXNSIDE", &nside, NULL));
+  all->healpix = usual_healpix(all->healpix, nside);
   MILL_CHECK(mill_single_key_int32(fits, 0, "TILEID", &all->tile_id, NULL));
   if (strcmp(group, "cumulative") != 0) /* which names the last of several nights */
     MILL_CHECK(mill_single_key_int32(fits, 0, "NIGHT", &all->night, NULL));

@@ -9,8 +9,8 @@
 const mill_format *const *mill_formats(int *n)
 {
   static const mill_format *const formats[] = {
-      &mill_format_desi,  &mill_format_sdss,     &mill_format_lamost,
-      &mill_format_weave, &mill_format_fourmost, &mill_format_generic,
+      &mill_format_desi,  &mill_format_sdss,     &mill_format_lamost, &mill_format_lamost_mrs,
+      &mill_format_weave, &mill_format_fourmost, &mill_format_pfs,    &mill_format_generic,
   };
   *n = (int)(sizeof formats / sizeof formats[0]);
   return formats;
@@ -30,7 +30,7 @@ int mill_format_find(const char *wanted, const mill_format *const *formats, int 
                      const mill_fits_guard *guard, const mill_format **out)
 {
   const int is_forced = wanted[0] != '\0' && strcmp(wanted, "auto") != 0;
-  char names[512];
+  char names[1024];
   *out = NULL;
   for (int i = 0; i < n && !*out; i++)
     if (is_forced ? strcmp(formats[i]->name, wanted) == 0 : formats[i]->recognise(guard))

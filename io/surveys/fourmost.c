@@ -77,7 +77,7 @@ static int find_vectors(fourmost *f, mill_camera *all)
   if (!has_ivar && !has_error)
     return MILL_ERROR_HDU(file, f->i_spectra,
                           " has neither of the columns FLUX_IVAR and ERR_FLUX; fetch it again");
-  all->is_error = !has_ivar;
+  all->noise = has_ivar ? MILL_NOISE_IVAR : MILL_NOISE_ERROR;
   const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
                                           [MILL_WAVE] = f->i_target < 0 ? "WAVE" : NULL,
                                           [MILL_IVAR] = has_ivar ? "FLUX_IVAR" : "ERR_FLUX",
@@ -92,7 +92,7 @@ static int read_linear_wave(fourmost *f, mill_camera *all, int medium)
   static const char *const stem[] = {"CRVL", "CDLT", "CRPX", "CUNI", "CTYP"};
   for (int i = 0; i < 5; i++)
     snprintf(key[i], sizeof key[i], "1%s%d", stem[i], all->plane[MILL_FLUX].number);
-  const mill_single_wcs wcs = {key[0], key[1], NULL, key[2], key[3], key[4], ""};
+  const mill_single_wcs wcs = {key[0], key[1], NULL, key[2], key[3], key[4], "", 0};
   return mill_single_linear_wave(f->cameras.file, f->i_spectra, &wcs, medium, all->n_pix,
                                  all->wave_aa, &all->air);
 }

@@ -258,7 +258,7 @@ static int describe_row(generic *g, int64_t row, mill_camera *camera)
   const char *arm = mill_fits_text_at(&g->text[ARM], row);
   *camera = (mill_camera){.i_hdu = t->i_hdu,
                           .air = t->air,
-                          .is_error = t->is_error,
+                          .noise = t->is_error ? MILL_NOISE_ERROR : MILL_NOISE_IVAR,
                           .to_aa = t->vector[MILL_WAVE].to_aa,
                           .wave_aa = t->shared_wave_aa};
   snprintf(camera->name, sizeof camera->name, "%s", arm[0] ? arm : MILL_GENERIC_CHANNEL);
@@ -276,7 +276,7 @@ static int check_ivar(const generic *g, const mill_camera *camera, const double 
 {
   int n_good = 0, n_above = 0, n_below = 0;
   for (int i = 0; i < camera->n_pix; i++) {
-    const int is_good = ivar[i] > 0.0 && (camera->is_error || isfinite(ivar[i]));
+    const int is_good = ivar[i] > 0.0 && (camera->noise == MILL_NOISE_ERROR || isfinite(ivar[i]));
     n_good += is_good;
     n_above += is_good && ivar[i] > (double)FLT_MAX;
     n_below += is_good && ivar[i] < (double)FLT_MIN;

@@ -1,25 +1,71 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* LAMOST low-resolution files: the COADD table of DR8 and later, or the image of five rows of the
- * releases before; docs/use/input.md has the rules. */
+ * releases before; and medium-resolution files, tables of each camera's coadd and exposures.
+ * docs/use/input.md has the rules. */
 
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "io/surveys/cameras.h"
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
+
+/* Local time is that of China. */
+static const double LOCAL_DAYS = 8.0 / 24.0;
+
+typedef struct lamost {
+  mill_cameras cameras;
+  int joint;
+} lamost;
 
 /* Rows of the image of releases before DR8, and columns of the table; ORMASK is the last. */
 enum { N_ROW = 5 };
-static const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
-                                               [MILL_WAVE] = "WAVELENGTH",
-                                               [MILL_IVAR] = "IVAR",
-                                               [MILL_MASK] = "ANDMASK"};
-static const int row[MILL_N_PLANE] = {
+static const char *const plane_name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
+                                                     [MILL_WAVE] = "WAVELENGTH",
+                                                     [MILL_IVAR] = "IVAR",
+                                                     [MILL_MASK] = "ANDMASK"};
+static const int plane_row[MILL_N_PLANE] = {
     [MILL_FLUX] = 0, [MILL_IVAR] = 1, [MILL_WAVE] = 2, [MILL_MASK] = 3};
+
+/* Take B-84107311 apart: camera and the minute of its begin; or COADD_B, whose minute is -1. */
+static int parse_name(const char *name, char *letter, int32_t *minute)
+{
+  char camera[2], digits[9];
+  int n = 0;
+  *minute = -1;
+  if (sscanf(name, "%1[BR]-%8[0-9]%n", camera, digits, &n) == 2 && !name[n])
+    *minute = (int32_t)strtol(digits, NULL, 10);
+  else if (sscanf(name, "COADD_%1[BR]%n", camera, &n) != 1 || name[n])
+    return 0;
+  *letter = camera[0];
+  return 1;
+}
+
+/* Of an exposure by its begin and length, of a coadd of them the mean; else the day. */
+static int read_middle(mill_cameras *c, mill_camera *camera)
+{
+  const mill_fits_guard *guard = c->file->guard;
+  char letter;
+  int32_t minute;
+  double sum = 0.0;
+  int n = 0;
+  for (int i = 1; i < guard->n_hdu; i++) {
+    double exposed_s = 0.0;
+    if (!parse_name(guard->hdu[i].name, &letter, &minute) || minute < 0 ||
+        (camera->exposure_id >= 0 && i != camera->i_hdu))
+      continue;
+    MILL_CHECK(mill_single_key_double(c->file, i, "EXPTIME", &exposed_s, NULL));
+    sum += minute / 1440.0 - LOCAL_DAYS + 0.5 * exposed_s / 86400.0;
+    n++;
+  }
+  camera->mjd = sum / n;
+  return n > 0 ? MILL_OK : mill_single_key_double(c->file, 0, "MJD", &camera->mjd, NULL);
+}
 
 /* ---- structure -------------------------------------------------------- */
 
@@ -38,6 +84,18 @@ static int recognise(const mill_fits_guard *guard)
   return is_image_of_rows(&guard->hdu[0]) && mill_single_says(guard, "TELESCOP= 'LAMOST");
 }
 
+/* DR1 has the continuum-divided flux where later releases have wavelengths. */
+static int take_dr1_wave(mill_cameras *c, mill_camera *camera)
+{
+  double first = NAN, step = NAN;
+  MILL_CHECK(mill_single_key_double(c->file, 0, "COEFF0", &first, NULL));
+  MILL_CHECK(mill_single_key_double(c->file, 0, "COEFF1", &step, NULL));
+  MILL_CHECK(MILL_ALLOC(camera->n_pix, &camera->wave_aa));
+  for (int i = 0; i < camera->n_pix; i++)
+    camera->wave_aa[i] = pow(10.0, first + step * i);
+  return mill_single_check_wave(c->file, 0, "COEFF0 and COEFF1", camera->n_pix, camera->wave_aa);
+}
+
 /* The planes of the image of rows. */
 static int take_image(mill_cameras *c, mill_camera *camera)
 {
@@ -52,8 +110,10 @@ static int take_image(mill_cameras *c, mill_camera *camera)
                       c->file->guard->path, (long long)hdu->axis[0], MILL_SINGLE_MAX_PIX);
   camera->n_pix = (int)hdu->axis[0];
   for (int i = 0; i < MILL_N_PLANE; i++)
-    camera->plane[i] = (mill_plane){.name = name[i], .row = row[i]};
-  return MILL_OK;
+    camera->plane[i] = (mill_plane){.name = plane_name[i], .row = plane_row[i]};
+  return mill_single_says(c->file->guard, "EXTEN0  = 'Flux Inverse Subcontinuum")
+             ? take_dr1_wave(c, camera)
+             : MILL_OK;
 }
 
 /* A visit is one spectrum, so how exposures are to be fitted has no effect. */
@@ -65,20 +125,72 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
   (void)settings;
   MILL_CHECK(mill_camera_add(c, "coadd", i_coadd < 0 ? 0 : i_coadd, &camera));
   camera->exposure = camera->i_hdu;
-  MILL_CHECK(i_coadd < 0 ? take_image(c, camera) : mill_camera_columns(c, camera, 1, name));
+  MILL_CHECK(read_middle(c, camera));
+  MILL_CHECK(i_coadd < 0 ? take_image(c, camera) : mill_camera_columns(c, camera, 1, plane_name));
   return mill_single_conventions(c->file, 0, frame, &camera->air);
+}
+
+/* ---- medium resolution -------------------------------------------------- */
+
+static int recognise_mrs(const mill_fits_guard *guard)
+{
+  char letter;
+  int32_t minute;
+  for (int i = 1; i < guard->n_hdu; i++)
+    if (guard->hdu[i].kind == MILL_FITS_TABLE && parse_name(guard->hdu[i].name, &letter, &minute))
+      return mill_single_says(guard, "TELESCOP= 'LAMOST");
+  return 0;
+}
+
+static int open_mrs_camera(mill_cameras *c, int i_hdu, char letter, int32_t minute, int *frame)
+{
+  mill_camera *camera;
+  int has_log = 0;
+  mill_fits_column loglam;
+  MILL_CHECK(mill_fits_column_find(c->file, i_hdu, "LOGLAM", &has_log, &loglam));
+  MILL_CHECK(mill_camera_add(c, letter == 'B' ? "b" : "r", i_hdu, &camera));
+  camera->exposure_id = minute;
+  camera->is_log = has_log;
+  MILL_CHECK(read_middle(c, camera));
+  MILL_CHECK(mill_single_conventions(c->file, 0, frame, &camera->air));
+  return mill_camera_columns(
+      c, camera, 1,
+      (const char *[MILL_N_PLANE]){[MILL_FLUX] = "FLUX",
+                                   [MILL_WAVE] = has_log ? "LOGLAM" : "WAVELENGTH",
+                                   [MILL_IVAR] = "IVAR",
+                                   [MILL_MASK] = minute < 0 ? "ANDMASK" : "PIXMASK"});
+}
+
+static int open_mrs(void *state, const mill_spectra_settings *settings, int *frame)
+{
+  lamost *l = state;
+  mill_cameras *c = &l->cameras;
+  const mill_fits_guard *guard = c->file->guard;
+  const int choice = settings->config->exposures, is_coadd = choice == MILL_EXPOSURES_COADD;
+  l->joint = choice != MILL_EXPOSURES_SINGLE;
+  for (int i = 0; i < guard->n_hdu; i++) {
+    char letter;
+    int32_t minute;
+    if (guard->hdu[i].kind == MILL_FITS_TABLE && parse_name(guard->hdu[i].name, &letter, &minute) &&
+        (minute < 0) == is_coadd)
+      MILL_CHECK(open_mrs_camera(c, i, letter, minute, frame));
+  }
+  if (c->n_camera == 0)
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: has no table %s; set exposures, or give a LAMOST medium-resolution file",
+                      guard->path, is_coadd ? "COADD_B or COADD_R" : "B-minute or R-minute");
+  return mill_cameras_number(c);
 }
 
 /* ---- index ------------------------------------------------------------ */
 
 /* Keywords of the primary.  DR9 and later say FIB_TYPE, the releases before FIBERTYP. */
-enum { DESIG, FILENAME, TYPE, OBSID, MJD, DAY, PLAN, SPECTROGRAPH };
+enum { DESIG, FILENAME, TYPE, OBSID, DAY, PLAN, SPECTROGRAPH };
 static const mill_fits_wish wish[] = {
     [DESIG] = MILL_WISH("DESIG", TEXT, 0, 0),
     [FILENAME] = MILL_WISH("FILENAME", TEXT, 0, 0),
     [TYPE] = {"FIB_TYPE", MILL_AS_TEXT, 0, 0, 0, 0, {"FIBERTYP", NULL}},
     [OBSID] = MILL_WISH("OBSID", INT32, -1, 0),
-    [MJD] = MILL_WISH("MJD", DOUBLE, NAN, 0),
     [DAY] = MILL_WISH("LMJD", INT32, -1, 0),
     [PLAN] = MILL_WISH("PLANID", TEXT, 0, 0),
     [SPECTROGRAPH] = MILL_WISH("SPID", INT32, -1, 0),
@@ -138,23 +250,24 @@ static void identify(const mill_fits_values *v, mill_catalog_row *to)
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
-  mill_cameras *c = state;
+  lamost *l = state;
+  mill_cameras *c = &l->cameras;
   char objtype[FLEN_VALUE];
   mill_fits_values v[N] = {0};
-  MILL_TRY(mill_file_index_alloc(index, 1, 1));
-  mill_catalog_row *to = &index->row[0];
-  const mill_candidate candidate = {to, to->object, objtype, 0, NAN};
-  mill_catalog_row_init(to);
+  mill_catalog_row row;
+  index->n_fits_row = 1;
+  mill_catalog_row_init(&row);
   /* LAMOST writes -9999 where it knows no value */
   MILL_TRY(mill_single_keys(c->file, &(int){0}, 1, -9999.0, wish, N, v));
-  mill_fits_fill(c->file->guard->path, wish, N, v, 0, to);
-  MILL_TRY(take_name(c->file->guard->path, v, to));
+  mill_fits_fill(c->file->guard->path, wish, N, v, 0, &row);
+  MILL_TRY(take_name(c->file->guard->path, v, &row));
   take_objtype(mill_fits_text_at(&v[TYPE], 0), objtype);
-  identify(v, to);
-  index->n_fits_row = 1;
-  index->n_row = mill_selection_keeps(select, &candidate);
-  if (index->n_row > 0)
-    mill_file_index_expose(index, c->camera[0].exposure, v[OBSID].i32[0], v[MJD].f64[0]);
+  identify(v, &row);
+  for (int i = 0; i < c->n_camera; i++)
+    if (c->camera[i].exposure_id < 0) /* of a coadd */
+      c->camera[i].exposure_id = v[OBSID].i32[0];
+  if (mill_selection_keeps(select, &(mill_candidate){&row, row.object, objtype, 0, NAN}))
+    MILL_TRY(mill_cameras_index(c, &row, l->joint, index));
 done:
   mill_fits_values_free(N, v);
   return err;
@@ -170,7 +283,7 @@ const mill_format mill_format_lamost = {
     .name = "lamost",
     .description = "LAMOST low-resolution files: table COADD, or an image of five rows",
     .recognise = recognise,
-    .state_bytes = sizeof(mill_cameras),
+    .state_bytes = sizeof(lamost),
     .open = open_file,
     .close = mill_cameras_close,
     .index = index_file,
@@ -178,3 +291,22 @@ const mill_format mill_format_lamost = {
     .camera = cameras,
     .n_camera = sizeof cameras / sizeof *cameras,
     .lsf_width_error = 0.06};
+
+/* The range beyond which exposures hold values that are none, with small errors; the survey's
+ * resolving power. */
+static const mill_arm_choice mrs_cameras[] = {
+    {.arm = "b", .min_aa = 4950, .max_aa = 5350, .resolving_power = 7500, .most_power = 8500},
+    {.arm = "r", .min_aa = 6300, .max_aa = 6800, .resolving_power = 7500, .most_power = 8500}};
+
+const mill_format mill_format_lamost_mrs = {
+    .name = "lamost-mrs",
+    .description = "LAMOST medium-resolution files: coadds or single exposures",
+    .recognise = recognise_mrs,
+    .state_bytes = sizeof(lamost),
+    .open = open_mrs,
+    .close = mill_cameras_close,
+    .index = index_file,
+    .read = mill_cameras_read,
+    .camera = mrs_cameras,
+    .n_camera = sizeof mrs_cameras / sizeof *mrs_cameras,
+    .lsf_width_error = 0.1};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SDSS and BOSS: spec-PLATE-MJD-FIBER files, the coadd or single exposures; docs/use/input.md
- * has the rules. */
+/* SDSS I to V: spec files of PLATE-MJD-FIBER or FIELD-MJD-CATALOGID, the coadd or single exposures;
+ * and mwmStar, mwmVisit, BOSS spectra of a star that Astra has moved. docs/use/input.md has the
+ * rules. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,26 +10,31 @@
 #include "io/surveys/cameras.h"
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
+#include "kernels/math/doppler.h"
 
 /* Pixels with one of these SPPIXMASK bits are bad, whatever their ivar. Of the fibre: what makes
  * its trace, flat or wavelengths worthless. Of the pixel: rejected, without sky or dominated by
  * it, or calibrated by next to nothing. NODATA is left out: SDSS asks since DR9 to go by ivar =
  * 0. */
 enum {
-  BAD = 1 << 0       /* NOPLUG */
-        | 1 << 1     /* BADTRACE */
-        | 1 << 2     /* BADFLAT */
-        | 1 << 3     /* BADARC */
-        | 1 << 4     /* MANYBADCOLUMNS */
-        | 1 << 5     /* MANYREJECTED */
-        | 1 << 18    /* FULLREJECT */
-        | 1 << 22    /* NOSKY */
-        | 1 << 23    /* BRIGHTSKY */
-        | 1 << 25    /* COMBINEREJ */
-        | 1 << 26    /* BADFLUXFACTOR */
-        | 1 << 27    /* BADSKYCHI */
-        | 1 << 28,   /* REDMONSTER */
-  NO_WDISP = 1 << 30 /* set here, SPPIXMASK has no such bit: wdisp is no width */
+  BAD = 1 << 0        /* NOPLUG */
+        | 1 << 1      /* BADTRACE */
+        | 1 << 2      /* BADFLAT */
+        | 1 << 3      /* BADARC */
+        | 1 << 4      /* MANYBADCOLUMNS */
+        | 1 << 5      /* MANYREJECTED */
+        | 1 << 18     /* FULLREJECT */
+        | 1 << 22     /* NOSKY */
+        | 1 << 23     /* BRIGHTSKY */
+        | 1 << 25     /* COMBINEREJ */
+        | 1 << 26     /* BADFLUXFACTOR */
+        | 1 << 27     /* BADSKYCHI */
+        | 1 << 28,    /* REDMONSTER */
+  NO_WDISP = 1 << 30, /* set here, SPPIXMASK has no such bit: wdisp is no width */
+  /* what rejects a pixel of one exposure, where masks of all exposures are joined by OR */
+  OF_ONE = 1 << 18 | 1 << 25,
+  MAX_VISIT = 4096
 };
 
 static const double MAX_WDISP = 10.0; /* pixels: a resolving power of 185 */
@@ -38,7 +44,7 @@ static const double MAX_WDISP = 10.0; /* pixels: a resolving power of 185 */
 typedef struct sdss {
   mill_cameras cameras;
   int i_object; /* HDU of the object's only row */
-  int joint;
+  int joint, is_mwm;
 } sdss;
 
 static int find_object_table(const mill_fits_guard *guard)
@@ -47,8 +53,19 @@ static int find_object_table(const mill_fits_guard *guard)
   return i_hdu >= 0 ? i_hdu : mill_single_find_table(guard, "SPALL");
 }
 
+static const char *const mwm_table[] = {"BOSS/APO", "BOSS/LCO"};
+enum { N_MWM = sizeof mwm_table / sizeof *mwm_table };
+
+static int is_mwm(const mill_fits_guard *guard)
+{
+  return mill_single_find_table(guard, mwm_table[0]) >= 0 ||
+         mill_single_find_table(guard, mwm_table[1]) >= 0;
+}
+
 static int recognise(const mill_fits_guard *guard)
 {
+  if (is_mwm(guard))
+    return 1;
   const int i_coadd = mill_single_find_table(guard, "COADD");
   return i_coadd >= 0 && guard->hdu[i_coadd].axis[1] != 1 && find_object_table(guard) >= 0;
 }
@@ -67,54 +84,28 @@ static int parse_exposure_name(const char *name, char *letter, int32_t *id)
   return 1;
 }
 
-static int compare_cameras(const void *a, const void *b)
-{
-  const mill_camera *x = a, *y = b;
-  return x->exposure_id != y->exposure_id ? (x->exposure_id < y->exposure_id ? -1 : 1)
-                                          : x->i_hdu - y->i_hdu;
-}
-
-/* Number the exposures, of each of which camera 0 is the first; two cameras differ. */
-static int number_exposures(const mill_cameras *c)
-{
-  for (int i = 0; i < c->n_camera; i++) {
-    mill_camera *camera = &c->camera[i];
-    camera->exposure = camera->i_hdu;
-    for (int k = i - 1; k >= 0 && c->camera[k].exposure_id == camera->exposure_id; k--) {
-      const mill_camera *other = &c->camera[k];
-      camera->exposure = other->exposure;
-      if (strcmp(other->name, camera->name) == 0)
-        return MILL_ERROR(
-            MILL_ERR_INPUT,
-            "%s: HDUs %d (%s) and %d (%s) are both the %s camera of exposure %d; leave one of them",
-            c->file->guard->path, other->i_hdu + 1, c->file->guard->hdu[other->i_hdu].name,
-            camera->i_hdu + 1, c->file->guard->hdu[camera->i_hdu].name,
-            camera->name[0] == 'b' ? "blue" : "red", camera->exposure_id);
-    }
-  }
-  return MILL_OK;
-}
-
 static int find_exposures(mill_cameras *c)
 {
   const mill_fits_guard *guard = c->file->guard;
   mill_camera *camera;
   for (int i = 0; i < guard->n_hdu; i++) {
-    char letter;
-    int32_t id;
-    if (!parse_exposure_name(guard->hdu[i].name, &letter, &id))
+    char letter = 0;
+    int32_t id = -1;
+    const int is_joined = strncmp(guard->hdu[i].name, "MJD_EXP_", 8) == 0; /* both cameras */
+    if (!is_joined && !parse_exposure_name(guard->hdu[i].name, &letter, &id))
       continue;
-    MILL_CHECK(mill_camera_add(c, letter == 'B' ? "b" : "r", i, &camera));
+    MILL_CHECK(mill_camera_add(c, is_joined ? "coadd" : letter == 'B' ? "b" : "r", i, &camera));
+    if (is_joined)
+      MILL_CHECK(mill_single_key_int32(c->file, i, "EXPOSURE", &id, NULL));
     camera->exposure_id = id;
   }
   if (c->n_camera == 0)
     return MILL_ERROR(
         MILL_ERR_INPUT,
-        "%s: holds no single exposures (HDUs named B1-..., R1-...); set exposures: coadd, or "
-        "fetch the full file (this may be a lite one)",
+        "%s: holds no single exposures (HDUs named B1-..., R1-..., MJD_EXP_...); set exposures: "
+        "coadd, or fetch the full file (this may be a lite one)",
         guard->path);
-  qsort(c->camera, (size_t)c->n_camera, sizeof *c->camera, compare_cameras);
-  return number_exposures(c);
+  return mill_cameras_number(c);
 }
 
 static int find_coadd(mill_cameras *c)
@@ -136,15 +127,23 @@ static int find_coadd(mill_cameras *c)
 static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
 {
   const int is_coadd = camera->exposure_id < 0, i_header = is_coadd ? 0 : camera->i_hdu;
-  int frame;
+  int frame, is_barycentric;
+  double begin_s = NAN, end_s = NAN, vel_km_s;
   const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "flux",
                                           [MILL_WAVE] = "loglam",
                                           [MILL_IVAR] = "ivar",
-                                          [MILL_MASK] = is_coadd ? "and_mask" : "mask",
+                                          [MILL_MASK] =
+                                              camera->name[0] == 'c' ? "and_mask" : "mask",
                                           [MILL_WIDTH] = "wdisp"};
   camera->is_log = 1;
   MILL_CHECK(mill_camera_columns(c, camera, 1, name));
   MILL_CHECK(mill_single_conventions(c->file, i_header, &frame, &camera->air));
+  /* SDSS-V says here what it has added */
+  MILL_CHECK(mill_single_key_double(c->file, i_header, "V_RAD", &vel_km_s, &is_barycentric));
+  frame = is_barycentric ? MILL_FRAME_BARYCENTRIC : frame;
+  MILL_CHECK(mill_single_key_double(c->file, i_header, "TAI-BEG", &begin_s, NULL));
+  MILL_CHECK(mill_single_key_double(c->file, i_header, "TAI-END", &end_s, NULL));
+  camera->mjd = 0.5 * (begin_s + end_s) / 86400.0;
   *frame_of_all = camera == c->camera || *frame_of_all == frame ? frame : MILL_FRAME_UNKNOWN;
   return MILL_OK;
 }
@@ -181,11 +180,127 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
+/* ---- stars and visits of Astra ------------------------------------------ */
+
+/* Sigma in A from the full width WRESL, or of a coadd, which has none, from BOSS's resolving power:
+ * 1560 to 2270 over 3700-6000 A, and 1850 to 2650 over 6000-9000 A. */
+static int take_mwm(mill_cameras *c, const mill_camera *camera)
+{
+  mill_single_spectrum *spectrum = &c->spectrum;
+  const int has_width = camera->plane[MILL_WIDTH].number != 0;
+  double *fwhm = spectrum->number;
+  if (has_width)
+    MILL_CHECK(mill_camera_plane(c, camera, MILL_WIDTH, fwhm));
+  for (int i = 0; i < spectrum->n_pix; i++) {
+    const double wave = spectrum->wave_aa[i];
+    const double power = wave < 6000.0 ? 1560.0 + (wave - 3700.0) * (710.0 / 2300.0)
+                                       : 1850.0 + (wave - 6000.0) * (800.0 / 3000.0);
+    const int is_width = has_width && isfinite(fwhm[i]) && fwhm[i] > 0.0;
+    spectrum->mask[i] &= BAD & ~OF_ONE;
+    spectrum->sigma_aa[i] = (float)((is_width ? fwhm[i] : wave / power) / MILL_FWHM_SIGMA);
+  }
+  return MILL_OK;
+}
+
+/* Wavelengths of row i, moved back by the velocity with which Astra took them to rest. */
+static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double vel_km_s)
+{
+  char what[96];
+  double start = NAN, step = NAN, reference = 1.0;
+  snprintf(what, sizeof what, "CRVAL, CDELT, CRPIX and the velocity %g of row %lld", vel_km_s,
+           (long long)i);
+  MILL_CHECK(mill_single_key_double(c->file, camera->i_hdu, "CRVAL", &start, NULL));
+  MILL_CHECK(mill_single_key_double(c->file, camera->i_hdu, "CDELT", &step, NULL));
+  MILL_CHECK(mill_single_key_double(c->file, camera->i_hdu, "CRPIX", &reference, NULL));
+  MILL_CHECK(MILL_ALLOC(camera->n_pix, &camera->wave_aa));
+  for (int k = 0; k < camera->n_pix; k++)
+    camera->wave_aa[k] =
+        pow(10.0, start + step * (k + 1 - reference)) / (1.0 - vel_km_s / MILL_C_KM_S);
+  return mill_single_check_wave(c->file, camera->i_hdu, what, camera->n_pix, camera->wave_aa);
+}
+
+/* Rows of a table: coadds at rest by v_rad, or visits, at rest by xcsao_v_rad if they are in one. */
+static int open_mwm_table(mill_cameras *c, int i_hdu)
+{
+  enum { V_RAD, V_VISIT, BEGIN, END, N };
+  static const mill_fits_wish wish[N] = {[V_RAD] = MILL_WISH("v_rad", DOUBLE, NAN, 0),
+                                         [V_VISIT] = MILL_WISH("xcsao_v_rad", DOUBLE, NAN, 0),
+                                         [BEGIN] = MILL_WISH("tai_beg", DOUBLE, NAN, 0),
+                                         [END] = MILL_WISH("tai_end", DOUBLE, NAN, 0)};
+  int err = MILL_OK, is_visit = 0, status = 0;
+  mill_fits_values v[N] = {0};
+  mill_fits_column in_stack;
+  const int64_t n_row = c->file->guard->hdu[i_hdu].axis[1];
+  if (n_row > MAX_VISIT)
+    return MILL_ERROR_HDU(c->file, i_hdu, " has %lld rows, expected up to %d spectra of one star",
+                          (long long)n_row, MAX_VISIT);
+  MILL_TRY(mill_fits_columns(c->file, i_hdu, wish, N, v));
+  MILL_TRY(mill_fits_column_find(c->file, i_hdu, "in_stack", &is_visit, &in_stack));
+  for (int64_t i = 0; i < n_row; i++) {
+    mill_camera *camera;
+    char is_in = 0;
+    MILL_TRY(mill_fits_file_move(c->file, i_hdu));
+    if (is_visit)
+      fits_read_col(c->file->fptr, TLOGICAL, in_stack.number, i + 1, 1, 1, NULL, &is_in, NULL,
+                    &status);
+    MILL_TRY_FITS(c->file, i_hdu, status, "column in_stack of row %lld cannot be read",
+                  (long long)i);
+    double vel_km_s = v[is_visit ? V_VISIT : V_RAD].f64[i];
+    if (!is_visit && !isfinite(vel_km_s))
+      MILL_TRY(MILL_ERROR_HDU(c->file, i_hdu,
+                              ": v_rad of row %lld (counted from 0) is none, so its wavelengths at "
+                              "rest cannot be moved back; give the mwmVisit file",
+                              (long long)i));
+    if (is_visit && !(is_in && isfinite(vel_km_s)))
+      vel_km_s = 0.0;
+    MILL_TRY(mill_camera_add(c, "coadd", i_hdu, &camera));
+    camera->exposure = c->n_camera - 1;
+    camera->mjd = 0.5 * (v[BEGIN].f64[i] + v[END].f64[i]) / 86400.0;
+    MILL_TRY(mill_camera_columns(
+        c, camera, 0,
+        (const char *[MILL_N_PLANE]){[MILL_FLUX] = "flux",
+                                     [MILL_IVAR] = "ivar",
+                                     [MILL_MASK] = "pixel_flags",
+                                     [MILL_WIDTH] = is_visit ? "wresl" : NULL}));
+    for (int k = 0; k < MILL_N_PLANE; k++)
+      camera->plane[k].row = i;
+    camera->plane[MILL_WIDTH].name = "wresl"; /* take_mwm has a width always */
+    MILL_TRY(read_mwm_wave(c, camera, i, vel_km_s));
+  }
+done:
+  mill_fits_values_free(N, v);
+  return err;
+}
+
+static int open_mwm(sdss *s, int *frame)
+{
+  mill_cameras *c = &s->cameras;
+  const mill_fits_guard *guard = c->file->guard;
+  s->is_mwm = 1;
+  c->finish = take_mwm;
+  *frame = MILL_FRAME_BARYCENTRIC;
+  for (int k = 0; k < N_MWM; k++) {
+    const int i_hdu = mill_single_find_table(guard, mwm_table[k]);
+    if (i_hdu >= 0 && guard->hdu[i_hdu].axis[1] > 0)
+      MILL_CHECK(open_mwm_table(c, i_hdu));
+  }
+  if (c->n_camera == 0)
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: has no spectra of BOSS (tables BOSS/APO, BOSS/LCO); those of APOGEE are "
+                      "not read: leave the file out",
+                      guard->path);
+  return MILL_OK;
+}
+
 static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   sdss *s = state;
   const mill_fits_file *file = s->cameras.file;
   const mill_fits_guard *guard = file->guard;
+  const int choice = settings->config->exposures;
+  s->joint = choice == MILL_EXPOSURES_JOINT;
+  if (is_mwm(guard))
+    return open_mwm(s, frame);
   s->cameras.finish = take_wdisp;
   s->i_object = find_object_table(guard);
   if (s->i_object < 0)
@@ -197,8 +312,6 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
         file, s->i_object,
         " has %lld rows, expected one for the file's only object; make the file again",
         (long long)guard->hdu[s->i_object].axis[1]);
-  const int choice = settings->config->exposures;
-  s->joint = choice == MILL_EXPOSURES_JOINT;
   mill_cameras *c = &s->cameras;
   MILL_CHECK(choice == MILL_EXPOSURES_COADD ? find_coadd(c) : find_exposures(c));
   for (int i = 0; i < c->n_camera; i++)
@@ -208,14 +321,32 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 
 /* ---- index ------------------------------------------------------------ */
 
-/* SDSS-I and II say what a fibre was put on in SOURCETYPE. */
-enum { PLATE, MJD, OBJTYPE, SOURCETYPE, FIBER, RA, DEC, Z, ZWARNING, CLASS, SUBCLASS, N_WISH };
-static const mill_fits_wish wish[N_WISH] = {
+/* SDSS-I and II say what a fibre was put on in SOURCETYPE. SDSS-V has FIELD for PLATE, and its
+ * targets have numbers. */
+enum {
+  PLATE,
+  MJD,
+  FIBER,
+  CATALOGID,
+  SDSS_ID,
+  OBJTYPE,
+  SOURCETYPE,
+  RA,
+  DEC,
+  Z,
+  ZWARNING,
+  CLASS,
+  SUBCLASS,
+  N_WISH
+};
+static const mill_fits_wish wish_of_all[N_WISH] = {
     [PLATE] = MILL_WISH("PLATE", INT32, 0, 1),
     [MJD] = MILL_WISH("MJD", INT32, 0, 1),
+    [FIBER] = MILL_ROW_WISH("FIBERID", INT32, fiber, -1, 1),
+    [CATALOGID] = MILL_WISH("CATALOGID", INT64, -1, 0),
+    [SDSS_ID] = MILL_ROW_WISH("SDSS_ID", INT64, target_id, -1, 0),
     [OBJTYPE] = MILL_WISH("OBJTYPE", TEXT, 0, 0),
     [SOURCETYPE] = MILL_WISH("SOURCETYPE", TEXT, 0, 0),
-    [FIBER] = MILL_ROW_WISH("FIBERID", INT32, fiber, -1, 1),
     [RA] = MILL_ROW_WISH("PLUG_RA", DOUBLE, target_ra, NAN, 0),
     [DEC] = MILL_ROW_WISH("PLUG_DEC", DOUBLE, target_dec, NAN, 0),
     [Z] = MILL_ROW_WISH("Z", DOUBLE, z, NAN, 0),
@@ -223,13 +354,62 @@ static const mill_fits_wish wish[N_WISH] = {
     [CLASS] = MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
     [SUBCLASS] = MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
 
-/* Modified Julian date of the middle of an exposure; its header has seconds. */
-static int read_middle(mill_fits_file *file, int i_hdu, double *mjd)
+/* The object's only row. v [N_WISH]. */
+static int describe_object(sdss *s, mill_fits_values *v, mill_catalog_row *row)
 {
-  double begin = NAN, end = NAN;
-  MILL_CHECK(mill_single_key_double(file, i_hdu, "TAI-BEG", &begin, NULL));
-  MILL_CHECK(mill_single_key_double(file, i_hdu, "TAI-END", &end, NULL));
-  *mjd = 0.5 * (begin + end) / 86400.0;
+  const mill_fits_file *file = s->cameras.file;
+  mill_fits_wish wish[N_WISH];
+  mill_fits_column found;
+  int has_plate, has_field;
+  memcpy(wish, wish_of_all, sizeof wish);
+  MILL_CHECK(mill_fits_column_find(s->cameras.file, s->i_object, "PLATE", &has_plate, &found));
+  MILL_CHECK(mill_fits_column_find(s->cameras.file, s->i_object, "FIELD", &has_field, &found));
+  const int is_v = has_field && !has_plate;
+  if (is_v) {
+    wish[PLATE].name = "FIELD";
+    wish[FIBER].is_needed = 0;
+    wish[CATALOGID].is_needed = 1;
+  }
+  MILL_CHECK(mill_fits_columns(s->cameras.file, s->i_object, wish, N_WISH, v));
+  mill_fits_fill(file->guard->path, wish, N_WISH, v, 0, row);
+  const int plate = v[PLATE].i32[0], mjd = v[MJD].i32[0];
+  const long long catalog_id = (long long)v[CATALOGID].i64[0];
+  row->target_id = row->target_id > 0 ? row->target_id : -1; /* -999: none */
+  if (is_v) {
+    snprintf(row->object, sizeof row->object, "%lld", catalog_id);
+    snprintf(row->identifier, sizeof row->identifier, "sdss %d-%d-%lld", plate, mjd, catalog_id);
+  } else {
+    snprintf(row->object, sizeof row->object, "spec-%04d-%05d-%04d", plate, mjd, row->fiber);
+    snprintf(row->identifier, sizeof row->identifier, "sdss %04d-%05d-%04d", plate, mjd,
+             row->fiber);
+  }
+  return MILL_OK;
+}
+
+/* Keywords of a star of Astra. */
+enum { MWM_ID, MWM_CATALOGID };
+static const mill_fits_wish mwm_wish[] = {[MWM_ID] =
+                                              MILL_ROW_WISH("SDSS_ID", INT64, target_id, -1, 0),
+                                          [MWM_CATALOGID] = MILL_WISH("CAT_ID", TEXT, 0, 0),
+                                          MILL_ROW_WISH("RA", DOUBLE, target_ra, NAN, 0),
+                                          MILL_ROW_WISH("DEC", DOUBLE, target_dec, NAN, 0),
+                                          MILL_ROW_WISH("PMRA", DOUBLE, pmra, NAN, 0),
+                                          MILL_ROW_WISH("PMDE", DOUBLE, pmdec, NAN, 0),
+                                          MILL_ROW_WISH("PLX", DOUBLE, parallax, NAN, 0),
+                                          MILL_ROW_WISH("G_MAG", DOUBLE, gaia_g, NAN, 0),
+                                          MILL_ROW_WISH("BP_MAG", DOUBLE, gaia_bp, NAN, 0),
+                                          MILL_ROW_WISH("RP_MAG", DOUBLE, gaia_rp, NAN, 0)};
+enum { N_MWM_WISH = sizeof mwm_wish / sizeof *mwm_wish };
+static_assert((int)N_MWM_WISH <= (int)N_WISH, "values of either fit into one array");
+
+static int describe_mwm(sdss *s, mill_fits_values *v, mill_catalog_row *row)
+{
+  mill_fits_file *file = s->cameras.file;
+  MILL_CHECK(mill_single_keys(file, &(int){0}, 1, NAN, mwm_wish, N_MWM_WISH, v));
+  mill_fits_fill(file->guard->path, mwm_wish, N_MWM_WISH, v, 0, row);
+  mill_fits_text_copy(file->guard->path, "CAT_ID", mill_fits_text_at(&v[MWM_CATALOGID], 0),
+                      row->object, sizeof row->object);
+  snprintf(row->identifier, sizeof row->identifier, "sdss_id %lld", (long long)row->target_id);
   return MILL_OK;
 }
 
@@ -239,27 +419,14 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   sdss *s = state;
   mill_catalog_row row;
   mill_fits_values v[N_WISH] = {0};
+  const char *objtype = "";
   index->n_fits_row = 1;
-  const mill_cameras *c = &s->cameras;
-  MILL_TRY(mill_fits_columns(c->file, s->i_object, wish, N_WISH, v));
   mill_catalog_row_init(&row);
-  mill_fits_fill(c->file->guard->path, wish, N_WISH, v, 0, &row);
-  const int plate = v[PLATE].i32[0], mjd = v[MJD].i32[0];
-  snprintf(row.object, sizeof row.object, "spec-%04d-%05d-%04d", plate, mjd, row.fiber);
-  snprintf(row.identifier, sizeof row.identifier, "sdss %04d-%05d-%04d", plate, mjd, row.fiber);
-  const char *objtype = mill_fits_text_at(&v[v[OBJTYPE].there ? OBJTYPE : SOURCETYPE], 0);
-  if (!mill_selection_keeps(select, &(mill_candidate){&row, row.object, objtype, 0, NAN}))
-    goto done;
-  MILL_TRY(mill_file_index_alloc(index, c->n_camera, c->n_camera));
-  for (const mill_camera *camera = c->camera; camera < c->camera + c->n_camera; camera++) {
-    double middle;
-    if (camera->exposure != camera->i_hdu) /* not the first of its exposure */
-      continue;
-    MILL_TRY(read_middle(c->file, camera->i_hdu, &middle));
-    if (index->n_row == 0 || !s->joint)
-      index->row[index->n_row++] = row;
-    mill_file_index_expose(index, camera->exposure, camera->exposure_id, middle);
-  }
+  MILL_TRY((s->is_mwm ? describe_mwm : describe_object)(s, v, &row));
+  if (!s->is_mwm)
+    objtype = mill_fits_text_at(&v[v[OBJTYPE].there ? OBJTYPE : SOURCETYPE], 0);
+  if (mill_selection_keeps(select, &(mill_candidate){&row, row.object, objtype, 0, NAN}))
+    MILL_TRY(mill_cameras_index(&s->cameras, &row, s->joint, index));
 done:
   mill_fits_values_free(N_WISH, v);
   return err;
@@ -272,7 +439,7 @@ static const mill_arm_choice cameras[] = {
 
 const mill_format mill_format_sdss = {
     .name = "sdss",
-    .description = "SDSS and BOSS spec-PLATE-MJD-FIBER files: coadd or single exposures",
+    .description = "SDSS I to V spec files, coadd or single exposures; mwmStar, mwmVisit",
     .recognise = recognise,
     .state_bytes = sizeof(sdss),
     .open = open_file,

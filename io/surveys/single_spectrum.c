@@ -266,7 +266,7 @@ int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_w
   MILL_CHECK(mill_single_key_unit(file, i_hdu, key->unit, key->default_unit, &to_aa));
   MILL_CHECK(read_medium(file, i_hdu, key->type, configured, air));
   for (int i = 0; i < n_pix; i++)
-    wave_aa[i] = (start + ((double)(i + 1) - reference) * step) * to_aa;
+    wave_aa[i] = (start + ((double)(i + 1 + key->beyond) - reference) * step) * to_aa;
   snprintf(what, sizeof what, "%s, %s and %s", key->start, key->reference, key->step);
   return mill_single_check_wave(file, i_hdu, what, n_pix, wave_aa);
 }

@@ -166,8 +166,9 @@ typedef struct mill_format {
   double lsf_width_error;   /**< of its line-spread functions, as the key lsf_width_error */
 } mill_format;
 
-extern const mill_format mill_format_desi, mill_format_sdss, mill_format_lamost, mill_format_weave,
-    mill_format_fourmost, mill_format_generic;
+extern const mill_format mill_format_desi, mill_format_sdss, mill_format_lamost,
+    mill_format_lamost_mrs, mill_format_weave, mill_format_fourmost, mill_format_pfs,
+    mill_format_generic;
 
 /** As mill_spectra_open, with formats [n_format] instead of all known ones. */
 int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings,

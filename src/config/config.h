@@ -104,7 +104,7 @@ typedef struct mill_config {
   int n_arm; /**< arms to use; 0: all of the library */
   mill_arm_choice arm[MILL_MAX_ARM];
   char cameras_of[16]; /**< format whose cameras the arms are; empty: none; never read or printed */
-  char format[16];     /**< auto, desi, sdss, lamost, weave, 4most, generic */
+  char format[16];     /**< auto, or a format's name */
   enum mill_exposures exposures;
   int join_by_name;          /**< rows of one object (by name) are joined */
   double join_radius_arcsec; /**< with it also rows within this distance; 0: only by name */

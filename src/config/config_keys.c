@@ -108,8 +108,10 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"velocity_offset_sigma", REAL(fit.velocity_offset_sigma_km_s, 0.001, 1000), SCIENCE,
      .unit = "km/s", .help = "standard deviation of the Gaussian prior of an offset, about 0"},
 
-    {"format", WORD(format, "auto", "desi", "sdss", "lamost", "weave", "4most", "generic"), SCIENCE,
-     .section = "Spectra",
+    {"format",
+     WORD(format, "auto", "desi", "sdss", "lamost", "lamost-mrs", "weave", "4most", "pfs",
+          "generic"),
+     SCIENCE, .section = "Spectra",
      .help = "format of the input files; auto recognises it from their contents"},
     {"exposures", CHOICE(exposures, "coadd", "single", "joint"), SCIENCE,
      .help = "what to fit of a file with single exposures: its coadd if it has one; each exposure "

@@ -10,8 +10,8 @@ from base import ENVIRONMENT, atexit, json, np, os, put, subprocess, tmp
 READER = os.path.join(os.path.dirname(os.environ["STARMILL"]), "tests", "read_spectra")
 TYPE = {"wave": "f8", "exposure_row": "i8", "exposure_id": "i4", "exposure_mjd": "f8", "mask": "i4"}
 EVERY_FIBRE = f"fiberstatus_allowed_bits: {list(range(64))}\n"
-ARMS = ["coadd", "b", "r", "blue", "red", "spectrum"]
-COADD, B, R, BLUE, RED, SPECTRUM = range(6)
+ARMS = ["coadd", "b", "r", "blue", "red", "spectrum", "pfs"]
+COADD, B, R, BLUE, RED, SPECTRUM, PFS = range(7)
 UNKNOWN, BARYCENTRIC, HELIOCENTRIC, TOPOCENTRIC = range(4)
 # fibre: unplugged, bad trace, flat, arc, columns, rejected; pixel: rejected, no or bright sky,
 # rejected by the combination, low flux factor, bad sky chi-square, contiguous bad sky
@@ -267,16 +267,70 @@ def sdss(s):
     return hdus, HELIOCENTRIC
 
 
-def lamost(s, is_image=False):
-    """COADD at HDU 2, or the image of the primary; masks are floats here."""
+def sdss_v(s):
+    """COADD at HDU 2, SPALL, ZALL, exposures 353048 and 353049 of both cameras in s.single."""
+    row = s.row(z=-3.5e-5, fiber=-1, fits_row=1, object="27021598054114233", spectype="STAR", subtype="F9",
+                identifier="sdss 112360-60000-27021598054114233", target_id=56789012)
+    n = 6 + int(s.rng.integers(8))
+    hdus = [Hdu("", [], cards=["V_RAD   =        2.06602295456", "HELIO_RV=        2.06602295456",
+                               "TAI-BEG =         5184019757.0", "TAI-END =         5184028003.0"]),
+            sdss_table(s, "COADD", "AND_MASK", n, s.spectrum(0, COADD, n)),
+            table("SPALL", ("FIELD", "K", [112360]), ("MJD", "K", [60000]), ("OBJTYPE", "16A", ["SCIENCE"]),
+                  ("CATALOGID", "K", [27021598054114233]), ("SDSS_ID", "K", [row["target_id"]]),
+                  ("PLUG_RA", "D", [row["ra"]]), ("PLUG_DEC", "D", [row["dec"]]), ("Z", "D", [row["z"]]),
+                  ("CLASS", "6A", ["STAR"]), ("SUBCLASS", "21A", ["F9"])),
+            table("ZALL", ("FIELD", "J", [112360, 112360]))]
+    s.single = []
+    for i in range(2):
+        p = s.spectrum(i, COADD, n)
+        hdus.append(sdss_table(s, f"MJD_EXP_60000-{i:02d}", "AND_MASK", n, p))
+        hdus[-1].cards = ["V_RAD   =                  1.9", f"EXPOSURE= {353048 + i}",
+                          f"TAI-BEG = {5184019757 + 1000 * i}", f"TAI-END = {5184020657 + 1000 * i}"]
+        s.single.append(s.spectra.pop())
+    return hdus, BARYCENTRIC
+
+
+def mwm(s, is_visit=False):
+    """Astra's star or visits at rest: none of APO, at HDU 3 of LCO; the second visit is in no stack."""
+    n, n_row = 6 + int(s.rng.integers(8)), 3 if is_visit else 1
+    position = {k: s.rng.uniform(0, 90) for k in ("ra", "dec")}
+    for i in range(n_row):
+        s.row(fiber=-1, target_id=99560000, object="63050395967613090",
+              identifier=f"sdss_id 99560000:{i}" if is_visit else "sdss_id 99560000", **position)
+        s.spectrum(i, COADD, n)
+    vel, stack = s.rng.uniform(-300, 300, n_row).astype("f4"), np.arange(n_row) != 1
+    width = s.rng.uniform(1.5, 4, (n_row, n)).astype("f4")
+    rest = np.array([math.pow(10.0, 3.5523 + 1e-4 * k) for k in range(n)])
+    flags = np.array([p["mask"] for p in s.spectra], "i8") & 0x7fffffff
+    for p, v, used, w, m in zip(s.spectra, vel, stack, width, flags):
+        p["wave"] = rest / (1 - float(v) * (used or not is_visit) / 299792.458)
+        p["mask"] = (m & SDSS_BAD & ~(1 << 18 | 1 << 25)).astype("i4")
+        power = 1560 + (p["wave"] - 3700) * (710 / 2300)  # all below 6000 A
+        p["sigma"] = ((w.astype(float) if is_visit else p["wave"] / power) / math.sqrt(8 * math.log(2))).astype("f4")
+    columns = [("flux", f"{n}E", [p["flux"] for p in s.spectra]), ("ivar", f"{n}E", [p["ivar"] for p in s.spectra]),
+               ("pixel_flags", f"{n}K", flags)]
+    columns += [("xcsao_v_rad", "E", vel), ("in_stack", "L", [b"FT"[i:i + 1] for i in stack.astype(int)]),
+                ("wresl", f"{n}E", width), ("tai_beg", "K", [5184019757 + 86400 * i for i in range(n_row)]),
+                ("tai_end", "K", [5184020757 + 86400 * i for i in range(n_row)])] if is_visit else [("v_rad", "E", vel)]
+    cards = ["CRVAL   =               3.5523", "CDELT   =               0.0001", "CRPIX   =                    1",
+             "CTYPE   = 'LOG-LINEAR'"]
+    return [Hdu("", [], cards=["SDSS_ID =             99560000", "CAT_ID  =    63050395967613090",
+                               f"RA      = {position['ra']:.17g}", f"DEC     = {position['dec']:.17g}"]),
+            table("BOSS/APO", *((name, form, []) for name, form, _ in columns)),
+            table("BOSS/LCO", *columns, cards=cards), table("APOGEE/APO", ("sdss_id", "K", []))], BARYCENTRIC
+
+
+def lamost(s, is_image=False, is_dr1=False):
+    """COADD at HDU 2, or the image of the primary, in DR1 without wavelengths; masks are floats here."""
     n = 5 + int(s.rng.integers(8))
     p = s.spectrum(0, COADD, n)
     p["mask"] &= 0xffff
-    p["wave"] = s.ascending(n, 3700, 1).astype("f4").astype(float)
+    p["wave"] = (np.array([math.pow(10, 3.5682 + 1e-4 * i) for i in range(n)]) if is_dr1 else
+                 s.ascending(n, 3700, 1).astype("f4").astype(float))
     row = s.row(fiber=110, exp_id=3703110, fits_row=0 if is_image else 1, z=-0.00005617,
                 object="LAMOST J091219.42+275336.4", identifier="lamost 55877-B7708-03-110",
                 spectype="STAR", subtype="K7")
-    values = [p["flux"], p["ivar"], p["wave"], p["mask"], np.ones(n)]
+    values = [p["flux"], p["ivar"], p["flux"] if is_dr1 else p["wave"], p["mask"], np.ones(n)]
     cards = ["TELESCOP= 'LAMOST  '", "HELIO   =                    T",
              "FILENAME= 'spec-55877-B7708_sp03-110.fits'", "OBSID   =              3703110",
              "DESIG   = 'LAMOST J091219.42+275336.4'", "FIBERID =                  110",
@@ -284,6 +338,9 @@ def lamost(s, is_image=False):
              "SPID    =                    3", "FIB_TYPE= 'Obj     '", "CLASS   = 'STAR    '",
              "SUBCLASS= 'K7      '", "Z       =          -0.00005617",
              f"RA      = {row['ra']:.17g}", f"DEC     = {row['dec']:.17g}"]
+    if is_dr1:
+        cards += ["EXTEN0  = 'Flux Inverse Subcontinuum Andmask Ormask'", "COEFF0  =              3.56820",
+                  "COEFF1  =          0.000100000"]
     if is_image:
         return [image("", "E", values, cards)], HELIOCENTRIC
     # left over from the older layout, as real files have it
@@ -291,6 +348,30 @@ def lamost(s, is_image=False):
     return [Hdu("", [], cards=cards), table("COADD", *(
         (name, f"{n}E", v) for name, v in zip(("flux", "IVAR", "WAVELENGTH", "ANDMASK", "ORMASK"),
                                               values)))], HELIOCENTRIC
+
+
+def lamost_mrs(s):
+    """COADD_B at HDU 2, COADD_R; exposures …17 (blue, and red from red to blue) and …05 (blue) in s.single."""
+    row = s.row(fiber=15, exp_id=681001015, fits_row=1, object="LAMOST J230311.44+321335.5",
+                identifier="lamost 58408-TD2301-01-015")
+    hdus = [Hdu("", [], cards=[
+        "TELESCOP= 'LAMOST  '", "HELIO   =                    T", "VACUUM  =                    T",
+        "OBSID   =            681001015", f"DESIG   = '{row['object']}'", "FIBERID =                   15",
+        "LMJD    =                58408", "PLANID  = 'TD2301  '", "SPID    =                    1",
+        "FIBERTYP= 'Obj     '", f"RA      = {row['ra']:.17g}", f"DEC     = {row['dec']:.17g}"])]
+    s.single = {}
+    for name, arm in (("COADD_B", B), ("COADD_R", R), ("B-84107317", B), ("R-84107317", R), ("B-84107305", B)):
+        n, is_coadd = 5 + int(s.rng.integers(8)), name.startswith("C")
+        p = s.single[name] = s.spectrum(0, arm, n)
+        s.spectra = s.spectra[:len(s.spectra) - (not is_coadd)]
+        p["mask"] = p["mask"].astype("i2").astype("i4")
+        loglam = s.ascending(n, 3.7, 1e-5).astype("f4")
+        p["wave"] = np.array([math.pow(10.0, float(x)) for x in loglam])
+        turn = slice(None, None, -1 if name == "R-84107317" else 1)
+        hdus.append(table(name, ("FLUX", "E", p["flux"][turn]), ("IVAR", "E", p["ivar"][turn]),
+                          ("LOGLAM", "E", loglam[turn]), ("ANDMASK" if is_coadd else "PIXMASK", "I", p["mask"][turn]),
+                          cards=[] if is_coadd else ["EXPTIME =                 1200"]))
+    return hdus, HELIOCENTRIC
 
 
 def weave(s):
@@ -374,6 +455,33 @@ def fourmost_single(s):
                       f"TRG_DEC = {row['dec']:.17g}"])], HELIOCENTRIC
 
 
+def pfs(s, has_wave=False):
+    """Of two visits, at HDU 2 FLUX; its keywords count pixels from -1, as PFS's own library writes them."""
+    n = 6 + int(s.rng.integers(8))
+    p, step = s.spectrum(0, PFS, n), 0.08
+    row = s.row(target_id=0x1234567890abc, fits_row=1, object="10092-0001234567890abc",
+                identifier="pfs 10092-00001-2,2-0001234567890abc")
+    start, cards = 3.8e-7 + 0.5 * (n - 1) * 8e-11, ["CTYPE1  = 'WAVE    '", "CUNIT1  = 'm       '"]
+    wave = (s.ascending(n, 380, step) if has_wave else
+            (start + (np.arange(n) + 2 - (0.5 * n + 1.5)) * 8e-11) * 1e9)
+    variance = s.rng.uniform(0.1, 9, n).astype("f4")
+    p["wave"] = wave * 10 if has_wave else (start + (np.arange(n) + 2 - (0.5 * n + 1.5)) * 8e-11) * 1e10
+    p["ivar"] = (1 / variance.astype(float)).astype("f4")
+    p["sigma"] = np.full(n, 2.1 / math.sqrt(8 * math.log(2)), "f4")
+    flags = ["MP_BAD  =                    0", "HIERARCH MP_NO_DATA = 8", "HIERARCH MP_FIBERTRACE = 12"]
+    cards += [f"CRPIX1  = {0.5 * n + 1.5}", "CDELT1  = 8E-11", f"CRVAL1  = {start:.17g}"]
+    hdus = [Hdu("", []), image("FLUX", "E", p["flux"], [] if has_wave else cards), image("MASK", "J", p["mask"], flags),
+            table("TARGET", ("filterName", "1A", ["g"]), cards=[
+                "CATID   =                10092", "TRACT   =                    1", "PATCH   = '2,2     '",
+                f"OBJID   = {row['target_id']}", f"RA      = {row['ra']:.17g}", f"DEC     = {row['dec']:.17g}",
+                "HIERARCH TARGETTYPE = 1", "HIERARCH TargetType.SKY = 2"]),
+            image("COVAR", "E", [variance, variance * 0, variance * 0]),
+            table("OBSERVATIONS", ("visit", "J", [7, 8]), ("arm", "1A", ["b", "r"]), ("fiberId", "J", [row["fiber"]] * 2),
+                  ("obsTime", "19A", ["2025-03-23T10:30:00", "2025-03-23T10:50:00"]))]
+    p["mask"] &= 1 | 1 << 8
+    return hdus + ([image("WAVELENGTH", "D", wave)] if has_wave else []), UNKNOWN
+
+
 def generic(s, plain=True):
     """SPECTRA at HDU 2: vectors of one length, of the plainest types, or as it comes."""
     units = {"Angstrom": 1.0, "angstrom": 1.0, "AA": 1.0, "nm": 10.0, "um": 1e4}
@@ -439,9 +547,12 @@ atexit.register(lambda: Reader.process and Reader.process.communicate())
 
 
 # how a sample is drawn, and whether the file knows the line-spread function
-KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "lamost": ("lamost", lamost, 0),
-         "lamost image": ("lamost", lambda s: lamost(s, True), 0), "weave": ("weave", weave, 0),
+KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "sdss-v": ("sdss", sdss_v, 1),
+         "mwm star": ("sdss", mwm, 1), "mwm visit": ("sdss", lambda s: mwm(s, True), 1), "lamost": ("lamost", lamost, 0),
+         "lamost image": ("lamost", lambda s: lamost(s, True), 0),
+         "lamost dr1": ("lamost", lambda s: lamost(s, True, True), 0), "lamost-mrs": ("lamost-mrs", lamost_mrs, 0), "weave": ("weave", weave, 0),
          "4most": ("4most", fourmost, 0), "4most single": ("4most", fourmost_single, 0),
+         "pfs": ("pfs", pfs, 1), "pfs wave": ("pfs", lambda s: pfs(s, True), 1),
          "generic": ("generic", generic, 1), "generic, any": ("generic", lambda s: generic(s, False), 1)}
 
 NO_ARM = ";".join(f"-{x}_{name}" for x in "BR" for name in (
@@ -486,6 +597,22 @@ WRONG = {
         ("+VACUUM  = 'yes'", "HDU 1: keyword VACUUM", "must hold T or F"),
         ("-@3;-@4;-@5", "holds no single exposures", "exposures: coadd"),
     ),
+    "sdss-v": (
+        ("SPALL-FIELD", "(SPALL)", "no column PLATE"),
+        ("SPALL-CATALOGID", "(SPALL)", "no column CATALOGID"),
+        ("-@4;-@5", "holds no single exposures", "exposures: coadd"),
+    ),
+    "mwm star": (
+        ("-BOSS/LCO", "no spectra of BOSS", "APOGEE are not read"),
+        ("@2 v_rad@0=nan", "(BOSS/LCO): v_rad of row 0", "give the mwmVisit file"),
+        ("@2!CDELT", "(BOSS/LCO): CRVAL, CDELT, CRPIX", "pixel 0 is nan"),
+        ("@2-ivar", "(BOSS/LCO)", "no column ivar"),
+        ("@2/5000", "has 5000 rows"),
+    ),
+    "mwm visit": (
+        ("@2 in_stack~B", "column in_stack"),
+        ("@2 xcsao_v_rad@0=3e6", "the velocity 3e+06 of row 0"),
+    ),
     "lamost": (
         ("COADD-flux", "HDU 2 (COADD)", "no column FLUX"),
         ("COADD-IVAR", "HDU 2 (COADD)", "no column IVAR"),
@@ -509,6 +636,15 @@ WRONG = {
     "lamost image": (
         ("/5,4", "neither a table COADD nor", "5 rows"),
         ("/1,5", "HDU 1", "1 pixels a row"),
+    ),
+    "lamost dr1": (("!COEFF1", "HDU 1: COEFF0 and COEFF1: the wavelength of pixel 0 is nan"),
+                   ("!EXTEN0", "row 3 (WAVELENGTH)", "positive and ascending")),
+    "lamost-mrs": (
+        ("COADD_B-IVAR", "HDU 2 (COADD_B)", "no column IVAR"),
+        ("COADD_B LOGLAM>X", "HDU 2 (COADD_B)", "no column WAVELENGTH"),
+        ("COADD_R-ANDMASK", "HDU 3 (COADD_R)", "no column ANDMASK"),
+        ("-COADD_B;-COADD_R", "no table COADD_B or COADD_R", "set exposures"),
+        ("-@3;-@4;-@5", "no table B-minute or R-minute", "set exposures"),
     ),
     "weave": (
         ("-BLUE_IVAR", "no HDU BLUE_IVAR", "fetch it again"),
@@ -564,6 +700,17 @@ WRONG = {
         ("PHASE3SPECTRUM WAVE@0=3000;PHASE3SPECTRUM WAVE@1=3100", "more than two gaps"),
         ("PHASE3SPECTRUM!TRG_UID;PHASE3SPECTRUM+TRG_UID = 'x'", "TRG_UID", "64 bits"),
     ),
+    "pfs": (
+        ("-MASK", "no image MASK"),
+        ("-TARGET", "no tables TARGET and OBSERVATIONS"),
+        ("FLUX/4,5", "(FLUX) must be an image of 1 axes", "not pfsCoadd"),
+        ("COVAR/5,3", "(COVAR) must be an image of 2 axes"),
+        ("MASK!MP_;MASK!HIERARCH", "(MASK) names none of its bits"),
+        ("FLUX!CRPIX1;FLUX+CRPIX1  = 1", "(FLUX): CRPIX1 is 1, expected"),
+        ("FLUX!CTYPE1", "(FLUX): CTYPE1 ''", "set medium"),
+        ("OBSERVATIONS-visit", "(OBSERVATIONS)", "no column visit"),
+    ),
+    "pfs wave": (("WAVELENGTH @2=nan", "row 1 (WAVELENGTH)", "pixel 2 is nan"),),
     "generic": (
         ("-SPECTRA", "no binary table SPECTRA", "docs/use/formats.md"),
         ("SPECTRA-NAME", "HDU 2 (SPECTRA)", "NAME"),

@@ -2,6 +2,8 @@
 """Other surveys from file to row: SDSS and LAMOST stars, their names, frames, exposures."""
 
 from common import *  # noqa: F403
+from survey_files import B, COADD, HELIOCENTRIC, R, SDSS_BAD, Reader
+from test_formats import NO_WIDTH, Formats
 
 SDSS = [data(f"real/sdss/{n}.fits.gz") for n in ("spec-0266-51602-0031", "spec-3586-55181-0500")]
 LAMOST = sorted(data("real/lamost/" + n) for n in (
@@ -12,9 +14,6 @@ if not LAMOST or not all(map(os.path.exists, SDSS)):
 
 # pixels used, A; inside the small library's arms and apart from each other
 RANGE = {"B": (3820, 5650), "R": (5900, 7500)}
-# fibre: unplugged, bad trace, flat, arc, columns, rejected; pixel: rejected, no or bright sky,
-# rejected by the combination, low flux factor, bad sky chi-square, contiguous bad sky
-SDSS_BAD = sum(1 << bit for bit in (0, 1, 2, 3, 4, 5, 18, 22, 23, 25, 26, 27, 28))
 
 
 def of_sdss(path):
@@ -146,3 +145,99 @@ class Surveys(EndToEnd):
         done = self.fit("unknown.h5", tmp("plain.fits"), status=3)
         self.assertOneLine(done, "no known format", "desi", "sdss", "lamost", "weave", "4most", "generic",
                            status=3)
+
+
+class RealFiles(Formats):
+    """Files of the surveys themselves, compared with what astropy reads of them."""
+
+    def answer(self, name, config, **how):
+        path = os.path.join(DATA, name + ".fits.gz")
+        answer = Reader.read(path, config, **how)
+        self.assertNotIn("error", answer, answer.get("message"))
+        return answer, pyfits.open(path)
+
+    def assertPixels(self, got, flux, ivar, mask):
+        self.assertSame(got["flux"], flux)
+        self.assertSame(got["ivar"], ivar)
+        self.assertSame(got["mask"], mask)
+
+    def test_desi(self):
+        for name in ("real/desi/coadd-4-80613-thru20210324", "real/desi/coadd-special-dark-27247",
+                     "real/desi/coadd-sv3-dark-26065", "real/desi/spectra-sv3-dark-26065",
+                     "sim/coadd-dev-patho"):
+            for config, skies in ("", False), ("objtypes: [SKY, BAD]\n", True):
+                answer, hdus = self.answer(name, config, arms=["b", "r", "z"])
+                with hdus:
+                    fibermap = hdus["FIBERMAP"].data
+                    rows = np.flatnonzero(np.isin(np.char.strip(fibermap["OBJTYPE"]), ["SKY", "BAD"]) == skies)
+                    arrays = {(x, key): hdus[f"{x}_{key}"].data for x in "BRZ" for key in (
+                        "WAVELENGTH", "FLUX", "IVAR", "MASK", "RESOLUTION")}
+                self.assertEqual([(r["target_id"], float(r["ra"])) for r in answer["rows"]],
+                                 [(fibermap["TARGETID"][i], fibermap["TARGET_RA"][i]) for i in rows])
+                self.assertEqual(len(answer["segments"]), 3 * len(rows))
+                for k, got in enumerate(answer["segments"]):
+                    row, x = rows[k // 3], "BRZ"[k % 3]
+                    self.assertPixels(got, *(arrays[x, key][row] for key in ("FLUX", "IVAR", "MASK")))
+                    self.assertSame(got["wave"], arrays[x, "WAVELENGTH"])
+                    self.assertSame(got["resolution"], arrays[x, "RESOLUTION"][row].ravel())
+        # its redrock file is found: a galaxy
+        name = "real/desi/coadd-4-80613-thru20210324"
+        self.assertEqual(self.answer(name, "redrock: true\n", arms=["b"])[0]["rows"], [])
+        (row,) = self.answer(name, "", arms=["b"])[0]["rows"]
+        self.assertEqual((row["z"], row["spectype"]), ("0.36874355163716493", "GALAXY"))
+
+    def test_sdss(self):
+        for name in ("sdss/spec-0266-51602-0031", "sdss/spec-3586-55181-0500", "sdss-more/spec-0618-52049-0372"):
+            for exposures in ("coadd", "single", "joint") if "0266" not in name else ("coadd",):
+                answer, hdus = self.answer("real/" + name, f"exposures: {exposures}\n")
+                self.assertEqual((answer["frame"], answer["rows"][0]["spectype"]), (HELIOCENTRIC, "STAR"))
+                tables = {}
+                with hdus:
+                    for hdu in hdus[1:2] if exposures == "coadd" else hdus[4:]:
+                        number = -1 if exposures == "coadd" else int(hdu.name.split("-")[1])
+                        arm = COADD if exposures == "coadd" else B if hdu.name[0] == "B" else R
+                        tables[number, arm] = hdu.data.copy()
+                self.assertEqual(len(answer["segments"]), len(tables))
+                for got in answer["segments"]:
+                    of = tables.pop((int(answer["exposure_id"][got["exposure"]]), got["arm"]))
+                    if of["loglam"][0] > of["loglam"][-1]:  # blue exposures of SDSS-I
+                        of = of[::-1]
+                    mask = of["and_mask" if exposures == "coadd" else "mask"]
+                    self.assertPixels({**got, "mask": got["mask"] & ~NO_WIDTH}, of["flux"], of["ivar"],
+                                      mask.astype("i4") & SDSS_BAD)
+                    # the rounding of the logarithm is far below float32's
+                    self.assertSame(np.log10(got["wave"]).astype("f4"), of["loglam"])
+                    self.assertTrue(((got["sigma"] > 0.5) & (got["sigma"] < 5)).all())  # R 1000 to 3000
+
+    def test_lamost_mrs(self):
+        for name, n in (("58408-TD230151N343645T01_sp01-015", 7), ("58644-TD192102N424113K01_sp12-076", 4)):
+            for exposures, n_row in ("coadd", 1), ("single", n), ("joint", 1):
+                answer, hdus = self.answer("real/lamost-mrs/med-" + name, f"exposures: {exposures}\n", lsf=False)
+                self.assertEqual((answer["format"], answer["frame"], len(answer["rows"])),
+                                 ("lamost-mrs", HELIOCENTRIC, n_row))
+                with hdus:
+                    self.assertTrue((np.abs(answer["exposure_mjd"] - hdus[0].header["MJD"] - 0.65) < 0.15).all())
+                    self.assertEqual(len(answer["segments"]), 2 if exposures == "coadd" else 2 * n)
+                    for got in answer["segments"]:
+                        number = answer["exposure_id"][got["exposure"]]
+                        of = hdus["COADD_" + "BR"[got["arm"] == R] if exposures == "coadd" else
+                                  "BR"[got["arm"] == R] + f"-{number}"].data
+                        of = of[np.argsort(of["LOGLAM"])]
+                        self.assertPixels(got, of["FLUX"], of["IVAR"],
+                                          of["ANDMASK" if exposures == "coadd" else "PIXMASK"])
+                        self.assertSame(np.log10(got["wave"]).astype("f4"), of["LOGLAM"])
+
+    def test_lamost(self):
+        for folder, start in (("lamost", ""), ("cool", "spec-")):
+            for name in sorted(os.listdir(os.path.join(DATA, "real", folder))):
+                if not name.startswith(start) or not name.endswith(".fits.gz"):
+                    continue
+                answer, hdus = self.answer(f"real/{folder}/{name[:-len('.fits.gz')]}", "", lsf=False)
+                self.assertEqual(answer["frame"], HELIOCENTRIC)
+                with hdus:
+                    of = hdus["COADD"].data[0] if folder == "lamost" else {
+                        "WAVELENGTH": 10 ** (3.5682 + 1e-4 * np.arange(3904)),
+                        **dict(zip(("FLUX", "IVAR", "", "ANDMASK"), hdus[0].data))}
+                    (got,) = answer["segments"]
+                    self.assertPixels(got, of["FLUX"], of["IVAR"], of["ANDMASK"])
+                    np.testing.assert_allclose(got["wave"], of["WAVELENGTH"], rtol=1e-15)

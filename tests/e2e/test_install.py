@@ -104,7 +104,7 @@ class Installed(ProgramTest):
         self.assertIn("share/starmill/libraries/fgk.h5", done.stderr)
 
     def test_configurations_are_read(self):
-        for name in ("4most", "desi", "lamost", "sdss", "weave"):
+        for name in ("4most", "desi", "lamost", "lamost-mrs", "sdss", "weave"):
             said = self.works(self.program, "fit", "--print-config", "--config",
                               self.path("share", "starmill", "config", f"{name}.yaml"))
             self.assertIn("npoly", said)

@@ -15,7 +15,8 @@ C_KM_S = 299792.458
 LAMOST = data("real/lamost")
 MILES = data("real/miles/miles_v9.1_packed.fits.gz")
 EXPOSURES = data("real/sdss/spec-3586-55181-0500.fits.gz")
-for _path in (LAMOST, MILES, EXPOSURES):
+MRS = data("real/lamost-mrs/med-58408-TD230151N343645T01_sp01-015.fits.gz")
+for _path in (LAMOST, MILES, EXPOSURES, MRS):
     if not os.path.exists(_path):
         skip(f"no test data at {_path}")
 
@@ -222,6 +223,25 @@ class RealStars(EndToEnd):
         self.assertFalse(many["FIT_INFO"][0] & 512)
         self.assertGreater(few["STIFF_OPT"][0], 0.2)
         self.assertGreater(few["RCHISQ_TOT"][0], 1.3 * coadd["RCHISQ_TOT"][0])
+
+    def test_medium_resolution_of_lamost(self):
+        """A single star at -52 km/s by cross-correlation of both cameras, which differ by 4 km/s."""
+        shipped = os.path.join(SOURCE, "config", "lamost-mrs.yaml")
+        fgk = os.path.join(SOURCE, "libraries", "fgk.h5")
+        self.fit("mrs.h5", "--config", shipped, "--exposures", "single", MRS, lib=fgk)
+        one = read(self.path)
+        self.fit("mrs.h5", "--overwrite", "--config", shipped, "--exposures", "joint", "--epochs", "exposure", MRS,
+                 lib=fgk)
+        (joint,), epochs = read(self.path)["VRAD"], read(self.path, "epochs")["VRAD"]
+        self.assertEqual((len(one["VRAD"]), len(epochs)), (7, 7))
+        self.assertTrue((one["FIT_INFO"] & 16 != 0).all())  # templates broader than R 7500
+        for name, velocity in (("single", one["VRAD"]), ("epochs", epochs)):
+            print(f"{name}: {np.round(velocity, 2)} km/s")
+            self.assertLess(np.ptp(velocity), 1)
+        both = np.concatenate([one["VRAD_B"], one["VRAD_R"]])
+        print(f"joint {joint:.1f} km/s, red - blue {np.mean(one['VRAD_R'] - one['VRAD_B']):.1f} km/s")
+        self.assertLess(abs(both.mean() + 52), 1)
+        self.assertTrue((np.abs(one["VRAD"] - one["VRAD"].mean()) < 2.5 * one["VRAD_ERR"]).all())
 
     def shift_from_coadd(self, hdus, name):
         """Velocity of an exposure against the file's own coadd, and its error: no template.

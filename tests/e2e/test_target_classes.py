@@ -145,6 +145,12 @@ class Selection(ProgramTest):
             for name, unit in GAIA.items():
                 np.testing.assert_array_equal(catalog[name], hdus["FIBERMAP"].data[name])
                 self.assertEqual(out["catalog"][name].attrs["unit"].decode(), unit)
+        # adaptive pixels are nested ones of any nside: that of nside 64 around them, if there is one
+        for nside, pixel, wanted in ((256, 435897, 27243), (16, 1702, -1), (64, 27247, 27247), (96, 5, -1)):
+            path = self.write("coadd-uniqpix.fits", header=[
+                ("SPGRP", "uniqpix"), ("SPGRPVAL", pixel + 4 * nside**2), ("HPXPIXEL", pixel), ("HPXNSIDE", nside)])
+            self.kept(path=path)
+            self.assertEqual(set(read(self.path, "catalog")["HEALPIX"]), {wanted})
         # columns of FIBERMAP go before the header; a tile's file has neither
         path = self.write("coadd-columns.fits", header=[("HPXPIXEL", 5), ("SURVEY", "main")],
                           HEALPIX=("J", [1, 2, -1, 4, 5, 6]), PROGRAM=("6A", ["bright"] * N_STAR))

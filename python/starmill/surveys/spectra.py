@@ -13,7 +13,7 @@ from astropy.io import fits as pyfits
 from starmill.cli.basics import INPUT, Failure
 from starmill.products.result import text
 from starmill.templates import library_file
-from starmill.wavelength import doppler, vacuum
+from starmill.wavelength import C_KM_S, doppler, vacuum
 
 Channel = collections.namedtuple("Channel", "name wave flux ivar bad")  # wave: vacuum, Angstrom
 Arm = collections.namedtuple("Arm", "name wave flux ivar bad model")  # model None: there is none
@@ -29,6 +29,8 @@ def channel(name, wave, flux, ivar, mask, air):
     bad = ~np.isfinite(flux) | ~(ivar > 0) | ~np.isfinite(ivar)
     if mask is not None:
         bad |= np.asarray(mask) != 0
+    if (np.diff(wave) < 0).all():
+        wave, flux, ivar, bad = (v[::-1] for v in (wave, flux, ivar, bad))
     return Channel(name, vacuum(wave) if air else wave, flux, np.where(bad, 0.0, ivar), bad)
 
 
@@ -61,17 +63,38 @@ def angstrom(wave, unit):
     return wave * {"nm": 10.0, "um": 1e4, "m": 1e10}.get(unit.strip(), 1.0)
 
 
+BOSS = ("BOSS/APO", "BOSS/LCO")
+
+
+def read_mwm(file, number, medium, ignored):
+    """Of Astra: spectra at rest, which are moved back."""
+    rows = [(hdu, i) for hdu in file if hdu.name in BOSS for i in range(hdu.header["NAXIS2"])]
+    hdu, i = rows[number]
+    row, head = hdu.data[i], hdu.header
+    names = {n.lower() for n in hdu.columns.names}
+    vel = float(row["xcsao_v_rad" if "in_stack" in names else "v_rad"])
+    if "in_stack" in names and not (row["in_stack"] and np.isfinite(vel)):
+        vel = 0.0
+    wave = head["CRVAL"] + head["CDELT"] * (np.arange(len(row["flux"])) + 1 - head.get("CRPIX", 1))
+    mask = kept_bits(row["pixel_flags"], ignored) & SDSS_BAD & ~(1 << 18 | 1 << 25)
+    return [channel("coadd", 10.0**wave / (1 - vel / C_KM_S), row["flux"], row["ivar"], mask,
+                    medium == "air")]
+
+
 def read_sdss(file, i_hdu, medium, ignored):
+    if any(hdu.name in BOSS for hdu in file):
+        return read_mwm(file, i_hdu, medium, ignored)
     coadd = file[i_hdu].name == "COADD"
+    joined = coadd or file[i_hdu].name.startswith("MJD_EXP_")
     # the cameras of one exposure have its number in their names
-    same = [i_hdu] if coadd else [i for i, h in enumerate(file)
+    same = [i_hdu] if joined else [i for i, h in enumerate(file)
                                   if h.name[2:11] == file[i_hdu].name[2:11]]
     found = []
     for i in same:
         table = file[i].data
-        mask = kept_bits(table["and_mask" if coadd else "mask"], ignored) & SDSS_BAD
+        mask = kept_bits(table["and_mask" if joined else "mask"], ignored) & SDSS_BAD
         header = file[0].header if coadd else file[i].header
-        found.append(channel("coadd" if coadd else file[i].name[0].lower(),
+        found.append(channel("coadd" if joined else file[i].name[0].lower(),
                              10.0 ** np.asarray(table["loglam"], dtype=float), table["flux"],
                              table["ivar"], mask, is_air(medium, header.get("VACUUM") is False)))
     return found
@@ -83,8 +106,26 @@ def read_lamost(file, _, medium, ignored):
         flux, ivar, wave, mask = (row[k] for k in ("FLUX", "IVAR", "WAVELENGTH", "ANDMASK"))
     else:
         flux, ivar, wave, mask = file[0].data[:4]
+        head = file[0].header
+        if "Subcontinuum" in head.get("EXTEN0", ""):  # DR1
+            wave = 10.0 ** (head["COEFF0"] + head["COEFF1"] * np.arange(len(flux)))
     return [channel("coadd", wave, flux, ivar, kept_bits(mask, ignored),
                     is_air(medium, file[0].header.get("VACUUM") is False))]
+
+
+def read_lamost_mrs(file, i_hdu, medium, ignored):
+    _, _, number = file[i_hdu].name.partition("-")  # COADD_B, COADD_R have none
+    start = ("B-" + number, "R-" + number) if number else ("COADD_B", "COADD_R")
+    found = []
+    for hdu in file:
+        if hdu.name in start:
+            names, data = hdu.columns.names, {n: np.ravel(hdu.data[n]) for n in hdu.columns.names}
+            wave = 10.0 ** data["LOGLAM"].astype(float) if "LOGLAM" in names else data["WAVELENGTH"]
+            mask = data["PIXMASK" if number else "ANDMASK"]
+            found.append(channel("b" if "B" in hdu.name else "r", wave, data["FLUX"], data["IVAR"],
+                                 kept_bits(mask, ignored),
+                                 is_air(medium, file[0].header.get("VACUUM") is False)))
+    return found
 
 
 def read_weave(file, row, medium, _):
@@ -140,6 +181,24 @@ def read_fourmost(file, row, medium, ignored):
     return found
 
 
+PFS_BAD = ("BAD", "SAT", "CR", "SUSPECT", "NO_DATA", "UNMASKEDNAN", "BAD_FLAT", "BAD_SKY", "BAD_FLUXCAL")
+
+
+def read_pfs(file, _, medium, ignored):
+    head, mask = file["FLUX"].header, file["MASK"]
+    flux = file["FLUX"].data.astype(float)
+    if "WAVELENGTH" in file:
+        wave = angstrom(file["WAVELENGTH"].data.astype(float), "nm")
+    else:  # PFS counts pixels from -1
+        wave = np.arange(len(flux)) + 2 - head["CRPIX1"]
+        wave = angstrom(head["CRVAL1"] + head["CDELT1"] * wave, head["CUNIT1"])
+    bad = sum(1 << mask.header["MP_" + name] for name in PFS_BAD if "MP_" + name in mask.header)
+    with np.errstate(all="ignore"):
+        ivar = 1 / file["COVAR"].data[0].astype(float)
+    return [channel("pfs", wave, flux, ivar, kept_bits(mask.data, ignored) & bad,
+                    is_air(medium, head.get("CTYPE1", "").strip() == "AWAV"))]
+
+
 def read_generic(file, first, medium, ignored):
     table = file["SPECTRA"]
     names = {n.upper(): n for n in table.columns.names}
@@ -168,8 +227,9 @@ def read_generic(file, first, medium, ignored):
     return found
 
 
-READ = {"desi": read_desi, "sdss": read_sdss, "lamost": read_lamost, "weave": read_weave,
-        "4most": read_fourmost, "generic": read_generic}
+READ = {"desi": read_desi, "sdss": read_sdss, "lamost": read_lamost, "lamost-mrs": read_lamost_mrs,
+        "weave": read_weave, "4most": read_fourmost, "pfs": read_pfs,
+        "generic": read_generic}
 
 
 # --- stars ----------------------------------------------------------------------------------
