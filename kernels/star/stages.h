@@ -44,15 +44,6 @@ typedef struct mill_guess_space {
   int *velocity; /**< [n_templ] where that is */
 } mill_guess_space;
 
-/** Reasons to doubt the solution of the first start, from weak to strong. */
-enum mill_doubt {
-  MILL_DOUBT_NONE = 0,
-  MILL_DOUBT_EDGE,     /**< at or outside a hull */
-  MILL_DOUBT_ROTATION, /**< broad lines, which other labels imitate */
-  MILL_DOUBT_POOR,     /**< a high reduced chi-square */
-  MILL_DOUBT_LOST      /**< a long way, or none that converged */
-};
-
 /** Resumable functions that call each other, with one to spare. */
 enum { MILL_MAX_DEPTH = 6 };
 
@@ -66,7 +57,7 @@ typedef struct mill_starts {
   double f[MILL_MAX_START];                   /**< F where each start ended */
   int label[MILL_MAX_START];                  /**< of guess_label, which its labels may be */
   int n, i;
-  enum mill_doubt doubt; /**< of the first start's solution */
+  int n_doubt;           /**< reasons to doubt the first start's solution */
   int low_sn;            /**< S/N below second_start_sn */
   int brief;             /**< the spectrum is hardly a star's: one short start */
   int has_given;         /**< start from `given` in place of the guesses */

@@ -16,7 +16,7 @@ MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)
   slot->nonfinite = 0;
   slot->best.have = 0;
   slot->starts.i = 0;
-  slot->starts.doubt = MILL_DOUBT_NONE;
+  slot->starts.n_doubt = 0;
   slot->starts.n_minimum = slot->starts.n_trail = 0;
   slot->lead.n_jac = 0;
   slot->polish.n_learned = 0;
@@ -38,7 +38,7 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
   }
   slot->starts.i++;
   if (slot->starts.i == 1)
-    slot->starts.doubt = slot->best.have ? mill_fit_doubt(m, slot) : MILL_DOUBT_LOST;
+    slot->starts.n_doubt = mill_fit_doubts(m, slot);
 }
 
 /** After all starts: is the best one alone with its minimum, and has the model error been fixed

@@ -13,12 +13,16 @@
 
 #define MILL_POLISH_TOLERANCE      1e-2 /**< predicted decrease of -2 ln L that ends it */
 #define MILL_POLISH_TOLERANCE_BENT 2e-3 /**< the same where the curvature was wrong */
-#define MILL_POLISH_NOISE          1e-3 /**< noise of F, and what a step may promise in vain */
-#define MILL_POLISH_NOISE_STEP     1e-2
-#define MILL_POLISH_NOISE_LIGHT    0.1  /**< the same of a step with little damping */
-#define MILL_POLISH_LAMBDA         1e-3 /**< first damping */
-#define MILL_POLISH_LAMBDA_END     1e-2 /**< damping above which a small step proves nothing */
-#define MILL_POLISH_LAMBDA_MAX     1e10
+/** The polish also ends with a step that promises less than NEAR_END if the steps after it would
+ *  gain less than REST, both in F. */
+#define MILL_POLISH_NEAR_END    0.2
+#define MILL_POLISH_REST        5e-4
+#define MILL_POLISH_NOISE       1e-3 /**< noise of F, and what a step may promise in vain */
+#define MILL_POLISH_NOISE_STEP  1e-2
+#define MILL_POLISH_NOISE_LIGHT 0.1  /**< the same of a step with little damping */
+#define MILL_POLISH_LAMBDA      1e-3 /**< first damping */
+#define MILL_POLISH_LAMBDA_END  1e-2 /**< damping above which a small step proves nothing */
+#define MILL_POLISH_LAMBDA_MAX  1e10
 /** The polish learns from a step along which the curvature was wrong by more than this part, but
  *  never lowers the curvature below the second part of what it was. */
 #define MILL_POLISH_LEARN 0.25
@@ -181,6 +185,16 @@ MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_s
   }
 }
 
+/** Decrease of F to expect after the next step: promises shrink from step to step by the same
+ *  factor.  Infinite where the curvature was wrong or the factor is not below a half. */
+MILL_HD static inline double mill_polish_rest(const mill_polish *p)
+{
+  if (p->learned || !(p->pred >= 0.0 && p->pred < MILL_POLISH_NEAR_END) ||
+      !(p->pred < 0.5 * p->promised))
+    return (double)INFINITY;
+  return p->pred * (p->pred / p->promised);
+}
+
 /** Digest the Jacobian at slot->theta whose total F (with penalties) is f.
  *
  *  When it has converged, polish->end is the point that the last step leads to, which
@@ -234,7 +248,8 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
   if (!mill_polish_propose(m, slot, NULL))
     return MILL_POLISH_FAILED;
   const double tolerance = p->learned ? MILL_POLISH_TOLERANCE_BENT : MILL_POLISH_TOLERANCE;
-  if (p->pred < tolerance && p->lambda <= MILL_POLISH_LAMBDA_END) {
+  const int ends = p->pred < tolerance || (accept && mill_polish_rest(p) < MILL_POLISH_REST);
+  if (ends && p->lambda <= MILL_POLISH_LAMBDA_END) {
     for (int j = 0; j < np; j++)
       p->end[j] = slot->theta[j];
     return MILL_POLISH_CONVERGED;
