@@ -77,7 +77,7 @@ void mill_h5_array_close(mill_h5_array *array)
   *array = (mill_h5_array){0};
 }
 
-int mill_h5_access(hid_t *access)
+static int access_list(hid_t *access)
 {
   be_quiet();
   *access = H5Pcreate(H5P_FILE_ACCESS);
@@ -91,15 +91,36 @@ int mill_h5_access(hid_t *access)
   return MILL_OK;
 }
 
+int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file)
+{
+  int err = MILL_OK;
+  hid_t access = H5I_INVALID_HID;
+  *file = H5I_INVALID_HID;
+  MILL_TRY(access_list(&access));
+  mill_h5_opening(path, code);
+  *file = flags & H5F_ACC_TRUNC ? H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access)
+                                : H5Fopen(path, flags, access);
+  mill_h5_opened(*file);
+  if (*file < 0)
+    MILL_TRY(mill_check_descriptors(path, code));
+  if (*file < 0 && flags & H5F_ACC_TRUNC)
+    MILL_FAIL(code, "%s: cannot write the file: %s" MILL_H5_MAKE_ROOM, path, mill_h5_reason());
+  if (*file < 0)
+    MILL_FAIL(code, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
+              mill_h5_reason());
+done:
+  MILL_H5_CLOSE(access);
+  return err;
+}
+
 int mill_h5_open(const char *path, int code, mill_h5_file *file)
 {
   int err = MILL_OK;
   int fd = -1;
-  hid_t access = H5I_INVALID_HID;
   file->id = H5I_INVALID_HID;
   file->code = code;
   file->path = path;
-  MILL_TRY(mill_h5_access(&access));
+  be_quiet();
   MILL_TRY(mill_regular_open(path, "an HDF5 file", code, &fd));
   struct stat status;
   if (fstat(fd, &status) != 0)
@@ -110,16 +131,8 @@ int mill_h5_open(const char *path, int code, mill_h5_file *file)
     MILL_TRY(mill_check_descriptors(path, code));
     MILL_FAIL(code, "%s: is not an HDF5 file", path);
   }
-  mill_h5_opening(path, code);
-  file->id = H5Fopen(path, H5F_ACC_RDONLY, access);
-  mill_h5_opened(file->id);
-  if (file->id < 0) {
-    MILL_TRY(mill_check_descriptors(path, code));
-    MILL_FAIL(code, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
-              mill_h5_reason());
-  }
+  MILL_TRY(mill_h5_open_as(path, H5F_ACC_RDONLY, code, &file->id));
 done:
-  MILL_H5_CLOSE(access);
   if (fd >= 0)
     close(fd);
   return err;

@@ -45,9 +45,9 @@ int mill_h5_array_open(hid_t loc, const char *name, mill_h5_array *array);
 int mill_h5_array_open_attr(hid_t loc, const char *object, const char *name, mill_h5_array *array);
 void mill_h5_array_close(mill_h5_array *array);
 
-/** A list for opening files, to be closed: without locks, which read-only and network file systems
+/** Open or create by H5F_ACC_... flags, without locks, which read-only and network file systems
  *  often lack, and without copies of data, as ranks write rows past HDF5. */
-int mill_h5_access(hid_t *access);
+int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file);
 
 /** Open read-only and without a lock.  Nothing inside is followed or read yet.
  *  Distinguishes missing, unreadable, not a file, not HDF5, cut or damaged. */

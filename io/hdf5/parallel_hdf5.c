@@ -86,26 +86,10 @@ done:
 
 int mill_ph5_open(const char *path, unsigned flags, hid_t *file)
 {
-  int err = MILL_OK;
-  hid_t access = H5I_INVALID_HID;
-  *file = H5I_INVALID_HID;
-  MILL_TRY(mill_h5_access(&access));
-  mill_h5_opening(path, MILL_ERR_OUTPUT);
-  *file = flags & H5F_ACC_TRUNC ? H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access)
-                                : H5Fopen(path, flags, access);
-  mill_h5_opened(*file);
+  MILL_CHECK(mill_h5_open_as(path, flags, MILL_ERR_OUTPUT, file));
   if (flags != H5F_ACC_RDONLY) /* open as long as the job runs, and read before */
     mill_h5_forget(*file);
-  if (*file < 0)
-    MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
-  if (*file < 0 && flags & H5F_ACC_TRUNC)
-    MILL_TRY(WRITE_ERROR("the file"));
-  if (*file < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
-              mill_h5_reason());
-done:
-  MILL_H5_CLOSE(access);
-  return err;
+  return MILL_OK;
 }
 
 int mill_ph5_open_existing(const char *path, hid_t *file)
