@@ -286,11 +286,11 @@ int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *
   const int64_t bitpix = table->key[MILL_KEY_ZBITPIX][0].value;
   const int64_t n_axis = table->key[MILL_KEY_ZNAXIS][0].value;
   const char *type = table->key[MILL_KEY_ZCMPTYPE][0].text;
-  image im = {.pix_bytes = (int)(llabs(bitpix) / 8),
-              .is_rice = strcmp(type, "RICE_1") == 0 || strcmp(type, "RICE_ONE") == 0};
+  image im = {.is_rice = strcmp(type, "RICE_1") == 0 || strcmp(type, "RICE_ONE") == 0};
   if (!mill_fits_good_bitpix(bitpix) || n_axis < 1 || n_axis > MILL_FITS_MAX_AXIS)
     return ERROR_HDU(at, "the compressed image has ZBITPIX %lld and ZNAXIS %lld; " BAD,
                      (long long)bitpix, (long long)n_axis);
+  im.pix_bytes = (int)(llabs(bitpix) / 8);
   /* CFITSIO's other decoders trust their input */
   if (!im.is_rice && strcmp(type, "GZIP_1") != 0 && strcmp(type, "GZIP_2") != 0)
     return ERROR_HDU(

@@ -16,6 +16,8 @@ enum { FUZZ_REFUSED, FUZZ_ACCEPTED };
 int fuzz_desi(const uint8_t *bytes, size_t n);
 int fuzz_sdss(const uint8_t *bytes, size_t n);
 int fuzz_lamost(const uint8_t *bytes, size_t n);
+int fuzz_lamost_mrs(const uint8_t *bytes, size_t n);
+int fuzz_pfs(const uint8_t *bytes, size_t n);
 int fuzz_weave(const uint8_t *bytes, size_t n);
 int fuzz_fourmost(const uint8_t *bytes, size_t n);
 int fuzz_generic(const uint8_t *bytes, size_t n);

@@ -152,6 +152,16 @@ int fuzz_lamost(const uint8_t *bytes, size_t n)
   return run_format(&mill_format_lamost, bytes, n);
 }
 
+int fuzz_lamost_mrs(const uint8_t *bytes, size_t n)
+{
+  return run_format(&mill_format_lamost_mrs, bytes, n);
+}
+
+int fuzz_pfs(const uint8_t *bytes, size_t n)
+{
+  return run_format(&mill_format_pfs, bytes, n);
+}
+
 int fuzz_weave(const uint8_t *bytes, size_t n)
 {
   return run_format(&mill_format_weave, bytes, n);
