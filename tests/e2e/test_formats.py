@@ -4,7 +4,7 @@ with a reason."""
 
 from base import *  # noqa: F403
 from survey_files import *  # noqa: F403
-from look.spectra import READ  # noqa: E402
+from starmill.surveys.spectra import READ  # noqa: E402
 
 FIT, NO_LSF = 0, 1
 NO_WIDTH = 1 << 30  # mask of a pixel of SDSS whose width is made up
