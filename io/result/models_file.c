@@ -198,7 +198,7 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
   const int64_t from = mill_mpi_share(mpi, info->n_exposure, &to);
   mill_table *table = NULL, *catalog = NULL;
   mill_columns columns;
-  block b = {NULL};
+  block b = {0};
   MILL_TRY(open_arms(models, path, info));
   for (int a = 0; a < MILL_MAX_ARM; a++)
     if (models->arm[a])
@@ -450,7 +450,7 @@ int mill_models_find_missing(const mill_models_file *models, const mill_models_i
   int err = MILL_OK;
   int64_t n_room = 0;
   mill_table *fits = NULL, *catalog = NULL;
-  block b = {NULL};
+  block b = {0};
   char names[16 + MILL_MAX_ARM * sizeof info->columns->column->name] = "STATUS";
   *row = NULL;
   *n = 0;
