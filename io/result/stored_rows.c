@@ -65,7 +65,7 @@ void mill_stored_rows_close(mill_stored_rows *rows)
   mill_table_close(rows->table);
   mill_table_close(rows->epochs);
   mill_table_close(rows->exposures);
-  *rows = (mill_stored_rows){NULL};
+  *rows = (mill_stored_rows){0};
 }
 
 /* ---- reading ---- */
@@ -277,7 +277,7 @@ int mill_stored_rows_count(hid_t file, const char *path, int64_t n_row, int64_t 
                            mill_result_summary *summary)
 {
   int err = MILL_OK;
-  mill_stored_rows rows = {NULL};
+  mill_stored_rows rows = {0};
   const htri_t is_sample = H5Lexists(file, "fits/POST_FLAG", H5P_DEFAULT);
   if (is_sample < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: /fits cannot be read: %s", path, mill_h5_reason());
