@@ -139,10 +139,9 @@ int mill_camera_scale(mill_cameras *c, mill_camera *camera)
     MILL_CHECK(mill_camera_plane(c, camera, by_sens ? MILL_SENS : MILL_IVAR, x));
     for (int i = 0; i < camera->n_pix; i++) {
       n += is_positive(x[i]);
-      n_small += is_positive(x[i]) && (by_sens                             ? x[i]
-                                       : camera->noise == MILL_NOISE_ERROR ? x[i]
-                                       : camera->noise == MILL_NOISE_IVAR  ? 1.0 / sqrt(x[i])
-                                                                           : sqrt(x[i])) < PHYSICAL;
+      n_small +=
+          is_positive(x[i]) &&
+          (by_sens || camera->noise == MILL_NOISE_ERROR ? x[i] : 1.0 / sqrt(x[i])) < PHYSICAL;
     }
   }
   camera->scale = 2 * n_small > n ? SCALE : 1.0;

@@ -76,7 +76,8 @@ int mill_camera_columns(mill_cameras *cameras, mill_camera *camera, int is_alone
                         const char *const name[MILL_N_PLANE]);
 
 /** Count fluxes in units of 1e-17 where most errors, or of one count the fluxes, of the first row
- *  that has any are in physical units (erg / s / cm2 / A), which float32 could not hold. */
+ *  that has any are in physical units (erg / s / cm2 / A), which float32 could not hold; not for
+ *  variances. */
 int mill_camera_scale(mill_cameras *cameras, mill_camera *camera);
 
 /** Read a plane of the exposure under way into out [n_pix]. */

@@ -43,7 +43,7 @@ static const mill_fits_wish wish[] = {
 };
 enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = NIGHT + 1 };
 
-/* Pixel of nside 64 that holds a nested one, as adaptive pixels have any nside; -1: it is larger. */
+/* The pixel of nside 64 that holds a nested pixel of any nside; -1: there is none. */
 static int32_t usual_healpix(int32_t pixel, int32_t nside)
 {
   const int64_t ratio = nside / 64;

@@ -219,7 +219,7 @@ static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double
   return mill_single_check_wave(c->file, camera->i_hdu, what, camera->n_pix, camera->wave_aa);
 }
 
-/* Rows of a table: coadds at rest by v_rad, or visits, at rest by xcsao_v_rad if they are in one. */
+/* Rows of a table: coadds, at rest by v_rad, or visits, by xcsao_v_rad where they are in a coadd. */
 static int open_mwm_table(mill_cameras *c, int i_hdu)
 {
   enum { V_RAD, V_VISIT, BEGIN, END, N };
@@ -357,20 +357,20 @@ static const mill_fits_wish wish_of_all[N_WISH] = {
 /* The object's only row. v [N_WISH]. */
 static int describe_object(sdss *s, mill_fits_values *v, mill_catalog_row *row)
 {
-  const mill_fits_file *file = s->cameras.file;
+  mill_fits_file *file = s->cameras.file;
   mill_fits_wish wish[N_WISH];
   mill_fits_column found;
   int has_plate, has_field;
   memcpy(wish, wish_of_all, sizeof wish);
-  MILL_CHECK(mill_fits_column_find(s->cameras.file, s->i_object, "PLATE", &has_plate, &found));
-  MILL_CHECK(mill_fits_column_find(s->cameras.file, s->i_object, "FIELD", &has_field, &found));
+  MILL_CHECK(mill_fits_column_find(file, s->i_object, "PLATE", &has_plate, &found));
+  MILL_CHECK(mill_fits_column_find(file, s->i_object, "FIELD", &has_field, &found));
   const int is_v = has_field && !has_plate;
   if (is_v) {
     wish[PLATE].name = "FIELD";
     wish[FIBER].is_needed = 0;
     wish[CATALOGID].is_needed = 1;
   }
-  MILL_CHECK(mill_fits_columns(s->cameras.file, s->i_object, wish, N_WISH, v));
+  MILL_CHECK(mill_fits_columns(file, s->i_object, wish, N_WISH, v));
   mill_fits_fill(file->guard->path, wish, N_WISH, v, 0, row);
   const int plate = v[PLATE].i32[0], mjd = v[MJD].i32[0];
   const long long catalog_id = (long long)v[CATALOGID].i64[0];

@@ -458,25 +458,24 @@ def fourmost_single(s):
 def pfs(s, has_wave=False):
     """Of two visits, at HDU 2 FLUX; its keywords count pixels from -1, as PFS's own library writes them."""
     n = 6 + int(s.rng.integers(8))
-    p, step = s.spectrum(0, PFS, n), 0.08
+    p, start = s.spectrum(0, PFS, n), 3.8e-7 + 0.5 * (n - 1) * 8e-11
     row = s.row(target_id=0x1234567890abc, fits_row=1, object="10092-0001234567890abc",
                 identifier="pfs 10092-00001-2,2-0001234567890abc")
-    start, cards = 3.8e-7 + 0.5 * (n - 1) * 8e-11, ["CTYPE1  = 'WAVE    '", "CUNIT1  = 'm       '"]
-    wave = (s.ascending(n, 380, step) if has_wave else
-            (start + (np.arange(n) + 2 - (0.5 * n + 1.5)) * 8e-11) * 1e9)
-    variance = s.rng.uniform(0.1, 9, n).astype("f4")
+    wave, variance = s.ascending(n, 380, 0.08), s.rng.uniform(0.1, 9, n).astype("f4")
     p["wave"] = wave * 10 if has_wave else (start + (np.arange(n) + 2 - (0.5 * n + 1.5)) * 8e-11) * 1e10
     p["ivar"] = (1 / variance.astype(float)).astype("f4")
     p["sigma"] = np.full(n, 2.1 / math.sqrt(8 * math.log(2)), "f4")
     flags = ["MP_BAD  =                    0", "HIERARCH MP_NO_DATA = 8", "HIERARCH MP_FIBERTRACE = 12"]
-    cards += [f"CRPIX1  = {0.5 * n + 1.5}", "CDELT1  = 8E-11", f"CRVAL1  = {start:.17g}"]
+    cards = ["CTYPE1  = 'WAVE    '", "CUNIT1  = 'm       '", f"CRPIX1  = {0.5 * n + 1.5}", "CDELT1  = 8E-11",
+             f"CRVAL1  = {start:.17g}"]
     hdus = [Hdu("", []), image("FLUX", "E", p["flux"], [] if has_wave else cards), image("MASK", "J", p["mask"], flags),
             table("TARGET", ("filterName", "1A", ["g"]), cards=[
                 "CATID   =                10092", "TRACT   =                    1", "PATCH   = '2,2     '",
                 f"OBJID   = {row['target_id']}", f"RA      = {row['ra']:.17g}", f"DEC     = {row['dec']:.17g}",
                 "HIERARCH TARGETTYPE = 1", "HIERARCH TargetType.SKY = 2"]),
             image("COVAR", "E", [variance, variance * 0, variance * 0]),
-            table("OBSERVATIONS", ("visit", "J", [7, 8]), ("arm", "1A", ["b", "r"]), ("fiberId", "J", [row["fiber"]] * 2),
+            table("OBSERVATIONS", ("visit", "J", [7, 8]), ("arm", "1A", ["b", "r"]),
+                  ("fiberId", "J", [row["fiber"]] * 2),
                   ("obsTime", "19A", ["2025-03-23T10:30:00", "2025-03-23T10:50:00"]))]
     p["mask"] &= 1 | 1 << 8
     return hdus + ([image("WAVELENGTH", "D", wave)] if has_wave else []), UNKNOWN
@@ -548,9 +547,11 @@ atexit.register(lambda: Reader.process and Reader.process.communicate())
 
 # how a sample is drawn, and whether the file knows the line-spread function
 KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "sdss-v": ("sdss", sdss_v, 1),
-         "mwm star": ("sdss", mwm, 1), "mwm visit": ("sdss", lambda s: mwm(s, True), 1), "lamost": ("lamost", lamost, 0),
+         "mwm star": ("sdss", mwm, 1), "mwm visit": ("sdss", lambda s: mwm(s, True), 1),
+         "lamost": ("lamost", lamost, 0),
          "lamost image": ("lamost", lambda s: lamost(s, True), 0),
-         "lamost dr1": ("lamost", lambda s: lamost(s, True, True), 0), "lamost-mrs": ("lamost-mrs", lamost_mrs, 0), "weave": ("weave", weave, 0),
+         "lamost dr1": ("lamost", lambda s: lamost(s, True, True), 0),
+         "lamost-mrs": ("lamost-mrs", lamost_mrs, 0), "weave": ("weave", weave, 0),
          "4most": ("4most", fourmost, 0), "4most single": ("4most", fourmost_single, 0),
          "pfs": ("pfs", pfs, 1), "pfs wave": ("pfs", lambda s: pfs(s, True), 1),
          "generic": ("generic", generic, 1), "generic, any": ("generic", lambda s: generic(s, False), 1)}

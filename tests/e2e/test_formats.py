@@ -175,8 +175,9 @@ class Alike(Formats):
                 ("weave", "", "C", 0, 1),
                 ("4most", "", "", 0, 2), ("4most", "", "SKY", 0, 1), ("4most", "", "REF", 0, 1),
                 ("4most", "FIBMETATAB OBJ_UID@1=20", "", 1, 1), ("desi", "", "", 0, 5), ("desi", "", "", 1, 2),
-                ("pfs", "TARGET!HIERARCH TARGETTYPE;TARGET+HIERARCH TARGETTYPE = 2", "", 0, 0), ("pfs", "", "SCIENCE", 0, 1),
-                ("pfs", "TARGET!HIERARCH TARGETTYPE;TARGET+HIERARCH TARGETTYPE = 2", "SKY", 0, 1),
+                ("pfs", "", "SCIENCE", 0, 1), *(
+                    ("pfs", "TARGET!HIERARCH TARGETTYPE;TARGET+HIERARCH TARGETTYPE = 2", objtype, 0, n)
+                    for objtype, n in (("", 0), ("SKY", 1))),
                 ("desi", "", "SKY", 0, 0), ("generic", "SPECTRA TARGETID@2=20", "", 1, 1)):
             config = f"objtypes: [{objtype}]\n" if objtype else ""
             answer = self.read(Sample(kind, edits=edits), config + targets * "targetid: [20, 30]\n")
@@ -309,7 +310,8 @@ class Desi(Formats):
         def save(name, hdu, real="D"):  # 10 again: the first counts
             put(name, packed([Hdu("", []), table(
                 hdu, ("TARGETID", "K", [40, 10, 30, 77, 10]), ("Z", real, [0.0004, 0.5, -0.0051, 0, 0]),
-                ("ZWARN", "J" if real == "E" else "K", [0] * 5), ("SPECTYPE", "6A", ["GALAXY", "STAR", "STAR", "STAR", "QSO"]),
+                ("ZWARN", "J" if real == "E" else "K", [0] * 5),
+                ("SPECTYPE", "6A", ["GALAXY", "STAR", "STAR", "STAR", "QSO"]),
                 ("SUBTYPE", "1A", ["", "M", "A", "B", "C"]))])[0])
 
         def rows(config):

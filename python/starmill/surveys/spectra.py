@@ -181,7 +181,8 @@ def read_fourmost(file, row, medium, ignored):
     return found
 
 
-PFS_BAD = ("BAD", "SAT", "CR", "SUSPECT", "NO_DATA", "UNMASKEDNAN", "BAD_FLAT", "BAD_SKY", "BAD_FLUXCAL")
+PFS_BAD = ("BAD", "SAT", "CR", "SUSPECT", "NO_DATA", "UNMASKEDNAN", "BAD_FLAT", "BAD_SKY",
+           "BAD_FLUXCAL")
 
 
 def read_pfs(file, _, medium, ignored):
