@@ -653,13 +653,6 @@ class RealStars(Look):
                 np.testing.assert_array_equal(row["WAVELENGTH"][at], a.wave)
                 np.testing.assert_array_equal(row["FLUX"][at], a.flux)
 
-    def test_lamost_mrs(self):
-        path, (arms, _) = self.star("lamost-mrs", "med-58408-TD230151N343645T01_sp01-015.fits.gz", "lamost-mrs.yaml",
-                                    "mrs.h5", "--exposures", "single")
-        with pyfits.open(path) as f:
-            for a, name in zip(arms, ("B-84107311", "R-84107311")):
-                self.assertTrue(set(a.flux) <= set(f[name].data["FLUX"].astype(float)))
-
     def test_the_best_of_sdss_exposures(self):
         path, (arms, note) = self.star("sdss", "spec-3586-55181-0500.fits.gz", "sdss.yaml",
                                        "sdss.h5", "--exposures", "joint")
