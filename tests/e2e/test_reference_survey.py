@@ -88,6 +88,16 @@ class ReferenceSurvey(EndToEnd):
         self.assertLess(off.max(), 0.1)
         self.assertLess(abs(np.median(worse)), 0.02)
         self.assertLess(np.abs(worse).max(), 2.5)
+        # templates of 1.06 A, from which nothing can be taken out: the shift alone stays of a row
+        miles, _ = miles_library("miles.h5", data("real/miles/miles_v9.1_packed.fits.gz"))
+        put("miles.yaml", "arms: [{name: opt, min: 4500, max: 7300}]\n")
+        found = []
+        for name in tmp("shifted.fits"), data("sim/coadd-dev.fits.gz"):
+            self.fit("broad.h5", "--overwrite", "--config", tmp("miles.yaml"), name, lib=miles)
+            found.append(read(self.path))
+        self.assertTrue((found[0]["FIT_INFO"] & 16 != 0).all())
+        good = found[1]["SN_OPT"] > 20
+        self.assertAlmostEqual(np.median((found[0]["VRAD"] - found[1]["VRAD"])[good]), 0.8, delta=0.1)
 
     def test_rows_are_whole(self):
         table = self.survey.fit

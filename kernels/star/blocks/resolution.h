@@ -146,24 +146,26 @@ MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *reso
 }
 
 /** Rows of len pixels from first on that are narrower than the templates: narrow [len] is their
- *  sum there, else 0.  A row is as wide as the Gaussian with its sum of squares, (sum)^2 / (2
+ *  sum there, else 0, and shift [len] half their first moment, of cut rows 0.  A row is as wide as the Gaussian with its sum of squares, (sum)^2 / (2
  *  sqrt(pi) sum of squares), which wings and a shift within the pixel hardly move.  A row that is
  *  cut at an end of the arm is judged by the nearest whole one.  Returns how many rows are below
  *  MILL_LSF_NARROW. */
 MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
-                                   const double (*row)[MILL_CHUNK], double *narrow)
+                                   const double (*row)[MILL_CHUNK], double *narrow, double *shift)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
   const float *at = s->deconv.at;
   double sum[MILL_CHUNK], square[MILL_CHUNK];
   int n_narrow = 0;
   for (int i = 0; i < MILL_CHUNK; i += MILL_VEC_N_F64) {
-    mill_vec_f64 a = mill_vec_zero_f64(), q = mill_vec_zero_f64();
+    mill_vec_f64 a = mill_vec_zero_f64(), q = mill_vec_zero_f64(), m = mill_vec_zero_f64();
     for (int k = 0; k < nd; k++) {
       const mill_vec_f64 x = *(const mill_vec_f64 *)(const void *)&row[k][i];
       a += x;
       q += x * x;
+      m += (0.5 * (double)(k - h)) * x;
     }
+    *(mill_vec_f64 *)(void *)&shift[i] = m;
     *(mill_vec_f64 *)(void *)&sum[i] = a;
     *(mill_vec_f64 *)(void *)&square[i] = q;
   }
@@ -172,6 +174,7 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
     if (whole == first + i)
       continue;
     mill_sum_row(nd, n, s->raw_res, whole, &sum[i], &square[i]);
+    shift[i] = 0.0;
   }
   MILL_SIMD_SUM(n_narrow)
   for (int i = 0; i < len; i++) {
@@ -187,7 +190,8 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
 
 /** Resolution matrix: diagonals as stored (offsets +h..-h, scipy dia layout) to
  *  row form, the template's own resolution taken out, edge rows rescaled.  Where templates are
- *  broader than the row nothing can be taken out: the row becomes the pixel alone.
+ *  broader than the row nothing can be taken out: the row becomes the pixel alone, and the
+ *  difference of its neighbours for the row's shift.
  *  Sets good: 0 where an element of the pixel's row is not finite or its sum not positive, and the
  *  row then that of the pixel alone; sets narrow. */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
@@ -201,10 +205,10 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
     const int first = c * MILL_CHUNK;
     const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
     double row[MILL_MAX_DIAG][MILL_CHUNK], solved[MILL_DECONV_STEP][MILL_CHUNK];
-    double sum[MILL_CHUNK], base[MILL_CHUNK], narrow[MILL_CHUNK];
+    double sum[MILL_CHUNK], base[MILL_CHUNK], narrow[MILL_CHUNK], shift[MILL_CHUNK];
     mill_read_rows(s, first, len, row);
     if (s->deconv.solve)
-      part += mill_find_narrow(s, first, len, (const double(*)[MILL_CHUNK])row, narrow);
+      part += mill_find_narrow(s, first, len, (const double(*)[MILL_CHUNK])row, narrow, shift);
     MILL_SIMD
     for (int i = 0; i < len; i++)
       sum[i] = base[i] = 0.0;
@@ -216,9 +220,10 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
           mill_deconvolve_uneven(s, first, len, k, (const double(*)[MILL_CHUNK])row, solved);
         else if (k % MILL_DECONV_STEP == 0)
           mill_deconvolve(nd, k, s->deconv.solve, (const double(*)[MILL_CHUNK])row, solved);
+        const double centre = k == h, side = (double)((k == h + 1) - (k == h - 1));
         MILL_SIMD
         for (int i = 0; i < len; i++)
-          x[i] = narrow[i] == 0.0 ? x[i] : (k == h ? narrow[i] : 0.0);
+          x[i] = narrow[i] == 0.0 ? x[i] : centre * narrow[i] + side * shift[i];
         from = x;
       }
       float *to = s->res + (size_t)k * mill_row_pitch(n) + first;
