@@ -91,7 +91,7 @@ static int find_bad_bits(pfs *p, int i_hdu)
   return MILL_OK;
 }
 
-/* PFS counts pixels of its keywords from -1: CRPIX1 is one more than where FITS has the middle. */
+/* PFS numbers the first pixel 2, where FITS says 1: CRPIX1, of the middle, is one more. */
 static int read_keyword_wave(mill_cameras *c, mill_camera *camera, int medium)
 {
   static const mill_single_wcs wcs = {.start = "CRVAL1",

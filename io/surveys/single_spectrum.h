@@ -60,7 +60,7 @@ typedef struct mill_single_wcs {
   const char *start, *step, *other_step; /**< other_step: where step is missing; may be NULL */
   const char *reference, *unit, *type;   /**< type: AWAV (air) or WAVE (vacuum) */
   const char *default_unit;              /**< "": the file must have one */
-  int beyond; /**< how many pixels before FITS's own the file means by a number */
+  int beyond;                            /**< number of the first pixel, less the 1 of FITS */
 } mill_single_wcs;
 
 /** Wavelengths by keywords of an HDU, checked.  configured: the key medium, which must be set where

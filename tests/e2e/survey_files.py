@@ -456,7 +456,7 @@ def fourmost_single(s):
 
 
 def pfs(s, has_wave=False):
-    """Of two visits, at HDU 2 FLUX; its keywords count pixels from -1, as PFS's own library writes them."""
+    """Of two visits, at HDU 2 FLUX; its keywords number the first pixel 2, as PFS's own library writes them."""
     n = 6 + int(s.rng.integers(8))
     p, start = s.spectrum(0, PFS, n), 3.8e-7 + 0.5 * (n - 1) * 8e-11
     row = s.row(target_id=0x1234567890abc, fits_row=1, object="10092-0001234567890abc",

@@ -190,7 +190,7 @@ def read_pfs(file, _, medium, ignored):
     flux = file["FLUX"].data.astype(float)
     if "WAVELENGTH" in file:
         wave = angstrom(file["WAVELENGTH"].data.astype(float), "nm")
-    else:  # PFS counts pixels from -1
+    else:  # the first pixel has number 2
         wave = np.arange(len(flux)) + 2 - head["CRPIX1"]
         wave = angstrom(head["CRVAL1"] + head["CDELT1"] * wave, head["CUNIT1"])
     bad = sum(1 << mask.header["MP_" + name] for name in PFS_BAD if "MP_" + name in mask.header)
