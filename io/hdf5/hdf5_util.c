@@ -28,8 +28,11 @@ enum {
 
 static herr_t take_innermost(unsigned n, const H5E_error2_t *entry, void *context)
 {
-  if (n == 0 && entry->desc)
-    snprintf(context, 256, "%s", entry->desc);
+  static const char before[] = "error message = '"; /* of the system, between time and addresses */
+  const char *of_system = entry->desc ? strstr(entry->desc, before) : NULL;
+  const char *text = of_system ? of_system + sizeof before - 1 : entry->desc;
+  if (n == 0 && text)
+    snprintf(context, 256, "%.*s", of_system ? (int)strcspn(text, "'") : 255, text);
   return 0;
 }
 
@@ -103,7 +106,7 @@ int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file)
   mill_h5_opened(*file);
   if (*file < 0)
     MILL_TRY(mill_check_descriptors(path, code));
-  if (*file < 0 && flags & H5F_ACC_TRUNC)
+  if (*file < 0 && flags != H5F_ACC_RDONLY)
     MILL_FAIL(code, "%s: cannot write the file: %s" MILL_H5_MAKE_ROOM, path, mill_h5_reason());
   if (*file < 0)
     MILL_FAIL(code, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
