@@ -445,33 +445,18 @@ int mill_ph5_read_whole(hid_t loc, const char *path, const char *name, hid_t typ
                         void *buffer)
 {
   int err = MILL_OK;
-  hid_t dataset = H5I_INVALID_HID;
-  MILL_TRY(mill_ph5_open_dataset(loc, path, name, type, 1, n_row, 1, &dataset));
-  if (n_row > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer) < 0)
-    MILL_TRY(READ_ERROR(name));
-done:
-  MILL_H5_CLOSE(dataset);
-  return err;
-}
-
-int mill_ph5_open_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
-                          int64_t n_row, int64_t n_value, hid_t *dataset)
-{
-  int err = MILL_OK;
   mill_h5_array array;
-  hsize_t dim[2] = {0, 0};
-  *dataset = H5I_INVALID_HID;
+  hsize_t n = 0;
   if (!mill_h5_array_open(loc, name, &array))
     MILL_TRY(READ_ERROR(name));
-  if (H5Sget_simple_extent_ndims(array.space) != n_dim ||
-      H5Sget_simple_extent_dims(array.space, dim, NULL) != n_dim || dim[0] != (hsize_t)n_row ||
-      (n_dim == 2 && dim[1] != (hsize_t)n_value) ||
+  if (H5Sget_simple_extent_ndims(array.space) != 1 ||
+      H5Sget_simple_extent_dims(array.space, &n, NULL) != 1 || n != (hsize_t)n_row ||
       H5Tget_class(array.type) != H5Tget_class(type) ||
       H5Tget_size(array.type) != H5Tget_size(type))
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s has another shape or type than this program writes", path,
               name);
-  *dataset = array.id;
-  array.id = 0;
+  if (n_row > 0 && H5Dread(array.id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer) < 0)
+    MILL_TRY(READ_ERROR(name));
 done:
   mill_h5_array_close(&array);
   return err;

@@ -106,10 +106,6 @@ typedef struct mill_ph5_texts {
 } mill_ph5_texts;
 int mill_ph5_read_texts(hid_t loc, const char *path, const char *name, mill_ph5_texts *out);
 
-/** Open a dataset and check its shape [n_row] or [n_row][n_value], class and size. */
-int mill_ph5_open_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
-                          int64_t n_row, int64_t n_value, hid_t *dataset);
-
 /** Read a whole dataset [n_row], which must hold this very type; not collective. */
 int mill_ph5_read_whole(hid_t loc, const char *path, const char *name, hid_t type, int64_t n_row,
                         void *buffer);
