@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -84,12 +83,11 @@ static int access_list(hid_t *access)
 {
   be_quiet();
   *access = H5Pcreate(H5P_FILE_ACCESS);
+  if (*access < 0 || H5Pset_sieve_buf_size(*access, 0) < 0
 #if H5_VERSION_GE(1, 12, 1) || (H5_VERS_MAJOR == 1 && H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
-  const int is_unlocked = *access >= 0 && H5Pset_file_locking(*access, 0, 1) >= 0;
-#else
-  const int is_unlocked = setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1) == 0;
+      || H5Pset_file_locking(*access, 0, 1) < 0
 #endif
-  if (*access < 0 || !is_unlocked || H5Pset_sieve_buf_size(*access, 0) < 0)
+  )
     return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no property list: %s", mill_h5_reason());
   return MILL_OK;
 }

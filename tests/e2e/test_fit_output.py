@@ -27,7 +27,8 @@ class Neighbours(EndToEnd):
         for folder in "one", "two":
             os.mkdir(tmp(folder))
             # Open MPI 4.1 gives up where two starts make its session folder at the same instant
-            environment = {"OMPI_MCA_orte_tmpdir_base": tmp(folder)}
+            environment = {"OMPI_MCA_orte_tmpdir_base": tmp(folder),
+                           "HDF5_USE_FILE_LOCKING": "TRUE"}  # as a site may set it
             runs.append(start(*self.line(tmp(f"{folder}/twin.h5")), ranks=2, env=environment,
                               stderr=subprocess.STDOUT))
         for run in runs:
