@@ -147,8 +147,8 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
   return MILL_OK;
 }
 
-/* The owners of rows that came with all of their names: the first row of each name.
- * *far [returned] of these: the first that is far from its owner */
+/* The owners of rows that came with all rows of their names: the first row of each name.
+ * Returns how many rows are far from their owner; *far is the first of these. */
 static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int64_t *owner,
                             const entry **far)
 {
@@ -229,19 +229,15 @@ static int compare_spot(const void *a, const void *b)
   return (x->place > y->place) - (x->place < y->place);
 }
 
-static int64_t root_of(const int64_t *parent, int64_t i)
+static int64_t root_of(int64_t *parent, int64_t i)
 {
   while (parent[i] != i)
-    i = parent[i];
+    i = parent[i] = parent[parent[i]];
   return i;
 }
 
-static int64_t find_number(const int64_t *owner, int64_t n, int64_t key)
-{
-  return (const int64_t *)bsearch(&key, owner, (size_t)n, sizeof key, mill_by_int64) - owner;
-}
-
-/* Pairs that connect the owners of near spots; sorts the spots.  pair [*n_pair] is owned. */
+/* Pairs [*n_pair] that connect the owners of near spots.  Sorts the spots, and numbers their owners
+ * from 0. */
 static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
   int err = MILL_OK;
@@ -261,18 +257,19 @@ static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64
       owner[n_owner++] = owner[i];
   for (int64_t i = 0; i < n_owner; i++)
     parent[i] = i;
-  for (int64_t i = 0; i < n; i++) {
-    const int64_t mine = find_number(owner, n_owner, s[i].owner);
+  for (int64_t i = 0; i < n; i++)
+    s[i].owner = (const int64_t *)bsearch(&s[i].owner, owner, (size_t)n_owner, sizeof *owner,
+                                          mill_by_int64) -
+                 owner;
+  for (int64_t i = 0; i < n; i++)
     for (int64_t k = i + 1; k < n && s[k].strip == s[i].strip && s[k].dec - s[i].dec <= radius_deg;
          k++) {
-      const int64_t a = root_of(parent, mine);
-      const int64_t b = root_of(parent, find_number(owner, n_owner, s[k].owner));
+      const int64_t a = root_of(parent, s[i].owner), b = root_of(parent, s[k].owner);
       if (a == b || mill_place_distance_deg(s[i].ra, s[i].dec, s[k].ra, s[k].dec) > radius_deg)
         continue;
       parent[a > b ? a : b] = a > b ? b : a;
       (*pairs)[(*n_pair)++] = (pair){owner[a], owner[b]};
     }
-  }
 done:
   MILL_FREE(owner, parent);
   return err;
