@@ -191,6 +191,17 @@ class RealStars(EndToEnd):
         self.assertEqual(list(np.unique(apart["VRAD_OFFSET_B"])), [0])
         self.assertEqual(list(np.unique(apart["VRAD_OFFSET_B_ERR"])), [0])
 
+    def test_epochs_of_a_constant_star(self):
+        """With the shipped library and configuration: exposures have the zero point of VRAD, and
+        move no more than the spectrograph."""
+        self.fit("epochs.h5", "--config", os.path.join(SOURCE, "config", "sdss.yaml"), "--exposures",
+                 "joint", "--epochs", "exposure", EXPOSURES,
+                 lib=os.path.join(SOURCE, "libraries", "fgk.h5"))
+        row, of = read(self.path), read(self.path, "epochs")
+        vel, weight = of["VRAD"], of["VRAD_ERR"] ** -2
+        self.assertEqual(row["N_EPOCH"], [7])
+        np.testing.assert_allclose((weight * vel).sum() / weight.sum(), row["VRAD"], atol=1e-6)
+
     def test_cameras_of_sdss(self):
         """Coadd, exposures one by one and jointly with the shipped configuration.
 
