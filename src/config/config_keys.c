@@ -125,6 +125,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"epochs", CHOICE(fit.epochs, "none", "exposure", "night"), SCIENCE,
      .help = "a velocity also for each exposure, or night, of a row that has several",
      .more = " ([epochs.md](epochs.md))"},
+    {"vrad_floor", REAL(fit.vrad_floor_km_s, 0, 1000), SCIENCE, .unit = "km/s",
+     .help = "error of the spectra's wavelengths, added in quadrature to VRAD_ERR and VRAD_2_ERR"},
     {"epoch_floor", REAL(fit.epoch_floor_km_s, 0, 1000), SCIENCE, .unit = "km/s",
      .help = "added in quadrature to the epochs' errors for VRAD_CHI2 and VRAD_PVAL"},
     {"binaries", YES_NO(fit.binaries), SCIENCE,

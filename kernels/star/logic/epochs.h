@@ -257,8 +257,7 @@ MILL_RESUMABLE(mill_epochs_run)
 MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,
                                               const mill_epochs_mean *mean)
 {
-  const int is_measured =
-      !m->set.fixed[MILL_PAR_VRAD] && !(mill_prior_sigma(m, slot, MILL_PAR_VRAD) > 0.0);
+  const int is_measured = !(mill_prior_sigma(m, slot, MILL_PAR_VRAD) > 0.0);
   return mill_has_error(m) && is_measured ? slot->best.end[MILL_PAR_VRAD] - mean->by_noise : 0.0;
 }
 
