@@ -120,7 +120,7 @@ GIVEN = (
     "velocity_offset_sigma: 5", "format: sdss", "exposures: joint", ("join_by_name: yes", "join_by_name: true"),
     ("join_by_name: on\njoin_radius: 1.5", "join_radius: 1.5"), "epochs: night",
     "epoch_floor: 2", "vrad_floor: 2", "binaries: true", "lsf: off",
-    ("resolving_power: 2e3", "resolving_power: 2000"), ("lsf_width_error: 5e-2", "lsf_width_error: 0.05"),
+    ("resolving_power: 2e3", "resolving_power: 2000"), "lsf_factor: 1.1", ("lsf_width_error: 5e-2", "lsf_width_error: 0.05"),
     "medium: air", "optimizer: levenberg-marquardt", ("start: truth.fits", "start: \"truth.fits\""),
     ("prior_table: gaia.fits", "prior_table: \"gaia.fits\""), "guess_vel_step: 20", "second_start_sn: 0",
     "max_starts: 3", "n_simplex_round: 12", "max_eval: 99", "edge_pix: 0", "sigma_floor: 0",

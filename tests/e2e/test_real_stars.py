@@ -203,6 +203,7 @@ class RealStars(EndToEnd):
         self.assertEqual(row["N_EPOCH"], [7])
         np.testing.assert_allclose((weight * vel).sum() / weight.sum(), row["VRAD"], atol=1e-6)
         self.assertGreater(row["VRAD_PVAL"], 0.01)
+        self.assertTrue(row["FIT_INFO"][0] & 1)  # VSINI_UNRESOLVED: lsf_factor is right
 
     def test_cameras_of_sdss(self):
         """Coadd, exposures one by one and jointly with the shipped configuration.
