@@ -24,7 +24,7 @@ against stated errors.  WORK keeps what was made; fits that are there are not re
 The stars of MILES are every second row of its file (the first, the third, ...), and fitted with
 HALF.h5 where it is given: a library that has seen only the others (real-library --rows half).
 Benchmark stars of real/gbs, in MILES, are fitted with the FOLD%d.h5 that have not seen them, of
-real-library --rows K/N with K for %d.
+real-library --rows K/N with K for %d, ten at most.
 Needs NumPy, SciPy, Astropy, h5py and, for figures, matplotlib.
 """
 
@@ -170,9 +170,9 @@ class Campaign:
     def benchmarks(self, folds):
         """Rows of benchmark stars, each by the library that has not seen it; fundamental labels."""
         table = Table.read(os.path.join(self.args.data, "real/gbs/benchmark-stars-in-miles.fits"))
-        row, paths = table["MILES_ID"] - 1, glob.glob(folds.replace("%d", "*"))
-        parts = [self.fit_miles("gbs%d" % k, folds.replace("%d", str(k)),
-                                rows=row[row % len(paths) == k])[0] for k in range(len(paths))]
+        row, paths = table["MILES_ID"] - 1, sorted(glob.glob(folds.replace("%d", "[0-9]")))
+        parts = [self.fit_miles("gbs%d-%d" % (k, len(paths)), path,
+                                rows=row[row % len(paths) == k])[0] for k, path in enumerate(paths)]
         rows = {k: np.concatenate([p[k] for p in parts]) for k in parts[0] if parts[0][k].ndim == 1}
         published = {k: np.array(table[k]) for k in table.colnames if k[:3] in ("TEF", "LOG", "FEH")}
         return rows, {"TARGETID": table["MILES_ID"], "FEH_ERR": BENCHMARK_FEH_ERR, **published}
