@@ -122,6 +122,8 @@ class LibraryCorrect(ProgramTest):
         self.assertRegex(done.stdout, r"teff +off by (1[34]\d|15\d) K")
         self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1", tmp("own.h5")),
                            "--error-columns gives 2 names for 3 labels", status=2)
+        self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1,FEH", tmp("own.h5")),
+                           "benchmarks.fits: an error of --error-columns is not above 0", status=3)
 
     def test_every_emulator_takes_it(self):
         rng = np.random.default_rng(5)

@@ -111,6 +111,9 @@ def read_inside(options, library, error_columns):
     spectra.labels, spectra.errors = np.split(
         np.pad(spectra.labels, ((0, 0), (0, library.n_label - len(errors))),
                constant_values=np.nan), [library.n_label], axis=1)
+    if (spectra.errors <= 0).any():
+        raise Failure(INPUT, f"{options.spectra}: an error of --error-columns is not above 0; NaN "
+                      "marks labels of stars that are no benchmark")
     with np.errstate(invalid="ignore", divide="ignore"):
         inside = hull_distance(library, spectra.labels) <= 0
     print(f"spectra: {inside.sum()} of {len(inside)} have labels inside the library's hulls")
