@@ -310,7 +310,6 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
   mill_selection kept = {0};
   config->fit.binaries = 0;              /* a sample is of one star */
   config->fit.epochs = MILL_EPOCHS_NONE; /* and has one velocity */
-  config->fit.epoch_floor_km_s = 0.0;
   if (!wish->is_listing && !is_narrower)
     goto done;
   MILL_TRY(read_rows(path, &rows));

@@ -386,6 +386,22 @@ static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
   return MILL_OK;
 }
 
+/* The file's sigma of the piece's pixels, times lsf_factor. */
+static int keep_sigma(mill_spectra *spectra, const piece *p, const float *from, size_t n_pix,
+                      const float **out)
+{
+  const double factor = spectra->settings.config->lsf_factor;
+  float *scaled = NULL;
+  if (factor == 1.0)
+    return keep(spectra, p, from, 1, n_pix, (const void **)out);
+  MILL_CHECK(
+      mill_arena_take(&spectra->batch->arena, (size_t)p->n * sizeof *scaled, (void **)&scaled));
+  for (int i = 0; i < p->n; i++)
+    scaled[i] = (float)(factor * from[p->first + i]);
+  *out = scaled;
+  return MILL_OK;
+}
+
 static int add_segment(mill_spectra *spectra, const mill_raw_segment *segment)
 {
   mill_read_batch *batch = spectra->batch;
@@ -416,7 +432,7 @@ static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
     MILL_CHECK(keep(spectra, p, channel->resolution, (size_t)channel->n_diag, n_pix,
                     (const void **)&s->resolution));
   } else if (lsf == MILL_LSF_SIGMA) {
-    MILL_CHECK(keep(spectra, p, channel->sigma_aa, 1, n_pix, (const void **)&s->sigma_aa));
+    MILL_CHECK(keep_sigma(spectra, p, channel->sigma_aa, n_pix, &s->sigma_aa));
     s->has_own_lsf = 1;
   } else if (lsf == MILL_LSF_RESOLVING_POWER) {
     MILL_CHECK(add_sigma(spectra, known, p));

@@ -61,6 +61,7 @@ typedef struct mill_fit_settings {
   double sigma_floor;         /**< sigma of good pixels is at least this times its median */
   double bad_sigma_factor;    /**< sigma of bad pixels in units of |median flux| */
   int rescale_errors;         /**< errors times the root of the reduced chi-square, where above 1 */
+  double vrad_floor_km_s;     /**< of the spectra's wavelengths, added to errors of velocities */
   /** 1: a star's arms but its first have velocities of their own, VRAD and an offset. */
   int velocity_offsets;
   double velocity_offset_sigma_km_s; /**< of the Gaussian prior of an offset, about 0 */

@@ -110,6 +110,7 @@ typedef struct mill_config {
   double join_radius_arcsec; /**< with it also rows within this distance; 0: only by name */
   enum mill_lsf_source lsf;
   double resolving_power;  /**< 0: none */
+  double lsf_factor;       /**< of the sigma that files have */
   enum mill_medium medium; /**< overrides what the file says */
   int wave_mask_auto;      /**< 1: fit.wave_mask is the default, which is for DESI files alone */
   /* operation: may differ between runs that continue one another */

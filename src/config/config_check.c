@@ -156,9 +156,6 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
   if (config->join_radius_arcsec > 0.0 && !config->join_by_name)
     return mill_config_wrong(where, "join_radius", "join_by_name", -1,
                              "needs join_by_name: true; set it, or remove this key");
-  if (fit->epoch_floor_km_s > 0.0 && fit->epochs == MILL_EPOCHS_NONE)
-    return mill_config_wrong(where, "epoch_floor", "epochs", -1,
-                             "needs epochs: exposure or night; set it, or remove this key");
   for (int i = 0; i < config->n_fixed && fit->epochs != MILL_EPOCHS_NONE; i++)
     if (strcmp(config->fixed[i].name, "vrad") == 0)
       return mill_config_wrong(where, "epochs", "fix_param", -1,

@@ -8,7 +8,7 @@
 
 enum {
   MILL_MAX_MASK_BIT = 64, /* of mill_selection.fiberstatus_allowed */
-  MILL_N_KEY = 62
+  MILL_N_KEY = 64
 };
 
 #define MILL_MAX_RADIUS 60  /* arcsec: visits of one object are nearer, and others get near */

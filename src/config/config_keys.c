@@ -125,6 +125,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"epochs", CHOICE(fit.epochs, "none", "exposure", "night"), SCIENCE,
      .help = "a velocity also for each exposure, or night, of a row that has several",
      .more = " ([epochs.md](epochs.md))"},
+    {"vrad_floor", REAL(fit.vrad_floor_km_s, 0, 1000), SCIENCE, .unit = "km/s",
+     .help = "error of the spectra's wavelengths, added in quadrature to VRAD_ERR and VRAD_2_ERR"},
     {"epoch_floor", REAL(fit.epoch_floor_km_s, 0, 1000), SCIENCE, .unit = "km/s",
      .help = "added in quadrature to the epochs' errors for VRAD_CHI2 and VRAD_PVAL"},
     {"binaries", YES_NO(fit.binaries), SCIENCE,
@@ -134,6 +136,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "source of the line-spread function", .more = " (below)"},
     {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,
      .help = "wavelength over FWHM of the line-spread function, 10 or more; 0: none"},
+    {"lsf_factor", REAL(lsf_factor, 0.5, 2), SCIENCE,
+     .help = "multiplies the sigma of files, where that lacks the pixel or is else too narrow"},
     {"lsf_width_error", REAL(fit.lsf_width_error, 0, 0.5), .without = "auto", SCIENCE,
      .unit = "of the width",
      .help = "standard deviation of an unknown factor of the line-spread function's width, one for "
@@ -325,6 +329,7 @@ void mill_config_default(mill_config *config)
   fit->model_error = 1;
   fit->velocity_offset_sigma_km_s = 10.0;
   fit->lsf_width_error = -INFINITY;
+  config->lsf_factor = 1.0;
   fit->min_vel_km_s = -1000.0;
   fit->max_vel_km_s = 1000.0;
   fit->min_vsini_km_s = 0.0;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How labels and velocities of real stars, fitted with a library, compare with published ones.
 
-usage: validate_library.py [options] WORK NAME=LIB.h5[,HALF.h5]...
+usage: validate_library.py [options] WORK NAME=LIB.h5[,HALF.h5[,FOLD%d.h5]]...
 
 Fits real stars with each library and prints a table in Markdown: median and robust scatter
 (1.4826 MAD) of ours - published by type of star, for S/N > 20, with the numbers of stars and
@@ -12,7 +12,7 @@ against stated errors.  WORK keeps what was made; fits that are there are not re
 
   --starmill PROGRAM   (build/release/starmill)
   --data DATA          the test data, with real/lamost, sdss and miles (STARMILL_TEST_DATA)
-  --sets NAME,...      of lamost, sdss, miles, repeats (all)
+  --sets NAME,...      of gbs, lamost, sdss, miles, repeats (all)
   --stars NAME CONFIG TABLE FILES  stars of your own, may be given several times: inputs of `fit`
                        (a pattern in quotes), and a table (FITS or CSV) whose column TARGETID or
                        NAME names the star, with those of TEFF, LOGG, FEH, ALPHAFE and VRAD
@@ -23,6 +23,8 @@ against stated errors.  WORK keeps what was made; fits that are there are not re
 
 The stars of MILES are every second row of its file (the first, the third, ...), and fitted with
 HALF.h5 where it is given: a library that has seen only the others (real-library --rows half).
+Benchmark stars of real/gbs, in MILES, are fitted with the FOLD%d.h5 that have not seen them, of
+real-library --rows K/N with K for %d, ten at most.
 Needs NumPy, SciPy, Astropy, h5py and, for figures, matplotlib.
 """
 
@@ -54,6 +56,7 @@ SN_OBSERVED = 150  # MILES gives no errors; its spectra have more than 100 a pix
 FWHM_AA = 2.5  # of MILES
 # of its labels, against Gaia benchmark stars
 MILES_ERR = {"TEFF_ERR": 82, "LOGG_ERR": 0.16, "FEH_ERR": 0.08}
+BENCHMARK_FEH_ERR = 0.05  # their table has none
 # where the libraries are meant to be used; of published labels, so that it selects alike for all
 KEEP = {"TEFF": (4000, 7250), "LOGG": (0.5, 5), "FEH": (-2.5, 0.5)}
 TYPES = (
@@ -66,6 +69,13 @@ TYPES = (
     ("dwarfs: log g from 3.5", lambda s: s["LOGG"] >= 3.5),
     ("giants: below 3.5", lambda s: s["LOGG"] < 3.5),
     ("[Fe/H] below −1", lambda s: s["FEH"] < -1),
+)
+BENCHMARKS = (
+    ("4700 to 6500 K", lambda s: (s["TEFF"] > 4700) & (s["TEFF"] < 6500)),
+    ("dwarfs, 5000 to 6600 K",
+     lambda s: (s["TEFF"] > 5000) & (s["TEFF"] < 6600) & (s["LOGG"] > 3.5)),
+    ("giants, 4200 to 5200 K",
+     lambda s: (s["TEFF"] > 4200) & (s["TEFF"] < 5200) & (s["LOGG"] < 3.5)),
 )
 # what the fits of MILES's spectra need; two parts, as a continuum has at most 24 functions
 MILES_CONFIG = """format: generic
@@ -119,11 +129,13 @@ class Campaign:
         wave = card["CRVAL1"] + card["CDELT1"] * (np.arange(flux.shape[1]) + 1 - card["CRPIX1"])
         return wave, flux, labels
 
-    def miles_stars(self, name, sn, seed):
-        """Every second spectrum as input of fit, with noise to S/N sn (0: none but its own)."""
+    def miles_stars(self, name, sn, seed, rows=None):
+        """Every second spectrum, or rows, as input of fit, with noise to S/N sn (0: none but its
+        own)."""
         path = self.at(name + ".fits")
         wave, flux, labels = self.miles()
-        rows = [i for i in range(0, len(flux), 2) if inside(labels[i])]
+        if rows is None:
+            rows = [i for i in range(0, len(flux), 2) if inside(labels[i])]
         if not os.path.exists(path):
             rng = np.random.default_rng(seed)
             spectra = []
@@ -150,20 +162,32 @@ class Campaign:
             f.write(MILES_CONFIG % max(4000, 50 * np.ceil((first + 20) / 50)))
         return path
 
-    def fit_miles(self, name, library, sn=0, seed=1):
-        path, published = self.miles_stars(name, sn, seed)
+    def fit_miles(self, name, library, sn=0, seed=1, rows=None):
+        path, published = self.miles_stars(name, sn, seed, rows)
         label = os.path.basename(library).removesuffix(".h5")
         return self.fit(name + "-" + label, library, self.miles_config(library), [path]), published
 
+    def benchmarks(self, folds):
+        """Rows of benchmark stars, each by the library that has not seen it; fundamental labels."""
+        table = Table.read(os.path.join(self.args.data, "real/gbs/benchmark-stars-in-miles.fits"))
+        row, paths = table["MILES_ID"] - 1, sorted(glob.glob(folds.replace("%d", "[0-9]")))
+        parts = [self.fit_miles("gbs%d-%d" % (k, len(paths)), path,
+                                rows=row[row % len(paths) == k])[0] for k, path in enumerate(paths)]
+        rows = {k: np.concatenate([p[k] for p in parts]) for k in parts[0] if parts[0][k].ndim == 1}
+        published = {k: np.array(table[k]) for k in table.colnames if k[:3] in ("TEF", "LOG", "FEH")}
+        return rows, {"TARGETID": table["MILES_ID"], "FEH_ERR": BENCHMARK_FEH_ERR, **published}
+
     # ---- sets of stars: name, result rows, published, types of stars ----
 
-    def sets(self, label, library, half):
+    def sets(self, label, library, half, folds):
         config = {s: os.path.join(CONFIG, s + ".yaml") for s in ("lamost", "sdss")}
         real, wanted = os.path.join(self.args.data, "real"), self.args.sets.split(",")
         if "miles" in wanted:
             yield ("MILES", *self.fit_miles("miles", half), TYPES)
             yield ("MILES with noise to S/N 30", *self.fit_miles("miles30a", half, 30, 30),
                    TYPES[:1])
+        if "gbs" in wanted:
+            yield ("benchmark stars", *self.benchmarks(folds), BENCHMARKS)
         if "lamost" in wanted:
             stars = sorted(glob.glob(os.path.join(real, "lamost/*.fits.gz")))
             rows = self.fit("lamost-" + label, library, config["lamost"], stars)
@@ -177,7 +201,7 @@ class Campaign:
             table = Table.read(table)
             yield name, rows, {k: np.asarray(table[k]) for k in table.colnames}, TYPES
 
-    def repeats(self, label, library, half):
+    def repeats(self, label, library, half, _):
         """(what, rows of one star after another, names of the stars) of repeated observations."""
         path = os.path.join(self.args.data, "real/sdss/spec-3586-55181-0500.fits.gz")
         config = self.at("single.yaml")
@@ -285,10 +309,11 @@ def repeat_line(library, what, rows, star):
 
 
 def print_all(campaign, libraries):
-    """The table of what is found with the libraries [(name, path, path for MILES)], and figures."""
+    """The table of what is found with the libraries [(name, path, for MILES, for benchmark stars)],
+    and figures."""
     found, repeats = {}, {}
-    for name, path, half in libraries:
-        where = os.path.basename(path).removesuffix(".h5"), path, half
+    for name, path, *others in libraries:
+        where = os.path.basename(path).removesuffix(".h5"), path, *others
         for what, rows, published, types in campaign.sets(*where):
             found.setdefault(what, []).append((name, types, *compare(rows, published)))
         if "repeats" in campaign.args.sets.split(","):
@@ -374,7 +399,7 @@ def main():
     root = SOURCE
     parser.add_argument("--starmill", default=os.path.join(root, "build/release/starmill"))
     parser.add_argument("--data", default=os.environ.get("STARMILL_TEST_DATA", ""))
-    parser.add_argument("--sets", default="lamost,sdss,miles,repeats")
+    parser.add_argument("--sets", default="gbs,lamost,sdss,miles,repeats")
     parser.add_argument("--stars", nargs=4, action="append", default=[])
     parser.add_argument("--hot", action="store_true")
     parser.add_argument("--figures")
@@ -387,7 +412,7 @@ def main():
         MILES_ERR.clear()  # those are of cooler stars
     if args.figures and not {"lamost", "miles"} & set(args.sets.split(",")):
         parser.error("--figures draws the sets lamost and miles")
-    unknown = set(args.sets.split(",")) - {"lamost", "sdss", "miles", "repeats", ""}
+    unknown = set(args.sets.split(",")) - {"gbs", "lamost", "sdss", "miles", "repeats", ""}
     if unknown:
         parser.error("no set " + ", ".join(sorted(unknown)))
     if args.sets and not os.path.isdir(os.path.join(args.data, "real")):
@@ -396,9 +421,9 @@ def main():
     libraries = []
     for argument in args.library:
         name, equal, paths = argument.rpartition("=")
-        path, _, half = paths.partition(",")
+        path, half, folds = (*paths.split(","), "", "")[:3]
         libraries.append((name if equal else os.path.basename(path).removesuffix(".h5"), path,
-                          half or path))
+                          half or path, folds or path))
     files = [os.path.basename(f) for _, *paths in libraries for f in set(paths)]
     if len(set(files)) < len(files):
         parser.error("files in WORK are named after the libraries: give these other names")

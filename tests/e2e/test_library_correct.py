@@ -99,6 +99,32 @@ class LibraryCorrect(ProgramTest):
         self.assertOneLine(starmill(*correct, "--label-errors", "90,0.1", "--overwrite",
                                     tmp("exact.h5")), "--label-errors 90,0.1", "3 numbers", status=2)
 
+    def test_scale_of_benchmark_stars(self):
+        run("library", "spectra", "--output", tmp("own.h5"), *made.GIVEN, "--left-out", 0,
+            made.write("own.fits"))
+        own = np.arange(made.N_STAR) % 8 == 0  # whose labels are right; the others' are 150 K too high
+        path = made.write("scale.fits", edit=lambda _, labels: labels.__iadd__(
+            np.outer(~own, [150, 0, 0])))
+        with pyfits.open(path) as hdus:
+            error = {f"E{i}": ("E", np.where(own, x, np.nan)) for i, x in enumerate((20, 0.05, 0.05))}
+            hdus[1] = pyfits.BinTableHDU.from_columns(hdus[1].columns + bintable(error).columns)
+            hdus.writeto(tmp("benchmarks.fits"))
+        labels, change = np.array([[5000, 3.5, -0.7], [5900, 3.5, -0.7]]), []
+        correct = ("library", "correct", "--medium", "vacuum", "--spectra-sn", "500", "--degree", "1",
+                   "--spectra", tmp("benchmarks.fits"), "--overwrite", "--output", tmp("scaled.h5"))
+        for extra in ((), ("--error-columns", "E0,E1,E2")):
+            done = run(*correct, *extra, tmp("own.h5"))
+            before, after = (made.emulate(tmp(name), labels)[1] for name in ("own.h5", "scaled.h5"))
+            ratio = np.log(after / before)
+            change.append(np.std(ratio - uniform_filter1d(ratio, 61, axis=1)))
+        # of 150 K the benchmark stars' own share in the correction is left
+        self.assertLess(change[1], 0.2 * change[0], done.stdout)
+        self.assertRegex(done.stdout, r"teff +off by (1[34]\d|15\d) K")
+        self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1", tmp("own.h5")),
+                           "--error-columns gives 2 names for 3 labels", status=2)
+        self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1,FEH", tmp("own.h5")),
+                           "benchmarks.fits: an error of --error-columns is not above 0", status=3)
+
     def test_every_emulator_takes_it(self):
         rng = np.random.default_rng(5)
         n_pix, n_star = 400, 200
@@ -106,7 +132,7 @@ class LibraryCorrect(ProgramTest):
         mapped = rng.uniform(-0.9, 0.9, (n_star, 3))
         label = [Label(name, min=-1.0, max=1.0, scale=0.2) for name in "abc"]
         every = np.ones(n_pix)
-        stars = Calibrators(np.arange(n_pix), wave, None, None, None, every, mapped, mapped,
+        stars = Calibrators(np.arange(n_pix), wave, None, None, None, every, mapped, mapped, None,
                             np.full(3, 0.2), every, every)
         learned = correction.Correction([0, 1, 2], 2, 0, 0.02 * rng.normal(size=(10, n_pix)), None)
         expected = learned.terms(mapped) @ learned.coef

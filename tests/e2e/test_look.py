@@ -453,6 +453,7 @@ class Report(Look):
         np.testing.assert_allclose(got["repeat-error-VRAD"], 4, 1e-12)
         self.assertIn("Spectra were not asked for", page)
         self.assertNotIn("<script", page)  # names of stars are text
+        self.assertRegex(page, r"reduced chi-square [\d.]+, without model error [\d.]+")
         self.assertIn("&lt;script&gt;", page)
 
     def test_a_page_that_needs_nothing_else(self):

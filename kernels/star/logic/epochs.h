@@ -47,18 +47,19 @@ MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
   return sum * exp(-rest);
 }
 
-/** The weighted mean of the n epochs' velocities and of their shifts, km/s; chi-square of a
- *  constant velocity and the probability of a larger one; the least and the largest velocity. */
+/** Weighted means of the n epochs' velocities and shifts, km/s, and of the velocities with their
+ *  noise alone for weight; chi-square of a constant velocity and the probability of a larger one;
+ *  the least and the largest velocity. */
 typedef struct mill_epochs_mean {
   int n;
-  double velocity, shift, chisq, pval, least, most;
+  double velocity, shift, by_noise, chisq, pval, least, most;
 } mill_epochs_mean;
 
 MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const mill_slot *slot,
                                                       double err_scale, mill_epochs_mean *mean)
 {
   const double floor = m->set.epoch_floor_km_s;
-  double sum = 0.0, sum_shift = 0.0, weight = 0.0;
+  double sum = 0.0, sum_shift = 0.0, weight = 0.0, sum_noise = 0.0, weight_noise = 0.0;
   mean->n = 0;
   mean->chisq = 0.0;
   mean->least = INFINITY;
@@ -77,6 +78,8 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
         weight += w;
         sum += w * v;
         sum_shift += w * slot->epoch[i].shift[0];
+        sum_noise += v / (err * err);
+        weight_noise += 1.0 / (err * err);
         mean->least = v < mean->least ? v : mean->least;
         mean->most = v > mean->most ? v : mean->most;
       } else {
@@ -84,6 +87,7 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
       }
     }
   }
+  mean->by_noise = sum_noise / weight_noise;
   mean->pval = mill_chisq_pval(mean->chisq, mean->n - 1);
 }
 
@@ -247,6 +251,16 @@ MILL_RESUMABLE(mill_epochs_run)
   MILL_END;
 }
 
+/** What brings the epochs' velocities to the zero point of VRAD.  Noise alone weighs the lines of an
+ *  epoch, so that differences of epochs are best; the errors of the templates move all of them
+ *  alike, and VRAD, whose weights know these errors, less. */
+MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,
+                                              const mill_epochs_mean *mean)
+{
+  const int is_measured = !(mill_prior_sigma(m, slot, MILL_PAR_VRAD) > 0.0);
+  return mill_has_error(m) && is_measured ? slot->best.end[MILL_PAR_VRAD] - mean->by_noise : 0.0;
+}
+
 /** Velocities of the epochs and what they say together, for the star's row. */
 MILL_HD_CALLED static inline void mill_epochs_row(const mill_model *m, mill_slot *slot)
 {
@@ -255,9 +269,10 @@ MILL_HD_CALLED static inline void mill_epochs_row(const mill_model *m, mill_slot
   if (slot->n_epoch == 0)
     return;
   mill_epochs_average(m, slot, r->err_scale, &mean);
+  const double zero = mill_epochs_zero(m, slot, &mean);
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
-    e->result.vrad_km_s = e->curve.found;
+    e->result.vrad_km_s = e->curve.found + zero;
     e->result.vrad_err_km_s = e->curve.err * r->err_scale;
     if (!isfinite(e->curve.found) && e->result.flag == 0)
       e->result.flag = mill_seek_is_within(m, &e->curve) ? MILL_EPOCH_NO_MINIMUM : MILL_EPOCH_LIMIT;

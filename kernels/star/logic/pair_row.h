@@ -57,7 +57,7 @@ MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slo
   slot->n_free += m->n_deriv + m->n_arm;
   r->vrad_skew = r->vrad_kurt = (double)NAN;
   mill_fit_finish(m, slot, slot->eval.f + mill_penalty(m, slot, slot->theta));
-  r->pair_vrad_err_km_s *= r->err_scale;
+  r->pair_vrad_err_km_s = mill_fit_vrad_err(m, r, r->pair_vrad_err_km_s);
   r->pair_vsini_err_km_s *= r->err_scale;
   for (int l = 0; l < m->n_label; l++)
     r->pair_label_err[l] *= r->err_scale;

@@ -228,6 +228,14 @@ MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slo
   }
 }
 
+/** Error of a velocity, scaled, with that of the spectra's wavelengths. */
+MILL_HD static inline double mill_fit_vrad_err(const mill_model *m, const mill_fit_result *r,
+                                               double err)
+{
+  const double scaled = err * r->err_scale, floor = m->set.vrad_floor_km_s;
+  return sqrt(scaled * scaled + floor * floor);
+}
+
 /** Keep the likelihood's errors, and scale them if requested. */
 MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_result *r)
 {
@@ -236,9 +244,10 @@ MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_r
   for (int l = 0; l < m->n_label; l++)
     r->label_err_formal[l] = r->label_err[l];
   r->err_scale = m->set.rescale_errors && r->rchisq_tot > 1.0 ? sqrt(r->rchisq_tot) : 1.0;
+  if (!m->set.fixed[MILL_PAR_VRAD])
+    r->vrad_err_km_s = mill_fit_vrad_err(m, r, r->vrad_err_km_s);
   if (r->err_scale == 1.0)
     return;
-  r->vrad_err_km_s *= r->err_scale;
   r->vsini_err_km_s *= r->err_scale;
   for (int l = 0; l < m->n_label; l++)
     r->label_err[l] *= r->err_scale;

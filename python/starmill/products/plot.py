@@ -90,6 +90,7 @@ def write_table(figure, result, row, note):
                     if values[f"NPIX_{a}"] > 0)
     chi = ",  ".join(f"{a.lower()} {number(values['RCHISQ_' + a], 2)}" for a in result.arms
                      if values[f"NPIX_{a}"] > 0)
+    chi += f",  without model error {number(result.chisq_of_data(values), 2)}"
     write(left, 1, "     ".join(w for w in (
         where, f"S/N per pixel: {sn}", f"reduced $\\chi^2$: {chi}", note) if w), color=INK)
     x, step = left, 0.93 / len(result.parameters)

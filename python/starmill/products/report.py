@@ -290,7 +290,8 @@ class Stars:
         sn = self.result.sn(values)
         star = values["TARGETID"] if values["TARGETID"] >= 0 else f"'{values['IDENTIFIER']}'"
         facts = f"S/N {number(sn)}" if sn > 0 else "no S/N"
-        facts += f", reduced chi-square {number(values['RCHISQ_TOT'])}"
+        facts += (f", reduced chi-square {number(values['RCHISQ_TOT'])}, without model error "
+                  f"{number(self.result.chisq_of_data(values))}")
         # a row may be the worst and an example: its links lead to the first card
         anchor = "" if row in self.shown else f' id="star-{row}"'
         self.shown.add(row)

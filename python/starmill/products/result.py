@@ -317,6 +317,10 @@ class Result:
             best = np.maximum(best, values[f"SN_{arm}"])
         return best
 
+    def chisq_of_data(self, values):
+        """Chi-square per pixel without model error, which alone says how well the model fits."""
+        return values["CHISQ_DATA"] / max(values["NPIX_TOT"], 1)
+
     def words(self, bits, of):
         """Return the names of the bits that are set."""
         return [name for bit, (name, _) in of.items() if int(bits) & bit]

@@ -3,7 +3,7 @@
 be at other labels, and which labels and velocities it pretends (docs/science/numerics.md,
 "Correction by real spectra")."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,25 +35,27 @@ class Calibrators:
     weight: np.ndarray  # [n_pix] of squared residuals: flux and 1 / rms nearby, mean 1
     labels: np.ndarray  # [n, n_label]
     mapped: np.ndarray  # [n, n_label]
+    errors: np.ndarray  # [n, n_label] of benchmark stars' labels, NaN of other labels
     scale: np.ndarray  # [n_label] errors of the calibrators' labels
     measures: np.ndarray  # [n_pix] where they may say what is wrong
     level: np.ndarray  # [n_pix of the arm] of the mean template
 
     def rows(self, which):
-        return Calibrators(self.at, self.wave, self.x[which], self.known[which],
-                           self.slope[:, which], self.weight, self.labels[which],
-                           self.mapped[which], self.scale, self.measures, self.level)
+        return replace(self, x=self.x[which], known=self.known[which], slope=self.slope[:, which],
+                       labels=self.labels[which], mapped=self.mapped[which],
+                       errors=self.errors[which])
 
     def thinned(self, step):
         """At every step-th pixel."""
         at = slice(None, None, step)
-        return Calibrators(self.at[at], self.wave[at], self.x[:, at], self.known[:, at],
-                           self.slope[:, :, at], self.weight[at], self.labels, self.mapped,
-                           self.scale, self.measures[at], self.level)
+        return replace(self, at=self.at[at], wave=self.wave[at], x=self.x[:, at],
+                       known=self.known[:, at], slope=self.slope[:, :, at], weight=self.weight[at],
+                       measures=self.measures[at])
 
-    def shifts(self, x):
+    def shifts(self, x, scale=None):
         """[n, n_label] how far each spectrum's labels are from those given, by its residuals x and
-        the labels' errors; one residual in CORRELATED is independent."""
+        the labels' errors `scale`; one residual in CORRELATED is independent."""
+        scale = self.scale if scale is None else scale
         n_label = len(self.scale)
         out = np.zeros((len(x), n_label))
         for i in range(len(x)):
@@ -62,7 +64,7 @@ class Calibrators:
             weight = weight / weight.sum()
             n_free = self.known[i].sum() / CORRELATED
             scaled = slope * (weight * n_free / (weight @ x[i] ** 2))
-            out[i] = np.linalg.solve(scaled @ slope.T + np.diag(self.scale**-2.0), scaled @ x[i])
+            out[i] = np.linalg.solve(scaled @ slope.T + np.diag(scale**-2.0), scaled @ x[i])
         return out
 
     def at_shifts(self, x, shift):
@@ -108,7 +110,7 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
     ratio, known, scale = flat(x[use], functions, level[at])
     labels = spectra.labels[use]
     out = Calibrators(at, wave, ratio, known, slope, scale**2 / np.mean(scale**2), labels,
-                      library.map(labels), size, measures(wave), level)
+                      library.map(labels), spectra.errors[use], size, measures(wave), level)
     if slope is None:
         out.slope = slopes(library, i_arm, labels, size, kernel_aa, at)
         remove_continuum(out, functions)

@@ -6,6 +6,8 @@ from starmill.cli.basics import INPUT, USAGE, Failure, check_packages
 
 check_packages("library correct", "numpy", "scipy", "astropy", "h5py")
 
+import copy  # noqa: E402
+
 import numpy as np  # noqa: E402
 
 from starmill.templates import calibrators, correction, emulate, residuals  # noqa: E402
@@ -83,8 +85,8 @@ def make_true(library, arm, found, x, noise2, published):
 
     The ranges take turns, so that slow errors of the spectra's wavelengths do not count.
     noise2:    of a spectrum's pixels, per pixel of the arm
-    published: errors [n_label] with which the spectra's labels are as far from those of fits as
-               both errors say, or None
+    published: errors [n, n_label] of the spectra's labels: labels of fits are as far from these as
+               both errors say; NaN where that is not asked
     """
     fraction2 = arm.error.fraction[found.at].astype(float) ** 2
     stride = found.at[1] - found.at[0]
@@ -108,16 +110,18 @@ def make_true(library, arm, found, x, noise2, published):
     d, error = difference(arm.error.correlation)
 
     def floors(d, error, share):
-        return [until_true(lambda floor: d[:, k] / np.hypot(error[:, k], share * floor),
+        known = np.isfinite(error)
+        return [until_true(lambda floor: d[known[:, k], k] / np.hypot(error[known[:, k], k],
+                                                                      share * floor),
                            1e-3 * label.scale, 10 * label.scale, 30)
                 for k, label in enumerate(library.label)]
 
     # the difference has twice the floor's square of a half, the whole half of that
     by_turns = floors(d, error, 2)
-    if published is None:
-        return by_turns
+    known = np.isfinite(published).any(axis=0)
     d, error = estimates(arm.error.correlation, 1)
-    return np.maximum(by_turns, floors(d, np.hypot(error, [*published, 0]), 1))
+    error[:, :-1] = np.where(known, np.hypot(error[:, :-1], published), error[:, :-1])
+    return np.maximum(by_turns, np.where(known, floors(d, error, 1), 0))
 
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
@@ -155,6 +159,38 @@ def describe(arm, found, learned, change, rest, names):
     return lines
 
 
+def take_out(library, i_arm, found, how, kind):
+    """Correct an arm.  Return the Correction, made with kind (use, degree, ridge), and its change of
+    ln flux [n, n_pix]."""
+    learned = correction.learn(found, *kind)
+    terms = learned.terms(found.mapped)
+    change = (terms @ learned.coef) * found.measures
+    for i in range(N_ROUND):
+        if i > 0:
+            again = calibrators.compare(library, i_arm, *how, found.slope)
+            x = again.at_shifts(again.x, learned.shift)
+            learned.coef = correction.robust_ridge(terms, x, again.known, learned.ridge)
+        correction.apply(library, i_arm, found, learned)
+    return learned, change
+
+
+def onto_scale(library, i_arm, found, how, kind):
+    """Calibrators whose labels are on the scale of the benchmark stars among them, and lines of
+    text; the labels of the spectra in `how` change."""
+    spectra, trial = how[0], copy.deepcopy(library)
+    take_out(trial, i_arm, found, how, kind)
+    stars = calibrators.compare(trial, i_arm, *how)
+    stars = stars.rows(np.isfinite(stars.errors).any(axis=1))
+    scale = correction.scale_of(stars, kind[0], library.label)
+    if not scale.lines:
+        raise Failure(INPUT, f"--error-columns: no label has errors of {correction.LEAST_BENCHMARK} "
+                      "spectra, which a scale needs")
+    published = ~np.isfinite(spectra.errors).any(axis=1)
+    spectra.labels[published] -= scale(library.map(spectra.labels[published]))
+    return calibrators.compare(library, i_arm, *how), [
+        "labels were brought to the scale of benchmark stars", *scale.lines]
+
+
 def correct_arm(options, library, i_arm, spectra, sigma_aa):
     """Lines of text about what was done to an arm, and the floors of the labels' errors."""
     arm, use = library.arm[i_arm], labels_to_use(options, library)
@@ -168,32 +204,27 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
         raise Failure(INPUT, f"{options.spectra}: {len(found.x)} spectra cover half of arm "
                       f"{arm.name}; a correction needs at least {LEAST_STARS}")
     degrees = correction.DEGREES if options.degree is None else (options.degree,)
-    degree, ridge = correction.choose(found, use, degrees)
-    rest = correction.left_out(found, use, degree, ridge)
-    learned = correction.learn(found, use, degree, ridge)
-    terms = learned.terms(found.mapped)
-    change = (terms @ learned.coef) * found.measures
-    for i in range(N_ROUND):
-        if i > 0:
-            again = calibrators.compare(library, i_arm, *how, found.slope)
-            x = again.at_shifts(again.x, learned.shift)
-            learned.coef = correction.robust_ridge(terms, x, again.known, ridge)
-        correction.apply(library, i_arm, found, learned)
+    kind, lines = (use, *correction.choose(found, use, degrees)), []
+    if options.error_columns:
+        found, lines = onto_scale(library, i_arm, found, how, kind)
+    rest = correction.left_out(found, *kind)
+    learned, change = take_out(library, i_arm, found, how, kind)
     after = np.where(found.measures > 0.5, rest, found.x)
     trend = emulate.monomials(found.mapped, 1)
     apart = found.at_shifts(after, correction.without_trend(found.shifts(after), trend))
     facts = measure_error(arm, found, apart, options.components, n_continuum, noise)
     pixel = np.median(np.diff(spectra.wave)) / (arm.ln_step * np.median(found.wave))
-    floors = make_true(library, arm, found, after, noise**2 * pixel,
-                       found.scale if options.label_errors else None)
+    published = np.where(np.isnan(found.errors) & bool(options.label_errors), found.scale,
+                         found.errors)
+    floors = make_true(library, arm, found, after, noise**2 * pixel, published)
     facts.correlation_aa = arm.error.correlation * arm.ln_step * np.median(found.wave)
     names = [label.name for label in library.label]
-    return [*describe(arm, found, learned, change, rest, names),
+    return [*lines, *describe(arm, found, learned, change, rest, names),
             residuals.line(arm.name, arm.error, facts)], floors
 
 
 def main(options):
-    library, spectra, sigma_aa = begin(options, "correct")
+    library, spectra, sigma_aa = begin(options, "correct", options.error_columns)
     arms = [i for i, arm in enumerate(library.arm) if covers_half(arm, spectra.wave)]
     if not arms:
         refuse_uncovered(options, spectra)

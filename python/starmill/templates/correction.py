@@ -20,6 +20,8 @@ ROUNDS = 3  # of coefficients and the calibrators' labels
 ROBUST = 1.5  # robust deviations from which on residuals count less
 REACH, FAR = 5, 2.5  # label errors around the fifth calibrator; in these units nothing is left
 N_INSIDE, N_NEAR = 8000, 16000  # labels at which an emulator is fitted to the polynomials
+FREE = 10  # errors of benchmark stars' labels by which their spectra may move them
+LEAST_BENCHMARK = 12  # stars that set the scale of a label
 LSQ_RIDGE, THROUGH = 1e-6, 1e-8
 
 
@@ -112,6 +114,56 @@ def choose(calibrators, use, degrees=DEGREES):
         if size < 0.95 * best:
             best, chosen = size, (degree, ridge)
     return chosen
+
+
+# ---- scale of the labels -----------------------------------------------------------------------
+
+
+@dataclass
+class Scale:
+    """How far labels are from the scale of benchmark stars: linear in the mapped labels `use`,
+    constant beyond the benchmark stars."""
+
+    use: list
+    low: np.ndarray  # [n_use] mapped labels of benchmark stars
+    high: np.ndarray
+    coef: np.ndarray  # [n_term, n_label], 0 for labels without benchmark stars
+    lines: list  # of text about it
+
+    def __call__(self, mapped):
+        return emulate.monomials(np.clip(mapped[:, self.use], self.low, self.high), 1) @ self.coef
+
+
+def linear(terms, y, error):
+    """Coefficients of y, and which of its residuals, those beyond ROBUST errors, count less."""
+    weight = 1 / error
+    for _ in range(10):
+        coef = np.linalg.lstsq(terms * weight[:, None], y * weight, rcond=None)[0]
+        size = np.abs(y - terms @ coef) / error
+        weight = np.sqrt(np.minimum(1, ROBUST / np.maximum(size, 1e-12))) / error
+    return coef, size > ROBUST
+
+
+def scale_of(stars, use, label):
+    """The Scale, from benchmark stars beside corrected templates."""
+    mapped, n_label = stars.mapped[:, use], len(label)
+    found = Scale(use, mapped.min(axis=0), mapped.max(axis=0), np.zeros((len(use) + 1, n_label)), [])
+    shift = stars.shifts(stars.x, FREE * stars.scale)
+    for k in range(n_label):
+        known = np.isfinite(stars.errors[:, k])
+        n = known.sum()
+        if n < LEAST_BENCHMARK:
+            continue
+        data = (emulate.monomials(mapped[known], 1), shift[known, k],
+                np.hypot(stars.errors[known, k], stars.scale[k]))
+        found.coef[:, k], less = linear(*data)
+        value = data[0] @ found.coef[:, k]
+        without = [data[0] @ linear(*(np.delete(x, i, axis=0) for x in data))[0] for i in range(n)]
+        jackknife = np.median(np.sqrt((n - 1) * np.var(without, axis=0)))
+        found.lines.append(f"  {label[k].name:<8} off by {np.median(value):.3g} {label[k].unit}, "
+                           f"known to {jackknife:.2g}; {n} stars scatter by "
+                           f"{mad(data[1] - value):.2g}, {less.sum()} count less")
+    return found
 
 
 # ---- into the emulator -------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def missing_sigma(path, arm, sigma_aa):
     return kernel
 
 
-def read_inside(options, library):
+def read_inside(options, library, error_columns):
     """LabelledSpectra inside the library's hulls."""
     columns = options.columns.split(",") if options.columns else [
         label.column for label in library.label]
@@ -101,13 +101,24 @@ def read_inside(options, library):
     if len(columns) != library.n_label:
         raise Failure(USAGE, f"--columns gives {len(columns)} names for {library.n_label} labels "
                       "of the library")
-    labels = [(label.name, column) for label, column in zip(library.label, columns)]
+    errors = error_columns.split(",") if error_columns else []
+    if len(errors) not in (0, library.n_label):
+        raise Failure(USAGE, f"--error-columns gives {len(errors)} names for {library.n_label} "
+                      "labels of the library")
+    labels = list(zip([label.name for label in library.label] * 2, columns + errors))
     medium = options.medium if options.medium != "auto" else None
     spectra = read_all([options.spectra], True, Request(labels, medium=medium))
+    spectra.labels, spectra.errors = np.split(
+        np.pad(spectra.labels, ((0, 0), (0, library.n_label - len(errors))),
+               constant_values=np.nan), [library.n_label], axis=1)
+    if (spectra.errors <= 0).any():
+        raise Failure(INPUT, f"{options.spectra}: an error of --error-columns is not above 0; NaN "
+                      "marks labels of stars that are no benchmark")
     with np.errstate(invalid="ignore", divide="ignore"):
         inside = hull_distance(library, spectra.labels) <= 0
     print(f"spectra: {inside.sum()} of {len(inside)} have labels inside the library's hulls")
-    spectra.flux, spectra.labels = spectra.flux[inside], spectra.labels[inside]
+    for name in ("flux", "labels", "errors"):
+        setattr(spectra, name, getattr(spectra, name)[inside])
     return spectra
 
 
@@ -131,7 +142,7 @@ def measure_arm(options, library, i_arm, spectra, sigma_aa):
     return 1
 
 
-def begin(options, job):
+def begin(options, job, error_columns=None):
     """Return the library, the spectra inside of it and the sigma (A) of their line-spread function;
     before that, whether the output can be written."""
     if not options.output or not options.spectra:
@@ -140,7 +151,7 @@ def begin(options, job):
     check_output(options.output, True, [("the library", path), ("--spectra", options.spectra)])
     writable(options.output, options.overwrite)
     library = read(path)
-    spectra = read_inside(options, library)
+    spectra = read_inside(options, library, error_columns)
     return library, spectra, (spectra.origin.fwhm_aa / FWHM_PER_SIGMA if options.spectra_sigma is None
                               else options.spectra_sigma)
 

@@ -191,6 +191,8 @@ wrong, as smooth functions of the labels, takes it out, and measures the error o
     add_labelled(job)
     job.add("assumed", "labels of the spectra that are assumed, not measured: the correction does "
             "not depend on them", "alpha,...")
+    job.add("error-columns", "columns of errors of the labels, in the library's order, NaN but for "
+            "benchmark stars: all labels are brought to the scale of these", "TEFF_ERR,LOGG_ERR,...")
     job.add("range", "wavelengths to correct, A in vacuum (default: of the spectra)", "MIN,MAX")
     job.add("mask", "wavelengths not to correct, A in vacuum", "MIN:MAX,...")
     job.number("degree", 0, 3, "of the polynomials, 0 for the same change at all labels (default: "

@@ -19,8 +19,10 @@ Labels are never tuned.  Attributes of the file name what it was made of and how
   --train "OPTIONS"   of library train (--emulator network --hidden 128,128,100 --components 100
                       --epochs 2000; oba: --emulator radial --degree 1 --components 50)
   --error-components N  of the model error (4; oba: 0); 0 leaves only the rms per pixel
-  --rows all|half     of MILES that are used; half: the second, the fourth, ..., so that
-                      validate_library.py can take the others (all)
+  --benchmarks FILE   table of fundamental labels and errors by MILES_ID, which set the scale of
+                      all labels: real/gbs/benchmark-stars-in-miles.fits
+  --rows all|half|K/N  of MILES that are used; K/N: all but K, K + N, ... from 0 on, so that
+                      validate_library.py can take these; half: 0/2 (all)
   --no-model-error    a library without
   --limit MB          refuse a larger file (15)
 
@@ -32,6 +34,7 @@ and h5py; docs/science/real-library.md has results.
 import argparse
 import glob
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -44,6 +47,7 @@ SN_MILES = 150  # a pixel; MILES gives no errors
 FWHM_MILES_AA = 2.5
 RANGE = "3950,7380"  # A where MILES is good
 MASK = "6865:6965,7160:7340"  # A, bands of the Earth's oxygen and water
+FEH_ERR = 0.05  # of benchmark stars, whose table has none
 CONTINUUM = 24  # functions over the range of MILES, about as many as fits have there
 # plan of real-grid: atmospheres, least number of models, options of `library train`, components
 # of the model error, options of `library correct`. The lines of hot stars are too few for
@@ -73,6 +77,7 @@ SOURCES_MILES = (
     "Falcon-Barroso et al. 2011, A&A 532, A95",
     "labels of MILES: Cenarro et al. 2007, MNRAS 374, 664",
 )
+SOURCE_BENCHMARKS = "scale of the labels: Gaia FGK benchmark stars 3, Soubiran et al. 2024, A&A 682, A145"
 
 
 class Recipe:
@@ -102,6 +107,21 @@ def labels_of(library):
     with h5py.File(library) as f:
         return [f["labels/label%d" % i].attrs["column"].decode() for i in
                 range(int(f["labels"].attrs["n_label"]))]
+
+
+def set_benchmarks(labels, path):
+    """Labels of benchmark stars, by their rows of MILES, in place of the published ones, and their
+    errors; NaN for other stars."""
+    import numpy as np
+    from astropy.table import Table
+
+    for column in ("TEFF", "LOGG", "FEH", "ALPHAFE"):
+        labels[column + "_ERR"] = np.nan
+    for star in Table.read(path) if path else ():
+        row = star["MILES_ID"] - 1
+        for column, error in (("TEFF", "TEFF_ERR"), ("LOGG", "LOGG_ERR"), ("FEH", None)):
+            labels[column][row] = star[column]
+            labels[column + "_ERR"][row] = star[error] if error else FEH_ERR
 
 
 def read_miles(path):
@@ -165,8 +185,9 @@ def rows_to_use(flux, labels, library, which):
     import numpy as np
 
     use = np.isfinite(flux).mean(axis=1) > 0.9
-    if which == "half":
-        use[::2] = False
+    if which != "all":
+        first, step = (int(x) for x in ("0/2" if which == "half" else which).split("/"))
+        use[first::step] = False
     with h5py.File(library) as f:
         for i in range(int(f["labels"].attrs["n_label"])):
             a = f["labels/label%d" % i].attrs
@@ -240,16 +261,19 @@ def measure_error(recipe, args, bare, out):
     import numpy as np
 
     wave, flux, labels = read_miles(args.miles)
+    set_benchmarks(labels, args.benchmarks)
     rows = rows_to_use(flux, labels, bare, args.rows)
     vrad, error = velocities(recipe, args.work, bare, wave, flux, rows)
     good = error < MAX_VRAD_ERR
     print("%d spectra of MILES, %d with a velocity" % (len(rows), good.sum()), flush=True)
     rest = os.path.join(args.work, "miles-at-rest.fits")
     write_at_rest(rest, wave, flux, labels, rows[good], vrad[good] - np.median(vrad[good]))
-    recipe.run("library", "correct", *shlex.split(PLANS[args.plan][4]), "--range", RANGE, "--mask",
-               MASK, "--spectra", rest, "--columns", ",".join(labels_of(bare)),
-               "--spectra-sn", SN_MILES, "--continuum", CONTINUUM, "--components",
-               args.error_components, "--output", out, "--overwrite", bare)
+    columns = labels_of(bare)
+    scale = ["--error-columns", ",".join(c + "_ERR" for c in columns)] if args.benchmarks else []
+    recipe.run("library", "correct", *shlex.split(PLANS[args.plan][4]), *scale, "--range", RANGE,
+               "--mask", MASK, "--spectra", rest, "--columns", ",".join(columns), "--spectra-sn",
+               SN_MILES, "--continuum", CONTINUUM, "--components", args.error_components,
+               "--output", out, "--overwrite", bare)
 
 
 def write_attributes(path, recipe, name, n_model, sources):
@@ -303,6 +327,7 @@ def make(args):
     else:
         measure_error(recipe, args, bare, full)
         sources = [s for s in sources if "MILES" not in s] + list(SOURCES_MILES)
+        sources += [SOURCE_BENCHMARKS] if args.benchmarks else []
     write_attributes(full, recipe, name, n, sources)
     size = os.path.getsize(full) / 1e6
     if size > args.limit:
@@ -322,6 +347,7 @@ def main():
     parser.add_argument("work")
     parser.add_argument("out")
     parser.add_argument("--miles")
+    parser.add_argument("--benchmarks")
     installed = shipped_file("../../bin/starmill")
     parser.add_argument("--starmill", default=installed if os.path.exists(installed) else
                         shipped_file("build/release/starmill"))
@@ -331,13 +357,15 @@ def main():
     parser.add_argument("--labels", default="teff=TEFF,logg=LOGG,feh=FEH,alpha=ALPHAFE")
     parser.add_argument("--train")
     parser.add_argument("--error-components", type=int)
-    parser.add_argument("--rows", choices=("all", "half"), default="all")
+    parser.add_argument("--rows", default="all")
     parser.add_argument("--no-model-error", action="store_true")
     parser.add_argument("--limit", type=float, default=15)
     args = parser.parse_args()
     for key, value in zip(("least", "train", "error_components"), PLANS[args.plan][1:4]):
         if getattr(args, key) is None:
             setattr(args, key, value)
+    if not re.fullmatch(r"all|half|\d+/[1-9]\d*", args.rows):
+        parser.error("--rows: expected all, half or K/N")
     if not args.miles and not args.no_model_error:
         parser.error("--miles FILE, or --no-model-error")
     try:

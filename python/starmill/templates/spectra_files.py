@@ -348,6 +348,7 @@ class LabelledSpectra:
     labels: np.ndarray  # [n, n_label] NaN: not known
     names: list  # of files with one spectrum each, else None
     origin: Origin  # of the first
+    errors: np.ndarray = None  # [n, n_label] of the labels of benchmark stars, else NaN
 
 
 def on_grid(one, wave):
