@@ -5,6 +5,7 @@ import re
 
 from base import *  # noqa: F403
 
+ENVIRONMENT["STARMILL_PYTHON"] = sys.executable  # of whose starts most of the time is
 JOBS = re.findall(r"^  ([a-z]+) +\S", run("--help").stdout, re.M)
 # sub-commands that have options of their own
 SUB = {"library": ("build", "import", "spectra", "train", "correct", "model-error", "info")}
