@@ -55,6 +55,7 @@ static const job_row job[] = {
     {"plot", "draw stars of a result: spectra, models, residuals", PYTHON},
     {"show", "print everything that a result holds about a star", PYTHON},
     {"select", "list the stars of a result for which an expression is true", PYTHON},
+    {"compare", "compare two results star by star, also with those of rvspecfit", PYTHON},
     {"export", "write a result as FITS: rvtab, rvmod or a table of all columns", PYTHON},
     {"merge", "join the results of a survey's parts into one", PYTHON},
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor,

@@ -114,8 +114,7 @@ class Installed(ProgramTest):
 
         def tool(name, *args):
             return self.works(sys.executable, "-B", "-m", f"starmill.{name}", *args, env=folder)
-        for name in ("templates.rvspecfit", "surveys.generic", "products.compare",
-                     "templates.real_library"):
+        for name in ("templates.rvspecfit", "surveys.generic", "templates.real_library"):
             self.assertIn("usage", tool(name, "--help").lower())
         self.assertEqual(len(tool("grids.real_grid", "plan", "--models", "3").splitlines()), 3)
 

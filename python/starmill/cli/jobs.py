@@ -11,7 +11,8 @@ from starmill.cli.basics import USAGE, Failure
 
 # the rooms whose options.py has the jobs
 ROOMS = {"simulate": "mocks", **dict.fromkeys(
-    ("status", "report", "plot", "show", "select", "export", "merge"), "products")}
+    ("status", "report", "plot", "show", "select", "compare", "export", "merge"),
+    "products")}
 LIBRARY = ("build", "train", "import", "spectra", "correct", "model-error", "info")
 LIBRARY_HELP = f"""usage: starmill library {'|'.join(LIBRARY)} [options] FILE...
 
