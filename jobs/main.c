@@ -47,6 +47,7 @@ static const job_row job[] = {
     {"sample", "sample the posteriors of fitted stars", mill_job_sample, HELP(&mill_sample_help)},
     {"library", "make, import and inspect template libraries", mill_job_library,
      HELP(&mill_library_train_help)},
+    {"grid", "compute a grid of synthetic spectra, for library build", PYTHON},
     {"simulate", "make a mock survey: DESI-like FITS files and their truth", PYTHON},
     {"particles", "move particles in a potential, and write their densities", mill_job_particles,
      HELP(&mill_particles_help)},

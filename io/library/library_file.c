@@ -53,8 +53,8 @@ static int read_report(const mill_h5_file *file, mill_library *lib)
   return MILL_OK;
 }
 
-/* image [n_byte]: the file's content, in which 64 zeros may stand in the place of the hash; NULL: the
- * file is read. */
+/* image [n_byte]: the file's content, which may have 64 zeros in the hash's place; NULL: the file is
+ * read. */
 static int read_library(const char *path, const void *image, size_t n_byte, mill_library *lib)
 {
   int err = MILL_OK;

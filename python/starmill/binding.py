@@ -31,9 +31,9 @@ def _find() -> str:
             if found:
                 return found[0]
     try:
-        done = subprocess.run(["pkg-config", "--variable=libdir", "starmill"], check=True, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        return os.path.join(done.stdout.strip(), NAME)
+        said = subprocess.check_output(["pkg-config", "--variable=libdir", "starmill"],
+                                       stderr=subprocess.DEVNULL, text=True)
+        return os.path.join(said.strip(), NAME)
     except (OSError, subprocess.CalledProcessError):
         return NAME
 
@@ -46,8 +46,8 @@ def _load():
     try:
         return ffi.dlopen(path)
     except OSError as error:
-        raise ImportError(f"{path} cannot be loaded: {error}: install starmill (cmake --install), and "
-                          "put its bin into PATH, or the folder of starmill.pc into "
+        raise ImportError(f"{path} cannot be loaded: {error}: install starmill (cmake --install), "
+                          "and put its bin into PATH, or the folder of starmill.pc into "
                           "PKG_CONFIG_PATH") from error
 
 

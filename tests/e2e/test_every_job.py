@@ -68,6 +68,7 @@ READ_ONLY = {
     "status": ((RESULT,), (RESULT,)),
     "show": ((RESULT, STAR), (RESULT,)),
     "compare": ((RESULT, RESULT), (RESULT,)),
+    "grid": (("plan", "--models", 3), ()),
     "doctor": ((), ()),
     "bench": (("crossover", "--work", "particles", "--repeat", 1, "--most", 1000), ()),
 }

@@ -192,8 +192,8 @@ STARMILL_API int starmill_channels_open(const char *path, const char *config,
                                         starmill_channels **channels, starmill_error *error);
 STARMILL_API void starmill_channels_close(starmill_channels *channels);
 
-/** Read an exposure, whose number is that of /catalog/exposures/FITS_ROW, and count its channels, n.
- *  Describe one: its name, n_pix, wave in vacuum, flux, ivar and mask, valid until the next read. */
+/** Read an exposure, whose number is that of /catalog/exposures/FITS_ROW, and count its channels.
+ *  Describe one: name, n_pix, wave in vacuum, flux, ivar and mask, valid until the next read. */
 STARMILL_API int starmill_channels_read(starmill_channels *channels, int64_t exposure, int *n,
                                         starmill_error *error);
 STARMILL_API int starmill_channels_at(const starmill_channels *channels, int i,

