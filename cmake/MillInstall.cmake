@@ -44,3 +44,5 @@ install(DIRECTORY libraries/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/libr
         OPTIONAL FILES_MATCHING PATTERN "*.h5" PATTERN "*.md")
 install(DIRECTORY python/starmill DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/python"
         FILES_MATCHING PATTERN "*.py" PATTERN "*.bash")
+install(FILES libstarmill/include/starmill/starmill.h
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/python/starmill")

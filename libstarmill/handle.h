@@ -66,6 +66,10 @@ int mill_check_index(const char *what, int64_t i, int64_t n);
 void mill_hdf5_lock(void);
 void mill_hdf5_unlock(void);
 
+/** Lock the readers of spectra if CFITSIO was built without thread support. */
+void mill_files_lock(void);
+void mill_files_unlock(void);
+
 /** Drop one reference and unlock the mutex, which the caller holds; the last one frees. */
 void mill_library_release(starmill_library *library);
 

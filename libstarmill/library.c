@@ -176,6 +176,16 @@ done:
   return mill_tell(err, error);
 }
 
+int starmill_library_check(const char *path, const void *image, size_t n_byte, char *hash,
+                           starmill_error *error)
+{
+  MILL_REFUSE_NULL(error, path, hash);
+  mill_hdf5_lock();
+  const int err = mill_library_check_file(path, image, n_byte, hash);
+  mill_hdf5_unlock();
+  return mill_tell(err, error);
+}
+
 void mill_library_release(starmill_library *h)
 {
   const int n_left = --h->n_user;

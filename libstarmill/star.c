@@ -234,14 +234,13 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
 
 /* ---- from files ---- */
 
-/* Lock the readers if CFITSIO was built without thread support. */
-static void files_lock(void)
+void mill_files_lock(void)
 {
   if (!mill_spectra_threads())
     mill_hdf5_lock();
 }
 
-static void files_unlock(void)
+void mill_files_unlock(void)
 {
   if (!mill_spectra_threads())
     mill_hdf5_unlock();
@@ -295,9 +294,9 @@ int starmill_file_open(starmill_library *library, const char *path, starmill_fil
 {
   MILL_REFUSE_NULL(error, library, path, file);
   pthread_mutex_lock(&library->mutex);
-  files_lock();
+  mill_files_lock();
   const int err = open_file(library, path, file);
-  files_unlock();
+  mill_files_unlock();
   library->n_user += err == MILL_OK;
   pthread_mutex_unlock(&library->mutex);
   return mill_tell(err, error);
@@ -309,9 +308,9 @@ void starmill_file_close(starmill_file *file)
     return;
   starmill_library *h = file->library;
   pthread_mutex_lock(&h->mutex);
-  files_lock();
+  mill_files_lock();
   drop_file(file);
-  files_unlock();
+  mill_files_unlock();
   mill_library_release(h);
 }
 
@@ -361,9 +360,9 @@ int starmill_file_star(starmill_file *file, int64_t i_row, starmill_star **star,
   MILL_REFUSE_NULL(error, file, star);
   starmill_library *h = file->library;
   pthread_mutex_lock(&h->mutex);
-  files_lock();
+  mill_files_lock();
   const int err = star_of_row(file, i_row, star);
-  files_unlock();
+  mill_files_unlock();
   h->n_user += err == MILL_OK;
   pthread_mutex_unlock(&h->mutex);
   return mill_tell(err, error);

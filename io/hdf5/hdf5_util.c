@@ -114,6 +114,24 @@ done:
   return err;
 }
 
+int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int code,
+                       mill_h5_file *file)
+{
+  int err = MILL_OK;
+  *file = (mill_h5_file){.id = H5I_INVALID_HID, .code = code, .path = path};
+  be_quiet();
+  const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  if (access < 0 || H5Pset_fapl_core(access, (size_t)1 << 20, 0) < 0 ||
+      H5Pset_file_image(access, (void *)(uintptr_t)image, n_byte) < 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no file in memory: %s", mill_h5_reason());
+  file->id = H5Fopen("/dev/null/image", H5F_ACC_RDONLY, access); /* a name that no file can have */
+  if (file->id < 0)
+    MILL_FAIL(code, "%s: cannot be opened in memory: %s", path, mill_h5_reason());
+done:
+  MILL_H5_CLOSE(access);
+  return err;
+}
+
 int mill_h5_open(const char *path, int code, mill_h5_file *file)
 {
   int err = MILL_OK;

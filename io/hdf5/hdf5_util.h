@@ -53,6 +53,10 @@ int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file);
  *  Distinguishes missing, unreadable, not a file, not HDF5, cut or damaged. */
 int mill_h5_open(const char *path, int code, mill_h5_file *file);
 
+/** The same of a file in memory, which is called path in messages. */
+int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int code,
+                       mill_h5_file *file);
+
 /** Refuse what could reach beyond the file or run foreign code: external, soft and
  *  user-defined links, external and virtual storage, filters other than deflate,
  *  shuffle and fletcher32, objects other than groups and datasets.

@@ -15,6 +15,11 @@ enum { MILL_LIBRARY_FORMAT = 4 };
  *  MILL_ERR_LIBRARY names the file, the dataset and what to do. */
 int mill_library_read(const char *path, mill_library *lib);
 
+/** Check a library file as mill_library_read does, and give its hash.  image [n_byte]: the content
+ *  of a file that is being made, with 64 zeros in the hash's place; NULL: the file is read.
+ *  MILL_ERR_LIBRARY. */
+int mill_library_check_file(const char *path, const void *image, size_t n_byte, char hash[65]);
+
 /** Can a library be written at output (by starmill.templates)?  What is there must be a library,
  *  with overwrite, and the folder one that can be written into.  MILL_ERR_OUTPUT, and
  *  MILL_ERR_USAGE for another file. */

@@ -630,6 +630,16 @@ const char *mill_spectra_format_name(const mill_spectra *spectra)
   return spectra->format->name;
 }
 
+const char *mill_spectra_channel(const mill_spectra *spectra, const mill_raw_segment *segment)
+{
+  for (const known_waves *known = spectra->known; known < spectra->known + spectra->n_known;
+       known++)
+    for (int i = 0; i < known->n_piece; i++)
+      if (known->piece[i].wave_number == segment->wave_number)
+        return known->name;
+  return ""; /* forgotten, as a read of more channels than are kept */
+}
+
 int mill_spectra_frame(const mill_spectra *spectra)
 {
   return spectra->frame;

@@ -67,7 +67,7 @@ const mill_option_table mill_library_train_table = {
     "\n",
     "\n"
     "Runs python3, or the Python that the environment variable STARMILL_PYTHON names; it needs\n"
-    "numpy, scipy and h5py.\n",
+    "numpy, scipy, h5py and cffi.\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
          .help = "the library to write"},

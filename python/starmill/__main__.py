@@ -61,8 +61,8 @@ def main():
         status, message = 130, None
     with contextlib.suppress(OSError):  # nobody reads it
         if message:
-            name = " ".join(words[:2 if words[:1] == ["library"] else 1])
-            print(printable(f"starmill {name}: {message}"), file=sys.stderr)
+            name = " ".join(["starmill", *words[:2 if words[:1] == ["library"] else 1]])
+            print(printable(f"{name}: {message}"), file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The binding of libstarmill, by cffi; what `import starmill` gives."""
+"""What `import starmill` gives: libraries, stars, fits and results by libstarmill."""
 
 from __future__ import annotations
 
@@ -11,33 +11,13 @@ from typing import Any, Iterator, Mapping, Optional, Sequence, Union
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._starmill import ffi as _ffi
-from ._starmill import lib as _lib
+from .binding import StarmillError, call as _call, ffi as _ffi, lib as _lib, text as _text
 
 Floats = NDArray[np.float64]
 _TYPES = {
     _lib.STARMILL_F64: np.float64, _lib.STARMILL_I64: np.int64, _lib.STARMILL_I32: np.int32,
     _lib.STARMILL_U32: np.uint32, _lib.STARMILL_U8: np.uint8,
 }
-
-
-class StarmillError(Exception):
-    """A failed call; ``code`` is a value of enum starmill_code."""
-
-    def __init__(self, code: int, message: str):
-        super().__init__(message)
-        self.code = code
-
-
-def _call(function, *arguments) -> None:
-    """Call a C function whose last parameter is the error; raise StarmillError if it fails."""
-    error = _ffi.new("starmill_error *")
-    if function(*arguments, error) != 0:
-        raise StarmillError(error.code, _text(error.message))
-
-
-def _text(chars) -> str:
-    return _ffi.string(chars).decode("utf-8", "replace")
 
 
 def _doubles(values: Optional[ArrayLike], shape: Optional[tuple] = None):

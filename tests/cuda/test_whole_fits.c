@@ -7,7 +7,7 @@
  *   STARMILL_GPU_STARS    how many of their stars (default 5000), STARMILL_GPU_THREADS of the CPU,
  *   STARMILL_GPU_BACKEND  instead of the GPU a level of the CPU backend (x86-64-v2)
  *
- * name the data; tests/campaigns/gpu-programme makes them.  Skipped without them or without a GPU.  How the
+ * name the data; packaging/gpu-programme makes them.  Skipped without them or without a GPU.  How the
  * rows are judged, verdict.h says. */
 #include "tests/mill_test.h"
 

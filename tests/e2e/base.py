@@ -46,6 +46,9 @@ FILTERS = warnings.filters[:]  # of a script, before unittest changes them
 STARMILL = os.environ.get("STARMILL", "")
 if not os.access(STARMILL, os.X_OK):
     skip("the variable STARMILL does not name the built program")
+os.environ["STARMILL_PROGRAM"] = STARMILL  # beside which the package finds libstarmill
+# a build with sanitizers wants to be loaded before Python and the library of faults; it need not
+os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.environ.get("MILL_SOURCE_DIR", os.path.join(HERE, "..", ".."))
@@ -55,7 +58,8 @@ sys.path[1:1] = [os.path.join(SOURCE, folder)
 PACKAGE = {"PYTHONPATH": os.path.join(SOURCE, "python")}  # of what is no job
 from starmill.cli import jobs  # noqa: E402
 
-SCRIPTS = ("simulate", "library", "merge", "export", "report", "plot", "show", "select", "status")
+SCRIPTS = ("simulate", "library", "merge", "export", "report", "plot", "show", "select", "status",
+           "compare")
 MPIRUN = os.environ.get("MPIRUN") or shutil.which("mpirun") or "mpirun"
 
 TMP = tempfile.mkdtemp(prefix="starmill-e2e.")
@@ -75,8 +79,6 @@ ENVIRONMENT = dict(
     OMPI_MCA_btl_vader_backing_directory=TMP,
     OPENBLAS_NUM_THREADS="1",
     MPLCONFIGDIR=TMP,
-    # a build with sanitizers wants to be loaded before the library of faults; it need not
-    ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
 )
 
 # as kernels/data/result.h has them
@@ -150,7 +152,7 @@ def run_job(line, cwd, files):
     atexit._clear()
     warnings.filters[:] = FILTERS
     os.environ.update(ENVIRONMENT)
-    sys.argv, os.environ["STARMILL_PROGRAM"], status = line, STARMILL, 1
+    sys.argv, status = line, 1
     try:
         os.chdir(cwd or os.getcwd())
         for target, file in enumerate((os.devnull, *files)):

@@ -67,6 +67,8 @@ READ_ONLY = {
     "library info": ((LIBRARY,), (LIBRARY,)),
     "status": ((RESULT,), (RESULT,)),
     "show": ((RESULT, STAR), (RESULT,)),
+    "compare": ((RESULT, RESULT), (RESULT,)),
+    "grid": (("plan", "--models", 3), ()),
     "doctor": ((), ()),
     "bench": (("crossover", "--work", "particles", "--repeat", 1, "--most", 1000), ()),
 }

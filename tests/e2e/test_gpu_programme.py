@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""tests/campaigns/gpu-programme with make-believe programs, GPU and tools of NVIDIA in a bundle: what it keeps,
+"""packaging/gpu-programme with make-believe programs, GPU and tools of NVIDIA in a bundle: what it keeps,
 how it goes on, and what it reads in ncu's output (whose form is that of ncu 2025)."""
 
 import os
@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-SCRIPT = os.path.join(os.environ["MILL_SOURCE_DIR"], "tests", "campaigns", "gpu-programme")
+SCRIPT = os.path.join(os.environ["MILL_SOURCE_DIR"], "packaging", "gpu-programme")
 TMP = tempfile.mkdtemp(prefix="starmill-e2e.")
 unittest.addModuleCleanup(shutil.rmtree, TMP, ignore_errors=True)
 

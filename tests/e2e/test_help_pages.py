@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Man pages and bash completion say what --help says, of every job."""
 
+import functools
 import re
 
 from base import *  # noqa: F403
@@ -114,22 +115,23 @@ class Keys(ProgramTest):
         self.assertEqual(sorted(keys), sorted(documented))
 
 
-class ManPages(ProgramTest):
-    def page(self, *job):
-        done = starmill("help", "man", *job)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return done.stdout
+@functools.lru_cache(None)
+def page_of(*job):
+    done = run("help", "man", *job)
+    assert not done.stderr, done.stderr
+    return done.stdout
 
+
+class ManPages(ProgramTest):
     def test_every_option_of_every_command(self):
-        pages = {job: self.page(job).replace("\\-", "-") for job in JOBS}
         for words, said in COMMANDS:
-            page = pages[words[0]]
+            page = page_of(words[0]).replace("\\-", "-")
             for option in options_of(said):
                 self.assertIn(f"\\fB{option}\\fR", page, words)
             self.assertIn(f".SY starmill\n{' '.join(words)}", page)
 
     def test_program_names_the_pages(self):
-        page = self.page()
+        page = page_of()
         for job in JOBS:
             self.assertIn(f".BR starmill\\-{job} (1)\n", page)
         self.assertOneLine(starmill("help", "man", "fiit"), "fiit", status=2)
@@ -146,7 +148,7 @@ class ManPages(ProgramTest):
             self.skipTest("no man (Debian: man-db)")
         for job in [()] + [(job,) for job in JOBS]:
             path = tmp("page.1")
-            put(path, self.page(*job))
+            put(path, page_of(*job))
             done = ended(["man", "--warnings=mac,el,missing,font", "-l", path],
                          {"MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
             self.assertEqual((done.returncode, done.stderr), (0, ""), job)

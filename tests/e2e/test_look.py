@@ -348,7 +348,7 @@ class Plot(Look):
                 self.assertEqual(n, FITS[f"NPIX_{x}"][row])
 
     def test_wavelengths_in_air(self):
-        from starmill.surveys.spectra import vacuum
+        from starmill.wavelength import vacuum
         # Ciddor's index of air, another fit to the same: 0.5 m/s of velocity apart at the most
         wave = np.linspace(3500.0, 10000.0, 500)
         s2 = (1e4 / wave) ** 2

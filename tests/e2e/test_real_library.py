@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The recipe of the library that comes with starmill, and its validation, with made-up models and
-stars in the place of those of real-grid and MILES."""
+stars in the place of those of a grid and MILES."""
 
 import importlib.util
 

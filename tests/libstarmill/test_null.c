@@ -8,6 +8,8 @@
 /* X(function, number of needed pointers, arguments), of which p(k) is the k-th of them. */
 #define FALLIBLE(X)                                                                               \
   X(library_open, 2, (p(0), NULL, p(1), e))        X(library_parameter, 2, (p(0), 0, p(1), e))    \
+  X(library_check, 2, (p(0), NULL, 0, p(1), e))    X(channels_open, 2, (p(0), NULL, p(1), e))     \
+  X(channels_read, 2, (p(0), 0, p(1), e))          X(channels_at, 2, (p(0), 0, p(1), e))          \
   X(library_arm, 2, (p(0), 0, p(1), e))            X(star_create, 2, (p(0), NULL, 0, p(1), e))    \
   X(library_constrain, 1, (p(0), NULL, NULL, NULL, e))                                            \
   X(file_open, 3, (p(0), p(1), p(2), e))           X(file_row, 2, (p(0), 0, p(1), e))             \

@@ -21,13 +21,14 @@ def f32(*x):
     return struct.pack(f"<{len(x)}f", *x)
 
 
-def digest(kind, linear=False):
+def digest(wave, kind, linear=False):
+    n_pair = len(wave) // 2
     data = text("starmill library contents 4")
     data += integer(1) + text("teff", "TEFF", "K") + integer(1)
     data += f64(3.75, 0.125, 4000, 7000, 62.5, 2.5)
     data += integer(1) + integer(1, 0) + integer(2) + f64(1, -1.5, -1, -1.25)
-    data += integer(1) + text("b", "test_b") + integer(2) + f64(8.25, 0.0009765625, 0.5)
-    data += f64(3827.625, 3831.375) + integer(1, kind)
+    data += integer(1) + text("b", "test_b") + integer(len(wave)) + f64(8.25, 0.0009765625, 0.5)
+    data += f64(*wave) + integer(1, kind)
     if kind:
         if linear:
             data += integer(1, 1, 5) + f64(-1, -1, -0.5, 0, 0.25, 1, 1)
@@ -38,9 +39,9 @@ def digest(kind, linear=False):
         else:
             data += integer(1, 3, 1) + f64(1.5) + f64(-1, 0.25, 1)
             data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
-        data += integer(1) + integer(2, 2) + f32(0.5, -0.25, 2, 3) + f32(0.125, -8)
+        data += integer(1) + integer(2, len(wave)) + f32(*[0.5, -0.25, 2, 3] * n_pair)
     else:
-        data += integer(1) + integer(1, 2) + f32(0.5, -0.25) + f32(0.125, -8)
-    data += integer(0)
+        data += integer(1) + integer(1, len(wave)) + f32(*[0.5, -0.25] * n_pair)
+    data += f32(*[0.125, -8] * n_pair) + integer(0)
     data += integer(1) + f64(5500) + integer(1) + f64(100)
     return hashlib.sha256(data).hexdigest()

@@ -194,17 +194,6 @@ class Submit(unittest.TestCase):
         self.write("bad.txt", "absent.fits\n")
         self.assertRefused("gpu", "--output", "o.h5", "--catalog", "bad.txt", says="no file's rows")
 
-    def test_flags_are_those_of_the_program(self):
-        """Which options take a value is as --help of the commands has it."""
-        flags = set()
-        for command in submit.COMMANDS:
-            text = starmill(*command, "--help").stdout
-            options = re.findall(r"^  --([a-z-]+)( [A-Z])?", text, re.M)
-            self.assertGreater(len(options), 25)
-            flags |= {name for name, value in options if not value}
-            self.assertFalse({name for name, value in options if value} & submit.FLAGS)
-        self.assertEqual(flags, submit.FLAGS)
-
     # --- arrays --------------------------------------------------------------
 
     def test_cut(self):
@@ -313,6 +302,8 @@ class Submit(unittest.TestCase):
         for args, says in (
                 (("gpu", "--output", "o.h5", "--overwrite", "a.fits"), "no place"),
                 (("gpu", "--output", "o.h5", "--overw", "a.fits"), "no place"),
+                (("gpu", "--output", "o.h5", "--bogus", "a.fits"), "has no options that begin"),
+                (("gpu", "--output", "o.h5", "--re", "a.fits"), "has 4 options that begin"),
                 (("gpu", "a.fits"), "--output"),
                 (("gpu", "--output", "no/o.h5", "a.fits"), "create it first"),
                 (("gpu", "--output", "a\nb.h5", "a.fits"), "control characters"),
@@ -382,7 +373,7 @@ class Submit(unittest.TestCase):
                 ("SITE_SBATCH=(-A m1)", "of the form"), ("if", "bash cannot read it"),
                 ("exit 3", "status 3"), ("SITE_GPUS_PER_NODE=0", "take the kind cpu")):
             with self.subTest(text=text):
-                self.site = self.write("bad.conf", text + "\n")
+                self.site = self.write("bad.conf", f"{SITE}{text}\n")
                 self.assertRefused("--rows", 5, "gpu", "--output", "o.h5", "a.fits", says=says)
         self.site = os.path.join(self.folder, "absent.conf")
         self.assertRefused("--rows", 5, "gpu", "--output", "o.h5", "a.fits", says="cannot be read")

@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-/* The Python module is built from the text between begin and end: use no macro there except
+/* cffi reads the text between begin and end (python/starmill/binding.py): use no macro there except
    STARMILL_API. */
 /* begin */
 
@@ -62,6 +62,7 @@ typedef struct starmill_star starmill_star;
 typedef struct starmill_file starmill_file;
 typedef struct starmill_model starmill_model;
 typedef struct starmill_table starmill_table;
+typedef struct starmill_channels starmill_channels;
 
 /** Return the version ("0.1.0") and the git revision of this build. */
 STARMILL_API const char *starmill_version(void);
@@ -82,6 +83,16 @@ STARMILL_API int starmill_library_open(const char *path, const char *config,
 
 /** Close a library; NULL is allowed.  Its stars and files stay valid and may be freed later. */
 STARMILL_API void starmill_library_close(starmill_library *library);
+
+/** Check a library file: whether it is complete, finite, consistent and within the limits.
+ *
+ *  image [n_byte]  the content of a file that is being made, in which 64 zeros stand in the place
+ *                  of the hash; path is then its name in messages.  NULL: the file is read
+ *  hash [65]       out  SHA-256 of the content, and a zero byte
+ *
+ *  Errors: STARMILL_LIBRARY. */
+STARMILL_API int starmill_library_check(const char *path, const void *image, size_t n_byte,
+                                        char *hash, starmill_error *error);
 
 /** Return the number of parameters, of labels and of arms. */
 STARMILL_API int starmill_library_n_par(const starmill_library *library);
@@ -174,6 +185,19 @@ STARMILL_API int starmill_file_row(const starmill_file *file, int64_t i_row, sta
                                    starmill_error *error);
 STARMILL_API int starmill_file_star(starmill_file *file, int64_t i_row, starmill_star **star,
                                     starmill_error *error);
+
+/** Open a spectra file without a library.  config: as of starmill_library_open, of which format,
+ *  medium and exposures count; NULL: the defaults. */
+STARMILL_API int starmill_channels_open(const char *path, const char *config,
+                                        starmill_channels **channels, starmill_error *error);
+STARMILL_API void starmill_channels_close(starmill_channels *channels);
+
+/** Read an exposure, whose number is that of /catalog/exposures/FITS_ROW, and count its channels.
+ *  Describe one: name, n_pix, wave in vacuum, flux, ivar and mask, valid until the next read. */
+STARMILL_API int starmill_channels_read(starmill_channels *channels, int64_t exposure, int *n,
+                                        starmill_error *error);
+STARMILL_API int starmill_channels_at(const starmill_channels *channels, int i,
+                                      starmill_spectrum *spectrum, starmill_error *error);
 
 /* ---- likelihood and models ------------------------------------------------------------------- */
 

@@ -10,8 +10,9 @@ import types
 from starmill.cli.basics import USAGE, Failure
 
 # the rooms whose options.py has the jobs
-ROOMS = {"simulate": "mocks", **dict.fromkeys(
-    ("status", "report", "plot", "show", "select", "export", "merge"), "products")}
+ROOMS = {"simulate": "mocks", "grid": "grids", **dict.fromkeys(
+    ("status", "report", "plot", "show", "select", "compare", "export", "merge"),
+    "products")}
 LIBRARY = ("build", "train", "import", "spectra", "correct", "model-error", "info")
 LIBRARY_HELP = f"""usage: starmill library {'|'.join(LIBRARY)} [options] FILE...
 
@@ -37,7 +38,8 @@ def find_job(words):
                    f"; library has {', '.join(LIBRARY[:-1])} and {LIBRARY[-1]}")
         room, name = "templates", {"import": "import_"}.get(sub, sub.replace("-", "_"))
     elif name not in ROOMS:
-        refuse("no job in Python: ", name, ROOMS, f"; there are library, {', '.join(ROOMS)}")
+        refuse("no job in Python: " if name else "name a job", name, ROOMS,
+               f"; there are library, {', '.join(ROOMS)}")
     else:
         room = ROOMS[name]
     job = getattr(importlib.import_module(f"starmill.{room}.options"), name)()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill help man [JOB]` and `starmill help completion`: man pages (roff) and bash completion, made
-of what --help says."""
+"""`starmill help man [JOB]`, man pages (roff) made of what --help says, and `starmill help
+completion`, of bash."""
 
 import os
 import re
@@ -91,7 +91,7 @@ def of_job(name, summary):
     text = said_by(name, "--help")
     out = head(f"starmill-{name}", summary) + [".SH SYNOPSIS", *page_of(text, True)]
     subs = re.match(rf"usage: starmill {name} ([a-z]\S*\|\S*)", text)
-    for sub in subs[1].split("|") if subs else ():
+    for sub in subs[1].split("|") if subs and "\n  --" not in text else ():
         out += [f".SH {roff(f'starmill {name} {sub}')}",
                 *page_of(said_by(name, sub, "--help"), False)]
     return out + [".SH SEE ALSO", ".BR starmill (1)"]
@@ -111,7 +111,8 @@ def of_program(jobs, more):
 
 def main(words):
     if words[0] == "completion":
-        with open(os.path.join(os.path.dirname(__file__), "completion.bash"), encoding="utf-8") as file:
+        path = os.path.join(os.path.dirname(__file__), "completion.bash")
+        with open(path, encoding="utf-8") as file:
             text = file.read()
     else:
         said = said_by("--help")

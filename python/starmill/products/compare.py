@@ -1,32 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two results of the same stars, star by star: of starmill or of rvspecfit.
+"""`starmill compare`: two results of the same stars, star by star.
 
-usage: compare_results.py A B [--figure FILE.png] [--all] [--worst N] [--list FILE.csv]
-
-A and B are results of `starmill fit` (HDF5), FITS files of `starmill export`, or rvtab files
-of rvspecfit or starmill; differences are B - A.  Of rvtab files several may be joined by
-commas.  A star is found by its TARGETID, and by EXPID too where both files have exposures of
-their own; where there is no TARGETID, by OBJECT.  Rows whose key stands twice in a file
-cannot be told apart, and are counted and left out.
-
-Both are fits of the same pixels, so their differences are no noise: where the programs agree
-they are small parts of the stated errors, of which the larger one counts.  Compared are rows without a warning in both
-(SUCCESS); --all takes all that have values.
+Both are fits of the same pixels, so their differences are no noise: where the programs agree they
+are small parts of the stated errors, of which the larger one counts.
 """
 
-import argparse
 import csv
-import sys
 
-try:
-    import h5py
-    import numpy as np
-    from astropy.io import fits as pyfits
-except ImportError as missing:
-    sys.exit(f"compare_results.py: {missing} (Debian: python3-h5py python3-astropy)")
+from starmill.cli.basics import OUTPUT, USAGE, Failure, check_packages
 
-from starmill.products.layout import text
-from starmill.products.survey import half_width
+check_packages("compare", "numpy", "scipy", "h5py", "astropy")
+
+import h5py  # noqa: E402
+import numpy as np  # noqa: E402
+from astropy.io import fits as pyfits  # noqa: E402
+
+from starmill.products.layout import text  # noqa: E402
+from starmill.products.result import Result  # noqa: E402
+from starmill.products.survey import half_width  # noqa: E402
 
 # column, unit, digits
 QUANTITIES = (("VRAD", "km/s", 3), ("TEFF", "K", 1), ("LOGG", "", 3), ("FEH", "", 3),
@@ -41,10 +32,6 @@ FAR = 5.0  # errors
 PANELS = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE", "VSINI")
 
 
-class ResultError(ValueError):
-    """A file that is no result, or two that have no star in common."""
-
-
 def native(values):
     """An array in the byte order of this machine, texts without padding."""
     values = np.asarray(values)
@@ -54,18 +41,10 @@ def native(values):
 
 
 def read_hdf5(path):
-    """Columns of a result, or of the table that `starmill export --to hdf5` writes."""
-    with h5py.File(path, "r") as file:
-        if "table" in file and file["table"].dtype.names:
-            table = file["table"][...]
-            return {name: native(table[name]) for name in table.dtype.names}
-        columns = {}
-        for group in ("catalog", "fits"):
-            if group not in file:
-                raise ResultError(f"{path} is no result: it has no group /{group}")
-            columns.update({name: native(column[...]) for name, column in file[group].items()
-                            if isinstance(column, h5py.Dataset)})
-        return columns
+    """Columns of a result."""
+    result = Result(path)
+    return {name: native(column[...]) for group in (result.catalog, result.fits)
+            for name, column in group.items() if isinstance(column, h5py.Dataset)}
 
 
 def read_fits(path):
@@ -75,7 +54,7 @@ def read_fits(path):
             if name in hdus:
                 table = hdus[name].data
                 return {n: native(table[n]) for n in table.dtype.names or ()}
-    raise ResultError(f"{path} is no result: it has neither a table RVTAB nor STARMILL")
+    raise Failure(OUTPUT, f"{path} is no result: it has neither a table RVTAB nor STARMILL")
 
 
 def read_one(path):
@@ -84,19 +63,19 @@ def read_one(path):
             is_hdf5 = file.read(4) == b"\x89HDF"
         return read_hdf5(path) if is_hdf5 else read_fits(path)
     except OSError as error:
-        raise ResultError(f"{path} cannot be read: {error}") from error
+        raise Failure(OUTPUT, f"{path} cannot be read: {error}") from error
 
 
 def read(paths):
     """Columns of files joined by commas; those that all of them have."""
     parts = [part for part in (read_one(path) for path in paths.split(",")) if part]
     if not parts:
-        raise ResultError(f"{paths}: has no row")
+        raise Failure(OUTPUT, f"{paths}: has no row")
     names = [name for name in parts[0] if all(name in part for part in parts)]
     table = {name: np.concatenate([part[name] for part in parts]) for name in names}
     for name in ("VRAD", "RVS_WARN"):
         if name not in table:
-            raise ResultError(f"{paths}: has no column {name}")
+            raise Failure(OUTPUT, f"{paths}: has no column {name}")
     arms = [table[name] for name in table if name.startswith("SN_")]
     table["SN"] = np.max(arms, axis=0).astype(float) if arms else np.full(len(table["VRAD"]), np.nan)
     return table
@@ -112,7 +91,7 @@ def keys(a, b):
     elif known("OBJECT", ""):
         by = ["OBJECT"]
     else:
-        raise ResultError("the files have neither TARGETID nor OBJECT in common")
+        raise Failure(USAGE, "the files have neither TARGETID nor OBJECT in common")
     return [list(zip(*(t[name].tolist() for name in by))) for t in (a, b)], "+".join(by)
 
 
@@ -131,7 +110,7 @@ def match(a, b):
     in_a, in_b = unique(key_a), unique(key_b)
     both = [k for k in in_a if k in in_b]
     if not both:
-        raise ResultError(f"no star is in both files ({by})")
+        raise Failure(USAGE, f"no star is in both files ({by})")
     rows = [np.array([table[k] for k in both]) for table in (in_a, in_b)]
     print(f"matched by {by}: {len(both)} stars; rows {len(key_a)} and {len(key_b)}, "
           f"of them not unique {len(key_a) - len(in_a)} and {len(key_b) - len(in_b)}, "
@@ -218,7 +197,7 @@ def draw(a, b, keep, names, path):
         matplotlib.use("Agg")
         import matplotlib.pyplot as plt
     except ImportError as missing:
-        raise ResultError(f"--figure: {missing} (Debian: python3-matplotlib)") from missing
+        raise Failure(USAGE, f"--figure: {missing} (Debian: python3-matplotlib)") from missing
     panels = [(n, u) for n, u, _ in QUANTITIES if n in PANELS and n in a and n in b
               and (keep & np.isfinite(a[n]) & np.isfinite(b[n])).any()]
     figure, axes = plt.subplots(len(panels), 2, figsize=(9, 2.1 * len(panels)), squeeze=False,
@@ -252,7 +231,7 @@ def draw(a, b, keep, names, path):
     try:
         figure.savefig(path, dpi=130)
     except OSError as error:
-        raise ResultError(f"--figure {path} cannot be written: {error}") from error
+        raise Failure(OUTPUT, f"--figure {path} cannot be written: {error}") from error
 
 
 def write_list(a, b, path):
@@ -267,40 +246,25 @@ def write_list(a, b, path):
             for i in range(len(a["VRAD"])):
                 out.writerow([a[n][i] for n in ids] + [t[n][i] for n in names for t in (a, b)])
     except OSError as error:
-        raise ResultError(f"--list {path} cannot be written: {error}") from error
+        raise Failure(OUTPUT, f"--list {path} cannot be written: {error}") from error
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\nusage")[0])
-    parser.add_argument("A", help="a result of starmill or rvspecfit; rvtab files with commas")
-    parser.add_argument("B", help="another")
-    parser.add_argument("--figure", metavar="FILE.png", help="draw the differences into this file")
-    parser.add_argument("--list", metavar="FILE.csv", help="write all matched stars there")
-    parser.add_argument("--all", action="store_true", help="also stars with warnings")
-    parser.add_argument("--worst", metavar="N", type=int, default=12,
-                        help="show the N stars that differ most (default %(default)s)")
-    options = parser.parse_args()
-    try:
-        a, b = read(options.A), read(options.B)
-        rows = match(a, b)
-        a, b = ({n: c[r] for n, c in t.items()} for t, r in zip((a, b), rows))
-        keep = np.isfinite(a["VRAD"]) & np.isfinite(b["VRAD"])
-        print_warnings(a, b)
-        if not options.all:
-            keep &= (a["RVS_WARN"] == 0) & (b["RVS_WARN"] == 0)
-        print(f"\ncompared: {keep.sum()} stars"
-              f"{'' if options.all else ' without a warning in both (--all: all)'}")
-        if keep.any():
-            print_quantities(a, b, keep)
-            print_chisq(a, b, keep)
-            print_worst(a, b, keep, options.worst)
-            if options.figure:
-                draw(a, b, keep, (options.A, options.B), options.figure)
-        if options.list:
-            write_list(a, b, options.list)
-    except ResultError as error:
-        sys.exit(f"compare_results.py: {error}")
-
-
-if __name__ == "__main__":
-    main()
+def main(options):
+    names = options.arguments
+    a, b = map(read, names)
+    rows = match(a, b)
+    a, b = ({n: c[r] for n, c in t.items()} for t, r in zip((a, b), rows))
+    keep = np.isfinite(a["VRAD"]) & np.isfinite(b["VRAD"])
+    print_warnings(a, b)
+    if not options.all:
+        keep &= (a["RVS_WARN"] == 0) & (b["RVS_WARN"] == 0)
+    print(f"\ncompared: {keep.sum()} stars"
+          f"{'' if options.all else ' without a warning in both (--all: all)'}")
+    if keep.any():
+        print_quantities(a, b, keep)
+        print_chisq(a, b, keep)
+        print_worst(a, b, keep, options.worst)
+        if options.figure:
+            draw(a, b, keep, names, options.figure)
+    if options.list:
+        write_list(a, b, options.list)

@@ -5,7 +5,6 @@ import math
 
 from starmill.cli.options import Job
 
-DRAWING = "numpy, h5py, astropy, matplotlib and pillow"
 UNREADABLE = "Exit status: 0 done, 2 usage, or Python or a package is missing, 4 OUT.h5 cannot be " \
     "read"
 STARS = 2, math.inf, "a result and one or more stars"
@@ -54,8 +53,8 @@ def plot():
 Draw stars of a result: spectrum, best-fit model, residuals in units of the error, bad
 pixels, a panel for each arm and three for lines, parameters and flags.  STAR is a
 TARGETID, else an IDENTIFIER or OBJECT of /catalog.""",
-              DRAWING, UNREADABLE + " or\nthe picture cannot be written, 3 the spectra cannot be "
-              "read.", STARS)
+              "numpy, h5py, matplotlib, pillow and cffi", UNREADABLE + " or\nthe picture cannot be "
+              "written, 3 the spectra cannot be read.", STARS)
     job.add("output", "the picture, PNG or PDF by its suffix (default: STAR.png); a PDF has one "
             "page per row, a PNG takes one row")
     job.flag("corner", "of a result of starmill sample: the posterior beside the Gaussian of the "
@@ -70,7 +69,7 @@ def report():
 Make one HTML page of a result, which needs no network and no other file: what was run
 and how fast, failures and warnings, distributions, densities of the Kiel diagram and of
 the sky, repeated stars, and the worst and some typical stars with their spectra.""",
-              "numpy, scipy, h5py, astropy, matplotlib and pillow",
+              "numpy, scipy, h5py, astropy, matplotlib, pillow and cffi",
               UNREADABLE + " or\nthe page cannot be written, 3 the spectra cannot be read.",
               (1, 1, "one result"))
     job.add("output", "the page (default: OUT.h5.html)", "PAGE.html")
@@ -124,6 +123,23 @@ Exit status: 0 done, 2 usage, or the parts are unfinished or do not belong toget
     job.flag("calibrate", "add to /fits the factor and the floor of each error by which repeats of "
              "stars differ as their errors say (needs scipy)")
     job.flag("quiet", "print no summary")
+    return job
+
+
+def compare():
+    job = Job("compare", "products.compare", "A B [--figure FILE.png] [--list FILE.csv]", """\
+Compare two results of the same stars, star by star.  A and B are results of starmill fit
+(HDF5), FITS files of starmill export, or rvtab files of rvspecfit or starmill; differences
+are B - A.  Of rvtab files several may be joined by commas.  A star is found by its
+TARGETID, and by EXPID too where both files have exposures of their own; where there is no
+TARGETID, by OBJECT.  Rows whose key stands twice in a file cannot be told apart, and are
+counted and left out.""", "numpy, scipy, h5py and astropy", """\
+Exit status: 0 done, 2 usage, or no star is in both files, 4 a file cannot be read or written.""",
+              (2, 2, "two results"))
+    job.add("figure", "draw the differences into this file (needs matplotlib)", "FILE.png")
+    job.add("list", "write all matched stars there", "FILE.csv")
+    job.flag("all", "compare also rows with warnings; by default those without one in both")
+    job.number("worst", 0, 10**9, "show the N stars that differ most", 12)
     return job
 
 

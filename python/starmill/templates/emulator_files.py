@@ -8,14 +8,13 @@ import re
 
 from starmill.cli.basics import USAGE, Failure, check_packages
 
-check_packages("library import", "numpy", "scipy", "h5py")
+check_packages("library import", "numpy", "scipy", "h5py", "cffi")
 
 import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 
 from starmill.templates import emulate, guess, library_file  # noqa: E402
 from starmill.templates.labels import describe  # noqa: E402
-from starmill.templates.library_check import check  # noqa: E402
 from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm,  # noqa: E402
                                              Emulator, Hull, Library, hull_distance)
 from starmill.templates.library_file import array_of, refuse_links, text_of  # noqa: E402
@@ -98,7 +97,7 @@ def read_file(path, arm_name, sigma):
             library.arm = [read_arm(file, path, arm_name, sigma)]
             # everything but the guess, so that the check values meet a sound library
             guess.fill_range(library, low, high, 1)
-            check(library, path)
+            library_file.seal(library, path)
             return library, low, high, verify(file, library)
     except KeyError as error:
         raise Failure(USAGE, f"{path}: {error.args[0]}") from error

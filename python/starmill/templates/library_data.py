@@ -8,9 +8,8 @@ import numpy as np
 
 MAX_LABEL, MAX_AXIS, MAX_HULL, MAX_FACET, MAX_ARM = 16, 6, 16, 100000, 8
 MIN_PIX, MAX_PIX, MAX_LAYER, MAX_WIDTH, MAX_NODE = 8, 1 << 20, 12, 1024, 256
-MAX_COEF, MAX_CENTER, MAX_ERROR, MAX_GUESS, MAX_VSINI = 1 << 28, 1 << 16, 16, 100000, 8
+MAX_COEF = 1 << 28
 MAX_SIGMA_WIDTH = 0.25  # largest plausible sigma of the templates, by the width of the arm
-MAX_FRACTION = 10.0  # of the flux: a larger model error makes a template useless
 
 
 @dataclass
@@ -123,14 +122,6 @@ class Library:
 
 def wavelengths(ln_wave0, ln_step, n_pix):
     return np.exp(ln_wave0 + np.arange(n_pix) * ln_step)
-
-
-def n_poly(n_axis, degree):
-    """Return the number of monomials of n_axis variables up to a degree."""
-    n = 1
-    for i in range(1, degree + 1):
-        n = n * (n_axis + i) // i
-    return n
 
 
 def hull_distance(library, values):

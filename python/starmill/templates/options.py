@@ -5,7 +5,7 @@ import math
 
 from starmill.cli.options import Job, Once
 
-NEEDS = "numpy, scipy, h5py and astropy"
+NEEDS = "numpy, scipy, h5py, astropy and cffi"
 MAX_ARM, MAX_WIDTH, MAX_ERROR, MAX_CONTINUUM = 8, 1024, 16, 24  # of a library
 
 
@@ -84,7 +84,7 @@ def import_():
               "--output LIB.h5 [options] EMULATOR.h5...", """\
 import makes a library from emulators trained elsewhere, one file per arm (layout:
 docs/use/formats.md), and checks them against the reference values in the files.""",
-              "numpy, scipy and h5py", "", (1, MAX_ARM, "emulator files, one per arm"))
+              "numpy, scipy, h5py and cffi", "", (1, MAX_ARM, "emulator files, one per arm"))
     add_output(job)
     job.add("template-sigma", "Gaussian sigma of the templates in Angstrom, removed from the "
             "spectra's resolution matrix; one for all arms, or one per file", "A|A,A,A")
@@ -206,5 +206,5 @@ wrong, as smooth functions of the labels, takes it out, and measures the error o
 
 def info():
     return Job("library info", "templates.info", "LIB.h5|GRID.h5",
-               "info describes a library or a grid file.", "numpy and h5py", "",
+               "info describes a library or a grid file.", "numpy, h5py and cffi", "",
                (1, 1, "one library or grid file"))

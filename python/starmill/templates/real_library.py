@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes the libraries that come with starmill, from the models of real-grid.
+"""Makes the libraries that come with starmill, from the models of starmill grid.
 
 usage: python3 -m starmill.templates.real_library [options] MODELS WORK OUT.h5
 
-MODELS are those that real-grid computed (WORK/models or WORK/models-oba there), WORK is a folder
+MODELS are those that starmill grid computed (WORK/models or WORK/models-oba there), WORK is a folder
 for what is made on the way, OUT.h5 the library (libraries/fgk.h5 and oba.h5 of the checkout are
 those that are shipped).
 What is done: `library build` of all models, `library train`, velocities of the MILES spectra by
 fits, and with these spectra at rest and their published labels `library correct`.  MODELS may also be a library that this tool made: its templates are taken as they are.
 Labels are never tuned.  Attributes of the file name what it was made of and how.
 
-  --plan fgk | oba    of real-grid, for sources and defaults (fgk)
+  --plan fgk | oba    of the grid, for sources and defaults (fgk)
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
   --starmill PROGRAM  (the installed one, or build/release/starmill)
   --least N           refuse fewer models than this (300; oba: 60)
@@ -39,9 +39,17 @@ import shlex
 import shutil
 import subprocess
 
-from starmill.cli.basics import shipped_file
+import h5py
+import numpy as np
+from astropy.io import fits
+from astropy.table import Table
+from scipy.interpolate import CubicSpline
 
-C_KM_S = 299792.458
+from starmill.cli.basics import shipped_file
+from starmill.surveys import generic
+from starmill.templates import emulate, library_file
+from starmill.wavelength import C_KM_S
+
 MAX_VRAD_ERR = 5  # km/s; stars whose velocity is not known better are not used
 SN_MILES = 150  # a pixel; MILES gives no errors
 FWHM_MILES_AA = 2.5
@@ -49,7 +57,7 @@ RANGE = "3950,7380"  # A where MILES is good
 MASK = "6865:6965,7160:7340"  # A, bands of the Earth's oxygen and water
 FEH_ERR = 0.05  # of benchmark stars, whose table has none
 CONTINUUM = 24  # functions over the range of MILES, about as many as fits have there
-# plan of real-grid: atmospheres, least number of models, options of `library train`, components
+# plan of the grid: atmospheres, least number of models, options of `library train`, components
 # of the model error, options of `library correct`. The lines of hot stars are too few for
 # [alpha/Fe]: it follows [Fe/H]; their published labels (errors by Prugniel et al. 2011, A&A 531,
 # A165) too rough to change more than the mean.
@@ -82,7 +90,6 @@ SOURCE_BENCHMARKS = "scale of the labels: Gaia FGK benchmark stars 3, Soubiran e
 
 class Recipe:
     """Runs starmill and remembers its commands."""
-
     def __init__(self, starmill):
         self.starmill, self.commands = starmill, []
 
@@ -102,8 +109,6 @@ def count_models(models):
 
 
 def labels_of(library):
-    import h5py
-
     with h5py.File(library) as f:
         return [f["labels/label%d" % i].attrs["column"].decode() for i in
                 range(int(f["labels"].attrs["n_label"]))]
@@ -126,10 +131,6 @@ def set_benchmarks(labels, path):
 
 def read_miles(path):
     """Wavelengths in air [pixel], flux [star][pixel] with NaN where it is bad, table of labels."""
-    import numpy as np
-    from astropy.io import fits
-    from astropy.table import Table
-
     with fits.open(path) as hdus:
         flux, card = np.asarray(hdus[0].data, float), hdus[0].header
         labels = Table(hdus["LABELS"].data)
@@ -140,18 +141,12 @@ def read_miles(path):
 
 def galactic_alpha(feh):
     """[alpha/Fe] of the disk and halo: 0 from [Fe/H] = 0 up, 0.4 from -1 down, linear between."""
-    import numpy as np
-
     return np.clip(-0.4 * np.asarray(feh, float), 0, 0.4)
 
 
 def tie_alpha(recipe, grid, train):
     """Brings the models of a grid file to the [alpha/Fe] that follows from [Fe/H], by the change
     that a library of all labels gives them, and takes that label out."""
-    import h5py
-    import numpy as np
-    from starmill.templates import emulate, library_file
-
     free = grid.replace(".h5", "-free.h5")
     recipe.run("library", "train", *shlex.split(train), "--output", free, "--overwrite", grid)
     library = library_file.read(free)
@@ -181,9 +176,6 @@ def tie_alpha(recipe, grid, train):
 
 def rows_to_use(flux, labels, library, which):
     """Rows whose labels are known and in the library's range, most of their pixels good."""
-    import h5py
-    import numpy as np
-
     use = np.isfinite(flux).mean(axis=1) > 0.9
     if which != "all":
         first, step = (int(x) for x in ("0/2" if which == "half" else which).split("/"))
@@ -198,24 +190,14 @@ def rows_to_use(flux, labels, library, which):
 
 def velocities(recipe, work, library, wave, flux, rows):
     """Velocity (km/s) of rows by fits with the library, and its error, infinite where there is none."""
-    import h5py
-    from starmill.surveys import generic
-    import numpy as np
-
     spectra = []
     for i in rows:
         good = np.isfinite(flux[i])
         level = np.median(flux[i][good])
-        spectra.append(
-            dict(
-                NAME="miles-%d" % (i + 1),
-                TARGETID=i + 1,
-                WAVELENGTH=wave,
-                FLUX=np.where(good, flux[i], level),
-                IVAR=np.where(good, (SN_MILES / level) ** 2, 0),
-                LSF_SIGMA=np.full(len(wave), FWHM_MILES_AA / 2.3548),
-            )
-        )
+        spectra.append({"NAME": f"miles-{i + 1}", "TARGETID": i + 1, "WAVELENGTH": wave,
+                        "FLUX": np.where(good, flux[i], level),
+                        "IVAR": np.where(good, (SN_MILES / level) ** 2, 0),
+                        "LSF_SIGMA": np.full(len(wave), FWHM_MILES_AA / 2.3548)})
     generic.write(os.path.join(work, "miles.fits"), spectra, "air")
     with h5py.File(library) as f:
         first = max(4000, np.exp(f["arms/arm0"].attrs["ln_wave0"]) + 20)
@@ -237,10 +219,6 @@ def velocities(recipe, work, library, wave, flux, rows):
 
 def write_at_rest(path, wave, flux, labels, rows, vrad):
     """Spectra at rest, with pixels of half the width so that nothing is lost between them."""
-    import numpy as np
-    from astropy.io import fits
-    from scipy.interpolate import CubicSpline
-
     step = 0.5 * (wave[1] - wave[0])
     fine, out = wave[0] + step * np.arange(2 * len(wave) - 1), []
     for i, v in zip(rows, vrad):
@@ -258,8 +236,6 @@ def write_at_rest(path, wave, flux, labels, rows, vrad):
 
 def measure_error(recipe, args, bare, out):
     """What the templates get wrong of MILES, into the library: taken out, and what remains."""
-    import numpy as np
-
     wave, flux, labels = read_miles(args.miles)
     set_benchmarks(labels, args.benchmarks)
     rows = rows_to_use(flux, labels, bare, args.rows)
@@ -277,9 +253,6 @@ def measure_error(recipe, args, bare, out):
 
 
 def write_attributes(path, recipe, name, n_model, sources):
-    import h5py
-    import numpy as np
-
     version = subprocess.run([recipe.starmill, "--version"], capture_output=True, text=True)
     with h5py.File(path, "r+") as f:
         f.attrs["generator"] = "real_library.py of " + version.stdout.split("\n")[0]
@@ -291,8 +264,6 @@ def write_attributes(path, recipe, name, n_model, sources):
 
 def make_templates(recipe, args, n, bare):
     """A library without model error; returns the number of its models and what it was made of."""
-    import h5py
-
     if args.models.endswith(".h5") and os.path.isfile(args.models):
         with h5py.File(args.models) as f:
             if f.attrs.get("format") == b"starmill library":

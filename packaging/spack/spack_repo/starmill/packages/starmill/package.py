@@ -34,9 +34,9 @@ class Starmill(CMakePackage, CudaPackage):
     depends_on("openblas")
     depends_on("cuda@12.4:", when="+cuda")
 
-    # show, select, plot and report
+    # jobs in Python
     for package in ("python@3.9:", "py-numpy", "py-scipy", "py-h5py", "py-astropy", "py-matplotlib",
-                    "py-pillow", "py-pyyaml"):
+                    "py-pillow", "py-pyyaml", "py-cffi"):
         depends_on(package, type="run")
 
     def cmake_args(self):

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Spectra as their files have them, without a library. */
+#include "libstarmill/handle.h"
+
+#include <string.h>
+
+#include "kernels/base/memory.h"
+
+struct starmill_channels {
+  mill_config config;
+  mill_library all; /* one arm of all wavelengths, with a name that no channel has */
+  mill_spectra_settings settings;
+  mill_spectra *spectra;
+  mill_read_batch batch;
+  char *path;
+};
+
+static void drop(starmill_channels *c)
+{
+  mill_read_batch_clear(&c->batch);
+  mill_spectra_close(c->spectra);
+  mill_config_clear(&c->config);
+  MILL_FREE(c->path, c);
+}
+
+/* Formats that join rows do so when they are indexed. */
+static int index_once(mill_spectra *spectra)
+{
+  mill_selection all = {0};
+  mill_file_index index;
+  MILL_CHECK(mill_spectra_index(spectra, &all, &index));
+  mill_file_index_clear(&index);
+  return MILL_OK;
+}
+
+static int open_channels(const char *path, const char *config, starmill_channels *c)
+{
+  const size_t n_byte = strlen(path) + 1;
+  MILL_CHECK(MILL_ALLOC(n_byte, &c->path));
+  memcpy(c->path, path, n_byte);
+  mill_config_default(&c->config);
+  if (config)
+    MILL_CHECK(mill_config_read_text(&c->config, "the configuration", (const unsigned char *)config,
+                                     strlen(config)));
+  c->config.n_arm = c->config.fit.n_cont = 0; /* no arm is asked for, and none is too short */
+  c->config.cameras_of[0] = '\0';
+  c->all.n_arm = 1;
+  c->all.arm[0] = (mill_arm){.name = "-", .n_pix = 2, .ln_step = 20.0, .template_sigma_aa = -1.0};
+  c->settings = (mill_spectra_settings){
+      .lib = &c->all,
+      .config = &c->config,
+      .arm_wanted = {1},
+      .limits = {c->config.gzip_limit_mib, c->config.scratch},
+  };
+  MILL_CHECK(mill_spectra_open(c->path, &c->settings, &c->spectra));
+  return index_once(c->spectra);
+}
+
+int starmill_channels_open(const char *path, const char *config, starmill_channels **channels,
+                           starmill_error *error)
+{
+  int err = MILL_OK;
+  starmill_channels *c = NULL;
+  MILL_REFUSE_NULL(error, path, channels);
+  MILL_TRY(MILL_ALLOC(1, &c));
+  mill_files_lock();
+  err = open_channels(path, config, c);
+  mill_files_unlock();
+  MILL_TRY(err);
+  *channels = c;
+  c = NULL;
+done:
+  starmill_channels_close(c);
+  return mill_tell(err, error);
+}
+
+void starmill_channels_close(starmill_channels *channels)
+{
+  if (!channels)
+    return;
+  mill_files_lock();
+  drop(channels);
+  mill_files_unlock();
+}
+
+int starmill_channels_read(starmill_channels *channels, int64_t exposure, int *n,
+                           starmill_error *error)
+{
+  MILL_REFUSE_NULL(error, channels, n);
+  mill_files_lock();
+  const int err = mill_spectra_read(channels->spectra, &exposure, 1, &channels->batch);
+  mill_files_unlock();
+  *n = channels->batch.n_segment;
+  return mill_tell(err, error);
+}
+
+int starmill_channels_at(const starmill_channels *channels, int i, starmill_spectrum *spectrum,
+                         starmill_error *error)
+{
+  MILL_REFUSE_NULL(error, channels, spectrum);
+  int err = MILL_OK;
+  MILL_TRY(mill_check_index("channel", i, channels->batch.n_segment));
+  const mill_raw_segment *s = &channels->batch.segment[i];
+  *spectrum = (starmill_spectrum){.name = mill_spectra_channel(channels->spectra, s),
+                                  .n_pix = s->n_pix,
+                                  .wave = s->wave_aa,
+                                  .flux = s->flux,
+                                  .ivar = s->ivar,
+                                  .mask = s->mask};
+done:
+  return mill_tell(err, error);
+}

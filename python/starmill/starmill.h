@@ -1,0 +1,1 @@
+../../libstarmill/include/starmill/starmill.h
