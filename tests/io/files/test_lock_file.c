@@ -198,8 +198,8 @@ MILL_TEST(requeued_job_takes_its_own)
   assert_int_equal(setenv("SLURM_RESTART_COUNT", "2", 1), 0);
   mill_lock_beat_s = 0.05;
   assert_int_equal(mill_lock_take(output, &lock), MILL_OK);
-  mill_lock_beat_s = 10;
   mill_lock_release(&lock);
+  mill_lock_beat_s = 10; /* no thread reads it any more */
   assert_int_equal(unsetenv("SLURM_JOB_ID") + unsetenv("SLURM_RESTART_COUNT"), 0);
 }
 
