@@ -4,12 +4,19 @@
 The reference is the result itself through h5py, and the inputs through astropy.
 """
 
+import csv
+import io
 import signal
 import types
 
+import astropy.units as u
+from astropy.io.votable import validate
+from astropy.io.votable.ucd import check_ucd
+from astropy.nddata import StdDevUncertainty, VarianceUncertainty
 from astropy.table import Table
 
 from base import *  # noqa: F403
+from starmill import Result
 from starmill.surveys import generic
 
 LIBRARY, SURVEY = tmp("lib.h5"), tmp("survey")
@@ -36,6 +43,14 @@ RVTAB = [
 RENAMED = {"RR_Z": "Z", "RR_SPECTYPE": "SPECTYPE", "RR_SUBTYPE": "SUBTYPE"}
 # units that are none in FITS stand in the description
 NO_UNIT = ("dex", "log(cm s**-2)", "product of the units of the parameters")
+
+
+# right ascension, declination, pixel by astropy-healpix 1.1
+PIXELS = [(0.5, 0.25, 1273033126320358896), (123.4, -41.9, 2766709273490490906),
+          (-10.0, 41.7, 962244621124498778), (200.0, 41.9, 762705093322799898),
+          (300.1, 89.99, 1152921498057000472), (45.0, -90.0, 2305843009213693952),
+          (359.9, -66.6, 3194552010396872500), (np.nan, 0.0, -1), (0.0, 0.0, -1)]
+FIRST = ["TARGETID", "IDENTIFIER", "OBJECT", "TARGET_RA", "TARGET_DEC"]
 
 
 def setUpModule():
@@ -193,6 +208,11 @@ class Export(ProgramTest):
         with pyfits.open(fits) as hdus:
             data, head = hdus["STARMILL"].data, hdus["STARMILL"].header
             self.assertEqual(sorted(data.names), sorted(result))
+            self.assertEqual(data.names[:5], FIRST)
+            self.assertEqual(head[f"TUCD{data.names.index('TEFF_ERR') + 1}"],
+                             "stat.error;phys.temperature.effective")
+            for i in range(1, len(data.names) + 1):
+                self.assertTrue(check_ucd(head[f"TUCD{i}"], True, True), head[f"TTYPE{i}"])
             self.assertEqual(texts(hdus["FILES"].data["PATH"]), FILES)
             self.assertEqual(head["PARORDER"], "VRAD VSINI TEFF LOGG FEH ALPHAFE")
             for i, name in enumerate(data.names):
@@ -235,6 +255,95 @@ class Export(ProgramTest):
                                       capture_output=True, text=True, check=False)
                 self.assertRegex(done.stdout, rf"columns: {n_column}   rows: [39]\n")
         self.assertVerified(*glob.glob(os.path.join(PRODUCTS, "*.fits")), tmp("v.fits"))
+
+    # ---- other formats ----
+
+    def written(self, kind):
+        """A result with all that formats may lack, its rows exported: (path, columns expected)."""
+        gaps = tmp("gaps.h5")
+        shutil.copy(OUT, gaps)
+        with h5py.File(gaps, "r+") as f:
+            f["fits/SN_B"][3] = -1e9
+            f["catalog/TARGET_RA"][5] = np.nan
+            f["catalog/TARGET_RA"][[0, 7]] = 200, -10  # out of order; below zero
+            f["catalog/OBJECT"][3] = "\u03b1 <Cen>,\"".encode()
+            seal(f)
+        result = {n: v for n, (v, _, _) in columns(gaps).items()}
+        result["SN_B"][3] = np.nan
+        path = tmp("gaps." + kind)
+        self.export("--to", kind, "--output", path, gaps)
+        self.assertOneLine(self.export("--to", kind, "--output", path, gaps, status=4),
+                           path, "exists", status=4)
+        return path, result
+
+    def assertColumns(self, found, result, ascii_only=False):
+        """found: {name: values}."""
+        self.assertEqual(list(found)[:5], FIRST)
+        for name, values in found.items():
+            expected = result[name]
+            if expected.dtype.kind == "S":
+                expected = [v.decode() for v in expected.tolist()]
+                expected = [v.replace("\u03b1", "??") for v in expected] if ascii_only else expected
+                self.assertEqual([str(v) for v in values], expected, name)
+            else:
+                values = np.asarray(values)
+                self.assertNotEqual(values.dtype.kind, "u", name)
+                same = np.array_equal(values, expected, equal_nan=values.dtype.kind == "f")
+                self.assertTrue(same, name)
+                self.assertEqual(values.dtype.kind == "b", name in ("SUCCESS", "VRAD_GOOD"), name)
+
+    def test_votable(self):
+        path, result = self.written("votable")
+        votable = Table.read(path, format="votable")
+        found = {n: np.ma.filled(c, np.nan if c.dtype.kind == "f" else "") if c.dtype.kind in "fUSO"
+                 else c for n, c in votable.columns.items()}
+        self.assertEqual(sorted(found), sorted(result))
+        self.assertColumns(found, result, ascii_only=True)
+        column = votable["VRAD_ERR"]
+        self.assertEqual((str(column.unit), column.meta["ucd"]),
+                         ("km / s", "stat.error;spect.dopplerVeloc.opt"))
+        self.assertIn("times ERR_SCALE", column.description)
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertTrue(validate(path, sys.stdout), said.getvalue())
+
+    def test_csv(self):
+        path, result = self.written("csv")
+        with open(path, encoding="utf-8", newline="") as file:
+            names, *lines = csv.reader(file)
+        self.assertEqual(set(result) - set(names), {"COVAR"})
+        as_read = {"f": lambda v: float(v or "nan"), "i": int, "u": int}
+        found = {}
+        for name, texts_of in zip(names, zip(*lines)):
+            kind = result[name].dtype.kind
+            found[name] = [v == "True" for v in texts_of] if name in ("SUCCESS", "VRAD_GOOD") else \
+                [as_read[kind](v) for v in texts_of] if kind in as_read else texts_of
+        self.assertColumns(found, result)
+
+    def test_parquet(self):
+        try:
+            import pyarrow.parquet
+        except ImportError:
+            done = self.export("--to", "parquet", "--output", tmp("x.parquet"), OUT, status=2)
+            self.assertOneLine(done, "pip install pyarrow", status=2)
+            self.skipTest("pyarrow is not here")
+        path, result = self.written("parquet")
+        made = pyarrow.parquet.read_table(path)
+        pixel = made["_healpix_29"].to_numpy()
+        order = [result["TARGETID"].tolist().index(t) for t in made["TARGETID"].to_pylist()]
+        self.assertTrue((np.diff(pixel) >= 0).all())
+        self.assertEqual(np.flatnonzero(pixel == -1).tolist(), [0])
+        self.assertColumns({n: made[n].to_pylist() for n in made.column_names[1:]},
+                           {n: v[order] for n, v in result.items()})
+        self.assertEqual(made.schema.field("TEFF").metadata,
+                         {b"unit": b"K", b"ucd": b"phys.temperature.effective",
+                          b"description": b"teff of the best fit"})
+        votable = io.BytesIO(made.schema.metadata[b"IVOA.VOTable-Parquet.content"])
+        self.assertEqual(Table.read(votable, format="votable").colnames, made.column_names)
+
+    def test_pixels_of_the_sky(self):
+        from starmill.products.sky import healpix
+        ra, dec = np.array(PIXELS)[:, :2].T
+        self.assertEqual(healpix(ra, dec).tolist(), [p for _, _, p in PIXELS])
 
     # ---- what is there ----
 
@@ -287,7 +396,7 @@ class Export(ProgramTest):
     def test_usage(self):
         for args, says in (
                 (["--output", tmp("x")], "one result"), ([OUT], "no output"),
-                (["--to", "parquet", "--output", tmp("x"), OUT], "--to"),
+                (["--to", "excel", "--output", tmp("x"), OUT], "--to"),
                 (["--to", "rvmod", "--output", tmp("x"), OUT], "--models"),
                 (["--models", MODELS, "--output", tmp("x"), OUT], "--models"),
                 (["--to", "fits", "--subdirs", "--output", tmp("x"), OUT], "--subdirs"),
@@ -454,3 +563,126 @@ class Export(ProgramTest):
         for says in ("rows         120000\ntime", "existing     1 "):
             self.assertIn(says, self.export(*args).stdout)
         self.assertEqual(glob.glob(tmp("killed*")), [tmp("killed.fits")])
+
+
+class Notebook(unittest.TestCase):
+    """Results in Python, and spectra of astropy."""
+
+    def values(self, name):
+        return columns()[name][0]
+
+    def test_columns_are_those_of_the_file(self):
+        result, names = Result(OUT), columns()
+        found = dict(result)
+        self.assertEqual(set(found), set(names))
+        for name, (values, _, _) in names.items():
+            if values.dtype.kind == "S":
+                values = np.array([v.decode() for v in values.tolist()])
+            np.testing.assert_array_equal(found[name], values, name)
+        self.assertEqual(found["SUCCESS"].dtype, bool)
+        self.assertTrue("TEFF" in result and "TEF" not in result)
+        self.assertEqual((len(result), result.units["TEFF"], result.ucds["FEH"]),
+                         (9, "K", "phys.abund.Z"))
+        self.assertEqual(result.covariance(2)[0, 0], found["COVAR"][2, 0])
+
+    def test_some_rows_and_columns(self):
+        result = Result(OUT)
+        warm = result[result["TEFF"] > 5000]
+        at = np.flatnonzero(self.values("TEFF") > 5000)
+        self.assertTrue(0 < len(at) < len(result))
+        for found in (warm, result.select("TEFF > 5000"), result[at], result[at.tolist()]):
+            self.assertEqual(found.rows.tolist(), at.tolist())
+        np.testing.assert_array_equal(warm[1:]["VRAD"], self.values("VRAD")[at[1:]])
+        self.assertEqual(warm[-1].rows.tolist(), [at[-1]])
+        name = self.values("IDENTIFIER")[7].decode()
+        for star in (name, int(self.values("TARGETID")[7]), str(self.values("TARGETID")[7])):
+            self.assertEqual(result.star(star).rows.tolist(), [7])
+        self.assertEqual(list(result[["TEFF", "VRAD"]]), ["TEFF", "VRAD"])
+        for error, says, call, given in (
+                (KeyError, "did you mean TEFF", result.__getitem__, "TEF"),
+                (KeyError, "no column X", result.__getitem__, ["TEFF", "X"]),
+                (TypeError, "indexed by", result.__getitem__, 1.5),
+                (TypeError, "indexed by", result.__getitem__, result["TEFF"]),
+                (IndexError, "", result.__getitem__, [True]),
+                (KeyError, "no row has", result.star, "nobody"),
+                (ValueError, "cannot be understood", result.select, "TEFF >"),
+                (ValueError, "9 rows", result.plot, None),
+                (OSError, "not a result", Result, LIBRARY)):
+            self.assertRaisesRegex(error, says, call, given)
+
+    def test_gaps_and_damaged_rows(self):
+        path = tmp("notebook.h5")
+        shutil.copy(OUT, path)
+        with h5py.File(path, "r+") as f:
+            f["fits/SN_B"][2] = -1e9
+            seal(f, 2)
+            f["fits/TEFF"][4] += 1
+        with self.assertWarnsRegex(UserWarning, r"1 row \(4\) is damaged"):
+            result = Result(path)
+        self.assertEqual(result.rows.tolist(), [0, 1, 2, 3, 5, 6, 7, 8])
+        self.assertEqual(np.flatnonzero(np.isnan(result["SN_B"])).tolist(), [2])
+        self.assertEqual(len(Result(path, check=False)), 9)
+
+    def test_tables_of_astropy_and_pandas(self):
+        result = Result(OUT)
+        made = result[:3].to_astropy()
+        self.assertEqual((made.colnames, len(made)), (result.names, 3))
+        self.assertEqual((str(made["VRAD"].unit), made["LOGG"].unit, made["VRAD"].meta["ucd"]),
+                         ("km / s", None, "spect.dopplerVeloc.opt"))
+        self.assertIn("log(cm s**-2)", made["LOGG"].description)
+        read = Table.read(OUT, path="fits")
+        np.testing.assert_array_equal(read["VRAD"], self.values("VRAD"))
+        self.assertNotIn("IDENTIFIER", read.colnames)
+        self.assertIn("9 rows", repr(result))
+        self.assertIn("<td>", result._repr_html_())
+        with contextlib.suppress(ImportError):
+            import pandas  # noqa: F401
+            frame = result.to_pandas(["TARGETID", "COVAR"])
+            np.testing.assert_array_equal(frame["COVAR"][4], self.values("COVAR")[4])
+
+    def test_a_picture_of_a_star(self):
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError as missing:
+            self.skipTest(missing)
+        result = Result(OUT)
+        figure = result.plot(self.values("TARGETID")[3], models=MODELS)
+        self.assertGreater(len(figure.axes), 6)
+        words = " ".join(text.get_text() for text in figure.texts)
+        self.assertRegex(words, r"flux \(.*10\^\{-17\}.*erg")
+        self.assertEqual(len(result[3].plot(models=MODELS, limits=(5800, 7000)).axes), 2)
+        with unittest.mock.patch("shutil.which", lambda _: None), \
+                unittest.mock.patch.object(type(result._file), "models_path", lambda _: None):
+            self.assertRaisesRegex(ValueError, "no program starmill", result[3].plot)
+
+    def test_spectra_of_astropy(self):
+        from starmill import Spectrum  # of libstarmill
+        table = {"wavelength": [500, 501.0] * u.nm, "flux": [1, 2.0] * u.Jy,
+                 "flux_err": [500, 1000.0] * u.mJy}
+        error = StdDevUncertainty([0.5, 1.0], unit=u.Jy)
+
+        def spectrum(axis, flux=table["flux"], uncertainty=error):
+            return types.SimpleNamespace(spectral_axis=axis, flux=flux, uncertainty=uncertainty,
+                                         mask=np.array([False, True]))
+
+        nm, hz = table["wavelength"], table["wavelength"].to("THz", u.spectral())
+        rows = Table([c[None] for c in table.values()], names=list(table))
+        for made in (Spectrum.from_table(table), Spectrum.from_table(rows),
+                     Spectrum.from_specutils(spectrum(nm)),
+                     Spectrum.from_specutils(spectrum(
+                         hz, uncertainty=VarianceUncertainty([0.25, 1.0], unit=u.Jy**2)))):
+            np.testing.assert_allclose(made.wave, [5000, 5010])
+            np.testing.assert_allclose(made.flux, [1, 2])
+            np.testing.assert_allclose(made.ivar, [4, 1], rtol=1e-6)
+        backwards = Spectrum.from_specutils(spectrum(nm[::-1]), sigma=[1.0, 2.0], air=True)
+        self.assertEqual([*backwards.flux, *backwards.ivar, *backwards.mask, *backwards.sigma,
+                          backwards.air], [2, 1, 1, 4, 1, 0, 2, 1, True])
+        of = Spectrum
+        for error, says, call, given in (
+                (TypeError, "not list", of.from_specutils, [1, 2]),
+                (TypeError, "not SimpleNamespace", of.from_table, spectrum(nm)),
+                (TypeError, "know its units", of.from_table, rows.as_array().view(pyfits.FITS_rec)),
+                (ValueError, "no flux, ivar or error", of.from_table, {"wave": nm}),
+                (ValueError, "no uncertainty", of.from_specutils, spectrum(nm, uncertainty=None)),
+                (ValueError, r"spectrum\[i\]", of.from_specutils, spectrum(nm, np.ones((2, 2))))):
+            self.assertRaisesRegex(error, says, call, given)
