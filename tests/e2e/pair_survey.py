@@ -29,6 +29,8 @@ def as_fitted(one, first, second):
 def survey_of(folder, program=None, **settings):
     """settings: options of `starmill simulate`, in their names _ for -."""
     os.makedirs(folder, exist_ok=True)
+    if program:
+        os.environ["STARMILL_PROGRAM"] = program  # beside which the package finds libstarmill
     words = [[f"--{name.replace('_', '-')}", str(value)][:2 - (value is True)]
              for name, value in {"output": folder, **settings}.items() if value is not None]
     options = simulate().read(sum(words, []))
