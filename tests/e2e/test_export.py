@@ -4,9 +4,13 @@
 The reference is the result itself through h5py, and the inputs through astropy.
 """
 
+import csv
+import io
 import signal
 import types
 
+from astropy.io.votable import validate
+from astropy.io.votable.ucd import check_ucd
 from astropy.table import Table
 
 from base import *  # noqa: F403
@@ -36,6 +40,14 @@ RVTAB = [
 RENAMED = {"RR_Z": "Z", "RR_SPECTYPE": "SPECTYPE", "RR_SUBTYPE": "SUBTYPE"}
 # units that are none in FITS stand in the description
 NO_UNIT = ("dex", "log(cm s**-2)", "product of the units of the parameters")
+
+
+# right ascension, declination, pixel by astropy-healpix 1.1
+PIXELS = [(0.5, 0.25, 1273033126320358896), (123.4, -41.9, 2766709273490490906),
+          (-10.0, 41.7, 962244621124498778), (200.0, 41.9, 762705093322799898),
+          (300.1, 89.99, 1152921498057000472), (45.0, -90.0, 2305843009213693952),
+          (359.9, -66.6, 3194552010396872500), (np.nan, 0.0, -1), (0.0, 0.0, -1)]
+FIRST = ["TARGETID", "IDENTIFIER", "OBJECT", "TARGET_RA", "TARGET_DEC"]
 
 
 def setUpModule():
@@ -193,6 +205,11 @@ class Export(ProgramTest):
         with pyfits.open(fits) as hdus:
             data, head = hdus["STARMILL"].data, hdus["STARMILL"].header
             self.assertEqual(sorted(data.names), sorted(result))
+            self.assertEqual(data.names[:5], FIRST)
+            self.assertEqual(head[f"TUCD{data.names.index('TEFF_ERR') + 1}"],
+                             "stat.error;phys.temperature.effective")
+            for i in range(1, len(data.names) + 1):
+                self.assertTrue(check_ucd(head[f"TUCD{i}"], True, True), head[f"TTYPE{i}"])
             self.assertEqual(texts(hdus["FILES"].data["PATH"]), FILES)
             self.assertEqual(head["PARORDER"], "VRAD VSINI TEFF LOGG FEH ALPHAFE")
             for i, name in enumerate(data.names):
@@ -235,6 +252,95 @@ class Export(ProgramTest):
                                       capture_output=True, text=True, check=False)
                 self.assertRegex(done.stdout, rf"columns: {n_column}   rows: [39]\n")
         self.assertVerified(*glob.glob(os.path.join(PRODUCTS, "*.fits")), tmp("v.fits"))
+
+    # ---- other formats ----
+
+    def written(self, kind):
+        """A result with all that formats may lack, its rows exported: (path, columns expected)."""
+        gaps = tmp("gaps.h5")
+        shutil.copy(OUT, gaps)
+        with h5py.File(gaps, "r+") as f:
+            f["fits/SN_B"][3] = -1e9
+            f["catalog/TARGET_RA"][5] = np.nan
+            f["catalog/TARGET_RA"][[0, 7]] = 200, -10  # out of order; below zero
+            f["catalog/OBJECT"][3] = "\u03b1 <Cen>,\"".encode()
+            seal(f)
+        result = {n: v for n, (v, _, _) in columns(gaps).items()}
+        result["SN_B"][3] = np.nan
+        path = tmp("gaps." + kind)
+        self.export("--to", kind, "--output", path, gaps)
+        self.assertOneLine(self.export("--to", kind, "--output", path, gaps, status=4),
+                           path, "exists", status=4)
+        return path, result
+
+    def assertColumns(self, found, result, ascii_only=False):
+        """found: {name: values}."""
+        self.assertEqual(list(found)[:5], FIRST)
+        for name, values in found.items():
+            expected = result[name]
+            if expected.dtype.kind == "S":
+                expected = [v.decode() for v in expected.tolist()]
+                expected = [v.replace("\u03b1", "??") for v in expected] if ascii_only else expected
+                self.assertEqual([str(v) for v in values], expected, name)
+            else:
+                values = np.asarray(values)
+                self.assertNotEqual(values.dtype.kind, "u", name)
+                same = np.array_equal(values, expected, equal_nan=values.dtype.kind == "f")
+                self.assertTrue(same, name)
+                self.assertEqual(values.dtype.kind == "b", name in ("SUCCESS", "VRAD_GOOD"), name)
+
+    def test_votable(self):
+        path, result = self.written("votable")
+        votable = Table.read(path, format="votable")
+        found = {n: np.ma.filled(c, np.nan if c.dtype.kind == "f" else "") if c.dtype.kind in "fUSO"
+                 else c for n, c in votable.columns.items()}
+        self.assertEqual(sorted(found), sorted(result))
+        self.assertColumns(found, result, ascii_only=True)
+        column = votable["VRAD_ERR"]
+        self.assertEqual((str(column.unit), column.meta["ucd"]),
+                         ("km / s", "stat.error;spect.dopplerVeloc.opt"))
+        self.assertIn("times ERR_SCALE", column.description)
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertTrue(validate(path, sys.stdout), said.getvalue())
+
+    def test_csv(self):
+        path, result = self.written("csv")
+        with open(path, encoding="utf-8", newline="") as file:
+            names, *lines = csv.reader(file)
+        self.assertEqual(set(result) - set(names), {"COVAR"})
+        as_read = {"f": lambda v: float(v or "nan"), "i": int, "u": int}
+        found = {}
+        for name, texts_of in zip(names, zip(*lines)):
+            kind = result[name].dtype.kind
+            found[name] = [v == "True" for v in texts_of] if name in ("SUCCESS", "VRAD_GOOD") else \
+                [as_read[kind](v) for v in texts_of] if kind in as_read else texts_of
+        self.assertColumns(found, result)
+
+    def test_parquet(self):
+        try:
+            import pyarrow.parquet
+        except ImportError:
+            done = self.export("--to", "parquet", "--output", tmp("x.parquet"), OUT, status=2)
+            self.assertOneLine(done, "pip install pyarrow", status=2)
+            self.skipTest("pyarrow is not here")
+        path, result = self.written("parquet")
+        made = pyarrow.parquet.read_table(path)
+        pixel = made["_healpix_29"].to_numpy()
+        order = [result["TARGETID"].tolist().index(t) for t in made["TARGETID"].to_pylist()]
+        self.assertTrue((np.diff(pixel) >= 0).all())
+        self.assertEqual(np.flatnonzero(pixel == -1).tolist(), [0])
+        self.assertColumns({n: made[n].to_pylist() for n in made.column_names[1:]},
+                           {n: v[order] for n, v in result.items()})
+        self.assertEqual(made.schema.field("TEFF").metadata,
+                         {b"unit": b"K", b"ucd": b"phys.temperature.effective",
+                          b"description": b"teff of the best fit"})
+        votable = io.BytesIO(made.schema.metadata[b"IVOA.VOTable-Parquet.content"])
+        self.assertEqual(Table.read(votable, format="votable").colnames, made.column_names)
+
+    def test_pixels_of_the_sky(self):
+        from starmill.products.sky import healpix
+        ra, dec = np.array(PIXELS)[:, :2].T
+        self.assertEqual(healpix(ra, dec).tolist(), [p for _, _, p in PIXELS])
 
     # ---- what is there ----
 
@@ -287,7 +393,7 @@ class Export(ProgramTest):
     def test_usage(self):
         for args, says in (
                 (["--output", tmp("x")], "one result"), ([OUT], "no output"),
-                (["--to", "parquet", "--output", tmp("x"), OUT], "--to"),
+                (["--to", "excel", "--output", tmp("x"), OUT], "--to"),
                 (["--to", "rvmod", "--output", tmp("x"), OUT], "--models"),
                 (["--models", MODELS, "--output", tmp("x"), OUT], "--models"),
                 (["--to", "fits", "--subdirs", "--output", tmp("x"), OUT], "--subdirs"),

@@ -22,7 +22,8 @@ os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 # pip's package name for each module
 PACKAGES = {"numpy": "numpy", "h5py": "h5py", "scipy": "scipy", "astropy": "astropy",
             "matplotlib": "matplotlib", "PIL": "pillow",
-            "yaml": "pyyaml", "cffi": "cffi"}
+            "yaml": "pyyaml", "cffi": "cffi", "pyarrow": "pyarrow",
+            "hats_import": "hats-import"}
 
 
 class Failure(Exception):

@@ -9,7 +9,8 @@ from matplotlib.ticker import LogLocator
 from starmill.products import density
 from starmill.products.drawing import INK, MODEL, PALE, RESIDUAL, literal, plt, png
 from starmill.products.result import number, symbol
-from starmill.products.survey import half_width, has_place
+from starmill.products.sky import has_place
+from starmill.products.survey import half_width
 
 DPI = 150
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", "#000000")

@@ -9,7 +9,8 @@ import numpy as np
 from astropy.wcs import WCS
 from scipy.ndimage import gaussian_filter
 
-from starmill.products.survey import half_width, unit_vectors
+from starmill.products.sky import unit_vectors
+from starmill.products.survey import half_width
 
 N_CELL = 240  # along the longer axis of a map
 LEAST_WIDTH = 1.5  # of the kernel, in cells: narrower ones would show the cells

@@ -26,7 +26,7 @@ def write(product, result, whole):
             values = result.exposure_values(exposure, OF_EXPOSURE)
             mine = {c.source.name: values[c.name] for c in own}
             yield table.packed(columns, lambda source: mine[source.name] if source.name in mine
-                               else block.of(source)[place], len(exposure))
+                               else block.of(source)[place], len(exposure)).tobytes()
 
     header, attrs = table.described(columns, "EPOCHS", result, n), result.epochs["EPOCH_FLAG"].attrs
     for bit, name in zip(attrs["BITS"], attrs["NAMES"]):

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill export`: write a result as rvspecfit's files, or as one FITS table of all columns."""
+"""`starmill export`: write a result as rvspecfit's files, or as one table of all columns."""
 
 import contextlib
 import functools
+import importlib.util
 import os
 import sys
 import time
 import types
 import warnings
 
-from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_packages,
-                                 make_folder, printable, refuse_input)
+from starmill.cli.basics import (INPUT, OUTPUT, PACKAGES, USAGE, Failure, catch_stops,
+                                 check_output, check_packages, make_folder, printable, refuse_data,
+                                 refuse_input)
 
 check_packages("export", "numpy", "h5py", "astropy")
 
@@ -19,13 +21,14 @@ import h5py  # noqa: E402
 
 from starmill.cli import running  # noqa: E402
 from starmill.cli.progress import Progress  # noqa: E402
-from starmill.products import epochs, rvmod, rvtab, table  # noqa: E402
+from starmill.products import epochs, formats, rvmod, rvtab, table  # noqa: E402
 from starmill.products.models import Models  # noqa: E402
 from starmill.products.product import head, is_done, words, writing_product  # noqa: E402
 from starmill.products.result import Result  # noqa: E402
 
 INCOMPLETE = 3  # exit status: products or rows are missing
-TABLES = ("fits", "epochs")  # one file of the whole result
+FITS = ("fits", "epochs")  # one file of the whole result, as have:
+TABLES = (*FITS, *formats.WRITE, "hats")
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
             "HPXNSIDE", "HPXNEST", "SURVEY", "PROGRAM")  # keywords copied from an input
 
@@ -34,12 +37,18 @@ def check(options):
     kind = options.to
     for name, of in (("models", ["rvmod"]), ("prefix", ["rvtab", "rvmod"]),
                      ("subdirs", ["rvtab", "rvmod"]), ("no_fibermap", ["rvtab", "rvmod"]),
-                     ("workers", ["rvtab", "rvmod"]), ("calibrated", ["rvtab", "fits", "epochs"])):
+                     ("workers", ["rvtab", "rvmod"]), ("calibrated", ["rvtab", *TABLES])):
         if getattr(options, name) and kind not in of:
             raise Failure(USAGE, f"--{name.replace('_', '-')} does not apply to --to {kind}; see "
                                  "starmill export --help")
     if not options.output:
         raise Failure(USAGE, "no output: give --output; see starmill export --help")
+    for module in formats.NEEDS.get(kind, ()):
+        if not importlib.util.find_spec(module):
+            name = PACKAGES[module]
+            raise Failure(USAGE, f"--to {kind} needs {name}, which {sys.executable} lacks: pip "
+                                 f"install {name}, or name another Python by the environment "
+                                 "variable STARMILL_PYTHON")
     if kind == "rvmod" and not options.models:
         raise Failure(USAGE, "rvmod needs the best-fit models: give --models MODELS.h5, the file "
                              "written by fit --models")
@@ -168,21 +177,46 @@ class Export:
 
     def table(self):
         """Write the table of all rows; return (was it written, number of damaged rows)."""
-        result, path = self.result, self.options.output
-        header = is_done(path, self.kind, result, self.options.overwrite)
+        result, path, to = self.result, self.options.output, self.options.to
+        header = self.found(path)
         if header is not None:
             return False, header.get("LEFTOUT", 0)
         whole = result.whole(0, result.n_row)
         n_left_out = int((~whole).sum())
+        first = primary(result, self.kind, n_left_out)
+        if to == "hats":
+            formats.hats(path, *self.parts(first, whole))
+            return True, n_left_out
         with writing_product(path) as product:
-            is_done(path, self.kind, result, self.options.overwrite)  # by another job meanwhile
-            product.append(primary(result, self.kind, n_left_out))
-            if self.options.to == "epochs":
+            self.found(path)  # by another job meanwhile
+            if to in formats.WRITE:
+                formats.WRITE[to](product, *self.parts(first, whole))
+                return True, n_left_out
+            product.append(first)
+            if to == "epochs":
                 epochs.write(product, result, whole)
             else:
                 table.write(product, table.whole(result), "STARMILL", result, 0, whole)
             table.write_files(product, result)
         return True, n_left_out
+
+    def parts(self, header, whole):
+        """Return columns, result, rows and facts for other formats than FITS."""
+        facts = [(key, str(value)) for key, value in header.items()
+                 if key not in (*head(""), "LONGSTRN")]
+        facts += [(key, words(value)) for key, (value, _) in table.meanings(self.result).items()]
+        columns = table.calibrated(table.whole(self.result), self.result)
+        return columns, self.result, whole, facts
+
+    def found(self, path):
+        """Return what is_done does of FITS; Failure of another format if its output is there."""
+        if self.options.to in FITS:
+            return is_done(path, self.kind, self.result, self.options.overwrite)
+        if self.options.to == "hats" and os.path.lexists(path):
+            raise Failure(OUTPUT, f"{path} exists: give another name, or remove it yourself")
+        check_output(path, self.options.overwrite, ())
+        refuse_data(path)
+        return None
 
 
 # --- the job ------------------------------------------------------------------------------------

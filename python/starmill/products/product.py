@@ -102,13 +102,13 @@ class Product:
         """Append an HDU with its checksums; pieces: bytes of its data."""
         data, n = Checksum(), 0
         header["DATASUM"], header["CHECKSUM"] = "0" * 10, "0" * 16
-        start = self._write(header.tostring().encode("ascii"))
+        start = self.write(header.tostring().encode("ascii"))
         for piece in pieces:
-            self._write(piece)
+            self.write(piece)
             data.add(piece)
             n += len(piece)
         rest = bytes(-n % BLOCK)
-        end, total = self._write(rest) + len(rest), data.add(rest)
+        end, total = self.write(rest) + len(rest), data.add(rest)
         header["DATASUM"] = str(total)
         both = Checksum()
         both.add(total.to_bytes(4, "big"))
@@ -118,9 +118,13 @@ class Product:
             self.file.write(header.tostring().encode("ascii"))
             self.file.seek(end)
 
-    def _write(self, piece):
-        """Write bytes and return where they start in the file."""
+    def keep(self):
+        """Tell other jobs that this one is alive."""
         self._lock.keep()
+
+    def write(self, piece):
+        """Write bytes and return where they start in the file."""
+        self.keep()
         with writing(self.path):
             at = self.file.tell()
             self.file.write(piece)

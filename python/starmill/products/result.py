@@ -21,6 +21,7 @@ VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upp
 BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, that are read at once
 # of /epochs, whose bytes EPOCH_CRC is of
 EPOCH = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "SN", "EPOCH", "EPOCH_FLAG")
+NO_SN = -1e9  # S/N of an arm without a good pixel
 N_NAMED = 10  # damaged rows that a warning names
 
 # how a column is written in a picture, and with how many digits

@@ -13,14 +13,14 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from starmill.products.result import FITTED, VSINI_UNRESOLVED
+from starmill.products.result import FITTED, NO_SN, VSINI_UNRESOLVED
+from starmill.products.sky import has_place, unit_vectors
 
 MAX_SAMPLE = 400_000  # rows that are held
 MAX_KEYS = 1_000_000  # rows among which repeats are looked for
 MAX_REPEATS = 200_000  # rows of repeated stars whose values are read
 NEAR_AS, FAR_AS = 1.5, 60  # arcsec between rows of one star, and of one name
 CROWD = 100  # rows in a cell of NEAR_AS: more share a placeholder, not a star
-NO_SN = -1e9  # S/N of an arm without a good pixel
 HUGE = 1e100  # of a value that counts as missing: no square of another one overflows
 N_WORST, N_TYPICAL, N_EXAMPLE = 12, 12, 3
 VELOCITIES = {0: ("GOOD", "VRAD_GOOD is 1"), 1: ("NOT_STELLAR", "NO_STAR or CLASS is set"),
@@ -57,16 +57,6 @@ def object_keys(objects):
     for column in words.T:
         key = mixed(key ^ column)
     return np.where(objects == b"", np.uint64(0), key)
-
-
-def has_place(ra, dec):
-    """Catalogues mark unknown positions by NaN, -999 and the like, or two zeros."""
-    return (np.abs(ra) <= 360) & (np.abs(dec) <= 90) & ((ra != 0) | (dec != 0))
-
-
-def unit_vectors(ra, dec):
-    ra, dec = np.radians(ra), np.radians(dec)
-    return np.stack([np.cos(dec) * np.cos(ra), np.cos(dec) * np.sin(ra), np.sin(dec)], axis=-1)
 
 
 def joined(key, ra, dec, by_place):

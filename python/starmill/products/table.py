@@ -1,51 +1,91 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows of a result as a FITS table: columns, units, and the meanings of flags."""
+"""Rows of a result as a table: columns, units, UCDs, and the meanings of flags."""
 
 import collections
+import re
 
 import numpy as np
+from astropy import units
 
 from starmill.cli.basics import OUTPUT, Failure
 from starmill.products.product import head, printable, words
-from starmill.products.result import text
+from starmill.products.result import NO_SN, text
 
 # source: dataset of the result; None: all values are missing
-Column = collections.namedtuple("Column", "name form n unit words source")
+Column = collections.namedtuple("Column", "name form n unit words ucd source")
 
-FORM = {"f8": "D", "i8": "K", "i4": "J", "u4": "J", "u1": "B"}  # FITS letter that keeps the type
-TYPE = {"D": ">f8", "K": ">i8", "J": ">i4", "E": ">f4", "B": "u1", "L": "u1"}
+FORM = {"f8": "D", "i8": "K", "i4": "J", "u4": "K", "u1": "I"}  # FITS letter of signed values
+TYPE = {"D": ">f8", "K": ">i8", "J": ">i4", "I": ">i2", "E": ">f4", "B": "u1", "L": "u1"}
+FIRST = ("TARGETID", "IDENTIFIER", "OBJECT", "TARGET_RA", "TARGET_DEC")
+TRUTHS = ("SUCCESS", "VRAD_GOOD", "SB2", "PRIMARY")  # 1 or 0
+# names and their UCD1+; a first group of *_ERR is the column that the error is of
+UCDS = [(re.compile(names), ucd) for names, ucd in (
+    (r"(.+)_ERR(?:_FORMAL)?", "stat.error"), ("TARGETID", "meta.id;meta.main"),
+    ("IDENTIFIER|OBJECT", "meta.id"), ("REF_ID", "meta.id.cross"), ("REF_CAT", "meta.ref"),
+    ("TARGET_RA", "pos.eq.ra;meta.main"), ("TARGET_DEC", "pos.eq.dec;meta.main"),
+    ("VRAD_(SKEW|KURT|RANGE)", "stat.value"), ("VRAD_CHI2|R?CHISQ.*", "stat.fit.chi2"),
+    ("VRAD_PVAL", "stat.probability"), ("VRAD_GOOD|SUCCESS|PRIMARY", "meta.code.qual"),
+    ("VRAD.*", "spect.dopplerVeloc.opt"), ("VSINI.*", "phys.veloc.rotat"),
+    ("TEFF(_2)?", "phys.temperature.effective"), ("LOGG(_2)?", "phys.gravity"),
+    ("FEH(_2)?", "phys.abund.Z"), ("VMIC.*", "phys.veloc.microTurb"),
+    ("(POST_)?COVAR", "stat.covariance"), ("ERR_SCALE", "arith.factor"),
+    ("M2LL|POST_(M2LL|LN).*", "stat.likelihood"), ("POST_(MODE_)?MEAN", "stat.value;stat.mean"),
+    ("POST_P50", "stat.value;stat.median"), ("POST_MODE_SIGMA", "stat.stdev"),
+    ("N(PIX_.*|EVAL|JAC)|N_(EPOCH|EXPOSURE)|POST_N.*", "meta.number"), ("SN(_.*)?", "stat.snr"),
+    ("RVS_WARN|FIT_INFO|STATUS|SB2|LIBRARY|BACKEND|.*_FLAG", "meta.code"),
+    ("FLUX_RATIO.*", "phot.flux;arith.ratio"), (".*CRC", "meta.code"),
+    ("Z", "src.redshift"), ("SPECTYPE|SUBTYPE", "src.class"), ("HEALPIX|_healpix.*", "pos.healpix"),
+    ("EXPID", "meta.id;obs.exposure"), ("TILEID", "meta.id;obs.field"), ("FIBER", "meta.id;instr"),
+    ("NIGHT|MJD", "time.epoch"), ("PMRA", "pos.pm;pos.eq.ra"), ("PMDEC", "pos.pm;pos.eq.dec"),
+    ("PARALLAX", "pos.parallax"), ("GAIA_PHOT_G_.*", "phot.mag;em.opt"),
+    ("GAIA_PHOT_BP_.*", "phot.mag;em.opt.B"), ("GAIA_PHOT_RP_.*", "phot.mag;em.opt.R"),
+    ("FITS_ROW|FILE|FIRST_EXPOSURE", "meta.record"), ("SURVEY|PROGRAM", "meta.dataset"),
+    (".*", "stat.fit.param"))]
 
 
-def is_fits_unit(unit):
-    """Return whether FITS knows the unit; programs complain about logarithms and words."""
-    return unit != "dex" and not unit.startswith("log(") and "parameter" not in unit
+def ucd_of(name, unit=""):
+    """Return the UCD of a column; dex: of abundances that have no word of their own."""
+    pattern, ucd = next((p, ucd) for p, ucd in UCDS if p.fullmatch(name))
+    if ucd == "stat.error":
+        of = ucd_of(pattern.fullmatch(name)[1], unit).split(";")[0]
+        return ucd if of.startswith("stat.") else f"{ucd};{of}"
+    return "phys.abund" if (ucd, unit) == ("stat.fit.param", "dex") else ucd
+
+
+def described_by(column):
+    """Return unit and description, with the unit in the description if FITS does not know it."""
+    try:
+        units.Unit(column.unit, format="fits")
+    except ValueError:
+        return "", f"{column.words}; unit: {column.unit}"
+    return column.unit, column.words
 
 
 def column(name, source, form=None):
     """Describe a column.  form: letter of its FITS type; None: the one that keeps its values."""
     if source is None:
-        return Column(name, form or "D", 1, "", "the library has no such label", None)
+        return Column(name, form or "D", 1, "", "the library has no such label", ucd_of(name),
+                      None)
     unit, meaning = (text(source.attrs.get(key, b"")) for key in ("unit", "description"))
-    if not is_fits_unit(unit):
-        unit, meaning = "", f"{meaning}; unit: {unit}"
-    unit = unit.replace("km/s", "km s-1") if unit == "km/s" else unit  # as in rvspecfit
+    of = unit, meaning, ucd_of(name, unit), source
     if source.dtype.kind == "S":
-        return Column(name, "A", source.dtype.itemsize, unit, meaning, source)
+        return Column(name, "A", source.dtype.itemsize, *of)
     natural = FORM.get(source.dtype.str[1:])
     if not natural:
         raise Failure(OUTPUT, f"{source.file.filename} is damaged: {source.name} has a type that "
                               "no column of a result has")
-    return Column(name, form or natural, int(np.prod(source.shape[1:])), unit, meaning, source)
+    return Column(name, form or natural, int(np.prod(source.shape[1:])), *of)
 
 
 def whole(result):
-    """Return all columns of /fits, then those of /catalog except TARGETID."""
-    names = result.names(result.fits)
-    columns = [column(name, result.fits[name]) for name in names]
-    for name in result.names(result.catalog):
+    """Return all columns of /fits and of /catalog, identifiers first."""
+    fits, catalog = (result.names(group) for group in (result.fits, result.catalog))
+    found = {name: result.fits[name] for name in fits}
+    for name in catalog:
         if name != "TARGETID":  # a label may have the name of a catalogue column
-            columns.append(column("CATALOG_" * (name in names) + name, result.catalog[name]))
-    return columns
+            found["CATALOG_" * (name in fits) + name] = result.catalog[name]
+    return [column(name, found[name], "L" if name in TRUTHS else None)
+            for name in sorted(found, key=lambda n: FIRST.index(n) if n in FIRST else len(FIRST))]
 
 
 def row_type(columns):
@@ -53,8 +93,9 @@ def row_type(columns):
                       () if c.form == "A" or c.n == 1 else (c.n,)) for c in columns])
 
 
-def packed(columns, values, n):
-    """Return n rows in FITS's bytes; values(source): a column's values [n] or [n][n_value]."""
+def packed(columns, values, n, texts=printable):
+    """Return n rows as FITS stores them, NaN for what is missing.  values(source): a column's
+    values [n] or [n][n_value]; texts: writes the result's texts in ASCII, None: they stay UTF-8."""
     rows = np.empty(n, row_type(columns))
     for c in columns:
         if c.source is None:
@@ -62,51 +103,72 @@ def packed(columns, values, n):
             continue
         value = values(c.source)
         if c.form == "A":
-            value = printable(value) if n else value
+            value = texts(value) if n and texts else value
         elif c.form == "L":
             value = np.where(value, ord("T"), ord("F"))
-        elif value.dtype == np.uint32:
-            value = (value ^ np.uint32(1 << 31)).view(np.int32)  # shifted by TZERO
+        elif c.form in "DE":
+            value = np.where(value == NO_SN, np.nan, value)
         rows[c.name] = value.reshape(rows[c.name].shape)
-    return rows.tobytes()
+    return rows
+
+
+def native(column, rows):
+    """Return a column of packed rows as other programs take it."""
+    values = rows[column.name]
+    if column.form == "A":
+        return np.char.decode(values, "utf-8", "replace")
+    if column.form == "L":
+        return values == ord("T")
+    return values.astype(values.dtype.newbyteorder("="))
 
 
 def header(columns, name, n):
     found = head("BINTABLE", row_type(columns).itemsize, int(n))
     found["TFIELDS"] = len(columns)
+    said = [described_by(c) for c in columns]
     for i, c in enumerate(columns, 1):
         found[f"TTYPE{i}"], found[f"TFORM{i}"] = c.name, f"{c.n}{c.form}"
-        if c.unit:
-            found[f"TUNIT{i}"] = words(c.unit)
-        if c.source is not None and c.source.dtype == np.uint32:
-            found[f"TZERO{i}"] = 1 << 31
+        unit = said[i - 1][0].replace("km/s", "km s-1")  # as in rvspecfit
+        if unit:
+            found[f"TUNIT{i}"] = words(unit)
+        found[f"TUCD{i}"] = c.ucd
     found["EXTNAME"], found["LONGSTRN"] = name, "OGIP 1.0"
-    for i, c in enumerate(columns, 1):
-        found[f"TCOMM{i}"] = words(c.words)
+    for i, (_, meaning) in enumerate(said, 1):
+        found[f"TCOMM{i}"] = words(meaning)
     return found
 
 
 def write(product, columns, name, result, start, whole):
     """Append the rows of a result from start on that are whole [n], as an HDU."""
     product.append(described(columns, name, result, whole.sum()),
-                   (packed(columns, block.of, len(block.rows))
+                   (packed(columns, block.of, len(block.rows)).tobytes()
                     for block in result.blocks(start, whole)))
+
+
+def meanings(result):
+    """Return {keyword: (value, comment)} of the order of parameters, bits and codes."""
+    found = {"PARORDER": (" ".join(result.parameters), "order of parameters in a covariance")}
+    for prefix, of in (("WARN", result.warnings), ("INFO", result.infos)):
+        for bit, (word, _) in of.items():
+            found[f"{prefix}{bit.bit_length() - 1:02d}"] = word, f"bit of value {bit}"
+    for code, (word, _) in result.statuses.items():
+        found[f"STATUS{code:02d}"] = word, f"code {code}"
+    for code, (word, _) in result.libraries.items():
+        found[f"LIBRAR{code:02d}"] = word, f"library {code}"
+    return found
+
+
+def calibrated(columns, result):
+    """Return columns that say where their values are calibrated."""
+    return [c._replace(words=f"{c.words}; calibrated by repeats")
+            if c.source is not None and c.source.name in result.calibration else c for c in columns]
 
 
 def described(columns, name, result, n):
     """The header of n rows, with the meanings of flags."""
-    found = header(columns, name, n)
-    found["PARORDER"] = (words(" ".join(result.parameters)), "order of parameters in a covariance")
-    for i, c in enumerate(columns, 1):
-        if c.source is not None and c.source.name in result.calibration:
-            found[f"TCOMM{i}"] = words(f"{c.words}; calibrated by repeats")
-    for prefix, meanings in (("WARN", result.warnings), ("INFO", result.infos)):
-        for bit, (word, _) in meanings.items():
-            found[f"{prefix}{bit.bit_length() - 1:02d}"] = (words(word), f"bit of value {bit}")
-    for code, (word, _) in result.statuses.items():
-        found[f"STATUS{code:02d}"] = (words(word), f"code {code}")
-    for code, (word, _) in result.libraries.items():
-        found[f"LIBRAR{code:02d}"] = (words(word), f"library {code}")
+    found = header(calibrated(columns, result), name, n)
+    for key, (value, comment) in meanings(result).items():
+        found[key] = words(value), comment
     return found
 
 
@@ -115,4 +177,5 @@ def write_files(product, result):
     files, names = result.catalog["files"], ("PATH", "FORMAT", "FRAME", "REDROCK", "ERROR")
     columns = [column(name, files[name]) for name in names]
     n = len(result.files)
-    product.append(header(columns, "FILES", n), [packed(columns, lambda source: source[...], n)])
+    product.append(header(columns, "FILES", n),
+                   [packed(columns, lambda source: source[...], n).tobytes()])

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The table of all columns as VOTable, CSV, Parquet or a HATS catalogue, in bounded memory."""
+
+import base64
+import csv
+import io
+import os
+import tempfile
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+
+from starmill.cli.basics import INTERNAL, USAGE, Failure, warn, writing
+from starmill.products import table
+from starmill.products.product import printable, writing_product
+from starmill.products.sky import has_place, healpix
+
+VOTABLE = {"D": "double", "K": "long", "J": "int", "I": "short", "L": "boolean", "A": "char"}
+GROUP_BYTES = 64 << 20  # of the rows that Parquet keeps together
+PIXEL = table.Column("_healpix_29", "K", 1, "", "nested HEALPix pixel of TARGET_RA and TARGET_DEC, "
+                     "order 29; -1 without a position", "pos.healpix", None)
+END = "</TABLE></RESOURCE></VOTABLE>\n"
+
+
+def rows(result, columns, whole, texts):
+    """Yield packed rows, block by block."""
+    for block in result.blocks(0, whole):
+        yield table.packed(columns, block.of, len(block.rows), texts)
+
+
+def votable_head(columns, facts, n):
+    """Return a VOTable of n rows up to its data.  facts: (name, text) of what the result says."""
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>',
+             '<VOTABLE version="1.4" xmlns="http://www.ivoa.net/xml/VOTable/v1.3">', "<RESOURCE>"]
+    lines += [f"<INFO name={quoteattr(name)} value={quoteattr(value)}/>" for name, value in facts]
+    lines.append(f'<TABLE name="STARMILL" nrows="{n}">')
+    for c in columns:
+        unit, meaning = table.described_by(c)
+        size = f' arraysize="{c.n}"' if c.form == "A" or c.n > 1 else ""
+        unit = f" unit={quoteattr(unit)}" if unit else ""
+        lines.append(f'<FIELD name={quoteattr(c.name)} datatype="{VOTABLE[c.form]}"{size}{unit} '
+                     f'ucd="{c.ucd}"><DESCRIPTION>{escape(meaning)}</DESCRIPTION></FIELD>')
+    return "\n".join([*lines, ""])
+
+
+def votable(product, columns, result, whole, facts):
+    """Its binary rows are those of FITS, but for texts, which end with zeros."""
+    product.write((votable_head(columns, facts, whole.sum())
+                   + '<DATA><BINARY><STREAM encoding="base64">\n').encode())
+    rest = b""
+    for some in rows(result, columns, whole, lambda texts: np.char.rstrip(printable(texts))):
+        rest += some.tobytes()
+        n = len(rest) // 3 * 3
+        product.write(base64.b64encode(rest[:n]) + b"\n")
+        rest = rest[n:]
+    product.write(base64.b64encode(rest) + f"\n</STREAM></BINARY></DATA>{END}".encode())
+
+
+def comma_separated(product, columns, result, whole, _):
+    """Write columns of one value, nothing where it is missing."""
+    vectors = [c.name for c in columns if c.n > 1 and c.form != "A"]
+    if vectors:
+        warn(f"CSV has no columns of several values: without {', '.join(vectors)}")
+    columns = [c for c in columns if c.name not in vectors]
+    memory = io.StringIO()
+    lines = csv.writer(memory, lineterminator="\n")
+    lines.writerow([c.name for c in columns])
+    for some in rows(result, columns, whole, None):
+        values = [table.native(c, some) for c in columns]
+        lines.writerows(zip(*(
+            np.where(np.isnan(v), None, v.astype(object)).tolist() if v.dtype.kind == "f"
+            else v.tolist() for v in values)))
+        product.write(memory.getvalue().encode())
+        memory.seek(0)
+        memory.truncate()
+    product.write(memory.getvalue().encode())
+
+
+def parquet(product, columns, result, whole, facts):
+    """Write the rows in the order of their pixels, with the VOTable's words (VOParquet 1.0).  The
+    rows wait in a file without a name, next to the output."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    all_columns = [PIXEL, *columns]
+    kinds = {"K": pa.int64(), "J": pa.int32(), "I": pa.int16(), "D": pa.float64(), "L": pa.bool_(),
+             "A": pa.string()}
+    fields = []
+    for c in all_columns:
+        kind = kinds[c.form] if c.n == 1 or c.form == "A" else pa.list_(kinds[c.form], c.n)
+        unit, meaning = table.described_by(c)
+        fields.append(pa.field(c.name, kind, metadata={
+            "unit": unit, "ucd": c.ucd, "description": meaning}))
+    schema = pa.schema(fields, {
+        **{f"table::len::{c.name}": str(c.n) for c in columns if c.form == "A"},  # astropy's
+        "IVOA.VOTable-Parquet.version": "1.0",
+        "IVOA.VOTable-Parquet.content": votable_head(all_columns, facts, whole.sum()) + END})
+    kind, pixel = table.row_type(columns), [np.empty(0, np.int64)]
+    folder = os.path.dirname(product.path)
+    with writing(product.path), tempfile.TemporaryFile(dir=folder) as waiting:
+        for some in rows(result, columns, whole, None):
+            waiting.write(some.tobytes())
+            pixel.append(healpix(some["TARGET_RA"].astype(float), some["TARGET_DEC"].astype(float)))
+            product.keep()
+        waiting.flush()
+        pixel = np.concatenate(pixel)
+        order = np.argsort(pixel, kind="stable")
+        stored = np.memmap(waiting, kind, "r") if len(order) else np.empty(0, kind)
+        with ParquetWriter(product.file, schema) as file:
+            step = max(1, GROUP_BYTES // kind.itemsize)
+            for at in (order[i:i + step] for i in range(0, len(order), step)):
+                some = stored[at]
+                arrays = [pa.array(pixel[at])]
+                for c in columns:
+                    values = table.native(c, some)
+                    array = pa.array(values.ravel())
+                    arrays.append(array if values.ndim == 1 else
+                                  pa.FixedSizeListArray.from_arrays(array, c.n))
+                file.write_table(pa.Table.from_arrays(arrays, schema=schema))
+                product.keep()
+
+
+def hats(path, columns, result, whole, facts):
+    """Make a catalogue of the rows with positions, by hats-import over a Parquet file."""
+    from dask.distributed import Client
+    from hats_import.catalog.arguments import ImportArguments
+    from hats_import.pipeline import pipeline_with_client
+
+    has = has_place(*(result.column(name)[:] for name in ("TARGET_RA", "TARGET_DEC")))
+    if (whole & ~has).any():
+        warn(f"{(whole & ~has).sum()} rows have no position and are no part of the catalogue")
+    if not (whole & has).any():
+        raise Failure(USAGE, f"{result.path}: no row has a position, which HATS needs")
+    folder, name = os.path.split(os.path.realpath(path))
+    with writing(path), tempfile.TemporaryDirectory(prefix=f"{name}.tmp-", dir=folder) as place:
+        source = os.path.join(place, "table.parquet")
+        with writing_product(source) as product:
+            parquet(product, columns, result, whole & has, facts)
+        with Client(processes=False, dashboard_address=None, local_directory=place) as client:
+            try:
+                pipeline_with_client(ImportArguments(
+                    output_path=place, output_artifact_name=name, input_file_list=[source],
+                    file_reader="parquet", use_healpix_29=True, add_healpix_29=False,
+                    ra_column="TARGET_RA", dec_column="TARGET_DEC",
+                    simple_progress_bar=True), client)
+            except (ValueError, RuntimeError) as error:
+                raise Failure(INTERNAL, f"{path}: hats-import says: {error}") from error
+        os.rename(os.path.join(place, name), path)
+
+
+WRITE = {"votable": votable, "csv": comma_separated, "parquet": parquet}
+NEEDS = {"parquet": ("pyarrow",), "hats": ("pyarrow", "hats_import")}
