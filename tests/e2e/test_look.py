@@ -6,6 +6,7 @@ is told in one line."""
 import functools
 import re
 import tracemalloc
+import types
 
 from base import *  # noqa: F403
 
@@ -272,6 +273,15 @@ class Density(unittest.TestCase):
         # a star is moved by half a cell at the most, a tenth of the kernel's width
         self.assertLess(np.abs(found - exact).max(), 0.02 * exact.max())
 
+    def test_few_stars_are_points(self):
+        from starmill.products import charts
+        for n, n_image in ((1999, 0), (2000, 1)):
+            sample = {"TEFF": np.linspace(4000, 6000, n), "LOGG": np.linspace(1, 5, n)}
+            figure, axes = charts.plt.subplots()
+            charts.kiel_density(axes, types.SimpleNamespace(every=1), sample)
+            self.assertEqual((len(axes.images), len(axes.lines)), (n_image, 1 - n_image))
+            charts.plt.close(figure)
+
     def test_the_sky_keeps_its_stars(self):
         from starmill.products import density
         rng = np.random.default_rng(6)
@@ -322,6 +332,18 @@ class Plot(Look):
         finally:
             os.rename(MODELS + ".away", MODELS)
         np.testing.assert_array_equal(matplotlib.image.imread(tmp("again.png")), image)
+
+    def test_a_range_and_its_size(self):
+        target, more = FITS["TARGETID"][2], ("--models", MODELS, "--output", tmp("range.png"))
+        self.job("plot", FIT, target, "--range", "5800,7000", "--dpi", "60", *more)
+        image = matplotlib.image.imread(tmp("range.png"))
+        self.assertEqual(image.shape[1], 660)
+        self.assertLess(image.shape[0], 400)  # one arm
+        for says, given in (("between 100 and 200 A", ("--range", "100,200")),
+                            ("--range takes LOW,HIGH", ("--range", "7000,5800")),
+                            ("--dpi takes an integer", ("--dpi", "5")),
+                            ("does not apply to --corner", ("--range", "5800,7000", "--corner"))):
+            self.refused("plot", FIT, target, *given, "--overwrite", *more, said=[says])
 
     def test_spectra_and_models_are_those_of_the_files(self):
         from starmill.products.models import Models
@@ -500,8 +522,9 @@ class Report(Look):
         with without_pictures():
             self.job("report", path, "--no-spectra")
         page = content(path + ".html", "r")
-        card = page[page.index("<h2>Worst"):page.index("<h2>Typical")]
-        for words in ("<p>1 row of 1 file, written", "1 file, 0 unreadable", "[Fe/H] −1.50 dex"):
+        card = page[page.index("<h2>Stars"):]
+        for words in ("<p>1 row of 1 file, written", "1 file, 0 unreadable", "[Fe/H] −1.50 dex",
+                      "<span>row</span>", "Too few fitted rows"):
             self.assertIn(words, page)
         self.assertIn("orange the model", card)
         self.assertNotIn("[α/Fe]", card)

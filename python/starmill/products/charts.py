@@ -16,7 +16,7 @@ DPI = 150
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", "#000000")
 MANY = 4000  # points above which a map counts rows in cells
 FEW_DECADES = 12  # ratio of an axis' ends below which decades are too few to label
-FEW, LEAST_DENSITY = 3, 30  # stars below which there is no map, and no density
+FEW, LEAST_DENSITY = 3, 2000  # stars below which there is no map, and points, not a density
 PAD = 0.04  # between a map and its bar
 FAINT = 300  # a density map shows down to this part of its peak
 

@@ -53,12 +53,14 @@ def plot():
 Draw stars of a result: spectrum, best-fit model, residuals in units of the error, bad
 pixels, a panel for each arm and three for lines, parameters and flags.  STAR is a
 TARGETID, else an IDENTIFIER or OBJECT of /catalog.""",
-              "numpy, h5py, matplotlib, pillow and cffi", UNREADABLE + " or\nthe picture cannot be "
-              "written, 3 the spectra cannot be read.", STARS)
+              "numpy, h5py, astropy, matplotlib, pillow and cffi", UNREADABLE + " or\nthe picture "
+              "cannot be written, 3 the spectra cannot be read.", STARS)
     job.add("output", "the picture, PNG or PDF by its suffix (default: STAR.png); a PDF has one "
             "page per row, a PNG takes one row")
     job.flag("corner", "of a result of starmill sample: the posterior beside the Gaussian of the "
              "fit, with samples if it has some (--draws)")
+    job.pair("range", "LOW,HIGH", "draw these wavelengths alone, A in vacuum", least=0, most=1e6)
+    job.number("dpi", 20, 1200, "dots per inch of a PNG", 130)
     job.flag("overwrite", "replace an existing file")
     add_models(job)
     return job

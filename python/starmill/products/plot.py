@@ -7,21 +7,21 @@ import os
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, check_packages, printable,
                                  refuse_data, write_whole)
 
-check_packages("plot", "numpy", "h5py", "matplotlib", "PIL", "cffi")
+check_packages("plot", "numpy", "h5py", "astropy", "matplotlib", "PIL", "cffi")
 
 import numpy as np  # noqa: E402
+from astropy import units  # noqa: E402
 from matplotlib.backends.backend_pdf import PdfPages  # noqa: E402
 
 from starmill.products.corner import draw_corner  # noqa: E402
-from starmill.products.drawing import (BAD, DATA, INK, MODEL, PALE, STYLE, draw_panel,  # noqa: E402
-                                       literal, plt, png)
+from starmill.products.drawing import (BAD, DATA, INK, MODEL, PALE, RESIDUAL,  # noqa: E402
+                                       STYLE, draw_panel, literal, plt, png)
 from starmill.products.models import open_models  # noqa: E402
 from starmill.products.result import FITTED, SYMBOL, VSINI_UNRESOLVED, Result  # noqa: E402
 from starmill.products.result import measured, number, symbol  # noqa: E402
 from starmill.surveys.spectra import Inputs  # noqa: E402
 from starmill.wavelength import C_KM_S  # noqa: E402
 
-DPI = 130
 MAX_PIXELS = 1500  # of an arm's panel: more are averaged, for there is no room for them
 # lines to look at, in vacuum and at rest, the most telling first
 LINES = (
@@ -117,9 +117,33 @@ def write_table(figure, result, row, note):
     write(left, 4.7, "     ".join(flags), color=MODEL if warnings or len(flags) > 2 else INK)
 
 
-def draw_star(result, row, arms, note):
-    """The whole page of one row."""
+def within(arms, limits):
+    """The parts of arms between two wavelengths."""
+    found = [arm._replace(**{name: values[at] for name, values in arm._asdict().items()
+                             if isinstance(values, np.ndarray)})
+             for arm in arms for at in [(arm.wave >= limits[0]) & (arm.wave <= limits[1])]
+             if at.sum() > 1]
+    if not found:
+        raise Failure(USAGE, f"no pixels of the star between {limits[0]:g} and {limits[1]:g} A: it "
+                             f"has {arms[0].wave[0]:.0f} to {max(a.wave[-1] for a in arms):.0f} A")
+    return found
+
+
+def named(unit):
+    """A unit in words of matplotlib."""
+    try:
+        return units.Unit(unit).to_string("latex_inline")
+    except ValueError:
+        return literal(unit)
+
+
+def draw_star(result, row, inputs, models, limits=None):
+    """The whole page of one row; limits: wavelengths to draw alone, A."""
+    arms, note = inputs.star(row, models.of(row))
+    unit = inputs.unit(row)
     width, top, arm_height, zoom_height = 11.0, 1.45, 1.95, 2.35  # inches
+    if limits:
+        arms, arm_height, zoom_height = within(arms, limits), 3.2, 0.2
     height = top + arm_height * len(arms) + zoom_height + 0.15
     figure = plt.figure(figsize=(width, height))
 
@@ -128,11 +152,11 @@ def draw_star(result, row, arms, note):
 
     for i, arm in enumerate(arms):
         low = height - top - arm_height * (i + 1)
-        upper = axes(0.75, low + 0.85, width - 0.95, 1.02)
+        upper = axes(0.75, low + 0.85, width - 0.95, arm_height - 0.93)
         lower = axes(0.75, low + 0.38, width - 0.95, 0.42)
         draw_range(upper, lower, [arm], (arm.wave[0], arm.wave[-1]))
         upper.set_title(f"arm {arm.name}", loc="left", pad=1, color=INK, fontsize=9)
-    titles = zooms(arms, float(result.fits["VRAD"][row]))
+    titles = [] if limits else zooms(arms, float(result.fits["VRAD"][row]))
     wide = (width - 0.95 - 2 * 0.5) / 3
     for k, (title, limits) in enumerate(titles):
         upper = axes(0.75 + k * (wide + 0.5), 1.08, wide, 1.1)
@@ -140,14 +164,14 @@ def draw_star(result, row, arms, note):
         draw_range(upper, lower, arms, limits)
         upper.set_title(title, loc="left", pad=1, color=INK, fontsize=9)
         lower.locator_params(axis="x", nbins=5)
-    figure.text(0.5, 0.12 / height, "vacuum wavelength (Å)", ha="center", va="bottom")
-    figure.text(0.012, 0.45, "flux as in the input  and, below it,  residuals / error", rotation=90,
-                va="center", ha="left")
+    figure.text(0.75 / width, 0.06 / height, "vacuum wavelength (Å)", ha="left", va="bottom")
+    figure.text(0.012, 0.45, f"flux ({named(unit)})" if unit else "flux as in the input",
+                rotation=90, va="center", ha="left")
     handles = [plt.Line2D([], [], color=DATA, lw=1.3), plt.Line2D([], [], color=MODEL, lw=1.0),
-               plt.Rectangle((0, 0), 1, 1, color=BAD)]
-    figure.legend(handles, ["spectrum", "best-fit model", "bad pixels"], ncol=3, frameon=False,
-                  loc="lower right", bbox_to_anchor=(0.99, -0.02 / height), fontsize=9,
-                  borderaxespad=0)
+               plt.Line2D([], [], color=RESIDUAL, lw=1.0), plt.Rectangle((0, 0), 1, 1, color=BAD)]
+    figure.legend(handles, ["spectrum", "best-fit model", "residual / error", "bad pixels"], ncol=4,
+                  frameon=False, loc="lower right", bbox_to_anchor=(0.99, -0.02 / height),
+                  fontsize=9, borderaxespad=0)
     write_table(figure, result, row, note)
     return figure
 
@@ -164,6 +188,8 @@ def main(options):
     result.warn_damaged()
     if not rows:
         raise Failure(OUTPUT, f"{path}: all rows of these stars are damaged")
+    if options.corner and options.range:
+        raise Failure(USAGE, "--range does not apply to --corner, which draws no spectrum")
     output = options.output or stars[0].replace("/", "_").replace(" ", "_") + ".png"
     kind = os.path.splitext(output)[1].lower()
     if kind not in (".png", ".pdf"):
@@ -180,13 +206,12 @@ def main(options):
     def draw(row):
         if options.corner:
             return draw_corner(result, row)
-        arms, note = inputs.star(row, models.of(row))
-        return draw_star(result, row, arms, note)
+        return draw_star(result, row, inputs, models, options.range)
 
     memory = io.BytesIO()
     with plt.rc_context(STYLE):
         if kind == ".png":
-            write_whole(output, [png(draw(rows[0]), DPI)], options.overwrite)
+            write_whole(output, [png(draw(rows[0]), options.dpi)], options.overwrite)
         else:
             with PdfPages(memory) as pages:
                 for row in rows:

@@ -18,12 +18,13 @@ from starmill.products.page import cell, escape, number, td  # noqa: E402
 from starmill.products.result import (FITTED, NOT_DONE, SYMBOL, VSINI_UNRESOLVED,  # noqa: E402
                                       Result)
 from starmill.products.result import measured, number as fixed, plain, text  # noqa: E402
-from starmill.products.survey import Survey, half_width  # noqa: E402
+from starmill.products.survey import N_WORST, Survey, half_width  # noqa: E402
 from starmill.surveys.spectra import Inputs  # noqa: E402
 
 MAX_COMMAND = 600  # characters of the command line that are shown
 N_POSTERIOR, N_VARIABLE, N_PAIR = 4, 12, 12
 LOW_PVAL = 1e-3
+LEAST_ROWS = 5  # fitted ones, of which distributions are drawn
 N_FILE = 8  # unreadable inputs that are named
 
 
@@ -52,7 +53,7 @@ def key_figures(survey):
     median = float(np.median(sn)) if len(sn) else np.nan
     done = n - survey.counts["status"].get(NOT_DONE, (0, []))[0]
     rate = done / wall if wall > 0 else np.nan
-    return [("rows", n, number(n), "rows"),
+    return [("rows", n, number(n), "row" if n == 1 else "rows"),
             ("fitted", survey.n_fitted, share(survey.n_fitted, n), "fitted"),
             ("good", survey.n_good, share(survey.n_good, n), "fitted, without a warning"),
             ("median-sn", median, number(median), "median S/N of a star's best arm"),
@@ -158,6 +159,8 @@ def arms_table(survey):
 
 
 def distributions_section(survey):
+    if survey.n_fitted < LEAST_ROWS:
+        return '<p class="soft">Too few fitted rows; each is shown below.</p>'
     body = page.image(charts.quality(survey), "S/N and reduced chi-square by arm")
     body += arms_table(survey)
     body += "<h3>Errors</h3>" + page.image(charts.errors(survey), "errors against S/N")
@@ -354,7 +357,8 @@ def main(options):
     result.warn_damaged()
     examples = example_rows(survey)
     worst = [row for _, row in survey.worst]
-    drawn = sorted(set(examples + worst + survey.typical))
+    alone = survey.n_fitted <= N_WORST  # all fitted rows are among the worst
+    drawn = sorted(set(examples + worst + ([] if alone else survey.typical)))
     stars = Stars(result, drawn, options)
     title = os.path.basename(path)
     subtitle = f"{counted(result.n_row, 'row')} of {counted(len(result.files), 'file')}, " \
@@ -373,17 +377,17 @@ def main(options):
             sections.append(("pairs", "Two stars", pairs_section(survey)))
         if "POST_MEAN" in result.fits:
             sections.append(("posteriors", "Posteriors", posterior_section(survey, set(drawn))))
-    sections += [
-        ("worst", "Worst stars", stars.section(
-            worst, "Fitted rows with the highest reduced chi-square, the worst first. Grey is the "
-            "spectrum, orange the model, blue the residual in units of the error, to ±5; sand "
-            "marks bad pixels.")),
-        ("typical", "Typical stars", stars.section(
+    sections.append(("worst", "Stars" if alone else "Worst stars", stars.section(
+        worst, f"Fitted rows{'' if alone else ' with the highest reduced chi-square'}, the worst "
+        "first. Grey is the spectrum, orange the model, blue the residual in units of the error, "
+        "to ±5; sand marks bad pixels.")))
+    if not alone:
+        sections.append(("typical", "Typical stars", stars.section(
             survey.typical, "Rows without a warning, along S/N: of each twelfth the one with the "
-            "median reduced chi-square.")),
-        ("examples", "Examples of failures and warnings", stars.section(
-            examples, "The first row of each state and each warning.")),
-    ]
+            "median reduced chi-square.")))
+    if examples:
+        sections.append(("examples", "Examples of failures and warnings", stars.section(
+            examples, "The first row of each state and each warning.")))
     footer = "Counts are of all rows."
     if result.n_damaged:
         footer = f"Counts are of all rows but {counted(result.n_damaged, 'damaged one')}."

@@ -10,6 +10,7 @@ import os
 import re
 
 import numpy as np
+from astropy.io import fits as pyfits
 
 from starmill.cli.basics import INPUT, Failure
 from starmill.products.result import text
@@ -61,6 +62,18 @@ class SpectraFile:
 # --- stars ----------------------------------------------------------------------------------
 
 
+def flux_unit(path):
+    """Return the unit of the flux as a file says it, "" where it says none."""
+    with pyfits.open(path) as file:
+        for head, name in ((hdu.header, hdu.name) for hdu in file):
+            for i in range(1, head.get("TFIELDS", 0) + 1):
+                if head[f"TTYPE{i}"].upper() == "FLUX":
+                    return head.get(f"TUNIT{i}") or file[0].header.get("BUNIT", "")
+            if name.endswith("_FLUX"):
+                return head.get("BUNIT", "")
+        return file[0].header.get("BUNIT", "")
+
+
 class Inputs:
     """The input files of a result, a few of them open."""
 
@@ -69,7 +82,15 @@ class Inputs:
         self.errors = model_errors(result, library)
         self.formats = [v.decode() for v in result.catalog["files/FORMAT"][...]]
         self.ignored = result.setting("mask_ignore") or 0
-        self.opened = collections.OrderedDict()
+        self.opened, self.units = collections.OrderedDict(), {}
+
+    def unit(self, row):
+        """The unit of a row's flux; "" where it is not known, as of values scaled when read."""
+        i = self.result.exposures(row)[0][0]
+        if i not in self.units:
+            is_scaled = self.formats[i] in ("weave", "4most")
+            self.units[i] = "" if is_scaled else flux_unit(self.result.input_path(i))
+        return self.units[i]
 
     def channels(self, i, number):
         """Of one exposure."""
