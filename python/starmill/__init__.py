@@ -20,7 +20,7 @@ per thread.
 TYPE_CHECKING = False  # but for type checkers
 
 __all__ = [
-    "Library", "Model", "Parameter", "Piece", "SpectraFile", "Spectrum", "StarmillError",
+    "Library", "Model", "Parameter", "Piece", "Result", "SpectraFile", "Spectrum", "StarmillError",
     "Star", "Table", "fit", "fix_model_error", "guess", "loglike", "minus2loglike", "model",
     "open_result", "template", "version",
 ]
@@ -31,11 +31,15 @@ if TYPE_CHECKING:
         fit, fix_model_error, guess, loglike, minus2loglike, model, open_result, template,
         version,
     )
+    from .result import Result
 
 
 def __getattr__(name: str):
     """Jobs start without what only importers of the package need."""
     if name not in __all__:
         raise AttributeError(f"module {__name__} has no attribute {name}")
+    if name == "Result":  # without libstarmill
+        from .result import Result
+        return Result
     from . import library
     return getattr(library, name)

@@ -29,6 +29,7 @@ from starmill.cli.basics import (INTERNAL, OUTPUT, USAGE, Failure, memory_limit,
 
 def main():
     words = sys.argv[1:]
+    os.environ["MPLBACKEND"] = "Agg"  # no job needs a display
     signal.signal(signal.SIGINT, _interrupt)
     if sys.stdout:
         sys.stdout.reconfigure(errors="backslashreplace")  # names may be no UTF-8

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .binding import StarmillError, call as _call, ffi as _ffi, lib as _lib, text as _text
+from .interchange import Columns, FromOthers
 
 Floats = NDArray[np.float64]
 _TYPES = {
@@ -58,7 +59,7 @@ class Parameter:
 
 
 @dataclass
-class Spectrum:
+class Spectrum(FromOthers):
     """One spectrum of one arm in one exposure.
 
     wave, flux   [n_pix]; flux in any unit, wave in Angstrom (or with unit), ascending
@@ -204,7 +205,8 @@ class Library:
         for spectrum in [spectra] if isinstance(spectra, Spectrum) else spectra:
             if not isinstance(spectrum, Spectrum):  # some objects count as a sequence without end
                 raise TypeError(f"a star is made of a starmill.Spectrum or several, not of "
-                                f"{type(spectra).__name__}: give Spectrum(wave, flux, ivar)")
+                                f"{type(spectra).__name__}: give Spectrum(wave, flux, ivar), or "
+                                "see Spectrum.from_specutils and from_table")
             listed.append(spectrum)
         spectra = listed
         array = _ffi.new("starmill_spectrum[]", len(spectra))
@@ -445,7 +447,7 @@ def guess(star: Star, n: int = 5) -> tuple[Floats, Floats]:
     return theta[:found[0]], chisq[:found[0]]
 
 
-class Table:
+class Table(Columns):
     """A result table: columns of /fits (docs/use/formats.md) by name, as NumPy arrays."""
 
     def __init__(self, handle, library: Optional[Library] = None):
@@ -522,6 +524,8 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
 
     fixed and priors replace the library's for this fit only.
     """
+    if isinstance(stars, Star) or not all(isinstance(star, Star) for star in stars):
+        raise TypeError("fit takes a list of stars, which library.star and library.open give")
     if not stars:
         raise ValueError("no stars")
     library = stars[0].library

@@ -65,6 +65,8 @@ def test_fits_are_those_of_the_program(stars, result):
         assert table[name].dtype == result[name].dtype
         assert table[name].tobytes() == result[name].tobytes(), name
     assert table.units == result.units and table.units["TEFF"] == "K"
+    assert "TEFF" in table and "TEF" not in table and list(dict(table)) == table.names
+    assert f"{len(stars)} rows" in repr(table)
 
 
 def test_likelihoods_and_models_are_those_of_the_result(library, stars, result):
@@ -185,6 +187,8 @@ def test_what_is_wrong_is_said(library, made, tmp_path):
             (ValueError, "theta has shape", starmill.loglike, star, theta[:3]),
             (starmill.StarmillError, "max_vel", starmill.model, star, theta + 5000 * np.eye(6)[0]),
             (TypeError, "not of Endless", library.star, type("Endless", (), {"__getitem__": lambda s, i: s})()),
+            (TypeError, "list of stars", starmill.fit, star),
+            (TypeError, "list of stars", starmill.fit, [spectrum]),
             (KeyError, "NONE", lambda: starmill.open_result(RESULT)["NONE"])):
         with pytest.raises(error, match=match):
             call(*given)

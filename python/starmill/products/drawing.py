@@ -3,14 +3,11 @@
 
 import io
 
-import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+from PIL import Image
 
-matplotlib.use("Agg")  # no display is needed
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
-from PIL import Image  # noqa: E402
-
-from starmill.cli.basics import printable  # noqa: E402
+from starmill.cli.basics import printable
 
 N_COLOUR = 256  # of the palette, which keeps the files small
 INK, DATA, PALE, BAD = "#4d4d4d", "#8c8c8c", "#bdbdbd", "#f6e7c8"

@@ -119,7 +119,7 @@ class Export:
     """The products of a result; each process has its own Export."""
 
     def __init__(self, options):
-        self.options = options
+        self.options, self.n_without = options, 0  # rows that the format does not take
         self.result = Result(options.arguments[0])
         self.models = Models(options.models, self.result) if options.models else None
         self.kind = {"fits": "table"}.get(options.to, options.to) + \
@@ -185,7 +185,7 @@ class Export:
         n_left_out = int((~whole).sum())
         first = primary(result, self.kind, n_left_out)
         if to == "hats":
-            formats.hats(path, *self.parts(first, whole))
+            self.n_without = formats.hats(path, *self.parts(first, whole))
             return True, n_left_out
         with writing_product(path) as product:
             self.found(path)  # by another job meanwhile
@@ -270,7 +270,8 @@ def main(options):
         raise Failure(OUTPUT, f"{len(refused)} products could not be written: give another folder, "
                               "or --overwrite")
     if not options.quiet:
-        said = f"rows         {result.n_row - n_damaged}" if options.to in TABLES else \
+        n_row = result.n_row - n_damaged - export.n_without
+        said = f"rows         {n_row}" if options.to in TABLES else \
             f"written      {n.get('written', 0)}"
         print(said)
         for what, says in (("existing", "complete products of this result"),

@@ -121,14 +121,16 @@ def parquet(product, columns, result, whole, facts):
 
 
 def hats(path, columns, result, whole, facts):
-    """Make a catalogue of the rows with positions, by hats-import over a Parquet file."""
+    """Make a catalogue of the rows with positions, by hats-import over a Parquet file; return the
+    number of the other rows."""
     from dask.distributed import Client
     from hats_import.catalog.arguments import ImportArguments
     from hats_import.pipeline import pipeline_with_client
 
     has = has_place(*(result.column(name)[:] for name in ("TARGET_RA", "TARGET_DEC")))
-    if (whole & ~has).any():
-        warn(f"{(whole & ~has).sum()} rows have no position and are no part of the catalogue")
+    n_without = int((whole & ~has).sum())
+    if n_without:
+        warn(f"rows without a position are no part of the catalogue: {n_without}")
     if not (whole & has).any():
         raise Failure(USAGE, f"{result.path}: no row has a position, which HATS needs")
     folder, name = os.path.split(os.path.realpath(path))
@@ -146,6 +148,7 @@ def hats(path, columns, result, whole, facts):
             except (ValueError, RuntimeError) as error:
                 raise Failure(INTERNAL, f"{path}: hats-import says: {error}") from error
         os.rename(os.path.join(place, name), path)
+    return n_without
 
 
 WRITE = {"votable": votable, "csv": comma_separated, "parquet": parquet}

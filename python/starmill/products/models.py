@@ -63,9 +63,12 @@ class Refitted:
     """Models of rows that were fitted once more, with the library and settings of the result."""
 
     def __init__(self, result, rows, options):
+        rows = [r for r in rows if result.fits["STATUS"][r] == FITTED]
+        if rows and not options.program:
+            raise Failure(USAGE, "the stars must be fitted again, and PATH has no program starmill:"
+                                 " add its folder, or give the models file of the fit")
         self.folder = tempfile.TemporaryDirectory(prefix="starmill-look.")
         self.result = result
-        rows = [r for r in rows if result.fits["STATUS"][r] == FITTED]
         self.row_of = {}
         if rows:
             again = self._fit(rows, options)

@@ -5,9 +5,9 @@ import collections
 import re
 
 import numpy as np
-from astropy import units
 
 from starmill.cli.basics import OUTPUT, Failure
+from starmill.interchange import known_unit
 from starmill.products.product import head, printable, words
 from starmill.products.result import NO_SN, text
 
@@ -53,12 +53,8 @@ def ucd_of(name, unit=""):
 
 
 def described_by(column):
-    """Return unit and description, with the unit in the description if FITS does not know it."""
-    try:
-        units.Unit(column.unit, format="fits")
-    except ValueError:
-        return "", f"{column.words}; unit: {column.unit}"
-    return column.unit, column.words
+    """Return unit and description, as known_unit does."""
+    return known_unit(column.unit, column.words)
 
 
 def column(name, source, form=None):

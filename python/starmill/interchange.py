@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What astropy, pandas and specutils take from our tables, and we from their spectra."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import astropy.table
+    import pandas
+
+N_SHOWN = 8  # rows of a table that a notebook shows
+
+# names of a table's columns, any case, by argument of Spectrum
+NAMES = {
+    "wave": ("wave", "wavelength", "lambda", "lam"), "loglam": ("loglam",), "flux": ("flux",),
+    "ivar": ("ivar", "flux_ivar"), "mask": ("mask", "and_mask"), "sigma": ("lsf_sigma",),
+    "error": ("error", "err", "flux_error", "flux_err", "err_flux", "e_flux", "uncertainty"),
+}
+
+
+def known_unit(unit: str, words: str) -> tuple[str, str]:
+    """Return unit and description; a unit that FITS does not know stands in the description."""
+    from astropy import units
+    try:
+        units.Unit(unit, format="fits")
+    except ValueError:
+        return "", f"{words}; unit: {unit}"
+    return unit, words
+
+
+class Columns:
+    """Columns by name.  A subclass has names, units, descriptions, len() and [name]."""
+
+    names: list[str]
+    units: dict[str, str]
+    descriptions: dict[str, str]
+    ucds: dict[str, str] = {}
+
+    def keys(self) -> list[str]:
+        return self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def to_astropy(self, names: Optional[Sequence[str]] = None) -> "astropy.table.Table":
+        """Make an astropy table.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Columns to take; all by default.
+
+        Returns
+        -------
+        astropy.table.Table
+            A row per star, with units, descriptions and, of a result, UCDs in ``meta``.  A unit
+            that FITS does not know stands in the description.
+        """
+        from astropy.table import Column, Table
+        made, units, words = Table(), self.units, self.descriptions
+        for name in self.names if names is None else names:
+            unit, meaning = known_unit(units[name], words[name])
+            made[name] = Column(self[name], unit=unit or None, description=meaning,
+                                meta={"ucd": self.ucds[name]} if name in self.ucds else None)
+        return made
+
+    def to_pandas(self, names: Optional[Sequence[str]] = None) -> "pandas.DataFrame":
+        """Make a data frame; a column of several values holds an array in each row.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Columns to take; all by default.
+        """
+        import pandas
+        columns = {name: self[name] for name in (self.names if names is None else names)}
+        return pandas.DataFrame({name: values if values.ndim == 1 else list(values)
+                                 for name, values in columns.items()})
+
+    def _main(self) -> list[str]:
+        """Identifiers, flags, and the parameters with their errors."""
+        found = [n for n in ("TARGETID", "IDENTIFIER", "STATUS", "RVS_WARN") if n in self]
+        for name in self.names:
+            if f"{name}_ERR" in self and "_" not in name:
+                found += [name, f"{name}_ERR"]
+        return found
+
+    def __repr__(self) -> str:
+        return (f"<{type(self).__name__}: {len(self)} rows, {len(self.names)} columns: "
+                f"{', '.join(self._main())}, ...>")
+
+    def _repr_html_(self) -> Optional[str]:
+        try:
+            table = self.to_astropy(self._main())
+        except ImportError:
+            return None
+        return (f"<p>{type(self).__name__}: {len(self)} rows, {len(self.names)} columns, of which "
+                f"these:</p>{table[:N_SHOWN]._repr_html_()}")
+
+
+class FromOthers:
+    """Constructors of Spectrum."""
+
+    @classmethod
+    def from_specutils(cls, spectrum: Any, **more: Any) -> Any:
+        """Make a Spectrum of specutils' ``Spectrum`` or ``Spectrum1D``.
+
+        Parameters
+        ----------
+        spectrum : specutils.Spectrum
+            Flux [n_pix] over wavelength, frequency or energy, in any order, with its uncertainty of
+            any kind, and its mask if there is one.
+        **more
+            Other arguments of `Spectrum`: ``sigma`` or ``resolution``; ``air=True`` if wavelengths
+            are in air; ``ivar`` or ``error`` where the spectrum has no uncertainty.
+
+        Raises
+        ------
+        TypeError
+            The object is no spectrum of specutils.
+        ValueError
+            It has several spectra, or no uncertainty.
+        """
+        try:
+            axis, flux, uncertainty = spectrum.spectral_axis, spectrum.flux, spectrum.uncertainty
+        except AttributeError:
+            raise TypeError(f"from_specutils takes a specutils.Spectrum, not "
+                            f"{type(spectrum).__name__}") from None
+        if flux.ndim != 1:
+            raise ValueError(f"the flux has shape {flux.shape}: give one spectrum, spectrum[i]")
+        from astropy import units
+        from astropy.nddata import InverseVariance
+        wave = units.Quantity(axis).to("Angstrom", equivalencies=units.spectral())
+        if not {"ivar", "error"} & more.keys():
+            if uncertainty is None:
+                raise ValueError("the spectrum has no uncertainty: give ivar or error")
+            more["ivar"] = uncertainty.represent_as(InverseVariance).quantity
+        if spectrum.mask is not None:
+            more.setdefault("mask", np.asarray(spectrum.mask))
+        order = slice(None, None, -1 if wave.size > 1 and wave[0] > wave[-1] else 1)
+        more = {k: np.asanyarray(v)[..., order] if np.ndim(v) else v for k, v in more.items()}
+        return cls(wave[order], flux[order], **more)
+
+    @classmethod
+    def from_table(cls, table: Any, **more: Any) -> Any:
+        """Make a Spectrum of a table with a row per pixel, or one row of arrays.
+
+        Parameters
+        ----------
+        table : astropy.table.Table, pandas.DataFrame, numpy structured array or mapping
+            Columns by name, in any case: ``wave``, ``wavelength`` or ``lambda`` (Angstrom, or with
+            a unit) or ``loglam``; ``flux``; ``ivar``, or ``error``, ``flux_err`` or
+            ``uncertainty``; optionally ``mask`` and ``lsf_sigma``.
+        **more
+            Other arguments of `Spectrum`, which go before the table's.
+
+        Raises
+        ------
+        TypeError
+            The object has no columns.
+        ValueError
+            A column is missing.
+        """
+        if type(table).__name__ == "FITS_rec":
+            raise TypeError("a FITS_rec does not know its units: give Table.read(hdu)")
+        names = getattr(getattr(table, "dtype", None), "names", None)  # of an array, or astropy's
+        names = list(names or (table.keys() if hasattr(table, "keys") else ()))
+        if not names:
+            raise TypeError(f"from_table takes a table with columns, not {type(table).__name__}")
+        by_name = {str(name).strip().lower(): name for name in reversed(names)}
+        found = {}
+        for argument, possible in NAMES.items():
+            name = next((by_name[n] for n in possible if n in by_name), None)
+            if name is not None:
+                values = table[name]
+                if np.ndim(values) == 2 and len(values) == 1:
+                    values = values.reshape(-1)  # keeps the unit
+                found[argument] = values
+        if "loglam" in found:
+            found.setdefault("wave", 10.0 ** np.asarray(found.pop("loglam"), float))
+        if "ivar" in found or {"ivar", "error"} & more.keys():
+            found.pop("error", None)
+        if "error" in more:
+            found.pop("ivar", None)
+        found.update(more)
+        missing = [n for n in ("wave", "flux") if n not in found]
+        missing += ["ivar or error"] * (not {"ivar", "error"} & found.keys())
+        if missing:
+            raise ValueError(f"the table has no {', '.join(missing)}: its columns are "
+                             f"{', '.join(map(str, names))}")
+        return cls(**found)

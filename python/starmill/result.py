@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Results of `starmill fit` and `starmill sample` in notebooks and programs."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import difflib
+import shutil
+import types
+import warnings
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+import h5py
+import numpy as np
+from astropy.io import registry
+from astropy.table import Table
+from numpy.typing import NDArray
+
+from starmill.cli.basics import USAGE, Failure
+from starmill.interchange import Columns
+from starmill.products import result as files
+from starmill.products import table
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+
+@contextlib.contextmanager
+def _errors():
+    """Turn a job's Failure into what callers of Python expect."""
+    try:
+        yield
+    except Failure as failure:
+        kind = ValueError if failure.status == USAGE else OSError
+        raise kind(str(failure)) from failure
+
+
+class Result(Columns):
+    """A result file, whose columns are read when they are used.
+
+    ``result["TEFF"]`` is a column [n_row] or [n_row, n_value] of ``/fits`` or ``/catalog``
+    (docs/use/formats.md): NaN where nothing is, truth values for flags of one bit, texts as str.
+    ``result[mask]``, ``result[10:20]``, ``result[["VRAD", "TEFF"]]``, `star` and `select` give
+    Results of some rows or columns.
+
+    Parameters
+    ----------
+    path : str or path-like
+        OUT.h5; a fit may be writing it.
+    calibrated : bool
+        Scale errors by the calibration of ``starmill merge --calibrate``.
+    check : bool
+        Read all rows once and leave those out, with a warning, whose checksum is wrong.
+
+    Raises
+    ------
+    OSError
+        The file is no result, or cannot be read.
+    ValueError
+        It has no calibration.
+
+    Examples
+    --------
+    >>> result = Result("OUT.h5")
+    >>> good = result[result["SUCCESS"] & (result["TEFF"] < 5000)]
+    >>> good.to_pandas(["TARGETID", "TEFF", "TEFF_ERR"])
+    >>> result.plot("HD 1234")
+    """
+
+    def __init__(self, path: Any, *, calibrated: bool = False, check: bool = True):
+        with _errors():
+            self._file = files.Result(str(path))
+            if calibrated:
+                self._file.calibrate()
+            n = self._file.n_row
+            whole = self._file.whole(0, n) if check else np.ones(n, bool)
+            self._columns = {c.name: c for c in table.calibrated(table.whole(self._file),
+                                                                 self._file)}
+        if self._file.n_damaged:
+            warnings.warn(f"{path}: {self._file.damaged_rows()}; left out", stacklevel=2)
+        self._block = files.Block(self._file, 0, whole)
+        self._rows = np.arange(len(self._block.rows))
+        self._read: dict[str, NDArray] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Numbers of the rows in the file [n_row]."""
+        return self._block.rows[self._rows]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._columns)
+
+    @property
+    def units(self) -> dict[str, str]:
+        return {name: c.unit for name, c in self._columns.items()}
+
+    @property
+    def descriptions(self) -> dict[str, str]:
+        return {name: c.words for name, c in self._columns.items()}
+
+    @property
+    def ucds(self) -> dict[str, str]:
+        """UCD1+ of each column."""
+        return {name: c.ucd for name, c in self._columns.items()}
+
+    @property
+    def parameters(self) -> list[str]:
+        """Columns of the parameters, in the order of COVAR."""
+        return self._file.parameters
+
+    def __getitem__(self, key: Any) -> Union[NDArray, "Result"]:
+        if isinstance(key, str):
+            return self._values(key)[self._rows]
+        made = copy.copy(self)
+        if isinstance(key, (list, tuple)) and key and all(isinstance(k, str) for k in key):
+            made._columns = {name: self._column(name) for name in key}
+            return made
+        if isinstance(key, bool) or not isinstance(key, (slice, int, np.integer)):
+            key = np.asarray(key)
+            if key.dtype.kind not in "biu" or key.ndim != 1:
+                raise TypeError("a Result is indexed by the name of a column, a list of names, a "
+                                "row, a slice, or an array of truth values or rows")
+        made._rows = np.atleast_1d(self._rows[key])
+        return made
+
+    def _column(self, name: str) -> table.Column:
+        if name not in self._columns:
+            near = difflib.get_close_matches(name, self._columns, 1)
+            raise KeyError(f"no column {name}" + (f"; did you mean {near[0]}?" if near else ""))
+        return self._columns[name]
+
+    def _values(self, name: str) -> NDArray:
+        """All sound rows of a column."""
+        column = self._column(name)
+        if name not in self._read:
+            with _errors():
+                rows = table.packed([column], self._block.of, len(self._block.rows), None)
+            self._read[name] = table.native(column, rows)
+        return self._read[name]
+
+    def star(self, name: Union[str, int]) -> "Result":
+        """Return the rows of a star.
+
+        Parameters
+        ----------
+        name : str or int
+            Its TARGETID, else IDENTIFIER, else OBJECT.
+
+        Raises
+        ------
+        KeyError
+            There is none.
+        """
+        try:
+            found = self._file.find([str(name)])
+        except Failure as failure:
+            raise KeyError(str(failure)) from None
+        return self[np.isin(self.rows, found)]
+
+    def select(self, expression: str) -> "Result":
+        """Return the rows for which an expression of ``starmill select`` is true.
+
+        Parameters
+        ----------
+        expression : str
+            For example ``"SN_R > 10 and FEH < -2"``.
+
+        Raises
+        ------
+        ValueError
+            It is no expression, or names no column.
+        """
+        from starmill.products.expression import Expression
+        with _errors():
+            test, n, step = Expression(expression, self._file), self._file.n_row, self._file.block
+            found = [test.rows(at, min(at + step, n)) for at in range(0, n, step)]
+        return self[np.concatenate([np.empty(0, bool), *found])[self.rows]]
+
+    def covariance(self, row: int) -> NDArray[np.float64]:
+        """Return a row's covariance [n, n] of `parameters`; 0 where fixed."""
+        return files.symmetric(self["COVAR"][row], len(self.parameters))
+
+    def plot(self, star: Union[str, int, None] = None, *,
+             limits: Optional[tuple[float, float]] = None, models: Optional[str] = None,
+             library: Optional[str] = None) -> "matplotlib.figure.Figure":
+        """Draw spectrum, model and residuals of a star, as ``starmill plot`` does.
+
+        Parameters
+        ----------
+        star : str or int, optional
+            A star with one row; none for a Result of one row.
+        limits : (float, float), optional
+            Wavelengths to draw alone, Angstrom in vacuum.
+        models : str, optional
+            Models file (default: that of the fit; without one, the star is fitted again).
+        library : str, optional
+            Library for that (default: that of the fit).
+
+        Raises
+        ------
+        KeyError, ValueError, OSError
+            No such star; it has several rows; the spectra cannot be read.
+        """
+        if star is not None:
+            return self.star(star).plot(limits=limits, models=models, library=library)
+        if len(self) != 1:
+            raise ValueError(f"there are {len(self)} rows: plot one, result.star(name)[i].plot()")
+        import matplotlib.pyplot as plt
+        import PIL  # noqa: F401  of drawing
+
+        from starmill.products.drawing import STYLE
+        from starmill.products.models import open_models
+        from starmill.products.plot import draw_star
+        from starmill.surveys.spectra import Inputs
+        options = types.SimpleNamespace(models=models, library=library,
+                                        program=shutil.which("starmill"))
+        row = int(self.rows[0])
+        with _errors(), plt.rc_context(STYLE):
+            fitted = open_models(self._file, [row], options)
+            figure = draw_star(self._file, row, Inputs(self._file, library), fitted, limits)
+        plt.close(figure)  # else a notebook shows it twice
+        return figure
+
+
+# --- Table.read("OUT.h5", path="fits") of astropy -----------------------------------------------
+
+
+def _is_result(_: str, name: Any, file: Any, *args: Any, **how: Any) -> bool:
+    name = name or getattr(file, "name", None)
+    if not (isinstance(name, str) and h5py.is_hdf5(name)):
+        return False
+    with h5py.File(name, "r") as opened:
+        return files.text(opened.attrs.get("FORMAT", "")) == files.FORMAT
+
+
+def _read_table(file: Any, path: str = "") -> Table:
+    result = Result(getattr(file, "name", file))
+    return result.to_astropy([name for name, c in result._columns.items()
+                              if c.source.name.startswith(f"/{path}".rstrip("/") + "/")])
+
+
+registry.register_identifier("starmill", Table, _is_result)
+registry.register_reader("starmill", Table, _read_table, priority=1)  # before that of HDF5
