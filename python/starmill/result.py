@@ -124,7 +124,7 @@ class Result(Columns):
         if isinstance(key, (list, tuple)) and key and all(isinstance(k, str) for k in key):
             made._columns = {name: self._column(name) for name in key}
             return made
-        if not isinstance(key, (slice, int, np.integer)):
+        if isinstance(key, bool) or not isinstance(key, (slice, int, np.integer)):
             key = np.asarray(key)
             if key.dtype.kind not in "biu" or key.ndim != 1:
                 raise TypeError("a Result is indexed by the name of a column, a list of names, a "

@@ -276,6 +276,15 @@ class Export(ProgramTest):
                            path, "exists", status=4)
         return path, result
 
+    def package(self, module, name, kind):
+        """The module; without it the export says so, and the test is skipped."""
+        try:
+            return importlib.import_module(module)
+        except ImportError as missing:
+            done = self.export("--to", kind, "--output", tmp("x." + kind), OUT, status=2)
+            self.assertRegex(done.stderr, f"^starmill export: .* pip install {name}.*\n$")
+            raise unittest.SkipTest(str(missing)) from None
+
     def assertColumns(self, found, result, ascii_only=False):
         """found: {name: values}."""
         self.assertEqual(list(found)[:5], FIRST)
@@ -320,14 +329,9 @@ class Export(ProgramTest):
         self.assertColumns(found, result)
 
     def test_parquet(self):
-        try:
-            import pyarrow.parquet
-        except ImportError:
-            done = self.export("--to", "parquet", "--output", tmp("x.parquet"), OUT, status=2)
-            self.assertOneLine(done, "pip install pyarrow", status=2)
-            self.skipTest("pyarrow is not here")
+        pyarrow = self.package("pyarrow.parquet", "pyarrow", "parquet")
         path, result = self.written("parquet")
-        made = pyarrow.parquet.read_table(path)
+        made = pyarrow.read_table(path)
         pixel = made["_healpix_29"].to_numpy()
         order = [result["TARGETID"].tolist().index(t) for t in made["TARGETID"].to_pylist()]
         self.assertTrue((np.diff(pixel) >= 0).all())
@@ -339,6 +343,13 @@ class Export(ProgramTest):
                           b"description": b"teff of the best fit"})
         votable = io.BytesIO(made.schema.metadata[b"IVOA.VOTable-Parquet.content"])
         self.assertEqual(Table.read(votable, format="votable").colnames, made.column_names)
+
+    def test_hats(self):
+        self.package("hats_import", "(pyarrow|hats-import)", "hats")
+        path, result = self.written("hats")
+        files = glob.glob(os.path.join(path, "dataset", "**", "Npix*.parquet"), recursive=True)
+        found = [t for name in files for t in Table.read(name)["TARGETID"].tolist()]
+        self.assertEqual(sorted(found), sorted(np.delete(result["TARGETID"], 5).tolist()))
 
     def test_pixels_of_the_sky(self):
         from starmill.products.sky import healpix

@@ -304,6 +304,8 @@ class Error(ProgramTest):
 
     @staticmethod
     def put(library):
+        for label in library.label:
+            label.floor = 0  # labels are not drawn off the star's
         for arm in library.arm:
             x = np.arange(arm.n_pix)
             arm.error = ModelError((0.01 * (1 + x / arm.n_pix)).astype("f4"), 20.0,

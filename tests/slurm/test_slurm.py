@@ -34,6 +34,8 @@ PACE = '''#!{python}
 """Run starmill at a part of a CPU, so that little work takes long; as gentle to stop."""
 import os, signal, subprocess, sys, time
 SHARE, TICK_S = {share}, 0.5  # a tick is the same for all ranks, lest they wait for each other
+if "--output" not in sys.argv:  # help, for starmill-submit
+    os.execv({starmill!r}, [{starmill!r}] + sys.argv[1:])
 output = sys.argv[sys.argv.index("--output") + 1]
 child = subprocess.Popen([{starmill!r}] + sys.argv[1:])
 asked = []
