@@ -49,6 +49,7 @@ static const job_row job[] = {
      HELP(&mill_library_train_help)},
     {"grid", "compute a grid of synthetic spectra, for library build", PYTHON},
     {"simulate", "make a mock survey: DESI-like FITS files and their truth", PYTHON},
+    {"convert", "put spectra of any origin into a table that fit reads", PYTHON},
     {"particles", "move particles in a potential, and write their densities", mill_job_particles,
      HELP(&mill_particles_help)},
     {"status", "show the progress of a fit, or how it ended", PYTHON},

@@ -59,7 +59,7 @@ PACKAGE = {"PYTHONPATH": os.path.join(SOURCE, "python")}  # of what is no job
 from starmill.cli import jobs  # noqa: E402
 
 SCRIPTS = ("simulate", "library", "merge", "export", "report", "plot", "show", "select", "status",
-           "compare")
+           "compare", "convert")
 MPIRUN = os.environ.get("MPIRUN") or shutil.which("mpirun") or "mpirun"
 
 TMP = tempfile.mkdtemp(prefix="starmill-e2e.")

@@ -18,6 +18,7 @@ FAINT = tmp("faint.h5")  # nothing to draw for a report, which is most of its ti
 starmill("fit", "--quiet", "--library", LIBRARY, "--output", FAINT, "--minsn", 1e6, SURVEY)
 STAR = str(read(RESULT)["TARGETID"][0])
 SETUP = put("setup.yaml", "arms: [{name: b, min: 5010, max: 5190, ln_step: 8e-5, sigma: 0.6}]\n")
+TEXT = put("star.txt", "".join(f"{5000 + i} {1 + i % 7 / 100}\n" for i in range(50)))
 CONFIG = put("particles.yaml", "particles: 2000\nsteps: 20\nstep: 0.05\npotential: harmonic\n"
                                "rate: 1\ngrid: 40\ntimes: [0, 1]\n")
 
@@ -55,6 +56,7 @@ JOBS = {
     "library correct": (("--spectra", SPECTRA, "--medium", "vacuum", "--components", 0, ONE_ARM),
                         (SPECTRA, ONE_ARM)),
     "library model-error": (("--spectra", SPECTRA, "--medium", "vacuum", ONE_ARM), (SPECTRA, ONE_ARM)),
+    "convert": (("--medium", "vacuum", TEXT), (TEXT,)),
     "simulate": (("--stars", 3, "--library", LIBRARY), (LIBRARY,)),
     "particles": ((CONFIG,), (CONFIG,)),
     "report": (("--no-spectra", RESULT), (RESULT,)),
@@ -73,7 +75,7 @@ READ_ONLY = {
     "bench": (("crossover", "--work", "particles", "--repeat", 1, "--most", 1000), ()),
 }
 NEVER_RUNS = ("library import",)  # here: there is no emulator
-ENDS = {"plot": ".png", "select": ".txt", "report": ".html", "export": ".fits", "simulate": ""}
+ENDS = {"plot": ".png", "select": ".txt", "report": ".html", "export": ".fits", "convert": ".fits", "simulate": ""}
 WITHOUT = {"fit", "sample", "library train"}  # which continue or say what there is
 
 

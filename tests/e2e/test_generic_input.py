@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Generic input: files written by astropy, as docs/use/formats.md and starmill.surveys.generic do.
+"""Generic input: files written by astropy, as docs/use/formats.md and `starmill convert` do.
 
 The same pixels of simulated stars are given once as a DESI file and once in the generic
 layout; the fits of the two must agree bit for bit.  Needs no test data.
@@ -143,21 +143,76 @@ class Test(ProgramTest):
         catalog = read(self.path, "catalog")
         self.assertEqual([n.decode().rstrip("\0") for n in catalog["OBJECT"]], ["star-1", "star-2"])
 
-    def test_text_files(self):
-        row = self.rows[0]
+    def test_a_csv_becomes_labels(self):
+        row = self.rows[1]
         ok = row["IVAR"] > 0
-        for i in (1, 2):
-            columns = [row["WAVELENGTH"][ok], row["FLUX"][ok], 1 / np.sqrt(row["IVAR"][ok])]
-            np.savetxt(tmp(f"text-{i}.txt"), np.transpose(columns))
-        path = tmp("text.fits")
-        texts = [tmp("text-1.txt"), tmp("text-2.txt")]
-        done = ended([sys.executable, "-B", "-m", "starmill.surveys.generic", "--medium", "vacuum",
-                      path, *texts], env=PACKAGE)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        table, catalog = self.fit_it("text.h5", path)
-        self.assertEqual([n.decode().rstrip("\0") for n in catalog["OBJECT"]], ["text-1", "text-2"])
+        wave, flux, error = row["WAVELENGTH"][ok], row["FLUX"][ok], row["IVAR"][ok] ** -0.5
+        table = np.transpose([wave / 10, flux, error])
+        np.savetxt(tmp("csv-1.csv"), table, "%.9g", ",", header="wave_nm,flux,flux_err", comments="")
+        np.savetxt(tmp("csv-2.csv"), table * [1, 1, np.nan], "%.9g", ",")
+        done = run("convert", "--medium", "vacuum", "--resolving-power", POWER, "--unit", "nm",
+                   "--output", tmp("csv.fits"), tmp("csv-1.csv"), tmp("csv-2.csv"))
+        self.assertIn("1 spectra have no errors (csv-2): estimated from the noise", done.stderr)
+        with pyfits.open(tmp("csv.fits")) as hdus:
+            made = hdus["SPECTRA"].data
+            self.assertEqual(made["ERROR_ESTIMATED"].tolist(), [False, True])
+            estimate, median = made["IVAR"][1][0] ** -0.5, np.median(error)
+            self.assertLess(abs(estimate / median - 1), 0.2)
+        table, catalog = self.fit_it("csv.h5", tmp("csv.fits"))
+        self.assertEqual([n.decode().rstrip("\0") for n in catalog["OBJECT"]], ["csv-1", "csv-2"])
+        same, _ = self.fit_it("one.h5", written("one.fits", [
+            {"NAME": "one", "WAVELENGTH": wave, "FLUX": flux, "ERROR": error}]))
         np.testing.assert_array_equal(table["STATUS"], FITTED)
-        self.assertEqual(table["VRAD"][0], table["VRAD"][1])
+        for name in ("TEFF", "LOGG", "FEH", "VRAD"):
+            self.assertLess(abs(table[name][0] - same[name][0]), 0.01 * same[name + "_ERR"][0])
+            self.assertLess(abs(table[name][1] - same[name][0]), same[name + "_ERR"][0])
+
+    def test_files_of_many_kinds_become_the_same_rows(self):
+        folder, wave = tmp("kinds"), 4000 * np.exp(1e-4 * np.arange(300))
+        os.mkdir(folder)
+        flux = 1e-17 * (2 + np.sin(np.arange(300)))
+        error = np.full(300, 1e-18)
+
+        def image(name, cards, *more):
+            hdu = pyfits.PrimaryHDU(flux)
+            hdu.header.update(CRPIX1=1, **cards)
+            pyfits.HDUList([hdu, *more]).writeto(os.path.join(folder, name))
+
+        errors = pyfits.ImageHDU(error**-2, name="IVAR")
+        image("paper-iii.fits", {"CTYPE1": "WAVE-LOG", "CUNIT1": "nm", "CRVAL1": 400, "CDELT1": 0.04},
+              errors)
+        image("iraf.fits", {"DC-FLAG": 1, "CRVAL1": np.log10(4000), "CD1_1": 1e-4 / np.log(10)}, errors)
+        sdp = pyfits.ColDefs([pyfits.Column(name, "300D", unit, array=[values]) for name, unit, values in (
+            ("WAVE", "um", wave / 1e4), ("FLUX", "erg", flux), ("ERR", "erg", error))])
+        pyfits.BinTableHDU.from_columns(sdp).writeto(os.path.join(folder, "sdp.fits"))
+        columns = np.transpose([wave, flux, error])
+        np.save(os.path.join(folder, "array.npy"), columns)
+        np.savetxt(os.path.join(folder, "text.dat"), columns, header="lambda [AA] flux (erg) error")
+        np.savetxt(os.path.join(folder, "units.csv"), columns[:, [2, 0, 1]] ** [[2, 1, 1]], delimiter=";",
+                   header='"VAR";"Wavelength [Angstrom]";"Flux"', comments="")
+        run("convert", "--medium", "vacuum", "--output", tmp("kinds.fits"), folder)
+        with pyfits.open(tmp("kinds.fits")) as hdus:
+            rows = hdus["SPECTRA"].data
+            self.assertEqual(len(rows), 6)
+            for row in rows:
+                np.testing.assert_allclose(row["WAVELENGTH"], wave, rtol=1e-9, err_msg=row["NAME"])
+                np.testing.assert_allclose(row["FLUX"] * row["FLUX_SCALE"], flux, rtol=1e-6)
+                np.testing.assert_allclose(row["IVAR"], (row["FLUX_SCALE"] / error) ** 2, rtol=1e-6)
+
+    def test_files_that_cannot_be_converted(self):
+        lines = "".join(f"{500 + i} {1 + i % 3}\n" for i in range(20))
+        for text, says in (
+                (lines, "--unit nm"), (lines + "600 x", "line 21: '600 x'"), ("", "no columns"),
+                ("a,b\n1,2\n2,3\n", "columns a, b"), ("\0\1", "no columns"),
+                ("4000 1\n4001 1\n", "neither errors"), ("4001 1\n4000 1\n", "ascend")):
+            with self.subTest(text[:20]):
+                path = put("bad.txt", text)
+                self.assertOneLine(starmill("convert", "--medium", "air", "--output", tmp("no.fits"), path),
+                                   path, says, status=3)
+        good = put("good.txt", lines)
+        done = starmill("convert", "--medium", "air", "--unit", "nm", "--output", tmp("part.fits"), path, good, good)
+        self.assertEqual((done.returncode, done.stdout), (3, tmp("part.fits: 1 spectra of 3 files\n")))
+        self.assertIn(f"left out: {path}", done.stderr)
 
 
 class Identifier(ProgramTest):

@@ -10,7 +10,7 @@ import types
 from starmill.cli.basics import USAGE, Failure
 
 # the rooms whose options.py has the jobs
-ROOMS = {"simulate": "mocks", "grid": "grids", **dict.fromkeys(
+ROOMS = {"simulate": "mocks", "grid": "grids", "convert": "surveys", **dict.fromkeys(
     ("status", "report", "plot", "show", "select", "compare", "export", "merge"),
     "products")}
 LIBRARY = ("build", "train", "import", "spectra", "correct", "model-error", "info")

@@ -153,7 +153,7 @@ class Job:
             level = level_of(flux, self.normalise)
             out.append([self.narrow("flux", arm, flux / level)])
             if arm.has_continuum:
-                continuum = self.checked("continuum", arm, cut.apply(spectrum.continuum))
+                continuum = self.checked("continuum", arm, cut.apply(spectrum.extra[0]))
                 out[-1].append(self.narrow("continuum", arm, continuum / level))
         return out
 

@@ -20,7 +20,8 @@ from scipy.interpolate import CubicSpline
 from starmill.cli.basics import INPUT, Failure, warn
 from starmill.templates.spectra_fits import (Origin, card, card_of_both, check_whole,
                                              column_numbers, has_columns, image_part, is_table,
-                                             opened, text_card, to_vacuum, wavelengths, where)
+                                             opened, text_card, to_vacuum, unit_aa, wavelengths,
+                                             where)
 from starmill.templates.spectra_options import MAX_LABEL, labels_of_name, stem
 
 MAX_PIX = 2097152  # of a file with one spectrum
@@ -36,7 +37,7 @@ N_WARNED = 20
 class Spectrum:
     wave: np.ndarray  # [n_pix] vacuum A
     flux: np.ndarray  # [n_pix] as the file has it
-    continuum: np.ndarray = None  # where it is asked for
+    extra: list = field(default_factory=list)  # arrays of request.columns after the flux
     origin: Origin = field(default_factory=Origin)
 
 
@@ -55,7 +56,7 @@ def find_one(path, hdus, request):
 
 
 def read_table(path, hdus, i, request):
-    columns, unit = [], ""
+    columns = []
     for name in request.columns:
         if not has_columns(hdus[i], [name]):
             raise Failure(INPUT, f"{where(path, hdus, i)}: has no column {name}")
@@ -67,13 +68,11 @@ def read_table(path, hdus, i, request):
                                  f"{list(values.shape)}, expected a spectrum: one row a pixel or "
                                  f"one row with all, of 2 to {MAX_PIX} pixels")
     names = [c.upper() for c in hdus[i].columns.names]
-    unit = hdus[i].columns[names.index(request.columns[0].upper())].unit or ""
-    if unit and unit != "A" and not unit.upper().startswith("ANG"):
-        raise Failure(INPUT, f"{where(path, hdus, i)}: the unit of {request.columns[0]} is "
-                             f"'{unit[:40]}', expected Angstrom")
-    origin = Origin(f"column {request.columns[0]}")
-    columns[0] = to_vacuum(path, hdus, i, request, columns[0], origin)
-    return Spectrum(*columns, origin=origin)
+    unit = request.unit or hdus[i].columns[names.index(request.columns[0].upper())].unit or ""
+    at, origin = where(path, hdus, i), Origin(f"column {request.columns[0]}", unit)
+    columns[0] = to_vacuum(at, hdus[i].header, request, columns[0] * unit_aa(
+        at, f"the unit of {request.columns[0]}", unit), origin)
+    return Spectrum(*columns[:2], columns[2:], origin)
 
 
 def read_one(path, request, first=None):
@@ -387,11 +386,15 @@ def read_all(paths, is_many, request):
             out[i] = on_grid(one, first.wave)
     if out is None:
         raise failures[0]
+    warn_left_out(failures)
+    return LabelledSpectra(first.wave, out, labels, None if is_many else names, first.origin)
+
+
+def warn_left_out(failures):
     for failure in failures[:N_WARNED]:
         warn(f"left out: {failure}")
     if len(failures) > N_WARNED:
         warn(f"left out: {len(failures) - N_WARNED} more")
-    return LabelledSpectra(first.wave, out, labels, None if is_many else names, first.origin)
 
 
 def room_for(n, one):

@@ -20,6 +20,9 @@ from starmill.templates.spectra_options import number
 from starmill.wavelength import vacuum
 
 GZIP_LIMIT = 4096 << 20  # bytes that are unpacked
+UNITS = {**dict.fromkeys(("", "a", "aa", "å", "0.1nm"), 1.0),
+         **dict.fromkeys(("nm", "nanometer", "nanometers"), 10.0),
+         **dict.fromkeys(("um", "micron", "microns", "micrometer"), 1e4), "m": 1e10}  # in A
 HELP_WAVE = "give --wave FIRST,STEP or --log-wave FIRST,STEP"
 
 
@@ -140,9 +143,10 @@ def column_numbers(path, hdus, i, name):
 
 @dataclass
 class Origin:
-    """How wavelengths were found, for messages; fwhm_aa: card FWHM, NaN where there is none."""
+    """How wavelengths were found; fwhm_aa: card FWHM, NaN where there is none."""
 
     wavelengths: str = ""
+    unit: str = ""  # of the file, where it says one
     is_air: bool = False
     medium_key: str = "--medium"
     fwhm_aa: float = np.nan
@@ -167,33 +171,52 @@ def medium_of(header):
     return None
 
 
-def to_vacuum(path, hdus, i, request, wave, origin):
+def unit_aa(at, what, unit):
+    """Return a unit of wavelengths in A; 1 where there is none."""
+    name = unit.strip().lower()
+    scale = 1.0 if name.startswith("ang") else UNITS.get(name)
+    if scale is None:
+        raise Failure(INPUT, f"{at}: {what} is '{unit[:40]}', expected Angstrom, nm or um; "
+                             f"{HELP_WAVE}")
+    return scale
+
+
+def to_vacuum(at, header, request, wave, origin):
     """Check the wavelengths and return them in vacuum, A; origin gets the medium."""
     medium = request.medium
     if not medium:
-        found = medium_of(hdus[i].header)
+        found = medium_of(header)
         if not found:
-            raise Failure(INPUT, f"{where(path, hdus, i)} does not give the medium of its "
-                                 "wavelengths; give --medium air or --medium vacuum")
+            raise Failure(INPUT, f"{at} does not give the medium of its wavelengths; give "
+                                 "--medium air or --medium vacuum")
         medium, origin.medium_key = found
     origin.is_air = medium == "air"
     bad = ~((wave >= 100) & (wave <= 1e6))
     bad[1:] |= ~(wave[1:] > wave[:-1])
     if bad.any():
         p = np.argmax(bad)
-        raise Failure(INPUT, f"{where(path, hdus, i)}: {len(wave)} pixels with {wave[p]:.6g} at "
-                             f"pixel {p} and {wave[-1]:.6g} at the last one ({origin.wavelengths}) "
-                             "are not wavelengths in Angstrom: they must ascend between 100 and "
-                             f"1e6; {HELP_WAVE}")
+        raise Failure(INPUT, f"{at}: {len(wave)} pixels with {wave[p]:.6g} at pixel {p} and "
+                             f"{wave[-1]:.6g} at the last one ({origin.wavelengths}) are not "
+                             "wavelengths in Angstrom: they must ascend between 100 and 1e6; "
+                             f"{HELP_WAVE}")
     return vacuum(wave) if origin.is_air else wave
 
 
-def rule_of_header(path, hdus, i):
-    """(first, step, is_log10) and how it was found."""
+def rule_of_header(path, hdus, i, request, origin):
+    """(first, step, is_log10) in A; origin gets how it was found."""
     header, at = hdus[i].header, where(path, hdus, i)
-    kind, unit = text_card(header, "CTYPE1"), text_card(header, "CUNIT1")
-    if unit and not unit.upper().startswith("ANG"):
-        raise Failure(INPUT, f"{at}: CUNIT1 is '{unit[:40]}', expected Angstrom; {HELP_WAVE}")
+    iraf = re.search(r"units=(\w+)", text_card(header, "WAT1_001"))
+    origin.unit = request.unit or text_card(header, "CUNIT1") or (iraf[1] if iraf else "")
+    scale = unit_aa(at, "CUNIT1" if "CUNIT1" in header else "the unit in WAT1_001", origin.unit)
+    (first, step, is_log10), origin.wavelengths = rule_of_cards(path, hdus, i, at, scale)
+    if is_log10:
+        return first + np.log10(scale), step, True
+    return first * scale, step * scale, False
+
+
+def rule_of_cards(path, hdus, i, at, scale):
+    """(first, step, is_log10) in a unit of scale A, and how it was found."""
+    header, kind = hdus[i].header, text_card(hdus[i].header, "CTYPE1")
     c0, c1 = card(path, hdus, i, "COEFF0"), card(path, hdus, i, "COEFF1")
     if c0 is not None and c1 is not None:
         return (c0, c1, True), f"log10 from COEFF0 {c0:.10g} and COEFF1 {c1:.6g}"
@@ -211,11 +234,15 @@ def rule_of_header(path, hdus, i):
     if flag not in (None, 0, 1):
         raise Failure(INPUT, f"{at}: DC-FLAG is {flag:g}, expected 0 (linear) or 1 (log10); "
                              f"{HELP_WAVE}")
+    if flag is None and re.fullmatch("(AWAV|WAVE)-LOG", kind) and value > 0:  # FITS paper III
+        step /= value * np.log(10)
+        return ((np.log10(value) + (1 - pixel) * step, step, True),
+                f"natural log ({kind}) from CRVAL1 {value:.10g}, {step_key} and CRPIX1 {pixel:g}")
     if flag is None and "-" in kind:
         raise Failure(INPUT, f"{at}: CTYPE1 is '{kind[:40]}', a kind of axis that is not known "
                              f"here; {HELP_WAVE}")
     # without DC-FLAG a first wavelength below 10 can only be a log10
-    is_log10 = value < 10 if flag is None else flag == 1
+    is_log10 = value * scale < 10 if flag is None else flag == 1
     return ((value + (1 - pixel) * step, step, is_log10),
             f"{'log10' if is_log10 else 'linear'} from CRVAL1 {value:.10g}, {step_key} {step:.6g} "
             f"and CRPIX1 {pixel:g}{'' if flag is None else ' (DC-FLAG)'}")
@@ -230,7 +257,8 @@ def wavelengths_of_file(request, n_pix, origin):
                                  "the spectra")
         wave = image_part(hdus[found[0]], slice(None))
         origin.wavelengths = f"from {wave[0]:.10g} to {wave[-1]:.10g}, of --wave-file"
-        return to_vacuum(path, hdus, found[0], request, wave, origin)
+        at, header = where(path, hdus, found[0]), hdus[found[0]].header
+        return to_vacuum(at, header, request, wave, origin)
 
 
 def wavelengths(path, hdus, i, request, n_pix, origin):
@@ -242,7 +270,8 @@ def wavelengths(path, hdus, i, request, n_pix, origin):
         origin.wavelengths = (f"{'log10' if rule[2] else 'linear'} as given, from {rule[0]:.10g} "
                               f"by {rule[1]:.6g}")
     else:
-        rule, origin.wavelengths = rule_of_header(path, hdus, i)
+        rule = rule_of_header(path, hdus, i, request, origin)
     wave = rule[0] + np.arange(n_pix) * rule[1]
     with np.errstate(over="ignore"):
-        return to_vacuum(path, hdus, i, request, 10**wave if rule[2] else wave, origin)
+        return to_vacuum(where(path, hdus, i), hdus[i].header, request,
+                         10**wave if rule[2] else wave, origin)

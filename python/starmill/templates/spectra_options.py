@@ -17,7 +17,8 @@ STEM = re.compile(r"(.+)\.fits?(\.gz)?", re.IGNORECASE | re.DOTALL)
 @dataclass
 class Request:
     """labels: (name, column, card, or axis of a cube); wave: (first, step, they are log10 of A);
-    columns: of a table with one spectrum, WAVE, FLUX and CONTINUUM where it is asked for."""
+    columns: of a table with one spectrum, WAVE, FLUX and, where the job takes them, CONTINUUM or
+    ERROR and SIGMA; unit: of wavelengths, None: as the file says."""
 
     labels: list
     medium: str = None  # "air" or "vacuum"; None: as the header says
@@ -27,6 +28,7 @@ class Request:
     table: str = None
     name_column: str = "FILE"
     name_pattern: str = None
+    unit: str = None
 
 
 def items(option, text):
@@ -75,14 +77,14 @@ def read_ranges(option, text, labels):
 def read_columns(text, n_most):
     columns = text.split(",")
     if not 2 <= len(columns) <= n_most or not all(0 < len(c) < 32 for c in columns):
-        shown = "WAVE,FLUX" + "[,CONTINUUM]" * (n_most > 2)
+        shown = "WAVE,FLUX" + ("", "[,CONTINUUM]", "[,ERROR[,SIGMA]]")[n_most - 2]
         raise Failure(USAGE, f"--columns {text}: expected {shown}, the names of columns")
     return columns
 
 
 def request_of(options, n_column=2):
-    """Of the options of a job, which may lack name_pattern; n_column 3: --columns may name a
-    continuum."""
+    """Of the options of a job, which may lack name_pattern and unit; n_column 3: --columns may name
+    a continuum, 4: an error and a sigma."""
     if options.wave and options.log_wave:
         raise Failure(USAGE, "--wave and --log-wave exclude each other")
     if sum(bool(o) for o in (options.wave, options.log_wave, options.wave_file,
@@ -101,10 +103,11 @@ def request_of(options, n_column=2):
                    (*wave, bool(options.log_wave)) if wave else None,
                    options.wave_file,
                    read_columns(options.columns, n_column) if options.columns else None,
-                   options.table, options.name_column or "FILE", pattern)
+                   options.table, options.name_column or "FILE", pattern,
+                   getattr(options, "unit", None))
 
 
-def files_below(folder):
+def files_below(folder, wanted=STEM, kinds=".fits, .fit, .fits.gz or .fit.gz"):
     """Return the spectra of a folder and its subfolders, sorted in each; links are followed."""
     def fail(error):
         raise Failure(INPUT, f"{error.filename}: cannot be listed: {error.strerror}") from error
@@ -115,10 +118,10 @@ def files_below(folder):
         if os.path.realpath(path) in seen:
             folders[:], names = [], []
         seen.add(os.path.realpath(path))
-        found += [os.path.join(path, n) for n in sorted(names) if n[0] != "." and STEM.fullmatch(n)]
+        found += [os.path.join(path, n) for n in sorted(names)
+                  if n[0] != "." and wanted.fullmatch(n)]
     if not found:
-        raise Failure(INPUT, f"{folder}: has no files .fits, .fit, .fits.gz or .fit.gz, nor have "
-                             "its subfolders")
+        raise Failure(INPUT, f"{folder}: has no files {kinds}, nor have its subfolders")
     return found
 
 
@@ -166,10 +169,10 @@ def list_files(arguments, request):
     return found, False
 
 
-def stem(path):
+def stem(path, known=STEM):
     """Return a file's name without its folder and extension."""
     name = os.path.basename(path)
-    match = STEM.fullmatch(name)
+    match = known.fullmatch(name)
     return match[1] if match else name
 
 

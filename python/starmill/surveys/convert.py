@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`starmill convert`: spectra of any origin as a generic table (docs/use/input.md, "Other
+spectra")."""
+
+import io
+import os
+import re
+from dataclasses import replace
+
+from starmill.cli.basics import (INPUT, USAGE, Failure, catch_stops, check_output, check_packages,
+                                 warn, write_whole)
+
+check_packages("convert", "numpy", "scipy", "astropy")
+
+import numpy as np  # noqa: E402
+
+from starmill.surveys import generic  # noqa: E402
+from starmill.templates.spectra_files import (MAX_PIX, Spectrum, find_one, read_one,  # noqa: E402
+                                              warn_left_out)
+from starmill.templates.spectra_fits import (Origin, image_part, is_table, opened,  # noqa: E402
+                                             to_vacuum, unit_aa)
+from starmill.templates.spectra_options import files_below, request_of, stem  # noqa: E402
+from starmill.wavelength import FWHM_PER_SIGMA  # noqa: E402
+
+FILES = re.compile(r"(.+)\.(fits?(\.gz)?|csv|tsv|txt|dat|asc|ascii|npy)", re.I | re.S)
+UNIT = re.compile(r"(.*?)[\s_]*(?:[\[(](.*)[\])]|(?<=[\s_])(å|aa?|ang\w*|nm|um|microns?))", re.I)
+IVAR, VARIANCE = re.compile("I(NV(ERSE)?)?_?VAR"), re.compile("VAR")
+ERROR = ("ERROR", "ERR", "ERRS", "SIGMA", "FLUX_ERR", "FLUX_ERROR", "ERR_FLUX", "E_FLUX", "EFLUX",
+         "UNCERTAINTY", "STD", "IVAR", "INVVAR", "FLUX_IVAR", "VAR", "VARIANCE", "FLUX_VAR")
+KNOWN = (("WAVELENGTH", "WAVE", "LAMBDA", "LAM", "WL"), ("FLUX", "INTENSITY"), ERROR,
+         ("LSF_SIGMA",))
+MAX_BYTES, MAX_TOTAL = 512 << 20, 1 << 25  # of a text file; pixels of a table
+SHORT_AA = 3000  # a spectrum that ends below may be in nm
+NAME = 31  # characters
+
+
+# ---- columns ----
+
+def split_unit(name):
+    """Return a column's name in capitals and the unit in it, as in wave_nm or lambda (um)."""
+    match = UNIT.fullmatch(name)
+    return (match[1].upper(), match[2] or match[3] or "") if match else (name.upper(), "")
+
+
+def find_known(names):
+    """Return the names that are WAVE, FLUX, ERROR and SIGMA, without the last ones where there are
+    none; None: the first two are not there."""
+    have = {split_unit(name)[0]: name for name in reversed(names)}
+    found = [next((have[name] for name in known if name in have), None) for known in KNOWN]
+    n = found.index(None) if None in found else len(found)
+    return found[:n] if n >= 2 else None
+
+
+def split(line):
+    """Return the fields of a line; a unit in brackets belongs to the name before."""
+    line = re.sub(r"\s+(?=[\[(])", "", line)
+    mark = next((mark for mark in ",;\t" if mark in line), None)
+    return [field.strip().strip("\"'") for field in line.strip("\r\n").split(mark)]
+
+
+def numbers(fields):
+    """Return the fields as numbers, NaN where one is empty; None: one is a text."""
+    try:
+        return [float(field) if field else np.nan for field in fields]
+    except ValueError:
+        return None
+
+
+def read_text(path):
+    """Return the names in a header, or none, and [n_column, n_pix]."""
+    if os.path.getsize(path) > MAX_BYTES:
+        raise Failure(INPUT, f"{path}: is larger than {MAX_BYTES >> 20} MiB, expected the text of "
+                             "one spectrum")
+    names, hint, rows = [], [], []
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
+        for k, line in enumerate(file, 1):
+            text = line.lstrip()
+            if not text.strip():
+                continue
+            if text[0] == "#":
+                hint = split(text[1:].lstrip())  # the last comment may name the columns
+                continue
+            row = numbers(split(line))
+            if not rows and not names:
+                if row is None:
+                    names = split(line)
+                    continue
+                names = hint if len(hint) == len(row) and find_known(hint) else []
+            n = len(rows[0]) if rows else len(names) or len(row or ())
+            if row is None or len(row) != n or len(rows) == MAX_PIX:
+                raise Failure(INPUT, f"{path}, line {k}: '{text.strip()[:40]}' is not {n} numbers, "
+                                     f"or one of more than {MAX_PIX} lines; # begins a comment")
+            rows.append(row)
+    return names, np.array(rows).T
+
+
+def read_array(path):
+    """As read_text: of an array [n_pix, n_column], [n_column, n_pix] or with named fields."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        if array.size > 64 * MAX_PIX:
+            raise ValueError(f"it has the shape {list(array.shape)}")
+        names = list(array.dtype.names or ())
+        values = np.array([array[n] for n in names] if names else array, float)
+    except (ValueError, TypeError, EOFError) as error:
+        raise Failure(INPUT, f"{path}: is no array of one spectrum: {error}") from error
+    return names, values.T if values.ndim == 2 and values.shape[0] > values.shape[1] else values
+
+
+def read_columns(path, names, values, request):
+    """Return the Spectrum of a text or an array, and the name of its error."""
+    if values.ndim != 2 or values.shape[1] < 2 or request.wave or request.wave_file:
+        raise Failure(INPUT, f"{path}: has no columns of 2 or more pixels, or --wave, --log-wave "
+                             "or --wave-file is given, which are for images")
+    wanted = request.columns or (find_known(names) if names else
+                                 [str(i + 1) for i in range(min(len(values), 5))])
+    at = {name.upper(): i for i, name in enumerate(names)}
+    at.update((str(i + 1), i) for i in range(len(values)))
+    if not (wanted and 2 <= len(wanted) <= 4 and all(name.upper() in at for name in wanted)):
+        raise Failure(INPUT, f"{path}: its {len(values)} columns {', '.join(names)[:200]} are not "
+                             f"{','.join(wanted or ['known'])[:200]}; give --columns "
+                             "WAVE,FLUX[,ERROR[,SIGMA]] with their names, or numbers from 1")
+    at = [at[name.upper()] for name in wanted]
+    named = [names[i] if names else "" for i in at]
+    unit = request.unit or split_unit(named[0])[1]
+    wave, flux, *extra = values[at]
+    origin = Origin(f"column {wanted[0]}", unit)
+    wave = to_vacuum(path, {}, request, wave * unit_aa(path, "the unit", unit), origin)
+    return Spectrum(wave, flux, extra, origin), named[2] if extra else ""
+
+
+# ---- files ----
+
+def read_fits(path, request):
+    """Return the Spectrum of a FITS file, and the name of its error."""
+    columns = request.columns
+    with opened(path) as hdus:
+        if not (columns or request.wave or request.wave_file):
+            columns = next(filter(None, (find_known(hdu.columns.names) for hdu in hdus
+                                         if is_table(hdu))), None)
+        request = replace(request, columns=columns)
+        one, name = read_one(path, request), columns[2] if columns and len(columns) > 2 else ""
+        if not columns:
+            shape = hdus[find_one(path, hdus, request)].shape
+            hdu = next((hdu for hdu in hdus if hdu.is_image and hdu.shape == shape
+                        and hdu.name.upper() in ERROR), None)
+            if hdu:
+                one.extra = [image_part(hdu, (0,) * (len(shape) - 1) + (slice(None),))]
+                name = hdu.name
+    return one, name
+
+
+def read(path, request):
+    """Return the Spectrum of a file of any kind, and the name of its error."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise Failure(INPUT, f"{path}: is not a regular file")
+    try:
+        with open(path, "rb") as file:
+            start = file.read(6)
+        if start.startswith((b"SIMPLE", b"\x1f\x8b")):
+            return read_fits(path, request)
+        return read_columns(path, *(read_array if start == b"\x93NUMPY" else read_text)(path),
+                            request)
+    except OSError as error:
+        raise Failure(INPUT, f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def noise(path, flux):
+    """Return the noise of a pixel: DER_SNR of Stoehr et al. (2008, ASP Conf. 394, 505)."""
+    second = 2 * flux[2:-2] - flux[:-4] - flux[4:]
+    sigma = 1.482602 / np.sqrt(6) * np.median(abs(second)) if len(second) else 0
+    if not sigma > 0:
+        raise Failure(INPUT, f"{path}: has neither errors nor noise to estimate them from; name "
+                             "the errors with --columns WAVE,FLUX,ERROR")
+    return sigma
+
+
+def inverse_variance(name, error):
+    """Of an error, which a name as IVAR or VARIANCE says is one; 0 where it is not positive."""
+    name = split_unit(name)[0]
+    with np.errstate(all="ignore"):
+        ivar = error if IVAR.search(name) else 1 / error if VARIANCE.search(name) else error**-2.0
+    return np.where((error > 0) & np.isfinite(ivar), ivar, 0)
+
+
+def row_of(path, request, power):
+    """Return the row of a file, as generic.write takes them."""
+    one, error_name = read(path, request)
+    if one.wave[-1] < SHORT_AA and not (one.origin.unit or request.wave or request.wave_file):
+        raise Failure(INPUT, f"{path}: does not give the unit of its wavelengths, up to "
+                             f"{one.wave[-1]:g}; give --unit Angstrom or --unit nm")
+    name = stem(path, FILES)[-NAME:].strip()
+    if not (name.isascii() and name.isprintable() and name):
+        raise Failure(INPUT, f"{path}: a star's name is of ASCII characters; rename the file")
+    finite = np.isfinite(one.flux)
+    good = finite & (one.flux != 0)
+    if not good.any():
+        raise Failure(INPUT, f"{path}: its flux is zero or not finite")
+    level = np.median(abs(one.flux[good]))
+    scale = 1.0 if 1e-6 < level < 1e6 else 10.0 ** np.floor(np.log10(level))
+    ivar = inverse_variance(error_name, one.extra[0]) if one.extra else np.zeros(len(good))
+    estimated = not (ivar[good] > 0).any()  # ESO's products may have a column of NaN
+    if estimated:
+        ivar[good] = noise(path, one.flux[good]) ** -2.0  # the gap of two detectors is 0
+    row = {"NAME": name, "WAVELENGTH": one.wave, "FLUX": np.where(finite, one.flux / scale, 0),
+           "IVAR": np.where(finite, ivar * scale**2, 0), "FLUX_SCALE": scale,
+           "ERROR_ESTIMATED": estimated}
+    if power:
+        row["LSF_SIGMA"] = one.wave / (FWHM_PER_SIGMA * power)
+    elif len(one.extra) > 1:
+        row["LSF_SIGMA"] = one.extra[1] * unit_aa(path, "the unit", one.origin.unit)
+    return row
+
+
+def read_rows(paths, request, power):
+    """Return the rows, and the Failures of files that are left out."""
+    rows, failures, seen, total = [], [], {}, 0
+    for path in paths:
+        try:
+            row = row_of(path, request, power)
+            if row["NAME"] in seen:
+                raise Failure(INPUT, f"{path}: has the name {row['NAME']}, as "
+                                     f"{seen[row['NAME']]}; rename one")
+        except Failure as failure:
+            if failure.status != INPUT:  # a signal
+                raise
+            failures.append(failure)
+            continue
+        seen[row["NAME"]] = path
+        total += len(row["FLUX"])
+        if total > MAX_TOTAL:
+            raise Failure(INPUT, f"{path}: with it there are more than {MAX_TOTAL} pixels; make "
+                                 "several tables")
+        rows.append(row)
+    if not rows:
+        raise failures[0]
+    without = [row["NAME"] for row in rows if "LSF_SIGMA" not in row]
+    if 0 < len(without) < len(rows):
+        raise Failure(INPUT, f"{seen[without[0]]}: has no column of sigma, as others have; give "
+                             "--resolving-power, or make two tables")
+    return rows, failures
+
+
+def main(options):
+    if not options.output:
+        raise Failure(USAGE, "convert needs --output OUT.fits")
+    vars(options).update(labels=None, table=None, name_column=None)
+    request = request_of(options, 4)
+    catch_stops()
+    paths = [p for path in options.arguments for p in (
+        files_below(path, FILES, ".fits, .csv, .txt, .dat, .npy or the like")
+        if os.path.isdir(path) else [path])]
+    check_output(options.output, options.overwrite, [("the file of a spectrum", p) for p in paths])
+    rows, failures = read_rows(paths, request, options.resolving_power)
+    warn_left_out(failures)
+    guessed = [row["NAME"] for row in rows if row["ERROR_ESTIMATED"]]
+    if guessed:
+        warn(f"{len(guessed)} spectra have no errors ({guessed[0]}): estimated from the noise, one "
+             "for all pixels (column ERROR_ESTIMATED); too small where pixels are correlated")
+    if "LSF_SIGMA" not in rows[0]:
+        warn("the table has no resolution: give --resolving-power, or set resolving_power for the "
+             "fit")
+    image = io.BytesIO()
+    generic.write(image, rows, "vacuum", options.frame)
+    write_whole(options.output, [image.getbuffer()], options.overwrite)
+    print(f"{options.output}: {len(rows)} spectra of {len(paths)} files")
+    return INPUT if failures else 0
