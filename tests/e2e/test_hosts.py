@@ -79,7 +79,7 @@ exec ip netns exec {self.name}-$n unshare -u -m sh -c '
 
 class Hosts(EndToEnd):
     def test_three_hosts(self):
-        """The bits of one rank; an output that only two hosts share; a clock that is half an hour
+        """The bits of one rank; an output that only two hosts share; a clock that is an hour
         ahead; a host that dies."""
         survey = cut("hosts.fits", range(ROWS))
         fit = ("--library", library(), "--threads", 1, survey)
@@ -104,7 +104,7 @@ class Hosts(EndToEnd):
             living = begun(network.line("fit", "--output", tmp("clock.h5"), *fit, ranks=3),
                            env=faults("slow=20000:write:/clock.h5$:1:1:0"))
             wait_until(lambda: os.path.exists(tmp("clock.h5")), living)
-            done = on_hosts(tmp("clock.h5"), 1, 4, env=faults("", FAULTS_CLOCK="1800"))
+            done = on_hosts(tmp("clock.h5"), 1, 4, env=faults("", FAULTS_CLOCK="3600"))
             self.assertIn("is being written by process", done.stderr)
             self.assertIn("watching for 30 s", done.stderr)
             errors = living.communicate(timeout=PATIENCE)[1]
