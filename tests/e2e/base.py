@@ -47,8 +47,6 @@ STARMILL = os.environ.get("STARMILL", "")
 if not os.access(STARMILL, os.X_OK):
     skip("the variable STARMILL does not name the built program")
 os.environ["STARMILL_PROGRAM"] = STARMILL  # beside which the package finds libstarmill
-# a build with sanitizers wants to be loaded before Python and the library of faults; it need not
-os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.environ.get("MILL_SOURCE_DIR", os.path.join(HERE, "..", ".."))

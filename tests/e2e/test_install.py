@@ -16,7 +16,7 @@ if not os.path.isdir(os.path.join(BUILD, "help", "man1")):
 # nothing of the folders that it was built in, nor of the user's
 CLEAN = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": TMP, "LC_ALL": "C.UTF-8", "TMPDIR": TMP,
          "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "MPIRUN": MPIRUN,
-         "ASAN_OPTIONS": ENVIRONMENT["ASAN_OPTIONS"]}
+         "ASAN_OPTIONS": ENVIRONMENT.get("ASAN_OPTIONS", "")}
 
 
 def call(*args, env=None, cwd=TMP):
