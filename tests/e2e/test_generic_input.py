@@ -164,7 +164,8 @@ class Test(ProgramTest):
             {"NAME": "one", "WAVELENGTH": wave, "FLUX": flux, "ERROR": error}]))
         np.testing.assert_array_equal(table["STATUS"], FITTED)
         for name in ("TEFF", "LOGG", "FEH", "VRAD"):
-            self.assertLess(abs(table[name][0] - same[name][0]), 0.01 * same[name + "_ERR"][0])
+            # a polish ends where -2 ln L is within 1e-2 of its minimum: 0.1 errors
+            self.assertLess(abs(table[name][0] - same[name][0]), 0.1 * same[name + "_ERR"][0])
             self.assertLess(abs(table[name][1] - same[name][0]), same[name + "_ERR"][0])
 
     def test_files_of_many_kinds_become_the_same_rows(self):
