@@ -119,8 +119,7 @@ int mill_deliver(const mill_mpi *mpi, const mill_owners *owners, int tag, const 
   MPI_Request *sent = NULL;
   if (MILL_ALLOC(owners->n, &sent) != MILL_OK)
     MILL_FAIL(MILL_ERR_MPI, "no memory for messages to %d ranks", owners->n);
-  MILL_MPI(MPI_Type_contiguous((int)size, MPI_BYTE, &type));
-  MILL_MPI(MPI_Type_commit(&type));
+  MILL_TRY(mill_mpi_record_type(size, &type));
   for (int k = 0; k < owners->n; record += (size_t)parcel->n[k++] * size)
     if (k == owners->mine)
       take_records(record, parcel->n[k], size, &t);

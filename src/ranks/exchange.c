@@ -12,13 +12,6 @@
 
 #include "kernels/base/memory.h"
 
-static int make_type(size_t size, MPI_Datatype *type)
-{
-  MILL_CHECK_MPI(MPI_Type_contiguous((int)size, MPI_BYTE, type));
-  MILL_CHECK_MPI(MPI_Type_commit(type));
-  return MILL_OK;
-}
-
 static int alloc_counts(const mill_mpi *mpi, int64_t n, mill_exchange *e)
 {
   MILL_CHECK(MILL_ALLOC(mpi->size, &e->n_to));
@@ -69,7 +62,7 @@ int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *reco
     err = mill_alloc_raw((size_t)n_received, size, (void **)&e->record);
   e->n = (int)n_received;
   MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(make_type(size, &type));
+  MILL_TRY(mill_mpi_record_type(size, &type));
   MILL_MPI(
       MPI_Alltoallv(sorted, e->n_to, e->to, type, e->record, e->n_from, e->from, type, mpi->comm));
 done:
@@ -86,7 +79,7 @@ int mill_exchange_answer(const mill_mpi *mpi, const mill_exchange *e, const void
   char *sorted = NULL;
   MPI_Datatype type = MPI_DATATYPE_NULL;
   MILL_TRY(mill_mpi_agree(mpi, mill_alloc_raw((size_t)e->n_sent, size, (void **)&sorted)));
-  MILL_TRY(make_type(size, &type));
+  MILL_TRY(mill_mpi_record_type(size, &type));
   MILL_MPI(
       MPI_Alltoallv(answer, e->n_from, e->from, type, sorted, e->n_to, e->to, type, mpi->comm));
   for (int i = 0; i < e->n_sent; i++)
@@ -178,7 +171,7 @@ int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size
   to = all->data;
   memcpy(to + (size_t)start[mpi->rank] * size, mine, (size_t)n_mine * size);
   MILL_MPI(MPI_Barrier(node));
-  MILL_TRY(make_type(size, &type));
+  MILL_TRY(mill_mpi_record_type(size, &type));
   for (int r = 0; r < mpi->size && leaders != MPI_COMM_NULL; r++)
     MILL_MPI(MPI_Bcast(to + (size_t)start[r] * size, (int)(start[r + 1] - start[r]), type,
                        leader[r], leaders));

@@ -257,6 +257,13 @@ done:
   return err;
 }
 
+int mill_mpi_record_type(size_t size, MPI_Datatype *type)
+{
+  MILL_CHECK_MPI(MPI_Type_contiguous((int)size, MPI_BYTE, type));
+  MILL_CHECK_MPI(MPI_Type_commit(type));
+  return MILL_OK;
+}
+
 int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                     const char *too_many, void **all, int64_t *n_all)
 {
@@ -276,8 +283,7 @@ int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_
   MILL_MPI(MPI_Allgather(&n, 1, MPI_INT, count, 1, MPI_INT, mpi->comm));
   for (int rank = 1; rank < mpi->size; rank++)
     start[rank] = start[rank - 1] + count[rank - 1];
-  MILL_MPI(MPI_Type_contiguous((int)size, MPI_BYTE, &type));
-  MILL_MPI(MPI_Type_commit(&type));
+  MILL_TRY(mill_mpi_record_type(size, &type));
   MILL_MPI(MPI_Allgatherv(mine, n, type, *all, count, start, type, mpi->comm));
 done:
   if (type != MPI_DATATYPE_NULL)

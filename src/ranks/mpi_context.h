@@ -44,6 +44,9 @@ int mill_mpi_start(mill_mpi *mpi);
  *  Collective; free with MPI_Comm_free.  MILL_ERR_MPI. */
 int mill_mpi_dup(MPI_Comm from, mill_mpi *to);
 
+/** Make the type of records of size bytes; free with MPI_Type_free.  MILL_ERR_MPI. */
+int mill_mpi_record_type(size_t size, MPI_Datatype *type);
+
 /** Finalize MPI and stop the watchdog.  Collective; every rank must have left every other call. */
 void mill_mpi_end(mill_mpi *mpi);
 
