@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import difflib
 import shutil
 import types
 import warnings
@@ -17,7 +16,7 @@ from astropy.io import registry
 from astropy.table import Table
 from numpy.typing import NDArray
 
-from starmill.cli.basics import USAGE, Failure
+from starmill.cli.basics import USAGE, Failure, did_you_mean
 from starmill.interchange import Columns
 from starmill.products import result as files
 from starmill.products import table
@@ -134,8 +133,7 @@ class Result(Columns):
 
     def _column(self, name: str) -> table.Column:
         if name not in self._columns:
-            near = difflib.get_close_matches(name, self._columns, 1)
-            raise KeyError(f"no column {name}" + (f"; did you mean {near[0]}?" if near else ""))
+            raise KeyError(f"no column {name}{did_you_mean(name, self._columns)}")
         return self._columns[name]
 
     def _values(self, name: str) -> NDArray:

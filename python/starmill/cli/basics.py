@@ -254,5 +254,13 @@ def write_whole(path, pieces, overwrite):
         os.fsync(file.fileno())
 
 
+def did_you_mean(word, known, near=()):
+    """Return "; did you mean WORD?" with the first word of near, else with the known word most like
+    the given one; an empty text where none is like it."""
+    import difflib  # after a mistake alone
+    near = near or difflib.get_close_matches(word, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 def warn(message):
     print(printable(f"warning: {message}"), file=sys.stderr)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The jobs in Python, and how one is run."""
 
-import difflib
 import importlib
 import os
 import shutil
 import types
 
-from starmill.cli.basics import USAGE, Failure
+from starmill.cli.basics import USAGE, Failure, did_you_mean
 
 # the rooms whose options.py has the jobs
 ROOMS = {"simulate": "mocks", "grid": "grids", "convert": "surveys", **dict.fromkeys(
@@ -21,8 +20,7 @@ Make and inspect template libraries; starmill library build --help shows the opt
 
 
 def refuse(what, word, known, more):
-    near = difflib.get_close_matches(word, known, 1)
-    raise Failure(USAGE, f"{what}{word}" + (f"; did you mean {near[0]}?" if near else "") + more)
+    raise Failure(USAGE, f"{what}{word}{did_you_mean(word, known)}{more}")
 
 
 def find_job(words):

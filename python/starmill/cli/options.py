@@ -3,11 +3,10 @@
 options (jobs/options/option_table.c)."""
 
 import argparse
-import difflib
 import math
 import re
 
-from starmill.cli.basics import USAGE, Failure
+from starmill.cli.basics import USAGE, Failure, did_you_mean
 
 MAX_SEED = 2**64 - 1
 
@@ -148,10 +147,9 @@ class Job(argparse.ArgumentParser):
     def refuse(self, word):
         known = [name for action in self._actions for name in action.option_strings]
         word_alone = word.split("=")[0]
-        near = [name for name in known if name.startswith(word_alone)] or \
-            difflib.get_close_matches(word_alone, known, 1)
+        near = [name for name in known if name.startswith(word_alone)]
         raise Failure(USAGE, f"unknown or ambiguous option {word}"
-                      + (f"; did you mean {near[0]}?" if near else "") + f"; see {self.prog} --help")
+                      f"{did_you_mean(word_alone, known, near)}; see {self.prog} --help")
 
     def read(self, words):
         """Return the options, or None where the help has been printed."""
