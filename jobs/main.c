@@ -31,7 +31,7 @@
 #include "src/system/blas_threads.h"
 #include "src/system/watchdog.h"
 
-/* A job of the program: argv[0] is its name, and it returns the exit status. */
+/* A job of the program.  run gets the job's name as argv[0] and returns the exit status. */
 typedef struct {
   const char *name, *summary;
   int (*run)(int argc, char **argv);

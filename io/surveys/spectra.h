@@ -104,7 +104,7 @@ int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n,
 int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
                        mill_read_batch *batch);
 
-/** Name of the channel that a segment of the last read is of. */
+/** The channel's name, as the file has it, of a segment of the last mill_spectra_read. */
 const char *mill_spectra_channel(const mill_spectra *spectra, const mill_raw_segment *segment);
 
 /** "barycentric", "heliocentric", "topocentric" or "unknown". */

@@ -10,15 +10,16 @@
 typedef struct mill_exchange {
   int n;        /**< records received */
   char *record; /**< [n] in the order of ranks, and of each rank as it has listed them; owned */
-  /* for the answers, owned: of each rank how many records went to it and came from it, the first
-   * of each, and where record i was put to be sent */
+  /* Owned, for the answers.  Of each rank: n_to records were sent to it, the first of them number
+   * `to`; n_from records came from it, the first of them number `from`.  Record i of the caller was
+   * sent as number place[i]. */
   int *n_to, *to, *n_from, *from, *place;
   int n_sent;
 } mill_exchange;
 
-/** Send record i of n, of size bytes each, to rank_of[i].  Collective; release by
- *  mill_exchange_free, also after a failure.  MILL_ERR_RANGE where more than INT_MAX records come
- *  to one rank, MILL_ERR_MEMORY, MILL_ERR_MPI. */
+/** Send n records of size bytes: record i goes to rank rank_of[i].  Collective.  The caller
+ *  releases e by mill_exchange_free, also after a failure.  MILL_ERR_RANGE: a rank would get more
+ *  than INT_MAX records.  MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *record, int64_t n,
                        size_t size, mill_exchange *e);
 

@@ -77,8 +77,9 @@ MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, cons
                          r == 0 ? pixel + pitch : (mill_real *)NULL);
 }
 
-/** Curvature of rows j and l <= j from the sums of mill_jacobian_sums: what model error (q rows)
- *  and the continuum, solve [..][nk] = L^-1 S^T V, take is left out. */
+/** Element (j, l) of the curvature matrix, l <= j, from the sums of mill_jacobian_sums.  It is the
+ *  product of rows j and l of the Jacobian, less what model error (q rows) and the best continuum
+ *  absorb of it.  solve [..][nk] is L^-1 S^T V of the continuum. */
 MILL_HD_INLINE double mill_row_curvature(int q, int nk, const double *sums, const double *solve,
                                          int j, int l)
 {

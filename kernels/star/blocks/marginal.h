@@ -80,8 +80,8 @@ MILL_BLOCK_FN double mill_block_take_mode(mill_block *b, const mill_samples *s,
   return mill_block_sum(b, n);
 }
 
-/** Mean (as difference) and variance of s->column [n], each there count[i] times, n_all
- *  together. */
+/** Mean and variance of the sample s->column [n], whose point i counts count[i] times; n_all is the
+ *  sum of the counts.  Columns hold differences from the solution, so the mean is one as well. */
 MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *s,
                                              const float *count, double n_all, double *mean,
                                              double *var)

@@ -294,10 +294,11 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
   return width < (double)n ? width * width : 0.0;
 }
 
-/** The rows of C after the components': what standard deviations of the line-spread function's
- *  width do to the template, of a factor at all pixels and of one that rises from -1 to 1 along
- *  them.  By the heat equation that is sigma^2 times the template's second derivative; times the
- *  continuum in s->scratch, over sigma. */
+/** Fill the two rows of C that follow the components: the change of the flux, in the data's sigma,
+ *  when the line-spread function is wider by one standard deviation.  In the first row the width
+ *  changes by one factor at all pixels, in the second by one that rises from -1 to 1 along them.
+ *  By the heat equation the template changes by sigma^2 times its second derivative; s->scratch has
+ *  the continuum that multiplies it. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, int n_share)
 {

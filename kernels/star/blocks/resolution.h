@@ -145,11 +145,14 @@ MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *reso
   }
 }
 
-/** Rows of len pixels from first on that are narrower than the templates: narrow [len] is their
- *  sum there, else 0, and shift [len] half their first moment, of cut rows 0.  A row is as wide as the Gaussian with its sum of squares, (sum)^2 / (2
- *  sqrt(pi) sum of squares), which wings and a shift within the pixel hardly move.  A row that is
- *  cut at an end of the arm is judged by the nearest whole one.  Returns how many rows are below
- *  MILL_LSF_NARROW. */
+/** Find the matrix rows of len pixels, from first on, that are narrower than the templates.
+ *
+ *  narrow [len]  a narrow row's sum; 0 for the other rows
+ *  shift [len]   half of a row's first moment, in pixels; 0 for rows cut at an end of the arm
+ *
+ *  The width of a row is that of the Gaussian with the same sum of squares, (sum)^2 / (2 sqrt(pi)
+ *  sum of squares): wings and a shift within the pixel hardly change it.  A cut row has the width
+ *  of the nearest whole row.  Returns how many rows are below MILL_LSF_NARROW. */
 MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
                                    const double (*row)[MILL_CHUNK], double *narrow, double *shift)
 {

@@ -251,9 +251,9 @@ MILL_RESUMABLE(mill_epochs_run)
   MILL_END;
 }
 
-/** What brings the epochs' velocities to the zero point of VRAD.  Noise alone weighs the lines of an
- *  epoch, so that differences of epochs are best; the errors of the templates move all of them
- *  alike, and VRAD, whose weights know these errors, less. */
+/** The shift, km/s, that brings the epochs' velocities to the zero point of VRAD.  An epoch weighs
+ *  lines by noise alone, which gives the best differences between epochs.  Template errors then
+ *  move all epochs by the same amount, but VRAD by less, since its weights include them. */
 MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,
                                               const mill_epochs_mean *mean)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The posterior of one star by importance sampling, where its fit has ended.
  *
- *  Each round answers one point of the proposal (kernels/star/logic/proposal.h), so that all stars
- *  of a batch are one batch of values.  Density: exp(-F/2) with the fit's priors and hull penalty,
- *  flat within the limits in VRAD, v sin i itself, labels and velocity offsets.  Points beyond the
- *  limits or, by the penalty's chance, the hulls are refused and cost nothing.  When the effective
- *  size of the weights is not yet as asked, more points are drawn, from the same proposal where it
- *  is good and else from one that has learned.  A star's random numbers depend on the seed, its
- *  identity and the number of the draw alone (docs/science/numerics.md, "Posteriors").
+ *  A round evaluates one point of each star's proposal (kernels/star/logic/proposal.h).  The
+ *  density is exp(-F/2): F has the fit's priors and hull penalty, and the prior is else flat in
+ *  VRAD, v sin i, labels and velocity offsets within their limits.  A point beyond a limit is
+ *  refused without an evaluation; one outside the hulls is refused with the probability that the
+ *  penalty gives it.  While the effective sample size is below the one asked for, more points are
+ *  drawn: from the same proposal if it is good, otherwise from one learned from the weights.  The
+ *  random numbers depend on the seed, the star's identity and the number of the draw
+ *  (docs/science/numerics.md, "Posteriors").
  */
 #ifndef MILL_SAMPLE_H
 #define MILL_SAMPLE_H

@@ -22,7 +22,7 @@
  *  make it more so.  Those of the leading arm count as one, those that taught the polish curvature
  *  as two. */
 enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
-#define MILL_DOUBT_CHISQ 1.1  /**< F for each pixel without the data's variances, by three errors */
+#define MILL_DOUBT_CHISQ 1.1  /**< mill_reduced; doubtful above this by three of its errors */
 #define MILL_DOUBT_VSINI 30.0 /**< km/s */
 /** What a solution that has not converged counts: as much as all other doubts together. */
 enum { MILL_DOUBT_LOST = 5 };

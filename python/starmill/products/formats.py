@@ -92,7 +92,7 @@ def parquet(product, columns, result, whole, facts):
         fields.append(pa.field(c.name, kind, metadata={
             "unit": unit, "ucd": c.ucd, "description": meaning}))
     schema = pa.schema(fields, {
-        **{f"table::len::{c.name}": str(c.n) for c in columns if c.form == "A"},  # astropy's
+        **{f"table::len::{c.name}": str(c.n) for c in columns if c.form == "A"},  # astropy reads it
         "IVOA.VOTable-Parquet.version": "1.0",
         "IVOA.VOTable-Parquet.content": votable_head(all_columns, facts, whole.sum()) + END})
     kind, pixel = table.row_type(columns), [np.empty(0, np.int64)]
