@@ -157,7 +157,7 @@ struct starmill_model {
   starmill_model_arm arm[MILL_MAX_ARM];
   starmill_piece *piece; /* [n_piece], with pointers into the arrays below */
   double *wave, *continuum, *coefficient;
-  float *flux, *template_flux;
+  float *flux, *template_flux, *data, *ivar;
 };
 
 void starmill_model_free(starmill_model *model)
@@ -165,7 +165,13 @@ void starmill_model_free(starmill_model *model)
   if (!model)
     return;
   MILL_FREE(model->piece, model->wave, model->continuum, model->coefficient, model->flux,
-            model->template_flux, model);
+            model->template_flux, model->data, model->ivar, model);
+}
+
+static int is_bad(const mill_fit_settings *set, const mill_raw_segment *s, int q)
+{
+  return (s->mask && ((uint32_t)s->mask[q] & ~set->mask_ignore)) || !isfinite(s->flux[q]) ||
+         !isfinite(s->ivar[q]) || s->ivar[q] <= 0.0f || mill_wave_masked(set, s->wave_aa[q]);
 }
 
 /* Copy segment i to the model's pixels from `first` on. */
@@ -188,6 +194,8 @@ static void copy_piece(const starmill_library *h, const starmill_star *star, int
                                  .continuum = m->continuum + first,
                                  .flux = m->flux + first,
                                  .template_flux = m->template_flux + first,
+                                 .data = m->data + first,
+                                 .ivar = m->ivar + first,
                                  .coefficient = coefficient};
   memcpy(m->wave + first, p->wave_aa, (size_t)n * sizeof *m->wave);
   for (int k = 0; k < nk; k++)
@@ -201,6 +209,8 @@ static void copy_piece(const starmill_library *h, const starmill_star *star, int
     m->continuum[first + (size_t)q] = sum;
     m->flux[first + (size_t)q] = from.used ? from.flux[q] : NAN;
     m->template_flux[first + (size_t)q] = from.used ? from.templ_flux[q] : NAN;
+    m->data[first + (size_t)q] = p->flux[q];
+    m->ivar[first + (size_t)q] = is_bad(&h->set, p, q) ? 0.0f : p->ivar[q];
   }
 }
 
@@ -215,6 +225,8 @@ static int copy_pieces(const starmill_library *h, const starmill_star *star, sta
   MILL_CHECK(MILL_ALLOC(n_pix, &m->continuum));
   MILL_CHECK(MILL_ALLOC(n_pix, &m->flux));
   MILL_CHECK(MILL_ALLOC(n_pix, &m->template_flux));
+  MILL_CHECK(MILL_ALLOC(n_pix, &m->data));
+  MILL_CHECK(MILL_ALLOC(n_pix, &m->ivar));
   MILL_CHECK(MILL_ALLOC(n * MILL_MAX_CONT, &m->coefficient));
   n_pix = 0;
   for (int i = 0; i < n; i++) {

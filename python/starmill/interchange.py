@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence
 
 import numpy as np
+
+from starmill.cli.basics import USAGE, Failure
 
 if TYPE_CHECKING:
     import astropy.table
@@ -29,6 +32,16 @@ def known_unit(unit: str, words: str) -> tuple[str, str]:
     except ValueError:
         return "", f"{words}; unit: {unit}"
     return unit, words
+
+
+@contextlib.contextmanager
+def errors():
+    """Turn a job's Failure into what callers of Python expect."""
+    try:
+        yield
+    except Failure as failure:
+        kind = ValueError if failure.status == USAGE else OSError
+        raise kind(str(failure)) from failure
 
 
 class Columns:

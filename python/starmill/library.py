@@ -6,13 +6,16 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Iterator, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .binding import StarmillError, call as _call, ffi as _ffi, lib as _lib, text as _text
 from .interchange import Columns, FromOthers
+
+if TYPE_CHECKING:
+    import matplotlib.figure
 
 Floats = NDArray[np.float64]
 _TYPES = {
@@ -267,6 +270,32 @@ class Star:
         """Set the star's TARGETID in result tables."""
         _lib.starmill_star_set_target_id(self._handle, target_id)
 
+    def plot(self, theta: Optional[ArrayLike] = None, *,
+             limits: Optional[tuple[float, float]] = None) -> "matplotlib.figure.Figure":
+        """Draw spectra, model and residuals of the exposure with the highest S/N, as
+        ``starmill plot`` does.
+
+        Parameters
+        ----------
+        theta : array [n_par], optional
+            Parameters of the model (default: those of a fit).
+        limits : (float, float), optional
+            Wavelengths to draw alone, Angstrom in vacuum.
+
+        Raises
+        ------
+        StarmillError, ValueError
+            The star has no usable pixel; a fit finds no solution; none of its pixels is within
+            the limits.
+        """
+        from .figures import draw_pieces
+        if theta is None:
+            table = fit([self])
+            if table["STATUS"][0] != 1:
+                raise ValueError(f"the star cannot be fitted: STATUS {table['STATUS'][0]}")
+            theta = table.theta(0)
+        return draw_pieces(self.library.parameters, theta, model(self, theta).pieces, limits)
+
 
 class SpectraFile:
     """A spectra file: ``len`` gives the number of rows, indexing a row's `Star`."""
@@ -300,7 +329,8 @@ class SpectraFile:
 @dataclass
 class Piece:
     """Model of a spectrum in one arm: flux = template x continuum, corrected by the model error if
-    included.  The continuum is the sum of coefficient x basis function."""
+    included.  The continuum is the sum of coefficient x basis function.  data and ivar are the
+    star's own, ivar 0 where a pixel is bad."""
 
     spectrum: int
     arm: str
@@ -308,6 +338,8 @@ class Piece:
     first: int
     wave: Floats
     flux: NDArray[np.float32]
+    data: NDArray[np.float32]
+    ivar: NDArray[np.float32]
     template: NDArray[np.float32]
     continuum: Floats
     coefficients: Floats
@@ -414,7 +446,8 @@ def _piece(names: list[str], piece) -> Piece:
     wave = copied(piece.wave, piece.n_pix, np.float64)
     flux = copied(piece.flux, piece.n_pix, np.float32)
     return Piece(piece.i_spectrum, names[piece.i_arm], piece.exposure, piece.first, wave, flux,
-                 copied(piece.template_flux, piece.n_pix, np.float32),
+                 *(copied(values, piece.n_pix, np.float32)
+                   for values in (piece.data, piece.ivar, piece.template_flux)),
                  copied(piece.continuum, piece.n_pix, np.float64),
                  copied(piece.coefficient, piece.n_continuum, np.float64))
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import shutil
 import types
@@ -16,23 +15,13 @@ from astropy.io import registry
 from astropy.table import Table
 from numpy.typing import NDArray
 
-from starmill.cli.basics import USAGE, Failure, did_you_mean
-from starmill.interchange import Columns
+from starmill.cli.basics import Failure, did_you_mean
+from starmill.interchange import Columns, errors
 from starmill.products import result as files
 from starmill.products import table
 
 if TYPE_CHECKING:
     import matplotlib.figure
-
-
-@contextlib.contextmanager
-def _errors():
-    """Turn a job's Failure into what callers of Python expect."""
-    try:
-        yield
-    except Failure as failure:
-        kind = ValueError if failure.status == USAGE else OSError
-        raise kind(str(failure)) from failure
 
 
 class Result(Columns):
@@ -68,7 +57,7 @@ class Result(Columns):
     """
 
     def __init__(self, path: Any, *, calibrated: bool = False, check: bool = True):
-        with _errors():
+        with errors():
             self._file = files.Result(str(path))
             if calibrated:
                 self._file.calibrate()
@@ -140,7 +129,7 @@ class Result(Columns):
         """All sound rows of a column."""
         column = self._column(name)
         if name not in self._read:
-            with _errors():
+            with errors():
                 rows = table.packed([column], self._block.of, len(self._block.rows), None)
             self._read[name] = table.native(column, rows)
         return self._read[name]
@@ -178,7 +167,7 @@ class Result(Columns):
             It is no expression, or names no column.
         """
         from starmill.products.expression import Expression
-        with _errors():
+        with errors():
             test, n, step = Expression(expression, self._file), self._file.n_row, self._file.block
             found = [test.rows(at, min(at + step, n)) for at in range(0, n, step)]
         return self[np.concatenate([np.empty(0, bool), *found])[self.rows]]
@@ -212,21 +201,11 @@ class Result(Columns):
             return self.star(star).plot(limits=limits, models=models, library=library)
         if len(self) != 1:
             raise ValueError(f"there are {len(self)} rows: plot one, result.star(name)[i].plot()")
-        import matplotlib.pyplot as plt
-        import PIL  # noqa: F401  of drawing
-
-        from starmill.products.drawing import STYLE
-        from starmill.products.models import open_models
-        from starmill.products.plot import draw_star
-        from starmill.surveys.spectra import Inputs
+        from starmill import figures
         options = types.SimpleNamespace(models=models, library=library,
                                         program=shutil.which("starmill"))
-        row = int(self.rows[0])
-        with _errors(), plt.rc_context(STYLE):
-            fitted = open_models(self._file, [row], options)
-            figure = draw_star(self._file, row, Inputs(self._file, library), fitted, limits)
-        plt.close(figure)  # else a notebook shows it twice
-        return figure
+        with errors():
+            return figures.draw_row(self._file, int(self.rows[0]), options, limits)
 
 
 # --- Table.read("OUT.h5", path="fits") of astropy -----------------------------------------------

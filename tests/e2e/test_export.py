@@ -661,7 +661,17 @@ class Notebook(unittest.TestCase):
         self.assertGreater(len(figure.axes), 6)
         words = " ".join(text.get_text() for text in figure.texts)
         self.assertRegex(words, r"flux \(.*10\^\{-17\}.*erg")
-        self.assertEqual(len(result[3].plot(models=MODELS, limits=(5800, 7000)).axes), 2)
+        part = result[3].plot(models=MODELS, limits=(5800, 7000))
+        self.assertEqual(len(part.axes), 2)
+        from starmill import Library, Spectrum
+        star = Library(LIBRARY, format="desi").open(FILES[1])[0]
+        of_star = star.plot(limits=(5800, 7000)).axes
+        for axes, drawn in zip(part.axes, of_star):
+            for line, other in zip(axes.lines, drawn.lines):
+                np.testing.assert_allclose(other.get_ydata(), line.get_ydata(), rtol=1e-3, atol=0.01)
+        self.assertRaisesRegex(ValueError, "no pixels of the star", star.plot, limits=(1, 2))
+        star = star.library.star(Spectrum(np.arange(6000, 7000.0), *np.zeros((2, 1000)), sigma=1))
+        self.assertRaisesRegex(ValueError, "cannot be fitted: STATUS 3", star.plot)
         with unittest.mock.patch("shutil.which", lambda _: None), \
                 unittest.mock.patch.object(type(result._file), "models_path", lambda _: None):
             self.assertRaisesRegex(ValueError, "no program starmill", result[3].plot)

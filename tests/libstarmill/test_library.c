@@ -346,6 +346,8 @@ MILL_TEST(a_model_is_its_template_times_its_continuum)
       for (int p = 0; p < piece.n_pix; p++) {
         const double flux = (double)piece.flux[p], t = (double)piece.template_flux[p];
         assert_true(piece.wave[p] == s->wave_aa[p]);
+        assert_true(piece.data[p] == s->flux[p] || isnan(s->flux[p]));
+        assert_true(piece.ivar[p] == (s->mask[p] || isnan(s->flux[p]) ? 0.0f : s->ivar[p]));
         /* float32 of the continuum functions, of the position in a grid interval, and of what is
          * written out */
         assert_close(t * piece.continuum[p], flux, 2e-6 * fabs(flux));

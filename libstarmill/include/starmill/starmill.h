@@ -256,6 +256,7 @@ typedef struct starmill_piece {
   int n_continuum;
   const double *wave, *continuum;    /* [n_pix], wave in vacuum */
   const float *flux, *template_flux; /* [n_pix] */
+  const float *data, *ivar;          /* [n_pix] the star's own flux; its ivar, 0: a bad pixel */
   const double *coefficient;         /* [n_continuum] */
 } starmill_piece;
 STARMILL_API int starmill_model_get_piece(const starmill_model *model, int i_piece,

@@ -137,10 +137,9 @@ def named(unit):
         return literal(unit)
 
 
-def draw_star(result, row, inputs, models, limits=None):
-    """The whole page of one row; limits: wavelengths to draw alone, A."""
-    arms, note = inputs.star(row, models.of(row))
-    unit = inputs.unit(row)
+def draw_arms(arms, unit, vrad, limits=None):
+    """Spectra, models and residuals of arms (starmill.surveys.spectra), below room for a table;
+    limits: wavelengths to draw alone, A."""
     width, top, arm_height, zoom_height = 11.0, 1.45, 1.95, 2.35  # inches
     if limits:
         arms, arm_height, zoom_height = within(arms, limits), 3.2, 0.2
@@ -156,7 +155,7 @@ def draw_star(result, row, inputs, models, limits=None):
         lower = axes(0.75, low + 0.38, width - 0.95, 0.42)
         draw_range(upper, lower, [arm], (arm.wave[0], arm.wave[-1]))
         upper.set_title(f"arm {arm.name}", loc="left", pad=1, color=INK, fontsize=9)
-    titles = [] if limits else zooms(arms, float(result.fits["VRAD"][row]))
+    titles = [] if limits else zooms(arms, vrad)
     wide = (width - 0.95 - 2 * 0.5) / 3
     for k, (title, limits) in enumerate(titles):
         upper = axes(0.75 + k * (wide + 0.5), 1.08, wide, 1.1)
@@ -172,6 +171,13 @@ def draw_star(result, row, inputs, models, limits=None):
     figure.legend(handles, ["spectrum", "best-fit model", "residual / error", "bad pixels"], ncol=4,
                   frameon=False, loc="lower right", bbox_to_anchor=(0.99, -0.02 / height),
                   fontsize=9, borderaxespad=0)
+    return figure
+
+
+def draw_star(result, row, inputs, models, limits=None):
+    """The whole page of one row."""
+    arms, note = inputs.star(row, models.of(row))
+    figure = draw_arms(arms, inputs.unit(row), float(result.fits["VRAD"][row]), limits)
     write_table(figure, result, row, note)
     return figure
 

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Figures of a star for notebooks, by the code of `starmill plot`."""
+
+import astropy  # noqa: F401  else the import of plot would start another Python
+import h5py  # noqa: F401
+import matplotlib.pyplot as plt
+import numpy as np
+import PIL  # noqa: F401
+
+from starmill.interchange import errors
+from starmill.products.drawing import INK, STYLE
+from starmill.products.models import open_models
+from starmill.products.plot import draw_arms, draw_star
+from starmill.products.result import SYMBOL, number, symbol
+from starmill.surveys.spectra import Arm, Inputs
+
+
+def drawn(draw, *arguments):
+    """A figure, closed for matplotlib, else a notebook shows it twice."""
+    with errors(), plt.rc_context(STYLE):
+        figure = draw(*arguments)
+    plt.close(figure)
+    return figure
+
+
+def draw_row(result, row, options, limits):
+    """A row of a result.  options: models, library and program of starmill.products.models."""
+    def draw():
+        fitted = open_models(result, [row], options)
+        return draw_star(result, row, Inputs(result, options.library), fitted, limits)
+    return drawn(draw)
+
+
+def draw_pieces(parameters, theta, pieces, limits):
+    """A star's pieces (starmill.Piece) in its best exposure, with parameters theta."""
+    if not any(piece.ivar.any() for piece in pieces):
+        raise ValueError("the star has no usable pixel")
+    strength = {piece.exposure: 0.0 for piece in pieces}
+    for piece in pieces:
+        strength[piece.exposure] += float(np.nansum(piece.data ** 2 * piece.ivar))
+    best = max(strength, key=strength.get)
+    arms = [Arm(p.arm, p.wave, p.data.astype(float), p.ivar.astype(float), p.ivar == 0,
+                p.flux.astype(float)) for p in pieces if p.exposure == best]
+    figure = drawn(draw_arms, sorted(arms, key=lambda arm: arm.wave[0]), "", theta[0], limits)
+    figure.text(0.05, 1 - 0.32 / figure.get_figheight(), ",   ".join(
+        f"{symbol(p.column)} {number(value, SYMBOL.get(p.column, ('', 3))[1])} "
+        f"{'dex' if p.unit.startswith('log(') else p.unit}"
+        for p, value in zip(parameters, theta)), va="baseline", color=INK)
+    return figure
