@@ -34,7 +34,7 @@ add_custom_target(distcheck VERBATIM
 add_dependencies(distcheck dist)
 
 install(FILES README.md LICENSE CITATION.cff CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
-install(DIRECTORY docs/ DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md" PATTERN "*.png" PATTERN "*.svg")
+install(DIRECTORY docs/ DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md" PATTERN "*.ipynb" PATTERN "*.png" PATTERN "*.svg")
 file(GLOB slurm_scripts CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/slurm/*.*")
 install(FILES ${slurm_scripts} DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/slurm")
 install(DIRECTORY config/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/config" FILES_MATCHING PATTERN "*.yaml")

@@ -3,7 +3,7 @@
 
 Results equal those of ``starmill fit`` bit for bit.  A `Library` holds
 templates and the settings of a fit, a `Spectrum` the pixels of one arm in one exposure, and a
-`Star` the spectra of one star, loaded into a library.
+`Star` the spectra of one star, loaded into a library::
 
     library = Library("fgk.h5", max_vel=600)
     star = library.star([Spectrum(wave, flux, ivar)])

@@ -78,8 +78,9 @@ class Columns:
         from astropy.table import Column, Table
         made, units, words = Table(), self.units, self.descriptions
         for name in self.names if names is None else names:
+            values = self[name]  # a KeyError of an unknown name suggests another
             unit, meaning = known_unit(units[name], words[name])
-            made[name] = Column(self[name], unit=unit or None, description=meaning,
+            made[name] = Column(values, unit=unit or None, description=meaning,
                                 meta={"ucd": self.ucds[name]} if name in self.ucds else None)
         return made
 

@@ -65,15 +65,31 @@ class Parameter:
 class Spectrum(FromOthers):
     """One spectrum of one arm in one exposure.
 
-    wave, flux   [n_pix]; flux in any unit, wave in Angstrom (or with unit), ascending
-    ivar, error  [n_pix] inverse variance or standard deviation of the flux: give one of the two
-    name         the library's arm; None: cut the spectrum by wavelength into the arms
-    mask         [n_pix] not 0: a bad pixel, as is a masked element of any of these
-    resolution   [n_diag, n_pix] resolution matrix as DESI stores it
-    sigma        [n_pix] or a number: Gaussian sigma of the line-spread function, Angstrom
-    systematic   [n_pix] or a number: error to add in quadrature, in the unit of the flux
-    exposure     0, 1, ...; number spectra of the same arm as separate exposures
-    air          True: wave is in air
+    Parameters
+    ----------
+    wave, flux : array [n_pix]
+        flux in any unit; wave in Angstrom (or with unit), ascending.
+    ivar, error : array [n_pix]
+        Inverse variance or standard deviation of the flux: give one of the two.
+    name : str, optional
+        The library's arm (default: cut the spectrum by wavelength into the arms).
+    mask : array [n_pix], optional
+        Not 0: a bad pixel, as is a masked element of any of these.
+    resolution : array [n_diag, n_pix], optional
+        Resolution matrix as DESI stores it.
+    sigma : number or array [n_pix], optional
+        Gaussian sigma of the line-spread function, Angstrom.
+    systematic : number or array [n_pix], optional
+        Error to add in quadrature, in the unit of the flux.
+    exposure : int
+        0, 1, ...; number spectra of the same arm as separate exposures.
+    air : bool
+        wave is in air.
+
+    Raises
+    ------
+    ValueError
+        Shapes differ, or ivar is beyond single precision.
     """
 
     wave: ArrayLike
@@ -380,9 +396,13 @@ def _points(library: Library, theta: ArrayLike) -> tuple[Floats, bool]:
 def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penalty: bool = False):
     """Compute -2 ln L at theta [n_par] or [n, n_par]; inf if velocity or v sin i is out of limits.
 
-    penalty: add priors and the penalty outside the library's hulls, as a fit does.
-    derivatives: also return gradient [.., n_par] and curvature [.., n_par, n_par], without penalty:
-    m2ll(theta + x) ~ m2ll + gradient x + x curvature x.
+    Parameters
+    ----------
+    penalty : bool
+        Add priors and the penalty outside the library's hulls, as a fit does.
+    derivatives : bool
+        Also return gradient [.., n_par] and curvature [.., n_par, n_par], without penalty:
+        m2ll(theta + x) ~ m2ll + gradient x + x curvature x.
     """
     handle = star.library._handle
     points, single = _points(star.library, theta)
@@ -550,12 +570,15 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
         priors: Optional[Mapping[str, tuple[float, float]]] = None) -> Table:
     """Fit stars of one library; the table has one row per star, with STATUS 1 if it was fitted.
 
-    start   [n_star, n_start, 2 + n_label] points to start from; the best solution is kept.
-            None: start from the initial guess
-    fixed   values of parameters to hold; to fit the velocity alone, fix all others
-    priors  Gaussian priors, (mean, sigma)
-
-    fixed and priors replace the library's for this fit only.
+    Parameters
+    ----------
+    stars : sequence of Star
+    start : array [n_star, n_start, 2 + n_label], optional
+        Points to start from, of which the best solution is kept (default: the initial guess).
+    fixed : mapping of str to float, optional
+        Values of parameters to hold; to fit the velocity alone, fix all others.
+    priors : mapping of str to (mean, sigma), optional
+        Gaussian priors.  fixed and priors replace the library's for this fit only.
     """
     if isinstance(stars, Star) or not all(isinstance(star, Star) for star in stars):
         raise TypeError("fit takes a list of stars, which library.star and library.open give")

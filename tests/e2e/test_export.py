@@ -612,6 +612,7 @@ class Notebook(unittest.TestCase):
         for error, says, call, given in (
                 (KeyError, "did you mean TEFF", result.__getitem__, "TEF"),
                 (KeyError, "no column X", result.__getitem__, ["TEFF", "X"]),
+                (KeyError, "did you mean TEFF", result.to_astropy, ["TEF"]),
                 (TypeError, "indexed by", result.__getitem__, 1.5),
                 (TypeError, "indexed by", result.__getitem__, result["TEFF"]),
                 (IndexError, "", result.__getitem__, [True]),
