@@ -84,8 +84,8 @@ def plain(comment):
 
 def made(app, name, source):
     """Put what is made into a page: the notebooks' outputs, the header, the table of contents."""
-    path = app.env.doc2path(name)
-    if path.endswith(".ipynb"):
+    path = os.path.join(SOURCE, name + ".ipynb")
+    if os.path.exists(path):
         source[0] = run_notebook(path) if app.config.run_notebooks else f"# {name}"
     elif name.endswith("starmill-h"):
         source[0] += header_page()

@@ -57,7 +57,6 @@ class Survey:
     """A fit and its truth.
 
     fit      columns of /fits by name, [row]
-    catalog  FILE and FITS_ROW by name, [row]; files: paths as the fit knew them
     true     columns of the truth by name, [row of the fit]
     truth    the whole truth table, rows that the fit's selection dropped among them
     fitted   has a solution;  clean: simulated without a defect
@@ -68,8 +67,6 @@ class Survey:
         try:
             with opened(h5py.File, fit_path) as file:
                 self.fit = {name: column[...] for name, column in file["fits"].items()}
-                self.catalog = {n: file["catalog"][n][...] for n in ("FILE", "FITS_ROW")}
-                self.files = [text(path) for path in file["catalog/files/PATH"]]
                 self.statuses = names_of(file["fits/STATUS"], "CODES")
                 self.warnings = names_of(file["fits/RVS_WARN"], "BITS")
         except KeyError as error:

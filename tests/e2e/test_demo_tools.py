@@ -20,7 +20,6 @@ from starmill.products import drawing  # noqa: E402
 NAMES = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE", "VSINI")
 NO_USABLE_ARM = 3
 CHISQ, BAD_SPECTRUM, HULL = 1, 32, 256
-ARMS = {"b": (3600.0, 5800.0), "r": (5760.0, 7620.0), "z": (7520.0, 9824.0)}
 
 # Errors of a bin of S/N are offset + width * u, u = -1 ... 1 in equal steps: then the
 # median is the offset, and the central 68.27 % end at u = -+(1 - 2 * 0.15865).
@@ -34,7 +33,6 @@ WIDTH = {"VRAD": 3.0, "TEFF": 60.0, "LOGG": 0.3, "FEH": 0.2, "ALPHAFE": 0.1, "VS
 ERROR = {"VRAD": 1.5, "TEFF": 40.0, "LOGG": 0.25, "FEH": 0.1, "ALPHAFE": 0.05, "VSINI": 5.0}
 TRUE = {"VRAD": -120.0, "TEFF": 5700.0, "LOGG": 4.4, "FEH": -0.5, "ALPHAFE": 0.2, "VSINI": 50.0}
 ABSURD = {"VRAD": 300.0, "TEFF": 900.0, "LOGG": 2.0, "FEH": 1.5, "ALPHAFE": 0.9, "VSINI": 90.0}
-MODEL_ABOVE = 0.01  # half of the noise
 
 
 def stars():
@@ -60,11 +58,6 @@ def stars():
     return found
 
 
-def wavelengths(name):
-    low, high = ARMS[name]
-    return np.arange(low, high, 8.0)
-
-
 def write_truth(path, table):
     columns = {"TARGETID": ("K", [s["TARGETID"] for s in table]),
                **{k: ("D", [s["true"][k] for s in table]) for k in NAMES},
@@ -74,9 +67,9 @@ def write_truth(path, table):
 
 
 def write_fit(path, table):
-    """/fits and /catalog of the rows as a fit writes them, of coadd-0.fits."""
+    """/fits of the rows as a fit writes it."""
     with h5py.File(path, "w") as file:
-        fits, catalog = file.create_group("fits"), file.create_group("catalog")
+        fits = file.create_group("fits")
         for name, type_ in ("TARGETID", "i8"), ("STATUS", "i4"), ("RVS_WARN", "i8"):
             fits[name] = np.array([s[name] for s in table], dtype=type_)
         done = fits["STATUS"][...] == FITTED
@@ -89,51 +82,22 @@ def write_fit(path, table):
                 ("STATUS", "CODES", [0, FITTED, NO_USABLE_ARM], [b"NOT_DONE", b"FITTED", b"NO_USABLE_ARM"]),
                 ("RVS_WARN", "BITS", [CHISQ, BAD_SPECTRUM, HULL], [b"CHISQ", b"BAD_SPECTRUM", b"HULL"])):
             fits[name].attrs.update({values: of, "NAMES": np.array(names)})
-        catalog["FILE"] = np.zeros(len(table), dtype="i4")
-        catalog["FITS_ROW"] = np.array([s["fits_row"] for s in table], dtype="i8")
-        catalog["files/PATH"] = np.array([b"coadd-0.fits"])
-
-
-def write_spectra(path, models_path, table, fitted):
-    """Flux 1 + row/1000 with noise in the file, MODEL_ABOVE that as the model."""
-    hdus = [pyfits.PrimaryHDU()]
-    level = 1.0 + np.arange(len(table)) / 1000.0
-    noise = np.random.default_rng(20261121)
-    with h5py.File(models_path, "w") as file:
-        models = file.create_group("models")
-        models["TARGETID"] = np.array([s["TARGETID"] for s in fitted], dtype="i8")
-        models["fits_row"] = np.arange(len(fitted))
-        models["exposure"] = np.zeros(len(fitted), dtype="i4")
-        for name in ARMS:
-            wave = wavelengths(name)
-            flux = level[:, None] + noise.normal(0.0, 0.02, (len(table), len(wave)))
-            flux[:, 0] = level
-            ivar = np.full(flux.shape, 2500.0)
-            mask = np.zeros(flux.shape, dtype="i4")
-            mask[:, 5], ivar[:, 6] = 4, 0.0
-            flux[:, 7] = np.nan
-            for what, values in (("WAVELENGTH", wave), ("FLUX", flux.astype("f4")),
-                                 ("IVAR", ivar.astype("f4")), ("MASK", mask)):
-                hdus.append(pyfits.ImageHDU(values, name=f"{name.upper()}_{what}"))
-            wave = wave[:-3]  # the library ends before the spectra
-            models[f"{name}/wavelength"] = wave
-            rows = [s["fits_row"] for s in fitted]
-            models[f"{name}/flux"] = np.repeat(level[rows, None] + MODEL_ABOVE, len(wave), 1)
-    pyfits.HDUList(hdus).writeto(path)
 
 
 class DemoTools(ProgramTest):
     @classmethod
     def setUpClass(cls):
         table = stars()
-        for i, star in enumerate(table):
-            star["fits_row"] = i
         # another order in the fit than in the truth
         cls.rows = [s for s in table if s["STATUS"] is not None]
         np.random.default_rng(1).shuffle(cls.rows)
         write_truth(tmp("truth.fits"), table)
         write_fit(tmp("fit.h5"), cls.rows)
-        write_spectra(tmp("coadd-0.fits"), tmp("models.h5"), table, cls.rows)
+        for name, seed in ("a", 1), ("b", 2):  # real fits, whose spectra are drawn
+            run("simulate", "--output", tmp(name), "--stars", 20, "--sn", "20,80", "--seed", seed)
+            run("fit", "--library", os.path.join(SOURCE, "libraries/fgk.h5"), "--output",
+                tmp(name + ".h5"), "--models", tmp(name + "-models.h5"), "--catalog",
+                tmp(name + "/catalog.txt"))
         os.mkdir(tmp("pictures"))
 
     def tool(self, name, *args):
@@ -196,17 +160,14 @@ class DemoTools(ProgramTest):
 
     def test_files_of_another_survey(self):
         write_fit(tmp("stray.h5"), self.rows + [dict(self.rows[0], TARGETID=12345)])
-        shutil.copy(tmp("models.h5"), tmp("others.h5"))
-        with h5py.File(tmp("others.h5"), "r+") as file:
-            file["models/TARGETID"][...] += 1
         for args, parts in ((("demo_table.py", "stray.h5", "truth.fits"),
                              ("truth.fits", "stray.h5", "12345")),
-                            (("demo_plot.py", "fit.h5", "others.h5", "truth.fits", "pictures"),
-                             ("others.h5", "another fit"))):
+                            (("demo_plot.py", "a.h5", "b-models.h5", "a/truth.fits", "pictures"),
+                             ("b-models.h5", "another result"))):
             self.assertOneLine(self.tool(*args), *parts, status=1)
 
     def test_pictures(self):
-        done = self.tool("demo_plot.py", "fit.h5", "models.h5", "truth.fits", "pictures")
+        done = self.tool("demo_plot.py", "a.h5", "a-models.h5", "a/truth.fits", "pictures")
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
         # that there are lines and points, by the hues that only they have: model red over blue,
         # residuals blue over red; low S/N green over blue, high S/N blue over green
@@ -219,26 +180,13 @@ class DemoTools(ProgramTest):
                 n_pixel = (pixels[..., more] - pixels[..., less] > 60.0).sum()
                 self.assertGreater(n_pixel, 500, f"{name}: {more} over {less}")
 
-    def test_spectra_of_the_right_rows(self):
+    def test_stars_to_draw(self):
         survey = demo_plot.Survey(tmp("fit.h5"), tmp("truth.fits"))
-        survey.files = [tmp(name) for name in survey.files]
         shown = demo_plot.choose(survey)
         self.assertEqual(len(set(shown)), 4)
         self.assertTrue(survey.good[shown].all())
         # 6800 K and S/N 70 are nearest to the third bin, 4400 K and S/N 10 to the first
         self.assertEqual([survey.sn[shown[0]], survey.sn[shown[3]]], [39.9, 5.0])
-        with h5py.File(tmp("models.h5"), "r") as file:
-            for row in shown:
-                arms = demo_plot.spectrum(survey, file["models"], row)
-                level = 1.0 + self.rows[row]["fits_row"] / 1000.0
-                self.assertEqual(len(arms), 3)
-                for (wave, flux, ivar, model), name in zip(arms, "brz"):
-                    np.testing.assert_array_equal(wave, wavelengths(name)[:-3])
-                    np.testing.assert_array_equal(ivar[:9] > 0, [1, 1, 1, 1, 1, 0, 0, 0, 1])
-                    self.assertTrue(np.isfinite(flux).all())
-                    # float32
-                    self.assertAlmostEqual(flux[0], level, delta=1e-6)
-                    np.testing.assert_allclose(model, level + MODEL_ABOVE, rtol=1e-6)
 
     def test_binned(self):
         wave = np.array([1.0, 2.0, 3.0, 4.0, 5.0])  # the last one fills no bin
