@@ -298,34 +298,36 @@ MILL_TEST(crc_covers_every_byte_before_it)
   }
 }
 
-/* "float64", "int64", ... "text[24]". */
+/* "float64", "float64 × 21", ... "text[24]". */
 static void type_name(const mill_column *column, char *out, size_t size)
 {
   static const char *const name[] = {"float64", "int64", "int32", "uint32", "uint8"};
   if (column->type == MILL_TYPE_TEXT)
     snprintf(out, size, "text[%d]", column->n_value);
+  else if (column->vector)
+    snprintf(out, size, "%s × %d", name[column->type], column->n_value);
   else
     snprintf(out, size, "%s", name[column->type]);
 }
 
-/* The columns as docs/use/formats.md has them. */
+/* The columns as docs/use/formats.md has them, of labels and arms one each. */
 static void print_markdown(FILE *out)
 {
-  fprintf(out, "| column | type | shape | unit | missing | meaning |\n|---|---|---|---|---|---|\n");
+  fprintf(out, "| column | type | unit | missing | meaning |\n|---|---|---|---|---|\n");
   for (int i = 0; i < columns.n_column; i++) {
     const mill_column *c = &columns.column[i];
-    char type[32], text[256], shape[32] = "rows", missing[32];
+    char type[32], text[256], missing[32];
+    if (c->of[0] && strcmp(c->of, "teff") != 0 && strcmp(c->of, "r") != 0)
+      continue;
     type_name(c, type, sizeof type);
     mill_column_description(c, text, sizeof text);
-    if (c->vector)
-      snprintf(shape, sizeof shape, "rows × %d", c->n_value);
     if (c->type == MILL_TYPE_TEXT)
       snprintf(missing, sizeof missing, "empty");
     else if (isnan(c->missing))
       snprintf(missing, sizeof missing, "NaN");
     else
       snprintf(missing, sizeof missing, "%.0f", c->missing);
-    fprintf(out, "| %s | %s | %s | %s | %s | %s |\n", c->name, type, shape, c->unit, missing, text);
+    fprintf(out, "| %s | %s | %s | %s | %s |\n", c->name, type, c->unit, missing, text);
   }
 }
 
