@@ -72,21 +72,20 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "continuum functions per spectrum in an arm", .elsewhere = "same"},
     {"npoly_per_1000aa", REAL(fit.n_cont_per_1000aa, 0, 1000), SCIENCE, .unit = "per 1000 Angstrom",
      .help = "continuum functions per 1000 Angstrom of a spectrum in an arm, if more than npoly; "
-             "at most 24; 0: npoly everywhere",
-     .elsewhere = "–"},
+             "at most 24; 0: npoly everywhere"},
     {"rbf_continuum", CHOICE(fit.continuum, "true", "false"), SCIENCE,
      .help = "continuum of 1, x, x² and Gaussians; false: Chebyshev polynomials",
      .elsewhere = "same"},
     {"likelihood", CHOICE(fit.likelihood, "marginal", "profile"), SCIENCE,
      .help = "integrate over the continuum (marginal, with the determinant) or only maximise "
              "over it (profile)",
-     .elsewhere = "– (marginal)"},
+     .elsewhere = "(marginal)"},
     {"precision", CHOICE(fit.precision, "float32", "float64"), SCIENCE,
      .help = "arithmetic of the emulator and the templates"},
     {"rotation_kernel", CHOICE(fit.rotation, "spline", "linear"), SCIENCE,
      .help = "how v sin i broadens a template: spline treats it as smooth; linear "
              "interpolates between pixels, which broadens too much below about two pixels",
-     .elsewhere = "– (linear)"},
+     .elsewhere = "(linear)"},
     {"model_error", YES_NO(fit.model_error), SCIENCE,
      .help = "include the library's measured template errors in the likelihood; no effect "
              "for a library without them"},
@@ -153,7 +152,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "hybrid: polish, with a short simplex where a step fails; nelder-mead: simplex "
              "to convergence, then polish; levenberg-marquardt: polish alone",
      .more = ". If a method does not converge, the next one is tried",
-     .elsewhere = "– (`second_minimizer` adds a polish)"},
+     .elsewhere = "(`second_minimizer` adds a polish)"},
     /* in the identity by the hash of its contents */
     {"start", PATH(start), SCIENCE,
      .help = "table to start fits from instead of the initial guess: FITS, or a result file; "
@@ -162,7 +161,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"guess_vel_step", REAL(fit.guess_vel_step_km_s, 1, 1000), SCIENCE, .unit = "km/s",
      .range = "at most `max_vel - min_vel`",
      .help = "velocity bins of the initial guess; refused if they need more than 4 GB a rank",
-     .elsewhere = "– (`vel_step0` is the first grid of its velocity scan)"},
+     .elsewhere = "(`vel_step0` is the first grid of its velocity scan)"},
     {"second_start_sn", REAL(fit.second_start_sn, 0, 1e6), SCIENCE,
      .help = "below this S/N also start from the second-best guess, above it only if the "
              "first solution is doubtful"},
@@ -176,17 +175,16 @@ const mill_option mill_config_key[MILL_N_KEY] = {
 
     {"edge_pix", COUNT(fit.edge_pix, 0, 1000), SCIENCE, .section = "Pixels", .unit = "pixels",
      .help = "pixels dropped at each end of an arm when a resolution matrix is used",
-     .elsewhere = "– (5)"},
+     .elsewhere = "(5)"},
     {"sigma_floor", REAL(fit.sigma_floor, 0, 10), SCIENCE,
-     .help = "smallest sigma of a good pixel, in units of the median sigma",
-     .elsewhere = "– (0.3)"},
+     .help = "smallest sigma of a good pixel, in units of the median sigma", .elsewhere = "(0.3)"},
     {"bad_sigma_factor", REAL(fit.bad_sigma_factor, 1, 1e6), SCIENCE,
-     .help = "sigma of bad pixels, in units of the absolute median flux", .elsewhere = "– (1000)"},
+     .help = "sigma of bad pixels, in units of the absolute median flux", .elsewhere = "(1000)"},
     {"wave_mask", OTHER("auto, or list of `[min, max]`"), SCIENCE, .unit = "Angstrom, vacuum",
      .range = "0 ≤ min < max, ascending, at most 32, without overlap",
      .help = "wavelengths to mask; auto: DESI's dichroic, `[[4300, 4450]]`, for DESI files, none "
              "for other formats; a run with both must give a list",
-     .elsewhere = "– (the same range)"},
+     .elsewhere = "(the same range)"},
     {"mask_ignore", OTHER("whole number, decimal or 0x"), SCIENCE, .unit = "bits",
      .range = "0 … 0xffffffff", .help = "mask bits to ignore"},
 
@@ -196,12 +194,12 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"minsn_from", CHOICE(select.sn_source, "pixels", "scores"), SCIENCE,
      .help = "source of the S/N for minsn: the pixels, or DESI's SCORES or 4MOST's SNR, which "
              "skips rows without reading them",
-     .elsewhere = "– (SCORES, if present)"},
+     .elsewhere = "(SCORES, if present)"},
     {"objtypes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.objtype),
      .size = sizeof((mill_selection *)0)->objtype[0], .max = 8,
      .offset2 = offsetof(mill_config, select.n_objtype), SCIENCE, .argument = "list of names",
      .range = "at most 8 of 15 bytes", .help = "OBJTYPE values to fit; empty: all but SKY and BAD",
-     .elsewhere = "– (its `--objtypes` is target_classes here)"},
+     .elsewhere = "(its `--objtypes` is target_classes here)"},
     {"target_classes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.target_class),
      .size = sizeof((mill_selection *)0)->target_class[0], .max = MILL_MAX_TARGET_CLASS,
      .offset2 = offsetof(mill_config, select.n_target_class), SCIENCE, .argument = "list of names",
@@ -212,7 +210,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"select_by", CHOICE(select.select_by, "any", "all"), SCIENCE,
      .help =
          "with both target_classes and redrock: fit rows that either selects, or that both select",
-     .elsewhere = "– (any)"},
+     .elsewhere = "(any)"},
     {"minexpid", COUNT(select.min_exp_id, 0, INT_MAX), SCIENCE,
      .help = "lowest EXPID to fit of a spectra file; 0: no limit",
      .elsewhere = "`--minexpid` (above it)"},
@@ -221,7 +219,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"targetid", OTHER("list of whole numbers"), SCIENCE, .range = "64 bits",
      .help = "targets to fit; empty: all", .elsewhere = "`--targetid`"},
     {"fiberstatus_allowed_bits", OTHER("list of whole numbers"), SCIENCE, .range = "0 … 63",
-     .help = "bits of the fiber status that may be set", .elsewhere = "– (3 and 20)"},
+     .help = "bits of the fiber status that may be set", .elsewhere = "(3 and 20)"},
     {"redrock", YES_NO(select.redrock), SCIENCE,
      .help = "fit only rows that redrock classifies as a star or gives a small velocity",
      .elsewhere = "`--zbest_select`"},
@@ -230,7 +228,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
              "replaced by "
              "`redrock-`"},
     {"redrock_max_vel", REAL(select.redrock_max_vel_km_s, 0, MAX_VEL), SCIENCE, .unit = "km/s",
-     .help = "largest absolute velocity of redrock that counts as a star", .elsewhere = "– (1500)"},
+     .help = "largest absolute velocity of redrock that counts as a star", .elsewhere = "(1500)"},
 
     /* may differ between runs that continue one another */
     {"threads", COUNT(n_thread, 0, 4096), .section = "Operation",

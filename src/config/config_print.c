@@ -244,7 +244,7 @@ int mill_config_print_keys(FILE *out)
     print_cell(or_empty(k->unit), "", out);
     print_range(k, out);
     print_cell(k->help, or_empty(k->more), out);
-    print_cell(k->elsewhere ? k->elsewhere : "–", "", out);
+    print_cell(or_empty(k->elsewhere), "", out);
     fputc('\n', out);
   }
   if (fflush(out) != 0 || ferror(out))

@@ -259,4 +259,4 @@ class Identifier(ProgramTest):
             for code in re.findall(r"```python\n(.*?)```", text, re.S):
                 n_run += 1
                 run_snippet(code, folder, h5py=h5py, IDENTIFIER=ids[1])
-        self.assertGreaterEqual(n_run, 4)
+        self.assertEqual(n_run, 3)
