@@ -54,7 +54,14 @@ class Fit(ProgramTest):
         overview = rows[str(N_STAR)]
         self.assertAlmostEqual(float(overview[5]), table["NEVAL"].mean(), delta=0.051)
         self.assertAlmostEqual(float(overview[6]), table["NJAC"].mean(), delta=0.051)
-        self.assertEqual(rows["simplex"][1], "")
+        self.assertEqual(rows["simplex"][1:3], ["", ""])
+        # each star ends with one evaluation, after one profile or more; the polish alone has slopes
+        self.assertEqual(float(rows["final"][1]), 1)
+        self.assertGreaterEqual(float(rows["profile"][1]), 1)
+        self.assertGreaterEqual(float(rows["polish"][2]), 1)
+        self.assertEqual([float(rows[s][2]) for s in ("final", "profile")], [0, 0])
+        simplex = tables(bench_fit("--optimizer", "nelder-mead", "--repeat", 1).stdout)["simplex"]
+        self.assertGreater(float(simplex[1]), 10)
 
     def test_stages_sum_to_the_time_of_a_star(self):
         self.assertEqual([s for s in self.rows if s in STAGES], list(STAGES))
