@@ -17,9 +17,7 @@ the same folder as the fit.
 import os
 import sys
 
-import h5py
 import numpy as np
-from astropy.io import fits as pyfits
 
 try:
     import matplotlib  # noqa: F401
@@ -27,15 +25,15 @@ try:
 except ImportError as absent:
     sys.exit(f"demo_plot.py: {absent}: it needs matplotlib and Pillow (Debian: python3-matplotlib)")
 
-# how `starmill plot` draws
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
-from starmill.cli.basics import write_whole  # noqa: E402
-from starmill.products.drawing import INK, MODEL, PALE, STYLE, draw_panel, plt, png  # noqa: E402
-
 from matplotlib.colors import LinearSegmentedColormap, LogNorm  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402
 
-from survey_stats import PARAMETERS, RESOLVED_KM_S, Survey, SurveyError  # noqa: E402
+from survey_stats import INPUT, PARAMETERS, RESOLVED_KM_S, Failure, Survey  # noqa: E402
+from starmill.cli.basics import write_whole  # noqa: E402
+# how `starmill plot` reads and draws
+from starmill.products.drawing import INK, MODEL, PALE, STYLE, draw_panel, plt, png  # noqa: E402
+from starmill.products.models import Models  # noqa: E402
+from starmill.surveys.spectra import Inputs  # noqa: E402
 
 DPI = 110  # 1200 pixels wide: legible at the width of a README
 N_SHADE = 12  # of S/N: few enough that each has its place in the palette
@@ -92,33 +90,10 @@ def choose(survey):
     return rows
 
 
-def spectrum(survey, models, row):
-    """Per arm (wavelength, flux, ivar, model) of one star; ivar 0 where nothing is known."""
-    path = survey.files[survey.catalog["FILE"][row]]
-    i_fits = int(survey.catalog["FITS_ROW"][row])
-    i_model = int(np.flatnonzero(models["fits_row"][...] == row)[0])
-    if models["TARGETID"][i_model] != survey.fit["TARGETID"][row]:
-        raise SurveyError(f"{models.file.filename} has the models of another fit")
-    arms = []
-    with pyfits.open(path) as file:
-        for name in (n for n in models if isinstance(models[n], h5py.Group)):
-            hdu = {k: file[f"{name.upper()}_{k}"] for k in ("WAVELENGTH", "FLUX", "IVAR", "MASK")}
-            flux, ivar, mask = (np.array(hdu[k].section[i_fits]) for k in ("FLUX", "IVAR", "MASK"))
-            bad = (mask != 0) | ~np.isfinite(flux) | ~(ivar > 0)
-            wave = models[name]["wavelength"][...]
-            # pixels beyond the library's ends have no model
-            kept = np.isin(np.asarray(hdu["WAVELENGTH"].data, dtype=float), wave)
-            if kept.sum() != len(wave):
-                raise SurveyError(f"{path} and its models have other wavelengths in arm {name}")
-            arms.append((wave, np.where(bad, 0.0, flux)[kept], np.where(bad, 0.0, ivar)[kept],
-                         np.asarray(models[name]["flux"][i_model], dtype=float)))
-    return sorted(arms, key=lambda arm: arm[0][0])
-
-
 def draw_spectra(survey, models_path, path):
     rows = choose(survey)
     if not rows:
-        raise SurveyError("no star without a defect and without a warning to draw")
+        raise Failure(INPUT, "no star without a defect and without a warning to draw")
     width, row_height, top, bottom = 11.0, 2.75, 0.1, 0.5  # inches
     left, between, right = 0.66, 0.42, 0.22
     height = top + row_height * len(rows) + bottom
@@ -128,21 +103,22 @@ def draw_spectra(survey, models_path, path):
     def axes(x, y, wide, high):
         return figure.add_axes((x / width, y / height, wide / width, high / height))
 
-    with h5py.File(models_path, "r") as file:
-        for i, row in enumerate(rows):
-            low = bottom + row_height * (len(rows) - 1 - i)
-            arms = spectrum(survey, file["models"], row)
-            x = left
-            for j, (title, limits, share) in enumerate(PANELS):
-                upper = axes(x, low + 0.58, share * unit, 1.4)
-                lower = axes(x, low + 0.08, share * unit, 0.46)
-                draw_panel(upper, lower, arms, limits, N_BINNED if j == 0 else 1)
-                if i == len(rows) - 1:
-                    lower.set_xlabel(f"{title}, vacuum wavelength (Å)", labelpad=2)
-                else:
-                    lower.tick_params(labelbottom=False)
-                x += share * unit + between
-            write_labels(figure, survey, row, left / width, (low + 2.08) / height, 0.175 / height)
+    inputs, models = Inputs(survey.result), Models(models_path, survey.result)
+    for i, row in enumerate(rows):
+        low = bottom + row_height * (len(rows) - 1 - i)
+        arms = [(a.wave, np.where(a.bad, 0.0, a.flux), a.ivar, a.model)
+                for a in inputs.star(row, models.of(row))[0]]
+        x = left
+        for j, (title, limits, share) in enumerate(PANELS):
+            upper = axes(x, low + 0.58, share * unit, 1.4)
+            lower = axes(x, low + 0.08, share * unit, 0.46)
+            draw_panel(upper, lower, arms, limits, N_BINNED if j == 0 else 1)
+            if i == len(rows) - 1:
+                lower.set_xlabel(f"{title}, vacuum wavelength (Å)", labelpad=2)
+            else:
+                lower.tick_params(labelbottom=False)
+            x += share * unit + between
+        write_labels(figure, survey, row, left / width, (low + 2.08) / height, 0.175 / height)
     figure.text(0.17 / width, 0.5, "flux (10$^{-17}$ erg s$^{-1}$ cm$^{-2}$ Å$^{-1}$)"
                 "  and, below it,  residuals / noise", rotation=90, va="center", ha="center")
     save(figure, path)
@@ -180,7 +156,7 @@ def draw_recovery(survey, path):
         "sn", plt.get_cmap("viridis")(np.linspace(0.85, 0.0, 256)), N=N_SHADE)
     sn = survey.sn[survey.good]
     if not len(sn):
-        raise SurveyError("no star without a defect and without a warning to draw")
+        raise Failure(INPUT, "no star without a defect and without a warning to draw")
     norm = LogNorm(sn.min(), max(sn.max(), sn.min() * 1.01))
     width, height = 11.0, 7.9  # inches
     figure = plt.figure(figsize=(width, height))
@@ -261,7 +237,7 @@ def main(arguments):
         with plt.rc_context(STYLE):
             draw_spectra(survey, models_path, os.path.join(folder, "spectra.png"))
             draw_recovery(survey, os.path.join(folder, "recovery.png"))
-    except (OSError, LookupError, ValueError) as error:
+    except (OSError, Failure) as error:
         sys.exit(f"demo_plot.py: {error}")
 
 
