@@ -300,8 +300,7 @@ MILL_TEST(threads_that_fail)
   assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
   while ((err = mill_reader_next(reader, &batch)) == MILL_OK && batch)
     fail_msg("row %lld was read", (long long)batch->star[0]->row);
-  assert_int_equal(err, MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "/nonexistent/scratch"));
+  assert_fails(err, MILL_ERR_OUTPUT, "/nonexistent/scratch");
   mill_reader_stop(reader);
   close_catalog(&c);
 }
