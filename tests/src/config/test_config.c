@@ -1,11 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What other code sets in a configuration, its names resolved against a library, and arms that are
  * parts of a library's only arm; what files say is tested by e2e/test_config.py. */
-#include "tests/mill_test.h"
+#include "tests/test_folder.h"
 
+#include "kernels/base/error.h"
 #include "src/config/arms.h"
-#include "tests/src/config/config_fixture.h"
+#include "src/config/config.h"
 #include "tests/test_library.h"
+
+static char path[300];
+
+static int begin(void **state)
+{
+  snprintf(path, sizeof path, "%s", make_folder(state) == 0 ? in_folder("run.yaml") : "");
+  return path[0] ? 0 : -1;
+}
+
+static void must_read(mill_config *config, const char *text)
+{
+  save_file(path, text, strlen(text));
+  if (mill_config_read(config, path) != MILL_OK)
+    fail_msg("'%s': %s", text, mill_error_message());
+}
 
 static char *identity(const mill_config *config)
 {
