@@ -3,7 +3,7 @@
 
 It needs a library, a file of DESI's layout and the result of a fit of it:
 STARMILL_TEST_LIBRARY, STARMILL_TEST_SURVEY and STARMILL_TEST_RESULT
-(tests/e2e/test_libstarmill.py makes them).
+(tests/e2e/test_install.py makes them).
 """
 
 import os

@@ -25,18 +25,15 @@ try:
 except ImportError as absent:
     sys.exit(f"demo_plot.py: {absent}: it needs matplotlib and Pillow (Debian: python3-matplotlib)")
 
-# how `starmill plot` draws
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
-from starmill.cli.basics import Failure, write_whole  # noqa: E402
-from starmill.products.drawing import INK, MODEL, PALE, STYLE, draw_panel, plt, png  # noqa: E402
-from starmill.products.models import Models  # noqa: E402
-from starmill.products.result import Result  # noqa: E402
-from starmill.surveys.spectra import Inputs  # noqa: E402
-
 from matplotlib.colors import LinearSegmentedColormap, LogNorm  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402
 
-from survey_stats import PARAMETERS, RESOLVED_KM_S, Survey, SurveyError  # noqa: E402
+from survey_stats import INPUT, PARAMETERS, RESOLVED_KM_S, Failure, Survey  # noqa: E402
+from starmill.cli.basics import write_whole  # noqa: E402
+# how `starmill plot` reads and draws
+from starmill.products.drawing import INK, MODEL, PALE, STYLE, draw_panel, plt, png  # noqa: E402
+from starmill.products.models import Models  # noqa: E402
+from starmill.surveys.spectra import Inputs  # noqa: E402
 
 DPI = 110  # 1200 pixels wide: legible at the width of a README
 N_SHADE = 12  # of S/N: few enough that each has its place in the palette
@@ -93,10 +90,10 @@ def choose(survey):
     return rows
 
 
-def draw_spectra(survey, fit_path, models_path, path):
+def draw_spectra(survey, models_path, path):
     rows = choose(survey)
     if not rows:
-        raise SurveyError("no star without a defect and without a warning to draw")
+        raise Failure(INPUT, "no star without a defect and without a warning to draw")
     width, row_height, top, bottom = 11.0, 2.75, 0.1, 0.5  # inches
     left, between, right = 0.66, 0.42, 0.22
     height = top + row_height * len(rows) + bottom
@@ -106,11 +103,10 @@ def draw_spectra(survey, fit_path, models_path, path):
     def axes(x, y, wide, high):
         return figure.add_axes((x / width, y / height, wide / width, high / height))
 
-    result = Result(fit_path)
-    inputs, models = Inputs(result), Models(models_path, result)
+    inputs, models = Inputs(survey.result), Models(models_path, survey.result)
     for i, row in enumerate(rows):
         low = bottom + row_height * (len(rows) - 1 - i)
-        arms = [(a.wave, np.where(a.ivar > 0, a.flux, 0.0), a.ivar, a.model)
+        arms = [(a.wave, np.where(a.bad, 0.0, a.flux), a.ivar, a.model)
                 for a in inputs.star(row, models.of(row))[0]]
         x = left
         for j, (title, limits, share) in enumerate(PANELS):
@@ -160,7 +156,7 @@ def draw_recovery(survey, path):
         "sn", plt.get_cmap("viridis")(np.linspace(0.85, 0.0, 256)), N=N_SHADE)
     sn = survey.sn[survey.good]
     if not len(sn):
-        raise SurveyError("no star without a defect and without a warning to draw")
+        raise Failure(INPUT, "no star without a defect and without a warning to draw")
     norm = LogNorm(sn.min(), max(sn.max(), sn.min() * 1.01))
     width, height = 11.0, 7.9  # inches
     figure = plt.figure(figsize=(width, height))
@@ -239,9 +235,9 @@ def main(arguments):
     try:
         survey = Survey(fit_path, truth_path)
         with plt.rc_context(STYLE):
-            draw_spectra(survey, fit_path, models_path, os.path.join(folder, "spectra.png"))
+            draw_spectra(survey, models_path, os.path.join(folder, "spectra.png"))
             draw_recovery(survey, os.path.join(folder, "recovery.png"))
-    except (OSError, LookupError, ValueError, Failure) as error:
+    except (OSError, Failure) as error:
         sys.exit(f"demo_plot.py: {error}")
 
 

@@ -12,7 +12,9 @@ import sys
 
 import numpy as np
 
-from survey_stats import BINS, CLEAN, MIN_STARS, PARAMETERS, RESOLVED_KM_S, Survey, bin_text, text
+from survey_stats import (
+    BINS, CLEAN, MIN_STARS, PARAMETERS, RESOLVED_KM_S, Failure, Survey, bin_text, text,
+)
 
 N_STAR = 10
 
@@ -54,7 +56,7 @@ def print_statistics(survey):
         names = counts(name for row in warned for name in survey.warning_names(row))
         print(f"Left out: {len(warned)} stars with a warning ({names}).")
     if len(failed):
-        names = counts(survey.statuses[int(s)] for s in survey.fit["STATUS"][failed])
+        names = counts(survey.result.statuses[int(s)][0] for s in survey.fit["STATUS"][failed])
         print(f"Left out: {len(failed)} stars that were not fitted ({names}).")
 
 
@@ -72,7 +74,7 @@ def print_defects(survey):
     print(f"{'kind':19s}{'rows':>5s}  {'STATUS':20s}{'VRAD - true (km/s)':>20s}  RVS_WARN")
     for kind, ids in targets.items():
         rows = [row_of[target] for target in ids if target in row_of]
-        status = [survey.statuses[int(survey.fit["STATUS"][row])] for row in rows]
+        status = [survey.result.statuses[int(survey.fit["STATUS"][row])][0] for row in rows]
         status += ["not selected"] * (len(ids) - len(rows))
         warnings = counts(name for row in rows for name in survey.warning_names(row))
         right = [row for row in rows if survey.fit["SUCCESS"][row]]
@@ -106,7 +108,7 @@ def main(arguments):
         sys.exit(__doc__.strip())
     try:
         survey = Survey(*arguments)
-    except (OSError, ValueError) as error:
+    except Failure as error:
         sys.exit(f"demo_table.py: {error}")
     print_statistics(survey)
     print_defects(survey)

@@ -23,7 +23,7 @@ import h5py
 import numpy as np
 
 from survey_stats import (
-    BINS, MIN_STARS, PARAMETERS, RESOLVED_KM_S, Survey, SurveyError, bin_text, half_width, text,
+    BINS, MIN_STARS, PARAMETERS, RESOLVED_KM_S, Failure, Survey, bin_text, half_width, text,
 )
 
 FAR = 3.0  # errors: of a Gaussian 0.27 % are farther
@@ -141,7 +141,7 @@ def main():
     try:
         found = [pulls_of(*o.files[i:i + 3], o.library, o.away)
                  for i in range(0, len(o.files), 3)]
-    except SurveyError as error:
+    except Failure as error:
         sys.exit(f"pulls_plot.py: {error}")
     sn = np.concatenate([part[0] for part in found])
     pull = {p.name: np.concatenate([part[1][p.name] for part in found]) for p in PARAMETERS}

@@ -6,12 +6,16 @@ A fit (docs/use/formats.md) is read with the truth table of `starmill simulate`
 """
 
 import collections
+import os
+import sys
 
-import h5py
 import numpy as np
 from astropy.io import fits as pyfits
 
-FITTED = 1
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
+from starmill.cli.basics import INPUT, Failure  # noqa: E402
+from starmill.products.result import FITTED, Result, text  # noqa: E402
+
 SN_BINS = ((5, 10), (10, 20), (20, 40), (40, 100))  # only the last includes its upper end
 
 
@@ -25,10 +29,6 @@ def half_width(delta, axis=-1):
     """Half the width of the central 68.27 %: sigma of a Gaussian."""
     low, high = np.percentile(delta, [15.865, 84.135], axis=axis)
     return 0.5 * (high - low)
-
-
-def text(value):
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 # name of the column, how it is written in a picture, unit, digits that are worth printing
@@ -49,14 +49,10 @@ MIN_STARS = 5  # fewer have no percentiles to speak of
 Statistics = collections.namedtuple("Statistics", "n median scatter error pull")
 
 
-class SurveyError(ValueError):
-    """A fit and a truth table that do not go together, or have nothing to compare."""
-
-
 class Survey:
     """A fit and its truth.
 
-    fit      columns of /fits by name, [row]
+    result   the fit;  fit: columns of its /fits by name, [row]
     true     columns of the truth by name, [row of the fit]
     truth    the whole truth table, rows that the fit's selection dropped among them
     fitted   has a solution;  clean: simulated without a defect
@@ -64,40 +60,31 @@ class Survey:
     """
 
     def __init__(self, fit_path, truth_path):
+        self.result = Result(fit_path)
+        self.fit = {name: column[...] for name, column in self.result.fits.items()}
         try:
-            with opened(h5py.File, fit_path) as file:
-                self.fit = {name: column[...] for name, column in file["fits"].items()}
-                self.statuses = names_of(file["fits/STATUS"], "CODES")
-                self.warnings = names_of(file["fits/RVS_WARN"], "BITS")
-        except KeyError as error:
-            why = error.args[0]
-            raise SurveyError(f"{fit_path} is no result of starmill fit: {why}") from error
-        with opened(pyfits.open, truth_path) as file:
-            if "TRUTH" not in file:
-                raise SurveyError(f"{truth_path} is no truth table: it has no HDU TRUTH")
-            self.truth = np.array(file["TRUTH"].data)
-        needed = ("TARGETID", "KIND", "SN") + tuple(p.name for p in PARAMETERS)
-        for where, names, path in ((self.fit, needed[:1] + needed[3:], fit_path),
-                                   (self.truth.dtype.names, needed, truth_path)):
+            with pyfits.open(truth_path) as file:
+                self.truth = np.array(file["TRUTH"].data)
+        except (OSError, KeyError) as error:
+            raise Failure(INPUT, f"{truth_path} cannot be read as a truth table: {error}") from error
+        parameters = tuple(p.name for p in PARAMETERS)
+        for where, names, path in ((self.fit, parameters, fit_path),
+                                   (self.truth.dtype.names, ("KIND", "SN", *parameters), truth_path)):
             for name in names:
                 if name not in where:
-                    raise SurveyError(f"{path} has no column {name}")
-        if not len(self.fit["TARGETID"]):
-            raise SurveyError(f"{fit_path} holds no star")
+                    raise Failure(INPUT, f"{path} has no column {name}")
         row_of = {int(target): row for row, target in enumerate(self.truth["TARGETID"])}
         missing = [int(t) for t in self.fit["TARGETID"] if int(t) not in row_of]
         if missing:
-            raise SurveyError(
-                f"{truth_path} has no truth for TARGETID {missing[0]} of {fit_path}: "
-                "they are not of the same survey"
-            )
+            raise Failure(INPUT, f"{truth_path} has no truth for TARGETID {missing[0]} of {fit_path}: "
+                          "they are not of the same survey")
         rows = np.array([row_of[int(t)] for t in self.fit["TARGETID"]])
         self.true = {name: self.truth[name][rows] for name in self.truth.dtype.names}
         self.sn = np.asarray(self.true["SN"], dtype=float)
         self.kind = np.array([text(k).strip() for k in self.true["KIND"]])
         self.fitted = self.fit["STATUS"] == FITTED
         if not self.fitted.any():
-            raise SurveyError(f"{fit_path} holds no fitted star")
+            raise Failure(INPUT, f"{fit_path} holds no fitted star")
         self.clean = self.kind == CLEAN
         self.good = self.fitted & self.clean & (self.fit["RVS_WARN"] == 0)
 
@@ -127,20 +114,8 @@ class Survey:
 
     def warning_names(self, row):
         """Names of the warnings of one row."""
-        return [name for bit, name in self.warnings.items() if self.fit["RVS_WARN"][row] & bit]
-
-
-def opened(how, path):
-    """The open file; astropy's and h5py's own messages do not always name it."""
-    try:
-        return how(path, "r" if how is h5py.File else "readonly")
-    except OSError as error:
-        raise SurveyError(f"{path} cannot be read: {error}") from error
-
-
-def names_of(dataset, key):
-    """{code or bit: name} from the attributes of STATUS or RVS_WARN."""
-    return {int(c): text(n) for c, n in zip(dataset.attrs[key], dataset.attrs["NAMES"])}
+        return [name for bit, (name, _) in self.result.warnings.items()
+                if self.fit["RVS_WARN"][row] & bit]
 
 
 def bin_text(low, high):

@@ -29,8 +29,7 @@ static int n_file;
 
 static void must(int err)
 {
-  if (err != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(err);
 }
 
 static int from_environment(const char *name, int otherwise)

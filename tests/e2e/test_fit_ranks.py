@@ -61,7 +61,7 @@ class SameResult(EndToEnd):
         self.assertRegex(alone.stdout, r"(?m)^balance +waited [0-9.]+ % for spectra, [0-9.]+ % for writing$")
         fits, catalog = read(self.path), read(self.path, "catalog")
         self.assertEqual(list(catalog["FILE"]), [0] + [1] * 40 + [2] * 3 + [3] * 12 + [5])
-        # threads and slots: test_fit_same_bits.py
+        # threads and slots: test_hosts.py
         for ranks, threads, slots in ((2, 2, 1), (5, 1, 0)):
             log = tmp(f"log{ranks}.txt")
             done = self.fit(f"r{ranks}.h5", "--threads", threads, "--slots", slots, "--log", log, *args,

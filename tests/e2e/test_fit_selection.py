@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which rows are fitted: selection, S/N, exposures; real files (defects: test_patho.py)."""
+"""Which rows are fitted: selection, S/N, exposures; real files (defects: test_hostile.py)."""
 
 from common import *  # noqa: F403
 from starmill.surveys import generic

@@ -12,29 +12,6 @@ LAMOST = sorted(data("real/lamost/" + n) for n in (
 if not LAMOST or not all(map(os.path.exists, SDSS)):
     skip("no test data of SDSS and LAMOST")
 
-# pixels used, A; inside the small library's arms and apart from each other
-RANGE = {"B": (3820, 5650), "R": (5900, 7500)}
-
-
-def of_sdss(path):
-    """What the catalogue must have of a file, and its spectrum: wavelength, flux, ivar, what is good."""
-    with pyfits.open(path) as hdus:
-        star, t = hdus[2].data[0], hdus[1].data.copy()
-    row = {"OBJECT": os.path.basename(path).split(".")[0], "EXPID": -1, "FIBER": star["FIBERID"],
-           "TARGET_RA": star["PLUG_RA"], "TARGET_DEC": star["PLUG_DEC"], "Z": float(star["Z"]),
-           "SPECTYPE": star["CLASS"], "SUBTYPE": star["SUBCLASS"]}
-    return row, (10.0 ** t["loglam"].astype(float), t["flux"], t["ivar"], ((t["and_mask"] & SDSS_BAD) == 0)
-                 & (t["wdisp"] > 0) & (t["wdisp"] <= 10))
-
-
-def of_lamost(path):
-    with pyfits.open(path) as hdus:
-        header, t = hdus[0].header, hdus["COADD"].data[0]
-        row = {"OBJECT": header["DESIG"], "EXPID": header["OBSID"], "FIBER": header["FIBERID"],
-               "TARGET_RA": header["RA"], "TARGET_DEC": header["DEC"], "Z": header["Z"],
-               "SPECTYPE": header["CLASS"], "SUBTYPE": header["SUBCLASS"]}
-        return row, (t["WAVELENGTH"].astype(float), t["FLUX"], t["IVAR"], t["ANDMASK"] == 0)
-
 
 def texts(values):
     return [v.decode().rstrip("\0 ") for v in values]
@@ -46,25 +23,6 @@ def config(name, text):
 
 
 class Surveys(EndToEnd):
-    def test_the_result_says_what_the_files_have(self):
-        """Catalogue, good pixels and S/N against astropy; tests/e2e/test_formats.py has the pixels."""
-        # the small library's templates are of no star of theirs, and no search for the best is looked at
-        arms = ", ".join(f"{{name: {x.lower()}, min: {low}, max: {high}}}" for x, (low, high) in RANGE.items())
-        self.fit("files.h5", "--lsf", "off", *config("range.yaml", f"max_eval: 30\narms: [{arms}]\n"), *SDSS,
-                 *LAMOST, lib=coarse_library())
-        fits, catalog = read(self.path), read(self.path, "catalog")
-        self.assertEqual(list(fits["STATUS"]), [FITTED] * (2 + len(LAMOST)))
-        for row, (row_of, (wave, flux, ivar, good)) in enumerate(
-                [of_sdss(path) for path in SDSS] + [of_lamost(path) for path in LAMOST]):
-            for name, value in row_of.items():
-                found = catalog[name][row]
-                self.assertEqual(found.decode() if isinstance(value, str) else found, value, name)
-            for arm, (low, high) in RANGE.items():
-                use = good & (wave >= low) & (wave <= high) & np.isfinite(flux) & np.isfinite(ivar) & (ivar > 0)
-                sn = np.median(flux[use].astype(float) * np.sqrt(ivar[use].astype(float)))
-                self.assertEqual(fits[f"NPIX_{arm}"][row], use.sum())
-                self.assertAlmostEqual(fits[f"SN_{arm}"][row] / sn, 1.0, delta=1e-6)  # by float32
-
     def test_a_row_of_wavelengths_that_do_not_ascend(self):
         """The star's row says so, the others are fitted."""
         path = tmp("bad.fits")

@@ -8,8 +8,6 @@ from base import *  # noqa: F403
 from starmill.cli.basics import Failure
 from starmill.templates import emulator_files
 
-REAL = os.path.join(DATA, "emulator", "nnrm_desi_b.h5")
-
 
 def library(*args):
     return starmill("library", *args)
@@ -232,13 +230,3 @@ class LibraryTest(ProgramTest):
         make_emulator(self.b, 2, "lab_y", "v1rm")
         self.refused(2, "--at-instrument-resolution", "import", "--output", self.path("lib.h5"),
                      self.a, self.b)
-
-    def test_reference_emulator(self):
-        if not os.path.exists(REAL):
-            self.skipTest("no test data at " + REAL)
-        lib = self.path("lib.h5")
-        result = run("library", "import", "--output", lib, REAL)
-        info = library("info", lib).stdout
-        for text in ("sigma 0.5 A", "4000 to 7500 K", "-3 to 0.5 dex", "0 to 0.4 dex",
-                     "6215 pixels", "from nnrm_desi_b.h5, revision synth1rm"):
-            self.assertIn(text, info)

@@ -1,11 +1,57 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill library train: a grid file in, networks out; stopped, killed, continued; refusals."""
+"""starmill library train: a grid file in, networks out; losses of ten epochs against NumPy
+(tests/reference/train_losses.py); stopped, killed, continued; refusals."""
 
 import csv
 
-from base import *
-import train_losses
+from base import *  # noqa: F403
 from starmill.templates import emulate, library_file
+import train_losses
+
+
+class TrainReferenceTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.grid = tmp("reference.h5")
+        train_losses.make_grid(cls.grid)
+        cls.cases = [(case, np.array(train_losses.train(train_losses.make_problem(cls.grid, train_losses.options_of(case)),
+                                                train_losses.options_of(case)))) for case in train_losses.CASES]
+
+    def losses(self, options, threads=2):
+        """[[loss, loss of models left out]] of the epochs by starmill."""
+        run("library", "train", "--overwrite", "--threads", threads, "--output", tmp("lib.h5"),
+            *train_losses.words_for_starmill(train_losses.options_of(options)), self.grid)
+        with open(tmp("lib.h5.losses.csv"), newline="", encoding="ascii") as file:
+            return np.array([[float(row["loss"]), float(row["loss_left_out"])]
+                             for row in csv.DictReader(file)])
+
+    def test_losses_are_those_of_numpy(self):
+        for case, expected in self.cases:
+            with self.subTest(case):
+                found = self.losses(case)
+                self.assertEqual(found.shape, (10, 2))
+                off = np.abs(found / expected - 1)
+                print(case, "differs from NumPy by", np.nanmax(off))
+                np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+                # float32 against float64 leaves 1e-6; L1's slope jumps where a residual changes its
+                # sign, which leaves 1e-4
+                self.assertLess(np.nanmax(off), 1e-2 if "l1" in case.values() else 1e-5)
+                self.assertLess(expected[-1, 0], 0.9 * expected[0, 0])  # something was learned
+
+    def test_another_rate_is_another_curve(self):
+        """What is compared sees a change of a setting by 2 %."""
+        case, expected = self.cases[0]
+        found = self.losses({**case, "rate": 2.04e-3})
+        self.assertGreater(np.abs(found / expected - 1).max(), 1e-3)
+
+    def test_random_numbers(self):
+        """Random123's known answers for counter and key 0; orders hold every model once."""
+        self.assertEqual([int(x) for x in train_losses.words(0, 0, "\0\0\0\0", 4)],
+                         [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8])
+        order, n_train = train_losses.split(50, 0.3, 4)
+        self.assertEqual((sorted(order), n_train), (list(range(50)), 35))
+        self.assertEqual(sorted(train_losses.shuffled(50, 4, 1, "shuf")), list(range(50)))
+
 
 N_MODEL, N_PIX = 160, 130
 ARMS = {"b": (8.3, 2e-4), "r": (8.7, 1.5e-4)}

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory: a limit on address space (ulimit -v, a batch system's) ends a run with a message, or not at
-all; and what a run takes does not grow with its stars, the short version of a campaign."""
+"""What a machine has too little of: a limit on address space (ulimit -v, a batch system's) ends a run
+with a message, or not at all; what a run takes does not grow with its stars, the short version of a
+campaign; and a scratch folder that is too small for the .gz inputs costs at most the files that do not
+fit."""
+
+import gzip
 
 from common import *  # noqa: F403
 
@@ -33,3 +37,62 @@ class Memory(EndToEnd):
         print(done.stdout)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"800 generic .* bytes a star")
+
+
+def packed(path):
+    with open(path, "rb") as f, gzip.open(path + ".gz", "wb", 1) as g:
+        g.write(f.read())
+    return path + ".gz"
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root can mount a small file system")
+class Scratch(EndToEnd):
+    @classmethod
+    def setUpClass(cls):
+        cls.plain = [cut(f"coadd-{i}.fits", [3 * i, 3 * i + 1]) for i in range(4)]
+        cls.packed = [packed(path) for path in cls.plain]
+        cls.bytes = os.path.getsize(cls.plain[0])
+        cls.folder = tmp("scratch")
+        os.makedirs(cls.folder)
+
+    def setUp(self):
+        # one of the files fits, two do not
+        size = self.bytes + (self.bytes >> 1)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", self.folder])
+        if done.returncode != 0:
+            self.skipTest("no file system can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", self.folder], check=True)
+        put("scratch.yaml", f"scratch: {self.folder}\nreaders: 2\n")
+        self.config = ["--config", tmp("scratch.yaml")]
+
+    def test_a_file_that_does_not_fit_costs_itself(self):
+        big = packed(cut("big.fits", range(100, 104)))
+        self.fit("expected-big.h5", *self.plain[:2])
+        expected = read(self.path)
+        done = self.fit("big.h5", *self.config, self.packed[0], big, self.packed[1], status=3)
+        needs = f"needs {os.path.getsize(big[:-3]) / 2**20:.1f} MiB"
+        for text in ("big.fits.gz", needs, self.folder, "set scratch"):
+            self.assertIn(text, done.stderr)
+        self.assertEqual(differing(read(self.path), expected), [])
+        with h5py.File(self.path) as h5:
+            errors = [e.decode() for e in h5["catalog/files/ERROR"][:]]
+        self.assertEqual([bool(e) for e in errors], [False, True, False])
+        self.assertIn(needs, errors[1])
+
+    def test_files_that_do_not_fit_together_wait(self):
+        self.fit("expected-wait.h5", *self.plain)
+        expected = read(self.path)
+        self.fit("one.h5", *self.config, *self.packed)
+        self.assertEqual(differing(read(self.path), expected), [])
+        self.fit("three.h5", *self.config, *self.packed, ranks=3)
+        self.assertEqual(differing(read(self.path), expected), [])
+
+    def test_files_of_one_object_that_do_not_fit_together(self):
+        def red_only(hdus):
+            for name in [n for n in hdus if n.startswith("B_")]:
+                del hdus[name]
+        other = packed(cut("red.fits", [0, 1], red_only))
+        self.fit("expected-joined.h5", "--join-by-name", self.plain[0], other)
+        expected = read(self.path)
+        self.fit("joined.h5", *self.config, "--join-by-name", self.packed[0], other)
+        self.assertEqual(differing(read(self.path), expected), [])

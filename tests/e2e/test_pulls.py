@@ -6,6 +6,8 @@ a draw of its model error.
 """
 
 from base import *  # noqa: F403
+import survey_stats
+from survey_stats import half_width
 
 N_STAR = 1000
 PARAMETERS = ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE")
@@ -16,38 +18,30 @@ WARN_HULL = 256  # kernels/data/result.h
 INFO_GIVEN_START = 64
 
 
-def half_width(x):
-    """Half the width of the central 68.27 %: sigma of a Gaussian, deaf to outliers."""
-    low, high = np.percentile(x, [15.865, 84.135])
-    return 0.5 * (high - low)
-
-
-class Survey:
+class Survey(survey_stats.Survey):
     """A simulated survey, its fit, and the pulls of its stars."""
 
-    def __init__(self, name, library, *options):
-        self.library, self.options, self.folder = library, options, tmp(name)
+    def __init__(self, name, library):
+        self.library, self.folder = library, tmp(name)
         run("simulate", "--output", self.folder, "--library", library, "--stars", N_STAR, "--sn",
             "10,100", "--vsini", "2,150", "--seed", 20261121, "--threads", 1, "--quiet",
             timeout=1200)
         self.truth_path = os.path.join(self.folder, "truth.fits")
-        self.fit = self.fitted(name + ".h5")
-        truth = pyfits.getdata(self.truth_path, "TRUTH")
-        np.testing.assert_array_equal(self.fit["TARGETID"], truth["TARGETID"])
-        self.truth = {name: np.asarray(truth[name], dtype=float) for name in PARAMETERS + ("SN",)}
-        self.pull = {p: (self.fit[p] - self.truth[p]) / self.fit[p + "_ERR"] for p in PARAMETERS}
+        self.fitted_to(name + ".h5")
+        super().__init__(tmp(name + ".h5"), self.truth_path)
+        np.testing.assert_array_equal(self.fit["TARGETID"], self.truth["TARGETID"])
+        self.pull = {p: self.delta(p) / self.fit[p + "_ERR"] for p in PARAMETERS}
 
-    def fitted(self, out, *more):
-        run("fit", "--library", self.library, *self.options, "--output", tmp(out), "--threads", 1,
-            "--quiet", "--catalog", os.path.join(self.folder, "catalog.txt"), *more, timeout=1200)
+    def fitted_to(self, out, *more):
+        run("fit", "--library", self.library, "--output", tmp(out), "--threads", 1, "--quiet",
+            "--catalog", os.path.join(self.folder, "catalog.txt"), *more, timeout=1200)
         return read(tmp(out))
 
     def stars(self, parameter, low=10, high=101):
         """Without those beyond the hulls, whose errors are not Gaussian."""
-        sn = self.truth["SN"]
-        chosen = (sn >= low) & (sn < high) & (self.fit["RVS_WARN"] & WARN_HULL == 0)
+        chosen = (self.sn >= low) & (self.sn < high) & (self.fit["RVS_WARN"] & WARN_HULL == 0)
         if parameter == "VSINI":
-            chosen &= self.truth["VSINI"] >= RESOLVED_KM_S
+            chosen &= self.true["VSINI"] >= RESOLVED_KM_S
         return chosen
 
 
@@ -60,7 +54,7 @@ class Pulls(ProgramTest):
     def test_every_star_is_fitted(self):
         for survey in (self.small, self.shipped):
             self.assertTrue((survey.fit["STATUS"] == FITTED).all())
-            self.assertGreaterEqual(survey.truth["SN"].min(), 10)
+            self.assertGreaterEqual(survey.sn.min(), 10)
 
     def test_widths(self):
         """1 within four times the scatter of the width of n Gaussian pulls, 0.96 / sqrt(n), and
@@ -86,8 +80,8 @@ class Pulls(ProgramTest):
         error of a parameter costs.  With a model error the covariance is fixed near each solution,
         and -2 ln L of two runs cannot be compared so closely.
         """
-        fit, other = self.small.fit, self.small.fitted("from-truth.h5", "--start",
-                                                       self.small.truth_path)
+        fit, other = self.small.fit, self.small.fitted_to("from-truth.h5", "--start",
+                                                          self.small.truth_path)
         np.testing.assert_array_equal(other["TARGETID"], fit["TARGETID"])
         self.assertTrue((other["FIT_INFO"] & INFO_GIVEN_START != 0).all())
         excess = fit["M2LL"] - other["M2LL"]

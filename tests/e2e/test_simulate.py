@@ -240,17 +240,6 @@ class SameBytes(Simulate):
         # a matrix product may round otherwise with other rows beside
         np.testing.assert_allclose(first, second, rtol=1e-6)
 
-    def test_settings_arrive(self):
-        self.make("set", *FAST, "--sn", "20,40", "--vsini", "30,60", "--vel-sigma", 10)
-        truth = table("set", "truth.fits", "TRUTH")
-        self.assertTrue(((truth["SN"] >= 20) & (truth["SN"] <= 40)).all())
-        self.assertTrue(((truth["VSINI"] >= 30) & (truth["VSINI"] <= 60)).all())
-        self.assertLess(np.abs(truth["VRAD"]).max(), 60)
-        median = np.concatenate([table("set", f"coadd-mock-{i:05d}.fits", "SCORES")
-                                 ["MEDIAN_COADD_SNR_R"] for i in range(4)])
-        # cosmics, distortion and the noise of a median move a few per cent
-        np.testing.assert_allclose(median / truth["SN"], 1, atol=0.25)
-
 
 class Continue(Simulate):
     def test_other_settings_are_refused(self):
@@ -442,28 +431,6 @@ class Refusals(Simulate):
                             "--overwrite")
             self.assertOneLine(done, tmp("other.h5"), word, status=2)
             self.assertEqual(digests("kept"), before)
-
-
-class Fit(Simulate):
-    def test_pathological_rows_cost_only_themselves(self):
-        self.make("small", *SMALL)  # which Files has made
-        catalog = os.path.join(tmp("small"), "catalog.txt")
-        truth = table("small", "truth.fits", "TRUTH")
-        kind = dict(zip(truth["TARGETID"], truth["KIND"]))
-        self.fit("patho.h5", "--catalog", catalog, lib=LIBRARY)
-        fits = read(self.path)
-        fitted = {t: s == FITTED for t, s in zip(fits["TARGETID"], fits["STATUS"])}
-        self.assertEqual(set(fitted), {t for t, k in kind.items() if k not in ("sky", "bad_fiber")})
-        for target, k in kind.items():
-            if k in ("star", "allowed_fiber", "galaxy", "masked_arm", "high_velocity"):
-                self.assertTrue(fitted[target], k)
-            if k == "no_arm":
-                self.assertFalse(fitted[target], k)
-        # only which rows there are: none is bright enough
-        self.fit("redrock.h5", "--catalog", catalog, "--redrock", "--minsn", 1e6, lib=LIBRARY, status=3)
-        dropped = {kind[t] for t in set(fitted) - set(read(self.path)["TARGETID"])}
-        self.assertLessEqual({"galaxy"}, dropped)
-        self.assertLessEqual(dropped, {"galaxy", "noise"})
 
 
 class Shipped(Simulate):

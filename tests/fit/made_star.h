@@ -51,8 +51,7 @@ typedef struct made_answer {
 
 static inline void made_check(int err)
 {
-  if (err != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(err);
 }
 
 /* Irwin-Hall: sums of twelve, good to 3 sigma, and no libm in the stars */

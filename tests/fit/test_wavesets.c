@@ -5,7 +5,6 @@
 
 enum { SEED = 1964, N_STAR = 36, N_SHARED = 12, N_LABEL = 3, N_ARM = 3 };
 
-#include "src/pipeline/pipeline_parts.h"
 #include "tests/fit/made_survey.h"
 
 static made_star star[N_STAR];
@@ -145,62 +144,6 @@ MILL_TEST(shared_wavelengths_are_made_once)
   const mill_waveset_stats end =
       run_stars(2, 1, MILL_WAVESET_CACHE_BYTES, N_SHARED, shared, result[1], &run);
   assert_int_equal(end.n_made, lib.n_arm);
-}
-
-/** A segment of an arm's wavelengths that begin at first_aa. */
-static mill_raw_segment segment_at(double first_aa)
-{
-  enum { N_PIX = 60 };
-  static double wave_aa[N_PIX];
-  for (int p = 0; p < N_PIX; p++)
-    wave_aa[p] = first_aa + p;
-  return (mill_raw_segment){.n_pix = N_PIX, .wave_aa = wave_aa};
-}
-
-MILL_TEST(the_least_recently_used_goes_first)
-{
-  mill_pipeline *pipeline = NULL;
-  mill_waveset_stats stats;
-  int made = 0;
-  made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
-  size_t bytes_one = 0; /* of a set without the templates of the guess, which all share */
-  /* 0 1 2, 0 again, then room for two: 1 goes, the oldest; 3 pushes 2 out */
-  static const int ask[] = {0, 1, 2, 0, -1, 0, 2, 3, 2, 0};
-  static const int fresh[] = {1, 1, 1, 0, 0, 0, 0, 1, 0, 1};
-  for (size_t i = 0; i < sizeof ask / sizeof *ask; i++) {
-    mill_waveset_cache_next(pipeline->member[0].waveset);
-    mill_pipeline_waveset_stats(pipeline, &stats);
-    if (ask[i] < 0) {
-      mill_pipeline_waveset_limit(pipeline, stats.bytes - bytes_one);
-      continue;
-    }
-    /* bits decide, not closeness */
-    const mill_raw_segment segment = segment_at(4050 + 1e-9 * ask[i]);
-    made_check(mill_pipeline_accepts(pipeline, &segment));
-    made += fresh[i];
-    const size_t before = stats.bytes;
-    mill_pipeline_waveset_stats(pipeline, &stats);
-    if (i == 1)
-      bytes_one = stats.bytes - before;
-    assert_int_equal(stats.n_made, made);
-    assert_int_equal(stats.n_held, 0);
-  }
-  mill_pipeline_destroy(pipeline);
-}
-
-MILL_TEST(wavelengths_off_the_templates_leave_nothing_behind)
-{
-  mill_pipeline *pipeline = NULL;
-  mill_waveset_stats stats;
-  made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
-  const double first_aa[] = {3000 /* bluer than the templates */, NAN};
-  for (int i = 0; i < 2; i++) {
-    const mill_raw_segment segment = segment_at(first_aa[i]);
-    assert_int_equal(mill_pipeline_accepts(pipeline, &segment), MILL_ERR_RANGE);
-  }
-  mill_pipeline_waveset_stats(pipeline, &stats);
-  assert_int_equal(stats.n_set, 0);
-  mill_pipeline_destroy(pipeline);
 }
 
 MILL_SEEDED_TEST_MAIN(SEED, make_stars, tear_down)

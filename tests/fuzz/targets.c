@@ -11,16 +11,8 @@
 
 #include "kernels/base/error.h"
 
-const fuzz_target fuzz_targets[] = {
-    {"desi", fuzz_desi, 1},       {"sdss", fuzz_sdss, 1},
-    {"lamost", fuzz_lamost, 1},   {"lamost_mrs", fuzz_lamost_mrs, 1},
-    {"weave", fuzz_weave, 1},     {"fourmost", fuzz_fourmost, 1},
-    {"pfs", fuzz_pfs, 1},         {"generic", fuzz_generic, 1},
-    {"redrock", fuzz_redrock, 1}, {"start", fuzz_start, 1},
-    {"priors", fuzz_priors, 1},   {"library", fuzz_library, 0},
-    {"values", fuzz_values, 0},   {"config", fuzz_config, 0},
-    {"catalog", fuzz_catalog, 0},
-};
+#define ENTRY(name, is_fits) {#name, fuzz_##name, is_fits},
+const fuzz_target fuzz_targets[] = {FUZZ_TARGETS(ENTRY)};
 const int fuzz_n_target = sizeof fuzz_targets / sizeof *fuzz_targets;
 
 const fuzz_target *fuzz_find(const char *name)

@@ -13,21 +13,16 @@
 
 enum { FUZZ_REFUSED, FUZZ_ACCEPTED };
 
-int fuzz_desi(const uint8_t *bytes, size_t n);
-int fuzz_sdss(const uint8_t *bytes, size_t n);
-int fuzz_lamost(const uint8_t *bytes, size_t n);
-int fuzz_lamost_mrs(const uint8_t *bytes, size_t n);
-int fuzz_pfs(const uint8_t *bytes, size_t n);
-int fuzz_weave(const uint8_t *bytes, size_t n);
-int fuzz_fourmost(const uint8_t *bytes, size_t n);
-int fuzz_generic(const uint8_t *bytes, size_t n);
-int fuzz_redrock(const uint8_t *bytes, size_t n);
-int fuzz_start(const uint8_t *bytes, size_t n);  /**< FITS or HDF5 */
-int fuzz_priors(const uint8_t *bytes, size_t n); /**< likewise */
-int fuzz_library(const uint8_t *bytes, size_t n);
-int fuzz_values(const uint8_t *bytes, size_t n); /**< changes to a good library */
-int fuzz_config(const uint8_t *bytes, size_t n);
-int fuzz_catalog(const uint8_t *bytes, size_t n); /**< as a list of files, then of TARGETIDs */
+/** X(name, whether it is mutated card by card): start and priors take FITS or HDF5, values is a
+ *  list of changes to a good library, catalog a list of files, then of TARGETIDs. */
+#define FUZZ_SURVEYS(X)                                                                            \
+  X(desi, 1)                                                                                       \
+  X(sdss, 1) X(lamost, 1) X(lamost_mrs, 1) X(weave, 1) X(fourmost, 1) X(pfs, 1) X(generic, 1)
+#define FUZZ_TARGETS(X)                                                                            \
+  FUZZ_SURVEYS(X)                                                                                  \
+  X(redrock, 1) X(start, 1) X(priors, 1) X(library, 0) X(values, 0) X(config, 0) X(catalog, 0)
+#define FUZZ_DECLARE(name, is_fits) int fuzz_##name(const uint8_t *bytes, size_t n);
+FUZZ_TARGETS(FUZZ_DECLARE)
 
 typedef struct fuzz_target {
   const char *name;

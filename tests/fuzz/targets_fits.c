@@ -137,45 +137,12 @@ static int run_format(const mill_format *format, const uint8_t *bytes, size_t n)
   return accepted;
 }
 
-int fuzz_desi(const uint8_t *bytes, size_t n)
-{
-  return run_format(&mill_format_desi, bytes, n);
-}
-
-int fuzz_sdss(const uint8_t *bytes, size_t n)
-{
-  return run_format(&mill_format_sdss, bytes, n);
-}
-
-int fuzz_lamost(const uint8_t *bytes, size_t n)
-{
-  return run_format(&mill_format_lamost, bytes, n);
-}
-
-int fuzz_lamost_mrs(const uint8_t *bytes, size_t n)
-{
-  return run_format(&mill_format_lamost_mrs, bytes, n);
-}
-
-int fuzz_pfs(const uint8_t *bytes, size_t n)
-{
-  return run_format(&mill_format_pfs, bytes, n);
-}
-
-int fuzz_weave(const uint8_t *bytes, size_t n)
-{
-  return run_format(&mill_format_weave, bytes, n);
-}
-
-int fuzz_fourmost(const uint8_t *bytes, size_t n)
-{
-  return run_format(&mill_format_fourmost, bytes, n);
-}
-
-int fuzz_generic(const uint8_t *bytes, size_t n)
-{
-  return run_format(&mill_format_generic, bytes, n);
-}
+#define SURVEY(name, is_fits)                                                                      \
+  int fuzz_##name(const uint8_t *bytes, size_t n)                                                  \
+  {                                                                                                \
+    return run_format(&mill_format_##name, bytes, n);                                              \
+  }
+FUZZ_SURVEYS(SURVEY)
 
 int fuzz_redrock(const uint8_t *bytes, size_t n)
 {

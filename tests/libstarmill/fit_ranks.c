@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fit_ranks LIBRARY CONFIG SPECTRA RESULT [FAILS]: the ranks fit the stars of a file together, and
  * every column, gathered on the last rank, is that of a result of the program, bit for bit.  The
- * rank FAILS asks for a column that is not there.  Built by tests/e2e/test_libstarmill.py with what
+ * rank FAILS asks for a column that is not there.  Built by tests/e2e/test_install.py with what
  * is installed. */
 #include <string.h>
 

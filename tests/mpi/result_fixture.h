@@ -282,16 +282,14 @@ static inline mill_result_file *open_as(const survey *s, const char *path, int o
 {
   mill_result_file *file;
   int outcome;
-  if (open_code(s, path, overwrite, &file, &outcome) != MILL_OK)
-    fail_msg("open: %s", mill_error_message());
+  assert_ok(open_code(s, path, overwrite, &file, &outcome));
   assert_int_equal(outcome, expected);
   return file;
 }
 
 static inline void close_all(mill_result_file *file, mill_result_summary *summary)
 {
-  if (mill_result_close(file, summary) != MILL_OK)
-    fail_msg("close: %s", mill_error_message());
+  assert_ok(mill_result_close(file, summary));
   MPI_Barrier(MPI_COMM_WORLD);
 }
 

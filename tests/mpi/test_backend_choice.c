@@ -76,6 +76,14 @@ const mill_backend *mill_backend_cuda(int *err)
 
 /* ---- machines ---- */
 
+static void set_gpus(const mill_gpu_facts *kind)
+{
+  for (int i = 0; i < N_GPU; i++) {
+    machine.gpu[i] = *kind;
+    machine.gpu[i].uuid[0] = (unsigned char)(1 + i);
+  }
+}
+
 /* Every rank sees one GPU for each rank, all of one kind. */
 static void good_machine(void)
 {
@@ -83,70 +91,41 @@ static void good_machine(void)
   machine.driver = 13000;
   machine.n_gpu = mpi.size;
   machine.free_bytes = 140 * GIB;
-  for (int i = 0; i < N_GPU; i++) {
-    machine.gpu[i] = h200;
-    machine.gpu[i].uuid[0] = (unsigned char)(1 + i);
-  }
+  set_gpus(&h200);
   mill_gpu_assign(NULL);
 }
 
-static void no_gpu(void)
-{
-  machine.n_gpu = 0;
-}
-static void no_driver(void)
-{
-  machine.driver = 0;
-  machine.n_gpu = 0;
-}
-static void old_driver(void)
-{
-  machine.driver = 12000; /* it then shows no GPU */
-  machine.n_gpu = 0;
-}
-static void busy(void)
-{
-  machine.try_code = MILL_ERR_BACKEND;
-}
-static void short_of_memory(void)
-{
-  machine.free_bytes = GIB / 2;
-}
-static void other_kind(void)
-{
-  for (int i = 0; i < N_GPU; i++) {
-    machine.gpu[i] = a100;
-    machine.gpu[i].uuid[0] = (unsigned char)(1 + i);
-  }
-}
-static void does_not_start(void)
-{
-  machine.backend_code = MILL_ERR_BACKEND;
-}
-
-/* What goes wrong on the last rank. */
+/* What goes wrong on the last rank; a driver that is too old shows no GPU. */
 static const struct fault {
-  const char *what;
-  void (*make)(void);
-  int code, least; /* with this many ranks it shows */
-  int is_late;     /* after the ranks have been placed */
-  const char *message;
+  const char *what, *message;
+  int code, driver, is_without, try_code, backend_code;
+  int least;   /* with this many ranks it shows */
+  int is_late; /* after the ranks have been placed */
+  size_t free_bytes;
+  const mill_gpu_facts *kind;
 } fault[] = {
-    {"no GPU", no_gpu, MILL_ERR_CONFIG, 1, 0, "this process sees no GPU"},
-    {"no driver", no_driver, MILL_ERR_CONFIG, 1, 0, "no NVIDIA driver"},
-    {"busy", busy, MILL_ERR_BACKEND, 1, 0, "is busy"},
-    {"memory", short_of_memory, MILL_ERR_MEMORY, 1, 0, "512 MiB free; a rank needs 1024"},
-    {"two kinds", other_kind, MILL_ERR_BACKEND, 2, 0, "GPUs of one kind"},
-    {"no start", does_not_start, MILL_ERR_BACKEND, 1, 1, "it does not start"},
-    {"old driver", old_driver, MILL_ERR_CONFIG, 1, 0, "NVIDIA driver is for CUDA"},
+    {"no GPU", "this process sees no GPU", MILL_ERR_CONFIG, 13000, .is_without = 1},
+    {"no driver", "no NVIDIA driver", MILL_ERR_CONFIG, 0, .is_without = 1},
+    {"busy", "is busy", MILL_ERR_BACKEND, 13000, .try_code = MILL_ERR_BACKEND},
+    {"memory", "512 MiB free; a rank needs 1024", MILL_ERR_MEMORY, 13000, .free_bytes = GIB / 2},
+    {"two kinds", "GPUs of one kind", MILL_ERR_BACKEND, 13000, .least = 2, .kind = &a100},
+    {"no start", "it does not start", MILL_ERR_BACKEND, 13000, .backend_code = MILL_ERR_BACKEND,
+     .is_late = 1},
+    {"old driver", "NVIDIA driver is for CUDA", MILL_ERR_CONFIG, 12000, .is_without = 1},
 };
 enum { N_FAULT = sizeof fault / sizeof fault[0] };
 
 static void faulty_machine(const struct fault *f)
 {
   good_machine();
-  if (mpi.rank == mpi.size - 1)
-    f->make();
+  if (mpi.rank == mpi.size - 1) {
+    machine.driver = f->driver;
+    machine.n_gpu = f->is_without ? 0 : machine.n_gpu;
+    machine.try_code = f->try_code;
+    machine.backend_code = f->backend_code;
+    machine.free_bytes = f->free_bytes ? f->free_bytes : machine.free_bytes;
+    set_gpus(f->kind ? f->kind : &h200);
+  }
   mill_error_clear();
 }
 
@@ -249,7 +228,7 @@ MILL_TEST(the_first_ranks_have_the_gpus)
   /* the first rank sees none: of the others each has the GPU that it would have with it */
   good_machine();
   if (mpi.rank == 0)
-    no_gpu();
+    machine.n_gpu = 0;
   if (mpi.size > 1) {
     assert_int_equal(mill_backend_place_some(&mpi, &has_gpu), MILL_OK);
     assert_int_equal(has_gpu, mpi.rank > 0);
@@ -275,7 +254,7 @@ MILL_TEST(a_rank_without_fits_on_the_cpu)
     faulty_machine(&fault[i]);
     const int code = mill_backend_place_some(&mpi, &has_gpu);
     /* a GPU that is there and fails ends the run; none is no failure, where another rank has one */
-    const int is_none = fault[i].make == no_gpu || fault[i].make == no_driver;
+    const int is_none = fault[i].is_without && fault[i].driver != 12000;
     const int expected =
         mpi.size < fault[i].least || (is_none && mpi.size > 1) ? MILL_OK : fault[i].code;
     if (code != expected)
@@ -361,7 +340,7 @@ MILL_TEST(a_result_begun_on_a_gpu)
   assert_int_equal(code, MILL_OK);
   assert_int_equal(machine.n_tried > 0, mpi.rank == 0);
   good_machine();
-  no_gpu();
+  machine.n_gpu = 0;
   settled(begun_on_both, 1, &code);
   assert_int_equal(code, MILL_ERR_OUTPUT);
   assert_message(result, 1);
@@ -409,7 +388,7 @@ MILL_TEST(crossover_and_why_there_is_none)
   assert_int_equal(found, 0);
   assert_string_equal(line.gpu, "cuda NVIDIA H200 sm_90");
   assert_non_null(strstr(why, kept));
-  no_gpu();
+  machine.n_gpu = 0;
   assert_int_equal(
       mill_backend_crossover(MILL_CROSSOVER_FIT, N_THREAD, &line, &found, why, sizeof why),
       MILL_OK);

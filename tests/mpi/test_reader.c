@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The reader threads of all ranks together bring every wanted row once, with its pixels. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <string.h>
-#include <zlib.h>
+#include "tests/mpi/ranks.h"
 
 #include "io/stars/reader.h"
 #include "kernels/base/error.h"
 #include "kernels/base/layout.h"
-#include "tests/io/surveys/desi_rows.h"
-#include "tests/mill_test.h"
 
 enum { N_FILE = 2, ARM_B = 0, ARM_R = 1, ARM_Z = 2 };
 
-static int rank, size;
 static int n_thread; /* that read, of each rank */
 static char folder[256];
 static const char *const input[] = {"sim/coadd-dev.fits.gz", "sim/coadd-dev-patho.fits.gz"};
@@ -26,6 +16,7 @@ static char plain[2][300];
 
 /* Two files of the test data as a run sees them. */
 typedef struct catalog {
+  mill_spectra_settings settings;
   mill_library lib;
   mill_config config;
   mill_input_file file[N_FILE];
@@ -34,7 +25,6 @@ typedef struct catalog {
   int64_t exposure_start[N_FILE];
   mill_result_file *result;
   int64_t n_exposure[N_FILE];
-  mill_mpi mpi;
   mill_work *work;
   mill_inputs inputs;
   mill_reader_plan plan;
@@ -66,10 +56,10 @@ static int open_catalog(catalog *c, const char *name, int packed)
   memset(c, 0, sizeof *c);
   make_library(&c->lib);
   mill_config_default(&c->config);
+  c->settings = (mill_spectra_settings){
+      .lib = &c->lib, .config = &c->config, .arm_wanted = {1, 1, 1}, .limits = {4096, ""}};
   for (int i = 0; i < N_FILE; i++) {
     const char *at = mill_test_data_path(input[i]);
-    const mill_spectra_settings settings = {
-        .lib = &c->lib, .config = &c->config, .arm_wanted = {1, 1, 1}, .limits = {4096, ""}};
     mill_spectra *spectra = NULL;
     if (!at)
       return 0;
@@ -78,7 +68,7 @@ static int open_catalog(catalog *c, const char *name, int packed)
     snprintf(c->path[i], sizeof c->path[i], "%s", at);
     c->file[i].path = c->path[i];
     c->file[i].error = "";
-    assert_int_equal(mill_spectra_open(at, &settings, &spectra), MILL_OK);
+    assert_int_equal(mill_spectra_open(at, &c->settings, &spectra), MILL_OK);
     assert_int_equal(mill_spectra_index(spectra, &c->config.select, &c->index[i]), MILL_OK);
     mill_spectra_close(spectra);
     c->file[i].size = c->index[i].file_size;
@@ -91,7 +81,7 @@ static int open_catalog(catalog *c, const char *name, int packed)
     n_row += c->index[i].n_row;
     n_exposure += c->index[i].n_exposure;
   }
-  const int start = N_FILE * rank / size, end = N_FILE * (rank + 1) / size;
+  const int start = N_FILE * mpi.rank / mpi.size, end = N_FILE * (mpi.rank + 1) / mpi.size;
   const mill_run_info info = {
       .lib = &c->lib,
       .identity = "reader test",
@@ -108,21 +98,15 @@ static int open_catalog(catalog *c, const char *name, int packed)
       .write_interval_s = 0.1,
   };
   snprintf(path, sizeof path, "%s/%d-%s", folder, n_thread, name);
-  if (mill_result_open(path, 0, 0, &info, MPI_COMM_WORLD, &c->result, &outcome) != MILL_OK)
-    fail_msg("%s", mill_error_message());
-  c->mpi = (mill_mpi){.comm = MPI_COMM_WORLD, .rank = rank, .size = size};
-  c->inputs = (mill_inputs){.settings = {.lib = &c->lib,
-                                         .config = &c->config,
-                                         .arm_wanted = {1, 1, 1},
-                                         .limits = {4096, ""}},
+  assert_ok(mill_result_open(path, 0, 0, &info, MPI_COMM_WORLD, &c->result, &outcome));
+  c->inputs = (mill_inputs){.settings = c->settings,
                             .n_file = N_FILE,
                             .file = c->file,
                             .exposure_start = c->exposure_start,
                             .n_exposure = c->n_exposure};
   const mill_work_plan work = {
       .inputs = &c->inputs, .result = c->result, .rate = 127, .n_held = 32, .n_ahead = 32};
-  if (mill_work_open(&c->mpi, &work, &c->work) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_work_open(&mpi, &work, &c->work));
   c->plan = (mill_reader_plan){.inputs = &c->inputs, .work = c->work, .n_thread = n_thread};
   return 1;
 }
@@ -140,13 +124,12 @@ static void close_catalog(catalog *c)
 static mill_batch *next(mill_reader *reader)
 {
   mill_batch *batch = NULL;
-  if (mill_reader_next(reader, &batch) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_reader_next(reader, &batch));
   return batch;
 }
 
 /* Against a plain reading of the same row. */
-static void check_pixels(const catalog *c, desi_rows *desi, const mill_batch *batch,
+static void check_pixels(const catalog *c, mill_spectra *spectra, const mill_batch *batch,
                          const mill_star *star)
 {
   const int64_t in_file = star->row - c->file[batch->i_file].row_start;
@@ -154,8 +137,9 @@ static void check_pixels(const catalog *c, desi_rows *desi, const mill_batch *ba
   /* b, r, z of its only exposure */
   assert_int_equal(star->n_segment, 3);
   const mill_raw_segment *got = &star->segment[ARM_R];
-  assert_int_equal(desi_rows_read(desi, &fits_row, 1), MILL_OK);
-  const mill_raw_segment *plainly = desi_rows_of(desi, 0, ARM_R);
+  static mill_read_batch row;
+  assert_ok(mill_spectra_read(spectra, &fits_row, 1, &row));
+  const mill_raw_segment *plainly = &row.segment[ARM_R];
   const size_t n_pix = (size_t)got->n_pix, n_diag = (size_t)got->n_diag;
   assert_int_equal(got->use, MILL_SEGMENT_FIT);
   assert_int_equal(got->exposure, 0);
@@ -187,7 +171,7 @@ MILL_TEST(every_row_comes_once_with_its_pixels)
 {
   static catalog c;
   int n_seen[512] = {0};
-  static desi_rows desi[N_FILE];
+  static mill_spectra *spectra[N_FILE];
   mill_reader *reader = NULL;
   if (!open_catalog(&c, "all.h5", 1))
     skip();
@@ -198,14 +182,14 @@ MILL_TEST(every_row_comes_once_with_its_pixels)
     const int i = batch->i_file;
     assert_string_equal(batch->error, "");
     assert_true(batch->n_exposure <= MILL_BATCH_EXPOSURES);
-    if (!desi[i].spectra)
-      assert_int_equal(desi_rows_open(&desi[i], plain[i], &c.lib), MILL_OK);
+    if (!spectra[i])
+      assert_ok(mill_spectra_open(plain[i], &c.settings, &spectra[i]));
     for (int k = 0; k < batch->n_row; k++) {
       mill_star *star = batch->star[k];
       assert_int_equal(star->first_exposure, star->row); /* one exposure each */
       assert_int_equal(star->identity, c.index[i].row[star->row - c.file[i].row_start].target_id);
       n_seen[star->row]++;
-      check_pixels(&c, &desi[i], batch, star);
+      check_pixels(&c, spectra[i], batch, star);
     }
     mill_star *last = batch->star[batch->n_row - 1]; /* goes on without its batch */
     batch->star[batch->n_row - 1] = NULL;
@@ -215,8 +199,10 @@ MILL_TEST(every_row_comes_once_with_its_pixels)
   MPI_Allreduce(MPI_IN_PLACE, n_seen, 512, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   for (int64_t row = 0; row < 512; row++)
     assert_int_equal(n_seen[row], row < n_row);
-  for (int i = 0; i < N_FILE; i++)
-    desi_rows_close(&desi[i]);
+  for (int i = 0; i < N_FILE; i++) {
+    mill_spectra_close(spectra[i]);
+    spectra[i] = NULL;
+  }
   close_catalog(&c);
 }
 
@@ -262,7 +248,7 @@ MILL_TEST(rows_that_are_done_are_passed_over)
   close_catalog(&c);
   assert_true(open_catalog(&c, "done.h5", 0));
   /* all rows of the first file and the first of the second, each by one rank */
-  for (int64_t row = rank; row <= c.file[1].row_start; row += size) {
+  for (int64_t row = mpi.rank; row <= c.file[1].row_start; row += mpi.size) {
     mill_fit_result result;
     mill_fit_result_init(&result, &c.lib, row, MILL_STATUS_NO_ARM);
     assert_int_equal(mill_result_put(c.result, &result), MILL_OK);
@@ -314,55 +300,31 @@ MILL_TEST(threads_that_fail)
   assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
   while ((err = mill_reader_next(reader, &batch)) == MILL_OK && batch)
     fail_msg("row %lld was read", (long long)batch->star[0]->row);
-  assert_int_equal(err, MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "/nonexistent/scratch"));
+  assert_fails(err, MILL_ERR_OUTPUT, "/nonexistent/scratch");
   mill_reader_stop(reader);
   close_catalog(&c);
 }
 
-static void unpack(const char *from, const char *to)
-{
-  static char block[1 << 20];
-  gzFile packed = gzopen(from, "rb");
-  FILE *file = fopen(to, "wb");
-  int n = -1;
-  int good = packed && file;
-  while (good && (n = gzread(packed, block, sizeof block)) > 0)
-    good = fwrite(block, 1, (size_t)n, file) == (size_t)n;
-  if (!good || n != 0 || gzclose(packed) != Z_OK || fclose(file) != 0)
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static int run_all(int n)
-{
-  n_thread = n;
-  return MILL_RUN_TESTS(NULL, NULL);
-}
-
 int main(void)
 {
-  int provided = 0;
-  MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (rank == 0) {
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/mill-reader.XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(folder))
-      MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-  MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, MPI_COMM_WORLD);
+  char command[5000];
+  int failed = 0;
+  if (mill_mpi_start(&mpi) != MILL_OK)
+    return 1;
+  make_folder_for_all(folder);
   for (int i = 0; i < N_FILE; i++) {
     const char *packed = mill_test_data_path(input[i]);
     snprintf(plain[i], sizeof plain[i], "%s/%d.fits", folder, i);
-    if (rank == 0 && packed)
-      unpack(packed, plain[i]);
+    snprintf(command, sizeof command, "gunzip -c '%s' >'%s'", packed ? packed : "", plain[i]);
+    if (mpi.rank == 0 && packed && system(command) != 0)
+      MPI_Abort(MPI_COMM_WORLD, 1);
   }
   MPI_Barrier(MPI_COMM_WORLD);
-  const int failed = run_all(1) + run_all(3);
+  for (n_thread = 1; n_thread <= 3; n_thread += 2)
+    failed += MILL_RUN_TESTS(NULL, NULL);
   /* a rank with a failed test must not leave the others waiting */
   if (failed)
     MPI_Abort(MPI_COMM_WORLD, 1);
-  MPI_Finalize();
+  mill_mpi_end(&mpi);
   return 0;
 }

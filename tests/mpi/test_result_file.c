@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The result file written by several ranks: values, counts, failures, and what may continue it.
- * What a whole run makes of the same: tests/e2e/test_fit_stop.py, test_fit_retry.py,
- * test_fit_again.py, test_overwrite.py. */
+ * What a whole run makes of the same: tests/e2e/test_fit_stop.py,
+ * test_fit_same_run.py, test_overwrite.py. */
 #define _GNU_SOURCE
 
 #include "io/result/stored_rows.h"
@@ -167,8 +167,8 @@ MILL_TEST(catalog_in_pieces)
     check_catalog(&s, in_dir("pieces.h5"));
   /* one that cannot be read again ends the start on every rank, with its name */
   a.fails = 1;
-  assert_int_equal(open_code(&s, in_dir("vanished.h5"), 0, &file, &outcome), MILL_ERR_INPUT);
-  assert_non_null(strstr(mill_error_message(), "has vanished"));
+  assert_fails(open_code(&s, in_dir("vanished.h5"), 0, &file, &outcome), MILL_ERR_INPUT,
+               "has vanished");
   survey_free(&s);
 }
 
@@ -256,8 +256,7 @@ MILL_TEST(failing_write_reaches_every_rank)
     err = mill_result_put(file, &result);
     usleep(200);
   }
-  assert_int_equal(mill_result_close(file, NULL), MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "failing.h5: cannot write"));
+  assert_fails(mill_result_close(file, NULL), MILL_ERR_OUTPUT, "failing.h5: cannot write");
   limit_file_size(RLIM_INFINITY);
   if (mpi.rank == 0) {
     assert_int_equal(read_finished(in_dir("failing.h5")), 0);
@@ -359,8 +358,7 @@ MILL_TEST(columns_in_chunks_are_refused)
     H5Fclose(h5);
   }
   MPI_Barrier(MPI_COMM_WORLD);
-  assert_int_equal(open_code(&s, path, 0, &file, &outcome), MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "SN_B is in chunks"));
+  assert_fails(open_code(&s, path, 0, &file, &outcome), MILL_ERR_OUTPUT, "SN_B is in chunks");
   survey_free(&s);
 }
 
@@ -381,15 +379,12 @@ MILL_TEST(models_belong_to_one_result)
   close_all(file, NULL);
   /* continued: used again, what was written stays */
   file = open_as(&s, in_dir("mine.h5"), 0, MILL_OPEN_CONTINUE);
-  assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, other_aa, n_pix),
-                   MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "other wavelengths"));
-  assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, none_aa, n_pix),
-                   MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "one set of wavelengths for all rows"));
-  assert_int_equal(mill_result_open_models(file, in_dir("missing.h5"), 0, wave_aa, n_pix),
-                   MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "10 rows"));
+  assert_fails(mill_result_open_models(file, in_dir("m.h5"), 0, other_aa, n_pix), MILL_ERR_OUTPUT,
+               "other wavelengths");
+  assert_fails(mill_result_open_models(file, in_dir("m.h5"), 0, none_aa, n_pix), MILL_ERR_OUTPUT,
+               "one set of wavelengths for all rows");
+  assert_fails(mill_result_open_models(file, in_dir("missing.h5"), 0, wave_aa, n_pix),
+               MILL_ERR_OUTPUT, "10 rows");
   assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, wave_aa, n_pix), MILL_OK);
   put_share(&s, file, 20);
   close_all(file, NULL);
@@ -403,9 +398,8 @@ MILL_TEST(models_belong_to_one_result)
   }
   /* another result may not have it, unless it is told to start over */
   file = open_as(&s, in_dir("yours.h5"), 0, MILL_OPEN_NEW);
-  assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, wave_aa, n_pix),
-                   MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "another result file"));
+  assert_fails(mill_result_open_models(file, in_dir("m.h5"), 0, wave_aa, n_pix), MILL_ERR_OUTPUT,
+               "another result file");
   assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 1, wave_aa, n_pix), MILL_OK);
   close_all(file, NULL);
   if (mpi.rank == 0)
@@ -466,9 +460,8 @@ MILL_TEST(models_without_gaps)
   put_share(&s, file, 20);
   close_all(file, NULL);
   file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
-  assert_int_equal(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix),
-                   MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "without --models"));
+  assert_fails(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix),
+               MILL_ERR_OUTPUT, "without --models");
   assert_non_null(strstr(mill_error_message(), "gap-m.h5"));
   close_all(file, NULL);
   survey_free(&s);

@@ -8,8 +8,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/rbf.h"
 #include "kernels/math/spline_grid.h"
-#include "tests/rbf_reference.h"
-#include "tests/spline_reference.h"
+#include "tests/emulator_reference.h"
 #include "tests/test_library.h"
 #include "kernels/base/memory.h"
 

@@ -53,12 +53,10 @@ static inline int evolution_try(evolution *e, const mill_particle_ops *ops)
   e->s.record = e->record;
   e->n_grid = e->s.n_grid[0] * e->s.n_grid[1] * e->s.n_grid[2];
   assert_non_null(ops);
-  if (mill_particle_check_setup(&e->s) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_particle_check_setup(&e->s));
   for (int i = 0; i < e->n_problem; i++) {
     mill_particle_result *r = &e->result[i];
-    if (mill_particle_check_problem(&e->s, &e->problem[i]) != MILL_OK)
-      fail_msg("%s", mill_error_message());
+    assert_ok(mill_particle_check_problem(&e->s, &e->problem[i]));
     free(r->density);
     free(r->moment);
     free(r->position);
@@ -74,8 +72,7 @@ static inline int evolution_try(evolution *e, const mill_particle_ops *ops)
 
 static inline void evolution_run_by(evolution *e, const mill_particle_ops *ops)
 {
-  if (evolution_try(e, ops) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(evolution_try(e, ops));
 }
 
 static inline void evolution_run(evolution *e)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gridded potentials: their slopes, and evolutions in them. */
-#include "tests/kernels/particles/evolution.h"
+/* Gridded potentials: their slopes, and evolutions in them; and kernel densities of the CPU. */
+#include "tests/mill_test.h"
 
 #include "kernels/math/block.h"
 #include "kernels/particles/potential.h"
+#include "tests/kernels/particles/evolution.h"
+#include "tests/kernels/particles/kernel_density.h"
 
 static mill_particle_field field_of(int n_dim, int n_time, const int *n_node)
 {
@@ -20,8 +22,7 @@ static double *fit(mill_particle_field *f, const double *value)
 {
   double *coef = calloc(mill_particle_n_coef(f), sizeof *coef);
   assert_non_null(coef);
-  if (mill_particle_field_fit(f, value, coef) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_particle_field_fit(f, value, coef));
   f->coef = coef;
   return coef;
 }
@@ -50,21 +51,21 @@ static double cubic(int a, double x, int derivative)
 MILL_TEST(slopes_of_cubics_are_exact)
 {
   static const int n_node[] = {7, 5, 6};
-  static const double low[] = {-2, 0, -1}, high[] = {2, 3, 1};
+  static const double least[] = {-2, 0, -1}, most[] = {2, 3, 1};
   enum { N_AT = 12 };
   for (int n_dim = 1; n_dim <= 3; n_dim++) {
     double value[7 * 5 * 6], at[3 * N_AT], slope[MILL_PARTICLE_DIM][MILL_CHUNK];
     mill_particle_field f = field_of(n_dim, 1, n_node);
     for (int a = 0; a < n_dim; a++) {
-      f.low[a] = low[a];
-      f.spacing[a] = (high[a] - low[a]) / (n_node[a] - 1);
+      f.low[a] = least[a];
+      f.spacing[a] = (most[a] - least[a]) / (n_node[a] - 1);
       for (int i = 0; i < N_AT; i++)
-        at[i * n_dim + a] = low[a] + (high[a] - low[a]) * fmod(0.37 * i + 0.21 * a, 1);
+        at[i * n_dim + a] = least[a] + (most[a] - least[a]) * fmod(0.37 * i + 0.21 * a, 1);
     }
     for (int i = 0; i < f.n_node[0] * f.n_node[1] * f.n_node[2]; i++) {
       value[i] = 1;
       for (int a = n_dim - 1, rest = i; a >= 0; rest /= n_node[a], a--)
-        value[i] *= cubic(a, low[a] + rest % n_node[a] * f.spacing[a], 0);
+        value[i] *= cubic(a, least[a] + rest % n_node[a] * f.spacing[a], 0);
     }
     double *coef = fit(&f, value);
     slopes(&f, 0, N_AT, at, n_dim, slope);
@@ -168,8 +169,8 @@ MILL_TEST(parabola_is_the_named_one)
     assert_close(gridded.result[0].position[i], named.result[0].position[i], 1e-11);
   /* and as steep for the check of the step */
   gridded.s.step = 0.6;
-  assert_int_equal(mill_particle_check_problem(&gridded.s, &gridded.problem[0]), MILL_ERR_CONFIG);
-  assert_non_null(strstr(mill_error_message(), "give a step of 0.5 or less"));
+  assert_fails(mill_particle_check_problem(&gridded.s, &gridded.problem[0]), MILL_ERR_CONFIG,
+               "give a step of 0.5 or less");
   evolution_end(&named);
   evolution_end(&gridded);
   free(coef);
@@ -182,12 +183,43 @@ MILL_TEST(values_that_are_no_numbers_are_named)
   mill_particle_field f = field_of(2, 1, n_node);
   f.spacing[0] = f.spacing[1] = 1;
   value[13] = NAN;
-  assert_int_equal(mill_particle_field_fit(&f, value, coef), MILL_ERR_CONFIG);
-  assert_non_null(strstr(mill_error_message(), "value 13 of the potential"));
+  assert_fails(mill_particle_field_fit(&f, value, coef), MILL_ERR_CONFIG,
+               "value 13 of the potential");
   value[13] = 0;
   f.n_node[0] = 3;
-  assert_int_equal(mill_particle_field_fit(&f, value, coef), MILL_ERR_CONFIG);
-  assert_non_null(strstr(mill_error_message(), "3 points along axis 1"));
+  assert_fails(mill_particle_field_fit(&f, value, coef), MILL_ERR_CONFIG, "3 points along axis 1");
+}
+
+/* --- kernel densities (tests/kernels/particles/kernel_density.h) --- */
+
+/* By every instruction set that runs here, to what their fused products leave. */
+MILL_TEST(exact_form_is_the_sum_of_kernels)
+{
+  static const char *const isa[] = {NULL, "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+  for (int k = 0; k < 4; k++)
+    if (mill_particle_ops_cpu(isa[k]))
+      check_exact(mill_particle_ops_cpu(isa[k]));
+}
+
+MILL_TEST(binned_form_keeps_its_bound)
+{
+  check_binned(mill_particle_ops_cpu(NULL));
+}
+
+MILL_TEST(density_at_ends_has_images)
+{
+  check_images(mill_particle_ops_cpu(NULL));
+}
+
+MILL_TEST(particles_in_one_place_have_no_density)
+{
+  double density[N0], sample[N_SAMPLE];
+  mill_particle_setup s = setup_of(1);
+  for (int i = 0; i < N_SAMPLE; i++)
+    sample[i] = 0.25;
+  density_of(&s, mill_particle_ops_cpu(NULL), sample, density);
+  for (int i = 0; i < N0; i++)
+    assert_true(isnan(density[i]));
 }
 
 MILL_TEST_MAIN(NULL, NULL)

@@ -6,7 +6,6 @@
 #include "tests/test_library.h"
 #include "tests/kernels/star/paraboloid.h"
 
-static double facet[2 * 3];
 static double end_bend; /* bend of the function that was minimised */
 static double hidden;   /* part of d_2's curvature that hess does not have */
 
@@ -99,29 +98,6 @@ MILL_TEST(a_wrong_curvature_is_learned)
   }
 }
 
-MILL_TEST(minimum_beyond_the_box_is_found_on_its_wall)
-{
-  make();
-  centre[1] = -20; /* v sin i */
-  assert_int_equal(polish(far_start, 0), MILL_POLISH_CONVERGED);
-  assert_close(slot.polish.end[1], 0, 0);
-  /* minimum over the rest with v sin i at 0: solve for d given d_1 = 20 */
-  double a[16], rhs[4], expected[NP];
-  static const int idx[4] = {0, 2, 3, 4};
-  for (int i = 0; i < 4; i++) {
-    rhs[i] = -hess[idx[i] * NP + 1] * 20;
-    for (int k = 0; k < 4; k++)
-      a[i * 4 + k] = hess[idx[i] * NP + idx[k]];
-  }
-  assert_int_equal(mill_cholesky(4, a, 4), 0);
-  mill_cholesky_solve(4, a, 4, rhs);
-  expected[1] = 0;
-  for (int i = 0; i < 4; i++)
-    expected[idx[i]] = centre[idx[i]] + rhs[i];
-  memcpy(slot.theta, expected, sizeof expected);
-  assert_at_minimum(expected, answer(0));
-}
-
 MILL_TEST(starts_outside_the_box_are_brought_in)
 {
   make();
@@ -129,49 +105,6 @@ MILL_TEST(starts_outside_the_box_are_brought_in)
   mill_polish_begin(&model, &slot, start);
   assert_close(slot.theta[0], 1000, 0);
   assert_close(slot.theta[1], 0, 0);
-}
-
-/** A half plane x_2 + x_3 <= -1 (over sqrt 2) that cuts the minimum off. */
-static void add_hull(void)
-{
-  const double r = sqrt(0.5);
-  const double rows[6] = {r, r, r, -r, -r, -10};
-  memcpy(facet, rows, sizeof facet);
-  model.n_hull = 1;
-  model.hull[0].n_label = 2;
-  model.hull[0].label[0] = 0;
-  model.hull[0].label[1] = 1;
-  model.hull[0].n_facet = 2;
-  model.hull[0].facet = facet;
-  slot.hull_weight = 1e6;
-}
-
-MILL_TEST(minimum_beyond_a_hull_is_found_at_its_facet)
-{
-  make();
-  add_hull();
-  assert_int_equal(polish(far_start, 0), MILL_POLISH_CONVERGED);
-  /* constrained minimum, n . d = c with n = (0 0 r r 0): d = H^-1 n c / (n H^-1 n);
-   * the penalty's stiffness leaves F / weight outside */
-  double a[NP * NP], d[NP] = {0, 0, facet[0], facet[1], 0}, expected[NP];
-  memcpy(a, hess, sizeof a);
-  assert_int_equal(mill_cholesky(NP, a, NP), 0);
-  mill_cholesky_solve(NP, a, NP, d);
-  const double gap = -facet[2] - (centre[2] + centre[3]) * facet[0];
-  const double scale = gap / (facet[0] * (d[2] + d[3]));
-  for (int j = 0; j < NP; j++)
-    expected[j] = centre[j] + d[j] * scale;
-  memcpy(slot.theta, expected, sizeof expected);
-  slot.hull_weight = 0;
-  const double f = answer(0);
-  slot.hull_weight = 1e6;
-  assert_close(slot.polish.at.f, f, 1.2e-2 + 2e-3 * f);
-  memcpy(slot.theta, slot.polish.end, sizeof slot.polish.end);
-  assert_close(answer(0), f, 2e-3 + 2e-3 * f);
-  const double mapped[N_LABEL] = {slot.polish.end[2], slot.polish.end[3], 0};
-  assert_close(mill_hull_distance(1, model.hull, mapped), 0, 1e-3);
-  for (int j = 0; j < NP; j++)
-    assert_close((slot.polish.end[j] - expected[j]) * sqrt(hess[j * NP + j]), 0, 0.06);
 }
 
 /** No step from the end of the polish, in any direction and of any length, leads lower. */
@@ -259,27 +192,6 @@ MILL_TEST(steps_are_taken_in_the_inner_parameter)
   assert_true(slot.polish.end[1] == 7.3);
 }
 
-MILL_TEST(fixed_parameters_do_not_move)
-{
-  make();
-  model.set.fixed[0] = model.set.fixed[3] = 1;
-  assert_int_equal(polish(far_start, 0), MILL_POLISH_CONVERGED);
-  assert_close(slot.polish.at.theta[0], far_start[0], 0);
-  assert_close(slot.polish.at.theta[3], far_start[3], 0);
-  assert_true(fabs(slot.polish.at.theta[4] - far_start[4]) > 0.1);
-}
-
-MILL_TEST(priors_enter_gradient_and_curvature)
-{
-  make();
-  model.set.prior_mean[4] = 1;
-  model.set.prior_sigma[4] = 1e-3;
-  assert_int_equal(polish(far_start, 0), MILL_POLISH_CONVERGED);
-  /* the data pull by 0.8 sigma^-2 of theirs over that of the prior */
-  assert_close(slot.polish.end[4], 1, 1e-3);
-  assert_close(slot.polish.at.hess[4 * NP + 4], hess[4 * NP + 4] + 1e6, 1);
-}
-
 /* Else the guess would leave a cool star to hot templates, whatever its prior says. */
 MILL_TEST(a_prior_that_a_library_does_not_reach_counts_in_its_choice)
 {
@@ -349,22 +261,6 @@ MILL_TEST(nothing_finite_is_a_failure)
   answer(0);
   assert_int_equal(mill_polish_tell(&model, &slot, INFINITY), MILL_POLISH_GO);
   assert_close(slot.polish.at.theta[0], far_start[0], 0);
-}
-
-MILL_TEST(a_function_that_never_falls_ends)
-{
-  make();
-  mill_polish_begin(&model, &slot, far_start);
-  int outcome = mill_polish_tell(&model, &slot, answer(0));
-  const double first = slot.polish.at.f;
-  int n = 0;
-  while (outcome == MILL_POLISH_GO && n++ < 100) {
-    answer(0);
-    outcome = mill_polish_tell(&model, &slot, first + 1);
-  }
-  assert_int_equal(outcome, MILL_POLISH_FAILED);
-  assert_true(slot.polish.n_jac <= MILL_POLISH_MAX_JAC);
-  assert_close(slot.polish.at.f, first, 0);
 }
 
 MILL_TEST_MAIN(NULL, NULL)

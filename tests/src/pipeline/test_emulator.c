@@ -5,8 +5,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
-#include "tests/rbf_reference.h"
-#include "tests/spline_reference.h"
+#include "tests/emulator_reference.h"
 #include "tests/test_library.h"
 
 enum { SEED = 515 };

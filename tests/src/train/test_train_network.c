@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Training: the same bits whatever the threads and after a stop, schedules, the solved last layer;
- * steps against NumPy's are in e2e/test_train_reference.py. */
+ * steps against NumPy's are in e2e/test_library_train.py. */
 #include "tests/mill_test.h"
 
 #include "tests/train_problem.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* First phase of training: pixels, spectra that do not all fit in, refusals; components against
- * NumPy's are in e2e/test_train_reference.py. */
+ * NumPy's are in e2e/test_library_train.py. */
 #include "tests/mill_test.h"
 
 #include "kernels/base/error.h"

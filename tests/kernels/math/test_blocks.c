@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Blocks of a model against NumPy, SciPy and Qhull: tests/reference/make_blocks.py makes
+ * reference/blocks.h in the build folder. */
+#include "tests/mill_test.h"
+
+#include "kernels/math/continuum.h"
+#include "kernels/math/hull.h"
+#include "kernels/math/rotation.h"
+#include "reference/blocks.h"
+#include "tests/kernels/math/block_bench.h"
+#include "tests/kernels/math/blocks_f32.h"
+
+/* --- continuum functions --- */
+
+static double x_of(int i)
+{
+  const double *w = ref_continuum_wave;
+  return 2 * (w[i] - w[0]) / (w[REF_CONTINUUM_N - 1] - w[0]) - 1;
+}
+
+static void compare_continuum(int kind, int n, const double *expected)
+{
+  for (int k = 0; k < n; k++)
+    for (int i = 0; i < REF_CONTINUUM_N; i++)
+      /* values of size 1; a Gaussian's argument up to 100 loses as many roundings */
+      assert_close(mill_continuum(kind, n, k, x_of(i)), expected[k * REF_CONTINUUM_N + i], 2e-14);
+}
+
+MILL_TEST(polynomials_and_gaussians_match_numpy)
+{
+  compare_continuum(MILL_CONT_RBF, 1, ref_continuum_rbf_1);
+  compare_continuum(MILL_CONT_RBF, 3, ref_continuum_rbf_3);
+  compare_continuum(MILL_CONT_RBF, 4, ref_continuum_rbf_4);
+  compare_continuum(MILL_CONT_RBF, 10, ref_continuum_rbf_10);
+}
+
+MILL_TEST(chebyshev_matches_numpy)
+{
+  compare_continuum(MILL_CONT_CHEBYSHEV, 6, ref_continuum_chebyshev_6);
+}
+
+/* By width where that is more than npoly, within half the pixels and the most there are. */
+MILL_TEST(number_of_functions)
+{
+  mill_fit_settings set = {.n_cont = 10};
+  assert_int_equal(mill_continuum_count(&set, 3000, 3400.0), 10);
+  set.n_cont_per_1000aa = 6.0;
+  assert_int_equal(mill_continuum_count(&set, 3000, 3400.0), 21); /* 20.4 */
+  assert_int_equal(mill_continuum_count(&set, 3000, 2000.0), 12);
+  assert_int_equal(mill_continuum_count(&set, 3000, 500.0), 10);
+  assert_int_equal(mill_continuum_count(&set, 3000, 5000.0), MILL_MAX_CONT);
+  assert_int_equal(mill_continuum_count(&set, 3000, 1e12), MILL_MAX_CONT);
+  assert_int_equal(mill_continuum_count(&set, 31, 3400.0), 15);
+  assert_int_equal(mill_continuum_count(&set, 8, 3400.0), 10); /* the caller refuses it */
+}
+
+/* --- hull distance against Qhull's facets, and label mapping --- */
+
+/* the casts drop const only: mill_hull owns its facets elsewhere */
+static void reference_hulls(mill_hull *hull)
+{
+  hull[0] = (mill_hull){.n_label = 2,
+                        .label = {0, 1},
+                        .n_facet = REF_HULL_N_FACET_01,
+                        .facet = (double *)ref_hull_facet_01};
+  hull[1] = (mill_hull){.n_label = 2,
+                        .label = {2, 3},
+                        .n_facet = REF_HULL_N_FACET_23,
+                        .facet = (double *)ref_hull_facet_23};
+}
+
+MILL_TEST(distance_is_the_largest_facet_of_all_hulls)
+{
+  mill_hull hull[2];
+  reference_hulls(hull);
+  for (int i = 0; i < REF_HULL_N_POINT; i++)
+    /* three products of numbers below 10 */
+    assert_close(mill_hull_distance(2, hull, ref_hull_point + 4 * i), ref_hull_distance[i], 1e-14);
+}
+
+MILL_TEST(no_hull_has_no_outside)
+{
+  const double far[4] = {1e9, -1e9, 1e9, 0};
+  assert_close(mill_hull_distance(0, NULL, far), 0, 0);
+}
+
+MILL_TEST(nan_labels_have_a_nan_distance)
+{
+  mill_hull hull[2];
+  reference_hulls(hull);
+  for (int l = 0; l < 4; l++) {
+    double x[4] = {0, 0, 0, 0};
+    x[l] = NAN;
+    /* a comparison that NaN falls through would call this inside */
+    assert_true(isnan(mill_hull_distance(2, hull, x)));
+  }
+}
+
+MILL_TEST(labels_map_there_and_back)
+{
+  const mill_label label[2] = {{.mapping = MILL_MAP_LINEAR, .mean = -1.2, .std = 0.7},
+                               {.mapping = MILL_MAP_LOG10, .mean = 3.74, .std = 0.07}};
+  const double value[2] = {-2.31, 5432.1};
+  assert_close(mill_label_map(&label[0], value[0]), (value[0] + 1.2) / 0.7, 1e-15);
+  assert_close(mill_label_map(&label[1], value[1]), (log10(value[1]) - 3.74) / 0.07, 1e-13);
+  for (int i = 0; i < 2; i++) {
+    const mill_label *l = &label[i];
+    assert_close(mill_label_unmap(l, mill_label_map(l, value[i])), value[i], 1e-13 * value[1]);
+    const double h = 1e-4 * fabs(value[i]);
+    const double difference =
+        (mill_label_map(l, value[i] + h) - mill_label_map(l, value[i] - h)) / (2 * h);
+    /* third derivative of the logarithm: h^2 / 3 value^2 */
+    assert_close(mill_label_map_slope(l, value[i]), difference, 1e-8 * fabs(difference));
+  }
+}
+
+/* --- rotation weights and slopes against numerical integrals --- */
+
+static const int kinds[2] = {MILL_ROT_LINEAR, MILL_ROT_SPLINE};
+
+static void compare_rotation(int kind, const int *n, const double *expected,
+                             const double *expected_slope)
+{
+  int at = 0;
+  for (int i = 0; i < REF_ROTATION_N; i++)
+    for (int k = 0; k < n[i]; k++, at++) {
+      const double r = ref_rotation_r[i];
+      double weight, slope;
+      mill_rotation_weight(kind, r, k, &weight, &slope);
+      /* 1e-13 of the reference's quadrature, whose smooth slopes are divided by r, and
+       * roundings: a linear weight is a difference of numbers of size k + 1 and r, a smooth
+       * one a sum of weights below one of L(k - r x), which rounds with its argument */
+      assert_close(weight, expected[at], 1e-13 + 4e-16 * (k + 1 + r));
+      assert_close(slope, expected_slope[at], 1e-13 * (kind == MILL_ROT_SPLINE ? 1 + 1 / r : 1));
+    }
+}
+
+MILL_TEST(weights_match_numerical_integrals)
+{
+  compare_rotation(MILL_ROT_LINEAR, ref_linear_n, ref_linear_weight, ref_linear_slope);
+  compare_rotation(MILL_ROT_SPLINE, ref_smooth_n, ref_smooth_weight, ref_smooth_slope);
+}
+
+MILL_TEST(weights_sum_to_one_and_slopes_to_zero)
+{
+  for (int i = 0; i < 2; i++)
+    for (double r = 0; r < 500; r = r * 1.37 + 0.013) {
+      const int kind = kinds[i], half = mill_rotation_half_width(kind, r);
+      double sum = 0, slopes = 0, weight, slope;
+      for (int k = 0; k <= mill_rotation_slope_half_width(kind, r); k++) {
+        mill_rotation_weight(kind, r, k, &weight, &slope);
+        if (kind == MILL_ROT_LINEAR)
+          assert_true(weight >= -1e-15);
+        if (k <= half)
+          sum += k ? 2 * weight : weight;
+        slopes += k ? 2 * slope : slope;
+      }
+      /* half + 1 weights, each from numbers of size half: half^2 roundings at most; and the
+       * smooth ones' quadrature */
+      const double tolerance = 1e-13 + 2.3e-16 * half * half;
+      assert_close(sum, 1, tolerance);
+      assert_close(slopes, 0, tolerance);
+      /* beyond the half width there is nothing */
+      mill_rotation_weight(kind, r, half + 1, &weight, &slope);
+      if (half > 0)
+        assert_close(weight, 0, 1e-15 + 4e-16 * half);
+    }
+}
+
+MILL_TEST(no_rotation_is_the_identity_with_a_slope_from_above)
+{
+  double weight, slope, near_weight, near_slope;
+  for (int i = 0; i < 2; i++) {
+    const int kind = kinds[i], reach = kind == MILL_ROT_LINEAR ? 1 : 3;
+    assert_int_equal(mill_rotation_half_width(kind, 0), 0);
+    assert_int_equal(mill_rotation_slope_half_width(kind, 0), reach);
+    for (int k = 0; k < 5; k++) {
+      /* below one grid point the linear kernel is linear in r; the smooth one is in r^2 / 2
+       * but for m4 r^4 / 24 times a fourth difference, whose largest weight is 28/3 */
+      const double r = 1e-3, by = kind == MILL_ROT_LINEAR ? r : 0.5 * r * r;
+      const double next = kind == MILL_ROT_LINEAR ? 0 : 0.05 * pow(r, 4);
+      mill_rotation_weight(kind, 0, k, &weight, &slope);
+      assert_close(weight, k == 0, 0);
+      assert_true((slope != 0) == (k <= reach));
+      mill_rotation_weight(kind, r, k, &near_weight, &near_slope);
+      assert_close(slope, near_slope, 1e-12 + 4 * next / (r * r));
+      assert_close(weight + by * slope, near_weight, 1e-15 + next);
+    }
+  }
+}
+
+/** Where one way of making the smooth weights hands over to another. */
+MILL_TEST(smooth_weights_have_no_steps)
+{
+  static const double join[] = {MILL_ROTATION_MOMENTS, MILL_ROTATION_QUINTIC};
+  for (int i = 0; i < 2; i++)
+    for (int k = 0; k <= 6; k++) {
+      double below, above, slope_below, slope_above;
+      mill_rotation_weight(MILL_ROT_SPLINE, join[i] * (1 - 1e-13), k, &below, &slope_below);
+      mill_rotation_weight(MILL_ROT_SPLINE, join[i] * (1 + 1e-13), k, &above, &slope_above);
+      assert_close(below, above, 1e-12);
+      assert_close(slope_below, slope_above, 1e-12);
+    }
+}
+
+MILL_TEST(inner_parameter_of_rotation)
+{
+  for (int i = 0; i < 2; i++) {
+    const int kind = kinds[i];
+    assert_close(mill_vsini_inner(kind, 0), 0, 0);
+    assert_close(mill_vsini_outer(kind, 0), 0, 0);
+    for (double v = 1e-6; v < 1000; v *= 1.7) {
+      const double u = mill_vsini_inner(kind, v), h = 1e-4 * u;
+      assert_close(mill_vsini_outer(kind, u) / v, 1, 1e-14);
+      const double slope =
+          (mill_vsini_outer(kind, u + h) - mill_vsini_outer(kind, u - h)) / (2 * h);
+      /* h^2 of a third derivative, which is 3/8 of the slope in units of u below the
+       * softening, and rounding / h */
+      assert_close(mill_vsini_outer_slope(kind, u) / slope, 1, 1e-8);
+      /* the chain rule that the Jacobian uses */
+      const double per = 0.06, r = v * per, e = 1e-5;
+      double weight, slope_r, up, down, unused;
+      mill_rotation_weight(kind, r, 0, &weight, &slope_r);
+      if (v < 1 || fabs(r - floor(r + 0.5)) < 0.01)
+        continue;
+      mill_rotation_weight(kind, mill_vsini_outer(kind, u * (1 + e)) * per, 0, &up, &unused);
+      mill_rotation_weight(kind, mill_vsini_outer(kind, u * (1 - e)) * per, 0, &down, &unused);
+      assert_close(slope_r * mill_rotation_slope_scale(kind, v, per) * u, (up - down) / (2 * e),
+                   1e-8);
+    }
+  }
+  assert_close(mill_vsini_outer_slope(MILL_ROT_LINEAR, 0), 1, 0);
+  assert_true(isinf(mill_vsini_outer_slope(MILL_ROT_SPLINE, 0)));
+}
+
+/* --- the spline by its two-sided filter --- */
+
+static block_bench b;
+
+typedef struct reference {
+  const double *grid, *flux, *wave, *value, *slope;
+} reference;
+
+static const reference blue = {ref_spline_b_grid, ref_spline_b_flux, ref_spline_b_wave,
+                               ref_spline_b_value, ref_spline_b_slope};
+static const reference red = {ref_spline_z_grid, ref_spline_z_flux, ref_spline_z_wave,
+                              ref_spline_z_value, ref_spline_z_slope};
+
+static void locate(const reference *r, double vel_km_s)
+{
+  block_bench_init(&b, REF_SPLINE_N, r->grid[0], r->grid[1], REF_SPLINE_N_EVAL, 1, 1);
+  for (int i = 0; i < REF_SPLINE_N_EVAL; i++)
+    b.ln_wave[i] = log(r->wave[i]) - mill_doppler_ln(vel_km_s);
+}
+
+static void compare_f64(const reference *r)
+{
+  const mill_model_arm *arm = &b.model.arm[0];
+  const double vel = 123.4;
+  double out[REF_SPLINE_N_EVAL], slope[REF_SPLINE_N_EVAL];
+  locate(r, vel);
+  mill_block_spline(&b.block, arm, r->flux, b.bend);
+  mill_block_locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, vel, b.work.index, b.work.frac);
+  mill_block_interpolate(&b.block, arm, REF_SPLINE_N_EVAL, r->flux, b.bend, b.work.index,
+                         b.work.frac, out, mill_doppler_ln_slope(vel), slope);
+  for (int i = 0; i < REF_SPLINE_N_EVAL; i++) {
+    /* position in an interval: 3e-8 by float32, and 1e-11 of ln wave over the step; a
+     * template changes by up to 0.2 from knot to knot */
+    assert_close(out[i], r->value[i], 2e-8);
+    /* dT/dv = dT/dwave dwave/dv at the template's wavelength; second derivative up to
+     * 0.1 per knot squared, times the same position */
+    const double per_km_s = r->slope[i] * r->wave[i] * mill_doppler_ln_slope(vel);
+    const double unit = 1 / (MILL_C_KM_S * arm->ln_step);
+    assert_close(slope[i] / unit, per_km_s / unit, 5e-8);
+  }
+  double sampled[REF_SPLINE_N_EVAL], without[REF_SPLINE_N_EVAL]; /* the same otherwise */
+  mill_block_sample(&b.block, arm, REF_SPLINE_N_EVAL, b.ws.ln_wave, vel, r->flux, b.bend, sampled);
+  assert_memory_equal(sampled, out, sizeof out);
+  mill_block_interpolate(&b.block, arm, REF_SPLINE_N_EVAL, r->flux, b.bend, b.work.index,
+                         b.work.frac, without, 0, NULL);
+  for (int i = 0; i < REF_SPLINE_N_EVAL; i++)
+    assert_close(without[i], out[i], 4e-16); /* products may be fused in one and not the other */
+}
+
+static void compare_f32(const reference *r)
+{
+  const mill_model_arm *arm = &b.model.arm[0];
+  const double vel = -200;
+  float y[REF_SPLINE_N], bend[REF_SPLINE_N];
+  float out[REF_SPLINE_N_EVAL], slope[REF_SPLINE_N_EVAL];
+  for (int i = 0; i < REF_SPLINE_N; i++)
+    y[i] = (float)r->flux[i];
+  locate(r, vel);
+  blocks_f32_spline(&b.block, arm, y, bend);
+  blocks_f32_locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, vel, b.work.index, b.work.frac);
+  blocks_f32_interpolate(&b.block, arm, REF_SPLINE_N_EVAL, y, bend, b.work.index, b.work.frac, out,
+                         mill_doppler_ln_slope(vel), slope);
+  for (int i = 0; i < REF_SPLINE_N_EVAL; i++) {
+    /* a handful of float32 roundings of numbers below 1 */
+    assert_close((double)out[i], r->value[i], 3e-7);
+    const double per_km_s = r->slope[i] * r->wave[i] * mill_doppler_ln_slope(vel);
+    const double unit = 1 / (MILL_C_KM_S * arm->ln_step);
+    assert_close((double)slope[i] / unit, per_km_s / unit, 1e-6);
+  }
+}
+
+MILL_TEST(float64_spline_matches_scipy)
+{
+  compare_f64(&blue);
+  compare_f64(&red);
+}
+
+MILL_TEST(float32_spline_matches_scipy)
+{
+  compare_f32(&blue);
+  compare_f32(&red);
+}
+
+MILL_TEST(positions_beyond_the_ends_stay_inside)
+{
+  block_bench_init(&b, 64, log(4000.0), 1e-4, 4, 1, 1);
+  b.ln_wave[0] = log(3000.0);
+  b.ln_wave[1] = log(4000.0) - 1e-9;
+  b.ln_wave[2] = log(4000.0) + 63e-4;
+  b.ln_wave[3] = log(5000.0);
+  mill_block_locate(&b.block, &b.model.arm[0], b.ws.n_pix, b.ws.ln_wave, 0, b.work.index,
+                    b.work.frac);
+  assert_int_equal(b.index[0], 0);
+  assert_int_equal(b.index[1], 0);
+  assert_int_equal(b.index[2], 62);
+  assert_int_equal(b.index[3], 62);
+}
+
+MILL_TEST_MAIN(NULL, NULL)
