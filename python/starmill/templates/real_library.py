@@ -3,7 +3,7 @@
 
 usage: python3 -m starmill.templates.real_library [options] MODELS WORK OUT.h5
 
-MODELS are those that starmill grid computed (WORK/models or WORK/models-oba there), WORK is a folder
+MODELS are those that starmill grid computed (WORK/models-PLAN there), WORK is a folder
 for what is made on the way, OUT.h5 the library (libraries/fgk.h5 and oba.h5 of the checkout are
 those that are shipped).
 What is done: `library build` of all models, `library train`, velocities of the MILES spectra by
