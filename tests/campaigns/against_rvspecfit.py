@@ -2,18 +2,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """rvspecfit and starmill by turns on the same stars, templates and core.
 
-    taskset -c N against_rvspecfit.py [--data DIR] [--copies 256] STARMILL LIB.h5 desi|lamost DIR ROW...
+    taskset -c N against_rvspecfit.py [--data DIR] [--copies 256] STARMILL LIB.h5 STARS DIR ROW...
 
 Needs rvspecfit (ours: d4bbf3a), torch and numba.  LIB.h5 has networks: one arm that is cut, or for
-DESI the arms b, r and z.  A row is one of the simulated coadd-dev or a LAMOST file by number.
+DESI the arms b, r and z.  STARS is desi, rows of the simulated coadd-dev; desi-blue, real spectra of
+4000 to 5000 A; desi-stars, real ones in three arms, of which 22 and 16 are stars; lamost, its files.
 rvspecfit cross-correlates with every third template of the library's guess at v sin i of 0, 10 and
 100 km/s, then runs both of its minimizers; the first star is fitted once more before.  starmill's
 time is that of `bench fit` for copies of the star, so many that what a run does once counts little,
 with rvspecfit's model (no model error, one velocity, linear rotation) and as it is shipped.  A line:
 row; core-s of rvspecfit; core-ms of starmill in its model and shipped; Jacobians of both; -2 ln L
-of rvspecfit's solution and how much higher that of starmill's is, both by rvspecfit; for LAMOST the
-latter also where the line-spread function acts on templates before pixels sample them.  DIR keeps
-the templates of the cross-correlation.
+of rvspecfit's solution and how much higher that of starmill's is, both by rvspecfit; the latter
+also where the line-spread function acts on templates before pixels sample them, unless a resolution
+matrix is given.  At the end ratios of the median star and of the sums.  DIR keeps the templates of
+the cross-correlation.
 """
 import argparse
 import glob
@@ -38,11 +40,16 @@ from rvspecfit.desi import desi_fit  # noqa: E402
 from rvspecfit.nn import NNInterpolator, RVSInterpolator  # noqa: E402
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+from starmill.surveys import generic  # noqa: E402
+
 LABELS = ("teff", "logg", "feh", "alpha")
 SURVEY = {  # setup: from, to, sigma of its cross-correlation in Angstrom
     "desi": {"b": (3613, 5801, 0.75), "r": (5750, 7630, 0.75), "z": (7510, 9817, 0.8)},
+    "desi-blue": {"b": (4000, 5000, 0.75)},
+    "desi-stars": {"b": (3613, 5780, 0.75), "r": (5780, 7560, 0.75), "z": (7560, 9817, 0.8)},
     "lamost": {"b": (4000, 5800, 1.15), "r": (5800, 8940, 1.8)}}
-STEP, NPOLY = {"desi": 0.4, "lamost": 1.4}, {"desi": 10, "lamost": 17}
+STEP, NPOLY = {"lamost": 1.4}, {"lamost": 17}  # others: 0.4 A, 10 functions
 MASK = ((5570, 5590), (5700, 5900), (6865, 6965), (7160, 7340), (7590, 7720), (8120, 8350))
 SAME = "rotation_kernel: linear\nmodel_error: false\nlsf_width_error: 0\n"
 
@@ -94,7 +101,7 @@ def take_library(path, survey, arms, folder):
             vec=start.T, specs=specs, lam=lam[use], parnames=LABELS, log_spec=True))
         conf = make_ccf.get_ccf_config(
             logl0=np.log(low), logl1=np.log(high),
-            npoints=make_ccf.to_power_two(int((high - low) / STEP[survey])))
+            npoints=make_ccf.to_power_two(int((high - low) / STEP.get(survey, 0.4))))
         make_ccf.ccf_executor(setup, conf, prefix=folder, oprefix=folder, every=1,
                               vsinis=[0, 10, 100])
 
@@ -122,6 +129,19 @@ def desi(row, arms, data, folder, copies):
     return spec, [f"{folder}/copies.fits"], f"{folder}/one.fits"
 
 
+def spec_data(setup, lam, flux, ivar, sigma, masked=False):
+    """SpecData with a resolution matrix of the line-spread function's sigma (A)."""
+    defect = ~np.isfinite(flux + ivar) | (ivar <= 0)
+    bad = defect | masked
+    error = np.where(bad, 1000 * np.nanmedian(flux), np.where(bad, 1, ivar) ** -0.5)
+    error[~bad] = np.maximum(error[~bad], 0.3 * np.median(error[~bad]))
+    width = np.sqrt(sigma ** 2 - 0.5 ** 2) + 0 * lam
+    spec = spec_fit.SpecData(setup, lam, desi_fit.interpolate_bad_regions(flux, defect), error,
+                             badmask=bad, resolution=spec_fit.construct_resol_mat(lam, width=width))
+    spec.width = width
+    return spec
+
+
 def lamost(row, arms, data, folder, copies):
     path = sorted(glob.glob(f"{data}/real/lamost/*.fits.gz"))[row]
     names = [f"{folder}/copy{i}.fits" for i in range(copies)]
@@ -131,22 +151,46 @@ def lamost(row, arms, data, folder, copies):
     table = fits.getdata(path, 1)
     lam, flux, ivar, mask = (np.asarray(table[k][0], float)
                              for k in ("WAVELENGTH", "FLUX", "IVAR", "ANDMASK"))
+    ivar[mask != 0] = 0
     spec = []
     for arm, (low, high, _) in arms.items():
         use = (lam >= low) & (lam <= high)
-        w, f, v = lam[use], flux[use], ivar[use]
-        defect = ~np.isfinite(f + v) | (v <= 0) | (mask[use] != 0)
-        bad = defect | np.any([(w >= a) & (w <= b) for a, b in MASK], axis=0)
-        v[bad] = (1000 * np.nanmedian(f)) ** -2.0
-        error = v ** -0.5
-        error[~bad] = np.maximum(error[~bad], 0.3 * np.median(error[~bad]))
-        sigma = (2.7 if arm == "b" else w / 1650) / 2.3548
-        width = np.sqrt(sigma ** 2 - 0.5 ** 2) + 0 * w
-        spec.append(spec_fit.SpecData(f"lamost_{arm}", w, desi_fit.interpolate_bad_regions(f, defect),
-                                      error, badmask=bad,
-                                      resolution=spec_fit.construct_resol_mat(w, width=width)))
-        spec[-1].width = width
+        w = lam[use]
+        masked = np.any([(w >= a) & (w <= b) for a, b in MASK], axis=0)
+        spec.append(spec_data(f"lamost_{arm}", w, flux[use], ivar[use],
+                              (2.7 if arm == "b" else w / 1650) / 2.3548, masked))
     return spec, names, names[0]
+
+
+def generic_table(survey, part, folder, copies):
+    """The same of {arm: wavelength, flux, inverse variance, sigma of the line-spread function}."""
+    for name, n in (("copies", copies), ("one", 1)):
+        generic.write(f"{folder}/{name}.fits", [
+            {"NAME": f"{i}", "TARGETID": i + 1, "ARM": arm, "WAVELENGTH": lam, "FLUX": flux,
+             "IVAR": ivar, "LSF_SIGMA": sigma}
+            for i in range(n) for arm, (lam, flux, ivar, sigma) in part.items()], "vacuum")
+    spec = [spec_data(f"{survey}_{arm}", *numbers) for arm, numbers in part.items()]
+    return spec, [f"{folder}/copies.fits"], f"{folder}/one.fits"
+
+
+def desi_blue(row, arms, data, folder, copies):
+    star = fits.getdata(f"{data}/real/desi-blue/desi-fgk-half.fits.gz", 1)[row]
+    part = {"b": [np.array(star[k], float) for k in ("WAVELENGTH", "FLUX", "IVAR", "LSF_SIGMA")]}
+    return generic_table("desi-blue", part, folder, copies)
+
+
+def desi_stars(row, arms, data, folder, copies):
+    part = {}
+    with fits.open(f"{data}/real/desi-stars/quasarnp_test_coadd.fits.gz") as file:
+        for arm, (low, high, sigma) in arms.items():  # the file has no resolution: DESI's, about
+            lam, flux, ivar = (np.array(file[f"{arm}_{k}"].data, float)
+                               for k in ("WAVELENGTH", "FLUX", "IVAR"))
+            use = (lam >= low) & (lam <= high)
+            part[arm] = lam[use], flux[row, use], ivar[row, use], np.full(use.sum(), sigma)
+    return generic_table("desi-stars", part, folder, copies)
+
+
+STARS = {"desi": desi, "desi-blue": desi_blue, "desi-stars": desi_stars, "lamost": lamost}
 
 
 def rvspecfit(spec, npoly, config):
@@ -214,7 +258,7 @@ def main():
     logging.getLogger().setLevel(logging.ERROR)
     torch.set_num_threads(1)
     os.makedirs(args.folder, exist_ok=True)
-    arms, npoly = SURVEY[args.survey], NPOLY[args.survey]
+    arms, npoly = SURVEY[args.survey], NPOLY.get(args.survey, 10)
     config = frozendict.frozendict(template_lib=args.folder, min_vel=-1000, max_vel=1000,
                                    min_vel_step=0.2, vel_step0=5, min_vsini=0.1, max_vsini=500,
                                    second_minimizer=True)
@@ -225,12 +269,15 @@ def main():
             shipped = file.read()
         same += re.sub("(?m)^(velocity_offsets|npoly_per_1000aa):.*", "", shipped) + f"npoly: {npoly}\n"
     extra = {"lamost_b": ", fwhm: 2.7", "lamost_r": ", resolving_power: 1650"}
-    same += "arms: [%s]\n" % ", ".join(
+    named = "arms: [%s]\n" % ", ".join(
         "{name: %s, min: %g, max: %g%s}" % (k, *v[:2], extra.get(f"{args.survey}_{k}", ""))
         for k, v in arms.items())
-    ours = Starmill(args)
+    same += named
+    if STARS[args.survey] in (desi_blue, desi_stars):  # no cameras of a format cut the library
+        shipped = named
+    ours, seen = Starmill(args), []
     for i, row in enumerate(args.row[:1] + args.row):
-        spec, copies, one = globals()[args.survey](row, arms, args.data, args.folder, args.copies)
+        spec, copies, one = STARS[args.survey](row, arms, args.data, args.folder, args.copies)
         found, core_s = rvspecfit(spec, npoly, config)
         if i == 0:
             continue
@@ -243,10 +290,15 @@ def main():
         at = [[found["vel"], found["vsini"], *(found["param"][k] for k in LABELS)],
               ours.solution(same, one)]
         theirs, ours_f = (m2ll(*x) for x in at)
-        true = [before_pixels(spec, npoly, config, *x) if args.survey == "lamost" else np.nan
+        true = [before_pixels(spec, npoly, config, *x) if args.survey != "desi" else np.nan
                 for x in at]
         print(row, f"{core_s:.2f} {times[0][0]:.2f} {times[1][0]:.2f} {times[0][1]:g} {times[1][1]:g} "
               f"{theirs:.3f} {ours_f - theirs:.3f} {true[1] - true[0]:.3f}", flush=True)
+        seen.append([core_s, times[0][0], times[1][0]])
+    theirs, same, shipped = 1e3 * np.array(seen).T[0], *np.array(seen).T[1:]
+    for name, cost in (("same model", same), ("as shipped", shipped)):
+        print(f"{name}: {np.median(theirs / cost):.0f} times less, {theirs.sum() / cost.sum():.0f} "
+              f"of the sums ({theirs.mean() / 1e3:.2f} core-s, {cost.mean():.2f} core-ms)")
 
 
 if __name__ == "__main__":

@@ -187,7 +187,7 @@ class Checks(unittest.TestCase):
     """A model that is wrong is called bad, with the reason."""
 
     def test_samples(self):
-        first, last, step = lines.PIECES[1]
+        first, last, step, _ = plan.FGK.PIECES[1]
         n = round((last - first + 2 * lines.PAD) / step) + 1
         # wavelength, normalised, flux
         wave = first - lines.PAD + step * np.arange(n)
@@ -200,12 +200,12 @@ class Checks(unittest.TestCase):
         bad["no continuum"] = good * [1, 0.2, 1]
         path = tmp("spectrum")
         np.savetxt(path, good, fmt="%.5f")
-        wave, flux, cont = synthesis.read_spectrum(path, lines.PIECES[1])
+        wave, flux, cont = synthesis.read_spectrum(path, plan.FGK.PIECES[1])
         self.assertEqual((len(wave), flux[0]), (len(cont), 2.0))
         for why, data in bad.items():
             np.savetxt(path, data, fmt="%.5f")
             with self.assertRaisesRegex(synthesis.BadModel, why):
-                synthesis.read_spectrum(path, lines.PIECES[1])
+                synthesis.read_spectrum(path, plan.FGK.PIECES[1])
 
     def test_pieces_that_do_not_meet(self):
         pieces = []
@@ -224,7 +224,7 @@ class Checks(unittest.TestCase):
             synthesis.join(pieces[:-1])
 
     def test_a_star_of_another_temperature(self):
-        at = np.arange(3540.0, 10010, synthesis.STEP_AA)
+        at = np.arange(3540.0, 10010, plan.FGK.STEP_AA)
         flux = np.full(len(at), 0.55 * synthesis.STEFAN * 5000.0**4 / 6470)
         self.assertAlmostEqual(synthesis.check((5000.0, 4, 0, 0), at, flux, flux), 0.55, delta=0.01)
         with self.assertRaisesRegex(synthesis.BadModel, "of sigma Teff.4"):
@@ -240,7 +240,7 @@ class Run(ProgramTest):
         os.makedirs(os.path.join(self.work, "turbospectrum", "DATA"))
         for i in range(len(lines.PIECES)):
             for kind in lines.KINDS:
-                put(os.path.join(self.work, "lines", "%s%d.list" % (kind, i)), "")
+                put(os.path.join(self.work, "lines", "%s%d.list" % (kind, i)), "a line")
         put(os.path.join(self.work, "lines", "done"), repr((lines.PIECES, lines.KINDS)) + "\n")
         for program in ("babsma_lu", "bsyn_lu"):
             path = os.path.join(self.work, "turbospectrum", program)
@@ -267,7 +267,7 @@ class Run(ProgramTest):
         self.assertIn("bsyn_lu ended with status 0: wrong line data", out)
         self.assertIn("1 done, 1 bad, 0 to do", self.tool("status", self.work, "--models", "2"))
         self.assertIn("0 of 2 models", self.tool("compute", self.work, "--models", "2"))
-        models = os.path.join(self.work, "models")
+        models = os.path.join(self.work, "models-fgk")
         with pyfits.open(os.path.join(models, "t4000_g+0.50_m-2.50_a-0.10.fits")) as f:
             data, head = f[1].data, f[1].header
             self.assertEqual([f[0].header[c] for c in plan.CARDS], [4000.0, 0.5, -2.5, -0.1])
@@ -288,8 +288,15 @@ class Run(ProgramTest):
         a.save(os.path.join(self.work, "atmospheres-oba.npz"), {(7000.0, 2.0, -2.5, 0.0): hot})
         self.assertIn("ended: 1 good", self.tool("compute", self.work, "--plan", "oba",
                                                  "--models", "1"))
-        self.assertEqual(sorted(os.listdir(models + "-oba")),
+        self.assertEqual(sorted(os.listdir(os.path.join(self.work, "models-oba"))),
                          ["settings.json", "t7000_g+2.00_m-2.50_a+0.00.fits"])
+        self.assertIn("ended: 1 good", self.tool("compute", self.work, "--plan", "fgk-hr",
+                                                 "--models", "1"))
+        with pyfits.open(models + "-hr/t4000_g+0.50_m-2.50_a-0.10.fits") as f:
+            wave = f[1].data["WAVE"]
+        gaps = np.flatnonzero(np.diff(wave) > 1)
+        ends = zip(wave[np.r_[0, gaps + 1]], wave[np.r_[gaps, len(wave) - 1]])
+        np.testing.assert_allclose(list(ends), plan.FGK_HR.STORED, atol=0.013)
         path = os.path.join(models, "settings.json")
         put(path, json.dumps({**json.loads(content(path)), "sigma_aa": 1.0}))
         self.assertIn("other settings", self.tool("compute", self.work, code=2))

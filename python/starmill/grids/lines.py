@@ -11,8 +11,6 @@ import re
 # samples, which no smoothing gives back: 0.2 % of the narrowest here, 5 % at 0.08 A and
 # 8000 A.
 PIECES = ((3528.0, 4500.0, 0.03), (4500.0, 6500.0, 0.04), (6500.0, 10024.0, 0.06))
-# Lines of hot stars are wider. With these steps a spectrum of 9200 K differs by 0.03 % rms.
-PIECES_HOT = tuple((*ends, step) for (*ends, _), step in zip(PIECES, (0.05, 0.05, 0.1)))
 # The Gaia-ESO list.
 GES = (4200.0, 9200.0)
 # Each piece is computed so far beyond its ends (A), to compare it with its neighbour.

@@ -9,27 +9,37 @@ import math
 import os
 import re
 
+from starmill.grids import lines
+
 # Labels of a model, in the order of every tuple here.
 LABELS = ("teff", "logg", "feh", "alpha")
 CARDS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
 
 
 class Grid:
-    """The labels that a plan covers.
+    """The labels and wavelengths that a plan covers.
 
     Below the lowest log g, given by effective temperature, radiation drives winds and no
     hydrostatic atmosphere was published. A share of the models has [Fe/H] below feh_dense: most
     stars have more, and lines change most with the labels there. Giants above rare (Teff) and
     below rare (log g) are few, and their spectra change little: half as many of them.
+
+    light: the least and the largest share of a star's light in the stored wavelengths.
+    pieces: air wavelengths that are computed one by one: first, last, step (A), number of the
+    line lists. stored: ranges of vacuum wavelengths (A), after a Gaussian of sigma_aa, at
+    step_aa: at five eighths of sigma its transform at the Nyquist frequency is 3e-6, so that
+    nothing is lost.
     """
 
     LOGG_MAX = 5.0
     FEH = (-2.5, 0.5)
     FEH_DENSE = -1.0
 
-    def __init__(self, name, teff, logg_min, alpha, share_sparse, rare, light):
+    def __init__(self, name, teff, logg_min, alpha, share_sparse, rare, light, pieces, stored,
+                 sigma_aa, step_aa):
         self.name, self.TEFF, self.LOGG_MIN, self.ALPHA = name, teff, logg_min, alpha
         self.SHARE_SPARSE, self.RARE, self.LIGHT = share_sparse, rare, light
+        self.PIECES, self.STORED, self.SIGMA_AA, self.STEP_AA = pieces, stored, sigma_aa, step_aa
 
     def lowest_logg(self, teff):
         """Lowest log g of the grid at an effective temperature (K)."""
@@ -51,17 +61,30 @@ class Grid:
         return (float(teff), round(logg, 2), round(feh, 2), round(alpha, 2))
 
 
-# The last numbers are the least and the largest share of a star's light between 3540 and 10010 A.
-FGK = Grid(
-    "fgk",
+PIECES = tuple((*piece, i) for i, piece in enumerate(lines.PIECES))
+# What the set-ups of `library build` want for DESI, SDSS, LAMOST and the low resolution of WEAVE
+# and 4MOST, with their margins for velocities.
+STORED = (((3540.0, 10010.0),), 0.2, 0.125)
+FGK_LABELS = (
     (4000.0, 7250.0),
     ((4000.0, 0.5), (6000.0, 0.5), (6500.0, 1.0), (7000.0, 1.5), (7250.0, 2.0)),
     (-0.1, 0.5),
     0.35,
     (6000.0, 3.3),
-    (0.25, 0.8),
 )
-# The lowest log g of ATLAS9 atmospheres, but not below 2.
+FGK = Grid("fgk", *FGK_LABELS, (0.25, 0.8), PIECES, *STORED)
+# The windows of spectrographs of R 5,000 to 25,000, with 1,000 km/s at each end: 4MOST and WEAVE
+# (3926-4355, 4900-5730, 6100-6860), LAMOST (4950-5350, 6300-6800), Gaia (8440-8710), GALAH
+# (4713-4903, 5648-5873, 6478-6737, 7585-7887).
+FGK_HR = Grid(
+    "fgk-hr", *FGK_LABELS, (0.1, 0.5),
+    ((3912.0, 4370.0, 0.03, 0), (4697.0, 5893.0, 0.03, 1), (6080.0, 6500.0, 0.03, 1),
+     (6500.0, 6884.0, 0.03, 2), (7559.0, 7914.0, 0.03, 2), (8411.0, 8740.0, 0.03, 2)),
+    ((3912.0, 4370.0), (4697.0, 5893.0), (6080.0, 6884.0), (7559.0, 7914.0), (8411.0, 8740.0)),
+    0.04, 0.025,
+)
+# The lowest log g of ATLAS9 atmospheres, but not below 2.  Lines of hot stars are wider: with
+# these steps a spectrum of 9200 K differs by 0.03 % rms.
 OBA = Grid(
     "oba",
     (7000.0, 15000.0),
@@ -70,8 +93,10 @@ OBA = Grid(
     0.3,
     (7000.0, 3.0),
     (0.15, 0.8),
+    tuple((first, last, step, i) for (first, last, _, i), step in zip(PIECES, (0.05, 0.05, 0.1))),
+    *STORED,
 )
-GRIDS = {grid.name: grid for grid in (FGK, OBA)}
+GRIDS = {grid.name: grid for grid in (FGK, FGK_HR, OBA)}
 
 # Positive root of x^5 = x + 1: its negative powers are the steps of the additive
 # recurrence with the lowest discrepancy known in four dimensions.

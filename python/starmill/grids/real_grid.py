@@ -165,22 +165,19 @@ def set_up(work):
 def origin(grid):
     cards = [("CHAIN", CHAIN, "version of the way models are made")]
     cards += [("PACKAGE%d" % (i + 1), p, "") for i, p in enumerate(PACKAGES)]
-    sources = (ATMOSPHERES[grid.name], *SOURCES)
+    sources = (ATMOSPHERES[grid.name.split("-")[0]], *SOURCES)
     return cards + [("SOURCE%d" % (i + 1), s, "") for i, s in enumerate(sources)]
 
 
 def models_folder(work, grid):
-    return os.path.join(work, "models" + ("-oba" if grid is plan.OBA else ""))
+    return os.path.join(work, "models-" + grid.name)
 
 
 def settings(grid):
-    from starmill.grids import synthesis
-
     return {
-        "pieces": [list(piece) for piece in synthesis.pieces_of(grid)],
-        "chain": CHAIN, "packages": list(PACKAGES), "sigma_aa": synthesis.SIGMA_AA,
-        "first_aa": synthesis.FIRST_AA, "last_aa": synthesis.LAST_AA,
-        "step_aa": synthesis.STEP_AA}
+        "pieces": [list(piece) for piece in grid.PIECES], "chain": CHAIN,
+        "packages": list(PACKAGES), "sigma_aa": grid.SIGMA_AA, "step_aa": grid.STEP_AA,
+        "stored_aa": [list(ends) for ends in grid.STORED]}
 
 
 def compute(work, grid, n_model, n_worker, retry_bad):

@@ -10,12 +10,6 @@ import numpy as np
 
 from starmill.grids import atmospheres, lines, plan
 
-# What is stored: vacuum wavelengths, Gaussian of this sigma, at five eighths of it. A
-# Gaussian's transform at the Nyquist frequency of that step is 3e-6, so nothing is lost.
-# Range and sigma are what the set-ups of `library build` want for DESI, SDSS, LAMOST and
-# the low resolution of WEAVE and 4MOST, with their margins for velocities.
-FIRST_AA, LAST_AA, STEP_AA, SIGMA_AA = 3540.0, 10010.0, 0.125, 0.2
-
 # Spherical transfer below this log g, where the depth of the atmosphere matters.
 LOGG_SPHERICAL = 3.5
 
@@ -88,12 +82,8 @@ def atmospheres_path(work, grid):
     return os.path.join(work, "atmospheres%s.npz" % ("-oba" if grid is plan.OBA else ""))
 
 
-def pieces_of(grid):
-    return lines.PIECES_HOT if grid is plan.OBA else lines.PIECES
-
-
 def is_spherical(labels, grid):
-    return grid is plan.FGK and labels[1] < LOGG_SPHERICAL
+    return grid is not plan.OBA and labels[1] < LOGG_SPHERICAL
 
 
 def kinds_of(teff, grid):
@@ -118,7 +108,7 @@ def synthesize(work, labels, grid):
             atmospheres.write_atlas(model, columns, logg)
         else:
             atmospheres.write_model(model, columns, logg, vmicro)
-        first, last = lines.PIECES[0][0] - 10, lines.PIECES[-1][1] + 10
+        first, last = grid.PIECES[0][0] - 10, grid.PIECES[-1][1] + 10
         run(
             os.path.join(program, "babsma_lu"),
             control(
@@ -138,13 +128,15 @@ def synthesize(work, labels, grid):
             "opac",
         )
         out = []
-        for i, (first, last, step) in enumerate(pieces_of(grid)):
+        for i, piece in enumerate(grid.PIECES):
+            first, last, step, n_list = piece
             lists = ["DATA/Hlinedata"]
             for kind in kinds_of(teff, grid):
-                name = "%s%d.list" % (kind, i)
-                path = os.path.join(work, "lines", name)
+                name = "%s%d.list" % (kind, n_list)
+                path, link = os.path.join(work, "lines", name), os.path.join(folder, name)
                 if os.path.getsize(path):
-                    os.symlink(path, os.path.join(folder, name))  # the program cuts long paths off
+                    if not os.path.lexists(link):
+                        os.symlink(path, link)  # the program cuts long paths off
                     lists.append(name)
             run(
                 os.path.join(program, "bsyn_lu"),
@@ -174,7 +166,7 @@ def synthesize(work, labels, grid):
                 "bsyn%d.log" % i,
                 "spectrum",
             )
-            out.append(read_spectrum(os.path.join(folder, "spectrum"), pieces_of(grid)[i]))
+            out.append(read_spectrum(os.path.join(folder, "spectrum"), piece))
             os.remove(os.path.join(folder, "spectrum"))
         return out
     finally:
@@ -182,7 +174,7 @@ def synthesize(work, labels, grid):
 
 
 def read_spectrum(path, piece):
-    first, last, step = piece
+    first, last, step, _ = piece
     try:
         data = np.loadtxt(path, usecols=(0, 1, 2))
     except (OSError, ValueError) as e:
@@ -222,37 +214,38 @@ def smooth(wave, values, step, at, sigma):
     return sums, total
 
 
-def join(pieces, ranges=lines.PIECES):
+def join(pieces, grid=plan.FGK):
     """Vacuum wavelengths, flux and continuum as stored; checks where pieces overlap."""
-    at = FIRST_AA + STEP_AA * np.arange(round((LAST_AA - FIRST_AA) / STEP_AA) + 1)
+    step, sigma, ranges = grid.STEP_AA, grid.SIGMA_AA, grid.PIECES
+    at = np.concatenate([first + step * np.arange(round((last - first) / step) + 1)
+                         for first, last in grid.STORED])
     sums, total = np.zeros((2, len(at))), np.zeros(len(at))
     for i, (wave, flux, cont) in enumerate(pieces):
-        first, last, step = ranges[i]
-        if i:
-            check_overlap(pieces[i - 1], pieces[i], first)
-        keep = (wave >= first - 0.5 * step) & (wave < last - 0.5 * step)
-        if i + 1 == len(pieces):
-            keep |= wave >= last - 0.5 * step
-        if i == 0:
-            keep |= wave < first
+        first, last, computed_step, _ = ranges[i]
+        follows = i > 0 and ranges[i - 1][1] == first
+        goes_on = i + 1 < len(pieces) and ranges[i + 1][0] == last
+        if follows:
+            check_overlap(pieces[i - 1], pieces[i], first, sigma)
+        keep = (wave >= first - 0.5 * computed_step) | (not follows)
+        keep &= (wave < last - 0.5 * computed_step) | (not goes_on)
         vacuum = air_to_vacuum(wave[keep])
-        low, high = vacuum[0] - 7 * SIGMA_AA, vacuum[-1] + 7 * SIGMA_AA
+        low, high = vacuum[0] - 7 * sigma, vacuum[-1] + 7 * sigma
         near = np.flatnonzero((at > low) & (at < high))
-        s, t = smooth(vacuum, (flux[keep], cont[keep]), step, at[near], SIGMA_AA)
+        s, t = smooth(vacuum, (flux[keep], cont[keep]), computed_step, at[near], sigma)
         sums[:, near] += s
         total[near] += t
-    expected = SIGMA_AA * np.sqrt(2 * np.pi)
+    expected = sigma * np.sqrt(2 * np.pi)
     if np.abs(total / expected - 1).max() > 0.1:  # half a step is lost where steps change
         raise BadModel("the pieces do not cover all wavelengths")
     return at, sums[0] / total, sums[1] / total
 
 
-def check_overlap(before, after, edge):
+def check_overlap(before, after, edge, sigma):
     """Two computations of the same 2 A must agree once smoothed, in flux and continuum."""
     at = np.linspace(edge - 1.0, edge + 1.0, 5)
     values = []
     for wave, flux, cont in (before, after):
-        s, t = smooth(wave, (flux, cont), wave[1] - wave[0], at, SIGMA_AA)
+        s, t = smooth(wave, (flux, cont), wave[1] - wave[0], at, sigma)
         values.append(s / t)
     worst = (np.abs(values[1] - values[0]) / values[0][1]).max()
     if worst > 0.02:
@@ -266,7 +259,7 @@ def check(labels, at, flux, cont, grid=plan.FGK):
     """What every star's spectrum has in common."""
     if (flux > 1.02 * cont).any():
         raise BadModel("flux above the continuum after smoothing")
-    share, (low, high) = np.sum(flux) * STEP_AA / (STEFAN * labels[0] ** 4), grid.LIGHT
+    share, (low, high) = np.sum(flux) * grid.STEP_AA / (STEFAN * labels[0] ** 4), grid.LIGHT
     if not low < share < high:
         raise BadModel(
             "%.2f of sigma Teff^4 is emitted here, %g to %g expected" % (share, low, high)
@@ -298,8 +291,8 @@ def write(path, labels, at, flux, cont, grid, origin):
         ("VMICRO", plan.microturbulence(labels[0], labels[1]), "[km/s] microturbulence"),
         ("SPHERIC", is_spherical(labels, grid), "spherical transfer"),
         ("MEDIUM", "vacuum", "wavelengths"),
-        ("FWHM", round(SIGMA_AA * 2.3548200450309493, 6), "[Angstrom] Gaussian"),
-        ("STEP", STEP_AA, "[Angstrom]"),
+        ("FWHM", round(grid.SIGMA_AA * 2.3548200450309493, 6), "[Angstrom] Gaussian"),
+        ("STEP", grid.STEP_AA, "[Angstrom]"),
     ]
     cards += origin
     for card in cards:
@@ -310,7 +303,7 @@ def write(path, labels, at, flux, cont, grid, origin):
 
 def compute(work, labels, part, grid, origin):
     """Computes one model into the file part; the share of its light that lies in range."""
-    at, flux, cont = join(synthesize(work, labels, grid), pieces_of(grid))
+    at, flux, cont = join(synthesize(work, labels, grid), grid)
     share = check(labels, at, flux, cont, grid)
     write(part, labels, at, flux, cont, grid, origin)
     return share

