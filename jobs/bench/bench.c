@@ -21,14 +21,13 @@
 
 /* ---- the command line ---- */
 
-enum { FIT = 1, RATES = 2, CROSSOVER = 4, WRITE = 8 };
+enum { FIT = 1, CROSSOVER = 2, WRITE = 4 };
 
 static const struct {
   const char *name;
   unsigned bit;
   int (*task)(mill_bench *job);
 } tasks[] = {{"fit", FIT, mill_bench_task_fit},
-             {"rates", RATES, mill_bench_task_rates},
              {"crossover", CROSSOVER, mill_bench_task_crossover},
              {"write", WRITE, mill_bench_task_write}};
 
@@ -44,7 +43,7 @@ static const mill_option rows[] = {
      .help = "template library (default: template_lib of the configuration, else the shipped one)"},
     {"config", MILL_OPTION_TEXT, AT(fit.config), .tasks = FIT | CROSSOVER | WRITE,
      .help = "YAML configuration"},
-    {"catalog", MILL_OPTION_TEXT, AT(fit.catalog), .tasks = FIT | RATES | CROSSOVER,
+    {"catalog", MILL_OPTION_TEXT, AT(fit.catalog), .tasks = FIT | CROSSOVER,
      .help = "text file with one input path per line"},
     {"optimizer", KEY(optimizer, "optimizer"), .tasks = FIT | CROSSOVER},
     {"backend", KEY(backend, "backend"), .tasks = FIT},
@@ -74,19 +73,15 @@ static const mill_option rows[] = {
 static const mill_option_table table = {
     "starmill bench",
     "usage: starmill bench fit [options] INPUT.fits...\n"
-    "       starmill bench rates [INPUT.fits...]\n"
     "       starmill bench crossover [options] [INPUT.fits...]\n"
     "       mpirun -n RANKS starmill bench write [options]\n"
     "\n"
     "Measure the speed of one rank.  'fit' fits the inputs like `starmill fit`, into a temporary\n"
-    "file, and prints the rate, the time and evaluations of a star by stage, and the ratio to\n"
-    "the floor of this machine.  'rates' measures one core: matrix products, copies, reading\n"
-    "the inputs from the page cache.  'crossover' times fits, trainings and particles of growing\n"
-    "size on the CPU and the GPU and prints the size from which the GPU is faster; fits use the\n"
-    "first 1, 4, 16, ... rows of the inputs.  'write' writes a result of made-up rows by any "
-    "number\n"
-    "of ranks, and a plain file of as many bytes.  docs/develop/performance.md and scaling.md\n"
-    "explain the tables.\n"
+    "file, and prints the rate, and the time and evaluations of a star by stage.  'crossover'\n"
+    "times fits, trainings and particles of growing size on the CPU and the GPU and prints the\n"
+    "size from which the GPU is faster; fits use the first 1, 4, 16, ... rows of the inputs.\n"
+    "'write' writes a result of made-up rows by any number of ranks, and a plain file of as many\n"
+    "bytes.  docs/develop/performance.md and scaling.md explain the tables.\n"
     "\n",
     "\n"
     "Exit status: 0 done, 2 usage, configuration or library, 3 some input was unreadable,\n"
@@ -130,11 +125,10 @@ static int parse(int argc, char **argv, mill_bench_options *options)
       options->task = tasks[i].task;
       return check_task(name, tasks[i].bit, is_given, options);
     }
-  return MILL_ERROR(
-      MILL_ERR_USAGE,
-      "bench measures 'fit', 'rates', 'crossover' or 'write', not '%s'; see starmill bench "
-      "--help",
-      name);
+  return MILL_ERROR(MILL_ERR_USAGE,
+                    "bench measures 'fit', 'crossover' or 'write', not '%s'; see starmill bench "
+                    "--help",
+                    name);
 }
 
 /* ---- shared by the tasks ---- */

@@ -63,7 +63,7 @@ static int run_fit(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
   fit.backend = is_gpu ? "cuda" : "cpu";
   MILL_TRY(MILL_ALLOC(1, &run));
   MILL_TRY(mill_bench_run_fit(c->job, &fit, *n, run));
-  *n = run->shape.n_star;
+  *n = run->n_star;
   *spent_s = run->meters.wall_s + (is_gpu ? c->gpu_start_s : 0.0);
 done:
   mill_free(run);

@@ -8,7 +8,6 @@
 #include "jobs/options/options.h"
 #include "kernels/data/library.h"
 #include "src/config/config.h"
-#include "jobs/bench/bench_floor.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/status_process.h"
 
@@ -56,13 +55,11 @@ void mill_bench_print_cell(int there, int n_digit, double value, const char *wit
 
 /** Each task measures and prints Markdown on standard output, lines as soon as they are known.
  *
- *  fit        what a fit costs on this machine, and what it must cost
- *  rates      what one core can do
+ *  fit        what a fit costs on this machine, by stage
  *  crossover  fits, trainings and particles of growing size on the CPU and on the GPU: from which
  *             size a GPU pays.  Without a GPU its column says SKIPPED and why
  *  write      the result file alone, by all ranks: collective */
 int mill_bench_task_fit(mill_bench *job);
-int mill_bench_task_rates(mill_bench *job);
 int mill_bench_task_crossover(mill_bench *job);
 int mill_bench_task_write(mill_bench *job);
 
@@ -74,11 +71,27 @@ int mill_bench_make_folder(const char *base, char folder[MILL_BENCH_FOLDER]);
 /** Remove it with the files in it. */
 void mill_bench_remove_folder(const char *folder);
 
+/** Stages of a star's time, in the order of the table. */
+#define MILL_BENCH_STAGE_LIST(X)                                                                   \
+  X(MILL_BENCH_READ, "read")                                                                       \
+  X(MILL_BENCH_LOAD, "load")                                                                       \
+  X(MILL_BENCH_PREPARE, "prepare")                                                                 \
+  X(MILL_BENCH_GUESS, "guess")                                                                     \
+  X(MILL_BENCH_SIMPLEX, "simplex")                                                                 \
+  X(MILL_BENCH_POLISH, "polish")                                                                   \
+  X(MILL_BENCH_PROFILE, "profile")                                                                 \
+  X(MILL_BENCH_FINAL, "final")                                                                     \
+  X(MILL_BENCH_WRITE, "write")                                                                     \
+  X(MILL_BENCH_OTHER, "other")
+#define MILL_BENCH_STAGE_ENUM(symbol, name) symbol,
+enum mill_bench_stage { MILL_BENCH_STAGE_LIST(MILL_BENCH_STAGE_ENUM) MILL_BENCH_N_STAGE };
+#undef MILL_BENCH_STAGE_ENUM
+
 /** One run of a fit. */
 typedef struct mill_bench_run {
   mill_fit_meters meters;
-  int64_t n_eval, n_jac; /**< as the results of all stars have them */
-  mill_bench_shape shape;
+  int64_t n_star;                     /**< stars that the pipeline handed back */
+  int64_t n_eval, n_jac;              /**< sums of the stars' NEVAL and NJAC */
   double once_s;                      /**< CPU: start-up, sets of wavelengths, and the end */
   double star_s;                      /**< CPU: the rest */
   double stage_s[MILL_BENCH_N_STAGE]; /**< sum: star_s */

@@ -4,15 +4,12 @@
 #define MILL_FIT_OBSERVER_H
 
 #include "kernels/backend.h"
-#include "kernels/data/star.h"
 
 /** Cost of a run on this rank, CPU seconds unless called wall. */
 typedef struct mill_fit_meters {
   /* what ran */
-  char library[1024]; /**< its path */
-  char backend[64];   /**< its name */
+  char backend[64]; /**< its name */
   int n_thread, n_slot;
-  mill_fit_settings set; /**< of the pipeline */
 
   /* once a run: start-up and end */
   double library_s; /**< configuration, log, library */
@@ -33,16 +30,11 @@ typedef struct mill_fit_meters {
   double cpu_s, wall_s; /**< of the process, from the call to its end */
 } mill_fit_meters;
 
-/** A caller that measures a run.  The main thread calls the hooks; what they take is counted as
- *  time of the run. */
+/** A caller that measures a run.  The main thread calls put, whose time counts as the run's. */
 typedef struct mill_fit_observer {
   void *context;
-  /** A row became a star.  Needed. */
-  void (*took)(void *context, const mill_library *lib, const mill_fit_settings *set,
-               const mill_star *star);
-  /** A star's result was handed over.  NULL: not wanted. */
-  void (*put)(void *context, const mill_library *lib, const mill_fit_settings *set,
-              const mill_fit_result *result);
+  /** A star's result was handed over. */
+  void (*put)(void *context, const mill_fit_result *result);
   int64_t n_row_limit;         /**< fit only the first rows of the catalog; 0: all */
   const mill_backend *instead; /**< replaces the configured backend; NULL: not replaced */
   mill_fit_meters meters;      /**< out */

@@ -74,9 +74,8 @@ static int take_result(void *context, mill_star *star)
   mill_board_count(task->out->board, &n_done, &n_failed);
   mill_progress_update(&s->progress, n_done, n_failed);
 done:
-  if (task->call->observer && task->call->observer->put)
-    task->call->observer->put(task->call->observer->context, &task->setup->lib, &s->stars.fit,
-                              result);
+  if (task->call->observer)
+    task->call->observer->put(task->call->observer->context, result);
   mill_reader_release_star(s->stars.reader, star);
   task->tally->meters.put_s += mill_fit_meter_s(task) - start_s;
   watch_fits(s);
@@ -88,11 +87,9 @@ static void note_run(const share *s)
   mill_fit_meters *meters = &s->task->tally->meters;
   const mill_pipeline *pipeline = s->stars.pipeline;
   mill_waveset_stats sets;
-  snprintf(meters->library, sizeof meters->library, "%s", s->task->setup->lib.path);
   snprintf(meters->backend, sizeof meters->backend, "%s", s->task->device->backend->name);
   meters->n_thread = s->task->device->n_thread;
   meters->n_slot = s->task->device->n_slot;
-  meters->set = s->stars.fit;
   mill_pipeline_timing(pipeline, &meters->timing);
   mill_pipeline_waveset_stats(pipeline, &sets);
   meters->waveset_s = sets.make_s;

@@ -65,7 +65,6 @@ static int put_unfitted(const mill_fit_task *task, int64_t row, int status)
 static int take_star(mill_stars *stars, mill_star *star, int *is_ready)
 {
   const mill_fit_task *task = stars->task;
-  const mill_fit_observer *observer = task->call->observer;
   mill_left_out left = {0};
   if (task->call->options->fit) {
     if (!star->start)
@@ -88,8 +87,6 @@ static int take_star(mill_stars *stars, mill_star *star, int *is_ready)
                             : MILL_STATUS_NO_ARM);
   if (stars->fit.epochs)
     MILL_CHECK(mill_star_number_epochs(star, stars->fit.epochs == MILL_EPOCHS_NIGHT));
-  if (observer)
-    observer->took(observer->context, &task->setup->lib, &stars->fit, star);
   star->taken_s = mill_wall_s();
   return MILL_OK;
 }

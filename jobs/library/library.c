@@ -46,11 +46,7 @@ done:
 static int train(int argc, char **argv)
 {
   if (mill_library_trains(argc, argv)) {
-    mill_mpi mpi;
-    const int err = mill_mpi_start(&mpi);
-    const int status =
-        err == MILL_OK ? mill_job_library_train(argc, argv) : mill_job_end("library", err);
-    mill_mpi_end(&mpi);
+    const int status = mill_mpi_job("starmill library train", mill_library_train, argc, argv);
     if (status != 0)
       return status;
     /* Python catches signals, which wait until it does */

@@ -6,8 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <mpi.h>
-
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
 #include "io/library/train_file.h"
@@ -38,7 +36,7 @@ enum {
 enum { MAX_PATH = 4096 };
 
 typedef struct job {
-  mill_mpi mpi;
+  const mill_mpi *mpi;
   mill_train_options o;
   char checkpoint[MAX_PATH], stop_file[MAX_PATH], table[MAX_PATH], trained[MAX_PATH];
   mill_grid_file *grid;
@@ -183,7 +181,7 @@ static int prepare(job *j)
   MILL_CHECK(name_file(NULL, o->output, ".losses.csv", j->table));
   MILL_CHECK(name_file(NULL, j->checkpoint, ".networks", j->trained));
   MILL_CHECK(mill_thread_check_number(o->n_thread));
-  MILL_CHECK(j->mpi.rank == 0 ? check_files(j) : MILL_OK);
+  MILL_CHECK(j->mpi->rank == 0 ? check_files(j) : MILL_OK);
   return mill_stop_signal_catch();
 }
 
@@ -207,9 +205,9 @@ static int choose_auto(const job *j, int *has_gpu)
   char begun[8] = "";
   const char *choice = NULL;
   MILL_CHECK(mill_mpi_agree(
-      &j->mpi,
-      j->mpi.rank == 0 ? mill_train_file_backend(j->checkpoint, sizeof begun, begun) : MILL_OK));
-  return mill_backend_settle(&j->mpi, MILL_CROSSOVER_TRAIN, j->checkpoint, *begun ? begun : NULL,
+      j->mpi,
+      j->mpi->rank == 0 ? mill_train_file_backend(j->checkpoint, sizeof begun, begun) : MILL_OK));
+  return mill_backend_settle(j->mpi, MILL_CROSSOVER_TRAIN, j->checkpoint, *begun ? begun : NULL,
                              step_mflop(j), j->o.n_thread, &choice, has_gpu);
 }
 
@@ -220,11 +218,11 @@ static int choose_ops(const job *j, const mill_train_ops **ops)
   if (j->o.backend == MILL_WORD_AUTO)
     MILL_CHECK(choose_auto(j, &has_gpu));
   else if (has_gpu)
-    MILL_CHECK(mill_backend_place(&j->mpi, 0));
+    MILL_CHECK(mill_backend_place(j->mpi, 0));
   if (!has_gpu)
     return MILL_OK;
   *ops = mill_train_ops_cuda(&code);
-  return mill_mpi_agree(&j->mpi, code);
+  return mill_mpi_agree(j->mpi, code);
 }
 
 static int train(job *j)
@@ -233,11 +231,11 @@ static int train(job *j)
   mill_train_options *o = &j->o;
   const mill_train_ops *ops = NULL;
   if (o->n_thread == 0)
-    MILL_TRY(mill_mpi_share_of_cores(&j->mpi, &o->n_thread));
+    MILL_TRY(mill_mpi_share_of_cores(j->mpi, &o->n_thread));
   o->arm.net.n_thread = o->n_thread;
-  MILL_TRY(mill_mpi_agree(&j->mpi, mill_blas_begin(o->n_thread, &n_blas)));
+  MILL_TRY(mill_mpi_agree(j->mpi, mill_blas_begin(o->n_thread, &n_blas)));
   MILL_TRY(choose_ops(j, &ops));
-  const mill_train_networks networks = {.mpi = &j->mpi,
+  const mill_train_networks networks = {.mpi = j->mpi,
                                         .ops = ops,
                                         .settings = &o->arm,
                                         .grid = j->grid,
@@ -256,19 +254,13 @@ done:
 
 static int train_networks(job *j)
 {
-  MILL_CHECK(mill_mpi_agree(&j->mpi, prepare(j)));
-  MILL_CHECK(mill_mpi_rank0_first(&j->mpi, open_grid, j));
+  MILL_CHECK(mill_mpi_agree(j->mpi, prepare(j)));
+  MILL_CHECK(mill_mpi_rank0_first(j->mpi, open_grid, j));
   MILL_CHECK(train(j));
-  return mill_mpi_agree(&j->mpi, j->mpi.rank == 0
-                                     ? mill_trained_write(j->trained, j->lib, j->split.n,
-                                                          j->split.n_train, j->split.model)
-                                     : MILL_OK);
-}
-
-static int run(job *j, int argc, char **argv)
-{
-  MILL_CHECK(mill_mpi_agree(&j->mpi, mill_train_options_parse(argc, argv, &j->o)));
-  return train_networks(j);
+  return mill_mpi_agree(j->mpi, j->mpi->rank == 0
+                                    ? mill_trained_write(j->trained, j->lib, j->split.n,
+                                                         j->split.n_train, j->split.model)
+                                    : MILL_OK);
 }
 
 int mill_library_trains(int argc, char **argv)
@@ -278,29 +270,24 @@ int mill_library_trains(int argc, char **argv)
          (o.emulator == MILL_TRAIN_NETWORK && !o.help);
 }
 
-int mill_job_library_train(int argc, char **argv)
+int mill_library_train(const mill_mpi *mpi, int argc, char **argv)
 {
   int err = MILL_OK;
   job *j = NULL;
   MILL_TRY(MILL_ALLOC(1, &j));
+  j->mpi = mpi;
   MILL_TRY(MILL_ALLOC(1, &j->lib));
-  MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, &j->mpi));
-  MILL_TRY(run(j, argc, argv));
+  MILL_TRY(mill_mpi_agree(mpi, mill_train_options_parse(argc, argv, &j->o)));
+  MILL_TRY(train_networks(j));
 done:
-  if (err != MILL_OK && (!j || j->mpi.rank == 0 || err == MILL_ERR_MPI))
-    fprintf(stderr, "starmill library train: %s\n", mill_error_message());
   fflush(stdout);
-  /* the other ranks may be waiting for this one */
-  if (err == MILL_ERR_MPI || (err == MILL_ERR_MEMORY && j && j->mpi.size > 1))
-    MPI_Abort(MPI_COMM_WORLD, mill_error_exit_status(err));
   if (j) {
     mill_grid_close(j->grid);
     mill_grid_info_clear(&j->info);
     mill_library_clear(j->lib);
-    if (j->mpi.comm != MPI_COMM_NULL)
-      MPI_Comm_free(&j->mpi.comm);
     MILL_FREE(j->split.model, j->mapped, j->lib);
   }
   mill_free(j);
-  return mill_error_exit_status(err);
+  /* without memory this rank may be alone with its failure, and the others wait for it */
+  return err == MILL_ERR_MEMORY ? MILL_ERR_MPI : err;
 }

@@ -95,29 +95,20 @@ static int identify(run *r)
   return MILL_OK;
 }
 
-/* Broadcast the rows that rank 0 has read. */
+/* Broadcast an arm's state that rank 0 has read, if it has any. */
 static int share_state(const mill_mpi *mpi, int n_epoch, mill_train_state *s)
 {
   int err = MILL_OK;
   float **const array[] = {&s->param, &s->m, &s->v, &s->best};
-  struct {
-    int there, n_epoch, best_epoch, n_wait, ended;
-    int64_t n_step, n_param;
-    double rate, best_loss;
-  } all = {s->param != NULL, s->n_epoch,          s->best_epoch, s->n_wait,   s->ended,
-           s->n_step,        (int64_t)s->n_param, s->rate,       s->best_loss};
-  MILL_MPI(MPI_Bcast(&all, sizeof all, MPI_BYTE, 0, mpi->comm));
-  if (!all.there)
+  mill_train_state read = *s;
+  MILL_MPI(MPI_Bcast(&read, sizeof read, MPI_BYTE, 0, mpi->comm));
+  if (!read.param)
     goto done;
   if (mpi->rank != 0) {
-    *s = (mill_train_state){.n_epoch = all.n_epoch,
-                            .best_epoch = all.best_epoch,
-                            .n_wait = all.n_wait,
-                            .ended = all.ended,
-                            .n_step = all.n_step,
-                            .n_param = (size_t)all.n_param,
-                            .rate = all.rate,
-                            .best_loss = all.best_loss};
+    *s = read; /* with rank 0's addresses, which mean nothing here */
+    s->epoch = NULL;
+    for (int i = 0; i < 4; i++)
+      *array[i] = NULL;
     err = MILL_ALLOC(n_epoch, &s->epoch);
     for (int i = 0; i < 4 && err == MILL_OK; i++)
       err = MILL_ALLOC(s->n_param, array[i]);

@@ -28,10 +28,6 @@ typedef struct mill_timing {
   double pixel_s[MILL_N_PHASE];   /**< everything after it; all of PREPARE and GUESS */
   int64_t n_value[MILL_N_PHASE];  /**< requests answered, one per star and round */
   int64_t n_jacobian[MILL_N_PHASE];
-  /** Jacobians of POLISH by what they are of, all arms (0) or arm i alone (1 + i), and those of
-   * them whose template came from the store. */
-  int64_t n_led[1 + MILL_MAX_ARM], n_stored[1 + MILL_MAX_ARM];
-  int64_t n_velocity; /**< likelihoods of PROFILE, several per request */
 } mill_timing;
 
 MILL_EXTERN_C_END

@@ -367,15 +367,6 @@ static int cpu_start(mill_device *d, const int *index, int n)
   return MILL_OK;
 }
 
-/** Is a segment asked at its velocity k? */
-static int asks_velocity(const mill_slot *slot, int k)
-{
-  int any = 0;
-  for (int i = 0; i < slot->n_segment && !any; i++)
-    any = !isnan(mill_velocities_of(slot, i)[k]);
-  return any;
-}
-
 /** Count an answer that is about to be digested. */
 static void count_answer(const mill_slot *slot, mill_timing *timing)
 {
@@ -384,12 +375,6 @@ static void count_answer(const mill_slot *slot, mill_timing *timing)
     timing->n_jacobian[phase]++;
   else
     timing->n_value[phase]++;
-  if (slot->request == MILL_REQ_TANGENTS && phase == MILL_PHASE_POLISH) {
-    timing->n_led[slot->lead.arm]++;
-    timing->n_stored[slot->lead.arm] += slot->stored > 0;
-  }
-  for (int k = 0; k < slot->n_vel && phase == MILL_PHASE_PROFILE; k++)
-    timing->n_velocity += asks_velocity(slot, k);
 }
 
 /** Split the emulator's time among the phases of its slots, by rows. */
@@ -618,11 +603,6 @@ static void cpu_timing(mill_device *d, mill_timing *total)
       total->n_value[p] += lane->n_value[p];
       total->n_jacobian[p] += lane->n_jacobian[p];
     }
-    for (int a = 0; a <= MILL_MAX_ARM; a++) {
-      total->n_led[a] += lane->n_led[a];
-      total->n_stored[a] += lane->n_stored[a];
-    }
-    total->n_velocity += lane->n_velocity;
   }
 }
 

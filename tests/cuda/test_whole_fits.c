@@ -79,17 +79,9 @@ typedef struct rows {
   int64_t n;
 } rows;
 
-static void took(void *context, const mill_library *lib, const mill_fit_settings *set,
-                 const mill_star *star)
-{
-  (void)context, (void)lib, (void)set, (void)star;
-}
-
-static void put(void *context, const mill_library *lib, const mill_fit_settings *set,
-                const mill_fit_result *result)
+static void put(void *context, const mill_fit_result *result)
 {
   const rows *all = context;
-  (void)lib, (void)set;
   assert_in_range(result->row, 0, all->n - 1);
   all->result[result->row] = *result;
 }
@@ -113,8 +105,7 @@ static mill_fit_result *fit_all(const mill_backend *backend, int n, int n_slot)
                                     .threads = threads,
                                     .input = file,
                                     .n_input = n_file};
-  mill_fit_observer observer = {
-      .context = &all, .took = took, .put = put, .n_row_limit = n, .instead = backend};
+  mill_fit_observer observer = {.context = &all, .put = put, .n_row_limit = n, .instead = backend};
   const int err = mill_fit_run(&mpi, &options, "test_whole_fits", &observer, &status);
   unlink(output);
   rmdir(folder);

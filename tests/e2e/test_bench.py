@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill bench: counts, times and floors of a fit that add up, no figure of a machine is asserted; and
-what starmill doctor says of this machine, against what Python sees of it."""
+"""starmill bench: counts and times of a fit that add up, no figure of a machine is asserted; and what
+starmill doctor says of this machine, against what Python sees of it."""
 
 import re
 import signal
@@ -68,20 +68,14 @@ class Fit(ProgramTest):
     def test_stages_sum_to_the_time_of_a_star(self):
         self.assertEqual([s for s in self.rows if s in STAGES], list(STAGES))
         total = self.rows["total"]
-        for k, digits in ((3, 2), (4, 3), (6, 4)):  # MFLOP, core-ms, floor
-            parts = sum(float(self.rows[s][k] or 0) for s in STAGES)
-            # less than a microsecond is no floor of a stage, and is left out there
-            self.assertAlmostEqual(parts, float(total[k]),
-                                   delta=5.1 * 10**-digits + (0.01 if k == 6 else 0))
-        self.assertAlmostEqual(float(total[4]), float(self.rows[str(N_STAR)][3]), delta=0.006)
-        self.assertAlmostEqual(float(total[4]) / float(total[6]), float(total[8]),
-                               delta=0.06 + 0.01 * float(total[8]))
+        parts = sum(float(self.rows[s][3]) for s in STAGES)
+        self.assertAlmostEqual(parts, float(total[3]), delta=0.0051)
+        self.assertAlmostEqual(float(total[3]), float(self.rows[str(N_STAR)][3]), delta=0.006)
         for stage in STAGES:
             row = self.rows[stage]
-            self.assertEqual(row[7], "" if row[6] == "" else row[7])
-            self.assertGreater(float(row[4]), -0.2)
-            if row[5]:
-                self.assertLessEqual(float(row[5]), float(row[4]))
+            self.assertGreater(float(row[3]), -0.2)
+            if row[4]:
+                self.assertLessEqual(float(row[4]), float(row[3]))
         once = list(map(float, self.rows["CPU ms"][1:]))
         self.assertAlmostEqual(sum(once[:-1]), once[-1], delta=0.4)
 
@@ -100,15 +94,6 @@ class Fit(ProgramTest):
         _, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 75, err)
         self.assertEqual(os.listdir(folder), [])
-
-
-class Rates(ProgramTest):
-    def test_rates_alone(self):
-        done = run("bench", "rates", made["file"])
-        self.assertNotIn("stage", done.stdout)
-        rates = re.findall(r"^\| .* \| ([0-9.]+) G(?:FLOP|B)/s \|$", done.stdout, re.M)
-        self.assertEqual(len(rates), 5)
-        self.assertTrue(all(float(rate) > 0 for rate in rates), rates)
 
 
 class Crossover(ProgramTest):
@@ -177,19 +162,18 @@ class Usage(ProgramTest):
         fit = ["fit", "--library", made["library"]]
         here = [made["file"]]
         for args, parts, status in (
-            ([], ["'fit', 'rates', 'crossover' or 'write'"], 2),
+            ([], ["'fit', 'crossover' or 'write'"], 2),
             (fit, ["no input"], 2),
             (["crossover", "--work", "fit"], ["no input"], 2),
             (fit + ["--repeat", "0"] + here, ["--repeat", "0"], 2),
             (fit + ["--output", tmp("nowhere")] + here, [tmp("nowhere"), "--output"], 4),
             (["fit", "--library", tmp("none.h5")] + here, [tmp("none.h5")], 2),
-            (["rates", tmp("none.fits")], [tmp("none.fits")], 3),
             (["write"] + here, ["'write' takes no input"], 2),
             (["write", "--output", tmp("nowhere")], [tmp("nowhere"), "--output"], 4),
             (["crossover", "--backend", "cpu"] + here, ["--backend", "'crossover'"], 2),
         ):
             self.assertOneLine(starmill("bench", *args), "starmill bench: ", *parts, status=status)
-        done = starmill("bench", "rates", ranks=2)
+        done = starmill("bench", "crossover", ranks=2)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("one rank", done.stderr)
 

@@ -76,9 +76,9 @@ class Completion(ProgramTest):
         library, bench, fit, behind = self.complete(
             "starmill library ", "starmill bench ", "starmill fit ", "starmill library train ")
         self.assertEqual(library, set(SUB["library"]))
-        self.assertEqual(bench, {"fit", "rates", "crossover", "write"})
+        self.assertEqual(bench, {"fit", "crossover", "write"})
         self.assertEqual((fit, behind), ({"FILES"}, {"FILES"}))
-        self.assertIn("--repeat", self.complete("starmill bench rates --")[0])
+        self.assertIn("--repeat", self.complete("starmill bench fit --")[0])
 
     def test_values(self):
         words = {"hybrid", "nelder-mead", "levenberg-marquardt"}
