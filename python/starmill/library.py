@@ -185,7 +185,7 @@ class Library:
         self._constraints = (
             {item["param"]: item["value"] for item in config.get("fix_param", ())},
             {item["param"]: (item["mean"], item["sigma"]) for item in config.get("priors", ())})
-        self.path = str(path)
+        self.path, self.config = str(path), config
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -310,7 +310,7 @@ class Star:
             if table["STATUS"][0] != 1:
                 raise ValueError(f"the star cannot be fitted: STATUS {table['STATUS'][0]}")
             theta = table.theta(0)
-        return draw_pieces(self.library.parameters, theta, model(self, theta).pieces, limits)
+        return draw_pieces(self.library, theta, model(self, theta).pieces, limits)
 
 
 class SpectraFile:
