@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -95,6 +96,13 @@ def made(app, name, source):
             source[0] += f"\n```{{toctree}}\n:caption: {room}\n:hidden:\n:glob:\n\n{pages}\n```\n"
 
 
+def finish(app, error):
+    """Let the site begin with README, as the repository does."""
+    if not error and app.builder.format == "html":
+        shutil.copy(os.path.join(app.outdir, "README.html"), os.path.join(app.outdir, "index.html"))
+
+
 def setup(app):
     app.add_config_value("run_notebooks", True, "env")
     app.connect("source-read", made)
+    app.connect("build-finished", finish)

@@ -12,7 +12,7 @@ from starmill.products.drawing import INK, STYLE
 from starmill.products.models import open_models
 from starmill.products.plot import draw_arms, draw_star
 from starmill.products.result import SYMBOL, number, symbol
-from starmill.surveys.spectra import Arm, Inputs
+from starmill.surveys.spectra import Arm, Inputs, arms_with_error, weighted
 
 
 def drawn(draw, *arguments):
@@ -31,7 +31,7 @@ def draw_row(result, row, options, limits):
     return drawn(draw)
 
 
-def draw_pieces(parameters, theta, pieces, limits):
+def draw_pieces(library, theta, pieces, limits):
     """A star's pieces (starmill.Piece) in its best exposure, with parameters theta."""
     if not any(piece.ivar.any() for piece in pieces):
         raise ValueError("the star has no usable pixel")
@@ -39,11 +39,14 @@ def draw_pieces(parameters, theta, pieces, limits):
     for piece in pieces:
         strength[piece.exposure] += float(np.nansum(piece.data ** 2 * piece.ivar))
     best = max(strength, key=strength.get)
-    arms = [Arm(p.arm, p.wave, p.data.astype(float), p.ivar.astype(float), p.ivar == 0,
-                p.flux.astype(float)) for p in pieces if p.exposure == best]
+    errors = {} if library.config.get("model_error") is False else \
+        arms_with_error(library.arms, library.path, [library.hash])
+    arms = [weighted(Arm(p.arm, p.wave, p.data.astype(float), p.ivar.astype(float), p.ivar == 0,
+                         p.flux.astype(float)), library.config.get("sigma_floor", 0.3), theta[0],
+                     errors) for p in pieces if p.exposure == best]
     figure = drawn(draw_arms, sorted(arms, key=lambda arm: arm.wave[0]), "", theta[0], limits)
     figure.text(0.05, 1 - 0.32 / figure.get_figheight(), ",   ".join(
         f"{symbol(p.column)} {number(value, SYMBOL.get(p.column, ('', 3))[1])} "
         f"{'dex' if p.unit.startswith('log(') else p.unit}"
-        for p, value in zip(parameters, theta)), va="baseline", color=INK)
+        for p, value in zip(library.parameters, theta)), va="baseline", color=INK)
     return figure

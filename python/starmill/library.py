@@ -172,8 +172,18 @@ class Spectrum(FromOthers):
 class Library:
     """A template library with the settings of a fit.
 
-    config takes keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.  For
-    DESI spectra, give ``format="desi"``, which masks the dichroic as ``starmill fit`` does.
+    Parameters
+    ----------
+    path : str or path-like
+        A library file.
+    **config
+        Keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.  For DESI
+        spectra, ``format="desi"`` masks the dichroic as ``starmill fit`` does.
+
+    Raises
+    ------
+    StarmillError
+        The file is no library, or a key or value is wrong.
     """
 
     def __init__(self, path: str, **config: Any):
@@ -185,7 +195,7 @@ class Library:
         self._constraints = (
             {item["param"]: item["value"] for item in config.get("fix_param", ())},
             {item["param"]: (item["mean"], item["sigma"]) for item in config.get("priors", ())})
-        self.path = str(path)
+        self.path, self.config = str(path), config
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -310,7 +320,7 @@ class Star:
             if table["STATUS"][0] != 1:
                 raise ValueError(f"the star cannot be fitted: STATUS {table['STATUS'][0]}")
             theta = table.theta(0)
-        return draw_pieces(self.library.parameters, theta, model(self, theta).pieces, limits)
+        return draw_pieces(self.library, theta, model(self, theta).pieces, limits)
 
 
 class SpectraFile:
@@ -475,8 +485,22 @@ def _piece(names: list[str], piece) -> Piece:
 def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional[str] = None,
              resolution: Optional[ArrayLike] = None, sigma: Optional[ArrayLike] = None,
              air: bool = False) -> NDArray[np.float32]:
-    """Compute the template at theta [n_par] on wavelengths [n_pix]; NaN outside the library's arms.
-    resolution and sigma give the line-spread function, as in Spectrum."""
+    """Compute a template, without continuum.
+
+    Parameters
+    ----------
+    theta : array [n_par]
+        Parameters, as `Library.theta` makes them.
+    wave : array [n_pix]
+        Wavelengths, Angstrom, ascending.
+    name, resolution, sigma, air
+        Arm and line-spread function, as in `Spectrum`.
+
+    Returns
+    -------
+    array [n_pix]
+        Flux, normalised as the library's; NaN outside its arms.
+    """
     ones = np.ones(np.size(wave))
     spectrum = Spectrum(wave, ones, ones, name=name, resolution=resolution, sigma=sigma, air=air)
     points, _ = _points(library, theta)
@@ -491,7 +515,14 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
 
 def guess(star: Star, n: int = 5) -> tuple[Floats, Floats]:
     """Find where a fit would start: the n templates that match best over all velocities.
-    Returns, best first, theta [.., n_par] and chi-square [..], up to a constant."""
+
+    Returns
+    -------
+    theta : array [at most n, n_par]
+        Best first.
+    chisq : array [at most n]
+        Chi-square up to a constant.
+    """
     handle = star.library._handle
     n_par = _lib.starmill_library_n_par(handle)
     theta, chisq, found = np.empty((n, n_par)), np.empty(n), _ffi.new("int *")

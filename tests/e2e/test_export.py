@@ -669,8 +669,15 @@ class Notebook(unittest.TestCase):
         of_star = star.plot(limits=(5800, 7000)).axes
         for axes, drawn in zip(part.axes, of_star):
             for line, other in zip(axes.lines, drawn.lines):
-                np.testing.assert_allclose(other.get_ydata(), line.get_ydata(), rtol=1e-3, atol=0.01)
+                np.testing.assert_allclose(other.get_ydata(), line.get_ydata(), 1e-3, 0.01)
         self.assertRaisesRegex(ValueError, "no pixels of the star", star.plot, limits=(1, 2))
+        spread = []
+        for counted in (True, False):  # the library's own error
+            library = Library(os.path.join(SOURCE, "libraries", "fgk.h5"), format="desi",
+                              model_error=counted)
+            figure = library.open(FILES[1])[0].plot(library.theta(vrad=20, teff=5500, logg=4))
+            spread.append(np.nanmedian(np.abs(figure.axes[1].lines[0].get_ydata())))
+        self.assertLess(spread[0], 0.9 * spread[1])
         star = star.library.star(Spectrum(np.arange(6000, 7000.0), *np.zeros((2, 1000)), sigma=1))
         self.assertRaisesRegex(ValueError, "cannot be fitted: STATUS 3", star.plot)
         with unittest.mock.patch("shutil.which", lambda _: None), \

@@ -36,7 +36,7 @@ class Site(ProgramTest):
         done = ended([python, "-B", "-m", "sphinx", "-qW", "--keep-going", "-D", "run_notebooks=0",
                       "-c", DOCS, SOURCE, tmp("site")])
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for page, words in (("README", "docs/notebooks/survey.html"),
+        for page, words in (("index", "docs/notebooks/survey.html"),
                             ("docs/reference/python", "starmill.Result.select"),
                             ("docs/reference/starmill-h", "starmill_library_constrain"),
                             ("docs/use/formats", "VRAD_ERR_FORMAL")):

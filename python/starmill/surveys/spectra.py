@@ -138,19 +138,24 @@ class Inputs:
         return sorted((self.marked(a, vrad, errors) for a in arms), key=lambda a: a.wave[0]), note
 
     def marked(self, arm, vrad, errors):
-        """With the pixels bad that the configuration masks, and the errors of the fit: no smaller
-        than its floor, and with the library's model error."""
+        """With the pixels bad that the configuration masks, and the errors of the fit."""
         bad = arm.bad.copy()
         for low, high in self.result.setting("wave_mask") or []:
             bad |= (arm.wave > low) & (arm.wave < high)
-        ivar = np.where(bad, 0.0, arm.ivar)
-        floor = self.result.setting("sigma_floor") or 0.0
-        if floor > 0 and not bad.all():
-            ivar = np.minimum(ivar, np.median(ivar[~bad]) / floor**2)
-        if arm.name in errors and arm.model is not None and np.isfinite(vrad):
-            fraction = fraction_at(errors[arm.name], arm.wave, vrad)
-            ivar = ivar / (1 + ivar * (fraction * arm.model) ** 2)
-        return arm._replace(bad=bad, ivar=ivar)
+        return weighted(arm._replace(bad=bad), self.result.setting("sigma_floor") or 0.0, vrad,
+                        errors)
+
+
+def weighted(arm, floor, vrad, errors):
+    """An arm with the errors of a fit: no smaller than its floor, and with the library's model error
+    (arms_with_error)."""
+    ivar = np.where(arm.bad, 0.0, arm.ivar)
+    if floor > 0 and not arm.bad.all():
+        ivar = np.minimum(ivar, np.median(ivar[~arm.bad]) / floor**2)
+    if arm.name in errors and arm.model is not None and np.isfinite(vrad):
+        fraction = fraction_at(errors[arm.name], arm.wave, vrad)
+        ivar = ivar / (1 + ivar * (fraction * arm.model) ** 2)
+    return arm._replace(ivar=ivar)
 
 
 def model_errors(result, library):
@@ -162,11 +167,13 @@ def model_errors(result, library):
         else [result.provenance["LIBRARY_HASH"]]
     if len(hashes) > 1:
         library = None
-    return {code: arms_with_error(result, library or path, hashes)
+    names = {a.lower() for a in result.arms}
+    return {code: arms_with_error(names, library or path, hashes)
             for code, (_, path) in result.libraries.items()}
 
 
-def arms_with_error(result, path, hashes):
+def arms_with_error(names, path, hashes):
+    """Of the library if it is one of these hashes.  names: arms of the fit."""
     try:
         found = library_file.read(path)
     except (Failure, OSError):
@@ -174,7 +181,6 @@ def arms_with_error(result, path, hashes):
     if found.hash not in hashes:
         return {}
     arms = {arm.name: arm for arm in found.arm if arm.error is not None}
-    names = {a.lower() for a in result.arms} - {arm.name for arm in found.arm}
     if len(found.arm) == 1 and arms:  # one that was cut into cameras
         arms |= {name: found.arm[0] for name in names}
     return arms
