@@ -15,6 +15,7 @@ import hashlib
 import importlib
 import json
 import os
+import re
 import resource
 import runpy
 import shutil

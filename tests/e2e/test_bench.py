@@ -2,8 +2,6 @@
 """starmill bench: counts and times of a fit that add up, no figure of a machine is asserted; and what
 starmill doctor says of this machine, against what Python sees of it."""
 
-import re
-import signal
 import socket
 
 from base import *

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Configurations: what is read, printed and refused, and what makes the same run."""
 
-import re
-
 from base import *  # noqa: F403
 from survey_files import Reader
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The demo's tables and pictures of a small survey, some of whose rows are spoilt, against NumPy."""
 
-import re
-
 from base import *  # noqa: F403
 
 try:

@@ -2,7 +2,6 @@
 """Man pages and bash completion say what --help says, of every job."""
 
 import functools
-import re
 
 from base import *  # noqa: F403
 

@@ -7,7 +7,6 @@ Stars of the reference survey stand among rows with one defect each (NaN, infini
 arms, one pixel of 1e9, noise, a changed sign), whose fits take the rarest paths."""
 
 import shlex
-import signal
 
 from common import *  # noqa: F403
 

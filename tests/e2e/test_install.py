@@ -3,7 +3,6 @@
 libstarmill as it is installed: names, header, pkg-config, CMake, the program's bits, and the Python
 module in a fresh virtual environment."""
 
-import re
 import tarfile
 
 from base import *  # noqa: F403

@@ -2,8 +2,6 @@
 """`starmill library build`: layouts of input, arms against a dense reference, selection, resume,
 and what is refused."""
 
-import signal
-
 from base import *  # noqa: F403
 
 try:

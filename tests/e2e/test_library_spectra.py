@@ -3,7 +3,6 @@
 headers give them, refusals; and the real collections where the test data are there."""
 
 import functools
-import re
 
 from base import *  # noqa: F403
 from starmill.templates import library_file

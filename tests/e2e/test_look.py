@@ -4,7 +4,6 @@ read from its result, spectra are those of the inputs, damaged rows are left out
 is told in one line."""
 
 import functools
-import re
 import tracemalloc
 import types
 

@@ -6,7 +6,6 @@ What the emulation is not: tests/cuda_emulation/cuda_runtime.h.
 """
 
 import math
-import signal
 from unittest import mock
 
 import base

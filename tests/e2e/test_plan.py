@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill fit --plan` says what the run then does, and writes nothing."""
 
-import re
-
 from common import *  # noqa: F403
 
 UNIT = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}

@@ -6,8 +6,6 @@ its library alone, and what the parts of the program make of it.
 The libraries are MILES, made by `library spectra` as config/lamost.yaml's user would."""
 
 import csv
-import re
-import signal
 
 from common import *  # noqa: F403
 from scipy.interpolate import CubicSpline

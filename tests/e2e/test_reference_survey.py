@@ -3,7 +3,6 @@
 eyes of who reads rvspecfit's files, star by star beside it."""
 
 import csv
-import re
 
 from common import *  # noqa: F403
 import astropy.table as atpy

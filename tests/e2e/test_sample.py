@@ -2,8 +2,6 @@
 """Posteriors of fitted stars: what the file says, that it is the same however it was made, and what
 is refused."""
 
-import signal
-
 import matplotlib.image
 
 from base import *  # noqa: F403

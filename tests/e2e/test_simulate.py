@@ -6,9 +6,6 @@ Shipped.
 """
 
 import dataclasses
-import hashlib
-import signal
-import warnings
 
 from base import *
 from starmill.templates import library_file

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What `starmill status` and the status file say of runs that go, end, stop, fail and die."""
 
-import json
-import os
-import re
-import signal
 import socket
 
 from common import *  # noqa: F403
