@@ -4,7 +4,6 @@
 #include "tests/mill_test.h"
 
 #include <pthread.h>
-#include <string.h>
 
 #include "kernels/base/error.h"
 #include "kernels/base/layout.h"

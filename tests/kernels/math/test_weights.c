@@ -2,8 +2,6 @@
 /* Statistics of weights against NumPy (tests/reference/make_weights.py), and what has no value. */
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "kernels/math/weights.h"
 
 enum { MAX = 8192 };
