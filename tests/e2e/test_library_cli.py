@@ -332,8 +332,7 @@ class ImportTest(unittest.TestCase):
         self.refused("does not exist", tmp("interp_none.h5"))
         self.refused("a name like interp_desi_b.h5", os.path.join(FILES, "values.h5"))
         os.makedirs(tmp("old"))
-        with open(tmp("old/interp_a.h5"), "wb") as file:
-            file.write(b"\x80\x04cos\nsystem\n")
+        put("old/interp_a.h5", b"\x80\x04cos\nsystem\n")
         self.refused("run code when they are read", tmp("old/interp_a.h5"))
         cases = [("triangulation", stored("interpolation_type", "triangulation"), "starmill library"),
                  ("older", lambda file: (file.pop("interpolation_type"),
@@ -407,8 +406,7 @@ class ImportTest(unittest.TestCase):
     @unittest.skipUnless(torch, NO_TORCH)
     def test_weights_of_other_files_are_refused(self):
         cut = tmp("cut.sav")
-        with open(os.path.join(FILES, "NNstate_lab_t.sav"), "rb") as a, open(cut, "wb") as b:
-            b.write(a.read(2000))
+        put(cut, content(os.path.join(FILES, "NNstate_lab_t.sav"))[:2000])
         torch.save({"checkpoint_magic": "rvspecfit.nn_interpolator", "checkpoint_version": 2,
                     "nn_arch_version": 1, "state_dict": {}}, tmp("new.sav"))
         torch.save([1, 2], tmp("list.sav"))

@@ -401,8 +401,7 @@ class Plot(Look):
         self.refused("plot", FIT, target, said=["cannot start Python", "STARMILL_PYTHON"],
                      env={"STARMILL_PYTHON": tmp("no-python")})
         bare = tmp("bare-python")
-        with open(bare, "w", encoding="ascii") as f:  # without the distribution's packages
-            f.write(f'#!/bin/sh\nexec "{sys.executable}" -S -E "$@"\n')
+        put(bare, f'#!/bin/sh\nexec "{sys.executable}" -S -E "$@"\n')  # without the distribution's packages
         os.chmod(bare, 0o755)
         for job in (("plot", FIT, target), ("report", FIT), ("show", FIT, target),
                     ("select", FIT, "TEFF > 0")):

@@ -32,8 +32,7 @@ def mad(x):
 
 def config(name, survey, arms):
     """The shipped configuration of a survey with another choice of arms."""
-    with open(os.path.join(SOURCE, "config", survey + ".yaml")) as f:
-        text = f.read()
+    text = content(os.path.join(SOURCE, "config", survey + ".yaml"), "r")
     put(name, text + f"arms: [{arms}]\n")
     return tmp(name)
 

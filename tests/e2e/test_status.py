@@ -27,8 +27,7 @@ def often():
 def status_of(path):
     """The status file of a result, as another program's JSON reader has it; None: none."""
     try:
-        with open(path + ".status.json", "rb") as f:
-            return json.loads(f.read().decode())
+        return json.loads(content(path + ".status.json").decode())
     except FileNotFoundError:
         return None
 
@@ -224,8 +223,7 @@ class Status(EndToEnd):
         argv = [STARMILL, "fit", "--library", library(), "--output", out, star]
         done = subprocess.run(argv, env=ENVIRONMENT, capture_output=True, timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        with open(out + b".status.json", "rb") as f:
-            run = json.loads(f.read().decode("utf-8"))
+        run = json.loads(content(out + b".status.json").decode("utf-8"))
         shown = os.fsdecode(folder) + '/out "\\\ufffd\xe9\n%n.h5'
         self.assertEqual(run["output"], shown)
         self.assertEqual(run["ranks"][0]["file"], os.fsdecode(folder) + '/star "\\\ufffd\xe9\n%s.fits')
