@@ -4,8 +4,6 @@
 What comes out at the end is what an uninterrupted run gives, bit for bit.
 """
 
-import functools
-
 from common import *  # noqa: F403
 import kill_runs
 

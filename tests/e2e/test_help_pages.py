@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Man pages and bash completion say what --help says, of every job."""
 
-import functools
-
 from base import *  # noqa: F403
 
 JOBS = re.findall(r"^  ([a-z]+) +\S", run("--help").stdout, re.M)

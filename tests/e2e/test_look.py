@@ -3,7 +3,6 @@
 read from its result, spectra are those of the inputs, damaged rows are left out, and what cannot be
 is told in one line."""
 
-import functools
 import tracemalloc
 import types
 

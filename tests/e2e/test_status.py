@@ -8,14 +8,12 @@ from common import *  # noqa: F403
 FINISHED, RUNNING, NONE, FAILED, INCOMPLETE = 0, 10, 11, 12, 75
 N_STAR = 42
 SLOW = ("--optimizer", "nelder-mead", "--threads", 1, "--slots", 1)
-_stars = []
 
 
+@functools.cache
 def stars():
     """Two seconds of fitting, made once."""
-    if not _stars:
-        _stars.append(cut("stars.fits", range(N_STAR)))
-    return _stars[0]
+    return cut("stars.fits", range(N_STAR))
 
 
 def often():

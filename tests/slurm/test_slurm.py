@@ -5,7 +5,6 @@ Skipped where Slurm's daemons are not there or cannot run.  What mostly waits ru
 other tests: a job that outlasts its time limit, and whole tests.
 """
 
-import functools
 import shlex
 import threading
 
