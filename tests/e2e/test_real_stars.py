@@ -33,8 +33,7 @@ def mad(x):
 def config(name, survey, arms):
     """The shipped configuration of a survey with another choice of arms."""
     text = content(os.path.join(SOURCE, "config", survey + ".yaml"), "r")
-    put(name, text + f"arms: [{arms}]\n")
-    return tmp(name)
+    return put(name, text + f"arms: [{arms}]\n")
 
 
 class RealStars(EndToEnd):

@@ -227,8 +227,7 @@ class Sample(ProgramTest):
             self.assertTrue(np.isnan(table["VRAD"][0]) and np.isnan(table["POST_MEAN"][0]).all())
 
     def list_of_targets(self):
-        put("ids.txt", "\n".join(str(i) for i in self.ids))
-        return tmp("ids.txt")
+        return put("ids.txt", "\n".join(str(i) for i in self.ids))
 
     def test_what_cannot_be_sampled_is_refused(self):
         say = self.assertOneLine

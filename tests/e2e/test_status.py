@@ -18,8 +18,7 @@ def stars():
 
 def often():
     """A configuration that has the status written ten times a second."""
-    put("often.yaml", "write_interval: 0.1\n")
-    return tmp("often.yaml")
+    return put("often.yaml", "write_interval: 0.1\n")
 
 
 def status_of(path):
