@@ -292,9 +292,9 @@ static void compare_f32(const reference *r)
   for (int i = 0; i < REF_SPLINE_N; i++)
     y[i] = (float)r->flux[i];
   locate(r, vel);
-  blocks_f32_spline(&b.block, arm, y, bend);
-  blocks_f32_locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, vel, b.work.index, b.work.frac);
-  blocks_f32_interpolate(&b.block, arm, REF_SPLINE_N_EVAL, y, bend, b.work.index, b.work.frac, out,
+  blocks_f32.spline(&b.block, arm, y, bend);
+  blocks_f32.locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, vel, b.work.index, b.work.frac);
+  blocks_f32.interpolate(&b.block, arm, REF_SPLINE_N_EVAL, y, bend, b.work.index, b.work.frac, out,
                          mill_doppler_ln_slope(vel), slope);
   for (int i = 0; i < REF_SPLINE_N_EVAL; i++) {
     /* a handful of float32 roundings of numbers below 1 */
