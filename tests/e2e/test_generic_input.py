@@ -9,6 +9,11 @@ from base import *  # noqa: F403
 from starmill.surveys import generic
 from starmill.surveys.generic import write
 
+try:
+    import matplotlib.image
+except ImportError:
+    matplotlib = None
+
 N_STAR = 3
 ARMS = ("B", "R", "Z")
 POWER = 3000.0
@@ -260,11 +265,6 @@ class Identifier(ProgramTest):
                 run_snippet(code, folder, h5py=h5py, IDENTIFIER=ids[1])
         self.assertEqual(n_run, 3)
 
-
-try:
-    import matplotlib.image
-except ImportError:
-    matplotlib = None
 
 N_FIBER = 6
 FIBERS = (0, 2, 5)  # of the stars; the others look at the sky or at nothing
