@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Does the memory of a long run grow with the stars that it has fitted?
 
-    memory_slope.py --starmill PROGRAM --folder DIR [--stars 50000] [--kind generic|desi]
+    memory_slope.py --starmill PROGRAM --folder DIR [--stars 50000]
 
 Makes a small library and a mock survey, fits it with one rank, and notes what the status file
 says of the process's memory.  Memory fills up while the first stars come, so the slope is that
 of a line through the last three quarters of the stars.  Prints Markdown; ends with 1 when a star
-more costs more than --limit bytes.  The survey "generic" has short spectra (6 kB a star), "desi"
-whole ones (447 kB a star): room is needed for them in DIR.
+more costs more than --limit bytes.  Spectra are short (6 kB a star): room is needed for them in DIR.
 """
 
 import argparse
@@ -35,15 +34,10 @@ def run(*args):
     subprocess.run([str(a) for a in args], check=True, stdout=subprocess.DEVNULL)
 
 
-def make_desi(program, library, folder, n_star, per_file):
-    run(program, "simulate", "--library", library, "--output", folder, "--stars", n_star, "--per-file", per_file,
-        "--seed", 1, "--sn", "20,60", "--quiet")
-    return os.path.join(folder, "catalog.txt")
-
-
-def make_generic(program, library, folder, n_star, per_file):
+def make(program, library, folder, n_star, per_file):
     """A piece of the spectra of 100 mock stars, again and again, each time with other noise."""
-    make_desi(program, library, os.path.join(folder, "desi"), 100, 100)
+    run(program, "simulate", "--library", library, "--output", os.path.join(folder, "desi"), "--stars", 100,
+        "--per-file", 100, "--seed", 1, "--sn", "20,60", "--quiet")
     with fits.open(os.path.join(folder, "desi", "coadd-mock-00000.fits")) as hdus:
         wave, flux = hdus["R_WAVELENGTH"].data, hdus["R_FLUX"].data
         ivar = hdus["R_IVAR"].data
@@ -62,7 +56,6 @@ def make_generic(program, library, folder, n_star, per_file):
         write(os.path.join(folder, names[-1]), spectra, "vacuum", "barycentric")
     with open(os.path.join(folder, "catalog.txt"), "w", encoding="utf-8") as f:
         f.write("".join(name + "\n" for name in names))
-    return os.path.join(folder, "catalog.txt")
 
 
 def fit(options, library, catalog):
@@ -72,9 +65,7 @@ def fit(options, library, catalog):
         f.write("write_interval: 0.1\nmax_eval: 50\n")  # the median takes 12, but a few of the short spectra thousands
     command = [options.starmill, "fit", "--library", library, "--catalog", catalog, "--output",
                output, "--overwrite", "--threads", 1, "--quiet",
-               "--optimizer", "levenberg-marquardt", "--config", config]
-    if options.kind == "generic":
-        command += ["--lsf", "off"]
+               "--optimizer", "levenberg-marquardt", "--config", config, "--lsf", "off"]
     seen = []
     process = subprocess.Popen([str(c) for c in command])
     while process.poll() is None:
@@ -98,16 +89,14 @@ def main():
     parser.add_argument("--folder", required=True)
     parser.add_argument("--stars", type=int, default=50000)
     parser.add_argument("--per-file", type=int, default=500)
-    parser.add_argument("--kind", choices=("generic", "desi"), default="generic")
     parser.add_argument("--limit", type=float, default=50.0, help="bytes a star")
     options = parser.parse_args()
-    folder = os.path.join(options.folder, "%s-%d" % (options.kind, options.stars))
+    folder = os.path.join(options.folder, "generic-%d" % options.stars)
     library, catalog = os.path.join(options.folder, "lib.h5"), os.path.join(folder, "catalog.txt")
     if not os.path.exists(library):
         run(sys.executable, "-B", os.path.join(SOURCE, "tests", "small_library.py"), SHIPPED, library)
     if not os.path.exists(catalog):
         os.makedirs(folder, exist_ok=True)
-        make = make_desi if options.kind == "desi" else make_generic
         make(options.starmill, library, folder, options.stars, options.per_file)
     seen = fit(options, library, catalog)
     late = seen[seen[:, 0] > options.stars / 4]
@@ -120,8 +109,8 @@ def main():
     mib = 1.0 / (1 << 20)
     print("| stars | states | resident at 1/4 | at the end | at most | slope |")
     print("|---|---|---|---|---|---|")
-    print("| %d %s | %d | %.1f MiB | %.1f MiB | %.1f MiB | %.1f ± %.1f bytes a star |" % (
-        options.stars, options.kind, len(late), mib * late[0, 1], mib * late[-1, 1],
+    print("| %d generic | %d | %.1f MiB | %.1f MiB | %.1f MiB | %.1f ± %.1f bytes a star |" % (
+        options.stars, len(late), mib * late[0, 1], mib * late[-1, 1],
         mib * seen[:, 2].max(), slope, error))
     sys.exit(int(slope - 2 * error > options.limit))
 

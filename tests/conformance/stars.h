@@ -5,9 +5,6 @@
 #ifndef CONFORMANCE_STARS_H
 #define CONFORMANCE_STARS_H
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "src/pipeline/pipeline.h"

@@ -11,8 +11,6 @@
  * rows are judged, verdict.h says. */
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "jobs/fit/fit.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"

@@ -2,8 +2,6 @@
 /* Which GPU a rank takes, and how rows of two backends are judged: what needs no GPU. */
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "kernels/base/error.h"
 #include "kernels/cuda/device_choice.h"
 #include "tests/cuda/verdict.h"

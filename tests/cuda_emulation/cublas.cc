@@ -40,22 +40,23 @@ float as(float x, cublasComputeType_t compute)
   return rounded(x, compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? 10 : 7);
 }
 
-cublasStatus_t create(cublasHandle_t *out)
+/* Of both libraries, whose status of success is 0. */
+template <typename status, typename state> status create(state **out)
 {
-  *out = new mill_emu_cublas();
-  return CUBLAS_STATUS_SUCCESS;
+  *out = new state();
+  return (status)0;
 }
 
-cublasStatus_t destroy(cublasHandle_t handle)
+template <typename status, typename state> status destroy(state *handle)
 {
   delete handle;
-  return CUBLAS_STATUS_SUCCESS;
+  return (status)0;
 }
 
-cublasStatus_t set_stream(cublasHandle_t handle, cudaStream_t stream)
+template <typename status, typename state> status set_stream(state *handle, cudaStream_t stream)
 {
   handle->stream = stream;
-  return CUBLAS_STATUS_SUCCESS;
+  return (status)0;
 }
 
 cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
@@ -142,24 +143,6 @@ cublasStatus_t dsyrk(cublasHandle_t handle, cublasFillMode_t, cublasOperation_t 
                                                               : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-cusolverStatus_t create_solver(cusolverDnHandle_t *out)
-{
-  *out = new mill_emu_cusolver();
-  return CUSOLVER_STATUS_SUCCESS;
-}
-
-cusolverStatus_t destroy_solver(cusolverDnHandle_t handle)
-{
-  delete handle;
-  return CUSOLVER_STATUS_SUCCESS;
-}
-
-cusolverStatus_t set_solver_stream(cusolverDnHandle_t handle, cudaStream_t stream)
-{
-  handle->stream = stream;
-  return CUSOLVER_STATUS_SUCCESS;
-}
-
 /* cuSOLVER's own need is unknown; this one is n, and looked at in dsyevdx. */
 cusolverStatus_t dsyevdx_size(cusolverDnHandle_t, cusolverEigMode_t, cusolverEigRange_t,
                               cublasFillMode_t, int n, const double *, int, double, double, int,
@@ -193,15 +176,20 @@ cusolverStatus_t dsyevdx(cusolverDnHandle_t handle, cusolverEigMode_t, cusolverE
 
 int mill_cublas_load(const mill_cublas **out)
 {
-  static const mill_cublas cublas = {create, destroy, set_stream, gemm, dgemm, dsyrk};
+  using status = cublasStatus_t;
+  using state = mill_emu_cublas;
+  static const mill_cublas cublas = {
+      create<status, state>, destroy<status, state>, set_stream<status, state>, gemm, dgemm, dsyrk};
   *out = &cublas;
   return MILL_OK;
 }
 
 int mill_cusolver_load(const mill_cusolver **out)
 {
-  static const mill_cusolver cusolver = {create_solver, destroy_solver, set_solver_stream,
-                                         dsyevdx_size, dsyevdx};
+  using status = cusolverStatus_t;
+  using state = mill_emu_cusolver;
+  static const mill_cusolver cusolver = {create<status, state>, destroy<status, state>,
+                                         set_stream<status, state>, dsyevdx_size, dsyevdx};
   *out = &cusolver;
   return MILL_OK;
 }

@@ -9,12 +9,14 @@ below one temporary folder.
 import atexit
 import contextlib
 import fcntl
+import functools  # noqa: F401, for the scripts, as re
 import gc
 import glob
 import hashlib
 import importlib
 import json
 import os
+import re  # noqa: F401
 import resource
 import runpy
 import shutil

@@ -22,16 +22,12 @@ def data(name):
     return os.path.join(DATA, name)
 
 
-_libraries = {}
-
-
+@functools.cache
 def library(kind="nnrm"):
     """The library imported from the emulators of the test data: its path."""
-    if kind not in _libraries:
-        # few guess templates: the tests' stars are clean, and importing is quicker
-        _libraries[kind] = shared(f"{kind}.h5", "import", "--guess-templates", 20, inputs=[
-            data(f"emulator/{kind}_desi_{arm}.h5") for arm in "brz"])
-    return _libraries[kind]
+    # few guess templates: the tests' stars are clean, and importing is quicker
+    return shared(f"{kind}.h5", "import", "--guess-templates", 20, inputs=[
+        data(f"emulator/{kind}_desi_{arm}.h5") for arm in "brz"])
 
 
 def unpacked(name):
@@ -49,15 +45,11 @@ def unpacked(name):
     return path
 
 
-_sources = {}
-
-
+@functools.cache
 def source(name):
     """All HDUs of a packed file of the test data; what is changed in memory stays there."""
-    if name not in _sources:
-        with pyfits.open(unpacked(name), memmap=True) as hdus:
-            _sources[name] = [(h.name, h.header.copy(), h.data) for h in hdus]
-    return _sources[name]
+    with pyfits.open(unpacked(name), memmap=True) as hdus:
+        return [(h.name, h.header.copy(), h.data) for h in hdus]
 
 
 def cut(out, rows, edit=None, name="sim/coadd-dev.fits.gz"):

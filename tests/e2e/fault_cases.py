@@ -6,8 +6,6 @@ with other numbers of ranks.  A case is a function of a Site and a number of ran
 mpirun); it raises Failed.  Faults are injected by the shim (tests/faults/fault_shim.c).
 """
 
-import signal
-
 from base import *  # noqa: F403
 from kill_runs import Failed, kill_all
 

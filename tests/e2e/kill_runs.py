@@ -7,7 +7,6 @@ rank in the middle of creating, writing or closing; the launcher ends the others
 """
 
 import random
-import signal
 
 from base import *  # noqa: F403
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Configurations: what is read, printed and refused, and what makes the same run."""
 
-import re
-
 from base import *  # noqa: F403
 from survey_files import Reader
 
@@ -200,8 +198,7 @@ class Config(ProgramTest):
 
     def test_documentation(self):
         """Its tables are those of `starmill help config`, line by line, and it has no key besides."""
-        with open(os.path.join(SOURCE, "docs", "use", "configuration.md"), encoding="utf-8") as f:
-            documented = f.read().splitlines()
+        documented = content(os.path.join(SOURCE, "docs", "use", "configuration.md"), "r").splitlines()
         at, lines = 0, [line for line in run("help", "config").stdout.splitlines() if line.startswith("| `")]
         self.assertEqual(len(lines), len(GIVEN))
         for line in lines:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The demo's tables and pictures of a small survey, some of whose rows are spoilt, against NumPy."""
 
-import re
-
 from base import *  # noqa: F403
 
 try:
@@ -62,7 +60,9 @@ class DemoTools(ProgramTest):
         off = self.fits["VRAD"] - self.true["VRAD"]
         for kind in set(self.truth["KIND"]) - {"star"}:
             right = (self.true["KIND"] == kind) & (self.fits["SUCCESS"] == 1)
-            want = f"{np.median(off[right]):.2f} ± {np.median(self.fits['VRAD_ERR'][right]):.2f}" if right.any() else "-"
+            want = "-"
+            if right.any():
+                want = f"{np.median(off[right]):.2f} ± {np.median(self.fits['VRAD_ERR'][right]):.2f}"
             self.assertRegex(done.stdout, rf"(?m)^{kind} +{(self.truth['KIND'] == kind).sum()}  .* {want}  ")
         self.statistics(done.stdout.splitlines())
         self.ten_stars(done.stdout.split("recovered (true)\n")[1].splitlines()[1:])

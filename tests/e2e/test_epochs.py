@@ -26,8 +26,7 @@ class Epochs(ProgramTest):
             tmp("stars"), os.environ["STARMILL"], cls.velocity, MJD, library=cls.library,
             sn="20,60", vsini="1,8")
         for name, more in (JOIN, ""), (JOIN + ".nights", f"epochs: night\nepoch_floor: {FLOOR}\n"):
-            with open(name, "w", encoding="utf-8") as f:
-                f.write("join_by_name: true\n" + more)
+            put(name, "join_by_name: true\n" + more)
         cls.joint = cls.one_fit("joint.h5")
         cls.row = cls.one_fit("epochs.h5", "--epochs", "exposure")
         cls.path = tmp("epochs.h5")
@@ -222,8 +221,7 @@ class Pairs(ProgramTest):
         found = np.flatnonzero(self.row["SB2"] == 1)
         with without_pictures():
             run("report", "--no-spectra", tmp("pairs.h5"))
-        with open(tmp("pairs.h5.html"), encoding="utf-8") as f:
-            page = f.read()
+        page = content(tmp("pairs.h5.html"), "r")
         self.assertIn(f"{len(found)} rows are fitted as two stars ({100 * len(found) / len(APART):.1f} %", page)
         for row in found:
             self.assertIn(f'data-key="pair-gain-{row}"', page)

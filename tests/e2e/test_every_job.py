@@ -5,8 +5,6 @@ ends it without half an output.  The jobs are those of the program's own list: o
 needs a line here."""
 
 import itertools
-import re
-import signal
 import textwrap
 
 from base import *  # noqa: F403

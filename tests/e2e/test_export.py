@@ -6,7 +6,6 @@ The reference is the result itself through h5py, and the inputs through astropy.
 
 import csv
 import io
-import signal
 import types
 
 import astropy.units as u

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Command line, configuration, output and library mistakes of `starmill fit`; a plain run."""
 
-import re
-
 from common import *  # noqa: F403
 
 

@@ -5,8 +5,6 @@ Each row must be, bit for bit, that of a run of its kind of backend alone, which
 fitted it, also after a kill.  What the emulation is not: tests/cuda_emulation/cuda_runtime.h.
 """
 
-import re
-
 import base
 from base import *  # noqa: F403
 from kill_runs import kill_all

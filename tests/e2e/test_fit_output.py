@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The place of the output: nothing that another run has left there or in the node's shared memory
-stops a fit, and a result that is not there at the end is no success.
-"""
+"""What a fit writes: the place of the output, where nothing that another run has left there or in the node's
+shared memory stops a fit and a result that is not there at the end is no success; and best-fit models:
+shapes, units, and the chi-square that they give."""
 
 import random
-import signal
 
 from common import *  # noqa: F403
 
@@ -105,3 +104,136 @@ class Moved(EndToEnd):
             tmp("here/models.h5"), "--optimizer", "nelder-mead", "--config",
             tmp("moved.yaml"), self.stars)
         self.assertTrue((read(path)["STATUS"] == FITTED).all())
+
+
+def models(path):
+    """{arm: (wavelengths, models)} of the models file."""
+    with h5py.File(path) as f:
+        return {arm: (f[f"models/{arm.lower()}/wavelength"][...],
+                      f[f"models/{arm.lower()}/flux"][...]) for arm in ARMS}
+
+
+def good_pixels(hdus, arm, row):
+    """The pixels that chi-squares count (data/README.md), with the resolution matrix."""
+    wave = hdus[arm + "_WAVELENGTH"].data
+    flux, ivar = (hdus[arm + h].data[row].astype(float) for h in ("_FLUX", "_IVAR"))
+    good = (hdus[arm + "_MASK"].data[row] == 0) & np.isfinite(flux) & np.isfinite(ivar)
+    good &= ~((wave > 4300) & (wave < 4450))
+    with np.errstate(invalid="ignore"):
+        good &= ivar > 0
+    good[:5] = good[-5:] = False
+    sigma = np.full(len(wave), np.inf)
+    sigma[good] = ivar[good] ** -0.5
+    sigma[good] = np.maximum(sigma[good], 0.3 * np.median(sigma[good]))
+    return flux, sigma, good
+
+
+class Models(EndToEnd):
+    def test_chi_square_of_the_models_is_the_one_reported(self):
+        stars = cut("three.fits", [3, 60, 100])
+        done = self.fit("m.h5", "--models", tmp("models.h5"), stars)
+        self.assertIn("models.h5", done.stdout)
+        table, found = read(self.path), models(tmp("models.h5"))
+        with pyfits.open(stars) as hdus:
+            for row in range(3):
+                total = 0
+                for arm in ARMS:
+                    wave, model = found[arm]
+                    np.testing.assert_array_equal(wave, hdus[arm + "_WAVELENGTH"].data)
+                    self.assertEqual(model.shape, (3, len(wave)))
+                    flux, sigma, good = good_pixels(hdus, arm, row)
+                    chisq = (((flux - model[row])[good] / sigma[good]) ** 2).sum()
+                    self.assertEqual(good.sum(), table["NPIX_" + arm][row])
+                    np.testing.assert_allclose(chisq, table["CHISQ_" + arm][row], rtol=1e-4)
+                    total += chisq
+                np.testing.assert_allclose(total, table["CHISQ_TOT"][row], rtol=1e-4)
+
+    def test_rows_without_a_model_are_nan(self):
+        def edit(hdus):
+            hdus["B_MASK"].data[0] = 1
+            for arm in ARMS:
+                hdus[arm + "_IVAR"].data[1] = 0
+
+        stars = cut("first.fits", [3, 60, 100], edit)
+        self.fit("n.h5", "--models", tmp("nan.h5"), stars)
+        table, found = read(self.path), models(tmp("nan.h5"))
+        self.assertEqual(list(table["STATUS"]), [FITTED, NO_ARM, FITTED])
+        for arm, missing in (("B", [0, 1]), ("R", [1]), ("Z", [1])):
+            model = found[arm][1]
+            self.assertEqual(len(model), 3)
+            self.assertEqual(list(np.flatnonzero(np.isnan(model).all(axis=1))), missing)
+            there = np.setdiff1d(range(3), missing)
+            self.assertTrue(np.isfinite(model[there]).all())
+
+    def test_rows_on_different_wavelengths_have_their_own(self):
+        """Arm r of the second file is shifted, and 20 pixels shorter in the third."""
+        def shift(hdus):
+            hdus["R_WAVELENGTH"].data += 1.6
+
+        def shorten(hdus):
+            for name in HDUS:
+                hdus["R_" + name].data = hdus["R_" + name].data[..., :-20]
+
+        files = [cut("as-they-are.fits", [3, 60]), cut("shifted.fits", [100], shift),
+                 cut("shorter.fits", [150], shorten)]
+        done = self.fit("own.h5", "--models", tmp("own-models.h5"), *files, ranks=2)
+        self.assertOneLine(done, "models", "arm r", "each row stores its own", status=0)
+        table, found = read(self.path), models(tmp("own-models.h5"))
+        row = 0
+        for path in files:
+            with pyfits.open(path) as hdus:
+                for i in range(len(hdus["FIBERMAP"].data)):
+                    for arm in ARMS:
+                        wave, model = found[arm]
+                        expected = hdus[arm + "_WAVELENGTH"].data
+                        n_pix = len(expected)
+                        if arm == "R":
+                            self.assertEqual(wave.shape, model.shape)
+                            self.assertTrue(np.isnan(wave[row, n_pix:]).all())
+                            wave = wave[row, :n_pix]
+                        np.testing.assert_array_equal(wave, expected)
+                        self.assertTrue(np.isnan(model[row, n_pix:]).all())
+                        flux, sigma, good = good_pixels(hdus, arm, i)
+                        chisq = (((flux - model[row, :n_pix])[good] / sigma[good]) ** 2).sum()
+                        np.testing.assert_allclose(chisq, table["CHISQ_" + arm][row], rtol=1e-4)
+                    row += 1
+        self.assertEqual(row, 4)
+
+    def test_models_that_were_lost_are_made_again(self):
+        """A power cut, or a copy of the file, has lost whole models and parts of one."""
+        def shift(hdus):
+            hdus["R_WAVELENGTH"].data += 1.6
+
+        files = [cut("lost.fits", [3, 60, 100, 150]), cut("lost-shifted.fits", [20], shift)]
+        path = tmp("lost-models.h5")
+        args = ["--models", path, *files]
+        self.fit("lost.h5", *args, ranks=2)
+        table, before = read(self.path), models(path)
+        for name, row, pixels in (("b/flux", 1, slice(None)), ("r/flux", 1, slice(None)),
+                                  ("z/flux", 1, slice(None)), ("z/flux", 2, slice(1000, 2000)),
+                                  ("r/wavelength", 3, slice(None)), ("r/flux", 4, slice(0, 9))):
+            with h5py.File(path, "r+") as f:
+                f["models/" + name][row, pixels] = np.nan
+        with h5py.File(self.path, "r+") as f:
+            f["fits/STATUS"][0] = 0  # not done yet: the run was stopped
+            f["provenance/FINISHED"][...] = 0
+        done = self.fit("lost.h5", *args, ranks=2)
+        self.assertOneLine(done, self.path, "4 rows are fitted again", status=0)
+        self.assertEqual(differing(read(self.path), table), [])
+        for arm, (wave, model) in models(path).items():
+            self.assertEqual(wave.tobytes(), before[arm][0].tobytes())
+            self.assertEqual(model.tobytes(), before[arm][1].tobytes())
+
+    def test_a_row_is_done_when_its_models_are_on_the_disk(self):
+        other = tempfile.mkdtemp(prefix="mill-models.", dir="/dev/shm")  # another file system
+        self.addCleanup(shutil.rmtree, other)
+        for ranks, folder in ((0, TMP), (2, other)):
+            out, path = f"sync{ranks}.h5", f"{folder}/sync{ranks}.models"
+            more = ["--models", path, cut("sync.fits", [3, 60, 100])]
+            # that of the empty file, under its first name, still works
+            shim = faults("EIO:sync:.models$:1:0")
+            done = self.fit(out, *more, status=4, ranks=ranks, env=shim)
+            self.assertIn(path, done.stderr)
+            self.assertEqual(list(read(self.path)["STATUS"]), [0] * 3)
+            self.fit(out, *more, ranks=ranks)
+            self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 3)

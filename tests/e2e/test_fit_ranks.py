@@ -2,7 +2,6 @@
 """The same stars give the same rows, bit for bit, however the work is shared out."""
 
 import gzip
-import re
 
 from common import *  # noqa: F403
 

@@ -4,9 +4,6 @@
 What comes out at the end is what an uninterrupted run gives, bit for bit.
 """
 
-import functools
-import signal
-
 from common import *  # noqa: F403
 import kill_runs
 

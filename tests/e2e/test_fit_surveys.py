@@ -18,8 +18,7 @@ def texts(values):
 
 
 def config(name, text):
-    put(name, text)
-    return ["--config", tmp(name)]
+    return ["--config", put(name, text)]
 
 
 class Surveys(EndToEnd):

@@ -3,7 +3,6 @@
 CFITSIO sees it, and what is in order is read."""
 
 import gzip
-import signal
 
 from base import *  # noqa: F403
 from survey_files import *  # noqa: F403

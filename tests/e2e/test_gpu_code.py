@@ -7,8 +7,6 @@ tests/cuda, by PTX and by machine code, looking for races, and in ten orders of 
 branches with old numbers in new memory; fits of other surveys, and a posterior.
 """
 
-import re
-
 from base import *  # noqa: F403
 
 SIMULATED = os.environ.get("STARMILL_SIMULATED", "")

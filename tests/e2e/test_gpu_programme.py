@@ -2,21 +2,14 @@
 """packaging/gpu-programme with make-believe programs, GPU and tools of NVIDIA in a bundle: what it keeps,
 how it goes on, and what it reads in ncu's output (whose form is that of ncu 2025)."""
 
-import os
-import re
-import shutil
-import subprocess
-import tempfile
-import unittest
+from base import *  # noqa: F403
 
-SCRIPT = os.path.join(os.environ["MILL_SOURCE_DIR"], "packaging", "gpu-programme")
-TMP = tempfile.mkdtemp(prefix="starmill-e2e.")
-unittest.addModuleCleanup(shutil.rmtree, TMP, ignore_errors=True)
+SCRIPT = os.path.join(SOURCE, "packaging", "gpu-programme")
 
 # each notes how it was called; a program named in $HANG hangs, one in $FAIL fails
 HEAD = ('#!/bin/bash\necho "${0##*/} $*" >>"$RECORD"\n[[ ${0##*/} != "$HANG" ]] || exec sleep 1000\n'
         '[[ ${0##*/} != "$FAIL" ]] || { echo broken; exit 3; }\n')
-STARMILL = r'''
+FAKE = r'''
 option() { local name=$1; shift; while (($#)); do [[ $1 != "$name" ]] || echo "$2"; shift; done; }
 out=$(option --output "$@")
 case $1 in
@@ -39,8 +32,8 @@ one='"1","starmill","host","void answer_arm_f32(view, const int *)","1","7"'
   echo '"2","1","starmill","host","round_digest(view)","1","7","100,000","500,000"'
 } >"$csv"
 '''
-TESTS = ("cuda_backend", "device_choice", "train_cuda", "particles_cuda", "whole_fits")
-FAKES = {"libexec/starmill": STARMILL, "libexec/orterun": 'shift 2; exec "$@"',
+TESTS = ("cuda_backend", "without_gpu", "train_cuda", "particles_cuda", "whole_fits")
+FAKES = {"libexec/starmill": FAKE, "libexec/orterun": 'shift 2; exec "$@"',
          "libexec/h5diff": 'cmp "$1" "$2"', "bin/ncu": NCU, "share/library.h5": "",
          "bin/compute-sanitizer": 'echo "========= ERROR SUMMARY: 0 errors"'}
 FAKES.update({f"libexec/test_cuda_{name}": 'echo "9 stars, 9 fitted by both"' for name in TESTS})
@@ -52,18 +45,14 @@ class GpuProgramme(unittest.TestCase):
         for path, text in FAKES.items():
             path = os.path.join(self.bundle, path)
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "w") as f:
-                f.write(HEAD + text)
-            os.chmod(path, 0o755)
+            os.chmod(put(path, HEAD + text), 0o755)
         shutil.copy(SCRIPT, self.bundle)
-        with open(os.path.join(self.bundle, "BUNDLE"), "w") as f:
-            f.write("revision abc\n")
+        put(os.path.join(self.bundle, "BUNDLE"), "revision abc\n")
         self.folder = tempfile.mkdtemp(dir=TMP)
 
     def programme(self, *args, status=0, **environment):
         """What it says; self.calls are the programs that it called."""
-        record = os.path.join(self.folder, "record")
-        open(record, "w").close()
+        record = put(os.path.join(self.folder, "record"), "")
         done = subprocess.run(
             [os.path.join(self.bundle, "gpu-programme"), "--out", os.path.join(self.folder, "out"),
              "--work", os.path.join(self.folder, "work"), *args], text=True, timeout=240,
@@ -71,15 +60,11 @@ class GpuProgramme(unittest.TestCase):
                      RECORD=record, **{"HANG": "", "FAIL": "", **environment}),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode, status, done.stdout)
-        with open(record) as f:
-            self.calls = f.read()
+        self.calls = content(record, "r")
         return done.stdout
 
     def test_everything_once_and_a_named_part_again(self):
-        expect = os.path.join(self.folder, "expect")
-        with open(expect, "w") as f:
-            f.write("answer_arm_f32 1.0\n")
-        said = self.programme("--expect", expect)
+        said = self.programme("--expect", put(os.path.join(self.folder, "expect"), "answer_arm_f32 1.0\n"))
         self.assertEqual(re.findall(r"^## (\w+)$", said, re.M), [
             "check", "plain", "graph", "fits", "end", "profile", "crossover", "sanitize"])
         # by hand: 4 ms and 0.5 ms by 10,000 stars; 8 MB in 4 ms

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Man pages and bash completion say what --help says, of every job."""
 
-import functools
-import re
-
 from base import *  # noqa: F403
 
 JOBS = re.findall(r"^  ([a-z]+) +\S", run("--help").stdout, re.M)
@@ -108,8 +105,7 @@ class Keys(ProgramTest):
         self.assertIn(f"starmill {page}", dict(COMMANDS)[("particles",)])
         done = starmill(*page.split())
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        with open(os.path.join(SOURCE, "docs/use/particles.md"), encoding="utf-8") as f:
-            said = f.read().split("## Keys")[1].split("\n## ")[0]
+        said = content(os.path.join(SOURCE, "docs/use/particles.md"), "r").split("## Keys")[1].split("\n## ")[0]
         keys, documented = (re.findall(r"`(\w+)`", "".join(re.findall(r"^\| `.*?\|", text, re.M)))
                             for text in (done.stdout, said))
         self.assertEqual(sorted(keys), sorted(documented))

@@ -227,8 +227,7 @@ class Hostile(EndToEnd):
         cls.input = cut("hostile.fits", [STAR] * len(ROWS) + [OTHER], edit)
         with pyfits.open(data("sim/truth-dev.fits")) as hdus:
             cls.truth = np.array(hdus[1].data)[STAR]
-        with open(tmp("short.yaml"), "w") as f:
-            f.write("max_eval: 100\n")  # hopeless rows would take thousands
+        put("short.yaml", "max_eval: 100\n")  # hopeless rows would take thousands
 
     def flags(self, table, row):
         return {name for bit, name in self.bits.items() if table["RVS_WARN"][row] & bit}

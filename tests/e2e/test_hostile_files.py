@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Files and names made to do harm: each costs its own rows, and a name is only ever a name."""
 
-import functools
 import gzip
 import struct
 import tarfile

@@ -7,7 +7,6 @@ Stars of the reference survey stand among rows with one defect each (NaN, infini
 arms, one pixel of 1e9, noise, a changed sign), whose fits take the rarest paths."""
 
 import shlex
-import signal
 
 from common import *  # noqa: F403
 
@@ -145,8 +144,7 @@ def inputs(defects, reverse):
 class SameBits(EndToEnd):
     def same_bits(self, optimizer, max_eval, defects=DEFECTS):
         files = {reverse: inputs(defects, reverse) for reverse in (False, True)}
-        with open(tmp("short.yaml"), "w") as f:
-            f.write(f"max_eval: {max_eval}\n")  # of hopeless rows, which would take thousands
+        put("short.yaml", f"max_eval: {max_eval}\n")  # of hopeless rows, which would take thousands
         args = ("--optimizer", optimizer, "--config", tmp("short.yaml"))
         self.fit("reference.h5", "--overwrite", *args, "--threads", 1, *files[False])
         reference, catalog = read(self.path), self.catalog()
@@ -168,8 +166,7 @@ class SameBits(EndToEnd):
         # one star in three, without those around it
         ids = list(reference["TARGETID"])
         kept = np.arange(len(ids)) % 3 == 1
-        with open(tmp("ids.txt"), "w") as f:
-            f.writelines(f"{ids[i]}\n" for i in np.flatnonzero(kept))
+        put("ids.txt", "".join(f"{ids[i]}\n" for i in np.flatnonzero(kept)))
         self.fit("other.h5", "--overwrite", *args, "--threads", 2, "--targetid-file",
                  tmp("ids.txt"), *files[False], ranks=2)
         for name, values in read(self.path).items():

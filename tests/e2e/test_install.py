@@ -3,7 +3,6 @@
 libstarmill as it is installed: names, header, pkg-config, CMake, the program's bits, and the Python
 module in a fresh virtual environment."""
 
-import re
 import tarfile
 
 from base import *  # noqa: F403
@@ -63,8 +62,7 @@ class Installed(ProgramTest):
 
     def test_what_is_not_built_is_named(self):
         """Before anything is installed."""
-        with open(os.path.join(BUILD, "cmake_install.cmake"), encoding="utf-8") as f:
-            script = f.read().replace(BUILD, tmp("empty"))
+        script = content(os.path.join(BUILD, "cmake_install.cmake"), "r").replace(BUILD, tmp("empty"))
         put("cmake_install.cmake", script)
         done = call(CMAKE, f"-DCMAKE_INSTALL_PREFIX={tmp('nowhere')}", "-P",
                     tmp("cmake_install.cmake"))

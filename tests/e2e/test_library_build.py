@@ -2,8 +2,6 @@
 """`starmill library build`: layouts of input, arms against a dense reference, selection, resume,
 and what is refused."""
 
-import signal
-
 from base import *  # noqa: F403
 
 try:
@@ -360,8 +358,7 @@ class LibraryBuild(unittest.TestCase):
                               "--log-wave", "3.7,1e-6", tmp("few")), 2, "--log-wave", "exclude")
         self.refused(phoenix("few", "x.h5", "--overwrite", "--retry-bad"), 2, "--retry-bad")
         # a stop file that is there already
-        with open(tmp("old-stop"), "w", encoding="utf-8"):
-            pass
+        put("old-stop", "")
         self.refused(phoenix("few", "x.h5", "--stop-file", tmp("old-stop")), 75, "not started",
                      "old-stop", "remove it")
         self.assertFalse(os.path.exists(tmp("x.h5")))
@@ -373,8 +370,7 @@ class LibraryBuild(unittest.TestCase):
                       env=faults(f"stop:write:/{out}$:1:1"))
         os.waitpid(job.pid, os.WUNTRACED)
         if number is None:
-            with open(tmp("stop"), "w", encoding="utf-8"):
-                pass
+            put("stop", "")
         else:
             job.send_signal(number)
         job.send_signal(signal.SIGCONT)

@@ -3,7 +3,6 @@
 their formulas."""
 
 import itertools
-import re
 
 from base import *  # noqa: F403
 from survey_files import Reader

@@ -4,8 +4,6 @@ components, rest and noise are known, the fits of a library's report; and starmi
 line that the templates lack, stronger in hotter stars, is learned from spectra and put into every
 kind of emulator."""
 
-import re
-
 from base import *  # noqa: F403
 from scipy.ndimage import uniform_filter1d
 from scipy.spatial.distance import cdist

@@ -2,9 +2,6 @@
 """starmill library spectra: made-up labelled spectra to a fit with their labels, wavelengths as
 headers give them, refusals; and the real collections where the test data are there."""
 
-import functools
-import re
-
 from base import *  # noqa: F403
 from starmill.templates import library_file
 from starmill.templates.emulate import flux as flux_of

@@ -14,8 +14,11 @@ class TrainReferenceTest(unittest.TestCase):
     def setUpClass(cls):
         cls.grid = tmp("reference.h5")
         train_losses.make_grid(cls.grid)
-        cls.cases = [(case, np.array(train_losses.train(train_losses.make_problem(cls.grid, train_losses.options_of(case)),
-                                                train_losses.options_of(case)))) for case in train_losses.CASES]
+        cls.cases = []
+        for case in train_losses.CASES:
+            options = train_losses.options_of(case)
+            problem = train_losses.make_problem(cls.grid, options)
+            cls.cases.append((case, np.array(train_losses.train(problem, options))))
 
     def losses(self, options, threads=2):
         """[[loss, loss of models left out]] of the epochs by starmill."""

@@ -3,8 +3,6 @@
 read from its result, spectra are those of the inputs, damaged rows are left out, and what cannot be
 is told in one line."""
 
-import functools
-import re
 import tracemalloc
 import types
 
@@ -15,6 +13,14 @@ try:
     import scipy.ndimage  # noqa: F401
 except ImportError as missing:
     skip(f"{missing} (Debian: python3-matplotlib python3-scipy)")
+from starmill.cli.basics import Failure  # noqa: E402
+from starmill.products import charts, density, survey  # noqa: E402
+from starmill.products.expression import Expression  # noqa: E402
+from starmill.products.models import Models  # noqa: E402
+from starmill.products.result import Result  # noqa: E402
+from starmill.products.selection import Selection  # noqa: E402
+from starmill.surveys.spectra import Inputs  # noqa: E402
+from starmill.wavelength import vacuum  # noqa: E402
 
 LIBRARY, SURVEY = coarse_survey(16)
 FIT, MODELS = tmp("fit.h5"), tmp("models.h5")
@@ -155,9 +161,6 @@ def large():
 
 class Select(Look):
     def test_the_rows_that_numpy_finds(self):
-        from starmill.products.expression import Expression
-        from starmill.products.result import Result
-        from starmill.products.selection import Selection
         path = large()
         result = Result(path)
         f, c = read(path), read(path, "catalog")
@@ -203,9 +206,6 @@ class Select(Look):
         self.assertEqual(read(tmp("again.h5"))["TARGETID"].tolist(), wanted.tolist())
 
     def test_what_means_nothing(self):
-        from starmill.cli.basics import Failure
-        from starmill.products.expression import Expression
-        from starmill.products.result import Result
         result = Result(FIT)
         for expression, said in (
                 ("FEHH < -2", ["has FEHH, which is no column", "FEH", "SPECTYPE"]),
@@ -252,16 +252,13 @@ class DamagedRows(Look):
         pdf = content(tmp("two.pdf"))  # a page for each row
         self.assertTrue(pdf.startswith(b"%PDF"))
         self.assertEqual(len(re.findall(rb"/Type /Page\b", pdf)), 2)
-        from starmill.products.result import Result
-        from starmill.products.survey import Survey
-        self.assertEqual(Survey(Result(path)).n_fitted, (FITS["STATUS"] == FITTED).sum() - 2)
+        self.assertEqual(survey.Survey(Result(path)).n_fitted, (FITS["STATUS"] == FITTED).sum() - 2)
         self.refused("plot", path, FITS["TARGETID"][3], said=["all rows of these stars are damaged"],
                      status=4)
 
 
 class Density(unittest.TestCase):
     def test_a_plane_is_the_sum_of_kernels(self):
-        from starmill.products import density
         rng = np.random.default_rng(5)
         x, y = rng.normal(5000, 400, 300), rng.normal(4, 0.5, 300)
         n, limits = 200, ((3500, 6500), (2, 6))
@@ -274,7 +271,6 @@ class Density(unittest.TestCase):
         self.assertLess(np.abs(found - exact).max(), 0.02 * exact.max())
 
     def test_few_stars_are_points(self):
-        from starmill.products import charts
         for n, n_image in ((1999, 0), (2000, 1)):
             sample = {"TEFF": np.linspace(4000, 6000, n), "LOGG": np.linspace(1, 5, n)}
             figure, axes = charts.plt.subplots()
@@ -283,7 +279,6 @@ class Density(unittest.TestCase):
             charts.plt.close(figure)
 
     def test_the_sky_keeps_its_stars(self):
-        from starmill.products import density
         rng = np.random.default_rng(6)
         for ra, dec, name in ((rng.normal(0, 1, 5000) % 360, rng.normal(80, 0.5, 5000), "ZEA"),
                               (rng.normal(0, 1, 5000) % 360, rng.normal(-30, 1, 5000), "ZEA"),
@@ -346,9 +341,6 @@ class Plot(Look):
             self.refused("plot", FIT, target, *given, "--overwrite", *more, said=[says])
 
     def test_spectra_and_models_are_those_of_the_files(self):
-        from starmill.products.models import Models
-        from starmill.products.result import Result
-        from starmill.surveys.spectra import Inputs
         result = Result(FIT)
         row = 11
         arms, note = Inputs(result).star(row, Models(MODELS, result).of(row))
@@ -370,7 +362,6 @@ class Plot(Look):
                 self.assertEqual(n, FITS[f"NPIX_{x}"][row])
 
     def test_wavelengths_in_air(self):
-        from starmill.wavelength import vacuum
         # Ciddor's index of air, another fit to the same: 0.5 m/s of velocity apart at the most
         wave = np.linspace(3500.0, 10000.0, 500)
         s2 = (1e4 / wave) ** 2
@@ -402,8 +393,7 @@ class Plot(Look):
         self.refused("plot", FIT, target, said=["cannot start Python", "STARMILL_PYTHON"],
                      env={"STARMILL_PYTHON": tmp("no-python")})
         bare = tmp("bare-python")
-        with open(bare, "w", encoding="ascii") as f:  # without the distribution's packages
-            f.write(f'#!/bin/sh\nexec "{sys.executable}" -S -E "$@"\n')
+        put(bare, f'#!/bin/sh\nexec "{sys.executable}" -S -E "$@"\n')  # without the distribution's packages
         os.chmod(bare, 0o755)
         for job in (("plot", FIT, target), ("report", FIT), ("show", FIT, target),
                     ("select", FIT, "TEFF > 0")):
@@ -530,9 +520,6 @@ class Report(Look):
         self.assertNotIn("[α/Fe]", card)
 
     def test_rows_of_one_placeholder_position_are_no_star(self):
-        from starmill.products import charts
-        from starmill.products.result import Result
-        from starmill.products.survey import Survey
         n = 5000
 
         def edit(fits, catalog):
@@ -547,17 +534,15 @@ class Report(Look):
                 (12, -30, 0, b"", [f"{n} of the rows share their position with over 100 others"]),
                 (12, -30, 1e-8, b"", [f"{n} of the rows share their position with over 100 others"])):
             with self.subTest((ra, dec, step)):
-                survey = Survey(Result(copied("place.h5", n, edit)))
-                survey.result.file.close()
-                self.assertEqual(survey.repeats.n_pair, 0)
-                self.assertEqual([w[:len(s)] for w, s in zip(survey.repeats.unjoined, said)], said)
-                self.assertEqual(charts.sky(survey) is None, not said)
+                made = survey.Survey(Result(copied("place.h5", n, edit)))
+                made.result.file.close()
+                self.assertEqual(made.repeats.n_pair, 0)
+                self.assertEqual([w[:len(s)] for w, s in zip(made.repeats.unjoined, said)], said)
+                self.assertEqual(charts.sky(made) is None, not said)
         done = run("merge", "--calibrate", "--output", tmp("place-merged.h5"), tmp("place.h5"))
         self.assertIn(f"warning: --calibrate: {said[0]}", done.stderr)
 
     def test_a_large_survey_is_read_in_blocks_and_sampled(self):
-        from starmill.products import survey
-        from starmill.products.result import Result
         was = survey.MAX_SAMPLE, survey.MAX_KEYS
         path = large()
         result = Result(path)
@@ -662,9 +647,6 @@ class RealStars(Look):
         path = os.path.join(DATA, "real", folder, name)
         run("fit", "--config", os.path.join(SOURCE, "config", config), "--output", tmp(out),
             "--models", tmp("models-" + out), "--quiet", *options, path)
-        from starmill.products.models import Models
-        from starmill.products.result import Result
-        from starmill.surveys.spectra import Inputs
         result = Result(tmp(out))
         return path, Inputs(result).star(0, Models(tmp("models-" + out), result).of(0))
 

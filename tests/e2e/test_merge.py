@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill merge`: the results of a survey's parts become the one of a single run, bit for bit."""
 
-import re
-import signal
-
 from base import *  # noqa: F403
 
 LIBRARY, SURVEY = tmp("lib.h5"), tmp("survey")

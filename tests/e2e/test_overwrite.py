@@ -3,8 +3,6 @@
 more, and what is not starmill's is never replaced; the same command notices damaged rows and fits
 them again, and an input is the same by any spelling of its path."""
 
-import signal
-
 from base import *  # noqa: F403
 
 LIBRARY, SURVEY = coarse_survey(40)

@@ -6,7 +6,6 @@ What the emulation is not: tests/cuda_emulation/cuda_runtime.h.
 """
 
 import math
-import signal
 from unittest import mock
 
 import base
@@ -29,12 +28,8 @@ times: [0, 0.5, 1]
 
 
 class Particles(ProgramTest):
-    def write(self, name, text):
-        put(name, text)
-        return tmp(name)
-
     def job(self, out, text, *options, status=0, ranks=0, env=None):
-        config = self.write("config.yaml", text)
+        config = put("config.yaml", text)
         done = starmill("particles", config, "--output", tmp(out), "--threads", 1, *options,
                         ranks=ranks, env=env)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
@@ -108,7 +103,7 @@ class Particles(ProgramTest):
 
     def test_a_library_that_never_ends(self):
         """As OpenBLAS, where there was no memory for its threads."""
-        config, hang = self.write("config.yaml", OU), faults("hang:exit:-:1:0", FAULTS_COUNT=tmp("hung"))
+        config, hang = put("config.yaml", OU), faults("hang:exit:-:1:0", FAULTS_COUNT=tmp("hung"))
         args = ("particles", config, "--output", tmp("end.h5"), "--overwrite", "--quiet")
         done = starmill(*args, env={**hang, "STARMILL_WATCHDOG_S": "2"})
         self.assertOneLine(done, "the end of the program has not returned for 2 s", status=70)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill fit --plan` says what the run then does, and writes nothing."""
 
-import re
-
 from common import *  # noqa: F403
 
 UNIT = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
@@ -35,10 +33,8 @@ class Plan(EndToEnd):
         files = [cut("a.fits", range(0, 30)), cut("b.fits", range(30, 45))]
         with pyfits.open(files[0]) as a, pyfits.open(files[1]) as b:
             ids = list(a["FIBERMAP"].data["TARGETID"][:7]) + list(b["FIBERMAP"].data["TARGETID"][:3])
-        with open(tmp("ids.txt"), "w") as f:
-            f.writelines(f"{i}\n" for i in ids)
-        with open(tmp("files.txt"), "w") as f:
-            f.writelines(p + "\n" for p in files)
+        put("ids.txt", "".join(f"{i}\n" for i in ids))
+        put("files.txt", "".join(p + "\n" for p in files))
         args = ["--catalog", tmp("files.txt"), "--targetid-file", tmp("ids.txt"), "--models",
                 tmp("models.h5"), "--log", tmp("plan.log")]
         plan = self.plan("plan.h5", *args)
@@ -63,8 +59,7 @@ class Plan(EndToEnd):
         os.mkdir(tmp("many"))
         for i in range(60):
             put(f"many/{i}.fits", star)
-        with open(tmp("many.txt"), "w") as f:
-            f.writelines(tmp(f"many/{i}.fits") + "\n" for i in range(60))
+        put("many.txt", "".join(tmp(f"many/{i}.fits") + "\n" for i in range(60)))
         args = ["--catalog", tmp("many.txt"), "--threads", 2]
         plan = self.plan("many.h5", *args, "--ranks", 7, "--rate", 2.5)
         # few rows: each rank begins with about its even share, as its slots would hold it at once

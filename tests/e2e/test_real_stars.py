@@ -6,8 +6,6 @@ its library alone, and what the parts of the program make of it.
 The libraries are MILES, made by `library spectra` as config/lamost.yaml's user would."""
 
 import csv
-import re
-import signal
 
 from common import *  # noqa: F403
 from scipy.interpolate import CubicSpline
@@ -34,10 +32,8 @@ def mad(x):
 
 def config(name, survey, arms):
     """The shipped configuration of a survey with another choice of arms."""
-    with open(os.path.join(SOURCE, "config", survey + ".yaml")) as f:
-        text = f.read()
-    put(name, text + f"arms: [{arms}]\n")
-    return tmp(name)
+    text = content(os.path.join(SOURCE, "config", survey + ".yaml"), "r")
+    return put(name, text + f"arms: [{arms}]\n")
 
 
 class RealStars(EndToEnd):

@@ -2,8 +2,6 @@
 """Posteriors of fitted stars: what the file says, that it is the same however it was made, and what
 is refused."""
 
-import signal
-
 import matplotlib.image
 
 from base import *  # noqa: F403
@@ -229,8 +227,7 @@ class Sample(ProgramTest):
             self.assertTrue(np.isnan(table["VRAD"][0]) and np.isnan(table["POST_MEAN"][0]).all())
 
     def list_of_targets(self):
-        put("ids.txt", "\n".join(str(i) for i in self.ids))
-        return tmp("ids.txt")
+        return put("ids.txt", "\n".join(str(i) for i in self.ids))
 
     def test_what_cannot_be_sampled_is_refused(self):
         say = self.assertOneLine

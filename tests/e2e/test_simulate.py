@@ -6,9 +6,6 @@ Shipped.
 """
 
 import dataclasses
-import hashlib
-import signal
-import warnings
 
 from base import *
 from starmill.templates import library_file
@@ -378,8 +375,7 @@ class Refusals(Simulate):
             self.make("ends", "--stars", 2, "--overwrite", *ends)
 
     def test_output_that_cannot_be(self):
-        with open(tmp("file"), "w"):
-            pass
+        put("file", "")
         self.assertOneLine(simulate("file", *FAST), tmp("file"), "not a folder", status=4)
         self.assertOneLine(simulate("file/x", *FAST), tmp("file/x"), status=4)
         done = simulate("no/such", *FAST)

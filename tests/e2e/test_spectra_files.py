@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the jobs that make libraries share: spectra with labels from FITS, and their convolution."""
 
-import contextlib
 import io
 
 from base import *  # noqa: F403

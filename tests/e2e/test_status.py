@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What `starmill status` and the status file say of runs that go, end, stop, fail and die."""
 
-import json
-import os
-import re
-import signal
 import socket
 
 from common import *  # noqa: F403
@@ -12,27 +8,23 @@ from common import *  # noqa: F403
 FINISHED, RUNNING, NONE, FAILED, INCOMPLETE = 0, 10, 11, 12, 75
 N_STAR = 42
 SLOW = ("--optimizer", "nelder-mead", "--threads", 1, "--slots", 1)
-_stars = []
 
 
+@functools.cache
 def stars():
     """Two seconds of fitting, made once."""
-    if not _stars:
-        _stars.append(cut("stars.fits", range(N_STAR)))
-    return _stars[0]
+    return cut("stars.fits", range(N_STAR))
 
 
 def often():
     """A configuration that has the status written ten times a second."""
-    put("often.yaml", "write_interval: 0.1\n")
-    return tmp("often.yaml")
+    return put("often.yaml", "write_interval: 0.1\n")
 
 
 def status_of(path):
     """The status file of a result, as another program's JSON reader has it; None: none."""
     try:
-        with open(path + ".status.json", "rb") as f:
-            return json.loads(f.read().decode())
+        return json.loads(content(path + ".status.json").decode())
     except FileNotFoundError:
         return None
 
@@ -228,8 +220,7 @@ class Status(EndToEnd):
         argv = [STARMILL, "fit", "--library", library(), "--output", out, star]
         done = subprocess.run(argv, env=ENVIRONMENT, capture_output=True, timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        with open(out + b".status.json", "rb") as f:
-            run = json.loads(f.read().decode("utf-8"))
+        run = json.loads(content(out + b".status.json").decode("utf-8"))
         shown = os.fsdecode(folder) + '/out "\\\ufffd\xe9\n%n.h5'
         self.assertEqual(run["output"], shown)
         self.assertEqual(run["ranks"][0]["file"], os.fsdecode(folder) + '/star "\\\ufffd\xe9\n%s.fits')

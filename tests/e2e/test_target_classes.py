@@ -2,8 +2,6 @@
 """Selection as a survey's pipeline makes it: target bits or redrock, S/N by SCORES, exposures, arms;
 and what the catalogue has of survey and Gaia.  Needs no test data."""
 
-import re
-
 from base import *  # noqa: F403
 
 N_STAR = 6

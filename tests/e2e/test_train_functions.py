@@ -3,7 +3,6 @@
 templates against SciPy's interpolation and the spectra's own formula, its report against an own
 one, a fit with it, gaps and refusals."""
 
-import functools
 import itertools
 
 from base import *  # noqa: F403

@@ -9,9 +9,7 @@
 #include "tests/mill_test.h"
 
 #include <signal.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "kernels/math/block.h"
 

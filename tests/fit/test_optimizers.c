@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stars made from the emulator come back, whatever the optimizer. */
+/* Optimizers and precisions lead stars made from the emulator to the same minima. */
 #include "tests/mill_test.h"
 
 enum { SEED = 977, N_STAR = 40, N_LABEL = 4, N_ARM = 3 };
@@ -10,50 +10,22 @@ static made_star star[N_STAR];
 static double truth[N_STAR][N_PAR];
 static mill_fit_result result[3][N_STAR];
 
-static void make_stars(int n, double sn, int noise, int with_matrix)
+static void make_stars(void)
 {
-  uint64_t random = SEED + (uint64_t)noise;
-  for (int i = 0; i < n; i++) {
-    made_star_init(&lib, 1, with_matrix ? 0.8 : 0.45, with_matrix, &random, &star[i]);
+  uint64_t random = SEED + 1;
+  for (int i = 0; i < N_STAR; i++) {
+    made_star_init(&lib, 1, 0.45, 0, &random, &star[i]);
     made_theta(&lib, 0.7, 300, 80, &random, truth[i]);
     truth[i][1] += 40; /* away from zero, where errors are no Gaussians */
-    made_star_fill(&lib, truth[i], sn, noise, &random, &star[i]);
+    made_star_fill(&lib, truth[i], 25, 1, &random, &star[i]);
   }
-}
-
-MILL_TEST(noise_free_stars_are_recovered)
-{
-  made_settings(&lib, &set);
-  /* without the determinant, which draws the optimum off the truth */
-  set.likelihood = MILL_LIKE_PROFILE;
-  set.precision = MILL_FLOAT64;
-  make_stars(12, 50, 0, 1);
-  made_fit(&lib, &set, mill_backend_cpu(NULL), 4, 1, 12, star, NULL, result[0], NULL);
-  double worst = 0;
-  for (int i = 0; i < 12; i++) {
-    const mill_fit_result *r = &result[0][i];
-    assert_int_equal(r->status, MILL_STATUS_FITTED);
-    assert_int_equal(r->warn & (MILL_WARN_NOT_CONVERGED | MILL_WARN_BAD_HESSIAN | MILL_WARN_HULL),
-                     0);
-    for (int j = 0; j < N_PAR; j++) {
-      const double off = fabs(made_par(r, j) - truth[i][j]) / made_err(r, j);
-      worst = off > worst ? off : worst;
-      /* the polish ends when the next step promises less than 1e-3 in -2 ln L, which
-       * is 0.03 errors at most */
-      assert_close(off, 0, 0.03);
-    }
-    made_answer answer;
-    made_evaluate(&lib, &set, &star[i], truth[i], &answer);
-    assert_close(r->m2ll, answer.f, 1e-3);
-  }
-  printf("largest distance from the truth: %.2g errors\n", worst);
 }
 
 MILL_TEST(optimizers_agree)
 {
   made_settings(&lib, &set);
   set.precision = MILL_FLOAT64;
-  make_stars(N_STAR, 25, 1, 0);
+  make_stars();
   static const int optimizer[3] = {MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD, MILL_OPT_LM};
   for (int o = 0; o < 3; o++) {
     set.optimizer = optimizer[o];
@@ -90,7 +62,7 @@ MILL_TEST(float32_leads_to_the_minima_of_float64)
   made_check(test_library_widen(SEED, &lib));
   made_settings(&lib, &set);
   set.optimizer = MILL_OPT_LM;
-  make_stars(N_STAR, 25, 1, 0);
+  make_stars();
   double worst_f = 0, worst = 0;
   for (int o = 0; o < 2; o++) {
     set.precision = o == 0 ? MILL_FLOAT64 : MILL_FLOAT32;

@@ -4,8 +4,6 @@
 #include "tests/mill_test.h"
 
 #include <dirent.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/base/error.h"
 #include "tests/fuzz/targets.h"

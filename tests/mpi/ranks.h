@@ -3,8 +3,6 @@
 #ifndef MILL_TEST_RANKS_H
 #define MILL_TEST_RANKS_H
 
-#include <string.h>
-
 #include "src/ranks/mpi_context.h"
 #include "tests/mill_test.h"
 

@@ -10,9 +10,7 @@
 #include <hdf5.h>
 #include <mpi.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "io/result/columns.h"
 #include "io/result/result_file.h"

@@ -2,8 +2,6 @@
 /* Which backend the ranks of a run take, over make-believe GPUs: every rank has its own, and one
  * of them goes wrong.  All ranks must come to the same end, and none must wait for ever. */
 
-#include <unistd.h>
-
 #include "kernels/gpu.h"
 #include "src/run/backend_choice.h"
 #include "src/system/status_process.h"

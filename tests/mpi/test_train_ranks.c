@@ -2,8 +2,6 @@
 /* An arm's network trained by several ranks: as by one, and the same bits every time. */
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include <mpi.h>
 
 #include "kernels/base/error.h"

@@ -266,12 +266,40 @@ def hulls():
     return out
 
 
+def pareto_k(w):
+    """Of Zhang & Stephens (2009) and Vehtari et al. (2024)."""
+    w = np.sort(w)
+    n_tail = int(min(0.2 * len(w), 3 * np.sqrt(len(w)), 1000))
+    x = w[-n_tail:] - w[-n_tail - 1]
+    m = 30 + int(np.sqrt(n_tail))
+    b = 1 / x[-1] + (1 - np.sqrt(m / (np.arange(m) + 0.5))) / (3 * x[int(n_tail / 4 + 0.5) - 1])
+    k = np.log1p(-b[:, None] * x).mean(axis=1)
+    like = n_tail * (np.log(-b / k) - k - 1)
+    share = 1 / np.exp(like - like[:, None]).sum(axis=1)
+    k = np.log1p(-(b * share).sum() / share.sum() * x).mean()
+    return (n_tail * k + 5) / (n_tail + 10)
+
+
+def weights():
+    """Weights of Pareto's distribution with some k, in logarithms of float32."""
+    rng, ln_w, expected = np.random.RandomState(51), [], []
+    for n, power in ((1200, 0.1), (1200, 0.5), (5000, 0.9), (60, 0.3)):
+        ln = power * rng.exponential(size=n)
+        ln_w.append((ln - ln.max()).astype(np.float32).astype(float))
+        w = np.exp(ln_w[-1])
+        expected.append([w.sum()**2 / (w**2).sum(), pareto_k(w),
+                         *np.quantile(ln_w[-1], [0.025, 0.16, 0.5, 0.84, 0.975])])
+    out = c_array("ref_weights_n", [len(ln) for ln in ln_w], "weights of each set", "int")
+    out += c_array("ref_weights_ln", np.concatenate(ln_w), "ln of the weights, one set after the other")
+    return out + c_array("ref_weights_expected", expected, "effective size, Pareto k, five quantiles of ln")
+
+
 def main():
     out = ["/* Made by tests/reference/make_blocks.py with SciPy %s and NumPy %s; do not edit. */"
            % (scipy.__version__, np.__version__),
            "/* clang-format off */",
            "#ifndef MILL_REFERENCE_BLOCKS_H", "#define MILL_REFERENCE_BLOCKS_H", ""]
-    for part in (rotation, spline, resolution, continuum, hulls):
+    for part in (rotation, spline, resolution, continuum, hulls, weights):
         out += part()
     with open(sys.argv[1], "w") as file:
         file.write("\n".join(out + ["#endif"]) + "\n")

@@ -1,14 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """job.sh and the job scripts with make-believe srun, squeue and scontrol: every way to end."""
 
-import glob
-import os
-import re
-import shutil
-import signal
-import subprocess
-import time
-
 from survey import *
 from base import *
 

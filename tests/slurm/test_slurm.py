@@ -5,19 +5,8 @@ Skipped where Slurm's daemons are not there or cannot run.  What mostly waits ru
 other tests: a job that outlasts its time limit, and whole tests.
 """
 
-import atexit
-import functools
-import os
-import re
-import resource
 import shlex
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
-import time
 
 from survey import *
 from base import *

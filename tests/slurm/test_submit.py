@@ -4,12 +4,7 @@
 import gzip
 import importlib.machinery
 import importlib.util
-import os
-import re
 import shlex
-import shutil
-import subprocess
-import sys
 
 from survey import *
 from base import *

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Blocks of a model against NumPy, SciPy and Qhull: tests/reference/make_blocks.py makes
+/* Blocks of a model and of a sample against NumPy, SciPy and Qhull: tests/reference/make_blocks.py makes
  * reference/blocks.h in the build folder. */
 #include "tests/mill_test.h"
 
 #include "kernels/math/continuum.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/rotation.h"
+#include "kernels/math/weights.h"
 #include "reference/blocks.h"
 #include "tests/kernels/math/block_bench.h"
 #include "tests/kernels/math/blocks_f32.h"
@@ -291,9 +292,9 @@ static void compare_f32(const reference *r)
   for (int i = 0; i < REF_SPLINE_N; i++)
     y[i] = (float)r->flux[i];
   locate(r, vel);
-  blocks_f32_spline(&b.block, arm, y, bend);
-  blocks_f32_locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, vel, b.work.index, b.work.frac);
-  blocks_f32_interpolate(&b.block, arm, REF_SPLINE_N_EVAL, y, bend, b.work.index, b.work.frac, out,
+  blocks_f32.spline(&b.block, arm, y, bend);
+  blocks_f32.locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, vel, b.work.index, b.work.frac);
+  blocks_f32.interpolate(&b.block, arm, REF_SPLINE_N_EVAL, y, bend, b.work.index, b.work.frac, out,
                          mill_doppler_ln_slope(vel), slope);
   for (int i = 0; i < REF_SPLINE_N_EVAL; i++) {
     /* a handful of float32 roundings of numbers below 1 */
@@ -329,6 +330,87 @@ MILL_TEST(positions_beyond_the_ends_stay_inside)
   assert_int_equal(b.index[1], 0);
   assert_int_equal(b.index[2], 62);
   assert_int_equal(b.index[3], 62);
+}
+
+/* --- statistics of weights --- */
+
+enum { MAX = 8192 };
+
+static mill_block block;
+static float ln_w[MAX], tail[MILL_PARETO_TAIL];
+static double like[MILL_PARETO_GRID];
+
+static double pareto(int n)
+{
+  return mill_block_weights_pareto(&block, n, ln_w, tail, like);
+}
+
+static double uniform(uint64_t *state)
+{
+  uint64_t z = *state += UINT64_C(0x9E3779B97F4A7C15);
+  z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+  z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+  return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+MILL_TEST(statistics_are_those_of_numpy)
+{
+  static const double q[5] = {0.025, 0.16, 0.5, 0.84, 0.975};
+  const double *ln = ref_weights_ln, *expected = ref_weights_expected;
+  for (size_t i = 0; i < sizeof ref_weights_n / sizeof *ref_weights_n; i++, expected += 7) {
+    const int n = ref_weights_n[i];
+    for (int k = 0; k < n; k++)
+      ln_w[k] = (float)*ln++;
+    assert_close(mill_block_weights_size(&block, n, ln_w, 1) / expected[0], 1, 1e-10);
+    /* excesses are float32 */
+    assert_close(pareto(n), expected[1], 1e-5);
+    double at[5];
+    mill_block_quantiles(&block, n, ln_w, NULL, n, 5, q, at);
+    for (int k = 0; k < 5; k++)
+      assert_close(at[k], expected[2 + k], 1e-11);
+  }
+}
+
+MILL_TEST(weights_that_say_nothing)
+{
+  for (int i = 0; i < 1000; i++)
+    ln_w[i] = 0; /* all the same */
+  assert_close(mill_block_weights_size(&block, 1000, ln_w, 1), 1000, 1e-9);
+  assert_close(pareto(1000), 0, 0);
+  for (int i = 1; i < 1000; i++)
+    ln_w[i] = -INFINITY; /* one has all */
+  assert_close(mill_block_weights_size(&block, 1000, ln_w, 1), 1, 0);
+  assert_true(isinf(pareto(1000)));
+  assert_true(isinf(pareto(20)));
+}
+
+/** Against a sorted list in which each value is there as often as it counts. */
+MILL_TEST(values_are_those_of_a_sorted_list)
+{
+  enum { N = 70, MOST = 3 };
+  static float x[N], count[N], all[N * MOST];
+  uint64_t seed = 9;
+  for (int n = 1; n < N; n++) {
+    int n_all = 0;
+    for (int i = 0; i < n; i++) {
+      x[i] = floorf((float)(20 * uniform(&seed))) - 7; /* with repetitions */
+      count[i] = i == 0 ? 1 : floorf((float)(MOST * uniform(&seed)));
+      for (int c = 0; c < (int)count[i]; c++)
+        all[n_all++] = x[i];
+    }
+    mill_sort(n_all, all);
+    for (int i = 0; i < n_all; i++) {
+      const double k[2] = {i, n_all - 1}, last = (double)all[n_all - 1], one = 1;
+      double value[2][2], at;
+      assert_true(i == 0 || all[i - 1] <= all[i]);
+      mill_block_select(&block, n, x, count, 2, k, value);
+      assert_close(value[0][0], (double)all[i], 0);
+      assert_close(value[0][1], (double)all[i + 1 < n_all ? i + 1 : i], 0);
+      assert_close(value[1][0], last, 0);
+      mill_block_quantiles(&block, n, x, count, n_all, 1, &one, &at);
+      assert_close(at, last, 0);
+    }
+  }
 }
 
 MILL_TEST_MAIN(NULL, NULL)

@@ -2,7 +2,6 @@
 #include "tests/mill_test.h"
 
 #include <float.h>
-#include <string.h>
 
 #include "kernels/math/linalg.h"
 #include "tests/test_library.h"

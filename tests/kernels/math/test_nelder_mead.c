@@ -9,7 +9,6 @@
 #include "tests/mill_test.h"
 
 #include <float.h>
-#include <string.h>
 
 #include "kernels/math/nelder_mead.h"
 #include "reference/nelder_mead.h" /* made in the build folder by tests/reference/make_nelder_mead.py */

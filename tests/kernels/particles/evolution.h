@@ -5,8 +5,6 @@
 
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "kernels/base/error.h"
 #include "kernels/particles/particles.h"
 

@@ -92,7 +92,7 @@ MILL_TEST(projection_matches_least_squares)
           for (int c = 0; c < cont[k]; c++)
             /* normal equations: the square of the condition of the design */
             assert_close(b.work.solve[c], a[c], 1e-6 * (1 + fabs(a[c])));
-          const double f32 = blocks_f32_project(&b.block, &b.model, &b.s, flat ? NULL : templ32,
+          const double f32 = blocks_f32.project(&b.block, &b.model, &b.s, flat ? NULL : templ32,
                                                 level, ln_scale, &b.work);
           /* sums are float64 in both */
           assert_close(f32, f64, 1e-15 * b.s.dd);
@@ -131,7 +131,7 @@ static void compare_derivatives(int n, const double *templ)
   for (int r = 0; r <= np; r++)
     for (int i = 0; i < n; i++)
       ((float *)b.pixel)[r * BENCH_PIX + i] = (float)row[r][i];
-  blocks_f32_jacobian(&b.block, &b.model, &b.s, 0, &b.work, f32);
+  blocks_f32.jacobian(&b.block, &b.model, &b.s, 0, &b.work, f32);
   for (int j = 0; j < np; j++) {
     /* functions that are off by 1e-7 move V by as much, and residuals of S/N 30 by 3e-6 and 10
      * times that where the coefficients are: of a gradient that may be sqrt(hess dd) */
@@ -187,7 +187,7 @@ MILL_TEST(cells_of_pixels_give_the_same_projection)
       const double expected =
           dense(flat ? NULL : templ, level, 0, b.model.set.likelihood == MILL_LIKE_MARGINAL, a);
       const double f32 =
-          blocks_f32_project(&b.block, &b.model, &b.s, flat ? NULL : templ32, level, 0, &b.work);
+          blocks_f32.project(&b.block, &b.model, &b.s, flat ? NULL : templ32, level, 0, &b.work);
       /* functions that are off by e move F by 2 e r S a at most, to first order: 300 pixels of
        * S/N 30 with residuals of 3 and coefficients of up to 10 */
       assert_close(f32, expected, 2 * (MILL_CELL_ERROR + 6e-8) * 300 * 30 * 3 * 10);

@@ -3,9 +3,6 @@
  * and the resolution matrix against SciPy (tests/reference). */
 #include "tests/mill_test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/base/error.h"
 #include "kernels/star/blocks/prepare.h"
 #include "tests/kernels/star/prepare_reference.h"

@@ -67,8 +67,8 @@ MILL_TEST(log_flux_and_its_tangents)
   }
   b.grid[7] = y[7] = 400; /* clipped: exp(300) in all */
   make_flux(mean);
-  blocks_f32_flux(&b.block, &b.model.arm[0], mean[0], narrow);
-  blocks_f32_flux_tangent(&b.block, &b.model.arm[0], mean[1], narrow, narrow + BENCH_PIX);
+  blocks_f32.flux(&b.block, &b.model.arm[0], mean[0], narrow);
+  blocks_f32.flux_tangent(&b.block, &b.model.arm[0], mean[1], narrow, narrow + BENCH_PIX);
   for (int i = 0; i < N; i++) {
     const double level = exp(fmin(y[i] + mean[0], 300) - mean[0]);
     assert_close(b.grid[i], level - 1, 1e-13 * level);
@@ -120,7 +120,7 @@ MILL_TEST(convolution_at_awkward_sizes)
     for (size_t w = 0; w < sizeof width / sizeof *width; w++) {
       const int n = size[s], half = width[w];
       mill_block_rotate(&b.block, n, half, kernel, in, out);
-      blocks_f32_rotate(&b.block, n, half, kernel, in32, out32);
+      blocks_f32.rotate(&b.block, n, half, kernel, in32, out32);
       for (int i = 0; i < n; i++) {
         const double expected = convolved(n, half, kernel, in, i);
         assert_close(out[i], expected, 1e-14);
@@ -164,7 +164,7 @@ MILL_TEST(convolved_rows_at_the_pixels_alone)
     work = b.work;
     work.grid = grid32;
     work.pixel = pixel32;
-    assert_true(blocks_f32_pixel_taps(&b.block, &b.model, &b.s, vel, half, &work));
+    assert_true(blocks_f32.pixel_taps(&b.block, &b.model, &b.s, vel, half, &work));
     assert_true(!mill_block_pixel_taps(&b.block, &b.model, &b.s, vel, half, &b.work));
     for (int r = 0; r < 4; r++) {
       mill_block_template_row(&b.block, &b.model, &b.model.arm[0], r, half, &b.work, b.rotated,
@@ -203,7 +203,7 @@ MILL_TEST(rows_at_the_pixels_alone_are_not_for_all)
       b.model.arm[0].n_pix = 249;
     mill_block_locate(&b.block, &b.model.arm[0], b.s.n_pix, b.ln_wave, 0.0, b.index, b.frac);
     /* all but the first: too broad, near the beginning, near the end, few grid points */
-    assert_int_equal(blocks_f32_pixel_taps(&b.block, &b.model, &b.s, 0.0, half[c], &work), c == 0);
+    assert_int_equal(blocks_f32.pixel_taps(&b.block, &b.model, &b.s, 0.0, half[c], &work), c == 0);
   }
 }
 
@@ -229,7 +229,7 @@ MILL_TEST(resolution_rows_times_a_template)
         memset(out, 0, sizeof out);
         memset(out32, 0, sizeof out32);
         mill_block_resolve(&b.block, &b.s, n_row, PITCH, in, out);
-        blocks_f32_resolve(&b.block, &b.s, n_row, PITCH, in32, out32);
+        blocks_f32.resolve(&b.block, &b.s, n_row, PITCH, in32, out32);
         for (int r = 0; r < N_ROW; r++)
           for (int i = 0; i < PITCH; i++) {
             const int p = r * PITCH + i;
