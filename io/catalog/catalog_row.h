@@ -5,6 +5,7 @@
 #define MILL_CATALOG_ROW_H
 
 #include "kernels/base/common.h"
+#include "src/config/star_list.h"
 
 MILL_EXTERN_C_BEGIN
 
@@ -66,9 +67,12 @@ void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t e
 void mill_file_index_expose(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
                             double mjd);
 
-/** Complete the rows of an index: identifiers, and the hash of them all.  path: of the file, whose
- *  name is part of an identifier that a survey does not give. */
-void mill_file_index_identify(const char *path, mill_file_index *index);
+/** Complete the rows of an index: identifiers, which rows are of the listed stars (NULL: all), and
+ *  the hash of these.  path: of the file, whose name is part of an identifier that a survey does not
+ *  give.  by_object: rows of one object are joined, so an IDENTIFIER, which is of one of them,
+ *  chooses only a row without TARGETID and OBJECT. */
+void mill_file_index_identify(const char *path, const mill_star_list *stars, int by_object,
+                              mill_file_index *index);
 
 void mill_file_index_clear(mill_file_index *index); /* NULL is allowed */
 

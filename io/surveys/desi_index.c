@@ -264,7 +264,7 @@ static int64_t select_rows(const mill_desi_file *file, const mill_selection *sel
   for (int64_t i = 0; i < file->n_spec; i++) {
     row.target_id = map[ID].i64[i];
     take_redshift(redrock, &row);
-    const mill_candidate candidate = {&row, "", mill_fits_text_at(&map[OBJTYPE], i),
+    const mill_candidate candidate = {&row, mill_fits_text_at(&map[OBJTYPE], i),
                                       in_class && in_class[i], sn ? sn[i] : (double)NAN};
     if (mill_selection_keeps(select, &candidate) &&
         (file->i_fibermap < 0 || ((uint64_t)status[i] & ~select->fiberstatus_allowed) == 0) &&

@@ -51,8 +51,10 @@ static void tell_masks(const mill_fit_setup *setup)
 /* After what the start table may have of a row: the row has no key to find it by; it has priors. */
 enum { NO_KEY = MILL_START_NOT_FINITE + 1, HAS_PRIOR, N_COUNT };
 
-/* Count the rows of one of this rank's files by what the tables by star have of them. */
-static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n)
+/* Count the rows of one of this rank's files by what the tables by star have of them; found: as
+ * mill_star_list_has has it. */
+static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n,
+                      unsigned char *found)
 {
   int err = MILL_OK;
   mill_file_index loaded = {0};
@@ -65,6 +67,9 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
   for (int64_t i = 0; i < index->n_row; i++) {
     const mill_catalog_row *row = &index->row[i];
     mill_star star;
+    if (found)
+      mill_star_list_has(setup->config.select.star, row->target_id, row->identifier, row->object,
+                         found);
     if (setup->priors)
       n[HAS_PRIOR] += mill_prior_table_find(setup->priors, row->target_id, row->identifier, &star);
     if (!setup->start)
@@ -79,16 +84,33 @@ done:
   return err;
 }
 
+/* Count the rows, and warn of listed stars that have none.  Joined rows have the names of one of
+ * them, and inputs that are done are not looked at. */
 static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, int64_t n[N_COUNT])
 {
   int err = MILL_OK;
   int64_t mine[N_COUNT] = {0};
+  char first[MILL_STAR_NAME];
+  unsigned char *found = NULL;
+  const mill_star_list *stars =
+      setup->config.join_by_name || call->options->skip_done ? NULL : setup->config.select.star;
+  const int64_t n_star = stars ? stars->n_number + stars->n_name : 0;
+  if (stars)
+    err = MILL_ALLOC(n_star, &found);
   for (int f = inputs->file_start; f < inputs->file_end && err == MILL_OK; f++)
-    err = count_file(setup, inputs, f, mine);
+    err = count_file(setup, inputs, f, mine, found);
   MILL_TRY(mill_mpi_agree(call->mpi, err));
   MILL_MPI(MPI_Allreduce(mine, n, N_COUNT, MPI_INT64_T, MPI_SUM, call->mpi->comm));
+  if (stars)
+    MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, found, (int)n_star, MPI_BYTE, MPI_BOR, call->mpi->comm));
+  const int64_t n_missing = stars ? mill_star_list_missing(stars, found, first) : 0;
+  if (n_missing > 0 && inputs->n_row > 0 && call->mpi->rank == 0)
+    mill_log_warning("objects: %lld of %lld listed stars have no selected row in the inputs, the "
+                     "first '%s'",
+                     (long long)n_missing, (long long)n_star, first);
 done:
+  mill_free(found);
   return err;
 }
 
@@ -178,9 +200,9 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
     mill_log_warning("no star to fit: %s; the result has no rows",
                      inputs->n_unreadable == inputs->n_file
                          ? "no input could be read"
-                         : "the selection (target ids, object type, fiber status, redrock) keeps "
+                         : "the selection (objects, object type, fiber status, redrock) keeps "
                            "no row of the inputs");
-  if (!setup->start && !setup->priors)
+  if (!setup->start && !setup->priors && !setup->config.select.star)
     return MILL_OK;
   if (setup->priors && mill_prior_table_by_name(setup->priors))
     MILL_CHECK(mill_mpi_agree(call->mpi, check_names(setup, inputs)));

@@ -423,7 +423,7 @@ class FitPriors(ProgramTest):
         star = next(iter(self.priors))
         table = self.save("tight.fits", tight)
         fit = self.one_fit("tight.h5", "--prior-table", table)
-        args = ("sample", "--fit", tmp("tight.h5"), "--library", LIBRARY, "--targetid", self.ids[star],
+        args = ("sample", "--fit", tmp("tight.h5"), "--library", LIBRARY, "--object", self.ids[star],
                 "--ess", 100, SURVEY)
         run(*args, "--output", tmp("post.h5"))
         post = read(tmp("post.h5"))

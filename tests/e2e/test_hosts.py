@@ -170,7 +170,7 @@ class SameBits(EndToEnd):
         kept = np.arange(len(ids)) % 3 == 1
         with open(tmp("ids.txt"), "w") as f:
             f.writelines(f"{ids[i]}\n" for i in np.flatnonzero(kept))
-        self.fit("other.h5", "--overwrite", *args, "--threads", 2, "--targetid-file",
+        self.fit("other.h5", "--overwrite", *args, "--threads", 2, "--object-file",
                  tmp("ids.txt"), *files[False], ranks=2)
         for name, values in read(self.path).items():
             self.assertEqual(values.tobytes(), reference[name][kept].tobytes(), name)

@@ -39,7 +39,7 @@ class Plan(EndToEnd):
             f.writelines(f"{i}\n" for i in ids)
         with open(tmp("files.txt"), "w") as f:
             f.writelines(p + "\n" for p in files)
-        args = ["--catalog", tmp("files.txt"), "--targetid-file", tmp("ids.txt"), "--models",
+        args = ["--catalog", tmp("files.txt"), "--object-file", tmp("ids.txt"), "--models",
                 tmp("models.h5"), "--log", tmp("plan.log")]
         plan = self.plan("plan.h5", *args)
         size = sum(os.path.getsize(p) for p in files)

@@ -131,8 +131,7 @@ int fuzz_catalog(const uint8_t *bytes, size_t n)
 {
   static const int allowed[] = {MILL_ERR_USAGE, MILL_ERR_INPUT, -1};
   mill_path_list list = {0};
-  int64_t *ids;
-  size_t n_id;
+  mill_star_list stars = {0};
   int accepted = FUZZ_REFUSED;
   const char *path = fuzz_file(bytes, n);
   mill_error_clear();
@@ -145,14 +144,15 @@ int fuzz_catalog(const uint8_t *bytes, size_t n)
     accepted = FUZZ_ACCEPTED;
   }
   mill_path_list_clear(&list);
-  err = mill_target_id_file_read(path, &ids, &n_id);
-  fuzz_check_code("list of TARGETIDs", err, allowed);
+  err = mill_star_list_read(path, &stars);
+  fuzz_check_code("list of stars", err, allowed);
   if (err == MILL_OK) {
-    for (size_t i = 1; i < n_id; i++)
-      if (ids[i] <= ids[i - 1])
+    mill_star_list_sort(&stars);
+    for (int64_t i = 1; i < stars.n_name; i++)
+      if (strcmp(stars.name[i], stars.name[i - 1]) <= 0)
         abort();
-    mill_free(ids);
     accepted = FUZZ_ACCEPTED;
   }
+  MILL_FREE(stars.number, stars.name);
   return accepted;
 }

@@ -384,7 +384,7 @@ class Submitted(Jobs):
         put("ids.txt", "".join("%d\n" % i for i in ids))
         here = put("here.conf", "SITE_PROGRAM=no\nsite_setup() { SITE_PROGRAM=%s; }\n"
                           % shlex.quote(STARMILL))
-        args = [SUBMIT, "--site", here, "--dry-run", "--plan", "gpu", *FIT, "--targetid-file",
+        args = [SUBMIT, "--site", here, "--dry-run", "--plan", "gpu", *FIT, "--object-file",
                 tmp("ids.txt"), "--catalog", tmp("few.txt"), "--output", tmp("plan.h5")]
         for more, status, says in (([], 0, " 5 rows in 2 files;"),
                                    (["--npoly", "none"], 2, "--plan ended with status 2")):
