@@ -48,8 +48,8 @@ static void tell_masks(const mill_fit_setup *setup)
   }
 }
 
-/* After what the start table may have of a row: the row has no key to find it by; it has priors. */
-enum { NO_KEY = MILL_START_NOT_FINITE + 1, HAS_PRIOR, N_COUNT };
+/* After what the start table may have of a row: it has priors. */
+enum { HAS_PRIOR = MILL_START_NOT_FINITE + 1, N_COUNT };
 
 /* Count the rows of one of this rank's files by what the tables by star have of them; found: as
  * mill_star_list_has has it. */
@@ -67,17 +67,18 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
   for (int64_t i = 0; i < index->n_row; i++) {
     const mill_catalog_row *row = &index->row[i];
     mill_star star;
+    int has_any = 0;
+    enum mill_start_found start;
     if (found)
       mill_star_list_has(setup->config.select.star, row->target_id, row->identifier, row->object,
                          found);
     if (setup->priors)
-      n[HAS_PRIOR] += mill_prior_table_find(setup->priors, row->target_id, row->identifier, &star);
-    if (!setup->start)
-      continue;
-    if (row->target_id == -1 && !row->object[0])
-      n[NO_KEY]++;
-    else
-      n[mill_start_table_find(setup->start, row->target_id, row->object, &theta)]++;
+      MILL_TRY(mill_prior_table_find(setup->priors, row, &star, &has_any));
+    n[HAS_PRIOR] += has_any;
+    if (setup->start) {
+      MILL_TRY(mill_start_table_find(setup->start, row, &theta, &start));
+      n[start]++;
+    }
   }
 done:
   mill_file_index_clear(&loaded);
@@ -119,18 +120,13 @@ done:
 static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, const int64_t *n)
 {
   const char *path = setup->config.start;
-  const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE] + n[NO_KEY];
-  if (n[MILL_START_GIVEN] == 0 && n_guessed > 0 && n[NO_KEY] == n_guessed)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "start: the inputs have neither TARGETIDs nor names to match with %s: fit without start",
-        path);
+  const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE];
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
         "start: %s has values for none of the %lld rows (%lld not found, %lld without finite "
         "values): is it the table of these stars?",
-        path, (long long)n_guessed, (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
+        path, (long long)n_guessed, (long long)n[MILL_START_ABSENT],
         (long long)n[MILL_START_NOT_FINITE]);
   if (call->mpi->rank != 0)
     return MILL_OK;
@@ -142,8 +138,7 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
                      "%lld without finite values",
                      (long long)n[MILL_START_GIVEN], (long long)(n[MILL_START_GIVEN] + n_guessed),
                      path, call->options->fit ? "not sampled" : "guessed",
-                     (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
-                     (long long)n[MILL_START_NOT_FINITE]);
+                     (long long)n[MILL_START_ABSENT], (long long)n[MILL_START_NOT_FINITE]);
   else
     mill_log_info("start: all %lld rows start from %s", (long long)n[MILL_START_GIVEN], path);
   return MILL_OK;
@@ -165,8 +160,8 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* Rows of two files of one name have the same IDENTIFIERs, unless these are the survey's own: a
- * table of priors would give one star's to another. */
-static int check_names(const mill_fit_setup *setup, const mill_inputs *inputs)
+ * table would give one star's values to another. */
+static int check_names(const char *key, const char *table, const mill_inputs *inputs)
 {
   int err = MILL_OK, n = 0;
   const char **path = NULL;
@@ -179,11 +174,11 @@ static int check_names(const mill_fit_setup *setup, const mill_inputs *inputs)
   qsort(path, (size_t)n, sizeof *path, compare_names);
   for (int i = 1; i < n; i++)
     if (compare_names(&path[i], &path[i - 1]) == 0)
-      MILL_FAIL(
-          MILL_ERR_CONFIG,
-          "prior_table: %s finds stars by IDENTIFIER, which is the same in %s and %s: give the "
-          "files names of their own, or a table by TARGETID",
-          setup->config.prior_table, path[i - 1], path[i]);
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s: %s finds stars by IDENTIFIER, which is the same in %s and %s: give the files "
+                "names of "
+                "their own, or a table by TARGETID or OBJECT",
+                key, table, path[i - 1], path[i]);
 done:
   mill_free(path);
   return err;
@@ -204,8 +199,11 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                            "no row of the inputs");
   if (!setup->start && !setup->priors && !setup->config.select.star)
     return MILL_OK;
-  if (setup->priors && mill_prior_table_by_name(setup->priors))
-    MILL_CHECK(mill_mpi_agree(call->mpi, check_names(setup, inputs)));
+  if (setup->priors && mill_prior_table_by(setup->priors, MILL_BY_IDENTIFIER))
+    MILL_CHECK(
+        mill_mpi_agree(call->mpi, check_names("prior_table", setup->config.prior_table, inputs)));
+  if (setup->start && mill_start_table_by(setup->start, MILL_BY_IDENTIFIER))
+    MILL_CHECK(mill_mpi_agree(call->mpi, check_names("start", setup->config.start, inputs)));
   MILL_CHECK(count_rows(call, setup, inputs, n));
   if (setup->start)
     MILL_CHECK(tell_starts(call, setup, n));

@@ -97,7 +97,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .elsewhere = "`priors`"},
     {"prior_table", PATH(prior_table), SCIENCE,
      .help = "Gaussian priors of each star, instead of those of `priors`: FITS or HDF5, columns "
-             "NAME, NAME_ERR of parameters, by TARGETID or IDENTIFIER",
+             "NAME, NAME_ERR of parameters, by star (below)",
      .more = "; `--prior-table` overrides it"},
     {"rescale_errors", YES_NO(fit.rescale_errors), SCIENCE,
      .help = "multiply errors by the root of the reduced chi-square where that is above 1"},
@@ -156,7 +156,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     /* in the identity by the hash of its contents */
     {"start", PATH(start), SCIENCE,
      .help = "table to start fits from instead of the initial guess: FITS, or a result file; "
-             "stars are matched by TARGETID, else by name",
+             "stars are found by TARGETID, OBJECT, IDENTIFIER or place",
      .more = "; `--start` overrides it"},
     {"guess_vel_step", REAL(fit.guess_vel_step_km_s, 1, 1000), SCIENCE, .unit = "km/s",
      .range = "at most `max_vel - min_vel`",

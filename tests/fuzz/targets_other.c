@@ -33,18 +33,24 @@ static void two_labels(void)
   mill_error_clear();
 }
 
+static const mill_catalog_row rows[] = {{.target_id = 39, .identifier = "star"},
+                                        {.target_id = -1, .object = "star"},
+                                        {.target_id = -1, .target_ra = 10, .target_dec = 20}};
+
 int fuzz_priors(const uint8_t *bytes, size_t n)
 {
   static const int allowed[] = {MILL_ERR_CONFIG, -1};
   mill_prior_table *table;
   mill_star star;
+  int has_any;
   two_labels();
   const int err = mill_prior_table_read(fuzz_file(bytes, n), &lib, 1, &set, &limits, &table);
   fuzz_check_code("table of priors", err, allowed);
   if (err != MILL_OK)
     return FUZZ_REFUSED;
-  (void)mill_prior_table_find(table, 39, "star", &star);
-  (void)mill_prior_table_find(table, -1, "", &star);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    fuzz_check_code("star of the table", mill_prior_table_find(table, &rows[i], &star, &has_any),
+                    allowed);
   mill_prior_table_free(table);
   return FUZZ_ACCEPTED;
 }
@@ -54,13 +60,15 @@ int fuzz_start(const uint8_t *bytes, size_t n)
   static const int allowed[] = {MILL_ERR_CONFIG, -1};
   mill_start_table *table;
   const double *theta;
+  enum mill_start_found found;
   two_labels();
   const int err = mill_start_table_read(fuzz_file(bytes, n), &lib, &set, &limits, 0, &table);
   fuzz_check_code("start table", err, allowed);
   if (err != MILL_OK)
     return FUZZ_REFUSED;
-  (void)mill_start_table_find(table, 39, "", &theta);
-  (void)mill_start_table_find(table, -1, "star", &theta);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    fuzz_check_code("star of the table", mill_start_table_find(table, &rows[i], &theta, &found),
+                    allowed);
   mill_start_table_free(table);
   return FUZZ_ACCEPTED;
 }
