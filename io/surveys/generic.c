@@ -411,6 +411,13 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
   return MILL_OK;
 }
 
+static int flux_unit(void *state, const char *channel, char unit[MILL_FLUX_UNIT])
+{
+  const generic *g = state;
+  (void)channel;
+  return mill_plane_unit(g->table.file, &g->table.vector[MILL_FLUX].plane, 1.0, unit);
+}
+
 const mill_format mill_format_generic = {
     .name = "generic",
     .description = "any spectra as rows of a table SPECTRA; docs/use/formats.md has the layout",
@@ -419,4 +426,5 @@ const mill_format mill_format_generic = {
     .open = open_file,
     .close = close_file,
     .index = index_file,
-    .read = read_exposures};
+    .read = read_exposures,
+    .flux_unit = flux_unit};

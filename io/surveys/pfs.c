@@ -243,6 +243,7 @@ const mill_format mill_format_pfs = {.name = "pfs",
                                      .close = mill_cameras_close,
                                      .index = index_file,
                                      .read = mill_cameras_read,
+                                     .flux_unit = mill_cameras_flux_unit,
                                      .camera = cameras,
                                      .n_camera = sizeof cameras / sizeof *cameras,
                                      .lsf_width_error = 0.1};

@@ -640,6 +640,16 @@ const char *mill_spectra_channel(const mill_spectra *spectra, const mill_raw_seg
   return ""; /* forgotten, as a read of more channels than are kept */
 }
 
+int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segment,
+                           char unit[MILL_FLUX_UNIT])
+{
+  unit[0] = '\0';
+  return spectra->format->flux_unit
+             ? spectra->format->flux_unit(spectra->state, mill_spectra_channel(spectra, segment),
+                                          unit)
+             : MILL_OK;
+}
+
 int mill_spectra_frame(const mill_spectra *spectra)
 {
   return spectra->frame;

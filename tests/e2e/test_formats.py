@@ -81,6 +81,19 @@ class Alike(Formats):
             self.assertSame(c.wave, got["wave"])
             self.assertSame(c.flux.astype("f4"), got["flux"])
 
+    def test_units_of_flux(self):
+        for kind, edits, unit in (
+                ("desi", "B_FLUX+BUNIT   = 'u';R_FLUX+BUNIT   = 'u'", "u"), ("desi", "", ""),
+                ("sdss", "+BUNIT   = 'u'", "u"), ("lamost image", "+BUNIT   = 'u'", "u"),
+                ("pfs", "FLUX+BUNIT   = 'nJy'", "nJy"), ("generic", "SPECTRA FLUX#Jy", "Jy"),
+                ("4most", "", "erg/(s*cm^2*Angstrom)"), ("weave", "RED_SENSFUNC+BUNIT   = 'u'", "10**-17 u"),
+                *((kind, "", "10**-17 erg / (Angstrom s cm2)") for kind in ("weave", "4most single"))):
+            s = Sample(kind, edits=edits)
+            answer = self.read(s)
+            file = SpectraFile(tmp("coadd-x.fits"), f"format: {s.format}\n")
+            file.channels(int(answer["exposure_row"][0]), 0)
+            self.assertEqual(file.unit, unit, (kind, edits))
+
     def test_stars_are_selected_by_any_of_their_names(self):
         for kind in KINDS:
             s = Sample(kind)
