@@ -20,7 +20,7 @@ typedef struct mill_catalog_row {
   int32_t zwarn; /**< its warnings, or SDSS's; 0: none, or not known */
   char spectype[8], subtype[24];
   int is_other;                    /**< a class without warnings says galaxy or quasar */
-  int32_t healpix;                 /**< of the file's division of the sky, -1: none */
+  int32_t healpix, uniqpix;        /**< of the file's division of the sky, -1: none */
   char survey[8], program[16];     /**< main, sv3, ...; dark, bright, backup, ... */
   int32_t tile_id, night;          /**< of all exposures, YYYYMMDD; -1: none, or several */
   double pmra, pmdec, parallax;    /**< mas/yr, mas/yr, mas; NaN: none */
