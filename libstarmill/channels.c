@@ -12,7 +12,7 @@ struct starmill_channels {
   mill_spectra_settings settings;
   mill_spectra *spectra;
   mill_read_batch batch;
-  char *path;
+  char *path, flux_unit[MILL_FLUX_UNIT];
 };
 
 static void drop(starmill_channels *c)
@@ -94,19 +94,24 @@ int starmill_channels_read(starmill_channels *channels, int64_t exposure, int *n
   return mill_tell(err, error);
 }
 
-int starmill_channels_at(const starmill_channels *channels, int i, starmill_spectrum *spectrum,
+int starmill_channels_at(starmill_channels *channels, int i, starmill_spectrum *spectrum,
                          starmill_error *error)
 {
   MILL_REFUSE_NULL(error, channels, spectrum);
   int err = MILL_OK;
   MILL_TRY(mill_check_index("channel", i, channels->batch.n_segment));
   const mill_raw_segment *s = &channels->batch.segment[i];
+  mill_files_lock();
+  err = mill_spectra_flux_unit(channels->spectra, s, channels->flux_unit);
+  mill_files_unlock();
+  MILL_TRY(err);
   *spectrum = (starmill_spectrum){.name = mill_spectra_channel(channels->spectra, s),
                                   .n_pix = s->n_pix,
                                   .wave = s->wave_aa,
                                   .flux = s->flux,
                                   .ivar = s->ivar,
-                                  .mask = s->mask};
+                                  .mask = s->mask,
+                                  .flux_unit = channels->flux_unit};
 done:
   return mill_tell(err, error);
 }

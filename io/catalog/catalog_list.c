@@ -11,7 +11,6 @@
 #include "io/fits/fits_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/config/config.h"
 #include "src/system/order.h"
 #include "src/system/regular_file.h"
 
@@ -95,67 +94,62 @@ void mill_path_list_clear(mill_path_list *list)
   *list = (mill_path_list){0};
 }
 
+static int take_star(const line *at, void *list)
+{
+  char where[MILL_FITS_MAX_PATH + 32];
+  snprintf(where, sizeof where, "%s, line %zu", at->path, at->number);
+  return mill_star_list_add(list, where, at->text);
+}
+
+static int read_fits_stars(const char *path, mill_star_list *list)
+{
+  enum { ID, IDENTIFIER, OBJECT, N_WISH };
+  static const mill_fits_wish wish[N_WISH] = {[ID] = MILL_WISH("TARGETID", INT64, -1, 0),
+                                              [IDENTIFIER] = MILL_WISH("IDENTIFIER", TEXT, 0, 0),
+                                              [OBJECT] = MILL_WISH("OBJECT", TEXT, 0, 0)};
+  int err = MILL_OK, i_hdu = 0;
+  mill_fits_values v[N_WISH] = {0};
+  mill_fits_file *file = NULL;
+  MILL_TRY(mill_fits_file_open(path, NULL, &file));
+  while (i_hdu < file->guard->n_hdu && file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
+    i_hdu++;
+  if (i_hdu < file->guard->n_hdu)
+    MILL_TRY(mill_fits_columns(file, i_hdu, wish, N_WISH, v));
+  if (!v[ID].there && !v[IDENTIFIER].there && !v[OBJECT].there)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: its first table has no column TARGETID, IDENTIFIER or OBJECT",
+              path);
+  for (int64_t i = 0; i < file->guard->hdu[i_hdu].axis[1]; i++) {
+    const char *identifier = mill_fits_text_at(&v[IDENTIFIER], i);
+    const char *object = mill_fits_text_at(&v[OBJECT], i);
+    if (v[ID].i64[i] != -1 || identifier[0] || object[0]) /* else nobody's */
+      MILL_TRY(mill_star_list_add_row(list, v[ID].i64[i], identifier, object));
+  }
+done:
+  mill_fits_values_free(N_WISH, v);
+  mill_fits_file_close(file);
+  return err;
+}
+
+int mill_star_list_read(const char *path, mill_star_list *list)
+{
+  const int64_t n_before = list->n_number + list->n_name;
+  char first[7] = "";
+  (void)mill_first_bytes(path, first, sizeof first - 1);
+  const int is_fits = strncmp(first, "\x1f\x8b", 2) == 0 || strcmp(first, "SIMPLE") == 0;
+  MILL_CHECK(is_fits ? read_fits_stars(path, list) : each_line(path, take_star, list));
+  if (list->n_number + list->n_name == n_before)
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "%s: holds no star; write a TARGETID, IDENTIFIER or OBJECT a line", path);
+  return MILL_OK;
+}
+
+/* ---- numbers ---- */
+
 typedef struct number_list {
   int64_t *value;
   size_t n;
   int64_t room;
 } number_list;
-
-static int take_id(const line *at, void *context)
-{
-  number_list *list = context;
-  char *end;
-  errno = 0;
-  const long long value = strtoll(at->text, &end, 10);
-  if (end == at->text || end[strspn(end, " \t")] != '\0' || errno)
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "%s, line %zu: '%.40s' is not a TARGETID; write one integer a line", at->path,
-                      at->number, at->text);
-  MILL_CHECK(MILL_GROW(&list->value, &list->room, (int64_t)list->n + 1));
-  list->value[list->n++] = value;
-  return MILL_OK;
-}
-
-static int read_fits_ids(const char *path, number_list *list)
-{
-  int err = MILL_OK;
-  mill_fits_file *file = NULL;
-  MILL_TRY(mill_fits_file_open(path, NULL, &file));
-  int i_hdu = 0;
-  while (i_hdu < file->guard->n_hdu && file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
-    i_hdu++;
-  if (i_hdu == file->guard->n_hdu)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: has no table; give one with a column TARGETID", path);
-  MILL_TRY(mill_fits_table_int64(file, i_hdu, "TARGETID", -1, &list->value, NULL));
-  for (int64_t i = 0; i < file->guard->hdu[i_hdu].axis[1]; i++)
-    if (list->value[i] != -1) /* nobody's */
-      list->value[list->n++] = list->value[i];
-done:
-  mill_fits_file_close(file);
-  return err;
-}
-
-int mill_target_id_file_read(const char *path, int64_t **ids, size_t *n)
-{
-  int err = MILL_OK;
-  number_list list = {0};
-  char first[7] = "";
-  *ids = NULL;
-  *n = 0;
-  (void)mill_first_bytes(path, first, sizeof first - 1);
-  const int is_fits = strncmp(first, "\x1f\x8b", 2) == 0 || strcmp(first, "SIMPLE") == 0;
-  MILL_TRY(is_fits ? read_fits_ids(path, &list) : each_line(path, take_id, &list));
-  if (list.n == 0)
-    MILL_FAIL(MILL_ERR_USAGE, "%s: holds no TARGETID; write one a line", path);
-  *n = mill_config_sort_ids(list.value, list.n);
-  *ids = list.value;
-  list.value = NULL;
-done:
-  mill_free(list.value);
-  return err;
-}
-
-/* ---- numbers ---- */
 
 enum { MAX_NUMBER = 10000000 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Lists that the user gives in files: input paths, target ids, numbers. */
+/** Lists that the user gives in files: input paths, stars, numbers. */
 #ifndef MILL_CATALOG_LIST_H
 #define MILL_CATALOG_LIST_H
 
@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "io/fits/fits_guard.h"
+#include "src/config/star_list.h"
 
 /** Paths, appended one by one; zeroed at first. */
 typedef struct mill_path_list {
@@ -28,15 +29,13 @@ void mill_path_list_clear(mill_path_list *list);
  *  path that is too long (MILL_FITS_MAX_PATH) or holds a zero byte. */
 int mill_catalog_list_read(const char *path, mill_path_list *list);
 
-/** Read TARGETIDs: a text file with one integer a line (blank lines and lines
- *  that begin with # are ignored), or a FITS file, plain or gzip, with a column
- *  TARGETID in its first table.
+/** Append the stars of a list: a text file with a TARGETID, IDENTIFIER or OBJECT a line (blank
+ *  lines and lines that begin with # are ignored), or a FITS file, plain or gzip, with one or more
+ *  of these columns in its first table; a row is the star of mill_star_list_add_row.
  *
- *  ids  [n]  out  ascending, each once; free with mill_free
- *
- *  MILL_ERR_USAGE names the file and the line: unreadable, no integer, none at
- *  all; MILL_ERR_INPUT for a bad FITS file. */
-int mill_target_id_file_read(const char *path, int64_t **ids, size_t *n);
+ *  MILL_ERR_USAGE names the file and the line: unreadable, no name, none at all; MILL_ERR_INPUT for
+ *  a bad FITS file. */
+int mill_star_list_read(const char *path, mill_star_list *list);
 
 /** Read numbers from 0 on: "100,200-210", and the same from the lines of a file, as in the other
  *  lists; either of them may be NULL.

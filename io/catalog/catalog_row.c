@@ -14,8 +14,8 @@
 void mill_catalog_row_init(mill_catalog_row *row)
 {
   memset(row, 0, sizeof *row);
-  row->target_id = row->ref_id = row->fiber = row->exp_id = row->healpix = row->tile_id =
-      row->night = -1;
+  row->target_id = row->ref_id = row->fiber = row->exp_id = row->healpix = row->uniqpix =
+      row->tile_id = row->night = -1;
   row->target_ra = row->target_dec = row->z = NAN;
   row->pmra = row->pmdec = row->parallax = NAN;
   row->gaia_g = row->gaia_bp = row->gaia_rp = NAN;
@@ -83,9 +83,8 @@ static int64_t hash_rows(const mill_file_index *index)
 }
 
 /* The survey's own identifiers stay; where a file has several rows of one they get FITS_ROW too. */
-void mill_file_index_identify(const char *path, mill_file_index *index)
+static void identify_rows(const char *path, mill_file_index *index)
 {
-  index->rows_hash = hash_rows(index);
   const char *name = mill_base_name(path);
   size_t n = strlen(name);
   if (mill_is_gz(name))
@@ -109,4 +108,36 @@ void mill_file_index_identify(const char *path, mill_file_index *index)
     snprintf(own, sizeof own, "%.*s", MOST, row->identifier[0] ? row->identifier : file);
     snprintf(row->identifier, SIZE, "%s:%lld", own, (long long)row->fits_row);
   }
+}
+
+/* Keep the rows of listed stars, and their exposures. */
+static void keep_listed(const mill_star_list *stars, int by_object, mill_file_index *index)
+{
+  int64_t n_row = 0, n_exposure = 0;
+  for (int64_t i = 0; i < index->n_row; i++) {
+    mill_catalog_row row = index->row[i];
+    const int64_t first = row.first_exposure;
+    const int is_one_of_several = by_object && (row.target_id != -1 || row.object[0]);
+    if (!mill_star_list_has(stars, row.target_id, is_one_of_several ? "" : row.identifier,
+                            row.object, NULL))
+      continue;
+    row.first_exposure = n_exposure;
+    for (int64_t k = first; k < first + row.n_exposure; k++, n_exposure++) {
+      index->exposure_row[n_exposure] = index->exposure_row[k];
+      index->exposure_id[n_exposure] = index->exposure_id[k];
+      index->exposure_mjd[n_exposure] = index->exposure_mjd[k];
+    }
+    index->row[n_row++] = row;
+  }
+  index->n_row = n_row;
+  index->n_exposure = n_exposure;
+}
+
+void mill_file_index_identify(const char *path, const mill_star_list *stars, int by_object,
+                              mill_file_index *index)
+{
+  identify_rows(path, index);
+  if (stars)
+    keep_listed(stars, by_object, index);
+  index->rows_hash = hash_rows(index);
 }

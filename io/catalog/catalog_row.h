@@ -5,6 +5,7 @@
 #define MILL_CATALOG_ROW_H
 
 #include "kernels/base/common.h"
+#include "src/config/star_list.h"
 
 MILL_EXTERN_C_BEGIN
 
@@ -19,7 +20,7 @@ typedef struct mill_catalog_row {
   int32_t zwarn; /**< its warnings, or SDSS's; 0: none, or not known */
   char spectype[8], subtype[24];
   int is_other;                    /**< a class without warnings says galaxy or quasar */
-  int32_t healpix;                 /**< of the file's division of the sky, -1: none */
+  int32_t healpix, uniqpix;        /**< of the file's division of the sky, -1: none */
   char survey[8], program[16];     /**< main, sv3, ...; dark, bright, backup, ... */
   int32_t tile_id, night;          /**< of all exposures, YYYYMMDD; -1: none, or several */
   double pmra, pmdec, parallax;    /**< mas/yr, mas/yr, mas; NaN: none */
@@ -66,9 +67,12 @@ void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t e
 void mill_file_index_expose(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
                             double mjd);
 
-/** Complete the rows of an index: identifiers, and the hash of them all.  path: of the file, whose
- *  name is part of an identifier that a survey does not give. */
-void mill_file_index_identify(const char *path, mill_file_index *index);
+/** Complete the rows of an index: identifiers, which rows are of the listed stars (NULL: all), and
+ *  the hash of these.  path: of the file, whose name is part of an identifier that a survey does not
+ *  give.  by_object: rows of one object are joined, so an IDENTIFIER, which is of one of them,
+ *  chooses only a row without TARGETID and OBJECT. */
+void mill_file_index_identify(const char *path, const mill_star_list *stars, int by_object,
+                              mill_file_index *index);
 
 void mill_file_index_clear(mill_file_index *index); /* NULL is allowed */
 

@@ -7,34 +7,26 @@
 #include <string.h>
 #include <strings.h>
 
-#include "io/catalog/catalog_row.h"
 #include "io/catalog/star_table.h"
-#include "io/files/sha256.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
 
-enum { NAME_SIZE = sizeof((mill_catalog_row *)0)->identifier, COLUMN_SIZE = FLEN_VALUE };
-static const char *const key_name[] = {"IDENTIFIER", "TARGETID"};
+enum { COLUMN_SIZE = FLEN_VALUE, STAR_SIZE = 128 };
+/* Priors may be of one spectrum. */
+static const enum mill_star_key order[MILL_N_STAR_KEY] = {MILL_BY_IDENTIFIER, MILL_BY_TARGETID,
+                                                          MILL_BY_OBJECT, MILL_BY_PLACE};
 #define ERROR_END "_ERR"
 static const double FAR = 5.0; /* errors beyond a range, which a star hardly is */
 
-/* A star: name [NAME_SIZE], ended by a zero, in a table by IDENTIFIER, else NULL. */
-typedef struct entry {
-  int64_t id;
-  const char *name;
-  const double *prior; /* [n_pair][2] value and error; error 0: none */
-} entry;
-
 struct mill_prior_table {
   int n_pair, pair[MILL_MAX_PAR]; /* parameters */
-  double *prior;                  /* [n_row][n_pair][2] */
-  char *name;                     /* [n_row][NAME_SIZE], or NULL */
-  entry *entry;                   /* [n_entry] sorted */
-  int64_t n_entry, n_beyond;      /* n_beyond: values far beyond the fit's range */
-  char beyond[NAME_SIZE + 128];   /* the first of them */
+  double *prior;                  /* [n_row][n_pair][2] value and error; error 0: none */
+  mill_star_rows star;
+  int64_t n_beyond;             /* values far beyond the fit's range */
+  char beyond[STAR_SIZE + 128]; /* the first of them */
   char hash[65];
 };
 
@@ -56,9 +48,8 @@ static int open_fits(source *s, const mill_open_limits *limits)
   MILL_CHECK(mill_fits_file_open(s->path, limits, &s->fits));
   const mill_fits_guard *guard = s->fits->guard;
   int status = 0;
-  while (s->i_hdu < guard->n_hdu && (guard->hdu[s->i_hdu].kind != MILL_FITS_TABLE ||
-                                     (!mill_star_table_has(s->fits, s->i_hdu, key_name[0]) &&
-                                      !mill_star_table_has(s->fits, s->i_hdu, key_name[1]))))
+  while (s->i_hdu < guard->n_hdu &&
+         (guard->hdu[s->i_hdu].kind != MILL_FITS_TABLE || !mill_star_columns_of(s->fits, s->i_hdu)))
     s->i_hdu++;
   if (s->i_hdu == guard->n_hdu)
     return MILL_OK;
@@ -85,6 +76,11 @@ static int find_column(const source *s, const char *name)
   return -1;
 }
 
+static int has_column(const void *table, const char *name)
+{
+  return find_column(table, name) >= 0;
+}
+
 static int open_hdf5(source *s)
 {
   H5G_info_t info;
@@ -101,10 +97,13 @@ static int open_hdf5(source *s)
     if (n > 0 && n < COLUMN_SIZE) /* no column of ours has a longer name */
       s->n_column++;
   }
-  const int id = find_column(s, key_name[1]);
-  const int key = find_column(s, key_name[0]) >= 0 ? find_column(s, key_name[0]) : id;
-  if (key >= 0)
-    MILL_CHECK(mill_h5_shape(&s->h5, s->column[key], 1, &n_row));
+  for (int k = 0; k < MILL_N_STAR_COLUMN; k++) {
+    const int column = find_column(s, mill_star_column[k].name);
+    if (column < 0)
+      continue;
+    MILL_CHECK(mill_h5_shape(&s->h5, s->column[column], 1, &n_row));
+    break;
+  }
   s->n_row = (int64_t)n_row;
   return MILL_OK;
 }
@@ -116,36 +115,28 @@ static int read_double(source *s, const char *column, double *out)
                     : mill_fits_column_double(s->fits, s->i_hdu, column, out, NULL);
 }
 
-static int read_ids(source *s, const char *column, int64_t *out)
+/* The columns that stars are found by. */
+static int read_star_columns(source *s, mill_fits_values *v)
 {
+  const int n = mill_star_columns_wanted(has_column, s);
   const size_t n_row = (size_t)s->n_row;
-  for (size_t i = 0; i < n_row; i++)
-    out[i] = -1;
-  return s->is_hdf5 ? mill_h5_read(&s->h5, column, H5T_NATIVE_INT64, 1, &n_row, out)
-                    : mill_fits_column_int64(s->fits, s->i_hdu, column, out, NULL);
-}
-
-/* Names, as the catalog has them: cut to its length and ended by a zero. */
-static int read_names(source *s, const char *column, char *out)
-{
-  mill_ph5_texts texts = {0};
-  int code;
-  if (s->is_hdf5) {
-    code = mill_ph5_read_texts(s->h5.id, s->path, column, &texts);
-    if (code == MILL_OK && texts.n != s->n_row)
-      code = MILL_ERROR(MILL_ERR_CONFIG, "%s: /%s changes", s->path, column);
-  } else
-    code = mill_fits_column_text(s->fits, s->i_hdu, column, &texts.text, &texts.n_byte, &(int){0});
-  for (int64_t i = 0; i < s->n_row && code == MILL_OK; i++) {
-    const char *text = texts.text + (size_t)i * texts.n_byte;
-    const size_t most = texts.n_byte < NAME_SIZE ? texts.n_byte : NAME_SIZE - 1;
-    size_t n = strnlen(text, most);
-    while (n > 0 && text[n - 1] == ' ') /* as other writers of HDF5 pad */
-      n--;
-    memcpy(out + i * NAME_SIZE, text, n);
+  if (!s->is_hdf5)
+    return mill_star_columns_read(s->fits, s->i_hdu, v);
+  MILL_CHECK(mill_fits_columns_missing(mill_star_column, n, s->n_row, v));
+  for (int k = 0; k < n; k++) {
+    const int column = find_column(s, mill_star_column[k].name);
+    if (column < 0)
+      continue;
+    const char *name = s->column[column];
+    v[k].there = 1;
+    if (mill_star_column[k].as == MILL_AS_TEXT)
+      MILL_CHECK(mill_star_texts_read(s->h5.id, s->path, name, s->n_row, &v[k]));
+    else if (mill_star_column[k].as == MILL_AS_INT64)
+      MILL_CHECK(mill_h5_read(&s->h5, name, H5T_NATIVE_INT64, 1, &n_row, v[k].i64));
+    else
+      MILL_CHECK(read_double(s, name, v[k].f64));
   }
-  mill_free(texts.text);
-  return code;
+  return MILL_OK;
 }
 
 /* ---- pairs ---- */
@@ -223,16 +214,6 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
   return MILL_OK;
 }
 
-/* "TARGETID 39", for messages. */
-static const char *star_text(const entry *e, char text[NAME_SIZE + 16])
-{
-  if (e->name)
-    snprintf(text, NAME_SIZE + 16, "%s %s", key_name[0], e->name);
-  else
-    snprintf(text, NAME_SIZE + 16, "%s %lld", key_name[1], (long long)e->id);
-  return text;
-}
-
 /* What a fit with n_lib libraries allows of parameter j of lib[0]. */
 static void get_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
                       double range[2])
@@ -280,11 +261,11 @@ static int read_pair(source *s, const int column[2], int k, const double range[2
 {
   MILL_CHECK(read_double(s, s->column[column[0]], value));
   MILL_CHECK(read_double(s, s->column[column[1]], error));
-  for (int64_t i = 0; i < t->n_entry; i++) {
-    entry *e = &t->entry[i];
-    const int64_t row = (e->prior - t->prior) / (2 * t->n_pair);
+  for (int64_t i = 0; i < t->star.n_row; i++) {
+    const mill_star_row *star = &t->star.row[i];
+    const int64_t row = star->row;
     double *prior = &t->prior[(row * t->n_pair + k) * 2];
-    char text[NAME_SIZE + 16];
+    char text[STAR_SIZE];
     if (isnan(value[row]) || isnan(error[row]))
       continue;
     if (!isfinite(value[row]) || !(error[row] > 0.0 && isfinite(error[row])))
@@ -292,53 +273,33 @@ static int read_pair(source *s, const int column[2], int k, const double range[2
           MILL_ERR_CONFIG,
           "prior_table: %s: %s of %s is %g +- %g: give a value and an error above 0, or "
           "NaN for no prior",
-          s->path, s->column[column[0]], star_text(e, text), value[row], error[row]);
+          s->path, s->column[column[0]], mill_star_row_text(&t->star, star, text), value[row],
+          error[row]);
     prior[0] = value[row];
     prior[1] = error[row];
     if (is_far(range, value[row], error[row]) && t->n_beyond++ == 0)
       snprintf(t->beyond, sizeof t->beyond, "%s %g +- %g of %s", s->column[column[0]], value[row],
-               error[row], star_text(e, text));
+               error[row], mill_star_row_text(&t->star, star, text));
   }
   return MILL_OK;
 }
 
 /* ---- stars ---- */
 
-static int compare_entries(const void *a, const void *b)
-{
-  const entry *x = a, *y = b;
-  return x->name ? strcmp(x->name, y->name) : (x->id > y->id) - (x->id < y->id);
-}
-
-/* Rows by their keys. */
-static int read_keys(source *s, mill_prior_table *t)
+/* Rows by the stars that they are of. */
+static int read_stars(source *s, mill_prior_table *t)
 {
   int err = MILL_OK;
-  int64_t *id = NULL;
-  char text[NAME_SIZE + 16];
-  const int by_name = find_column(s, key_name[0]) >= 0;
-  const char *column = s->column[find_column(s, key_name[!by_name])];
-  MILL_TRY(MILL_ALLOC(s->n_row, &t->entry));
-  if (by_name) {
-    MILL_TRY(mill_alloc_bytes((size_t)s->n_row, NAME_SIZE, (void **)&t->name));
-    MILL_TRY(read_names(s, column, t->name));
-  } else {
-    MILL_TRY(MILL_ALLOC(s->n_row, &id));
-    MILL_TRY(read_ids(s, column, id));
-  }
-  for (int64_t i = 0; i < s->n_row; i++) {
-    const entry e = {by_name ? -1 : id[i], by_name ? t->name + i * NAME_SIZE : NULL,
-                     t->prior + i * t->n_pair * 2};
-    if (by_name ? e.name[0] != '\0' : e.id != -1)
-      t->entry[t->n_entry++] = e;
-  }
-  qsort(t->entry, (size_t)t->n_entry, sizeof *t->entry, compare_entries);
-  for (int64_t i = 1; i < t->n_entry; i++)
-    if (compare_entries(&t->entry[i], &t->entry[i - 1]) == 0)
-      MILL_FAIL(MILL_ERR_CONFIG, "prior_table: %s has two rows of %s: give each star one", s->path,
-                star_text(&t->entry[i], text));
+  mill_fits_values v[MILL_N_STAR_COLUMN] = {0};
+  char text[STAR_SIZE];
+  t->star = (mill_star_rows){.key = "prior_table", .path = s->path, .order = order};
+  MILL_TRY(read_star_columns(s, v));
+  MILL_TRY(mill_star_rows_make(v, s->n_row, NULL, &t->star));
+  if (t->star.n_repeated > 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "prior_table: %s has two rows of %s: give each star one", s->path,
+              mill_star_row_text(&t->star, &t->star.repeated, text));
 done:
-  mill_free(id);
+  mill_fits_values_free(MILL_N_STAR_COLUMN, v);
   return err;
 }
 
@@ -351,11 +312,11 @@ static void digest(const mill_library *lib, mill_prior_table *t)
     mill_star_table_names(lib, t->pair[k], name);
     mill_sha256_update(&sha, name[0], strlen(name[0]) + 1);
   }
-  for (int64_t i = 0; i < t->n_entry; i++) {
-    const entry *e = &t->entry[i];
-    mill_sha256_update(&sha, e->name ? (const void *)e->name : &e->id,
-                       e->name ? NAME_SIZE : sizeof e->id);
-    mill_sha256_update(&sha, e->prior, (size_t)t->n_pair * 2 * sizeof *e->prior);
+  for (int64_t i = 0; i < t->star.n_row; i++) {
+    const mill_star_row *row = &t->star.row[i];
+    mill_star_row_hash(row, &sha);
+    mill_sha256_update(&sha, t->prior + row->row * t->n_pair * 2,
+                       (size_t)t->n_pair * 2 * sizeof *t->prior);
   }
   mill_sha256_final(&sha, t->hash);
 }
@@ -365,10 +326,12 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
 {
   int err = MILL_OK, column[MILL_MAX_PAR][2];
   double *value = NULL, *error = NULL, range[2];
-  if (find_column(s, key_name[0]) < 0 && find_column(s, key_name[1]) < 0)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "prior_table: %s has no column TARGETID or IDENTIFIER%s to find stars by", s->path,
-              s->is_hdf5 ? " at its root" : "");
+  if (mill_star_columns_wanted(has_column, s) == 0)
+    MILL_FAIL(
+        MILL_ERR_CONFIG,
+        "prior_table: %s has no column TARGETID, OBJECT or IDENTIFIER%s to find stars by, nor "
+        "RA and DEC",
+        s->path, s->is_hdf5 ? " at its root" : "");
   for (int j = 0; j < MILL_MAX_PAR; j++)
     column[j][0] = -1;
   for (int i = 0; i < s->n_column; i++)
@@ -384,7 +347,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
                             (void **)&t->prior));
   MILL_TRY(MILL_ALLOC(s->n_row, &value));
   MILL_TRY(MILL_ALLOC(s->n_row, &error));
-  MILL_TRY(read_keys(s, t));
+  MILL_TRY(read_stars(s, t));
   for (int k = 0; k < t->n_pair; k++) {
     get_range(lib, n_lib, set, t->pair[k], range);
     MILL_TRY(read_pair(s, column[t->pair[k]], k, range, t, value, error));
@@ -423,26 +386,28 @@ void mill_prior_table_free(mill_prior_table *table)
 {
   if (!table)
     return;
-  MILL_FREE(table->prior, table->name, table->entry, table);
+  mill_star_rows_clear(&table->star);
+  MILL_FREE(table->prior, table);
 }
 
-int mill_prior_table_find(const mill_prior_table *table, int64_t target_id, const char *identifier,
-                          mill_star *star)
+int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row *row,
+                          mill_star *star, int *has_any)
 {
-  int n = 0;
-  const entry key = {target_id, table->name ? identifier : NULL, NULL};
-  const entry *e = bsearch(&key, table->entry, (size_t)table->n_entry, sizeof key, compare_entries);
-  for (int k = 0; e && k < table->n_pair; k++) {
-    star->prior_mean[table->pair[k]] = e->prior[2 * k];
-    star->prior_sigma[table->pair[k]] = e->prior[2 * k + 1];
-    n += e->prior[2 * k + 1] > 0.0;
+  int64_t at;
+  *has_any = 0;
+  MILL_CHECK(mill_star_rows_find(&table->star, row, &at));
+  for (int k = 0; at >= 0 && k < table->n_pair; k++) {
+    const double *prior = table->prior + (at * table->n_pair + k) * 2;
+    star->prior_mean[table->pair[k]] = prior[0];
+    star->prior_sigma[table->pair[k]] = prior[1];
+    *has_any |= prior[1] > 0.0;
   }
-  return n > 0;
+  return MILL_OK;
 }
 
-int mill_prior_table_by_name(const mill_prior_table *table)
+int mill_prior_table_by(const mill_prior_table *table, enum mill_star_key key)
 {
-  return table->name != NULL;
+  return mill_star_rows_by(&table->star, key);
 }
 
 int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first)

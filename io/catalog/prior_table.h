@@ -6,7 +6,7 @@
 #ifndef MILL_PRIOR_TABLE_H
 #define MILL_PRIOR_TABLE_H
 
-#include "io/fits/fits_guard.h"
+#include "io/catalog/star_table.h"
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
 #include "kernels/data/star.h"
@@ -18,13 +18,12 @@ typedef struct mill_prior_table mill_prior_table;
  *  other units are; is_loud: a warning of the others that are beyond. */
 int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings *set, int is_loud);
 
-/** Read a table; 24 bytes a row and 16 for each of its priors, 64 more for an IDENTIFIER, are
- *  held until it is freed.
+/** Read a table; 56 bytes a row, its names and 16 for each of its priors are held until it is freed.
  *
- *  Columns, of any case: IDENTIFIER, else TARGETID, of the first table that has either; pairs NAME,
- *  NAME_ERR of parameters (VRAD, VSINI, each label of lib[0] as its column of the result file or by
+ *  Columns, of any case, of the first table that has any to find stars by (io/catalog/star_table.h):
+ *  IDENTIFIER, else TARGETID, else OBJECT, or the place; pairs NAME, NAME_ERR of parameters (VRAD, VSINI, each label of lib[0] as its column of the result file or by
  *  its own name), at least one; others are ignored.  A value or error that is NaN is no prior; a
- *  row without a key (-1, empty) counts for no star.
+ *  row without a key (-1, empty) is no star's.
  *
  *  MILL_ERR_CONFIG names the file, and the column or star: a pair of another name, of a fixed
  *  parameter or without its second half, an error that is not positive, two rows of one star.
@@ -35,12 +34,13 @@ int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
                           mill_prior_table **out);
 void mill_prior_table_free(mill_prior_table *table); /* NULL is allowed */
 
-/** Give a star its priors; 1 where it has any. */
-int mill_prior_table_find(const mill_prior_table *table, int64_t target_id, const char *identifier,
-                          mill_star *star);
+/** Give the star of a row its priors; *has_any: it has any.  MILL_ERR_CONFIG: two rows are at its
+ *  place. */
+int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row *row,
+                          mill_star *star, int *has_any);
 
-/** Whether it finds stars by IDENTIFIER. */
-int mill_prior_table_by_name(const mill_prior_table *table);
+/** Does it find any star by this key? */
+int mill_prior_table_by(const mill_prior_table *table, enum mill_star_key key);
 
 /** How many values are far; *first: the first of them, for a message. */
 int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first);

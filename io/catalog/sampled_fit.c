@@ -108,13 +108,12 @@ typedef struct fit_rows {
   int32_t *status, *info;
   double *sn, *arm_sn;    /* largest of the arms' S/N, and that of one */
   mill_ph5_texts name[2]; /* IDENTIFIER, OBJECT */
-  unsigned char *named;   /* by --object */
 } fit_rows;
 enum { IDENTIFIER, OBJECT };
 
 static void clear_rows(fit_rows *rows)
 {
-  MILL_FREE(rows->id, rows->warn, rows->status, rows->info, rows->sn, rows->arm_sn, rows->named,
+  MILL_FREE(rows->id, rows->warn, rows->status, rows->info, rows->sn, rows->arm_sn,
             rows->name[IDENTIFIER].text, rows->name[OBJECT].text);
 }
 
@@ -178,7 +177,6 @@ static int read_rows(const char *path, fit_rows *rows)
   }
   MILL_TRY(MILL_ALLOC(rows->n, &rows->sn));
   MILL_TRY(MILL_ALLOC(rows->n, &rows->arm_sn));
-  MILL_TRY(MILL_ALLOC(rows->n, &rows->named));
   MILL_TRY(read_sn(&file, rows));
   MILL_TRY(read_names(&file, rows, "catalog/IDENTIFIER", &rows->name[IDENTIFIER]));
   MILL_TRY(read_names(&file, rows, "catalog/OBJECT", &rows->name[OBJECT]));
@@ -220,37 +218,15 @@ static int read_flags(const char *text, int64_t *warn, int32_t *info)
   return MILL_OK;
 }
 
-/* Targets of the command line that the fit does not have; id: its TARGETID [rows->n], which this
-   sorts. */
-static int check_listed(const fit_rows *rows, const mill_selection *select, int64_t *id)
+/* Is row i of a listed star?  Without a list every row is. */
+static int is_listed(const fit_rows *rows, size_t i, const mill_star_list *stars,
+                     unsigned char *found, char name[2][MILL_STAR_NAME])
 {
-  const mill_selection there = {.target_id = id, .n_target_id = mill_config_sort_ids(id, rows->n)};
-  for (size_t i = 0; i < select->n_target_id; i++)
-    if (rows->n == 0 || !mill_selection_keeps_target(&there, select->target_id[i], ""))
-      return MILL_ERROR(MILL_ERR_CONFIG, "--targetid %lld: %s has no such target",
-                        (long long)select->target_id[i], rows->path);
-  return MILL_OK;
-}
-
-/* Mark the rows of a star of --object: by TARGETID, else IDENTIFIER, else OBJECT, as plot does. */
-static int mark_named(const fit_rows *rows, const char *star)
-{
-  char *end = NULL;
-  const long long id = strtoll(star, &end, 10);
-  int found = 0;
-  for (size_t i = 0; *star && !*end && id >= 0 && i < rows->n; i++)
-    if (rows->id[i] == id)
-      found = rows->named[i] = 1;
-  for (int k = 0; k < 2 && !found; k++) {
-    const mill_ph5_texts *name = &rows->name[k];
-    for (size_t i = 0; strlen(star) <= name->n_byte && i < rows->n; i++)
-      if (strncmp(name->text + i * name->n_byte, star, name->n_byte) == 0)
-        found = rows->named[i] = 1;
+  for (int k = 0; k < 2; k++) {
+    const mill_ph5_texts *text = &rows->name[k];
+    snprintf(name[k], MILL_STAR_NAME, "%.*s", (int)text->n_byte, text->text + i * text->n_byte);
   }
-  return found ? MILL_OK
-               : MILL_ERROR(MILL_ERR_CONFIG,
-                            "--object %s: %s has no row of this TARGETID, IDENTIFIER or OBJECT",
-                            star, rows->path);
+  return !stars || mill_star_list_has(stars, rows->id[i], name[IDENTIFIER], name[OBJECT], found);
 }
 
 /* A share of the stars that depends on neither their order nor what else there is. */
@@ -260,43 +236,33 @@ static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
   return mill_counter_uniform(key.v[0], key.v[1]) < wish->part;
 }
 
-/* Keep what is asked for: id and object [rows->n] and their numbers out. */
-static int keep_rows(const mill_sampled_wish *wish, const mill_selection *select,
-                     const fit_rows *rows, mill_selection *kept)
+/* List what is asked for in kept; found as mill_star_list_has has it. */
+static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
+                     const fit_rows *rows, unsigned char *found, mill_star_list *kept)
 {
   int64_t warn = 0;
   int32_t info = 0;
+  char name[2][MILL_STAR_NAME];
   if (wish->flag)
     MILL_CHECK(read_flags(wish->flag, &warn, &info));
-  for (size_t i = 0; i < wish->n_object; i++)
-    MILL_CHECK(mark_named(rows, wish->object[i]));
-  for (size_t i = 0; i < rows->n; i++) {
-    char object[sizeof *kept->object];
-    const mill_ph5_texts *name = &rows->name[OBJECT];
-    snprintf(object, sizeof object, "%.*s", (int)name->n_byte, name->text + i * name->n_byte);
-    if (rows->status[i] != MILL_STATUS_FITTED ||
-        !mill_selection_keeps_target(select, rows->id[i], object) ||
-        (wish->n_object > 0 && !rows->named[i]) ||
-        (wish->flag && !(rows->warn[i] & warn) && !(rows->info[i] & info)) ||
-        (wish->has_sn_range && !(rows->sn[i] >= wish->least_sn && rows->sn[i] <= wish->most_sn)) ||
-        !is_in_share(wish, mill_star_identity(rows->id[i], object)))
-      continue;
-    if (rows->id[i] != -1)
-      kept->target_id[kept->n_target_id++] = rows->id[i];
-    else if (object[0])
-      memcpy(kept->object[kept->n_object++], object, sizeof object);
-    else
-      return MILL_ERROR(MILL_ERR_CONFIG,
-                        "%s has stars with neither TARGETID nor OBJECT, which cannot be sampled",
-                        rows->path);
-  }
-  if (kept->n_target_id + kept->n_object == 0)
+  for (size_t i = 0; i < rows->n; i++)
+    if (is_listed(rows, i, stars, found, name) && rows->status[i] == MILL_STATUS_FITTED &&
+        (!wish->flag || (rows->warn[i] & warn) || (rows->info[i] & info)) &&
+        (!wish->has_sn_range || (rows->sn[i] >= wish->least_sn && rows->sn[i] <= wish->most_sn)) &&
+        is_in_share(wish, mill_star_identity(rows->id[i], name[OBJECT])))
+      MILL_CHECK(mill_star_list_add_row(kept, rows->id[i], name[IDENTIFIER], name[OBJECT]));
+  const int64_t n_missing = wish->is_listing ? mill_star_list_missing(stars, found, name[0]) : 0;
+  if (n_missing > 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%s has no fitted star that passes --object, --flag, --sn-range, --fraction "
-                      "and --targetid",
-                      rows->path);
-  kept->n_target_id = mill_config_sort_ids(kept->target_id, kept->n_target_id);
-  qsort(kept->object, kept->n_object, sizeof *kept->object, mill_by_text);
+                      "--object '%s' (%lld such): %s has no row of this TARGETID, IDENTIFIER or "
+                      "OBJECT",
+                      name[0], (long long)n_missing, rows->path);
+  if (kept->n_number + kept->n_name == 0)
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "%s has no fitted star that passes --object, --flag, --sn-range and --fraction",
+        rows->path);
+  mill_star_list_sort(kept);
   return MILL_OK;
 }
 
@@ -304,32 +270,24 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
 {
   int err = MILL_OK;
   mill_selection *select = &config->select;
-  const int is_narrower =
-      wish->n_object > 0 || wish->flag || wish->has_sn_range || wish->part < 1.0;
   fit_rows rows = {0};
-  mill_selection kept = {0};
+  unsigned char *found = NULL;
+  mill_star_list *kept = NULL;
   config->fit.binaries = 0;              /* a sample is of one star */
   config->fit.epochs = MILL_EPOCHS_NONE; /* and has one velocity */
-  if (!wish->is_listing && !is_narrower)
+  if (!wish->is_listing && !wish->flag && !wish->has_sn_range && wish->part == 1.0)
     goto done;
   MILL_TRY(read_rows(path, &rows));
-  MILL_TRY(MILL_ALLOC(rows.n, &kept.target_id));
-  MILL_TRY(MILL_ALLOC(rows.n, &kept.object));
-  memcpy(kept.target_id, rows.id, rows.n * sizeof *rows.id);
-  if (wish->is_listing)
-    MILL_TRY(check_listed(&rows, select, kept.target_id));
-  if (!is_narrower)
-    goto done;
-  MILL_TRY(keep_rows(wish, select, &rows, &kept));
-  mill_free(select->target_id);
-  select->target_id = kept.target_id;
-  select->n_target_id = kept.n_target_id;
-  select->object = kept.object;
-  select->n_object = kept.n_object;
-  kept.target_id = NULL;
-  kept.object = NULL;
+  MILL_TRY(MILL_ALLOC(1, &kept));
+  if (select->star)
+    MILL_TRY(MILL_ALLOC(select->star->n_number + select->star->n_name, &found));
+  MILL_TRY(keep_rows(wish, select->star, &rows, found, kept));
+  mill_star_list_free(select->star);
+  select->star = kept;
+  kept = NULL;
 done:
-  MILL_FREE(kept.target_id, kept.object);
+  mill_free(found);
+  mill_star_list_free(kept);
   clear_rows(&rows);
   return err;
 }

@@ -19,17 +19,15 @@ int mill_sampled_check_priors(const char *path, const char *table, const char *h
 
 /** Which of the fit's stars are sampled. */
 typedef struct mill_sampled_wish {
-  int is_listing; /**< targets are listed, in config->select */
-  char *const *object;
-  size_t n_object;  /**< stars of these names; 0: any */
+  int is_listing;   /**< config->select.star lists them, by options */
   const char *flag; /**< names of bits with commas; NULL: any star */
   int has_sn_range; /**< S/N from least_sn to most_sn */
   double least_sn, most_sn;
   double part; /**< fraction of the stars, drawn by this seed */
   uint64_t seed;
 } mill_sampled_wish;
-/** Narrow config->select down to these fitted stars; targets that are listed must be in the fit at
- *  path.  A sample is of one star with one velocity.  MILL_ERR_CONFIG: no such target, or none is
+/** Narrow config->select down to these fitted stars; those that are listed must be in the fit at
+ *  path.  A sample is of one star with one velocity.  MILL_ERR_CONFIG: no such star, or none is
  *  left; MILL_ERR_USAGE: no such flag. */
 int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_config *config);
 

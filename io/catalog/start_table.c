@@ -7,8 +7,6 @@
 #include <strings.h>
 
 #include "io/catalog/star_table.h"
-#include "io/files/sha256.h"
-#include "io/fits/fits_file.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_layout.h"
@@ -18,23 +16,16 @@
 #include "kernels/math/counter_random.h"
 #include "src/system/log.h"
 
-enum { OBJECT_SIZE = sizeof((mill_catalog_row *)0)->object, N_KEY_NAME = 2 };
-static const char *const key_name[N_KEY_NAME] = {"TARGETID", "OBJECT"};
-
-/* A row under its TARGETID, or, with -1, under its name. */
-typedef struct entry {
-  int64_t id, row;
-  char object[OBJECT_SIZE]; /* filled with zeros */
-  int not_finite;           /* so that the usable row of a star comes first */
-} entry;
+/* A start is a star's, whichever of its spectra is fitted. */
+static const enum mill_star_key order[MILL_N_STAR_KEY] = {MILL_BY_TARGETID, MILL_BY_OBJECT,
+                                                          MILL_BY_IDENTIFIER, MILL_BY_PLACE};
 
 struct mill_start_table {
   int n_par;
-  int64_t n_row, n_repeated;
+  int64_t n_row;
   double *theta;       /* [n_row][n_par] */
   mill_start_fit *fit; /* [n_row], NULL: none */
-  entry *entry;        /* [n_entry] sorted, one a star */
-  int64_t n_entry;
+  mill_star_rows star; /* is_last: those that are not finite */
   char hash[65];
 };
 
@@ -45,9 +36,7 @@ typedef struct raw_table {
   const mill_fit_settings *set;
   int library; /* the rows that count have it in LIBRARY; 0: all do */
   int64_t n_row;
-  int64_t *id;           /* [n_row], NULL: the table has none */
-  char *object;          /* row i at object + i * stride, NULL: none */
-  size_t stride;         /* may lack a final zero in HDF5 */
+  mill_fits_values column[MILL_N_STAR_COLUMN];
   double *value;         /* [n_row], of one column */
   unsigned char *known;  /* [n_row] of a result: does its CATALOG_CRC agree? */
   mill_start_table *out; /* its theta is filled */
@@ -81,10 +70,7 @@ static void put_values(raw_table *raw, int i_par)
 static void missing_in_fits(mill_fits_file *file, int i_hdu, const raw_table *raw, char *list,
                             size_t size)
 {
-  list[0] = '\0';
-  if (!mill_star_table_has(file, i_hdu, key_name[0]) &&
-      !mill_star_table_has(file, i_hdu, key_name[1]))
-    snprintf(list, size, " %s", key_name[0]);
+  snprintf(list, size, "%s", mill_star_columns_of(file, i_hdu) ? "" : " TARGETID");
   for (int j = 0; j < raw->lib->n_label + 2; j++) {
     const char *name[2];
     mill_star_table_names(raw->lib, j, name);
@@ -99,7 +85,7 @@ static int read_fits(raw_table *raw, const mill_open_limits *limits)
 {
   int err = MILL_OK;
   mill_fits_file *file = NULL;
-  int i_hdu = 0, nearest = -1, found = 0;
+  int i_hdu = 0, nearest = -1;
   char missing[512] = "", least[512] = "";
   MILL_TRY(mill_fits_file_open(raw->path, limits, &file));
   for (; i_hdu < file->guard->n_hdu; i_hdu++) {
@@ -121,9 +107,7 @@ static int read_fits(raw_table *raw, const mill_open_limits *limits)
               "fixed by fix_param needs none)",
               raw->path, nearest + 1, file->guard->hdu[nearest].name, least);
   MILL_TRY(start_rows(raw, file->guard->hdu[i_hdu].axis[1]));
-  if (mill_star_table_has(file, i_hdu, key_name[0]))
-    MILL_TRY(mill_fits_table_int64(file, i_hdu, key_name[0], -1, &raw->id, NULL));
-  MILL_TRY(mill_fits_column_text(file, i_hdu, key_name[1], &raw->object, &raw->stride, &found));
+  MILL_TRY(mill_star_columns_read(file, i_hdu, raw->column));
   for (int j = 0; j < raw->out->n_par; j++) {
     const char *name[2];
     mill_star_table_names(raw->lib, j, name);
@@ -161,7 +145,7 @@ static const mill_column *find_column(const mill_columns *columns, const char *c
 
 static int find_places(const raw_table *raw, const mill_columns *rows, places *at)
 {
-  *at = (places){.id = find_column(rows, (const char *[]){key_name[0], NULL}, MILL_TYPE_I64),
+  *at = (places){.id = find_column(rows, (const char *[]){"TARGETID", NULL}, MILL_TYPE_I64),
                  .info = find_column(rows, (const char *[]){"FIT_INFO", NULL}, MILL_TYPE_I32),
                  .chisq = find_column(rows, (const char *[]){"CHISQ_C_DATA", NULL}, MILL_TYPE_F64),
                  .m2ll = find_column(rows, (const char *[]){"M2LL", NULL}, MILL_TYPE_F64)};
@@ -169,7 +153,7 @@ static int find_places(const raw_table *raw, const mill_columns *rows, places *a
     at->library = find_column(rows, (const char *[]){"LIBRARY", NULL}, MILL_TYPE_U8);
   if (!at->id || !at->info)
     return MILL_ERROR(MILL_ERR_CONFIG, "%s: has no /fits/%s to start from", raw->path,
-                      at->id ? "FIT_INFO" : key_name[0]);
+                      at->id ? "FIT_INFO" : "TARGETID");
   for (int j = 0; j < raw->out->n_par; j++) {
     const char *name[2];
     mill_star_table_names(raw->lib, j, name);
@@ -183,20 +167,16 @@ static int find_places(const raw_table *raw, const mill_columns *rows, places *a
   return MILL_OK;
 }
 
-/* Names of fixed length in /catalog. */
-static int read_objects(const mill_h5_file *file, raw_table *raw)
+/* Names of /catalog. */
+static int read_names(const mill_h5_file *file, raw_table *raw)
 {
-  static const char name[] = "catalog/OBJECT";
-  mill_ph5_texts texts = {0};
-  size_t n_row = 0;
-  MILL_CHECK(mill_h5_shape(file, name, 1, &n_row)); /* no more than the file can hold */
-  const int code = mill_ph5_read_texts(file->id, raw->path, name, &texts);
-  raw->object = texts.text;
-  raw->stride = texts.n_byte;
-  MILL_CHECK(code);
-  if (texts.n != raw->n_row)
-    return MILL_ERROR(MILL_ERR_CONFIG, "%s: /%s does not hold one text for each row", raw->path,
-                      name);
+  static const char *const name[] = {"catalog/OBJECT", "catalog/IDENTIFIER"};
+  for (int k = 0; k < 2; k++) {
+    size_t n_row = 0;
+    MILL_CHECK(mill_h5_shape(file, name[k], 1, &n_row)); /* no more than the file can hold */
+    MILL_CHECK(mill_star_texts_read(file->id, raw->path, name[k], raw->n_row,
+                                    &raw->column[k ? MILL_BY_IDENTIFIER : MILL_BY_OBJECT]));
+  }
   return MILL_OK;
 }
 
@@ -219,13 +199,14 @@ static int take_row(void *context, int64_t i, const char *row)
   const int n_par = raw->out->n_par;
   const int32_t status = mill_stored_row_status(&from->rows, row, &is_whole);
   if (!raw->known[i] || (!is_whole && status != MILL_STATUS_NOT_DONE)) {
-    raw->id[i] = -1;
-    raw->object[(size_t)i * raw->stride] = '\0';
+    raw->column[MILL_BY_TARGETID].i64[i] = -1;
+    for (int k = MILL_BY_IDENTIFIER; k <= MILL_BY_OBJECT; k++)
+      raw->column[k].text[(size_t)i * raw->column[k].stride] = '\0';
     mill_damaged_rows_add(&from->damaged, i);
     from->damaged.n_catalog += !raw->known[i];
     return MILL_OK;
   }
-  memcpy(&raw->id[i], row + at->id->at, sizeof *raw->id);
+  memcpy(&raw->column[MILL_BY_TARGETID].i64[i], row + at->id->at, sizeof(int64_t));
   mill_start_fit *fit = &raw->out->fit[i];
   memcpy(&fit->info, row + at->info->at, sizeof fit->info);
   if (at->chisq)
@@ -256,9 +237,9 @@ static int read_hdf5(raw_table *raw)
   MILL_TRY(mill_result_layout_check(file.id, raw->path, MILL_ERR_CONFIG));
   MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
   MILL_TRY(start_rows(raw, (int64_t)n_row));
-  MILL_TRY(MILL_ALLOC(n_row, &raw->id));
+  MILL_TRY(MILL_ALLOC(n_row, &raw->column[MILL_BY_TARGETID].i64));
   MILL_TRY(MILL_ALLOC(n_row, &raw->out->fit));
-  MILL_TRY(read_objects(&file, raw));
+  MILL_TRY(read_names(&file, raw));
   MILL_TRY(MILL_ALLOC(n_row, &raw->known));
   MILL_TRY(mill_catalog_known(file.id, raw->path, raw->n_row, -1, raw->known));
   MILL_TRY(mill_stored_rows_fits(file.id, raw->path, raw->n_row, &fits.rows));
@@ -275,23 +256,6 @@ done:
 
 /* ---- the table ---- */
 
-static int compare_keys(const void *a, const void *b)
-{
-  const entry *x = a, *y = b;
-  return x->id != y->id ? (x->id < y->id ? -1 : 1) : memcmp(x->object, y->object, OBJECT_SIZE);
-}
-
-static int compare_entries(const void *a, const void *b)
-{
-  const entry *x = a, *y = b;
-  const int by_key = compare_keys(x, y);
-  if (by_key != 0)
-    return by_key;
-  if (x->not_finite != y->not_finite)
-    return x->not_finite - y->not_finite;
-  return (x->row > y->row) - (x->row < y->row);
-}
-
 static int is_finite(const mill_start_table *table, int64_t row)
 {
   for (int j = 0; j < table->n_par; j++)
@@ -300,57 +264,34 @@ static int is_finite(const mill_start_table *table, int64_t row)
   return 1;
 }
 
-/* The key of a row or a star; 0: it has none.  Names are as the catalog has them: cut to its length
- * and ended by a zero. */
-static int take_key(int64_t id, const char *object, size_t size, entry *key)
-{
-  *key = (entry){.id = id};
-  if (id == -1 && object)
-    memcpy(key->object, object, strnlen(object, size < OBJECT_SIZE - 1 ? size : OBJECT_SIZE - 1));
-  return id != -1 || key->object[0];
-}
-
-/* Rows by their keys, of each star the first that is finite, else the first; a row without any key
- * is left out. */
+/* Of each star the first row that is finite, else the first. */
 static int sort_rows(raw_table *raw)
 {
+  int err = MILL_OK;
   mill_start_table *t = raw->out;
-  MILL_CHECK(MILL_ALLOC(raw->n_row, &t->entry));
-  for (int64_t i = 0; i < raw->n_row; i++) {
-    entry *e = &t->entry[t->n_entry];
-    const char *object = raw->object ? raw->object + (size_t)i * raw->stride : NULL;
-    if (!take_key(raw->id ? raw->id[i] : -1, object, raw->stride, e))
-      continue;
-    e->row = i;
-    e->not_finite = !is_finite(t, i);
-    t->n_entry++;
-  }
-  qsort(t->entry, (size_t)t->n_entry, sizeof *t->entry, compare_entries);
-  int64_t n = 0;
-  for (int64_t i = 0; i < t->n_entry; i++)
-    if (n == 0 || compare_keys(&t->entry[i], &t->entry[n - 1]) != 0)
-      t->entry[n++] = t->entry[i];
-  t->n_repeated = t->n_entry - n;
-  t->n_entry = n;
-  return MILL_OK;
+  unsigned char *not_finite = NULL;
+  t->star = (mill_star_rows){.key = "start", .path = raw->path, .order = order};
+  MILL_TRY(MILL_ALLOC(raw->n_row, &not_finite));
+  for (int64_t i = 0; i < raw->n_row; i++)
+    not_finite[i] = !is_finite(t, i);
+  MILL_TRY(mill_star_rows_make(raw->column, raw->n_row, not_finite, &t->star));
+done:
+  mill_free(not_finite);
+  return err;
 }
 
-/* Keys and values of the rows that can be found, in the order of the keys, names last. */
+/* Keys and values of the rows that can be found. */
 static void digest(mill_start_table *t)
 {
   mill_sha256 sha;
   mill_sha256_init(&sha);
-  for (int names = 0; names < 2; names++)
-    for (int64_t i = 0; i < t->n_entry; i++) {
-      const entry *e = &t->entry[i];
-      if ((e->id == -1) != names)
-        continue;
-      mill_sha256_update(&sha, names ? (const void *)e->object : &e->id,
-                         names ? sizeof e->object : sizeof e->id);
-      mill_sha256_update(&sha, e->not_finite ? "n" : "f", 1);
-      if (!e->not_finite)
-        mill_sha256_update(&sha, t->theta + e->row * t->n_par, (size_t)t->n_par * sizeof(double));
-    }
+  for (int64_t i = 0; i < t->star.n_row; i++) {
+    const mill_star_row *row = &t->star.row[i];
+    mill_star_row_hash(row, &sha);
+    mill_sha256_update(&sha, row->is_last ? "n" : "f", 1);
+    if (!row->is_last)
+      mill_sha256_update(&sha, t->theta + row->row * t->n_par, (size_t)t->n_par * sizeof(double));
+  }
   mill_sha256_final(&sha, t->hash);
 }
 
@@ -371,7 +312,8 @@ int mill_start_table_read(const char *path, const mill_library *lib, const mill_
   raw.out = NULL;
 done:
   mill_start_table_free(raw.out);
-  MILL_FREE(raw.id, raw.object, raw.value, raw.known);
+  mill_fits_values_free(MILL_N_STAR_COLUMN, raw.column);
+  MILL_FREE(raw.value, raw.known);
   return err;
 }
 
@@ -379,24 +321,22 @@ void mill_start_table_free(mill_start_table *table)
 {
   if (!table)
     return;
-  MILL_FREE(table->theta, table->fit, table->entry, table);
+  mill_star_rows_clear(&table->star);
+  MILL_FREE(table->theta, table->fit, table);
 }
 
-enum mill_start_found mill_start_table_find(const mill_start_table *table, int64_t target_id,
-                                            const char *object, const double **theta)
+int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star,
+                          const double **theta, enum mill_start_found *found)
 {
-  entry key;
+  int64_t row;
   *theta = NULL;
-  if (!take_key(target_id, object, OBJECT_SIZE, &key))
-    return MILL_START_ABSENT;
-  const entry *found =
-      bsearch(&key, table->entry, (size_t)table->n_entry, sizeof key, compare_keys);
-  if (!found)
-    return MILL_START_ABSENT;
-  if (found->not_finite)
-    return MILL_START_NOT_FINITE;
-  *theta = table->theta + found->row * table->n_par;
-  return MILL_START_GIVEN;
+  MILL_CHECK(mill_star_rows_find(&table->star, star, &row));
+  *found = row < 0                 ? MILL_START_ABSENT
+           : is_finite(table, row) ? MILL_START_GIVEN
+                                   : MILL_START_NOT_FINITE;
+  if (*found == MILL_START_GIVEN)
+    *theta = table->theta + row * table->n_par;
+  return MILL_OK;
 }
 
 const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta)
@@ -418,9 +358,14 @@ uint64_t mill_star_identity(int64_t target_id, const char *object)
   return identity;
 }
 
+int mill_start_table_by(const mill_start_table *table, enum mill_star_key key)
+{
+  return mill_star_rows_by(&table->star, key);
+}
+
 int64_t mill_start_table_n_repeated(const mill_start_table *table)
 {
-  return table->n_repeated;
+  return table->star.n_repeated;
 }
 
 const char *mill_start_table_hash(const mill_start_table *table)

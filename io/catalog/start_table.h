@@ -3,12 +3,12 @@
  *
  *  A FITS binary table (a truth table of `starmill simulate`, an rvtab) or a result of
  *  `starmill fit` (finished or not), whose rows with a wrong CRC are left out, with a warning.
- *  Stars are identified by TARGETID, or where it is -1 by name, column OBJECT.
+ *  Stars are found by TARGETID, else OBJECT, else IDENTIFIER, or by place (io/catalog/star_table.h).
  */
 #ifndef MILL_START_TABLE_H
 #define MILL_START_TABLE_H
 
-#include "io/catalog/catalog_row.h"
+#include "io/catalog/star_table.h"
 #include "io/fits/fits_guard.h"
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
@@ -21,9 +21,9 @@ enum mill_start_found {
   MILL_START_NOT_FINITE /**< it has rows, but each lacks a finite value */
 };
 
-/** Read a table; some (n_label + 11) * 8 bytes a row are held until it is freed.
+/** Read a table; some (n_label + 10) * 8 bytes a row and its names are held until it is freed.
  *
- *  Columns, of any case: TARGETID or OBJECT or both, VRAD, VSINI, and each label of lib as
+ *  Columns, of any case: those that stars are found by, VRAD, VSINI, and each label of lib as
  *  its column of the result file or by its own name.  Of a FITS file the first table with
  *  all of them is taken.  A parameter that set->fixed fixes needs no column: its value is
  *  the fixed one.  Of several rows of one star the first that is finite counts.
@@ -36,11 +36,13 @@ int mill_start_table_read(const char *path, const mill_library *lib, const mill_
                           const mill_open_limits *limits, int library, mill_start_table **out);
 void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 
-/** Find a star: by target_id unless it is -1, else by object (at most sizeof
- *  mill_catalog_row.object bytes).  *theta [n_label + 2] is VRAD, VSINI and the labels,
- *  borrowed from the table; NULL unless MILL_START_GIVEN. */
-enum mill_start_found mill_start_table_find(const mill_start_table *table, int64_t target_id,
-                                            const char *object, const double **theta);
+/** Find a star.  *theta [n_label + 2] is VRAD, VSINI and the labels, borrowed from the table; NULL
+ *  unless MILL_START_GIVEN.  MILL_ERR_CONFIG: two rows are at its place. */
+int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star,
+                          const double **theta, enum mill_start_found *found);
+
+/** Does it find any star by this key? */
+int mill_start_table_by(const mill_start_table *table, enum mill_star_key key);
 
 /** What a result says of a row; chi-square and -2 ln L of 0: it does not. */
 typedef struct mill_start_fit {

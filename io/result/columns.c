@@ -230,6 +230,8 @@ static const line catalog_line[] = {
     {ONCE, "SUBTYPE", TEXT(subtype), 0, "", "spectral subtype of redrock"},
     {ONCE, "HEALPIX", I32, 1, C(healpix), -1, "",
      "HEALPix pixel of the file; DESI: nside 64, nested"},
+    {ONCE, "UNIQPIX", I32, 1, C(uniqpix), -1, "",
+     "HEALPix pixel of the file and its nside: pixel + 4 nside^2"},
     {ONCE, "SURVEY", TEXT(survey), 0, "", "survey within the survey: main, sv3, ..."},
     {ONCE, "PROGRAM", TEXT(program), 0, "", "its program: dark, bright, backup, ..."},
     {ONCE, "TILEID", I32, 1, C(tile_id), -1, "", "tile of all exposures of the row"},

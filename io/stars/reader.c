@@ -293,16 +293,16 @@ static int collect_segments(worker *w, mill_batch *batch)
 }
 
 /* What a row of the catalog and the tables by star have of a star. */
-static void describe_star(const mill_reader_plan *plan, const mill_catalog_row *row,
-                          mill_star *star)
+static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *row, mill_star *star)
 {
   star->identity = mill_star_identity(row->target_id, row->object);
   star->warn = row->is_other ? MILL_WARN_CLASS : 0;
   star->stays = 1; /* as long as the batch */
   if (plan->start)
-    mill_start_table_find(plan->start, row->target_id, row->object, &star->start);
+    MILL_CHECK(mill_start_table_find(plan->start, row, &star->start, &(enum mill_start_found){0}));
   if (plan->priors)
-    mill_prior_table_find(plan->priors, row->target_id, row->identifier, star);
+    MILL_CHECK(mill_prior_table_find(plan->priors, row, star, &(int){0}));
+  return MILL_OK;
 }
 
 /* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT or MILL_ERR_RANGE: their
@@ -329,7 +329,7 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
     batch->n_exposure += star->n_exposure;
     parts_of(reader, i, wanted[k], &part, &n_part, &alone);
     /* the first of its rows is in this file: the object's row stayed there */
-    describe_star(&reader->plan, &s->index.row[part[0].row], star);
+    MILL_CHECK(describe_star(&reader->plan, &s->index.row[part[0].row], star));
     for (int64_t q = 0; q < n_part; q++)
       MILL_CHECK(find_part(w, batch, part[q].file, &i_part));
   }

@@ -377,3 +377,30 @@ int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposur
   }
   return MILL_OK;
 }
+
+int mill_plane_unit(mill_fits_file *file, const mill_plane *plane, double scale,
+                    char unit[MILL_FLUX_UNIT])
+{
+  char key[FLEN_KEYWORD] = "BUNIT", text[FLEN_VALUE] = "";
+  if (plane->number > 0)
+    snprintf(key, sizeof key, "TUNIT%d", plane->number);
+  MILL_CHECK(mill_single_key_text(file, plane->i_hdu, key, text, sizeof text, NULL));
+  if (!text[0])
+    MILL_CHECK(mill_single_key_text(file, 0, "BUNIT", text, sizeof text, NULL));
+  if (scale == SCALE && !text[0])
+    strcpy(text, "erg / (Angstrom s cm2)");
+  snprintf(unit, MILL_FLUX_UNIT, "%s%s", scale == SCALE ? "10**-17 " : "", text);
+  return MILL_OK;
+}
+
+int mill_cameras_flux_unit(void *state, const char *channel, char unit[MILL_FLUX_UNIT])
+{
+  mill_cameras *c = state;
+  for (const mill_camera *camera = c->camera; camera < c->camera + c->n_camera; camera++)
+    if (strcmp(camera->name, channel) == 0) {
+      const int by_sens = camera->plane[MILL_SENS].name != NULL;
+      return mill_plane_unit(c->file, &camera->plane[by_sens ? MILL_SENS : MILL_FLUX],
+                             camera->scale, unit);
+    }
+  return MILL_OK;
+}

@@ -88,7 +88,12 @@ int mill_camera_plane(mill_cameras *cameras, const mill_camera *camera, enum mil
 int mill_camera_give(mill_cameras *cameras, mill_spectra *spectra, int i_exposure,
                      mill_camera *camera);
 
-/** mill_format's read and close; state begins with mill_cameras. */
+/** The unit of the fluxes of a plane times `scale`, of its column or image, else of the file. */
+int mill_plane_unit(mill_fits_file *file, const mill_plane *plane, double scale,
+                    char unit[MILL_FLUX_UNIT]);
+
+/** mill_format's flux_unit, read and close; state begins with mill_cameras. */
+int mill_cameras_flux_unit(void *state, const char *channel, char unit[MILL_FLUX_UNIT]);
 int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n);
 void mill_cameras_close(void *state);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "io/surveys/single_spectrum.h"
+#include "io/surveys/cameras.h"
 #include "kernels/base/layout.h"
 #include "src/system/log.h"
 #include "kernels/base/memory.h"
@@ -423,6 +423,16 @@ static const mill_arm_choice cameras[] = {{.arm = "b", .min_aa = 3600, .max_aa =
                                           {.arm = "r", .min_aa = 5760, .max_aa = 7620},
                                           {.arm = "z", .min_aa = 7520, .max_aa = 9824}};
 
+static int flux_unit(void *state, const char *channel, char unit[MILL_FLUX_UNIT])
+{
+  mill_desi_file *file = state;
+  for (const mill_desi_arm *arm = file->arm; arm < file->arm + file->n_arm; arm++)
+    if (strcasecmp(arm->prefix, channel) == 0)
+      return mill_plane_unit(file->fits, &(mill_plane){.i_hdu = arm->image[DESI_FLUX].i_hdu}, 1.0,
+                             unit);
+  return MILL_OK;
+}
+
 const mill_format mill_format_desi = {.name = "desi",
                                       .description = "DESI coadd and spectra files",
                                       .recognise = desi_recognise,
@@ -431,6 +441,7 @@ const mill_format mill_format_desi = {.name = "desi",
                                       .close = desi_close,
                                       .index = mill_desi_index,
                                       .read = desi_read,
+                                      .flux_unit = flux_unit,
                                       .selects = MILL_SELECTS_CLASSES | MILL_SELECTS_SCORES |
                                                  MILL_SELECTS_EXP_ID | MILL_SELECTS_REDROCK,
                                       .camera = cameras,

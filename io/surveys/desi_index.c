@@ -13,7 +13,10 @@
 #include "src/system/order.h"
 #include "kernels/base/memory.h"
 
-enum { SEVERAL = -2 /* tiles or nights, where one is asked for */ };
+enum {
+  SEVERAL = -2,    /* tiles or nights, where one is asked for */
+  MAX_NSIDE = 8192 /* beyond, unique pixels need more than 32 bits */
+};
 
 /* Columns of FIBERMAP, or of EXP_FIBERMAP the first four. */
 enum { ID, EXP, TILE, NIGHT, STATUS, COADD_STATUS, OBJTYPE, MJD, SURVEY, PROGRAM, RA, DEC };
@@ -40,33 +43,54 @@ static const mill_fits_wish wish[] = {
     MILL_ROW_WISH("GAIA_PHOT_BP_MEAN_MAG", DOUBLE, gaia_bp, NAN, 0),
     MILL_ROW_WISH("GAIA_PHOT_RP_MEAN_MAG", DOUBLE, gaia_rp, NAN, 0),
     MILL_ROW_WISH("HEALPIX", INT32, healpix, -1, 0),
+    MILL_ROW_WISH("UNIQPIX", INT32, uniqpix, -1, 0),
 };
 enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = NIGHT + 1 };
 
-/* The pixel of nside 64 that holds a nested pixel of any nside; -1: there is none. */
-static int32_t usual_healpix(int32_t pixel, int32_t nside)
+/* The file's pixel of an nside: its own number in HEALPix's scheme of unique ones, and the pixel of
+ * nside 64 that holds it; -1: there is none. */
+static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
 {
   const int64_t ratio = nside / 64;
-  if (pixel < 0 || nside != 64 * ratio || ratio < 1 || (ratio & (ratio - 1)) != 0)
-    return -1;
-  return (int32_t)(pixel / (ratio * ratio));
+  all->healpix = all->uniqpix = -1;
+  if (nside < 1 || nside > MAX_NSIDE || (nside & (nside - 1)) != 0 || pixel < 0 ||
+      pixel >= 12 * nside * nside)
+    return;
+  all->uniqpix = (int32_t)(pixel + 4 * nside * nside);
+  if (ratio > 0)
+    all->healpix = (int32_t)(pixel / (ratio * ratio));
+}
+
+/* By unique pixels, as since Matterhorn, else by nested ones of HPXNSIDE (64). */
+static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row *all)
+{
+  int found = 0;
+  int32_t pixel = -1, nside = 64;
+  MILL_CHECK(mill_single_key_int32(fits, 0, strcmp(group, "uniqpix") == 0 ? "SPGRPVAL" : "UNIQPIX",
+                                   &pixel, &found));
+  if (found) {
+    for (nside = 1; 16LL * nside * nside <= pixel;)
+      nside *= 2;
+    take_pixel(pixel - 4LL * nside * nside, nside, all);
+    return MILL_OK;
+  }
+  MILL_CHECK(mill_single_key_int32(fits, 0, "HPXNSIDE", &nside, NULL));
+  MILL_CHECK(mill_single_key_int32(fits, 0, "HPXPIXEL", &pixel, &found));
+  if (!found && strcmp(group, "healpix") == 0)
+    MILL_CHECK(mill_single_key_int32(fits, 0, "SPGRPVAL", &pixel, NULL));
+  take_pixel(pixel, nside, all);
+  return MILL_OK;
 }
 
 /* Header values for all rows, where FIBERMAP has no column: by these tables joined over files
  * identify rows. */
 static int read_division(mill_desi_file *file, mill_catalog_row *all)
 {
-  int found = 0;
-  int32_t nside = 64;
   mill_fits_file *fits = file->fits;
   char group[FLEN_VALUE] = "";
   mill_catalog_row_init(all);
   MILL_CHECK(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, NULL));
-  MILL_CHECK(mill_single_key_int32(fits, 0, "HPXPIXEL", &all->healpix, &found));
-  if (!found && strcmp(group, "healpix") == 0)
-    MILL_CHECK(mill_single_key_int32(fits, 0, "SPGRPVAL", &all->healpix, NULL));
-  MILL_CHECK(mill_single_key_int32(fits, 0, "HPXNSIDE", &nside, NULL));
-  all->healpix = usual_healpix(all->healpix, nside);
+  MILL_CHECK(read_pixel(fits, group, all));
   MILL_CHECK(mill_single_key_int32(fits, 0, "TILEID", &all->tile_id, NULL));
   if (strcmp(group, "cumulative") != 0) /* which names the last of several nights */
     MILL_CHECK(mill_single_key_int32(fits, 0, "NIGHT", &all->night, NULL));
@@ -245,6 +269,7 @@ static void add_row(const char *path, const mill_fits_values *map, const mill_ca
   *row = *all;
   mill_fits_fill(path, wish, N_WISH, map, kept[0].place, row);
   row->healpix = row->healpix >= 0 ? row->healpix : all->healpix;
+  row->uniqpix = row->uniqpix >= 0 ? row->uniqpix : all->uniqpix;
   row->tile_id = tile_id >= 0 ? tile_id : tile_id == SEVERAL ? -1 : all->tile_id;
   row->night = night >= 0 ? night : night == SEVERAL ? -1 : all->night;
   take_redshift(redrock, row);
@@ -264,7 +289,7 @@ static int64_t select_rows(const mill_desi_file *file, const mill_selection *sel
   for (int64_t i = 0; i < file->n_spec; i++) {
     row.target_id = map[ID].i64[i];
     take_redshift(redrock, &row);
-    const mill_candidate candidate = {&row, "", mill_fits_text_at(&map[OBJTYPE], i),
+    const mill_candidate candidate = {&row, mill_fits_text_at(&map[OBJTYPE], i),
                                       in_class && in_class[i], sn ? sn[i] : (double)NAN};
     if (mill_selection_keeps(select, &candidate) &&
         (file->i_fibermap < 0 || ((uint64_t)status[i] & ~select->fiberstatus_allowed) == 0) &&

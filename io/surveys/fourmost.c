@@ -223,4 +223,5 @@ const mill_format mill_format_fourmost = {.name = "4most",
                                           .close = mill_cameras_close,
                                           .index = index_file,
                                           .read = mill_cameras_read,
+                                          .flux_unit = mill_cameras_flux_unit,
                                           .selects = MILL_SELECTS_SCORES};

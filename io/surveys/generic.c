@@ -366,7 +366,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   for (int64_t i = 0, end; i < g->n_exposure; i = end) {
     mill_catalog_row *row = &index->row[index->n_row];
     const int64_t first = g->exposure[i].first_row;
-    const mill_candidate candidate = {row, mill_fits_text_at(&g->text[NAME], first), NULL, 0, NAN};
+    const mill_candidate candidate = {row, NULL, 0, NAN};
     for (end = i + 1; end < g->n_exposure && g->exposure[end].group == g->exposure[i].group;)
       end++;
     mill_catalog_row_init(row);
@@ -374,7 +374,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
     if (!mill_selection_keeps(select, &candidate))
       continue;
     if (g->kind[first] != APART)
-      snprintf(row->object, sizeof row->object, "%s", candidate.name);
+      snprintf(row->object, sizeof row->object, "%s", mill_fits_text_at(&g->text[NAME], first));
     index->n_row++;
     for (const exposure *e = g->exposure + i; e < g->exposure + end; e++)
       mill_file_index_expose(index, e->first_row, (int32_t)e->id, v[MJD].f64[e->first_row]);
@@ -411,6 +411,13 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
   return MILL_OK;
 }
 
+static int flux_unit(void *state, const char *channel, char unit[MILL_FLUX_UNIT])
+{
+  const generic *g = state;
+  (void)channel;
+  return mill_plane_unit(g->table.file, &g->table.vector[MILL_FLUX].plane, 1.0, unit);
+}
+
 const mill_format mill_format_generic = {
     .name = "generic",
     .description = "any spectra as rows of a table SPECTRA; docs/use/formats.md has the layout",
@@ -419,4 +426,5 @@ const mill_format mill_format_generic = {
     .open = open_file,
     .close = close_file,
     .index = index_file,
-    .read = read_exposures};
+    .read = read_exposures,
+    .flux_unit = flux_unit};

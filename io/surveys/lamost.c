@@ -266,7 +266,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   for (int i = 0; i < c->n_camera; i++)
     if (c->camera[i].exposure_id < 0) /* of a coadd */
       c->camera[i].exposure_id = v[OBSID].i32[0];
-  if (mill_selection_keeps(select, &(mill_candidate){&row, row.object, objtype, 0, NAN}))
+  if (mill_selection_keeps(select, &(mill_candidate){&row, objtype, 0, NAN}))
     MILL_TRY(mill_cameras_index(c, &row, l->joint, index));
 done:
   mill_fits_values_free(N, v);
@@ -288,6 +288,7 @@ const mill_format mill_format_lamost = {
     .close = mill_cameras_close,
     .index = index_file,
     .read = mill_cameras_read,
+    .flux_unit = mill_cameras_flux_unit,
     .camera = cameras,
     .n_camera = sizeof cameras / sizeof *cameras,
     .lsf_width_error = 0.06};
@@ -307,6 +308,7 @@ const mill_format mill_format_lamost_mrs = {
     .close = mill_cameras_close,
     .index = index_file,
     .read = mill_cameras_read,
+    .flux_unit = mill_cameras_flux_unit,
     .camera = mrs_cameras,
     .n_camera = sizeof mrs_cameras / sizeof *mrs_cameras,
     .lsf_width_error = 0.1};

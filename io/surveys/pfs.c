@@ -223,9 +223,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
                v[CATALOG].i32[0], v[TRACT].i32[0], mill_fits_text_at(&v[PATCH], 0), id,
                of_visit) >= (int)sizeof row.identifier)
     row.identifier[0] = '\0'; /* then by file and row */
-  if (mill_selection_keeps(select, &(mill_candidate){&row, row.object,
-                                                     type >= 1 && type <= 3 ? objtype[type] : "BAD",
-                                                     0, NAN}))
+  if (mill_selection_keeps(
+          select, &(mill_candidate){&row, type >= 1 && type <= 3 ? objtype[type] : "BAD", 0, NAN}))
     MILL_TRY(mill_cameras_index(&p->cameras, &row, 1, index));
 done:
   mill_fits_values_free(N_WISH, v);
@@ -244,6 +243,7 @@ const mill_format mill_format_pfs = {.name = "pfs",
                                      .close = mill_cameras_close,
                                      .index = index_file,
                                      .read = mill_cameras_read,
+                                     .flux_unit = mill_cameras_flux_unit,
                                      .camera = cameras,
                                      .n_camera = sizeof cameras / sizeof *cameras,
                                      .lsf_width_error = 0.1};

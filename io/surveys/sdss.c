@@ -425,7 +425,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   MILL_TRY((s->is_mwm ? describe_mwm : describe_object)(s, v, &row));
   if (!s->is_mwm)
     objtype = mill_fits_text_at(&v[v[OBJTYPE].there ? OBJTYPE : SOURCETYPE], 0);
-  if (mill_selection_keeps(select, &(mill_candidate){&row, row.object, objtype, 0, NAN}))
+  if (mill_selection_keeps(select, &(mill_candidate){&row, objtype, 0, NAN}))
     MILL_TRY(mill_cameras_index(&s->cameras, &row, s->joint, index));
 done:
   mill_fits_values_free(N_WISH, v);
@@ -446,6 +446,7 @@ const mill_format mill_format_sdss = {
     .close = mill_cameras_close,
     .index = index_file,
     .read = mill_cameras_read,
+    .flux_unit = mill_cameras_flux_unit,
     .camera = cameras,
     .n_camera = sizeof cameras / sizeof *cameras,
     .lsf_width_error = 0.1};

@@ -8,22 +8,6 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/name_regex.h"
-#include "src/system/order.h"
-
-static_assert(sizeof *((mill_selection *)0)->object == sizeof((mill_catalog_row *)0)->object,
-              "length of a name");
-
-int mill_selection_keeps_target(const mill_selection *select, int64_t target_id, const char *object)
-{
-  const size_t n_id = select->n_target_id, n_name = select->n_object;
-  if (n_id == 0 && n_name == 0)
-    return 1;
-  if (target_id == -1 && n_name > 0 &&
-      bsearch(object, select->object, n_name, sizeof *select->object, mill_by_text))
-    return 1;
-  return n_id > 0 &&
-         bsearch(&target_id, select->target_id, n_id, sizeof target_id, mill_by_int64) != NULL;
-}
 
 static int keeps_objtype(const mill_selection *select, const char *objtype)
 {
@@ -63,8 +47,7 @@ int mill_selection_has_scores(const mill_selection *select)
 
 int mill_selection_keeps(const mill_selection *select, const mill_candidate *c)
 {
-  return mill_selection_keeps_target(select, c->row->target_id, c->name) &&
-         (!c->objtype || keeps_objtype(select, c->objtype)) &&
+  return (!c->objtype || keeps_objtype(select, c->objtype)) &&
          (!mill_selection_has_scores(select) || c->sn >= select->min_sn) &&
          keeps_star(select, c->in_class, c->row->z, c->row->spectype);
 }

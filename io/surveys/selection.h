@@ -6,21 +6,15 @@
 #include "io/catalog/catalog_row.h"
 #include "src/config/config.h"
 
-/** Is the target among the wanted ones, by TARGETID, or with -1 by name?  No list: every target
- *  is. */
-int mill_selection_keeps_target(const mill_selection *select, int64_t target_id,
-                                const char *object);
-
 /** A spectrum that a selection keeps or drops. */
 typedef struct mill_candidate {
-  const mill_catalog_row *row; /**< its TARGETID, Z and SPECTYPE are looked at */
-  const char *name;            /**< for the list of targets */
+  const mill_catalog_row *row; /**< its Z and SPECTYPE are looked at */
   const char *objtype;         /**< SKY, BAD or another; NULL: rows of the format have none */
   int in_class;                /**< it is of one of the target classes, if any are given */
   double sn;                   /**< S/N that the file states, for minsn_from: scores */
 } mill_candidate;
 
-/** By targets, OBJTYPE (no list: all but SKY and BAD), S/N that the file states, redrock (SPECTYPE
+/** By OBJTYPE (no list: all but SKY and BAD), S/N that the file states, redrock (SPECTYPE
  *  STAR or |z| c below the limit) and target classes; where the last two both select, by either or
  *  by both, as select->select_by says. */
 int mill_selection_keeps(const mill_selection *select, const mill_candidate *candidate);

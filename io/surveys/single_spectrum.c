@@ -413,7 +413,7 @@ int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu
     const char *name = mill_fits_text_at(&v[0], i);
     const int in_class =
         fibres->i_class && mill_class_matches(patterns, mill_fits_text_at(&v[fibres->i_class], i));
-    const mill_candidate candidate = {row, name, fibres->objtype(v, i), in_class,
+    const mill_candidate candidate = {row, fibres->objtype(v, i), in_class,
                                       fibres->i_sn ? v[fibres->i_sn].f64[i] : (double)NAN};
     mill_catalog_row_init(row);
     mill_fits_fill(file->guard->path, fibres->wish, fibres->n_wish, v, i, row);

@@ -640,6 +640,16 @@ const char *mill_spectra_channel(const mill_spectra *spectra, const mill_raw_seg
   return ""; /* forgotten, as a read of more channels than are kept */
 }
 
+int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segment,
+                           char unit[MILL_FLUX_UNIT])
+{
+  unit[0] = '\0';
+  return spectra->format->flux_unit
+             ? spectra->format->flux_unit(spectra->state, mill_spectra_channel(spectra, segment),
+                                          unit)
+             : MILL_OK;
+}
+
 int mill_spectra_frame(const mill_spectra *spectra)
 {
   return spectra->frame;
@@ -682,7 +692,8 @@ int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill
   MILL_TRY(spectra->format->index(spectra->state, select, index));
   index->file_size = spectra->fits->guard->file_size;
   index->file_mtime = spectra->fits->guard->file_mtime;
-  mill_file_index_identify(spectra->name, index);
+  mill_file_index_identify(spectra->name, select->star, spectra->settings.config->join_by_name,
+                           index);
   for (int64_t i = 0; i < index->n_row; i++)
     index->row[i].is_other = mill_selection_is_other(select, &index->row[i]);
 done:

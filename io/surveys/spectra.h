@@ -107,6 +107,11 @@ int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
 /** The channel's name, as the file has it, of a segment of the last mill_spectra_read. */
 const char *mill_spectra_channel(const mill_spectra *spectra, const mill_raw_segment *segment);
 
+/** The unit of the fluxes of such a segment, as FITS writes units; "" where it is not known. */
+enum { MILL_FLUX_UNIT = 96 };
+int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segment,
+                           char unit[MILL_FLUX_UNIT]);
+
 /** "barycentric", "heliocentric", "topocentric" or "unknown". */
 const char *mill_frame_name(int frame);
 
@@ -160,6 +165,8 @@ typedef struct mill_format {
   int (*index)(void *state, const mill_selection *select, mill_file_index *index);
   /** Calls mill_spectra_add for every channel of the exposures. */
   int (*read)(void *state, mill_spectra *spectra, const int64_t *exposure, int n);
+  /** The unit of a channel's fluxes as they were given; "" where it is not known.  NULL: never. */
+  int (*flux_unit)(void *state, const char *channel, char unit[MILL_FLUX_UNIT]);
   unsigned selects; /**< bits of enum mill_selects */
   /** Its cameras [n_camera]: the arms of a fit whose configuration names none; see
    *  mill_config_take_cameras. */

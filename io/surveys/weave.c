@@ -189,4 +189,5 @@ const mill_format mill_format_weave = {
     .close = mill_cameras_close,
     .index = index_file,
     .read = mill_cameras_read,
+    .flux_unit = mill_cameras_flux_unit,
     .selects = MILL_SELECTS_CLASSES};

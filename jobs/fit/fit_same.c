@@ -93,8 +93,6 @@ int mill_fit_identity(const mill_fit_options *options, const mill_config *config
   if (out) {
     fputs(*identity, out);
     print_sample(options, out);
-    for (size_t i = 0; i < config->select.n_object; i++)
-      fprintf(out, "sample_object: %s\n", config->select.object[i]);
   }
   MILL_TRY(close_text(out));
   free(*identity);

@@ -48,11 +48,13 @@ static void tell_masks(const mill_fit_setup *setup)
   }
 }
 
-/* After what the start table may have of a row: the row has no key to find it by; it has priors. */
-enum { NO_KEY = MILL_START_NOT_FINITE + 1, HAS_PRIOR, N_COUNT };
+/* After what the start table may have of a row: it has priors. */
+enum { HAS_PRIOR = MILL_START_NOT_FINITE + 1, N_COUNT };
 
-/* Count the rows of one of this rank's files by what the tables by star have of them. */
-static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n)
+/* Count the rows of one of this rank's files by what the tables by star have of them; found: as
+ * mill_star_list_has has it. */
+static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n,
+                      unsigned char *found)
 {
   int err = MILL_OK;
   mill_file_index loaded = {0};
@@ -65,30 +67,51 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
   for (int64_t i = 0; i < index->n_row; i++) {
     const mill_catalog_row *row = &index->row[i];
     mill_star star;
+    int has_any = 0;
+    enum mill_start_found start;
+    if (found)
+      mill_star_list_has(setup->config.select.star, row->target_id, row->identifier, row->object,
+                         found);
     if (setup->priors)
-      n[HAS_PRIOR] += mill_prior_table_find(setup->priors, row->target_id, row->identifier, &star);
-    if (!setup->start)
-      continue;
-    if (row->target_id == -1 && !row->object[0])
-      n[NO_KEY]++;
-    else
-      n[mill_start_table_find(setup->start, row->target_id, row->object, &theta)]++;
+      MILL_TRY(mill_prior_table_find(setup->priors, row, &star, &has_any));
+    n[HAS_PRIOR] += has_any;
+    if (setup->start) {
+      MILL_TRY(mill_start_table_find(setup->start, row, &theta, &start));
+      n[start]++;
+    }
   }
 done:
   mill_file_index_clear(&loaded);
   return err;
 }
 
+/* Count the rows, and warn of listed stars that have none.  Joined rows have the names of one of
+ * them, and inputs that are done are not looked at. */
 static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, int64_t n[N_COUNT])
 {
   int err = MILL_OK;
   int64_t mine[N_COUNT] = {0};
+  char first[MILL_STAR_NAME];
+  unsigned char *found = NULL;
+  const mill_star_list *stars =
+      setup->config.join_by_name || call->options->skip_done ? NULL : setup->config.select.star;
+  const int64_t n_star = stars ? stars->n_number + stars->n_name : 0;
+  if (stars)
+    err = MILL_ALLOC(n_star, &found);
   for (int f = inputs->file_start; f < inputs->file_end && err == MILL_OK; f++)
-    err = count_file(setup, inputs, f, mine);
+    err = count_file(setup, inputs, f, mine, found);
   MILL_TRY(mill_mpi_agree(call->mpi, err));
   MILL_MPI(MPI_Allreduce(mine, n, N_COUNT, MPI_INT64_T, MPI_SUM, call->mpi->comm));
+  if (stars)
+    MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, found, (int)n_star, MPI_BYTE, MPI_BOR, call->mpi->comm));
+  const int64_t n_missing = stars ? mill_star_list_missing(stars, found, first) : 0;
+  if (n_missing > 0 && inputs->n_row > 0 && call->mpi->rank == 0)
+    mill_log_warning("objects: %lld of %lld listed stars have no selected row in the inputs, the "
+                     "first '%s'",
+                     (long long)n_missing, (long long)n_star, first);
 done:
+  mill_free(found);
   return err;
 }
 
@@ -97,18 +120,13 @@ done:
 static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, const int64_t *n)
 {
   const char *path = setup->config.start;
-  const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE] + n[NO_KEY];
-  if (n[MILL_START_GIVEN] == 0 && n_guessed > 0 && n[NO_KEY] == n_guessed)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "start: the inputs have neither TARGETIDs nor names to match with %s: fit without start",
-        path);
+  const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE];
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
         "start: %s has values for none of the %lld rows (%lld not found, %lld without finite "
         "values): is it the table of these stars?",
-        path, (long long)n_guessed, (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
+        path, (long long)n_guessed, (long long)n[MILL_START_ABSENT],
         (long long)n[MILL_START_NOT_FINITE]);
   if (call->mpi->rank != 0)
     return MILL_OK;
@@ -120,8 +138,7 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
                      "%lld without finite values",
                      (long long)n[MILL_START_GIVEN], (long long)(n[MILL_START_GIVEN] + n_guessed),
                      path, call->options->fit ? "not sampled" : "guessed",
-                     (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
-                     (long long)n[MILL_START_NOT_FINITE]);
+                     (long long)n[MILL_START_ABSENT], (long long)n[MILL_START_NOT_FINITE]);
   else
     mill_log_info("start: all %lld rows start from %s", (long long)n[MILL_START_GIVEN], path);
   return MILL_OK;
@@ -143,8 +160,8 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* Rows of two files of one name have the same IDENTIFIERs, unless these are the survey's own: a
- * table of priors would give one star's to another. */
-static int check_names(const mill_fit_setup *setup, const mill_inputs *inputs)
+ * table would give one star's values to another. */
+static int check_names(const char *key, const char *table, const mill_inputs *inputs)
 {
   int err = MILL_OK, n = 0;
   const char **path = NULL;
@@ -157,11 +174,11 @@ static int check_names(const mill_fit_setup *setup, const mill_inputs *inputs)
   qsort(path, (size_t)n, sizeof *path, compare_names);
   for (int i = 1; i < n; i++)
     if (compare_names(&path[i], &path[i - 1]) == 0)
-      MILL_FAIL(
-          MILL_ERR_CONFIG,
-          "prior_table: %s finds stars by IDENTIFIER, which is the same in %s and %s: give the "
-          "files names of their own, or a table by TARGETID",
-          setup->config.prior_table, path[i - 1], path[i]);
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s: %s finds stars by IDENTIFIER, which is the same in %s and %s: give the files "
+                "names of "
+                "their own, or a table by TARGETID or OBJECT",
+                key, table, path[i - 1], path[i]);
 done:
   mill_free(path);
   return err;
@@ -178,12 +195,15 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
     mill_log_warning("no star to fit: %s; the result has no rows",
                      inputs->n_unreadable == inputs->n_file
                          ? "no input could be read"
-                         : "the selection (target ids, object type, fiber status, redrock) keeps "
+                         : "the selection (objects, object type, fiber status, redrock) keeps "
                            "no row of the inputs");
-  if (!setup->start && !setup->priors)
+  if (!setup->start && !setup->priors && !setup->config.select.star)
     return MILL_OK;
-  if (setup->priors && mill_prior_table_by_name(setup->priors))
-    MILL_CHECK(mill_mpi_agree(call->mpi, check_names(setup, inputs)));
+  if (setup->priors && mill_prior_table_by(setup->priors, MILL_BY_IDENTIFIER))
+    MILL_CHECK(
+        mill_mpi_agree(call->mpi, check_names("prior_table", setup->config.prior_table, inputs)));
+  if (setup->start && mill_start_table_by(setup->start, MILL_BY_IDENTIFIER))
+    MILL_CHECK(mill_mpi_agree(call->mpi, check_names("start", setup->config.start, inputs)));
   MILL_CHECK(count_rows(call, setup, inputs, n));
   if (setup->start)
     MILL_CHECK(tell_starts(call, setup, n));

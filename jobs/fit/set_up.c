@@ -44,9 +44,7 @@ static int load_watched(void *context)
 static int choose_sampled(const mill_fit_options *options, mill_config *config)
 {
   const mill_sampled_wish wish = {
-      .is_listing = options->n_target_id > 0 || options->target_id_file,
-      .object = options->object,
-      .n_object = options->n_object,
+      .is_listing = options->n_object > 0 || options->object_file,
       .flag = options->flag,
       .has_sn_range = options->has_sn_range,
       .least_sn = options->least_sn,
@@ -249,7 +247,7 @@ static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
     MILL_CHECK(mill_file_roles_read(roles, "the library", setup->config.template_lib[i]));
   MILL_CHECK(mill_file_roles_read(roles, "--config", options->config));
   MILL_CHECK(mill_file_roles_read(roles, "--catalog", options->catalog));
-  MILL_CHECK(mill_file_roles_read(roles, "--targetid-file", options->target_id_file));
+  MILL_CHECK(mill_file_roles_read(roles, "--object-file", options->object_file));
   MILL_CHECK(mill_file_roles_read(roles, "--numbers-file", options->numbers_file));
   MILL_CHECK(mill_file_roles_read(roles, "the table to start from", setup->config.start));
   MILL_CHECK(mill_file_roles_read(roles, "the table of priors", setup->config.prior_table));

@@ -50,10 +50,7 @@ static const mill_option rows[] = {
              "fitted row (omit it in batch scripts that are requeued: they continue without it)"},
     {"retry-failed", FLAG(retry_failed), .help = "refit rows that failed in an earlier run"},
     {.name = "selection"},
-    {"targetid", MILL_OPTION_OTHER, .take = mill_fit_take_target_ids, .argument = "ID,ID...",
-     .help = "only these targets; may be repeated"},
-    {"targetid-file", TEXT(target_id_file), .may_differ = 1,
-     .help = "only the targets listed, one TARGETID per line"},
+    MILL_FIT_OBJECT_ROWS,
     {"minsn", KEY(min_sn, "minsn")},
     {"minsn-from", KEY(min_sn_from, "minsn_from")},
     {"objtype", KEY(objtype, "objtypes"), .argument = "A,B"},
@@ -135,35 +132,6 @@ int mill_fit_take_library(const mill_option *row, const char *text, void *base)
   return MILL_OK;
 }
 
-int mill_fit_take_target_ids(const mill_option *row, const char *text, void *base)
-{
-  static const mill_option one = {.name = "targetid", .kind = MILL_OPTION_INTEGER};
-  mill_fit_options *options = base;
-  int err = MILL_OK;
-  int64_t *grown = NULL;
-  size_t n_new = 1;
-  for (const char *c = text; *c; c++)
-    n_new += *c == ',';
-  MILL_TRY(MILL_ALLOC(options->n_target_id + n_new, &grown));
-  if (options->n_target_id > 0)
-    memcpy(grown, options->target_id, options->n_target_id * sizeof *grown);
-  for (const char *item = text;; item++) {
-    const size_t n = strcspn(item, ",");
-    char digits[32];
-    snprintf(digits, sizeof digits, "%.*s", n < sizeof digits ? (int)n : (int)sizeof digits, item);
-    MILL_TRY(mill_option_read(&one, row->name, digits, &grown[options->n_target_id++]));
-    item += n;
-    if (*item == '\0')
-      break;
-  }
-  mill_free(options->target_id);
-  options->target_id = grown;
-  grown = NULL;
-done:
-  mill_free(grown);
-  return err;
-}
-
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
 {
   int first = 0;
@@ -187,7 +155,7 @@ void mill_fit_options_clear(mill_fit_options *options)
 {
   if (!options)
     return;
-  MILL_FREE(options->target_id, options->pattern, options->object);
+  MILL_FREE(options->pattern, options->object);
   memset(options, 0, sizeof *options);
 }
 
@@ -208,29 +176,24 @@ void mill_fit_options_inputs(const mill_fit_options *options, mill_input_request
 
 /* ---- into the configuration ---- */
 
-/* --targetid and --targetid-file together replace what the configuration lists */
-static int apply_target_ids(const mill_fit_options *options, mill_selection *select)
+/* --object and --object-file together replace what the configuration lists */
+static int apply_objects(const mill_fit_options *options, mill_selection *select)
 {
   int err = MILL_OK;
-  int64_t *from_file = NULL, *all = NULL;
-  size_t n_file = 0;
-  if (options->n_target_id == 0 && !options->target_id_file)
-    goto done;
-  if (options->target_id_file)
-    MILL_TRY(mill_target_id_file_read(options->target_id_file, &from_file, &n_file));
-  const size_t n = options->n_target_id + n_file;
-  MILL_TRY(MILL_ALLOC(n, &all));
-  if (options->n_target_id > 0)
-    memcpy(all, options->target_id, options->n_target_id * sizeof *all);
-  if (n_file > 0)
-    memcpy(all + options->n_target_id, from_file, n_file * sizeof *all);
-  mill_free(select->target_id);
-  select->target_id = all;
-  select->n_target_id = mill_config_sort_ids(all, n);
-  all = NULL;
+  mill_star_list *list = NULL;
+  if (options->n_object == 0 && !options->object_file)
+    return MILL_OK;
+  MILL_TRY(MILL_ALLOC(1, &list));
+  for (size_t i = 0; i < options->n_object; i++)
+    MILL_TRY(mill_star_list_add(list, "--object", options->object[i]));
+  if (options->object_file)
+    MILL_TRY(mill_star_list_read(options->object_file, list));
+  mill_star_list_sort(list);
+  mill_star_list_free(select->star);
+  select->star = list;
+  list = NULL;
 done:
-  mill_free(from_file);
-  mill_free(all);
+  mill_star_list_free(list);
   return err;
 }
 
@@ -263,7 +226,7 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
   }
   if (options->n_arm > 0)
     mill_config_name_arms(config, options->arm, options->n_arm);
-  return apply_target_ids(options, &config->select);
+  return apply_objects(options, &config->select);
 }
 
 /* ---- the running of a fit ---- */

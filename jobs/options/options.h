@@ -15,7 +15,7 @@ typedef struct mill_fit_options {
   const char *library[MILL_MAX_LIBRARY];
   int n_library;
   const char *output, *config, *catalog, *models, *log, *log_level, *backend;
-  const char *threads, *readers, *slots, *target_id_file, *min_sn, *min_sn_from, *objtype, *npoly;
+  const char *threads, *readers, *slots, *object_file, *min_sn, *min_sn_from, *objtype, *npoly;
   const char *target_class, *select_by, *min_exp_id, *max_exp_id;
   char arm[MILL_MAX_ARM][MILL_MAX_NAME];
   int n_arm;
@@ -25,11 +25,9 @@ typedef struct mill_fit_options {
   const char *status;                 /**< path of the status file */
   const char *time_limit, *stop_file; /**< see mill_fit_options_running */
   const char *ranks, *rate;           /**< see mill_fit_options_running */
-  int64_t *target_id;                 /**< [n_target_id], owned */
-  size_t n_target_id;
-  char **pattern; /**< [n_pattern] of input paths, owned; texts borrowed */
+  char **pattern;                     /**< [n_pattern] of input paths, owned; texts borrowed */
   size_t n_pattern;
-  char **object; /**< [n_object] stars that are sampled, owned; texts borrowed */
+  char **object; /**< [n_object] names of stars, owned; texts borrowed */
   size_t n_object;
   const char *numbers, *numbers_file, *input_table;
   char *const *input; /**< [n_input] files named on the command line, in order */
@@ -75,9 +73,6 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);
 /** take of an option --library, which may be repeated, in the mill_fit_options at its offset. */
 int mill_fit_take_library(const mill_option *row, const char *text, void *base);
 
-/** take of option --targetid in a mill_fit_options (src/config/option.h). */
-int mill_fit_take_target_ids(const mill_option *row, const char *text, void *base);
-
 /** take of an option that may be repeated: texts at its offset, their number at offset2. */
 int mill_fit_take_text(const mill_option *row, const char *text, void *base);
 
@@ -86,10 +81,20 @@ int mill_fit_take_text(const mill_option *row, const char *text, void *base);
   MILL_OPTION_OTHER, .take = mill_fit_take_text, .offset = offsetof(mill_fit_options, member),     \
                      .offset2 = offsetof(mill_fit_options, n_##member)
 
+/** Rows of every job whose options are mill_fit_options: its stars. */
+#define MILL_FIT_OBJECT_ROWS                                                                       \
+  {"object", MILL_FIT_TEXTS(object), .argument = "STAR",                                           \
+   .help = "only this star: a TARGETID, IDENTIFIER or OBJECT; may be repeated"},                   \
+  {                                                                                                \
+    "object-file", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, object_file),                       \
+        .may_differ = 1,                                                                           \
+        .help = "only the stars listed, one a line, or in a FITS table with these columns"         \
+  }
+
 /** Free what it owns; NULL is allowed. */
 void mill_fit_options_clear(mill_fit_options *options);
 
-/** Apply the given options to config.  Reads the target-id file.  MILL_ERR_USAGE names the option,
+/** Apply the given options to config.  Reads the list of stars.  MILL_ERR_USAGE names the option,
  *  its value and what it takes; MILL_ERR_MEMORY. */
 int mill_fit_options_apply(const mill_fit_options *options, mill_config *config);
 

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 N_SHOWN = 8  # rows of a table that a notebook shows
 
-# names of a table's columns, any case, by argument of Spectrum
+# names of a table's columns, any case, by what they hold: arguments of Spectrum, but for variance
 NAMES = {
-    "wave": ("wave", "wavelength", "lambda", "lam"), "loglam": ("loglam",), "flux": ("flux",),
-    "ivar": ("ivar", "flux_ivar"), "mask": ("mask", "and_mask"), "sigma": ("lsf_sigma",),
-    "error": ("error", "err", "flux_error", "flux_err", "err_flux", "e_flux", "uncertainty"),
+    "wave": ("wavelength", "wave", "lambda", "lam", "wl"), "loglam": ("loglam",),
+    "flux": ("flux", "intensity"), "mask": ("mask", "and_mask"), "sigma": ("lsf_sigma",),
+    "error": ("error", "err", "errs", "sigma", "flux_err", "flux_error", "err_flux", "e_flux",
+              "eflux", "uncertainty", "std"),
+    "ivar": ("ivar", "invvar", "flux_ivar"), "variance": ("var", "variance", "flux_var"),
 }
 
 
@@ -203,6 +205,7 @@ class FromOthers:
         if "error" in more:
             found.pop("ivar", None)
         found.update(more)
+        found.pop("variance", None)
         missing = [n for n in ("wave", "flux") if n not in found]
         missing += ["ivar or error"] * (not {"ivar", "error"} & found.keys())
         if missing:

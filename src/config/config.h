@@ -14,6 +14,7 @@
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
 #include "src/config/option.h"
+#include "src/config/star_list.h"
 
 #define MILL_FWHM_SIGMA 2.3548200450309493 /**< FWHM of a Gaussian in sigma: 2 sqrt(2 ln 2) */
 
@@ -36,11 +37,8 @@ enum { MILL_MAX_TARGET_CLASS = 16 };
 
 /** Selection of the input's rows. */
 typedef struct mill_selection {
-  int64_t *target_id; /**< [n_target_id], sorted; NULL and 0: all, owned (mill_free) */
-  size_t n_target_id;
-  char (*object)[32]; /**< [n_object], sorted: names of rows without TARGETID, owned; of no key */
-  size_t n_object;
-  double min_sn; /**< against the largest of the arms' S/N; -inf: none */
+  mill_star_list *star; /**< sorted, owned; NULL: all */
+  double min_sn;        /**< against the largest of the arms' S/N; -inf: none */
   enum mill_sn_source sn_source;
   int n_objtype; /**< OBJTYPE values kept; 0: all but SKY and BAD */
   char objtype[8][16];
@@ -145,9 +143,6 @@ const mill_option *mill_config_key_of(const char *name);
 /** Set a key from an option of the command line.  MILL_ERR_USAGE: the message names the option
  *  (given without its dashes), what it takes, and text. */
 int mill_config_set(mill_config *config, const char *key, const char *option, const char *text);
-
-/** Sort target ids, drop repetitions; returns the number left. */
-size_t mill_config_sort_ids(int64_t *id, size_t n);
 
 /** Check ranges and cross-dependencies after changes by the command line.  MILL_ERR_CONFIG; the
  *  message starts with the key. */

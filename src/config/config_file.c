@@ -11,7 +11,7 @@
 #include "src/system/regular_file.h"
 
 enum {
-  MAX_FILE_BYTES = 16 * 1048576, /* a longer file is not a configuration, even with many targetid */
+  MAX_FILE_BYTES = 16 * 1048576, /* a longer file is not a configuration, even with many objects */
   MAX_DEPTH = 16,                /* of lists and mappings within each other: 3 are needed */
   MAX_ANCHOR = 64,
 };
@@ -31,8 +31,8 @@ static int read_file(const char *path, unsigned char **text, size_t *n_text)
       MILL_FAIL(MILL_ERR_CONFIG, "%s: cannot read the configuration: %s", path, strerror(errno));
     if (n > MAX_FILE_BYTES)
       MILL_FAIL(MILL_ERR_CONFIG,
-                "%s: more than %d MiB; give a configuration file (and long lists of targets by "
-                "--targetid-file)",
+                "%s: more than %d MiB; give a configuration file (and long lists of stars by "
+                "--object-file)",
                 path, MAX_FILE_BYTES / 1048576);
   } while (n == n_room);
   *text = buffer;
@@ -171,12 +171,12 @@ int mill_config_read_text(mill_config *config, const char *name, const unsigned 
   MILL_TRY(MILL_ALLOC(1, &read));
   memcpy(read, config, sizeof *read);
   MILL_TRY(parse(name, text, n_text, take_config, read));
-  if (read->select.target_id != config->select.target_id)
-    mill_free(config->select.target_id);
+  if (read->select.star != config->select.star)
+    mill_star_list_free(config->select.star);
   memcpy(config, read, sizeof *config);
 done:
-  if (read && read->select.target_id != config->select.target_id)
-    mill_free(read->select.target_id);
+  if (read && read->select.star != config->select.star)
+    mill_star_list_free(read->select.star);
   mill_free(read);
   return err;
 }

@@ -97,7 +97,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .elsewhere = "`priors`"},
     {"prior_table", PATH(prior_table), SCIENCE,
      .help = "Gaussian priors of each star, instead of those of `priors`: FITS or HDF5, columns "
-             "NAME, NAME_ERR of parameters, by TARGETID or IDENTIFIER",
+             "NAME, NAME_ERR of parameters, by star (below)",
      .more = "; `--prior-table` overrides it"},
     {"rescale_errors", YES_NO(fit.rescale_errors), SCIENCE,
      .help = "multiply errors by the root of the reduced chi-square where that is above 1"},
@@ -156,7 +156,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     /* in the identity by the hash of its contents */
     {"start", PATH(start), SCIENCE,
      .help = "table to start fits from instead of the initial guess: FITS, or a result file; "
-             "stars are matched by TARGETID, else by name",
+             "stars are found by TARGETID, OBJECT, IDENTIFIER or place",
      .more = "; `--start` overrides it"},
     {"guess_vel_step", REAL(fit.guess_vel_step_km_s, 1, 1000), SCIENCE, .unit = "km/s",
      .range = "at most `max_vel - min_vel`",
@@ -216,8 +216,9 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .elsewhere = "`--minexpid` (above it)"},
     {"maxexpid", COUNT(select.max_exp_id, 0, INT_MAX), SCIENCE,
      .help = "highest EXPID to fit of a spectra file; 0: no limit", .elsewhere = "`--maxexpid`"},
-    {"targetid", OTHER("list of whole numbers"), SCIENCE, .range = "64 bits",
-     .help = "targets to fit; empty: all", .elsewhere = "`--targetid`"},
+    {"objects", OTHER("list of names"), SCIENCE, .range = "1 to 63 bytes",
+     .help = "stars to fit, by TARGETID, IDENTIFIER or OBJECT; empty: all",
+     .elsewhere = "`--targetid`"},
     {"fiberstatus_allowed_bits", OTHER("list of whole numbers"), SCIENCE, .range = "0 … 63",
      .help = "bits of the fiber status that may be set", .elsewhere = "(3 and 20)"},
     {"redrock", YES_NO(select.redrock), SCIENCE,
@@ -359,9 +360,6 @@ void mill_config_clear(mill_config *config)
 {
   if (!config)
     return;
-  mill_free(config->select.target_id);
-  mill_free(config->select.object);
-  config->select.target_id = NULL;
-  config->select.object = NULL;
-  config->select.n_target_id = config->select.n_object = 0;
+  mill_star_list_free(config->select.star);
+  config->select.star = NULL;
 }

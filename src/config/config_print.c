@@ -93,15 +93,18 @@ static void print_names(const mill_config *config, const mill_option *k, FILE *o
   fputs("]\n", out);
 }
 
-static void print_targetid(const mill_config *config, FILE *out)
+static void print_objects(const mill_config *config, FILE *out)
 {
+  static const mill_star_list all = {0};
+  const mill_star_list *list = config->select.star ? config->select.star : &all;
   fputs(" [", out);
-  for (size_t i = 0; i < config->select.n_target_id; i++)
-    fprintf(out, "%s%lld",
-            i == 0       ? ""
-            : i % 4 == 0 ? ",\n  "
-                         : ", ",
-            (long long)config->select.target_id[i]);
+  for (int64_t i = 0; i < list->n_number + list->n_name; i++) {
+    fputs(i == 0 ? "" : i % 4 == 0 ? ",\n  " : ", ", out);
+    if (i < list->n_number)
+      fprintf(out, "%lld", (long long)list->number[i]);
+    else
+      mill_text_print_quoted(list->name[i - list->n_number], out);
+  }
   fputs("]\n", out);
 }
 
@@ -123,7 +126,7 @@ static const struct {
 } other[] = {
     {"wave_mask", print_wave_mask},
     {"mask_ignore", print_mask_ignore},
-    {"targetid", print_targetid},
+    {"objects", print_objects},
     {"fiberstatus_allowed_bits", print_fiberstatus},
 };
 
@@ -259,16 +262,11 @@ static int compare_key(const void *a, const void *b)
   return strcmp((*(const mill_option *const *)a)->name, (*(const mill_option *const *)b)->name);
 }
 
-/* A copy whose lists stand in one order, since their order means nothing; id: [n_target_id] of the
- * caller. */
-static void sort_lists(const mill_config *config, int64_t *id, mill_config *copy)
+/* A copy whose lists stand in one order, since their order means nothing. */
+static void sort_lists(const mill_config *config, mill_config *copy)
 {
   mill_selection *select = &copy->select;
   memcpy(copy, config, sizeof *copy);
-  if (select->n_target_id > 0)
-    memcpy(id, config->select.target_id, select->n_target_id * sizeof *id);
-  select->target_id = id;
-  select->n_target_id = mill_config_sort_ids(id, select->n_target_id);
   qsort(select->objtype, (size_t)select->n_objtype, sizeof select->objtype[0], mill_by_text);
   qsort(select->target_class, (size_t)select->n_target_class, sizeof select->target_class[0],
         mill_by_text);
@@ -291,7 +289,6 @@ int mill_config_identity(const mill_config *config, char **text)
 {
   int err = MILL_OK;
   const mill_option *sorted[MILL_N_KEY];
-  int64_t *id = NULL;
   mill_config *copy = NULL;
   FILE *out = NULL;
   char *buffer = NULL;
@@ -299,8 +296,7 @@ int mill_config_identity(const mill_config *config, char **text)
   *text = NULL;
   MILL_TRY(mill_config_check(config));
   MILL_TRY(MILL_ALLOC(1, &copy));
-  MILL_TRY(MILL_ALLOC(config->select.n_target_id, &id));
-  sort_lists(config, id, copy);
+  sort_lists(config, copy);
   MILL_TRY(take_hash("start", config->start_hash, copy->start, sizeof copy->start));
   MILL_TRY(
       take_hash("prior_table", config->prior_hash, copy->prior_table, sizeof copy->prior_table));
@@ -325,7 +321,6 @@ done:
   if (out)
     fclose(out);
   free(buffer);
-  mill_free(id);
   mill_free(copy);
   return err;
 }

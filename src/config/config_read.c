@@ -316,34 +316,27 @@ static int read_items(reader *in, const yaml_node_t *node, const mill_items *k)
   return MILL_OK;
 }
 
-size_t mill_config_sort_ids(int64_t *id, size_t n)
+static int read_objects(reader *in, const yaml_node_t *node)
 {
-  size_t n_kept = 0;
-  if (n == 0)
-    return 0;
-  qsort(id, n, sizeof *id, mill_by_int64);
-  for (size_t i = 0; i < n; i++)
-    if (n_kept == 0 || id[i] != id[n_kept - 1])
-      id[n_kept++] = id[i];
-  return n_kept;
-}
-
-static int read_targetid(reader *in, const yaml_node_t *node)
-{
-  mill_selection *select = &in->config->select;
-  int64_t *id = NULL;
+  char text[MILL_STAR_NAME];
+  mill_star_list *list = NULL;
   size_t n;
   int err = MILL_OK;
-  MILL_TRY(get_list(in, node, "a list of whole numbers", SIZE_MAX, &n));
+  MILL_TRY(get_list(in, node, "a list of names", SIZE_MAX, &n));
   if (n > 0)
-    MILL_TRY(MILL_ALLOC(n, &id));
-  for (size_t i = 0; i < n; i++)
-    MILL_TRY(get_integer(in, list_item(in, node, i), &id[i]));
-  select->target_id = id; /* the caller of mill_config_read's list stays with the caller */
-  select->n_target_id = mill_config_sort_ids(id, n);
-  id = NULL;
+    MILL_TRY(MILL_ALLOC(1, &list));
+  for (size_t i = 0; i < n; i++) {
+    MILL_TRY(get_text(in, list_item(in, node, i), sizeof text, text));
+    if (!text[0])
+      MILL_TRY(bad(in, list_item(in, node, i), "an empty text is no name; remove it"));
+    MILL_TRY(mill_star_list_add(list, in->key->name, text));
+  }
+  if (list)
+    mill_star_list_sort(list);
+  in->config->select.star = list; /* the caller of mill_config_read's list stays with the caller */
+  list = NULL;
 done:
-  mill_free(id);
+  mill_star_list_free(list);
   return err;
 }
 
@@ -371,7 +364,7 @@ static const struct {
 } other[] = {
     {"wave_mask", read_wave_mask},
     {"mask_ignore", read_mask_ignore},
-    {"targetid", read_targetid},
+    {"objects", read_objects},
     {"fiberstatus_allowed_bits", read_fiberstatus},
 };
 

@@ -9,7 +9,7 @@ REFUSED = {
     "expected a whole number": ["npoly: 10.0", "npoly: 010", "mask_ignore: 0xg"],
     "got a list": ["npoly: [10]", "optimizer: [hybrid]"],
     "from 1 to 24": ["npoly: 0", "npoly: 25"],
-    "too large": ["npoly: 99999999999999999999", "min_vel: 1e999", "targetid: 9223372036854775808"],
+    "too large": ["npoly: 99999999999999999999", "min_vel: 1e999", "mask_ignore: 9223372036854775808"],
     "out of range": [
         "npoly: 5000000000", "max_vel: 299793", "min_vsini: -1", "max_vsini: 1001", "guess_vel_step: 0",
         "second_start_sn: -1", "max_starts: 0", "n_simplex_round: -1", "max_eval: 0", "edge_pix: -1",
@@ -34,7 +34,7 @@ REFUSED = {
     "item 1 is not [min, max]": ["wave_mask: [4300, 4450]"], "0 <= min < max": ["wave_mask: [[-1, 3]]"],
     "a list of items": ["fix_param: vsini"], "expected {param: NAME, value: NUMBER}": ["fix_param: [vsini]"],
     "expected a text": ["objtypes: [TGT, [SKY]]"], "longer than 15 bytes": ["objtypes: [a234567890123456]"],
-    "a list of whole numbers": ["targetid: {a: 1}"], "expected false or true": ["redrock: maybe"],
+    "a list of names": ["objects: {a: 1}"], "expected false or true": ["redrock: maybe"],
     "expected coadd, single or joint": ["exposures: all"],
     "lamost": ["format: fits"], "resolving_power or off, got": ["lsf: none"],
     "at least 10": ["resolving_power: 0.5"],
@@ -88,7 +88,7 @@ IN_LINES = (
     ("fix_param: [{param: a, value: 0}]\npriors:\n - {param: a, mean: 0, sigma: 1}", 3, "priors",
      "a has a prior and a fixed value"),
     ("objtypes:\n - TGT\n - TGT", 3, "objtypes", "TGT appears twice"),
-    ("targetid:\n - 1\n - 1.5", 3, "targetid", "expected a whole number"),
+    ("objects:\n - 1\n - " + 64 * "x", 3, "objects", "longer than 63 bytes"),
     ("format: desi\njoin_radius: 1", 2, "join_radius", "needs join_by_name: true"),
     ("epochs: night\nfix_param: [{param: vrad, value: 3}]", 1, "epochs", "fix_param holds vrad"),
     ("arms:\n - b\n - {min: 3}", 3, "arms", "lacks its name"),
@@ -126,7 +126,8 @@ GIVEN = (
     "mask_ignore: 0x80000001", "minsn: -2.5", "minsn_from: scores", ("objtypes: TGT", "objtypes: [\"TGT\"]"),
     ("target_classes: [MWS_ANY, 'STD_*']", "target_classes: [\"MWS_ANY\", \"STD_*\"]"), "select_by: all",
     "minexpid: 5", "maxexpid: 7",
-    ("targetid: [7, -3, 39627000000000001, 7]", "targetid: [-3, 7, 39627000000000001]"),
+    ("objects: [7, b c, 07, -3, 39627000000000001, 7, 'b c']",
+     'objects: [-3, 7, 39627000000000001, "07",\n  "b c"]'),
     "fiberstatus_allowed_bits: [0, 63]", ("redrock: on", "redrock: true"),
     ("redrock_file: r.fits", "redrock_file: \"r.fits\""), "redrock_max_vel: 600", "threads: 2", "readers: 3",
     "slots: 7", "write_interval: 0.5", "gzip_limit_mib: 10", ("scratch: /s", "scratch: \"/s\""), "backend: cpu",
@@ -138,7 +139,7 @@ SAME = (
     ("arms: [b, r]", "arms: [r, b]"), ("arms: [{name: b}]", "arms: b"),
     ("wave_mask: auto", "wave_mask: [[4300, 4450]]"),
     ("exposures: coadd\nlsf: auto\nresolving_power: 0\nmedium: auto\nformat: auto", ""),
-    ("objtypes: [A, B]", "objtypes: [B, A]"), ("targetid: [1, 2, 2]", "targetid: [2, 1]"),
+    ("objtypes: [A, B]", "objtypes: [B, A]"), ("objects: [1, a, 2, 2]", "objects: [2, 1, a]"),
     ("fiberstatus_allowed_bits: [1, 2]", "fiberstatus_allowed_bits: [2, 1]"),
     ("fix_param: [{param: a, value: 1}, {param: b, value: 2}]",
      "fix_param: [{param: b, value: 2.0}, {value: 1, param: a}]"),
@@ -168,7 +169,7 @@ class Config(ProgramTest):
         return self.accepted(text)["identity"]
 
     def refused(self, text, start, *parts):
-        answer = self.read("targetid: [5, 6]\n", text)
+        answer = self.read("objects: [5, a]\n", text)
         self.assertEqual((answer.get("error"), answer.get("untouched")), (2, True), text[:99])
         self.assertTrue(answer["message"].startswith(tmp("1.yaml:") + start), text[:99])
         for part in parts:
@@ -229,8 +230,8 @@ class Config(ProgramTest):
 
     def test_a_second_file_goes_over_the_first(self):
         self.assertEqual(
-            self.printed("targetid: [7]\nminsn: 5\nnpoly: 7\nwave_mask: []\nlsf: matrix\nexposures: joint\n"
-                         "backend: cpu\n", "targetid: []\nminsn: none\nnpoly: 8\nwave_mask: auto\nlsf: auto\n"
+            self.printed("objects: [7, a]\nminsn: 5\nnpoly: 7\nwave_mask: []\nlsf: matrix\nexposures: joint\n"
+                         "backend: cpu\n", "objects: []\nminsn: none\nnpoly: 8\nwave_mask: auto\nlsf: auto\n"
                          "exposures: coadd\n"), self.printed("npoly: 8\nbackend: cpu\n"))
 
     def test_options_say_the_same(self):
@@ -247,8 +248,7 @@ class Config(ProgramTest):
                  "epochs: night}"),
                 ("--optimizer levenberg-marquardt --precision float64 --start t.h5 --backend cpu --log-level debug",
                  "{optimizer: levenberg-marquardt, precision: float64, start: t.h5, backend: cpu, log_level: debug}"),
-                ("--targetid 39627,-12 --targetid 9223372036854775807",
-                 "targetid: [-12, 39627, 9223372036854775807]", "targetid: 5"),
+                ("--object 39627 --object -12 --object J0123+45", "objects: [-12, 39627, J0123+45]", "objects: 5"),
                 ("--exposures coadd", "exposures: coadd", "exposures: single"),
                 ("--resolving-power 1500", "{resolving_power: 1500, arms: [b, r]}",
                  "arms: [{name: b, fwhm: 2.7}, {name: r, resolving_power: 1650}]"),
@@ -260,9 +260,7 @@ class Config(ProgramTest):
                 self.assertEqual(run("fit", "--print-config", *given, *words.split()).stdout, self.printed(text))
         for words, *parts in (
                 ("--nploy 3", "unknown", "--nploy"), ("--re", "ambiguous", "--re"), ("--output", "needs a value"),
-                ("--npoly 25", "--npoly", "25"), ("--minsn inf", "--minsn", "inf"), ("--targetid 1,2,", "--targetid", "''"),
-                ("--targetid 9223372036854775808", "--targetid", "9223372036854775808"),
-                ("--targetid " + "1234567890" * 4, "--targetid", "12345678901234567890"),
+                ("--npoly 25", "--npoly", "25"), ("--minsn inf", "--minsn", "inf"), ("--object " + 64 * "x", "--object", "xxx"),
                 ("--objtype A,,B", "--objtype", "A,,B"), ("--target-class A,", "--target-class", "A,"),
                 ("--minexpid -1", "--minexpid", "-1"), ("--numbers 5", "--numbers", "--pattern"),
                 ("--objtype 0123456789abcdef", "--objtype", "0123456789abcdef"),
@@ -280,7 +278,7 @@ class Config(ProgramTest):
             given = "\n".join((
                 f"template_lib: [{of}]", f"scratch: {of}", f"objtypes: [{of}]", f"minsn: {number[i % 7]}",
                 f"fix_param: [{{param: {of}, value: {number[1 + i % 5]}}}]", f"arms: [{{name: {of}, channel: {of}}}]",
-                "mask_ignore: 0xffffffff", f"targetid: [{-2**63}, -1, {2**63 - 1}]")).encode().decode("latin-1")
+                "mask_ignore: 0xffffffff", f"objects: [{-2**63}, -1, {2**63 - 1}, {of}]")).encode().decode("latin-1")
             once = self.read(given)["printed"]
             self.assertEqual(self.read(once.encode().decode("latin-1"))["printed"], once)
             (minsn,) = re.findall("(?m)^minsn: (.*)", once)

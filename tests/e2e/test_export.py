@@ -343,6 +343,15 @@ class Export(ProgramTest):
         votable = io.BytesIO(made.schema.metadata[b"IVOA.VOTable-Parquet.content"])
         self.assertEqual(Table.read(votable, format="votable").colnames, made.column_names)
 
+    def test_what_a_killed_job_left_goes(self):
+        """A file, or the folder of a HATS catalogue."""
+        from starmill.cli.lock import OutputLock
+        stale_lock(tmp("sky"))
+        os.makedirs(tmp("sky.tmp-4194304-1/mapping"))
+        put("other.tmp-4194304-1", "")
+        with OutputLock(tmp("sky")):
+            self.assertEqual(glob.glob(tmp("*.tmp-4194304-1")), [])
+
     def test_hats(self):
         self.package("hats_import", "(pyarrow|hats-import)", "hats")
         path, result = self.written("hats")

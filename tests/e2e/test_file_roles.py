@@ -42,12 +42,12 @@ class OneFile(ProgramTest):
     def test_what_is_read_is_not_written(self):
         """By its own name, a link, or the other name of a hard one."""
         read_files = {"library": tmp("role-library.h5"), "config": tmp("role.yaml"),
-                      "catalog": tmp("role.txt"), "targetid-file": tmp("role-ids.txt"),
+                      "catalog": tmp("role.txt"), "object-file": tmp("role-ids.txt"),
                       "start": tmp("role-start.h5")}
         shutil.copy(LIBRARY, read_files["library"])
         fit("--output", read_files["start"], SURVEY)
         for option, text in (("config", "npoly: 10\n"), ("catalog", SURVEY + "\n"),
-                             ("targetid-file", "1\n")):
+                             ("object-file", "1\n")):
             put(read_files[option], text)
         redrock = os.path.join(os.path.dirname(SURVEY),
                                os.path.basename(SURVEY).replace("coadd-", "redrock-"))
@@ -111,7 +111,7 @@ class Pipes(ProgramTest):
     def test_none_is_waited_for(self):
         pipe, out = tmp("pipe"), tmp("pipe.h5")
         os.mkfifo(pipe)
-        for option in ("--catalog", "--config", "--start", "--targetid-file", "--library"):
+        for option in ("--catalog", "--config", "--start", "--object-file", "--library"):
             with self.subTest(option=option):
                 for path, says in ((pipe, "pipe or device"), ("/dev/null", "pipe or device"), (TMP, "folder")):
                     self.assertOneLine(fit("--output", out, option, path, SURVEY), path, says, status=2)

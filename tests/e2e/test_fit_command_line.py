@@ -77,17 +77,16 @@ class Usage(EndToEnd):
             (["--threads", "many"], ["--threads", "many"]),
             (["--threads", "4096"], ["threads: 4096", f"{os.cpu_count()} cores"]),
             (["--readers", "17"], ["--readers", "17"]),
-            (["--targetid-file", tmp("nowhere.txt")], ["nowhere.txt"]),
+            (["--object-file", tmp("nowhere.txt")], ["nowhere.txt"]),
             (["--backend", "cuda"], ["cuda", "cpu"]),
             ([star], [star, "same file"]),
             (["--catalog", tmp("nowhere.txt")], ["nowhere.txt", "No such file"]),
             *((["--catalog", put(f"list{i}.txt", text)], [f"list{i}.txt", says]) for i, (text, says) in enumerate((
                 ("", "holds no path"), ("# only\n\n", "holds no path"),
                 ("/a\n/b\0c\n", "line 2: holds a zero byte"), ("/a\n" + 2000 * "x", "line 2: the path has")))),
-            *((["--targetid-file", put(f"ids{i}.txt", text)], [f"ids{i}.txt", says])
+            *((["--object-file", put(f"ids{i}.txt", text)], [f"ids{i}.txt", says])
               for i, (text, says) in enumerate((
-                  ("1\ntwo\n", "line 2: 'two' is not a TARGETID"), ("1\n2.5\n", "line 2"),
-                  ("99999999999999999999\n", "line 1"), ("1 2\n", "line 1"), ("\n", "holds no TARGETID")))),
+                  ("1\n" + "x" * 64, "line 2: 'xx"), ("a\x07\n", "line 1"), ("\n", "holds no star")))),
         ):
             with self.subTest(args=args):
                 self.assertRefused(*good, *args, star, parts=parts)
@@ -121,8 +120,8 @@ class Configuration(EndToEnd):
     def test_print_config_gives_back_itself(self):
         config = put("run.yaml", "npoly: 12\nmin_vel: -300.1\nobjtypes: [TGT]\n")
         first = run("fit", "--print-config", "--config", config, "--minsn", "2.5",
-                    "--npoly", 8, "--targetid", "5,-3")
-        for part in ("npoly: 8", "min_vel: -300.1", "minsn: 2.5", "TGT", "-3"):
+                    "--npoly", 8, "--object", 5, "--object", -3, "--object", "a b")
+        for part in ("npoly: 8", "min_vel: -300.1", "minsn: 2.5", "TGT", "-3", '"a b"'):
             self.assertIn(part, first.stdout)
         again = run("fit", "--print-config", "--config", put("run.yaml", first.stdout))
         self.assertEqual(again.stdout, first.stdout)
@@ -137,7 +136,7 @@ class Configuration(EndToEnd):
         out, star = tmp("from_yaml.h5"), cut("usage.fits", [0])
         with pyfits.open(star) as hdus:
             ids = put("ids.txt", f"\ufeff{hdus['FIBERMAP'].data['TARGETID'][0]}\r\n")
-        run("fit", "--config", config, "--output", out, "--targetid-file", ids,
+        run("fit", "--config", config, "--output", out, "--object-file", ids,
             "--catalog", put("list.txt", "\ufeffusage.fits \t\r\n"))
         self.assertEqual(list(read(out)["STATUS"]), [FITTED])
 

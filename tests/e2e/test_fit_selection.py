@@ -26,15 +26,16 @@ class Selection(EndToEnd):
         self.assertEqual(self.kept("--objtype", "SKY,BAD"), [self.ids[1]])
 
     def test_target_ids(self):
-        self.assertEqual(self.kept("--targetid", f"{self.ids[3]},{self.ids[1]},77"), [self.ids[3]])
+        self.assertEqual(self.kept("--object", self.ids[3], "--object", self.ids[1], "--object", 77), [self.ids[3]])
+        self.assertIn("2 of 3 listed stars have no selected row in the inputs, the first '77'", self.done.stderr)
         put("ids.txt", f"# wanted\r\n {self.ids[0]} \n\n-4\n{self.ids[0]}\n")
-        self.assertEqual(self.kept("--targetid-file", tmp("ids.txt")), [self.ids[0]])
-        both = ["--targetid-file", tmp("ids.txt"), "--targetid", self.ids[3]]
+        self.assertEqual(self.kept("--object-file", tmp("ids.txt")), [self.ids[0]])
+        both = ["--object-file", tmp("ids.txt"), "--object", self.ids[3]]
         self.assertEqual(self.kept(*both), [self.ids[0], self.ids[3]])
         for name, status in ("TARGETID", 0), ("ID", 3):  # or any table of FITS
             pyfits.BinTableHDU.from_columns([pyfits.Column(name, "K", array=[self.ids[0], -4])]).writeto(
                 tmp("ids.fits"), overwrite=True)
-            done = starmill("fit", "--library", library(), "--output", tmp("ids.h5"), "--targetid-file",
+            done = starmill("fit", "--library", library(), "--output", tmp("ids.h5"), "--object-file",
                             tmp("ids.fits"), self.stars)
             self.assertEqual(done.returncode, status, done.stderr)
         self.assertIn("no column TARGETID", done.stderr)
@@ -42,13 +43,13 @@ class Selection(EndToEnd):
 
     def test_no_star_is_selected(self):
         for ranks in (1, 3):
-            done = self.fit(f"empty{ranks}.h5", "--targetid", "77", self.stars, ranks=ranks,
+            done = self.fit(f"empty{ranks}.h5", "--object", "77", self.stars, ranks=ranks,
                             status=3)
             self.assertOneLine(done, "no star to fit", "selection", status=3)
             table = read(self.path)
             self.assertEqual({len(v) for v in table.values()}, {0})
             self.assertIn("STATUS", table)
-            again = self.fit(f"empty{ranks}.h5", "--targetid", "77", self.stars, status=3)
+            again = self.fit(f"empty{ranks}.h5", "--object", "77", self.stars, status=3)
             self.assertIn("finished already", again.stdout)
 
     def test_minimum_signal_to_noise(self):

@@ -270,13 +270,16 @@ class StartByName(ProgramTest):
 
     def test_a_table_with_names(self):
         # two of the three, in another order
-        start = save("names.fits", dict(self.columns([2, 0]),
-                                        OBJECT=[self.NAMES[2], self.NAMES[0]]))
-        done = self.fit("names.h5", "--start", start)
-        self.assertOneLine(done, "2 of 3 rows", "1 not found", status=0)
-        fits = read(self.path)
-        self.assertTrue((read(self.path, "catalog")["TARGETID"] == -1).all())
-        np.testing.assert_array_equal(fits["FIT_INFO"] & INFO_GIVEN_START > 0, [True, False, True])
+        for column, names in (("OBJECT", [self.NAMES[2], self.NAMES[0]]),
+                              ("IDENTIFIER", ["generic.fits:6", "generic.fits:0"])):
+            start = save("names.fits", {**self.columns([2, 0]), column: names})
+            done = self.fit(f"{column}.h5", "--start", start)
+            self.assertOneLine(done, "2 of 3 rows", "1 not found", status=0)
+            fits = read(self.path)
+            self.assertTrue((read(self.path, "catalog")["TARGETID"] == -1).all())
+            np.testing.assert_array_equal(fits["FIT_INFO"] & INFO_GIVEN_START > 0, [True, False, True])
+            priors = save("priors.fits", {column: names, "TEFF": [5000.0] * 2, "TEFF_ERR": [100.0] * 2})
+            self.assertIn("2 rows have some", self.fit(f"{column}-priors.h5", "--prior-table", priors).stdout)
 
     def test_a_result_of_the_same_stars(self):
         self.fit("plain.h5")
@@ -395,6 +398,20 @@ class FitPriors(ProgramTest):
                     f[name.lower()] = value
         again = self.one_fit("hdf5.h5", "--prior-table", tmp("priors.h5"))
         self.assertEqual(differing(self.pulled, again), [])
+        # by place, and not where two rows are at one
+        catalog = read(tmp("free.h5"), "catalog")
+        at = [list(self.ids).index(i) if i in self.ids else -1 for i in self.columns["TARGETID"]]
+        def by_place(columns):
+            del columns["TARGETID"]
+            columns["RA"], columns["DEC"] = catalog["TARGET_RA"][at], catalog["TARGET_DEC"][at] + 0.9 / 3600
+            columns["DEC"][5] += 1
+        def twice(columns):
+            by_place(columns)
+            for name in "RA", "DEC":
+                columns[name][5] = columns[name][2]
+        again = self.one_fit("place.h5", "--prior-table", self.save("place.fits", by_place))
+        self.assertEqual(differing(self.pulled, again), [])
+        self.assertRefused(self.save("twice.fits", twice), "rows 2 and 5", "within 1 arcsec", f"{catalog['TARGET_RA'][at[2]]:.6f}")
         # files of one name have the same identifiers
         os.makedirs(tmp("night"))
         other = shutil.copy(SURVEY, tmp("night"))
@@ -423,7 +440,7 @@ class FitPriors(ProgramTest):
         star = next(iter(self.priors))
         table = self.save("tight.fits", tight)
         fit = self.one_fit("tight.h5", "--prior-table", table)
-        args = ("sample", "--fit", tmp("tight.h5"), "--library", LIBRARY, "--targetid", self.ids[star],
+        args = ("sample", "--fit", tmp("tight.h5"), "--library", LIBRARY, "--object", self.ids[star],
                 "--ess", 100, SURVEY)
         run(*args, "--output", tmp("post.h5"))
         post = read(tmp("post.h5"))
@@ -455,7 +472,7 @@ class FitPriors(ProgramTest):
              (f"TEFF of TARGETID {self.columns['TARGETID'][3]} is 5000 +- 0",)),
             (edit(TEFF=np.inf, TEFF_ERR=1.0), ("inf",)),
             (edit(TARGETID=[3, 4, 3, 5, 6, 7]), ("two rows of TARGETID 3",)),
-            (edit(TARGETID=None), ("no column TARGETID or IDENTIFIER",)),
+            (edit(TARGETID=None), ("no column TARGETID, OBJECT or IDENTIFIER",)),
             (edit(**{name: None for name in self.columns if name != "TARGETID"}), ("no columns NAME",)),
             (edit(TEFF=np.array("hot"), TEFF_ERR=1.0), ("TEFF",)),
         )):

@@ -81,6 +81,32 @@ class Alike(Formats):
             self.assertSame(c.wave, got["wave"])
             self.assertSame(c.flux.astype("f4"), got["flux"])
 
+    def test_units_of_flux(self):
+        for kind, edits, unit in (
+                ("desi", "B_FLUX+BUNIT   = 'u';R_FLUX+BUNIT   = 'u'", "u"), ("desi", "", ""),
+                ("sdss", "+BUNIT   = 'u'", "u"), ("lamost image", "+BUNIT   = 'u'", "u"),
+                ("pfs", "FLUX+BUNIT   = 'nJy'", "nJy"), ("generic", "SPECTRA FLUX#Jy", "Jy"),
+                ("4most", "", "erg/(s*cm^2*Angstrom)"), ("weave", "RED_SENSFUNC+BUNIT   = 'u'", "10**-17 u"),
+                *((kind, "", "10**-17 erg / (Angstrom s cm2)") for kind in ("weave", "4most single"))):
+            s = Sample(kind, edits=edits)
+            answer = self.read(s)
+            file = SpectraFile(tmp("coadd-x.fits"), f"format: {s.format}\n")
+            file.channels(int(answer["exposure_row"][0]), 0)
+            self.assertEqual(file.unit, unit, (kind, edits))
+
+    def test_stars_are_selected_by_any_of_their_names(self):
+        for kind in KINDS:
+            s = Sample(kind)
+            whole = self.read(s)
+            for row in whole["rows"]:
+                for by in {"target_id", "object", "identifier"} & {k for k, v in row.items() if v not in (-1, "")}:
+                    answer = self.read(s, f"objects: [none, '{row[by]}', 7]\n")
+                    same = [r for r in whole["rows"] if r[by] == row[by]]
+                    self.assertEqual([r["identifier"] for r in answer["rows"]], [r["identifier"] for r in same])
+                    named = [] if by == "identifier" else same
+                    answer = self.read(s, f"objects: ['{row[by]}']\njoin_by_name: true\n")
+                    self.assertEqual(len(answer["rows"]), len(named), (kind, by))
+
     def test_formats_know_their_own(self):
         for kind, edits, known in (
                 *((kind, "", True) for kind in KINDS), ("sdss", "SPECOBJ+COMMENT", True),
@@ -165,7 +191,7 @@ class Alike(Formats):
         sky, cards = "SPECOBJ OBJTYPE@0=SKY", "!FIB_TYPE;+FIB_TYPE= '%-8s'"
         for kind, edits, objtype, targets, n_row in (
                 ("sdss", "", "", 0, 1), ("sdss", sky, "", 0, 0), ("sdss", sky, "SKY", 0, 1),
-                ("sdss", "", "SKY", 0, 0), ("sdss", "", "", 1, 0),  # it has no TARGETID
+                ("sdss", "", "SKY", 0, 0), ("sdss", "", "", 1, 0),
                 ("lamost", cards % "F-std", "", 0, 1), ("lamost", cards % "F-std", "F-STD", 0, 1),
                 *(("lamost", cards % kind, "", 0, 0) for kind in ("Sky", "Unused", "PosErr", "Dead")),
                 ("lamost", "!FIB_TYPE;+FIBERTYP= 'Sky     '", "", 0, 0), ("lamost", "", "F-STD", 0, 0),
@@ -179,7 +205,7 @@ class Alike(Formats):
                     for objtype, n in (("", 0), ("SKY", 1))),
                 ("desi", "", "SKY", 0, 0), ("generic", "SPECTRA TARGETID@2=20", "", 1, 1)):
             config = f"objtypes: [{objtype}]\n" if objtype else ""
-            answer = self.read(Sample(kind, edits=edits), config + targets * "targetid: [20, 30]\n")
+            answer = self.read(Sample(kind, edits=edits), config + targets * "objects: [20, 30]\n")
             self.assertEqual(len(answer["rows"]), n_row, (kind, edits, objtype))
 
 

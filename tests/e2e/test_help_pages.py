@@ -91,7 +91,7 @@ class Completion(ProgramTest):
             ("starmill fit --output=x", {"FILES"}),
             ("starmill doctor --output ", {"FILES"}),
             ("starmill fit --threads ", set()),
-            ("starmill fit --targetid ", set()),
+            ("starmill fit --object ", set()),
             ("starmill fit --quiet ", {"FILES"}),
         ):
             with self.subTest(line=line):

@@ -167,7 +167,7 @@ class SameBits(EndToEnd):
         ids = list(reference["TARGETID"])
         kept = np.arange(len(ids)) % 3 == 1
         put("ids.txt", "".join(f"{ids[i]}\n" for i in np.flatnonzero(kept)))
-        self.fit("other.h5", "--overwrite", *args, "--threads", 2, "--targetid-file",
+        self.fit("other.h5", "--overwrite", *args, "--threads", 2, "--object-file",
                  tmp("ids.txt"), *files[False], ranks=2)
         for name, values in read(self.path).items():
             self.assertEqual(values.tobytes(), reference[name][kept].tobytes(), name)

@@ -200,7 +200,7 @@ class Select(Look):
         self.assertEqual([n for n in os.listdir(TMP) if n.startswith("list.txt.")], [])
         self.refused("select", FIT, "TEFF > 1", "--output", tmp("list.txt"), said=["exists"],
                      status=4)
-        done = self.fit("again.h5", "--targetid-file", tmp("list.txt"), SURVEY, "--quiet",
+        done = self.fit("again.h5", "--object-file", tmp("list.txt"), SURVEY, "--quiet",
                         lib=LIBRARY)
         self.assertEqual(done.returncode, 0)
         self.assertEqual(read(tmp("again.h5"))["TARGETID"].tolist(), wanted.tolist())
@@ -233,10 +233,16 @@ class Select(Look):
             for words in said:
                 self.assertIn(words, str(caught.exception))
         self.refused("select", FIT, expression, said=said)
-        path = copied("nameless.h5", edit=lambda fits, _: fits["TARGETID"].fill(-1))
-        self.refused("select", path, "TEFF > 0", said=["no TARGETID", "--print identifier"])
-        self.assertEqual(self.job("select", path, "TEFF > 0", "--print", "identifier").split("\n"),
-                         [n.decode() for n in CATALOG["IDENTIFIER"]] + [""])
+
+    def test_stars_without_targetid(self):
+        def edit(fits, catalog):
+            fits["TARGETID"].fill(-1)
+            catalog["OBJECT"][2:4] = b"two words", b"# no remark"
+        path = copied("nameless.h5", edit=edit)
+        names = [n.decode() for n in CATALOG["IDENTIFIER"]]
+        for what, third in ("identifier", names[2]), ("star", "two words"):
+            self.assertEqual(self.job("select", path, "TEFF > 0", "--print", what).split("\n"),
+                             [*names[:2], third, *names[3:], ""])
 
 
 class DamagedRows(Look):

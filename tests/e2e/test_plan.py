@@ -35,7 +35,7 @@ class Plan(EndToEnd):
             ids = list(a["FIBERMAP"].data["TARGETID"][:7]) + list(b["FIBERMAP"].data["TARGETID"][:3])
         put("ids.txt", "".join(f"{i}\n" for i in ids))
         put("files.txt", "".join(p + "\n" for p in files))
-        args = ["--catalog", tmp("files.txt"), "--targetid-file", tmp("ids.txt"), "--models",
+        args = ["--catalog", tmp("files.txt"), "--object-file", tmp("ids.txt"), "--models",
                 tmp("models.h5"), "--log", tmp("plan.log")]
         plan = self.plan("plan.h5", *args)
         size = sum(os.path.getsize(p) for p in files)

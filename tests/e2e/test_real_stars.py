@@ -428,7 +428,7 @@ class Several(EndToEnd):
         self.assertOneLine(done, "cool.h5 has the label feh", "name first", status=2)
         stars = [int(self.both["TARGETID"][self.both["LIBRARY"] == k][0]) for k in (COOL, HOT)]
         sample = ["sample", "--fit", tmp("both.h5"), "--ess", 100,
-                  "--targetid", "{},{}".format(*stars), "--output", tmp("post.h5"), tmp("stars.fits")]
+                  *(word for star in stars for word in ("--object", star)), "--output", tmp("post.h5"), tmp("stars.fits")]
         self.assertOneLine(starmill(*sample, *(w for p in self.library for w in ("--library", p))),
                            "choose it by --library", status=2)
         for given, says, status in (((), f"the stars of {self.library[0]}", (FITTED, NO_FIT)),

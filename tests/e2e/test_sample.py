@@ -143,7 +143,7 @@ class Sample(ProgramTest):
         fit, all_of = read(self.fitted), read(self.first)
         sn = np.max([fit[f"SN_{arm}"] for arm in "BRZ"], axis=0)
         best = int(np.argmax(sn[:FAILED]))
-        done = self.sample("sn.h5", "--sn-range", f"{sn[best]},1e6", "--targetid-file",
+        done = self.sample("sn.h5", "--sn-range", f"{sn[best]},1e6", "--object-file",
                            self.list_of_targets(), "--quiet")
         self.assertEqual(done.returncode, 0, done.stderr)
         one = read(tmp("sn.h5"))
@@ -231,7 +231,7 @@ class Sample(ProgramTest):
 
     def test_what_cannot_be_sampled_is_refused(self):
         say = self.assertOneLine
-        say(self.sample("no.h5", "--targetid", 12345), "12345", "no such target", status=2)
+        say(self.sample("no.h5", "--object", 12345), "12345", "no row of this TARGETID", status=2)
         say(self.sample("no.h5", "--flag", "TWO_MINIMA,HULLS"), "'HULLS'", status=2)
         say(self.sample("no.h5", "--sn-range", "1e6,2e6"), "no fitted star", status=2)
         say(self.sample("no.h5", "--ess", 1200), "--max-evaluations", "twice", status=2)

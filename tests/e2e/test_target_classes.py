@@ -145,10 +145,13 @@ class Selection(ProgramTest):
                 self.assertEqual(out["catalog"][name].attrs["unit"].decode(), unit)
         # adaptive pixels are nested ones of any nside: that of nside 64 around them, if there is one
         for nside, pixel, wanted in ((256, 435897, 27243), (16, 1702, -1), (64, 27247, 27247), (96, 5, -1)):
-            path = self.write("coadd-uniqpix.fits", header=[
-                ("SPGRP", "uniqpix"), ("SPGRPVAL", pixel + 4 * nside**2), ("HPXPIXEL", pixel), ("HPXNSIDE", nside)])
-            self.kept(path=path)
-            self.assertEqual(set(read(self.path, "catalog")["HEALPIX"]), {wanted})
+            unique = pixel + 4 * nside**2
+            for header in ([("HPXPIXEL", pixel), ("HPXNSIDE", nside)], [("SPGRP", "uniqpix"), ("SPGRPVAL", unique)],
+                           [("UNIQPIX", unique)])[:1 if nside == 96 else 3]:
+                self.kept(path=self.write("coadd-uniqpix.fits", header=header))
+                catalog = read(self.path, "catalog")
+                self.assertEqual(set(catalog["HEALPIX"]), {wanted}, header)
+                self.assertEqual(set(catalog["UNIQPIX"]), {-1 if nside == 96 else unique}, header)
         # columns of FIBERMAP go before the header; a tile's file has neither
         path = self.write("coadd-columns.fits", header=[("HPXPIXEL", 5), ("SURVEY", "main")],
                           HEALPIX=("J", [1, 2, -1, 4, 5, 6]), PROGRAM=("6A", ["bright"] * N_STAR))

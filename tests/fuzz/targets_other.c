@@ -33,18 +33,24 @@ static void two_labels(void)
   mill_error_clear();
 }
 
+static const mill_catalog_row rows[] = {{.target_id = 39, .identifier = "star"},
+                                        {.target_id = -1, .object = "star"},
+                                        {.target_id = -1, .target_ra = 10, .target_dec = 20}};
+
 int fuzz_priors(const uint8_t *bytes, size_t n)
 {
   static const int allowed[] = {MILL_ERR_CONFIG, -1};
   mill_prior_table *table;
   mill_star star;
+  int has_any;
   two_labels();
   const int err = mill_prior_table_read(fuzz_file(bytes, n), &lib, 1, &set, &limits, &table);
   fuzz_check_code("table of priors", err, allowed);
   if (err != MILL_OK)
     return FUZZ_REFUSED;
-  (void)mill_prior_table_find(table, 39, "star", &star);
-  (void)mill_prior_table_find(table, -1, "", &star);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    fuzz_check_code("star of the table", mill_prior_table_find(table, &rows[i], &star, &has_any),
+                    allowed);
   mill_prior_table_free(table);
   return FUZZ_ACCEPTED;
 }
@@ -54,13 +60,15 @@ int fuzz_start(const uint8_t *bytes, size_t n)
   static const int allowed[] = {MILL_ERR_CONFIG, -1};
   mill_start_table *table;
   const double *theta;
+  enum mill_start_found found;
   two_labels();
   const int err = mill_start_table_read(fuzz_file(bytes, n), &lib, &set, &limits, 0, &table);
   fuzz_check_code("start table", err, allowed);
   if (err != MILL_OK)
     return FUZZ_REFUSED;
-  (void)mill_start_table_find(table, 39, "", &theta);
-  (void)mill_start_table_find(table, -1, "star", &theta);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    fuzz_check_code("star of the table", mill_start_table_find(table, &rows[i], &theta, &found),
+                    allowed);
   mill_start_table_free(table);
   return FUZZ_ACCEPTED;
 }
@@ -131,8 +139,7 @@ int fuzz_catalog(const uint8_t *bytes, size_t n)
 {
   static const int allowed[] = {MILL_ERR_USAGE, MILL_ERR_INPUT, -1};
   mill_path_list list = {0};
-  int64_t *ids;
-  size_t n_id;
+  mill_star_list stars = {0};
   int accepted = FUZZ_REFUSED;
   const char *path = fuzz_file(bytes, n);
   mill_error_clear();
@@ -145,14 +152,15 @@ int fuzz_catalog(const uint8_t *bytes, size_t n)
     accepted = FUZZ_ACCEPTED;
   }
   mill_path_list_clear(&list);
-  err = mill_target_id_file_read(path, &ids, &n_id);
-  fuzz_check_code("list of TARGETIDs", err, allowed);
+  err = mill_star_list_read(path, &stars);
+  fuzz_check_code("list of stars", err, allowed);
   if (err == MILL_OK) {
-    for (size_t i = 1; i < n_id; i++)
-      if (ids[i] <= ids[i - 1])
+    mill_star_list_sort(&stars);
+    for (int64_t i = 1; i < stars.n_name; i++)
+      if (strcmp(stars.name[i], stars.name[i - 1]) <= 0)
         abort();
-    mill_free(ids);
     accepted = FUZZ_ACCEPTED;
   }
+  MILL_FREE(stars.number, stars.name);
   return accepted;
 }

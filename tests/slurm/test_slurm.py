@@ -366,18 +366,23 @@ class Submitted(Jobs):
         self.assertEqual(differing(read(out), {
             k: v[:2 * PER_FILE] for k, v in read(tmp("reference.h5")).items()}), [])
 
-    def test_rows_by_plan(self):
-        """Only those that are selected, as the program itself counts them."""
+    def test_rows_are_counted(self):
+        """Only those that are selected, by the program."""
         with pyfits.open(tmp("survey/coadd-mock-00000.fits")) as hdus:
             ids = hdus["FIBERMAP"].data["TARGETID"][:5]
         put("ids.txt", "".join("%d\n" % i for i in ids))
         here = put("here.conf", "SITE_PROGRAM=no\nsite_setup() { SITE_PROGRAM=%s; }\n"
                           % shlex.quote(STARMILL))
-        args = [SUBMIT, "--site", here, "--dry-run", "--plan", "gpu", *FIT, "--targetid-file",
-                tmp("ids.txt"), "--catalog", tmp("few.txt"), "--output", tmp("plan.h5")]
-        for more, status, says in (([], 0, " 5 rows in 2 files;"),
-                                   (["--npoly", "none"], 2, "--plan ended with status 2")):
-            done = ended(args + more)
+        args = [SUBMIT, "--site", here, "--dry-run"]
+        fit = [*FIT, "--catalog", tmp("few.txt"), "--output", tmp("plan.h5")]
+        few = content(tmp("few.txt"), "r")
+        put("bad.txt", few + "absent.fits\n")
+        for before, after, status, says in (
+                ([], ["--object-file", tmp("ids.txt")], 0, " 5 rows in 2 files;"),
+                (["--count", 1], ["--object-file", tmp("ids.txt")], 0, " 10 rows in 2 files, counted in 1 of them;"),
+                ([], ["--catalog", tmp("bad.txt")], 0, f" {2 * PER_FILE} rows in 3 files;"),
+                ([], ["--object", 7], 2, "finds no rows"), ([], ["--npoly", "none"], 2, "--plan ended with status 2")):
+            done = ended([*args, *before, "gpu", *fit, *after])
             self.assertEqual(done.returncode, status, done.stderr)
             self.assertIn(says, done.stderr)
 

@@ -146,6 +146,7 @@ STARMILL_API int starmill_library_constrain(starmill_library *library, const dou
  *  resolution  [n_diag][n_pix] resolution matrix in DESI's layout; NULL: none
  *  sigma       [n_pix] Gaussian sigma of the line-spread function in Angstrom; NULL: none
  *  systematic  [n_pix] error to add in quadrature, in the unit of flux; NULL: none
+ *  flux_unit   of a channel that was read, as FITS writes units; "": not known; not looked at
  */
 typedef struct starmill_spectrum {
   const char *name;
@@ -154,6 +155,7 @@ typedef struct starmill_spectrum {
   const float *flux, *ivar;
   const int32_t *mask;
   const float *resolution, *sigma, *systematic;
+  const char *flux_unit;
 } starmill_spectrum;
 
 /** Make a star from n spectra, which are copied; the caller frees it.  A star without a piece that
@@ -193,10 +195,11 @@ STARMILL_API int starmill_channels_open(const char *path, const char *config,
 STARMILL_API void starmill_channels_close(starmill_channels *channels);
 
 /** Read an exposure, whose number is that of /catalog/exposures/FITS_ROW, and count its channels.
- *  Describe one: name, n_pix, wave in vacuum, flux, ivar and mask, valid until the next read. */
+ *  Describe one: name, n_pix, wave in vacuum, flux, ivar and mask, valid until the next read, and
+ *  flux_unit, valid until the next call. */
 STARMILL_API int starmill_channels_read(starmill_channels *channels, int64_t exposure, int *n,
                                         starmill_error *error);
-STARMILL_API int starmill_channels_at(const starmill_channels *channels, int i,
+STARMILL_API int starmill_channels_at(starmill_channels *channels, int i,
                                       starmill_spectrum *spectrum, starmill_error *error);
 
 /* ---- likelihood and models ------------------------------------------------------------------- */

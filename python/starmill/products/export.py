@@ -30,7 +30,7 @@ INCOMPLETE = 3  # exit status: products or rows are missing
 FITS = ("fits", "epochs")  # one file of the whole result, as have:
 TABLES = (*FITS, *formats.WRITE, "hats")
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
-            "HPXNSIDE", "HPXNEST", "SURVEY", "PROGRAM")  # keywords copied from an input
+            "HPXNSIDE", "HPXNEST", "UNIQPIX", "SURVEY", "PROGRAM")  # keywords copied from an input
 
 
 def check(options):

@@ -76,7 +76,7 @@ class Expression:
 
     def _too_deep(self):
         return self._failure("is nested too deeply: join many comparisons by and, or; fit takes a "
-                             "list of stars by --targetid-file")
+                             "list of stars by --object-file")
 
     def _value(self, node):
         value = getattr(self, "_" + type(node).__name__, None)

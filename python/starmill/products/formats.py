@@ -2,15 +2,18 @@
 """The table of all columns as VOTable, CSV, Parquet or a HATS catalogue, in bounded memory."""
 
 import base64
+import contextlib
 import csv
 import io
 import os
+import shutil
 import tempfile
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-from starmill.cli.basics import INTERNAL, USAGE, Failure, warn, writing
+from starmill.cli.basics import INTERNAL, USAGE, Failure, temporary_name, warn, writing
+from starmill.cli.lock import OutputLock
 from starmill.products import table
 from starmill.products.product import printable, writing_product
 from starmill.products.sky import has_place, healpix
@@ -133,8 +136,11 @@ def hats(path, columns, result, whole, facts):
         warn(f"rows without a position are no part of the catalogue: {n_without}")
     if not (whole & has).any():
         raise Failure(USAGE, f"{result.path}: no row has a position, which HATS needs")
-    folder, name = os.path.split(os.path.realpath(path))
-    with writing(path), tempfile.TemporaryDirectory(prefix=f"{name}.tmp-", dir=folder) as place:
+    path = os.path.realpath(path)
+    name, place = os.path.basename(path), temporary_name(path)
+    with writing(path), OutputLock(path), contextlib.ExitStack() as stack:
+        os.mkdir(place)
+        stack.callback(shutil.rmtree, place, ignore_errors=True)
         source = os.path.join(place, "table.parquet")
         with writing_product(source) as product:
             parquet(product, columns, result, whole & has, facts)

@@ -9,9 +9,7 @@ import h5py
 import numpy as np
 
 from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, warn
-from starmill.products.result import FITTED, Result, text
-
-MAX_REFIT = 5000  # rows of files without TARGETIDs, which are fitted as a whole
+from starmill.products.result import FITTED, Result, star_names, text
 
 
 class Models:
@@ -81,23 +79,18 @@ class Refitted:
         with open(config, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(result.provenance["CONFIG"])
         inputs = sorted({i for r in rows for i, _ in result.exposures(r)})
-        targets = [int(result.fits["TARGETID"][r]) for r in rows]
         libraries = [os.path.abspath(options.library)] if options.library else \
             [path for _, path in result.libraries.values()]
         command = [options.program, "fit", "--config", config,
                    *(word for path in libraries for word in ("--library", path)),
                    "--backend", "cpu", "--quiet", "--log-level", "error",
                    "--output", output, "--models", os.path.join(folder, "models.h5")]
-        if min(targets) >= 0:
-            wanted = os.path.join(folder, "targets.txt")
-            with open(wanted, "w", encoding="ascii") as file:
-                file.write("".join(f"{t}\n" for t in targets))
-            command += ["--targetid-file", wanted]
-        else:
-            n_row = int(result.catalog["files/N_ROW"][...][inputs].sum())
-            if n_row > MAX_REFIT:
-                raise Failure(USAGE, f"the files of these stars have {n_row} rows and no TARGETIDs "
-                                     "to choose by: give --models, from a fit with --models")
+        stars = star_names(*([of[name][r] for r in rows] for of, name in (
+            (result.fits, "TARGETID"), (result.catalog, "OBJECT"), (result.catalog, "IDENTIFIER"))))
+        wanted = os.path.join(folder, "stars.txt")
+        with open(wanted, "wb") as file:
+            file.writelines(os.fsencode(star) + b"\n" for star in stars)
+        command += ["--object-file", wanted]
         lists = os.path.join(folder, "inputs.txt")
         with open(lists, "wb") as file:
             file.writelines(os.fsencode(os.path.abspath(result.input_path(i))) + b"\n"

@@ -20,8 +20,8 @@ flags in words, the covariance.  STAR is a TARGETID, else an IDENTIFIER or OBJEC
 
 def select():
     job = Job("select", "products.selection", "OUT.h5 EXPRESSION [--output LIST.txt]", """\
-Print the TARGETIDs of the rows of a result for which an expression is true, one a line,
-as --targetid-file reads them: starmill select OUT.h5 'SN_R > 10 and FEH < -2'
+Print the stars of the rows of a result for which an expression is true, one a line, as
+--object-file of starmill fit reads them: starmill select OUT.h5 'SN_R > 10 and FEH < -2'
 
 Names are columns of /fits and /catalog, in Python's syntax:
   < <= == != >= >   and or not   + - * / % **   & | ~ of bits, or of comparisons in ()
@@ -36,9 +36,9 @@ A comparison with a missing value (NaN) is false, and its negation true; != is t
               "no row is true.", (2, 2, "a result and one expression in quotes"))
     job.add("output", "write the list there instead of to standard output", "LIST.txt")
     job.flag("overwrite", "replace an existing file")
-    job.choice("print", ("targetid", "identifier", "row"), "targetid",
-               "contents of a line: TARGETID (default), IDENTIFIER for surveys without TARGETIDs, "
-               "or the row, counted from 0")
+    job.choice("print", ("star", "identifier", "row"), "star",
+               "contents of a line: TARGETID, without it OBJECT, without both IDENTIFIER (default); "
+               "IDENTIFIER, which names this spectrum alone; or the row, counted from 0")
     return job
 
 

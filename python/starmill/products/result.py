@@ -56,6 +56,14 @@ def symmetric(triangle, n):
     return full + np.triu(full, 1).T
 
 
+def star_names(targets, objects, identifiers):
+    """Names of rows' stars as --object-file takes them: TARGETID, else OBJECT, else IDENTIFIER.  A
+    line of such a list cannot begin with # or a blank."""
+    return [str(target) if target != -1
+            else text(own) if name[:1] in (b"", b"#", b" ") else text(name)
+            for target, name, own in zip(targets, objects, identifiers)]
+
+
 def walk(file):
     """All objects but their data: an error tells of a damaged one."""
     layout.check_object(file)

@@ -4,7 +4,7 @@
 import os
 import sys
 
-from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, check_packages, printable,
+from starmill.cli.basics import (OUTPUT, Failure, check_output, check_packages, printable,
                                  refuse_data, write_whole)
 
 check_packages("select", "numpy", "h5py")
@@ -12,7 +12,7 @@ check_packages("select", "numpy", "h5py")
 import numpy as np  # noqa: E402
 
 from starmill.products.expression import Expression  # noqa: E402
-from starmill.products.result import Result, text  # noqa: E402
+from starmill.products.result import Result, star_names, text  # noqa: E402
 
 
 class Selection:
@@ -34,13 +34,11 @@ class Selection:
     def _names(self, start, stop, at):
         if self.what == "row":
             return (start + at).tolist()
+        catalog = self.result.catalog
         if self.what == "identifier":
-            return [printable(text(name)) for name in self.result.catalog["IDENTIFIER"][start:stop][at]]
-        targets = self.result.fits["TARGETID"][start:stop][at]
-        if (targets < 0).any():
-            raise Failure(USAGE, f"row {start + at[np.argmax(targets < 0)]} has no TARGETID: give "
-                                 "--print identifier, or --print row")
-        return targets.tolist()
+            return [printable(text(name)) for name in catalog["IDENTIFIER"][start:stop][at]]
+        return map(printable, star_names(*(column[start:stop][at] for column in (
+            self.result.fits["TARGETID"], catalog["OBJECT"], catalog["IDENTIFIER"]))))
 
 
 def print_pieces(pieces):

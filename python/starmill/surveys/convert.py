@@ -14,6 +14,7 @@ check_packages("convert", "numpy", "scipy", "astropy")
 
 import numpy as np  # noqa: E402
 
+from starmill.interchange import NAMES  # noqa: E402
 from starmill.surveys import generic  # noqa: E402
 from starmill.templates.spectra_files import (MAX_PIX, Spectrum, find_one, read_one,  # noqa: E402
                                               warn_left_out)
@@ -25,10 +26,9 @@ from starmill.wavelength import FWHM_PER_SIGMA  # noqa: E402
 FILES = re.compile(r"(.+)\.(fits?(\.gz)?|csv|tsv|txt|dat|asc|ascii|npy)", re.I | re.S)
 UNIT = re.compile(r"(.*?)[\s_]*(?:[\[(](.*)[\])]|(?<=[\s_])(å|aa?|ang\w*|nm|um|microns?))", re.I)
 IVAR, VARIANCE = re.compile("I(NV(ERSE)?)?_?VAR"), re.compile("VAR")
-ERROR = ("ERROR", "ERR", "ERRS", "SIGMA", "FLUX_ERR", "FLUX_ERROR", "ERR_FLUX", "E_FLUX", "EFLUX",
-         "UNCERTAINTY", "STD", "IVAR", "INVVAR", "FLUX_IVAR", "VAR", "VARIANCE", "FLUX_VAR")
-KNOWN = (("WAVELENGTH", "WAVE", "LAMBDA", "LAM", "WL"), ("FLUX", "INTENSITY"), ERROR,
-         ("LSF_SIGMA",))
+# of WAVE, FLUX, ERROR and SIGMA
+KNOWN = [[name.upper() for what in kind.split() for name in NAMES[what]]
+         for kind in ("wave", "flux", "error ivar variance", "sigma")]
 MAX_BYTES, MAX_TOTAL = 512 << 20, 1 << 25  # of a text file; pixels of a table
 SHORT_AA = 3000  # a spectrum that ends below may be in nm
 NAME = 31  # characters
@@ -143,7 +143,7 @@ def read_fits(path, request):
         if not columns:
             shape = hdus[find_one(path, hdus, request)].shape
             hdu = next((hdu for hdu in hdus if hdu.is_image and hdu.shape == shape
-                        and hdu.name.upper() in ERROR), None)
+                        and hdu.name.upper() in KNOWN[2]), None)
             if hdu:
                 one.extra = [image_part(hdu, (0,) * (len(shape) - 1) + (slice(None),))]
                 name = hdu.name

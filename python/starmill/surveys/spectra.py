@@ -10,7 +10,6 @@ import os
 import re
 
 import numpy as np
-from astropy.io import fits as pyfits
 
 from starmill.cli.basics import INPUT, Failure
 from starmill.products.result import text
@@ -40,7 +39,8 @@ class SpectraFile:
             raise Failure(INPUT, str(error)) from error
 
     def channels(self, exposure, ignored):
-        """The channels of one exposure, by its number; ignored: bits of masks."""
+        """The channels of one exposure, by its number; ignored: bits of masks.  self.unit: of the
+        flux as it is read, "" where the file does not say."""
         n, one = self._c.ffi.new("int *"), self._c.ffi.new("starmill_spectrum *")
         self._call("read", self._handle, exposure, n)
         found = []
@@ -52,6 +52,7 @@ class SpectraFile:
                     kind).astype(of)
                 for pointer, kind, of in ((one.wave, "f8", "f8"), (one.flux, "f4", "f8"),
                                           (one.ivar, "f4", "f8"), (one.mask, "i4", "i8")))
+            self.unit = self._c.text(one.flux_unit)
             bad = ~np.isfinite(flux) | ~(ivar > 0) | ~np.isfinite(ivar)
             if mask is not None:
                 bad |= mask & ~np.int64(ignored) != 0
@@ -60,18 +61,6 @@ class SpectraFile:
 
 
 # --- stars ----------------------------------------------------------------------------------
-
-
-def flux_unit(path):
-    """Return the unit of the flux as a file says it, "" where it says none."""
-    with pyfits.open(path) as file:
-        for head, name in ((hdu.header, hdu.name) for hdu in file):
-            for i in range(1, head.get("TFIELDS", 0) + 1):
-                if head[f"TTYPE{i}"].upper() == "FLUX":
-                    return head.get(f"TUNIT{i}") or file[0].header.get("BUNIT", "")
-            if name.endswith("_FLUX"):
-                return head.get("BUNIT", "")
-        return file[0].header.get("BUNIT", "")
 
 
 class Inputs:
@@ -85,11 +74,10 @@ class Inputs:
         self.opened, self.units = collections.OrderedDict(), {}
 
     def unit(self, row):
-        """The unit of a row's flux; "" where it is not known, as of values scaled when read."""
-        i = self.result.exposures(row)[0][0]
+        """The unit of a row's flux, "" where it is not known."""
+        i, number = self.result.exposures(row)[0]
         if i not in self.units:
-            is_scaled = self.formats[i] in ("weave", "4most")
-            self.units[i] = "" if is_scaled else flux_unit(self.result.input_path(i))
+            self.channels(i, number)
         return self.units[i]
 
     def channels(self, i, number):
@@ -101,7 +89,9 @@ class Inputs:
             self.opened[i] = SpectraFile(path, re.sub(
                 r"(?m)^format: .*", f"format: {self.formats[i]}",
                 self.result.provenance["CONFIG"]))
-        return self.opened[i].channels(number, self.ignored)
+        channels = self.opened[i].channels(number, self.ignored)
+        self.units[i] = self.opened[i].unit
+        return channels
 
     def star(self, row, models):
         """(its arms in the order of wavelength, a note): of the exposure with the highest S/N, and
