@@ -21,13 +21,23 @@ if(mill_mpi STREQUAL "openmpi" OR mill_mpi STREQUAL "mpich")
   endforeach()
   # a serial HDF5, else the parallel one of that MPI
   find_program(HDF5_C_COMPILER_EXECUTABLE NAMES h5cc h5pcc.${mill_mpi})
-elseif(NOT mill_mpi STREQUAL "auto")
-  message(FATAL_ERROR "MILL_MPI is AUTO, openmpi or mpich, not '${MILL_MPI}'")
+elseif(NOT mill_mpi MATCHES "^(auto|off)$")
+  message(FATAL_ERROR "MILL_MPI is AUTO, openmpi, mpich or OFF, not '${MILL_MPI}'")
 endif()
 
-find_package(MPI REQUIRED COMPONENTS C)
+if(mill_mpi STREQUAL "off")
+  add_library(MPI::MPI_C INTERFACE IMPORTED)
+  target_include_directories(MPI::MPI_C INTERFACE "${PROJECT_SOURCE_DIR}/src/ranks/one_process")
+  set(MPI_C_VERSION "OFF")
+else()
+  find_package(MPI REQUIRED COMPONENTS C)
+endif()
 
 find_package(HDF5 REQUIRED COMPONENTS C) # serial or parallel
+if(mill_mpi STREQUAL "off" AND HDF5_IS_PARALLEL)
+  message(FATAL_ERROR "MILL_MPI=OFF needs a serial HDF5, and ${HDF5_C_LIBRARIES} is parallel: name "
+                      "the h5cc of a serial one by -DHDF5_C_COMPILER_EXECUTABLE=, in a fresh folder")
+endif()
 add_library(mill_hdf5 INTERFACE)
 target_include_directories(mill_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
 target_link_libraries(mill_hdf5 INTERFACE ${HDF5_C_LIBRARIES} MPI::MPI_C)

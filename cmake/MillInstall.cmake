@@ -1,5 +1,5 @@
 if(TARGET starmill)
-  install(TARGETS starmill RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(TARGETS starmill RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT wheel)
   add_dependencies(to_install starmill)
 endif()
 
@@ -33,15 +33,17 @@ add_custom_target(distcheck VERBATIM
   USES_TERMINAL)
 add_dependencies(distcheck dist)
 
-install(FILES README.md LICENSE CITATION.cff CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES README.md LICENSE CITATION.cff CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+        COMPONENT wheel)
 install(DIRECTORY docs/ DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md" PATTERN "*.ipynb" PATTERN "*.png" PATTERN "*.svg")
 file(GLOB slurm_scripts CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/slurm/*.*")
 install(FILES ${slurm_scripts} DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/slurm")
-install(DIRECTORY config/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/config" FILES_MATCHING PATTERN "*.yaml")
+install(DIRECTORY config/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/config" COMPONENT wheel
+        FILES_MATCHING PATTERN "*.yaml")
 install(PROGRAMS slurm/starmill-submit DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(PROGRAMS packaging/smoke-test DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill")
 install(DIRECTORY libraries/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/libraries"
-        OPTIONAL FILES_MATCHING PATTERN "*.h5" PATTERN "*.md")
+        COMPONENT wheel OPTIONAL FILES_MATCHING PATTERN "*.h5" PATTERN "*.md")
 install(DIRECTORY python/starmill DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/python"
         FILES_MATCHING PATTERN "*.py" PATTERN "*.bash")
 install(FILES libstarmill/include/starmill/starmill.h

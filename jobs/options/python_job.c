@@ -32,6 +32,8 @@ static int become(int argc, char **argv)
   char starter[PATH_MAX], program[PATH_MAX];
   char **line = NULL;
   mill_shipped_file("python/starmill/__main__.py", starter, sizeof starter);
+  if (!starter[0]) /* the program of a wheel is in the package */
+    mill_shipped_file("starmill/__main__.py", starter, sizeof starter);
   if (!starter[0])
     MILL_FAIL(MILL_ERR_USAGE, "python/starmill is missing: there is no share/starmill/python next "
                               "to the program's bin folder");

@@ -16,8 +16,9 @@ _interrupt = signal.getsignal(signal.SIGINT)
 if _interrupt is signal.default_int_handler:  # else SIGINT is ignored, as in the background
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until main no one would catch it
 
-if not __package__:  # started as a file
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if not __package__:  # started as a file; site-packages stay behind Python's own modules
+    _folder = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    sys.path[:1] = [] if _folder in map(os.path.realpath, sys.path[1:]) else [_folder]
 # Python starts with -E: folders of PYTHONPATH replace packages, but no modules of Python or ours
 _place = [i for i, folder in enumerate(sys.path) if folder.endswith("-packages")] + [len(sys.path)]
 sys.path[_place[0]:_place[0]] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))

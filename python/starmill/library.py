@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .binding import StarmillError, call as _call, ffi as _ffi, lib as _lib, text as _text
+from .cli import shipped_file
 from .interchange import Columns, FromOthers
 
 if TYPE_CHECKING:
@@ -175,7 +177,7 @@ class Library:
     Parameters
     ----------
     path : str or path-like
-        A library file.
+        A library file, or the name of a library that is shipped: fgk.h5 or oba.h5.
     **config
         Keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.  For DESI
         spectra, ``format="desi"`` masks the dichroic as ``starmill fit`` does.
@@ -188,6 +190,9 @@ class Library:
 
     def __init__(self, path: str, **config: Any):
         handle = _ffi.new("starmill_library **")
+        if not os.path.exists(path):
+            shipped = shipped_file(os.path.join("libraries", path))
+            path = shipped if os.path.exists(shipped) else path
         text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in config.items())
         _call(_lib.starmill_library_open, str(path).encode(), text.encode(), handle)
         self._handle = _ffi.gc(handle[0], _lib.starmill_library_close)

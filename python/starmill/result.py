@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import shutil
 import types
 import warnings
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -15,6 +14,7 @@ from astropy.io import registry
 from astropy.table import Table
 from numpy.typing import NDArray
 
+from starmill.cli import program
 from starmill.cli.basics import Failure, did_you_mean
 from starmill.interchange import Columns, errors
 from starmill.products import result as files
@@ -202,8 +202,7 @@ class Result(Columns):
         if len(self) != 1:
             raise ValueError(f"there are {len(self)} rows: plot one, result.star(name)[i].plot()")
         from starmill import figures
-        options = types.SimpleNamespace(models=models, library=library,
-                                        program=shutil.which("starmill"))
+        options = types.SimpleNamespace(models=models, library=library, program=program())
         with errors():
             return figures.draw_row(self._file, int(self.rows[0]), options, limits)
 

@@ -120,6 +120,14 @@ static int check_memory(void)
   return MILL_OK;
 }
 
+#ifdef MILL_ONE_PROCESS
+static const char way_to_share[] = "this starmill is built without MPI (MILL_MPI=OFF): start one "
+                                   "task with more threads, or build it with MPI";
+#else
+static const char way_to_share[] = "start them by srun --mpi=pmix or by the mpirun of starmill's "
+                                   "MPI (starmill doctor names it)";
+#endif
+
 /* A launcher of another MPI, or one that does not know this one, starts tasks that are each a job
  * of one rank: they would do the same work, and wish to write the same output.  A script of a
  * batch job starts one on purpose, and is no step. */
@@ -133,10 +141,9 @@ static int check_launcher(const mill_mpi *mpi)
     text = getenv(variable[++i]);
   if (text && mpi->size == 1 && atoi(text) > 1)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "the launcher started %d tasks (%s), but each runs alone: start them by srun "
-                      "--mpi=pmix or by the mpirun of starmill's MPI (starmill doctor names it); "
-                      "%s=1 if they are to run apart",
-                      atoi(text), variable[i], variable[i]);
+                      "the launcher started %d tasks (%s), but each runs alone: %s; %s=1 if they "
+                      "are to run apart",
+                      atoi(text), variable[i], way_to_share, variable[i]);
   return MILL_OK;
 }
 

@@ -159,11 +159,6 @@ def refuse_foreign(path, made, option="--output"):
                              "not replace it: give another name, or remove it yourself")
 
 
-def shipped_file(name):
-    """Return the path of a shipped file, in share/starmill or in the source tree."""
-    return os.path.realpath(os.path.join(os.path.dirname(__file__), "../../..", name))
-
-
 def version(program):
     """Return "starmill 0.1.0 (revision)" of the program at that path, "starmill" for None."""
     if not program:

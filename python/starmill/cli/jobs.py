@@ -3,9 +3,9 @@
 
 import importlib
 import os
-import shutil
 import types
 
+from starmill.cli import program
 from starmill.cli.basics import USAGE, Failure, did_you_mean
 
 # the rooms whose options.py has the jobs
@@ -67,5 +67,5 @@ def run(words):
     options = read(rest)
     if options is None:
         return 0
-    options.program = os.environ.get("STARMILL_PROGRAM") or shutil.which("starmill")
+    options.program = program()
     return importlib.import_module(module).main(options)

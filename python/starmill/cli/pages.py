@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 
+from starmill.cli import program
 from starmill.cli.basics import OUTPUT, USAGE, Failure
 
 OPTION = re.compile(r"  (--[\w-]+)( \S+)?(?:  +(.*))?")
@@ -20,8 +21,8 @@ def roff(line):
 
 
 def said_by(*words):
-    done = subprocess.run([os.environ["STARMILL_PROGRAM"], *words], stdout=subprocess.PIPE,
-                          check=False, text=True)
+    done = subprocess.run([program() or "starmill", *words], stdout=subprocess.PIPE, check=False,
+                          text=True)
     if done.returncode:
         raise Failure(USAGE, f"starmill {' '.join(words)} ended with status {done.returncode}")
     return done.stdout

@@ -8,9 +8,8 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from starmill.cli import running
-from starmill.cli.basics import (STOPPED, USAGE, Failure, check_packages, shipped_file,
-                                 version, write_whole)
+from starmill.cli import running, shipped_file
+from starmill.cli.basics import STOPPED, USAGE, Failure, check_packages, version, write_whole
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # processes share the work; and the same bytes from any
 check_packages("simulate", "numpy", "scipy", "h5py", "astropy", "cffi")

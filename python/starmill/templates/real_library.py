@@ -45,7 +45,7 @@ from astropy.io import fits
 from astropy.table import Table
 from scipy.interpolate import CubicSpline
 
-from starmill.cli.basics import shipped_file
+from starmill.cli import shipped_file
 from starmill.surveys import generic
 from starmill.templates import emulate, library_file
 from starmill.wavelength import C_KM_S
