@@ -280,7 +280,7 @@ class PairsWithEpochs(ProgramTest):
                     hdus[f"{arm}_IVAR"].data[pair, n_good if arm == "R" else 0:] = 0
                 hdus.writeto(tmp("dark.fits"), overwrite=True)
             run("fit", "--library", coarse_library(), "--output", tmp("dark.h5"), "--overwrite", "--config",
-                tmp("visits.yaml"), "--targetid", self.row["TARGETID"][pair], self.files[0], tmp("dark.fits"),
+                tmp("visits.yaml"), "--object", self.row["TARGETID"][pair], self.files[0], tmp("dark.fits"),
                 self.files[2])
             row, of = read(tmp("dark.h5")), read(tmp("dark.h5"), "epochs")
             self.assertEqual((row["SB2"][0], row["N_EPOCH"][0]), (1, N_VISIT - 1))
