@@ -8,8 +8,6 @@
 #include <strings.h>
 
 #include "io/catalog/star_table.h"
-#include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
@@ -130,7 +128,7 @@ static int read_star_columns(source *s, mill_fits_values *v)
     const char *name = s->column[column];
     v[k].there = 1;
     if (mill_star_column[k].as == MILL_AS_TEXT)
-      MILL_CHECK(mill_star_texts_read(s->h5.id, s->path, name, s->n_row, &v[k]));
+      MILL_CHECK(mill_star_texts_read(&s->h5, name, s->n_row, &v[k]));
     else if (mill_star_column[k].as == MILL_AS_INT64)
       MILL_CHECK(mill_h5_read(&s->h5, name, H5T_NATIVE_INT64, 1, &n_row, v[k].i64));
     else

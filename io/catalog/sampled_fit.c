@@ -10,12 +10,10 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_inputs.h"
-#include "io/surveys/selection.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/data/result.h"
 #include "kernels/math/counter_random.h"
-#include "src/system/order.h"
 
 #define FORMAT_NAME "starmill result"
 
@@ -106,15 +104,14 @@ typedef struct fit_rows {
   size_t n;
   int64_t *id, *warn;
   int32_t *status, *info;
-  double *sn, *arm_sn;    /* largest of the arms' S/N, and that of one */
-  mill_ph5_texts name[2]; /* IDENTIFIER, OBJECT */
+  double *sn, *arm_sn; /* largest of the arms' S/N, and that of one */
+  mill_fits_values identifier, object;
 } fit_rows;
-enum { IDENTIFIER, OBJECT };
 
 static void clear_rows(fit_rows *rows)
 {
   MILL_FREE(rows->id, rows->warn, rows->status, rows->info, rows->sn, rows->arm_sn,
-            rows->name[IDENTIFIER].text, rows->name[OBJECT].text);
+            rows->identifier.text, rows->object.text);
 }
 
 /* The largest S/N of the arms. */
@@ -143,18 +140,6 @@ done:
   return err;
 }
 
-static int read_names(const mill_h5_file *file, const fit_rows *rows, const char *name,
-                      mill_ph5_texts *texts)
-{
-  size_t n = 0;
-  MILL_CHECK(mill_h5_shape(file, name, 1, &n)); /* no more than the file can hold */
-  MILL_CHECK(mill_ph5_read_texts(file->id, rows->path, name, texts));
-  if ((size_t)texts->n != rows->n)
-    return MILL_ERROR(MILL_ERR_CONFIG, "%s: /%s does not hold one text for each row", rows->path,
-                      name);
-  return MILL_OK;
-}
-
 static int read_rows(const char *path, fit_rows *rows)
 {
   int err = MILL_OK;
@@ -178,8 +163,8 @@ static int read_rows(const char *path, fit_rows *rows)
   MILL_TRY(MILL_ALLOC(rows->n, &rows->sn));
   MILL_TRY(MILL_ALLOC(rows->n, &rows->arm_sn));
   MILL_TRY(read_sn(&file, rows));
-  MILL_TRY(read_names(&file, rows, "catalog/IDENTIFIER", &rows->name[IDENTIFIER]));
-  MILL_TRY(read_names(&file, rows, "catalog/OBJECT", &rows->name[OBJECT]));
+  MILL_TRY(mill_star_texts_read(&file, "catalog/IDENTIFIER", (int64_t)rows->n, &rows->identifier));
+  MILL_TRY(mill_star_texts_read(&file, "catalog/OBJECT", (int64_t)rows->n, &rows->object));
 done:
   mill_h5_close(&file);
   return err;
@@ -218,17 +203,6 @@ static int read_flags(const char *text, int64_t *warn, int32_t *info)
   return MILL_OK;
 }
 
-/* Is row i of a listed star?  Without a list every row is. */
-static int is_listed(const fit_rows *rows, size_t i, const mill_star_list *stars,
-                     unsigned char *found, char name[2][MILL_STAR_NAME])
-{
-  for (int k = 0; k < 2; k++) {
-    const mill_ph5_texts *text = &rows->name[k];
-    snprintf(name[k], MILL_STAR_NAME, "%.*s", (int)text->n_byte, text->text + i * text->n_byte);
-  }
-  return !stars || mill_star_list_has(stars, rows->id[i], name[IDENTIFIER], name[OBJECT], found);
-}
-
 /* A share of the stars that depends on neither their order nor what else there is. */
 static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
 {
@@ -242,21 +216,25 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
 {
   int64_t warn = 0;
   int32_t info = 0;
-  char name[2][MILL_STAR_NAME];
+  char name[MILL_STAR_NAME];
   if (wish->flag)
     MILL_CHECK(read_flags(wish->flag, &warn, &info));
-  for (size_t i = 0; i < rows->n; i++)
-    if (is_listed(rows, i, stars, found, name) && rows->status[i] == MILL_STATUS_FITTED &&
+  for (size_t i = 0; i < rows->n; i++) {
+    const char *identifier = mill_fits_text_at(&rows->identifier, (int64_t)i);
+    const char *object = mill_fits_text_at(&rows->object, (int64_t)i);
+    if ((!stars || mill_star_list_has(stars, rows->id[i], identifier, object, found)) &&
+        rows->status[i] == MILL_STATUS_FITTED &&
         (!wish->flag || (rows->warn[i] & warn) || (rows->info[i] & info)) &&
         (!wish->has_sn_range || (rows->sn[i] >= wish->least_sn && rows->sn[i] <= wish->most_sn)) &&
-        is_in_share(wish, mill_star_identity(rows->id[i], name[OBJECT])))
-      MILL_CHECK(mill_star_list_add_row(kept, rows->id[i], name[IDENTIFIER], name[OBJECT]));
-  const int64_t n_missing = wish->is_listing ? mill_star_list_missing(stars, found, name[0]) : 0;
+        is_in_share(wish, mill_star_identity(rows->id[i], object)))
+      MILL_CHECK(mill_star_list_add_row(kept, rows->id[i], identifier, object));
+  }
+  const int64_t n_missing = wish->is_listing ? mill_star_list_missing(stars, found, name) : 0;
   if (n_missing > 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "--object '%s' (%lld such): %s has no row of this TARGETID, IDENTIFIER or "
                       "OBJECT",
-                      name[0], (long long)n_missing, rows->path);
+                      name, (long long)n_missing, rows->path);
   if (kept->n_number + kept->n_name == 0)
     return MILL_ERROR(
         MILL_ERR_CONFIG,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "io/catalog/places.h"
+#include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/data/settings.h"
@@ -103,21 +104,23 @@ int mill_star_columns_read(mill_fits_file *file, int i_hdu, mill_fits_values *v)
   return mill_fits_columns(file, i_hdu, mill_star_column, mill_star_columns_of(file, i_hdu), v);
 }
 
-int mill_star_texts_read(hid_t h5, const char *path, const char *name, int64_t n_row,
+int mill_star_texts_read(const mill_h5_file *file, const char *name, int64_t n_row,
                          mill_fits_values *out)
 {
   int err = MILL_OK;
+  size_t n = 0;
   mill_ph5_texts texts = {0};
-  MILL_TRY(mill_ph5_read_texts(h5, path, name, &texts));
+  MILL_TRY(mill_h5_shape(file, name, 1, &n)); /* no more than the file can hold */
+  MILL_TRY(mill_ph5_read_texts(file->id, file->path, name, &texts));
   if (texts.n != n_row)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: /%s does not hold one text for each row", path, name);
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: /%s does not hold one text for each row", file->path, name);
   out->there = 1;
   out->stride = texts.n_byte + 1;
   MILL_TRY(mill_alloc_bytes((size_t)n_row, out->stride, (void **)&out->text));
   for (int64_t i = 0; i < n_row; i++) {
     char *text = out->text + (size_t)i * out->stride;
     memcpy(text, texts.text + (size_t)i * texts.n_byte, texts.n_byte);
-    for (size_t n = strlen(text); n > 0 && text[n - 1] == ' '; n--)
+    for (n = strlen(text); n > 0 && text[n - 1] == ' '; n--)
       text[n - 1] = '\0';
   }
 done:

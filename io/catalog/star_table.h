@@ -7,7 +7,7 @@
 #include "io/catalog/catalog_row.h"
 #include "io/files/sha256.h"
 #include "io/fits/fits_file.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/hdf5_util.h"
 #include "kernels/data/library.h"
 
 /** The names that a parameter may have in a table; the second is NULL where there is one. */
@@ -56,7 +56,7 @@ int mill_star_columns_read(mill_fits_file *file, int i_hdu, mill_fits_values *v)
 
 /** Texts of a dataset [n_row] of HDF5 as those of a column of FITS: without trailing blanks, which
  *  other writers pad with. */
-int mill_star_texts_read(hid_t h5, const char *path, const char *name, int64_t n_row,
+int mill_star_texts_read(const mill_h5_file *file, const char *name, int64_t n_row,
                          mill_fits_values *out);
 
 /** A row of a table that is found by one key. */

@@ -167,19 +167,6 @@ static int find_places(const raw_table *raw, const mill_columns *rows, places *a
   return MILL_OK;
 }
 
-/* Names of /catalog. */
-static int read_names(const mill_h5_file *file, raw_table *raw)
-{
-  static const char *const name[] = {"catalog/OBJECT", "catalog/IDENTIFIER"};
-  for (int k = 0; k < 2; k++) {
-    size_t n_row = 0;
-    MILL_CHECK(mill_h5_shape(file, name[k], 1, &n_row)); /* no more than the file can hold */
-    MILL_CHECK(mill_star_texts_read(file->id, raw->path, name[k], raw->n_row,
-                                    &raw->column[k ? MILL_BY_IDENTIFIER : MILL_BY_OBJECT]));
-  }
-  return MILL_OK;
-}
-
 /* Rows of /fits on their way into a table. */
 typedef struct fits_rows {
   raw_table *raw;
@@ -239,7 +226,9 @@ static int read_hdf5(raw_table *raw)
   MILL_TRY(start_rows(raw, (int64_t)n_row));
   MILL_TRY(MILL_ALLOC(n_row, &raw->column[MILL_BY_TARGETID].i64));
   MILL_TRY(MILL_ALLOC(n_row, &raw->out->fit));
-  MILL_TRY(read_names(&file, raw));
+  MILL_TRY(mill_star_texts_read(&file, "catalog/OBJECT", raw->n_row, &raw->column[MILL_BY_OBJECT]));
+  MILL_TRY(mill_star_texts_read(&file, "catalog/IDENTIFIER", raw->n_row,
+                                &raw->column[MILL_BY_IDENTIFIER]));
   MILL_TRY(MILL_ALLOC(n_row, &raw->known));
   MILL_TRY(mill_catalog_known(file.id, raw->path, raw->n_row, -1, raw->known));
   MILL_TRY(mill_stored_rows_fits(file.id, raw->path, raw->n_row, &fits.rows));
