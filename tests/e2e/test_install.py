@@ -351,7 +351,7 @@ endforeach()
             self.assertEqual(differing(read(tmp("wheel.h5"), group), read(tmp("mpi.h5"), group)), [])
         star = read(tmp("wheel.h5"))["TARGETID"][0]
         does("starmill", "sample", "--quiet", "--fit", "wheel.h5", "--output", "post.h5",
-             "--targetid", star, *coadds)
+             "--object", star, *coadds)
         self.assertEqual(read(tmp("post.h5"))["STATUS"].tolist(), [FITTED])
         does("starmill", "simulate", "--quiet", "--stars", 1, "--output", "simulated")
         does("starmill", "report", "wheel.h5")

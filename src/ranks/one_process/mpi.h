@@ -45,212 +45,103 @@ enum {
 #define MPI_STATUS_IGNORE   ((MPI_Status *)0)
 #define MPI_STATUSES_IGNORE ((MPI_Status *)0)
 
-/* ---- start, end, errors ---- */
-
-static inline int MPI_Init(int *argc, char ***argv)
-{
-  return MPI_SUCCESS;
-}
-static inline int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
-{
-  *provided = MPI_THREAD_MULTIPLE;
-  return MPI_SUCCESS;
-}
-static inline int MPI_Query_thread(int *provided)
-{
-  *provided = MPI_THREAD_MULTIPLE;
-  return MPI_SUCCESS;
-}
-static inline int MPI_Initialized(int *flag)
-{
-  *flag = 1;
-  return MPI_SUCCESS;
-}
-static inline int MPI_Finalized(int *flag)
-{
-  *flag = 0;
-  return MPI_SUCCESS;
-}
-static inline int MPI_Finalize(void)
-{
-  return MPI_SUCCESS;
-}
-static inline int MPI_Abort(MPI_Comm comm, int status)
-{
-  _Exit(status);
-}
-static inline int MPI_Error_string(int code, char *text, int *n)
-{
-  *n = snprintf(text, MPI_MAX_ERROR_STRING,
-                "this program was built for one process (MILL_MPI=OFF): there is no other rank");
-  return MPI_SUCCESS;
-}
-static inline int MPI_Get_library_version(char *text, int *n)
-{
-  *n = snprintf(text, MPI_MAX_LIBRARY_VERSION_STRING, "none, one process (MILL_MPI=OFF)");
-  return MPI_SUCCESS;
-}
-
-/* ---- communicators and types ---- */
-
-static inline int MPI_Comm_rank(MPI_Comm comm, int *rank)
-{
-  *rank = 0;
-  return MPI_SUCCESS;
-}
-static inline int MPI_Comm_size(MPI_Comm comm, int *size)
-{
-  *size = 1;
-  return MPI_SUCCESS;
-}
-static inline int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler)
-{
-  return MPI_SUCCESS;
-}
-static inline int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out)
-{
-  *out = comm;
-  return MPI_SUCCESS;
-}
-static inline int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *out)
-{
-  *out = color == MPI_UNDEFINED ? MPI_COMM_NULL : comm;
-  return MPI_SUCCESS;
-}
-static inline int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info,
-                                      MPI_Comm *out)
-{
-  return MPI_Comm_split(comm, type, key, out);
-}
-static inline int MPI_Comm_free(MPI_Comm *comm)
-{
-  *comm = MPI_COMM_NULL;
-  return MPI_SUCCESS;
-}
-static inline int MPI_Type_contiguous(int n, MPI_Datatype from, MPI_Datatype *out)
-{
-  *out = n * from;
-  return MPI_SUCCESS;
-}
-static inline int MPI_Type_commit(MPI_Datatype *type)
-{
-  return MPI_SUCCESS;
-}
-static inline int MPI_Type_free(MPI_Datatype *type)
-{
-  *type = MPI_DATATYPE_NULL;
-  return MPI_SUCCESS;
-}
-
-/* ---- collective calls ---- */
-
 static inline int mill_mpi_copy(const void *from, void *to, int first, int n, MPI_Datatype type)
 {
   if (n > 0 && from != MPI_IN_PLACE && to != MPI_IN_PLACE)
     memcpy((char *)to + (size_t)first * (size_t)type, from, (size_t)n * (size_t)type);
   return MPI_SUCCESS;
 }
-static inline int MPI_Barrier(MPI_Comm comm)
-{
-  return MPI_SUCCESS;
-}
-static inline int MPI_Bcast(void *data, int n, MPI_Datatype type, int root, MPI_Comm comm)
-{
-  return MPI_SUCCESS;
-}
-static inline int MPI_Allreduce(const void *from, void *to, int n, MPI_Datatype type, MPI_Op op,
-                                MPI_Comm comm)
-{
-  return mill_mpi_copy(from, to, 0, n, type);
-}
-static inline int MPI_Reduce(const void *from, void *to, int n, MPI_Datatype type, MPI_Op op,
-                             int root, MPI_Comm comm)
-{
-  return mill_mpi_copy(from, to, 0, n, type);
-}
-static inline int MPI_Exscan(const void *from, void *to, int n, MPI_Datatype type, MPI_Op op,
-                             MPI_Comm comm)
-{
-  return MPI_SUCCESS; /* nothing stands in front of the first rank */
-}
-static inline int MPI_Allgather(const void *from, int n, MPI_Datatype type, void *to, int n_to,
-                                MPI_Datatype type_to, MPI_Comm comm)
-{
-  return mill_mpi_copy(from, to, 0, n, type);
-}
-static inline int MPI_Gather(const void *from, int n, MPI_Datatype type, void *to, int n_to,
-                             MPI_Datatype type_to, int root, MPI_Comm comm)
-{
-  return mill_mpi_copy(from, to, 0, n, type);
-}
-static inline int MPI_Alltoall(const void *from, int n, MPI_Datatype type, void *to, int n_to,
-                               MPI_Datatype type_to, MPI_Comm comm)
-{
-  return mill_mpi_copy(from, to, 0, n, type);
-}
-static inline int MPI_Allgatherv(const void *from, int n, MPI_Datatype type, void *to,
-                                 const int *n_to, const int *first_to, MPI_Datatype type_to,
-                                 MPI_Comm comm)
-{
-  return mill_mpi_copy(from, to, *first_to, n, type);
-}
-static inline int MPI_Alltoallv(const void *from, const int *n, const int *first, MPI_Datatype type,
-                                void *to, const int *n_to, const int *first_to,
-                                MPI_Datatype type_to, MPI_Comm comm)
-{
-  return mill_mpi_copy((const char *)from + (size_t)*first * (size_t)type, to, *first_to, *n, type);
-}
 
-/* ---- messages: there is nobody to send one ---- */
+/* A function: its name, its parameters, and what it does and returns. */
+#define ONE(name, parameters, answer)                                                              \
+  static inline int name parameters                                                                \
+  {                                                                                                \
+    return answer;                                                                                 \
+  }
+#define SET(variable, value) (*(variable) = (value), MPI_SUCCESS)
 
-static inline int MPI_Iprobe(int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
-{
-  *flag = 0;
-  return MPI_SUCCESS;
-}
-static inline int MPI_Wait(MPI_Request *request, MPI_Status *status)
-{
-  return MPI_SUCCESS;
-}
-static inline int MPI_Waitall(int n, MPI_Request *request, MPI_Status *status)
-{
-  return MPI_SUCCESS;
-}
-static inline int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
-{
-  return MPI_ERR_RANK;
-}
-static inline int MPI_Request_free(MPI_Request *request)
-{
-  return MPI_ERR_RANK;
-}
-static inline int MPI_Probe(int from, int tag, MPI_Comm comm, MPI_Status *status)
-{
-  return MPI_ERR_RANK;
-}
-static inline int MPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *n)
-{
-  return MPI_ERR_RANK;
-}
-static inline int MPI_Send(const void *data, int n, MPI_Datatype type, int to, int tag,
-                           MPI_Comm comm)
-{
-  return MPI_ERR_RANK;
-}
-static inline int MPI_Isend(const void *data, int n, MPI_Datatype type, int to, int tag,
-                            MPI_Comm comm, MPI_Request *request)
-{
-  return MPI_ERR_RANK;
-}
-static inline int MPI_Recv(void *data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-                           MPI_Status *status)
-{
-  return MPI_ERR_RANK;
-}
-static inline int MPI_Irecv(void *data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-                            MPI_Request *request)
-{
-  return MPI_ERR_RANK;
-}
+/* start, end, errors */
+ONE(MPI_Init, (int *argc, char ***argv), MPI_SUCCESS)
+ONE(MPI_Init_thread, (int *argc, char ***argv, int wanted, int *provided),
+    SET(provided, MPI_THREAD_MULTIPLE))
+ONE(MPI_Query_thread, (int *provided), SET(provided, MPI_THREAD_MULTIPLE))
+ONE(MPI_Initialized, (int *flag), SET(flag, 1))
+ONE(MPI_Finalized, (int *flag), SET(flag, 0))
+ONE(MPI_Finalize, (void), MPI_SUCCESS)
+ONE(MPI_Abort, (MPI_Comm comm, int status), (_Exit(status), MPI_SUCCESS))
+ONE(MPI_Error_string, (int code, char *text, int *n),
+    SET(n,
+        snprintf(text, MPI_MAX_ERROR_STRING,
+                 "this program is built for one process (MILL_MPI=OFF): there is no other rank")))
+ONE(MPI_Get_library_version, (char *text, int *n),
+    SET(n, snprintf(text, MPI_MAX_LIBRARY_VERSION_STRING, "none, one process (MILL_MPI=OFF)")))
 
+/* communicators and types */
+ONE(MPI_Comm_rank, (MPI_Comm comm, int *rank), SET(rank, 0))
+ONE(MPI_Comm_size, (MPI_Comm comm, int *size), SET(size, 1))
+ONE(MPI_Comm_set_errhandler, (MPI_Comm comm, MPI_Errhandler handler), MPI_SUCCESS)
+ONE(MPI_Comm_dup, (MPI_Comm comm, MPI_Comm *out), SET(out, comm))
+ONE(MPI_Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *out),
+    SET(out, color == MPI_UNDEFINED ? MPI_COMM_NULL : comm))
+ONE(MPI_Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out),
+    SET(out, comm))
+ONE(MPI_Comm_free, (MPI_Comm * comm), SET(comm, MPI_COMM_NULL))
+ONE(MPI_Type_contiguous, (int n, MPI_Datatype from, MPI_Datatype *out), SET(out, n *from))
+ONE(MPI_Type_commit, (MPI_Datatype * type), MPI_SUCCESS)
+ONE(MPI_Type_free, (MPI_Datatype * type), SET(type, MPI_DATATYPE_NULL))
+
+/* collective calls; nothing stands in front of the first rank (Exscan) */
+ONE(MPI_Barrier, (MPI_Comm comm), MPI_SUCCESS)
+ONE(MPI_Bcast, (void *data, int n, MPI_Datatype type, int root, MPI_Comm comm), MPI_SUCCESS)
+ONE(MPI_Exscan, (const void *from, void *to, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+    MPI_SUCCESS)
+ONE(MPI_Allreduce, (const void *from, void *to, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+    mill_mpi_copy(from, to, 0, n, type))
+ONE(MPI_Reduce,
+    (const void *from, void *to, int n, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm),
+    mill_mpi_copy(from, to, 0, n, type))
+ONE(MPI_Allgather,
+    (const void *from, int n, MPI_Datatype type, void *to, int n_to, MPI_Datatype type_to,
+     MPI_Comm comm),
+    mill_mpi_copy(from, to, 0, n, type))
+ONE(MPI_Gather,
+    (const void *from, int n, MPI_Datatype type, void *to, int n_to, MPI_Datatype type_to, int root,
+     MPI_Comm comm),
+    mill_mpi_copy(from, to, 0, n, type))
+ONE(MPI_Alltoall,
+    (const void *from, int n, MPI_Datatype type, void *to, int n_to, MPI_Datatype type_to,
+     MPI_Comm comm),
+    mill_mpi_copy(from, to, 0, n, type))
+ONE(MPI_Allgatherv,
+    (const void *from, int n, MPI_Datatype type, void *to, const int *n_to, const int *first_to,
+     MPI_Datatype type_to, MPI_Comm comm),
+    mill_mpi_copy(from, to, *first_to, n, type))
+ONE(MPI_Alltoallv,
+    (const void *from, const int *n, const int *first, MPI_Datatype type, void *to, const int *n_to,
+     const int *first_to, MPI_Datatype type_to, MPI_Comm comm),
+    mill_mpi_copy((const char *)from + (size_t)*first * (size_t)type, to, *first_to, *n, type))
+
+/* messages: none is under way, and nobody would take one */
+ONE(MPI_Iprobe, (int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status), SET(flag, 0))
+ONE(MPI_Wait, (MPI_Request * request, MPI_Status *status), MPI_SUCCESS)
+ONE(MPI_Waitall, (int n, MPI_Request *request, MPI_Status *status), MPI_SUCCESS)
+ONE(MPI_Test, (MPI_Request * request, int *flag, MPI_Status *status), MPI_ERR_RANK)
+ONE(MPI_Request_free, (MPI_Request * request), MPI_ERR_RANK)
+ONE(MPI_Probe, (int from, int tag, MPI_Comm comm, MPI_Status *status), MPI_ERR_RANK)
+ONE(MPI_Get_count, (const MPI_Status *status, MPI_Datatype type, int *n), MPI_ERR_RANK)
+ONE(MPI_Send, (const void *data, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm),
+    MPI_ERR_RANK)
+ONE(MPI_Isend,
+    (const void *data, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+     MPI_Request *request),
+    MPI_ERR_RANK)
+ONE(MPI_Recv,
+    (void *data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status),
+    MPI_ERR_RANK)
+ONE(MPI_Irecv,
+    (void *data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *request),
+    MPI_ERR_RANK)
+
+#undef ONE
+#undef SET
 #endif
