@@ -50,14 +50,16 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
   X(MILL_WARN_NONFINITE, 8192, "NONFINITE", "NaN or infinity appeared in the fit")                 \
   X(MILL_WARN_NO_STAR, 16384, "NO_STAR",                                                           \
     "the template explains too little of what the continuum alone leaves: no star of the library") \
-  X(MILL_WARN_CLASS, 32768, "CLASS", "redrock or the survey classifies it as galaxy or quasar")
+  X(MILL_WARN_CLASS, 32768, "CLASS", "redrock or the survey classifies it as galaxy or quasar")    \
+  X(MILL_WARN_BROAD, 65536, "VSINI_LIMIT",                                                         \
+    "v sin i at its upper limit, above 100 km/s: a white dwarf, or no star of the library")
 
 /** Warnings that make a velocity unreliable; labels at an edge, outside the hulls or undetermined,
  * and fast rotation, do not. */
 #define MILL_WARN_VELOCITY                                                                         \
   (MILL_WARN_CHISQ | MILL_WARN_VEL_LIMIT | MILL_WARN_VEL_ERR | MILL_WARN_BAD_SPECTRUM |            \
    MILL_WARN_NEGATIVE | MILL_WARN_OUTLIER | MILL_WARN_POOR_FIT | MILL_WARN_NOT_CONVERGED |         \
-   MILL_WARN_NONFINITE | MILL_WARN_NO_STAR | MILL_WARN_CLASS)
+   MILL_WARN_NONFINITE | MILL_WARN_NO_STAR | MILL_WARN_CLASS | MILL_WARN_BROAD)
 
 /** Warnings that say that the spectrum is hardly a star's. */
 #define MILL_WARN_NOT_STELLAR (MILL_WARN_NO_STAR | MILL_WARN_CLASS)

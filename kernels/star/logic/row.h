@@ -257,6 +257,13 @@ MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_r
     r->covar[i] *= r->err_scale * r->err_scale;
 }
 
+/** Are the lines broader than those of any template, as a white dwarf's? */
+MILL_HD static inline int mill_fit_is_broad(const mill_model *m, const mill_fit_result *r)
+{
+  return !m->set.fixed[MILL_PAR_VSINI] && r->vsini_km_s > MILL_VSINI_FAST &&
+         r->vsini_km_s == mill_par_max(m, MILL_PAR_VSINI);
+}
+
 /** Is this hardly a star of the library?  By chi-squares without model error, which would make a
  *  good fit of anything, and noise as the residuals have it, as errors may be too small. */
 MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_result *r)
@@ -264,9 +271,7 @@ MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_r
   const double n = (double)r->n_pix_tot, noise = r->chisq_noise;
   const double gain = r->chisq_c_data - r->chisq_data;
   const double misfit = r->chisq_data - noise * (1.0 + MILL_STAR_ERRORS / sqrt(n));
-  const int is_broad = !m->set.fixed[MILL_PAR_VSINI] && r->vsini_km_s > MILL_VSINI_FAST &&
-                       r->vsini_km_s == mill_par_max(m, MILL_PAR_VSINI);
-  const double part = is_broad ? MILL_STAR_BROAD : MILL_STAR_PART;
+  const double part = mill_fit_is_broad(m, r) ? MILL_STAR_BROAD : MILL_STAR_PART;
   return !(gain >= MILL_STAR_GAIN && gain * n >= MILL_STAR_GAIN * noise &&
            gain >= part * (gain + (misfit > 0.0 ? misfit : 0.0)));
 }
@@ -304,6 +309,7 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
       {MILL_WARN_NOT_CONVERGED, !slot->best.converged},
       {MILL_WARN_NONFINITE, slot->nonfinite || !isfinite(f) || !isfinite(r->chisq_tot)},
       {MILL_WARN_NO_STAR, mill_fit_no_star(m, r)},
+      {MILL_WARN_BROAD, mill_fit_is_broad(m, r)},
   };
   for (int i = 0; i < (int)(sizeof rule / sizeof rule[0]); i++)
     warn |= rule[i].holds ? rule[i].bit : 0;
