@@ -52,7 +52,9 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
     "the template explains too little of what the continuum alone leaves: no star of the library") \
   X(MILL_WARN_CLASS, 32768, "CLASS", "redrock or the survey classifies it as galaxy or quasar")    \
   X(MILL_WARN_BROAD, 65536, "VSINI_LIMIT",                                                         \
-    "v sin i at its upper limit, above 100 km/s: a white dwarf, or no star of the library")
+    "v sin i at its upper limit, above 100 km/s: a white dwarf, or no star of the library")        \
+  X(MILL_WARN_EMISSION, 131072, "EMISSION",                                                        \
+    "the core of H alpha or H beta is in emission: labels are wrong, the velocity is not")
 
 /** Warnings that make a velocity unreliable; labels at an edge, outside the hulls or undetermined,
  * and fast rotation, do not. */

@@ -27,6 +27,10 @@
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
 #define MILL_STAR_ERRORS 3.0
+/** A Balmer line's core is in emission where its light above the model has this equivalent width, A,
+ *  and is so many errors. */
+#define MILL_EMISSION_LEAST  0.5
+#define MILL_EMISSION_ERRORS 5.0
 /** A velocity this close to a limit is a warning, and so is faster rotation (km/s). */
 #define MILL_VEL_LIMIT_KM_S 5.0
 #define MILL_VSINI_FAST     100.0
@@ -276,6 +280,19 @@ MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_r
            gain >= part * (gain + (misfit > 0.0 ? misfit : 0.0)));
 }
 
+/** Is the core of a Balmer line in emission? */
+MILL_HD_CALLED static inline int mill_fit_emits(const mill_model *m, const mill_slot *slot)
+{
+  int emits = 0;
+  for (int l = 0; l < MILL_N_BALMER; l++) {
+    const enum mill_answer_place at = (enum mill_answer_place)(MILL_ANSWER_EMISSION + 2 * l);
+    const double light = mill_sum_models(m, slot, -1, at);
+    const double weight = mill_sum_models(m, slot, -1, (enum mill_answer_place)(at + 1));
+    emits |= light > MILL_EMISSION_LEAST * weight && light > MILL_EMISSION_ERRORS * sqrt(weight);
+  }
+  return emits;
+}
+
 /** Bits of RVS_WARN of a finished fit, mapped its labels and f its -2 ln L. */
 MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mill_slot *slot,
                                                    const double *mapped, double f)
@@ -310,6 +327,7 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
       {MILL_WARN_NONFINITE, slot->nonfinite || !isfinite(f) || !isfinite(r->chisq_tot)},
       {MILL_WARN_NO_STAR, mill_fit_no_star(m, r)},
       {MILL_WARN_BROAD, mill_fit_is_broad(m, r)},
+      {MILL_WARN_EMISSION, mill_fit_emits(m, slot)},
   };
   for (int i = 0; i < (int)(sizeof rule / sizeof rule[0]); i++)
     warn |= rule[i].holds ? rule[i].bit : 0;

@@ -237,7 +237,7 @@ MILL_TEST(a_velocity_is_good_apart_from_the_labels)
   make_columns(0, MILL_STATUS_FITTED);
   const size_t at = column("VRAD_GOOD")->at;
   for (int status = MILL_STATUS_NOT_DONE; status < MILL_N_STATUS; status++)
-    for (int bit = -1; bit < 17; bit++) {
+    for (int bit = -1; bit < 18; bit++) {
       mill_fit_result_init(&result, &lib, 3, status);
       result.warn = bit < 0 ? 0 : INT64_C(1) << bit;
       mill_columns_pack(&columns, &result, row);
