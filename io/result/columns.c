@@ -113,6 +113,9 @@ static const line fits_line[] = {
      "that is above 1"},
     {ARM, "NPIX_%s", I64, 1, R(n_pix), 0, "", "good pixels of arm %s"},
     {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a good pixel of arm %s"},
+    {ONCE, "VRAD_ARMS_PVAL", F64, 1, R(vrad_arms_pval), NAN, "",
+     "probability that velocities of arms differ more than these if they are one, by their errors, "
+     "vrad_floor and 3 km/s, with velocity_offsets its prior; NaN with fewer than two"},
     {OFFSET, "VRAD_OFFSET_%s", F64, 1, R(vrad_offset_km_s), NAN, "km/s",
      "velocity of arm %s minus VRAD; only with velocity_offsets; 0 in the star's first arm"},
     {OFFSET, "VRAD_OFFSET_%s_ERR", F64, 1, R(vrad_offset_err_km_s), NAN, "km/s",

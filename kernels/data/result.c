@@ -30,7 +30,7 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
   }
   for (int i = 0; i < n_par * (n_par + 1) / 2; i++)
     result->covar[i] = NAN;
-  result->vrad_chi2 = result->vrad_pval = result->vrad_range_km_s = NAN;
+  result->vrad_arms_pval = result->vrad_chi2 = result->vrad_pval = result->vrad_range_km_s = NAN;
   result->pair_peak = result->pair_gain = NAN;
   result->pair_vrad_km_s = result->pair_vrad_err_km_s = NAN;
   result->pair_vsini_km_s = result->pair_vsini_err_km_s = NAN;

@@ -50,14 +50,20 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
   X(MILL_WARN_NONFINITE, 8192, "NONFINITE", "NaN or infinity appeared in the fit")                 \
   X(MILL_WARN_NO_STAR, 16384, "NO_STAR",                                                           \
     "the template explains too little of what the continuum alone leaves: no star of the library") \
-  X(MILL_WARN_CLASS, 32768, "CLASS", "redrock or the survey classifies it as galaxy or quasar")
+  X(MILL_WARN_CLASS, 32768, "CLASS", "redrock or the survey classifies it as galaxy or quasar")    \
+  X(MILL_WARN_BROAD, 65536, "VSINI_LIMIT",                                                         \
+    "v sin i at its upper limit, above 100 km/s: a white dwarf, or no star of the library")        \
+  X(MILL_WARN_EMISSION, 131072, "EMISSION",                                                        \
+    "the core of H alpha or H beta is in emission: labels are wrong, the velocity is not")         \
+  X(MILL_WARN_ARMS, 262144, "ARMS_DIFFER",                                                         \
+    "the velocities of the arms differ: VRAD_ARMS_PVAL below 1e-6")
 
 /** Warnings that make a velocity unreliable; labels at an edge, outside the hulls or undetermined,
  * and fast rotation, do not. */
 #define MILL_WARN_VELOCITY                                                                         \
   (MILL_WARN_CHISQ | MILL_WARN_VEL_LIMIT | MILL_WARN_VEL_ERR | MILL_WARN_BAD_SPECTRUM |            \
    MILL_WARN_NEGATIVE | MILL_WARN_OUTLIER | MILL_WARN_POOR_FIT | MILL_WARN_NOT_CONVERGED |         \
-   MILL_WARN_NONFINITE | MILL_WARN_NO_STAR | MILL_WARN_CLASS)
+   MILL_WARN_NONFINITE | MILL_WARN_NO_STAR | MILL_WARN_CLASS | MILL_WARN_BROAD | MILL_WARN_ARMS)
 
 /** Warnings that say that the spectrum is hardly a star's. */
 #define MILL_WARN_NOT_STELLAR (MILL_WARN_NO_STAR | MILL_WARN_CLASS)
@@ -168,6 +174,8 @@ typedef struct mill_fit_result {
   double vrad_arm_km_s[MILL_MAX_ARM], vrad_arm_err_km_s[MILL_MAX_ARM]; /**< of the arm alone */
   /** Velocity of the arm in the fit less VRAD; 0 in the star's first arm. */
   double vrad_offset_km_s[MILL_MAX_ARM], vrad_offset_err_km_s[MILL_MAX_ARM];
+  /** Probability of arms' velocities further apart if they are one; NaN: fewer than two. */
+  double vrad_arms_pval;
   double sn[MILL_MAX_ARM];
   int64_t n_pix[MILL_MAX_ARM]; /**< good pixels */
   /** Epochs with a velocity; chi-square of a constant one, the probability of more than that, and

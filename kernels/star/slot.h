@@ -137,6 +137,9 @@ MILL_HD static inline int mill_par_offset(const mill_model *m, int i_arm)
   return i_arm > 0 && m->n_par > m->n_deriv ? m->n_deriv + i_arm - 1 : -1;
 }
 
+/** Lines that are looked at for emission. */
+enum { MILL_N_BALMER = 2 };
+
 /** Places of numbers in the answer of a segment. */
 enum mill_answer_place {
   MILL_ANSWER_F = 0, /**< F at each velocity */
@@ -155,7 +158,8 @@ enum mill_answer_place {
   MILL_ANSWER_BLOCKS,   /**< these blocks */
   MILL_ANSWER_NEGATIVE, /**< squared significance of negative model pixels */
   MILL_ANSWER_LARGEST,  /**< largest squared residual of a good pixel */
-  MILL_ANSWER_END
+  MILL_ANSWER_EMISSION, /**< of each Balmer line: mill_block_emission */
+  MILL_ANSWER_END = MILL_ANSWER_EMISSION + 2 * MILL_N_BALMER
 };
 
 /** Parameters of a segment, of one star or of two. */

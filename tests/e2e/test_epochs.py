@@ -175,8 +175,8 @@ class Pairs(ProgramTest):
         cls.one, cls.row = cls.fit("one.h5", "false"), cls.fit("pairs.h5", "true")
 
     @classmethod
-    def fit(cls, out, binaries, **how):
-        put("offsets.yaml", f"velocity_offsets: true\nvelocity_offset_sigma: 30\nbinaries: {binaries}\n")
+    def fit(cls, out, binaries, sigma=30, **how):
+        put("offsets.yaml", f"velocity_offsets: true\nvelocity_offset_sigma: {sigma}\nbinaries: {binaries}\n")
         run("fit", "--library", cls.library, "--output", tmp(out), "--config", tmp("offsets.yaml"),
             cls.coadd, **how)
         return read(tmp(out))
@@ -211,6 +211,19 @@ class Pairs(ProgramTest):
         off = (self.row["FLUX_RATIO_R"] - true)[found]
         self.assertLess(np.abs(off / np.hypot(self.row["FLUX_RATIO_R_ERR"][found],
                                               0.05 * true[found])).max(), 5)
+
+    def test_arms_that_differ(self):
+        """VRAD_ARMS_PVAL by its definition, and the warning where no offset explains the arms."""
+        for row, sigma in (self.one, 30), (self.fit("same.h5", "false", sigma=0.01), 0.01):
+            v = np.array([row[f"VRAD_{arm}"] for arm in "BRZ"])
+            err = [np.hypot(row[f"VRAD_{arm}_ERR"], 3) for arm in "BRZ"]
+            weight = np.array([err[0], np.hypot(err[1], sigma), np.hypot(err[2], sigma)]) ** -2
+            chisq = (weight * (v - (weight * v).sum(0) / weight.sum(0)) ** 2).sum(0)
+            np.testing.assert_allclose(row["VRAD_ARMS_PVAL"], chi2.sf(chisq, 2), rtol=1e-6)
+            differ = (row["RVS_WARN"] & 262144) != 0  # ARMS_DIFFER
+            np.testing.assert_array_equal(differ, row["VRAD_ARMS_PVAL"] < 1e-6)
+            self.assertEqual(differ.any(), sigma < 1)
+            self.assertFalse(row["VRAD_GOOD"][differ].any())
 
     def test_single_stars_keep_their_rows(self):
         single = self.row["SB2"] == 0

@@ -293,7 +293,7 @@ NOT_SELECTED = None
 
 # What a row with a meaningless fit may carry besides the warnings that name its defect.
 MEANINGLESS = {"CHISQ", "NO_STAR", "VEL_LIMIT", "VEL_ERR", "LABEL_EDGE", "VSINI", "BAD_HESSIAN", "HULL",
-               "NOT_CONVERGED"}
+               "NOT_CONVERGED", "VSINI_LIMIT", "EMISSION", "ARMS_DIFFER"}
 
 # KIND: STATUS, warnings that must be set, others that may be, arms that are dropped.
 # Rows without warnings carry usable spectra of a star, however many pixels or

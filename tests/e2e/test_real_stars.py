@@ -15,8 +15,11 @@ C_KM_S = 299792.458
 LAMOST = data("real/lamost")
 MILES = data("real/miles/miles_v9.1_packed.fits.gz")
 EXPOSURES = data("real/sdss/spec-3586-55181-0500.fits.gz")
+WHITE_DWARFS = [data("real/sdss/spec-0266-51602-0031.fits.gz"),
+                data("real/sdss-more/spec-4455-55539-0692.fits.gz")]
+VSINI_LIMIT, EMISSION = 65536, 131072
 MRS = data("real/lamost-mrs/med-58408-TD230151N343645T01_sp01-015.fits.gz")
-for _path in (LAMOST, MILES, EXPOSURES, MRS):
+for _path in (LAMOST, MILES, EXPOSURES, MRS, *WHITE_DWARFS):
     if not os.path.exists(_path):
         skip(f"no test data at {_path}")
 
@@ -149,6 +152,32 @@ class RealStars(EndToEnd):
             for name in "VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE":
                 self.assertLess(np.abs((b[name] - a[name]) / a[name + "_ERR"]).max(), 0.02, name)
                 self.assertLess(np.abs(b[name + "_ERR"] / a[name + "_ERR"] - 1).max(), 0.02, name)
+
+    def test_what_labels_and_velocities_cannot_be_of(self):
+        """With the shipped libraries: Balmer emission put into stars, which takes 480 K off G stars,
+        and two white dwarfs."""
+        shining = []
+        for path, star in zip(self.stars, self.cameras["VRAD"]):
+            with pyfits.open(path) as hdus:
+                wave, flux = (hdus["COADD"].data[n][0] for n in ("WAVELENGTH", "FLUX"))
+                for line, width in (6564.61, 2.5), (4862.68, 0.5):
+                    x = (wave / line / (1 + star / C_KM_S) - 1) * C_KM_S
+                    side = np.median(flux[(np.abs(x) > 1000) & (np.abs(x) < 2500)])
+                    sigma = line / 1800 / 2.3548
+                    core = np.exp(-0.5 * (x / C_KM_S * line / sigma) ** 2)
+                    flux += width * side * core / np.sqrt(2 * np.pi) / sigma
+                shining.append(tmp("shining-" + os.path.basename(path)[:-3]))
+                hdus.writeto(shining[-1], output_verify="ignore")
+        libs = [f"--library={os.path.join(SOURCE, 'libraries', n)}" for n in ("fgk.h5", "oba.h5")]
+        for survey, files, bit, good in (("lamost", self.stars, 0, 1), ("lamost", shining, EMISSION, 1),
+                                         ("sdss", WHITE_DWARFS, VSINI_LIMIT, 0)):
+            run("fit", *libs, "--output", tmp("odd.h5"), "--overwrite", "--config",
+                os.path.join(SOURCE, "config", survey + ".yaml"), *files)
+            found = read(tmp("odd.h5"))
+            with self.subTest(survey, bit=bit):
+                for at in EMISSION, VSINI_LIMIT:
+                    self.assertEqual(set(found["RVS_WARN"] & at), {at & bit})
+                self.assertLess(abs(found["VRAD_GOOD"].mean() - good), 0.1)
 
     def test_velocity_offsets_of_lamost(self):
         """The cameras' offsets against what their own velocities and the prior say, and VRAD

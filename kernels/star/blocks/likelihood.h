@@ -283,6 +283,7 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
     mill_block_parts(b, s, smooth, level, MILL_LN_SCALE(&m->arm[s->arm], work), work);
   MILL_BARRIER(b);
   mill_block_gain(b, s, &gain, &n_block);
+  mill_block_emission(b, s, vel_km_s, answer + MILL_ANSWER_EMISSION);
   const double f_c = mill_block_project(b, m, s, none, 1.0, 0.0, work);
   mill_block_residual(b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
   MILL_BARRIER(b);

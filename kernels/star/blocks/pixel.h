@@ -5,6 +5,7 @@
 
 #include "kernels/math/block.h"
 #include "kernels/math/continuum.h"
+#include "kernels/math/doppler.h"
 #include "kernels/math/real.h"
 #include "kernels/star/slot.h"
 
@@ -140,6 +141,58 @@ MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
   const double part[2] = {sum, n_both};
   mill_block_sum_n(b, part, 2, total);
   return total[1] > 0.0 ? s->n_good * total[0] / total[1] : 0.0;
+}
+
+/** H alpha and H beta, vacuum A; half the width of their cores, and where their sides begin and end,
+ *  km/s; pixels that core and sides have at least. */
+enum { MILL_BALMER_CORE_PIX = 3, MILL_BALMER_SIDE_PIX = 8 };
+#define MILL_BALMER_AA                                                                             \
+  {                                                                                                \
+    6564.61, 4862.68                                                                               \
+  }
+#define MILL_BALMER_CORE 200.0
+#define MILL_BALMER_NEAR 500.0
+#define MILL_BALMER_FAR  1330.0
+
+/** Light of the good pixels above the model, which is in s->scratch over sigma, in the cores of the
+ *  Balmer lines of a star at a velocity.  The error is that of a mean of as many residuals as the
+ *  lines' sides have: with wrong templates that is more than noise.
+ *
+ *  light [MILL_N_BALMER][2]  out  equivalent width in A times its weight, and the weight, 1 / A^2;
+ *                                 zeros where the line is not there
+ */
+MILL_BLOCK_FN void mill_block_emission(mill_block *b, const mill_segment *s, double vel_km_s,
+                                       double *light)
+{
+  const double line_aa[MILL_N_BALMER] = MILL_BALMER_AA;
+  for (int l = 0; l < MILL_N_BALMER; l++) {
+    const double ln_line = log(line_aa[l]) - mill_doppler_ln(vel_km_s);
+    double core = 0.0, n_core = 0.0, level = 0.0, square = 0.0, n_side = 0.0, total[5];
+    MILL_FOR_SUM(b, i, s->n_pix, core, n_core, level, square, n_side)
+    {
+      const double apart = MILL_C_KM_S * fabs(s->ws->ln_wave[i] - ln_line);
+      const int in_core = s->good[i] && apart < MILL_BALMER_CORE;
+      const int in_side = s->good[i] && apart > MILL_BALMER_NEAR && apart < MILL_BALMER_FAR;
+      const double sigma = in_core || in_side ? 1.0 / (double)s->is[i] : 0.0;
+      const double off = ((double)s->d[i] - (double)s->scratch[i]) * sigma;
+      core += in_core ? off : 0.0;
+      n_core += in_core;
+      level += in_side ? (double)s->scratch[i] * sigma : 0.0;
+      square += in_side ? off * off : 0.0;
+      n_side += in_side;
+    }
+    const double part[5] = {core, n_core, level, square, n_side};
+    mill_block_sum_n(b, part, 5, total);
+    const int is_there = total[1] >= MILL_BALMER_CORE_PIX && total[4] >= MILL_BALMER_SIDE_PIX &&
+                         total[2] > 0.0 && total[3] > 0.0;
+    const double unit = 2.0 * MILL_BALMER_CORE / MILL_C_KM_S * line_aa[l] * total[4] / total[2];
+    const double weight = is_there ? total[1] * total[4] / (total[3] * unit * unit) : 0.0;
+    MILL_SERIAL(b)
+    {
+      light[2 * l] = is_there ? weight * unit * total[0] / total[1] : 0.0;
+      light[2 * l + 1] = weight;
+    }
+  }
 }
 
 /** The constant of a template and the logarithm of its unit: mill_workspace.mean. */

@@ -27,6 +27,14 @@
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
 #define MILL_STAR_ERRORS 3.0
+/** A Balmer line's core is in emission where its light above the model has this equivalent width, A,
+ *  and is so many errors. */
+#define MILL_EMISSION_LEAST  0.5
+#define MILL_EMISSION_ERRORS 5.0
+/** Velocities of arms differ where that is less probable.  Templates have a zero point of this size
+ *  in each arm, km/s: of 952 MILES stars at S/N 60, cut in two, two are as improbable. */
+#define MILL_ARMS_PVAL  1e-6
+#define MILL_ARMS_FLOOR 3.0
 /** A velocity this close to a limit is a warning, and so is faster rotation (km/s). */
 #define MILL_VEL_LIMIT_KM_S 5.0
 #define MILL_VSINI_FAST     100.0
@@ -228,6 +236,31 @@ MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slo
   }
 }
 
+/** Probability of a larger chi-square of the arms' velocities if they are one; NaN: fewer than two.
+ *  Arms with an offset may differ by its prior. */
+MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, const mill_slot *slot)
+{
+  const mill_fit_result *r = &slot->result;
+  const double offset = m->n_par > m->n_deriv ? m->set.velocity_offset_sigma_km_s : 0.0;
+  double weight = 0.0, sum = 0.0, square = 0.0;
+  int n = 0;
+  for (int a = 0; a < m->n_arm; a++) {
+    const double v = r->vrad_arm_km_s[a] - r->vrad_km_s, err = r->vrad_arm_err_km_s[a];
+    const double floor = m->set.vrad_floor_km_s, own = slot->no_offset[a] ? 0.0 : offset;
+    const double w =
+        1.0 / (err * err + floor * floor + MILL_ARMS_FLOOR * MILL_ARMS_FLOOR + own * own);
+    if (!isfinite(v * w))
+      continue;
+    n++;
+    weight += w;
+    sum += w * v;
+    square += w * v * v;
+  }
+  const double chisq =
+      square - sum * sum / weight; /* rounding makes it negative where arms agree */
+  return n > 1 ? mill_chisq_pval(chisq > 0.0 ? chisq : 0.0, n - 1) : (double)NAN;
+}
+
 /** Error of a velocity, scaled, with that of the spectra's wavelengths. */
 MILL_HD static inline double mill_fit_vrad_err(const mill_model *m, const mill_fit_result *r,
                                                double err)
@@ -257,6 +290,13 @@ MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_r
     r->covar[i] *= r->err_scale * r->err_scale;
 }
 
+/** Are the lines broader than those of any template, as a white dwarf's? */
+MILL_HD static inline int mill_fit_is_broad(const mill_model *m, const mill_fit_result *r)
+{
+  return !m->set.fixed[MILL_PAR_VSINI] && r->vsini_km_s > MILL_VSINI_FAST &&
+         r->vsini_km_s == mill_par_max(m, MILL_PAR_VSINI);
+}
+
 /** Is this hardly a star of the library?  By chi-squares without model error, which would make a
  *  good fit of anything, and noise as the residuals have it, as errors may be too small. */
 MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_result *r)
@@ -264,11 +304,22 @@ MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_r
   const double n = (double)r->n_pix_tot, noise = r->chisq_noise;
   const double gain = r->chisq_c_data - r->chisq_data;
   const double misfit = r->chisq_data - noise * (1.0 + MILL_STAR_ERRORS / sqrt(n));
-  const int is_broad = !m->set.fixed[MILL_PAR_VSINI] && r->vsini_km_s > MILL_VSINI_FAST &&
-                       r->vsini_km_s == mill_par_max(m, MILL_PAR_VSINI);
-  const double part = is_broad ? MILL_STAR_BROAD : MILL_STAR_PART;
+  const double part = mill_fit_is_broad(m, r) ? MILL_STAR_BROAD : MILL_STAR_PART;
   return !(gain >= MILL_STAR_GAIN && gain * n >= MILL_STAR_GAIN * noise &&
            gain >= part * (gain + (misfit > 0.0 ? misfit : 0.0)));
+}
+
+/** Is the core of a Balmer line in emission? */
+MILL_HD_CALLED static inline int mill_fit_emits(const mill_model *m, const mill_slot *slot)
+{
+  int emits = 0;
+  for (int l = 0; l < MILL_N_BALMER; l++) {
+    const enum mill_answer_place at = (enum mill_answer_place)(MILL_ANSWER_EMISSION + 2 * l);
+    const double light = mill_sum_models(m, slot, -1, at);
+    const double weight = mill_sum_models(m, slot, -1, (enum mill_answer_place)(at + 1));
+    emits |= light > MILL_EMISSION_LEAST * weight && light > MILL_EMISSION_ERRORS * sqrt(weight);
+  }
+  return emits;
 }
 
 /** Bits of RVS_WARN of a finished fit, mapped its labels and f its -2 ln L. */
@@ -304,6 +355,9 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
       {MILL_WARN_NOT_CONVERGED, !slot->best.converged},
       {MILL_WARN_NONFINITE, slot->nonfinite || !isfinite(f) || !isfinite(r->chisq_tot)},
       {MILL_WARN_NO_STAR, mill_fit_no_star(m, r)},
+      {MILL_WARN_BROAD, mill_fit_is_broad(m, r)},
+      {MILL_WARN_EMISSION, mill_fit_emits(m, slot)},
+      {MILL_WARN_ARMS, r->vrad_arms_pval < MILL_ARMS_PVAL},
   };
   for (int i = 0; i < (int)(sizeof rule / sizeof rule[0]); i++)
     warn |= rule[i].holds ? rule[i].bit : 0;
@@ -357,6 +411,7 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
   if (mill_fit_noise_is_odd(r))
     r->info |= MILL_INFO_NOISE;
   mill_fit_arm_velocities(m, slot);
+  r->vrad_arms_pval = mill_fit_arms_pval(m, slot);
   r->warn |= mill_fit_warnings(m, slot, mapped, f);
   mill_fit_end(slot, isfinite(f) ? MILL_STATUS_FITTED : MILL_STATUS_FIT_FAILED);
 }

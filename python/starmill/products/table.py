@@ -24,7 +24,7 @@ UCDS = [(re.compile(names), ucd) for names, ucd in (
     ("IDENTIFIER|OBJECT", "meta.id"), ("REF_ID", "meta.id.cross"), ("REF_CAT", "meta.ref"),
     ("TARGET_RA", "pos.eq.ra;meta.main"), ("TARGET_DEC", "pos.eq.dec;meta.main"),
     ("VRAD_(SKEW|KURT|RANGE)", "stat.value"), ("VRAD_CHI2|R?CHISQ.*", "stat.fit.chi2"),
-    ("VRAD_PVAL", "stat.probability"), ("VRAD_GOOD|SUCCESS|PRIMARY", "meta.code.qual"),
+    ("VRAD_(ARMS_)?PVAL", "stat.probability"), ("VRAD_GOOD|SUCCESS|PRIMARY", "meta.code.qual"),
     ("VRAD.*", "spect.dopplerVeloc.opt"), ("VSINI.*", "phys.veloc.rotat"),
     ("TEFF(_2)?", "phys.temperature.effective"), ("LOGG(_2)?", "phys.gravity"),
     ("FEH(_2)?", "phys.abund.Z"), ("VMIC.*", "phys.veloc.microTurb"),

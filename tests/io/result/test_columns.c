@@ -232,11 +232,12 @@ MILL_TEST(backend_is_a_column_where_ranks_differ)
 /* Only warnings that concern the velocity spoil it, one by one. */
 MILL_TEST(a_velocity_is_good_apart_from_the_labels)
 {
-  static const int64_t spoils = 1 | 2 | 4 | 32 | 512 | 1024 | 2048 | 4096 | 8192 | 16384 | 32768;
+  static const int64_t spoils =
+      1 | 2 | 4 | 32 | 512 | 1024 | 2048 | 4096 | 8192 | 16384 | 32768 | 65536 | 262144;
   make_columns(0, MILL_STATUS_FITTED);
   const size_t at = column("VRAD_GOOD")->at;
   for (int status = MILL_STATUS_NOT_DONE; status < MILL_N_STATUS; status++)
-    for (int bit = -1; bit < 16; bit++) {
+    for (int bit = -1; bit < 19; bit++) {
       mill_fit_result_init(&result, &lib, 3, status);
       result.warn = bit < 0 ? 0 : INT64_C(1) << bit;
       mill_columns_pack(&columns, &result, row);
