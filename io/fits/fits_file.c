@@ -294,8 +294,7 @@ done:
   return err;
 }
 
-int mill_fits_column_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t *out,
-                           int *found)
+static int read_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t *out, int *found)
 {
   static_assert(sizeof(int) == sizeof(int32_t), "TINT has 32 bits");
   return read_number(file, i_hdu, name, TINT, 0, out, found);
@@ -316,6 +315,45 @@ int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int
   for (int64_t i = 0; i < n_row; i++)
     (*out)[i] = missing;
   return mill_fits_column_int64(file, i_hdu, name, *out, found);
+}
+
+/* Texts without trailing blanks; *text is NULL where the column is missing. */
+static int read_texts(mill_fits_file *file, int i_hdu, const char *name, char **text,
+                      size_t *stride, int *found)
+{
+  int err = MILL_OK;
+  int status = 0;
+  mill_fits_column c;
+  char **row = NULL;
+  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
+  *text = NULL;
+  *stride = 0;
+  MILL_TRY(mill_fits_column_find(file, i_hdu, name, found, &c));
+  if (c.number == 0)
+    goto done;
+  if (c.type != TSTRING || c.repeat != c.width)
+    MILL_TRY(MILL_ERROR_HDU(file, i_hdu, ": column %s must hold one string a row", name));
+  if (c.width > MILL_FITS_MAX_TEXT)
+    MILL_TRY(MILL_ERROR_HDU(file, i_hdu, ": column %s has texts of %lld bytes, more than %d", name,
+                            (long long)c.width, MILL_FITS_MAX_TEXT));
+  *stride = (size_t)c.width + 1;
+  MILL_TRY(MILL_ALLOC((size_t)n_row * *stride, text));
+  MILL_TRY(MILL_ALLOC(n_row, &row));
+  for (int64_t i = 0; i < n_row; i++)
+    row[i] = *text + (size_t)i * *stride;
+  if (n_row > 0 && c.width > 0)
+    fits_read_col(file->fptr, TSTRING, c.number, 1, 1, n_row, NULL, row, NULL, &status);
+  MILL_TRY_FITS(file, i_hdu, status, "column %s cannot be read", name);
+  for (int64_t i = 0; i < n_row; i++)
+    for (size_t n = strlen(row[i]); n > 0 && row[i][n - 1] == ' '; n--)
+      row[i][n - 1] = '\0';
+done:
+  mill_free(row);
+  if (err != MILL_OK) {
+    mill_free(*text);
+    *text = NULL;
+  }
+  return err;
 }
 
 /* New memory for a column, with the missing value in each row; texts get none. */
@@ -343,11 +381,11 @@ static int take_wish(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish
   MILL_CHECK(make_missing(wish, file->guard->hdu[i_hdu].axis[1], v));
   switch (wish->as) {
   case MILL_AS_TEXT:
-    return mill_fits_column_text(file, i_hdu, wish->name, &v->text, &v->stride, found);
+    return read_texts(file, i_hdu, wish->name, &v->text, &v->stride, found);
   case MILL_AS_INT64:
     return mill_fits_column_int64(file, i_hdu, wish->name, v->i64, found);
   case MILL_AS_INT32:
-    return mill_fits_column_int32(file, i_hdu, wish->name, v->i32, found);
+    return read_int32(file, i_hdu, wish->name, v->i32, found);
   default:
     return mill_fits_column_double(file, i_hdu, wish->name, v->f64, found);
   }
@@ -406,44 +444,6 @@ int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pi
                 hdu->compressed || hdu->bitpix > 0 ? &nan_value : NULL, out, &any_null, &status);
   MILL_CHECK_FITS(file, i_hdu, status, "row %lld cannot be read", (long long)i_row);
   return MILL_OK;
-}
-
-int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, char **text,
-                          size_t *stride, int *found)
-{
-  int err = MILL_OK;
-  int status = 0;
-  mill_fits_column c;
-  char **row = NULL;
-  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
-  *text = NULL;
-  *stride = 0;
-  MILL_TRY(mill_fits_column_find(file, i_hdu, name, found, &c));
-  if (c.number == 0)
-    goto done;
-  if (c.type != TSTRING || c.repeat != c.width)
-    MILL_TRY(MILL_ERROR_HDU(file, i_hdu, ": column %s must hold one string a row", name));
-  if (c.width > MILL_FITS_MAX_TEXT)
-    MILL_TRY(MILL_ERROR_HDU(file, i_hdu, ": column %s has texts of %lld bytes, more than %d", name,
-                            (long long)c.width, MILL_FITS_MAX_TEXT));
-  *stride = (size_t)c.width + 1;
-  MILL_TRY(MILL_ALLOC((size_t)n_row * *stride, text));
-  MILL_TRY(MILL_ALLOC(n_row, &row));
-  for (int64_t i = 0; i < n_row; i++)
-    row[i] = *text + (size_t)i * *stride;
-  if (n_row > 0 && c.width > 0)
-    fits_read_col(file->fptr, TSTRING, c.number, 1, 1, n_row, NULL, row, NULL, &status);
-  MILL_TRY_FITS(file, i_hdu, status, "column %s cannot be read", name);
-  for (int64_t i = 0; i < n_row; i++)
-    for (size_t n = strlen(row[i]); n > 0 && row[i][n - 1] == ' '; n--)
-      row[i][n - 1] = '\0';
-done:
-  mill_free(row);
-  if (err != MILL_OK) {
-    mill_free(*text);
-    *text = NULL;
-  }
-  return err;
 }
 
 void mill_fits_text_copy(const char *path, const char *name, const char *text, char *out,

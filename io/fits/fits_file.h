@@ -87,19 +87,12 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
  *  TSCAL other than 1, or a value beyond int64_t. */
 int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,
                            int *found);
-int mill_fits_column_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t *out,
-                           int *found);
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
                             int *found);
 
 /** The same into new memory of the caller, where a missing column leaves missing in each row. */
 int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t missing,
                           int64_t **out, int *found);
-
-/** Text of a column without trailing blanks: row i at *text + i * *stride.
- *  *text is NULL when the column is missing; free with mill_free. */
-int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, char **text,
-                          size_t *stride, int *found);
 
 enum mill_fits_as { MILL_AS_INT64, MILL_AS_INT32, MILL_AS_DOUBLE, MILL_AS_TEXT };
 

@@ -688,7 +688,7 @@ class Notebook(unittest.TestCase):
         self.assertLess(spread[0], 0.9 * spread[1])
         star = star.library.star(Spectrum(np.arange(6000, 7000.0), *np.zeros((2, 1000)), sigma=1))
         self.assertRaisesRegex(ValueError, "cannot be fitted: STATUS 3", star.plot)
-        with unittest.mock.patch("shutil.which", lambda _: None), \
+        with unittest.mock.patch("starmill.result.program", lambda: None), \
                 unittest.mock.patch.object(type(result._file), "models_path", lambda _: None):
             self.assertRaisesRegex(ValueError, "no program starmill", result[3].plot)
 
