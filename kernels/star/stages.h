@@ -201,6 +201,8 @@ typedef struct mill_pair {
   int star;      /**< 0, 1: whose parameters the requests' theta is */
   int n_turn;
   int is_moving; /**< velocities of epochs are scanned */
+  int is_seen;   /**< the residuals have a peak */
+  int is_split;  /**< both begin as halves of a star that rotates */
   int n_settle;  /**< Jacobians until the turn, which settle the velocities of epochs */
   int n_scan; /**< epochs whose peak is known, then places of the first star where it was scanned */
   int n_eval, n_jac;      /**< of the row without a second star */

@@ -179,6 +179,30 @@ class RealStars(EndToEnd):
                     self.assertEqual(set(found["RVS_WARN"] & at), {at & bit})
                 self.assertLess(abs(found["VRAD_GOOD"].mean() - good), 0.1)
 
+    def test_two_slow_stars_that_look_like_a_fast_one(self):
+        """Sums of two MILES spectra, and stars that rotate."""
+        with pyfits.open(MILES) as hdus:
+            flux, card = hdus[0].data.astype(float), hdus[0].header
+        wave = card["CRVAL1"] + card["CDELT1"] * np.arange(flux.shape[1])
+        use, random = (wave > 4000) & (wave < 7300), np.random.default_rng(1)
+        turn = np.linspace(-1, 1, 41)[1:-1]
+        light = lambda i, v: np.interp(wave * (1 - v / C_KM_S), wave, flux[i] / np.median(flux[i][use]))  # noqa: E731
+        sums = [light(a, 0) + ratio * light(b, v) for a, b, ratio, v in (
+            (493, 854, 0.93, 198), (698, 627, 0.96, 169), (211, 588, 0.67, 177), (789, 289, 0.68, 183))]
+        sums += [np.average([light(i, v * x) for x in turn], 0, np.sqrt(1 - turn**2))
+                 for i, v in ((568, 72), (698, 180), (588, 150), (854, 220))]
+        generic.write(tmp("blends.fits"), [dict(
+            NAME=f"{k}", TARGETID=k, WAVELENGTH=wave[use], IVAR=np.full(use.sum(), (80 / np.median(f[use])) ** 2),
+            FLUX=f[use] + random.normal(size=use.sum()) * np.median(f[use]) / 80,
+            LSF_SIGMA=np.full(use.sum(), 2.5 / 2.3548)) for k, f in enumerate(sums)], "air")
+        put("blends.yaml", "binaries: true\n")
+        self.fit("blends.h5", "--config", tmp("blends.yaml"), tmp("blends.fits"),
+                 lib=os.path.join(SOURCE, "libraries", "fgk.h5"))
+        row = read(self.path)
+        self.assertEqual(list(row["SB2"]), [1] * 4 + [0] * 4)
+        apart = np.abs(row["VRAD_2"] - row["VRAD"])[:4]
+        np.testing.assert_allclose(apart, [198, 169, 177, 183], atol=12)
+
     def test_velocity_offsets_of_lamost(self):
         """The cameras' offsets against what their own velocities and the prior say, and VRAD
         against LASP's with them and without.

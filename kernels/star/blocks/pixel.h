@@ -143,8 +143,8 @@ MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
   return total[1] > 0.0 ? s->n_good * total[0] / total[1] : 0.0;
 }
 
-/** H alpha and H beta, vacuum A; half the width of their cores, and where their sides begin and end,
- *  km/s; pixels that core and sides have at least. */
+/** H alpha and H beta, vacuum A; half the width of their cores, and where their sides begin and
+ *  end, km/s; pixels that core and sides have at least. */
 enum { MILL_BALMER_CORE_PIX = 3, MILL_BALMER_SIDE_PIX = 8 };
 #define MILL_BALMER_AA                                                                             \
   {                                                                                                \

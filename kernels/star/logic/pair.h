@@ -33,6 +33,13 @@
 #define MILL_PAIR_GAIN       40.0
 /** The first ratio of their fluxes. */
 #define MILL_PAIR_RATIO 0.3
+/** Two slow stars are tried first where v sin i, km/s, is above this and resolved: lines so far
+ *  apart are fitted best by a rotation of about their distance.  They begin to either side of the
+ *  star by MILL_PAIR_SPLIT_PART of its v sin i, equally bright; in the end the first one must have
+ *  less than MILL_PAIR_SLOWER of that, or both only add to what rotation explains. */
+#define MILL_PAIR_SPLIT      60.0
+#define MILL_PAIR_SPLIT_PART 0.45
+#define MILL_PAIR_SLOWER     0.7
 /** Typical uncertainties within which a companion follows, and in the last turns, whose
  *  curvature makes the errors. */
 #define MILL_PAIR_TRUST   3.0
@@ -76,11 +83,9 @@ MILL_HD static inline int mill_pair_is_hopeless(const mill_slot *slot)
           (later && polish->at.theta[MILL_PAR_VSINI] > MILL_PAIR_BLUNT));
 }
 
-/** The row is that of one star.  Returns 0. */
+/** These two stars are none.  Returns 0. */
 MILL_HD static inline int mill_pair_drop(mill_slot *slot)
 {
-  slot->result.n_eval = slot->pair.n_eval;
-  slot->result.n_jac = slot->pair.n_jac;
   slot->pair.is_fitted = 0;
   return 0;
 }
@@ -162,29 +167,46 @@ MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot 
            fabs(off) * MILL_PAIR_APART < p->least_apart));
 }
 
-/** The residuals have answered: begin with two stars; 0: there is one. */
-MILL_HD_CALLED static inline int mill_pair_start(const mill_model *m, mill_slot *slot)
+/** May the star's rotation be that of two slow stars' lines?  Then one star leaves more above
+ *  noise than what two must gain.  With epochs two stars are seen by their peaks; outside the hulls
+ *  a second one imitates what is wrong of the template. */
+MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slot *slot)
 {
-  mill_pair *p = &slot->pair;
+  const mill_fit_result *r = &slot->result;
+  return !mill_pair_has_epochs(slot) && !m->set.fixed[MILL_PAR_VSINI] &&
+         r->vsini_km_s > MILL_PAIR_SPLIT && (r->info & MILL_INFO_VSINI_ZERO) == 0 &&
+         (r->warn & MILL_WARN_HULL) == 0 &&
+         r->chisq_data - r->chisq_noise > 2.0 * MILL_PAIR_GAIN * mill_pair_unit_of(slot);
+}
+
+/** The residuals have answered: may there be a second star at their peak? */
+MILL_HD_CALLED static inline int mill_pair_is_seen(const mill_model *m, mill_slot *slot)
+{
   const double peak = mill_pair_epochs_begin(slot);
-  slot->result.pair_peak = p->peak;
   const double least =
       slot->result.vsini_km_s > MILL_PAIR_BROAD ? MILL_PAIR_PEAK_BROAD : MILL_PAIR_PEAK_LEAST;
-  if (!(peak > least * sqrt(mill_pair_unit_of(slot))) || mill_pair_misled(m, slot))
-    return mill_pair_drop(slot);
+  slot->result.pair_peak = slot->pair.peak;
+  return peak > least * sqrt(mill_pair_unit_of(slot)) && !mill_pair_misled(m, slot);
+}
+
+/** Begin with two stars: instead of one that rotates, or with one at the residuals' peak. */
+MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  const double apart = p->is_split ? MILL_PAIR_SPLIT_PART * slot->result.vsini_km_s : 0.0;
+  p->is_fitted = 1;
   for (int j = 0; j < m->n_par; j++)
     p->theta[0][j] = p->theta[1][j] = slot->best.end[j];
-  p->theta[1][MILL_PAR_VRAD] = p->peak_km_s;
-  if (!m->set.fixed[MILL_PAR_VSINI])
-    p->theta[1][MILL_PAR_VSINI] = m->set.min_vsini_km_s;
+  p->theta[0][MILL_PAR_VRAD] -= apart;
+  p->theta[1][MILL_PAR_VRAD] = p->is_split ? p->theta[1][MILL_PAR_VRAD] + apart : p->peak_km_s;
+  mill_pair_sharpen(m, slot, 1);
   for (int a = 0; a < m->n_arm; a++)
-    p->ln_ratio[a] = log(MILL_PAIR_RATIO);
-  if (p->is_moving)
+    p->ln_ratio[a] = p->is_split ? 0.0 : log(MILL_PAIR_RATIO);
+  if (p->is_moving || p->is_split)
     mill_pair_sharpen(m, slot, 0);
   p->star = p->n_turn = p->n_scan = 0;
   mill_pair_epochs_settle(m, slot);
   p->trust = MILL_PAIR_TRUST;
-  return 1;
 }
 
 /** Begin a turn, or a Jacobian at its start. */
@@ -339,7 +361,8 @@ MILL_HD_CALLED static inline int mill_pair_weigh(const mill_model *m, mill_slot 
   const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0; /* of velocities */
   if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
         mill_pair_apart(slot) > p->least_apart && mill_pair_is_star(m, slot) &&
-        !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST)))
+        !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST) &&
+        !(p->is_split && p->theta[0][MILL_PAR_VSINI] > MILL_PAIR_SLOWER * r->vsini_km_s)))
     return mill_pair_drop(slot);
   r->pair = 1;
   r->pair_gain = r->m2ll - f;
@@ -355,16 +378,12 @@ MILL_HD_CALLED static inline int mill_pair_weigh(const mill_model *m, mill_slot 
   return 1;
 }
 
-/** Look for a second star in a finished row, and make the row that of both. */
-MILL_RESUMABLE(mill_pair_run)
+/** Turns of two stars from where they begin, until they are kept or not (slot->pair.is_fitted). */
+MILL_RESUMABLE(mill_pair_try)
 {
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
-  if (!mill_pair_begin(m, slot))
-    MILL_RETURN;
-  MILL_CALL(mill_pair_peaks);
-  if (!mill_pair_start(m, slot))
-    MILL_RETURN;
+  mill_pair_start(m, slot);
   while (p->n_turn < mill_pair_turns(p, MILL_PAIR_TURNS)) {
     MILL_CALL(mill_pair_keep_rows);
     MILL_CALL(mill_pair_epochs_look);
@@ -380,8 +399,32 @@ MILL_RESUMABLE(mill_pair_run)
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = p->theta[0][j];
   MILL_ASK(MILL_REQ_VALUES);
-  if (!mill_pair_weigh(m, slot))
+  (void)mill_pair_weigh(m, slot);
+  MILL_END;
+}
+
+/** Look for a second star in a finished row, and make the row that of both. */
+MILL_RESUMABLE(mill_pair_run)
+{
+  mill_pair *p = &slot->pair;
+  MILL_BEGIN;
+  if (!mill_pair_begin(m, slot))
     MILL_RETURN;
+  MILL_CALL(mill_pair_peaks);
+  p->is_seen = mill_pair_is_seen(m, slot);
+  p->is_fitted = 0;
+  p->is_split = mill_pair_is_blend(m, slot);
+  if (p->is_split)
+    MILL_CALL(mill_pair_try);
+  if (!p->is_fitted && p->is_seen) {
+    p->is_split = 0;
+    MILL_CALL(mill_pair_try);
+  }
+  if (!p->is_fitted) { /* the row stays that of one star */
+    slot->result.n_eval = p->n_eval;
+    slot->result.n_jac = p->n_jac;
+    MILL_RETURN;
+  }
   MILL_ASK(MILL_REQ_MODELS);
   mill_arms_begin(m, slot);
   MILL_CALL(mill_seek_run);

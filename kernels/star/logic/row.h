@@ -27,8 +27,8 @@
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
 #define MILL_STAR_ERRORS 3.0
-/** A Balmer line's core is in emission where its light above the model has this equivalent width, A,
- *  and is so many errors. */
+/** A Balmer line's core is in emission where its light above the model has this equivalent width,
+ *  A, and is so many errors. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
 /** Velocities of arms differ where that is less probable.  Templates have a zero point of this size
