@@ -55,13 +55,13 @@ typedef struct mill_segment {
   int n_share;           /**< segments that share it, once it is fixed */
   int n_error;           /**< rows of error in use */
   float *own_d, *own_is; /**< [n_pix] d and is of the data alone; NULL: no model error */
-  /** [1 + n_deriv][mill_row_pitch(n_pix)] template and derivatives of the other star of a pair, in
-   *  units of exp(pair_ln), where paired times exp(pair_ln_ratio), and exp(own_ln_ratio) the factor
-   *  of the star's own. */
+  /** [1 + n_deriv][mill_row_pitch(n_pix)] template of the other star of a pair and its derivatives,
+   *  in units of exp(pair_ln). */
   float *pair;
-  int paired; /**< 1 + number of the star whose own template it is, of two; 0: there is one star */
-  double pair_ln, pair_ln_ratio, own_ln_ratio;
-  float *error; /**< [mill_n_error][mill_row_pitch(n_pix)] E: the inverse covariance is
+  int paired; /**< 1 + number (0, 1) of the star whose tangents are asked; 0: one star is fitted */
+  double pair_ln;
+  double pair_ln_ratio; /**< ln(flux of the other star's template / flux of this star's) */
+  float *error;         /**< [mill_n_error][mill_row_pitch(n_pix)] E: the inverse covariance is
                      1 - E^T E */
   double own_sum_ln_var, own_dd;
   double sn; /**< median of flux sqrt(ivar) over good pixels, -1e9: none */

@@ -143,7 +143,8 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
       mill_block_fix_error(b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
   }
 
-  const double ln_scale = MILL_LN_SCALE(arm, work) + (is_pair ? s->own_ln_ratio : 0.0);
+  const double ln_scale =
+      MILL_LN_SCALE(arm, work) + (is_pair && s->paired == 2 ? -s->pair_ln_ratio : 0.0);
   const double f = mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), ln_scale, work);
   const int is_finite = isfinite(f);
   MILL_SERIAL(b)

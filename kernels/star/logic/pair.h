@@ -115,7 +115,6 @@ MILL_HD static inline void mill_pair_relate(mill_slot *slot)
     const double ln_ratio = slot->pair.ln_ratio[s->arm];
     s->paired = s->used ? 1 + slot->pair.star : 0;
     s->pair_ln_ratio = slot->pair.star == 0 ? ln_ratio : -ln_ratio;
-    s->own_ln_ratio = slot->pair.star == 0 ? 0.0 : ln_ratio;
   }
 }
 

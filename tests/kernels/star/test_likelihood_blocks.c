@@ -316,7 +316,6 @@ static double both_stars(double (*row)[PAIR_DERIV + 1][PAIR_PIX], double ln_rati
   b.s.pair = companion;
   b.s.paired = 1 + star;
   b.s.pair_ln_ratio = star == 0 ? ln_ratio : -ln_ratio;
-  b.s.own_ln_ratio = star == 0 ? 0 : ln_ratio;
   for (int r = 0; r <= PAIR_DERIV; r++)
     for (int i = 0; i < PAIR_PIX; i++) {
       b.pixel[r * BENCH_PIX + i] = row[star][r][i];
