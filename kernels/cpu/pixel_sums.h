@@ -8,7 +8,6 @@
 
 #include "kernels/cpu/cell_sums.h"
 #include "kernels/cpu/gram.h"
-#include "kernels/cpu/normal.h"
 #include "kernels/cpu/pixel_taps.h"
 #include "kernels/math/linalg.h"
 #include "kernels/math/real.h"
@@ -126,10 +125,11 @@ MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, 
 {
   MILL_SERIAL(b)
   {
-    const int failed = mill_normal_factor(n, a, v);
+    const int failed = mill_cholesky(n, a, n);
     if (!failed) {
       double vv = 0.0;
       out[0] = mill_cholesky_logdet(n, a, n);
+      mill_cholesky_forward(n, a, n, v);
       for (int k = 0; k < n; k++)
         vv += v[k] * v[k];
       out[1] = vv;
@@ -177,58 +177,6 @@ MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, 
         v[k] -= at[k] * with_d[e];
     }
   }
-}
-
-/** solved [n_error][nk] = N^-1 of the rows with_s, chol the factor of N. */
-MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, const double *chol,
-                                          const double *with_s, double *solved)
-{
-  MILL_SERIAL(b)
-  {
-    memcpy(solved, with_s, (size_t)(n_error * nk) * sizeof *solved);
-    mill_normal_solve(nk, chol, n_error, solved);
-  }
-  MILL_BARRIER(b);
-}
-
-/** solve [n_row][nk]: L^-1 of what the sums of mill_jacobian_sums have
- *  of S with a parameter's V, model error taken out.  No barrier at the end. */
-MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
-                                          const mill_workspace *work, double *solve)
-{
-  const int q = n_error, origin = mill_gram_at(q + nk, 0);
-  (void)b;
-  MILL_SERIAL(b)
-  {
-    mill_normal_rows from = {NULL};
-    for (int j = 0; j < n_row; j += MILL_VEC_N_F64) {
-      const int n = n_row - j < MILL_VEC_N_F64 ? n_row - j : MILL_VEC_N_F64;
-      for (int r = 0; r < MILL_VEC_N_F64; r++)
-        from.row[r] = work->sums + mill_gram_at(q + nk + j + (r < n ? r : 0), 0) - origin;
-      mill_normal_whiten(nk, q, work->normal, work->error, &from, n, solve + (ptrdiff_t)j * nk);
-    }
-  }
-}
-
-/** Add to a chunk of the model flux what the residual has of each component of the model error. */
-MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len,
-                                       const mill_workspace *work, double *flux)
-{
-  double more[MILL_PIXEL_CHUNK];
-  if (s->n_error == 0)
-    return;
-  for (int i = 0; i < len; i++)
-    more[i] = 0.0;
-  for (int e = 0; e < s->n_error; e++) {
-    const float *error = s->error + (size_t)e * mill_row_pitch(s->n_pix) + first;
-    const double share = work->error[MILL_ERROR_RESIDUAL + e];
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      more[i] += share * (double)error[i];
-  }
-  MILL_SIMD
-  for (int i = 0; i < len; i++)
-    flux[i] += more[i] / (double)s->is[first + i];
 }
 
 /** A block's share of independent work: velocities first, first + step, ... */

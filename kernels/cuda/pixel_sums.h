@@ -19,8 +19,7 @@ enum {
   MILL_GRAM_PIXELS = 32, /**< that a warp takes at a time */
   MILL_GRAM_EACH = 8,    /**< of them that a lane loads of a row */
   MILL_FEW_CONT = 12,    /**< continuum functions of one pixel that registers hold easily */
-  MILL_TEAM_SPACE = 440, /**< numbers of a warp's own sums */
-  MILL_GRAM_GROUPS = (MILL_MAX_ROWS + MILL_MMA_ROWS - 1) / MILL_MMA_ROWS
+  MILL_TEAM_SPACE = 440  /**< numbers of a warp's own sums */
 };
 
 /** What rows are multiplied by, for each pixel of a warp in its stage; the last is not for rows but
@@ -151,18 +150,6 @@ static __device__ inline int mill_block_normal(mill_block *b, int n, double *a, 
 }
 
 /** The next functions are as on a CPU (kernels/cpu/pixel_sums.h). */
-MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len,
-                                       const mill_workspace *work, double *flux)
-{
-  for (int e = 0; e < s->n_error; e++) {
-    const float *error = s->error + (size_t)e * mill_row_pitch(s->n_pix) + first;
-    const double share = work->error[MILL_ERROR_RESIDUAL + e];
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      flux[i] += share * (double)error[i] / (double)s->is[first + i];
-  }
-}
-
 static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, int n_error,
                                                        const double *sums, double *a, double *v,
                                                        double *with_s, double *with_residual)
@@ -191,20 +178,6 @@ static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, in
   MILL_BARRIER(b);
 }
 
-static __device__ inline void mill_block_solve_error(mill_block *b, int nk, int n_error,
-                                                     const double *chol, const double *with_s,
-                                                     double *solved)
-{
-  MILL_FOR(b, e, n_error)
-  {
-    double *x = solved + e * nk;
-    for (int k = 0; k < nk; k++)
-      x[k] = with_s[e * nk + k];
-    mill_cholesky_solve(nk, chol, nk, x);
-  }
-  MILL_BARRIER(b);
-}
-
 static __device__ inline void mill_error_pairs(mill_block *b, const mill_segment *s, int n,
                                                double *acc)
 {
@@ -225,23 +198,6 @@ static __device__ inline void mill_error_pairs(mill_block *b, const mill_segment
           sum += (double)x[i] * (double)y[i];
         acc[k] += sum;
       }
-  }
-}
-
-static __device__ inline void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
-                                                     const mill_workspace *work, double *solve)
-{
-  const int q = n_error, origin = mill_gram_at(q + nk, 0);
-  const double *with_s = work->error;
-  MILL_FOR(b, j, n_row)
-  {
-    const double *from = work->sums + mill_gram_at(q + nk + j, 0) - origin;
-    for (int k = 0; k < nk; k++) {
-      solve[j * nk + k] = from[q + k];
-      for (int e = 0; e < q; e++)
-        solve[j * nk + k] -= from[e] * with_s[e * nk + k];
-    }
-    mill_cholesky_forward(nk, work->normal, nk, solve + j * nk);
   }
 }
 
