@@ -98,6 +98,7 @@ typedef struct mill_strip {
         *(mill_vec_real *)(out[r] + s->column + v * VN) = total[r][v];                             \
   }
 
+MILL_TILE(1)
 MILL_TILE(2)
 MILL_TILE(3)
 MILL_TILE(4)
@@ -117,54 +118,6 @@ MILL_TILE(12)
 
 typedef void mill_tile(const mill_strip *, const mill_real *, const int *, mill_real *const *);
 
-/** out[0..n_out_pad) = W h (+ bias where value) of one row, by the same chains.  It waits for its
- *  weights, and memory brings those of several panels at once faster than those of one. */
-static void row_product(const mill_layer *layer, const mill_real *weight, const mill_real *h,
-                        int value, mill_real *out)
-{
-  enum { PANEL = MILL_PANEL, VN = MILL_VEC_N, NV = PANEL / VN, N = 4 };
-  const mill_vec_real zero = {0};
-  const int n_panel = layer->n_out_pad / PANEL, share = (n_panel + N - 1) / N;
-  const size_t step = (size_t)layer->n_in * PANEL;
-  for (int p = 0; p < share; p++) {
-    mill_vec_real total[N][NV];
-    const mill_real *w[N];
-    int at[N], k = 0;
-    for (int i = 0; i < N; i++) {
-      /* the last share may have fewer */
-      at[i] = p + i * share < n_panel ? p + i * share : p;
-      w[i] = weight + (size_t)at[i] * step;
-    }
-    do {
-      const int end = layer->n_in - k > MILL_K_BLOCK ? k + MILL_K_BLOCK : layer->n_in;
-      const int first = k == 0;
-      mill_vec_real acc[N][NV];
-      for (int i = 0; i < N; i++)
-        for (int v = 0; v < NV; v++)
-          acc[i][v] = zero;
-      for (; k < end; k++)
-        for (int i = 0; i < N; i++) {
-          for (int v = 0; v < NV; v++)
-            acc[i][v] += h[k] * *(const mill_vec_real *)(w[i] + v * VN);
-          w[i] += PANEL;
-        }
-      for (int i = 0; i < N; i++)
-        for (int v = 0; v < NV; v++) {
-          const mill_real *bias = (const mill_real *)layer->bias + at[i] * PANEL + v * VN;
-          if (!first)
-            total[i][v] += acc[i][v];
-          else if (value)
-            total[i][v] = acc[i][v] + *(const mill_vec_real *)bias;
-          else
-            total[i][v] = acc[i][v];
-        }
-    } while (k < layer->n_in);
-    for (int i = 0; i < N; i++)
-      for (int v = 0; v < NV; v++)
-        *(mill_vec_real *)(out + at[i] * PANEL + v * VN) = total[i][v];
-  }
-}
-
 /** out[r][0..n_out_pad) = W h[r] (+ bias where value[r]); h [n_row][MILL_ROW_PITCH].  The bias is
  *  of the weights' type where there are values. */
 static void layer_product(const mill_layer *layer, const void *weight_w, int n_row,
@@ -172,7 +125,7 @@ static void layer_product(const mill_layer *layer, const void *weight_w, int n_r
 {
   static mill_tile *const tile[MILL_TILE_ROWS + 1] = {
     NULL,
-    NULL, /* row_product */
+    tile_1,
     tile_2,
     tile_3,
     tile_4,
@@ -191,10 +144,6 @@ static void layer_product(const mill_layer *layer, const void *weight_w, int n_r
   };
   enum { PANEL = MILL_PANEL, COLUMNS = MILL_TILE_COLUMNS };
   const mill_real *weight = (const mill_real *)weight_w;
-  if (n_row == 1) {
-    row_product(layer, weight, h, value[0], out[0]);
-    return;
-  }
   const mill_real *bias = (const mill_real *)layer->bias;
   const int n_tile = (n_row + MILL_TILE_ROWS - 1) / MILL_TILE_ROWS;
   const ptrdiff_t n_in = layer->n_in, strip = n_in * COLUMNS; /* numbers of a strip */
