@@ -63,70 +63,12 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
   }
 }
 
-/** A pair of a step of the inverse transform, each its real and its imaginary part. */
-MILL_INLINE void mill_guess_turn(const float *root, mill_vec_f32 *x, mill_vec_f32 *y)
-{
-  const mill_vec_f32 re = root[0] * y[0] + root[1] * y[1], im = root[0] * y[1] - root[1] * y[0];
-  y[0] = x[0] - re;
-  y[1] = x[1] - im;
-  x[0] += re;
-  x[1] += im;
-}
-
-/** Two steps of the inverse transform, whose pairs lie half and 2 half apart, in one: fours number
- *  0 to n_four - 1.  Of the last steps only real parts of the first numbers are wanted. */
-MILL_INLINE void mill_guess_fours(mill_block *b, int n, int half, int n_four, int is_last,
-                                  const float *root, float *x)
-{
-  const ptrdiff_t apart = (ptrdiff_t)half * 2 * MILL_GUESS_LANE;
-  const int unit = n / 2 / half;
-  MILL_FOR(b, j, n_four)
-  {
-    const int k = j & (half - 1);
-    float *at = x + (ptrdiff_t)(4 * j - 3 * k) * 2 * MILL_GUESS_LANE;
-    const float *first = root + 2 * (k * unit), *second = root + k * unit;
-    for (int l = 0; l < MILL_GUESS_LANE; l += MILL_VEC_N_F32) {
-      mill_vec_f32 v[4][2];
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; i++) {
-        v[i][0] = mill_vec_load_f32(at + i * apart + l);
-        v[i][1] = mill_vec_load_f32(at + i * apart + MILL_GUESS_LANE + l);
-      }
-      mill_guess_turn(first, v[0], v[1]);
-      mill_guess_turn(first, v[2], v[3]);
-      mill_guess_turn(second, v[0], v[2]);
-      mill_guess_turn(second + n / 2, v[1], v[3]);
-      if (is_last) {
-        *(mill_vec_f32 *)(at + l) = v[0][0];
-        continue;
-      }
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; i++) {
-        *(mill_vec_f32 *)(at + i * apart + l) = v[i][0];
-        *(mill_vec_f32 *)(at + i * apart + MILL_GUESS_LANE + l) = v[i][1];
-      }
-    }
-  }
-  MILL_BARRIER(b);
-}
-
 /** Transform sum back and put real parts of n_lane sequences, the last of nv <= n / 4 first, into
  *  chisq [n_lane][nv]. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {
-  int half = 1;
-  if (!(n & 0x55555555)) { /* an odd number of steps */
-    MILL_FOR(b, j, n / 2)
-    {
-      mill_fourier_pair(n, half, j, 1, root, MILL_GUESS_LANE, sum);
-    }
-    MILL_BARRIER(b);
-    half = 2;
-  }
-  for (; 4 * half < n; half *= 4)
-    mill_guess_fours(b, n, half, n / 4, 0, root, sum);
-  mill_guess_fours(b, n, half, nv, 1, root, sum);
+  mill_block_fourier(b, n, 1, root, sum);
   MILL_FOR(b, k, n_lane)
   {
     MILL_SIMD
