@@ -134,7 +134,7 @@ typedef struct mill_polish {
   double second[MILL_MAX_PAR * MILL_MAX_PAR];
   double lambda;
   double pred;              /**< decrease that the pending step promises */
-  double promised, gained;  /**< of the last step evaluated; gained: negative when F rose */
+  double promised;          /**< decrease of F that the last evaluated step promised */
   double end[MILL_MAX_PAR]; /**< when converged: where the last step leads, not evaluated */
   int n_jac;
   int n_learned;  /**< steps of the star's first start that taught something, and later ones */

@@ -15,14 +15,12 @@
 #define MILL_POLISH_TOLERANCE_BENT 2e-3 /**< the same where the curvature was wrong */
 /** The polish also ends with a step that promises less than NEAR_END if the steps after it would
  *  gain less than REST, both in F. */
-#define MILL_POLISH_NEAR_END    0.2
-#define MILL_POLISH_REST        5e-4
-#define MILL_POLISH_NOISE       1e-3 /**< noise of F, and what a step may promise in vain */
-#define MILL_POLISH_NOISE_STEP  1e-2
-#define MILL_POLISH_NOISE_LIGHT 0.1  /**< the same of a step with little damping */
-#define MILL_POLISH_LAMBDA      1e-3 /**< first damping */
-#define MILL_POLISH_LAMBDA_END  1e-2 /**< damping above which a small step proves nothing */
-#define MILL_POLISH_LAMBDA_MAX  1e10
+#define MILL_POLISH_NEAR_END   0.2
+#define MILL_POLISH_REST       5e-4
+#define MILL_POLISH_NOISE      1e-3 /**< rounding noise of F */
+#define MILL_POLISH_LAMBDA     1e-3 /**< first damping */
+#define MILL_POLISH_LAMBDA_END 1e-2 /**< damping above which a small step proves nothing */
+#define MILL_POLISH_LAMBDA_MAX 1e10
 /** The polish learns from a step along which the curvature was wrong by more than this part, but
  *  never lowers the curvature below the second part of what it was. */
 #define MILL_POLISH_LEARN 0.25
@@ -206,7 +204,6 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
   const int finite = mill_polish_finite(m, slot, f);
   p->n_jac++;
   p->promised = p->pred;
-  p->gained = p->have ? p->at.f - f : 0.0;
   int accept = finite && (!p->have || f < p->at.f);
   if (!p->have && !finite)
     return MILL_POLISH_FAILED;
@@ -227,20 +224,6 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
     }
     mill_polish_take(m, slot, f);
   } else {
-    /* a rejected step that promised no more than the noise of F ends it, unless it was
-     * small only because of its damping */
-    if (finite && p->pred < MILL_POLISH_NOISE_STEP && f - p->at.f < MILL_POLISH_NOISE) {
-      const double lambda = p->lambda;
-      p->lambda = lambda < MILL_POLISH_LAMBDA_END ? lambda : MILL_POLISH_LAMBDA_END;
-      const int small =
-          mill_polish_step(m, slot, slot->theta, NULL) && fabs(p->pred) < MILL_POLISH_NOISE_LIGHT;
-      p->lambda = lambda;
-      if (small) {
-        for (int j = 0; j < np; j++)
-          p->end[j] = p->at.theta[j];
-        return MILL_POLISH_CONVERGED;
-      }
-    }
     p->lambda = 8.0 * p->lambda < MILL_POLISH_LAMBDA_END ? MILL_POLISH_LAMBDA_END : 8.0 * p->lambda;
   }
   if (learn)
