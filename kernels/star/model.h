@@ -20,8 +20,7 @@ enum {
   MILL_MAX_PROFILE_ROUND = 8,
   MILL_COLUMN_PAD = 64,  /**< emulator outputs are padded to this many */
   MILL_PANEL_BYTES = 64, /**< of a panel of a layer's outputs: 16 floats, 8 doubles */
-  MILL_GUESS_LANE = 16,  /**< templates of the initial guess that lie side by side */
-  MILL_MAX_START = MILL_MAX_GUESS_START + 1
+  MILL_GUESS_LANE = 16   /**< templates of the initial guess that lie side by side */
 };
 
 /** Widths between the velocities of a profile's first grid. */

@@ -51,25 +51,25 @@ enum { MILL_MAX_TRAIL = 48 };
 
 /** Starts of a fit, and the end of each (kernels/star/logic/starts.h). */
 typedef struct mill_starts {
-  double theta[MILL_MAX_START][MILL_MAX_PAR]; /**< the guess's best templates, the best first, and
-                                                   after them a faster rotator than the solution */
-  double chisq[MILL_MAX_START];               /**< of the guess; only differences have a meaning */
-  double f[MILL_MAX_START];                   /**< F where each start ended */
-  int label[MILL_MAX_START];                  /**< of guess_label, which its labels may be */
+  double theta[MILL_MAX_GUESS_START]
+              [MILL_MAX_PAR];         /**< the guess's best templates, the best first */
+  double chisq[MILL_MAX_GUESS_START]; /**< of the guess; only differences have a meaning */
+  double f[MILL_MAX_GUESS_START];     /**< F where each start ended */
+  int label[MILL_MAX_GUESS_START];    /**< of guess_label, which its labels may be */
   int n, i;
-  int n_doubt;           /**< reasons to doubt the first start's solution */
-  int low_sn;            /**< S/N below second_start_sn */
-  int brief;             /**< the spectrum is hardly a star's: one short start */
-  int has_given;         /**< start from `given` in place of the guesses */
-  int try_all;           /**< and from all guesses after it */
-  int is_several;        /**< where `given` is from there are two stars, or epochs that differ */
-  double given_chisq;    /**< chi-square of the continuum in the row of `given`; 0: not known */
-  double given_f;        /**< and its F; infinite: not known */
-  int has_limit;         /**< fit only where the guess's chi-square is at most `limit` */
+  int n_doubt;        /**< reasons to doubt the first start's solution */
+  int low_sn;         /**< S/N below second_start_sn */
+  int brief;          /**< the spectrum is hardly a star's: one short start */
+  int has_given;      /**< start from `given` in place of the guesses */
+  int try_all;        /**< and from all guesses after it */
+  int is_several;     /**< where `given` is from there are two stars, or epochs that differ */
+  double given_chisq; /**< chi-square of the continuum in the row of `given`; 0: not known */
+  double given_f;     /**< and its F; infinite: not known */
+  int has_limit;      /**< fit only where the guess's chi-square is at most `limit` */
   double limit;
   double given[MILL_MAX_PAR]; /**< [n_deriv] finite, not yet within the limits */
   int n_minimum; /**< where starts have ended, with the solution until the sample begins */
-  double minimum[MILL_MAX_START][MILL_MAX_PAR], minimum_f[MILL_MAX_START];
+  double minimum[MILL_MAX_GUESS_START][MILL_MAX_PAR], minimum_f[MILL_MAX_GUESS_START];
   int n_trail; /**< where the polish of starts has led, and the start that each place is of */
   int trail_start[MILL_MAX_TRAIL];
   double trail[MILL_MAX_TRAIL][MILL_MAX_PAR];

@@ -62,7 +62,6 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
  * and with fixed parameters fixed.  Labels are kept to the range of the training stars. */
 MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot *slot)
 {
-  /* with it and a faster rotator after them they are MILL_MAX_START at most */
   const int n_guess =
       slot->starts.n < MILL_MAX_GUESS_START - 1 ? slot->starts.n : MILL_MAX_GUESS_START - 1;
   for (int i = slot->starts.try_all ? n_guess : 0; i > 0; i--) {

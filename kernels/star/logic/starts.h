@@ -11,11 +11,6 @@
 
 #include "kernels/star/logic/polish.h"
 
-/** A star that had a second start and seems to rotate faster than this (km/s) is also
- *  started from its solution with v sin i times MILL_FASTER: in noise broad lines are
- *  fitted about as well by narrower ones. */
-#define MILL_FAST_ROTATION 100.0
-#define MILL_FASTER        1.5
 /** Starts whose F is within this of the best one agree with it. */
 #define MILL_SAME_F 2.0
 /** More Jacobians than the first number make the first solution doubtful, more than the second
@@ -71,7 +66,7 @@ MILL_HD_CALLED static inline int mill_start_merges(const mill_model *m, mill_slo
 MILL_HD static inline void mill_start_note(mill_slot *slot, int n_par)
 {
   mill_starts *s = &slot->starts;
-  if (s->n_minimum == MILL_MAX_START)
+  if (s->n_minimum == MILL_MAX_GUESS_START)
     return;
   for (int j = 0; j < n_par; j++)
     s->minimum[s->n_minimum][j] = slot->polish.end[j];
@@ -162,22 +157,6 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
   default:
     return n_agree <= s->n_doubt;
   }
-}
-
-/** A star of several starts that rotates fast has one more, from its solution with a larger v sin
- *  i, when the others are done.  Returns whether this is it. */
-MILL_HD static inline int mill_start_faster(const mill_model *m, mill_slot *slot)
-{
-  const int i = slot->starts.i;
-  if (i < 2 || i > slot->starts.n || !slot->best.have || slot->result.n_eval >= m->set.max_eval ||
-      m->set.fixed[MILL_PAR_VSINI] || !(slot->best.end[MILL_PAR_VSINI] > MILL_FAST_ROTATION))
-    return 0;
-  slot->starts.n = i; /* which the starts are beyond when this one is done */
-  for (int j = 0; j < m->n_par; j++)
-    slot->starts.theta[i][j] = slot->best.end[j];
-  slot->starts.theta[i][MILL_PAR_VSINI] *= MILL_FASTER;
-  slot->starts.label[i] = m->n_stored; /* no template's */
-  return 1;
 }
 
 #endif

@@ -29,7 +29,7 @@ static void make(int optimizer)
   model.set.max_eval = 2000;
   model.set.max_starts = MILL_MAX_GUESS_START;
   segment[0] = (mill_segment){.used = 1, .n_pix = 1000, .n_good = 1000, .ws = &all_waves};
-  for (int i = 0; i < MILL_MAX_START; i++)
+  for (int i = 0; i < MILL_MAX_GUESS_START; i++)
     slot.starts.chisq[i] = -1e3; /* a star's */
   slot.result.n_pix_tot = 1000;
   slot.kept.flux = &slot; /* there is room for a template */
@@ -307,23 +307,6 @@ MILL_TEST(a_tie_that_is_beaten_is_none)
       assert_int_equal((slot.result.info & MILL_INFO_TWO_MINIMA) != 0, s == 1 || !better);
     }
     assert_close(slot.best.at.f, better ? 5 : 9.9, 0);
-  }
-}
-
-MILL_TEST(a_fast_rotator_is_started_faster)
-{
-  for (int lower = 0; lower < 2; lower++) {
-    make(MILL_OPT_LM);
-    const double other[NP] = {-20, 130, 0, 0, 0};
-    centre[1] = 120;
-    has_second = lower;
-    memcpy(second_centre, centre, sizeof centre);
-    second_centre[1] = 200;
-    second_depth = -1;
-    fit(2, start, other);
-    assert_true(slot.starts.i > slot.starts.n);
-    assert_int_equal(slot.starts.i, 3);
-    assert_close(off(1, lower ? 200 : 120), 0, 0.06);
   }
 }
 
