@@ -29,4 +29,15 @@ typedef mill_vec_f64 mill_vec_real;
 #define mill_load_pairs_real mill_load_pairs_f64
 #endif
 
+/** A thread's batch of a row of n numbers to its place. */
+MILL_INLINE void mill_put_batch(mill_block *b, int first, int n, const mill_real *x, mill_real *row)
+{
+  const int len = MILL_BATCH_LEN(first, n);
+  (void)b; /* a CPU's loop has no use for it */
+  MILL_SIMD
+  for (int i = 0; i < len; i++)
+    if (MILL_BATCH_HAS(b, first, i, n))
+      row[MILL_BATCH_AT(b, first, i, n)] = x[i];
+}
+
 #endif

@@ -3,6 +3,7 @@
 #ifndef MILL_RESOLUTION_H
 #define MILL_RESOLUTION_H
 
+#include "kernels/math/convolve_tile.h"
 #include "kernels/math/median.h"
 #include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
@@ -343,6 +344,84 @@ MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_se
     for (int k = 0; k < nd && isfinite(factor); k++) {
       float *x = s->raw_res + (size_t)(nd - 1 - k) * (size_t)n + (size_t)(i - h + k);
       *x = is_lost ? 0.0f : (float)(factor * (double)*x);
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** Rows over a segment's pixels, as mill_block_resolve wants its input. */
+MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspace *work)
+{
+  return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);
+}
+
+/** Resolution matrix in row form times n_row rows [n_row][pitch]; a copy without one. */
+MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int n_row, int pitch,
+                                      const mill_real *in, mill_real *out)
+{
+  enum { N_TILE = MILL_RESOLVE_TILE };
+  const int n = s->n_pix, pitch_res = mill_row_pitch(n);
+  const float *const res = s->res;
+  MILL_GLOBAL(in);
+  /* what a GPU loads with a row's last pixels */
+  MILL_FOR(b, r, n_row)
+  {
+    for (int i = n; i < mill_row_pitch(n); i++)
+      out[(ptrdiff_t)r * pitch + i] = 0;
+  }
+  if (!res) {
+    for (int r = 0; r < n_row; r++) {
+      const mill_real *from = in + (ptrdiff_t)r * pitch;
+      mill_real *to = out + (ptrdiff_t)r * pitch;
+      MILL_FOR_BATCHES(b, first, n)
+      {
+        const int len = MILL_BATCH_LEN(first, n);
+        mill_real x[MILL_BATCH];
+        for (int i = 0; i < len; i++)
+          x[i] = from[MILL_BATCH_AT(b, first, i, n)];
+        mill_put_batch(b, first, n, x, to);
+      }
+    }
+    MILL_BARRIER(b);
+    return;
+  }
+  MILL_GLOBAL(res);
+  const int nd = s->n_diag, h = nd / 2;
+  const int first = mill_tiles_first(h), n_tile = mill_resolve_most(n, nd, first);
+  const int first_edge = n_tile > 0 ? first : 0;
+  const int n_edge = n - n_tile * N_TILE;
+  /* the ends, and inside what fills no tile */
+  MILL_FOR(b, e, n_edge)
+  {
+    const int i = e < first_edge ? e : n_tile * N_TILE + e;
+    for (int r = 0; r < n_row; r++) {
+      const mill_real *from = in + (ptrdiff_t)r * pitch;
+      mill_real sum = 0;
+      for (int k = i < h ? h - i : 0; k < nd && i - h + k < n; k++)
+        sum += (mill_real)res[(ptrdiff_t)k * pitch_res + i] * from[i - h + k];
+      out[(ptrdiff_t)r * pitch + i] = sum;
+    }
+  }
+  MILL_FOR(b, c, n_tile)
+  {
+    const int i = first + c * N_TILE;
+    for (int r = 0; r < n_row; r += MILL_RESOLVE_ROWS) {
+      const mill_real *from = in + (ptrdiff_t)r * pitch + i - h;
+      mill_real *to = out + (ptrdiff_t)r * pitch + i;
+      switch (n_row - r) {
+      case 1:
+        mill_resolve_tile(1, nd, pitch_res, res + i, pitch, from, to);
+        break;
+      case 2:
+        mill_resolve_tile(2, nd, pitch_res, res + i, pitch, from, to);
+        break;
+      case 3:
+        mill_resolve_tile(3, nd, pitch_res, res + i, pitch, from, to);
+        break;
+      default:
+        mill_resolve_tile(MILL_RESOLVE_ROWS, nd, pitch_res, res + i, pitch, from, to);
+        break;
+      }
     }
   }
   MILL_BARRIER(b);

@@ -9,7 +9,7 @@
 #include "kernels/math/select.h"
 #include "kernels/math/weights.h"
 #include "kernels/star/blocks/marginal.h"
-#include "kernels/star/logic/proposal.h"
+#include "kernels/star/blocks/evidence.h"
 
 #define MILL_POST_SHARE 0.01 /**< of the samples, for the flags LIMIT and HULL */
 /** Quantiles from which a marginal density reaches to the same one from above. */
@@ -18,8 +18,7 @@
 #define MILL_POST_PARETO 0.7  /**< Pareto k of the weights up to which they are believed */
 
 enum {
-  MILL_POST_COPIES = 8,        /**< samples of a posterior by point, where there is room */
-  MILL_POST_PRIOR_DRAWS = 4096 /**< for the part of the priors that the hulls leave */
+  MILL_POST_COPIES = 8 /**< samples of a posterior by point, where there is room */
 };
 
 /** Effective size of the weights of the points from `first` on, or of the mean of the free
@@ -55,101 +54,6 @@ MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int 
     least = ess < least ? ess : least;
   }
   return least;
-}
-
-/* ---- evidence ---- */
-
-/** Where parameter j can be: between the limits of velocity and v sin i, the edges of a label's
- *  range. */
-MILL_HD static inline void mill_sample_range(const mill_model *m, int j, double *low, double *high)
-{
-  const int is_label = j >= MILL_PAR_LABEL0 && j < m->n_deriv;
-  *low = is_label ? m->label[j - MILL_PAR_LABEL0].min : mill_par_min(m, j);
-  *high = is_label ? m->label[j - MILL_PAR_LABEL0].max : mill_par_max(m, j);
-}
-
-/** Is the prior of a free parameter normalisable? */
-MILL_HD static inline int mill_prior_bounded(const mill_model *m, const mill_slot *slot, int j)
-{
-  int bounded = j < MILL_PAR_LABEL0 || mill_prior_sigma(m, slot, j) > 0.0;
-  for (int h = 0; h < m->n_hull; h++)
-    for (int i = 0; i < m->hull[h].n_label; i++)
-      bounded = bounded || m->hull[h].label[i] == j - MILL_PAR_LABEL0;
-  return bounded;
-}
-
-/** Draw number i of the priors and ranges of the free parameters: the part of it that the hulls
- *  leave. */
-MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const mill_slot *slot,
-                                                    int i)
-{
-  double theta[MILL_MAX_PAR], z[MILL_MAX_PAR + 1];
-  for (int j = 0; j < m->n_par; j++)
-    theta[j] = slot->best.end[j];
-  mill_sample_normals(m, slot, i, MILL_DRAW_PRIOR, slot->n_free, z);
-  for (int k = 0; k < slot->n_free; k++) {
-    const int j = slot->free_par[k];
-    const double sigma = mill_prior_sigma(m, slot, j);
-    double lo, hi;
-    mill_sample_range(m, j, &lo, &hi);
-    theta[j] = sigma > 0.0 ? mill_prior_mean(m, slot, j) + z[k] * sigma
-                           : lo + (hi - lo) * 0.5 * erfc(-z[k] * 0.70710678118654752);
-  }
-  return exp(-0.5 * mill_hull_penalty(m, slot, theta));
-}
-
-/** Integral of exp(-F_P/2), F_P being the priors and the hull penalty: Gaussians and ranges by
- *  formula, the part that the hulls leave of them by draws.  ln of it, and the variance of that;
- *  NaN: there is none. */
-MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *m,
-                                               const mill_slot *slot, double *var)
-{
-  double ln_all = 0.0, left = 0.0;
-  *var = 0.0;
-  for (int k = 0; k < slot->n_free; k++) {
-    const int j = slot->free_par[k];
-    const double sigma = mill_prior_sigma(m, slot, j);
-    double lo, hi;
-    mill_sample_range(m, j, &lo, &hi);
-    ln_all += log(sigma > 0.0 ? sqrt(2.0 * MILL_PI) * sigma : hi - lo);
-    if (!mill_prior_bounded(m, slot, j))
-      return (double)NAN;
-  }
-  if (m->n_hull == 0)
-    return ln_all;
-  MILL_FOR(b, i, MILL_POST_PRIOR_DRAWS)
-  {
-    left += mill_prior_left(m, slot, i) / MILL_POST_PRIOR_DRAWS;
-  }
-  left = mill_block_sum(b, left);
-  *var = (1.0 - left) / (left * MILL_POST_PRIOR_DRAWS);
-  return ln_all + log(left);
-}
-
-/** ln of the evidence and its error: the mean of the weights is the integral of exp(-F/2), of
- *  which a refused draw has none. */
-MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_slot *slot)
-{
-  const mill_sample *s = &slot->sample;
-  const double n = (double)slot->n_free, t = MILL_PART_T;
-  double part[2] = {0.0, 0.0}, sum[2], var;
-  MILL_FOR(b, i, s->n_point)
-  {
-    const double w = exp((double)s->ln_w[i]);
-    part[0] += w;
-    part[1] += w * w;
-  }
-  mill_block_sum_n(b, part, 2, sum);
-  const double ln_t = lgamma(0.5 * (t + n)) - lgamma(0.5 * t) - 0.5 * n * log(t * MILL_PI);
-  const double ln_prior = mill_block_prior_integral(b, m, slot, &var);
-  MILL_SERIAL(b)
-  {
-    const double ln_z = s->ln_most + log(sum[0]) - ln_t - 0.5 * slot->result.m2ll - ln_prior;
-    const double size = sum[0] * sum[0] / sum[1];
-    s->posterior->ln_evidence = isfinite(ln_z) ? ln_z : (double)NAN;
-    s->posterior->ln_evidence_err =
-        isfinite(ln_z) ? sqrt(1.0 / size - 1.0 / (double)s->n_draw + var) : (double)NAN;
-  }
 }
 
 /* ---- the end ---- */

@@ -4,11 +4,11 @@
 #define MILL_TEMPLATE_H
 
 #include "kernels/math/block.h"
-#include "kernels/math/convolve_tile.h"
 #include "kernels/math/doppler.h"
 #include "kernels/math/rotation.h"
 #include "kernels/math/spline_tile.h"
 #include "kernels/star/blocks/pixel.h"
+#include "kernels/star/blocks/resolution.h"
 
 /** Reach of the second filter that makes a spline, and the numbers that a tile of one takes. */
 enum {
@@ -41,17 +41,6 @@ MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, dou
     row[i] = mill_expm1_real(y < lo ? lo : (y > hi ? hi : y));
   }
   MILL_BARRIER(b);
-}
-
-/** A thread's batch of a row of n numbers to its place. */
-MILL_INLINE void mill_put_batch(mill_block *b, int first, int n, const mill_real *x, mill_real *row)
-{
-  const int len = MILL_BATCH_LEN(first, n);
-  (void)b; /* a CPU's loop has no use for it */
-  MILL_SIMD
-  for (int i = 0; i < len; i++)
-    if (MILL_BATCH_HAS(b, first, i, n))
-      row[MILL_BATCH_AT(b, first, i, n)] = x[i];
 }
 
 /** The same for one of its tangents y' without its mean: log flux T' = (1 + t) (y' + mean), plain
@@ -405,84 +394,6 @@ MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *a
       x[i] = du * (inv_e + f * sl);
     }
     mill_put_batch(b, first, n, x, slope);
-  }
-  MILL_BARRIER(b);
-}
-
-/** Rows over a segment's pixels, as mill_block_resolve wants its input. */
-MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspace *work)
-{
-  return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);
-}
-
-/** Resolution matrix in row form times n_row rows [n_row][pitch]; a copy without one. */
-MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int n_row, int pitch,
-                                      const mill_real *in, mill_real *out)
-{
-  enum { N_TILE = MILL_RESOLVE_TILE };
-  const int n = s->n_pix, pitch_res = mill_row_pitch(n);
-  const float *const res = s->res;
-  MILL_GLOBAL(in);
-  /* what a GPU loads with a row's last pixels */
-  MILL_FOR(b, r, n_row)
-  {
-    for (int i = n; i < mill_row_pitch(n); i++)
-      out[(ptrdiff_t)r * pitch + i] = 0;
-  }
-  if (!res) {
-    for (int r = 0; r < n_row; r++) {
-      const mill_real *from = in + (ptrdiff_t)r * pitch;
-      mill_real *to = out + (ptrdiff_t)r * pitch;
-      MILL_FOR_BATCHES(b, first, n)
-      {
-        const int len = MILL_BATCH_LEN(first, n);
-        mill_real x[MILL_BATCH];
-        for (int i = 0; i < len; i++)
-          x[i] = from[MILL_BATCH_AT(b, first, i, n)];
-        mill_put_batch(b, first, n, x, to);
-      }
-    }
-    MILL_BARRIER(b);
-    return;
-  }
-  MILL_GLOBAL(res);
-  const int nd = s->n_diag, h = nd / 2;
-  const int first = mill_tiles_first(h), n_tile = mill_resolve_most(n, nd, first);
-  const int first_edge = n_tile > 0 ? first : 0;
-  const int n_edge = n - n_tile * N_TILE;
-  /* the ends, and inside what fills no tile */
-  MILL_FOR(b, e, n_edge)
-  {
-    const int i = e < first_edge ? e : n_tile * N_TILE + e;
-    for (int r = 0; r < n_row; r++) {
-      const mill_real *from = in + (ptrdiff_t)r * pitch;
-      mill_real sum = 0;
-      for (int k = i < h ? h - i : 0; k < nd && i - h + k < n; k++)
-        sum += (mill_real)res[(ptrdiff_t)k * pitch_res + i] * from[i - h + k];
-      out[(ptrdiff_t)r * pitch + i] = sum;
-    }
-  }
-  MILL_FOR(b, c, n_tile)
-  {
-    const int i = first + c * N_TILE;
-    for (int r = 0; r < n_row; r += MILL_RESOLVE_ROWS) {
-      const mill_real *from = in + (ptrdiff_t)r * pitch + i - h;
-      mill_real *to = out + (ptrdiff_t)r * pitch + i;
-      switch (n_row - r) {
-      case 1:
-        mill_resolve_tile(1, nd, pitch_res, res + i, pitch, from, to);
-        break;
-      case 2:
-        mill_resolve_tile(2, nd, pitch_res, res + i, pitch, from, to);
-        break;
-      case 3:
-        mill_resolve_tile(3, nd, pitch_res, res + i, pitch, from, to);
-        break;
-      default:
-        mill_resolve_tile(MILL_RESOLVE_ROWS, nd, pitch_res, res + i, pitch, from, to);
-        break;
-      }
-    }
   }
   MILL_BARRIER(b);
 }
