@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE /* sched_getaffinity */
 
-#include "jobs/doctor/doctor.h"
-
 #include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
@@ -14,6 +12,7 @@
 #include "jobs/doctor/doctor_output.h"
 #include "jobs/doctor/doctor_report.h"
 #include "jobs/doctor/version.h"
+#include "jobs/jobs.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
@@ -30,12 +29,12 @@ enum { EXIT_BROKEN = 70, DEFAULT_LIMIT_S = 120 };
 
 typedef struct doctor_job {
   mill_mpi mpi;
-  mill_error_kept mpi_failure; /* of starting it */
+  mill_error_kept mpi_failure; /* of MPI's start */
   int help, limit_s;
   const char *output, *library, *backend;
-  int n_thread, n_host, n_most; /* n_most: ranks of the host that has most */
-  mill_error_kept gpu_failure;  /* of giving every rank a GPU */
-  int is_beside;                /* with cuda+cpu: this rank has no GPU */
+  int n_thread, n_host, n_most; /* n_most: ranks of the host with most ranks */
+  mill_error_kept gpu_failure;  /* of giving each rank a GPU */
+  int is_on_cpu;                /* 1: this rank has no GPU and fits on the CPU (cuda+cpu) */
   mill_doctor_report report;
 } doctor_job;
 
@@ -69,7 +68,7 @@ const mill_option_help mill_doctor_help = {&table, &usual};
 static int parse(int argc, char **argv, doctor_job *job)
 {
   int first = 0;
-  mill_config config; /* only to check a value */
+  mill_config config; /* only to check the value of --backend */
   mill_config_default(&config);
   job->output = usual.output;
   job->backend = usual.backend;
@@ -134,7 +133,7 @@ static void report_machine(doctor_job *job)
 
 /* ---- ranks ---- */
 
-/* Hosts, and their ranks.  Collective. */
+/* Count hosts and ranks per host.  Collective. */
 static int count_ranks(doctor_job *job)
 {
   int err = MILL_OK;
@@ -159,7 +158,7 @@ static void report_ranks(doctor_job *job)
   mill_doctor_report *r = &job->report;
   const long n_core = sysconf(_SC_NPROCESSORS_ONLN);
   mill_doctor_say(r, "ranks.count", "%d", job->mpi.size);
-  if (job->mpi_failure.code == MILL_ERR_USAGE) /* each runs alone */
+  if (job->mpi_failure.code == MILL_ERR_USAGE) /* the launcher's tasks are each alone */
     mill_doctor_fail(r, EXIT_BROKEN, "%s", job->mpi_failure.message);
   mill_doctor_say(r, "ranks.threads_of_mpi", "%s",
                   job->mpi_failure.code == MILL_ERR_MPI ? "no" : "yes, MPI_THREAD_MULTIPLE");
@@ -254,12 +253,12 @@ static void report_devices(doctor_job *job)
                   driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
   for (int i = 0; i < node.n_gpu; i++) {
     report_device(job, i, &gpu[i]);
-    mill_gpu_release(); /* its rank may want it for itself */
+    mill_gpu_release(); /* for the rank that will use it */
   }
   mill_free(gpu);
 }
 
-/* A rank's GPU, as a fit chooses it. */
+/* The GPU that a fit would give to a rank. */
 typedef struct rank_gpu {
   char host[64], bus[32];
   int n_seen, has_gpu;
@@ -270,7 +269,7 @@ static int compare_gpus(const void *a, const void *b)
   return memcmp(a, b, offsetof(rank_gpu, n_seen));
 }
 
-/* A rank without a GPU, or why a fit takes none. */
+/* Report why a fit would not use the GPUs. */
 static void report_no_gpus(doctor_job *job, const rank_gpu *all)
 {
   mill_doctor_report *r = &job->report;
@@ -313,7 +312,7 @@ static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
                      n_with, n_gpu, n_gpu == 1 ? "GPU" : "GPUs");
 }
 
-/* Collective; rank 0 reports. */
+/* Choose each rank's GPU as a fit does; rank 0 reports.  Collective. */
 static int find_gpus_of_ranks(doctor_job *job)
 {
   int err = MILL_OK;
@@ -332,7 +331,7 @@ static int find_gpus_of_ranks(doctor_job *job)
             : mill_backend_place(&job->mpi, 1);
   mill_error_save(err, &job->gpu_failure);
   err = MILL_OK;
-  job->is_beside = !mine.has_gpu;
+  job->is_on_cpu = !mine.has_gpu;
   MILL_TRY(job->gpu_failure.code == MILL_ERR_MPI ? MILL_ERR_MPI : MILL_OK);
   if (job->gpu_failure.code == MILL_OK && mine.has_gpu)
     mill_cuda_probe_bus(mine.bus, sizeof mine.bus);
@@ -362,7 +361,7 @@ done:
   return err;
 }
 
-/* Size from which auto takes the GPU. */
+/* Report the size from which --backend auto takes the GPU. */
 static void report_crossover(doctor_job *job, int kind, const char *key)
 {
   mill_doctor_report *r = &job->report;
@@ -387,7 +386,7 @@ static void report_choice(doctor_job *job)
   const mill_backend *backend = NULL;
   int err = strncmp(job->backend, "cuda", 4) == 0 ? mill_error_restore(&job->gpu_failure) : MILL_OK;
   if (err == MILL_OK)
-    err = mill_backend_find(job->is_beside ? "cpu" : job->backend, &backend);
+    err = mill_backend_find(job->is_on_cpu ? "cpu" : job->backend, &backend);
   if (err != MILL_OK) {
     mill_doctor_say(r, "fit.backend", "none");
     mill_doctor_fail(r, mill_error_exit_status(err), "%s", mill_error_message());
@@ -439,7 +438,7 @@ static int start(doctor_job *job, int argc, char **argv)
   MILL_CHECK(parse(argc, argv, job));
   if (mill_option_helped(job->help, job->mpi.rank, &table, &usual))
     return MILL_OK;
-  /* without threads of MPI the rest can be checked; without communicators it cannot */
+  /* without MPI_THREAD_MULTIPLE the rest can be checked, without communicators not */
   if (job->mpi.stop_comm == MPI_COMM_NULL)
     MILL_CHECK(mill_error_restore(&job->mpi_failure));
   MILL_CHECK(mill_mpi_agree(&job->mpi, examine(job)));

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Output of doctor, printed line by line on standard output by the rank that finds it. */
+/** Output of doctor, on standard output. */
 #ifndef MILL_DOCTOR_REPORT_H
 #define MILL_DOCTOR_REPORT_H
 
-/** Zeroed at first. */
+/** Zero it before the first line. */
 typedef struct mill_doctor_report {
-  char topic[32];  /**< of the line before */
-  int exit_status; /**< of the first failure; 0: none */
+  char topic[32];  /**< topic of the last line */
+  int exit_status; /**< of the first failure; 0: no failure */
   int n_failure, n_warning;
 } mill_doctor_report;
 
-/** A line: key "ranks.count" stands below the heading of its topic, "ranks". */
+/** Print a line.  key: "ranks.count" is the line "count" under the heading "ranks". */
 void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** A remark below a line: the problem and its remedy.  exit_status 0: a warning, else a failure. */
+/** Print a remark below a line, a problem and its remedy: a warning if exit_status is 0, else a
+ *  failure. */
 void mill_doctor_mark(mill_doctor_report *report, int exit_status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define mill_doctor_warn(report, ...) mill_doctor_mark(report, 0, __VA_ARGS__)

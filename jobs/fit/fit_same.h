@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Checks that the ranks of a fit are started alike: options and settings are compared before
- *  collective calls depend on them. */
+/** Checks that all ranks of a fit have the same options and settings, before collective calls depend
+ *  on them. */
 #ifndef MILL_FIT_SAME_H
 #define MILL_FIT_SAME_H
 
@@ -8,19 +8,18 @@
 #include "src/config/config.h"
 #include "src/ranks/mpi_context.h"
 
-/** The program, and the options of the table that decide which way a run takes and what it writes:
- *  all but those that may_differ (the log, the paths of library and configuration).
- *  Collective; MILL_ERR_CONFIG names the ranks and the option, MILL_ERR_MEMORY, MILL_ERR_MPI. */
+/** Compare the program's version and the options of the table, except those that may_differ (the
+ *  log, the paths of library and configuration).
+ *  Collective.  MILL_ERR_CONFIG names the ranks and the option; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
                           const mill_fit_options *options);
 
-/** The library and the effective settings, once the table to start from is read.
- *  Collective; MILL_ERR_CONFIG names the ranks and the setting, MILL_ERR_MEMORY, MILL_ERR_MPI. */
+/** Compare the library and the effective settings, after the start table is read.
+ *  Collective.  MILL_ERR_CONFIG names the ranks and the setting; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const mill_library *lib);
 
-/** Identity of a run, malloc'd: mill_config_identity, and of a sample its settings and the stars
- *  that it has by name.  MILL_ERR_MEMORY, and what that fails with; *identity is for free then,
- *  too. */
+/** Identity of a run, for free(), also after a failure: mill_config_identity; for a sample also its
+ *  settings and the names of its stars.  MILL_ERR_MEMORY and the codes of mill_config_identity. */
 int mill_fit_identity(const mill_fit_options *options, const mill_config *config, char **identity);
 
 #endif

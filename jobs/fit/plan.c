@@ -15,7 +15,7 @@
 #include "src/system/progress.h"
 #include "src/ranks/usual_rate.h"
 
-/* of the HDF5 files: objects, attributes, configuration */
+/* Bytes of HDF5 files beyond their data: objects, attributes, configuration. */
 enum { RESULT_HEADERS = 14 << 10, COLUMN_HEADERS = 430, MODELS_HEADERS = 8 << 10 };
 
 typedef struct totals {
@@ -34,7 +34,7 @@ static int sum_up(const mill_mpi *mpi, const mill_inputs *inputs, totals *sum)
   return MILL_OK;
 }
 
-/* 1.2 GB */
+/* A size as "1.2 GB". */
 static const char *size_text(double bytes, char out[32])
 {
   static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB"};
@@ -88,7 +88,7 @@ static double models_bytes(const mill_inputs *inputs, int64_t n_exposure)
   return bytes;
 }
 
-/* Existing output: rows that would not be fitted again. */
+/* Print the existing output; returns the number of its rows that would not be fitted again. */
 static int64_t print_existing(const mill_plan *plan, FILE *out)
 {
   const char *path = plan->options->output;
@@ -115,7 +115,7 @@ static int64_t print_existing(const mill_plan *plan, FILE *out)
   return plan->options->retry_failed ? peek->n_status[MILL_STATUS_FITTED] : peek->n_row - n_left;
 }
 
-/* Stars a second of a rank, as given or as usual; 0: not known. */
+/* Stars/s of a rank: --rate, else the default; 0: unknown. */
 static double rate_of(const mill_plan *plan)
 {
   if (plan->running.rate > 0)

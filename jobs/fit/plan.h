@@ -17,15 +17,15 @@ typedef struct mill_plan {
   const mill_config *config;
   const mill_library *lib;
   const mill_inputs *inputs;     /**< with their index */
-  const mill_existing *existing; /**< at the output, as rank 0 has found it */
+  const mill_existing *existing; /**< found at the output by rank 0 */
   mill_running running;
   const mill_backend *backend;
   int n_thread;   /**< of a rank */
-  int64_t n_held; /**< rows that a rank takes before it has finished any */
+  int64_t n_held; /**< rows that a rank takes before it finishes its first one */
 } mill_plan;
 
-/** Print the plan on rank 0.  Collective, and nothing is written.  MILL_ERR_MPI,
- *  MILL_ERR_MEMORY, MILL_ERR_LIBRARY, MILL_ERR_OUTPUT (out does not take it). */
+/** Print the plan on rank 0; no file is written.  Collective.  MILL_ERR_MPI, MILL_ERR_MEMORY,
+ *  MILL_ERR_LIBRARY, MILL_ERR_OUTPUT: out cannot be written. */
 int mill_plan_print(const mill_mpi *mpi, const mill_plan *plan, FILE *out);
 
 #endif

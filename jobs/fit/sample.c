@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/sample.h"
+#include "jobs/fit/fit.h"
 
 #include <string.h>
 
-#include "jobs/fit/fit.h"
+#include "jobs/jobs.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/library/library.h"
+#include "jobs/jobs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,8 @@
 
 const mill_option_help mill_library_train_help = {&mill_library_train_table, NULL};
 
-/* Python gets name=value of each option, or its name alone, then -- and the grid file. */
+/* Go on in Python, whose arguments are name=value of each option (name alone for a flag), then --
+ * and the grid file. */
 static int end_in_python(int argc, char **argv)
 {
   int err = MILL_OK, status = 0, first = 0, n = 2;
@@ -49,7 +50,7 @@ static int train(int argc, char **argv)
     const int status = mill_mpi_job("starmill library train", mill_library_train, argc, argv);
     if (status != 0)
       return status;
-    /* Python catches signals, which wait until it does */
+    /* keep signals pending until Python catches them */
     mill_stop_signal_hold();
     if (mill_stop_signal_seen())
       return mill_job_end("library train",

@@ -27,7 +27,7 @@
 
 enum {
   MIN_MODEL = 12,
-  MIN_LEFT_OUT = 8, /* for a model error: LEAST_SPECTRA of starmill/templates/residuals.py */
+  MIN_LEFT_OUT = 8, /* models that a model error needs: LEAST_SPECTRA in templates/residuals.py */
   SPLIT_STREAM = 0x73706c74 /* "splt" */
 };
 
@@ -53,7 +53,7 @@ static int name_file(const char *given, const char *output, const char *end, cha
   return MILL_OK;
 }
 
-/* On rank 0: names of files that may be read and written. */
+/* Rank 0: check the names of all files, and that outputs can be written. */
 static int check_files(const job *j)
 {
   mill_file_roles roles = {0};
@@ -67,7 +67,7 @@ static int check_files(const job *j)
   MILL_CHECK(
       mill_file_roles_read(&roles, o->stop_file ? "--stop-file" : "the stop file", j->stop_file));
   MILL_CHECK(mill_library_writable(o->output, o->overwrite));
-  /* a training that goes on has its own */
+  /* the table of this training is kept if it has a checkpoint */
   if (!o->overwrite && access(j->table, F_OK) == 0 && access(j->checkpoint, F_OK) != 0)
     return MILL_ERROR(
         MILL_ERR_OUTPUT,
@@ -76,12 +76,12 @@ static int check_files(const job *j)
   return mill_stop_file_absent(j->stop_file);
 }
 
-/* What is left out, of n models in their order: by random numbers. */
+/* Mark n_left_out of n models, chosen by random numbers (Knuth, TAOCP 3.4.2, algorithm S). */
 static void choose_left_out(uint64_t seed, int n, int n_left_out, unsigned char *left_out)
 {
   mill_random r;
   mill_random_begin(&r, seed, 0, SPLIT_STREAM);
-  for (int n_still = n; n_still > 0; n_still--) { /* one after another (Knuth's algorithm S) */
+  for (int n_still = n; n_still > 0; n_still--) {
     if (mill_random_uniform(&r) * n_still < n_left_out) {
       left_out[n - n_still] = 1;
       n_left_out--;
@@ -89,7 +89,7 @@ static void choose_left_out(uint64_t seed, int n, int n_left_out, unsigned char 
   }
 }
 
-/* The good models, *good [*n], allocated, the caller's also on failure. */
+/* List the good models in *good [*n], for mill_free also after a failure. */
 static int find_good(const job *j, int *n, int **good)
 {
   int n_to_do = 0;
@@ -135,7 +135,7 @@ done:
   return err;
 }
 
-/* Mapped labels of the good models, and arms without emulators. */
+/* Map the labels of the good models; name the library's labels and arms. */
 static int make_frame(job *j)
 {
   int err = MILL_OK;
@@ -157,7 +157,7 @@ static int make_frame(job *j)
   for (int a = 0; a < info->n_arm; a++)
     snprintf(lib->arm[a].name, sizeof lib->arm[a].name, "%s", info->arm[a].name);
   MILL_TRY(mill_train_labels(n, value, lib, j->mapped));
-  /* else a fit would be the first to refuse what was trained for hours */
+  /* check now what a fit would refuse after hours of training */
   MILL_TRY(mill_columns_fits(lib, j->o.input, MILL_WITH_ANY_FIT, &columns));
 done:
   mill_free(value);
@@ -185,7 +185,7 @@ static int prepare(job *j)
   return mill_stop_signal_catch();
 }
 
-/* Millions of operations of a step of the widest arm. */
+/* Million operations of a training step, in the arm with most outputs. */
 static int64_t step_mflop(const job *j)
 {
   mill_train_shape shape;

@@ -6,7 +6,6 @@
 
 #include "kernels/base/error.h"
 #include "src/config/config_internal.h"
-#include "src/config/name_regex.h"
 #include "src/config/text.h"
 
 int mill_config_wrong(mill_config_fault *where, const char *key_name, const char *other, int item,

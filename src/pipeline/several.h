@@ -9,7 +9,6 @@
 #ifndef MILL_SEVERAL_H
 #define MILL_SEVERAL_H
 
-#include "src/pipeline/member.h"
 #include "src/pipeline/slots.h"
 
 /** Can a library be fitted along with the first?  It has the same arms, all of them with or without

@@ -10,7 +10,19 @@
 
 #include "kernels/backend.h"
 #include "kernels/data/star.h"
-#include "src/pipeline/member.h"
+#include "src/pipeline/device_model.h"
+#include "src/pipeline/waveset_cache.h"
+
+/** A library of a pipeline, on a device of its own. */
+typedef struct mill_member {
+  const mill_library *lib;   /**< borrowed */
+  int label[MILL_MAX_LABEL]; /**< index of each of its labels among the first library's */
+  mill_guess_table guess;
+  mill_model model;            /**< host copy; its pointers are device memory */
+  int n_change;                /**< version of the model */
+  mill_device_memory memory;   /**< of the model */
+  mill_waveset_cache *waveset; /**< wavelength sets with this library's guess templates */
+} mill_member;
 
 /** Memory of the backend for all of a star: its models, its mill_segment, its mill_slot, its
  *  pixels, its line-spread functions for each library, and the other arrays.  So the first two
