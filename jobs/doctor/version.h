@@ -16,7 +16,8 @@ typedef struct mill_version_row {
 /** Needs no MPI_Init.  MILL_ERR_MPI or MILL_ERR_OUTPUT if a library does not report its version. */
 int mill_version_rows(mill_version_row row[MILL_N_VERSION]);
 
-/** Print all versions.  The errors of mill_version_rows; MILL_ERR_OUTPUT if out cannot be written. */
+/** Print all versions.  The errors of mill_version_rows; MILL_ERR_OUTPUT if out cannot be
+ *  written. */
 int mill_version_print(FILE *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Checks that all ranks of a fit have the same options and settings, before collective calls depend
- *  on them. */
+/** Checks that all ranks of a fit have the same options and settings, before collective calls
+ *  depend on them. */
 #ifndef MILL_FIT_SAME_H
 #define MILL_FIT_SAME_H
 

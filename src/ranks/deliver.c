@@ -74,7 +74,7 @@ void mill_parcel_free(mill_parcel *parcel)
   *parcel = (mill_parcel){0};
 }
 
-/* Who takes records, and what that has come to. */
+/* The receiver of records, and its first failure. */
 typedef struct taker {
   int (*take)(void *context, int64_t key, const char *row);
   void *context;
@@ -90,7 +90,7 @@ static void take_records(const char *record, int64_t n, size_t size, taker *t)
   }
 }
 
-/* Take one group of records from whichever rank is first. */
+/* Receive and take one group of records, from any rank. */
 static int receive(const mill_mpi *mpi, int tag, MPI_Datatype type, size_t size, taker *t)
 {
   int err = MILL_OK, n = 0;

@@ -23,7 +23,7 @@ static int alloc_counts(const mill_mpi *mpi, int64_t n, mill_exchange *e)
   return MILL_ALLOC(n, &e->place);
 }
 
-/* Where the records of each rank begin; returns how many there are. */
+/* start [ranks] out: number of each rank's first record; returns the sum of n [ranks]. */
 static int64_t start_each(const mill_mpi *mpi, const int *n, int *start)
 {
   int64_t sum = 0;
@@ -99,7 +99,8 @@ void mill_exchange_free(mill_exchange *e)
 
 /* ---- once a node ---- */
 
-/* Memory of the ranks of *node; where there is none, *node becomes this rank alone. */
+/* Map memory that the ranks of *node share.  If there is none, allocate, and make *node this rank
+ * alone. */
 static int share_memory(MPI_Comm *node, mill_node_array *array)
 {
   char name[] = "/dev/shm/starmill-XXXXXX";
@@ -134,8 +135,8 @@ static int share_memory(MPI_Comm *node, mill_node_array *array)
   return mill_alloc_raw(array->n_byte, 1, &array->data);
 }
 
-/* The first ranks of all nodes, which each bring what their node has; leader [size]: of each rank
- * its own node's. */
+/* Make a communicator of the nodes' first ranks, the leaders; leader [size]: rank in it of each
+ * rank's leader. */
 static int find_leaders(const mill_mpi *mpi, MPI_Comm node, MPI_Comm *leaders, int *leader)
 {
   int rank = 0, mine = 0;

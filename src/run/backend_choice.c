@@ -25,14 +25,14 @@ static int ranks_of_node(const mill_mpi *mpi, MPI_Comm *node)
 
 /* The GPU that a rank would take. */
 typedef struct rank_gpu {
-  int rank;             /* of the job: those that are given GPUs together may be fewer */
-  int gpu;              /* -1: it sees none */
-  mill_gpu_facts facts; /* all 0 then */
+  int rank; /* in the whole job, also where only some ranks get GPUs */
+  int gpu;  /* -1: none seen; facts are then 0 */
+  mill_gpu_facts facts;
   int driver;
-  int n_sharing, i_share; /* ranks of the node that would take the same, and which of them it is */
+  int n_sharing, i_share; /* ranks of the node with the same GPU; this rank's index among them */
 } rank_gpu;
 
-/* may_be_none: a process that sees no GPU is not an error. */
+/* Choose a GPU for this rank; may_be_none: it is no error if the process sees none. */
 static int choose(int local_rank, int may_be_none, rank_gpu *mine)
 {
   int err = MILL_OK;
@@ -40,7 +40,7 @@ static int choose(int local_rank, int may_be_none, rank_gpu *mine)
   mill_gpu_facts *all = NULL;
   MILL_TRY(mill_gpu_look(&node, &all));
   mine->driver = node.driver;
-  /* a driver that is too old for this build shows no GPU either, but that is a failure */
+  /* a driver too old for this build also shows no GPU, but that is an error */
   const int is_new = node.driver >= node.runtime / 1000 * 1000;
   if (may_be_none && (node.driver == 0 || (node.n_gpu < 1 && is_new)))
     goto done;
@@ -51,7 +51,8 @@ done:
   return err;
 }
 
-/* Results are the same bit for bit only on GPUs of one kind.  rank: this one's, of the job. */
+/* Check that all GPUs are of one kind: only then do results have the same bits.  rank: this rank in
+ * the whole job. */
 static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
 {
   int err = MILL_OK, first_rank = rank;
@@ -78,7 +79,7 @@ static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
   size_t free_bytes = 0;
   MILL_TRY(same_kind(mpi, mine->rank, &mine->facts));
   MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, name, &free_bytes)));
-  /* all ranks have their contexts, and nothing else yet: what is free now can be divided */
+  /* all ranks have contexts and nothing else: the memory that is free now can be divided */
   err = mill_gpu_try(place.gpu, name, &free_bytes);
   if (err == MILL_OK)
     err = mill_gpu_memory(name, free_bytes, place.n_sharing, &place.bytes);
@@ -98,7 +99,7 @@ done:
   return err;
 }
 
-/* Collective. */
+/* Choose this rank's GPU and see which ranks of its node share it.  Collective. */
 static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine)
 {
   int err = MILL_OK, rank = 0, size = 0;
@@ -142,7 +143,7 @@ static int place_some(const mill_mpi *mpi, int *has_gpu)
   rank_gpu mine;
   MILL_TRY(find_gpu(mpi, 1, &mine));
   *has_gpu = mine.gpu >= 0 && mine.i_share == 0;
-  mine.n_sharing = 1; /* the others that see it fit on the CPU */
+  mine.n_sharing = 1; /* other ranks that see this GPU fit on the CPU */
   MILL_MPI(MPI_Allreduce(has_gpu, &n_gpu, 1, MPI_INT, MPI_SUM, mpi->comm));
   if (n_gpu == 0)
     MILL_FAIL(MILL_ERR_CONFIG,
@@ -165,7 +166,7 @@ done:
   return err;
 }
 
-/* Give all ranks, or those that find one first, a GPU, and see that the backend takes it. */
+/* Give GPUs to all ranks (is_mixed: to one rank each), and open the CUDA backend. */
 static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
 {
   int err = MILL_OK;
@@ -208,7 +209,7 @@ done:
   return err;
 }
 
-/* Put more text around the message of a failure. */
+/* Repeat the last failure with text before and after its message. */
 static int tell(int err, const char *before, const char *after)
 {
   return MILL_ERROR(err, "%s%s%s", before, mill_error_message(), after);
@@ -234,8 +235,8 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
   return tell(err, "backend " MILL_BACKEND_MIXED ": ", "; or use --backend cpu");
 }
 
-/* Has the measured crossover been reached?  On rank 0; an unreadable file counts as not
- * measured. */
+/* Rank 0: does a rank's part of the work reach the measured crossover?  An unreadable file counts
+ * as not measured. */
 static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64_t size,
                        int n_thread)
 {
@@ -258,17 +259,17 @@ static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64
   return wants;
 }
 
-/* The backend of a result that is continued.  On rank 0. */
+/* Rank 0: the backend of the result to continue. */
 static int wish_of_result(const char *output, const char *device)
 {
   mill_log_debug("backend auto: as %s was begun (%s)", output, device);
-  /* "cuda ... + cpu ..." where there were both */
+  /* cuda+cpu is "cuda ... + cpu ..." */
   if (strncmp(device, "cuda", 4) != 0)
     return WISH_CPU;
   return strstr(device, MILL_BACKEND_AND "cpu ") ? WISH_MIXED_AGAIN : WISH_GPU_AGAIN;
 }
 
-/* The requested backend, the same on all ranks.  Collective. */
+/* Decide on rank 0 which backend to try, and tell all ranks.  Collective. */
 static int agree_wish(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
                       const char *device, int64_t size, int n_thread, int *wish)
 {
@@ -321,7 +322,7 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
         output,
         kind == MILL_CROSSOVER_FIT ? "give --overwrite; if that has begun it, remove it"
                                    : "remove it");
-    /* where there is none, this is the wrong machine for that file */
+    /* no GPU here: the wrong machine for this file */
     err = tell(err == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : err, before, "");
   }
 done:

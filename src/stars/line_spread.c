@@ -7,15 +7,15 @@
 #include "kernels/star/blocks/prepare.h"
 #include "src/system/order.h"
 
-/** Templates are made at least this broad before they are taken at the pixels, in sigmas over
- *  pixels, by no more than MILL_LARGEST_BLUR.  With a resolution matrix, which narrower templates
- *  would meet undersampled, the second. */
+/** Templates are blurred to at least this sigma, in pixels, before they are taken at the pixels; at
+ *  most MILL_LARGEST_BLUR of the line-spread function (squared) is used for it.  The second value
+ *  is for a resolution matrix, whose rows would undersample narrower templates. */
 static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
-/** Pixels that are looked at for how broad a segment is, and the one in order of width below which
- *  a tenth of them are. */
+/** Pixels examined for the width of a segment; index of the tenth percentile among their sorted
+ *  widths. */
 enum { N_LOOK = 20, I_TENTH = 2 };
-/** Narrower than any pixel can be; a matrix moves light further than this: pixels, DESI's is below
- *  0.1. */
+/** LEAST_SIGMA (pixels): no line-spread function is narrower.  MOST_SHIFT (pixels): a matrix that
+ *  moves light further is wrong; DESI's move it by less than 0.1. */
 static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5;
 
 enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settings *set,
@@ -56,7 +56,7 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, d
       n_unusable++;
       continue;
     }
-    /* half of the kernel is off the arm */
+    /* too much of the kernel is outside the arm: the pixel stays NaN */
     if (i < 2 || i >= n - 2 || wave_aa[i] - MILL_LSF_EDGE * lack < wave_aa[0] ||
         wave_aa[i] + MILL_LSF_EDGE * lack > wave_aa[n - 1])
       continue;
@@ -71,8 +71,8 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, d
     *info |= MILL_INFO_LSF_NARROW;
 }
 
-/** Square of what an arm's line-spread function has beyond the templates, and of what it should
- *  have so that templates are broad enough for its pixels, both over wavelength. */
+/** Squares of sigma over wavelength: least, of the part of an arm's line-spread functions beyond
+ *  the templates; wanted, of the blur that makes templates broad enough for the pixels. */
 typedef struct blur_range {
   double least, wanted, last_aa;
 } blur_range;
@@ -93,8 +93,8 @@ static void look_at_sigma(const mill_raw_segment *raw, const double *wave, doubl
   }
 }
 
-/** Sigma of the Gaussian with the sum of squares of a row of the matrix, where a pixel is that
- *  wide, as mill_find_narrow judges it. */
+/** Sigma of the Gaussian with the same sum of squares as row i of the matrix, in the unit of pixel,
+ *  the pixel's width; as in mill_find_narrow. */
 static double row_sigma(const mill_raw_segment *s, int i, double pixel)
 {
   double sum, square;
@@ -102,7 +102,7 @@ static double row_sigma(const mill_raw_segment *s, int i, double pixel)
   return pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
 }
 
-/** The same of a matrix, some of whose rows are looked at: the least but one of them. */
+/** look_at_sigma for a matrix: examines N_LOOK rows; least is the second smallest of them. */
 static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
                            blur_range *range)
 {
@@ -114,7 +114,7 @@ static void look_at_matrix(const mill_raw_segment *raw, const double *wave, doub
     const double sigma = row_sigma(raw, i, pixel);
     const double own = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
     const double broad = (sharp * sharp - templ * templ) / (wave[i] * wave[i]);
-    if (!isfinite(own)) /* the row is empty */
+    if (!isfinite(own)) /* an empty row */
       continue;
     least[1] = fmin(least[1], fmax(own, least[0]));
     least[0] = fmin(own, least[0]);
@@ -179,7 +179,7 @@ int mill_lsf_is_odd(const mill_raw_segment *s, double *sigma_aa, double *wave_aa
   const double sigma = (double)s->sigma_aa[i];
   const double pixel =
       s->n_pix > 1 ? (s->wave_aa[s->n_pix - 1] - s->wave_aa[0]) / (s->n_pix - 1) : 0.0;
-  /* beyond the largest kernel, or too narrow */
+  /* too broad for the largest kernel, or too narrow */
   if (!(MILL_LSF_REACH * sigma > pixel * (double)(MILL_MAX_DIAG / 2) ||
         (sigma > 0.0 && sigma < LEAST_SIGMA * pixel)))
     return 0;
