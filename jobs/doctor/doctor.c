@@ -3,6 +3,7 @@
 
 #include <mpi.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,6 @@
 
 #include "io/library/library_file.h"
 #include "jobs/doctor/doctor_output.h"
-#include "jobs/doctor/doctor_report.h"
 #include "jobs/doctor/version.h"
 #include "jobs/jobs.h"
 #include "jobs/options/job_steps.h"
@@ -80,6 +80,36 @@ static int parse(int argc, char **argv, doctor_job *job)
                       "doctor takes options only, not '%s'; see starmill doctor --help",
                       argv[first]);
   return MILL_OK;
+}
+
+/* ---- the report ---- */
+
+void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
+{
+  va_list args;
+  const size_t n = strcspn(key, ".");
+  if (strncmp(key, report->topic, n) != 0 || report->topic[n] != '\0') {
+    snprintf(report->topic, sizeof report->topic, "%.*s", (int)n, key);
+    printf("%s\n", report->topic);
+  }
+  printf("  %-22s ", key + n + 1);
+  va_start(args, format);
+  vprintf(format, args);
+  va_end(args);
+  printf("\n");
+}
+
+void mill_doctor_mark(mill_doctor_report *report, int exit_status, const char *format, ...)
+{
+  va_list args;
+  if (report->exit_status == 0)
+    report->exit_status = exit_status;
+  *(exit_status != 0 ? &report->n_failure : &report->n_warning) += 1;
+  printf("    %s: ", exit_status != 0 ? "failure" : "warning");
+  va_start(args, format);
+  vprintf(format, args);
+  va_end(args);
+  printf("\n");
 }
 
 /* ---- program, machine ---- */

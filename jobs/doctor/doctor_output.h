@@ -1,10 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Check of the output folder. */
+/** Parts of doctor: its report on standard output, and the check of the output folder. */
 #ifndef MILL_DOCTOR_OUTPUT_H
 #define MILL_DOCTOR_OUTPUT_H
 
-#include "jobs/doctor/doctor_report.h"
 #include "src/ranks/mpi_context.h"
+
+/** Zero it before the first line. */
+typedef struct mill_doctor_report {
+  char topic[32];  /**< topic of the last line */
+  int exit_status; /**< of the first failure; 0: no failure */
+  int n_failure, n_warning;
+} mill_doctor_report;
+
+/** Print a line.  key: "ranks.count" is the line "count" under the heading "ranks". */
+void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** Print a remark below a line, a problem and its remedy: a warning if exit_status is 0, else a
+ *  failure. */
+void mill_doctor_mark(mill_doctor_report *report, int exit_status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define mill_doctor_warn(report, ...) mill_doctor_mark(report, 0, __VA_ARGS__)
+#define mill_doctor_fail              mill_doctor_mark
 
 /** Use the folder as a run does: make, lock and rename a file; write one file from all ranks, and
  *  read it back on other ranks.  All files lie in a temporary subfolder, which is removed.

@@ -49,8 +49,8 @@ done:
   return err;
 }
 
-/* Replace this rank's backend by the oldest instruction set of all ranks; GPUs must be equal.
- * err: the code of finding this rank's backend. */
+/* Replace this rank's backend by the oldest instruction set of all ranks.  GPUs are of one kind already
+ * (mill_backend_place).  err: the code of finding this rank's backend. */
 static int agree_on_one(const mill_mpi *mpi, int err, const mill_backend **backend)
 {
   static const char prefix[] = "cpu ";
@@ -61,12 +61,7 @@ static int agree_on_one(const mill_mpi *mpi, int err, const mill_backend **backe
   for (int rank = 1; rank < mpi->size; rank++)
     if (strcmp(all + (size_t)rank * NAME, oldest) < 0)
       oldest = all + (size_t)rank * NAME;
-  if (strcmp(mine, oldest) != 0 && strncmp(oldest, prefix, strlen(prefix)) != 0)
-    err = MILL_ERROR(MILL_ERR_BACKEND,
-                     "ranks have different backends, '%s' and '%s', whose results differ in the "
-                     "last digits: use GPUs of one kind",
-                     mine, oldest);
-  else if (strcmp(mine, oldest) != 0) {
+  if (strcmp(mine, oldest) != 0) {
     *backend = mill_backend_cpu(oldest + strlen(prefix));
     if (!*backend)
       err = MILL_ERROR(MILL_ERR_BACKEND,
@@ -96,11 +91,6 @@ static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
   MILL_TRY(gather_names(call->mpi, err, gpu ? gpu->name : "", &all));
   for (int rank = 0; rank < call->mpi->size; rank++) {
     const char *name = all + (size_t)rank * NAME;
-    if (name[0] && device->gpu[0] && strcmp(name, device->gpu) != 0)
-      MILL_FAIL(MILL_ERR_BACKEND,
-                "ranks have different backends, '%s' and '%s', whose results differ in the last "
-                "digits: use GPUs of one kind",
-                device->gpu, name); /* on every rank */
     if (name[0])
       memcpy(device->gpu, name, sizeof device->gpu);
   }
