@@ -167,19 +167,14 @@ static void report_machine(doctor_job *job)
 static int count_ranks(doctor_job *job)
 {
   int err = MILL_OK;
-  MPI_Comm node = MPI_COMM_NULL;
-  int rank = 0, n_here = 1, is_first = 1;
-  MILL_MPI(MPI_Comm_split_type(job->mpi.comm, MPI_COMM_TYPE_SHARED, job->mpi.rank, MPI_INFO_NULL,
-                               &node));
-  MILL_MPI(MPI_Comm_rank(node, &rank));
-  MILL_MPI(MPI_Comm_size(node, &n_here));
-  is_first = rank == 0;
+  mill_mpi node;
+  MILL_TRY(mill_mpi_split(&job->mpi, MILL_MPI_NODE, &node));
+  const int is_first = node.rank == 0;
   MILL_MPI(MPI_Allreduce(&is_first, &job->n_host, 1, MPI_INT, MPI_SUM, job->mpi.comm));
-  MILL_MPI(MPI_Allreduce(&n_here, &job->n_most, 1, MPI_INT, MPI_MAX, job->mpi.comm));
+  MILL_MPI(MPI_Allreduce(&node.size, &job->n_most, 1, MPI_INT, MPI_MAX, job->mpi.comm));
   MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->n_thread));
 done:
-  if (node != MPI_COMM_NULL)
-    MPI_Comm_free(&node);
+  mill_mpi_free(&node);
   return err;
 }
 

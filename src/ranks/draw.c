@@ -217,7 +217,7 @@ void mill_draw_free(mill_draw *draw)
   if (!draw)
     return;
   end_thread(draw);
-  if (draw->is_settled && draw->mpi.comm != MPI_COMM_NULL)
-    MPI_Comm_free(&draw->mpi.comm);
+  if (draw->is_settled)
+    mill_mpi_free(&draw->mpi);
   MILL_FREE(draw->n_at_once, draw);
 }

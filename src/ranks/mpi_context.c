@@ -96,14 +96,37 @@ done:
   return err;
 }
 
+static const mill_mpi nobody = {.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
+
+/* Set up a new communicator. */
+static int describe(mill_mpi *mpi)
+{
+  MILL_CHECK_MPI(MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN));
+  MILL_CHECK_MPI(MPI_Comm_rank(mpi->comm, &mpi->rank));
+  MILL_CHECK_MPI(MPI_Comm_size(mpi->comm, &mpi->size));
+  return MILL_OK;
+}
+
 int mill_mpi_dup(MPI_Comm from, mill_mpi *to)
 {
-  *to = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
+  *to = nobody;
   MILL_CHECK_MPI(MPI_Comm_dup(from, &to->comm));
-  MILL_CHECK_MPI(MPI_Comm_set_errhandler(to->comm, MPI_ERRORS_RETURN));
-  MILL_CHECK_MPI(MPI_Comm_rank(to->comm, &to->rank));
-  MILL_CHECK_MPI(MPI_Comm_size(to->comm, &to->size));
-  return MILL_OK;
+  return describe(to);
+}
+
+int mill_mpi_split(const mill_mpi *mpi, int color, mill_mpi *part)
+{
+  *part = nobody;
+  MILL_CHECK_MPI(color == MILL_MPI_NODE ? MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED,
+                                                              mpi->rank, MPI_INFO_NULL, &part->comm)
+                                        : MPI_Comm_split(mpi->comm, color, mpi->rank, &part->comm));
+  return describe(part);
+}
+
+void mill_mpi_free(mill_mpi *mpi)
+{
+  if (mpi->comm != MPI_COMM_NULL)
+    MPI_Comm_free(&mpi->comm);
 }
 
 static void log_abort(const char *text)
@@ -155,7 +178,7 @@ int mill_mpi_start(mill_mpi *mpi)
   mill_mpi stop;
   const int watch_err = mill_watchdog_start(log_abort); /* told once MPI knows the rank */
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "MPI_Init_thread");
-  *mpi = stop = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
+  *mpi = stop = nobody;
   MILL_TRY(check_memory());
   MILL_TRY(choose_components());
   MILL_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
@@ -178,8 +201,7 @@ done:
 void mill_mpi_end(mill_mpi *mpi)
 {
   const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "MPI_Finalize");
-  if (mpi->comm != MPI_COMM_NULL)
-    MPI_Comm_free(&mpi->comm);
+  mill_mpi_free(mpi);
   if (mpi->stop_comm != MPI_COMM_NULL)
     MPI_Comm_free(&mpi->stop_comm);
   int started = 0, ended = 0;
@@ -377,9 +399,8 @@ int mill_mpi_stop_settle(mill_mpi *mpi)
 int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
 {
   int err = MILL_OK;
-  MPI_Comm node = MPI_COMM_NULL;
+  mill_mpi node;
   cpu_set_t mine, *all = NULL;
-  int n_node = 0;
   double share = 0;
 
   *n_thread = 1;
@@ -387,23 +408,22 @@ int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
   /* fails with more cores than a cpu_set_t holds: then one thread, unless --threads is given */
   if (sched_getaffinity(0, sizeof mine, &mine) != 0)
     CPU_SET(0, &mine);
-  MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &node));
-  MILL_MPI(MPI_Comm_size(node, &n_node));
-  MILL_TRY(MILL_ALLOC(n_node, &all));
-  MILL_MPI(MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, node));
+  MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
+  MILL_TRY(MILL_ALLOC(node.size, &all));
+  MILL_MPI(
+      MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, node.comm));
   for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
     if (!CPU_ISSET(cpu, &mine))
       continue;
     int n_user = 0;
-    for (int i = 0; i < n_node; i++)
+    for (int i = 0; i < node.size; i++)
       n_user += CPU_ISSET(cpu, &all[i]) != 0;
     share += 1.0 / n_user;
   }
   /* 1e-6: three thirds of a core are one core */
   *n_thread = share + 1e-6 < 1 ? 1 : (int)(share + 1e-6);
 done:
-  if (node != MPI_COMM_NULL)
-    MPI_Comm_free(&node);
+  mill_mpi_free(&node);
   mill_free(all);
   return err;
 }

@@ -42,8 +42,17 @@ typedef struct mill_mpi {
 int mill_mpi_start(mill_mpi *mpi);
 
 /** Duplicate a communicator, for messages that must not mix with others; failing calls return.
- *  Collective; free to->comm by MPI_Comm_free.  MILL_ERR_MPI. */
+ *  Collective; free `to` by mill_mpi_free.  MILL_ERR_MPI. */
 int mill_mpi_dup(MPI_Comm from, mill_mpi *to);
+
+/** Split the ranks into parts of equal color, each with its own communicator; MILL_MPI_NODE: into
+ *  the ranks of each node.  Collective; free part by mill_mpi_free, also after a failure.
+ *  MILL_ERR_MPI. */
+enum { MILL_MPI_NODE = -1 };
+int mill_mpi_split(const mill_mpi *mpi, int color, mill_mpi *part);
+
+/** Free the communicator comm, if there is one. */
+void mill_mpi_free(mill_mpi *mpi);
 
 /** Make an MPI type of size bytes; free it by MPI_Type_free.  MILL_ERR_MPI. */
 int mill_mpi_record_type(size_t size, MPI_Datatype *type);

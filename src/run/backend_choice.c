@@ -15,14 +15,6 @@ const char *const mill_backend_words[] = {"auto", "cpu", "cuda", NULL};
 enum wish { WISH_CPU, WISH_GPU, WISH_GPU_AGAIN, WISH_MIXED_AGAIN };
 static const char *const choice_of[] = {"cpu", "cuda", "cuda", MILL_BACKEND_MIXED};
 
-static int ranks_of_node(const mill_mpi *mpi, MPI_Comm *node)
-{
-  MILL_CHECK_MPI(
-      MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, node));
-  MILL_CHECK_MPI(MPI_Comm_set_errhandler(*node, MPI_ERRORS_RETURN));
-  return MILL_OK;
-}
-
 /* The GPU that a rank would take. */
 typedef struct rank_gpu {
   int rank; /* in the whole job, also where only some ranks get GPUs */
@@ -102,28 +94,26 @@ done:
 /* Choose this rank's GPU and see which ranks of its node share it.  Collective. */
 static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine)
 {
-  int err = MILL_OK, rank = 0, size = 0;
-  MPI_Comm node = MPI_COMM_NULL;
+  int err = MILL_OK;
+  mill_mpi node;
   mill_gpu_facts *all = NULL;
   memset(mine, 0, sizeof *mine);
   mine->rank = mpi->rank;
   mine->gpu = -1;
-  MILL_TRY(ranks_of_node(mpi, &node));
-  MILL_MPI(MPI_Comm_rank(node, &rank));
-  MILL_MPI(MPI_Comm_size(node, &size));
-  err = choose(rank, may_be_none, mine);
+  MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
+  err = choose(node.rank, may_be_none, mine);
   if (err == MILL_OK)
-    err = MILL_ALLOC(size, &all);
+    err = MILL_ALLOC(node.size, &all);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Allgather(&mine->facts, (int)sizeof mine->facts, MPI_BYTE, all,
-                         (int)sizeof mine->facts, MPI_BYTE, node));
+                         (int)sizeof mine->facts, MPI_BYTE, node.comm));
   if (may_be_none)
-    mill_gpu_sharers(size, all, rank, &mine->n_sharing, &mine->i_share);
+    mill_gpu_sharers(node.size, all, node.rank, &mine->n_sharing, &mine->i_share);
   else
-    err = mill_mpi_agree(mpi, mill_gpu_share(size, all, rank, &mine->n_sharing, &mine->i_share));
+    err = mill_mpi_agree(
+        mpi, mill_gpu_share(node.size, all, node.rank, &mine->n_sharing, &mine->i_share));
 done:
-  if (node != MPI_COMM_NULL)
-    MPI_Comm_free(&node);
+  mill_mpi_free(&node);
   mill_free(all);
   return err;
 }
@@ -138,7 +128,6 @@ static int place_all(const mill_mpi *mpi)
 static int place_some(const mill_mpi *mpi, int *has_gpu)
 {
   int err = MILL_OK, n_gpu = 0;
-  MPI_Comm alike = MPI_COMM_NULL;
   mill_mpi part = {.comm = MPI_COMM_NULL};
   rank_gpu mine;
   MILL_TRY(find_gpu(mpi, 1, &mine));
@@ -148,8 +137,7 @@ static int place_some(const mill_mpi *mpi, int *has_gpu)
   if (n_gpu == 0)
     MILL_FAIL(MILL_ERR_CONFIG,
               "no rank sees a GPU: ask the scheduler for one (and check CUDA_VISIBLE_DEVICES)");
-  MILL_MPI(MPI_Comm_split(mpi->comm, *has_gpu, mpi->rank, &alike));
-  MILL_TRY(mill_mpi_dup(alike, &part));
+  MILL_TRY(mill_mpi_split(mpi, *has_gpu, &part));
   if (*has_gpu)
     err = place_ranks(&part, &mine);
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -159,10 +147,7 @@ static int place_some(const mill_mpi *mpi, int *has_gpu)
                   n_gpu, mpi->size, n_gpu == 1 ? "has" : "have", mpi->size - n_gpu,
                   mpi->size - n_gpu == 1 ? "fits" : "fit");
 done:
-  if (part.comm != MPI_COMM_NULL)
-    MPI_Comm_free(&part.comm);
-  if (alike != MPI_COMM_NULL)
-    MPI_Comm_free(&alike);
+  mill_mpi_free(&part);
   return err;
 }
 
