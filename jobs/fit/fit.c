@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include "io/hdf5/parallel_hdf5.h"
-#include "jobs/fit/fit_same.h"
-#include "jobs/fit/plan.h"
 #include "io/catalog/sampled_fit.h"
 #include "jobs/fit/steps.h"
 #include "jobs/jobs.h"
@@ -36,21 +34,6 @@ typedef struct fit_parts {
   mill_fit_output out;
   mill_fit_tally tally;
 } fit_parts;
-
-static int print_plan(const mill_fit_call *call, const fit_parts *p, int *exit_status)
-{
-  const mill_plan plan = {.options = call->options,
-                          .config = &p->setup.config,
-                          .lib = &p->setup.lib,
-                          .inputs = &p->inputs,
-                          .existing = &p->out.existing,
-                          .running = p->setup.running,
-                          .backend = p->device.backend,
-                          .n_thread = p->device.n_thread,
-                          .n_held = mill_fit_held_rows(&p->device)};
-  *exit_status = p->inputs.n_unreadable > 0 ? EXIT_INCOMPLETE : 0;
-  return mill_plan_print(call->mpi, &plan, stdout);
-}
 
 static int exit_status_of(const mill_inputs *inputs, const mill_fit_output *out, int is_limited)
 {
@@ -135,7 +118,8 @@ static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
   MILL_TRY(mill_fit_settle_device(call, setup, &out->existing, inputs->n_row, &p->device));
   MILL_TRY(mill_fit_settle_rows(call, setup, inputs));
   if (options->plan) {
-    MILL_TRY(print_plan(call, p, exit_status));
+    *exit_status = inputs->n_unreadable > 0 ? EXIT_INCOMPLETE : 0;
+    MILL_TRY(mill_fit_print_plan(&task));
     goto done;
   }
   MILL_TRY(mill_fit_open_output(call, setup, inputs, &p->device, out));

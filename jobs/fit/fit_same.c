@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/fit_same.h"
+#include "jobs/fit/steps.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "io/result/columns.h"
 #include "io/result/result_file.h"
 #include "io/stars/reader.h"
-#include "jobs/fit/fit_same.h"
+#include "jobs/fit/steps.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"

@@ -10,7 +10,6 @@
 #include "io/library/library_file.h"
 #include "io/stars/input_names.h"
 #include "io/status/status_board.h"
-#include "jobs/fit/fit_same.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/arms.h"

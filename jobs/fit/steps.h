@@ -40,6 +40,20 @@ static inline double mill_fit_meter_s(const mill_fit_task *task)
 
 /* ---- before the inputs are read ---- */
 
+/** Before collective calls depend on them: compare the program's version and the options of the
+ *  table, except those that may_differ (the log, the paths of library and configuration).
+ *  Collective.  MILL_ERR_CONFIG names the ranks and the option; MILL_ERR_MEMORY, MILL_ERR_MPI. */
+int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
+                          const mill_fit_options *options);
+
+/** Compare the library and the effective settings, after the start table is read.
+ *  Collective.  MILL_ERR_CONFIG names the ranks and the setting; MILL_ERR_MEMORY, MILL_ERR_MPI. */
+int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const mill_library *lib);
+
+/** Identity of a run, for free(), also after a failure: mill_config_identity; for a sample also its
+ *  settings and the names of its stars.  MILL_ERR_MEMORY and the codes of mill_config_identity. */
+int mill_fit_identity(const mill_fit_options *options, const mill_config *config, char **identity);
+
 /** Read the configuration and apply the options. */
 int mill_fit_load_config(const mill_fit_call *call, mill_fit_setup *setup);
 
@@ -56,6 +70,10 @@ void mill_fit_setup_clear(mill_fit_setup *setup);
  *  priors. */
 int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          const mill_inputs *inputs);
+
+/** Print the plan (--plan) on rank 0's standard output; no file is written.  MILL_ERR_MPI,
+ *  MILL_ERR_MEMORY, MILL_ERR_LIBRARY, MILL_ERR_OUTPUT. */
+int mill_fit_print_plan(const mill_fit_task *task);
 
 /** Fit this rank's share of the rows.  Not collective: a failure reaches the other ranks as a
  *  request to stop. */
