@@ -147,11 +147,10 @@ static void report_machine(doctor_job *job)
   mill_doctor_say(r, "machine.memory", "%.4g GB, %.4g free", 1e-9 * (double)total,
                   1e-9 * (double)available);
   if (mill_blas_core())
-    mill_doctor_say(
-        r, "machine.BLAS",
-        "OpenBLAS takes the processor for its oldest one; library and bench begin again "
-        "with OPENBLAS_CORETYPE=%s: set it for other programs, such as NumPy",
-        mill_blas_core());
+    mill_doctor_say(r, "machine.BLAS",
+                    "OpenBLAS does not know this processor and is slow; library and bench set "
+                    "OPENBLAS_CORETYPE=%s themselves: set it for other programs, such as NumPy",
+                    mill_blas_core());
   if (limit > 0)
     mill_doctor_say(r, "machine.memory_limit", "%.4g GB for this job", 1e-9 * (double)limit);
   if ((limit > 0 ? limit : available) < (int64_t)job->n_most << 29)

@@ -49,8 +49,8 @@ done:
   return err;
 }
 
-/* Replace this rank's backend by the oldest instruction set of all ranks.  GPUs are of one kind already
- * (mill_backend_place).  err: the code of finding this rank's backend. */
+/* Replace this rank's backend by the oldest instruction set of all ranks.  GPUs are of one kind
+ * already (mill_backend_place).  err: the code of finding this rank's backend. */
 static int agree_on_one(const mill_mpi *mpi, int err, const mill_backend **backend)
 {
   static const char prefix[] = "cpu ";

@@ -160,7 +160,7 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
            task->call->options->input_table);
   printf("rows         %lld\n", (long long)n_row);
   if (task->setup->priors)
-    printf("priors       %lld rows have some in %s, %lld have none\n",
+    printf("priors       %lld rows have priors in %s, %lld have none\n",
            (long long)task->setup->n_prior, task->setup->config.prior_table,
            (long long)(n_row - task->setup->n_prior));
   printf("fitted       %lld, of them %lld with warnings\n", (long long)n_fitted,
@@ -168,10 +168,11 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
   printf("not fitted   %lld\n", (long long)(n_row - n_left - n_fitted));
   print_reasons(summary);
   if (n_fitted > 0)
-    printf("velocities   %lld good (VRAD_GOOD), %lld of no star (NO_STAR, CLASS), %lld with other "
-           "warnings\n",
-           (long long)summary->n_good, (long long)summary->n_not_stellar,
-           (long long)(n_fitted - summary->n_good - summary->n_not_stellar));
+    printf(
+        "velocities   %lld good (VRAD_GOOD), %lld not of stars (NO_STAR, CLASS), %lld with other "
+        "warnings\n",
+        (long long)summary->n_good, (long long)summary->n_not_stellar,
+        (long long)(n_fitted - summary->n_good - summary->n_not_stellar));
   print_flags(summary);
   /* --overwrite again would start over, unless the run is kept in OUT.h5.new */
   if (n_left > 0)

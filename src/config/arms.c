@@ -175,11 +175,10 @@ int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
   for (int i = 0; i < config->n_arm; i++) {
     const mill_arm_choice *c = &config->arm[i];
     if (!mill_arm_overlaps(&lib->arm[mill_library_find_arm(lib, c->arm)], c->min_aa, c->max_aa))
-      return MILL_ERROR(
-          MILL_ERR_CONFIG,
-          "arms: min %g and max %g leave nothing of arm %s; give vacuum wavelengths in "
-          "Angstrom",
-          c->min_aa, c->max_aa, c->arm);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "arms: min %g and max %g exclude all of arm %s; give vacuum wavelengths in "
+                        "Angstrom",
+                        c->min_aa, c->max_aa, c->arm);
   }
   return bind_lsf(config, lib);
 }

@@ -136,7 +136,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,
      .help = "wavelength over FWHM of the line-spread function, 10 or more; 0: none"},
     {"lsf_factor", REAL(lsf_factor, 0.5, 2), SCIENCE,
-     .help = "multiplies the sigma of files, where that lacks the pixel or is else too narrow"},
+     .help = "multiplies the sigma of files, if that excludes the pixel width or is too narrow "
+             "otherwise"},
     {"lsf_width_error", REAL(fit.lsf_width_error, 0, 0.5), .without = "auto", SCIENCE,
      .unit = "of the width",
      .help = "standard deviation of an unknown factor of the line-spread function's width, one for "

@@ -37,13 +37,16 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
                       MILL_MAX_CONT);
   if (lib->n_label < 1 || lib->n_label > MILL_MAX_LABEL || lib->n_arm < 1 ||
       lib->n_arm > MILL_MAX_ARM)
-    return MILL_ERROR(MILL_ERR_RANGE, "library with %d labels and %d arms", lib->n_label,
-                      lib->n_arm);
+    return MILL_ERROR(MILL_ERR_RANGE, "%d labels and %d arms: expected 1 to %d and 1 to %d",
+                      lib->n_label, lib->n_arm, MILL_MAX_LABEL, MILL_MAX_ARM);
   if (!(s->min_vel_km_s < s->max_vel_km_s) || !(s->guess_vel_step_km_s > 0.0))
-    return MILL_ERROR(MILL_ERR_RANGE, "velocity limits %g to %g km/s in steps of %g",
-                      s->min_vel_km_s, s->max_vel_km_s, s->guess_vel_step_km_s);
+    return MILL_ERROR(
+        MILL_ERR_RANGE,
+        "velocity limits %g to %g km/s, steps of %g: expected min < max, a step above 0",
+        s->min_vel_km_s, s->max_vel_km_s, s->guess_vel_step_km_s);
   if (s->velocity_offsets && !(s->velocity_offset_sigma_km_s > 0.0))
-    return MILL_ERROR(MILL_ERR_RANGE, "velocity offsets with a prior of %g km/s",
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "velocity offsets: sigma of their prior is %g km/s, not above 0",
                       s->velocity_offset_sigma_km_s);
   if (s->velocity_offsets && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm - 1 > MILL_MAX_PAR)
     return MILL_ERROR(MILL_ERR_RANGE,

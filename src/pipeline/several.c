@@ -27,7 +27,7 @@ int mill_several_match(const mill_library *first, const mill_library *other, int
   if (!same)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "%s and %s have other arms, or only one is at the instrument's resolution: fit "
+        "%s and %s have different arms, or only one is at the instrument's resolution: fit "
         "with one of them, or name ranges of both under arms",
         first->path, other->path);
   return MILL_OK;

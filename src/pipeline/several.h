@@ -19,8 +19,8 @@
  *  MILL_ERR_CONFIG with what to do. */
 int mill_several_match(const mill_library *first, const mill_library *other, int *label);
 
-/** The settings for a library: those of the first, fixed values and priors of labels reordered.
- *  label: of mill_several_match. */
+/** Settings for another library: those of the first, with fixed values and priors in the order of
+ *  its labels.  label: of mill_several_match. */
 mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_label,
                                         const int *label);
 

@@ -18,8 +18,8 @@ enum { NONE = -1 };
 static const float LEAST_CONT = 1e-12f, LEAST_CONT_WIDE = 1e-17f;
 
 /** Solvers of a set.  If the templates' sigma in pixels varies by less than EVEN_PIXELS (relative)
- *  over the set, one solver serves all pixels.  Else there is one each SOLVER_STEP pixels of sigma,
- *  at most MOST_SOLVERS. */
+ *  over the set, one solver serves all pixels.  Else there are solvers for sigmas SOLVER_STEP
+ *  pixels apart, at most MOST_SOLVERS of them. */
 static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 
 typedef struct entry {

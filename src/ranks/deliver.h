@@ -23,9 +23,13 @@ typedef struct mill_parcel {
   int64_t *n; /**< [owners] records of each */
 } mill_parcel;
 
-/** Pack n records; at [n]: their keys, and their places in row [][size].  Adds 1 to n_message
- *  [owners] for each other rank that gets records.  Free the parcel also after a failure.
- *  MILL_ERR_MEMORY. */
+/** Pack records.
+ *
+ *  at [n]              keys of the records, and their places in row
+ *  row [][size]        the records
+ *  n_message [owners]  in/out: 1 is added for each other rank that gets records
+ *
+ *  Free the parcel also after a failure.  MILL_ERR_MEMORY. */
 int mill_parcel_pack(const mill_owners *owners, const mill_keyed *at, int64_t n, const char *row,
                      size_t size, mill_parcel *parcel, int64_t *n_message);
 void mill_parcel_free(mill_parcel *parcel);

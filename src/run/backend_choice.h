@@ -42,8 +42,8 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
                            int *found, char *why, size_t size);
 
 /** Resolve the backend `auto`, and log the reason.  A continued run keeps its backend.  A new run
- *  takes "cuda" if a rank's part of the work reaches the crossover measured for this GPU, CPU and
- *  number of threads (src/run/crossover.h) and every rank gets a GPU; else "cpu".
+ *  takes "cuda" if every rank gets a GPU and a rank's part of the work reaches the crossover
+ *  (src/run/crossover.h) of this GPU, CPU and number of threads; else "cpu".
  *
  *  output   result file, or a training's checkpoint, for messages
  *  device   rank 0: device of the result or checkpoint to continue; NULL: a new run

@@ -33,9 +33,9 @@ int mill_stop_watch_start(mill_mpi *mpi, const char *file, double limit_s, doubl
 void mill_stop_watch_star(mill_stop_watch *watch, double s);
 void mill_stop_watch_write(mill_stop_watch *watch, double s);
 
-/** Seconds needed to stop in good order: twice the longest star so far (5 s before the first star
- *  is done), three times the longest write (one that has just begun, the last one, the close), and
- *  2 s for the rest. */
+/** Seconds needed to stop in good order: 2 star_s + 3 write_s + 2.  star_s, write_s: longest times
+ *  so far of a star (0: none is done, 2.5 is taken) and a write.  One write may have just begun,
+ *  one is the last, and the close takes as long. */
 double mill_stop_margin(double star_s, double write_s);
 
 /** The reason why this job stops, for the log ("signal 10"), into out [size]. */

@@ -42,8 +42,8 @@ int mill_train_arm_settings_check(const mill_train_arm_settings *s)
                                       "alone; use --last pixels for another loss");
   if (!(s->sn > 0) || !(s->keep_gib >= 0) || s->n_component < 0)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "S/N %g (above 0), memory %g GiB (0 or more), %d components (1 or "
-                      "more)",
+                      "expected S/N above 0, memory of 0 GiB or more and 0 components or more, got "
+                      "%g, %g and %d",
                       s->sn, s->keep_gib, s->n_component);
   return MILL_OK;
 }
@@ -452,7 +452,7 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   if (!state->param)
     err = mill_train_begin(&settings->net, &problem, state);
   else if (state->n_param != shape.n_param)
-    err = MILL_ERROR(MILL_ERR_INPUT, "the training that continues has %zu parameters, this one %zu",
+    err = MILL_ERROR(MILL_ERR_INPUT, "the training to continue has %zu parameters, this one %zu",
                      state->n_param, shape.n_param);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(second_phase(&a, ops, &problem, watch, state, &best, report));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A training problem, and a rank's part in solving it: its network at work
- *  (kernels/train/train_ops.h) with the models that it is given. */
+/** Settings and data of a training, and a rank's team: its network on a backend
+ *  (kernels/train/train_ops.h) with room for the models at work. */
 #ifndef MILL_TRAIN_WORK_H
 #define MILL_TRAIN_WORK_H
 
