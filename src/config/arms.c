@@ -82,43 +82,6 @@ int mill_config_is_power(double power)
   return power == 0.0 || (power >= MILL_MIN_POWER && power <= MILL_MAX_POWER);
 }
 
-int mill_config_check_arms(const mill_config *config, mill_config_fault *where)
-{
-  char a[32], b[32], text[64];
-  for (int i = 0; i < config->n_arm; i++) {
-    const mill_arm_choice *choice = &config->arm[i];
-    if (!isfinite(choice->min_aa) || choice->min_aa < 0.0 || !(choice->max_aa > choice->min_aa))
-      return mill_config_wrong(
-          where, "arms", NULL, i,
-          "min %s and max %s of %s are not a range; give 0 <= min < max in Angstrom",
-          mill_text_of_real(choice->min_aa, a), mill_text_of_real(choice->max_aa, b), choice->arm);
-    if (!mill_text_is_printable(choice->channel))
-      return mill_config_wrong(where, "arms", NULL, i, "'%s' is not the name of a channel",
-                               mill_text_shown(choice->channel, text));
-    if (!mill_config_is_power(choice->resolving_power))
-      return mill_config_wrong(
-          where, "arms", NULL, i,
-          "the resolving_power of %s, %s, is out of range; give 0 or a number from %d to "
-          "%s",
-          choice->arm, mill_text_of_real(choice->resolving_power, a), MILL_MIN_POWER,
-          mill_text_of_real(MILL_MAX_POWER, b));
-    if (!(choice->fwhm_aa >= 0.0 && choice->fwhm_aa <= MILL_MAX_FWHM))
-      return mill_config_wrong(where, "arms", NULL, i,
-                               "the fwhm of %s, %s A, is out of range; give a number from 0 to %s",
-                               choice->arm, mill_text_of_real(choice->fwhm_aa, a),
-                               mill_text_of_real(MILL_MAX_FWHM, b));
-    if (choice->resolving_power > 0.0 && choice->fwhm_aa > 0.0)
-      return mill_config_wrong(where, "arms", NULL, i,
-                               "%s has resolving_power and fwhm; give one of them", choice->arm);
-    if (choice->sampling < 0 || choice->sampling > MILL_MAX_SAMPLING)
-      return mill_config_wrong(
-          where, "arms", NULL, i,
-          "the sampling of %s is out of range; give a whole number from 0 to %d", choice->arm,
-          MILL_MAX_SAMPLING);
-  }
-  return MILL_OK;
-}
-
 /* ---- against a library ---- */
 
 /* Check that the key lsf can be met: templates sharper than the spectra, and a width if it is to be

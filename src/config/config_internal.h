@@ -68,8 +68,6 @@ int mill_config_wrong(mill_config_fault *where, const char *key, const char *oth
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* Is it a resolving power in range, or 0 for none? */
 int mill_config_is_power(double power);
-/* Check ranges and dependencies of the arms, whose names are checked already. */
-int mill_config_check_arms(const mill_config *config, mill_config_fault *where);
 /* Check that the library has the arms and their wavelengths, and that the key lsf suits its
  * templates.  MILL_ERR_CONFIG. */
 int mill_config_bind_arms(const mill_config *config, const mill_library *lib);

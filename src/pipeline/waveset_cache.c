@@ -9,18 +9,13 @@
 #include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/cells.h"
-#include "kernels/star/blocks/lsf.h"
+#include "src/stars/line_spread.h"
 
 enum { NONE = -1 };
 
 /** A continuum function that is below this in all of MILL_REACH_PIX pixels is left out there.  The
  *  second value is for templates in float64. */
 static const float LEAST_CONT = 1e-12f, LEAST_CONT_WIDE = 1e-17f;
-
-/** Solvers of a set.  If the templates' sigma in pixels varies by less than EVEN_PIXELS (relative)
- *  over the set, one solver serves all pixels.  Else there are solvers for sigmas SOLVER_STEP
- *  pixels apart, at most MOST_SOLVERS of them. */
-static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 
 typedef struct entry {
   int arm, n_pix;
@@ -502,120 +497,21 @@ done:
   return err;
 }
 
-/** Invert a [n][n] by Gauss-Jordan elimination with column pivots; a is destroyed.  Not by LAPACK:
- *  OpenBLAS would allocate 128 MiB, and retry forever under a memory limit. */
-static int invert(int n, double *a, double *inverse)
-{
-  for (int i = 0; i < n; i++)
-    for (int j = 0; j < n; j++)
-      inverse[i * n + j] = i == j;
-  for (int k = 0; k < n; k++) {
-    int pivot = k;
-    for (int i = k + 1; i < n; i++)
-      if (fabs(a[i * n + k]) > fabs(a[pivot * n + k]))
-        pivot = i;
-    if (!(fabs(a[pivot * n + k]) > 0))
-      return 0;
-    const double scale = 1 / a[pivot * n + k];
-    for (int j = 0; j < n; j++) {
-      const double x = a[pivot * n + j], y = inverse[pivot * n + j];
-      a[pivot * n + j] = a[k * n + j];
-      inverse[pivot * n + j] = inverse[k * n + j];
-      a[k * n + j] = x * scale;
-      inverse[k * n + j] = y * scale;
-    }
-    for (int i = 0; i < n; i++) {
-      const double factor = a[i * n + k];
-      for (int j = 0; j < n && i != k; j++) {
-        a[i * n + j] -= factor * a[k * n + j];
-        inverse[i * n + j] -= factor * inverse[k * n + j];
-      }
-    }
-  }
-  return 1;
-}
-
-/** Invert the templates' Gaussian on n_diag pixels (docs/science/numerics.md),
- *  G_ij = exp(-(i-j)^2 / 2 s^2) / (s sqrt(2 pi)) with s = sigma_pix; g [n_diag^2] is work space. */
-static int make_solver(int n_diag, double sigma_pix, double *g, double *inverse)
-{
-  for (int i = 0; i < n_diag; i++)
-    for (int j = 0; j < n_diag; j++) {
-      const double u = (double)(i - j) / sigma_pix;
-      g[i * n_diag + j] = exp(-0.5 * u * u) / (sigma_pix * sqrt(2.0 * 3.14159265358979323846));
-    }
-  if (!invert(n_diag, g, inverse))
-    return MILL_ERROR(MILL_ERR_RANGE,
-                      "the template's resolution (sigma %g pixels) cannot be taken out of a matrix "
-                      "of %d diagonals",
-                      sigma_pix, n_diag);
-  return MILL_OK;
-}
-
-/** make_solver for a Gaussian whose samples are scaled to sum up to 1, which those of a narrow
- *  Gaussian do not. */
-static int make_normal_solver(int n_diag, double sigma_pix, double *g, double *inverse)
-{
-  double sum = 0.0;
-  MILL_CHECK(make_solver(n_diag, sigma_pix, g, inverse));
-  for (int j = -n_diag; j <= n_diag; j++)
-    sum += exp(-0.5 * j * j / (sigma_pix * sigma_pix)) / (sigma_pix * sqrt(2.0 * M_PI));
-  for (int i = 0; i < n_diag * n_diag; i++)
-    inverse[i] *= sum;
-  return MILL_OK;
-}
-
-/** Sigma, in pixels, of templates and blur at pixel i. */
-static double sigma_of_pixel(const entry *e, double templ_aa, double blur_ln, int i)
-{
-  return mill_lsf_pixels(e->n_pix, e->wave_aa, i, hypot(templ_aa, blur_ln * e->wave_aa[i]));
-}
-
-/** Choose the sigmas of the solvers (plan->sigma_pix, step_pix) and each pixel's place between
- *  them, at [n_pix].  Returns the number of solvers, 1 if sigma is even. */
-static int plan_solvers(const entry *e, double templ_aa, double blur_ln, float *at,
-                        mill_deconv *plan)
-{
-  double low = INFINITY, high = 0.0;
-  for (int i = 0; i < e->n_pix; i++) {
-    const double sigma = sigma_of_pixel(e, templ_aa, blur_ln, i);
-    low = fmin(low, sigma);
-    high = fmax(high, sigma);
-  }
-  plan->sigma_pix = hypot(templ_aa, blur_ln * e->wave_aa[0]) / (e->wave_aa[1] - e->wave_aa[0]);
-  if (high - low <= EVEN_PIXELS * low)
-    return 1;
-  const double n_step = fmin(ceil((high - low) / SOLVER_STEP), MOST_SOLVERS - 1);
-  plan->sigma_pix = low;
-  plan->step_pix = (high - low) / n_step;
-  for (int i = 0; i < e->n_pix; i++)
-    at[i] = (float)fmin((sigma_of_pixel(e, templ_aa, blur_ln, i) - low) / plan->step_pix, n_step);
-  return (int)n_step + 1;
-}
-
 /** Make the solvers of made->n_diag and blur_ln; made->deconv.solve stays NULL after a failure. */
 static int make_solvers(mill_waveset_cache *c, entry *e, solvers *made)
 {
   int err = MILL_OK;
-  double *g = NULL, *solve = NULL;
-  float *at = NULL;
+  double *solve = NULL;
   void *memory = NULL;
-  const size_t n_element = (size_t)made->n_diag * (size_t)made->n_diag;
+  size_t n_solve, bytes;
   mill_deconv *plan = &made->deconv;
-  MILL_TRY(MILL_ALLOC(e->n_pix, &at));
-  const int n = plan_solvers(e, c->lib->arm[e->arm].template_sigma_aa, made->blur_ln, at, plan);
-  const size_t n_at = n > 1 ? (size_t)e->n_pix : 0;
-  const size_t n_solve = (size_t)n * n_element, bytes = n_solve * sizeof *solve + n_at * sizeof *at;
-  MILL_TRY(MILL_ALLOC(n_element, &g));
-  MILL_TRY(MILL_ALLOC(n_solve + n_at, &solve));
-  for (int i = 0; i < n; i++)
-    MILL_TRY((n > 1 ? make_normal_solver : make_solver)(
-        made->n_diag, plan->sigma_pix + i * plan->step_pix, g, solve + (size_t)i * n_element));
-  memcpy(solve + n_solve, at, n_at * sizeof *at);
+  MILL_TRY(mill_lsf_make_solvers(made->n_diag, e->n_pix, e->wave_aa,
+                                 c->lib->arm[e->arm].template_sigma_aa, made->blur_ln, plan, &solve,
+                                 &n_solve, &bytes));
   MILL_TRY(c->backend->alloc(c->device, bytes, &memory));
   MILL_TRY(c->backend->upload(c->device, memory, solve, bytes));
   plan->solve = memory;
-  plan->at = n > 1 ? (const float *)(plan->solve + n_solve) : NULL;
+  plan->at = bytes > n_solve * sizeof *solve ? (const float *)(plan->solve + n_solve) : NULL;
   memory = NULL;
   e->bytes += bytes;
   c->stats.bytes += bytes;
@@ -623,8 +519,6 @@ done:
   if (memory)
     c->backend->release(c->device, memory);
   mill_free(solve);
-  mill_free(at);
-  mill_free(g);
   return err;
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
 #include "kernels/data/star.h"
+#include "kernels/star/slot.h"
 
 /** How templates are brought to a segment's resolution. */
 enum mill_lsf_use {
@@ -48,5 +49,19 @@ int mill_lsf_is_odd(const mill_raw_segment *segment, double *sigma_aa, double *w
 /** Does the resolution matrix move light in the middle of a segment?  If so *shift_pix is by how
  *  many pixels. */
 int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
+
+/** Make solvers that take the templates' own resolution out of a resolution matrix of n_diag
+ *  diagonals: inverses of the Gaussian of the templates (templ_aa, A) and a blur (blur_ln).
+ *
+ *  wave_aa [n_pix]  in   of the segment
+ *  plan             out  sigmas of the solvers, without pointers
+ *  solve            out  for mill_free: n_solve numbers of the solvers; if there are several, then
+ *                        n_pix floats, each pixel's place between them
+ *  bytes            out  of all that
+ *
+ *  MILL_ERR_RANGE if the Gaussian has no inverse, MILL_ERR_MEMORY. */
+int mill_lsf_make_solvers(int n_diag, int n_pix, const double *wave_aa, double templ_aa,
+                          double blur_ln, mill_deconv *plan, double **solve, size_t *n_solve,
+                          size_t *bytes);
 
 #endif
