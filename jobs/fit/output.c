@@ -15,7 +15,7 @@
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "src/config/config.h"
-#include "src/ranks/usual_rate.h"
+#include "src/ranks/schedule.h"
 #include "src/system/log.h"
 
 /* A posterior takes some 300 times as many evaluations as a fit. */

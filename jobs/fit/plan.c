@@ -10,7 +10,7 @@
 #include "jobs/fit/steps.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/ranks/usual_rate.h"
+#include "src/ranks/schedule.h"
 #include "src/run/backend_choice.h"
 #include "src/system/progress.h"
 

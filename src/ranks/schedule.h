@@ -21,6 +21,8 @@
 
 #include <stdint.h>
 
+#include "kernels/data/settings.h"
+
 /** One input file. */
 typedef struct mill_schedule_file {
   int64_t row_start, n_row; /**< rows of the catalog; files follow each other */
@@ -81,5 +83,21 @@ double mill_schedule_row_cost(double n_exposure);
 
 /** Cost of opening a file of n_byte bytes, for a rank of this rate (rows/s). */
 double mill_schedule_open_cost(int64_t n_byte, int is_compressed, double rate);
+
+/* ---- default rates, for estimates and sizes of chunks only ---- */
+
+/** Stars/s of one core: DESI coadds, three arms with resolution matrices, on a Xeon with AVX-512
+ *  (docs/develop/performance.md).  optimizer: MILL_OPT_HYBRID, ... */
+static inline double mill_usual_core_rate(int optimizer)
+{
+  /* hybrid and levenberg-marquardt agree within 2 % */
+  return optimizer == MILL_OPT_NELDER_MEAD ? 40.0 : 127.0;
+}
+
+/** Stars/s of a GPU: the aim for one H200, not a measurement. */
+static inline double mill_usual_gpu_rate(void)
+{
+  return 10000.0;
+}
 
 #endif
