@@ -12,16 +12,9 @@
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_crash.h"
-#include "jobs/bench/bench.h"
-#include "jobs/doctor/doctor.h"
-#include "jobs/fit/fit.h"
-#include "jobs/library/library.h"
 #include "jobs/options/job_steps.h"
-#include "jobs/options/options.h"
-#include "jobs/options/python_job.h"
-#include "jobs/particles/particles.h"
-#include "jobs/fit/sample.h"
 #include "jobs/doctor/version.h"
+#include "jobs/jobs.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/base/nvtx.h"
@@ -35,7 +28,7 @@
 typedef struct {
   const char *name, *summary;
   int (*run)(int argc, char **argv);
-  const mill_option_help *const *help; /* its command lines; ends with NULL.  NULL: Python's */
+  const mill_option_help *const *help; /* its command lines, ends with NULL; NULL: a Python job */
 } job_row;
 
 #define HELP(...) ((const mill_option_help *const[]){__VA_ARGS__, NULL})
@@ -97,7 +90,7 @@ static void print_help(FILE *out)
   fprintf(out, "\n%s", more_help);
 }
 
-/* Check the output of pages that go into files: a truncated one must not look complete. */
+/* Exit status after a page was printed: a truncated page must not look complete. */
 static int printed(void)
 {
   if (fflush(stdout) == 0 && !ferror(stdout))
@@ -106,8 +99,8 @@ static int printed(void)
   return mill_error_exit_status(MILL_ERR_OUTPUT);
 }
 
-/* `starmill JOB --help`, also of a sub-command, starts nothing, no MPI either.  1: it is printed.
- */
+/* Print `starmill JOB [SUB-COMMAND] --help` without starting the job or MPI; returns 1 if the
+ * arguments ask for it. */
 static int print_job_help(const job_row *row, int argc, char **argv)
 {
   char command[64];
@@ -147,7 +140,8 @@ static int help(int argc, char **argv)
   return print_job_help(row, 2, line) ? printed() : mill_python_job(2, line);
 }
 
-/* With an environment that libraries read before main; returns where that fails. */
+/* Run the program again with an environment variable that libraries read before main; returns only
+ * if that fails. */
 static void begin_again(const char *name, const char *value, char **argv)
 {
   char program[PATH_MAX];
@@ -159,10 +153,10 @@ static void begin_again(const char *name, const char *value, char **argv)
     execv(program, argv);
 }
 
-/* Under a limit on address space each thread of OpenBLAS, started when it is loaded, asks for
- * 128 MiB again and again for ever, and malloc reserves as much for each thread that calls it;
- * other libraries then crash.  The program's own threads call BLAS (mill_blas_begin): it begins
- * again without OpenBLAS's. */
+/* Save memory under a limit on address space (ulimit -v).  OpenBLAS starts threads when it is
+ * loaded, which retry forever to get 128 MiB each; malloc reserves as much for each thread that
+ * calls it.  So the program runs again without OpenBLAS's threads: its own call BLAS
+ * (mill_blas_begin). */
 static void save_address_space(char **argv)
 {
   const char *n_thread = getenv("OPENBLAS_NUM_THREADS");
@@ -173,7 +167,7 @@ static void save_address_space(char **argv)
     begin_again("OPENBLAS_NUM_THREADS", "1", argv);
 }
 
-/* Threads get stacks of the limit's size, which blocks of a fit need more of than a page or two. */
+/* Refuse a small stack limit: threads get stacks of that size, and a fit needs 256 KiB. */
 static int refuse_small_stack(void)
 {
   struct rlimit stack;
@@ -184,28 +178,28 @@ static int refuse_small_stack(void)
   return 1;
 }
 
-/* In the place of the C library's: OpenMP calls it where it gets no thread, and what libraries do
- * at exit crashes while other threads go on, or waits for ever. */
+/* Replaces exit of the C library.  OpenMP calls exit when it gets no thread; exit handlers of
+ * libraries would then crash, or wait forever for threads that still run. */
 __attribute__((visibility("default"))) void exit(int status)
 {
   if (status == EXIT_FAILURE) {
     dprintf(STDERR_FILENO,
-            "starmill: a library ended the program, as for want of memory or threads%s\n",
+            "starmill: a library ended the program, probably for lack of memory or threads%s\n",
             mill_memory_limit());
     status = mill_error_exit_status(MILL_ERR_MEMORY);
   }
   _exit(status);
 }
 
-/* The watchdog runs until the process is gone: libraries that end without memory may wait for ever
- * in what they do at exit, with signals that nobody looks at. */
+/* Run a job under the watchdog, up to the end of the process: exit handlers of libraries may wait
+ * forever when memory ran out. */
 static int run_watched(const job_row *row, int argc, char **argv)
 {
   /* `starmill fit ... 2>&1 | head -1` closes the pipe, and the fit goes on */
   signal(SIGPIPE, SIG_IGN);
-  const int is_watched = mill_watchdog_start(NULL) == MILL_OK; /* else MPI's start tells */
+  const int is_watched = mill_watchdog_start(NULL) == MILL_OK; /* mill_mpi_start reports failure */
   const int status = row->run(argc, argv);
-  if (status != 0) { /* nothing is left to do, and it may be for want of memory */
+  if (status != 0) { /* without exit handlers: memory may have run out */
     fflush(NULL);
     _exit(status);
   }
@@ -214,8 +208,9 @@ static int run_watched(const job_row *row, int argc, char **argv)
   return status;
 }
 
-/* A file that is opened must not take the number of a closed standard stream and get what is
- * printed there.  Writing to the stand-in for standard output fails, as for a closed one. */
+/* Open /dev/null for standard streams that are closed, or the next file opened would get their
+ * number, and printed text with it.  Standard output is opened for reading, so that writing to it
+ * still fails. */
 static void fill_closed_streams(void)
 {
   static const int mode[] = {O_RDONLY, O_RDONLY, O_WRONLY};
@@ -229,9 +224,9 @@ int main(int argc, char **argv)
   fill_closed_streams();
   save_address_space(argv);
   mill_h5_name_crashes();
-  /* ranks read an output that another has open to write, and locks of their own guard it */
+  /* ranks read files that another rank has open for writing; starmill has locks of its own */
   (void)setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
-  /* a file at the size limit then gives a failed write with a message instead of a silent death */
+  /* beyond the file size limit, writes then fail with a message; the signal would kill silently */
   signal(SIGXFSZ, SIG_IGN);
   mill_nvtx_start();
   if (argc < 2) {

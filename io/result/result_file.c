@@ -281,10 +281,8 @@ static void destroy(mill_result_file *file)
   pthread_mutex_destroy(&file->mutex);
   pthread_cond_destroy(&file->room);
   pthread_cond_destroy(&file->work);
-  if (file->mpi.comm != MPI_COMM_NULL)
-    MPI_Comm_free(&file->mpi.comm);
-  if (file->io.comm != MPI_COMM_NULL)
-    MPI_Comm_free(&file->io.comm);
+  mill_mpi_free(&file->mpi);
+  mill_mpi_free(&file->io);
   MILL_FREE(file->wanted, file->owners.rank, file->count, file->sum, file);
 }
 

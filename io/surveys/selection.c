@@ -7,7 +7,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/config/name_regex.h"
+#include "src/config/text.h"
 
 static int keeps_objtype(const mill_selection *select, const char *objtype)
 {

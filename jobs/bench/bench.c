@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
 
-#include "jobs/bench/bench.h"
-
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "jobs/bench/bench_job.h"
+#include "jobs/jobs.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
-#include "src/run/command_text.h"
+#include "src/config/text.h"
 #include "src/system/status_process.h"
 #include "src/system/shipped_file.h"
 #include "src/system/version.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Size from which a GPU pays: fits, trainings and particles on the CPU and on the GPU. */
+/* Times of fits, trainings and particles on the CPU and the GPU: from which size is the GPU
+ * faster? */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,38 +24,39 @@
 
 enum {
   MAX_POINT = 32,
-  GROWTH = 4, /* of the size from one point to the next */
-  ONCE_S = 5, /* longer measurements are not repeated */
-  NOT_KEPT = -1,
-  TOO_FEW = -1
+  GROWTH = 4,    /* factor of size from one point to the next */
+  ONCE_S = 5,    /* s: longer measurements are not repeated */
+  NOT_KEPT = -1, /* kind of work that --backend auto does not look up */
+  TOO_FEW = -1   /* the inputs ended before the GPU was faster */
 };
 
 typedef struct crossover {
   mill_bench *job;
   int n_thread;
-  char gpu_name[64];  /* empty: there is none, and no_gpu says why */
-  char no_gpu[512];   /* of finding it */
-  double gpu_start_s; /* wall: the first use of it in a process */
-  /* of the CPU, of the GPU */
+  char gpu_name[64]; /* empty: no GPU; no_gpu says why */
+  char no_gpu[512];
+  double gpu_start_s; /* wall s of a process's first use of the GPU */
+  /* [0] on the CPU, [1] on the GPU */
   const mill_backend *backend[2];
   const mill_train_ops *train[2];
   const mill_particle_ops *particles[2];
 } crossover;
 
-/* A kind of work of adjustable size. */
+/* A kind of work, measured at growing sizes. */
 typedef struct work_kind {
   int work; /* enum mill_bench_work_kind */
-  int kept; /* enum mill_crossover_kind; NOT_KEPT */
+  int kept; /* enum mill_crossover_kind, or NOT_KEPT */
   const char *name, *unit;
-  int64_t first, last;  /* number of parts */
-  double (*size)(void); /* of a part, in units; NULL: 1 */
-  /* Do n parts; n becomes smaller where there are no more. */
+  int64_t first, last;  /* least and largest number of parts */
+  double (*size)(void); /* size of a part, in units; NULL: 1 */
+  /* Do n parts in *spent_s wall seconds; n is lowered if there are fewer. */
   int (*run)(const crossover *c, int is_gpu, int64_t *n, double *spent_s);
 } work_kind;
 
 /* ---- fit ---- */
 
-/* The first n rows of the inputs; fewer where there are no more.  A GPU's time has its start. */
+/* Fit the first n rows of the inputs, or all if there are fewer.  A GPU's time includes its
+ * start. */
 static int run_fit(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
   int err = MILL_OK;
@@ -115,8 +117,8 @@ static int draw(mill_random *r, size_t n, float **out)
   return MILL_OK;
 }
 
-/* A step of n models, whose values do not matter for the time.  Of several epochs of a few steps
- * the shortest counts. */
+/* Train a network on random numbers, n models a step; *spent_s: time of a step, in the fastest of
+ * N_EPOCH epochs. */
 static int run_train(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
   int err = MILL_OK, n_blas = 0;
@@ -169,7 +171,8 @@ done:
 
 enum { N_PARTICLE_STEP = 50, N_GRID = 100 };
 
-/* Ornstein and Uhlenbeck's process along one axis, with a density after every step. */
+/* Evolve n particles of an Ornstein-Uhlenbeck process on one axis, with a density after each
+ * step. */
 static int run_particles(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
   int err = MILL_OK;
@@ -217,14 +220,13 @@ static const work_kind kinds[] = {
 };
 enum { N_KIND = sizeof kinds / sizeof kinds[0] };
 
-/* Measurements of a device so far. */
+/* How far a device has come. */
 typedef struct progress {
-  double last_s; /* of the point before; 0: none */
-  const char *over;
+  double last_s;    /* time of the last point; 0: none */
+  const char *over; /* why it is not measured any more; NULL: it is */
 } progress;
 
-/* The shortest of several times, or -1 when it would take longer than the limit or there is no
- * memory for it. */
+/* *best_s: the shortest time of n parts; -1: not measured, for the reason p->over. */
 static int time_point(const crossover *c, const work_kind *kind, int is_gpu, int64_t *n,
                       progress *p, double *best_s)
 {
@@ -263,7 +265,7 @@ static void print_point(const work_kind *kind, const mill_crossover_point *p, co
   printf("\n");
 }
 
-/* from: TOO_FEW where the inputs end before the GPU is faster */
+/* *from: size from which the GPU is faster; 0: never; TOO_FEW. */
 static int measure(const crossover *c, const work_kind *kind, int64_t *from)
 {
   int n_point = 0, is_short = 0;

@@ -55,14 +55,14 @@ static void count_row(void *context, const mill_fit_result *result)
   run->n_jac += result->n_jac;
 }
 
-/* Backend phase of a stage; -1: on the host. */
+/* The backend's phase of a stage; -1: the stage is work of the host. */
 static int phase_of(int stage)
 {
   _Static_assert(MILL_BENCH_FINAL - MILL_BENCH_PREPARE == (int)MILL_PHASE_FINAL, "same order");
   return stage < MILL_BENCH_PREPARE || stage > MILL_BENCH_FINAL ? -1 : stage - MILL_BENCH_PREPARE;
 }
 
-/* Split a finished run's CPU time into work done once, and stages. */
+/* Split a run's CPU time into work done once and the stages of a star. */
 static void split(mill_bench_run *run)
 {
   const mill_fit_meters *c = &run->meters;

@@ -22,8 +22,8 @@ typedef struct mill_bench_options {
   int n_repeat;
   int work;       /**< crossover: enum mill_bench_work_kind */
   int64_t n_most; /**< crossover: the largest size */
-  double limit_s; /**< crossover: nothing is begun that would take longer */
-  int keep;       /**< crossover: for --backend auto */
+  double limit_s; /**< crossover: skip measurements expected to take longer */
+  int keep;       /**< crossover: store the result for --backend auto */
 } mill_bench_options;
 
 enum mill_bench_work_kind {
@@ -42,33 +42,33 @@ struct mill_bench {
   mill_library lib;
   char date[MILL_UTC_SIZE]; /**< UTC, ISO 8601 */
   char cpu[128];            /**< model */
-  int n_core;               /**< that the process may use */
-  int exit_status;          /**< of a bench that ends without a failure */
+  int n_core;               /**< cores that the process may use */
+  int exit_status;          /**< if nothing fails: 0, or 3 after unreadable input */
 };
 
 /** Print date, version, machine and command line.  backend NULL: omitted. */
 void mill_bench_print_head(const mill_bench *job, const char *backend);
 
-/** A cell of a table: value with n_digit decimals where there is one, else a text, which may be
- *  empty. */
+/** Print a cell of a table: value with n_digit decimals if there, else the text without, which may
+ *  be empty. */
 void mill_bench_print_cell(int there, int n_digit, double value, const char *without);
 
-/** Each task measures and prints Markdown on standard output, lines as soon as they are known.
+/** The tasks.  Each prints Markdown on standard output, line by line as it measures.
  *
  *  fit        what a fit costs on this machine, by stage
- *  crossover  fits, trainings and particles of growing size on the CPU and on the GPU: from which
- *             size a GPU pays.  Without a GPU its column says SKIPPED and why
- *  write      the result file alone, by all ranks: collective */
+ *  crossover  times of fits, trainings and particles of growing size, on the CPU and on the GPU,
+ *             and the size from which the GPU is faster.  Without a GPU its column says SKIPPED
+ *  write      writing of a result file alone, by all ranks; collective */
 int mill_bench_task_fit(mill_bench *job);
 int mill_bench_task_crossover(mill_bench *job);
 int mill_bench_task_write(mill_bench *job);
 
 enum { MILL_BENCH_FOLDER = 1024 };
 
-/** A temporary folder in base (NULL: $TMPDIR, else /tmp).  MILL_ERR_USAGE, MILL_ERR_OUTPUT. */
+/** Make a temporary folder in base (NULL: $TMPDIR, else /tmp).  MILL_ERR_USAGE, MILL_ERR_OUTPUT. */
 int mill_bench_make_folder(const char *base, char folder[MILL_BENCH_FOLDER]);
 
-/** Remove it with the files in it. */
+/** Remove the folder and its files. */
 void mill_bench_remove_folder(const char *folder);
 
 /** Stages of a star's time, in the order of the table. */
@@ -92,14 +92,14 @@ typedef struct mill_bench_run {
   mill_fit_meters meters;
   int64_t n_star;                     /**< stars that the pipeline handed back */
   int64_t n_eval, n_jac;              /**< sums of the stars' NEVAL and NJAC */
-  double once_s;                      /**< CPU: start-up, sets of wavelengths, and the end */
-  double star_s;                      /**< CPU: the rest */
-  double stage_s[MILL_BENCH_N_STAGE]; /**< sum: star_s */
+  double once_s;                      /**< CPU s of start-up, wavelength sets and the end */
+  double star_s;                      /**< CPU s of all else: work on stars */
+  double stage_s[MILL_BENCH_N_STAGE]; /**< star_s by stage */
 } mill_bench_run;
 
-/** Fit the first n_star rows of the inputs (0: all) in a temporary folder, of which only the costs
- *  are kept.  A row that is unreadable goes into job->exit_status.  The codes of mill_fit_run,
- *  MILL_ERR_STOPPED after a signal, MILL_ERR_USAGE when there was no star. */
+/** Fit the first n_star rows of the inputs (0: all) into a temporary file, and keep only the costs.
+ *  Unreadable rows set job->exit_status.  The codes of mill_fit_run; MILL_ERR_STOPPED after a
+ *  signal, MILL_ERR_USAGE if no star was fitted. */
 int mill_bench_run_fit(mill_bench *job, const mill_fit_options *options, int64_t n_star,
                        mill_bench_run *run);
 

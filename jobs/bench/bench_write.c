@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The result file alone: rows that are made up, written by all ranks as a fit writes them. */
+/* Writing of a result file: all ranks write made-up rows, as a fit does. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 enum {
   USUAL_ROWS = 100000,
   FILE_ROWS = 5000,
-  CHUNK_ROWS = 650,     /* what a core fits in 5 s: ranks take turns in such chunks */
+  CHUNK_ROWS = 650,     /* rows a core fits in 5 s; ranks take turns in chunks of this size */
   PIECE_BYTES = 4 << 20 /* of the plain file */
 };
 
@@ -27,9 +27,8 @@ enum {
 typedef struct made_up {
   int64_t n_row;
   int n_file;
-  mill_input_file *file; /* [n_file] */
-  mill_file_index
-      *index; /* [files of this rank] numbers of rows alone: lists are made when asked */
+  mill_input_file *file;  /* [n_file] */
+  mill_file_index *index; /* [n_file] numbers of rows; make_index makes the lists of rows */
   int file_start, file_end;
   mill_columns columns;
 } made_up;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE /* sched_getaffinity */
 
-#include "jobs/doctor/doctor.h"
-
 #include <mpi.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +11,8 @@
 
 #include "io/library/library_file.h"
 #include "jobs/doctor/doctor_output.h"
-#include "jobs/doctor/doctor_report.h"
 #include "jobs/doctor/version.h"
+#include "jobs/jobs.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
@@ -30,12 +29,12 @@ enum { EXIT_BROKEN = 70, DEFAULT_LIMIT_S = 120 };
 
 typedef struct doctor_job {
   mill_mpi mpi;
-  mill_error_kept mpi_failure; /* of starting it */
+  mill_error_kept mpi_failure; /* of MPI's start */
   int help, limit_s;
   const char *output, *library, *backend;
-  int n_thread, n_host, n_most; /* n_most: ranks of the host that has most */
-  mill_error_kept gpu_failure;  /* of giving every rank a GPU */
-  int is_beside;                /* with cuda+cpu: this rank has no GPU */
+  int n_thread, n_host, n_most; /* n_most: ranks of the host with most ranks */
+  mill_error_kept gpu_failure;  /* of giving each rank a GPU */
+  int is_on_cpu;                /* 1: this rank has no GPU and fits on the CPU (cuda+cpu) */
   mill_doctor_report report;
 } doctor_job;
 
@@ -69,7 +68,7 @@ const mill_option_help mill_doctor_help = {&table, &usual};
 static int parse(int argc, char **argv, doctor_job *job)
 {
   int first = 0;
-  mill_config config; /* only to check a value */
+  mill_config config; /* only to check the value of --backend */
   mill_config_default(&config);
   job->output = usual.output;
   job->backend = usual.backend;
@@ -81,6 +80,36 @@ static int parse(int argc, char **argv, doctor_job *job)
                       "doctor takes options only, not '%s'; see starmill doctor --help",
                       argv[first]);
   return MILL_OK;
+}
+
+/* ---- the report ---- */
+
+void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
+{
+  va_list args;
+  const size_t n = strcspn(key, ".");
+  if (strncmp(key, report->topic, n) != 0 || report->topic[n] != '\0') {
+    snprintf(report->topic, sizeof report->topic, "%.*s", (int)n, key);
+    printf("%s\n", report->topic);
+  }
+  printf("  %-22s ", key + n + 1);
+  va_start(args, format);
+  vprintf(format, args);
+  va_end(args);
+  printf("\n");
+}
+
+void mill_doctor_mark(mill_doctor_report *report, int exit_status, const char *format, ...)
+{
+  va_list args;
+  if (report->exit_status == 0)
+    report->exit_status = exit_status;
+  *(exit_status != 0 ? &report->n_failure : &report->n_warning) += 1;
+  printf("    %s: ", exit_status != 0 ? "failure" : "warning");
+  va_start(args, format);
+  vprintf(format, args);
+  va_end(args);
+  printf("\n");
 }
 
 /* ---- program, machine ---- */
@@ -118,11 +147,10 @@ static void report_machine(doctor_job *job)
   mill_doctor_say(r, "machine.memory", "%.4g GB, %.4g free", 1e-9 * (double)total,
                   1e-9 * (double)available);
   if (mill_blas_core())
-    mill_doctor_say(
-        r, "machine.BLAS",
-        "OpenBLAS takes the processor for its oldest one; library and bench begin again "
-        "with OPENBLAS_CORETYPE=%s: set it for other programs, such as NumPy",
-        mill_blas_core());
+    mill_doctor_say(r, "machine.BLAS",
+                    "OpenBLAS does not know this processor and is slow; library and bench set "
+                    "OPENBLAS_CORETYPE=%s themselves: set it for other programs, such as NumPy",
+                    mill_blas_core());
   if (limit > 0)
     mill_doctor_say(r, "machine.memory_limit", "%.4g GB for this job", 1e-9 * (double)limit);
   if ((limit > 0 ? limit : available) < (int64_t)job->n_most << 29)
@@ -134,23 +162,18 @@ static void report_machine(doctor_job *job)
 
 /* ---- ranks ---- */
 
-/* Hosts, and their ranks.  Collective. */
+/* Count hosts and ranks per host.  Collective. */
 static int count_ranks(doctor_job *job)
 {
   int err = MILL_OK;
-  MPI_Comm node = MPI_COMM_NULL;
-  int rank = 0, n_here = 1, is_first = 1;
-  MILL_MPI(MPI_Comm_split_type(job->mpi.comm, MPI_COMM_TYPE_SHARED, job->mpi.rank, MPI_INFO_NULL,
-                               &node));
-  MILL_MPI(MPI_Comm_rank(node, &rank));
-  MILL_MPI(MPI_Comm_size(node, &n_here));
-  is_first = rank == 0;
+  mill_mpi node;
+  MILL_TRY(mill_mpi_split(&job->mpi, MILL_MPI_NODE, &node));
+  const int is_first = node.rank == 0;
   MILL_MPI(MPI_Allreduce(&is_first, &job->n_host, 1, MPI_INT, MPI_SUM, job->mpi.comm));
-  MILL_MPI(MPI_Allreduce(&n_here, &job->n_most, 1, MPI_INT, MPI_MAX, job->mpi.comm));
+  MILL_MPI(MPI_Allreduce(&node.size, &job->n_most, 1, MPI_INT, MPI_MAX, job->mpi.comm));
   MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->n_thread));
 done:
-  if (node != MPI_COMM_NULL)
-    MPI_Comm_free(&node);
+  mill_mpi_free(&node);
   return err;
 }
 
@@ -159,7 +182,7 @@ static void report_ranks(doctor_job *job)
   mill_doctor_report *r = &job->report;
   const long n_core = sysconf(_SC_NPROCESSORS_ONLN);
   mill_doctor_say(r, "ranks.count", "%d", job->mpi.size);
-  if (job->mpi_failure.code == MILL_ERR_USAGE) /* each runs alone */
+  if (job->mpi_failure.code == MILL_ERR_USAGE) /* the launcher's tasks are each alone */
     mill_doctor_fail(r, EXIT_BROKEN, "%s", job->mpi_failure.message);
   mill_doctor_say(r, "ranks.threads_of_mpi", "%s",
                   job->mpi_failure.code == MILL_ERR_MPI ? "no" : "yes, MPI_THREAD_MULTIPLE");
@@ -254,12 +277,12 @@ static void report_devices(doctor_job *job)
                   driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
   for (int i = 0; i < node.n_gpu; i++) {
     report_device(job, i, &gpu[i]);
-    mill_gpu_release(); /* its rank may want it for itself */
+    mill_gpu_release(); /* for the rank that will use it */
   }
   mill_free(gpu);
 }
 
-/* A rank's GPU, as a fit chooses it. */
+/* The GPU that a fit would give to a rank. */
 typedef struct rank_gpu {
   char host[64], bus[32];
   int n_seen, has_gpu;
@@ -270,7 +293,7 @@ static int compare_gpus(const void *a, const void *b)
   return memcmp(a, b, offsetof(rank_gpu, n_seen));
 }
 
-/* A rank without a GPU, or why a fit takes none. */
+/* Report why a fit would not use the GPUs. */
 static void report_no_gpus(doctor_job *job, const rank_gpu *all)
 {
   mill_doctor_report *r = &job->report;
@@ -313,7 +336,7 @@ static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
                      n_with, n_gpu, n_gpu == 1 ? "GPU" : "GPUs");
 }
 
-/* Collective; rank 0 reports. */
+/* Choose each rank's GPU as a fit does; rank 0 reports.  Collective. */
 static int find_gpus_of_ranks(doctor_job *job)
 {
   int err = MILL_OK;
@@ -332,7 +355,7 @@ static int find_gpus_of_ranks(doctor_job *job)
             : mill_backend_place(&job->mpi, 1);
   mill_error_save(err, &job->gpu_failure);
   err = MILL_OK;
-  job->is_beside = !mine.has_gpu;
+  job->is_on_cpu = !mine.has_gpu;
   MILL_TRY(job->gpu_failure.code == MILL_ERR_MPI ? MILL_ERR_MPI : MILL_OK);
   if (job->gpu_failure.code == MILL_OK && mine.has_gpu)
     mill_cuda_probe_bus(mine.bus, sizeof mine.bus);
@@ -362,7 +385,7 @@ done:
   return err;
 }
 
-/* Size from which auto takes the GPU. */
+/* Report the size from which --backend auto takes the GPU. */
 static void report_crossover(doctor_job *job, int kind, const char *key)
 {
   mill_doctor_report *r = &job->report;
@@ -387,7 +410,7 @@ static void report_choice(doctor_job *job)
   const mill_backend *backend = NULL;
   int err = strncmp(job->backend, "cuda", 4) == 0 ? mill_error_restore(&job->gpu_failure) : MILL_OK;
   if (err == MILL_OK)
-    err = mill_backend_find(job->is_beside ? "cpu" : job->backend, &backend);
+    err = mill_backend_find(job->is_on_cpu ? "cpu" : job->backend, &backend);
   if (err != MILL_OK) {
     mill_doctor_say(r, "fit.backend", "none");
     mill_doctor_fail(r, mill_error_exit_status(err), "%s", mill_error_message());
@@ -439,7 +462,7 @@ static int start(doctor_job *job, int argc, char **argv)
   MILL_CHECK(parse(argc, argv, job));
   if (mill_option_helped(job->help, job->mpi.rank, &table, &usual))
     return MILL_OK;
-  /* without threads of MPI the rest can be checked; without communicators it cannot */
+  /* without MPI_THREAD_MULTIPLE the rest can be checked, without communicators not */
   if (job->mpi.stop_comm == MPI_COMM_NULL)
     MILL_CHECK(mill_error_restore(&job->mpi_failure));
   MILL_CHECK(mill_mpi_agree(&job->mpi, examine(job)));

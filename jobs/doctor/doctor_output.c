@@ -22,7 +22,7 @@ static const double LITTLE_BYTES = 1e9;
 typedef struct output_check {
   const mill_mpi *mpi;
   mill_doctor_report *report;
-  char folder[MILL_MAX_PATH]; /* our own, below the one that is checked */
+  char folder[MILL_MAX_PATH]; /* temporary, in the folder that is checked */
   char path[MILL_MAX_PATH + 32];
 } output_check;
 
@@ -108,7 +108,7 @@ static int make_folder(output_check *check, const char *folder)
                     n < (int)MILL_MAX_PATH ? strerror(errno) : "its name is too long");
 }
 
-/* A file made, locked, renamed and removed: what lock files, status files and results need. */
+/* Make, lock, rename and remove a file, as lock files, status files and results are. */
 static int try_small(output_check *check)
 {
   int err = MILL_OK;
@@ -178,7 +178,7 @@ static int make_file(const char *path, off_t n_byte)
   return err;
 }
 
-/* Every rank's rows, written as a run writes them; or read: those of the next rank. */
+/* Write this rank's rows of the common file, or read and check those of the next rank. */
 static int move_rows(const output_check *check, int is_write, double *value)
 {
   int err = MILL_OK, fd = -1;

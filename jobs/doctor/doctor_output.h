@@ -1,17 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Can a run write in this folder? */
+/** Parts of doctor: its report on standard output, and the check of the output folder. */
 #ifndef MILL_DOCTOR_OUTPUT_H
 #define MILL_DOCTOR_OUTPUT_H
 
-#include "jobs/doctor/doctor_report.h"
 #include "src/ranks/mpi_context.h"
 
-/** Check the folder the way a run uses it: a file made, locked and renamed, and an HDF5 file
- *  written by all ranks together and read back by others.  All files are made in a temporary
- *  subfolder and removed.
+/** Zero it before the first line. */
+typedef struct mill_doctor_report {
+  char topic[32];  /**< topic of the last line */
+  int exit_status; /**< of the first failure; 0: no failure */
+  int n_failure, n_warning;
+} mill_doctor_report;
+
+/** Print a line.  key: "ranks.count" is the line "count" under the heading "ranks". */
+void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** Print a remark below a line, a problem and its remedy: a warning if exit_status is 0, else a
+ *  failure. */
+void mill_doctor_mark(mill_doctor_report *report, int exit_status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define mill_doctor_warn(report, ...) mill_doctor_mark(report, 0, __VA_ARGS__)
+#define mill_doctor_fail              mill_doctor_mark
+
+/** Use the folder as a run does: make, lock and rename a file; write one file from all ranks, and
+ *  read it back on other ranks.  All files lie in a temporary subfolder, which is removed.
  *
- *  Collective; rank 0 reports.  A check that takes longer than limit_s ends the program with exit
- *  status 4 and one line that names it.  MILL_ERR_MPI. */
+ *  Collective; rank 0 reports.  If a check takes longer than limit_s, the program ends with exit
+ *  status 4 and one line that names the check.  MILL_ERR_MPI. */
 int mill_doctor_output(const mill_mpi *mpi, const char *folder, unsigned limit_s,
                        mill_doctor_report *report);
 

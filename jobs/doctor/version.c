@@ -38,7 +38,7 @@ int mill_version_rows(mill_version_row row[MILL_N_VERSION])
   if (MPI_Get_library_version(mpi, &n_mpi) != MPI_SUCCESS)
     return MILL_ERROR(MILL_ERR_MPI,
                       "MPI_Get_library_version failed: the MPI installation is broken");
-  mpi[strcspn(mpi, "\n")] = '\0'; /* MPICH describes its whole build; the first line names it */
+  mpi[strcspn(mpi, "\n")] = '\0'; /* MPICH adds lines about its build */
   for (char *c = mpi; *c; c++)
     *c = *c == '\t' ? ' ' : *c;
   if (H5get_libversion(&major, &minor, &release) < 0)

@@ -7,17 +7,17 @@
 
 enum { MILL_N_VERSION = 8 };
 
-/** A part of this program, "HDF5", and its version at run time. */
+/** A library of the program, "HDF5", and its version at run time. */
 typedef struct mill_version_row {
   const char *name;
   char text[512];
 } mill_version_row;
 
-/** Works before MPI_Init and without it.  MILL_ERR_MPI or MILL_ERR_OUTPUT when a library does not
- *  report its version. */
+/** Needs no MPI_Init.  MILL_ERR_MPI or MILL_ERR_OUTPUT if a library does not report its version. */
 int mill_version_rows(mill_version_row row[MILL_N_VERSION]);
 
-/** Print them.  The same errors; also MILL_ERR_OUTPUT when out does not take them. */
+/** Print all versions.  The errors of mill_version_rows; MILL_ERR_OUTPUT if out cannot be
+ *  written. */
 int mill_version_print(FILE *out);
 
 #endif

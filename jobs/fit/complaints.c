@@ -9,7 +9,7 @@
 
 enum { LIST_SIZE = MILL_MAX_ARM * (MILL_MAX_NAME + 2) };
 
-/* The names of arms, a bit for each. */
+/* The names of the arms whose bits are set, with commas. */
 static const char *list_arms(const mill_library *lib, unsigned arms, char list[LIST_SIZE])
 {
   size_t n = 0;
@@ -20,7 +20,7 @@ static const char *list_arms(const mill_library *lib, unsigned arms, char list[L
   return list;
 }
 
-/* Wavelengths where the library has none: what they would be in another unit. */
+/* Warn of wavelengths outside the library; if they would fit in nm, um, m or as logarithms, ask. */
 static void complain_of_range(const mill_complaints *c, const char *path, const mill_left_out *left)
 {
   static const struct {

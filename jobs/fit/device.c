@@ -13,14 +13,16 @@
 #include "src/system/log.h"
 #include "src/system/thread.h"
 
-/* By default at most: readers, and threads whose default of slots a sample has. */
-enum { MOST_READERS = 8, MOST_SAMPLED = 2 };
+enum {
+  MOST_READERS = 8, /* default number of readers: more would wait for the file system */
+  MOST_SAMPLED = 2  /* a sample has the default slots of this many threads at most */
+};
 
-/* Threads that read spectra where the configuration leaves it open: a star takes 0.08 to 0.3 ms of
- * a core to read, and a GPU fits stars faster than one core reads them. */
+/* Default number of reader threads: reading a star takes 0.08 to 0.3 ms of a core, so a GPU needs
+ * several. */
 static int default_readers(const mill_backend *backend, int n_thread)
 {
-  /* fitting a star on the CPU takes some 20 times as long as reading it */
+  /* on the CPU, fitting a star takes some 20 times as long as reading it */
   const int n = backend->kind == MILL_BACKEND_CPU ? (n_thread + 15) / 16 : n_thread / 2;
   const int most = mill_spectra_threads() ? MOST_READERS : 1;
   return n < 1 ? 1 : n > most ? most : n;
@@ -33,7 +35,8 @@ int64_t mill_fit_held_rows(const mill_fit_device *device)
 
 enum { NAME = sizeof((mill_fit_device *)0)->cpu };
 
-/* The names of the backends of all ranks, for mill_free.  err: of this rank so far. */
+/* Gather the backend names of all ranks, [size][NAME], for mill_free.  err: this rank's code so
+ * far. */
 static int gather_names(const mill_mpi *mpi, int err, const char *mine, char **all)
 {
   char name[NAME] = "";
@@ -46,7 +49,8 @@ done:
   return err;
 }
 
-/* The backend that all ranks can take; err: of finding this rank's. */
+/* Replace this rank's backend by the oldest instruction set of all ranks.  GPUs are of one kind
+ * already (mill_backend_place).  err: the code of finding this rank's backend. */
 static int agree_on_one(const mill_mpi *mpi, int err, const mill_backend **backend)
 {
   static const char prefix[] = "cpu ";
@@ -57,12 +61,7 @@ static int agree_on_one(const mill_mpi *mpi, int err, const mill_backend **backe
   for (int rank = 1; rank < mpi->size; rank++)
     if (strcmp(all + (size_t)rank * NAME, oldest) < 0)
       oldest = all + (size_t)rank * NAME;
-  if (strcmp(mine, oldest) != 0 && strncmp(oldest, prefix, strlen(prefix)) != 0)
-    err = MILL_ERROR(MILL_ERR_BACKEND,
-                     "ranks have different backends, '%s' and '%s', whose results differ in the "
-                     "last digits: use GPUs of one kind",
-                     mine, oldest);
-  else if (strcmp(mine, oldest) != 0) {
+  if (strcmp(mine, oldest) != 0) {
     *backend = mill_backend_cpu(oldest + strlen(prefix));
     if (!*backend)
       err = MILL_ERROR(MILL_ERR_BACKEND,
@@ -78,8 +77,8 @@ done:
   return err;
 }
 
-/* Ranks with a GPU and ranks without.  All ranks choose a common CPU backend, so that a run is the
- * same whichever ranks have the GPUs. */
+/* cuda+cpu: ranks with a GPU and ranks without.  The CPU backend is agreed on by all ranks, so that
+ * it does not depend on which ranks have GPUs. */
 static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
 {
   int err = MILL_OK;
@@ -92,11 +91,6 @@ static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
   MILL_TRY(gather_names(call->mpi, err, gpu ? gpu->name : "", &all));
   for (int rank = 0; rank < call->mpi->size; rank++) {
     const char *name = all + (size_t)rank * NAME;
-    if (name[0] && device->gpu[0] && strcmp(name, device->gpu) != 0)
-      MILL_FAIL(MILL_ERR_BACKEND,
-                "ranks have different backends, '%s' and '%s', whose results differ in the last "
-                "digits: use GPUs of one kind",
-                device->gpu, name); /* on every rank */
     if (name[0])
       memcpy(device->gpu, name, sizeof device->gpu);
   }
@@ -122,7 +116,7 @@ static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit
   if (call->observer && call->observer->instead)
     device->backend = call->observer->instead;
   else if (call->options->plan && strcmp(choice, any_gpu.name) == 0)
-    device->backend = &any_gpu; /* a plan looks for no GPU */
+    device->backend = &any_gpu; /* a plan needs no GPU */
   else if (call->options->plan && strcmp(choice, any_mixed.name) == 0)
     device->backend = &any_mixed;
   else if (strcmp(choice, MILL_BACKEND_MIXED) == 0) {
@@ -137,10 +131,9 @@ done:
   return err;
 }
 
-/* The device of the result that is continued, on rank 0; NULL: a new one is begun. */
+/* Rank 0: the device that the result to be continued was begun on; NULL: a new result. */
 static const char *begun_on(const mill_fit_call *call, const mill_existing *existing)
 {
-  /* this attribute may be known where others are not */
   const char *device = existing->peek.device;
   const int is_void = existing->found && existing->peek.n_status[MILL_STATUS_FITTED] == 0;
   return device[0] && !is_void && (!call->options->overwrite || existing->is_new) ? device : NULL;
@@ -182,10 +175,10 @@ int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
 {
   const int n_slot = setup->config.n_slot, n_thread = device->n_thread;
   MILL_CHECK(settle_backend(call, setup, existing, n_row, device));
-  /* posteriors take minutes and are lost with a stop: fewer at once */
+  /* a posterior takes minutes and is lost by a stop: fewer stars at once */
   const int n_of = call->options->fit && n_thread > MOST_SAMPLED ? MOST_SAMPLED : n_thread;
   device->n_slot = n_slot > 0 ? n_slot : mill_backend_slots(device->backend, n_of);
-  /* a batch of the emulator has the stars of one library */
+  /* the emulator works on stars of one library together */
   if (n_slot == 0 && device->backend->kind == MILL_BACKEND_CPU)
     device->n_slot *= setup->n_library;
   return mill_mpi_agree(call->mpi, choose_readers(setup, device));

@@ -10,25 +10,25 @@ typedef struct mill_fit_device {
   const mill_backend *backend;
   const char *name; /**< what all ranks fit on: the backend's, with cuda+cpu those of both */
   int n_thread, n_reader, n_slot;
-  int has_gpu; /**< with cuda+cpu: this rank has one */
+  int has_gpu; /**< 1: this rank has a GPU (with cuda+cpu) */
   char cpu[64], gpu[64],
       both[144]; /**< with cuda+cpu: the names, the same on all ranks; else empty */
 } mill_fit_device;
 
-/** All ranks take the backend of the configuration; auto is a CPU until mill_fit_settle_device.
- *  Results are the same bit for bit only on one instruction set, so all ranks take the oldest
- *  one among them; GPUs must be of one kind. */
+/** Choose the configuration's backend; auto is left to mill_fit_settle_device.  Rows have the same
+ *  bits only on one instruction set, so all ranks take the oldest of their instruction sets; GPUs
+ *  must be of one kind. */
 int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_fit_device *device);
 
-/** Once the number of rows is known: auto becomes the choice for this run, also in the
- *  configuration that the result file keeps; slots and readers follow.
+/** Settle what depends on the number of rows: the backend of auto, which also replaces auto in the
+ *  configuration that the result keeps; then slots and readers.
  *
- *  existing  what lies at the output, on rank 0 */
+ *  existing  result found at the output, on rank 0 */
 int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
                            const mill_existing *existing, int64_t n_row, mill_fit_device *device);
 
-/** Rows that this rank takes before it has finished any.  Not collective. */
+/** Rows that this rank takes before it finishes its first one.  Not collective. */
 int64_t mill_fit_held_rows(const mill_fit_device *device);
 
 #endif

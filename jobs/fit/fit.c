@@ -7,24 +7,18 @@
 #include <unistd.h>
 
 #include "io/hdf5/parallel_hdf5.h"
-#include "jobs/fit/fit_same.h"
-#include "jobs/fit/plan.h"
 #include "io/catalog/sampled_fit.h"
-#include "jobs/fit/input_record.h"
-#include "jobs/fit/rows.h"
-#include "jobs/fit/set_up.h"
-#include "jobs/fit/share.h"
-#include "jobs/fit/stopping.h"
-#include "jobs/fit/summary.h"
+#include "jobs/fit/steps.h"
+#include "jobs/jobs.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/run/command_text.h"
+#include "src/config/text.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
 enum { EXIT_INCOMPLETE = 3, EXIT_STOPPED = 75 };
 
-/* CPU seconds of the process since *last, which becomes now. */
+/* CPU seconds of the process since *last; sets *last to now. */
 static double lap_s(double *last)
 {
   const double now = mill_process_cpu_s(), lap = now - *last;
@@ -32,7 +26,7 @@ static double lap_s(double *last)
   return lap;
 }
 
-/* Products of the steps; each step takes the parts that it needs. */
+/* What the steps make and use. */
 typedef struct fit_parts {
   mill_fit_setup setup;
   mill_inputs inputs;
@@ -41,34 +35,19 @@ typedef struct fit_parts {
   mill_fit_tally tally;
 } fit_parts;
 
-static int print_plan(const mill_fit_call *call, const fit_parts *p, int *exit_status)
-{
-  const mill_plan plan = {.options = call->options,
-                          .config = &p->setup.config,
-                          .lib = &p->setup.lib,
-                          .inputs = &p->inputs,
-                          .existing = &p->out.existing,
-                          .running = p->setup.running,
-                          .backend = p->device.backend,
-                          .n_thread = p->device.n_thread,
-                          .n_held = mill_fit_held_rows(&p->device)};
-  *exit_status = p->inputs.n_unreadable > 0 ? EXIT_INCOMPLETE : 0;
-  return mill_plan_print(call->mpi, &plan, stdout);
-}
-
 static int exit_status_of(const mill_inputs *inputs, const mill_fit_output *out, int is_limited)
 {
   const int64_t *n_status = out->summary.n_status;
   if (n_status[MILL_STATUS_NOT_DONE] > 0 && !is_limited)
     return EXIT_STOPPED;
-  /* a result without a usable row must not look finished */
+  /* a result without a fitted row must not look finished */
   const int is_void = n_status[MILL_STATUS_FITTED] == 0;
   const int has_unreadable = inputs->n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0;
   const int has_other = n_status[MILL_STATUS_OTHER_SPECTRUM] > 0;
   return is_void || has_unreadable || has_other ? EXIT_INCOMPLETE : 0;
 }
 
-/* Rank 0: state of the existing result, if it is to be continued. */
+/* Rank 0: find the result that would be continued: with --overwrite, OUT.h5.new if it was begun. */
 static void find_existing(const mill_fit_options *options, mill_existing *existing)
 {
   int is_new = 0;
@@ -134,12 +113,13 @@ static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
       printf("inputs       all %d are done: nothing to fit\n", inputs->n_skipped);
     goto done;
   }
-  if (call->mpi->rank == 0) /* opening it reports the problem */
+  if (call->mpi->rank == 0) /* problems are reported when it is opened */
     find_existing(options, &out->existing);
   MILL_TRY(mill_fit_settle_device(call, setup, &out->existing, inputs->n_row, &p->device));
   MILL_TRY(mill_fit_settle_rows(call, setup, inputs));
   if (options->plan) {
-    MILL_TRY(print_plan(call, p, exit_status));
+    *exit_status = inputs->n_unreadable > 0 ? EXIT_INCOMPLETE : 0;
+    MILL_TRY(mill_fit_print_plan(&task));
     goto done;
   }
   MILL_TRY(mill_fit_open_output(call, setup, inputs, &p->device, out));
@@ -216,7 +196,7 @@ int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line)
   mill_mpi mpi;
   mill_fit_options options;
   memset(&options, 0, sizeof options);
-  /* signals that come while MPI and the library are loaded stop in good order as well */
+  /* first, so that a signal during start-up also stops in good order */
   int err = mill_stop_signal_catch();
   mpi = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL};
   if (err == MILL_OK)

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The job `starmill fit`: FITS spectra in, one HDF5 table of stellar parameters out. */
+/** The job `starmill fit`, FITS spectra in, one HDF5 table of stellar parameters out, for callers
+ *  other than main: `sample`, `bench`, tests. */
 #ifndef MILL_FIT_JOB_H
 #define MILL_FIT_JOB_H
 
-#include "jobs/fit/observer.h"
 #include "jobs/options/options.h"
+#include "kernels/backend.h"
 #include "src/ranks/mpi_context.h"
-
-/** argv[0] is the job's name.  Returns the exit status of the program. */
-int mill_job_fit(int argc, char **argv);
 
 /** The command line of a job that fits. */
 typedef struct mill_fit_command_line {
@@ -17,14 +15,49 @@ typedef struct mill_fit_command_line {
   const mill_option_help *help;
 } mill_fit_command_line;
 
-/** mill_job_fit with another command line. */
+/** Run a fit from a command line; returns the exit status. */
 int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line);
+
+/** Cost of a run on this rank; CPU seconds unless called wall. */
+typedef struct mill_fit_meters {
+  char backend[64]; /**< its name */
+  int n_thread, n_slot;
+
+  /* once a run: start-up and end */
+  double library_s; /**< configuration, log, library */
+  double index_s;   /**< metadata of the inputs */
+  double create_s;  /**< result file */
+  double model_s;   /**< emulator to the device, templates of the initial guess */
+  double waveset_s; /**< sets of wavelengths */
+  double close_s;   /**< result file */
+
+  /* work on stars */
+  double read_s;     /**< reader threads */
+  double load_s;     /**< copying stars from the reader into slots */
+  double put_s;      /**< handing over results */
+  double run_wall_s; /**< wall, from the first star to the last row */
+  double io_s;       /**< I/O thread */
+  mill_timing timing;
+
+  double cpu_s, wall_s; /**< whole process, from the start of mill_fit_run to its end */
+} mill_fit_meters;
+
+/** A caller that measures a run.  The main thread calls put; the time in put counts as the
+ *  run's. */
+typedef struct mill_fit_observer {
+  void *context;
+  /** A star's result was handed over. */
+  void (*put)(void *context, const mill_fit_result *result);
+  int64_t n_row_limit;         /**< fit only the first rows of the catalog; 0: all */
+  const mill_backend *instead; /**< replaces the configured backend; NULL: not replaced */
+  mill_fit_meters meters;      /**< out */
+} mill_fit_observer;
 
 /** Run a fit, with its summary on standard output unless options->quiet.
  *
  *  command      the command line, for the result file
- *  observer     NULL: there is none.  An observed run writes no status file and has no stop file
- *  exit_status  0, or that of a run that ended in good order with something left over
+ *  observer     NULL: none.  An observed run writes no status file and has no stop file
+ *  exit_status  out: 0, or the status of a run that ended in good order with rows left over
  *
  *  Collective over mpi.  The codes of kernels/base/error.h; the caller prints the message. */
 int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *command,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/fit_same.h"
+#include "jobs/fit/steps.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/version.h"
 
-/* Settings of a sample that are not those of a fit. */
+/* The settings that only a sample has. */
 static void print_sample(const mill_fit_options *options, FILE *out)
 {
   const mill_sample_settings *s = &options->sample;
@@ -33,7 +33,7 @@ static void print_options(const mill_option_table *table, const mill_fit_options
     fprintf(out, "input %s\n", options->input[i]);
 }
 
-/* Check that the text is complete, else the caller must not compare it. */
+/* Close a text in memory; an incomplete one is an error, as it must not be compared. */
 static int close_text(FILE *text)
 {
   const int failed = text && ferror(text);
@@ -68,8 +68,7 @@ int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const
   out = open_memstream(&text, &n_byte);
   err = mill_config_identity(config, &identity);
   if (out && err == MILL_OK)
-    /* the ranks take one way for the backend, for all threads or their own, and read a file
-       alike */
+    /* not part of the identity, but collective calls depend on them */
     fprintf(out, "%sbackend: %s\nthreads: %s\ngzip_limit: %.17g\n", identity, config->backend,
             config->n_thread > 0 ? "given" : "0", config->gzip_limit_mib);
   const int failed = close_text(out);

@@ -10,13 +10,13 @@
 #include "io/catalog/input_table.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
-#include "jobs/fit/input_record.h"
+#include "jobs/fit/steps.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 enum { MAX_REASON = 64 };
 
-/* Outcome of the rows of each input. */
+/* Count fitted and unreadable rows of each input, from STATUS of the result. */
 static int count_rows(const mill_inputs *inputs, const char *result, mill_input_entry *entry,
                       char (*reason)[MAX_REASON])
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/output.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +10,15 @@
 #include "io/result/columns.h"
 #include "io/result/result_file.h"
 #include "io/stars/reader.h"
-#include "jobs/fit/fit_same.h"
+#include "jobs/fit/steps.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "src/config/config.h"
-#include "src/ranks/usual_rate.h"
+#include "src/ranks/schedule.h"
 #include "src/system/log.h"
 
+/* A posterior takes some 300 times as many evaluations as a fit. */
 static const double SAMPLE_RATE = 1.0 / 300;
 
 static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, mill_inputs *inputs,
@@ -72,7 +75,7 @@ done:
   return err;
 }
 
-/* The models' file comes first: rows without their models are not done. */
+/* Open the models' file, before any row is written: a row without its models is not done. */
 static int open_models(const mill_fit_call *call, const mill_fit_setup *setup,
                        const mill_inputs *inputs, mill_fit_output *out)
 {
@@ -111,7 +114,7 @@ static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
   for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
     if (s == MILL_STATUS_FITTED || !call->options->retry_failed)
       n_base += plan.base[s] = out->existing.peek.n_status[s];
-  /* rows that were not whole are fitted again, so they are not done */
+  /* incomplete rows count as not done: they are fitted again */
   plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(out->result);
   if (device->backend->kind == MILL_BACKEND_CUDA)
     mill_cuda_probe_bus(plan.gpu_bus, sizeof plan.gpu_bus);
@@ -119,22 +122,21 @@ static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
   return mill_result_meet(out->result, mill_board_meet, out->board);
 }
 
-/* Stars a second that this rank may be expected to fit, for sizing its work. */
+/* Expected stars/s of this rank: sets the sizes of its chunks. */
 static double expected_rate(const mill_fit_call *call, const mill_fit_setup *setup,
                             const mill_fit_device *device)
 {
-  /* a posterior takes some thousand evaluations where a fit takes some ten */
   const double core =
       mill_usual_core_rate(setup->config.fit.optimizer) * (call->options->fit ? SAMPLE_RATE : 1.0);
   if (device->backend->kind != MILL_BACKEND_CPU)
     return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
   const double rate = device->n_thread * core;
-  /* A slow rank must not delay the end of a run with a GPU, and its speed differs between machines:
-   * with small chunks even a rank four times slower than expected ends in time. */
+  /* Next to GPUs, CPU ranks get small chunks: one that is four times slower than expected then
+   * still ends with the others. */
   return device->both[0] ? 0.25 * rate : rate;
 }
 
-/* Group the rows into chunks, which the ranks draw. */
+/* Group the rows into chunks; ranks draw chunks as they become free. */
 static int open_work(const mill_fit_call *call, const mill_fit_setup *setup,
                      const mill_inputs *inputs, const mill_fit_device *device, mill_fit_output *out)
 {
@@ -212,4 +214,72 @@ void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_
   mill_board_free(out->board, is_settled ? &end : NULL);
   out->board = NULL;
   mill_error_restore(&kept);
+}
+
+/* ---- a finished star ---- */
+
+int mill_star_output_open(const mill_library *lib, const mill_inputs *inputs,
+                          mill_result_file *result, mill_star_output *output)
+{
+  *output = (mill_star_output){.lib = lib, .inputs = inputs, .result = result};
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    output->n_pix = inputs->n_pix[a] > output->n_pix ? inputs->n_pix[a] : output->n_pix;
+  MILL_CHECK(MILL_ALLOC(output->n_pix, &output->flux));
+  return MILL_ALLOC(output->n_pix, &output->wave);
+}
+
+/* Write the models of one arm and exposure, those of segment i, as one row of the models' file:
+ * spectra one after the other.  *end: the first segment of another arm or exposure. */
+static int put_model(mill_star_output *o, const mill_star *star, int i, int *end)
+{
+  int n = 0;
+  const mill_raw_segment *first = &star->segment[i];
+  const int n_row = o->inputs->n_pix[first->arm], has_own = !o->inputs->wave_aa[first->arm];
+  for (; i < star->n_segment && star->segment[i].exposure == first->exposure &&
+         star->segment[i].arm == first->arm;
+       i++) {
+    const size_t n_pix = (size_t)star->segment[i].n_pix;
+    if (n + star->segment[i].n_pix > n_row)
+      return MILL_ERROR(MILL_ERR_INTERNAL, "a model of row %lld has more than %d pixels in arm %s",
+                        (long long)star->row, n_row, o->lib->arm[first->arm].name);
+    memcpy(o->flux + n, star->model[i].flux, n_pix * sizeof *o->flux);
+    if (has_own)
+      memcpy(o->wave + n, star->model[i].wave_aa, n_pix * sizeof *o->wave);
+    n += star->segment[i].n_pix;
+  }
+  for (; n < n_row; n++) {
+    o->flux[n] = NAN;
+    o->wave[n] = NAN;
+  }
+  *end = i;
+  return mill_result_put_model(o->result, first->arm, star->first_exposure + first->exposure,
+                               o->flux, has_own ? o->wave : NULL, n_row);
+}
+
+/* Write the epochs of all exposures of a fitted star. */
+static int put_epochs(mill_star_output *o, const mill_star *star)
+{
+  MILL_CHECK(MILL_GROW(&o->epoch, &o->epoch_room, star->n_exposure));
+  for (int i = 0; i < star->n_exposure; i++)
+    o->epoch[i] = (mill_epoch_result){NAN, NAN, NAN, NAN, -1e9, -1, MILL_EPOCH_NO_DATA};
+  for (int i = 0; i < star->n_segment; i++)
+    o->epoch[star->segment[i].exposure] = star->result->epoch[star->segment[i].epoch];
+  return mill_result_put_epochs(o->result, star->first_exposure, o->epoch, star->n_exposure,
+                                &star->result->epoch_crc);
+}
+
+int mill_star_output_put(mill_star_output *o, mill_star *star)
+{
+  /* models first: a row that is marked done must have them */
+  for (int i = 0; star->model && i < star->n_segment;)
+    MILL_CHECK(put_model(o, star, i, &i));
+  if (star->result->epoch)
+    MILL_CHECK(put_epochs(o, star));
+  return mill_result_put(o->result, star->result);
+}
+
+void mill_star_output_clear(mill_star_output *o)
+{
+  MILL_FREE(o->flux, o->wave, o->epoch);
+  memset(o, 0, sizeof *o);
 }

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/plan.h"
-
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -8,14 +6,15 @@
 
 #include "io/result/columns.h"
 #include "io/result/models_file.h"
-#include "src/run/backend_choice.h"
 #include "io/stars/work.h"
+#include "jobs/fit/steps.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/ranks/schedule.h"
+#include "src/run/backend_choice.h"
 #include "src/system/progress.h"
-#include "src/ranks/usual_rate.h"
 
-/* of the HDF5 files: objects, attributes, configuration */
+/* Bytes of HDF5 files beyond their data: objects, attributes, configuration. */
 enum { RESULT_HEADERS = 14 << 10, COLUMN_HEADERS = 430, MODELS_HEADERS = 8 << 10 };
 
 typedef struct totals {
@@ -34,7 +33,7 @@ static int sum_up(const mill_mpi *mpi, const mill_inputs *inputs, totals *sum)
   return MILL_OK;
 }
 
-/* 1.2 GB */
+/* A size as "1.2 GB". */
 static const char *size_text(double bytes, char out[32])
 {
   static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB"};
@@ -88,62 +87,63 @@ static double models_bytes(const mill_inputs *inputs, int64_t n_exposure)
   return bytes;
 }
 
-/* Existing output: rows that would not be fitted again. */
-static int64_t print_existing(const mill_plan *plan, FILE *out)
+/* Print the existing output; returns the number of its rows that would not be fitted again. */
+static int64_t print_existing(const mill_fit_task *task, FILE *out)
 {
-  const char *path = plan->options->output;
-  const mill_result_peek *peek = &plan->existing->peek;
-  const int is_new = plan->existing->is_new;
-  if (plan->existing->error[0]) {
-    fprintf(out, "existing     %s: a run would refuse it%s\n", plan->existing->error,
+  const char *path = task->call->options->output;
+  const mill_result_peek *peek = &task->out->existing.peek;
+  const int is_new = task->out->existing.is_new;
+  if (task->out->existing.error[0]) {
+    fprintf(out, "existing     %s: a run would refuse it%s\n", task->out->existing.error,
             is_new ? "" : ", or replace it with --overwrite");
     return 0;
   }
-  if (!plan->existing->found)
+  if (!task->out->existing.found)
     return 0;
   const int64_t n_left = peek->n_status[MILL_STATUS_NOT_DONE];
-  if (plan->options->overwrite && access(path, F_OK) == 0)
+  if (task->call->options->overwrite && access(path, F_OK) == 0)
     fprintf(out, "existing     %s is replaced (--overwrite)\n", path);
-  if (plan->options->overwrite && !is_new)
+  if (task->call->options->overwrite && !is_new)
     return 0;
   fprintf(out,
           "existing     %s has %lld of %lld rows done; a run of the same settings and inputs "
           "continues it\n",
-          plan->existing->path, (long long)(peek->n_row - n_left), (long long)peek->n_row);
-  if (peek->n_row != plan->inputs->n_row)
+          task->out->existing.path, (long long)(peek->n_row - n_left), (long long)peek->n_row);
+  if (peek->n_row != task->inputs->n_row)
     return 0;
-  return plan->options->retry_failed ? peek->n_status[MILL_STATUS_FITTED] : peek->n_row - n_left;
+  return task->call->options->retry_failed ? peek->n_status[MILL_STATUS_FITTED]
+                                           : peek->n_row - n_left;
 }
 
-/* Stars a second of a rank, as given or as usual; 0: not known. */
-static double rate_of(const mill_plan *plan)
+/* Stars/s of a rank: --rate, else the default; 0: unknown. */
+static double rate_of(const mill_fit_task *task)
 {
-  if (plan->running.rate > 0)
-    return plan->running.rate;
-  if (plan->backend->kind != MILL_BACKEND_CPU)
+  if (task->setup->running.rate > 0)
+    return task->setup->running.rate;
+  if (task->device->backend->kind != MILL_BACKEND_CPU)
     return 0;
-  return mill_usual_core_rate(plan->config->fit.optimizer) * plan->n_thread;
+  return mill_usual_core_rate(task->setup->config.fit.optimizer) * task->device->n_thread;
 }
 
-static void print_time(const mill_plan *plan, int n_rank, const mill_schedule_sum *sum,
+static void print_time(const mill_fit_task *task, int n_rank, const mill_schedule_sum *sum,
                        int64_t n_done, FILE *out)
 {
   char text[16];
-  const int64_t n_row = plan->inputs->n_row;
-  const int optimizer = plan->config->fit.optimizer;
-  const double rate = rate_of(plan);
+  const int64_t n_row = task->inputs->n_row;
+  const int optimizer = task->setup->config.fit.optimizer;
+  const double rate = rate_of(task);
   if (rate <= 0) {
     fprintf(out,
             "time         unknown for %s: give the stars per second of a rank with --rate "
             "(starmill bench fit measures it)\n",
-            plan->backend->name);
+            task->device->backend->name);
     return;
   }
   const double left = n_row > 0 ? (double)(n_row - n_done) / (double)n_row : 0.0;
   mill_progress_eta(left * (sum->row_cost + sum->open_cost) / (rate * n_rank), text, sizeof text);
   fprintf(out, "time         about %s for %lld rows: %d %s of %.4g stars/s", text,
           (long long)(n_row - n_done), n_rank, n_rank == 1 ? "rank" : "ranks", rate);
-  if (plan->running.rate > 0)
+  if (task->setup->running.rate > 0)
     fputs(" (as given)\n", out);
   else
     fprintf(out,
@@ -151,7 +151,7 @@ static void print_time(const mill_plan *plan, int n_rank, const mill_schedule_su
             "one core of a Xeon with\n             AVX-512, times %d %s; starmill bench fit "
             "measures yours, --rate takes it)\n",
             mill_usual_core_rate(optimizer), mill_config_key_of("optimizer")->words[optimizer],
-            plan->n_thread, plan->n_thread == 1 ? "thread" : "threads");
+            task->device->n_thread, task->device->n_thread == 1 ? "thread" : "threads");
 }
 
 static void print_work(const mill_schedule_sum *sum, int n_rank, FILE *out)
@@ -165,25 +165,26 @@ static void print_work(const mill_schedule_sum *sum, int n_rank, FILE *out)
     fprintf(out, "; %lld of the ranks would be idle\n", (long long)(n_rank - n_draw));
 }
 
-static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE *out)
+static int print_plan(const mill_fit_task *task, const totals *sum, int n_rank, FILE *out)
 {
   int err = MILL_OK;
-  const mill_inputs *inputs = plan->inputs;
+  const mill_inputs *inputs = task->inputs;
   mill_schedule *schedule = NULL;
   mill_schedule_sum work_sum;
   mill_columns *columns = NULL;
   char size[32];
-  const double rate = rate_of(plan);
-  const mill_work_plan work = {
-      .inputs = inputs, .rate = rate > 0 ? rate : mill_usual_gpu_rate(), .n_held = plan->n_held};
+  const double rate = rate_of(task);
+  const mill_work_plan work = {.inputs = inputs,
+                               .rate = rate > 0 ? rate : mill_usual_gpu_rate(),
+                               .n_held = mill_fit_held_rows(task->device)};
   const int with =
-      (plan->config->fit.velocity_offsets ? MILL_WITH_OFFSETS : 0) |
-      (strcmp(plan->config->backend, MILL_BACKEND_MIXED) == 0 ? MILL_WITH_BACKEND : 0) |
-      (plan->config->fit.epochs ? MILL_WITH_EPOCHS : 0) |
-      (plan->config->fit.binaries ? MILL_WITH_BINARIES : 0) |
-      (plan->config->n_template_lib > 1 ? MILL_WITH_LIBRARY : 0);
+      (task->setup->config.fit.velocity_offsets ? MILL_WITH_OFFSETS : 0) |
+      (strcmp(task->setup->config.backend, MILL_BACKEND_MIXED) == 0 ? MILL_WITH_BACKEND : 0) |
+      (task->setup->config.fit.epochs ? MILL_WITH_EPOCHS : 0) |
+      (task->setup->config.fit.binaries ? MILL_WITH_BINARIES : 0) |
+      (task->setup->config.n_template_lib > 1 ? MILL_WITH_LIBRARY : 0);
   MILL_TRY(MILL_ALLOC(1, &columns));
-  MILL_TRY(mill_columns_fits(plan->lib, plan->lib->path, with, columns));
+  MILL_TRY(mill_columns_fits(&task->setup->lib, task->setup->lib.path, with, columns));
   MILL_TRY(mill_work_schedule(&work, n_rank, &schedule));
   mill_schedule_sums(schedule, &work_sum);
   fputs("plan         nothing is written\n", out);
@@ -193,15 +194,15 @@ static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE
     fputs("work         depends on how many of the ranks have a GPU, and so does the time\n", out);
   else
     print_work(&work_sum, n_rank, out);
-  fprintf(out, "ranks        %d %s each, %s\n", plan->n_thread,
-          plan->n_thread == 1 ? "thread" : "threads", plan->backend->name);
-  const int64_t n_done = print_existing(plan, out);
+  fprintf(out, "ranks        %d %s each, %s\n", task->device->n_thread,
+          task->device->n_thread == 1 ? "thread" : "threads", task->device->backend->name);
+  const int64_t n_done = print_existing(task, out);
   if (!is_mixed)
-    print_time(plan, n_rank, &work_sum, n_done, out);
-  fprintf(out, "result       %s, about %s\n", plan->options->output,
+    print_time(task, n_rank, &work_sum, n_done, out);
+  fprintf(out, "result       %s, about %s\n", task->call->options->output,
           size_text(result_bytes(inputs, columns, with & MILL_WITH_EPOCHS, sum->n_exposure), size));
-  if (plan->options->models)
-    fprintf(out, "models       %s, about %s\n", plan->options->models,
+  if (task->call->options->models)
+    fprintf(out, "models       %s, about %s\n", task->call->options->models,
             size_text(models_bytes(inputs, sum->n_exposure), size));
   if (fflush(out) != 0 || ferror(out))
     MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the plan: %s", strerror(errno));
@@ -211,13 +212,15 @@ done:
   return err;
 }
 
-int mill_plan_print(const mill_mpi *mpi, const mill_plan *plan, FILE *out)
+int mill_fit_print_plan(const mill_fit_task *task)
 {
   int err = MILL_OK;
   totals sum = {0};
-  MILL_TRY(sum_up(mpi, plan->inputs, &sum));
+  const mill_mpi *mpi = task->call->mpi;
+  const int n_rank = task->setup->running.n_rank;
+  MILL_TRY(sum_up(mpi, task->inputs, &sum));
   if (mpi->rank == 0)
-    err = print_plan(plan, &sum, plan->running.n_rank > 0 ? plan->running.n_rank : mpi->size, out);
+    err = print_plan(task, &sum, n_rank > 0 ? n_rank : mpi->size, stdout);
   MILL_TRY(mill_mpi_agree(mpi, err));
 done:
   return err;

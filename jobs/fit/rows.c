@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/rows.h"
+#include "jobs/fit/steps.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 
-/* The default mask is the dichroic of DESI, meaningless for other surveys. */
+/* wave_mask: auto masks DESI's dichroic in DESI files, and nothing in other formats. */
 static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
 {
   int n_desi = 0, n_other = 0, i_other = 0;
@@ -33,7 +33,7 @@ static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
   return MILL_OK;
 }
 
-/* Masks may be for a wider library; but what masks nothing may be a mistake. */
+/* Log masks outside all arms: they may be meant for a wider library, or be a mistake. */
 static void tell_masks(const mill_fit_setup *setup)
 {
   const mill_fit_settings *set = &setup->config.fit;
@@ -48,11 +48,12 @@ static void tell_masks(const mill_fit_setup *setup)
   }
 }
 
-/* After what the start table may have of a row: it has priors. */
+/* Counts of rows: what the start table has for a row (enum mill_start_found), then rows with
+ * priors. */
 enum { HAS_PRIOR = MILL_START_NOT_FINITE + 1, N_COUNT };
 
-/* Count the rows of one of this rank's files by what the tables by star have of them; found: as
- * mill_star_list_has has it. */
+/* Count the rows of one of this rank's files by what the tables of starts and priors have for them;
+ * found: marks of mill_star_list_has. */
 static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n,
                       unsigned char *found)
 {
@@ -115,8 +116,8 @@ done:
   return err;
 }
 
-/* Log how many rows the start table has, so that missing starts are noticed.  A table without any
- * of them is the wrong one. */
+/* Log how many rows have a start in the table.  If none has, the table is probably of other stars:
+ * an error. */
 static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, const int64_t *n)
 {
   const char *path = setup->config.start;
@@ -144,7 +145,7 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
   return MILL_OK;
 }
 
-/* By the names of files, without .gz. */
+/* Order of paths by file name, without folders and .gz. */
 static int compare_names(const void *a, const void *b)
 {
   const char *name[] = {mill_base_name(*(const char *const *)a),
@@ -159,8 +160,8 @@ static int compare_names(const void *a, const void *b)
   return order ? order : (n[0] > n[1]) - (n[0] < n[1]);
 }
 
-/* Rows of two files of one name have the same IDENTIFIERs, unless these are the survey's own: a
- * table would give one star's values to another. */
+/* Refuse files of the same name with a table by IDENTIFIER.  IDENTIFIERs are made of file names
+ * (SDSS and LAMOST have their own), so two stars would share one entry. */
 static int check_names(const char *key, const char *table, const mill_inputs *inputs)
 {
   int err = MILL_OK, n = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/sample.h"
+#include "jobs/fit/fit.h"
 
 #include <string.h>
 
-#include "jobs/fit/fit.h"
+#include "jobs/jobs.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 
@@ -20,8 +20,8 @@ static const mill_option rows[] = {
     {"fit", TEXT(fit), .may_differ = 1,
      .help = "result of starmill fit to sample, with its configuration, from its solutions"},
     {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library, .argument = "FILE",
-     .help = "template library of the fit, of several the one whose stars are sampled (default: "
-             "the fit's first, at the path that it used)"},
+     .help = "library of the fit whose stars are sampled (default: the fit's first, at its path "
+             "then)"},
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line, read after those of the command line"},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/set_up.h"
+#include "jobs/fit/steps.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,8 +10,6 @@
 #include "io/library/library_file.h"
 #include "io/stars/input_names.h"
 #include "io/status/status_board.h"
-#include "jobs/fit/fit_same.h"
-#include "jobs/fit/stopping.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/arms.h"
@@ -24,7 +22,7 @@
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 
-/* A step of loading, watched. */
+/* A step of loading, under the watchdog. */
 typedef struct loading {
   const mill_fit_call *call;
   mill_fit_setup *setup;
@@ -107,7 +105,7 @@ static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Read the libraries; a sample has one, of those of its fit. */
+/* Read the libraries; a sample uses one of its fit's libraries. */
 static int load_libraries(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_config *config = &setup->config;
@@ -122,8 +120,8 @@ static int load_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Arms without ranges of a library with one arm are cameras of the inputs' format.  Collective; a
- * sample has the arms of its fit. */
+/* With a library of one arm, and no ranges configured, take the cameras of the inputs' format as
+ * arms.  A sample has the arms of its fit.  Collective. */
 static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
 {
   mill_config *config = &setup->config;
@@ -145,7 +143,7 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* The view of all libraries. */
+/* Make setup->lib of all libraries: common wavelengths, joined names, one digest. */
 static int unite_libraries(mill_fit_setup *setup)
 {
   int label[MILL_MAX_LABEL];
@@ -172,15 +170,15 @@ static int unite_libraries(mill_fit_setup *setup)
 static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
 {
   mill_config *config = &setup->config;
-  if (!call->options->fit) /* a sample has its fit's */
+  if (!call->options->fit) /* a sample has the sampling of its fit */
     mill_config_choose_sampling(setup->library, setup->n_library, config);
-  for (int k = setup->n_library - 1; k >= 0; k--) { /* the configuration stays that of the first */
+  for (int k = setup->n_library - 1; k >= 0; k--) { /* the first last: config->fit is bound to it */
     MILL_CHECK(mill_config_cut_arms(config, &setup->library[k]));
     MILL_CHECK(mill_config_bind(config, &setup->library[k]));
   }
   MILL_CHECK(unite_libraries(setup));
   MILL_CHECK(mill_config_arms(config, &setup->lib, setup->arm_wanted));
-  if (call->options->fit) /* before there is an output */
+  if (call->options->fit) /* settings of a sample, before its output is made */
     MILL_CHECK(mill_device_model_check(&setup->lib, &config->fit));
   for (int k = 0; k < setup->n_library && setup->library_came && call->mpi->rank == 0; k++)
     mill_log_info("no --library: fitting with %s, shipped with starmill", config->template_lib[k]);
@@ -219,9 +217,8 @@ static int load_start(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* No file has two roles.  A catalog may name very many inputs, so these are compared when all ranks
- * have looked at theirs (mill_inputs_index): until then the job writes only the log and looks for
- * the stop file, which are no files of data. */
+/* Refuse a file that has two roles.  Inputs that a catalog names are compared later, when each rank
+ * has looked at its share of them (mill_inputs_index); before that the job writes only the log. */
 static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_fit_options *options = call->options;
@@ -257,7 +254,8 @@ static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Rank 0, before anything is opened or made, and the inputs indexed, which may take hours. */
+/* Rank 0: check all output paths before anything is made, and before inputs are indexed, which may
+ * take hours. */
 static int check_outputs(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_fit_options *options = call->options;

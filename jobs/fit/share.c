@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/share.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "jobs/fit/stars.h"
-#include "jobs/fit/stopping.h"
+#include "jobs/fit/steps.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
@@ -13,7 +11,8 @@
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 
-static const double EVALUATION_S = 3e-3; /* and rvspecfit's takes less */
+/* Generous time of one likelihood evaluation, for the watchdog; a slow core takes less. */
+static const double EVALUATION_S = 3e-3;
 
 typedef struct share {
   const mill_fit_task *task;
@@ -22,8 +21,8 @@ typedef struct share {
   mill_progress progress;
 } share;
 
-/* No star takes long to fit, so something hangs when none is taken or finished for long. Posteriors
-   take as long as all that are under way together may take. */
+/* A fit hangs if no star is taken or finished for the watchdog's bound.  Posteriors get more time:
+ * that of all evaluations that the stars under way may take. */
 static void watch_fits(share *s)
 {
   const mill_fit_task *task = s->task;
@@ -38,7 +37,7 @@ static int next_star(void *context, mill_star **star)
 {
   share *s = context;
   const double start_s = mill_fit_meter_s(s->task);
-  mill_watch_end(s->watch); /* the reader has a watch of its own */
+  mill_watch_end(s->watch); /* the reader is watched by itself */
   const int err = mill_stars_next(&s->stars, star);
   s->task->tally->meters.load_s += mill_fit_meter_s(s->task) - start_s;
   watch_fits(s);
@@ -52,8 +51,8 @@ static int take_result(void *context, mill_star *star)
   int err = MILL_OK;
   int64_t n_done, n_failed;
   const mill_fit_result *result = star->result;
-  mill_watch_end(s->watch);      /* and so has the I/O thread */
-  if (!task->call->options->fit) /* a stop gives the stars of a sample up */
+  mill_watch_end(s->watch);      /* the I/O thread is watched by itself */
+  if (!task->call->options->fit) /* a stop drops the stars of a sample: no time is needed */
     mill_stop_watch_star(task->setup->stop, mill_wall_s() - star->taken_s);
   mill_stop_watch_write(task->setup->stop, mill_result_longest_write_s(task->out->result));
   const double start_s = mill_fit_meter_s(task);
@@ -93,7 +92,7 @@ static void note_run(const share *s)
   mill_pipeline_timing(pipeline, &meters->timing);
   mill_pipeline_waveset_stats(pipeline, &sets);
   meters->waveset_s = sets.make_s;
-  /* making a set is start-up, finding it again is part of the work */
+  /* making a set counts as start-up, finding it again as work on a star */
   meters->load_s += mill_pipeline_load_s(pipeline) - sets.make_s;
 }
 

@@ -5,7 +5,7 @@
 
 #include "io/stars/reader.h"
 #include "jobs/fit/complaints.h"
-#include "jobs/fit/task.h"
+#include "jobs/fit/steps.h"
 #include "src/pipeline/pipeline.h"
 
 typedef struct mill_stars {
@@ -14,20 +14,20 @@ typedef struct mill_stars {
   mill_reader *reader;
   mill_pipeline *pipeline; /**< NULL until the caller has made it */
   mill_complaints complaints;
-  mill_batch *batch;  /**< NULL: none is at hand */
-  mill_batch *before; /**< the last one, which may still be uploaded from; NULL: none */
+  mill_batch *batch;  /**< being taken; NULL: none */
+  mill_batch *before; /**< the one before; its pixels may still be uploading; NULL: none */
   int i_row;          /**< the batch's next row */
-  int stops;          /**< the log has the reason */
+  int stops;          /**< the reason to stop is logged */
 } mill_stars;
 
 /** Start the reader.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
 int mill_stars_begin(const mill_fit_task *task, mill_stars *stars);
 
-/** The next star that can be fitted; other rows are finished here.  NULL: there are no more, or
- *  there is a reason to stop.  It is to be given back by mill_reader_release_star. */
+/** The next star that can be fitted; rows before it that cannot are put.  NULL: no more stars, or
+ *  a reason to stop.  Give the star back by mill_reader_release_star. */
 int mill_stars_next(mill_stars *stars, mill_star **star);
 
-/** Note on the board how much memory the pipeline and the reader have. */
+/** Tell the status board the memory of pipeline and reader. */
 void mill_stars_note_memory(const mill_stars *stars);
 
 /** Stop the reader. */

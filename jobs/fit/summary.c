@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/summary.h"
+#include "jobs/fit/steps.h"
 
 #include <stdio.h>
 
@@ -8,7 +8,8 @@
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
-/* How evenly the ranks were busy: wall seconds of one, as the means of all but for these two. */
+/* How evenly the ranks were busy: wall seconds per rank; least_s and most_s of single ranks, the
+ * others means over ranks. */
 typedef struct mill_balance {
   double least_s, most_s, fit_s, read_wait_s, put_wait_s;
 } mill_balance;
@@ -53,7 +54,7 @@ static void print_balance(const mill_balance *b, int n_rank)
          percent(b->put_wait_s, b->fit_s));
 }
 
-/* A bit of a column, as the file names it. */
+/* A bit of a flag column. */
 typedef struct mill_bit {
   int bit;
   const char *name, *meaning;
@@ -118,9 +119,9 @@ static void print_flags(const mill_result_summary *summary)
   print_bits("POST_FLAG", summary->n_post, post, (int)(sizeof post / sizeof post[0]));
 }
 
-/* With cuda+cpu: rows of the ranks with a GPU, and of the others. */
+/* With cuda+cpu: ranks, threads and rows on the CPU [0] and on GPUs [1]. */
 typedef struct mill_kinds {
-  int64_t n_rank[2], n_thread[2], n_row[2]; /* of the CPU, of the GPU */
+  int64_t n_rank[2], n_thread[2], n_row[2];
 } mill_kinds;
 
 static int gather_kinds(const mill_fit_task *task, mill_kinds *all)
@@ -159,7 +160,7 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
            task->call->options->input_table);
   printf("rows         %lld\n", (long long)n_row);
   if (task->setup->priors)
-    printf("priors       %lld rows have some in %s, %lld have none\n",
+    printf("priors       %lld rows have priors in %s, %lld have none\n",
            (long long)task->setup->n_prior, task->setup->config.prior_table,
            (long long)(n_row - task->setup->n_prior));
   printf("fitted       %lld, of them %lld with warnings\n", (long long)n_fitted,
@@ -167,12 +168,13 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
   printf("not fitted   %lld\n", (long long)(n_row - n_left - n_fitted));
   print_reasons(summary);
   if (n_fitted > 0)
-    printf("velocities   %lld good (VRAD_GOOD), %lld of no star (NO_STAR, CLASS), %lld with other "
-           "warnings\n",
-           (long long)summary->n_good, (long long)summary->n_not_stellar,
-           (long long)(n_fitted - summary->n_good - summary->n_not_stellar));
+    printf(
+        "velocities   %lld good (VRAD_GOOD), %lld not of stars (NO_STAR, CLASS), %lld with other "
+        "warnings\n",
+        (long long)summary->n_good, (long long)summary->n_not_stellar,
+        (long long)(n_fitted - summary->n_good - summary->n_not_stellar));
   print_flags(summary);
-  /* with --overwrite it would begin again, except where that made another file */
+  /* --overwrite again would start over, unless the run is kept in OUT.h5.new */
   if (n_left > 0)
     printf("left         %lld; give the same command again%s to continue\n", (long long)n_left,
            task->call->options->overwrite && summary->old != MILL_OLD_WAITS

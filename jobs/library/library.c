@@ -1,21 +1,306 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/library/library.h"
-
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "jobs/library/library_train.h"
+#include "io/library/grid_file.h"
+#include "io/library/library_file.h"
+#include "io/library/train_file.h"
+#include "io/result/columns.h"
+#include "jobs/jobs.h"
+#include "jobs/library/train_networks.h"
 #include "jobs/library/train_options.h"
 #include "jobs/options/job_steps.h"
-#include "jobs/options/python_job.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/ranks/mpi_context.h"
+#include "kernels/gpu.h"
+#include "src/train/train_labels.h"
+#include "src/ranks/same_on_ranks.h"
+#include "src/run/backend_choice.h"
+#include "src/run/stop_watch.h"
+#include "src/system/blas_threads.h"
+#include "src/system/file_roles.h"
+#include "src/system/random.h"
 #include "src/system/stop_signal.h"
+#include "src/system/thread.h"
+
+enum {
+  MIN_MODEL = 12,
+  MIN_LEFT_OUT = 8, /* models that a model error needs: LEAST_SPECTRA in templates/residuals.py */
+  SPLIT_STREAM = 0x73706c74 /* "splt" */
+};
+
+/* ---- job ---- */
+
+enum { MAX_PATH = 4096 };
+
+typedef struct job {
+  const mill_mpi *mpi;
+  mill_train_options o;
+  char checkpoint[MAX_PATH], stop_file[MAX_PATH], table[MAX_PATH], trained[MAX_PATH];
+  mill_grid_file *grid;
+  mill_grid_info info;
+  mill_train_split split;
+  double *mapped; /* [split.n][n_label] */
+  mill_library *lib;
+} job;
+
+static int name_file(const char *given, const char *output, const char *end, char out[MAX_PATH])
+{
+  if (snprintf(out, MAX_PATH, "%s%s", given ? given : output, given ? "" : end) >= MAX_PATH)
+    return MILL_ERROR(MILL_ERR_USAGE, "the path %.80s... is too long", given ? given : output);
+  return MILL_OK;
+}
+
+/* Rank 0: check the names of all files, and that outputs can be written. */
+static int check_files(const job *j)
+{
+  mill_file_roles roles = {0};
+  const mill_train_options *o = &j->o;
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_CHECK(mill_file_roles_write(&roles, o->checkpoint ? "--checkpoint" : "the checkpoint",
+                                   j->checkpoint));
+  MILL_CHECK(mill_file_roles_write(&roles, "the table of losses", j->table));
+  MILL_CHECK(mill_file_roles_write(&roles, "the trained networks", j->trained));
+  MILL_CHECK(mill_file_roles_read(&roles, "the grid file", j->o.input));
+  MILL_CHECK(
+      mill_file_roles_read(&roles, o->stop_file ? "--stop-file" : "the stop file", j->stop_file));
+  MILL_CHECK(mill_library_writable(o->output, o->overwrite));
+  /* the table of this training is kept if it has a checkpoint */
+  if (!o->overwrite && access(j->table, F_OK) == 0 && access(j->checkpoint, F_OK) != 0)
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "%s: holds the table of losses of another training; give another --output or --overwrite",
+        j->table);
+  return mill_stop_file_absent(j->stop_file);
+}
+
+/* Mark n_left_out of n models, chosen by random numbers (Knuth, TAOCP 3.4.2, algorithm S). */
+static void choose_left_out(uint64_t seed, int n, int n_left_out, unsigned char *left_out)
+{
+  mill_random r;
+  mill_random_begin(&r, seed, 0, SPLIT_STREAM);
+  for (int n_still = n; n_still > 0; n_still--) {
+    if (mill_random_uniform(&r) * n_still < n_left_out) {
+      left_out[n - n_still] = 1;
+      n_left_out--;
+    }
+  }
+}
+
+/* List the good models in *good [*n], for mill_free also after a failure. */
+static int find_good(const job *j, int *n, int **good)
+{
+  int n_to_do = 0;
+  const mill_grid_info *info = &j->info;
+  MILL_CHECK(MILL_ALLOC(info->n_model, good));
+  for (int i = 0; i < info->n_model; i++) {
+    n_to_do += info->status[i] == MILL_GRID_TO_DO;
+    if (info->status[i] == MILL_GRID_GOOD)
+      (*good)[(*n)++] = i;
+  }
+  if (n_to_do > 0 && !j->o.unfinished)
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: %d of its %d models are still to do; let its library build come to an end, or "
+        "take --unfinished",
+        j->o.input, n_to_do, info->n_model);
+  return MILL_OK;
+}
+
+static int split_models(job *j)
+{
+  int err = MILL_OK, *good = NULL;
+  unsigned char *left_out = NULL;
+  mill_train_split *s = &j->split;
+  MILL_TRY(find_good(j, &s->n, &good));
+  const int n_left_out = (int)(j->o.left_out * s->n + 0.5);
+  s->n_train = s->n - n_left_out;
+  if (n_left_out < MIN_LEFT_OUT && j->o.n_error >= 0)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%d of %d models are left out, and a model error needs %d: give a larger --left-out",
+              n_left_out, s->n, MIN_LEFT_OUT);
+  if (s->n_train < MIN_MODEL)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: %d good models, of which %d would be learned; at least %d are needed",
+              j->o.input, s->n, s->n_train, MIN_MODEL);
+  MILL_TRY(MILL_ALLOC(s->n, &s->model));
+  MILL_TRY(MILL_ALLOC(s->n, &left_out));
+  choose_left_out(j->o.arm.net.seed, s->n, n_left_out, left_out);
+  for (int k = 0, at[2] = {0, s->n_train}; k < s->n; k++)
+    s->model[at[left_out[k]]++] = good[k];
+done:
+  MILL_FREE(good, left_out);
+  return err;
+}
+
+/* Map the labels of the good models; name the library's labels and arms. */
+static int make_frame(job *j)
+{
+  int err = MILL_OK;
+  mill_library *lib = j->lib;
+  const mill_grid_info *info = &j->info;
+  const size_t n_label = (size_t)info->n_label;
+  const int n = j->split.n;
+  mill_columns columns;
+  double *value = NULL;
+  MILL_TRY(MILL_ALLOC((size_t)n * n_label, &value));
+  MILL_TRY(MILL_ALLOC((size_t)n * n_label, &j->mapped));
+  for (int i = 0; i < n; i++)
+    memcpy(value + (size_t)i * n_label, info->value + (size_t)j->split.model[i] * n_label,
+           n_label * sizeof *value);
+  lib->n_label = info->n_label;
+  for (int l = 0; l < info->n_label; l++)
+    snprintf(lib->label[l].name, sizeof lib->label[l].name, "%s", info->label[l]);
+  lib->n_arm = info->n_arm;
+  for (int a = 0; a < info->n_arm; a++)
+    snprintf(lib->arm[a].name, sizeof lib->arm[a].name, "%s", info->arm[a].name);
+  MILL_TRY(mill_train_labels(n, value, lib, j->mapped));
+  /* check now what a fit would refuse after hours of training */
+  MILL_TRY(mill_columns_fits(lib, j->o.input, MILL_WITH_ANY_FIT, &columns));
+done:
+  mill_free(value);
+  return err;
+}
+
+/* For mill_mpi_rank0_first. */
+static int open_grid(void *context)
+{
+  job *j = context;
+  MILL_CHECK(mill_grid_open(j->o.input, &j->grid, &j->info));
+  MILL_CHECK(split_models(j));
+  return make_frame(j);
+}
+
+static int prepare(job *j)
+{
+  const mill_train_options *o = &j->o;
+  MILL_CHECK(name_file(o->checkpoint, o->output, ".training", j->checkpoint));
+  MILL_CHECK(name_file(o->stop_file, o->output, ".stop", j->stop_file));
+  MILL_CHECK(name_file(NULL, o->output, ".losses.csv", j->table));
+  MILL_CHECK(name_file(NULL, j->checkpoint, ".networks", j->trained));
+  MILL_CHECK(mill_thread_check_number(o->n_thread));
+  MILL_CHECK(j->mpi->rank == 0 ? check_files(j) : MILL_OK);
+  return mill_stop_signal_catch();
+}
+
+/* Million operations of a training step, in the arm with most outputs. */
+static int64_t step_mflop(const job *j)
+{
+  mill_train_shape shape;
+  const mill_train_arm_settings *s = &j->o.arm;
+  int n_out = s->n_component > 0 ? s->n_component : MILL_TRAIN_MOST_COMPONENT;
+  if (s->last == MILL_TRAIN_PIXELS) {
+    n_out = 0;
+    for (int a = 0; a < j->info.n_arm; a++)
+      n_out = j->info.arm[a].n_pix > n_out ? j->info.arm[a].n_pix : n_out;
+  }
+  mill_train_shape_of(&s->net, j->info.n_label, n_out, &shape);
+  return (int64_t)ceil(1e3 * mill_train_gflop(&shape, s->net.batch));
+}
+
+static int choose_auto(const job *j, int *has_gpu)
+{
+  char begun[8] = "";
+  const char *choice = NULL;
+  MILL_CHECK(mill_mpi_agree(
+      j->mpi,
+      j->mpi->rank == 0 ? mill_train_file_backend(j->checkpoint, sizeof begun, begun) : MILL_OK));
+  return mill_backend_settle(j->mpi, MILL_CROSSOVER_TRAIN, j->checkpoint, *begun ? begun : NULL,
+                             step_mflop(j), j->o.n_thread, &choice, has_gpu);
+}
+
+static int choose_ops(const job *j, const mill_train_ops **ops)
+{
+  int code = MILL_OK, has_gpu = j->o.backend == MILL_WORD_CUDA;
+  *ops = mill_train_ops_cpu();
+  if (j->o.backend == MILL_WORD_AUTO)
+    MILL_CHECK(choose_auto(j, &has_gpu));
+  else if (has_gpu)
+    MILL_CHECK(mill_backend_place(j->mpi, 0));
+  if (!has_gpu)
+    return MILL_OK;
+  *ops = mill_train_ops_cuda(&code);
+  return mill_mpi_agree(j->mpi, code);
+}
+
+static int train(job *j)
+{
+  int err = MILL_OK, n_blas = 0;
+  mill_train_options *o = &j->o;
+  const mill_train_ops *ops = NULL;
+  if (o->n_thread == 0)
+    MILL_TRY(mill_mpi_share_of_cores(j->mpi, &o->n_thread));
+  o->arm.net.n_thread = o->n_thread;
+  MILL_TRY(mill_mpi_agree(j->mpi, mill_blas_begin(o->n_thread, &n_blas)));
+  MILL_TRY(choose_ops(j, &ops));
+  const mill_train_networks networks = {.mpi = j->mpi,
+                                        .ops = ops,
+                                        .settings = &o->arm,
+                                        .grid = j->grid,
+                                        .info = &j->info,
+                                        .split = &j->split,
+                                        .mapped = j->mapped,
+                                        .checkpoint = j->checkpoint,
+                                        .interval_s = o->interval_s,
+                                        .stop_file = j->stop_file,
+                                        .table = j->table};
+  MILL_TRY(mill_train_networks_run(&networks, j->lib));
+done:
+  mill_blas_end(n_blas);
+  return err;
+}
+
+static int train_networks(job *j)
+{
+  MILL_CHECK(mill_mpi_agree(j->mpi, prepare(j)));
+  MILL_CHECK(mill_mpi_rank0_first(j->mpi, open_grid, j));
+  MILL_CHECK(train(j));
+  return mill_mpi_agree(j->mpi, j->mpi->rank == 0
+                                    ? mill_trained_write(j->trained, j->lib, j->split.n,
+                                                         j->split.n_train, j->split.model)
+                                    : MILL_OK);
+}
+
+/* Must networks be trained before Python goes on?  Yes also if the command line is wrong, to report
+ * that. */
+static int trains(int argc, char **argv)
+{
+  mill_train_options o;
+  return mill_train_options_parse(argc, argv, &o) != MILL_OK ||
+         (o.emulator == MILL_TRAIN_NETWORK && !o.help);
+}
+
+/* Train networks and write them for Python (mill_trained_write).  Collective. */
+static int train_in_c(const mill_mpi *mpi, int argc, char **argv)
+{
+  int err = MILL_OK;
+  job *j = NULL;
+  MILL_TRY(MILL_ALLOC(1, &j));
+  j->mpi = mpi;
+  MILL_TRY(MILL_ALLOC(1, &j->lib));
+  MILL_TRY(mill_mpi_agree(mpi, mill_train_options_parse(argc, argv, &j->o)));
+  MILL_TRY(train_networks(j));
+done:
+  fflush(stdout);
+  if (j) {
+    mill_grid_close(j->grid);
+    mill_grid_info_clear(&j->info);
+    mill_library_clear(j->lib);
+    MILL_FREE(j->split.model, j->mapped, j->lib);
+  }
+  mill_free(j);
+  /* without memory this rank may be alone with its failure, and the others wait for it */
+  return err == MILL_ERR_MEMORY ? MILL_ERR_MPI : err;
+}
+
+/* ---- the job ---- */
 
 const mill_option_help mill_library_train_help = {&mill_library_train_table, NULL};
 
-/* Python gets name=value of each option, or its name alone, then -- and the grid file. */
+/* Go on in Python, whose arguments are name=value of each option (name alone for a flag), then --
+ * and the grid file. */
 static int end_in_python(int argc, char **argv)
 {
   int err = MILL_OK, status = 0, first = 0, n = 2;
@@ -43,13 +328,13 @@ done:
   return err == MILL_OK ? status : mill_job_end("library train", err);
 }
 
-static int train(int argc, char **argv)
+static int train_and_make(int argc, char **argv)
 {
-  if (mill_library_trains(argc, argv)) {
-    const int status = mill_mpi_job("starmill library train", mill_library_train, argc, argv);
+  if (trains(argc, argv)) {
+    const int status = mill_mpi_job("starmill library train", train_in_c, argc, argv);
     if (status != 0)
       return status;
-    /* Python catches signals, which wait until it does */
+    /* keep signals pending until Python catches them */
     mill_stop_signal_hold();
     if (mill_stop_signal_seen())
       return mill_job_end("library train",
@@ -61,6 +346,6 @@ static int train(int argc, char **argv)
 
 int mill_job_library(int argc, char **argv)
 {
-  return argc > 1 && strcmp(argv[1], "train") == 0 ? train(argc - 1, argv + 1)
+  return argc > 1 && strcmp(argv[1], "train") == 0 ? train_and_make(argc - 1, argv + 1)
                                                    : mill_python_job(argc, argv);
 }

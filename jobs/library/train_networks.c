@@ -19,24 +19,24 @@
 enum { MAX_IDENTITY = 8192, LOOKED_AT = 16 };
 static const double SAY_S = 5, LOOK_S = 0.2;
 
-/* The arms at work. */
+/* A training under way. */
 typedef struct run {
   const mill_train_networks *n;
   int arm; /* at work */
   char identity[MAX_IDENTITY];
   mill_train_state state[MILL_MAX_ARM];
-  int *row;     /* [most models read at once] rows of the grid file */
-  size_t n_row; /* room */
+  int *row;     /* [n_row] rows of the grid file to read */
+  size_t n_row; /* size of row */
   double saved_s, said_s, looked_s;
-  double began_s;  /* of this call's first epoch of the arm */
-  int first_epoch; /* its number */
+  double began_s;  /* time when this call began the arm */
+  int first_epoch; /* epochs that the arm had then */
   int stop;
 } run;
 
 /* ---- what a training is ---- */
 
-/* Of the grid file, some of its spectra, as another grid may have been built in its place, and
-   which models are left out. */
+/* Digest of the grid file's settings and labels, of the models left out, and of LOOKED_AT spectra:
+ * another grid may have been built under the same name. */
 static int digest_models(const mill_train_networks *n, char hex[65])
 {
   int err = MILL_OK;
@@ -72,7 +72,7 @@ done:
   return err;
 }
 
-/* Lines that are the same in a training that continues. */
+/* Text that a checkpoint must share with the training that continues it. */
 static int identify(run *r)
 {
   const mill_train_networks *n = r->n;
@@ -160,7 +160,7 @@ static int write_table(const run *r)
   return MILL_OK;
 }
 
-/* "0.053 %" where the unit is the noise, else in units of the spread. */
+/* An error as text: "0.0530 %" if the unit is the noise, else in units of the spread. */
 static const char *error_text(const run *r, double loss, char out[48])
 {
   const double error = mill_train_arm_error(r->n->settings, loss);
@@ -171,13 +171,13 @@ static const char *error_text(const run *r, double loss, char out[48])
   return out;
 }
 
-/* The models of which the error is. */
+/* Name of the models that the error is measured on. */
 static const char *whose(const run *r)
 {
   return r->n->split->n > r->n->split->n_train ? "models left out" : "the models";
 }
 
-/* Progress on rank 0, a line every few seconds and at the end of an arm. */
+/* Rank 0: print a line of progress every SAY_S seconds and at the end of an arm. */
 static void say(run *r, const mill_train_state *state)
 {
   const double now_s = mill_wall_s();
@@ -200,7 +200,7 @@ static void say(run *r, const mill_train_state *state)
   fflush(stdout);
 }
 
-/* Does a rank want to stop, and is it time to save? */
+/* Ask all ranks: does one want to stop (r->stop), is it time to save (*save)? */
 static int ask(run *r, const mill_train_state *state, int *save)
 {
   int flag[2] = {0, 0};
@@ -218,7 +218,7 @@ static int ask(run *r, const mill_train_state *state, int *save)
   return MILL_OK;
 }
 
-/* On rank 0. */
+/* Rank 0: write the checkpoint and the table of losses. */
 static int save_all(run *r)
 {
   MILL_CHECK(mill_train_file_write(r->n->checkpoint, r->identity, r->n->info->n_arm, r->state));

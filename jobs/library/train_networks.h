@@ -8,11 +8,10 @@
 #include "kernels/data/library.h"
 #include "src/train/train_arm.h"
 
-/** Division of a grid file's good models into those that an emulator is made from and those left
- *  out to measure it. */
+/** A grid file's good models: those that train an emulator, and those left out to measure it. */
 typedef struct mill_train_split {
   int n, n_train;
-  int *model; /**< [n] rows of the grid file: n_train to learn, ascending, then those left out,
+  int *model; /**< [n] rows of the grid file: n_train to train on, then those left out; each part
                    ascending; owned */
 } mill_train_split;
 
@@ -29,8 +28,8 @@ typedef struct mill_train_networks {
   double interval_s; /**< seconds between checkpoints */
 } mill_train_networks;
 
-/** Fill the emulators of the library's arms, which are those of the grid file; from the checkpoint
- *  on where there is one.  Collective.  MILL_ERR_STOPPED: saved, the same call goes on. */
+/** Train the emulator of each arm, from the checkpoint if there is one.  The library has the grid
+ *  file's arms.  Collective.  MILL_ERR_STOPPED: saved; the same call continues. */
 int mill_train_networks_run(const mill_train_networks *networks, mill_library *lib);
 
 #endif

@@ -9,7 +9,7 @@
 #include "kernels/base/error.h"
 #include "src/run/backend_choice.h"
 
-/* Emulators that an option is of. */
+/* Bits of mill_option.tasks: the emulators that an option applies to. */
 enum {
   NETWORK = 1 << MILL_TRAIN_NETWORK,
   RADIAL = 1 << MILL_TRAIN_RADIAL,
@@ -31,7 +31,7 @@ static_assert(MILL_TRAIN_COSINE == 0 && MILL_TRAIN_PLATEAU == 1 && MILL_TRAIN_L2
                   MILL_TRAIN_FLOAT32 == 0 && MILL_TRAIN_TF32 == 1 && MILL_TRAIN_BF16 == 2,
               "order of the words");
 
-/* Neurons of the hidden layers, as 256,256,200. */
+/* Read the neurons of the hidden layers, as 256,256,200. */
 static int take_hidden(const mill_option *row, const char *text, void *base)
 {
   mill_train_settings *net = &((mill_train_options *)base)->arm.net;
@@ -183,7 +183,7 @@ const mill_option_table mill_library_train_table = {
 #undef NET
 #undef AT
 
-/* An option of another emulator, or one that would be ignored. */
+/* Refuse options of another emulator, and options that would have no effect. */
 static int check_needs(const mill_train_options *o, const unsigned char *given)
 {
   const mill_option *row = mill_library_train_table.row;

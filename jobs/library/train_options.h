@@ -6,8 +6,8 @@
 #include "jobs/options/option_table.h"
 #include "src/train/train_arm.h"
 
-/** Kinds of emulators; all but networks are made by starmill/templates/train.py, which also makes
- *  the library of trained networks.  What only that uses is checked and left to it. */
+/** Kinds of emulators.  C trains networks; starmill/templates/train.py makes the other kinds, and
+ *  the library in any case.  Options that only Python uses are checked here and passed on. */
 enum mill_train_emulator {
   MILL_TRAIN_NETWORK = 0,
   MILL_TRAIN_RADIAL,
@@ -25,7 +25,7 @@ typedef struct mill_train_options {
   uint64_t seed;
   /* of networks */
   mill_train_arm_settings arm;
-  int backend, is_linear; /**< is_linear: of the flux */
+  int backend, is_linear; /**< is_linear: learn flux, not its logarithm */
   const char *checkpoint, *stop_file;
   double interval_s;
   /* of functions of the labels */
@@ -36,8 +36,8 @@ typedef struct mill_train_options {
 
 extern const mill_option_table mill_library_train_table;
 
-/** Defaults, then the command line, whose options must be consistent.  help: nothing else is to be
- *  done.  MILL_ERR_USAGE. */
+/** Set defaults, read the command line, check that its options are consistent (not with --help).
+ *  MILL_ERR_USAGE. */
 int mill_train_options_parse(int argc, char **argv, mill_train_options *options);
 
 #endif

@@ -2,10 +2,15 @@
 #include "jobs/options/job_steps.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
+#include "src/system/shipped_file.h"
 
 int mill_job_flush(const char *what)
 {
@@ -19,4 +24,61 @@ int mill_job_end(const char *name, int err)
   if (err != MILL_OK)
     fprintf(stderr, "starmill %s: %s\n", name, mill_error_message());
   return mill_error_exit_status(err);
+}
+
+/* ---- Python ---- */
+
+/* By the environment that Open MPI, MPICH and Slurm give to their processes. */
+int mill_python_is_other_rank(void)
+{
+  static const char *const name[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                                     "SLURM_PROCID"};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    const char *rank = getenv(name[i]);
+    if (rank && strcmp(rank, "0") != 0)
+      return 1;
+  }
+  return 0;
+}
+
+static int become(int argc, char **argv)
+{
+  int err = MILL_OK, n = 0;
+  char starter[PATH_MAX], program[PATH_MAX];
+  char **line = NULL;
+  mill_shipped_file("python/starmill/__main__.py", starter, sizeof starter);
+  if (!starter[0]) /* the program of a wheel is in the package */
+    mill_shipped_file("starmill/__main__.py", starter, sizeof starter);
+  if (!starter[0])
+    MILL_FAIL(MILL_ERR_USAGE, "python/starmill is missing: there is no share/starmill/python next "
+                              "to the program's bin folder");
+  const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  program[length > 0 ? length : 0] = '\0';
+  if (setenv("STARMILL_PROGRAM", program, 1) != 0)
+    MILL_FAIL(MILL_ERR_MEMORY, "cannot set an environment variable: %s", strerror(errno));
+  char *python = getenv("STARMILL_PYTHON");
+  if (!python || !python[0])
+    python = (char *)"python3";
+  /* -B: nothing is written next to the package; -E: variables for another Python stop none (it
+   * reads PYTHONPATH itself); -s: as PYTHONNOUSERSITE, which -E ignores */
+  const char *user_site = getenv("PYTHONNOUSERSITE");
+  char *const first[] = {python, (char *)(user_site && *user_site ? "-BEs" : "-BE"), starter};
+  MILL_TRY(MILL_ALLOC(sizeof first / sizeof *first + (size_t)argc + 1, &line));
+  for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+    line[n++] = first[i];
+  memcpy(line + n, argv, (size_t)argc * sizeof *argv);
+  fflush(stdout);
+  execvp(python, line);
+  err = MILL_ERROR(MILL_ERR_USAGE,
+                   "cannot start Python as %s: %s; install python3, or name it in the environment "
+                   "variable STARMILL_PYTHON",
+                   python, strerror(errno));
+done:
+  mill_free(line);
+  return err;
+}
+
+int mill_python_job(int argc, char **argv)
+{
+  return mill_python_is_other_rank() ? 0 : mill_job_end(argv[0], become(argc, argv));
 }

@@ -7,7 +7,7 @@
 #include "kernels/base/error.h"
 #include "src/config/text.h"
 
-/* Options without a letter have their row's index above this, beyond all letters. */
+/* getopt's number of a long option: FIRST_ID, beyond all letters, plus the index of its row. */
 enum { FIRST_ID = 256, WIDTH = 90, MOST_LABEL = 64, MOST_SAYS = 1024 };
 
 static int takes_value(const mill_option *row)
@@ -15,7 +15,7 @@ static int takes_value(const mill_option *row)
   return row->kind != MILL_OPTION_FLAG;
 }
 
-/* Error of getopt. */
+/* The message for an error of getopt. */
 static int complain(int id, char **argv, const mill_option_table *table)
 {
   const char *command = table->command;
@@ -40,11 +40,12 @@ static int complain(int id, char **argv, const mill_option_table *table)
                     near.name ? near.name : "", near.name ? "?" : "", command);
 }
 
-/* base NULL: values are only checked.  text [rows] gets what was given; NULL there: not. */
+/* Parse into base; NULL: only check the values.  text [rows] out: what was given; NULL: not
+ * given. */
 static int parse(const mill_option_table *table, int argc, char **argv, void *base,
                  const char **text, int *first)
 {
-  long long scratch[512]; /* for a value of any kind */
+  long long scratch[512]; /* room for a value of any kind, where there is no base */
   int n = 0;
   struct option known[MILL_OPTION_MAX + 1] = {{0}};
   char letters[MILL_OPTION_MAX + 2] = ":";
@@ -68,7 +69,7 @@ static int parse(const mill_option_table *table, int argc, char **argv, void *ba
       if (table->row[j].letter == id)
         i = j;
     const mill_option *row = &table->row[i];
-    /* an unset variable of a script: neither a file name nor a value */
+    /* probably an unset variable of a script */
     if (takes_value(row) && !*optarg)
       return MILL_ERROR(MILL_ERR_USAGE,
                         "option --%s needs a value, not an empty text; see %s --help", row->name,
@@ -112,7 +113,7 @@ int mill_option_check_needs(const mill_option_table *table, const unsigned char 
 
 /* ---- help ---- */
 
-/* Words of text from column on, lines broken before WIDTH and indented. */
+/* Print text from column on, broken before WIDTH, with following lines indented. */
 static void print_wrapped(const char *text, int column, FILE *out)
 {
   int at = column;
@@ -129,7 +130,7 @@ static void print_wrapped(const char *text, int column, FILE *out)
   fputc('\n', out);
 }
 
-/* The row with an option's type and range: that of its key where it has one. */
+/* The row with an option's type and range: its key's row if it sets a key. */
 static const mill_option *type_of(const mill_option *row)
 {
   return row->key ? mill_config_key_of(row->key) : row;
@@ -154,7 +155,7 @@ static int label(const mill_option *row, char out[MOST_LABEL])
                   argument ? argument : "");
 }
 
-/* The words or range of a value; empty where help gives it or none is needed. */
+/* The words or range of a value; empty if the range is unlimited or very large. */
 static const char *values(const mill_option *type, char out[256])
 {
   const int is_number = type->kind == MILL_OPTION_COUNT || type->kind == MILL_OPTION_REAL;
@@ -179,7 +180,7 @@ static const char *says(const mill_option *row, const void *base, char out[MOST_
   }
   const char *help = row->help ? row->help : type->help;
   const size_t n = strlen(help);
-  if (*may_be || *usual) { /* help may end in a parenthesis of its own */
+  if (*may_be || *usual) { /* continue the parenthesis at the end of help, if there is one */
     const int ends = help[n - 1] == ')';
     snprintf(out, MOST_SAYS, "%.*s%s%s%s%s%s)", (int)n - ends, help, ends ? "; " : " (", may_be,
              *may_be && *usual ? "; " : "", *usual ? "default " : "", usual);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The command line of a job: one table of rows (src/config/option.h) that is parsed and that
- *  prints --help. */
+/** The command line of a job: a table of rows (src/config/option.h), for parsing and --help. */
 #ifndef MILL_OPTION_TABLE_H
 #define MILL_OPTION_TABLE_H
 
@@ -11,7 +10,7 @@
 enum { MILL_OPTION_MAX = 64 }; /**< rows of a table, at most */
 
 typedef struct mill_option_table {
-  const char *command;    /**< whose --help says more, as "starmill fit" */
+  const char *command;    /**< "starmill fit" */
   const char *usage;      /**< text of --help before the rows; NULL: none */
   const char *end;        /**< text after the rows; NULL: none */
   const mill_option *row; /**< ends with a row without a name */
@@ -29,19 +28,19 @@ typedef struct mill_option_help {
     "help", MILL_OPTION_FLAG, 'h', MILL_AT(type, help), .help = "this text"                        \
   }
 
-/** Parse argv, argv[0] being the job's name, into the structure base that holds the defaults; argv
- *  is permuted so that what is no option stands at its end, from *first on.
+/** Parse argv, whose argv[0] is the job's name, into the structure base, which holds the defaults.
+ *  argv is permuted: arguments that are not options come last, from *first on.
  *
  *  given [rows of the table]  out  1 for each option that was given; NULL is allowed
  *
- *  MILL_ERR_USAGE for an option that is unknown, lacks its value, has one too many or a wrong one;
- *  the message names it. */
+ *  MILL_ERR_USAGE names an option that is unknown, or whose value is missing, superfluous or
+ *  wrong. */
 int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
                       unsigned char *given, int *first);
 
-/** The same for a table without a structure: checks the values.
+/** Parse a command line that Python will use: only check the values, and keep their texts.
  *
- *  text [rows of the table]  out  of each option that was given, borrowed from argv, "" of a flag;
+ *  text [rows of the table]  out  value of each given option, borrowed from argv; "" for a flag;
  *                                 NULL: not given */
 int mill_option_parse_texts(const mill_option_table *table, int argc, char **argv,
                             const char **text, int *first);
@@ -53,21 +52,22 @@ typedef struct mill_option_need {
   const char *what; /**< "without --loss huber" */
 } mill_option_need;
 
-/** MILL_ERR_USAGE for the first of n options that was given (as mill_option_parse reports) and does
- *  not apply. */
+/** MILL_ERR_USAGE names an option that was given (given: of mill_option_parse) although its
+ *  condition, one of need [n], is not met. */
 int mill_option_check_needs(const mill_option_table *table, const unsigned char *given, int n,
                             const mill_option_need *need);
 
-/** A line for each row, given or not, in which the ranks of a run must agree, so that the first
- * line that differs names the option.  Left out are rows with a key, which the configurations are
- *  compared for, and the kinds OTHER and NAMES, which the job itself must print. */
+/** Print a line for each option in which ranks must agree; a line that differs between ranks names
+ *  the option.  Left out: options that may differ, options of keys (configurations are compared),
+ *  and the kinds OTHER and NAMES, which the job prints itself. */
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out);
 
-/** Print usage, a paragraph for each row with what it takes and its default, and the end.
- *  base: the defaults; NULL: none are shown. */
+/** Print usage, a paragraph for each option, and the end.
+ *
+ *  base  structure of defaults to show; NULL: none */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out);
 
-/** Print it on standard output of rank 0 where --help was given; returns help. */
+/** If help is 1, print the help on rank 0's standard output.  Returns help. */
 int mill_option_helped(int help, int rank, const mill_option_table *table, const void *base);
 
 #endif

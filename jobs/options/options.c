@@ -7,6 +7,7 @@
 
 #include "io/catalog/catalog_list.h"
 #include "io/stars/input_names.h"
+#include "jobs/jobs.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -117,7 +118,7 @@ int mill_fit_take_text(const mill_option *row, const char *text, void *base)
   MILL_CHECK(mill_alloc_bytes(*n + 1, sizeof *grown, (void **)&grown));
   if (*n > 0)
     memcpy(grown, *list, *n * sizeof *grown);
-  grown[(*n)++] = (char *)(uintptr_t)text; /* of argv, never written */
+  grown[(*n)++] = (char *)(uintptr_t)text; /* points into argv; never written to */
   mill_free(*list);
   *list = grown;
   return MILL_OK;
@@ -176,7 +177,7 @@ void mill_fit_options_inputs(const mill_fit_options *options, mill_input_request
 
 /* ---- into the configuration ---- */
 
-/* --object and --object-file together replace what the configuration lists */
+/* Replace the configuration's list of stars by those of --object and --object-file. */
 static int apply_objects(const mill_fit_options *options, mill_selection *select)
 {
   int err = MILL_OK;
@@ -197,7 +198,7 @@ done:
   return err;
 }
 
-/* The libraries of the command line replace those of the configuration. */
+/* Replace the configuration's libraries by those of --library. */
 static int apply_libraries(const mill_fit_options *options, mill_config *config)
 {
   for (int i = 0; i < options->n_library; i++) {
@@ -231,7 +232,7 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
 
 /* ---- the running of a fit ---- */
 
-/* "H:MM:SS" or "D-HH:MM:SS" of the whole text; 1 when it is one. */
+/* Read "H:MM:SS" or "D-HH:MM:SS"; returns 1 if the whole text is one. */
 static int read_clock(const char *text, double *seconds)
 {
   int day = 0, hour = 0, minute = 0, second = 0, n = -1;
@@ -250,7 +251,7 @@ static int read_clock(const char *text, double *seconds)
   return 1;
 }
 
-/* A number with or without the letter of its unit. */
+/* Read a number, optionally with the letter of its unit; returns 1 if the text is one. */
 static int read_amount(const char *text, double *seconds)
 {
   static const struct {
@@ -283,7 +284,7 @@ int mill_option_duration(const char *option, const char *text, double *seconds)
   return MILL_OK;
 }
 
-/* Time left of the Slurm job. */
+/* Seconds up to the end of the Slurm job. */
 static int left_of_job(double *seconds)
 {
   const char *text = getenv("SLURM_JOB_END_TIME");
@@ -300,7 +301,7 @@ static int left_of_job(double *seconds)
         MILL_ERR_USAGE,
         "--time-limit auto: SLURM_JOB_END_TIME '%.40s' is not a Unix time; give a time", text);
   *seconds = difftime((time_t)end_s, time(NULL));
-  /* already over: stop before the first star */
+  /* the end has passed: a second makes the fit stop before its first star */
   if (*seconds < 1)
     *seconds = 1;
   return MILL_OK;

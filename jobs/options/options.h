@@ -32,7 +32,7 @@ typedef struct mill_fit_options {
   const char *numbers, *numbers_file, *input_table;
   char *const *input; /**< [n_input] files named on the command line, in order */
   int n_input;
-  /* of `starmill sample` */
+  /* only `starmill sample` */
   const char *fit; /**< the result whose stars are sampled; NULL: this is a fit */
   mill_sample_settings sample;
   const char *flag;               /**< names with commas; NULL: any star */
@@ -40,8 +40,8 @@ typedef struct mill_fit_options {
   double least_sn, most_sn, part; /**< --sn-range, --fraction */
 } mill_fit_options;
 
-/** Rows of every job whose options are mill_fit_options: how it runs.
- *  output: the name that its help has for its result, "OUT.h5". */
+/** Rows for how a job runs, common to fit and sample.
+ *  output: name of the result in the help, "OUT.h5". */
 #define MILL_FIT_RUNNING_ROWS(output)                                                              \
   {"backend", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, backend), .key = "backend"},             \
       {"threads", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, threads), .key = "threads"},         \
@@ -70,10 +70,11 @@ typedef struct mill_fit_options {
  *  MILL_ERR_USAGE names the option. */
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);
 
-/** take of an option --library, which may be repeated, in the mill_fit_options at its offset. */
+/** take (src/config/option.h) of --library, which may be repeated; the row's offset is that of the
+ *  mill_fit_options. */
 int mill_fit_take_library(const mill_option *row, const char *text, void *base);
 
-/** take of an option that may be repeated: texts at its offset, their number at offset2. */
+/** take of an option that may be repeated: a list of texts at offset, its length at offset2. */
 int mill_fit_take_text(const mill_option *row, const char *text, void *base);
 
 /** Rows of such options in a mill_fit_options. */
@@ -81,7 +82,7 @@ int mill_fit_take_text(const mill_option *row, const char *text, void *base);
   MILL_OPTION_OTHER, .take = mill_fit_take_text, .offset = offsetof(mill_fit_options, member),     \
                      .offset2 = offsetof(mill_fit_options, n_##member)
 
-/** Rows of every job whose options are mill_fit_options: its stars. */
+/** Rows for the stars that a job takes, common to fit and sample. */
 #define MILL_FIT_OBJECT_ROWS                                                                       \
   {"object", MILL_FIT_TEXTS(object), .argument = "STAR",                                           \
    .help = "only this star: a TARGETID, IDENTIFIER or OBJECT; may be repeated"},                   \
@@ -91,14 +92,14 @@ int mill_fit_take_text(const mill_option *row, const char *text, void *base);
         .help = "only the stars listed, one a line, or in a FITS table with these columns"         \
   }
 
-/** Free what it owns; NULL is allowed. */
+/** Free the owned lists; NULL is allowed. */
 void mill_fit_options_clear(mill_fit_options *options);
 
 /** Apply the given options to config.  Reads the list of stars.  MILL_ERR_USAGE names the option,
  *  its value and what it takes; MILL_ERR_MEMORY. */
 int mill_fit_options_apply(const mill_fit_options *options, mill_config *config);
 
-/** The inputs that were given; borrows from options. */
+/** The inputs of the command line; borrows from options. */
 struct mill_input_request;
 void mill_fit_options_inputs(const mill_fit_options *options, struct mill_input_request *request);
 
@@ -116,7 +117,5 @@ int mill_fit_options_running(const mill_fit_options *options, mill_running *runn
 /** A time in seconds, above 0 and at most ten years: 3600, 90s, 45m, 7.5h, 2d, H:MM:SS or
  *  D-HH:MM:SS.  option without its dashes.  MILL_ERR_USAGE. */
 int mill_option_duration(const char *option, const char *text, double *seconds);
-
-extern const mill_option_help mill_fit_help; /**< of `starmill fit` */
 
 #endif

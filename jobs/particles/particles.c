@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/particles/particles.h"
+#include "jobs/jobs.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 
-/* Memory of rank 0 for a round, about. */
+/* Most memory of rank 0 for the results of a round, about, and most problems of a rank in it. */
 enum { ROUND_BYTES = 128 << 20, MOST_IN_ROUND = 4096 };
 
 typedef struct particle_options {
@@ -33,7 +33,7 @@ typedef struct particle_job {
   mill_mpi mpi;
   particle_options options;
   mill_particle_config config;
-  double *sample; /* that of the setup, owned */
+  double *sample; /* config.setup.sample, owned */
   const mill_particle_ops *ops;
   int is_gpu;
   mill_particle_file *file; /* rank 0 */
@@ -41,10 +41,10 @@ typedef struct particle_job {
   int64_t *todo, n_todo;
   int64_t n_bad, first_bad;
   int bad_step;
-  /* results of a problem, in one piece: density, bound, moment, position, bad step */
+  /* numbers in the results of a problem: density, bound, moment, position, and the bad step */
   size_t n_density, n_bound, n_moment, n_position, n_result;
   int n_round;    /* problems of a rank in a round */
-  double *result; /* [n_round][n_result], on rank 0 for all ranks, one after the other */
+  double *result; /* [n_round][n_result]; on rank 0 [ranks][n_round][n_result] */
 } particle_job;
 
 #define AT(member) MILL_AT(particle_options, member)
@@ -97,7 +97,7 @@ static int parse(int argc, char **argv, particle_options *o)
   return mill_file_roles_read(&roles, "the configuration", o->config);
 }
 
-/* The files that the configuration names. */
+/* Read the files named in the configuration. */
 static int load_files(particle_job *job)
 {
   mill_particle_config *c = &job->config;
@@ -150,7 +150,7 @@ static int append_digest(FILE *out, const char *what, const void *data, size_t n
   return MILL_OK;
 }
 
-/* The configuration's text, and digests of its files' contents; *text is for free. */
+/* The configuration's text and digests of the files it names; *text is for free. */
 static int make_identity(const particle_job *job, char **text)
 {
   int err = MILL_OK;
@@ -192,7 +192,7 @@ done:
   return err;
 }
 
-/* Allocate a round, and list the problems to do. */
+/* List the problems to do, choose the size of a round, allocate its results. */
 static int plan(particle_job *job)
 {
   mill_particle_config *c = &job->config;
@@ -246,8 +246,8 @@ static int find_gpu(const mill_mpi *mpi, const mill_particle_ops **ops)
   return err;
 }
 
-/* The engine of the CPU or of this rank's GPU, which every rank gets; auto: the GPU's where every
- * rank gets one, else the CPU's, and why is logged. */
+/* Choose the engine: all ranks use the CPU, or each a GPU.  auto: GPUs if every rank gets one, else
+ * the CPU, and the reason is logged. */
 static int find_engine(particle_job *job)
 {
   const int backend = job->options.backend;
@@ -281,7 +281,7 @@ done:
 
 /* ---- rounds ---- */
 
-/* The pieces of a problem's result. */
+/* Pointers to the parts of a problem's results at `at`. */
 static mill_particle_result result_at(const particle_job *job, double *at)
 {
   mill_particle_result r = {.density = at};
@@ -291,7 +291,7 @@ static mill_particle_result result_at(const particle_job *job, double *at)
   return r;
 }
 
-/* Problems todo [first, first + n) by this rank. */
+/* Evolve the n problems of todo from first on. */
 static int compute(particle_job *job, int64_t first, int n)
 {
   int err = MILL_OK;
@@ -311,14 +311,14 @@ done:
   return err;
 }
 
-/* How many of todo from first on are a rank's. */
+/* Number of problems that a rank has in a round whose first is this. */
 static int share_of(const particle_job *job, int64_t first)
 {
   const int64_t left = job->n_todo - first;
   return left <= 0 ? 0 : (left < job->n_round ? (int)left : job->n_round);
 }
 
-/* Rank 0 writes all ranks' results of a round that begins at first. */
+/* Rank 0: write the results of all ranks in the round that begins at first. */
 static int keep(particle_job *job, int64_t first)
 {
   for (int64_t i = 0; i < (int64_t)job->mpi.size * job->n_round && first + i < job->n_todo; i++) {
@@ -372,7 +372,7 @@ static void print_summary(const particle_job *job, double wall_s)
   fflush(stdout);
 }
 
-/* Problems whose step is too long have a STATUS; it is a failure if no problem succeeded. */
+/* Warn of problems whose step was too long; if all were, fail. */
 static int tell_bad(const particle_job *job)
 {
   if (job->mpi.rank != 0 || job->n_bad == 0)

@@ -13,23 +13,24 @@
 #include "src/config/text.h"
 
 enum {
-  SPLINE_MARGIN = 64,  /* grid points beyond those that are needed, where a spline's end is felt */
-  MIN_POINTS = 200,    /* of a part */
-  LEAST_CAMERA = 1000, /* of a camera's part, so that there are pixels at any velocity */
-  LEAST_POINTS = 128,  /* of an arm */
-  N_LOOK = 32,         /* wavelengths at which widths are compared */
-  REACH = 12           /* of the filter, in coarse grid points */
+  SPLINE_MARGIN = 64,  /* extra grid points at each end, where the end of a spline has an effect */
+  MIN_POINTS = 200,    /* least grid points of a cut arm: a shorter one is refused or not cut */
+  LEAST_CAMERA = 1000, /* least grid points of a camera; with fewer it is not taken as an arm */
+  LEAST_POINTS = 128,  /* least grid points of a thinned arm; with fewer it is not thinned */
+  N_LOOK = 32,         /* wavelengths of an arm at which widths are compared */
+  REACH = 12           /* half width of the low-pass filter, in coarse grid steps */
 };
 
-/* Bins of the guess have at least the first number of grid points; what sampling folds into the
- * lines is below exp(-HIDDEN) of them. */
+/* BIN_POINTS: least grid points in a bin of the guess.  exp(-HIDDEN): largest part of a line that
+ * sampling may fold back (aliasing). */
 static const double BIN_POINTS = 2.0, HIDDEN = 7.0;
 
-/* The filter passes frequencies up to the first, and stops from the second on, over 1/coarse step:
- * what it lets through beyond 1/2 folds back to where line-spread functions leave nothing. */
+/* The low-pass filter passes frequencies below PASS and stops those above STOP, in units of one
+ * over the coarse step.  Frequencies between 1/2 and STOP fold back to between 1 - STOP and 1/2,
+ * which the line-spread function removes. */
 static const double PASS = 0.42, STOP = 0.62;
 
-/* ---- what is said of them ---- */
+/* ---- settings ---- */
 
 #define AT(member) offsetof(mill_arm_choice, member)
 const mill_field mill_arm_field[] = {
@@ -81,46 +82,10 @@ int mill_config_is_power(double power)
   return power == 0.0 || (power >= MILL_MIN_POWER && power <= MILL_MAX_POWER);
 }
 
-int mill_config_check_arms(const mill_config *config, mill_config_fault *where)
-{
-  char a[32], b[32], text[64];
-  for (int i = 0; i < config->n_arm; i++) {
-    const mill_arm_choice *choice = &config->arm[i];
-    if (!isfinite(choice->min_aa) || choice->min_aa < 0.0 || !(choice->max_aa > choice->min_aa))
-      return mill_config_wrong(
-          where, "arms", NULL, i,
-          "min %s and max %s of %s are not a range; give 0 <= min < max in Angstrom",
-          mill_text_of_real(choice->min_aa, a), mill_text_of_real(choice->max_aa, b), choice->arm);
-    if (!mill_text_is_printable(choice->channel))
-      return mill_config_wrong(where, "arms", NULL, i, "'%s' is not the name of a channel",
-                               mill_text_shown(choice->channel, text));
-    if (!mill_config_is_power(choice->resolving_power))
-      return mill_config_wrong(
-          where, "arms", NULL, i,
-          "the resolving_power of %s, %s, is out of range; give 0 or a number from %d to "
-          "%s",
-          choice->arm, mill_text_of_real(choice->resolving_power, a), MILL_MIN_POWER,
-          mill_text_of_real(MILL_MAX_POWER, b));
-    if (!(choice->fwhm_aa >= 0.0 && choice->fwhm_aa <= MILL_MAX_FWHM))
-      return mill_config_wrong(where, "arms", NULL, i,
-                               "the fwhm of %s, %s A, is out of range; give a number from 0 to %s",
-                               choice->arm, mill_text_of_real(choice->fwhm_aa, a),
-                               mill_text_of_real(MILL_MAX_FWHM, b));
-    if (choice->resolving_power > 0.0 && choice->fwhm_aa > 0.0)
-      return mill_config_wrong(where, "arms", NULL, i,
-                               "%s has resolving_power and fwhm; give one of them", choice->arm);
-    if (choice->sampling < 0 || choice->sampling > MILL_MAX_SAMPLING)
-      return mill_config_wrong(
-          where, "arms", NULL, i,
-          "the sampling of %s is out of range; give a whole number from 0 to %d", choice->arm,
-          MILL_MAX_SAMPLING);
-  }
-  return MILL_OK;
-}
-
 /* ---- against a library ---- */
 
-/* A line-spread function needs templates that are sharper than the spectra. */
+/* Check that the key lsf can be met: templates sharper than the spectra, and a width if it is to be
+ * taken from the configuration. */
 static int bind_lsf(const mill_config *config, const mill_library *lib)
 {
   const int lsf = config->lsf;
@@ -173,11 +138,10 @@ int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
   for (int i = 0; i < config->n_arm; i++) {
     const mill_arm_choice *c = &config->arm[i];
     if (!mill_arm_overlaps(&lib->arm[mill_library_find_arm(lib, c->arm)], c->min_aa, c->max_aa))
-      return MILL_ERROR(
-          MILL_ERR_CONFIG,
-          "arms: min %g and max %g leave nothing of arm %s; give vacuum wavelengths in "
-          "Angstrom",
-          c->min_aa, c->max_aa, c->arm);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "arms: min %g and max %g exclude all of arm %s; give vacuum wavelengths in "
+                        "Angstrom",
+                        c->min_aa, c->max_aa, c->arm);
   }
   return bind_lsf(config, lib);
 }
@@ -216,9 +180,9 @@ int mill_arms_in_common(const mill_library *other, mill_library *lib)
   return MILL_OK;
 }
 
-/* ---- on a coarser grid than the library's, where line-spread functions are much broader ---- */
+/* ---- sampling: a coarser grid than the library's, under broad line-spread functions ---- */
 
-/* Sigma in ln wavelength that no line-spread function of the arm's spectra is below; 0: unknown. */
+/* Lower limit of sigma, in ln wavelength, of the arm's line-spread functions; 0: unknown. */
 static double least_sigma(const mill_config *config, const mill_arm_choice *choice, double wave_aa)
 {
   const double power =
@@ -232,18 +196,19 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
     return set;
   case MILL_LSF_SIGMA:
     return own;
-  case MILL_LSF_AUTO: /* what is set is for spectra that have none of their own */
+  case MILL_LSF_AUTO: /* the configured width serves spectra without a line-spread function */
     return set > 0.0 ? fmin(own, set) : own;
   default:
     return 0.0;
   }
 }
 
-/* May an arm have every factor-th grid point?  With s the line-spread function's sigma, t the
- * templates' and r^2 = s^2 - t^2, a frequency f passes with exp(-2 pi^2 (t^2 + r^2) f^2), and what
- * is sampled at steps d has it as well from 1/d - f with exp(-2 pi^2 (t^2 (1/d - f)^2 + r^2 f^2)),
- * at most exp(-2 pi^2 (t r / (s d))^2).  Splines need templates of MILL_GRID_SIGMA steps, which
- * a part of r makes them. */
+/* May an arm be thinned to every factor-th grid point, of step d?  Let s be sigma of the
+ * line-spread function, t that of the templates, r^2 = s^2 - t^2.  Frequency f is damped by
+ * exp(-2 pi^2 (t^2 + r^2) f^2).  Sampling adds an alias from 1/d - f, which is damped by
+ * exp(-2 pi^2 (t^2 (1/d - f)^2 + r^2 f^2)), at most exp(-2 pi^2 (t r / (s d))^2); that must be
+ * below exp(-HIDDEN).  Splines need templates with a sigma of MILL_GRID_SIGMA steps; up to
+ * MILL_LARGEST_BLUR of r^2 may be used to blur them to it. */
 static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
                   int factor)
 {
@@ -271,7 +236,7 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
 {
   for (int i = 0; i < config->n_arm; i++) {
     mill_arm_choice *choice = &config->arm[i];
-    /* a linear kernel is wrong as the square of the grid step */
+    /* the error of a linear rotation kernel grows with the square of the grid step */
     const int chosen = choice->sampling > 0 || config->fit.rotation == MILL_ROT_LINEAR;
     int factor = chosen ? 1 : MILL_MAX_SAMPLING;
     for (int k = 0; k < n_lib; k++) {
@@ -285,7 +250,7 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
   }
 }
 
-/* I_0(x) by its series. */
+/* Modified Bessel function I_0(x), by its power series. */
 static double bessel(double x)
 {
   double sum = 1.0, term = 1.0;
@@ -296,7 +261,8 @@ static double bessel(double x)
   return sum;
 }
 
-/* Low-pass weights [half + 1] of one side, by Kaiser's window; 80 dB. */
+/* Weights of a low-pass filter [half + 1], one side of it: sinc times a Kaiser window, 80 dB
+ * (Kaiser 1974, IEEE ISCAS, 20). */
 static void make_filter(int factor, int half, double *weight)
 {
   const double beta = 7.857, cut = (PASS + STOP) / factor; /* twice the middle */
@@ -310,8 +276,8 @@ static void make_filter(int factor, int half, double *weight)
     weight[k] /= sum;
 }
 
-/* Every factor-th of the rows x [n][n_in], after the filter; beyond the ends they go on as their
- * image in the end point. */
+/* Filter the rows *x [n][n_in] along n and keep every factor-th.  Beyond an end the rows continue
+ * as their point reflection about the end row. */
 static int thin_rows(int factor, int n, int n_in, float **x)
 {
   int err = MILL_OK;
@@ -344,7 +310,7 @@ done:
   return err;
 }
 
-/* Every factor-th grid point of an arm, after a low-pass filter over its emulator's outputs. */
+/* Thin an arm to every factor-th grid point; the emulator's last layer is low-pass filtered. */
 static int thin(int factor, mill_arm *arm)
 {
   mill_emulator *e = &arm->emulator;
@@ -368,7 +334,7 @@ static int thin(int factor, mill_arm *arm)
   return MILL_OK;
 }
 
-/* ---- cut to their ranges, and from the only arm ---- */
+/* ---- cutting arms to ranges ---- */
 
 static int has_range(const mill_arm_choice *choice)
 {
@@ -381,7 +347,7 @@ static int is_part(const mill_config *config, const mill_library *lib, int i)
   return mill_library_find_arm(lib, choice->arm) < 0 && has_range(choice);
 }
 
-/* Copy n bytes; NULL stays NULL. */
+/* Copy n bytes into new memory; NULL gives NULL. */
 static int copy_of(const void *from, size_t n, void **to)
 {
   *to = NULL;
@@ -392,8 +358,8 @@ static int copy_of(const void *from, size_t n, void **to)
   return MILL_OK;
 }
 
-/* Grid points of the whole arm that a part needs: its pixels at any velocity, and what rotation
- * brings to them. */
+/* Grid points [*first, *end) of the whole arm that a range needs: its pixels at any velocity, with
+ * a margin for rotation and splines. */
 static void window(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
                    int *first, int *end)
 {
@@ -408,14 +374,14 @@ static void window(const mill_config *config, const mill_arm *whole, const mill_
   const double high = ceil(most / whole->ln_step) + SPLINE_MARGIN + 1.0;
   *first = (int)fmin(fmax(low, 0.0), n);
   *end = (int)fmin(fmax(high, 0.0), n);
-  /* the end that is the whole arm's stays where it is on a coarser grid */
+  /* a whole number of coarse steps: shorten it where it was cut, not at the arm's own end */
   const int spare =
       choice->sampling > 1 && *end > *first ? (*end - *first - 1) % choice->sampling : 0;
   *first += *first > 0 ? spare : 0;
   *end -= *first > 0 ? 0 : spare;
 }
 
-/* Copy the front unchanged, and the last layer's outputs from first on. */
+/* Copy an emulator, of the last layer only the outputs [first, first + n_pix). */
 static int copy_emulator(const mill_emulator *from, int first, int n_pix, mill_emulator *to)
 {
   const int last = from->n_layer - 1;
@@ -444,7 +410,7 @@ static int copy_emulator(const mill_emulator *from, int first, int n_pix, mill_e
                  (void **)&to->rbf.coef);
 }
 
-/* The part's share of each row; sigma and correlation as they are. */
+/* Copy of the model error the grid points [first, first + n_pix) of each row. */
 static int copy_error(const mill_model_error *from, int n_whole, int first, int n_pix,
                       mill_model_error *to)
 {
@@ -461,7 +427,7 @@ static int copy_error(const mill_model_error *from, int n_whole, int first, int 
   return MILL_OK;
 }
 
-/* Grid points [first, end) of an arm. */
+/* Copy the grid points [first, end) of an arm into a new one. */
 static int copy_points(const mill_arm *whole, int first, int end, mill_arm *part)
 {
   *part = *whole;
@@ -498,7 +464,7 @@ static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_
   return MILL_OK;
 }
 
-/* Cut a library's arm to the grid points that its configured range of wavelengths needs. */
+/* Cut an arm of the library to its configured range of wavelengths. */
 static int narrow(const mill_config *config, mill_arm *arm)
 {
   int first = 0, end = 0;
@@ -524,7 +490,7 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
   return lib->n_arm == 1;
 }
 
-/* A camera with the settings that the configuration has for it. */
+/* A camera's range with the configured settings; the camera's width if none is configured. */
 static mill_arm_choice with_settings(const mill_arm_choice *camera, const mill_arm_choice *own)
 {
   mill_arm_choice choice = *own;
@@ -557,16 +523,16 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
       taken[n_taken++] = k < 0 ? camera[i] : with_settings(&camera[i], &config->arm[k]);
   }
   if (n_taken == 0 || (config->n_arm > 0 && n_taken != config->n_arm))
-    return; /* a name that is no camera's is refused when the library is bound */
+    return; /* mill_config_bind refuses a name that is not a camera's */
   for (int i = 0; i < n_taken && are_channels && n_taken < n_covered; i++)
-    if (!taken[i].channel[0]) /* its neighbour's channel would be cut by wavelength */
+    if (!taken[i].channel[0]) /* else pixels of a neighbouring channel could be taken, too */
       memcpy(taken[i].channel, taken[i].arm, sizeof taken[i].channel);
   memcpy(config->arm, taken, (size_t)n_taken * sizeof *taken);
   config->n_arm = n_taken;
   snprintf(config->cameras_of, sizeof config->cameras_of, "%s", format);
 }
 
-/* By wavelength, so that the order in which a configuration names them means nothing. */
+/* Order by wavelength, so that the order in the configuration does not matter. */
 static int compare_choice(const void *a, const void *b)
 {
   const mill_arm_choice *x = a, *y = b;

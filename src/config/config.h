@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Configuration of `starmill fit`: a YAML file, then the command line.
+/** Configuration of `starmill fit`: a YAML file, overridden by the command line.
  *
- *  Keys follow rvspecfit's names where it has them (min_vel, max_vel,
- *  min_vsini, max_vsini, npoly, rbf_continuum, template_lib, minsn, objtypes,
- *  ...).  Unknown keys, wrong types and values out of range are
- *  MILL_ERR_CONFIG with file, line and key in the message.
+ *  Keys have rvspecfit's names where it has them.  Unknown keys, wrong types and values out of
+ *  range are MILL_ERR_CONFIG, with file, line and key in the message.
  */
 #ifndef MILL_CONFIG_H
 #define MILL_CONFIG_H
@@ -16,12 +14,12 @@
 #include "src/config/option.h"
 #include "src/config/star_list.h"
 
-#define MILL_FWHM_SIGMA 2.3548200450309493 /**< FWHM of a Gaussian in sigma: 2 sqrt(2 ln 2) */
+#define MILL_FWHM_SIGMA 2.3548200450309493 /**< FWHM over sigma of a Gaussian: 2 sqrt(2 ln 2) */
 
-/** Grid points of a library's arm to one of the fit's, at most. */
+/** Largest mill_arm_choice.sampling. */
 enum { MILL_MAX_SAMPLING = 4 };
 
-/** Threads of a rank that read spectra, at most. */
+/** Most reader threads of a rank. */
 enum { MILL_MAX_READER = 16 };
 
 /** Source of the S/N that is compared with min_sn. */
@@ -65,9 +63,9 @@ enum mill_exposures {
   MILL_EXPOSURES_JOINT      /**< all exposures of an object in one row */
 };
 
-/** Source of the line-spread function. */
+/** Source of the line-spread function (LSF). */
 enum mill_lsf_source {
-  MILL_LSF_AUTO = 0, /**< the file's matrix, else its sigma, else what is set, else none */
+  MILL_LSF_AUTO = 0, /**< the file's matrix, else its sigma, else the configured width, else none */
   MILL_LSF_MATRIX,
   MILL_LSF_SIGMA,
   MILL_LSF_RESOLVING_POWER, /**< sigma = wavelength / (2.3548 R), or an arm's fwhm / 2.3548 */
@@ -82,35 +80,35 @@ typedef struct mill_arm_choice {
   double min_aa, max_aa;       /**< pixels used; 0 and inf: all */
   char channel[MILL_MAX_NAME]; /**< the channel it takes; empty: by name, then by wavelength */
   double resolving_power;      /**< 0: the general one */
-  double fwhm_aa;              /**< the same at all wavelengths, before both; 0: none */
-  int sampling;                /**< every how many grid points of the library; 0: by the fit */
-  double most_power; /**< of a format's camera: no resolving power in its files is above; 0: not
-                        known; never read or printed */
+  double fwhm_aa;              /**< FWHM of the LSF, used instead of a resolving power; 0: none */
+  int sampling;                /**< use every sampling-th grid point; 0: chosen by the program */
+  double most_power; /**< of a format's camera: upper limit of the resolving power in its files; 0:
+                        unknown; not a setting */
 } mill_arm_choice;
 
 typedef struct mill_config {
   char template_lib[MILL_MAX_LIBRARY][1024]; /**< library files */
   int n_template_lib;
   char start[1024];       /**< table that fits start from; empty: none, the guess */
-  char start_hash[65];    /**< of its contents, by the reader of the table; never read or printed */
+  char start_hash[65];    /**< of its contents, set by the table's reader; not a setting */
   char prior_table[1024]; /**< table of priors by star; empty: none */
-  char prior_hash[65];    /**< likewise */
+  char prior_hash[65];    /**< the same of prior_table */
   mill_fit_settings fit;  /**< fixed and priors only after mill_config_bind */
   mill_selection select;
   int n_fixed, n_prior;
   mill_named_value fixed[MILL_MAX_PAR], prior[MILL_MAX_PAR];
   int n_arm; /**< arms to use; 0: all of the library */
   mill_arm_choice arm[MILL_MAX_ARM];
-  char cameras_of[16]; /**< format whose cameras the arms are; empty: none; never read or printed */
+  char cameras_of[16]; /**< format whose cameras are the arms; empty: none; not a setting */
   char format[16];     /**< auto, or a format's name */
   enum mill_exposures exposures;
   int join_by_name;          /**< rows of one object (by name) are joined */
   double join_radius_arcsec; /**< with it also rows within this distance; 0: only by name */
   enum mill_lsf_source lsf;
   double resolving_power;  /**< 0: none */
-  double lsf_factor;       /**< of the sigma that files have */
+  double lsf_factor;       /**< multiplies the sigma of files */
   enum mill_medium medium; /**< overrides what the file says */
-  int wave_mask_auto;      /**< 1: fit.wave_mask is the default, which is for DESI files alone */
+  int wave_mask_auto;      /**< 1: fit.wave_mask is the default, for DESI files only */
   /* operation: may differ between runs that continue one another */
   int n_thread; /**< per rank; 0: the cores the rank may use */
   int n_reader; /**< threads per rank that read spectra, at most MILL_MAX_READER; 0: the default */
@@ -128,46 +126,43 @@ void mill_config_default(mill_config *config);
 /** Free the configuration's memory; NULL is allowed. */
 void mill_config_clear(mill_config *config);
 
-/** Read a YAML file on top of config's values and check the result.  Messages are "FILE:LINE: key:
- *  what is wrong; what to do".  config is untouched on failure.  MILL_ERR_CONFIG,
+/** Read a YAML file, whose keys replace values of config, and check the result.  Messages are
+ *  "FILE:LINE: key: problem; remedy".  config is untouched on failure.  MILL_ERR_CONFIG,
  *  MILL_ERR_MEMORY. */
 int mill_config_read(mill_config *config, const char *path);
 
-/** The same from a text [n_text] in memory, called name in messages. */
+/** mill_config_read of a text [n_text] in memory; messages call it name. */
 int mill_config_read_text(mill_config *config, const char *name, const unsigned char *text,
                           size_t n_text);
 
 /** Table row of a key; NULL when it is unknown. */
 const mill_option *mill_config_key_of(const char *name);
 
-/** Set a key from an option of the command line.  MILL_ERR_USAGE: the message names the option
- *  (given without its dashes), what it takes, and text. */
+/** Set a key by an option of the command line (named without dashes).  MILL_ERR_USAGE names the
+ *  option, what it takes, and text. */
 int mill_config_set(mill_config *config, const char *key, const char *option, const char *text);
 
-/** Check ranges and cross-dependencies after changes by the command line.  MILL_ERR_CONFIG; the
- *  message starts with the key. */
+/** Check ranges, and keys that depend on each other.  MILL_ERR_CONFIG; the message starts with the
+ *  key. */
 int mill_config_check(const mill_config *config);
 
-/** Check, and resolve names (fixed, priors, arms) against a library, filling
- *  config->fit (fit.min_sn from select.min_sn too).  Parameter names are vrad,
- *  vsini and the library's labels.  config->fit is untouched on failure.
- *  MILL_ERR_CONFIG. */
+/** Check the configuration, resolve names of fixed parameters, priors and arms in a library, and
+ *  set config->fit by them (fit.min_sn too).  Parameters are vrad, vsini and the library's labels.
+ *  config->fit is untouched on failure.  MILL_ERR_CONFIG. */
 int mill_config_bind(mill_config *config, const mill_library *lib);
 
-/** The effective configuration as YAML that mill_config_read accepts again
- *  and that gives back the same values, bit for bit.
- *  MILL_ERR_CONFIG when it does not pass mill_config_check, MILL_ERR_OUTPUT. */
+/** Print the configuration as YAML, from which mill_config_read gets the same bits.
+ *  MILL_ERR_CONFIG if it fails mill_config_check, MILL_ERR_OUTPUT. */
 int mill_config_print(const mill_config *config, FILE *out);
 
-/** All keys as the tables (Markdown) of docs/use/configuration.md.
- *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+/** Print the tables of docs/use/configuration.md (Markdown).  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_config_print_keys(FILE *out);
 
-/** As mill_config_print into a malloc'd string (free()), only the keys that
- *  make the identity of a run (science and selection), sorted by name and with
- *  lists whose order means nothing in one order.  template_lib is no part of
- *  it: the result keeps the library's hash.  start and prior_table are there as their
- *  hashes, which must be known: else MILL_ERR_INTERNAL.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
+/** Text of the keys that make the identity of a run (science and selection), for free().
+ *
+ *  Keys are sorted by name, lists in a fixed order where their order means nothing.  template_lib
+ *  is left out: the result keeps the library's hash.  start and prior_table stand as their hashes,
+ *  which must be set: else MILL_ERR_INTERNAL.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_identity(const mill_config *config, char **text);
 
 #endif

@@ -8,7 +8,7 @@
 #include "src/config/text.h"
 #include "src/pipeline/guess_table.h"
 
-#define MAX_GUESS_BYTES 4e9 /* of the initial guess, a rank */
+#define MAX_GUESS_BYTES 4e9 /* most memory of the initial guess on a rank; beyond, it is refused */
 
 static const char *parameter_names(const mill_library *lib, char out[512])
 {
@@ -35,7 +35,7 @@ static int find_parameter(const mill_library *lib, const char *key_name, const c
   return MILL_OK;
 }
 
-/* A step far below a pixel gains nothing. */
+/* Refuse a guess_vel_step so small that the guess would need too much memory. */
 static int check_guess(const mill_config *config, const mill_library *lib)
 {
   char a[32];
@@ -50,8 +50,8 @@ static int check_guess(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
-/* Refuse a mask in nm or um, which would mask nothing: its wavelengths are outside the library as
- * Angstrom, and inside it in one of the other units. */
+/* Refuse a mask that is probably in nm or um: outside the library as Angstrom, inside as nm or
+ * um. */
 static int check_mask(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->fit.n_wave_mask && !config->wave_mask_auto; i++) {
@@ -113,7 +113,7 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
   memcpy(config->fit.fixed_value, fixed_value, sizeof fixed_value);
   memcpy(config->fit.prior_mean, mean, sizeof mean);
   memcpy(config->fit.prior_sigma, sigma, sizeof sigma);
-  /* by SCORES rows are left out before their pixels are read */
+  /* with minsn_from: scores, the reader leaves rows out before their pixels are read */
   config->fit.min_sn =
       config->select.sn_source == MILL_SN_PIXELS ? config->select.min_sn : -INFINITY;
   return MILL_OK;

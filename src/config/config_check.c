@@ -6,7 +6,6 @@
 
 #include "kernels/base/error.h"
 #include "src/config/config_internal.h"
-#include "src/config/name_regex.h"
 #include "src/config/text.h"
 
 int mill_config_wrong(mill_config_fault *where, const char *key_name, const char *other, int item,
@@ -129,6 +128,44 @@ static int check_classes(const mill_selection *select, mill_config_fault *where)
   return MILL_OK;
 }
 
+/* Check ranges and dependencies of the arms, whose names are checked already. */
+static int check_arms(const mill_config *config, mill_config_fault *where)
+{
+  char a[32], b[32], text[64];
+  for (int i = 0; i < config->n_arm; i++) {
+    const mill_arm_choice *choice = &config->arm[i];
+    if (!isfinite(choice->min_aa) || choice->min_aa < 0.0 || !(choice->max_aa > choice->min_aa))
+      return mill_config_wrong(
+          where, "arms", NULL, i,
+          "min %s and max %s of %s are not a range; give 0 <= min < max in Angstrom",
+          mill_text_of_real(choice->min_aa, a), mill_text_of_real(choice->max_aa, b), choice->arm);
+    if (!mill_text_is_printable(choice->channel))
+      return mill_config_wrong(where, "arms", NULL, i, "'%s' is not the name of a channel",
+                               mill_text_shown(choice->channel, text));
+    if (!mill_config_is_power(choice->resolving_power))
+      return mill_config_wrong(
+          where, "arms", NULL, i,
+          "the resolving_power of %s, %s, is out of range; give 0 or a number from %d to "
+          "%s",
+          choice->arm, mill_text_of_real(choice->resolving_power, a), MILL_MIN_POWER,
+          mill_text_of_real(MILL_MAX_POWER, b));
+    if (!(choice->fwhm_aa >= 0.0 && choice->fwhm_aa <= MILL_MAX_FWHM))
+      return mill_config_wrong(where, "arms", NULL, i,
+                               "the fwhm of %s, %s A, is out of range; give a number from 0 to %s",
+                               choice->arm, mill_text_of_real(choice->fwhm_aa, a),
+                               mill_text_of_real(MILL_MAX_FWHM, b));
+    if (choice->resolving_power > 0.0 && choice->fwhm_aa > 0.0)
+      return mill_config_wrong(where, "arms", NULL, i,
+                               "%s has resolving_power and fwhm; give one of them", choice->arm);
+    if (choice->sampling < 0 || choice->sampling > MILL_MAX_SAMPLING)
+      return mill_config_wrong(
+          where, "arms", NULL, i,
+          "the sampling of %s is out of range; give a whole number from 0 to %d", choice->arm,
+          MILL_MAX_SAMPLING);
+  }
+  return MILL_OK;
+}
+
 int mill_config_check_where(const mill_config *config, mill_config_fault *where)
 {
   const mill_fit_settings *fit = &config->fit;
@@ -194,7 +231,7 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
                              "%d is above maxexpid, %d; set both", config->select.min_exp_id,
                              config->select.max_exp_id);
   MILL_CHECK(check_words("arms", config->arm[0].arm, sizeof config->arm[0], config->n_arm, where));
-  return mill_config_check_arms(config, where);
+  return check_arms(config, where);
 }
 
 int mill_config_check(const mill_config *config)

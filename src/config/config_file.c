@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A configuration file as a YAML document; config_read.c takes the keys from it. */
+/* Reading a configuration file as a YAML document; config_read.c takes the keys from it. */
 #include <errno.h>
 #include <string.h>
 #include <yaml.h>
@@ -11,9 +11,9 @@
 #include "src/system/regular_file.h"
 
 enum {
-  MAX_FILE_BYTES = 16 * 1048576, /* a longer file is not a configuration, even with many objects */
-  MAX_DEPTH = 16,                /* of lists and mappings within each other: 3 are needed */
-  MAX_ANCHOR = 64,
+  MAX_FILE_BYTES = 16 * 1048576, /* longer files are refused: not a configuration */
+  MAX_DEPTH = 16,                /* deepest nesting of lists and mappings; keys need 3 */
+  MAX_ANCHOR = 64,               /* most anchors (&) */
 };
 
 static int read_file(const char *path, unsigned char **text, size_t *n_text)
@@ -24,7 +24,7 @@ static int read_file(const char *path, unsigned char **text, size_t *n_text)
   FILE *file = NULL;
   *text = NULL;
   MILL_TRY(mill_regular_stream(path, "a configuration file", MILL_ERR_CONFIG, &file));
-  do { /* not by its size: the file may grow meanwhile */
+  do { /* until its end, not by its size: the file may grow meanwhile */
     MILL_TRY(MILL_GROW(&buffer, &n_room, n + 65536));
     n += (int64_t)fread(buffer + n, 1, (size_t)(n_room - n), file);
     if (ferror(file))
@@ -45,14 +45,14 @@ done:
   return err;
 }
 
-/* libyaml's error as "FILE:LINE: ...". */
+/* Report libyaml's error as "FILE:LINE: ...". */
 static int yaml_failure(const yaml_parser_t *parser, const char *path, const unsigned char *text,
                         size_t n_text)
 {
   const char *problem = parser->problem ? parser->problem : "unknown problem";
   if (parser->error == YAML_MEMORY_ERROR)
     return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory to read it", path);
-  if (parser->error == YAML_READER_ERROR) { /* has an offset, no line */
+  if (parser->error == YAML_READER_ERROR) { /* gives an offset, no line */
     int line = 1;
     for (size_t i = 0; i < n_text && i < parser->problem_offset; i++)
       line += text[i] == '\n';
@@ -65,8 +65,8 @@ static int yaml_failure(const yaml_parser_t *parser, const char *path, const uns
                     parser->context ? " " : "", parser->context ? parser->context : "");
 }
 
-/* libyaml's time grows with the square of nested brackets and of anchors, so both are limited to
- * the needs of a configuration.  Invalid YAML is reported by the reader. */
+/* Refuse deep nesting and many anchors: libyaml's time grows with the square of both.  Invalid YAML
+ * is left to yaml_parser_load. */
 static int check_nesting(const char *path, const unsigned char *text, size_t n_text)
 {
   int err = MILL_OK, depth = 0, n_anchor = 0, more = 1;
@@ -102,7 +102,7 @@ done:
   return err;
 }
 
-/* Calls take once for the document of a text; path: its name, for messages. */
+/* Call take for the document of a text; path: its name in messages. */
 static int parse(const char *path, const unsigned char *text, size_t n_text, mill_yaml_take *take,
                  void *base)
 {
@@ -120,7 +120,7 @@ static int parse(const char *path, const unsigned char *text, size_t n_text, mil
     err = yaml_failure(&parser, path, text, n_text);
     goto done;
   }
-  if (yaml_document_get_root_node(&document)) { /* else empty: nothing is changed */
+  if (yaml_document_get_root_node(&document)) { /* an empty file changes nothing */
     have_second = yaml_parser_load(&parser, &second);
     if (!have_second) {
       err = yaml_failure(&parser, path, text, n_text);
@@ -167,7 +167,7 @@ int mill_config_read_text(mill_config *config, const char *name, const unsigned 
                           size_t n_text)
 {
   int err = MILL_OK;
-  mill_config *read = NULL; /* config changes only on success */
+  mill_config *read = NULL; /* a copy: config changes only on success */
   MILL_TRY(MILL_ALLOC(1, &read));
   memcpy(read, config, sizeof *read);
   MILL_TRY(parse(name, text, n_text, take_config, read));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table of all keys: it drives reading, checking, printing, the options of `starmill fit`,
- * its --help and the documentation. */
+/* The table of all keys, from which reading, checking, printing, options of `starmill fit`, --help
+ * and documentation are made. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 
-#define MAX_VEL   299792.0 /* km/s: the whole number below the speed of light */
-#define MAX_VSINI 1000.0   /* km/s: beyond the break-up of any star */
+#define MAX_VEL   299792.0 /* km/s: just below the speed of light */
+#define MAX_VSINI 1000.0   /* km/s: no star rotates faster without breaking up */
 
 /* the order of the words is the order of these enumerations */
 static_assert(MILL_OPT_HYBRID == 0 && MILL_OPT_NELDER_MEAD == 1 && MILL_OPT_LM == 2, "order");
@@ -46,7 +46,7 @@ static_assert(MILL_MEDIUM_AUTO == 0 && MILL_MEDIUM_VACUUM == 1 && MILL_MEDIUM_AI
 #define SCIENCE                .is_identity = 1
 
 const mill_option mill_config_key[MILL_N_KEY] = {
-    /* the identity holds the library's hash instead */
+    /* not part of the identity, which has the library's hash */
     {"template_lib", MILL_OPTION_NAMES, .offset = offsetof(mill_config, template_lib),
      .size = sizeof((mill_config *)0)->template_lib[0], .max = MILL_MAX_LIBRARY,
      .offset2 = offsetof(mill_config, n_template_lib), .argument = "path or list of paths",
@@ -136,7 +136,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,
      .help = "wavelength over FWHM of the line-spread function, 10 or more; 0: none"},
     {"lsf_factor", REAL(lsf_factor, 0.5, 2), SCIENCE,
-     .help = "multiplies the sigma of files, where that lacks the pixel or is else too narrow"},
+     .help = "multiplies the sigma of files, if that excludes the pixel width or is too narrow "
+             "otherwise"},
     {"lsf_width_error", REAL(fit.lsf_width_error, 0, 0.5), .without = "auto", SCIENCE,
      .unit = "of the width",
      .help = "standard deviation of an unknown factor of the line-spread function's width, one for "
@@ -153,7 +154,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
              "to convergence, then polish; levenberg-marquardt: polish alone",
      .more = ". If a method does not converge, the next one is tried",
      .elsewhere = "(`second_minimizer` adds a polish)"},
-    /* in the identity by the hash of its contents */
+    /* the identity has the hash of its contents */
     {"start", PATH(start), SCIENCE,
      .help = "table to start fits from instead of the initial guess: FITS, or a result file; "
              "stars are found by TARGETID, OBJECT, IDENTIFIER or place",
@@ -231,7 +232,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"redrock_max_vel", REAL(select.redrock_max_vel_km_s, 0, MAX_VEL), SCIENCE, .unit = "km/s",
      .help = "largest absolute velocity of redrock that counts as a star", .elsewhere = "(1500)"},
 
-    /* may differ between runs that continue one another */
+    /* the keys from here on may change when a run is continued */
     {"threads", COUNT(n_thread, 0, 4096), .section = "Operation",
      .range = "at most four per core of the machine, but 64 are always allowed",
      .help = "threads per rank; 0: all cores available to it",
@@ -308,7 +309,7 @@ int mill_config_set(mill_config *config, const char *key, const char *option, co
   const mill_option *row = mill_config_key_of(key);
   if (!row || row->kind == MILL_OPTION_OTHER)
     return MILL_ERROR(MILL_ERR_INTERNAL, "no option sets the key %s", key);
-  /* the command line wins: over what the file's arms have of their own, too */
+  /* --resolving-power also overrides the widths of single arms */
   for (int i = 0; i < config->n_arm && strcmp(key, "resolving_power") == 0; i++)
     config->arm[i].resolving_power = config->arm[i].fwhm_aa = 0.0;
   return mill_option_read(row, option, text, config);
@@ -316,7 +317,7 @@ int mill_config_set(mill_config *config, const char *key, const char *option, co
 
 void mill_config_default(mill_config *config)
 {
-  memset(config, 0, sizeof *config); /* padding and tails of names too: copies compare equal */
+  memset(config, 0, sizeof *config); /* padding and ends of names, too: memcmp compares copies */
   mill_fit_settings *fit = &config->fit;
   fit->optimizer = MILL_OPT_HYBRID;
   fit->likelihood = MILL_LIKE_MARGINAL;

@@ -49,7 +49,7 @@ static int is_usual(const char *item, const mill_field *f)
   return f->kind == MILL_FIELD_TEXT ? !item[f->offset] : number_of(item, f) == f->usual;
 }
 
-/* Items of fields as [a, {name: b, min: 3}] where the first may stand alone, else one a line. */
+/* Print items as [a, {name: b, min: 3}] if they may be just a name, else one on each line. */
 static void print_items(const mill_config *config, const mill_items *k, FILE *out)
 {
   const char *item = (const char *)config + k->offset;
@@ -130,7 +130,7 @@ static const struct {
     {"fiberstatus_allowed_bits", print_fiberstatus},
 };
 
-/* The value after "key:", with the end of the line. */
+/* Print the value after "key:", up to the end of the line. */
 static void print_value(const mill_config *config, const mill_option *k, FILE *out)
 {
   const void *at = (const char *)config + k->offset;
@@ -178,7 +178,7 @@ static void print_key(const mill_config *config, const mill_option *k, FILE *out
 
 int mill_config_print(const mill_config *config, FILE *out)
 {
-  MILL_CHECK(mill_config_check(config)); /* the printed configuration can be read */
+  MILL_CHECK(mill_config_check(config)); /* so that the printed text can be read again */
   for (int i = 0; i < MILL_N_KEY; i++)
     print_key(config, &mill_config_key[i], out);
   if (fflush(out) != 0 || ferror(out))
@@ -188,7 +188,7 @@ int mill_config_print(const mill_config *config, FILE *out)
 
 /* ---- documentation ---- */
 
-/* A cell of a table with up to two texts, "" for none. */
+/* Print a cell with the texts a and b, either of which may be "". */
 static void print_cell(const char *a, const char *b, FILE *out)
 {
   fprintf(out, "%s%s%s |", *a || *b ? " " : "", a, b);
@@ -262,7 +262,7 @@ static int compare_key(const void *a, const void *b)
   return strcmp((*(const mill_option *const *)a)->name, (*(const mill_option *const *)b)->name);
 }
 
-/* A copy whose lists stand in one order, since their order means nothing. */
+/* Copy a configuration and sort its lists whose order means nothing. */
 static void sort_lists(const mill_config *config, mill_config *copy)
 {
   mill_selection *select = &copy->select;
@@ -273,10 +273,10 @@ static void sort_lists(const mill_config *config, mill_config *copy)
   qsort(copy->arm, (size_t)copy->n_arm, sizeof copy->arm[0], mill_by_text);
   qsort(copy->fixed, (size_t)copy->n_fixed, sizeof copy->fixed[0], mill_by_text);
   qsort(copy->prior, (size_t)copy->n_prior, sizeof copy->prior[0], mill_by_text);
-  copy->wave_mask_auto = 0; /* the ranges count, not their origin */
+  copy->wave_mask_auto = 0; /* print the ranges, not "auto" */
 }
 
-/* A table counts by what is in it. */
+/* Replace the path of a table by the hash of its contents. */
 static int take_hash(const char *key, const char *hash, char *path, size_t size)
 {
   if (path[0] && !hash[0])

@@ -13,19 +13,18 @@
 #include "src/config/text.h"
 #include "src/system/order.h"
 
-/* libyaml loads the file as a tree whose nodes carry their lines; the table of keys says what each
- * value may be.  libcyaml's schemas cannot say on which line a second key, a duplicate or a bad
- * value stood. */
+/* libyaml loads the file as a tree whose nodes know their lines; the table of keys has the allowed
+ * values.  libcyaml could not tell the lines of duplicate keys and bad values. */
 
 enum {
-  MAX_LINE_ITEM = 64 /* list items whose lines are remembered for messages */
+  MAX_LINE_ITEM = 64 /* items of a list whose lines are kept for messages; later ones have none */
 };
 
 /* Position of the reader. */
 typedef struct reader {
   yaml_document_t *document;
   mill_config *config;
-  const mill_option *key; /* whose value is being read */
+  const mill_option *key; /* being read */
   int line;               /* 1-based, of the value being read; 0: none */
 } reader;
 
@@ -50,7 +49,7 @@ static int node_line(const yaml_node_t *node)
   return (int)node->start_mark.line + 1;
 }
 
-/* "key: text", at the line of the node (NULL: the line so far). */
+/* Fail with "key: text", and set the reader's line to the node's (NULL: leave it). */
 static int bad(reader *in, const yaml_node_t *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -124,7 +123,8 @@ static int get_real(reader *in, const yaml_node_t *node, double *out)
   return MILL_OK;
 }
 
-/* Decimal or 0x; a leading zero is octal to some readers of YAML, so it is refused. */
+/* Read a decimal or 0x integer.  A leading zero is refused: some readers of YAML take it for
+ * octal. */
 static int get_integer(reader *in, const yaml_node_t *node, int64_t *out)
 {
   if (!is_plain(node) || is_null(node))
@@ -169,7 +169,7 @@ static int get_word(reader *in, const yaml_node_t *node, const char *const *word
   if (node->type != YAML_SCALAR_NODE || is_null(node))
     return expected(in, node, list);
   const char *text = scalar(node);
-  for (int second = 0; second < 2; second++) { /* off is a word of its own for one key */
+  for (int second = 0; second < 2; second++) { /* first as it is: lsf has the word off */
     for (int i = 0; words[i]; i++)
       if (strcmp(text, words[i]) == 0) {
         *out = i;
@@ -181,7 +181,7 @@ static int get_word(reader *in, const yaml_node_t *node, const char *const *word
   return expected(in, node, list);
 }
 
-/* Items of a list; a lone scalar counts as a list of one. */
+/* Number of items of a list; a scalar counts as a list of one. */
 static int get_list(reader *in, const yaml_node_t *node, const char *what, size_t max, size_t *n)
 {
   if (node->type == YAML_SCALAR_NODE && !is_null(node))
@@ -258,7 +258,7 @@ static int read_mask_ignore(reader *in, const yaml_node_t *node)
   return MILL_OK;
 }
 
-/* {NAME: VALUE, ...} into the item at `to`. */
+/* Read {NAME: VALUE, ...} into the item at `to`. */
 static int get_fields(reader *in, const yaml_node_t *node, const mill_items *k, char *to)
 {
   char text[80];
@@ -282,7 +282,7 @@ static int get_fields(reader *in, const yaml_node_t *node, const mill_items *k, 
     MILL_CHECK(get_real(in, value, &x));
     if (f->kind == MILL_FIELD_REAL)
       *(double *)(void *)(to + f->offset) = x;
-    else /* what is no whole number is refused with those that are out of range */
+    else /* -1, out of range, for a number that is not whole */
       *(int *)(void *)(to + f->offset) = x == floor(x) && fabs(x) < 1e9 ? (int)x : -1;
   }
   for (const mill_field *f = k->field; f->name; f++)
@@ -333,7 +333,7 @@ static int read_objects(reader *in, const yaml_node_t *node)
   }
   if (list)
     mill_star_list_sort(list);
-  in->config->select.star = list; /* the caller of mill_config_read's list stays with the caller */
+  in->config->select.star = list; /* the list before belongs to the caller */
   list = NULL;
 done:
   mill_star_list_free(list);
@@ -437,7 +437,7 @@ static int unknown_key(const char *name)
                     mill_text_shown(name, text));
 }
 
-/* Tags ask for conversions, which are not supported. */
+/* Refuse tags (!!int), which ask for conversions. */
 static int check_tags(yaml_document_t *document, int *line)
 {
   char text[64];
@@ -454,12 +454,12 @@ static int check_tags(yaml_document_t *document, int *line)
   return MILL_OK;
 }
 
-/* Where the keys of a document stand, and the first items of their lists; 0: nowhere. */
+/* Lines of a document's keys, and of the first items of their lists; 0: not there. */
 typedef struct places {
   int key[MILL_N_KEY], item[MILL_N_KEY][MAX_LINE_ITEM];
 } places;
 
-/* One key and its value; *line is where a failure was found. */
+/* Read one key and its value; *line: line of a failure. */
 static int read_pair(reader *in, const yaml_node_pair_t *pair, places *where, int *line)
 {
   char text[80];

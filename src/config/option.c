@@ -74,7 +74,7 @@ static int read_seed(const char *text, uint64_t *value)
   char *end = NULL;
   errno = 0;
   *value = strtoull(text, &end, 10);
-  /* strtoull takes a minus sign and wraps */
+  /* strtoull also reads a minus sign, and wraps */
   return isdigit((unsigned char)text[0]) && *end == '\0' && errno != ERANGE;
 }
 
@@ -88,7 +88,7 @@ static int read_real(const mill_option *row, const char *text, double *value)
          (!has_range(row) || (*value >= row->min && *value <= row->max));
 }
 
-/* FIRST,SECOND */
+/* Read FIRST,SECOND. */
 static int read_pair(const mill_option *row, const char *text, double *first, double *second)
 {
   char part[64];
@@ -101,7 +101,7 @@ static int read_pair(const mill_option *row, const char *text, double *first, do
          (!has_range(row) || *first <= *second);
 }
 
-/* names [max][size] */
+/* Read names with commas into names [max][size]. */
 static int read_names(const mill_option *row, const char *text, char *names, int *n_name)
 {
   *n_name = 0;
@@ -125,7 +125,8 @@ static int find_word(const char *const *words, const char *text)
   return -1;
 }
 
-/* 1 when text is a value of the row; then it is stored at `at`, which is aligned for it. */
+/* Store the value of text at `at` (and at2), suitably aligned; returns 0 if text is not a value of
+ * the row. */
 static int read_value(const mill_option *row, const char *text, void *at, void *at2)
 {
   long long n = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Table row of a user's setting: a key of the configuration (src/config/config_keys.c) or an
- *  option of a job (jobs/options/option_table.h).
+/** Table row of a setting: a key of the configuration (src/config/config_keys.c) or an option of a
+ *  job (jobs/options/option_table.h).
  *
- *  A row gives the name, the allowed values, the text of --help and documentation, and where the
- *  value is stored: at offset bytes into a structure, the base of every function here.
+ *  A row has the name, the allowed values, the texts of --help and documentation, and the place of
+ *  the value: offset bytes into a structure, called base here.
  */
 #ifndef MILL_OPTION_H
 #define MILL_OPTION_H
@@ -35,15 +35,15 @@ typedef struct mill_option {
   double min, max;          /**< both 0: any */
   const char *without;      /**< word that a REAL may be instead of a number; NULL: none */
   const char *const *words; /**< ends with NULL */
-  const char *argument;     /**< what --help calls the value, and the documentation the type */
-  const char *help;         /**< NULL: that of the key */
-  /** An option that sets this key of the configuration: kind, range, words and help are those of
-   *  the key, and the value is stored as a TEXT or FLAG until mill_config_set reads it. */
+  const char *argument;     /**< name of the value in --help, of its type in the documentation */
+  const char *help;         /**< NULL: the key's */
+  /** Key of the configuration that this option sets: it gives range, words and help.  The option
+   *  itself is a TEXT or FLAG, which mill_config_set reads later. */
   const char *key;
-  /** OTHER: reads text and stores it in base.  MILL_ERR_USAGE.  NULL: a script takes the text,
-   *  which is given once. */
+  /** OTHER: reads text and stores it in base.  MILL_ERR_USAGE.  NULL: Python reads the text; the
+   *  option may be given once. */
   int (*take)(const struct mill_option *row, const char *text, void *base);
-  int may_differ; /**< of an option: between the ranks of one run, whose rows it does not change */
+  int may_differ; /**< of an option: may differ between ranks, as it changes no row */
   unsigned tasks; /**< bits of the job's tasks that use it; 0: all */
   /* of keys */
   int is_identity;     /**< part of the identity of a run */
@@ -66,7 +66,7 @@ int mill_option_read(const mill_option *row, const char *option, const char *tex
 /** Allowed values of a row, for messages: "an integer from 1 to 24". */
 const char *mill_option_takes(const mill_option *row, char out[256]);
 
-/** The value in base as a text, for --help; empty where there is none, or where it is 0. */
+/** The value in base as a text, for --help; empty if there is none or it is 0. */
 const char *mill_option_shown(const mill_option *row, const void *base, char out[128]);
 
 #endif

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/error.h"
+
 const char *mill_text_of_real(double x, char out[32])
 {
   for (int digits = 15; digits <= 17; digits++) {
@@ -17,7 +19,7 @@ const char *mill_text_of_real(double x, char out[32])
 int mill_text_to_real(const char *text, double *value)
 {
   char *end = NULL;
-  /* strtod also knows hexadecimal, inf and nan */
+  /* strtod also reads hexadecimal, inf and nan */
   if (!*text || strspn(text, "0123456789+-.eE") != strlen(text))
     return 0;
   *value = strtod(text, &end);
@@ -76,14 +78,14 @@ void mill_text_nearer(const char *text, const char *known, mill_near *near)
   if (strlen(text) > MAX_MISSPELT || strlen(known) > MAX_MISSPELT)
     return;
   const size_t distance = name_distance(text, known);
-  /* more changes, or most letters of a short name, are no misspelling */
+  /* more edits, or edits of most letters of a short name, are not a misspelling */
   if (distance > MAX_CHANGE || 2 * distance > strlen(known) + 1 ||
       (near->name && distance >= near->distance))
     return;
   *near = (mill_near){known, distance};
 }
 
-/* Next code point of UTF-8 text and its bytes; 0 bytes when it is none. */
+/* The code point at s and its number of bytes; 0 bytes if s is not valid UTF-8. */
 static unsigned utf8_next(const unsigned char *s, int *n_byte)
 {
   static const unsigned smallest[5] = {0, 0, 0x80, 0x800, 0x10000};
@@ -118,7 +120,6 @@ int mill_text_is_printable(const char *text)
   return 1;
 }
 
-/* Escape characters that YAML would fold or refuse. */
 void mill_text_print_quoted(const char *text, FILE *out)
 {
   fputc('"', out);
@@ -137,4 +138,44 @@ void mill_text_print_quoted(const char *text, FILE *out)
     s += n_byte ? n_byte : 1;
   }
   fputc('"', out);
+}
+
+int mill_name_regex(const char *text, regex_t *regex, char *reason, size_t size)
+{
+  char whole[128];
+  if (strchr(text, '\\')) {
+    snprintf(reason, size, "has a backslash; use letters, digits, . * + ? [] | () ^ $");
+    return 0;
+  }
+  if (snprintf(whole, sizeof whole, "^(%s)", text) >= (int)sizeof whole) {
+    snprintf(reason, size, "is too long for a regular expression");
+    return 0;
+  }
+  const int failed = regcomp(regex, whole, REG_EXTENDED | REG_NOSUB);
+  if (failed)
+    regerror(failed, regex, reason, size);
+  return !failed;
+}
+
+int mill_command_text(int argc, char *const *argv, char **out)
+{
+  size_t size = 0;
+  FILE *text = open_memstream(out, &size);
+  if (!text)
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the command line");
+  fputs("starmill", text);
+  for (int i = 0; i < argc; i++) {
+    const int plain = argv[i][0] != '\0' && !strpbrk(argv[i], " \t\n\"'\\$`*?[]{}()<>|&;#~!");
+    if (plain) {
+      fprintf(text, " %s", argv[i]);
+      continue;
+    }
+    fputs(" '", text);
+    for (const char *c = argv[i]; *c; c++)
+      fputs(*c == '\'' ? "'\\''" : (char[]){*c, '\0'}, text);
+    fputc('\'', text);
+  }
+  if (fclose(text) != 0)
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the command line");
+  return MILL_OK;
 }

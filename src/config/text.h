@@ -1,33 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Numbers and names as the texts of configurations, options and messages. */
+/** Numbers, names and command lines as the texts of configurations, options and messages. */
 #ifndef MILL_TEXT_H
 #define MILL_TEXT_H
 
+#include <regex.h>
+#include <stddef.h>
 #include <stdio.h>
 
-/** The shortest decimal that reads back to the same double; returns out. */
+/** The shortest decimal that reads back as the same double; returns out. */
 const char *mill_text_of_real(double x, char out[32]);
 
-/** 1 and *value when the whole text is a decimal number (inf when it is too large), else 0. */
+/** 1 and *value if the whole text is a decimal number (inf if it is too large), else 0. */
 int mill_text_to_real(const char *text, double *value);
 
-/** Text of a user for a one-line message: cut off, without control characters; returns out. */
+/** A user's text for a one-line message: cut after 60 bytes, control characters as '?'; returns
+ *  out. */
 const char *mill_text_shown(const char *text, char out[64]);
 
 /** "a, b or c"; words ends with NULL; returns out. */
 const char *mill_text_of_words(const char *const *words, char out[128]);
 
-/** The known name that a misspelt one probably means; begin with {0}. */
+/** The known name closest to a misspelt one; begin with {0}. */
 typedef struct mill_near {
-  const char *name; /**< NULL: none is near */
-  size_t distance;
+  const char *name; /**< NULL: no known name is close */
+  size_t distance;  /**< edits from one name to the other */
 } mill_near;
 
-/** Take known into near if it is nearer to text than the name there. */
+/** Put known into near if it is closer to text than the name there. */
 void mill_text_nearer(const char *text, const char *known, mill_near *near);
 
 /** 1 when the text fits a YAML file and one line of a message: UTF-8, no control characters. */
 int mill_text_is_printable(const char *text);
+
+/** Compile a POSIX extended regular expression that must match the beginning of a name; the caller
+ *  frees it by regfree.  Returns 0, with the reason in reason [size], if text is not one.  A
+ *  backslash is refused: dialects disagree on its meaning, and no name needs it. */
+int mill_name_regex(const char *text, regex_t *regex, char *reason, size_t size);
+
+/** The command line "starmill" and argv, quoted for a shell; *out is for free.  Call it before argv
+ *  is permuted.  MILL_ERR_MEMORY. */
+int mill_command_text(int argc, char *const *argv, char **out);
 
 /** Print as a double-quoted YAML scalar. */
 void mill_text_print_quoted(const char *text, FILE *out);

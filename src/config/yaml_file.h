@@ -5,12 +5,11 @@
 
 struct yaml_document_s;
 
-/** Copies values from a document to base; *line: line of an error, 0: unknown.
- */
+/** Copies values of a document to base; *line: line of an error; 0: unknown. */
 typedef int mill_yaml_take(struct yaml_document_s *document, void *base, int *line);
 
-/** Read path and call take once; an empty file is no call.  MILL_ERR_CONFIG with file and line,
- *  MILL_ERR_MEMORY, or what take returns. */
+/** Read the file at path and call take, unless the file is empty.  MILL_ERR_CONFIG with file and
+ *  line, MILL_ERR_MEMORY, or take's code. */
 int mill_yaml_read(const char *path, mill_yaml_take *take, void *base);
 
 #endif

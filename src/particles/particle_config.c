@@ -25,8 +25,8 @@ static_assert(MILL_ABSORBING == 3 && MILL_GRIDDED == 3 && MILL_START_SAMPLES == 
 
 /* ---- values ---- */
 
-/* A number of a size that densities can have and, where min is not 0, a whole one from min to max;
- * or the index of a word. */
+/* Read the index of a word, or a number with a magnitude that densities can handle; if the row has
+ * a min, a whole number from min to max. */
 static int read_one(const mill_option *row, const char *text, double *x)
 {
   for (int i = 0; row->words && row->words[i]; i++)
@@ -39,7 +39,7 @@ static int read_one(const mill_option *row, const char *text, double *x)
          (row->min == 0 || (*x >= row->min && *x <= row->max && *x == floor(*x)));
 }
 
-/* The values of a text with commas between them, into x; their number n, at most most. */
+/* Read up to most values, separated by commas, into x [*n]. */
 static int read_list(const mill_option *row, const char *text, int most, double *x, int *n)
 {
   char part[64];
@@ -57,7 +57,7 @@ static int read_list(const mill_option *row, const char *text, int most, double 
   return MILL_ERROR(MILL_ERR_CONFIG, "%s takes %s, not '%.80s'", row->name, row->argument, text);
 }
 
-/* One value for all axes, or one for each, into the doubles or integers of base. */
+/* Read one value for all axes, or one for each axis, into the doubles or integers of base. */
 static int read_axes(const mill_option *row, const char *text, int n_dim, void *base)
 {
   double x[MILL_PARTICLE_DIM];
@@ -159,7 +159,7 @@ static const mill_option *find(const mill_option *rows, const char *name)
   return NULL;
 }
 
-/* A scalar, or a list of them with commas between; *text is for mill_free. */
+/* The text of a scalar, or of a list of scalars with commas; *text is for mill_free. */
 static int text_of(const reader *in, const yaml_node_t *node, const char *key, char **text)
 {
   int64_t n_room = 0, n = 0;
@@ -215,7 +215,8 @@ static int unknown_key(const char *key, int is_problem)
                     near.name ? near.name : "", near.name ? "?" : "");
 }
 
-/* All pairs of a mapping but `problems`, of which is_problem may have only a problem's. */
+/* Read all keys of a mapping; problems: the value of that key, out.  A problem's mapping
+ * (is_problem) may have only keys of problems. */
 static int read_mapping(const reader *in, const yaml_node_t *node, int is_problem,
                         mill_particle_problem *problem, const yaml_node_t **problems)
 {
@@ -279,7 +280,7 @@ static int read_problems(const reader *in, const yaml_node_t *node)
   return MILL_OK;
 }
 
-/* Times of densities to steps. */
+/* Convert the times of densities to numbers of steps. */
 static int take_records(mill_particle_config *c)
 {
   mill_particle_setup *s = &c->setup;
@@ -301,7 +302,8 @@ static int take_records(mill_particle_config *c)
   return MILL_OK;
 }
 
-/* Before all that has values for each axis.  Defaults of axes; 1 where there is none. */
+/* Read dimensions first, since other keys have a value for each axis, and set the axes'
+ * defaults. */
 static int read_dimensions(const reader *in, const yaml_node_t *root)
 {
   static const int n_node[] = {1024, 256, 64};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The configuration of `starmill particles`: YAML keys of an evolution and of its problems. */
+/** The configuration of `starmill particles`: YAML keys of the evolution and of its problems. */
 #ifndef MILL_PARTICLE_CONFIG_H
 #define MILL_PARTICLE_CONFIG_H
 
@@ -11,18 +11,19 @@ enum { MILL_PARTICLE_MAX_RECORD = 4096, MILL_PARTICLE_MAX_PROBLEM = 1000000 };
 
 /** Contents of the file. */
 typedef struct mill_particle_config {
-  mill_particle_setup setup; /**< record [n_record] is that of this structure */
+  mill_particle_setup setup; /**< its record points to record below */
   int record[MILL_PARTICLE_MAX_RECORD];
   double time[MILL_PARTICLE_MAX_RECORD]; /**< of the densities */
   int n_time, positions;
   char potential_file[1024], samples_file[1024];
-  mill_particle_problem common; /**< what problems have in common */
+  mill_particle_problem common; /**< values common to all problems */
   int64_t n_problem;
   mill_particle_problem *problem; /**< [n_problem], owned; neither field nor samples */
 } mill_particle_config;
 
-/** Read and check path; config is initialised, and cleared by mill_particle_config_clear.
- *  MILL_ERR_CONFIG with file, line and what the key takes; MILL_ERR_MEMORY. */
+/** Read and check the file at path into config, which needs no initialisation; free it by
+ *  mill_particle_config_clear.  MILL_ERR_CONFIG names file, line and what the key takes;
+ *  MILL_ERR_MEMORY. */
 int mill_particle_config_read(const char *path, mill_particle_config *config);
 void mill_particle_config_clear(mill_particle_config *config);
 

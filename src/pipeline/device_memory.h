@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Memory of a backend that lives as long as a pipeline. */
+/** Blocks of backend memory that are freed together. */
 #ifndef MILL_DEVICE_MEMORY_H
 #define MILL_DEVICE_MEMORY_H
 
@@ -8,13 +8,13 @@
 typedef struct mill_device_memory {
   const mill_backend *backend; /**< borrowed */
   mill_device *device;         /**< borrowed */
-  void **block;                /**< [n_block] what was taken, owned */
+  void **block;                /**< [n_block], owned */
   int n_block;
   int64_t n_room;
-  size_t uploaded; /**< bytes of the blocks that were filled when they were taken */
+  size_t uploaded; /**< bytes of the blocks that were filled at once */
 } mill_device_memory;
 
-/** A block of this size in bytes, filled from `from` unless that is NULL.
+/** Allocate a block of this many bytes, filled from `from` unless that is NULL.
  *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void **out);
 

@@ -9,12 +9,12 @@
 #include "kernels/math/rotation.h"
 #include "kernels/star/blocks/spline_filter.h"
 
-enum { TOGETHER = 16 }; /**< inputs whose means one thread makes: a line of cache */
+enum { TOGETHER = 16 }; /**< inputs that a thread averages at a time: one cache line of weights */
 
-/** Most that the emulator's rows at the guess's templates take. */
+/** Most memory of stored emulator rows; templates of the guess beyond it are not stored. */
 static const size_t STORE_BYTES = (size_t)64 << 20;
 
-/** Can posteriors be sampled like this? */
+/** Check the settings of a sample. */
 static int check_sample(const mill_sample_settings *s)
 {
   if (s->max_eval == 0)
@@ -37,13 +37,16 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
                       MILL_MAX_CONT);
   if (lib->n_label < 1 || lib->n_label > MILL_MAX_LABEL || lib->n_arm < 1 ||
       lib->n_arm > MILL_MAX_ARM)
-    return MILL_ERROR(MILL_ERR_RANGE, "library with %d labels and %d arms", lib->n_label,
-                      lib->n_arm);
+    return MILL_ERROR(MILL_ERR_RANGE, "%d labels and %d arms: expected 1 to %d and 1 to %d",
+                      lib->n_label, lib->n_arm, MILL_MAX_LABEL, MILL_MAX_ARM);
   if (!(s->min_vel_km_s < s->max_vel_km_s) || !(s->guess_vel_step_km_s > 0.0))
-    return MILL_ERROR(MILL_ERR_RANGE, "velocity limits %g to %g km/s in steps of %g",
-                      s->min_vel_km_s, s->max_vel_km_s, s->guess_vel_step_km_s);
+    return MILL_ERROR(
+        MILL_ERR_RANGE,
+        "velocity limits %g to %g km/s, steps of %g: expected min < max, a step above 0",
+        s->min_vel_km_s, s->max_vel_km_s, s->guess_vel_step_km_s);
   if (s->velocity_offsets && !(s->velocity_offset_sigma_km_s > 0.0))
-    return MILL_ERROR(MILL_ERR_RANGE, "velocity offsets with a prior of %g km/s",
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "velocity offsets: sigma of their prior is %g km/s, not above 0",
                       s->velocity_offset_sigma_km_s);
   if (s->velocity_offsets && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm - 1 > MILL_MAX_PAR)
     return MILL_ERROR(MILL_ERR_RANGE,
@@ -60,7 +63,7 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
                       "%d labels, and ratios of fluxes and %d velocity offsets in %d arms are more "
                       "than %d parameters; give binaries: false",
                       lib->n_label, n_offset, lib->n_arm, MILL_MAX_PAR - MILL_PAR_LABEL0);
-  /* by the width of an arm there may be any number of functions up to the most */
+  /* npoly_per_1000aa: the number depends on the arm's width; assume the most */
   const int n_cont = s->n_cont_per_1000aa > 0.0 ? MILL_MAX_CONT : s->n_cont;
   for (int a = 0; a < lib->n_arm && s->model_error; a++) {
     const int n_error =
@@ -76,7 +79,7 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
           lib->arm[a].name, n_error, n_cont, n_deriv, MILL_MAX_ROWS);
   }
   for (int a = 0; a < lib->n_arm; a++)
-    /* the first test keeps a half width within int */
+    /* the first condition keeps the half width within int */
     if (s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step) > (double)MILL_MAX_ROTATION ||
         mill_rotation_half_width(s->rotation,
                                  s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step)) >
@@ -87,8 +90,12 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
   return MILL_OK;
 }
 
-/** A layer in panels, padded: weights w [n_out][n_in] and bias (NULL: zeros), each less mean
- *  [n_in + 1] (NULL: nothing), as double (wide) or float. */
+/** Upload a layer in padded panels.
+ *
+ *  w [n_out][n_in]  weights
+ *  bias [n_out]     NULL: zeros
+ *  mean [n_in + 1]  subtracted from the weights of each input, and from the bias; NULL: 0
+ *  wide             1: as double, 0: as float */
 static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n_out,
                        const float *w, const float *bias, const double *mean, int wide,
                        mill_layer *layer)
@@ -122,7 +129,8 @@ done:
   return err;
 }
 
-/** A layer of an emulator; the last one without its mean over pixels. */
+/** Upload a layer of an emulator; from the last one its mean over pixels is subtracted, and kept in
+ *  mean_weight and mean_bias. */
 static int load_layer(mill_device_memory *memory, int n_thread, const mill_emulator *e, int l,
                       int precision, mill_model_arm *arm)
 {
@@ -131,7 +139,7 @@ static int load_layer(mill_device_memory *memory, int n_thread, const mill_emula
   double *mean = NULL;
   mill_layer *layer = &arm->layer[l], thin;
   const int n_in = e->n_in[l], n_out = e->n_out[l], last = l == e->n_layer - 1;
-  MILL_TRY(MILL_ALLOC(n_in + 1, &mean)); /* of the weights, and of the bias at the end */
+  MILL_TRY(MILL_ALLOC(n_in + 1, &mean)); /* of the weights, then of the bias */
   if (last) {
 #pragma omp parallel for schedule(static) num_threads(n_thread)
     for (int first = 0; first < n_in; first += TOGETHER) {
@@ -143,7 +151,7 @@ static int load_layer(mill_device_memory *memory, int n_thread, const mill_emula
     for (int i = 0; i < n_out; i++)
       mean[n_in] += (double)e->bias[l][i] / (double)n_out;
   }
-  /* hidden layers are float64 in both precisions, for values */
+  /* in both precisions hidden layers are float64 for values; float32 (narrow) serves tangents */
   MILL_TRY(take_panels(memory, n_thread, n_in, n_out, e->weight[l], e->bias[l], mean,
                        precision == MILL_FLOAT64 || !last, layer));
   if (!last && precision == MILL_FLOAT32 && memory->backend->kind == MILL_BACKEND_CPU) {
@@ -160,7 +168,7 @@ done:
   return err;
 }
 
-/** Knots and coefficients of an arm's grid. */
+/** Upload the knots and coefficients of an arm's spline grid. */
 static int load_grid(mill_device_memory *memory, const mill_spline_grid *from,
                      mill_spline_grid *grid)
 {
@@ -179,7 +187,7 @@ static int load_grid(mill_device_memory *memory, const mill_spline_grid *from,
   return MILL_OK;
 }
 
-/** Centers and coefficients of an arm's radial functions. */
+/** Upload the centers and coefficients of an arm's radial functions. */
 static int load_rbf(mill_device_memory *memory, const mill_rbf *from, mill_rbf *rbf)
 {
   const size_t n_center = (size_t)from->n_center, n_row = n_center + (size_t)from->n_poly;
@@ -194,7 +202,7 @@ static int load_rbf(mill_device_memory *memory, const mill_rbf *from, mill_rbf *
   return MILL_OK;
 }
 
-/** Model error of an arm; rows of components are padded like templates. */
+/** Upload the model error of an arm; rows of components are padded like templates. */
 static int load_error(mill_device_memory *memory, const mill_model_error *from, int n_pix,
                       mill_model_error *error)
 {
@@ -221,7 +229,7 @@ done:
   return err;
 }
 
-/** One arm: its grid in wavelength, its splines' filter and its emulator. */
+/** Load an arm: wavelength grid, spline filter, emulator, model error. */
 static int load_arm(mill_device_memory *memory, int n_thread, const mill_library *lib,
                     const mill_arm *from, const mill_fit_settings *set, mill_model_arm *arm)
 {
@@ -249,7 +257,7 @@ static int load_arm(mill_device_memory *memory, int n_thread, const mill_library
   return MILL_OK;
 }
 
-/** A model without its stored templates. */
+/** Load a model except for its stored emulator rows. */
 static int load_model(const mill_library *lib, const mill_fit_settings *settings,
                       const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                       mill_model *m)
@@ -299,7 +307,7 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   return err;
 }
 
-/** Number of guess templates whose rows may be stored. */
+/** Number of guess templates whose emulator rows fit into STORE_BYTES. */
 static int stored_most(const mill_library *lib, const mill_model *m)
 {
   size_t each = 0;
@@ -308,8 +316,8 @@ static int stored_most(const mill_library *lib, const mill_model *m)
   return (size_t)lib->n_guess < STORE_BYTES / each ? lib->n_guess : (int)(STORE_BYTES / each);
 }
 
-/** The emulator's rows at the guess's templates, made by the run's own backend, or by the CPU where
- *  that is none of the CPU's. */
+/** Store the emulator's rows at the guess's templates.  They are computed by the run's backend, or
+ *  on the CPU if that cannot (a GPU). */
 static int load_stored(const mill_library *lib, const mill_fit_settings *settings,
                        const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                        mill_model *m)

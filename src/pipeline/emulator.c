@@ -11,7 +11,7 @@
 #include "kernels/math/rbf.h"
 #include "kernels/math/spline_grid.h"
 
-/** One layer, by threads over blocks of its outputs. */
+/** Multiply by one layer; threads share blocks of its outputs. */
 static int layer_product(const mill_lanes_layer *task, int n_thread)
 {
   int err = MILL_OK;
@@ -27,7 +27,8 @@ done:
   return err;
 }
 
-/** Mapped labels, through the front of an emulator that is no network. */
+/** Input of an emulator's first layer: mapped labels, or the output of a grid or radial
+ *  functions. */
 static void emulator_front(const mill_library *lib, const mill_emulator *e, const double *label,
                            double *x)
 {
@@ -75,7 +76,7 @@ int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double 
     const int n_value = n_group * task.n_out;
 #pragma omp parallel for schedule(static) num_threads(n_thread) if (n_value > 8192)
     for (int i = 0; i < n_value; i++) {
-      const int n_lane = n - i / task.n_out * MILL_LANE; /* the others have no exp */
+      const int n_lane = n - i / task.n_out * MILL_LANE; /* no exp for lanes without a spectrum */
       for (int q = 0; q < MILL_LANE; q++) {
         const double z = task.out[i].v[q / 4][q % 4];
         task.out[i].v[q / 4][q % 4] = q >= n_lane   ? last && e->log_flux

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Spectra from an arm's emulator on the host, float64 throughout with the weights cast up. */
+/** Spectra from an arm's emulator on the host; all arithmetic in float64. */
 #ifndef MILL_EMULATOR_H
 #define MILL_EMULATOR_H
 
@@ -9,7 +9,7 @@
 /** Spectra of an arm at n sets of labels.
  *
  *  label [n][n_label]     in
- *  flux [n_group][n_pix]  out  groups of MILL_LANE spectra; 0 or 1 beyond the n-th
+ *  flux [n_group][n_pix]  out  groups of MILL_LANE spectra; spectra beyond the n-th are 0 or 1
  *
  *  n_thread OpenMP threads; the result does not depend on their number.  MILL_ERR_MEMORY. */
 int mill_emulator_lanes(const mill_library *lib, int arm, int n, const double *label, int n_thread,

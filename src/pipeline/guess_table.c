@@ -29,8 +29,8 @@ static long bin_of(double ln_wave, double step)
   return (long)floor(ln_wave / step);
 }
 
-/** Rotate the templates of an arm, flux [groups][n_pix], and put their means over its bins
- *  into place. */
+/** Rotate an arm's templates, flux [groups][n_pix], at each v sin i of the guess, and average them
+ *  over bins into bins->mean. */
 static int bin_templates(const mill_library *lib, int i_arm, const mill_lanes *flux, const int *bin,
                          int n_thread, int kind, mill_guess_arm *bins)
 {
@@ -174,7 +174,7 @@ mill_guess_range mill_guess_table_range(const mill_guess_table *table, const mil
                                 mill_continuum_count(set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]),
                             .n_bin = (int)(end - first),
                             .bin0 = first};
-  /* blocks that are masked at the end would add nothing */
+  /* masked pixels at the end need no blocks */
   while (n_pix > 1 && mill_wave_masked(set, wave_aa[n_pix - 1]))
     n_pix--;
   const int n_used = (int)(bin_of(log(wave_aa[n_pix - 1]), step) - first) + 1;
@@ -201,8 +201,8 @@ size_t mill_guess_table_numbers(const mill_guess_table *table, const mill_guess_
          MILL_GUESS_LANE;
 }
 
-/* Continuum functions at bin centres, basis [n_bin + 2 half][pitch]; beyond the range they have the
- * values of its edge. */
+/* Continuum functions at the bins' centres, basis [n_bin + 2 half][pitch]; beyond the range they
+ * keep their values at its edge. */
 static void continuum_at_bins(const mill_guess_table *table, const mill_fit_settings *set,
                               const mill_guess_range *range, int pitch, int n_thread, double *basis)
 {
@@ -250,7 +250,7 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
                                 .first = bin0 - half - arm->bin0,
                                 .basis = basis,
                                 .factor = normal};
-  /* bins are full for all templates or for none, so one matrix serves them all */
+  /* a bin has data for all templates or for none, so all share one matrix */
   memset(normal, 0, sizeof normal);
   for (int i = half; i < half + n; i++)
     for (int k = 0; k < nk && mill_lanes_count(&task, i) > 0; k++)

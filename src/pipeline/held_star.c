@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A star that stays in the first slot and is evaluated at points that the caller gives. */
+/* The held star: a star in the first slot, evaluated at points given by the caller. */
 #include <string.h>
 
 #include "kernels/base/memory.h"
@@ -7,12 +7,12 @@
 #include "src/pipeline/pipeline_parts.h"
 
 enum {
-  /** Points of a held star that are evaluated together. */
+  /** Most views, which are evaluated together. */
   MOST_VIEWS = 1024,
-  /** Velocities that share a template: few enough that threads get a share of a short scan. */
+  /** Most velocities of a view; more would leave threads idle in a short scan of velocities. */
   MOST_VELOCITIES = 16
 };
-/** The same of a star of many segments, by the memory of what they are asked and answer. */
+/** Most memory of the views' velocities and answers: fewer views for a star of many segments. */
 #define MOST_BYTES ((size_t)64 << 20)
 
 void mill_held_clear(mill_held *h)
@@ -22,9 +22,8 @@ void mill_held_clear(mill_held *h)
   memset(h, 0, sizeof *h);
 }
 
-/** Room for copies of the held star's slot, which share its segments and are asked at different
- *  points, and for the velocities and answers of each; made again where a star has more
- *  segments. */
+/** Make the views and room for their velocities and answers; again if a star has more segments than
+ *  any before. */
 static int make_views(mill_pipeline *p, int n_segment)
 {
   int err = MILL_OK;
@@ -85,8 +84,8 @@ int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result 
   h->is_ready = host->request != MILL_REQ_NONE;
   h->n_copied = 0;
   host->is_held = 1;
-  host->n_epoch = 0; /* all exposures have the velocity of theta */
-  /* views have no room for a template of their own */
+  host->n_epoch = 0; /* one velocity for all exposures */
+  /* views have no memory for a template */
   host->kept.flux = NULL;
   host->lead.arm = host->stored = 0;
 done:
@@ -102,8 +101,8 @@ void mill_pipeline_drop(mill_pipeline *p)
   p->held.is_there = p->held.is_ready = 0;
 }
 
-/** Points, of n, that one view answers: those that differ from the first in velocity alone take its
- *  template.  One by one on a GPU, where several velocities have other sums than one. */
+/** Number of points, of n, for one view: those that differ from the first in velocity only and so
+ *  share its template.  1 on a GPU, where sums differ between one velocity and several. */
 static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
 {
   const size_t n_par = (size_t)p->member[0].model.n_par;
@@ -120,7 +119,7 @@ static int n_alike(const mill_pipeline *p, int request, int n, const double *the
   return k > 1 ? k : 1;
 }
 
-/** Make the host's slot the one that view i has for its point k. */
+/** Point the host's slot to the velocities and answers of view i, point k. */
 static mill_slot *view_of(mill_pipeline *p, int i, int k)
 {
   const mill_held *h = &p->held;
@@ -131,7 +130,7 @@ static mill_slot *view_of(mill_pipeline *p, int i, int k)
   return host;
 }
 
-/** Ask n views at the points that they answer. */
+/** Ask n views at their points theta, and download the answers. */
 static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
 {
   int n_done;
@@ -146,7 +145,7 @@ static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
     MILL_CHECK(be->upload(device, h->view[h->n_copied], host, MILL_SLOT_COPY_BYTES));
   for (int i = 0; i < n; i++) {
     char *head = h->head + (size_t)i * VIEW_HEAD_BYTES;
-    for (int k = h->n_shared[i] - 1; k >= 0; k--) { /* the first point's theta stays */
+    for (int k = h->n_shared[i] - 1; k >= 0; k--) { /* backwards: the first theta stays in host */
       memcpy(host->theta, theta + (size_t)k * n_par, n_par * sizeof *theta);
       mill_ask_point(m, view_of(p, i, k));
     }
@@ -167,7 +166,7 @@ static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
   return be->download(device, h->answer, h->d_answer, (size_t)n * h->n_answer * sizeof *h->answer);
 }
 
-/** The answer of the host's slot. */
+/** Turn the answer of the host's slot into an evaluation. */
 static void take_answer(const mill_model *m, mill_slot *slot, mill_evaluation *to)
 {
   mill_take_point(m, slot);
@@ -185,7 +184,7 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty)
 {
   mill_held *h = &p->held;
-  /* a copy whose hulls are the host's, for the penalty */
+  /* for the penalty on the host: a model with hulls in host memory */
   mill_model m = p->member[0].model;
   memcpy(m.hull, p->member[0].lib->hull, sizeof m.hull);
   if (!h->is_ready)
@@ -193,7 +192,7 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
   mill_evaluation *next = eval;
   for (int first = 0, n_asked; first < n_point; first += n_asked) {
     const int fixes = fix_error && first == 0;
-    /* the other written members belong to the star */
+    /* models and the fixed model error are written into the star: one view only */
     const int most = request == MILL_REQ_MODELS || fixes ? 1 : h->n_view;
     const double *at = theta + (size_t)first * (size_t)m.n_par;
     int n = 0;

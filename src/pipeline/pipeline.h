@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The fit pipeline: stars in, rows out, through slots and rounds.
+/** The fit pipeline: stars in, rows out, on any backend (kernels/backend.h).
  *
- *  Written once over the backend table (kernels/backend.h).  Free slots are
- *  filled from a source, all slots advance in rounds, finished stars leave
- *  through a sink and their slots take the next star.  A star's result does
- *  not depend on the number of slots, threads or its neighbours.
+ *  Free slots take stars from a source; the stars of all slots advance in rounds; a finished star
+ *  goes to a sink, and its slot takes the next star.  A star's row does not depend on the number of
+ *  slots or threads, nor on the stars fitted at the same time.
  */
 #ifndef MILL_PIPELINE_H
 #define MILL_PIPELINE_H
@@ -18,121 +17,129 @@
 
 typedef struct mill_pipeline mill_pipeline;
 
-/** Give the next star: 1 and *star, 0 at the end, or -code on failure.  The pipeline has *star
- *  until it gives it to the sink, or the run fails; arrays of pixels, unless they stay, and start
- *  until the next call (or the end of the run): from then on its slot has a copy. */
+/** Give the next star: returns 1 and *star, 0 at the end, -code on failure.
+ *
+ *  *star must stay valid until the sink gets it or the run ends; its pixels (unless star->stays)
+ *  and its start only until the next call, when its slot has a copy. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
-/** For a source: wait until the pixels that stay of the stars that it gave before the last call of
- *  this may change.  MILL_ERR_BACKEND. */
+/** For a source of stars with star->stays: wait until the pixels of all stars given before the last
+ *  call of this function are copied, and may be overwritten.  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
-/** Take a star that is finished, with its result and model; MILL_OK or a code, which ends the
- *  run. */
+/** Take a finished star with its result and models.  A code other than MILL_OK ends the run. */
 typedef int (*mill_result_sink)(void *context, mill_star *star);
 
-/** lib and settings are borrowed until destroy; n_slot >= 1 stars at once,
- *  n_thread >= 1 OpenMP threads, want_models: enum mill_want_models.
+/** Create a pipeline.
+ *
+ *  lib, settings  borrowed until destroy
+ *  n_slot         stars at once, 1 or more
+ *  n_thread       OpenMP threads, 1 or more
+ *  want_models    enum mill_want_models
+ *
  *  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND.  Not collective. */
 int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
                          mill_pipeline **out);
 
-/** The same for stars that are fitted with the library of n_lib that suits them
- *  (src/pipeline/several.h).  settings and rows have the first library's labels.
- *  MILL_ERR_CONFIG as of mill_several_match.  A star cannot be held. */
+/** Create a pipeline with libraries lib [n_lib], of which each star gets the one that suits it
+ *  (src/pipeline/several.h).  settings and rows have the first library's labels.  Such a pipeline
+ *  cannot hold a star (mill_pipeline_hold) if n_lib > 1.  MILL_ERR_CONFIG of mill_several_match. */
 int mill_pipeline_create_several(const mill_library *lib, int n_lib,
                                  const mill_fit_settings *settings, const mill_backend *backend,
                                  int n_slot, int n_thread, int want_models, mill_pipeline **out);
 void mill_pipeline_destroy(mill_pipeline *pipeline);
 
-/** Can a segment's wavelengths be fitted?  A source leaves out the segments that cannot: a star
+/** Can a segment's wavelengths be fitted?  A source must leave out segments that cannot: a star
  *  with one ends the run.
  *
- *  Makes their wavelength set, which stays at least until the star that the source is preparing is
- *  in its slot.  Known wavelengths take microseconds, new ones about a millisecond of CPU for each
- *  MB of the set.
+ *  Makes the segment's wavelength set, if it is new, which stays until the star that the source is
+ *  preparing is in its slot.  Takes microseconds for known wavelengths, else about 1 ms of CPU for
+ *  each MB of the set.
  *
  *  MILL_ERR_RANGE, with the reason, for wavelengths that are not ascending, not finite, too few, or
- *  that the velocity limits carry off the arm's templates.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+ *  outside the arm's templates at the velocity limits.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_pipeline_accepts(mill_pipeline *pipeline, const mill_raw_segment *segment);
 
-/** Limit of the memory for wavelength sets, bytes, instead of MILL_WAVESET_CACHE_BYTES;
- *  0 keeps only the sets of the stars under way. */
+/** Set the memory limit of wavelength sets, bytes (default MILL_WAVESET_CACHE_BYTES); 0: only sets
+ *  of stars under way stay. */
 void mill_pipeline_waveset_limit(mill_pipeline *pipeline, size_t bytes);
 void mill_pipeline_waveset_stats(const mill_pipeline *pipeline, mill_waveset_stats *stats);
 
-/** Other fixed parameters and priors, those of settings, for the stars that come next.  Not while
- *  mill_pipeline_run is under way.  MILL_ERR_RANGE. */
+/** Take over fixed parameters and priors of settings, for the next stars.  Not during
+ *  mill_pipeline_run.  MILL_ERR_RANGE. */
 int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *settings);
 
-/** Load and prepare a star that stays to be evaluated, until the next call of this function,
- *  mill_pipeline_evaluate, mill_pipeline_run or mill_pipeline_drop.
+/** Load and prepare a star, and hold it for mill_pipeline_ask, until the next call of this
+ *  function, mill_pipeline_evaluate, mill_pipeline_run or mill_pipeline_drop.
  *
- *  prepared  out  S/N, counts and status after preparation; only a star that is NOT_DONE can be
- *                 asked for anything
+ *  prepared  out  S/N, counts and status after preparation; if the status is not NOT_DONE, the star
+ *                 cannot be evaluated
  *
- *  Errors as of mill_pipeline_run. */
+ *  The errors of mill_pipeline_run. */
 int mill_pipeline_hold(mill_pipeline *pipeline, const mill_star *star, mill_fit_result *prepared);
 void mill_pipeline_drop(mill_pipeline *pipeline);
 
-/** Likelihood of a star at a point, and what a question for more has answered. */
+/** Likelihood of a star at a point; with _TANGENTS also slopes, with _MODELS also chi-squares. */
 typedef struct mill_evaluation {
   double f, grad[MILL_MAX_PAR], hess[MILL_MAX_PAR * MILL_MAX_PAR]; /**< as in mill_eval */
-  double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM]; /**< of models, and of a constant template */
-  double negative; /**< squared significance of negative model pixels */
+  double chisq[MILL_MAX_ARM];                                      /**< of the model */
+  double chisq_c[MILL_MAX_ARM]; /**< of the continuum alone, with a constant template */
+  double negative;              /**< squared significance of negative model pixels */
 } mill_evaluation;
 
 /** Evaluate the held star.
  *
- *  request              MILL_REQ_VALUES, _TANGENTS or _MODELS
- *  fix_error            1, with _TANGENTS: fixes the model error at the first point
- *  theta [n_point][n_par]  in   as of the fit: VRAD, VSINI, labels, velocity offsets
- *  eval [n_point]          out  f, gradient and curvature without hull penalty and priors
- *  penalty [n_point]       out  these
+ *  request                 MILL_REQ_VALUES, _TANGENTS or _MODELS
+ *  fix_error               1, with _TANGENTS: fix the model error at the first point
+ *  theta [n_point][n_par]  in   parameters of a fit: VRAD, VSINI, labels, velocity offsets
+ *  eval [n_point]          out  without hull penalty and priors
+ *  penalty [n_point]       out  hull penalty and priors, to be added to f
  */
 int mill_pipeline_ask(mill_pipeline *pipeline, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty);
 
-/** Fetch the models of the held star's last MILL_REQ_MODELS, of a pipeline that was created with
- *  want_models; then give that of a segment, which lasts until the next call that fetches any. */
+/** Fetch the models of the held star's last MILL_REQ_MODELS (the pipeline needs want_models);
+ *  mill_pipeline_model then gives a segment's, valid until the next fetch. */
 int mill_pipeline_models(mill_pipeline *pipeline);
 void mill_pipeline_model(const mill_pipeline *pipeline, int i_segment, mill_segment_model *model);
 
-/** Starts that the initial guess gives for the held star, the best first, n_most at most; how many.
- *  theta [n_most][n_par] and chisq [n_most] out, of which only differences have a meaning. */
+/** Candidate starts of the held star from the initial guess, the best first, n_most at most;
+ *  returns their number.  theta [n_most][n_par] out; chisq [n_most] out, up to a common
+ *  constant. */
 int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *theta, double *chisq);
 
-/** Evaluate a star at given points instead of fitting it, for tests and checks.
+/** Hold a star, evaluate it at points and drop it, for tests and checks.
  *
- *  request        MILL_REQ_VALUES, _TANGENTS or _MODELS
+ *  request                       MILL_REQ_VALUES, _TANGENTS or _MODELS
  *  theta [n_point][n_label + 2]  in   VRAD, VSINI, labels
- *  eval [n_point]                out  f with hull penalty and priors; gradient and
- *                                     curvature without them
- *  prepared                      out  S/N, counts and status after preparation;
- *                                     eval is untouched unless NOT_DONE
- *  Not while mill_pipeline_run is under way. */
+ *  eval [n_point]                out  f with hull penalty and priors, gradient and curvature
+ *                                     without; untouched unless prepared->status is NOT_DONE
+ *  prepared                      out  S/N, counts and status after preparation
+ *
+ *  Not during mill_pipeline_run. */
 int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int request, int n_point,
                            const double *theta, mill_evaluation *eval, mill_fit_result *prepared);
 
-/** Fit until the source ends.  Rows leave in the order in which they finish.  Source and sink are
- *  called by any of the pipeline's threads, one at a time.  With posteriors a wish to stop
- *  (src/system/stop_signal.h) ends it between rounds, without the stars under way. */
+/** Fit until the source ends.  Rows go to the sink in the order in which they finish.  Source and
+ *  sink are called by any of the pipeline's threads, one at a time.  When posteriors are sampled, a
+ *  request to stop (src/system/stop_signal.h) ends the run between rounds, and drops the stars
+ *  under way. */
 int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context);
 
-/** Times by stage since the pipeline was created, over all threads; zeros with a backend that does
- *  not measure them (CUDA).  Not while mill_pipeline_run is under way. */
+/** Times by stage since the pipeline was created, summed over threads; zeros on backends that do
+ *  not measure them (CUDA).  Not during mill_pipeline_run. */
 void mill_pipeline_timing(const mill_pipeline *pipeline, mill_timing *total);
 
-/** Bytes of the backend's memory: the model (emulator, hulls), the slots with their stars, and
- *  the sets of wavelengths.  Between runs, or from a source or sink. */
+/** Bytes of backend memory: model (emulator, hulls), slots with their stars, wavelength sets.  Call
+ *  it between runs, or from a source or sink. */
 typedef struct mill_pipeline_bytes {
   size_t model, slots, wavesets;
 } mill_pipeline_bytes;
 void mill_pipeline_memory(const mill_pipeline *pipeline, mill_pipeline_bytes *bytes);
 
-/** Slots that take stars: the requested number, or fewer if memory was full. */
+/** Slots in use: the requested number, or fewer if memory was full. */
 int mill_pipeline_slots(const mill_pipeline *pipeline);
 
 /** CPU seconds that copying stars into slots has taken. */

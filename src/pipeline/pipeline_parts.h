@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the files of the pipeline share: crews of slots, the star that is held, a run's stream. */
+/** Private declarations of the pipeline's files: crews, the held star, a run's stream. */
 #ifndef MILL_PIPELINE_PARTS_H
 #define MILL_PIPELINE_PARTS_H
 
@@ -9,45 +9,46 @@
 #include "src/pipeline/pipeline.h"
 #include "src/pipeline/several.h"
 
-/** Bytes uploaded to a view with a point: the question of a slot. */
+/** Bytes of a slot's question, which are uploaded to a view with each point. */
 #define VIEW_HEAD_BYTES offsetof(mill_slot, is_held)
 
-/** The held star in the first slot, and copies of its slot. */
+/** The held star, which is in the first slot, and its views: copies of that slot, each of which is
+ *  asked at points of its own. */
 typedef struct mill_held {
   mill_star star;
-  int is_there, is_ready;    /**< it is loaded; it can be evaluated */
-  int n_view, n_copied;      /**< number of copies, and of those made */
-  int n_segment;             /**< that there is room for */
-  size_t n_vel, n_answer;    /**< numbers of a view's velocities and answers */
-  mill_device_memory memory; /**< of the copies, their velocities and answers */
+  int is_there, is_ready;    /**< loaded; can be evaluated */
+  int n_view, n_copied;      /**< views; those that have this star's slot */
+  int n_segment;             /**< room for segments */
+  size_t n_vel, n_answer;    /**< numbers in a view's velocities and answers */
+  mill_device_memory memory; /**< of the views, their velocities and answers */
   mill_slot **view;          /**< [n_view] */
   double *d_vel, *d_answer;
-  mill_segment *d_segment; /**< of the first slot, in the backend's memory */
-  mill_segment *segment;   /**< the same here */
-  double *vel, *answer;    /**< [n_view][n_vel], [n_view][n_answer] here */
-  char *head;              /**< [n_view][VIEW_HEAD_BYTES] what goes up with a point */
+  mill_segment *d_segment; /**< segments of the first slot, in the backend's memory */
+  mill_segment *segment;   /**< host copy of them */
+  double *vel, *answer;    /**< host copies: [n_view][n_vel], [n_view][n_answer] */
+  char *head;              /**< [n_view][VIEW_HEAD_BYTES] questions to upload */
   mill_upload *piece;      /**< [n_view + 1] */
-  int *n_shared;           /**< [n_view] points that it answers, alike but for their velocity */
+  int *n_shared;           /**< [n_view] points of a view; they differ only in velocity */
 } mill_held;
 
-/** A device that fits with one library. */
+/** A library's device, as a crew uses it. */
 typedef struct mill_seat {
   mill_device *device;
   mill_model *d_model;     /**< the library's model in the device's memory */
   mill_slot *const *bound; /**< slots that the device knows; NULL: none yet */
   int n_change;            /**< version of the model that the device has */
-  int is_under_way;        /**< rounds are */
-  int has_remarked;        /**< the log has the device's remark */
+  int is_under_way;        /**< rounds are running */
+  int has_remarked;        /**< the device's remark is logged */
 } mill_seat;
 
-/** Slots side by side and the devices that fit their stars: all slots, or the share of one thread.
- *  Only a crew uses its slots; it uses shared data under the pipeline's mutex. */
+/** Neighbouring slots and the devices that fit their stars: all slots, or one thread's share.  A
+ *  crew alone uses its slots; data of the pipeline it uses under the mutex. */
 typedef struct mill_crew {
   mill_seat seat[MILL_MAX_LIBRARY]; /**< [n_lib] */
   int first, n_slot;
-  int n_usable;         /**< slots that may take a star: all, fewer when memory is full */
-  int *list;            /**< [n_slot] */
-  int *done;            /**< [n_slot] slots whose rows wait to be handed over */
+  int n_usable;         /**< slots that may take a star: all, or fewer if memory was full */
+  int *list;            /**< [n_slot] work space */
+  int *done;            /**< [n_done] slots whose rows wait to be handed over */
   mill_fit_result *row; /**< [n_slot] their rows */
   int n_done;
 } mill_crew;
@@ -59,7 +60,7 @@ typedef struct mill_stream {
   void *source_context, *sink_context;
   int more;                /**< the source may have a star */
   mill_star *waiting;      /**< a star for which there was no memory; NULL: none */
-  mill_error_kept failure; /**< of a thread's crew, the first one */
+  mill_error_kept failure; /**< the first one of all crews */
 } mill_stream;
 
 struct mill_pipeline {
@@ -67,24 +68,25 @@ struct mill_pipeline {
   mill_member member[MILL_MAX_LIBRARY];
   int n_lib;
   mill_slots slots;
-  mill_contest *contest; /**< [n_slot] of the libraries, where there are several */
+  mill_contest *contest; /**< [n_slot]; NULL with one library */
   mill_held held;
-  mill_crew all;             /**< of all slots and threads */
-  mill_crew *part;           /**< [n_part] of the threads, where the backend has parts */
+  mill_crew all;             /**< all slots and threads */
+  mill_crew *part;           /**< [n_part] one for each thread, if the backend has parts */
   int n_part;                /**< 0 or several */
-  pthread_mutex_t mutex;     /**< of everything here but crews, while parts are at work */
+  pthread_mutex_t mutex;     /**< guards everything but the crews while part is at work */
   mill_stream stream;        /**< of a run */
-  mill_posterior *posterior; /**< of the row that is handed over; NULL: none is wanted */
+  mill_posterior *posterior; /**< of the row being handed over; NULL: not wanted */
   double load_s;             /**< CPU seconds of copying stars into slots */
 };
 
-/** Make room for the longest segment of a star in the devices' work space, at their next bind. */
+/** Make sure that the devices' work space, from their next bind on, holds a star's longest
+ *  segment. */
 void mill_pipeline_fit_pixels(mill_pipeline *p, const mill_star *star);
 
-/** Bind the models and slots [n] to a crew's devices if they have changed. */
+/** Bind models and slots [n] to a crew's devices, where they have changed. */
 int mill_pipeline_bind(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, int n);
 
-/** Free what a held star has on the host. */
+/** Free the held star's views and their host memory. */
 void mill_held_clear(mill_held *h);
 
 #endif

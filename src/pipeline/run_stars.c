@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A run: stars from a source into free slots, rounds, and finished rows to a sink. */
+/* A run: load stars into free slots, run rounds, hand finished rows to the sink. */
 #include <string.h>
 
 #include "kernels/base/clock.h"
@@ -10,16 +10,16 @@
 #include "src/system/stop_signal.h"
 
 enum {
-  /** Rounds between looks at which slots have become free, where the host waits for them */
+  /** Rounds between two looks for finished stars, on a backend whose host waits for the rounds. */
   ROUNDS_PER_CALL = 4,
-  /** ... and at most where it does not, as long as too few have become free. */
+  /** Most rounds between two looks on a backend whose host works meanwhile; it stops earlier when
+   *  1/SLOT_SHARE of the slots are free. */
   ROUNDS_PER_LOOP = 64,
-  /** Stars that a CPU starts together while others are under way: they share the guess's
-   *  templates. */
+  /** Least number of stars that a CPU starts together, since they share the guess's templates. */
   START_TOGETHER = 16,
-  /** Stars whose models come back together. */
+  /** Stars whose models are downloaded together. */
   MODELS_PER_CALL = 64,
-  /** Fraction of the slots that triggers a look, and that is filled between two looks. */
+  /** 1/SLOT_SHARE of the slots triggers a look, and is filled between two looks. */
   SLOT_SHARE = 8
 };
 
@@ -30,12 +30,12 @@ static int count_busy(const mill_pipeline *p, const mill_crew *c)
 
 int mill_pipeline_settle(mill_pipeline *p)
 {
-  /* stars go up by the last library's device */
+  /* stars are uploaded by the last library's device */
   return p->backend->settle ? p->backend->settle(p->all.seat[p->n_lib - 1].device) : MILL_OK;
 }
 
-/** There is no memory for another star: continue with half of the filled slots.  A thread that has
- *  none leaves the star to the others. */
+/** Memory is full: a crew goes on with half of its filled slots.  A crew without a star leaves the
+ *  star to the other crews. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c)
 {
   const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);
@@ -54,8 +54,8 @@ static int fewer_slots(mill_pipeline *p, mill_crew *c)
   return MILL_OK;
 }
 
-/** There is no memory for a star in slot i: take the crew's free slot with the most, or, where no
- *  slot has a star, all that they have kept. */
+/** There is no memory for a star in slot i_slot: try the crew's free slot with most memory; then,
+ *  if no slot has a star, free the memory of all slots. */
 static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, mill_star *star)
 {
   int err = MILL_ERR_MEMORY;
@@ -71,7 +71,7 @@ static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, mill
   return err;
 }
 
-/** The star for which there was no memory, or the source's next; NULL: none. */
+/** The star that waits for memory, else the source's next; NULL: no more. */
 static int next_star(mill_pipeline *p, mill_star **star)
 {
   mill_stream *from = &p->stream;
@@ -92,7 +92,7 @@ static int next_star(mill_pipeline *p, mill_star **star)
   return MILL_OK;
 }
 
-/** Are rounds of a crew under way? */
+/** Are rounds of a crew running? */
 static int is_under_way(const mill_pipeline *p, const mill_crew *c)
 {
   int is = 0;
@@ -101,7 +101,7 @@ static int is_under_way(const mill_pipeline *p, const mill_crew *c)
   return is;
 }
 
-/** Copy the next star into slot i of a crew; *got: there was one and there is memory for it. */
+/** Copy the next star into slot i.  *got: 0 if there was no star or no memory. */
 static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
 {
   int err = MILL_OK;
@@ -111,7 +111,7 @@ static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
   *got = star != NULL;
   if (!star)
     goto done;
-  /* work space first: stars take what is left of the memory */
+  /* work space first, as stars take the rest of the memory */
   if (!is_under_way(p, c))
     MILL_TRY(mill_pipeline_bind(p, c, p->slots.bound, p->slots.n_slot));
   const double before_s = mill_thread_cpu_s();
@@ -133,7 +133,7 @@ done:
   return err;
 }
 
-/** Fill free slots with stars; where host and device work at the same time, a part of them. */
+/** Fill free slots with stars: all of them, or 1/SLOT_SHARE if the device works meanwhile. */
 static int fill(mill_pipeline *p, mill_crew *c)
 {
   const int share = c->n_slot / SLOT_SHARE > 1 ? c->n_slot / SLOT_SHARE : 1;
@@ -150,7 +150,7 @@ static int fill(mill_pipeline *p, mill_crew *c)
   return MILL_OK;
 }
 
-/** Is there a star that no slot has, and no failure? */
+/** Are there more stars to load, and no failure so far? */
 static int has_more(mill_pipeline *p)
 {
   pthread_mutex_lock(&p->mutex);
@@ -159,8 +159,8 @@ static int has_more(mill_pipeline *p)
   return more;
 }
 
-/** Start a library's fresh stars, unless they are fewer than n_least, and ask for rounds over those
- *  that it has started; *n_active: these. */
+/** Start a library's fresh stars if they are at least n_least, then run rounds over its started
+ *  stars; *n_active: their number. */
 static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, int *n_active)
 {
   const mill_backend *be = p->backend;
@@ -183,12 +183,12 @@ static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, in
   seat->is_under_way = 1;
   if (!be->overlaps)
     return be->advance(seat->device, c->list, n, n, ROUNDS_PER_CALL);
-  /* at the end of the stars there is nothing to fill slots with */
+  /* with no more stars to load, free slots are no reason to stop */
   const int share = n / SLOT_SHARE > 1 ? n / SLOT_SHARE : 1;
   return be->advance(seat->device, c->list, n, has_more(p) ? share : n, ROUNDS_PER_LOOP);
 }
 
-/** Start fresh stars and ask for rounds over all. */
+/** Start fresh stars and run rounds over all; *n_active: stars in these rounds. */
 static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
 {
   int err = MILL_OK, n_started = 0;
@@ -210,7 +210,7 @@ static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
   return err;
 }
 
-/** Give stars whose next turn is another library's to that: the others stay in c->done. */
+/** Give stars to the library of their next turn; those without a next turn stay in c->done. */
 static int take_turns(mill_pipeline *p, mill_crew *c)
 {
   int n = 0;
@@ -231,14 +231,14 @@ static int take_turns(mill_pipeline *p, mill_crew *c)
   return MILL_OK;
 }
 
-/** Has a star more than its row that comes back? */
+/** Do models or epochs come back with a row? */
 static int fetches(const mill_pipeline *p)
 {
   return p->slots.want_models || p->member[0].model.set.epochs;
 }
 
-/** Models and epochs of those of the stars done[first] .. done[end - 1] that have any in their
- *  slots. */
+/** Fetch models and epochs of the fitted stars among done [first, end), unless their contest has
+ *  kept them. */
 static int fetch(mill_pipeline *p, const mill_crew *c, int first, int end)
 {
   int fitted[MODELS_PER_CALL], n = 0;
@@ -253,7 +253,7 @@ static int fetch(mill_pipeline *p, const mill_crew *c, int first, int end)
   return err;
 }
 
-/** Pass a star to the sink, and free its slot. */
+/** Hand a star to the sink, and free its slot. */
 static int pass_on(mill_pipeline *p, int i_slot)
 {
   mill_star *star = p->slots.entry[i_slot].star;
@@ -266,7 +266,7 @@ static int pass_on(mill_pipeline *p, int i_slot)
   return MILL_OK;
 }
 
-/** Pass the collected rows to the sink, and free their slots. */
+/** Hand the collected rows to the sink, and free their slots. */
 static int deliver(mill_pipeline *p, mill_crew *c)
 {
   int err = MILL_OK;
@@ -288,8 +288,8 @@ done:
   return err;
 }
 
-/** The rounds have failed: pass on rows that had finished before, unless they need data on the
- *  device.  The first failure counts. */
+/** After a failure: hand over rows that finished before, unless models, epochs or posteriors had to
+ *  come from the device.  Further failures are ignored. */
 static void deliver_last(mill_pipeline *p, mill_crew *c)
 {
   int err = MILL_OK, next = -1;
@@ -303,7 +303,7 @@ static void deliver_last(mill_pipeline *p, mill_crew *c)
   c->n_done = 0;
 }
 
-/** Forget the stars that a crew has under way. */
+/** Drop the stars in a crew's slots. */
 static void free_slots(mill_pipeline *p, const mill_crew *c)
 {
   pthread_mutex_lock(&p->mutex);
@@ -312,7 +312,7 @@ static void free_slots(mill_pipeline *p, const mill_crew *c)
   pthread_mutex_unlock(&p->mutex);
 }
 
-/** Collect what has finished; *gives_up: the stars under way are not fitted to their end. */
+/** Collect finished rows.  *gives_up: 1 if the job stops and drops the stars under way. */
 static int collect(mill_pipeline *p, mill_crew *c, int *gives_up)
 {
   for (int k = 0; k < p->n_lib; k++) {
@@ -332,8 +332,8 @@ static int collect(mill_pipeline *p, mill_crew *c, int *gives_up)
   return MILL_OK;
 }
 
-/** Fit with a crew.  All slots: until every star is fitted.  One thread's: until there is no star
- *  that no slot has; what its slots hold then is for all threads together. */
+/** Fit with a crew: p->all until every star is fitted; one thread's until there are no more stars
+ *  to load (p->all finishes the rest with all threads). */
 static int work(mill_pipeline *p, mill_crew *c)
 {
   const mill_backend *be = p->backend;
@@ -355,7 +355,7 @@ static int work(mill_pipeline *p, mill_crew *c)
     if (gives_up) {
       free_slots(p, c);
       pthread_mutex_lock(&p->mutex);
-      /* ask the source once more for its error */
+      /* ask the source again: it returns its error, or the end */
       p->stream.waiting = NULL;
       p->stream.more = 1;
       pthread_mutex_unlock(&p->mutex);
@@ -365,8 +365,8 @@ static int work(mill_pipeline *p, mill_crew *c)
   return MILL_OK;
 }
 
-/** Threads fit on their own, each with slots of its own, as long as there are stars to fill them
- *  with: where they wait for each other after every few rounds, a long run takes a tenth longer. */
+/** Threads fit independently, each in its own slots, as long as there are more stars to load.  With
+ *  a barrier after every few rounds a long run would take a tenth longer. */
 static int work_apart(mill_pipeline *p)
 {
 #pragma omp parallel for schedule(static, 1) num_threads(p->n_part)
@@ -393,7 +393,7 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
                             .source_context = source_context,
                             .sink_context = sink_context,
                             .more = 1};
-  p->all.n_usable = p->all.n_slot; /* other stars may take less memory */
+  p->all.n_usable = p->all.n_slot; /* again all: these stars may need less memory */
   p->all.n_done = 0;
   for (int k = 0; k < p->n_lib; k++)
     p->all.seat[k].is_under_way = 0;
@@ -408,9 +408,9 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
     MILL_TRY(work_apart(p));
   MILL_TRY(work(p, &p->all));
 done:
-  /* later calls may fail for the same reason; the first failure counts */
+  /* what follows may fail for the same reason: keep the first failure */
   mill_error_save(err, &kept);
-  for (int k = 0; k < p->n_lib; k++) /* pixels that stay need not, from now on */
+  for (int k = 0; k < p->n_lib; k++) /* the caller may free the pixels afterwards */
     (void)p->backend->wait(p->all.seat[k].device);
   for (int i = 0; i < p->n_part; i++)
     deliver_last(p, &p->part[i]);

@@ -7,7 +7,8 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-static const double EDGE = 1.25; /**< factor on the misfit of a row with HULL */
+/** Factor on the misfit of a row with HULL, when libraries are compared. */
+static const double EDGE = 1.25;
 
 int mill_several_match(const mill_library *first, const mill_library *other, int *label)
 {
@@ -26,7 +27,7 @@ int mill_several_match(const mill_library *first, const mill_library *other, int
   if (!same)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "%s and %s have other arms, or only one is at the instrument's resolution: fit "
+        "%s and %s have different arms, or only one is at the instrument's resolution: fit "
         "with one of them, or name ranges of both under arms",
         first->path, other->path);
   return MILL_OK;
@@ -46,8 +47,8 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
   return set;
 }
 
-/** A library's row as one of the first's labels: those that it lacks are missing, and have zeros in
- *  the covariance like fixed ones. */
+/** Turn a row of library k into one with the first library's labels.  Labels that library k lacks
+ *  get missing values, and zeros in the covariance, like fixed ones. */
 static void take_row(const mill_member *member, int k, mill_fit_result *row)
 {
   const mill_library *first = member[0].lib, *own = member[k].lib;
@@ -81,8 +82,8 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
     }
 }
 
-/** What rows of libraries are compared by.  Templates that are nearer to real spectra fit a star
- *  beyond their labels as well as poorer ones that have its labels. */
+/** The misfit by which rows of libraries are compared.  Good templates may fit a star outside their
+ *  labels as well as poorer templates that cover its labels: HULL costs a factor. */
 static double standing(const mill_fit_result *row)
 {
   return row->warn & MILL_WARN_HULL && row->excess > 0.0 ? EDGE * row->excess : row->excess;
@@ -96,7 +97,7 @@ static int is_better(const mill_fit_result *row, const mill_fit_result *best)
   return best->status != MILL_STATUS_FITTED || standing(row) < standing(best);
 }
 
-/** Keep the row of a slot with its models and epochs, which the next library overwrites. */
+/** Keep a slot's row as the best so far, with models and epochs, which the next turn overwrites. */
 static int keep(mill_contest *c, mill_slots *slots, int i_slot)
 {
   mill_star *star = slots->entry[i_slot].star;
@@ -123,7 +124,7 @@ void mill_contest_begin(mill_contest *c)
   c->best.status = MILL_STATUS_NOT_DONE;
 }
 
-/** The library whose turn follows that of library k; -1: none. */
+/** The library of the turn after library k's; -1: no more turns. */
 static int next_library(mill_contest *c, int n_lib, int k)
 {
   if (c->is_guessing) {

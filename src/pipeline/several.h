@@ -1,48 +1,52 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Which of several libraries a star is fitted with, and which row is the star's.
+/** Fits with several libraries: which libraries fit a star, and which of their rows it gets.
  *
- *  A star stays in its slot.  All libraries guess, the first one last; then the star is fitted with
- *  the library whose guess is best and with those that tie with it, in their order.  Its row is
- *  that of the least mill_fit_result.excess, larger where the solution has HULL; the first of
- *  equal ones. So a row depends on its star alone.
+ *  A star stays in its slot.  First all libraries guess, from the last to the first.  Then the
+ *  library of the best guess fits the star, and those whose guesses tie with it, in their order.
+ *  The star gets the row of least mill_fit_result.excess (times 1.25 if it has HULL), of equal ones
+ *  the first.  So a row depends on its star alone.
  */
 #ifndef MILL_SEVERAL_H
 #define MILL_SEVERAL_H
 
-#include "src/pipeline/member.h"
 #include "src/pipeline/slots.h"
 
-/** Can a library be fitted along with the first?  It has the same arms, all of them with or without
- *  a resolution of its own, and no other labels.
+/** Check that a library can be fitted along with the first: the same arms, each at the instrument's
+ *  resolution in both or in neither, and labels that the first has, too.
  *
  *  label [other->n_label]  out  indices of its labels among the first's
  *
  *  MILL_ERR_CONFIG with what to do. */
 int mill_several_match(const mill_library *first, const mill_library *other, int *label);
 
-/** Settings of a library's parameters from those of the first's; label as of mill_several_match. */
+/** Settings for another library: those of the first, with fixed values and priors in the order of
+ *  its labels.  label: of mill_several_match. */
 mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_label,
                                         const int *label);
 
-/** What the libraries have made of a slot's star so far. */
+/** Results of a slot's star so far. */
 typedef struct mill_contest {
-  double chisq[MILL_MAX_LIBRARY], tie; /**< of the guesses; the least of the libraries' */
-  int is_guessing;                     /**< the library whose turn it is only guesses */
-  int scaled;                          /**< MILL_INFO_LSF_SCALED of the first turn, which scales the
-                                            rows of the slot's matrices for all; else 0 */
-  int is_kept;                         /**< best is the star's row, not that of the last library */
-  mill_fit_result best;                /**< so far; NOT_DONE: none */
-  const mill_star_model *model;        /**< of best, in kept */
+  double chisq[MILL_MAX_LIBRARY]; /**< of each library's guess */
+  double tie;                     /**< chi-square up to which guesses tie: the least guess_tie */
+  int is_guessing;                /**< the present turn is only a guess */
+  int scaled;                     /**< MILL_INFO_LSF_SCALED or 0, of the first turn: it scales the
+                                       slot's resolution rows for all libraries */
+  int is_kept;                    /**< the star's row is best, not that of the last turn */
+  mill_fit_result best;           /**< so far; NOT_DONE: none */
+  const mill_star_model *model;   /**< of best, in kept */
   mill_fetched kept;
 } mill_contest;
 
 /** Begin with the last library, which guesses. */
 void mill_contest_begin(mill_contest *contest);
 
-/** Take the result of the library whose turn it was with the star in a slot.  *next: the library
- *  whose turn is next, and *limit the guess's chi-square up to which it fits; -1: star->result is
- *  the star's, with its models and epochs if contest->is_kept.  MILL_ERR_MEMORY,
- *  MILL_ERR_BACKEND. */
+/** Take the result of a turn with the star in a slot.
+ *
+ *  next   out  library of the next turn; -1: no more turns, star->result is the star's row (with
+ *              models and epochs if contest->is_kept)
+ *  limit  out  the next library fits only if its guess's chi-square is at most limit
+ *
+ *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_contest_take(mill_contest *contest, mill_slots *slots, int i_slot, int *next,
                       double *limit);
 

@@ -9,10 +9,10 @@
 #include "kernels/math/continuum.h"
 #include "src/stars/line_spread.h"
 
-/** Slots get their first memory in blocks of about this many bytes. */
+/** Slots get their first memory together, in blocks of at most this many bytes. */
 #define SLAB_BYTES ((size_t)32 << 20)
 
-/** Most pieces uploaded with a segment (flux, inverse variance, mask, resolution), and once with a
+/** Most pieces of an upload: of each segment (flux, inverse variance, mask, resolution), of each
  *  star (segments, slot, line-spread functions). */
 enum { SEGMENT_PIECES = 4, STAR_PIECES = 3 };
 
@@ -33,7 +33,7 @@ int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want
 
 /* ---- memory of the slots ---- */
 
-/** Give memory back that is not a part of a shared block. */
+/** Give back a slot's memory unless it is part of a shared block. */
 static void drop_own(mill_slots *s, mill_slot_memory *memory)
 {
   if (!memory->is_own)
@@ -90,15 +90,15 @@ size_t mill_slots_bytes(const mill_slots *slots)
   return bytes;
 }
 
-/** Clear models, which are downloaded whole but may be written in part: arms may be dropped. */
+/** Zero the models in new memory: they are downloaded whole, though dropped arms write none. */
 static int clear_models(const mill_slots *s, void *memory, size_t n_byte)
 {
   const mill_device_memory *m = &s->memory;
   return s->want_models ? m->backend->zero(m->device, memory, n_byte) : MILL_OK;
 }
 
-/** At least n_byte bytes of a slot's memory.  Slots that have none yet get theirs together: large
- *  blocks lie in large pages.  What a slot has stays its own where there is no memory for more. */
+/** Give a slot at least n_byte bytes.  The first time, it and the following slots without memory
+ *  get a common block, as large blocks lie in large pages.  On failure a slot keeps its memory. */
 static int reserve_memory(mill_slots *s, mill_slot_entry *e, size_t n_byte)
 {
   int err = MILL_OK;
@@ -118,7 +118,7 @@ static int reserve_memory(mill_slots *s, mill_slot_entry *e, size_t n_byte)
   const mill_slot_entry *end = s->entry + s->n_slot;
   while (e + n < end && !e[n].memory.at && (n + 1) * n_byte <= SLAB_BYTES)
     n++;
-  for (;; n /= 2) { /* for fewer slots where there is no memory for n */
+  for (;; n /= 2) { /* for half as many slots until there is memory */
     err = mill_device_memory_take(&s->memory, n * n_byte, NULL, &memory);
     if (err != MILL_ERR_MEMORY || n == 1)
       break;
@@ -131,14 +131,13 @@ done:
   return err;
 }
 
-/** Bytes of a segment's array of sigmas, up to the next one's. */
+/** Bytes of a segment's array of sigmas, with padding. */
 static size_t lsf_bytes(const mill_raw_segment *raw)
 {
   return mill_round_up((size_t)raw->n_pix * sizeof(float), MILL_ARRAY_BYTES);
 }
 
-/** Room for the segments of a star in a slot, for its line-spread functions and for the list of
- *  what is uploaded. */
+/** Make room for a star's segments in a slot, its line-spread functions and the list of uploads. */
 static int reserve_segments(mill_slots *s, mill_slot_entry *e, const mill_star *star)
 {
   const int n = star->n_segment;
@@ -159,7 +158,7 @@ static enum mill_lsf_use use_of(const mill_member *m, const mill_raw_segment *ra
   return mill_lsf_use_of(m->lib, &m->model.set, raw);
 }
 
-/** Error of the width of this segment's line-spread function; 0 where it has none. */
+/** Relative error of the width of a segment's line-spread function; 0: no such function. */
 static double width_error(const mill_member *m, const mill_raw_segment *raw)
 {
   return use_of(m, raw) == MILL_LSF_NO_USE ? 0.0 : raw->width_error;
@@ -191,7 +190,7 @@ static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star)
 
 /* ---- loading ---- */
 
-/** Elements of a segment's arrays. */
+/** Count the elements of a segment's arrays. */
 static void count_segment(const mill_slots *s, const mill_member *m, const mill_slot_plan *plan,
                           const mill_raw_segment *raw, size_t *count)
 {
@@ -214,7 +213,7 @@ static void count_segment(const mill_slots *s, const mill_member *m, const mill_
       (size_t)mill_guess_lanes(n_block) * 2 * MILL_GUESS_LANE * (size_t)m->model.guess_n;
 }
 
-/** Elements of the arrays of a star's posterior. */
+/** Count the elements of the arrays of a posterior; none unless the run samples. */
 static void count_posterior(const mill_model *m, size_t *count)
 {
   const mill_sample_settings *set = &m->set.sample;
@@ -227,9 +226,10 @@ static void count_posterior(const mill_model *m, size_t *count)
   count[MILL_COUNT_POSTERIOR] = mill_posterior_bytes(set->n_draw, m->n_deriv);
 }
 
-/** Lay out the arrays of a star for library k in a block of memory, pointers of e->segment and
- *  s->host out; NULL: only measure.  at [MILL_N_STAR_REGION] where each region begins in, where it
- *  ends out. */
+/** Lay out a star's arrays for library k in a block of memory: set the pointers of e->segment and
+ *  s->host; block NULL: only measure.
+ *
+ *  at [MILL_N_STAR_REGION]  in/out  offset of each region's begin, then of its end */
 static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, int k,
                          char *block, size_t *at)
 {
@@ -256,7 +256,8 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
                sizeof(mill_slot));
 }
 
-/** Place a star in the memory of a slot: the same place of pixels for all libraries. */
+/** Reserve memory for a star and choose the places of its parts; pixels have the same place for all
+ *  libraries. */
 static int place_star(mill_slots *s, int i_slot, const mill_star *star)
 {
   mill_slot_entry *e = &s->entry[i_slot];
@@ -278,13 +279,13 @@ static int place_star(mill_slots *s, int i_slot, const mill_star *star)
   return MILL_OK;
 }
 
-/** Add a piece to the upload of the star; stays: as mill_upload has it. */
+/** Add a piece to the star's upload; stays: as in mill_upload. */
 static void add_piece(mill_slots *s, void *to, const void *from, size_t bytes, int stays)
 {
   s->piece[s->n_piece++] = (mill_upload){to, from, bytes, stays};
 }
 
-/** Describe the segments, whose arrays have their place, to a library. */
+/** Fill the mill_segments for the library whose turn it is; their arrays are laid out. */
 static int fill_segments(mill_slots *s, mill_slot_entry *e)
 {
   const int k = e->library;
@@ -312,7 +313,7 @@ static int fill_segments(mill_slots *s, mill_slot_entry *e)
   return MILL_OK;
 }
 
-/** Describe the slot, whose arrays have their place, to a library. */
+/** Fill the mill_slot for the library whose turn it is; its arrays are laid out. */
 static void fill_slot(mill_slots *s, const mill_slot_entry *e, double limit)
 {
   mill_slot *to = &s->host;
@@ -344,7 +345,7 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, double limit)
   to->result.warn |= star->warn;
 }
 
-/** Describe a star, which has its place, to library k: the first pieces of an upload. */
+/** Fill segments and slot of a placed star for library k: the first two pieces of an upload. */
 static int describe_star(mill_slots *s, int i_slot, int k, double limit)
 {
   mill_slot_entry *e = &s->entry[i_slot];
@@ -364,8 +365,8 @@ static int describe_star(mill_slots *s, int i_slot, int k, double limit)
   return MILL_OK;
 }
 
-/** List the pixels and the line-spread functions, in the order in which they lie in the memory, so
- *  that pixels are one copy. */
+/** Add pixels and line-spread functions to the upload, in the order of their places, so that the
+ *  pixels become one copy. */
 static void add_pixels(mill_slots *s, const mill_slot_entry *e)
 {
   const mill_star *star = e->star;
@@ -434,7 +435,7 @@ int mill_slots_count_active(const mill_slots *slots, int first, int n)
   return n_active;
 }
 
-/** Bytes downloaded of a star: its models, followed by its segments. */
+/** Bytes downloaded of a star: models, then segments. */
 static size_t fetched_bytes(const mill_slot_entry *e)
 {
   return e->model_bytes + (size_t)e->n_segment * sizeof(mill_segment);
@@ -494,7 +495,7 @@ int mill_slots_fetch(mill_slots *slots, const int *i_slot, int n)
   return MILL_OK;
 }
 
-/** Address of a fetched array of a star's models; NULL: it has none. */
+/** Host address of a fetched array; NULL if array is NULL. */
 static const void *fetched_array(const mill_slots *s, const mill_slot_entry *e, const void *array)
 {
   return array ? s->fetched.copy + ((const char *)array - e->memory.at) : NULL;

@@ -1,30 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The slots of a pipeline: stars copied into the backend's memory, their models fetched back.
+/** The slots of a pipeline: stars are copied into the backend's memory, and models fetched back.
  *
- *  A slot keeps its memory from star to star, and gets more where a star needs it.  While it
- *  holds a star it holds that star's wavelength sets, of all libraries.  A star is copied once; the
- *  libraries take it one after the other from where it is.  One thread uses the slots.
+ *  A slot keeps its memory from star to star, and gets more if a star needs it.  It holds the
+ *  wavelength sets of its star, for all libraries.  A star is copied once; the libraries fit it in
+ *  turns, where it lies.  Not thread-safe: one thread at a time.
  */
 #ifndef MILL_SLOTS_H
 #define MILL_SLOTS_H
 
 #include "kernels/backend.h"
 #include "kernels/data/star.h"
-#include "src/pipeline/member.h"
+#include "src/pipeline/device_model.h"
+#include "src/pipeline/waveset_cache.h"
 
-/** Memory of the backend for all of a star: its models, its mill_segment, its mill_slot, its
- *  pixels, its line-spread functions for each library, and the other arrays.  So the first two
- *  come back as one piece, segments and slot go up as one, the pixels as another. */
+/** A library of a pipeline, on a device of its own. */
+typedef struct mill_member {
+  const mill_library *lib;   /**< borrowed */
+  int label[MILL_MAX_LABEL]; /**< index of each of its labels among the first library's */
+  mill_guess_table guess;
+  mill_model model;            /**< host copy; its pointers are device memory */
+  int n_change;                /**< version of the model */
+  mill_device_memory memory;   /**< of the model */
+  mill_waveset_cache *waveset; /**< wavelength sets with this library's guess templates */
+} mill_member;
+
+/** Backend memory of a slot, in this order: models, mill_segments, mill_slot, pixels, line-spread
+ *  functions for each library, other arrays.  So models and segments are downloaded as one piece;
+ *  segments and slot are uploaded as one, pixels as another. */
 typedef struct mill_slot_memory {
   char *at;
   size_t cap; /**< bytes */
-  int is_own; /**< 0: it is a part of a block that slots share */
+  int is_own; /**< 0: a part of a block that slots share */
 } mill_slot_memory;
 
-/** A slot's data for a segment and a library. */
+/** Data of a slot for each segment and library. */
 typedef struct mill_slot_plan {
   int waveset; /**< id of its wavelength set */
-  int n_diag;  /**< diagonals of the rows that it will have */
+  int n_diag;  /**< diagonals of its resolution rows */
 } mill_slot_plan;
 
 /** A slot as the host knows it. */
@@ -35,8 +47,8 @@ typedef struct mill_slot_entry {
   mill_slot_plan *plan; /**< [n_lib][n_segment], owned */
   size_t cap_plan;
   mill_star *star;          /**< borrowed */
-  int n_segment, n_waveset; /**< segments; wavelength sets that it holds, in the order of plan */
-  int library;              /**< whose turn it is */
+  int n_segment, n_waveset; /**< segments; wavelength sets held, in the order of plan */
+  int library;              /**< index of the library that fits the star now */
   double blur_ln[MILL_MAX_LIBRARY][MILL_MAX_ARM]; /**< as in mill_segment */
   int info[MILL_MAX_LIBRARY];                     /**< bits of FIT_INFO */
   size_t model_bytes;               /**< of all segments' models and the epochs together */
@@ -46,11 +58,11 @@ typedef struct mill_slot_entry {
   int n_epoch;
   mill_posterior *posterior; /**< the star's, in the backend's memory; NULL: not wanted */
   int active;                /**< holds a star */
-  int fresh;                 /**< that has not been started */
-  int finished;              /**< whose row waits to be handed over */
+  int fresh;                 /**< its star has not been started */
+  int finished;              /**< its star's row waits to be handed over */
 } mill_slot_entry;
 
-/** What was fetched of some stars, owned. */
+/** Models and epochs fetched of some stars, owned. */
 typedef struct mill_fetched {
   char *copy; /**< [cap_copy] models and segments */
   size_t cap_copy;
@@ -65,7 +77,7 @@ void mill_fetched_clear(mill_fetched *fetched);
 typedef struct mill_slots {
   const mill_member *member; /**< [n_lib] borrowed */
   int n_lib;
-  mill_device_memory memory; /**< blocks that slots share, on the last library's device */
+  mill_device_memory memory; /**< blocks shared by slots, on the last library's device */
   int n_slot, want_models;
   mill_slot_entry *entry; /**< [n_slot], owned */
   mill_slot **bound;      /**< [n_slot] the mill_slot themselves, NULL: not yet; owned */
@@ -79,60 +91,60 @@ typedef struct mill_slots {
   mill_fetched fetched;
 } mill_slots;
 
-/** Parts of the models to keep: the best fit, with MILL_MODELS_WITH_PARTS also its template and
- *  continuum coefficients. */
+/** Models to keep: none; the best fit; with MILL_MODELS_WITH_PARTS also its template and continuum
+ *  coefficients. */
 enum mill_want_models { MILL_MODELS_NONE = 0, MILL_MODELS_ONLY = 1, MILL_MODELS_WITH_PARTS = 2 };
 
-/** Model of a segment at the parameters of its last final answer, in the memory of the slots. */
+/** A segment's fetched model; arrays belong to the slots. */
 typedef struct mill_segment_model {
-  int used; /**< 0: the segment was dropped, and there is nothing else */
+  int used; /**< 0: the segment was dropped; the rest is unset */
   int n_pix, n_cont;
-  const float *flux;       /**< [n_pix] of the input's unit */
-  const float *templ_flux; /**< [n_pix] the template; NULL: parts were not wanted */
-  const double *cont_coef; /**< [n_cont] of the continuum functions that multiply it; the same */
+  const float *flux;       /**< [n_pix] unit of the input */
+  const float *templ_flux; /**< [n_pix] template; NULL: parts were not wanted */
+  const double *cont_coef; /**< [n_cont] coefficients of the continuum, or NULL likewise */
 } mill_segment_model;
 
-/** Slots without memory for stars yet; want_models: enum mill_want_models.  *slots is
- * zeroed and is to be cleared after a failure, too.  MILL_ERR_MEMORY. */
+/** Make slots, which get memory with their first stars.  *slots must be zeroed; clear it also after
+ *  a failure.  want_models: enum mill_want_models.  MILL_ERR_MEMORY. */
 int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want_models,
                       mill_slots *slots);
 void mill_slots_clear(mill_slots *slots);
 
-/** Copy a star, which is borrowed, into slot i_slot, whose mill_slot may move.  The last library
- *  has the first turn; where there are others, it only guesses.  MILL_ERR_MEMORY where the backend
- *  has none for the star: the slot stays as it is.  MILL_ERR_RANGE (see mill_waveset_cache_get and
- *  mill_waveset_cache_deconv), MILL_ERR_BACKEND. */
+/** Copy a star, which is borrowed, into slot i_slot; its mill_slot may move.  The last library has
+ *  the first turn; with several libraries that turn is only the guess.
+ *
+ *  MILL_ERR_MEMORY if the backend has no memory for the star: the slot is unchanged.
+ *  MILL_ERR_RANGE (mill_waveset_cache_get, mill_waveset_cache_deconv), MILL_ERR_BACKEND. */
 int mill_slots_load(mill_slots *slots, int i_slot, mill_star *star);
 
-/** Describe the star in a slot to another library, whose turn it is.  limit: only fitted where the
- *  guess's chi-square is at most that. */
+/** Give the star in a slot to another library, which fits it only if the chi-square of its guess is
+ *  at most limit. */
 int mill_slots_turn(mill_slots *slots, int i_slot, int library, double limit);
 
-/** The slot may take another star. */
+/** Free a slot for another star. */
 void mill_slots_free(mill_slots *slots, int i_slot);
 
-/** How many of the n slots from first on hold a star. */
+/** Number of slots, of n from first on, that hold a star. */
 int mill_slots_count_active(const mill_slots *slots, int first, int n);
 
-/** Fetch the best-fit models, where they are wanted, and the epochs of the fitted stars in n slots:
- *  their star->model and star->result->epoch, until the next call.  The device is waited for
- *  once. */
+/** Download models (if wanted) and epochs of the fitted stars in slots i_slot [n], in one go; set
+ *  star->model and star->result->epoch, which are valid until the next call. */
 int mill_slots_fetch(mill_slots *slots, const int *i_slot, int n);
 
-/** Model of a segment of the star in a slot, the only one of the last mill_slots_fetch. */
+/** A segment's model, of the star that the last mill_slots_fetch fetched alone. */
 void mill_slots_fetched(const mill_slots *slots, int i_slot, int i_segment,
                         mill_segment_model *model);
 
-/** Posterior of the star in a slot with its samples, copied to `to` [mill_posterior_bytes]. */
+/** Copy a star's posterior with its samples to `to` [mill_posterior_bytes]. */
 int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to);
 
-/** Free the memory that slots without a star own. */
+/** Free memory owned by slots without a star. */
 void mill_slots_trim(mill_slots *slots);
 
-/** Free the memory of all slots, none of which may hold a star; 0: there was none. */
+/** Free the memory of all slots, none of which may hold a star; returns 0 if they had none. */
 int mill_slots_drop(mill_slots *slots);
 
-/** Bytes of all slots and their stars. */
+/** Bytes of backend memory of all slots. */
 size_t mill_slots_bytes(const mill_slots *slots);
 
 #endif

@@ -9,43 +9,40 @@
 #include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/cells.h"
-#include "kernels/star/blocks/lsf.h"
+#include "src/stars/line_spread.h"
 
 enum { NONE = -1 };
 
-/** Continuum functions below this all over a unit of pixels are left out there, by precision of the
- *  templates: Gaussians reach some sigmas. */
+/** A continuum function that is below this in all of MILL_REACH_PIX pixels is left out there.  The
+ *  second value is for templates in float64. */
 static const float LEAST_CONT = 1e-12f, LEAST_CONT_WIDE = 1e-17f;
-
-/** Pixels whose widths agree within the first, relative, have one solver for the templates'
- *  Gaussian; others several, from one sigma in pixels to the next, the last at most. */
-static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 
 typedef struct entry {
   int arm, n_pix;
-  int i_guess;          /**< whose templates it has; NONE: of none yet */
+  int i_guess;          /**< index of its guess templates; NONE: none yet */
   double *wave_aa;      /**< [n_pix], owned */
-  uint64_t wave_number; /**< of the segment that had them last */
+  uint64_t wave_number; /**< wave_number of the last segment with these wavelengths */
   int n_hold;
-  int64_t turn, given_back; /**< when it was asked for, and given back, last */
-  size_t bytes;             /**< of host and backend */
-  void *block;              /**< backend memory of the set and its arrays, owned */
+  int64_t turn;       /**< of the star that asked for it last */
+  int64_t given_back; /**< n_given_back when its last hold was given back */
+  size_t bytes;       /**< memory of host and backend */
+  void *block;        /**< backend memory of the set and its arrays, owned */
   size_t size_block;
   struct solvers *solvers; /**< list, owned */
 } entry;
 
-/** For a number of diagonals and a blur. */
+/** Solvers of a number of diagonals and a blur. */
 typedef struct solvers {
   int n_diag;
   double blur_ln;
-  mill_deconv deconv; /**< of backend memory at solve, owned */
+  mill_deconv deconv; /**< deconv.solve: backend memory, owned */
   struct solvers *next;
 } solvers;
 
-/** Templates of a range of bins. */
+/** Guess templates of a range of bins. */
 typedef struct guess_templates {
   mill_guess_range range;
-  int n_user;  /**< wavelength sets that have them; 0: free */
+  int n_user;  /**< wavelength sets that use them; 0: the entry is free */
   void *block; /**< backend memory, owned */
   size_t bytes;
 } guess_templates;
@@ -64,13 +61,13 @@ struct mill_waveset_cache {
   guess_templates *templates;
   int n_templates;
   int64_t n_templates_room;
-  int64_t turn;         /**< number of the star that is being prepared */
-  int64_t n_given_back; /**< holds that were given back so far */
+  int64_t turn;         /**< number of the star being prepared */
+  int64_t n_given_back; /**< sets that became idle so far */
   size_t limit;
   mill_waveset_stats stats;
-  char *staging; /**< where a set is made before it is sent */
+  char *staging; /**< [cap_staging] a set before it is uploaded */
   size_t cap_staging;
-  double *coef; /**< of cells, before their number is known */
+  double *coef; /**< [cap_coef] coefficients of cells, before the cells' size is known */
   size_t cap_coef;
 };
 
@@ -142,7 +139,8 @@ void mill_waveset_cache_add_stats(const mill_waveset_cache *c, mill_waveset_stat
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-/** Not 0.  Four chains over the bits of the wavelengths, so that their multiplications overlap. */
+/** Hash of wavelengths, never 0.  Four independent chains, so that their multiplications
+ *  overlap. */
 static uint64_t hash_of(int arm, int n_pix, const double *wave_aa)
 {
   static const uint64_t odd = 0x9E3779B97F4A7C15u;
@@ -162,7 +160,7 @@ static uint64_t hash_of(int arm, int n_pix, const double *wave_aa)
   return all | 1;
 }
 
-/** The entry whose last segment had this number; NONE: there is none. */
+/** The entry whose last segment had the same wave_number; NONE: none. */
 static int find_number(const mill_waveset_cache *c, const mill_raw_segment *s)
 {
   for (int id = 0; id < c->n_entry && s->wave_number != 0; id++) {
@@ -174,7 +172,7 @@ static int find_number(const mill_waveset_cache *c, const mill_raw_segment *s)
   return NONE;
 }
 
-/** The entry of these wavelengths; NONE: there is none. */
+/** The entry with the segment's wavelengths; NONE: none. */
 static int find(const mill_waveset_cache *c, uint64_t hash, const mill_raw_segment *s)
 {
   for (int id = 0; id < c->n_entry; id++) {
@@ -188,8 +186,9 @@ static int find(const mill_waveset_cache *c, uint64_t hash, const mill_raw_segme
 
 /* ---- idle sets ------------------------------------------------------------------------------ */
 
-/** The idle set that must leave so that n_byte more are within the limit: the one that was given
- *  back first, but none of the star that is being prepared.  NONE: none must, or can. */
+/** The set to free so that n_byte more fit into the limit: of the idle sets, except those of the
+ *  star being prepared, the one given back first.  NONE: memory suffices, or no set can be
+ *  freed. */
 static int leaving(const mill_waveset_cache *c, size_t n_byte)
 {
   int first = NONE;
@@ -213,15 +212,15 @@ static void evict(mill_waveset_cache *c, int id)
   c->hash[id] = 0;
 }
 
-/** Free idle sets until all is within the limit. */
+/** Free idle sets until the limit is met. */
 static void trim(mill_waveset_cache *c)
 {
   for (int id; (id = leaving(c, 0)) != NONE;)
     evict(c, id);
 }
 
-/** Make room for a new entry.  Its block is taken from a set that must go where one
- *  fits: new memory costs as much time as filling it. */
+/** Free idle sets until a new entry fits into the limit.  If the block of one of them fits, the new
+ *  entry takes it over: allocating takes as long as filling. */
 static void make_room(mill_waveset_cache *c, entry *fresh)
 {
   for (int id; (id = leaving(c, fresh->bytes)) != NONE;) {
@@ -298,7 +297,7 @@ static int same_range(const mill_guess_range *a, const mill_guess_range *b)
          a->n_block == b->n_block && a->bin0 == b->bin0;
 }
 
-/** Find or make the templates of the guess that a set takes. */
+/** Find or make the guess templates of a set. */
 static int take_templates(mill_waveset_cache *c, entry *e)
 {
   int err = MILL_OK, id = NONE;
@@ -333,9 +332,8 @@ done:
   return err;
 }
 
-/** Coefficients into c->coef and powers for the largest cells in which polynomials are as good as
- *  the continuum functions, and how large these are; 0: there are none, or only a CPU would use
- *  them. */
+/** Find the largest cells of pixels in which polynomials replace the continuum functions; fill
+ *  c->coef and power.  *cell: pixels of a cell; 0: no such cells, or a backend that uses none. */
 static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double *wave_aa,
                      double *power, int *cell)
 {
@@ -344,7 +342,7 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
   if (c->backend->kind != MILL_BACKEND_CPU)
     return MILL_OK;
   MILL_CHECK(MILL_RENEW(&c->coef, &c->cap_coef, most * (size_t)mill_cell_pitch(n_cont)));
-  /* the last cell is extended by the bend of three pixels */
+  /* extrapolation of the last cell needs three pixels */
   for (*cell = n_pix < 3 ? 0 : MILL_CELL_MOST; *cell >= MILL_CELL_LEAST; *cell /= 2) {
     mill_cell_powers(*cell, power);
     if (mill_cell_fit(c->set->continuum, n_cont, n_pix, wave_aa, *cell, power, c->coef))
@@ -354,8 +352,8 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
   return MILL_OK;
 }
 
-/** Continuum functions cont [n_cont][mill_row_pitch] of the unit of pixels from first on, and which
- *  of them count there (mill_reach_of). */
+/** Fill cont [n_cont][mill_row_pitch], the continuum functions, at MILL_REACH_PIX pixels from first
+ *  on, and reach: which functions are not negligible there (mill_reach_of). */
 static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const double *wave_aa,
                       int first, float *cont, unsigned char *reach)
 {
@@ -381,7 +379,7 @@ static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const
   }
 }
 
-/** Everything of a set, but for the templates of the guess, into one block of backend memory. */
+/** Make a set in one block of backend memory; its guess templates have a block of their own. */
 static int make(mill_waveset_cache *c, entry *e)
 {
   const mill_fit_settings *set = c->set;
@@ -423,7 +421,7 @@ static int make(mill_waveset_cache *c, entry *e)
     ln_wave[i] = log(wave_aa[i]);
     masked[i] = (unsigned char)mill_wave_masked(set, wave_aa[i]);
   }
-  if (n_coef > 0) /* a continuum of polynomials has none */
+  if (n_coef > 0)
     memcpy(host + at_coef, c->coef, n_coef * sizeof(double));
   memcpy(host + at_power, power, sizeof power);
   mill_guess_table_bins(c->guess, range, n_pix, wave_aa, (int *)(void *)(host + at_first));
@@ -499,120 +497,21 @@ done:
   return err;
 }
 
-/** Inverse of a [n][n], which is destroyed, by elimination with pivots of columns.  Not by LAPACK:
- *  OpenBLAS would take 128 MiB for so small a matrix, forever where there are none. */
-static int invert(int n, double *a, double *inverse)
-{
-  for (int i = 0; i < n; i++)
-    for (int j = 0; j < n; j++)
-      inverse[i * n + j] = i == j;
-  for (int k = 0; k < n; k++) {
-    int pivot = k;
-    for (int i = k + 1; i < n; i++)
-      if (fabs(a[i * n + k]) > fabs(a[pivot * n + k]))
-        pivot = i;
-    if (!(fabs(a[pivot * n + k]) > 0))
-      return 0;
-    const double scale = 1 / a[pivot * n + k];
-    for (int j = 0; j < n; j++) {
-      const double x = a[pivot * n + j], y = inverse[pivot * n + j];
-      a[pivot * n + j] = a[k * n + j];
-      inverse[pivot * n + j] = inverse[k * n + j];
-      a[k * n + j] = x * scale;
-      inverse[k * n + j] = y * scale;
-    }
-    for (int i = 0; i < n; i++) {
-      const double factor = a[i * n + k];
-      for (int j = 0; j < n && i != k; j++) {
-        a[i * n + j] -= factor * a[k * n + j];
-        inverse[i * n + j] -= factor * inverse[k * n + j];
-      }
-    }
-  }
-  return 1;
-}
-
-/** Inverse of the Gaussian that the template carries, on n_diag pixels:
- *  G_ij = exp(-(i-j)^2 / 2 s^2) / (s sqrt(2 pi)), s in pixels (docs/science/numerics.md). */
-static int make_solver(int n_diag, double sigma_pix, double *g, double *inverse)
-{
-  for (int i = 0; i < n_diag; i++)
-    for (int j = 0; j < n_diag; j++) {
-      const double u = (double)(i - j) / sigma_pix;
-      g[i * n_diag + j] = exp(-0.5 * u * u) / (sigma_pix * sqrt(2.0 * 3.14159265358979323846));
-    }
-  if (!invert(n_diag, g, inverse))
-    return MILL_ERROR(MILL_ERR_RANGE,
-                      "the template's resolution (sigma %g pixels) cannot be taken out of a matrix "
-                      "of %d diagonals",
-                      sigma_pix, n_diag);
-  return MILL_OK;
-}
-
-/** The same for a Gaussian whose samples sum to 1, which they do not where pixels are wide. */
-static int make_normal_solver(int n_diag, double sigma_pix, double *g, double *inverse)
-{
-  double sum = 0.0;
-  MILL_CHECK(make_solver(n_diag, sigma_pix, g, inverse));
-  for (int j = -n_diag; j <= n_diag; j++)
-    sum += exp(-0.5 * j * j / (sigma_pix * sigma_pix)) / (sigma_pix * sqrt(2.0 * M_PI));
-  for (int i = 0; i < n_diag * n_diag; i++)
-    inverse[i] *= sum;
-  return MILL_OK;
-}
-
-/** Sigma in pixels of what a template has at pixel i. */
-static double sigma_of_pixel(const entry *e, double templ_aa, double blur_ln, int i)
-{
-  return mill_lsf_pixels(e->n_pix, e->wave_aa, i, hypot(templ_aa, blur_ln * e->wave_aa[i]));
-}
-
-/** Sigma of the solvers into plan, and each pixel's place among them into at [n_pix]; returns their
- *  number, 1 where sigma is about the same for all pixels. */
-static int plan_solvers(const entry *e, double templ_aa, double blur_ln, float *at,
-                        mill_deconv *plan)
-{
-  double low = INFINITY, high = 0.0;
-  for (int i = 0; i < e->n_pix; i++) {
-    const double sigma = sigma_of_pixel(e, templ_aa, blur_ln, i);
-    low = fmin(low, sigma);
-    high = fmax(high, sigma);
-  }
-  plan->sigma_pix = hypot(templ_aa, blur_ln * e->wave_aa[0]) / (e->wave_aa[1] - e->wave_aa[0]);
-  if (high - low <= EVEN_PIXELS * low)
-    return 1;
-  const double n_step = fmin(ceil((high - low) / SOLVER_STEP), MOST_SOLVERS - 1);
-  plan->sigma_pix = low;
-  plan->step_pix = (high - low) / n_step;
-  for (int i = 0; i < e->n_pix; i++)
-    at[i] = (float)fmin((sigma_of_pixel(e, templ_aa, blur_ln, i) - low) / plan->step_pix, n_step);
-  return (int)n_step + 1;
-}
-
-/** Solvers of n_diag diagonals and a blur into *made, whose deconv.solve is NULL after a
- *  failure. */
+/** Make the solvers of made->n_diag and blur_ln; made->deconv.solve stays NULL after a failure. */
 static int make_solvers(mill_waveset_cache *c, entry *e, solvers *made)
 {
   int err = MILL_OK;
-  double *g = NULL, *solve = NULL;
-  float *at = NULL;
+  double *solve = NULL;
   void *memory = NULL;
-  const size_t n_element = (size_t)made->n_diag * (size_t)made->n_diag;
+  size_t n_solve, bytes;
   mill_deconv *plan = &made->deconv;
-  MILL_TRY(MILL_ALLOC(e->n_pix, &at));
-  const int n = plan_solvers(e, c->lib->arm[e->arm].template_sigma_aa, made->blur_ln, at, plan);
-  const size_t n_at = n > 1 ? (size_t)e->n_pix : 0;
-  const size_t n_solve = (size_t)n * n_element, bytes = n_solve * sizeof *solve + n_at * sizeof *at;
-  MILL_TRY(MILL_ALLOC(n_element, &g));
-  MILL_TRY(MILL_ALLOC(n_solve + n_at, &solve));
-  for (int i = 0; i < n; i++)
-    MILL_TRY((n > 1 ? make_normal_solver : make_solver)(
-        made->n_diag, plan->sigma_pix + i * plan->step_pix, g, solve + (size_t)i * n_element));
-  memcpy(solve + n_solve, at, n_at * sizeof *at);
+  MILL_TRY(mill_lsf_make_solvers(made->n_diag, e->n_pix, e->wave_aa,
+                                 c->lib->arm[e->arm].template_sigma_aa, made->blur_ln, plan, &solve,
+                                 &n_solve, &bytes));
   MILL_TRY(c->backend->alloc(c->device, bytes, &memory));
   MILL_TRY(c->backend->upload(c->device, memory, solve, bytes));
   plan->solve = memory;
-  plan->at = n > 1 ? (const float *)(plan->solve + n_solve) : NULL;
+  plan->at = bytes > n_solve * sizeof *solve ? (const float *)(plan->solve + n_solve) : NULL;
   memory = NULL;
   e->bytes += bytes;
   c->stats.bytes += bytes;
@@ -620,8 +519,6 @@ done:
   if (memory)
     c->backend->release(c->device, memory);
   mill_free(solve);
-  mill_free(at);
-  mill_free(g);
   return err;
 }
 

@@ -7,16 +7,15 @@
 
 int mill_owners_find(const mill_mpi *mpi, int64_t n_block, mill_owners *owners)
 {
-  int err = MILL_OK, rank_on_node = 0, n = 0, *is_first = NULL;
-  MPI_Comm node = MPI_COMM_NULL;
+  int err = MILL_OK, n = 0, *is_first = NULL;
+  mill_mpi node;
   *owners = (mill_owners){.mine = -1, .n_block = n_block};
-  MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &node));
-  MILL_MPI(MPI_Comm_rank(node, &rank_on_node));
+  MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
   err = MILL_ALLOC(mpi->size, &is_first);
   if (err == MILL_OK)
     err = MILL_ALLOC(mpi->size, &owners->rank);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  const int mine = rank_on_node == 0;
+  const int mine = node.rank == 0;
   MILL_MPI(MPI_Allgather(&mine, 1, MPI_INT, is_first, 1, MPI_INT, mpi->comm));
   for (int rank = 0; rank < mpi->size; rank++) {
     if (!is_first[rank])
@@ -27,8 +26,7 @@ int mill_owners_find(const mill_mpi *mpi, int64_t n_block, mill_owners *owners)
   }
   owners->n = n;
 done:
-  if (node != MPI_COMM_NULL)
-    MPI_Comm_free(&node);
+  mill_mpi_free(&node);
   mill_free(is_first);
   return err;
 }
@@ -74,7 +72,7 @@ void mill_parcel_free(mill_parcel *parcel)
   *parcel = (mill_parcel){0};
 }
 
-/* Who takes records, and what that has come to. */
+/* The receiver of records, and its first failure. */
 typedef struct taker {
   int (*take)(void *context, int64_t key, const char *row);
   void *context;
@@ -90,7 +88,7 @@ static void take_records(const char *record, int64_t n, size_t size, taker *t)
   }
 }
 
-/* Take one group of records from whichever rank is first. */
+/* Receive and take one group of records, from any rank. */
 static int receive(const mill_mpi *mpi, int tag, MPI_Datatype type, size_t size, taker *t)
 {
   int err = MILL_OK, n = 0;

@@ -14,22 +14,24 @@
 enum {
   TAG_ASK = 1,
   TAG_NUMBER = 2,
-  ANSWER_FIRST_US = 100, /* between looks of rank 0 while requests come; when none do, ever */
-  ANSWER_LEAST_US =
-      500, /* later: up to a tenth of the patience of a rank that asks, within limits */
+  /* Rank 0 looks for requests after ANSWER_FIRST_US; without requests it doubles the time, up to a
+   * tenth of patience_s, which is kept between ANSWER_LEAST_US and ANSWER_MOST_US. */
+  ANSWER_FIRST_US = 100,
+  ANSWER_LEAST_US = 500,
   ANSWER_MOST_US = 16000,
+  /* Times between looks for the answer, first and longest. */
   ASK_FIRST_US = 50,
   ASK_MOST_US = 1000
 };
 
 struct mill_draw {
   mill_mpi mpi;                     /* its own communicator */
-  int *n_at_once;                   /* [size] numbers that each rank takes at once */
-  int64_t first;                    /* of this rank */
-  int has_first;                    /* this rank has taken its own numbers */
-  _Atomic int64_t next, n_answered; /* rank 0 */
+  int *n_at_once;                   /* [size] numbers that each rank draws at a time */
+  int64_t first;                    /* this rank's fixed first number */
+  int has_first;                    /* it is drawn */
+  _Atomic int64_t next, n_answered; /* rank 0: the counter; answers sent */
   _Atomic int ends;
-  long answer_us; /* longest time between two looks */
+  long answer_us; /* rank 0: longest time between two looks */
   pthread_t thread;
   int has_thread, is_settled;
   MPI_Request ask, answer; /* other ranks */
@@ -56,7 +58,7 @@ static int answer(mill_draw *draw, int *there)
   MILL_CHECK_MPI(
       MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, TAG_ASK, draw->mpi.comm, MPI_STATUS_IGNORE));
   number = atomic_fetch_add(&draw->next, draw->n_at_once[status.MPI_SOURCE]);
-  /* the rank that asks waits for it already */
+  /* cannot block: the rank that asks has posted its receive */
   MILL_CHECK_MPI(MPI_Send(&number, 1, MPI_INT64_T, status.MPI_SOURCE, TAG_NUMBER, draw->mpi.comm));
   atomic_fetch_add(&draw->n_answered, 1);
   return MILL_OK;
@@ -76,7 +78,7 @@ static void *answer_all(void *context)
   }
 done:
   if (err != MILL_OK) {
-    /* the others would wait forever */
+    /* other ranks would wait forever for an answer */
     mill_log_error("cannot distribute work: %s: the job is aborted; the same command continues it",
                    mill_error_message());
     MPI_Abort(draw->mpi.comm, mill_error_exit_status(err));
@@ -128,7 +130,7 @@ done:
   return err;
 }
 
-/* Ask rank 0, if that is not under way, and look for the answer. */
+/* Ask rank 0, unless a request is pending, and look for the answer. */
 static int ask(mill_draw *draw, int *arrived)
 {
   if (!draw->has_asked) {
@@ -201,7 +203,7 @@ int mill_draw_settle(mill_draw *draw)
     MILL_MPI(MPI_Wait(&draw->ask, MPI_STATUS_IGNORE));
     draw->has_asked = 0;
   }
-  /* from here on no rank asks */
+  /* after the barrier no rank asks any more */
   MILL_MPI(MPI_Barrier(draw->mpi.comm));
   end_thread(draw);
   draw->is_settled = 1;
@@ -215,7 +217,7 @@ void mill_draw_free(mill_draw *draw)
   if (!draw)
     return;
   end_thread(draw);
-  if (draw->is_settled && draw->mpi.comm != MPI_COMM_NULL)
-    MPI_Comm_free(&draw->mpi.comm);
+  if (draw->is_settled)
+    mill_mpi_free(&draw->mpi);
   MILL_FREE(draw->n_at_once, draw);
 }

@@ -23,7 +23,7 @@ static int alloc_counts(const mill_mpi *mpi, int64_t n, mill_exchange *e)
   return MILL_ALLOC(n, &e->place);
 }
 
-/* Where the records of each rank begin; returns how many there are. */
+/* start [ranks] out: number of each rank's first record; returns the sum of n [ranks]. */
 static int64_t start_each(const mill_mpi *mpi, const int *n, int *start)
 {
   int64_t sum = 0;
@@ -99,28 +99,28 @@ void mill_exchange_free(mill_exchange *e)
 
 /* ---- once a node ---- */
 
-/* Memory of the ranks of *node; where there is none, *node becomes this rank alone. */
-static int share_memory(MPI_Comm *node, mill_node_array *array)
+/* Map memory that the ranks of *node share.  If there is none, allocate, and make *node this rank
+ * alone. */
+static int share_memory(mill_mpi *node, mill_node_array *array)
 {
   char name[] = "/dev/shm/starmill-XXXXXX";
-  int rank = 0, fd = -1, is_there;
-  MPI_Comm alone = MPI_COMM_NULL;
-  MILL_CHECK_MPI(MPI_Comm_rank(*node, &rank));
-  if (rank == 0) {
+  int fd = -1, is_there;
+  mill_mpi alone;
+  if (node->rank == 0) {
     fd = mkostemp(name, O_CLOEXEC);
     if (fd >= 0 && posix_fallocate(fd, 0, (off_t)array->n_byte) != 0)
       unlink(name);
   }
-  MILL_CHECK_MPI(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, *node));
-  if (rank > 0)
+  MILL_CHECK_MPI(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, node->comm));
+  if (node->rank > 0)
     fd = open(name, O_RDWR | O_CLOEXEC);
   array->data = mmap(NULL, array->n_byte, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   array->is_shared = array->data != MAP_FAILED;
   is_there = array->is_shared && access(name, F_OK) == 0;
   if (fd >= 0)
     close(fd);
-  MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &is_there, 1, MPI_INT, MPI_MIN, *node));
-  if (rank == 0)
+  MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &is_there, 1, MPI_INT, MPI_MIN, node->comm));
+  if (node->rank == 0)
     unlink(name);
   if (is_there)
     return MILL_OK;
@@ -128,22 +128,19 @@ static int share_memory(MPI_Comm *node, mill_node_array *array)
     munmap(array->data, array->n_byte);
   array->is_shared = 0;
   array->data = NULL;
-  MILL_CHECK_MPI(MPI_Comm_split(*node, rank, 0, &alone));
-  MILL_CHECK_MPI(MPI_Comm_free(node));
+  MILL_CHECK(mill_mpi_split(node, node->rank, &alone));
+  mill_mpi_free(node);
   *node = alone;
   return mill_alloc_raw(array->n_byte, 1, &array->data);
 }
 
-/* The first ranks of all nodes, which each bring what their node has; leader [size]: of each rank
- * its own node's. */
-static int find_leaders(const mill_mpi *mpi, MPI_Comm node, MPI_Comm *leaders, int *leader)
+/* Make a communicator of the nodes' first ranks, the leaders; leader [size]: rank in it of each
+ * rank's leader. */
+static int find_leaders(const mill_mpi *mpi, const mill_mpi *node, mill_mpi *leaders, int *leader)
 {
-  int rank = 0, mine = 0;
-  MILL_CHECK_MPI(MPI_Comm_rank(node, &rank));
-  MILL_CHECK_MPI(MPI_Comm_split(mpi->comm, rank == 0 ? 0 : MPI_UNDEFINED, mpi->rank, leaders));
-  if (rank == 0)
-    MILL_CHECK_MPI(MPI_Comm_rank(*leaders, &mine));
-  MILL_CHECK_MPI(MPI_Bcast(&mine, 1, MPI_INT, 0, node));
+  MILL_CHECK(mill_mpi_split(mpi, node->rank > 0, leaders)); /* the others form a part as well */
+  int mine = leaders->rank;
+  MILL_CHECK_MPI(MPI_Bcast(&mine, 1, MPI_INT, 0, node->comm));
   MILL_CHECK_MPI(MPI_Allgather(&mine, 1, MPI_INT, leader, 1, MPI_INT, mpi->comm));
   return MILL_OK;
 }
@@ -154,7 +151,7 @@ int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size
   int err = MILL_OK, *leader = NULL;
   int64_t *start = NULL;
   char *to;
-  MPI_Comm node = MPI_COMM_NULL, leaders = MPI_COMM_NULL;
+  mill_mpi node = {.comm = MPI_COMM_NULL}, leaders = node;
   MPI_Datatype type = MPI_DATATYPE_NULL;
   *all = (mill_node_array){0};
   err = MILL_ALLOC(mpi->size, &leader);
@@ -165,24 +162,22 @@ int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size
   for (int r = 0; r < mpi->size; r++)
     start[r + 1] += start[r];
   all->n_byte = (size_t)(start[mpi->size] > 0 ? start[mpi->size] : 1) * size;
-  MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &node));
+  MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
   MILL_TRY(mill_mpi_agree(mpi, share_memory(&node, all)));
-  MILL_TRY(find_leaders(mpi, node, &leaders, leader));
+  MILL_TRY(find_leaders(mpi, &node, &leaders, leader));
   to = all->data;
   memcpy(to + (size_t)start[mpi->rank] * size, mine, (size_t)n_mine * size);
-  MILL_MPI(MPI_Barrier(node));
+  MILL_MPI(MPI_Barrier(node.comm));
   MILL_TRY(mill_mpi_record_type(size, &type));
-  for (int r = 0; r < mpi->size && leaders != MPI_COMM_NULL; r++)
+  for (int r = 0; r < mpi->size && node.rank == 0; r++)
     MILL_MPI(MPI_Bcast(to + (size_t)start[r] * size, (int)(start[r + 1] - start[r]), type,
-                       leader[r], leaders));
-  MILL_MPI(MPI_Barrier(node));
+                       leader[r], leaders.comm));
+  MILL_MPI(MPI_Barrier(node.comm));
 done:
   if (type != MPI_DATATYPE_NULL)
     MPI_Type_free(&type);
-  if (leaders != MPI_COMM_NULL)
-    MPI_Comm_free(&leaders);
-  if (node != MPI_COMM_NULL)
-    MPI_Comm_free(&node);
+  mill_mpi_free(&leaders);
+  mill_mpi_free(&node);
   MILL_FREE(leader, start);
   return err;
 }

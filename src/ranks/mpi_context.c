@@ -49,8 +49,9 @@ static int is_launched(void)
   return 0;
 }
 
-/* Processes that nothing launched share one session folder of the node in Open MPI 4.1, and those
- * that start at the same time take files of it from each other and die in MPI_Init. */
+/* Set a session folder of its own for a process without a launcher.  In Open MPI 4.1 such processes
+ * share one folder of the node; those that start together remove each other's files, and die in
+ * MPI_Init. */
 static int make_own_folder(void)
 {
   const char *base = getenv("TMPDIR");
@@ -85,9 +86,8 @@ static int choose_components(void)
 {
   int err = MILL_OK;
 #ifdef OPEN_MPI
-  /* a program that was started without mpirun or srun would else start a daemon, which only
-   * processes that it started later would need, a quarter of a second, and open networks, over
-   * which it has no one to reach, a fifth */
+  /* without a launcher: start no daemon, which only MPI_Comm_spawn needs (saves 0.25 s), and open
+   * no networks (saves 0.2 s) */
   if (setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
       (!is_launched() && (setenv("OMPI_MCA_pml", "ob1", 0) != 0 || make_own_folder() != 0)))
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for an environment variable");
@@ -96,14 +96,37 @@ done:
   return err;
 }
 
+static const mill_mpi nobody = {.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
+
+/* Set up a new communicator. */
+static int describe(mill_mpi *mpi)
+{
+  MILL_CHECK_MPI(MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN));
+  MILL_CHECK_MPI(MPI_Comm_rank(mpi->comm, &mpi->rank));
+  MILL_CHECK_MPI(MPI_Comm_size(mpi->comm, &mpi->size));
+  return MILL_OK;
+}
+
 int mill_mpi_dup(MPI_Comm from, mill_mpi *to)
 {
-  *to = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
+  *to = nobody;
   MILL_CHECK_MPI(MPI_Comm_dup(from, &to->comm));
-  MILL_CHECK_MPI(MPI_Comm_set_errhandler(to->comm, MPI_ERRORS_RETURN));
-  MILL_CHECK_MPI(MPI_Comm_rank(to->comm, &to->rank));
-  MILL_CHECK_MPI(MPI_Comm_size(to->comm, &to->size));
-  return MILL_OK;
+  return describe(to);
+}
+
+int mill_mpi_split(const mill_mpi *mpi, int color, mill_mpi *part)
+{
+  *part = nobody;
+  MILL_CHECK_MPI(color == MILL_MPI_NODE ? MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED,
+                                                              mpi->rank, MPI_INFO_NULL, &part->comm)
+                                        : MPI_Comm_split(mpi->comm, color, mpi->rank, &part->comm));
+  return describe(part);
+}
+
+void mill_mpi_free(mill_mpi *mpi)
+{
+  if (mpi->comm != MPI_COMM_NULL)
+    MPI_Comm_free(&mpi->comm);
 }
 
 static void log_abort(const char *text)
@@ -111,7 +134,8 @@ static void log_abort(const char *text)
   mill_log_error("%s", text);
 }
 
-/* MPI, OpenMP and HDF5 need memory too, and do not say so where there is none. */
+/* Check that there is memory for the start of MPI, OpenMP and HDF5, which fail without a
+ * message. */
 static int check_memory(void)
 {
   if (mill_memory_room(1, LEAST_BYTES) == 0)
@@ -128,9 +152,9 @@ static const char way_to_share[] = "start them by srun --mpi=pmix or by the mpir
                                    "MPI (starmill doctor names it)";
 #endif
 
-/* A launcher of another MPI, or one that does not know this one, starts tasks that are each a job
- * of one rank: they would do the same work, and wish to write the same output.  A script of a
- * batch job starts one on purpose, and is no step. */
+/* Refuse to run if a launcher started several tasks, but each is a job of one rank: the launcher
+ * belongs to another MPI.  They would all do the same work and write the same output.  (A batch
+ * script that starts one process is no step of Slurm, and sets no SLURM_STEP_NUM_TASKS.) */
 static int check_launcher(const mill_mpi *mpi)
 {
   static const char *const variable[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
@@ -154,7 +178,7 @@ int mill_mpi_start(mill_mpi *mpi)
   mill_mpi stop;
   const int watch_err = mill_watchdog_start(log_abort); /* told once MPI knows the rank */
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "MPI_Init_thread");
-  *mpi = stop = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
+  *mpi = stop = nobody;
   MILL_TRY(check_memory());
   MILL_TRY(choose_components());
   MILL_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
@@ -177,8 +201,7 @@ done:
 void mill_mpi_end(mill_mpi *mpi)
 {
   const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "MPI_Finalize");
-  if (mpi->comm != MPI_COMM_NULL)
-    MPI_Comm_free(&mpi->comm);
+  mill_mpi_free(mpi);
   if (mpi->stop_comm != MPI_COMM_NULL)
     MPI_Comm_free(&mpi->stop_comm);
   int started = 0, ended = 0;
@@ -219,8 +242,8 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
   return exit_status;
 }
 
-/* a stop or an unreadable input leaves a consistent result, so any other failure takes
- * precedence */
+/* Rank of a code among failures.  A stop or an unreadable input leaves a consistent result, so
+ * other failures come first. */
 static int severity(int code)
 {
   switch (code) {
@@ -255,7 +278,7 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
   MILL_MPI(MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, worst.rank, mpi->comm));
   err = mill_error_restore(&outcome.error);
   mill_host_name(host, sizeof host);
-  /* a file may be missing on another host; ranks may agree again on a message that names its host */
+  /* name the host, as a file may be missing on one host only; once, if ranks agree again */
   if (strcmp(host, outcome.host) != 0 && strncmp(outcome.error.message, "on host ", 8) != 0)
     err = mill_error_set(err, __FILE__, __LINE__, "on host %.255s: %.700s", outcome.host,
                          outcome.error.message);
@@ -335,7 +358,7 @@ int mill_mpi_stop_others(mill_mpi *mpi)
     if (rank == mpi->rank)
       continue;
     MILL_MPI(MPI_Isend(NULL, 0, MPI_BYTE, rank, TAG_STOP, mpi->stop_comm, &request));
-    /* no buffer is waiting for it; mill_mpi_stop_settle sees that it arrives */
+    /* not waited for: mill_mpi_stop_settle receives it */
     MILL_MPI(MPI_Request_free(&request));
   }
 done:
@@ -376,33 +399,31 @@ int mill_mpi_stop_settle(mill_mpi *mpi)
 int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
 {
   int err = MILL_OK;
-  MPI_Comm node = MPI_COMM_NULL;
+  mill_mpi node;
   cpu_set_t mine, *all = NULL;
-  int n_node = 0;
   double share = 0;
 
   *n_thread = 1;
   CPU_ZERO(&mine);
-  /* more cores than a cpu_set_t holds: one thread, and the user can ask for more */
+  /* fails with more cores than a cpu_set_t holds: then one thread, unless --threads is given */
   if (sched_getaffinity(0, sizeof mine, &mine) != 0)
     CPU_SET(0, &mine);
-  MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &node));
-  MILL_MPI(MPI_Comm_size(node, &n_node));
-  MILL_TRY(MILL_ALLOC(n_node, &all));
-  MILL_MPI(MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, node));
+  MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
+  MILL_TRY(MILL_ALLOC(node.size, &all));
+  MILL_MPI(
+      MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, node.comm));
   for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
     if (!CPU_ISSET(cpu, &mine))
       continue;
     int n_user = 0;
-    for (int i = 0; i < n_node; i++)
+    for (int i = 0; i < node.size; i++)
       n_user += CPU_ISSET(cpu, &all[i]) != 0;
     share += 1.0 / n_user;
   }
-  /* three thirds of a core are one */
+  /* 1e-6: three thirds of a core are one core */
   *n_thread = share + 1e-6 < 1 ? 1 : (int)(share + 1e-6);
 done:
-  if (node != MPI_COMM_NULL)
-    MPI_Comm_free(&node);
+  mill_mpi_free(&node);
   mill_free(all);
   return err;
 }

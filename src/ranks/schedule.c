@@ -7,36 +7,36 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* A rank's even share of what is left, over a chunk: a rank that is this factor slower than the
- * others still ends with them. */
+/* A chunk is a rank's even share of the work left, divided by SHARES: a rank that is slower than
+ * the others by this factor still ends with them. */
 static const double SHARES = 4.0;
 
-/* Least work of a chunk: this time of a rank, s, but not more than this share of a rank's whole
- * work, so that short runs end together too; and this number of rows. */
+/* Least work of a chunk: LEAST_S seconds of a rank, but at most LEAST_SHARE of a rank's whole work,
+ * so that ranks of a short run end together, too; and at least LEAST_ROWS rows. */
 static const double LEAST_S = 0.1, LEAST_SHARE = 0.01, LEAST_ROWS = 4.0;
 
-/* A chunk is not more than this time of a rank, s, the usual write_interval: then the rows that all
- * ranks write together are neighbours, and the file gets long writes. */
+/* Most work of a chunk, in seconds of a rank: the default write_interval.  So rows that ranks write
+ * together are neighbours, and writes are long. */
 static const double MOST_S = 5.0;
 
-/* Measured on one core (docs/develop/scaling.md): bytes a second of unpacking, counted in the
- * packed file (40 to 120 million), and seconds for headers and tables of any file. */
+/* Measured on one core (docs/develop/scaling.md): bytes of a packed file unpacked per second (40 to
+ * 120 million); seconds for headers and tables of a file. */
 static const double UNPACK_BYTES_S = 80e6, OPEN_S = 2.5e-3;
 
-/* Each exposure after the first adds so much to a row: the emulator, 0.37 of a star's time
- * (docs/develop/performance.md), works once for all. */
+/* Cost of each exposure after the first: all exposures of a row share the emulator's work, which is
+ * 0.37 of a star's time (docs/develop/performance.md). */
 static const double EXPOSURE_COST = 0.6;
 
-/* Where a chunk begins: at a row of a file, in the order of the list. */
+/* Begin of a chunk. */
 typedef struct place {
-  int64_t at;  /* in order */
-  int64_t row; /* of the file */
+  int64_t at;  /* index in order, of its first file */
+  int64_t row; /* its first row in that file */
 } place;
 
 struct mill_schedule {
   int n_file;
   mill_schedule_file *file; /* [n_file] */
-  int *order;               /* [n_order] files that have wanted rows, as they are drawn */
+  int *order;               /* [n_order] files with wanted rows, in the order of drawing */
   int64_t n_order;
   uint8_t *wanted; /* NULL: all */
   int64_t n_row_limit;
@@ -89,7 +89,8 @@ static int copy_plan(const mill_schedule_plan *plan, mill_schedule *s)
   return MILL_OK;
 }
 
-/* Files with work, those that are expensive to open first, else as in the catalog. */
+/* List files with wanted rows: first those expensive to open, then the others, each in the order of
+ * the catalog. */
 static int order_files(mill_schedule *s)
 {
   int err = MILL_OK;
@@ -124,11 +125,11 @@ static int add_start(mill_schedule *s, int64_t at, int64_t row)
 /* The list while it is made. */
 typedef struct making {
   const mill_schedule_plan *plan;
-  double left;   /* cost of all that is left */
-  double held;   /* cost of what a rank takes at once, whatever its chunks are */
-  double taken;  /* by the chunk under way */
-  double target; /* of the chunk under way */
-  int is_open;   /* a chunk is under way */
+  double left;   /* cost of the work left */
+  double held;   /* cost of the rows that a rank takes before it finishes its first one */
+  double taken;  /* cost of the present chunk so far */
+  double target; /* cost to reach with it */
+  int is_open;   /* a chunk is begun */
 } making;
 
 static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
@@ -136,8 +137,8 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   const double share = d->left / (double)d->plan->n_rank;
   d->target = share / SHARES < MOST_S * d->plan->rate ? share / SHARES : MOST_S * d->plan->rate;
   if (s->n_chunk < d->plan->n_rank) {
-    /* what a rank takes before it has done anything does no harm, and as much for each keeps
-     * the first that comes from taking all */
+    /* the first chunk of a rank: at least what it takes anyway before it finishes a row; with as
+     * much for each, the first rank to draw cannot take all */
     const double even = (s->sum.row_cost + s->sum.open_cost) / (double)d->plan->n_rank;
     const double first = d->held < even ? d->held : even;
     d->target = d->target > first ? d->target : first;
@@ -148,8 +149,8 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   return add_start(s, at, row);
 }
 
-/* The row of a file up to which cost is used; *spent of it.  Rows that are not wanted cost
- * nothing. */
+/* The row of a file at which this cost is reached, from row on; *spent: the cost up to it.
+ * Unwanted rows cost nothing. */
 static int64_t row_at_cost(const mill_schedule *s, const mill_schedule_file *file, int64_t row,
                            double cost, double *spent)
 {
@@ -160,11 +161,11 @@ static int64_t row_at_cost(const mill_schedule *s, const mill_schedule_file *fil
   return row;
 }
 
-/* Cut one file for the chunks. */
+/* Divide one file among chunks. */
 static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
 {
   const mill_schedule_file *file = &s->file[s->order[at]];
-  /* cost that justifies opening the file */
+  /* least work that justifies opening the file */
   const double least = s->sum.least_cost > file->open_cost ? s->sum.least_cost : file->open_cost;
   for (int64_t row = 0; file_left > 0;) {
     double spent = file_left;
@@ -173,12 +174,12 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
       MILL_CHECK(begin_chunk(s, d, at, row));
     double room = d->target - d->taken;
     if (d->taken > 0 && room < least && room < file->open_cost + file_left) {
-      /* too little of it would fit: the chunk ends before the file */
+      /* too little of the file would fit: end the chunk before it */
       MILL_CHECK(begin_chunk(s, d, at, row));
       room = d->target;
     }
     room = room > least ? room : least;
-    /* nor must the rest be too little */
+    /* cut the file only if enough work is left for the next chunk */
     if (file_left > 2 * least && file->open_cost + file_left > room + least)
       end = row_at_cost(s, file, row,
                         room - file->open_cost > least ? room - file->open_cost : least, &spent);
@@ -207,7 +208,7 @@ static int make_chunks(mill_schedule *s, const mill_schedule_plan *plan)
     const mill_schedule_file *file = &s->file[s->order[at]];
     MILL_CHECK(add_file(s, &d, at, (double)count_wanted(s, file) * file->row_cost));
   }
-  /* the end of the last one */
+  /* the end of the last chunk */
   MILL_CHECK(add_start(s, s->n_order, 0));
   s->n_chunk--;
   s->sum.n_chunk = s->n_chunk;
@@ -261,7 +262,7 @@ void mill_schedule_begin(const mill_schedule *s, int64_t number, int n, mill_sch
 
 int mill_schedule_next(const mill_schedule *s, mill_schedule_walk *walk, mill_schedule_rows *piece)
 {
-  /* the chunk ends before row end_row of file end */
+  /* the last rows: those before end_row of the file at end */
   if (walk->at > walk->end || (walk->at == walk->end && walk->end_row == 0))
     return 0;
   piece->file = s->order[walk->at];

@@ -1,44 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Division of a catalog's rows among ranks: one list of chunks, which the ranks draw one by one.
+/** Division of a catalog's rows into a list of chunks, which ranks draw one after another.
  *
- *  The list depends on the catalog, on the rows that are still wanted, and on the number of
- *  ranks, and is the same on every rank; so a rank that draws a number knows its rows without
- *  a message.  Chunks begin large and become smaller (guided self-scheduling, Polychronopoulos
- *  & Kuck 1987), each a share of the work that is left, so that ranks of different speed and files
- *  of any size end together.  A chunk is rows that follow each other, cut where a file ends if
- *  that is near: then a file is opened by few ranks.  Files that are expensive to open
- *  (compressed ones) come first and are cut rarely; the others fill the gaps that these leave.
+ *  Each rank makes the same list, from the catalog, the rows still wanted and the number of ranks;
+ *  so a drawn number (src/ranks/draw.h) is all that a rank needs.  Each chunk is a share of the
+ *  work left, so chunks become smaller (guided self-scheduling, Polychronopoulos & Kuck 1987, IEEE
+ *  Trans. Comput. C-36, 1425), and ranks of different speed end together.  A chunk is rows in
+ *  sequence.  It ends at the end of a file if that is near, so that few ranks open a file.  Files
+ *  that are expensive to open (compressed ones) come first and are rarely cut; the others fill the
+ *  gaps.
  *
- *  The first numbers belong to the ranks in their order.  Ranks are of one kind, or a fast one
- *  counts as several slow ones and takes as many chunks at a time, so that all of them take work
- *  for about the same time.
+ *  The first numbers go to the ranks in order.  A fast rank counts as several slow ones, and draws
+ *  that many chunks at a time, so that all ranks work about equally long on a draw.
  *
- *  Costs are in usual rows: one row with one exposure is 1.
+ *  The unit of costs is a row with one exposure.
  *
- *  Pure code: no MPI, no files.  src/ranks/draw.h hands out the numbers; `starmill bench schedule`
- *  (tests/src/ranks/schedule_model.h) runs this same code with recorded costs.
+ *  No MPI, no files: tests/src/ranks/schedule_model.h runs this code with recorded costs.
  */
 #ifndef MILL_SCHEDULE_H
 #define MILL_SCHEDULE_H
 
 #include <stdint.h>
 
+#include "kernels/data/settings.h"
+
 /** One input file. */
 typedef struct mill_schedule_file {
-  int64_t row_start, n_row; /**< rows of the catalog, which follow those of the file before */
-  double row_cost;          /**< of one of its rows */
-  double open_cost;         /**< of opening it once */
+  int64_t row_start, n_row; /**< rows of the catalog; files follow each other */
+  double row_cost;          /**< cost of one row */
+  double open_cost;         /**< cost of opening the file once */
 } mill_schedule_file;
 
-/** Input of the list; borrowed for the call of mill_schedule_make. */
+/** Arguments of mill_schedule_make; borrowed. */
 typedef struct mill_schedule_plan {
   int n_file;
   const mill_schedule_file *file; /**< [n_file] */
-  const uint8_t *wanted;          /**< one bit a row, lowest first; NULL: all rows */
-  int64_t n_row_limit;            /**< only rows below it; 0: all */
-  int n_rank;                     /**< at least 1; a fast one counts as several */
-  double rate;                    /**< usual rows a second of one of these */
-  int64_t n_held;                 /**< rows that a rank takes before it has finished any */
+  const uint8_t *wanted;          /**< a bit for each row, lowest first; NULL: all rows */
+  int64_t n_row_limit;            /**< only rows below this; 0: all */
+  int n_rank;                     /**< 1 or more; a fast rank counts as several */
+  double rate;                    /**< expected rows/s of a rank */
+  int64_t n_held;                 /**< rows that a rank takes before it finishes its first one */
 } mill_schedule_plan;
 
 typedef struct mill_schedule mill_schedule;
@@ -47,41 +47,57 @@ typedef struct mill_schedule mill_schedule;
 int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out);
 void mill_schedule_free(mill_schedule *schedule); /* NULL is allowed */
 
-/** Number of chunks, of wanted rows, their cost without opening files, and that of opening
- *  each file with wanted rows once. */
+/** Numbers of chunks and wanted rows; cost of the rows; cost of opening each of their files
+ *  once. */
 typedef struct mill_schedule_sum {
   int64_t n_chunk, n_row;
   double row_cost, open_cost;
-  double least_cost; /**< of a chunk, but for the last and where opening a file costs more */
+  double least_cost; /**< least cost of a chunk; the last may cost less */
 } mill_schedule_sum;
 void mill_schedule_sums(const mill_schedule *schedule, mill_schedule_sum *sum);
 
-/** Rows of one file that belong to a chunk; those among them that are wanted are to be done. */
+/** Rows of one file in a chunk; only the wanted ones are to be fitted. */
 typedef struct mill_schedule_rows {
   int file;
   int64_t first, end; /**< rows within the file */
 } mill_schedule_rows;
 
-/** Walk a chunk: begin, then take its rows file after file. */
+/** Walk through chunks, file after file. */
 typedef struct mill_schedule_walk {
-  int64_t at, end; /**< places in the list of files, end: of the chunk's last rows */
+  int64_t at, end; /**< places in the list of files: next, and of the last rows */
   int64_t first_row, end_row;
 } mill_schedule_walk;
 
-/** The chunks [number, number + n) together; those beyond the last chunk have no rows. */
+/** Begin a walk through the chunks [number, number + n); numbers beyond the last have no rows. */
 void mill_schedule_begin(const mill_schedule *schedule, int64_t number, int n,
                          mill_schedule_walk *walk);
-/** 1 and the rows of the next file, or 0. */
+/** Returns 1 with the rows of the next file, or 0 at the end. */
 int mill_schedule_next(const mill_schedule *schedule, mill_schedule_walk *walk,
                        mill_schedule_rows *piece);
 
-/** Is a row of the catalog wanted?  (Of the list as it was made.) */
+/** Was a row of the catalog wanted when the list was made? */
 int mill_schedule_wanted(const mill_schedule *schedule, int64_t row);
 
-/** Cost of a row with n_exposure exposures: the emulator works once for all of them. */
+/** Cost of a row with n_exposure exposures, which share the emulator's work. */
 double mill_schedule_row_cost(double n_exposure);
 
-/** Cost of opening a file of n_byte, compressed or not, for a rank of this rate. */
+/** Cost of opening a file of n_byte bytes, for a rank of this rate (rows/s). */
 double mill_schedule_open_cost(int64_t n_byte, int is_compressed, double rate);
+
+/* ---- default rates, for estimates and sizes of chunks only ---- */
+
+/** Stars/s of one core: DESI coadds, three arms with resolution matrices, on a Xeon with AVX-512
+ *  (docs/develop/performance.md).  optimizer: MILL_OPT_HYBRID, ... */
+static inline double mill_usual_core_rate(int optimizer)
+{
+  /* hybrid and levenberg-marquardt agree within 2 % */
+  return optimizer == MILL_OPT_NELDER_MEAD ? 40.0 : 127.0;
+}
+
+/** Stars/s of a GPU: the aim for one H200, not a measurement. */
+static inline double mill_usual_gpu_rate(void)
+{
+  return 10000.0;
+}
 
 #endif

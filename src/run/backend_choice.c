@@ -15,24 +15,16 @@ const char *const mill_backend_words[] = {"auto", "cpu", "cuda", NULL};
 enum wish { WISH_CPU, WISH_GPU, WISH_GPU_AGAIN, WISH_MIXED_AGAIN };
 static const char *const choice_of[] = {"cpu", "cuda", "cuda", MILL_BACKEND_MIXED};
 
-static int ranks_of_node(const mill_mpi *mpi, MPI_Comm *node)
-{
-  MILL_CHECK_MPI(
-      MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, node));
-  MILL_CHECK_MPI(MPI_Comm_set_errhandler(*node, MPI_ERRORS_RETURN));
-  return MILL_OK;
-}
-
 /* The GPU that a rank would take. */
 typedef struct rank_gpu {
-  int rank;             /* of the job: those that are given GPUs together may be fewer */
-  int gpu;              /* -1: it sees none */
-  mill_gpu_facts facts; /* all 0 then */
+  int rank; /* in the whole job, also where only some ranks get GPUs */
+  int gpu;  /* -1: none seen; facts are then 0 */
+  mill_gpu_facts facts;
   int driver;
-  int n_sharing, i_share; /* ranks of the node that would take the same, and which of them it is */
+  int n_sharing, i_share; /* ranks of the node with the same GPU; this rank's index among them */
 } rank_gpu;
 
-/* may_be_none: a process that sees no GPU is not an error. */
+/* Choose a GPU for this rank; may_be_none: it is no error if the process sees none. */
 static int choose(int local_rank, int may_be_none, rank_gpu *mine)
 {
   int err = MILL_OK;
@@ -40,7 +32,7 @@ static int choose(int local_rank, int may_be_none, rank_gpu *mine)
   mill_gpu_facts *all = NULL;
   MILL_TRY(mill_gpu_look(&node, &all));
   mine->driver = node.driver;
-  /* a driver that is too old for this build shows no GPU either, but that is a failure */
+  /* a driver too old for this build also shows no GPU, but that is an error */
   const int is_new = node.driver >= node.runtime / 1000 * 1000;
   if (may_be_none && (node.driver == 0 || (node.n_gpu < 1 && is_new)))
     goto done;
@@ -51,7 +43,8 @@ done:
   return err;
 }
 
-/* Results are the same bit for bit only on GPUs of one kind.  rank: this one's, of the job. */
+/* Check that all GPUs are of one kind: only then do results have the same bits.  rank: this rank in
+ * the whole job. */
 static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
 {
   int err = MILL_OK, first_rank = rank;
@@ -78,7 +71,7 @@ static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
   size_t free_bytes = 0;
   MILL_TRY(same_kind(mpi, mine->rank, &mine->facts));
   MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, name, &free_bytes)));
-  /* all ranks have their contexts, and nothing else yet: what is free now can be divided */
+  /* all ranks have contexts and nothing else: the memory that is free now can be divided */
   err = mill_gpu_try(place.gpu, name, &free_bytes);
   if (err == MILL_OK)
     err = mill_gpu_memory(name, free_bytes, place.n_sharing, &place.bytes);
@@ -98,31 +91,29 @@ done:
   return err;
 }
 
-/* Collective. */
+/* Choose this rank's GPU and see which ranks of its node share it.  Collective. */
 static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine)
 {
-  int err = MILL_OK, rank = 0, size = 0;
-  MPI_Comm node = MPI_COMM_NULL;
+  int err = MILL_OK;
+  mill_mpi node;
   mill_gpu_facts *all = NULL;
   memset(mine, 0, sizeof *mine);
   mine->rank = mpi->rank;
   mine->gpu = -1;
-  MILL_TRY(ranks_of_node(mpi, &node));
-  MILL_MPI(MPI_Comm_rank(node, &rank));
-  MILL_MPI(MPI_Comm_size(node, &size));
-  err = choose(rank, may_be_none, mine);
+  MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
+  err = choose(node.rank, may_be_none, mine);
   if (err == MILL_OK)
-    err = MILL_ALLOC(size, &all);
+    err = MILL_ALLOC(node.size, &all);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Allgather(&mine->facts, (int)sizeof mine->facts, MPI_BYTE, all,
-                         (int)sizeof mine->facts, MPI_BYTE, node));
+                         (int)sizeof mine->facts, MPI_BYTE, node.comm));
   if (may_be_none)
-    mill_gpu_sharers(size, all, rank, &mine->n_sharing, &mine->i_share);
+    mill_gpu_sharers(node.size, all, node.rank, &mine->n_sharing, &mine->i_share);
   else
-    err = mill_mpi_agree(mpi, mill_gpu_share(size, all, rank, &mine->n_sharing, &mine->i_share));
+    err = mill_mpi_agree(
+        mpi, mill_gpu_share(node.size, all, node.rank, &mine->n_sharing, &mine->i_share));
 done:
-  if (node != MPI_COMM_NULL)
-    MPI_Comm_free(&node);
+  mill_mpi_free(&node);
   mill_free(all);
   return err;
 }
@@ -137,18 +128,16 @@ static int place_all(const mill_mpi *mpi)
 static int place_some(const mill_mpi *mpi, int *has_gpu)
 {
   int err = MILL_OK, n_gpu = 0;
-  MPI_Comm alike = MPI_COMM_NULL;
   mill_mpi part = {.comm = MPI_COMM_NULL};
   rank_gpu mine;
   MILL_TRY(find_gpu(mpi, 1, &mine));
   *has_gpu = mine.gpu >= 0 && mine.i_share == 0;
-  mine.n_sharing = 1; /* the others that see it fit on the CPU */
+  mine.n_sharing = 1; /* other ranks that see this GPU fit on the CPU */
   MILL_MPI(MPI_Allreduce(has_gpu, &n_gpu, 1, MPI_INT, MPI_SUM, mpi->comm));
   if (n_gpu == 0)
     MILL_FAIL(MILL_ERR_CONFIG,
               "no rank sees a GPU: ask the scheduler for one (and check CUDA_VISIBLE_DEVICES)");
-  MILL_MPI(MPI_Comm_split(mpi->comm, *has_gpu, mpi->rank, &alike));
-  MILL_TRY(mill_mpi_dup(alike, &part));
+  MILL_TRY(mill_mpi_split(mpi, *has_gpu, &part));
   if (*has_gpu)
     err = place_ranks(&part, &mine);
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -158,14 +147,11 @@ static int place_some(const mill_mpi *mpi, int *has_gpu)
                   n_gpu, mpi->size, n_gpu == 1 ? "has" : "have", mpi->size - n_gpu,
                   mpi->size - n_gpu == 1 ? "fits" : "fit");
 done:
-  if (part.comm != MPI_COMM_NULL)
-    MPI_Comm_free(&part.comm);
-  if (alike != MPI_COMM_NULL)
-    MPI_Comm_free(&alike);
+  mill_mpi_free(&part);
   return err;
 }
 
-/* Give all ranks, or those that find one first, a GPU, and see that the backend takes it. */
+/* Give GPUs to all ranks (is_mixed: to one rank each), and open the CUDA backend. */
 static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
 {
   int err = MILL_OK;
@@ -208,7 +194,7 @@ done:
   return err;
 }
 
-/* Put more text around the message of a failure. */
+/* Repeat the last failure with text before and after its message. */
 static int tell(int err, const char *before, const char *after)
 {
   return MILL_ERROR(err, "%s%s%s", before, mill_error_message(), after);
@@ -234,8 +220,8 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
   return tell(err, "backend " MILL_BACKEND_MIXED ": ", "; or use --backend cpu");
 }
 
-/* Has the measured crossover been reached?  On rank 0; an unreadable file counts as not
- * measured. */
+/* Rank 0: does a rank's part of the work reach the measured crossover?  An unreadable file counts
+ * as not measured. */
 static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64_t size,
                        int n_thread)
 {
@@ -258,17 +244,17 @@ static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64
   return wants;
 }
 
-/* The backend of a result that is continued.  On rank 0. */
+/* Rank 0: the backend of the result to continue. */
 static int wish_of_result(const char *output, const char *device)
 {
   mill_log_debug("backend auto: as %s was begun (%s)", output, device);
-  /* "cuda ... + cpu ..." where there were both */
+  /* cuda+cpu is "cuda ... + cpu ..." */
   if (strncmp(device, "cuda", 4) != 0)
     return WISH_CPU;
   return strstr(device, MILL_BACKEND_AND "cpu ") ? WISH_MIXED_AGAIN : WISH_GPU_AGAIN;
 }
 
-/* The requested backend, the same on all ranks.  Collective. */
+/* Decide on rank 0 which backend to try, and tell all ranks.  Collective. */
 static int agree_wish(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
                       const char *device, int64_t size, int n_thread, int *wish)
 {
@@ -321,7 +307,7 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
         output,
         kind == MILL_CROSSOVER_FIT ? "give --overwrite; if that has begun it, remove it"
                                    : "remove it");
-    /* where there is none, this is the wrong machine for that file */
+    /* no GPU here: the wrong machine for this file */
     err = tell(err == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : err, before, "");
   }
 done:

@@ -16,13 +16,13 @@
 #include "src/system/watchdog.h"
 
 enum { TICK_MS = 200, MAX_PATH = 4096, LAST_WAIT_S = 5 };
-/* The launcher or the clock may stop all ranks at once: then one message from rank 0 saves those of
- * the others. */
+/* Other ranks wait this long before they tell all: if all ranks stop together (a signal, the time
+ * limit), rank 0's messages are enough. */
 static const double OTHERS_WAIT_S = 1.0;
 
 struct mill_stop_watch {
   mill_mpi *mpi;
-  char file[MAX_PATH]; /* empty: none, or not this rank's task */
+  char file[MAX_PATH]; /* stop file; empty: none, or not rank 0 */
   double limit_s, start_s;
   _Atomic double star_s, write_s;
   pthread_mutex_t mutex;
@@ -101,7 +101,8 @@ void mill_stop_watch_text(const mill_stop_watch *watch, char *out, size_t size)
   }
 }
 
-/* Look once; the mutex keeps mpi alive meanwhile, but not while the file system is asked. */
+/* Look once; returns 0 when the thread may end.  The mutex, which keeps mpi alive, is not held
+ * while the file system is asked. */
 static int look(mill_stop_watch *watch, double *next_file_s, double *first_s)
 {
   int goes_on = 1, found = 0;
@@ -175,7 +176,7 @@ void mill_stop_watch_end(mill_stop_watch *watch)
     return;
   mill_cond_end(&watch->changed, &watch->mutex, &watch->ends);
   if (!mill_thread_join_within(watch->thread, LAST_WAIT_S)) {
-    /* it hangs in the file system, and keeps its memory */
+    /* the thread hangs in the file system, so its memory stays */
     mill_log_warning("%s: the file system has not answered for %d s", watch->file, LAST_WAIT_S);
     return;
   }

@@ -7,11 +7,11 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* A night ends where no exposure begins for so long, in days. */
+/* Exposures more than NIGHT_GAP days apart are of different nights. */
 static const double NIGHT_GAP = 0.5;
 
 typedef struct exposure_time {
-  double mjd; /* infinite: not known */
+  double mjd; /* infinite: unknown */
   int exposure;
 } exposure_time;
 

@@ -3,19 +3,26 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/star/blocks/prepare.h"
 #include "src/system/order.h"
 
-/** Templates are made at least this broad before they are taken at the pixels, in sigmas over
- *  pixels, by no more than MILL_LARGEST_BLUR.  With a resolution matrix, which narrower templates
- *  would meet undersampled, the second. */
+/** Templates are blurred to at least this sigma, in pixels, before they are taken at the pixels; at
+ *  most MILL_LARGEST_BLUR of the line-spread function (squared) is used for it.  The second value
+ *  is for a resolution matrix, whose rows would undersample narrower templates. */
 static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
-/** Pixels that are looked at for how broad a segment is, and the one in order of width below which
- *  a tenth of them are. */
+/** Solvers of a wavelength set.  If the templates' sigma in pixels varies by less than EVEN_PIXELS (relative)
+ *  over the set, one solver serves all pixels.  Else there are solvers for sigmas SOLVER_STEP
+ *  pixels apart, at most MOST_SOLVERS of them. */
+static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
+/** Pixels examined for the width of a segment; index of the tenth percentile among their sorted
+ *  widths. */
 enum { N_LOOK = 20, I_TENTH = 2 };
-/** Narrower than any pixel can be; a matrix moves light further than this: pixels, DESI's is below
- *  0.1. */
+/** LEAST_SIGMA (pixels): no line-spread function is narrower.  MOST_SHIFT (pixels): a matrix that
+ *  moves light further is wrong; DESI's move it by less than 0.1. */
 static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5;
 
 enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settings *set,
@@ -56,7 +63,7 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, d
       n_unusable++;
       continue;
     }
-    /* half of the kernel is off the arm */
+    /* too much of the kernel is outside the arm: the pixel stays NaN */
     if (i < 2 || i >= n - 2 || wave_aa[i] - MILL_LSF_EDGE * lack < wave_aa[0] ||
         wave_aa[i] + MILL_LSF_EDGE * lack > wave_aa[n - 1])
       continue;
@@ -71,8 +78,8 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, d
     *info |= MILL_INFO_LSF_NARROW;
 }
 
-/** Square of what an arm's line-spread function has beyond the templates, and of what it should
- *  have so that templates are broad enough for its pixels, both over wavelength. */
+/** Squares of sigma over wavelength: least, of the part of an arm's line-spread functions beyond
+ *  the templates; wanted, of the blur that makes templates broad enough for the pixels. */
 typedef struct blur_range {
   double least, wanted, last_aa;
 } blur_range;
@@ -93,8 +100,8 @@ static void look_at_sigma(const mill_raw_segment *raw, const double *wave, doubl
   }
 }
 
-/** Sigma of the Gaussian with the sum of squares of a row of the matrix, where a pixel is that
- *  wide, as mill_find_narrow judges it. */
+/** Sigma of the Gaussian with the same sum of squares as row i of the matrix, in the unit of pixel,
+ *  the pixel's width; as in mill_find_narrow. */
 static double row_sigma(const mill_raw_segment *s, int i, double pixel)
 {
   double sum, square;
@@ -102,7 +109,7 @@ static double row_sigma(const mill_raw_segment *s, int i, double pixel)
   return pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
 }
 
-/** The same of a matrix, some of whose rows are looked at: the least but one of them. */
+/** look_at_sigma for a matrix: examines N_LOOK rows; least is the second smallest of them. */
 static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
                            blur_range *range)
 {
@@ -114,7 +121,7 @@ static void look_at_matrix(const mill_raw_segment *raw, const double *wave, doub
     const double sigma = row_sigma(raw, i, pixel);
     const double own = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
     const double broad = (sharp * sharp - templ * templ) / (wave[i] * wave[i]);
-    if (!isfinite(own)) /* the row is empty */
+    if (!isfinite(own)) /* an empty row */
       continue;
     least[1] = fmin(least[1], fmax(own, least[0]));
     least[0] = fmin(own, least[0]);
@@ -179,7 +186,7 @@ int mill_lsf_is_odd(const mill_raw_segment *s, double *sigma_aa, double *wave_aa
   const double sigma = (double)s->sigma_aa[i];
   const double pixel =
       s->n_pix > 1 ? (s->wave_aa[s->n_pix - 1] - s->wave_aa[0]) / (s->n_pix - 1) : 0.0;
-  /* beyond the largest kernel, or too narrow */
+  /* too broad for the largest kernel, or too narrow */
   if (!(MILL_LSF_REACH * sigma > pixel * (double)(MILL_MAX_DIAG / 2) ||
         (sigma > 0.0 && sigma < LEAST_SIGMA * pixel)))
     return 0;
@@ -201,4 +208,123 @@ int mill_lsf_is_shifting(const mill_raw_segment *s, double *shift_pix)
     return 0;
   *shift_pix = fabs(moment) / sum;
   return 1;
+}
+
+/* ---- resolution matrices less the templates' own resolution ---- */
+
+/** Invert a [n][n] by Gauss-Jordan elimination with column pivots; a is destroyed.  Not by LAPACK:
+ *  OpenBLAS would allocate 128 MiB, and retry forever under a memory limit. */
+static int invert(int n, double *a, double *inverse)
+{
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++)
+      inverse[i * n + j] = i == j;
+  for (int k = 0; k < n; k++) {
+    int pivot = k;
+    for (int i = k + 1; i < n; i++)
+      if (fabs(a[i * n + k]) > fabs(a[pivot * n + k]))
+        pivot = i;
+    if (!(fabs(a[pivot * n + k]) > 0))
+      return 0;
+    const double scale = 1 / a[pivot * n + k];
+    for (int j = 0; j < n; j++) {
+      const double x = a[pivot * n + j], y = inverse[pivot * n + j];
+      a[pivot * n + j] = a[k * n + j];
+      inverse[pivot * n + j] = inverse[k * n + j];
+      a[k * n + j] = x * scale;
+      inverse[k * n + j] = y * scale;
+    }
+    for (int i = 0; i < n; i++) {
+      const double factor = a[i * n + k];
+      for (int j = 0; j < n && i != k; j++) {
+        a[i * n + j] -= factor * a[k * n + j];
+        inverse[i * n + j] -= factor * inverse[k * n + j];
+      }
+    }
+  }
+  return 1;
+}
+
+/** Invert the templates' Gaussian on n_diag pixels (docs/science/numerics.md),
+ *  G_ij = exp(-(i-j)^2 / 2 s^2) / (s sqrt(2 pi)) with s = sigma_pix; g [n_diag^2] is work space. */
+static int make_solver(int n_diag, double sigma_pix, double *g, double *inverse)
+{
+  for (int i = 0; i < n_diag; i++)
+    for (int j = 0; j < n_diag; j++) {
+      const double u = (double)(i - j) / sigma_pix;
+      g[i * n_diag + j] = exp(-0.5 * u * u) / (sigma_pix * sqrt(2.0 * 3.14159265358979323846));
+    }
+  if (!invert(n_diag, g, inverse))
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "the template's resolution (sigma %g pixels) cannot be taken out of a matrix "
+                      "of %d diagonals",
+                      sigma_pix, n_diag);
+  return MILL_OK;
+}
+
+/** make_solver for a Gaussian whose samples are scaled to sum up to 1, which those of a narrow
+ *  Gaussian do not. */
+static int make_normal_solver(int n_diag, double sigma_pix, double *g, double *inverse)
+{
+  double sum = 0.0;
+  MILL_CHECK(make_solver(n_diag, sigma_pix, g, inverse));
+  for (int j = -n_diag; j <= n_diag; j++)
+    sum += exp(-0.5 * j * j / (sigma_pix * sigma_pix)) / (sigma_pix * sqrt(2.0 * M_PI));
+  for (int i = 0; i < n_diag * n_diag; i++)
+    inverse[i] *= sum;
+  return MILL_OK;
+}
+
+/** Sigma, in pixels, of templates and blur at pixel i. */
+static double sigma_of_pixel(int n_pix, const double *wave_aa, double templ_aa, double blur_ln,
+                             int i)
+{
+  return mill_lsf_pixels(n_pix, wave_aa, i, hypot(templ_aa, blur_ln * wave_aa[i]));
+}
+
+/** Choose the sigmas of the solvers (plan->sigma_pix, step_pix) and each pixel's place between
+ *  them, at [n_pix].  Returns the number of solvers, 1 if sigma is even. */
+static int plan_solvers(int n_pix, const double *wave_aa, double templ_aa, double blur_ln,
+                        float *at, mill_deconv *plan)
+{
+  double low = INFINITY, high = 0.0;
+  for (int i = 0; i < n_pix; i++) {
+    const double sigma = sigma_of_pixel(n_pix, wave_aa, templ_aa, blur_ln, i);
+    low = fmin(low, sigma);
+    high = fmax(high, sigma);
+  }
+  plan->sigma_pix = hypot(templ_aa, blur_ln * wave_aa[0]) / (wave_aa[1] - wave_aa[0]);
+  if (high - low <= EVEN_PIXELS * low)
+    return 1;
+  const double n_step = fmin(ceil((high - low) / SOLVER_STEP), MOST_SOLVERS - 1);
+  plan->sigma_pix = low;
+  plan->step_pix = (high - low) / n_step;
+  for (int i = 0; i < n_pix; i++)
+    at[i] = (float)fmin(
+        (sigma_of_pixel(n_pix, wave_aa, templ_aa, blur_ln, i) - low) / plan->step_pix, n_step);
+  return (int)n_step + 1;
+}
+
+int mill_lsf_make_solvers(int n_diag, int n_pix, const double *wave_aa, double templ_aa,
+                          double blur_ln, mill_deconv *plan, double **solve, size_t *n_solve,
+                          size_t *bytes)
+{
+  int err = MILL_OK;
+  double *g = NULL;
+  float *at = NULL;
+  const size_t n_element = (size_t)n_diag * (size_t)n_diag;
+  MILL_TRY(MILL_ALLOC(n_pix, &at));
+  const int n = plan_solvers(n_pix, wave_aa, templ_aa, blur_ln, at, plan);
+  const size_t n_at = n > 1 ? (size_t)n_pix : 0;
+  *n_solve = (size_t)n * n_element;
+  *bytes = *n_solve * sizeof **solve + n_at * sizeof *at;
+  MILL_TRY(MILL_ALLOC(n_element, &g));
+  MILL_TRY(MILL_ALLOC(*n_solve + n_at, solve));
+  for (int i = 0; i < n; i++)
+    MILL_TRY((n > 1 ? make_normal_solver : make_solver)(
+        n_diag, plan->sigma_pix + i * plan->step_pix, g, *solve + (size_t)i * n_element));
+  memcpy(*solve + *n_solve, at, n_at * sizeof *at);
+done:
+  MILL_FREE(at, g);
+  return err;
 }

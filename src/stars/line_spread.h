@@ -1,48 +1,67 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Line-spread functions of a star's segments before its fit: which of them are used, how they are
- *  divided between grid and pixels (docs/science/numerics.md, "Line-spread function"), and which
- *  are implausible. */
+/** Line-spread functions of a star's segments, before its fit: which are used, which part acts on
+ *  the templates' grid and which on the pixels (docs/science/numerics.md, "Line-spread function"),
+ *  which are implausible. */
 #ifndef MILL_LINE_SPREAD_H
 #define MILL_LINE_SPREAD_H
 
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
 #include "kernels/data/star.h"
+#include "kernels/star/slot.h"
 
-/** What takes templates to a segment's resolution. */
+/** How templates are brought to a segment's resolution. */
 enum mill_lsf_use {
-  MILL_LSF_NO_USE = 0, /**< nothing: they have it, or nothing is known of it */
+  MILL_LSF_NO_USE = 0, /**< not at all: they have it already, or it is unknown */
   MILL_LSF_BY_MATRIX,
   MILL_LSF_BY_SIGMA
 };
 enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settings *set,
                                   const mill_raw_segment *segment);
 
-/** Sigma in ln wavelength of the part of an arm's line-spread functions that acts on the grid: as
- *  much as makes templates broad enough for the pixels, and less than the pixels' least; 0 where
- *  they are broad enough.  On a grid coarser than the library's at least what its splines need.
- *  With a matrix in steps, for solvers are kept for each. */
+/** The blur of an arm: sigma, in ln wavelength, of the part of the line-spread functions that acts
+ *  on the templates' grid.  It makes templates broad enough for the pixels, and stays below the
+ *  narrowest line-spread function; 0: templates are broad enough.  On a thinned grid it is at least
+ *  what the splines need.  With a resolution matrix it is rounded down to steps, since each value
+ *  needs solvers of its own. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm);
 
-/** Difference lsf_aa [n_pix] between the sigmas of a segment of MILL_LSF_BY_SIGMA and the
- *  templates' resolution with this blur: 0 where there is none, NaN where it cannot be used.
- *  *n_diag: diagonals that it needs, 0: none.  Adds bits of FIT_INFO to *info. */
+/** Plan a segment of MILL_LSF_BY_SIGMA.
+ *
+ *  lsf_aa [n_pix]  out     extra Gaussian sigma (A) from the blurred templates to the instrument's
+ *                          resolution; 0: none needed, NaN: unusable pixel
+ *  n_diag          out     diagonals of resolution rows for these sigmas; 0: none needed
+ *  info            in/out  bits of FIT_INFO are added */
 void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *segment, double blur_ln,
                          float *lsf_aa, int *n_diag, int *info);
 
-/** Sigma in A below which the line-spread function of about a tenth of a segment's pixels is: of
- *  its sigmas, or of the Gaussians with the sums of squares of its matrix' rows; NaN: it has
- *  neither. */
+/** The tenth percentile of sigma (A) of a segment's line-spread function, over N_LOOK pixels.  A
+ *  matrix row counts as the Gaussian with the same sum of squares.  NaN: no line-spread
+ *  function. */
 double mill_lsf_width(const mill_raw_segment *segment);
 
-/** Is the sigma in the middle of a segment implausible for a spectrograph?  Then *sigma_aa is
- *  that, at *wave_aa, where pixels are *pixel_aa wide. */
+/** Is sigma in the middle of a segment implausible for a spectrograph?  If so *sigma_aa, *wave_aa
+ *  and *pixel_aa are sigma, the wavelength and the pixel width there. */
 int mill_lsf_is_odd(const mill_raw_segment *segment, double *sigma_aa, double *wave_aa,
                     double *pixel_aa);
 
-/** Does the resolution matrix in the middle of a segment move light?  Then *shift_pix is by how
- *  much. */
+/** Does the resolution matrix move light in the middle of a segment?  If so *shift_pix is by how
+ *  many pixels. */
 int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
+
+/** Make solvers that take the templates' own resolution out of a resolution matrix of n_diag
+ *  diagonals: inverses of the Gaussian of the templates (templ_aa, A) and a blur (blur_ln).
+ *
+ *  wave_aa [n_pix]  in   of the segment
+ *  plan             out  sigmas of the solvers, without pointers
+ *  solve            out  for mill_free: n_solve numbers of the solvers; if there are several, then
+ *                        n_pix floats, each pixel's place between them
+ *  bytes            out  of all that
+ *
+ *  MILL_ERR_RANGE if the Gaussian has no inverse, MILL_ERR_MEMORY. */
+int mill_lsf_make_solvers(int n_diag, int n_pix, const double *wave_aa, double templ_aa,
+                          double blur_ln, mill_deconv *plan, double **solve, size_t *n_solve,
+                          size_t *bytes);
 
 #endif

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Checks that a file written by a command is not another of its files.
+/** Checks that no two roles of a command, as output, log or input, name one file.
  *
- *  A job names its files one by one, before it opens or makes any: first all that it writes, then
- *  all that it reads.  Files are compared by what they are, so links are seen, and by folder and
- *  name where they are not there yet.  A written name also reserves NAME.lock, NAME.new, NAME.tmp
- *  and NAME.tmp-... in its folder.
- *
- *  A name costs a look or two at the file system; nothing is kept of those that are read.
+ *  Before it opens or makes any file, a job names first all files that it writes, then all that it
+ *  reads.  Files that exist are compared by device and inode, so links are found; others by folder
+ *  and name.  A written NAME also reserves NAME.lock, NAME.new, NAME.tmp and NAME.tmp-... in its
+ *  folder.
  */
 #ifndef MILL_FILE_ROLES_H
 #define MILL_FILE_ROLES_H
@@ -31,7 +29,7 @@ typedef struct mill_file_identity {
   char name[MILL_MAX_FILE_NAME]; /**< links followed */
 } mill_file_identity;
 
-/** Written files so far; zeroed at first.  Options and paths are borrowed. */
+/** Written files so far; zero it first.  Options and paths are borrowed. */
 typedef struct mill_file_roles {
   int n;
   struct {
@@ -40,26 +38,26 @@ typedef struct mill_file_roles {
   } written[MILL_MAX_WRITTEN];
 } mill_file_roles;
 
-/** option: as the user knows it, "--status" or "the status file".  path NULL: not given.
- *  MILL_ERR_USAGE for an empty path, one that is too long, or one that names another written
- *  file, and names both. */
+/** Name a file to write; path NULL: not given.  option: for messages, "--status" or "the status
+ *  file".  MILL_ERR_USAGE for an empty or too long path; if it is another written file, the message
+ *  names both. */
 int mill_file_roles_write(mill_file_roles *roles, const char *option, const char *path);
 
-/** what: "--library", "the input".  path NULL or empty: not given.  MILL_ERR_USAGE when it is one
- *  of the written files, and names both. */
+/** Name a file to read; path NULL or empty: not given.  what: for messages, "the input".
+ *  MILL_ERR_USAGE if it is one of the written files; the message names both. */
 int mill_file_roles_read(const mill_file_roles *roles, const char *what, const char *path);
 
-/** The same of a file that has been looked at: exists, device and inode are those of stat(). */
+/** mill_file_roles_read of a file whose stat() is known: exists, device and inode. */
 int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, const char *path,
                                int exists, uint64_t device, uint64_t inode);
 
-/** What --overwrite makes is one run's, under the lock of what it replaces: MILL_ERR_USAGE where
- * path is OLD.new and OLD is there.  option: "output", without its dashes. */
+/** Refuse OLD.new as output if OLD exists: it is the temporary file of --overwrite for OLD.
+ *  option: "output", without its dashes.  MILL_ERR_USAGE. */
 int mill_refuse_new(const char *path, const char *option);
 
-/** Where a file is that is to be written at path: the end of its links, there or not, so that
- *  all names of one file have one lock, and what is renamed replaces no link.  A path that is no
- *  link stays as it is.  MILL_ERR_OUTPUT for too many links, or when out [size] is too small. */
+/** Follow the links of a path to the file that would be written; that file need not exist.  So all
+ *  names of one file have one lock, and renaming replaces the file, not a link.  MILL_ERR_OUTPUT
+ *  for too many links, or if out [size] is too small. */
 int mill_resolve_links(const char *path, char *out, size_t size);
 
 #endif

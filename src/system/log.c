@@ -36,14 +36,14 @@ typedef struct place {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   int rank, level, file; /* file: descriptor, -1 for none */
-  int has_status;        /* a line without end stands on standard error */
-  int has_complained;    /* of the file */
-  int n_shown;           /* lines of one place while a log is open; 0: all */
+  int has_status;        /* an unfinished line stands on standard error */
+  int has_complained;    /* a failure to write the file was reported */
+  int n_shown;           /* lines shown of one place; 0: all */
   int n_place;
   place place[N_PLACE];
 } state = {.level = MILL_LOG_INFO, .file = -1};
 
-/* 0 when all was written */
+/* Write all bytes; returns 0 if that succeeds. */
 static int write_all(int file, const char *text, size_t n)
 {
   while (n > 0) {
@@ -67,7 +67,8 @@ static void write_stderr(const char *text, size_t n)
   write_all(STDERR_FILENO, text, n); /* a failure here cannot be reported */
 }
 
-/* 1 when the line was written; the first failure is reported on standard error. */
+/* Write to the log file; returns 1 if that succeeds.  Reports the first failure on standard
+ * error. */
 static int write_file(const char *text, size_t n)
 {
   char note[256];
@@ -84,7 +85,7 @@ static int write_file(const char *text, size_t n)
   return !failed;
 }
 
-/* One line, cut to LINE_BYTES; ends: what stands at its end, also when it was cut. */
+/* Write a line, cut to LINE_BYTES, and after it the text ends, which is never cut. */
 static void write_line(const place *from, const char *message, const char *ends)
 {
   char text[LINE_BYTES], now[MILL_UTC_SIZE];
@@ -106,7 +107,7 @@ static void write_line(const place *from, const char *message, const char *ends)
     write_stderr(text, n);
 }
 
-/* Log what was left out, place by place; then counting begins again. */
+/* Log the number of lines left out at each place, and reset the counts. */
 static void tell_counts(void)
 {
   for (int i = 0; i < state.n_place; i++) {
@@ -121,7 +122,7 @@ static void tell_counts(void)
   state.n_place = 0;
 }
 
-/* How many lines this place has had with this one; 0: it is not counted. */
+/* Count a line of a place; returns its lines so far, 0 if the place is not counted. */
 static int64_t count_line(const place *here)
 {
   if (here->level > MILL_LOG_WARNING || state.n_shown == 0)
@@ -205,7 +206,7 @@ int mill_log_level_from_name(const char *name)
 
 void mill_log_write(int level, const char *file, int line, const char *format, ...)
 {
-  const int saved = errno; /* callers log first and look at errno later */
+  const int saved = errno; /* callers may use errno after logging */
   if (level < MILL_LOG_ERROR || level > MILL_LOG_DEBUG)
     level = MILL_LOG_ERROR;
   const place here = {file, line, level, 0};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Log lines with time, rank, level and place; thread-safe.
+/** The log; thread-safe.
  *
- *  One line per message: "2026-11-21T05:36:05Z rank 0 INFO  fit.c:120  text", on standard error or
- *  a file.  Errors of any rank always reach standard error.
+ *  A message is one line, "2026-11-21T05:36:05Z rank 0 INFO  fit.c:120  text", on standard error or
+ *  in a file.  Errors of any rank always go to standard error, too.
  *
- *  Of the warnings and errors from one place of the program a job shows about MILL_LOG_LINES
- *  (each rank its share, at least one) and counts the others; the count is logged when the log is
+ *  Of warnings and errors from one place in the program, a job shows about MILL_LOG_LINES (each
+ *  rank its share, at least one).  It counts the others, and logs their number when the log is
  *  closed.  Level debug shows all.
  */
 #ifndef MILL_LOG_H
@@ -15,27 +15,28 @@ enum mill_log_level { MILL_LOG_ERROR, MILL_LOG_WARNING, MILL_LOG_INFO, MILL_LOG_
 
 enum { MILL_LOG_LINES = 100 };
 
-/** rank of n_rank (1 or more).  path NULL: standard error; else lines are
- *  appended to the file, which several ranks may share.  level: enum
- *  mill_log_level, as mill_log_level_from_name gives it.  Until this is called,
- *  lines up to INFO go to standard error as rank 0.  MILL_ERR_OUTPUT names the
- *  file; the log is then as it was. */
+/** Open the log of a rank of n_rank.
+ *
+ *  level  enum mill_log_level
+ *  path   lines are appended to this file, which ranks may share; NULL: standard error
+ *
+ *  Before the first call, lines up to INFO go to standard error as rank 0.  MILL_ERR_OUTPUT names
+ *  the file; then nothing changes. */
 int mill_log_open(int rank, int n_rank, int level, const char *path);
-/** Check by its first line that the file at path, of option --log, is a log of ours: MILL_ERR_USAGE
- *  if not, so that notes or a list are not appended to.  A missing or empty file is allowed. */
+/** MILL_ERR_USAGE if the file of --log exists and its first line is not that of a starmill log:
+ *  lines would be appended to a file of another kind. */
 int mill_log_refuse_other(const char *path);
-/** Log how many lines were left out, and close.  Lines then go to standard error again. */
+/** Log how many lines were left out, and close; later lines go to standard error. */
 void mill_log_close(void);
-/** Level of a name as in the configuration (error, warning, info, debug); -1
- *  when the name is no level. */
+/** Level of a name (error, warning, info, debug); -1: unknown name. */
 int mill_log_level_from_name(const char *name);
-/** A line beyond 4 kB is cut, line ends within the text become spaces; a line
- *  that the file does not take goes to standard error. */
+/** Write a line.  It is cut after 4 kB; line ends within it become spaces.  If the file cannot be
+ *  written, it goes to standard error. */
 void mill_log_write(int level, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/** Redraw a line without end on standard error (src/system/progress.c), cleared
- *  before the next log line there; NULL ends it with a newline when one stands. */
+/** Draw, or draw again, an unfinished line on standard error (src/system/progress.c); the next log
+ *  line there replaces it.  NULL ends the line. */
 void mill_log_status(const char *text);
 
 #define MILL_LOG(level, ...)  mill_log_write((level), __FILE__, __LINE__, __VA_ARGS__)

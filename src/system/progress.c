@@ -22,7 +22,8 @@ void mill_progress_start(mill_progress *progress, const char *what, int64_t n_to
   progress->shown_s = progress->is_terminal ? -INFINITY : now_s; /* a bar is there at once */
 }
 
-/* From the first call on, the mean at first, then that of late: rows end in bursts. */
+/* Update the rate: the mean since the first call for SMOOTH_S, later an exponential average, since
+ * rows end in bursts. */
 static void note_rate(mill_progress *p, int64_t n_done, double now_s)
 {
   if (p->n_first < 0) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Random numbers by counting: Philox 4x32-10 (Salmon et al. 2011, SC'11), from Random123.
+/** Counter-based random numbers: Philox 4x32-10 (Salmon et al. 2011, SC'11), by Random123.
  *
- *  A stream is a pure function of (seed, star, purpose): what a star draws does
- *  not depend on the rank that makes it or on what was drawn before.
+ *  A stream is a function of (seed, index, purpose), independent of the rank and of other streams.
  */
 #ifndef MILL_RANDOM_H
 #define MILL_RANDOM_H

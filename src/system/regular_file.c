@@ -11,7 +11,7 @@
 
 #include "kernels/base/error.h"
 
-enum { FORMAT_BYTES = 4096 /* in which HDF5 files of ours have their FORMAT */ };
+enum { FORMAT_BYTES = 4096 /* FORMAT is within these first bytes of starmill's HDF5 files */ };
 
 int mill_check_descriptors(const char *path, int code)
 {
@@ -65,7 +65,7 @@ int mill_regular_stream(const char *path, const char *what, int code, FILE **str
   if (!*stream)
     MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to read it", path);
   fd = -1;
-  char mark[3]; /* of UTF-8, as editors of Windows write it */
+  char mark[3]; /* byte order mark of UTF-8, written by Windows editors */
   if (fread(mark, 1, sizeof mark, *stream) < sizeof mark || memcmp(mark, "\xef\xbb\xbf", 3) != 0)
     rewind(*stream);
 done:
@@ -78,7 +78,7 @@ size_t mill_first_bytes(const char *path, char *out, size_t size)
 {
   struct stat status;
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  /* from a pipe or terminal it would take input meant for others */
+  /* reading from a pipe would take its data from other readers */
   const int is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   const ssize_t n = is_file ? read(fd, out, size) : 0;
   if (fd >= 0)

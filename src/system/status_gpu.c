@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Of nvml.h, whose binary interface is kept stable. */
+/* Declarations of nvml.h, whose binary interface is stable. */
 typedef struct nvml_device *nvml_device;
 typedef struct nvml_utilization {
   unsigned gpu, memory;
@@ -36,7 +36,7 @@ static struct {
 } nvml;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A function of the library; POSIX has no other way from an object to a function pointer. */
+/* Look up a function.  By memcpy, as C cannot convert an object pointer to a function pointer. */
 static int find(void *library, const char *name, void *function)
 {
   void *address = dlsym(library, name);

@@ -7,7 +7,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* Add a value, which becomes the list's or object's that is open. */
+/* Add a value, which the open list or object then owns. */
 static void put(mill_json *json, const char *key, json_t *value)
 {
   json_t *parent = json->node[json->depth - 1];
@@ -40,7 +40,7 @@ done:
   return err;
 }
 
-/* Bytes of the UTF-8 character at c; 0: it is none. */
+/* Bytes of the UTF-8 character at c; 0: not UTF-8. */
 static size_t utf8_length(const char *c)
 {
   const size_t n_left = strnlen(c, 4);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** JSON by jansson: a writer for any text and number.  Texts may hold any byte: bytes that are not
- *  UTF-8 become U+FFFD.  NaN and infinity become null. */
+/** Writer of JSON, by jansson.  Bytes of texts that are not UTF-8 become U+FFFD; NaN and infinity
+ *  become null. */
 #ifndef MILL_STATUS_JSON_H
 #define MILL_STATUS_JSON_H
 
@@ -19,14 +19,13 @@ typedef struct mill_json {
   json_t *node[MILL_JSON_DEPTH];
 } mill_json;
 
-/** Begin an object ('{') or a list ('['), and end it.  key NULL: an item of a list, or the whole
- *  text, which is written to out when it ends, with a newline.
- *  MILL_ERR_MEMORY, or MILL_ERR_OUTPUT when out does not take it all; both only from the end of
- *  the whole text. */
+/** Begin and end an object ('{') or a list ('[').  key NULL: an item of a list, or the outermost
+ *  value, which is written to out when it ends, with a newline.  Only that last call fails:
+ *  MILL_ERR_MEMORY, MILL_ERR_OUTPUT. */
 void mill_json_open(mill_json *json, const char *key, char bracket);
 int mill_json_close(mill_json *json);
 
-/** Values; a text NULL is null. */
+/** Add a value; a text NULL becomes null. */
 void mill_json_text(mill_json *json, const char *key, const char *text);
 void mill_json_integer(mill_json *json, const char *key, int64_t value);
 void mill_json_real(mill_json *json, const char *key, double value);

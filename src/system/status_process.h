@@ -6,29 +6,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Bytes of this process in memory now and at most so far; 0 where the system does not say. */
+/** Resident memory of this process, bytes: now, and at most so far; 0: unknown. */
 void mill_process_memory(int64_t *resident, int64_t *peak);
 
-/** Bytes of memory of this machine, those that are free for programs, and the limit that the
- *  group of this process has (of a batch system or container; 0: none). */
+/** Memory of this machine, bytes: total, available to programs, and the limit of this process's
+ *  control group (of a batch system or container; 0: none). */
 void mill_machine_memory(int64_t *total, int64_t *available, int64_t *limit);
 
-/** Host name into out [size], "unknown" when there is none. */
+/** Host name into out [size], or "unknown". */
 void mill_host_name(char *out, size_t size);
 
-/** Model of the processor as the system names it into out [size], "unknown processor" where it does
- *  not. */
+/** Model of the processor into out [size], or "unknown processor". */
 void mill_cpu_model(char *out, size_t size);
 
-/** State (a letter, see proc(5)) of a process of this machine, and its start in ticks since the
- *  machine was booted, which distinguishes it from a later one with the same number.  0 when /proc
- *  does not say. */
+/** Look at a process of this machine: its state (a letter, see proc(5)), and its start in ticks
+ *  since boot, which tells it from a later process with the same number.  Returns 0 if /proc has
+ *  none. */
 int mill_process_look(int64_t pid, char *state, unsigned long long *start);
 
-/** Is a process of this machine alive?  One that has ended but was not waited for is not. */
+/** Is a process of this machine alive?  A zombie is not. */
 int mill_process_alive(int64_t pid);
 
-/** Seconds since 1970-01-01 UTC (mill_unix_s) as text "2026-11-21T05:36:05Z". */
+/** Text "2026-11-21T05:36:05Z" of a time in seconds since 1970-01-01 UTC (mill_unix_s). */
 enum { MILL_UTC_SIZE = 24 };
 void mill_utc_text(double unix_s, char out[MILL_UTC_SIZE]);
 

@@ -22,7 +22,7 @@ static int64_t now_ms(void)
   return (int64_t)(1000.0 * mill_wall_s());
 }
 
-/* Only what a signal handler may do. */
+/* The signal handler: only async-signal-safe calls. */
 static void note(int number)
 {
   static const char message[] =

@@ -15,7 +15,7 @@ int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context)
   static const int crash[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
   sigset_t all, before;
   sigfillset(&all);
-  for (size_t i = 0; i < sizeof crash / sizeof *crash; i++) /* blocked, they end without a word */
+  for (size_t i = 0; i < sizeof crash / sizeof *crash; i++) /* blocked, they would kill silently */
     sigdelset(&all, crash[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   const int rc = pthread_create(thread, NULL, run, context);
@@ -37,7 +37,8 @@ int mill_thread_check_number(int n_thread)
 
 int mill_thread_join_within(pthread_t thread, int seconds)
 {
-  const struct timespec until = mill_cond_time(mill_unix_s() + seconds); /* its clock */
+  const struct timespec until =
+      mill_cond_time(mill_unix_s() + seconds); /* by the real-time clock */
   if (pthread_timedjoin_np(thread, NULL, &until) == 0)
     return 1;
   pthread_detach(thread);

@@ -6,31 +6,30 @@
 #include <pthread.h>
 #include <time.h>
 
-/** Start a thread that takes no signals but those of its own crashes: the others are the main
- *  thread's.
- *  0, or the number that pthread_create gives (see strerror). */
+/** Start a thread that blocks all signals except those of crashes; the main thread gets the others.
+ *  Returns 0 or an error number (see strerror). */
 int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
 
-/** MILL_ERR_CONFIG when a rank asks for implausibly many threads: above 64 and above four per core.
- *  They would take gigabytes and hours before they fit. */
+/** MILL_ERR_CONFIG for implausibly many threads of a rank: above 64 and above four per core.  Their
+ *  start would take gigabytes and hours. */
 int mill_thread_check_number(int n_thread);
 
-/** Wait for the end of a thread, these seconds at most.  1: it has ended; 0: it has not, and is
- *  detached, so its data must stay. */
+/** Wait for the end of a thread, at most these seconds.  Returns 1 if it has ended; 0 if not: then
+ *  it is detached, and its data must stay. */
 int mill_thread_join_within(pthread_t thread, int seconds);
 
-/** A condition whose waits end by the clock of mill_wall_s, which no one can set.
- *  0, or the number of the error. */
+/** Initialise a condition whose waits use the clock of mill_wall_s, which nobody can set.  Returns
+ *  0 or an error number. */
 int mill_cond_init(pthread_cond_t *cond);
 
-/** That moment of mill_wall_s, for pthread_cond_timedwait on such a condition. */
+/** A time of mill_wall_s for pthread_cond_timedwait on such a condition. */
 struct timespec mill_cond_time(double wall_s);
 
-/** Sleep for s seconds at most, or until *ends, which the mutex guards and the condition signals.
- *  Takes the mutex itself.  0 when *ends. */
+/** Sleep for s seconds, or until *ends is set (mill_cond_end).  Locks the mutex, which guards
+ *  *ends.  Returns 0 if *ends is set. */
 int mill_cond_nap(pthread_cond_t *cond, pthread_mutex_t *mutex, const int *ends, double s);
 
-/** Set *ends, which the mutex guards, and wake all that wait for the condition. */
+/** Set *ends, which the mutex guards, and wake all threads that wait for the condition. */
 void mill_cond_end(pthread_cond_t *cond, pthread_mutex_t *mutex, int *ends);
 
 #endif

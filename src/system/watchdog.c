@@ -20,13 +20,13 @@
 enum { N_SLOT = 32, TEXT = 1300, LOG_WAIT_S = 5, ABORT_WAIT_S = 20 };
 static const double BOUND_S = 600.0, TICK_S = 1.0;
 
-/* Something that has been announced. */
+/* An announced call. */
 typedef struct slot {
   int used;
   enum mill_watch_kind kind;
-  int64_t number; /* in the order in which they began */
+  int64_t number; /* order of announcement */
   double age_s, extra_s;
-  double stop_s; /* of it since a wish to stop */
+  double stop_s; /* part of age_s after a stop request */
   char what[TEXT];
 } slot;
 
@@ -40,7 +40,7 @@ static struct {
   void (*log)(const char *text);
   pthread_t thread;
 } dog;
-/* of the end */
+/* The reason of an abort, and whether it is logged. */
 static char last_words[TEXT + 200];
 static _Atomic int is_logged;
 
@@ -61,7 +61,7 @@ static void *say_plainly(void *unused)
   return NULL;
 }
 
-/* Where MPI has not started or has ended, the process ends alone, and its launcher sees that. */
+/* Abort all ranks if MPI runs; else this process ends alone, which its launcher sees. */
 static void *abort_all(void *status)
 {
   int has_started = 0, has_ended = 0;
@@ -71,8 +71,7 @@ static void *abort_all(void *status)
   return NULL;
 }
 
-/* What it does may hang as well: a thread does it, and this one waits that number of seconds at
- * most. */
+/* Do something that may hang: on a thread, for which this one waits at most these seconds. */
 static void try_for(void *(*what)(void *), void *context, int seconds)
 {
   pthread_t thread;
@@ -80,7 +79,7 @@ static void try_for(void *(*what)(void *), void *context, int seconds)
     (void)mill_thread_join_within(thread, seconds);
 }
 
-/* Seconds that a wait of this kind may go on after the wish to stop that was noted. */
+/* Seconds that a call of this kind may take after the noted stop request. */
 static double patience_s(enum mill_watch_kind kind)
 {
   const int number = mill_stop_signal_seen();
@@ -89,7 +88,7 @@ static double patience_s(enum mill_watch_kind kind)
     return INFINITY;
   if (kind == MILL_WATCH_START)
     return 5.0;
-  if (!is_urgent) /* there is time left, or another rank ends the job */
+  if (!is_urgent) /* no SIGKILL will follow, or another rank ends the job */
     return INFINITY;
   return kind == MILL_WATCH_FILE ? 20.0 : 25.0;
 }
@@ -101,7 +100,7 @@ static double bound_s(const slot *s)
 
 static void end_job(const slot *late)
 {
-  static int status; /* outlives this call where MPI hangs */
+  static int status; /* static: the thread that aborts may outlive this call */
   if (late->age_s > bound_s(late)) {
     status = mill_error_exit_status(MILL_ERR_INTERNAL);
     snprintf(last_words, sizeof last_words,
@@ -124,8 +123,9 @@ static void end_job(const slot *late)
   _exit(status);
 }
 
-/* Under the mutex: let time pass for all announcements.  Gives the one that takes too long, or
- * NULL; of two that are late within a tick of each other, the inner one, which says more. */
+/* With the mutex locked: add step_s to all announced calls; returns one that is late, or NULL.  Of
+ * calls that become late within a tick of each other, the one announced last: it is the inner call
+ * and says more. */
 static const slot *pass(double step_s, double tick_s)
 {
   const slot *last = NULL;
@@ -157,7 +157,7 @@ static void *watch(void *unused)
     pthread_cond_timedwait(&changed, &mutex, &until);
     const double s = mill_wall_s();
     mill_stop_signal_take_waiting();
-    /* a longer time than was asked for: the process was stopped, or the machine is overloaded */
+    /* count two ticks at most: after more, the process was suspended or the machine overloaded */
     const slot *late = pass(fmin(s - last_s, 2 * tick_s), tick_s);
     last_s = s;
     if (late && !dog.ends) {

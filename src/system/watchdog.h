@@ -1,50 +1,53 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Ends a job in which a call hangs.
+/** Watchdog: a thread that ends the job if a call hangs.
  *
- *  Calls that may hang (a file system, a collective call, a device) are announced before and
- *  withdrawn after; the watchdog's thread watches them.  When a call takes longer than its bound,
- *  the thread logs the reason and aborts the whole job with the status of an internal error, for
- *  the same command continues it.  A log that hangs as well, or an MPI that does not abort, cannot
- *  keep the process.
+ *  A call that may hang (file system, collective call, device) is announced before and withdrawn
+ *  after.  If it takes longer than its bound, the watchdog logs the reason and aborts the whole
+ *  job, with the status of an internal error; the same command continues the job.  The process ends
+ *  even if the log or MPI hangs, too.
  *
- *  A thread inside such a call cannot react to a stop request (src/system/stop_signal.h), so the
- *  watchdog does, and ends the job some seconds after the request with the status of a stop.
+ *  A thread in such a call cannot react to a stop request (src/system/stop_signal.h); so the
+ *  watchdog ends the job some seconds after the request, with the status of a stop.
  *
- *  Only time in which this process ran counts: a job that was suspended is not ended on waking.
- *  The watchdog runs as long as the program does, and where another program uses starmill's parts
- *  as long as MPI does: see mill_mpi_start.
+ *  Only time in which the process ran counts: a job is not ended when it wakes from suspension.
+ *  The watchdog runs during the whole program; in another program that uses starmill's parts, from
+ *  mill_mpi_start to mill_mpi_end.
  */
 #ifndef MILL_WATCHDOG_H
 #define MILL_WATCHDOG_H
 
-/** Kind of a wait, which sets how long it may still take after a stop request: always less than the
+/** Kind of an announced call: sets how long it may take after a stop request, always less than the
  *  30 s that Slurm leaves between SIGTERM and SIGKILL. */
 enum mill_watch_kind {
-  MILL_WATCH_WORK,  /**< computes: runs to its end in any case */
-  MILL_WATCH_START, /**< before the first fit, where nothing is lost: 5 s after any wish */
+  MILL_WATCH_WORK,  /**< computes: no limit */
+  MILL_WATCH_START, /**< before the first fit, where nothing is lost: 5 s after any request */
   MILL_WATCH_FILE,  /**< reads, writes or closes: 20 s after SIGTERM or SIGINT */
-  MILL_WATCH_RANKS  /**< for other ranks, which have announced why, so without a bound of its
-                         own: 25 s after SIGTERM or SIGINT */
+  MILL_WATCH_RANKS  /**< waits for other ranks: 25 s after SIGTERM or SIGINT.  Has no other bound:
+                         the rank that hangs has announced its own call */
 };
 
-/** Start the thread, unless it runs.  The bound is 600 s, or the environment variable STARMILL_WATCHDOG_S.
- *  Announcements before are not watched.  log takes the reason of an abort, on a thread of its
- *  own and even when the caller's threads hang; where it does not return, or is NULL, the reason
- *  goes to standard error.
- *  MILL_ERR_INTERNAL; MILL_ERR_USAGE when the variable is no positive number. */
+/** Start the watchdog, unless it runs; calls announced before are not watched.  The bound is 600 s,
+ *  or the environment variable STARMILL_WATCHDOG_S.
+ *
+ *  log  gets the reason of an abort, on a thread of its own; if it hangs or is NULL, the reason
+ *       goes to standard error
+ *
+ *  MILL_ERR_INTERNAL; MILL_ERR_USAGE if the variable is not a positive number. */
 int mill_watchdog_start(void (*log)(const char *text));
 
-/** Stop looking, when as often called as the start; may be called when it was not started. */
+/** Stop the watchdog, at the last call if it was started several times. */
 void mill_watchdog_stop(void);
 
-/** Announce a call that must not take longer than the bound and extra_s more until
- *  mill_watch_end.  what: a subject for "... has not returned"; longer texts are cut.  Any thread.
- *  Costs less than a microsecond, and the printing of the text.  Gives a token; -1 (nothing is
- *  watched) is allowed for mill_watch_end and mill_watch_again. */
+/** Announce a call that must end (mill_watch_end) within the bound plus extra_s seconds.
+ *
+ *  what  format of a subject for "... has not returned"
+ *
+ *  Any thread.  Takes less than a microsecond, plus printing the text.  Returns a token for
+ *  mill_watch_end and mill_watch_again, which also accept -1, for nothing watched. */
 int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** The call makes progress: restart its time. */
+/** Restart the time of a call that makes progress. */
 void mill_watch_again(int token);
 void mill_watch_end(int token);
 

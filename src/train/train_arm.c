@@ -16,10 +16,11 @@
 
 enum { BLOCK = 64, LAST_STREAM = 0x6c617374 /* "last" */ };
 
-/* Of the variance, where the number of components is not given. */
+/* Part of the variance that components may leave, if their number is not given. */
 #define REST 1e-8
 
-/* A pixel that hardly varies has this part of the largest spread. */
+/* Lower limit of a pixel's spread, in units of the largest: a pixel that hardly varies must not
+ * dominate the loss. */
 #define LEAST_SPREAD 1e-3
 
 void mill_train_arm_settings_init(mill_train_arm_settings *settings)
@@ -41,8 +42,8 @@ int mill_train_arm_settings_check(const mill_train_arm_settings *s)
                                       "alone; use --last pixels for another loss");
   if (!(s->sn > 0) || !(s->keep_gib >= 0) || s->n_component < 0)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "S/N %g (above 0), memory %g GiB (0 or more), %d components (1 or "
-                      "more)",
+                      "expected S/N above 0, memory of 0 GiB or more and 0 components or more, got "
+                      "%g, %g and %d",
                       s->sn, s->keep_gib, s->n_component);
   return MILL_OK;
 }
@@ -50,7 +51,7 @@ int mill_train_arm_settings_check(const mill_train_arm_settings *s)
 double mill_train_arm_error(const mill_train_arm_settings *s, double loss)
 {
   const double unit = s->unit == MILL_TRAIN_NOISE ? 1 / s->sn : 1;
-  /* of Huber's loss while residuals are small */
+  /* Huber's loss is half a square while residuals are small */
   const double u = s->net.loss == MILL_TRAIN_L1   ? loss
                    : s->net.loss == MILL_TRAIN_L2 ? sqrt(loss)
                                                   : sqrt(2 * loss);
@@ -68,8 +69,8 @@ typedef struct arm {
   double *scale; /* [n_pix] */
   float *target; /* [n][n_component], or [n][n_pix] where they are kept, or [batch][n_pix] */
   float *net_scale;
-  double floor[2];      /* mean loss that the scores do not carry: learned, left out */
-  float *weight, *bias; /* of the last layer to begin with */
+  double floor[2];      /* mean loss that components leave: of trained models, of those left out */
+  float *weight, *bias; /* initial last layer */
 } arm;
 
 static void arm_clear(arm *a)
@@ -78,7 +79,7 @@ static void arm_clear(arm *a)
   MILL_FREE(a->scale, a->target, a->net_scale, a->weight, a->bias);
 }
 
-/* Targets of training: ln flux or flux, y [n][n_pix]. */
+/* Read the targets of models: ln flux or flux, y [n][n_pix]. */
 static int read_y(const arm *a, int n, const int *model, float *y)
 {
   const size_t size = (size_t)n * (size_t)a->task->n_pix;
@@ -117,7 +118,7 @@ done:
   return err;
 }
 
-/* Units of the loss, a->scale, from the spectra's mean and spread. */
+/* Set a->scale [n_pix], which turns residuals into units of the loss. */
 static void make_scale(arm *a)
 {
   double most = 0;
@@ -131,7 +132,7 @@ static void make_scale(arm *a)
   }
 }
 
-/* On rank 0. */
+/* Rank 0: find the principal components. */
 static int find_components(arm *a, mill_train_statistics *s)
 {
   MILL_CHECK(mill_train_statistics_pixels(s, &a->c));
@@ -160,7 +161,7 @@ static int first_phase(arm *a, const mill_train_ops *ops)
     err = find_components(a, s);
   MILL_TRY(mill_mpi_agree(a->mpi, err));
   MILL_TRY(mill_train_components_share(a->mpi, &a->c));
-  make_scale(a); /* as rank 0 has it */
+  make_scale(a); /* on the other ranks, too */
 done:
   mill_train_statistics_destroy(s);
   return err;
@@ -168,8 +169,8 @@ done:
 
 /* ---- targets ---- */
 
-/* Scores of this rank's share of all models, and the sums of what they leave of those that are
-   learned and of those that are left out. */
+/* Compute the scores of models [first, end), and add what they leave to rest [2]: of trained
+ * models, of those left out. */
 static int score_share(arm *a, int first, int end, double *rest)
 {
   int err = MILL_OK, model[BLOCK];
@@ -194,7 +195,7 @@ done:
   return err;
 }
 
-/* Send every rank's share to all others: rows of n numbers. */
+/* Send each rank's share of the rows, of n numbers each, to all ranks. */
 static int exchange_rows(const mill_mpi *mpi, int n_row, int n, float *row)
 {
   for (int r = 0; r < mpi->size; r++) {
@@ -234,7 +235,7 @@ done:
   return err;
 }
 
-/* Spectra without their mean, as the last layer with pixels of its own is to make them. */
+/* Read targets less their mean, which a last layer of pixels must make. */
 static int read_pixels(const arm *a, int n, const int *model, float *y)
 {
   const size_t n_pix = (size_t)a->c.n_pix;
@@ -255,7 +256,7 @@ static int make_pixels(arm *a)
 {
   int model[BLOCK];
   const int kept = is_kept(a), n = a->task->n;
-  /* mill_train_solve_last takes 256 rows at once */
+  /* mill_train_solve_last asks for 256 rows at a time */
   const int wanted = a->set->net.batch > 256 ? a->set->net.batch : 256;
   const int n_batch = wanted < n ? wanted : n;
   const size_t n_pix = (size_t)a->c.n_pix;
@@ -288,7 +289,7 @@ static int rows(void *context, int n, const int *model, const float **row)
 
 /* ---- last layer ---- */
 
-/* Weights of the pixels [n_pix][width], and biases, from those of the scores. */
+/* Turn the last layer of scores into one of pixels: weights [n_pix][width], and biases. */
 static int to_pixels(const arm *a, int width, const float *weight, const float *bias,
                      float *pixel_weight, float *pixel_bias)
 {
@@ -315,7 +316,7 @@ done:
   return err;
 }
 
-/* What the last layer begins with: scores of small random weights, by either way the same. */
+/* Make the initial last layer: small random weights of scores, also where it makes pixels. */
 static int begin_last(arm *a)
 {
   int err = MILL_OK;
@@ -343,7 +344,7 @@ done:
   return err;
 }
 
-/* The emulator of the state's best parameters. */
+/* Make the emulator from parameters. */
 static int export(const arm *a, const mill_train_shape *shape, const float *param, mill_emulator *e)
 {
   const int last = shape->n_layer - 1, width = shape->n_in[last];
@@ -372,9 +373,9 @@ static int export(const arm *a, const mill_train_shape *shape, const float *para
 
 /* ---- arm ---- */
 
-/* Train and, where the loss is that of least squares, solve the last layer, in float32 products
-   whatever the gradients had, as a fit evaluates it.  best: the parameters in the end; those of the
-   state stay as they were trained, since a checkpoint of a later arm keeps them. */
+/* Train; then, with a loss of least squares, solve the last layer, by float32 products, as a fit
+ * evaluates it.  *best: the final parameters.  Those of the state stay as trained, for the
+ * checkpoints of later arms. */
 static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_problem *problem,
                         const mill_train_watch *watch, mill_train_state *state, float **best,
                         mill_train_arm_report *report)
@@ -451,7 +452,7 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   if (!state->param)
     err = mill_train_begin(&settings->net, &problem, state);
   else if (state->n_param != shape.n_param)
-    err = MILL_ERROR(MILL_ERR_INPUT, "the training that continues has %zu parameters, this one %zu",
+    err = MILL_ERROR(MILL_ERR_INPUT, "the training to continue has %zu parameters, this one %zu",
                      state->n_param, shape.n_param);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(second_phase(&a, ops, &problem, watch, state, &best, report));

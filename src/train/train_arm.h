@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** An arm's network from its spectra: statistics and components first, then gradients
- *  (docs/science/numerics.md, "Training a network"). */
+/** Training of an arm's network from its spectra: first statistics and principal components, then
+ *  gradient steps (docs/science/numerics.md, "Training a network"). */
 #ifndef MILL_TRAIN_ARM_H
 #define MILL_TRAIN_ARM_H
 
@@ -14,21 +14,21 @@ enum mill_train_unit {
 
 /** What is trained. */
 enum mill_train_last {
-  MILL_TRAIN_COMPONENTS = 0, /**< scores of principal components, by which the last layer stays
-                                  within their patterns; L2 only: the loss is that of the pixels */
-  MILL_TRAIN_PIXELS          /**< every weight of the last layer by itself */
+  MILL_TRAIN_COMPONENTS = 0, /**< scores of principal components, which the last layer turns into
+                                  pixels; L2 only, as the loss of scores is then that of pixels */
+  MILL_TRAIN_PIXELS          /**< all weights of a last layer that makes pixels */
 };
 
-enum { MILL_TRAIN_MOST_COMPONENT = 256 }; /**< unless a number of them is given */
+enum { MILL_TRAIN_MOST_COMPONENT = 256 }; /**< most components if their number is not given */
 
 typedef struct mill_train_arm_settings {
   mill_train_settings net;
-  int log_flux; /**< 1: ln flux is learned, 0: flux */
+  int log_flux; /**< 1: the network makes ln flux; 0: flux */
   enum mill_train_unit unit;
-  double sn; /**< of NOISE, > 0 */
+  double sn; /**< S/N of MILL_TRAIN_NOISE, above 0 */
   enum mill_train_last last;
-  int n_component; /**< 0: as many as leave a part of 1e-8 of the variance, at most the above */
-  double keep_gib; /**< PIXELS: spectra that need more memory are read again for every step */
+  int n_component; /**< 0: enough to leave 1e-8 of the variance, at most 256 */
+  double keep_gib; /**< PIXELS: if the spectra need more GiB, they are read again at each step */
 } mill_train_arm_settings;
 
 void mill_train_arm_settings_init(mill_train_arm_settings *settings);
@@ -38,8 +38,8 @@ int mill_train_arm_settings_check(const mill_train_arm_settings *settings);
 
 /** The spectra of an arm.
  *
- *  x     [n][n_label]  mapped labels; the first n_train models are learned, the others left out
- *  read  flux [n][n_pix] of models, above 0 and finite; each rank reads what it needs
+ *  x     [n][n_label]  mapped labels; the first n_train models train, the others are left out
+ *  read  reads flux [n][n_pix] of models, above 0 and finite; each rank reads what it needs
  */
 typedef struct mill_train_arm_task {
   int n_pix, n_label, n, n_train;
@@ -49,22 +49,26 @@ typedef struct mill_train_arm_task {
 } mill_train_arm_task;
 
 typedef struct mill_train_arm_report {
-  int n_component;                 /**< in use */
-  double rest;                     /**< part of the variance that they leave */
+  int n_component;                 /**< number used */
+  double rest;                     /**< part of the variance that the components leave */
   double spread;                   /**< rms over pixels of the models' standard deviations */
-  double loss, loss_unsolved;      /**< of the models left out (of all without any), in the end and
-                                        before the last layer was solved */
-  double statistics_s, gradient_s; /**< of this call */
-  double gflop;                    /**< of this call's steps, products alone */
+  double loss, loss_unsolved;      /**< at the end, and before the last layer was solved; of the
+                                        models left out, if any, else of all */
+  double statistics_s, gradient_s; /**< wall s of this call */
+  double gflop;                    /**< 1e9 operations of this call's matrix products */
 } mill_train_arm_report;
 
-/** What a loss is as an error of a pixel: of ln flux or relative to the mean flux where the unit is
- *  the noise, else in units of the pixel's spread. */
+/** A loss as the error of a pixel: of ln flux, or relative to the mean flux, if the unit is the
+ *  noise; else in units of the pixel's spread. */
 double mill_train_arm_error(const mill_train_arm_settings *settings, double loss);
 
-/** Train from *state on, which is zeroed for a beginning; it is the caller's to clear.  emulator
- *  zeroed before, filled on every rank.  Collective, with equal arguments.
- *  MILL_ERR_INPUT, MILL_ERR_MEMORY; what watch->after returned. */
+/** Train an arm.
+ *
+ *  state     in/out  zeroed to begin, else a state to continue; cleared by the caller
+ *  emulator  out zeroed before; filled on every rank
+ *
+ *  Collective, with equal arguments.  MILL_ERR_INPUT, MILL_ERR_MEMORY, the codes of
+ *  watch->after. */
 int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
                    const mill_train_arm_settings *settings, const mill_train_arm_task *task,
                    const mill_train_watch *watch, mill_train_state *state, mill_emulator *emulator,

@@ -120,8 +120,8 @@ done:
 
 /* ---- steps ---- */
 
-/* Every rank adds up the ranks' slopes of its share in their order, steps its share, and gets the
-   others'. */
+/* Take a step: each rank sums up all ranks' slopes of its share of the parameters, in rank order,
+ * steps its share, and gets the shares of the others. */
 static int step(const mill_mpi *mpi, const mill_train_settings *settings, mill_train_team *w,
                 const mill_train_shares *shares, mill_train_state *state)
 {
@@ -151,7 +151,7 @@ static int step(const mill_mpi *mpi, const mill_train_settings *settings, mill_t
   return mill_mpi_agree(mpi, w->ops->renew(w->work));
 }
 
-/* The order of the models in an epoch, a function of seed and epoch alone. */
+/* Order of the models in an epoch: a function of seed and epoch alone. */
 static void shuffle(uint64_t seed, int epoch, int n, int *order)
 {
   mill_random r;
@@ -207,7 +207,8 @@ done:
   return err;
 }
 
-/* Keep the best parameters; the rate of the next epoch; is this the end? */
+/* After an epoch: keep the parameters if they are the best, set the next rate, decide on the
+ * end. */
 static void judge(const mill_train_settings *s, const mill_train_problem *p,
                   mill_train_state *state)
 {

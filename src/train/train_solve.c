@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The last layer is linear: with the hidden layers as they are, its best weights are those of
-   linear least squares. */
+/* Solving the last layer.  It is linear: with the hidden layers fixed, linear least squares gives
+ * its best weights. */
 #include <math.h>
 #include <string.h>
 
@@ -13,20 +13,20 @@
 #include "src/train/train_network.h"
 #include "src/train/train_work.h"
 
-/* Ridges tried, as parts of the mean square of what goes into the layer. */
+/* Ridges to try, in units of the mean square of the layer's inputs. */
 static const double ridge[] = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12};
 enum { N_RIDGE = sizeof ridge / sizeof *ridge, ROWS = 256 };
 
-/* Normal equations for the change of the last layer that the residuals of the models want.  What
-   goes into it, h, has its mean taken out, so that the bias is free of the ridge. */
+/* Normal equations for the change of the last layer, from the models' residuals.  The
+ * mean of its inputs h is subtracted, so that the ridge does not act on the bias. */
 typedef struct normal {
   int n, width, n_out;
-  float *h;          /* [n][width] */
-  double *mean_h;    /* [width] */
-  double *mean_rest; /* [n_out] of the residuals */
-  double *vector;    /* [width][width] rows: eigenvectors of the sums of products of h */
+  float *h;          /* [n][width] inputs of the layer */
+  double *mean_h;    /* [width] their means */
+  double *mean_rest; /* [n_out] mean residuals */
+  double *vector;    /* [width][width] sum of h h^T, then its eigenvectors, in columns */
   double *value;     /* [width] eigenvalues */
-  double *right;     /* [width][n_out] eigenvectors times sums of products of h and residuals */
+  double *right;     /* [width][n_out] eigenvectors times the sum of h rest^T */
   double *change;    /* [n_out][width] */
 } normal;
 
@@ -50,7 +50,8 @@ static int allocate(const mill_train_problem *p, int width, normal *q)
   return MILL_ALLOC(n * n_out, &q->change);
 }
 
-/* Sums of products over the models, block by block, with the present weight and bias. */
+/* Sum up h h^T (in vector) and h rest^T (in change) over the models, in blocks; rest: residuals
+ * with the present weight and bias. */
 static int add_up(const mill_train_problem *p, const float *weight, const float *bias, normal *q)
 {
   int err = MILL_OK;
@@ -86,7 +87,7 @@ static int add_up(const mill_train_problem *p, const float *weight, const float 
       h[k] -= q->mean_h[k % width];
     cblas_dsyrk(CblasRowMajor, CblasUpper, CblasTrans, q->width, n, 1, h, q->width, 1, q->vector,
                 q->width);
-    /* h has no mean, so that of the residuals adds nothing */
+    /* the mean of h is 0, so the residuals' mean adds nothing */
     cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, q->width, q->n_out, n, 1, h, q->width,
                 rest, q->n_out, 1, product, q->n_out);
   }
@@ -102,13 +103,13 @@ static int solve(normal *q)
   if (info != 0)
     return MILL_ERROR(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
                       "LAPACK's eigenvectors of the last layer's inputs ended with %d", (int)info);
-  /* its columns are the eigenvectors; change holds the products still */
+  /* vector's columns are the eigenvectors; change still has the sum of h rest^T */
   cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, q->width, q->n_out, q->width, 1, q->vector,
               q->width, q->change, q->n_out, 0, q->right, q->n_out);
   return MILL_OK;
 }
 
-/* The last layer with one ridge: weight, bias from weight0, bias0. */
+/* Solve with one ridge: weight and bias of the last layer, from weight0 and bias0. */
 static int with_ridge(normal *q, double part, const float *weight0, const float *bias0,
                       float *weight, float *bias)
 {
@@ -139,7 +140,7 @@ done:
   return err;
 }
 
-/* On rank 0: the equations of the problem. */
+/* Rank 0: set up and diagonalise the equations. */
 static int prepare(const mill_train_ops *ops, const mill_train_settings *settings,
                    const mill_train_problem *problem, const mill_train_shape *shape,
                    const float *param, normal *q)
@@ -158,7 +159,7 @@ done:
   return err;
 }
 
-/* Validation loss of some parameters.  Collective. */
+/* Validation loss with these parameters.  Collective. */
 static int validate(const mill_mpi *mpi, mill_train_team *team, const float *param, double *loss)
 {
   MILL_CHECK(mill_mpi_agree(mpi, mill_train_team_bind(team, param)));
@@ -173,7 +174,7 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
   normal q = {0};
   mill_train_shape shape;
   mill_train_team *team = NULL;
-  float *tried = NULL, *first = NULL; /* first: the last layer before */
+  float *tried = NULL, *first = NULL; /* first: the last layer before solving */
   mill_train_shape_of(settings, problem->n_in, problem->n_out, &shape);
   const size_t at = shape.weight[shape.n_layer - 1], bias = shape.bias[shape.n_layer - 1];
   err = MILL_ALLOC(shape.n_param, &tried);

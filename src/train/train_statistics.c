@@ -10,19 +10,19 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* A component with less than this part of the variance of the first is rounding: the eigenvalues
-   of sums of products have that much of it. */
+/* A component with less than this part of the first one's variance is dropped: it is rounding of
+ * the eigenvalues. */
 #define LEAST_PART 1e-13
 
 struct mill_train_statistics {
   const mill_train_ops *ops;
   int n_pix, n_room;
-  /* of the spectra that have been centred: their sums of products are those of `row` */
+  /* of the centred spectra, whose covariance is that of the first n_row rows */
   int64_t n;
   int n_row;
   double *mean, *square; /* [n_pix] square: sum of (y - mean)^2 */
-  double *least, *most;  /* [n_pix] of all */
-  double *row;           /* [n_room][n_pix]; behind the n_row rows come n_raw spectra as they are */
+  double *least, *most;  /* [n_pix] of all spectra */
+  double *row;           /* [n_room][n_pix]: n_row rows, then n_raw spectra that are not centred */
   int n_raw;
 };
 
@@ -71,13 +71,14 @@ void mill_train_components_clear(mill_train_components *c)
 
 /* ---- room ---- */
 
-/* Rows that stand for all that came before: two times as many and a mean that moves have room. */
+/* Number of rows that replace earlier spectra: twice as many, and one for a change of the mean, fit
+ * into the room. */
 static int n_condensed(const mill_train_statistics *s)
 {
   return s->n_room / 2 - 1;
 }
 
-/* Rows that have the leading directions of the products of all. */
+/* Replace the rows by the leading principal directions of their covariance. */
 static int condense(mill_train_statistics *s)
 {
   int err = MILL_OK;
@@ -98,8 +99,8 @@ done:
 
 /* ---- spectra that come in ---- */
 
-/* Count n_other spectra of another mean whose squares and rows about it are there already: behind
-   the n_row rows there is room for one more, which the difference of the means needs. */
+/* Take in n_other spectra, whose rows about their own mean are added already: combine mean and
+ * squares, and add a row for the difference of the means, for which there must be room. */
 static void move_mean(mill_train_statistics *s, int64_t n_other, const double *mean_other,
                       const double *square_other)
 {
@@ -117,7 +118,7 @@ static void move_mean(mill_train_statistics *s, int64_t n_other, const double *m
   s->n += n_other;
 }
 
-/* Take the mean out of the spectra that lie as they are. */
+/* Centre the n_raw spectra and take them in. */
 static int centre(mill_train_statistics *s)
 {
   int err = MILL_OK;
@@ -149,7 +150,7 @@ int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
 {
   const size_t n_pix = (size_t)s->n_pix;
   for (int i = 0; i < n; i++, y += n_pix) {
-    /* one row is for a mean that moves */
+    /* keep a row free for a change of the mean */
     if (s->n_row + s->n_raw + (s->n > 0) >= s->n_room) {
       MILL_CHECK(centre(s));
       MILL_CHECK(condense(s));
@@ -166,7 +167,7 @@ int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-/* Add what another rank sends: its size, its pixels, its rows a few at a time. */
+/* Rank 0: receive another rank's statistics and take them in. */
 static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_statistics *s)
 {
   int err = MILL_OK;
@@ -221,7 +222,7 @@ int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s)
   if (err == MILL_OK)
     err = centre(s);
   if (err == MILL_OK && mpi->rank > 0)
-    err = condense(s); /* rank 0 has room for that */
+    err = condense(s); /* rank 0 has room for so many rows */
   MILL_TRY(mill_mpi_agree(mpi, err));
   for (int from = 1; from < mpi->size; from++) {
     if (mpi->rank == 0)
@@ -260,7 +261,7 @@ done:
   return err;
 }
 
-/* How many of n components, whose variances are ascending, are kept. */
+/* Number of components to keep, of n with variances value in ascending order. */
 static int n_kept(int n, const double *value, double total, double rest)
 {
   double left = total;
@@ -273,8 +274,8 @@ static int n_kept(int n, const double *value, double total, double rest)
   return k;
 }
 
-/* A pattern from the row of an eigenvector: unit mean square of the scores, in the spectra's own
-   units. */
+/* Turn a principal direction into a pattern, in the spectra's units, whose scores have mean square
+ * 1. */
 static void make_pattern(const mill_train_statistics *s, const double *row, const double *scale,
                          double *pattern)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** First phase of training: statistics and principal components of spectra in one pass
+/** First phase of training: statistics and principal components of spectra, in one pass over them
  *  (docs/science/numerics.md, "Training a network"). */
 #ifndef MILL_TRAIN_STATISTICS_H
 #define MILL_TRAIN_STATISTICS_H
@@ -7,34 +7,34 @@
 #include "kernels/train/train_ops.h"
 #include "src/ranks/mpi_context.h"
 
-/** Statistics of the rows so far, in bounded memory.
+/** Statistics of the spectra added so far, in bounded memory.
  *
- *  Mean, variance and range of each pixel are exact.  The products of pixels (the covariance) are
- *  those of n_room rows at most: where there are more spectra, half of n_room principal directions
- *  stand for those that came before, and what the others carry is lost (Ross et al. 2008, IJCV 77,
- *  125, with their correction for a mean that moves).  Up to n_room spectra are exact. */
+ *  Mean, variance and range of each pixel are exact.  The covariance is kept as at most n_room
+ *  rows; it is exact up to n_room spectra.  With more, earlier spectra are replaced by n_room / 2 -
+ *  1 principal directions, and the rest of their variance is lost (Ross et al. 2008, IJCV 77, 125,
+ *  with their correction for a changing mean). */
 typedef struct mill_train_statistics mill_train_statistics;
 
 enum { MILL_TRAIN_STATISTICS_ROWS = 2048 };
 
-/** ops: whose `directions` are used; n_room: an even number of rows, 4 or more. */
+/** ops: engine that finds principal directions; n_room: even, 4 or more. */
 int mill_train_statistics_create(const mill_train_ops *ops, int n_pix, int n_room,
                                  mill_train_statistics **out);
 void mill_train_statistics_destroy(mill_train_statistics *s); /* NULL is allowed */
 
-/** n more spectra y [n][n_pix]. */
+/** Add n spectra y [n][n_pix]. */
 int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y);
 
-/** Gather all ranks' statistics on rank 0, in rank order.  Collective. */
+/** Join all ranks' statistics on rank 0, in rank order.  Collective. */
 int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s);
 
 /** Statistics of n_model spectra and their principal components.
  *
- *  y_p = mean_p + sum_k z_k pattern_kp + what is left, where the mean square of each score z_k
- *  over the spectra is 1 and those of different components have no correlation.
- *  The components are those of scale_p (y_p - mean_p): variance_k is the mean square that a
- *  component carries, the sum over pixels in these units, largest first; total is that of all.
- *  The largest coefficient of a pattern is positive. */
+ *  y_p = mean_p + sum_k z_k pattern_kp + rest.  Over the spectra, each score z_k has mean square 1,
+ *  and scores of different components are uncorrelated.  Components are found for
+ *  scale_p (y_p - mean_p).  In these units, variance_k is the mean square of component k, summed
+ *  over pixels (largest first), and total that of the spectra.  The coefficient of a pattern with
+ *  the largest magnitude is positive. */
 typedef struct mill_train_components {
   int n_model, n_pix, n_component;
   double *mean, *spread, *least, *most; /**< [n_pix], spread: standard deviation; owned */
@@ -43,17 +43,17 @@ typedef struct mill_train_components {
   double total;
 } mill_train_components;
 
-/** Mean, spread and range; no components yet.  On rank 0 after mill_train_statistics_join. */
+/** Fill in mean, spread and range.  On rank 0, after mill_train_statistics_join. */
 int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components *out);
 
-/** The leading components, after mill_train_statistics_pixels.
+/** Find the leading components, after mill_train_statistics_pixels.
  *
- *  scale        [n_pix] > 0
- *  n_component  at most; fewer come out where the spectra have no more
- *  rest         above 0: no more than leave this part of the total; 0: n_component
+ *  scale [n_pix]  above 0
+ *  n_component    most components; fewer come out if the rest is rounding
+ *  rest           above 0: only as many components as leave this part of the total
  *
- *  MILL_ERR_INPUT for fewer spectra than components, and where the spectra do not differ;
- *  what `directions` fails with; MILL_ERR_MEMORY. */
+ *  MILL_ERR_INPUT for fewer spectra than components, or if the spectra do not differ; the codes of
+ *  ops->directions; MILL_ERR_MEMORY. */
 int mill_train_statistics_components(mill_train_statistics *s, const double *scale, int n_component,
                                      double rest, mill_train_components *out);
 
@@ -61,8 +61,8 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
 int mill_train_components_share(const mill_mpi *mpi, mill_train_components *c);
 void mill_train_components_clear(mill_train_components *c); /* NULL is allowed */
 
-/** Scores z [n][n_component] of spectra y [n][n_pix], and rest [n]: the square sum over pixels of
- *  scale (y - mean) that the components leave. */
+/** Scores z [n][n_component] of spectra y [n][n_pix]; rest [n]: what the components leave of the
+ *  squares of scale (y - mean), summed over pixels. */
 int mill_train_components_scores(const mill_train_components *c, const double *scale, int n,
                                  const float *y, double *z, double *rest);
 

@@ -43,15 +43,15 @@ int mill_train_settings_check(const mill_train_settings *s)
   if (!(s->rate > 0) || !(s->rate < 1) || !(s->least_rate >= 0) || !(s->least_rate <= s->rate))
     return MILL_ERROR(
         MILL_ERR_USAGE,
-        "learning rates from %g to %g; the first is above 0 and below 1, the least no larger",
-        s->rate, s->least_rate);
+        "learning rates from %g to %g: expected 0 < first < 1 and 0 <= least <= first", s->rate,
+        s->least_rate);
   if (!(s->decay >= 0) || !(s->decay * s->rate < 1) || !(s->factor > 0) || !(s->factor < 1) ||
       s->patience < 1 || !(s->huber > 0))
-    return MILL_ERROR(
-        MILL_ERR_USAGE,
-        "weight decay %g (0 or more), factor %g (between 0 and 1), patience %d (1 or more), "
-        "Huber's delta %g (above 0)",
-        s->decay, s->factor, s->patience, s->huber);
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "expected weight decay of 0 or more and below 1 / rate, factor between 0 and "
+                      "1, patience of 1 "
+                      "or more, Huber's delta above 0; got %g, %g, %d, %g",
+                      s->decay, s->factor, s->patience, s->huber);
   return MILL_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What is trained, and one rank's part of it: its network at work (kernels/train/train_ops.h) and
- *  the models that it takes to it. */
+/** Settings and data of a training, and a rank's team: its network on a backend
+ *  (kernels/train/train_ops.h) with room for the models at work. */
 #ifndef MILL_TRAIN_WORK_H
 #define MILL_TRAIN_WORK_H
 
@@ -10,7 +10,7 @@
 
 enum mill_train_schedule {
   MILL_TRAIN_COSINE = 0, /**< half a cosine from the first rate to the least over all epochs */
-  MILL_TRAIN_PLATEAU     /**< less by `factor` when the validation loss has not become less */
+  MILL_TRAIN_PLATEAU     /**< times `factor` when the validation loss has stopped falling */
 };
 
 typedef struct mill_train_settings {
@@ -19,11 +19,11 @@ typedef struct mill_train_settings {
   int batch;                     /**< models of a step, of all ranks together */
   int n_epoch;                   /**< at most */
   enum mill_train_schedule schedule;
-  double rate, least_rate; /**< learning rates; at a plateau below the least: the end */
+  double rate, least_rate; /**< first and least learning rate; PLATEAU ends below the least */
   int patience;            /**< PLATEAU: epochs without a lower loss before the rate falls */
-  double factor;           /**< PLATEAU: by which it falls, in (0, 1) */
-  int stop_after;          /**< epochs without a lower loss that end the training; 0: none */
-  double decay;            /**< decoupled weight decay of all parameters, times the rate */
+  double factor;           /**< PLATEAU: multiplies the rate, in (0, 1) */
+  int stop_after;          /**< stop after this many epochs without a lower loss; 0: never */
+  double decay;            /**< decoupled weight decay of all parameters, multiplied by the rate */
   enum mill_train_loss_kind loss;
   double huber; /**< delta of HUBER, in units of the loss */
   uint64_t seed;
@@ -36,17 +36,18 @@ void mill_train_settings_init(mill_train_settings *settings);
 /** MILL_ERR_USAGE names the setting. */
 int mill_train_settings_check(const mill_train_settings *settings);
 
-/** Training data: targets of models with labels.
+/** Training data: models with labels and targets.
  *
- *  The loss of a model is sum_j rho(scale_j (out_j - target_j)) / n_norm, that of a set the mean
- *  over its models plus its floor, which no training changes (what the targets do not carry).
+ *  The loss of a model is sum_j rho(scale_j (out_j - target_j)) / n_norm.  That of a set is the
+ *  mean over its models plus a floor: the constant loss of what the targets leave out.
  *
- *  x      [n][n_in]    mapped labels, the first n_train models are learned, the others validate
- *  scale  [n_out]      > 0
- *  rows                targets of models, pointers that are valid until the next call; the same on
- *                      every rank
- *  weight [n_out][width], bias [n_out]  of the last layer to begin with, width that of the last
- *                      hidden one
+ *  x [n][n_in]            mapped labels; the first n_train models train, the others validate
+ *  scale [n_out]          above 0
+ *  rows                   gives targets of models, the same on every rank; valid until the next
+ *                         call
+ *  weight [n_out][width]  initial last layer; width: of the last hidden layer
+ *  bias [n_out]           initial last layer
+ *  /
  */
 typedef struct mill_train_problem {
   int n_in, n_out, n, n_train;
@@ -61,7 +62,7 @@ typedef struct mill_train_problem {
 void mill_train_shape_of(const mill_train_settings *settings, int n_in, int n_out,
                          mill_train_shape *shape);
 
-/** Products of an epoch in 1e9 operations, those of all ranks together: 2 m k n for each. */
+/** 1e9 operations of the matrix products for n_model models, 2 m k n each. */
 double mill_train_gflop(const mill_train_shape *shape, int n_model);
 
 typedef struct mill_train_team {
@@ -75,31 +76,31 @@ typedef struct mill_train_team {
   float *param;              /**< [n_param] copy of mill_train_team_bind; else NULL */
 } mill_train_team;
 
-/** Models at most at a time, of n. */
+/** Most models at a time, of n: a batch. */
 int mill_train_room(const mill_train_settings *settings, int n);
 
-/** For up to n_room models at a time. */
+/** Create a network at work for up to n_room models at a time. */
 int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings *settings,
                            const mill_train_problem *problem, int n_room, mill_train_team **out);
 void mill_train_team_destroy(mill_train_team *team); /* NULL is allowed */
 
-/** Parameters [n_param] that no step changes, in place of those before. */
+/** Set the parameters [n_param] to a copy of param; no step changes them. */
 int mill_train_team_bind(mill_train_team *team, const float *param);
 
-/** rows of team->model [n], with targets or without. */
+/** Fill team->rows for the models team->model [n], with or without targets. */
 int mill_train_team_rows(mill_train_team *team, int n, int with_target);
 
-/** Validation loss, of models that the ranks share.  Collective. */
+/** Validation loss; ranks share the models.  Collective. */
 int mill_train_team_validate(const mill_mpi *mpi, mill_train_team *team, double *loss);
 
-/** The ranks' sums, added up in their order.  Collective. */
+/** Sum over ranks, in rank order, so that its bits are reproducible.  Collective. */
 int mill_train_sum_over_ranks(const mill_mpi *mpi, double mine, double *sum);
 
-/** The parameters' shares of the ranks. */
+/** Each rank's share of the parameters. */
 typedef struct mill_train_shares {
-  int *start, *count;           /**< [n_rank] */
-  int *mine_start, *mine_count; /**< [n_rank] of what the ranks send for this rank's share */
-  float *received;              /**< [n_rank][count of this rank] */
+  int *start, *count;           /**< [n_rank] first parameter and number of each share */
+  int *mine_start, *mine_count; /**< [n_rank] places in received of each rank's slopes */
+  float *received;              /**< [n_rank][count of this rank] slopes for this rank's share */
 } mill_train_shares;
 
 int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_shares *shares);

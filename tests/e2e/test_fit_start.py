@@ -279,7 +279,7 @@ class StartByName(ProgramTest):
             self.assertTrue((read(self.path, "catalog")["TARGETID"] == -1).all())
             np.testing.assert_array_equal(fits["FIT_INFO"] & INFO_GIVEN_START > 0, [True, False, True])
             priors = save("priors.fits", {column: names, "TEFF": [5000.0] * 2, "TEFF_ERR": [100.0] * 2})
-            self.assertIn("2 rows have some", self.fit(f"{column}-priors.h5", "--prior-table", priors).stdout)
+            self.assertIn("2 rows have priors", self.fit(f"{column}-priors.h5", "--prior-table", priors).stdout)
 
     def test_a_result_of_the_same_stars(self):
         self.fit("plain.h5")
@@ -386,7 +386,7 @@ class FitPriors(ProgramTest):
         np.testing.assert_array_equal(self.pulled["FIT_INFO"] & INFO_PRIOR > 0, has)
         for name, values in self.free.items():
             self.assertEqual(values[~has].tobytes(), self.pulled[name][~has].tobytes(), name)
-        self.assertIn(f"4 rows have some in {self.table}, {N_STAR - 4} have none", self.said)
+        self.assertIn(f"4 rows have priors in {self.table}, {N_STAR - 4} have none", self.said)
 
     def test_hdf5_by_identifier_is_the_same(self):
         identifier = dict(zip(self.ids, read(tmp("free.h5"), "catalog")["IDENTIFIER"]))
@@ -417,7 +417,7 @@ class FitPriors(ProgramTest):
         other = shutil.copy(SURVEY, tmp("night"))
         self.assertRefused(tmp("priors.h5"), "IDENTIFIER", other, SURVEY, args=(other,))
         self.one_fit("two.h5", "--prior-table", self.table, other)
-        self.assertIn("8 rows have some", self.done.stdout)
+        self.assertIn("8 rows have priors", self.done.stdout)
 
     def test_another_table_is_another_run(self):
         def shuffle(columns):

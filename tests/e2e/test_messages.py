@@ -131,7 +131,7 @@ class Messages(ProgramTest):
         self.assertStatuses(NO_RESOLUTION)
 
     def test_air_and_vacuum(self):
-        # 16 stars know their median to 2 km/s, and 10 are asked for (jobs/fit/medium_hint.c)
+        # 16 stars know their median to 2 km/s, and 10 are asked for (jobs/fit/hints.c)
         velocity = np.random.default_rng(4).normal(0, 5, N_STAR)
         rows = stars(velocity)
         self.assertNotIn("median velocity", self.fit(write("right.fits", rows)).stderr)

@@ -3,8 +3,7 @@
  * all velocities by the refraction of air. */
 #include "tests/mill_test.h"
 
-#include "jobs/fit/lsf_hint.h"
-#include "jobs/fit/medium_hint.h"
+#include "jobs/fit/hints.h"
 #include "src/stars/line_spread.h"
 
 /* --- the width of a line-spread function --- */

@@ -175,7 +175,7 @@ MILL_TEST(bind_refuses_what_the_library_lacks)
       {"arms: [b, z]", "arms: no arm z", "b, r"},
       {"arms: [{name: z, min: 7000}]", "arms: no arm z", "b, r"},
       {"wave_mask: [[430, 445], [6000, 6100]]", "wave_mask: [430, 445]", "in Angstrom"},
-      {"arms: [{name: r, min: 600, max: 700}]", "arms: min 600", "nothing of arm r"},
+      {"arms: [{name: r, min: 600, max: 700}]", "arms: min 600", "exclude all of arm r"},
       {"lsf: matrix", "lsf: matrix", "arm r is at the instrument's own resolution"},
       {"lsf: sigma", "lsf: sigma", "arm r is at the instrument's own resolution"},
       {"arms: [b]\nlsf: resolving_power", "lsf: resolving_power", "set for arm b"},
