@@ -4,7 +4,8 @@
  *  A star stays in its slot.  All libraries guess, the first one last; then the star is fitted with
  *  the library whose guess is best and with those that tie with it, in their order.  Its row is
  *  that of the least mill_fit_result.excess, larger where the solution has HULL; the first of
- *  equal ones. So a row depends on its star alone.
+ *  equal ones.  If that row has HULL, libraries whose guess is nearly as good are fitted as well.
+ *  So a row depends on its star alone.
  */
 #ifndef MILL_SEVERAL_H
 #define MILL_SEVERAL_H
@@ -27,6 +28,7 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 /** What the libraries have made of a slot's star so far. */
 typedef struct mill_contest {
   double chisq[MILL_MAX_LIBRARY], tie; /**< of the guesses; the least of the libraries' */
+  double fitted;                       /**< tie of the first choice; -INFINITY during it */
   int is_guessing;                     /**< the library whose turn it is only guesses */
   int scaled;                          /**< MILL_INFO_LSF_SCALED of the first turn, which scales the
                                             rows of the slot's matrices for all; else 0 */
