@@ -9,6 +9,8 @@
 
 /** Factor on the misfit of a row with HULL, when libraries are compared. */
 static const double EDGE = 1.25;
+/** A library whose guess gains this part of the best guess's gain is fitted in a second choice. */
+static const double NEARLY = 0.9;
 
 int mill_several_match(const mill_library *first, const mill_library *other, int *label)
 {
@@ -118,6 +120,7 @@ void mill_contest_begin(mill_contest *c)
   for (int k = 0; k < MILL_MAX_LIBRARY; k++)
     c->chisq[k] = INFINITY;
   c->tie = INFINITY;
+  c->fitted = -INFINITY;
   c->is_guessing = 1;
   c->scaled = 0;
   c->is_kept = 0;
@@ -132,9 +135,21 @@ static int next_library(mill_contest *c, int n_lib, int k)
     return k - 1;
   }
   for (k++; k < n_lib; k++)
-    if (c->chisq[k] < INFINITY && c->chisq[k] <= c->tie)
+    if (c->chisq[k] > c->fitted && c->chisq[k] < INFINITY && c->chisq[k] <= c->tie)
       return k;
   return -1;
+}
+
+/** The first library not fitted so far whose guess is nearly the best; -1: none.  The guess's bins
+ *  blur sharp lines more than broad ones, so a poorer library may guess best. */
+static int second_choice(mill_contest *c, int n_lib)
+{
+  double least = INFINITY;
+  for (int k = 0; k < n_lib; k++)
+    least = fmin(least, c->chisq[k]);
+  c->fitted = c->tie;
+  c->tie = fmax(c->tie, NEARLY * least); /* a gain is negative */
+  return next_library(c, n_lib, -1);
 }
 
 int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next, double *limit)
@@ -144,14 +159,23 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
   const int k = slots->entry[i_slot].library, is_guess = c->is_guessing;
   c->scaled |= row->info & MILL_INFO_LSF_SCALED;
   row->info |= c->scaled;
+  const int is_first_choice = c->fitted == -INFINITY;
   c->chisq[k] = row->guess_chisq;
-  c->tie = fmin(c->tie, row->guess_tie);
+  if (is_first_choice)
+    c->tie = fmin(c->tie, row->guess_tie);
+  int is_best = 0;
+  if (!is_guess) {
+    take_row(slots->member, k, row);
+    is_best = row->status != MILL_STATUS_NOT_DONE && is_better(row, &c->best);
+  }
   *next = next_library(c, slots->n_lib, k);
+  const mill_fit_result *best = is_best ? row : &c->best;
+  if (*next < 0 && is_first_choice && best->status == MILL_STATUS_FITTED &&
+      best->warn & MILL_WARN_HULL)
+    *next = second_choice(c, slots->n_lib);
   *limit = c->is_guessing ? -INFINITY : *next == 0 ? c->tie : INFINITY;
   if (is_guess)
     return MILL_OK;
-  take_row(slots->member, k, row);
-  const int is_best = row->status != MILL_STATUS_NOT_DONE && is_better(row, &c->best);
   if (*next >= 0)
     return is_best ? keep(c, slots, i_slot) : MILL_OK;
   c->is_kept = !is_best;

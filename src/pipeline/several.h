@@ -4,7 +4,8 @@
  *  A star stays in its slot.  First all libraries guess, from the last to the first.  Then the
  *  library of the best guess fits the star, and those whose guesses tie with it, in their order.
  *  The star gets the row of least mill_fit_result.excess (times 1.25 if it has HULL), of equal ones
- *  the first.  So a row depends on its star alone.
+ *  the first.  If that row has HULL, libraries whose guess is nearly as good fit the star as well.
+ *  So a row depends on its star alone.
  */
 #ifndef MILL_SEVERAL_H
 #define MILL_SEVERAL_H
@@ -28,6 +29,7 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 typedef struct mill_contest {
   double chisq[MILL_MAX_LIBRARY]; /**< of each library's guess */
   double tie;                     /**< chi-square up to which guesses tie: the least guess_tie */
+  double fitted;                  /**< tie of the first choice; -INFINITY during it */
   int is_guessing;                /**< the present turn is only a guess */
   int scaled;                     /**< MILL_INFO_LSF_SCALED or 0, of the first turn: it scales the
                                        slot's resolution rows for all libraries */

@@ -378,6 +378,7 @@ def write_miles(path):
     return labels
 
 
+PYHAMMER = os.path.join(DATA, "real", "cool", "pyhammer-cool.fits.gz")
 RECIPE = "-m", "starmill.templates.real_library"
 VALIDATION = os.path.join(SOURCE, "tests", "campaigns", "validate_library.py"),
 
@@ -388,6 +389,19 @@ def tool(script, *args):
 
 @unittest.skipUnless(importlib.util.find_spec("scipy"), "no SciPy (Debian: python3-scipy)")
 class RealLibrary(ProgramTest):
+    @unittest.skipUnless(os.path.exists(PYHAMMER), "no test data")
+    def test_m_dwarfs(self):
+        """The recipe makes the shipped library; its templates left out come back to its floors."""
+        shipped, out = os.path.join(SOURCE, "libraries", "m.h5"), tmp("dwarfs.h5")
+        done = tool(("-m", "starmill.templates.m_library"), PYHAMMER, tmp("work-m"), out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, "left out: 1.[0-2] km/s, 7. K, 0.3. dex\n")
+        for name in "recipe", "sources", "models":
+            with h5py.File(shipped) as a, h5py.File(out) as b:
+                self.assertEqual(a.attrs[name], b.attrs[name])
+                for at in "labels/label0", "labels/label1":
+                    np.testing.assert_allclose(a[at].attrs["floor"], b[at].attrs["floor"], 0.02)
+
     def test_recipe_and_validation(self):
         write_models(tmp("models"))
         labels = write_miles(tmp("miles.fits"))

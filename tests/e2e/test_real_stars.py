@@ -19,7 +19,7 @@ WHITE_DWARFS = [data("real/sdss/spec-0266-51602-0031.fits.gz"),
                 data("real/sdss-more/spec-4455-55539-0692.fits.gz")]
 VSINI_LIMIT, EMISSION = 65536, 131072
 MRS = data("real/lamost-mrs/med-58408-TD230151N343645T01_sp01-015.fits.gz")
-for _path in (LAMOST, MILES, EXPOSURES, MRS, *WHITE_DWARFS):
+for _path in (LAMOST, MILES, EXPOSURES, MRS, *WHITE_DWARFS, data("real/cool")):
     if not os.path.exists(_path):
         skip(f"no test data at {_path}")
 
@@ -288,6 +288,31 @@ class RealStars(EndToEnd):
         self.assertFalse(many["FIT_INFO"][0] & 512)
         self.assertGreater(few["STIFF_OPT"][0], 0.2)
         self.assertGreater(few["RCHISQ_TOT"][0], 1.3 * coadd["RCHISQ_TOT"][0])
+
+    def test_m_dwarfs(self):
+        """With the three shipped libraries: dwarfs by their types (LAMOST's are good to one, 100 to
+        200 K), a velocity by SDSS.  The guess of a K5 dwarf is best with m, its fit with fgk."""
+        fgk, *more = [os.path.join(SOURCE, "libraries", n + ".h5") for n in ("fgk", "oba", "m")]
+        more = [word for path in more for word in ("--library", path)]
+        types = {"005": 3850, "015": 3660, "049": 3850, "071": 3850, "190": 3850, "232": 3850,
+                 "057": 3560, "099": 3560, "221": 3660, "020": None, "006": None, "026": None}
+        self.fit("m.h5", "--config", self.lamost, *more, lib=fgk, *[
+            data(f"real/cool/spec-55862-B6212_sp06-{n}.fits.gz") for n in types])
+        row = read(self.path)
+        is_m = row["LIBRARY"] == 3
+        np.testing.assert_array_equal(is_m, [bool(t) for t in types.values()])
+        away = row["TEFF"][is_m] - [t for t in types.values() if t]
+        print("Teff of M dwarfs, fitted - by type:", np.round(away), "K")
+        self.assertLess(np.median(abs(away)), 150)
+        self.assertLess(abs(away).max(), 250)
+        self.assertTrue(np.isnan(row["LOGG"][is_m]).all() and (row["RVS_WARN"][is_m] == 0).all())
+        self.assertTrue((row["TEFF_ERR"][is_m] > 75).all() and (row["FEH_ERR"][is_m] > 0.8).all())
+        self.fit("sdss.h5", "--config", os.path.join(SOURCE, "config", "sdss.yaml"), *more,
+                 data("real/sdss-more/spec-0618-52049-0372.fits.gz"), EXPOSURES, lib=fgk)
+        row = read(self.path)
+        self.assertEqual(list(row["LIBRARY"]), [3, 1])  # M1, and a G star
+        self.assertLess(abs(row["VRAD"][0] + 34.5), 3)
+        self.assertLess(abs(row["TEFF"][0] - 3660), 2 * row["TEFF_ERR"][0])
 
     def test_medium_resolution_of_lamost(self):
         """A single star at -52 km/s by cross-correlation of both cameras, which differ by 4 km/s."""

@@ -38,6 +38,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -257,11 +258,17 @@ def measure_error(recipe, args, bare, out):
 def write_attributes(path, recipe, name, n_model, sources):
     version = subprocess.run([recipe.starmill, "--version"], capture_output=True, text=True)
     with h5py.File(path, "r+") as f:
-        f.attrs["generator"] = "real_library.py of " + version.stdout.split("\n")[0]
+        f.attrs["generator"] = os.path.basename(sys.argv[0]) + " of " + version.stdout.split("\n")[0]
         f.attrs["models"] = n_model
         f.attrs["name"] = np.bytes_(name)
         f.attrs["sources"] = "\n".join(sources)
         f.attrs["recipe"] = "\n".join(recipe.commands)
+
+
+def add_program(parser):
+    installed = shipped_file("../../bin/starmill")
+    parser.add_argument("--starmill", default=installed if os.path.exists(installed) else
+                        shipped_file("build/release/starmill"))
 
 
 def make_templates(recipe, args, n, bare):
@@ -321,9 +328,7 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--miles")
     parser.add_argument("--benchmarks")
-    installed = shipped_file("../../bin/starmill")
-    parser.add_argument("--starmill", default=installed if os.path.exists(installed) else
-                        shipped_file("build/release/starmill"))
+    add_program(parser)
     parser.add_argument("--plan", choices=sorted(PLANS), default="fgk")
     parser.add_argument("--least", type=int)
     parser.add_argument("--setup")
