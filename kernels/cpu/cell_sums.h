@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sums over pixels of products with the continuum functions, from moments of cells of pixels
- *  (kernels/math/cells.h): some 20 products of a pixel where K functions need K (K + 3) / 2. */
+/** Sums over pixels of products with the K continuum functions, from moments of cells of pixels
+ *  (kernels/math/cells.h): some 20 products a pixel instead of K (K + 3) / 2. */
 #ifndef MILL_CPU_CELL_SUMS_H
 #define MILL_CPU_CELL_SUMS_H
 
@@ -34,13 +34,13 @@ MILL_INLINE void mill_cell_moments(const int n, int cell, const double *power, c
 #undef MILL_CELL_PUT
 }
 
-/** Add a cell's products of pairs of functions, weighted by what has these moments, to the lower
- *  triangle of sum [n_cont][pitch]; more than that is spoilt. */
+/** Add a cell's sums of weight times product of two functions to the lower triangle of sum
+ *  [n_cont][pitch]; moment: of the weight.  The upper triangle is spoilt. */
 MILL_INLINE void mill_cell_add_pairs(int n_cont, int pitch, const double *coef,
                                      const double *moment, double *sum)
 {
   enum { N = MILL_CELL_COEF };
-  double of[N][MILL_CELL_MAX_PITCH]; /* moments of what the functions are multiplied by */
+  double of[N][MILL_CELL_MAX_PITCH]; /* moments of weight times function */
   for (int k = 0; k < n_cont; k += MILL_VEC_N_F64) {
     mill_vec_f64 c[N];
     for (int m = 0; m < N; m++)
@@ -61,7 +61,7 @@ MILL_INLINE void mill_cell_add_pairs(int n_cont, int pitch, const double *coef,
     }
 }
 
-/** Add a cell's products of the functions with what has these moments to sum [pitch]. */
+/** Add a cell's sums of function times x to sum [pitch]; moment: of x. */
 MILL_INLINE void mill_cell_add(int n_cont, int pitch, const double *coef, const double *moment,
                                double *sum)
 {

@@ -44,7 +44,7 @@ struct mill_device {
   int n_active, cap_active;
 };
 
-/** Seconds since *last, which becomes now. */
+/** Seconds since *last; sets *last to now. */
 static double lap_s(double *last)
 {
   const double now = mill_wall_s(), lap = now - *last;
@@ -52,8 +52,8 @@ static double lap_s(double *last)
   return lap;
 }
 
-/** Laps are wall time, which is cheap to read but includes other programs on a busy machine: those
- *  between begin and end are scaled to the thread's CPU time. */
+/** Laps are wall time, which is cheap to read but includes other programs.  Those between begin and
+ *  end are therefore scaled to the thread's CPU time. */
 typedef struct mill_laps {
   mill_timing before;
   double wall_s, cpu_s;
@@ -91,7 +91,7 @@ static int phase_of(const mill_slot *slot)
   }
 }
 
-/** Is it a stage that measures errors at the optimum? */
+/** Does the phase measure errors at the solution? */
 static int is_error_phase(int phase)
 {
   return phase == MILL_PHASE_PROFILE || phase == MILL_PHASE_FINAL;
@@ -130,8 +130,8 @@ static int are_alike(int n, mill_slot *const *slot)
   return 1;
 }
 
-/** slot->guess.chisq of all stars.  Those that are alike are taken together: templates, which are
- *  too many for the first cache, are loaded once for them. */
+/** slot->guess.chisq of all stars.  Stars that are alike share the loads of the templates, which do
+ *  not fit the first-level cache. */
 static void match_stars(mill_block *b, const mill_start_task *t, int k0)
 {
   float *sum[MILL_GUESS_STARS];
@@ -402,8 +402,8 @@ static void answer_slot(const mill_model *m, int arm, mill_slot *slot, mill_work
   timing->pixel_s[phase_of(slot)] += lap_s(last);
 }
 
-/** One arm of one round: first the slots that have their template, then batches of the others, each
- *  emulated and answered while its templates are in cache. */
+/** One arm of one round: slots that have their template are answered at once, the others in batches
+ *  that are emulated and answered while their templates are in the cache. */
 static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
                        mill_lane *lane, double *last)
 {
@@ -436,9 +436,9 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
   }
 }
 
-/** Fill the n active slots up to a group by copies that ask for the points after theirs.  of [n]
- *  the slot of each in, of the copies out; a slot's copies come in the order of their points.  The
- *  new n. */
+/** Fill the n active slots up to a group with copies that ask for later points of a posterior, so
+ *  that a batch of the emulator is full.  of [n] out: the slot of each entry; a slot's copies come
+ *  in the order of their points.  Returns the new n. */
 static int look_ahead(const mill_model *m, mill_lane *lane, int n, mill_slot **active, int *of)
 {
   const int n_slot = n;
@@ -464,7 +464,7 @@ static int look_ahead(const mill_model *m, mill_lane *lane, int n, mill_slot **a
   return n;
 }
 
-/** The answer to a request that wants no template. */
+/** Answer a request that needs no template. */
 static void body_look(mill_block *b, void *arg)
 {
   const mill_task *t = arg;

@@ -25,16 +25,16 @@ _Static_assert((int)MILL_GROUP <= (int)MILL_N_PROFILE, "each copy has a place fo
 /** Work space of one thread. */
 typedef struct mill_lane {
   int max_seg_pix;
-  double *front[2];  /**< [1 + MILL_MAX_LABEL][MILL_ROW_PITCH] what comes before the layers */
+  double *front[2];  /**< [1 + MILL_MAX_LABEL][MILL_ROW_PITCH] labels, and output of a front */
   double *hidden[2]; /**< [MILL_BATCH_ROWS][MILL_ROW_PITCH] inputs and outputs of layers */
   float *narrow[2];  /**< the same */
-  char *memory;      /**< each slot's emulator output, then what a group's slots use in turn */
+  char *memory;      /**< emulator output of each slot; the other work space serves slots in turn */
   mill_workspace work[MILL_GROUP];
   mill_slot *ahead; /**< [MILL_GROUP] copies that ask for further points of a posterior, or NULL */
   mill_timing timing;
 } mill_lane;
 
-/** The front of an emulator that is no network, for one star. */
+/** The front of a grid or radial-function emulator, for one star. */
 typedef struct mill_front_task {
   const mill_model_arm *arm;
   int n_tangent;
@@ -52,7 +52,7 @@ static void body_front(mill_block *b, void *arg)
     mill_block_rbf(b, &t->arm->rbf, t->n_tangent, t->in, MILL_ROW_PITCH, t->out, MILL_ROW_PITCH);
 }
 
-/** SiLU of the value row, its slope times the tangent rows, which are double or float (thin). */
+/** SiLU of the value row; the tangent rows, double or float (thin), are multiplied by its slope. */
 static void activate(int n, double *value, int n_tangent, double *const *tangent,
                      float *const *thin)
 {
@@ -103,7 +103,7 @@ static void number_rows(const mill_model *m, int n_slot, mill_slot *const *slot,
     rows->is_value[r] = r < n_slot;
 }
 
-/** Mapped labels of a slot and their slopes: what its rows come from. */
+/** Mapped labels of a slot and their slopes, the input of the emulator. */
 static void label_rows(const mill_model *m, const mill_slot *slot, int n_tangent, double *row)
 {
   mill_map_labels(m, slot->theta, row);
@@ -115,7 +115,7 @@ static void label_rows(const mill_model *m, const mill_slot *slot, int n_tangent
   }
 }
 
-/** Inputs of the first layer: labels, or what the front makes of them. */
+/** Inputs of the first layer: labels, or the output of the front. */
 static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot *const *slot,
                        const mill_rows *rows, mill_lane *lane)
 {

@@ -15,9 +15,9 @@ enum { MILL_GRAM_TILE = 4 }; /* 16 sums, 4 + 1 factors, of 32 registers */
 enum { MILL_GRAM_TILE = 3 }; /* 9 and 3 + 1 of 16 */
 #endif
 
-/** nr rows x times nc rows z, added to the places at [nc] of each row's sums; whole: all pairs, else
- *  those with c <= r.  Sums are separate variables, since compilers would keep an array of them in
- *  memory. */
+/** nr rows x times nc rows z, added to the places at [nc] of each row's sums; whole: all pairs,
+ *  else those with c <= r.  Sums are separate variables, since compilers would keep an array of
+ *  them in memory. */
 MILL_INLINE void mill_gram_tile(const int nr, const int nc, const int whole, int len, int pitch,
                                 const double *x, const double *z, const int *at,
                                 mill_vec_f64 *const *sum)

@@ -19,7 +19,7 @@ MILL_INLINE void mill_guess_zero(float *sum)
     sum[l] = 0.0f;
 }
 
-/** Stars that a template is loaded for at a time: as many as have their sums in registers. */
+/** Stars for which a template is loaded once: as many as have their sums in registers. */
 enum { MILL_GUESS_STARS = MILL_VEC_BYTES == 64 ? 8 : 4 };
 
 /** Add conj(D) T of n_block blocks at one frequency, for MILL_GUESS_TEMPLATES templates and n_star
@@ -41,7 +41,7 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
       im[s] = mill_vec_load_f32(sum[s] + N + l);
     }
     for (int i = 0; i < n_block; i++) {
-      /* those of the next frequency come from afar meanwhile */
+      /* prefetch the next frequency's templates */
       __builtin_prefetch(t + (ptrdiff_t)(i + n_block) * 2 * N + l);
       __builtin_prefetch(t + (ptrdiff_t)(i + n_block) * 2 * N + N + l);
       const mill_vec_f32 a = mill_vec_load_f32(t + (ptrdiff_t)i * 2 * N + l);
@@ -63,8 +63,8 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
   }
 }
 
-/** Transform sum back and put real parts of n_lane sequences, the last of nv <= n / 4 first, into
- *  chisq [n_lane][nv]. */
+/** Transform sum back; the real parts of the first nv <= n / 4 elements of n_lane sequences go, in
+ *  reverse order, into chisq [n_lane][nv]. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {
@@ -93,7 +93,7 @@ MILL_INLINE int mill_guess_least(const double *chisq, int v0, int v1, double *le
   return at < v1 ? at : v0;
 }
 
-/** mill_fourier_pair of them. */
+/** mill_fourier_pair of MILL_GUESS_TEMPLATES sequences. */
 MILL_INLINE void mill_guess_pair(int n, int half, int j, int inverse, const float *root, float *x)
 {
   mill_fourier_pair(n, half, j, inverse, root, MILL_GUESS_TEMPLATES, x);

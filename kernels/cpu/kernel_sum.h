@@ -15,7 +15,7 @@
 #include "kernels/particles/density.h"
 
 enum {
-  /** Particles of a batch: most cells then have many. */
+  /** Particles of a batch: enough for many in most cells. */
   MILL_PARTICLE_BATCH = 8192,
   MILL_KERNEL_LANES = 16,
   MILL_KERNEL_MAX_CELL = 16384

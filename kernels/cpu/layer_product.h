@@ -18,8 +18,8 @@
 #include "kernels/cpu/cpu_real.h"
 #include "kernels/math/real.h"
 
-/* Tiles fill the registers: 32 with AVX-512, else 16.  Of twelve rows GCC would load the factors of
- * several steps ahead, and keep some of the sums in memory. */
+/* Tiles fill the registers: 32 with AVX-512, else 16.  With twelve rows GCC must not unroll: it
+ * would load the factors of several steps and keep some sums in memory. */
 #define MILL_TILE_VECS 2
 #if defined(__AVX512F__)
 #define MILL_TILE_ROWS   12
@@ -32,9 +32,9 @@
 #define MILL_TILE_UNROLL "GCC unroll 4"
 #endif
 
-/** Inputs that are summed before they are added to the total.  With float32, a single chain of 200
- *  (the network of the reference survey) has twice the rounding error of blocks of 40: 8e-8 and
- *  4e-8 of the flux, of which 2e-8 comes with float32; 25 to 50 are alike.  float64: one chain. */
+/** Inputs in a block of a sum; blocks are added to the total.  In float32, blocks of 25 to 50 have
+ *  half the rounding error of one chain of 200 (the network of the reference survey): 4e-8 of the
+ *  flux instead of 8e-8.  float64: one chain. */
 enum { MILL_K_BLOCK = MILL_WIDE ? MILL_MAX_WIDTH : 40 };
 
 enum {

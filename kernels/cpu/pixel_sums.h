@@ -25,7 +25,7 @@ MILL_BLOCK_FN void mill_pixel_product(int len, const float *p, const double *t, 
     out[i] = 0.0;
 }
 
-/** copy = p and sum += a p, the same way. */
+/** copy = p and sum += a p, a chunk of len pixels; copy has zeros up to a whole vector. */
 MILL_BLOCK_FN void mill_pixel_add(int len, double a, const float *p, double *copy, double *sum)
 {
   int i = 0;
@@ -42,7 +42,7 @@ MILL_BLOCK_FN void mill_pixel_add(int len, double a, const float *p, double *cop
     copy[i] = 0.0;
 }
 
-/** The continuum functions that count at len pixels from first on; returns their number. */
+/** The continuum functions that are not 0 at len pixels from first on; returns their number. */
 MILL_BLOCK_FN int mill_pixel_functions(const mill_segment *s, int first, int len, int *which)
 {
   int n = 0, low, end;
@@ -141,9 +141,9 @@ MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, 
   return (int)out[2];
 }
 
-/** The normal matrix a [nk][nk] and right-hand side v of a segment from the sums of
- *  mill_normal_sums, model error taken out, and what it has of the rows: with_s [n_error][nk],
- *  with_residual.  No barrier at the end: mill_block_normal has the next one. */
+/** Normal matrix a [nk][nk] and right-hand side v of a segment, less the part of model error, from
+ *  the sums of mill_normal_sums; with_s [n_error][nk] and with_residual [n_error]: products of E
+ *  with S and with D.  No barrier at the end: mill_block_normal has the next one. */
 MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, const double *sums,
                                             double *a, double *v, double *with_s,
                                             double *with_residual)
@@ -161,7 +161,7 @@ MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, 
         a[k * nk + l] = row[q + l];
       v[k] = with_d[q + k];
     }
-    /* all elements at once: one alone is a chain of products */
+    /* by vectors of elements, since one element is a chain of products */
     for (int e = 0; e < q; e++) {
       const double *at = with_s + (ptrdiff_t)e * nk;
       with_residual[e] = with_d[e];
@@ -186,8 +186,7 @@ typedef struct mill_team {
   int first, step;
 } mill_team;
 
-/** The team of the calling thread, for likelihoods of a segment: all threads.  row_bytes: of a row
- *  over pixels. */
+/** The team of the calling thread for likelihoods of a segment: on a CPU the whole block. */
 MILL_BLOCK_FN void mill_block_team(mill_block *b, int n, const mill_segment *s, size_t row_bytes,
                                    mill_workspace *work, mill_team *team)
 {
@@ -215,8 +214,8 @@ MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int le
   }
 }
 
-/** Rows of a chunk among all: those of model error, of the n functions that count, and n_last that
- *  come after all n_cont functions. */
+/** of: numbers, among all rows, of a chunk's rows: model error, the n functions in `which`, and
+ *  n_last rows that come after all n_cont functions. */
 MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_cont, int n_last,
                                  int *of)
 {
@@ -342,8 +341,8 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   mill_block_sum_n(b, part, n_sum, sums);
 }
 
-/** Contribution of model error to half the gradient's weights at len pixels: of the residual (P a)
- * E^T E r, and the determinant's -p^T N^-1 U^T E. */
+/** Add the part of model error to slope, the weights of half the gradient at len pixels: (P a) E^T
+ *  E r from the residual r, and -p^T N^-1 U^T E from the determinant. */
 MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len,
                                    const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
                                    int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],
@@ -380,9 +379,9 @@ MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len
   }
 }
 
-/** The rows P_k t of the n functions that count after those of model error, the continuum P a and
- *  what half the gradient is weighted by, t p^T N^-1 p times mill_det_weight - (P a) r, of
- *  len pixels from first on; zeros up to a whole vector. */
+/** Of len pixels from first on, with zeros up to a whole vector: rows of model error and P_k t of
+ *  the n functions in `which`; poly, the continuum P a; slope, the weight of half the gradient,
+ *  mill_det_weight t p^T N^-1 p - (P a) r. */
 MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s, int first,
                                       int len, const mill_real *templ, double level,
                                       const mill_workspace *work,

@@ -28,7 +28,7 @@ MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int l
   }
 }
 
-/** One of the filters of a tile's len numbers. */
+/** Filter len numbers of a tile. */
 MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real *w, int apart,
                                         const mill_real *x, mill_real *to)
 {

@@ -31,9 +31,8 @@ enum { MILL_VEC_N_F32 = MILL_VEC_BYTES / 4, MILL_VEC_N_F64 = MILL_VEC_BYTES / 8 
 #define MILL_INLINE    static inline __attribute__((always_inline))
 #define MILL_HD_INLINE MILL_INLINE
 
-/* Two neighbouring floats are loaded as one double.  Half of the pairs lie in one vector and half
- * in another, such that each part of 128 bits holds what the same part of the results is made of.
- */
+/* Two neighbouring floats are loaded as one double.  Half of the pairs go into one vector and half
+ * into another, arranged so that shuffles stay within parts of 128 bits. */
 typedef double mill_vec_pair __attribute__((vector_size(MILL_VEC_BYTES)));
 typedef float mill_vec_ends __attribute__((vector_size(MILL_VEC_BYTES)));
 #if MILL_VEC_BYTES == 64
@@ -64,8 +63,8 @@ typedef int mill_vec_lanes __attribute__((vector_size(MILL_VEC_BYTES)));
 #define MILL_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (mill_vec_lanes){__VA_ARGS__})
 #endif
 
-/* Sums of vectors, side by side: in the sum of two shuffles each group of 2 h lanes holds what the same
- * lanes of one vector add up to, in h of them, and of another in the other h. */
+/* Sums of several vectors at once.  A fold adds two shuffles of vectors a and b: each group of 2 h
+ * lanes then has partial sums of a in its first h lanes and of b in the others. */
 #define MILL_FOLD_LOW(h, l)                                                                        \
   ((l) / (h) % 2 * (int)MILL_VEC_N_F32 + (l) / (2 * (h)) * 2 * (h) + (l) % (h))
 #define MILL_FOLD_HIGH(h, l) (MILL_FOLD_LOW(h, l) + (h))

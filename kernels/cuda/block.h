@@ -41,8 +41,8 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 }
 
 #define MILL_PRAGMA(x) _Pragma(#x)
-/* A function that is called keeps the block in memory instead of registers: only where that does not
- * matter a file says so, and compiles in half the time. */
+/* A function that is called keeps the block in memory instead of registers: only where that does
+ * not matter a file says so, and compiles in half the time. */
 #ifndef MILL_BLOCK_FN
 #define MILL_BLOCK_FN static __device__ __forceinline__
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tiles of convolutions on a GPU: a thread makes four neighbours from numbers that it loads four at a
- *  time.  Included by kernels/math/convolve_tile.h, which explains the names. */
+/** Tiles of convolutions on a GPU: a thread makes four neighbours from numbers that it loads four
+ *  at a time.  Included by kernels/math/convolve_tile.h, which explains the names. */
 #ifndef MILL_CUDA_CONVOLVE_TILE_H
 #define MILL_CUDA_CONVOLVE_TILE_H
 

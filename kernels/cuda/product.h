@@ -157,8 +157,8 @@ template <typename real> struct product_buffer {
   __align__(16) real w[STAGE][TILE + product_size<real>::EMPTY];
 };
 
-/** Begin to copy inputs k0 .. k0 + STAGE - 1 of the n_row rows of all threads and of the columns of a
- *  tile; zeros past the last one. */
+/** Begin to copy inputs k0 .. k0 + STAGE - 1 of the n_row rows of all threads and of the columns of
+ *  a tile; zeros past the last one. */
 template <typename real, int n_row>
 static __device__ __forceinline__ void
 fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const real *weight,
@@ -188,8 +188,8 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
   }
 }
 
-/** A thread's first row and column of a tile; its rows are ROW_SIDE apart, and column j of each, the
- *  first one of a piece, is APART j further. */
+/** A thread's first row and column of a tile; its rows are ROW_SIDE apart, and column j of each,
+ *  the first one of a piece, is APART j further. */
 struct product_place {
   int row, column;
 };

@@ -9,27 +9,24 @@
  *   MILL_FOR(b, i, n)               a loop over i = 0 .. n - 1, shared among the threads
  *   MILL_FOR_SIMD(b, i, n)          the same; the CPU works on several i at once
  *   MILL_FOR_BATCHES(b, first, n)   a loop over batches of elements: a thread loads them all, works
- *                                   on them and then stores them, so that their loads are under way
- *                                   at once; in it
+ *                                   on them, then stores them: loads overlap; in it
  *   MILL_BATCH_LEN(first, n)        their number, MILL_BATCH at most
  *   MILL_BATCH_AT(b, first, i, n)   the place of the batch's element i, one of 0 .. n - 1
- *   MILL_BATCH_HAS(b, first, i, n)  whether it is the batch's own, so that this thread stores it
- *   MILL_FOR_MIN(b, i, n, x, sum)   the same with a minimum x and a sum, of each thread
- *   MILL_FOR_SUM(b, i, n, ...)      the same with sums of each thread
- *   MILL_SERIAL(b)                  one thread's work
+ *   MILL_BATCH_HAS(b, first, i, n)  whether this thread is to store element i
+ *   MILL_FOR_MIN(b, i, n, x, sum)   MILL_FOR_SIMD with a minimum x and a sum of each thread
+ *   MILL_FOR_SUM(b, i, n, ...)      MILL_FOR_SIMD with sums of each thread
+ *   MILL_SERIAL(b)                  work of one thread
  *   MILL_BARRIER(b)                 all threads wait for each other
  *   MILL_SIMD, MILL_SIMD_SUM(..), MILL_SIMD_PRODUCT(..), MILL_SIMD_MAX(..)
  *                                   before a loop inside one thread's work
- *   MILL_GLOBAL(p)                  p points to what a GPU has in its memory, not in a thread's or
- *                                   a block's
+ *   MILL_GLOBAL(p)                  p points to global memory of a GPU
  *   MILL_UNROLL                     before a loop whose array must stay in registers
- *   MILL_FOR_TILES(b, c, n)         a loop over tiles, whose neighbouring elements share what
- *                                   they need: a thread's on the CPU, a warp's on a GPU; in it
+ *   MILL_FOR_TILES(b, c, n)         a loop over tiles of elements with common inputs, each taken
+ *                                   by a thread of a CPU, by a warp of a GPU; in it
  *   MILL_TILE_MEMORY(b, type, x, n) declares x [n], which a tile's elements share,
  *   MILL_FOR_TILE(b, i, first, end) loops over some of them, and
  *   MILL_TILE_BARRIER(b)            stands between two such loops
- *   MILL_FORGET()                   what is read after it is loaded again, where a GPU would keep
- *                                   it in registers from far before
+ *   MILL_FORGET()                   after it a GPU loads again what it held in registers
  *   MILL_CHUNK, MILL_PIXEL_CHUNK    elements that a thread takes at a time, of a sum and of a
  *                                   row of pixels; MILL_TILE: elements of a tile
  *   mill_block_sum_n, mill_block_max

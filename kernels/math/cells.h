@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Continuum functions as polynomials over cells of pixels.
  *
- *  Functions as smooth as a continuum's are, within a cell of some dozens of neighbouring pixels,
- *  polynomials of the pixel's place x = (i - (cell - 1) / 2) / (cell / 2), i counted from the
- *  cell's first pixel.  Sums over pixels of products with them are then those of a few moments of a
- *  cell, in place of one for each function or pair of functions (kernels/cpu/cell_sums.h).  The
- *  last cell may reach beyond the last pixel.
+ *  Within a cell of 16 to 64 neighbouring pixels a continuum function is a polynomial of the
+ *  pixel's place x = (i - (cell - 1) / 2) / (cell / 2), i counted from the cell's first pixel.
+ *  Sums over pixels of products with the functions then follow from a few moments of each cell,
+ *  instead of one sum for each function or pair of functions (kernels/cpu/cell_sums.h).  The last
+ *  cell may reach beyond the last pixel.
  *
  *  coef [n_cell][MILL_CELL_COEF][mill_cell_pitch]    of the powers 0, 1, ... of x
  *  power [MILL_CELL_MOMENTS][cell]                   powers of x of a cell's pixels
@@ -19,15 +19,15 @@
 enum {
   MILL_CELL_COEF = 6,                         /**< coefficients of a polynomial */
   MILL_CELL_MOMENTS = 2 * MILL_CELL_COEF - 1, /**< powers in a product of two */
-  MILL_CELL_MOST = 64,                        /**< pixels of a cell, */
-  MILL_CELL_LEAST = 16,                       /**< and at least */
+  MILL_CELL_MOST = 64,                        /**< pixels of a cell at most */
+  MILL_CELL_LEAST = 16,                       /**< pixels of a cell at least */
   MILL_CELL_MAX_PITCH = (MILL_MAX_CONT + 7) / 8 * 8
 };
 
 /** Largest error of the polynomials: the rounding error of float32 at 1. */
 #define MILL_CELL_ERROR 3e-8
 
-/** Distance of a cell's rows of coefficients, of n_cont functions. */
+/** Numbers from one row of a cell's coefficients, of n_cont functions, to the next. */
 MILL_HD static inline int mill_cell_pitch(int n_cont)
 {
   return (n_cont + 7) / 8 * 8;
@@ -50,8 +50,8 @@ static inline void mill_cell_powers(int cell, double *power)
   }
 }
 
-/** Place of a pixel, -1 to 1; beyond the last pixel the spacing of the last three is
- *  extrapolated. */
+/** Place of a pixel within its segment, -1 to 1; beyond the last pixel extrapolated from the last
+ *  three. */
 static inline double mill_cell_place(int n_pix, const double *wave_aa, int i)
 {
   const int last = n_pix - 1, beyond = i - last;
@@ -82,7 +82,7 @@ static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *w
     }
   if (mill_cholesky(N, normal, N) != 0)
     return 0;
-  /* from the last one on, where steps of equal ratio are widest: most that fail fail at once */
+  /* from the last cell on: pixels are widest there, so most failures come at once */
   for (int c = mill_cell_count(n_pix, cell) - 1; c >= 0; c--) {
     double *of = coef + (ptrdiff_t)c * N * pitch, x[MILL_CELL_MOST];
     for (int i = 0; i < cell; i++)

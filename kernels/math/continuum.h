@@ -20,8 +20,10 @@ MILL_HD static inline int mill_continuum_count(const mill_fit_settings *set, int
   return n > set->n_cont ? n : set->n_cont;
 }
 
-/** Functions that are large anywhere, all but Gaussians: the first ones. */
-enum { MILL_BROAD_CONT = 3, MILL_REACH_PIX = 64 };
+enum {
+  MILL_BROAD_CONT = 3, /**< the first functions, which are no Gaussians and count at all pixels */
+  MILL_REACH_PIX = 64  /**< pixels of a unit of mill_reach_of */
+};
 
 MILL_HD static inline double mill_continuum_gauss(int n, int k, double x)
 {
@@ -56,7 +58,7 @@ MILL_HD static inline double mill_continuum(int kind, int n, int k, double x)
   return mill_continuum_gauss(n, k, x);
 }
 
-/** The same at n_pix places x. */
+/** Function k of n at n_pix places x. */
 static inline void mill_continuum_row(int kind, int n, int k, int n_pix, const double *x,
                                       double *out)
 {
@@ -69,8 +71,8 @@ static inline void mill_continuum_row(int kind, int n, int k, int n_pix, const d
     out[i] = mill_continuum(kind, n, k, x[i]);
 }
 
-/** The narrow ones of nk that count among len pixels from first on: from *low on, before *end.
- *  reach [units of MILL_REACH_PIX pixels][2]: the same of a unit; NULL: all. */
+/** The narrow functions [*low, *end) of nk that are not 0 among len pixels from first on.  reach
+ *  [units of MILL_REACH_PIX pixels][2]: this range for each unit; NULL: all narrow functions. */
 MILL_HD static inline void mill_reach_of(const unsigned char *reach, int nk, int first, int len,
                                          int *low, int *end)
 {

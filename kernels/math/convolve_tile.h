@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tiles of rotation and of the resolution matrix (kernels/star/blocks/template.h), none of them
- *  near an end of their row.  Each backend's convolve_tile.h (kernels/math/primitives.h) gives
+/** Tiles of the rotation (template.h) and of the resolution matrix (resolution.h of
+ *  kernels/star/blocks), away from the ends of their rows.  Each backend's convolve_tile.h
+ *  (kernels/math/primitives.h) gives
  *
  *   MILL_ROTATE_TILE, MILL_RESOLVE_TILE  numbers of a tile
  *   MILL_ROTATE_ANYWHERE                 1: a rotation's tiles may also begin between whole ones
  *   mill_tiles_first(half)               where the first tile begins, from `half` on
  *   mill_resolve_most(n, n_diag, first)  resolution tiles from there on, in rows of n
- *   mill_resolve_shift(n_diag)           how far from a multiple of 16 bytes the rows begin that
- *                                        the resolution matrix takes
+ *   mill_resolve_shift(n_diag)           numbers from a multiple of 16 bytes to the begin of the
+ *                                        rows that the resolution matrix takes
  *   mill_rotate_tile                     to [MILL_ROTATE_TILE] = x convolved with a symmetric
  *                                        kernel [half + 1]
- *   mill_resolve_tile                    a tile of nr rows; in: what its first diagonal takes
+ *   mill_resolve_tile                    a tile of nr rows; in: first input of its first diagonal
  */
 #ifndef MILL_CONVOLVE_TILE_H
 #define MILL_CONVOLVE_TILE_H
 
 #include "kernels/math/real.h"
 
-/** Rows that share one pass over the resolution rows' weights. */
+/** Rows that share one pass over the matrix elements. */
 enum { MILL_RESOLVE_ROWS = 4 };
 
 #include MILL_PRIMITIVES_CONVOLVE

@@ -23,7 +23,7 @@ static inline void mill_fourier_roots(int n, float *root)
   }
 }
 
-/** Pair number j < n / 2 of the step whose pairs lie `half` apart, in n_lane lanes from x on. */
+/** Butterfly j < n / 2 of the step whose pairs lie `half` apart, in n_lane lanes from x on. */
 MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const float *root,
                                       int n_lane, float *x)
 {

@@ -105,9 +105,8 @@ MILL_HD static inline void mill_cholesky_solve(int n, const double *l, int lda, 
   mill_cholesky_backward(n, l, lda, b);
 }
 
-/** ln det(L L^T) of a factor l [n][lda] from mill_cholesky; 0 for n = 0.
- *
- *  Logarithms are summed, not their product taken, which could overflow.
+/** ln det(L L^T) of a factor l [n][lda] from mill_cholesky; 0 for n = 0.  A sum of logarithms,
+ *  since a product could overflow.
  */
 MILL_HD static inline double mill_cholesky_logdet(int n, const double *l, int lda)
 {

@@ -20,9 +20,8 @@ MILL_BLOCK_FN int mill_block_count_below(mill_block *b, int n, const float *x, f
   return (int)mill_block_sum(b, (double)part);
 }
 
-/** The two middle ones of x [n] in order, NaN passed over; the same one twice for an odd
- *  count, NaN when there is none.  Exact: up to 32 rounds of counting, so that it runs in
- *  parallel without sorting. */
+/** The two middle values of x [n], NaN ignored: equal for an odd count, NaN if there is no number.
+ *  Exact, in parallel and without sorting: up to 32 rounds of counting. */
 MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float *low, float *high)
 {
   int part = 0;
@@ -34,23 +33,23 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   *low = *high = NAN;
   if (count < 1)
     return;
-  /* largest key with at most (count - 1) / 2 values below it */
+  /* find the largest key with at most (count - 1) / 2 values below it */
   const int rank = (count - 1) / 2;
   uint32_t key = 0;
   for (int bit = 31; bit >= 0; bit--) {
     const uint32_t probe = key | (1u << bit);
     const float limit = mill_float_from_key(probe);
-    /* beyond the keys of both infinities there are NaN only: all, or none, lie below */
+    /* keys beyond both infinities are NaN: all values, or none, lie below */
     const int n_below =
         limit == limit ? mill_block_count_below(b, n, x, limit) : (probe & 0x80000000u ? count : 0);
     if (n_below <= rank)
       key = probe;
   }
-  /* a zero of either sign: counted alike, so the key is that of the positive one */
+  /* zeros of both signs count alike, so a zero is the positive one */
   *low = *high = mill_float_from_key(key);
   if (count % 2 != 0)
     return;
-  /* the next one: the same value when it occurs often enough, else the least above */
+  /* the next value: the same one if it occurs often enough, else the least above it */
   float least = INFINITY;
   int n_above = 0;
   MILL_FOR_MIN(b, i, n, least, n_above)
@@ -61,12 +60,12 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   }
   if (count - (int)mill_block_sum(b, (double)n_above) > rank + 1)
     return;
-  if (least == FLT_MAX) /* where clang's reduction begins: there are infinities only */
+  if (least == FLT_MAX) /* clang's reduction begins there: all values above are infinite */
     least = INFINITY;
   *high = (float)-mill_block_max(b, -(double)least);
 }
 
-/** Median of x [n], NaN passed over (numpy.nanmedian: the mean of the two middle ones
+/** Median of x [n], NaN ignored (numpy.nanmedian: the mean of the two middle ones
  *  for an even count); NaN when there is none. */
 MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x)
 {

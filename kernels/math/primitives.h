@@ -6,11 +6,10 @@
  *
  *   - block.h: loops over the elements of a block, barriers, sums over the threads of a
  *     block, tiles that neighbours share, lengths of chunks;
- *   - vector.h: the numbers that one instruction works on;
- *   - guess_tile.h: products of the transforms of the guess;
- *   - spline_tile.h: second differences and filters of a spline;
- *   - convolve_tile.h: rotation and resolution matrix away from the ends of a row;
- *   - pixel_sums.h: sums of products over pixels, and the small matrices made of them; a template at
+ *  - vector.h: the numbers that one instruction works on; - guess_tile.h: products of the
+ *  transforms of the guess; - spline_tile.h: second differences and filters of a spline; -
+ *  convolve_tile.h: rotation and resolution matrix away from the ends of a row; - pixel_sums.h:
+ *  sums of products over pixels, and the small matrices made of them; a template at
  *     the pixels alone.
  *
  *  Apart from kernels/base/common.h, which declares functions of both, only this header asks which

@@ -29,7 +29,7 @@ typedef mill_vec_f64 mill_vec_real;
 #define mill_load_pairs_real mill_load_pairs_f64
 #endif
 
-/** A thread's batch of a row of n numbers to its place. */
+/** Store a thread's batch x of a row of n numbers, from element first on (block.h). */
 MILL_INLINE void mill_put_batch(mill_block *b, int first, int n, const mill_real *x, mill_real *row)
 {
   const int len = MILL_BATCH_LEN(first, n);

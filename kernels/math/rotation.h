@@ -32,7 +32,7 @@
 /** v sin i in km/s below which F depends on its square (MILL_ROT_SPLINE). */
 #define MILL_VSINI_SOFT 30.0
 
-/** MILL_ROT_SPLINE: R up to which the moments decide, from which on the quintic does. */
+/** MILL_ROT_SPLINE: the weights have the moments up to this R, the quintic from the second R on. */
 #define MILL_ROTATION_MOMENTS 1.5
 #define MILL_ROTATION_QUINTIC 2.5
 
@@ -67,7 +67,7 @@ MILL_HD static inline int mill_rotation_half_width(int kind, double r_pix)
                                         : (int)ceil(r_pix) + MILL_ROTATION_REACH - 1;
 }
 
-/** Half width that holds the slopes too: at R = 0 the neighbours have some. */
+/** Half width that covers the slopes too, which the neighbours have even at R = 0. */
 MILL_HD static inline int mill_rotation_slope_half_width(int kind, double r_pix)
 {
   const int least = kind == MILL_ROT_LINEAR ? 1 : MILL_ROTATION_REACH;
@@ -225,8 +225,8 @@ MILL_HD static inline double mill_vsini_rise(int kind, double vsini_km_s)
   return kind == MILL_ROT_LINEAR ? v : sqrt(v * v + s * s);
 }
 
-/** What turns a slope of mill_rotation_weight into dW_k/du, per km/s; per_km_s grid
- *  points to a km/s.  MILL_ROT_SPLINE: d(R^2/2)/du. */
+/** Factor from a slope of mill_rotation_weight to dW_k/du, per km/s; per_km_s: grid points per
+ *  km/s.  MILL_ROT_SPLINE: d(R^2/2)/du. */
 MILL_HD static inline double mill_rotation_slope_scale(int kind, double vsini_km_s, double per_km_s)
 {
   return kind == MILL_ROT_LINEAR ? per_km_s

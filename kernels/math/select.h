@@ -19,13 +19,13 @@ MILL_HD static inline float mill_float_from_key(uint32_t key)
 
 enum { MILL_SELECT_MOST = 8 /**< order statistics that are looked for at once */ };
 
-/** Of x [n], each there count[i] times (whole numbers; NULL: once), value[q] has numbers k[q] and
- *  k[q] + 1 (or k[q] again, where it is the last) in ascending order, from 0.  n_want
- *  MILL_SELECT_MOST at most; no NaNs. */
+/** Order statistics of x [n], in which x[i] occurs count[i] times (whole numbers; NULL: once):
+ *  value[q] gets those of rank k[q] and k[q] + 1, counted from 0; for the last rank twice the same.
+ *  n_want:  MILL_SELECT_MOST at most; no NaN. */
 MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const float *count,
                                      int n_want, const double *k, double (*value)[2])
 {
-  uint32_t key[MILL_SELECT_MOST] = {0}; /* the largest that k at most lie below, bit by bit */
+  uint32_t key[MILL_SELECT_MOST] = {0}; /* largest key with k values at most below it */
   float limit[MILL_SELECT_MOST];
   double part[MILL_SELECT_MOST], sum[MILL_SELECT_MOST];
   for (uint32_t bit = 1u << 31; bit > 0; bit >>= 1) {
@@ -40,7 +40,7 @@ MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const
         part[q] += x[i] < limit[q] ? there : 0.0;
     }
     mill_block_sum_n(b, part, n_want, sum);
-    /* beyond the keys of both infinities there are NaN only: all, or none, lie below */
+    /* keys beyond both infinities are NaN: all values, or none, lie below */
     for (int q = 0; q < n_want; q++)
       if (limit[q] == limit[q] ? sum[q] <= k[q] : !((key[q] | bit) >> 31))
         key[q] |= bit;
@@ -62,8 +62,8 @@ MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const
   }
 }
 
-/** Quantiles q [n_want] of such values, n_all by their counts, linear between them (Hyndman & Fan
- *  1996, definition 7). */
+/** Quantiles q [n_want] of the values of mill_block_select, linear between neighbours (Hyndman &
+ *  Fan 1996, definition 7).  n_all: sum of the counts. */
 MILL_BLOCK_FN void mill_block_quantiles(mill_block *b, int n, const float *x, const float *count,
                                         int n_all, int n_want, const double *q, double *out)
 {

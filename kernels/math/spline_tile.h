@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a tile of a spline is made by (kernels/star/blocks/template.h): second differences of a
- *  row of numbers, and short filters.  Each backend's spline_tile.h (kernels/math/primitives.h)
- *  gives mill_spline_differences, mill_spline_filter_row and MILL_SPLINE_NEAR, by how much the
- *  second differences of a tile begin before what the first filter makes: its reach of three, or
- *  more. */
+/** Parts of a tile of a spline (kernels/star/blocks/template.h): second differences of a row, and
+ *  short filters.  Each backend's spline_tile.h (kernels/math/primitives.h) gives
+ *  mill_spline_differences, mill_spline_filter_row and MILL_SPLINE_NEAR, how many second
+ *  differences a tile needs to each side of the first filter's output: its reach of three, or more.
+ */
 #ifndef MILL_SPLINE_TILE_H
 #define MILL_SPLINE_TILE_H
 

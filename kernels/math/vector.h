@@ -9,8 +9,8 @@
  *                                    at any alignment: rows of a segment are not padded
  *   MILL_VEC_WIDEN(p)                a mill_vec_f64 from the floats at p
  *   mill_load_pairs_f32              as mill_load_pairs_f64
- *   MILL_INLINE                      a function in which counts that are constants for the
- *                                    caller unroll loops
+ *   MILL_INLINE                      an inlined function, whose loops the caller's constant counts
+ *                                    unroll
  *   MILL_HD_INLINE                   a small function of host and device inside vector loops
  */
 #ifndef MILL_VECTOR_H
@@ -31,7 +31,7 @@ MILL_INLINE mill_vec_f64 mill_vec_load_f64(const float *p)
   return MILL_VEC_WIDEN(p);
 }
 
-/** Pairs of neighbours taken apart: left[i] = from[index[i]], right[i] = from[index[i] + 1]. */
+/** Gather pairs of neighbours: left[i] = from[index[i]], right[i] = from[index[i] + 1]. */
 MILL_INLINE void mill_load_pairs_f64(int n, const double *from, const int *index, double *left,
                                      double *right)
 {
@@ -47,7 +47,7 @@ MILL_INLINE mill_vec_f64 mill_vec_zero_f64(void)
   return zero;
 }
 
-/** The next whole number of vectors from n on; what n lacks is filled with zeros. */
+/** n rounded up to whole vectors. */
 MILL_INLINE int mill_vec_padded_f64(int n)
 {
   return (n + MILL_VEC_N_F64 - 1) / MILL_VEC_N_F64 * MILL_VEC_N_F64;
@@ -63,7 +63,7 @@ MILL_INLINE double mill_vec_sum_f64(const mill_vec_f64 *v)
   return sum;
 }
 
-/** The same of n vectors, side by side. */
+/** The sums of n vectors. */
 MILL_INLINE void mill_vec_sums_f64(int n, const mill_vec_f64 *v, double *sum)
 {
   MILL_SIMD

@@ -6,8 +6,8 @@
 #include "kernels/math/select.h"
 
 enum {
-  MILL_PARETO_TAIL = 1000, /**< largest weights that are looked at, at most */
-  MILL_PARETO_LEAST = 5,   /**< and at least */
+  MILL_PARETO_TAIL = 1000, /**< tail: largest weights in the estimate of k, at most */
+  MILL_PARETO_LEAST = 5,   /**< tail at least */
   MILL_PARETO_GRID = 64    /**< room for 30 + sqrt(tail) values */
 };
 
@@ -35,15 +35,15 @@ MILL_HD_CALLED static inline double mill_pareto_mean(int n, const float *x, doub
   return sum / (double)n;
 }
 
-/** Value j of the m of b that are tried. */
+/** Trial value j of m of the parameter b (Zhang & Stephens 2009). */
 MILL_HD static inline double mill_pareto_grid(int m, int j, double last, double quartile)
 {
   return 1.0 / last + (1.0 - sqrt((double)m / (j + 0.5))) / (3.0 * quartile);
 }
 
 /** Shape k of the generalised Pareto distribution of x [n] > 0, ascending (Zhang & Stephens 2009,
- *  Technometrics 51, 316), drawn to 0.5 as by ten values (Vehtari et al. 2024, J. Mach. Learn. Res.
- *  25, 72, appendix C).
+ *  Technometrics 51, 316), shrunk to 0.5 with the weight of ten values (Vehtari et al. 2024, J.
+ *  Mach. Learn. Res.  25, 72, appendix C).
  *
  *  like [MILL_PARETO_GRID]  work space */
 MILL_BLOCK_FN double mill_block_pareto_shape(mill_block *b, int n, const float *x, double *like)
@@ -92,8 +92,8 @@ MILL_HD_CALLED static inline void mill_sort(int n, float *x)
   }
 }
 
-/** Pareto k of weights exp(ln_w): above 0.7 their means are not to be believed (Vehtari et al.
- *  2024).  +infinity: too few of them; 0: their largest are all the same.
+/** Pareto k of weights exp(ln_w): above 0.7 weighted means are unreliable (Vehtari et al. 2024).
+ *  +infinity: too few weights; 0: the largest weights are equal.
  *
  *  ln_w [n]                  in   the largest 0
  *  tail [min(n, MILL_PARETO_TAIL)], like [MILL_PARETO_GRID]

@@ -23,12 +23,11 @@ enum {
   MILL_GUESS_LANE = 16   /**< templates of the initial guess that lie side by side */
 };
 
-/** Widths between the velocities of a profile's first grid. */
+/** Step of a profile's first grid, in expected errors of the velocity. */
 #define MILL_PROFILE_FEW_STEP 1.5
 
-/** Emulator weights as the matrix product wants them: in panels of MILL_PANEL_BYTES of
- *  outputs, [panel][n_in][outputs of a panel], so that what a tile of outputs needs lies
- *  in one piece and fits a first-level cache. */
+/** Emulator weights, in panels of MILL_PANEL_BYTES of outputs: [panel][n_in][outputs of a panel].
+ *  The weights of a tile of outputs are then one piece that fits a first-level cache. */
 typedef struct mill_layer {
   int n_in, n_out, n_out_pad;
   const void *weight;  /**< double; of the last layer float unless the run is float64 */
@@ -51,28 +50,28 @@ typedef struct mill_model_arm {
    *  filters in turn (spline_filter.h): taps 1, 4 and 16 grid points apart, the last one
    *  for float64 only. */
   double spline_near[7], spline_far[7], spline_last[3];
-  /** Powers of the decay per grid point, towards the right from the left end and so on. */
+  /** Powers of the decay by grid point: from the left end rightwards, from the right end leftwards.
+   */
   double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
   int log_flux;
-  /** The last layer is held without its mean over pixels, which is evaluated
-   *  apart in float64 (mill_workspace.mean), so that float32 keeps its digits for the
-   *  lines and not for the level. */
+  /** The mean over pixels is taken out of the last layer and evaluated in float64
+   *  (mill_workspace.mean), so that float32 keeps its digits for the lines. */
   double mean_bias;
   const double *mean_weight; /**< [n_in of the last layer] */
   int kind;                  /**< enum mill_emulator_kind */
-  mill_spline_grid grid;     /**< of MILL_EMULATOR_GRID: what comes before the only layer */
-  mill_rbf rbf;              /**< the same, of MILL_EMULATOR_RBF */
+  mill_spline_grid grid;     /**< of MILL_EMULATOR_GRID: the part before the only layer */
+  mill_rbf rbf;              /**< of MILL_EMULATOR_RBF: the part before the only layer */
   int n_layer;
   mill_layer layer[MILL_MAX_LAYER];
-  /** What the emulator gives for the guess's templates, as in mill_workspace: a start's first
-   *  Jacobian takes it from here. */
+  /** Emulator output for the guess's templates, as in mill_workspace, for a start's first Jacobian.
+   */
   const float *stored;       /**< grid [n_stored][1 + n_label][n_pix_pad] */
   const double *stored_mean; /**< mean [n_stored][1 + n_label] */
   mill_model_error error;    /**< fraction NULL: none, or not wanted */
   double template_sigma_aa;  /**< as in mill_arm */
 } mill_model_arm;
 
-/** Distance of rows over a segment's pixels, such that a GPU may load four floats at once. */
+/** Numbers from one row over a segment's pixels to the next: a GPU may load four floats at once. */
 MILL_HD static inline int mill_row_pitch(int n_pix)
 {
   return (n_pix + 3) / 4 * 4;
@@ -87,9 +86,10 @@ MILL_HD static inline int mill_guess_lanes(int n_block)
 /** Wavelengths shared by segments, and everything that depends only on them. */
 typedef struct mill_waveset {
   int arm, n_pix, n_cont;
-  double *ln_wave;      /**< [n_pix] */
-  float *cont;          /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
-  unsigned char *reach; /**< where they count (kernels/math/continuum.h), or NULL */
+  double *ln_wave; /**< [n_pix] */
+  float *cont;     /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
+  unsigned char
+      *reach; /**< which of them are not 0 in each unit of pixels (mill_reach_of), or NULL */
   /** Continuum functions as polynomials of a pixel's place in its cell of `cell` pixels (layout in
    *  kernels/math/cells.h); cell 0: they are not as smooth as that. */
   int cell;
@@ -124,10 +124,10 @@ typedef struct mill_model {
   const double *guess_label;  /**< [n_templ / n_guess_vsini][n_label] */
   const double *guess_mapped; /**< the same, mapped */
   double guess_vsini[8];
-  int n_stored; /**< of guess_label, the first: mill_model_arm.stored */
+  int n_stored; /**< the first n_stored of guess_label are in mill_model_arm.stored */
 } mill_model;
 
-/** Has an arm a model error that counts? */
+/** Does an arm have a model error? */
 MILL_HD static inline int mill_has_error(const mill_model *m)
 {
   int has = 0;

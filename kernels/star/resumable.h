@@ -11,7 +11,7 @@
  *        MILL_END;
  *      }
  *
- *  Each has the model m, the star's slot, and *at, its place in the text; the places of the
+ *  Each has the model m, the star's slot, and *at, the line where it waits; the lines of the
  *  functions that it calls come after it.  So a slot in a device's memory knows where its star is,
  *  and one thread serves thousands of them.  After A. Dunkels et al. (2006), "Protothreads",
  *  SenSys.

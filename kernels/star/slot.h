@@ -10,10 +10,11 @@
 
 MILL_EXTERN_C_BEGIN
 
-/** Solvers for the templates' own Gaussian, by its sigma in pixels, for a resolution matrix. */
+/** Matrices that take the templates' own Gaussian out of a resolution matrix, tabulated by its
+ *  sigma in pixels. */
 typedef struct mill_deconv {
-  const double *solve; /**< [solvers][n_diag][n_diag]; NULL: nothing is taken out of the matrix */
-  const float *at;     /**< [n_pix] pixel's place among the solvers; NULL: the first for all */
+  const double *solve; /**< [solvers][n_diag][n_diag]; NULL: templates have no Gaussian */
+  const float *at;     /**< [n_pix] fractional index of a pixel's solver; NULL: the first for all */
   double sigma_pix, step_pix; /**< sigma of the first solver, and from one to the next */
 } mill_deconv;
 
@@ -21,37 +22,37 @@ typedef struct mill_deconv {
 typedef struct mill_segment {
   int arm, n_pix, n_diag;
   int epoch; /**< of the slot's epochs */
-  int used;  /**< 0: dropped, no contribution; 2: set aside for a moment */
+  int used;  /**< 1: fitted; 0: dropped; 2: left out of the peak search under way */
   const mill_waveset *ws;
   mill_deconv deconv;
-  double blur_ln;     /**< sigma in ln wavelength of what acts on the grid, not in lsf_aa */
+  double blur_ln; /**< sigma in ln wavelength of the blur on the templates' grid; rest: lsf_aa */
   double width_error; /**< relative, of the line-spread function: standard deviation; 0: none */
   /* raw, as read */
   float *raw_flux, *raw_ivar;
   int32_t *raw_mask; /**< zeros when the file has none */
   float *raw_res;    /**< [n_diag][n_pix], NULL without a matrix */
-  /** [n_pix] sigma in A of the Gaussian that the templates lack of the line-spread
-   *  function; 0: nothing, NaN: the pixel is not fitted.  NULL without one. */
+  /** [n_pix] Gaussian sigma (A) from template to instrument resolution; 0: none, NaN: the pixel is
+   *  not fitted.  NULL where the line-spread function is not given as a sigma. */
   float *lsf_aa;
   /* prepared */
   float *d;            /**< [n_pix] flux / sigma, bad pixels interpolated */
   float *is;           /**< [n_pix] 1 / sigma */
   unsigned char *good; /**< [n_pix] */
-  float *res;   /**< [n_diag][mill_row_pitch(n_pix)] row form: at [k][i] what pixel i - n_diag/2 + k
-                   weighs in pixel i; NULL: no resolution matrix */
-  double *base; /**< [n_pix] sum of the resolution row: the image of a constant */
-  float *model; /**< [n_pix] best-fit flux, or NULL when not wanted */
-  float *templ_flux; /**< [n_pix] the template in it, without continuum; NULL: not wanted */
+  float *res; /**< [n_diag][mill_row_pitch(n_pix)] element [k][i]: weight of pixel i - n_diag/2 + k
+                   in pixel i; NULL: no resolution matrix */
+  double *base;      /**< [n_pix] sum of the resolution row: the image of a constant */
+  float *model;      /**< [n_pix] best-fit flux, or NULL when not wanted */
+  float *templ_flux; /**< [n_pix] its template, without continuum; NULL: not wanted */
   double *cont_coef; /**< [MILL_MAX_CONT] of the continuum functions; NULL: not wanted */
-  float *scratch;    /**< [n_pix]; of the final answer: model / sigma, 0 where not good */
+  float *scratch; /**< [n_pix] work space; after MILL_REQ_MODELS: model / sigma, 0 for bad pixels */
   /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] weights and products of the guess's
    *  bins, blocks side by side, and their transforms. */
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma, with model error ln det of the covariance */
   double dd;         /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
-  /* model error (kernels/star/blocks/model_error.h): d and is have the part that is independent
-   * from pixel to pixel in them once it is fixed */
-  int error_fixed;       /**< it has been fixed for this star */
+  /* model error (kernels/star/blocks/model_error.h): once it is fixed, d and is include its part
+   * that is independent from pixel to pixel */
+  int error_fixed;       /**< 1: it is fixed */
   int n_share;           /**< segments that share it, once it is fixed */
   int n_error;           /**< rows of error in use */
   float *own_d, *own_is; /**< [n_pix] d and is of the data alone; NULL: no model error */
@@ -75,36 +76,37 @@ typedef struct mill_slot {
   enum mill_request request;  /**< of the next round; MILL_REQ_NONE: the star's row is finished */
   int arms;                   /**< bit a: segments of arm a are asked */
   int n_vel;                  /**< velocities of a segment */
-  int data_only;              /**< values without model error */
-  int fix_error;              /**< tangents fix the model error at their place first */
-  int keep_rows;              /**< tangents only go to the rows for a companion */
+  int data_only;              /**< 1: values without model error */
+  int fix_error;              /**< 1: fix the model error at theta before the tangents */
+  int keep_rows;              /**< 1: keep the tangents' rows for the companion; no answer */
   int stored;                 /**< 1 + index of the stored template of these tangents; 0: none */
-  double theta[MILL_MAX_PAR]; /**< of the star: templates have its v sin i and labels */
+  double theta[MILL_MAX_PAR]; /**< the star's parameters; templates have its v sin i and labels */
   double *vel;                /**< [n_segment][MILL_N_PROFILE] velocities, km/s; NaN: not asked */
   double *answer;             /**< [n_segment][mill_answer_pitch] by enum mill_answer_place */
 
-  int is_held; /**< a caller asks, and the fit does not go on */
+  int is_held; /**< 1: a caller of the library asks questions; no fit runs */
   int n_segment;
   mill_segment *segment;
-  /** Sigma in grid points of the part of each arm's line-spread functions that acts on the grid,
-   *  where templates are too sharp for the pixels; 0: none. */
+  /** Sigma in grid points of the Gaussian that blurs an arm's templates on their grid, where these
+   *  are too sharp for the pixels; 0: none. */
   double blur[MILL_MAX_ARM];
-  double hull_weight;          /**< hull penalty = hull_weight * distance^2 */
-  int no_offset[MILL_MAX_ARM]; /**< the star's first arm, and those it has no data of */
+  double hull_weight; /**< hull penalty = hull_weight * distance^2 */
+  int no_offset
+      [MILL_MAX_ARM]; /**< 1: no velocity offset: the star's first arm, and arms without data */
   /** Gaussian priors of this star instead of those of the settings; sigma 0: none. */
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
   int free_par[MILL_MAX_PAR], n_free;
-  int method;       /**< enum mill_optimizer now at work; falls to the next when it fails */
-  int n_method_run; /**< times that nelder-mead had to repeat */
-  int settled; /**< the model error is fixed at a solution: of the first start (1), the best (2) */
+  int method;       /**< enum mill_optimizer at work; after a failure the next one */
+  int n_method_run; /**< repetitions of nelder-mead */
+  int settled; /**< the model error is fixed at a solution: the first start's (1), the best (2) */
   int nonfinite;
   mill_profile profile;
-  mill_curve arm[MILL_MAX_ARM]; /**< of each arm alone */
+  mill_curve arm[MILL_MAX_ARM]; /**< F of each arm alone */
   int n_epoch;
   mill_epoch *epoch;         /**< [n_epoch], NULL: not wanted */
-  int epochs_shifted;        /**< epochs have velocities of their own */
-  int of_epochs;             /**< searches for velocities are those of epochs, not of arms */
-  int place[MILL_MAX_DEPTH]; /**< of the fit in its text (kernels/star/resumable.h) */
+  int epochs_shifted;        /**< 1: epochs are fitted at velocities of their own */
+  int of_epochs;             /**< velocity searches are of epochs (1) or of arms (0) */
+  int place[MILL_MAX_DEPTH]; /**< where each resumable function waits (kernels/star/resumable.h) */
   mill_eval eval;            /**< the answer of the whole star */
 
   mill_guess_space guess;
@@ -143,19 +145,19 @@ enum { MILL_N_BALMER = 2 };
 /** Places of numbers in the answer of a segment. */
 enum mill_answer_place {
   MILL_ANSWER_F = 0, /**< F at each velocity */
-  /** Tangents: gradient [n], curvature of rows j >= l at n + j (j + 1) / 2 + l, where the
-   *  parameters n are velocity, v sin i (inner) and labels, of two stars those of the other one and
-   *  ln of the second star's flux over the first one's too; then the flux of both, its own star's
-   *  first. */
+  /** Tangents: gradient [n], then the curvature's lower triangle: element (j, l) at n + j (j + 1) /
+   *  2 + l.  The n parameters are velocity, v sin i (inner) and labels; of two stars also those of
+   *  the other one and ln(flux of the second star / flux of the first).  The summed templates of
+   *  both stars follow, the asked star's first. */
   MILL_ANSWER_TANGENTS = MILL_N_PROFILE,
   /* models */
   MILL_ANSWER_CHISQ = MILL_N_PROFILE,
-  MILL_ANSWER_CHISQ_C,    /**< of a constant template, the continuum alone */
+  MILL_ANSWER_CHISQ_C,    /**< chi-square of the continuum alone */
   MILL_ANSWER_CHISQ_DATA, /**< without model error, as the next two */
   MILL_ANSWER_CHISQ_C_DATA,
-  MILL_ANSWER_NOISE,    /**< what noise has of chi-square */
-  MILL_ANSWER_GAIN,     /**< drop of chi-square with a factor for each block of pixels */
-  MILL_ANSWER_BLOCKS,   /**< these blocks */
+  MILL_ANSWER_NOISE,    /**< chi-square of the noise (mill_block_noise) */
+  MILL_ANSWER_GAIN,     /**< drop of chi-square if each block of pixels had a factor of its own */
+  MILL_ANSWER_BLOCKS,   /**< number of these blocks */
   MILL_ANSWER_NEGATIVE, /**< squared significance of negative model pixels */
   MILL_ANSWER_LARGEST,  /**< largest squared residual of a good pixel */
   MILL_ANSWER_EMISSION, /**< of each Balmer line: mill_block_emission */
@@ -187,16 +189,16 @@ MILL_HD static inline double *mill_velocities_of(const mill_slot *slot, int i_se
   return slot->vel + (ptrdiff_t)i_segment * MILL_N_PROFILE;
 }
 
-/** Is a segment asked, of tangents and models at its only velocity? */
+/** Is a segment asked?  For tangents and models NaN as its only velocity says no. */
 MILL_HD static inline int mill_is_asked(const mill_slot *slot, int i_segment)
 {
   const double v = mill_velocities_of(slot, i_segment)[0];
   return slot->segment[i_segment].used && (slot->request == MILL_REQ_VALUES || v == v);
 }
 
-/** Weight of the continuum's ln det in F.  n exposures with one model error know as much of a
- *  template as one with less noise, and so have the weight of one: n times that would outweigh the
- *  data. */
+/** Weight of the continuum's ln det in F; 0 for the profile likelihood.  n exposures that share one
+ *  model error constrain a template like one exposure of lower noise, so each has the weight 1/n.
+ */
 MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_segment *s)
 {
   if (m->set.likelihood != MILL_LIKE_MARGINAL)
@@ -222,14 +224,14 @@ MILL_HD static inline int mill_template_kept(const mill_model *m, const mill_slo
   return 1;
 }
 
-/** Are the emulator's rows for the slot's request there, so that it need not run? */
+/** Is the emulator's output for the slot's request at hand, so that it need not run? */
 MILL_HD static inline int mill_template_there(const mill_model *m, const mill_slot *slot)
 {
   return slot->stored > 0 || mill_template_kept(m, slot);
 }
 
-/** Say whether the Jacobian that is asked next, of start i, is at the template that the guess
- *  chose. */
+/** Note whether start i begins at its guess template, whose emulator rows are stored: then its
+ *  first Jacobian needs no emulator.  Saves 9 to 14 % of a fit. */
 MILL_HD static inline void mill_template_find(const mill_model *m, mill_slot *slot, int i)
 {
   const int k = slot->starts.label[i];
@@ -240,13 +242,13 @@ MILL_HD static inline void mill_template_find(const mill_model *m, mill_slot *sl
   slot->stored = same ? k + 1 : 0;
 }
 
-/** Has the slot's request something to evaluate in this arm? */
+/** Does the slot's request ask this arm? */
 MILL_HD static inline int mill_slot_wants(const mill_slot *slot, int arm)
 {
   return slot->request >= MILL_REQ_VALUES && (slot->arms >> arm & 1);
 }
 
-/** The velocity, or the limit that it is beyond: templates need not reach further. */
+/** The velocity, cut to the limits: templates need not reach further. */
 MILL_HD static inline double mill_within_velocities(const mill_model *m, double vel_km_s)
 {
   return vel_km_s < m->set.min_vel_km_s
@@ -254,8 +256,8 @@ MILL_HD static inline double mill_within_velocities(const mill_model *m, double 
              : (vel_km_s > m->set.max_vel_km_s ? m->set.max_vel_km_s : vel_km_s);
 }
 
-/** Regions of a star's memory.  The pixels are contiguous and so are the models, with the epochs:
- *  each is copied as one piece. */
+/** Regions of a star's memory.  Raw pixels are one piece, models and epochs another, so that each
+ *  is one copy. */
 enum mill_star_region { MILL_STAR_RAW, MILL_STAR_MODELS, MILL_STAR_DEVICE, MILL_N_STAR_REGION };
 
 /** Numbers of elements of a star's arrays. */

@@ -14,8 +14,8 @@ MILL_EXTERN_C_BEGIN
 /** What the logic asks the device. */
 enum mill_request {
   MILL_REQ_NONE = 0,
-  MILL_REQ_WEIGH,    /**< the weights of the points so far, and what they are enough for */
-  MILL_REQ_PEAK,     /**< the velocity at which the residuals of the last model look like a star */
+  MILL_REQ_WEIGH,    /**< posterior: weigh its points; end it, or say how many more it needs */
+  MILL_REQ_PEAK,     /**< the largest correlation peak of the last model's residuals */
   MILL_REQ_VALUES,   /**< F of each segment at its velocities */
   MILL_REQ_TANGENTS, /**< F, gradient and curvature of each segment at its velocity */
   MILL_REQ_MODELS    /**< F, chi-squares and the model of each segment at its velocity */
@@ -40,14 +40,14 @@ typedef struct mill_point {
 /** Work space of the initial guess (kernels/star/blocks/guess.h). */
 typedef struct mill_guess_space {
   double *chisq; /**< [n_templ][2 * guess_half + 1] */
-  double *least; /**< [n_templ] of them; infinite: no choice any more */
-  int *velocity; /**< [n_templ] where that is */
+  double *least; /**< [n_templ] least of them by template; infinite: the template is taken */
+  int *velocity; /**< [n_templ] velocity bin of that least */
 } mill_guess_space;
 
-/** Resumable functions that call each other, with one to spare. */
-enum { MILL_MAX_DEPTH = 6 };
-
-enum { MILL_MAX_TRAIL = 48 };
+enum {
+  MILL_MAX_DEPTH = 6, /**< nested calls of resumable functions, and one to spare */
+  MILL_MAX_TRAIL = 48 /**< points of all polishes of a star that are remembered */
+};
 
 /** Starts of a fit, and the end of each (kernels/star/logic/starts.h). */
 typedef struct mill_starts {
@@ -55,31 +55,31 @@ typedef struct mill_starts {
               [MILL_MAX_PAR];         /**< the guess's best templates, the best first */
   double chisq[MILL_MAX_GUESS_START]; /**< of the guess; only differences have a meaning */
   double f[MILL_MAX_GUESS_START];     /**< F where each start ended */
-  int label[MILL_MAX_GUESS_START];    /**< of guess_label, which its labels may be */
-  int n, i;
-  int n_doubt;        /**< reasons to doubt the first start's solution */
-  int low_sn;         /**< S/N below second_start_sn */
-  int brief;          /**< the spectrum is hardly a star's: one short start */
-  int has_given;      /**< start from `given` in place of the guesses */
-  int try_all;        /**< and from all guesses after it */
-  int is_several;     /**< where `given` is from there are two stars, or epochs that differ */
-  double given_chisq; /**< chi-square of the continuum in the row of `given`; 0: not known */
-  double given_f;     /**< and its F; infinite: not known */
+  int label[MILL_MAX_GUESS_START];    /**< index in guess_label of its template */
+  int n, i;                           /**< starts, and the one at work */
+  int n_doubt;                        /**< reasons to doubt the first start's solution */
+  int low_sn;                         /**< S/N below second_start_sn */
+  int brief;                          /**< the spectrum is hardly a star's: one short start */
+  int has_given;                      /**< start from `given` in place of the guesses */
+  int try_all;                        /**< and from all guesses after it */
+  int is_several;     /**< the row of `given` has two stars, or epochs that differ */
+  double given_chisq; /**< CHISQ_C_DATA in the row of `given`; 0: not known */
+  double given_f;     /**< M2LL in that row; infinite: not known */
   int has_limit;      /**< fit only where the guess's chi-square is at most `limit` */
   double limit;
   double given[MILL_MAX_PAR]; /**< [n_deriv] finite, not yet within the limits */
-  int n_minimum; /**< where starts have ended, with the solution until the sample begins */
+  int n_minimum;              /**< ends of starts that converged: a posterior's first proposal */
   double minimum[MILL_MAX_GUESS_START][MILL_MAX_PAR], minimum_f[MILL_MAX_GUESS_START];
-  int n_trail; /**< where the polish of starts has led, and the start that each place is of */
+  int n_trail; /**< points that polishes stepped to, and the start of each */
   int trail_start[MILL_MAX_TRAIL];
   double trail[MILL_MAX_TRAIL][MILL_MAX_PAR];
 } mill_starts;
 
-/** The arm that leads a start until it is near. */
+/** A start begins with one arm alone, the leading arm, since its Jacobians cost less. */
 typedef struct mill_lead {
   double signal[MILL_MAX_ARM]; /**< squared significance of an arm's lines */
-  int arm;                     /**< 1 + the arm that the request is of alone; 0: all arms */
-  int n_jac;                   /**< Jacobians of such arms */
+  int arm;                     /**< 1 + the leading arm; 0: all arms are asked */
+  int n_jac;                   /**< Jacobians of leading arms */
 } mill_lead;
 
 /** F of a group of segments (all of the star, of an arm, of an epoch) at even velocities, and the
@@ -89,8 +89,8 @@ typedef struct mill_curve {
   double centre, step; /**< km/s */
   double f[MILL_N_PROFILE];
   double f_centre;   /**< F at the centre; NaN: not known */
-  int go, n_round;   /**< of the search */
-  double found, err; /**< NaN until it has ended well */
+  int go, n_round;   /**< 1: the search goes on; its rounds so far */
+  double found, err; /**< minimum and its error, km/s; NaN until the search converges */
 } mill_curve;
 
 /** Gradient and curvature of F in the velocities of a star and its companion. */
@@ -110,10 +110,11 @@ typedef struct mill_epoch {
   mill_curve curve;
   double shift[2]; /**< velocity less the star's, and less the companion's */
   /* of two stars (kernels/star/logic/pair_epochs.h) */
-  double peak;                 /**< of its residuals alone, as that of the pair */
-  double pair_err[2];          /**< of both velocities */
-  double from, best[2], least; /**< of a search: the first star's, the best ones, and their F */
-  double exchanged;            /**< what -2 ln L tells of which velocity is whose */
+  double peak;        /**< significance of this epoch's residual peak */
+  double pair_err[2]; /**< errors of the velocities of star and companion, km/s */
+  /** Of a scan: shift of the first star where it begins, best shifts of both, least F. */
+  double from, best[2], least;
+  double exchanged; /**< change of -2 ln L when both velocities are exchanged */
   double moment[MILL_N_MOMENT];
 } mill_epoch;
 
@@ -130,16 +131,16 @@ typedef struct mill_simplex {
 /** State of the Levenberg-Marquardt polish (kernels/star/logic/polish.h). */
 typedef struct mill_polish {
   mill_point at; /**< current accepted point; f includes hull and priors */
-  /** [n_par][n_par] what steps taught of its curvature beyond hess. */
+  /** [n_par][n_par] BFGS estimate of the curvature that hess lacks. */
   double second[MILL_MAX_PAR * MILL_MAX_PAR];
   double lambda;
-  double pred;              /**< decrease that the pending step promises */
-  double promised;          /**< decrease of F that the last evaluated step promised */
+  double pred;              /**< predicted decrease of F by the pending step */
+  double promised;          /**< predicted decrease of F by the last evaluated step */
   double end[MILL_MAX_PAR]; /**< when converged: where the last step leads, not evaluated */
   int n_jac;
-  int n_learned;  /**< steps of the star's first start that taught something, and later ones */
-  int learned;    /**< second is not zero */
-  int n_rejected; /**< steps in a row that led uphill */
+  int n_learned;  /**< updates of second, in all starts */
+  int learned;    /**< 1: second is not zero */
+  int n_rejected; /**< steps in a row after which F was higher */
   int have;       /**< `at` holds a point */
   int outcome;    /**< of the last Jacobian (enum mill_polish_outcome) */
 } mill_polish;
@@ -150,9 +151,9 @@ typedef struct mill_active_facet {
   int state;    /**< enum mill_facet_state */
   double value; /**< signed distance at the current point */
   double slope[MILL_MAX_PAR];
-  double reach;              /**< distance where the step leads that no facet holds */
+  double reach;              /**< signed distance at the end of the step without facets */
   double half[MILL_MAX_PAR]; /**< [n] L^-1 slope, L of the damped curvature of the step */
-  double force;              /**< with which it holds the step, 0 or more */
+  double force;              /**< Lagrange multiplier of the facet, 0 or more */
 } mill_active_facet;
 
 /** Axes of the damped curvature at a point: L of L L^T over the parameters idx [n]. */
@@ -169,20 +170,20 @@ typedef struct mill_best {
   double end[MILL_MAX_PAR]; /**< where its last step leads: the solution */
   int have, converged;
   int i_start; /**< the start that found it */
-  int info;    /**< of the result before its row, as warn */
+  int info;    /**< FIT_INFO and RVS_WARN before the row is filled in */
   int64_t warn;
 } mill_best;
 
 /** State of the velocity profile (kernels/star/logic/profile.h). */
 typedef struct mill_profile {
   mill_curve curve;
-  double width; /**< that the grid is made for, km/s */
+  double width; /**< expected error of the velocity, km/s, from which the grid is made */
   int n_round;
-  int has_arm; /**< arms' curves are those of the first grid, which was enough, about best.end */
+  int has_arm; /**< 1: mill_slot.arm has each arm's F on the first grid about best.end */
 } mill_profile;
 
-/** Rotated templates of the last profile or final answer, which those after it at the same
- *  v sin i and labels take (mill_template_kept). */
+/** Rotated templates of the last profile or models.  Later requests at the same v sin i and labels
+ *  take them instead of running the emulator (mill_template_kept). */
 typedef struct mill_kept {
   int has;
   double theta[MILL_MAX_PAR]; /**< parameters that they were made for */
@@ -190,26 +191,26 @@ typedef struct mill_kept {
   void *flux;                 /**< [n_arm][max_pix_pad] float or double; NULL: no room */
 } mill_kept;
 
-/** Velocities of two stars differ by this at most, km/s: in contact they are slower. */
+/** Largest velocity difference of two stars, km/s; contact binaries stay below it. */
 #define MILL_PAIR_MOST_APART 500.0
 
 /** State of the fit of two stars (kernels/star/logic/pair.h).  Parameters of a star and its
  *  companion's: velocity, v sin i, labels, and for each arm ln of the ratio of the second star's
  *  template to that of the first one. */
 typedef struct mill_pair {
-  int is_fitted; /**< parameters and priors are those of one of two stars */
-  int star;      /**< 0, 1: whose parameters the requests' theta is */
+  int is_fitted; /**< 1: two stars are fitted; parameters and priors are those of `star` */
+  int star;      /**< 0 or 1: the star that the requests' theta belongs to */
   int n_turn;
-  int is_moving; /**< velocities of epochs are scanned */
-  int n_settle;  /**< Jacobians until the turn, which settle the velocities of epochs */
-  int n_scan; /**< epochs whose peak is known, then places of the first star where it was scanned */
-  int n_eval, n_jac;      /**< of the row without a second star */
+  int is_moving;     /**< velocities of epochs are scanned */
+  int n_settle;      /**< Jacobians of the epochs' velocities left before the next turn */
+  int n_scan;        /**< epochs whose peak is known; later: velocities of the first star scanned */
+  int n_eval, n_jac; /**< of the row without a second star */
   double peak, peak_km_s; /**< the answer of MILL_REQ_PEAK: its significance and velocity */
-  int peak_stands;        /**< the peak is one, and not the level of all velocities */
-  double least_apart;     /**< difference of the velocities, km/s */
-  double trust;           /**< how far the companion may follow, in typical uncertainties */
+  int peak_stands;        /**< 1: the peak stands out of the correlation function's level */
+  double least_apart;     /**< least velocity difference of two stars, km/s */
+  double trust;           /**< trust region of the companion's step, in typical uncertainties */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
-  double flux[MILL_MAX_ARM][2]; /**< sums of the template of `star` and its companion's */
+  double flux[MILL_MAX_ARM][2]; /**< summed templates of `star` and of its companion */
   /** The companion's best step where the star steps by d: follow + along d; and its variance. */
   struct {
     double follow[MILL_MAX_PAR], along[MILL_MAX_PAR * MILL_MAX_PAR], variance[MILL_MAX_PAR];
@@ -224,39 +225,39 @@ enum {
 
 /** One Student's t of a proposal (kernels/star/logic/proposal.h). */
 typedef struct mill_part {
-  double share; /**< of the draws of its proposal */
-  double n;     /**< of all draws up to the last look at the weights */
+  double share; /**< part of the proposal's draws */
+  double n;     /**< its draws up to the last weighing */
   double mean[MILL_MAX_PAR], bend[MILL_MAX_PAR];
   double axes[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n_free][n_free] lower triangle */
-  double ln_peak;                           /**< ln of its density there, but for a constant */
+  double ln_peak;                           /**< ln of its density at the mean, up to a constant */
 } mill_part;
 
 /** State of the points that sample a star's posterior (kernels/star/logic/sample.h). */
 typedef struct mill_sample {
   uint64_t identity;           /**< of the star's random numbers */
   int i_vsini;                 /**< free parameter that is v sin i; -1: it is fixed */
-  int n_point, n_draw;         /**< evaluated, and drawn with those refused */
+  int n_point, n_draw;         /**< points evaluated; draws, refused ones included */
   int n_target;                /**< points at which to look at the weights */
-  int first_part, n_part;      /**< those of the present proposal; earlier ones lie before */
-  int first_point, first_draw; /**< of the present proposal */
-  int is_last;                 /**< no more can be drawn */
-  int has_ended;               /**< the posterior is there */
-  int n_sample;                /**< in the end: without weights */
+  int first_part, n_part;      /**< the current proposal is part[first_part .. n_part - 1] */
+  int first_point, first_draw; /**< first ones of the current proposal */
+  int is_last;                 /**< 1: the limit of draws is reached */
+  int has_ended;               /**< 1: the posterior is finished */
+  int n_sample;                /**< equally weighted samples at the end */
   double least;                /**< lowest F so far */
   double ln_most;              /**< ln of the largest weight */
-  double pareto;               /**< k of the weights */
+  double pareto;               /**< Pareto k of the weights */
   double ess[MILL_MAX_PAR];    /**< [n_free] effective sizes */
   /* NULL where no posterior is wanted */
   mill_part *part;           /**< [MILL_SAMPLE_PART] */
-  float *x;                  /**< [max_eval + 1][n_free] less the solution; one is under way */
-  float *ln_p;               /**< [max_eval] ln of the density by the solution's, without hulls */
-  float *ln_w;               /**< [max_eval] of the weights, by the largest */
+  float *x;                  /**< [max_eval + 1][n_free] points less the solution, one under way */
+  float *ln_p;               /**< [max_eval] ln of the density over the solution's, without hulls */
+  float *ln_w;               /**< [max_eval] ln of the weights over the largest one */
   float *sorted;             /**< [max_eval] work space; in the end copies of each point */
   mill_posterior *posterior; /**< with its samples behind it */
 } mill_sample;
 
-/** Parameters of two stars: those of one, and what goes with it
- *  (kernels/star/logic/pair_follow.h). */
+/** Parameters of both stars, flux ratios and velocity offsets (kernels/star/logic/pair_follow.h).
+ */
 enum { MILL_MAX_JOINT = 2 * MILL_MAX_PAR };
 
 /** Work space of the logic, which would be too much for the stack of a GPU's threads; nothing in it

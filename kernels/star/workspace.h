@@ -11,29 +11,31 @@
 
 MILL_EXTERN_C_BEGIN
 
-/** Where products of the rows E of model error stand in mill_workspace.error: with the rows S of
- *  the normal matrix, U [n_error][n_cont]; with the residual [n_error]; N^-1 U. */
+/** Layout of mill_workspace.error, products of the rows E of model error (model_error.h): U = E S^T
+ *  [n_error][n_cont], S the rows of the normal matrix N; E r [n_error], r the residual; N^-1 U. */
 enum {
   MILL_ERROR_RESIDUAL = MILL_MAX_ERROR * MILL_MAX_CONT,
   MILL_ERROR_SOLVED = MILL_ERROR_RESIDUAL + MILL_MAX_ERROR,
   MILL_ERROR_SPACE = MILL_ERROR_SOLVED + MILL_MAX_ERROR * MILL_MAX_CONT
 };
 
-/** Bytes behind the rows at the pixels, as these do not begin where the memory does
- *  (mill_sharp_rows), nor those of the warps of a GPU's block that work apart. */
+/** Spare bytes behind the rows at the pixels: rows begin up to 15 bytes into the memory
+ *  (mill_sharp_rows), on a GPU those of each warp. */
 enum { MILL_PIXEL_SPARE = 128 };
 
-/** Work space of one block: rows of templates on the grid and at the pixels.
+/** Work space of one block.
  *
- *  grid [row][max_pix_pad] holds the emulator's output and then the rotated
- *  templates, bend their spline coefficients; all of them float or double.
+ *  grid holds the emulator's output, rotated the rotated templates, bend their spline coefficients;
+ *  float or double, by the run's precision.
  */
 typedef struct mill_workspace {
   void *grid, *rotated, *bend; /**< [n_deriv + 1][max_pix_pad] */
   void *templ; /**< rotated template of a value: the first row of rotated, or in mill_slot.kept */
-  void *pixel, *smooth; /**< [mill_n_pixel_row][max_seg_pix] and MILL_PIXEL_SPARE bytes */
-  int *index;           /**< [max_seg_pix] left grid point */
-  float *frac;          /**< [max_seg_pix] position in the interval, 0..1 in wavelength */
+  /** [mill_n_pixel_row][max_seg_pix] and MILL_PIXEL_SPARE bytes: templates at the pixels, before
+   *  and after the resolution matrix */
+  void *pixel, *smooth;
+  int *index;  /**< [max_seg_pix] left grid point */
+  float *frac; /**< [max_seg_pix] position in the interval, 0..1 in wavelength */
   /** Mean over the grid of the emulator's output, and of its tangents.  log flux:
    *  T = exp(mean[0]) (1 + t); plain flux: T = mean[0] + t. */
   double mean[1 + MILL_MAX_LABEL];
@@ -88,8 +90,8 @@ MILL_HD static inline int mill_n_pixel_row(const mill_model *m)
   return (m->set.binaries ? 2 : 1) * (m->n_deriv + 1);
 }
 
-/** Elements of a block's arrays for a model; count [MILL_N_WORK_COUNT] out, but for those of
- *  normal, solve and sums, which become 0. */
+/** Elements of a block's arrays for a model into count [MILL_N_WORK_COUNT]; those of normal, solve
+ *  and sums become 0, since each backend sets them. */
 static inline void mill_workspace_counts(int n_deriv, int n_pixel_row, int max_pix_pad,
                                          int max_seg_pix, int precision, int guess_n, size_t *count)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Rows at the pixels of two stars in one spectrum (kernels/star/logic/pair.h): those of the
- *  companion are kept with the segment, in its own unit, and added to the star's. */
+/** Two stars in one spectrum (kernels/star/logic/pair.h): the companion's rows at the pixels are
+ *  kept in the segment, in their own unit, and added to those of the star at hand. */
 #ifndef MILL_COMPANION_H
 #define MILL_COMPANION_H
 
 #include "kernels/star/blocks/template.h"
 
-/** Has the segment a companion's rows? */
+/** Does the segment have a companion's rows? */
 MILL_HD_INLINE int mill_is_paired(const mill_segment *s)
 {
   return MILL_HAS_PAIRS && s->paired;
 }
 
-/** The template of a pair's companion, in units of the one at hand. */
+/** Unit of the companion's rows over that of the template at hand. */
 MILL_HD_INLINE double mill_pair_unit(const mill_model *m, const mill_segment *s,
                                      const mill_workspace *work)
 {
@@ -32,7 +32,7 @@ MILL_BLOCK_FN void mill_block_add_companion(mill_block *b, const mill_model *m,
   MILL_BARRIER(b);
 }
 
-/** Keep the rows of a template at the pixels, in work->smooth, for its companion. */
+/** Keep the template's rows at the pixels, work->smooth, in the segment, for the other star. */
 MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_workspace *work)
 {
@@ -54,9 +54,9 @@ MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill
   MILL_BARRIER(b);
 }
 
-/** Rows of a pair from those of a star in work->smooth: the template of both, the star's
- *  derivatives, its companion's, and the derivative by ln of the ratio of the second star's flux to
- *  the first one's, which is the second star's template.
+/** Extend a star's rows in work->smooth to those of two stars: the sum of both templates, the
+ *  star's derivatives, its companion's, and the derivative by ln(flux of the second star / flux of
+ *  the first), which is the second star's template.
  *
  *  flux [2]  out  sums over good pixels of the star's template and of its companion's */
 MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, const mill_segment *s,

@@ -10,8 +10,7 @@
 /** Draws that estimate which part of the priors lies within the hulls. */
 enum { MILL_POST_PRIOR_DRAWS = 4096 };
 
-/** Where parameter j can be: between the limits of velocity and v sin i, the edges of a label's
- *  range. */
+/** Range of parameter j: the limits of velocity or v sin i, or the range of the label. */
 MILL_HD static inline void mill_sample_range(const mill_model *m, int j, double *low, double *high)
 {
   const int is_label = j >= MILL_PAR_LABEL0 && j < m->n_deriv;
@@ -19,7 +18,7 @@ MILL_HD static inline void mill_sample_range(const mill_model *m, int j, double 
   *high = is_label ? m->label[j - MILL_PAR_LABEL0].max : mill_par_max(m, j);
 }
 
-/** Is the prior of a free parameter normalisable? */
+/** Does the prior of a free parameter have a finite integral? */
 MILL_HD static inline int mill_prior_bounded(const mill_model *m, const mill_slot *slot, int j)
 {
   int bounded = j < MILL_PAR_LABEL0 || mill_prior_sigma(m, slot, j) > 0.0;
@@ -29,8 +28,7 @@ MILL_HD static inline int mill_prior_bounded(const mill_model *m, const mill_slo
   return bounded;
 }
 
-/** Draw number i of the priors and ranges of the free parameters: the part of it that the hulls
- *  leave. */
+/** Hull factor exp(-penalty/2) of draw i from the priors and ranges of the free parameters. */
 MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const mill_slot *slot,
                                                     int i)
 {
@@ -49,9 +47,9 @@ MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const m
   return exp(-0.5 * mill_hull_penalty(m, slot, theta));
 }
 
-/** Integral of exp(-F_P/2), F_P being the priors and the hull penalty: Gaussians and ranges by
- *  formula, the part that the hulls leave of them by draws.  ln of it, and the variance of that;
- *  NaN: there is none. */
+/** ln of the integral of exp(-F_P/2), F_P being priors and hull penalty, and its variance:
+ *  Gaussians and ranges by formula, the hulls' mean factor by random draws.  NaN: the integral is
+ *  infinite. */
 MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *m,
                                                const mill_slot *slot, double *var)
 {
@@ -77,8 +75,8 @@ MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *
   return ln_all + log(left);
 }
 
-/** ln of the evidence and its error: the mean of the weights is the integral of exp(-F/2), of
- *  which a refused draw has none. */
+/** ln of the evidence and its error into the posterior.  The mean weight of all draws is the
+ *  integral of exp(-F/2); a refused draw has weight 0. */
 MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   const mill_sample *s = &slot->sample;

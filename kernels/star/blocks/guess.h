@@ -26,17 +26,17 @@ MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
   return MILL_C_KM_S * tanh(n_bin * ln_step);
 }
 
-/** Start i, from 1 on, takes templates with labels nearer than this out of the choice, in the units
- *  of the mapping: the first ones look around, the last ones in other parts of the library. */
+/** Least distance, in mapped labels, of later candidate starts from start i (from 1 on): the first
+ *  ones search near the best template, the last ones other parts of the library. */
 MILL_HD static inline double mill_guess_apart(int i)
 {
   return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;
 }
 
-/** What bins are filled with: chi^2, or one of its two terms for the residuals of a model. */
+/** Content of the bins: both terms of chi^2, or one of them for the residuals of a model. */
 enum mill_guess_bins { MILL_BINS_ALL, MILL_BINS_SQUARE, MILL_BINS_RESIDUAL };
 
-/** Is a segment used, and not set aside? */
+/** Does a segment take part in the guess or the peak search? */
 MILL_HD static inline int mill_guess_takes(const mill_segment *s)
 {
   return s->used == 1 && s->n_good > 0;
@@ -62,8 +62,8 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
   }
 }
 
-/** A star's slot->guess.chisq of the templates from k0 on, one group, from the transforms of their
- *  products, sum. */
+/** Transform the products `sum` of one group of templates, from k0 on, back into slot->guess.chisq.
+ */
 MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, int k0,
                                            mill_slot *slot, float *sum)
 {
@@ -73,9 +73,10 @@ MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, i
                         slot->guess.chisq + (ptrdiff_t)k0 * nv);
 }
 
-/** The same of n_star stars from the transformed bins of all used segments, which have the same
- *  templates (n_star: a constant, MILL_GUESS_STARS at most).  sum: of each star
- *  [guess_n][2][MILL_GUESS_LANE], lost. */
+/** slot->guess.chisq of one group of templates, from k0 on, for n_star stars whose segments take
+ *  the same templates (n_star: a constant, MILL_GUESS_STARS at most).
+ *
+ *  sum [n_star][guess_n][2][MILL_GUESS_LANE]  work space */
 MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, int k0,
                                           const int n_star, mill_slot *const *slot,
                                           float *const *sum)
@@ -112,7 +113,7 @@ MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, in
     mill_block_guess_shifts(b, m, k0, slot[j], sum[j]);
 }
 
-/** Of one star. */
+/** mill_block_guess_matches of one star. */
 MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, int k0,
                                           mill_slot *slot, mill_workspace *work)
 {
@@ -120,10 +121,10 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, in
   mill_block_guess_matches(b, m, k0, 1, &slot, &sum);
 }
 
-/** Data divided by its continuum fit (work->solve) and its weight, summed over the bins of
- *  a segment, into s->guess, and transformed.  what: all of it; with the model in s->scratch, over
- *  the data's own sigma, in the continuum's place the weight of squares of templates alone, or that
- *  of templates.  work->pixel and smooth hold [n_pix] double here. */
+/** Fill s->guess with the transformed bins of a segment: weights c^2/sigma^2 and products w n (see
+ *  above).  MILL_BINS_ALL: c is the continuum fit in work->solve.  Otherwise c is the model in
+ *  s->scratch, and only the weights (SQUARE) or only the products (RESIDUAL) are kept.  work->pixel
+ *  and smooth hold [n_pix] double here. */
 MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int nk,
                                          enum mill_guess_bins what, const mill_segment *s,
                                          mill_workspace *work)
@@ -185,7 +186,7 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
     mill_block_fourier(b, n_fourier, 0, m->guess_root, s->guess + (ptrdiff_t)i * n_number);
 }
 
-/** The bins [v0, v1) whose velocities are from low to high. */
+/** Velocity bins [v0, v1) from low to high. */
 MILL_HD static inline void mill_guess_within(const mill_model *m, double low_km_s, double high_km_s,
                                              int *v0, int *v1)
 {
@@ -198,8 +199,8 @@ MILL_HD static inline void mill_guess_within(const mill_model *m, double low_km_
     --*v1;
 }
 
-/** The least chi^2 of each template among velocities [v0, v1) into slot->guess.least, infinite
- *  where none is finite, and its velocity into slot->guess.velocity. */
+/** Least chi^2 of each template among velocity bins [v0, v1) into slot->guess.least (infinite: none
+ *  is finite), and its bin into slot->guess.velocity. */
 MILL_BLOCK_FN void mill_block_guess_least(mill_block *b, const mill_model *m, mill_slot *slot,
                                           int v0, int v1)
 {
@@ -224,8 +225,8 @@ MILL_HD static inline double mill_guess_distance2(const mill_model *m, int i, in
   return sum;
 }
 
-/** The first template with the least chi^2; -1: none is finite.  Templates with its labels, or
- *  labels closer than apart, are then out of the choice. */
+/** Take the template with the least chi^2 (of equal ones the first); -1: none is finite.  Templates
+ *  with its labels, or labels closer than apart, cannot be taken any more. */
 MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill_slot *slot,
                                         double apart)
 {
@@ -255,7 +256,7 @@ MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill
   return taken;
 }
 
-/** Start number slot->starts.n from a template at its best velocity. */
+/** Append a start at a template and its best velocity, by a parabola through three bins. */
 MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot, int templ)
 {
   const int nv = 2 * m->guess_half + 1, n_label = m->n_label;
@@ -292,7 +293,8 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
       theta[j] = m->set.fixed_value[j];
 }
 
-/** Bins of all used segments, transformed: what mill_block_guess_match compares templates with. */
+/** Transformed bins of all used segments, for mill_block_guess_match; and the squared significance
+ *  of each arm's lines. */
 MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mill_slot *slot,
                                          mill_workspace *work)
 {
@@ -305,10 +307,10 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
     const mill_segment *s = &slot->segment[i_seg];
     if (!mill_guess_takes(s))
       continue;
-    /* no continuum: no weight */
+    /* without a continuum fit the bins have no weight */
     const double f = mill_block_project(b, m, s, NULL, 1.0, 0.0, work);
     const int has_fit = isfinite(f);
-    /* what a continuum alone leaves, beyond noise */
+    /* chi-square of the continuum alone above the noise */
     MILL_SERIAL(b)
     {
       slot->lead.signal[s->arm] += has_fit ? f - s->sum_ln_var - (double)s->n_good : 0.0;
@@ -317,7 +319,7 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
   }
 }
 
-/** What priors add to -2 ln L at element e of slot->guess.chisq. */
+/** Penalty of the priors at element e of slot->guess.chisq. */
 MILL_HD static inline double mill_guess_penalty(const mill_model *m, const mill_slot *slot, int e)
 {
   const int nv = 2 * m->guess_half + 1, i_label = e / nv / m->n_guess_vsini;
@@ -328,8 +330,8 @@ MILL_HD static inline double mill_guess_penalty(const mill_model *m, const mill_
   return f;
 }
 
-/** Add the priors to slot->guess.chisq, where there are any.  Bins and templates stand further
- *  apart than priors may be wide: the nearest ones have nothing added. */
+/** Add the priors, if any, to slot->guess.chisq, less their least penalty: bins and templates may
+ *  be further apart than a prior is wide. */
 MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int any = 0;
@@ -349,8 +351,8 @@ MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, m
   MILL_BARRIER(b);
 }
 
-/** Fill slot->starts.theta from slot->guess.chisq: the best template, the best of those whose
- * labels are apart from its, and so on.  Fixed parameters keep their value. */
+/** Fill slot->starts from slot->guess.chisq: the best template, then the best one with labels apart
+ *  from it, and so on.  Fixed parameters keep their value. */
 MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int v0, v1;
@@ -374,8 +376,8 @@ MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, m
   }
 }
 
-/** All of it for one star.  A CPU that has several takes them through each group of templates,
- * which are too many for a cache, together. */
+/** The whole guess of one star.  A CPU takes several stars together through each group of
+ *  templates, since all templates do not fit its cache (cpu_backend.c). */
 MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slot *slot,
                                     mill_workspace *work)
 {

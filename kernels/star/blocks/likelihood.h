@@ -26,8 +26,7 @@ MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, cons
                                         mill_workspace *work)
 {
   const int nk = s->ws->n_cont;
-  /* rows of E, of S and then D: the products of S and D with all up to themselves but for the
-   * last one */
+  /* sums: products of each row of S and of D with all rows before it, E first */
   const int q = s->n_error;
   mill_normal_sums(b, nk, s, templ, level, work->sums);
   double *a = work->normal, *v = work->solve;
@@ -49,7 +48,7 @@ MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, cons
   return f;
 }
 
-/** F of one segment at a velocity from work->templ and its spline coefficients in work->bend. */
+/** F of one segment at a velocity; in: work->templ and its spline coefficients work->bend. */
 MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const mill_segment *s,
                                       double vel_km_s, mill_workspace *work)
 {
@@ -63,15 +62,15 @@ MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const 
   return mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
 }
 
-/** Row r of a rotated template (mill_block_template_row) at the located pixels of a segment, into
- *  its place among mill_sharp_rows: value, then d/d(parameter) in order, velocity first. */
+/** Row r of a rotated template (mill_block_template_row) at the located pixels, into
+ *  mill_sharp_rows:  there the value comes first, then d/d(velocity) and the other derivatives. */
 MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int r, const mill_real *rotated,
                                         const mill_real *bend, mill_workspace *work)
 {
   mill_real *pixel = mill_sharp_rows(s, work);
   const size_t pitch = (size_t)m->max_seg_pix;
-  /* the value makes two rows */
+  /* the value gives two rows: itself and d/d(velocity) */
   mill_block_interpolate(b, &m->arm[s->arm], s->n_pix, rotated, bend, work->index, work->frac,
                          r == 0 ? pixel : pixel + (size_t)(r + 1) * pitch,
                          r == 0 ? mill_doppler_ln_slope(vel_km_s) : 0.0,
@@ -92,8 +91,8 @@ MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, co
   MILL_BARRIER(b);
 }
 
-/** solve [n_row][nk] = L^-1 S^T V: from the sums of mill_jacobian_sums, less what model error absorbs
- *  of them.  A barrier must follow. */
+/** solve [n_row][nk] = L^-1 S^T V: from the sums of mill_jacobian_sums, less what model error
+ *  absorbs of them.  A barrier must follow. */
 MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
                                           const mill_workspace *work, double *solve)
 {
@@ -114,9 +113,9 @@ MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, in
   }
 }
 
-/** Element (j, l) of the curvature matrix, l <= j, from the sums of mill_jacobian_sums.  It is the
- *  product of rows j and l of the Jacobian, less what model error (q rows) and the best continuum
- *  absorb of it.  solve [..][nk] is L^-1 S^T V of the continuum. */
+/** Element (j, l), l <= j, of the curvature from the sums of mill_jacobian_sums: the product of
+ *  columns j and l of the Jacobian less the part that model error (q rows) and the best continuum
+ *  absorb.  solve [..][nk]: L^-1 S^T V. */
 MILL_HD_INLINE double mill_row_curvature(int q, int nk, const double *sums, const double *solve,
                                          int j, int l)
 {
@@ -198,7 +197,7 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   mill_block_curvature(b, s, n_row, is_finite, work, tangents);
 }
 
-/** Add to a chunk of the model flux what the residual has of each component of the model error. */
+/** Add to a chunk of the model flux the residual's share of each component of the model error. */
 MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len,
                                        const mill_workspace *work, double *flux)
 {
@@ -219,10 +218,10 @@ MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len
     flux[i] += more[i] / (double)s->is[first + i];
 }
 
-/** Residuals of the good pixels for the coefficients and template at hand:
- *  chi-square, squared significance of negative model pixels, largest squared
- *  residual.  With keep set the model goes to s->model, where that is wanted, and over sigma to
- *  s->scratch.  Always inlined: last digits would depend on what a compiler finds worth it. */
+/** Chi-square, squared significance of negative model pixels and largest squared residual of the
+ *  good pixels, for the coefficients in work->solve and a template.  keep: store the model in
+ *  s->model, if wanted, and model / sigma in s->scratch.  Always inlined, so that last digits do
+ *  not depend on the compiler's choice. */
 MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const mill_real *templ,
                                      double level, int keep, const mill_workspace *work,
                                      double *chisq, double *negative, double *largest)
@@ -284,8 +283,8 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
   *largest = mill_block_max(b, worst);
 }
 
-/** Template and coefficients of the model that mill_block_residual makes, in the template's own
- *  unit. */
+/** Store the parts of the model of mill_block_residual, template and continuum coefficients, in the
+ *  template's own unit. */
 MILL_BLOCK_FN void mill_block_parts(mill_block *b, const mill_segment *s, const mill_real *templ,
                                     double level, double ln_scale, const mill_workspace *work)
 {
@@ -314,7 +313,7 @@ MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
   return isfinite(f) ? chisq : (double)NAN;
 }
 
-/** A segment without model error; no model is kept of it. */
+/** A copy of the segment without model error, and without a place for its model. */
 MILL_BLOCK_FN mill_segment mill_segment_of_data(const mill_segment *s)
 {
   mill_segment data = *s;
@@ -329,7 +328,7 @@ MILL_BLOCK_FN mill_segment mill_segment_of_data(const mill_segment *s)
   return data;
 }
 
-/** Model, true chi-squares and checks of one segment at a velocity into its answer. */
+/** Answer MILL_REQ_MODELS for one segment at a velocity: model, chi-squares and checks. */
 MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mill_segment *s,
                                     double vel_km_s, mill_workspace *work, double *answer)
 {
@@ -346,7 +345,7 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   const double f_c = mill_block_project(b, m, s, none, 1.0, 0.0, work);
   mill_block_residual(b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
   MILL_BARRIER(b);
-  /* without a projection the coefficients at hand are another star's */
+  /* without a finite F the coefficients in work->solve are another star's */
   const double known = isfinite(f) ? chisq : (double)NAN;
   const double known_c = isfinite(f_c) ? chisq_c : (double)NAN;
   double data_chisq = known, data_chisq_c = known_c;
@@ -372,10 +371,10 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   MILL_BARRIER(b);
 }
 
-/** F, gradient and curvature of an arm.  A row of the template is made, rotated and brought to the
- *  pixels before the next one, so that it is still in the cache; only where several segments
- *  share the arm, all rows are kept for those after the first.  A CPU may make them at the pixels
- *  alone. */
+/** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated and brought to the
+ *  pixels before the next one, while it is in the cache.  If several segments share the arm, all
+ *  rotated rows are kept for the later ones.  A CPU may make rows at the pixels alone
+ *  (mill_block_pixel_taps). */
 MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_arm, mill_workspace *work)
 {
@@ -414,7 +413,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
   }
 }
 
-/** F of a segment at the velocities that it is asked for. */
+/** Answer MILL_REQ_VALUES for a segment: F at each of its velocities. */
 MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const mill_slot *slot,
                                      int i_segment, mill_workspace *work)
 {
@@ -437,8 +436,8 @@ MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const m
   }
 }
 
-/** work->templ and work->bend for a request without tangents, from work->grid or from the row that
- *  the slot has kept. */
+/** Make work->templ and work->bend for a request without tangents, from work->grid or from the
+ *  slot's kept template. */
 MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_slot *slot,
                                        int i_arm, mill_workspace *work)
 {
@@ -465,7 +464,7 @@ MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_
   }
 }
 
-/** The rows of a guess template from the model's store into work->grid and work->mean. */
+/** Copy the stored emulator output of a guess template into work->grid and work->mean. */
 MILL_BLOCK_FN void mill_block_take_stored(mill_block *b, const mill_model *m, int i_arm,
                                           int i_templ, mill_workspace *work)
 {
@@ -489,7 +488,7 @@ MILL_BLOCK_FN void mill_block_take_stored(mill_block *b, const mill_model *m, in
   MILL_BARRIER(b);
 }
 
-/** Answer a slot's question as far as one arm is concerned.
+/** Answer a slot's question for one arm.
  *
  *  In: work->grid, the emulator's output for the slot's labels (one row, or one and a tangent per
  *  label for tangents; none where mill_template_there). */

@@ -8,26 +8,25 @@
 #include "kernels/math/block.h"
 #include "kernels/star/slot.h"
 
-/** Line-spread functions given as a sigma, in units of the sigma that templates lack:
- *  how far a kernel reaches; how much of the arm it needs on each side of a pixel. */
+/** Half width of a kernel, and the stretch of the arm that a pixel needs to each side, in sigmas.
+ */
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
-/** How much of the square of what templates lack of the line-spread function may act on their grid;
- *  sigma over steps that they need there on a grid coarser than their library's. */
+/** Largest fraction of the square of the missing sigma that may blur the templates on their grid;
+ *  sigma, in grid steps, that they need on a grid coarser than their library's. */
 #define MILL_LARGEST_BLUR 0.95
 #define MILL_GRID_SIGMA   1.75
-/** Kernels narrower than the second (sigma over pixels) have the weights of even pixels where these
- *  are even within the third.  Elsewhere those narrower than the first are made of moments, wider
- *  than the second of samples, between them of both, so that there is no step. */
+/** How a kernel of sigma s, in pixels, is made.  s < SAMPLES on pixels that are even within the
+ *  fraction EVEN: mill_lsf_even.  Elsewhere by mill_lsf_moments for s < MOMENTS, by samples of the
+ *  Gaussian for s > SAMPLES, and by a smooth mixture between. */
 #define MILL_LSF_MOMENTS 0.6
 #define MILL_LSF_SAMPLES 0.8
 #define MILL_LSF_EVEN    0.01
 
 enum { MILL_LSF_HALF = 4 /**< half width of the weights of even pixels, the least of a kernel */ };
 
-/** Weights of the pixels around i that act as a Gaussian of sigma s does on the quartic
- *  through five of them: exact moments up to the fourth, however narrow it is and
- *  whatever the spacing.  wave points at pixel i. */
+/** Weights of five pixels around pixel i that act like a Gaussian of sigma s on the quartic through
+ *  them: its moments are exact up to the fourth, for any s and spacing.  wave points at pixel i. */
 MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double *weight)
 {
   const double d[5] = {wave[-2] - wave[0], wave[-1] - wave[0], 0.0, wave[1] - wave[0],
@@ -53,10 +52,10 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
   weight[2] = 1.0 - sum;
 }
 
-/** Weights of nine even pixels that act as a Gaussian of sigma s pixels, from the middle one on,
- *  stride apart: those whose error has the least variance for lines of sigma 1.3 pixels at random
- *  places.  The numbers are the inverse of covariances exp(-d^2 / 4 sigma^2) of pixels, each with
- *  its image.  No arrays of its own, which keep compilers from vectors of pixels. */
+/** Weights of nine even pixels that act like a Gaussian of sigma s pixels: the middle one and one
+ *  side, stride apart.  Their error has the least variance for lines of sigma 1.3 pixels at random
+ *  places.  The numbers are the inverse of the pixels' covariances exp(-d^2 / 4 sigma^2), folded
+ *  about the middle.  No local arrays, which would keep compilers from vectorising over pixels. */
 MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
 {
   const double sigma = 1.3, step = mill_exp_negative(-0.5 / (2.0 * sigma * sigma + s * s));
@@ -82,8 +81,8 @@ MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
   weight[4 * stride] = scale * w4;
 }
 
-/** Are the weights of mill_lsf_even for pixel i, MILL_LSF_HALF from the ends or more, where the
- *  Gaussian has sigma s_pix in pixels?  Without branches, so that loops over it vectorise. */
+/** Does mill_lsf_even suit pixel i, at least MILL_LSF_HALF pixels from the ends, for a sigma of
+ *  s_pix pixels?  Without branches, so that loops over it vectorise. */
 MILL_HD static inline int mill_lsf_is_even(const double *wave, int i, double s_pix)
 {
   const int h = MILL_LSF_HALF;
@@ -93,13 +92,13 @@ MILL_HD static inline int mill_lsf_is_even(const double *wave, int i, double s_p
          (fabs(wave[i] - wave[i - h] - h * pixel) <= most);
 }
 
-/** The same for any pixel. */
+/** Does mill_lsf_even suit pixel i, which may be at an end? */
 MILL_HD static inline int mill_lsf_takes_even(int n, const double *wave, int i, double s_pix)
 {
   return i >= MILL_LSF_HALF && i < n - MILL_LSF_HALF && mill_lsf_is_even(wave, i, s_pix);
 }
 
-/** And for all of len pixels from first on? */
+/** Does it suit all of len pixels from first on? */
 MILL_HD static inline int mill_lsf_all_even(int n, const double *wave, int first, int len,
                                             const double *s_pix)
 {
@@ -112,16 +111,15 @@ MILL_HD static inline int mill_lsf_all_even(int n, const double *wave, int first
   return n_even == len;
 }
 
-/** sigma s in A at pixel i in pixels. */
+/** A sigma s in A at pixel i, converted to pixels. */
 MILL_HD static inline double mill_lsf_pixels(int n, const double *wave, int i, double s)
 {
   const int left = i > 0 ? i - 1 : 0, right = i < n - 1 ? i + 1 : i;
   return s * (double)(right - left) / (wave[right] - wave[left]);
 }
 
-/** Weights of the pixels i - h ... i + h (h >= MILL_LSF_HALF) for a Gaussian of sigma s in A that
- *  is sampled at pixels wave [n].  s not positive, or within two pixels of an end: pixel i
- *  alone. */
+/** Weights of the pixels i - h ... i + h (h >= MILL_LSF_HALF) for a Gaussian of sigma s in A;
+ *  pixels at wave [n].  If s is not positive, or within two pixels of an end: pixel i alone. */
 MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double s, int h,
                                         double *row)
 {
@@ -163,12 +161,12 @@ MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double
   }
 }
 
-/** Line-spread function from a sigma per pixel: rows as of a resolution matrix. */
+/** Make s->res and s->base of the segment's lsf_aa. */
 MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
   const size_t pitch = (size_t)mill_row_pitch(n);
-  /* for a moment the wavelengths */
+  /* s->base holds the wavelengths until the end */
   MILL_FOR_SIMD(b, i, n)
   {
     s->base[i] = 1.0 / mill_exp_negative(-s->ws->ln_wave[i]);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Marginal densities and modes of a star's samples.
  *
- *  The density of a parameter is a sum of Gaussian kernels, their width by Scott's rule with the
- *  effective sample size, mirrored at the limits of velocity and v sin i.  Modes are what valleys
- *  of the marginal densities part: the parameter with the deepest valley is cut there, and each
- *  part is looked at again (docs/science/numerics.md, "Posteriors").
+ *  The density of a parameter is a sum of Gaussian kernels, mirrored at the limits of velocity and
+ *  v sin i; their width follows Scott's rule with the effective sample size.  Modes are separated
+ *  by valleys of marginal densities: samples are cut at the deepest valley of all parameters, and
+ *  each part is examined again (docs/science/numerics.md, "Posteriors").
  */
 #ifndef MILL_MARGINAL_H
 #define MILL_MARGINAL_H
@@ -13,14 +13,14 @@
 #include "kernels/particles/density.h"
 #include "kernels/star/logic/parameters.h"
 
-/** A valley parts two modes where its density is below this part of the lower summit's. */
+/** A valley separates two modes if its density is below this fraction of the lower summit's. */
 #define MILL_MODE_VALLEY 0.5
 /** Least weight of a mode, and least effective samples of it. */
 #define MILL_MODE_WEIGHT 0.02
 #define MILL_MODE_ESS    10.0
-/** Half the range in which a parameter's modes are looked for, in standard deviations. */
+/** Modes of a parameter are searched within this many standard deviations of its mean. */
 #define MILL_MODE_REACH 5.0
-/** Bandwidths that a density reaches beyond its range. */
+/** A density extends this many kernel widths beyond its range. */
 #define MILL_MARGINAL_MARGIN 3.0
 
 /** Samples of a posterior, as differences from the solution `at`. */
@@ -34,8 +34,7 @@ typedef struct mill_samples {
   const double *at; /**< by parameter */
 } mill_samples;
 
-/** Where modes are parted: samples of mode `of` beyond `at` in free parameter k are those of mode
- *  `to`. */
+/** A cut between modes: samples of mode `of` beyond `at` in free parameter k become mode `to`. */
 typedef struct mill_mode_cut {
   int of, k, to;
   double at; /**< less the solution */
@@ -100,10 +99,10 @@ MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *
   *var = n_all > 1.0 ? mill_block_sum(b, sum2) / (n_all - 1.0) : 0.0;
 }
 
-/** Density of parameter j, s->column, each there count[i] times, n_all together, with variance var
- *  and effective number ess, on MILL_N_DENSITY points from *low to *high: these are widened by a
- *  few widths of the kernel and cut at limits first.  Values in 1/unit; 0: the samples have no
- *  width.
+/** Density, in 1/unit, of parameter j at MILL_N_DENSITY points from *low to *high, which are first
+ *  widened by some kernel widths and cut at the limits.  Sample i of s->column counts count[i]
+ *  times; n_all: sum of the counts, var: variance, ess: effective sample size.  0: the samples have
+ *  no width.
  *
  *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  out, and work space */
 MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m,
@@ -147,8 +146,8 @@ MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m
   return 1;
 }
 
-/** The deepest valley of a density between two parts of a weight of least or more: its middle
- *  point, and its depth as part of the lower summit beside it; 1: there is none. */
+/** The deepest valley of a density with a weight of at least `least` to each side.  *at: its middle
+ *  point; returns its density over that of the lower summit next to it; 1: there is none. */
 MILL_HD static inline double mill_density_valley(const double *density, double least, int *at)
 {
   double all = 0.0, below = 0.0, low_summit = 0.0, depth = 1.0;
@@ -175,7 +174,7 @@ MILL_HD static inline double mill_density_valley(const double *density, double l
   return depth;
 }
 
-/** Cut a mode in two at the deepest valley of its densities; 0: there is none that deep.
+/** Cut a mode in two at the deepest valley of its densities; 0: no valley is deep enough.
  *
  *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  work space
  *  modes                                          of each thread, the same on all of them */
@@ -226,7 +225,8 @@ MILL_BLOCK_FN void mill_block_modes(mill_block *b, const mill_model *m, const mi
       mode++;
 }
 
-/** Half the integral of the difference of a density on points from low to high from a Gaussian. */
+/** Half the integral of |density - Gaussian|; the density is given at even points from low to high.
+ */
 MILL_HD_CALLED static inline double mill_density_differs(const double *density, double low,
                                                          double high, double mean, double sigma)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Model error of a star's templates, as a part of the covariance.
+/** Model error: the errors of a star's templates as a part of the covariance.
  *
- *  The covariance of a segment's pixels, in units of the data's sigma, is that of the data, the
- *  squared fraction of the flux on the diagonal, and C C^T of the components, whose shares have
- *  unit variance.  One more is the template's derivative by ln(width of the line-spread function),
- *  times that width's relative error.  The covariance is fixed once, with a template, a velocity
- *  and a continuum, and from then on F is a Gaussian likelihood of known covariance: weights is and
- *  d = flux is with the diagonal in them, and E = L^-1 C with L L^T = 1 + C^T C, so that the
- *  inverse covariance is 1 - E^T E.
+ *  The covariance of a segment's pixels, in units of the data's sigma, is the sum of three terms: 1
+ *  for the data, the squared fraction of the flux on the diagonal, and C C^T of components with
+ *  amplitudes of unit variance.  Two further components are the template's derivative by ln(width
+ *  of the line-spread function) times the relative error of the width.  The covariance is fixed
+ *  once, with one template, velocity and continuum; F is then a Gaussian likelihood of known
+ *  covariance.  The diagonal enters the weights s->is and s->d = flux is.  With L L^T = 1 + C^T C
+ *  and E = L^-1 C the inverse covariance is 1 - E^T E.
  */
 #ifndef MILL_MODEL_ERROR_H
 #define MILL_MODEL_ERROR_H
@@ -19,7 +19,7 @@
 #include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
-/** The segment's data alone, as prepared. */
+/** Go back to the weights of the data alone; keep them in s->own_* at the first call. */
 MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
 {
   const int was_fixed = s->error_fixed;
@@ -49,8 +49,8 @@ MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
   MILL_BARRIER(b);
 }
 
-/** Points of a model error around pixel i of work: the one to the left, and the fraction of the way
- *  to the next.  Its grid has a whole number of points to one of the templates'. */
+/** Point of the model error's grid to the left of pixel i, and the fraction u of the way to the
+ *  next.  One step of the templates' grid (index, frac) has error->finer points. */
 MILL_HD static inline int mill_model_error_at(const mill_model_error *error, const int *index,
                                               const float *frac, int i, float *u)
 {
@@ -62,9 +62,9 @@ MILL_HD static inline int mill_model_error_at(const mill_model_error *error, con
   return index[i] * finer + k;
 }
 
-/** The components at the located pixels of a segment, times the template before the resolution and
- *  their sigma, into its rows of error: the cubic through the four grid points around each.  Where
- *  there is no resolution to come, they are C already. */
+/** Components at the located pixels, by the cubic through four grid points, times their sigma and
+ *  the template before the resolution matrix, into s->error.  Without a matrix these are C already.
+ */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
                                            mill_segment *s, double level, int n_share,
                                            const mill_workspace *work)
@@ -112,7 +112,7 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
   MILL_BARRIER(b);
 }
 
-/** Pixels on each side that a second derivative is made of. */
+/** Pixels to each side in a second derivative. */
 enum { MILL_BEND_REACH = 4 };
 
 /** 1 / width of pixel i in ln wavelength. */
@@ -122,8 +122,8 @@ MILL_HD static inline double mill_error_per_width(const mill_waveset *ws, int i)
   return (double)(right - left) / (ws->ln_wave[right] - ws->ln_wave[left]);
 }
 
-/** The components' matrix 1 + C C^T of a segment, factored, into work->normal [n][n]; its ln det
- *  into *ln_det.  0, or that it is not positive definite; the same on all threads. */
+/** Factor 1 + C^T C of a segment's n components into work->normal [n][n]; ln det into
+ *  work->sums[0].  Not 0: it is not positive definite.  The same on all threads. */
 MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, int n,
                                           mill_workspace *work)
 {
@@ -146,7 +146,8 @@ MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, 
   return (int)work->sums[1];
 }
 
-/** C into E = L^-1 C, L in work->normal; projections of the data on its rows into work->error. */
+/** s->error from C to E = L^-1 C, L in work->normal; products of E with the data into work->error.
+ */
 MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
                                            mill_workspace *work)
 {
@@ -192,8 +193,8 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
   MILL_BARRIER(b);
 }
 
-/** The fraction into the weights of a released segment, its continuum in s->scratch.  total: sum
- *  of ln(1 + variance over the data's) and |D|^2. */
+/** Put the model error's diagonal into the weights of a released segment, whose continuum is in
+ *  s->scratch.  total [2] out: sum of ln(1 + model variance / data variance), and |D|^2. */
 MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                           const mill_real *templ, double level, int n_share,
                                           const mill_workspace *work, double *total)
@@ -242,9 +243,9 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** C: the components times the template, through the resolution rows as it, times the continuum
- *  in s->scratch, over sigma.  In: mill_sharp_rows, the first of which is the template before the
- *  resolution; the next three are lost. */
+/** C into s->error: components times template, through the resolution matrix, times the continuum
+ *  in s->scratch, over sigma.  In: the first row of mill_sharp_rows, the template before the
+ *  matrix; the next three rows are lost. */
 MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mill_segment *s,
                                          double level, int n_share, mill_workspace *work)
 {
@@ -268,8 +269,8 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
   }
 }
 
-/** Squared sigma of the line-spread function at a pixel, in pixels, from one in A, not at the ends
- *  of the segment.  Not a number, or too large: 0. */
+/** Squared sigma of the line-spread function at pixel i, in pixels, from lsf_aa; i is not at an
+ *  end.  0 if it is NaN or too large. */
 MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mill_segment *s,
                                              int i)
 {
@@ -282,7 +283,8 @@ MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mi
   return width2 < n2 ? width2 : 0.0;
 }
 
-/** The same from a matrix: of the Gaussian with a row's sum of squares, as in mill_find_narrow. */
+/** The same from the resolution matrix: the Gaussian of a row's sum of squares (mill_find_narrow).
+ */
 MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 {
   const int n = s->n_pix, h = s->n_diag / 2;
@@ -302,7 +304,8 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, int n_share)
 {
-  /* the least squares of k^2 - 2 sum a_j (1 - cos jk) over Gaussian lines of one pixel and more */
+  /* second derivative: least squares of k^2 - 2 sum a_j (1 - cos jk) over Gaussian lines of sigma
+   * one pixel and more */
   const double a[MILL_BEND_REACH] = {1.874581, -0.375873, 0.102466, -0.018330};
   const double scale = s->width_error * sqrt((double)n_share);
   const int n = s->n_pix, n_inside = n > 2 * MILL_BEND_REACH ? n - 2 * MILL_BEND_REACH : 0;
@@ -313,7 +316,7 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
     const int i = n_inside > 0 && e >= MILL_BEND_REACH ? n_inside + e : e;
     even[i] = sloped[i] = 0.0f;
   }
-  /* first the widths: a thread reads what it has written itself */
+  /* even first holds the widths; each thread reads only what it has written */
   MILL_FOR(b, e, s->lsf_aa ? 0 : n_inside)
   {
     even[MILL_BEND_REACH + e] = (float)mill_matrix_width2(s, MILL_BEND_REACH + e);
@@ -335,8 +338,8 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   MILL_BARRIER(b);
 }
 
-/** Fix the model error of a released segment for a star with n_share segments of its arm, which
- *  have their errors in common: each then counts for less.
+/** Fix the model error of a released segment.  The star has n_share segments of this arm with the
+ *  same template error, so the variance is multiplied by n_share in each.
  *
  *  templ [max_seg_pix]  in      the template after the resolution
  *  work                 in/out  solve: coefficients of the continuum; index, frac: where pixels
@@ -363,7 +366,7 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
   mill_block_draw_error(b, m, s, level, n_share, work);
   if (s->width_error > 0.0)
     mill_block_draw_width(b, arm, s, templ, n_share);
-  /* without numbers there is no likelihood either */
+  /* without a factor F is not finite either */
   const int ok = n_error > 0 && mill_block_factor_error(b, s, n_error, work) == 0;
   if (ok) {
     ln_det = work->sums[0];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** One pixel of a template: its exponential, its share of the likelihood, runs of residuals. */
+/** Pixels of a template: exponential, continuum, and sums over residuals. */
 #ifndef MILL_PIXEL_H
 #define MILL_PIXEL_H
 
@@ -51,13 +51,13 @@ MILL_HD_INLINE float mill_expm1f(float x)
 #define mill_expm1_real expm1
 #endif
 
-/** Flux of the template over sigma at a pixel, for a constant `base` and a template t there. */
+/** Template over sigma at a pixel: level times base, the resolved constant, plus t. */
 MILL_HD_INLINE double mill_pixel_template(double level, double base, double t, float is)
 {
   return (level * base + t) * (double)is;
 }
 
-/** Half of what the gradient is weighted by, without the determinant: -(P a) r. */
+/** Weight of dT/d(parameter) in half the gradient, without the determinant: -(P a) r. */
 MILL_HD_INLINE double mill_pixel_slope(double poly, float d, double t)
 {
   return -poly * ((double)d - poly * t);
@@ -84,13 +84,12 @@ MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *
   }
 }
 
-/** Blocks of pixels for each continuum function, in which the residuals of the final answer are
- *  looked at: with a factor of its own for each the continuum would follow waves of half the
- *  length that its functions can. */
+/** STIFF: blocks of pixels for each continuum function.  A factor for each block could follow waves
+ *  half as long as those that the continuum functions follow. */
 enum { MILL_STIFF_BLOCKS = 4 };
 
-/** Drop of the segment's chi-square if each block had a factor of its own on the model, from
- *  model / sigma in s->scratch, and the number of blocks with a good pixel. */
+/** Drop of the segment's chi-square if the model, in s->scratch over sigma, had a factor of its own
+ *  in each block of pixels; and the number of blocks with a good pixel. */
 MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double *gain,
                                    double *n_block)
 {
@@ -118,13 +117,12 @@ MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double 
   *n_block = total[1];
 }
 
-/** Pixels between the two of a difference that shows noise: more than noise of resampled pixels is
- *  correlated over, less than what a line's width is. */
+/** Noise is measured from differences of residuals this many pixels apart: more than the
+ *  correlation length of resampled noise, less than the width of a line. */
 enum { MILL_NOISE_LAG = 3 };
 
-/** Chi-square of the segment's good pixels that their noise, of whatever size, and what is narrower
- *  than MILL_NOISE_LAG pixels account for: by differences of residuals, from model / sigma in
- *  s->scratch. */
+/** Chi-square of the segment's good pixels that noise and misfits narrower than MILL_NOISE_LAG
+ *  pixels account for, from differences of residuals; model / sigma is in s->scratch. */
 MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
 {
   const float *d = s->d, *model = s->scratch;
@@ -143,8 +141,8 @@ MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
   return total[1] > 0.0 ? s->n_good * total[0] / total[1] : 0.0;
 }
 
-/** H alpha and H beta, vacuum A; half the width of their cores, and where their sides begin and end,
- *  km/s; pixels that core and sides have at least. */
+/** H alpha and H beta, vacuum A; half the width of their cores, and where their sides begin and
+ *  end, km/s; pixels that core and sides have at least. */
 enum { MILL_BALMER_CORE_PIX = 3, MILL_BALMER_SIDE_PIX = 8 };
 #define MILL_BALMER_AA                                                                             \
   {                                                                                                \

@@ -9,9 +9,8 @@
 #include "kernels/star/blocks/lsf.h"
 #include "kernels/star/blocks/resolution.h"
 
-/** Flux of the unusable ones among the pixels [first, first + len), linearly interpolated
- *  over a run of them; a run at an edge takes its neighbour; with no usable pixel the flux
- *  as it is. */
+/** Replace the flux of unusable pixels in [first, first + len) by linear interpolation over their
+ *  run; a run at an end takes its neighbour's flux.  Without a usable pixel the flux stays. */
 MILL_HD static inline void mill_fill_pixels(const mill_segment *s, uint32_t ignore, int first,
                                             int len, double *flux)
 {
@@ -46,8 +45,8 @@ MILL_HD static inline double mill_mantissa(double x, int64_t *e)
   return v.f;
 }
 
-/** Sum of the logarithms of x [n], n <= 64: one of the product of the mantissas, which stays below
- *  2^64. */
+/** Sum of the logarithms of x [n], n <= 64, with one call of log: that of the product of the
+ *  mantissas, which stays below 2^64. */
 MILL_INLINE double mill_sum_of_logs(int n, const double *x)
 {
   double product = 1.0;
@@ -61,7 +60,7 @@ MILL_INLINE double mill_sum_of_logs(int n, const double *x)
   return log(product) + (double)exponent * 0.69314718055994530942; /* ln 2 */
 }
 
-/** S/N and the flux scale that bad pixels' errors are made of; returns the number of pixels
+/** S/N, and the flux scale from which bad pixels get their errors; returns the number of pixels
  *  without a mask bit. */
 MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_segment *s, double *sn,
                                         double *scale)
@@ -81,7 +80,7 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
   }
   MILL_BARRIER(b);
   *sn = mill_block_median(b, n, s->scratch);
-  /* of all pixels, else of positive ones without a mask bit, else of absolute values */
+  /* median flux of all pixels, else of positive unmasked ones, else of absolute values */
   *scale = mill_block_median(b, n, s->raw_flux);
   if (*scale == 0.0) {
     MILL_FOR_SIMD(b, i, n)
@@ -103,8 +102,8 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
   return (int)mill_block_sum(b, (double)part);
 }
 
-/** Set good, of those pixels that mill_block_prepare_resolution left where there is a matrix;
- *  returns the number of good pixels and the median of their sigma. */
+/** Set s->good; with a resolution matrix only pixels that mill_block_prepare_resolution found good.
+ *  Returns the number of good pixels, and the median of their sigma. */
 MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segment *s,
                                   double *median_sigma)
 {
@@ -112,7 +111,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
   const int edge = has_no_rows ? 0 : m->set.edge_pix;
   const uint32_t ignore = m->set.mask_ignore;
   const float *lsf_aa = s->lsf_aa, *flux = s->raw_flux, *ivar = s->raw_ivar;
-  /* bytes could be anything, also the pointers of s: these are read before */
+  /* a byte may alias the pointers of s, so read these once, before the loop */
   const int32_t *mask = s->raw_mask;
   const unsigned char *masked = s->ws->masked;
   unsigned char *good = s->good;
@@ -138,7 +137,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
     part += s->good[i];
   }
   const int n_good = (int)mill_block_sum(b, (double)part);
-  /* the middle ones of ivar are those of sigma, which as a float falls with it */
+  /* sigma falls with ivar, so both have the same middle pixels */
   float low, high;
   mill_block_middle(b, n, s->scratch, &low, &high);
   *median_sigma =
@@ -148,7 +147,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
 
 /** Flux over sigma and 1 / sigma into d and is.
  *
- *  bad, most  in   1 / sigma of bad pixels, and at most of good ones
+ *  bad, most  in   1 / sigma of bad pixels; largest 1 / sigma of good ones
  *  total [3]  out  sum of ln (1 / sigma), sum of d^2, pixels whose numbers are not usable */
 MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_segment *s,
                                            double bad, double most, double *total)
@@ -231,7 +230,6 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
     return;
 
   const int n_good = mill_block_good(b, m, s, &median_sigma);
-  /* 1 / sigma of bad pixels, and at most of good ones */
   const double bad = 1.0 / (m->set.bad_sigma_factor * fabs(scale));
   const double most = n_good > 0 ? 1.0 / (m->set.sigma_floor * median_sigma) : 0.0;
   double total[3];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Resolution matrix of a segment: its rows as stored to rows that act on templates. */
+/** Resolution matrix of a segment: its preparation, and its product with templates. */
 #ifndef MILL_RESOLUTION_H
 #define MILL_RESOLUTION_H
 
@@ -8,13 +8,13 @@
 #include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
 
-/** Templates are called too broad where sigma is below this times theirs, and FIT_INFO reports it
- *  when at least the second fraction of the pixels is concerned. */
+/** LSF_NARROW: rows with sigma below MILL_LSF_NARROW times that of the templates, in at least the
+ *  fraction MILL_LSF_SIZEABLE of the pixels. */
 #define MILL_LSF_NARROW   0.99
 #define MILL_LSF_SIZEABLE 0.1
 
-/** Rows of a matrix are scaled to the median of their sums where the largest sum exceeds the least
- *  by more than the first; a row whose sum is off by more than the second factor is no row. */
+/** Rows of a matrix are scaled to the median of their sums if the largest sum exceeds the least by
+ *  more than the fraction SPREAD; a row off the median by more than the factor LOST is dropped. */
 #define MILL_ROW_SPREAD 0.01
 #define MILL_ROW_LOST   2.0
 
@@ -22,12 +22,11 @@
  *  10^4 of chi-square. */
 #define MILL_MOST_SQUARE 1e20
 
-/** Rows of the solver for the template's own resolution that go over the pixels at once. */
+/** Rows of a solver (mill_deconv) that pass over the pixels together. */
 enum { MILL_DECONV_STEP = 4 };
 
-/** A row of the resolution matrix that has no numbers, or zeros: the pixel alone.  The pixel is not
- *  good, but its template must be finite, and hold continuum functions of bad pixels alone; its sum
- *  counts nowhere. */
+/** Replace row i of the matrix, which has no usable numbers, by the pixel alone.  The pixel is bad,
+ *  but its template must be finite. */
 MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
 {
   for (int k = 0; k < s->n_diag; k++)
@@ -36,7 +35,8 @@ MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
   s->scratch[i] = NAN;
 }
 
-/** Weights of row i, by an edge, that sum to mult without those off the arm. */
+/** Clear the elements of row i, near an end, that fall outside the arm, and scale the row to the
+ *  sum mult. */
 MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2, pitch = mill_row_pitch(n);
@@ -57,8 +57,7 @@ MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
   s->base[i] = base;
 }
 
-/** Rows of the resolution matrix of len pixels from first on, from the diagonals as stored; zeros
- *  beyond len. */
+/** Rows of the matrix for len pixels from first on, from the stored diagonals; zeros beyond len. */
 MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
                                   double (*row)[MILL_CHUNK])
 {
@@ -77,8 +76,8 @@ MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
   }
 }
 
-/** Rows k0 ... k0 + MILL_DECONV_STEP - 1 of weight [nd][nd] times row; those beyond nd are the last
- *  one again. */
+/** x = rows k0 ... k0 + MILL_DECONV_STEP - 1 of weight [nd][nd] times row; beyond nd the last row
+ *  is repeated. */
 MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
                                    const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
@@ -107,8 +106,8 @@ MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
   }
 }
 
-/** The same for pixels of different widths, each by the two solvers whose sigma is next
- *  to its own. */
+/** mill_deconvolve for pixels of different widths: interpolates between the two solvers with the
+ *  nearest sigma. */
 MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int len, int k0,
                                           const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
@@ -133,7 +132,7 @@ MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int 
   }
 }
 
-/** Sum of the elements of a whole row i of a resolution matrix as stored, and of their squares. */
+/** Sum of the stored elements of row i, which is not cut at an end, and of their squares. */
 MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *resolution, int i,
                                         double *sum, double *square)
 {
@@ -192,12 +191,11 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
   return n_narrow;
 }
 
-/** Resolution matrix: diagonals as stored (offsets +h..-h, scipy dia layout) to
- *  row form, the template's own resolution taken out, edge rows rescaled.  Where templates are
- *  broader than the row nothing can be taken out: the row becomes the pixel alone, and the
- *  difference of its neighbours for the row's shift.
- *  Sets good: 0 where an element of the pixel's row is not finite or its sum not positive, and the
- *  row then that of the pixel alone; sets narrow. */
+/** Stored diagonals (offsets +h..-h, scipy dia layout) to rows, with the templates' own resolution
+ *  taken out and the rows at the ends rescaled.  A row that is narrower than the templates becomes
+ *  the pixel alone, plus a difference of its neighbours that keeps the row's shift.  Sets
+ *  s->narrow, and s->good:  0 if an element is not finite or the sum not positive; such a row
+ *  becomes the pixel alone. */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -273,23 +271,23 @@ MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
   return ((uint32_t)mask & ~ignore) == 0;
 }
 
-/** Flux and inverse variance are usable: finite, positive ivar, and not so large together that sums
- *  of squares keep no digit of the other pixels.  Without branches, so that loops over it
- *  vectorise. */
+/** Are flux and inverse variance usable: finite, ivar positive, and flux^2 ivar small enough for
+ *  sums to keep the digits of the other pixels?  Without branches, so that loops over it vectorise.
+ */
 MILL_HD static inline int mill_value_usable(float flux, float ivar)
 {
   return (ivar > 0.0f) & ((double)flux * (double)flux * (double)ivar <= MILL_MOST_SQUARE);
 }
 
-/** Value is usable and not masked. */
+/** Is a pixel usable and not masked? */
 MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t ignore, int i)
 {
   return mill_mask_clear(s->raw_mask[i], ignore) &
          mill_value_usable(s->raw_flux[i], s->raw_ivar[i]);
 }
 
-/** Sums of a matrix' rows as stored into scratch; NaN where the pixel cannot be good, the row is
- *  cut at an end of the arm, or the sum is not positive. */
+/** Sums of the stored rows into s->scratch.  NaN: the pixel cannot be good, the row is cut at an
+ *  end of the arm, or its sum is not positive. */
 MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segment *s)
 {
   const int n = s->n_pix, h = s->n_diag / 2, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
@@ -313,9 +311,9 @@ MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segm
   MILL_BARRIER(b);
 }
 
-/** Coadds may lack columns of their matrix, or have them too large, where exposures are masked; the
- *  rows next to them then do not take a constant to a constant.  Scale the rows of raw_res to the
- *  median of their sums; a row without much of its weights becomes 0.  Sets scaled. */
+/** Scale the rows of raw_res to the median of their sums, if the sums differ; a row far off becomes
+ *  0.  Sets s->scaled.  Why: in coadds with masked exposures columns of the matrix are missing or
+ *  too large, so that rows do not map a constant to a constant. */
 MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -349,13 +347,14 @@ MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_se
   MILL_BARRIER(b);
 }
 
-/** Rows over a segment's pixels, as mill_block_resolve wants its input. */
+/** Templates at a segment's pixels before the matrix, aligned as mill_block_resolve needs them. */
 MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspace *work)
 {
   return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);
 }
 
-/** Resolution matrix in row form times n_row rows [n_row][pitch]; a copy without one. */
+/** out = the resolution matrix times each of n_row rows in [n_row][pitch]; without a matrix a copy.
+ */
 MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int n_row, int pitch,
                                       const mill_real *in, mill_real *out)
 {
@@ -363,7 +362,7 @@ MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int 
   const int n = s->n_pix, pitch_res = mill_row_pitch(n);
   const float *const res = s->res;
   MILL_GLOBAL(in);
-  /* what a GPU loads with a row's last pixels */
+  /* padding, which a GPU loads with a row's last pixels */
   MILL_FOR(b, r, n_row)
   {
     for (int i = n; i < mill_row_pitch(n); i++)
@@ -390,7 +389,7 @@ MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int 
   const int first = mill_tiles_first(h), n_tile = mill_resolve_most(n, nd, first);
   const int first_edge = n_tile > 0 ? first : 0;
   const int n_edge = n - n_tile * N_TILE;
-  /* the ends, and inside what fills no tile */
+  /* the ends, and pixels inside that fill no tile */
   MILL_FOR(b, e, n_edge)
   {
     const int i = e < first_edge ? e : n_tile * N_TILE + e;

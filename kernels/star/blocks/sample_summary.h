@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Effective size of a star's weighted points, the evidence, and the posterior that they end as
- *  (docs/science/numerics.md, "Posteriors").  Numbers that more than one thread has are the same on
- *  all of them.
+/** The posterior of a star's weighted points: effective size, samples of equal weight, statistics
+ *  and flags (docs/science/numerics.md, "Posteriors").  Returned numbers are the same on all
+ *  threads.
  */
 #ifndef MILL_SAMPLE_SUMMARY_H
 #define MILL_SAMPLE_SUMMARY_H
@@ -12,18 +12,17 @@
 #include "kernels/star/blocks/evidence.h"
 
 #define MILL_POST_SHARE 0.01 /**< of the samples, for the flags LIMIT and HULL */
-/** Quantiles from which a marginal density reaches to the same one from above. */
+/** A marginal density extends from this quantile to the same one from above. */
 #define MILL_POST_TAIL   0.001
 #define MILL_POST_DIFFER 0.15 /**< for the flag NOT_GAUSSIAN */
-#define MILL_POST_PARETO 0.7  /**< Pareto k of the weights up to which they are believed */
+#define MILL_POST_PARETO 0.7  /**< weights are trusted up to this Pareto k */
 
 enum {
-  MILL_POST_COPIES = 8 /**< samples of a posterior by point, where there is room */
+  MILL_POST_COPIES = 8 /**< samples of equal weight for each point, if max_eval leaves room */
 };
 
-/** Effective size of the weights of the points from `first` on, or of the mean of the free
- *  parameter where it is least; s->ess has those of the parameters: variance by that of
- *  the mean. */
+/** Effective size of the points from `first` on: the least of that of the weights and those of the
+ *  free parameters, which go to s->ess: variance over variance of the mean. */
 MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int first)
 {
   mill_sample *s = &slot->sample;
@@ -58,9 +57,9 @@ MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int 
 
 /* ---- the end ---- */
 
-/** From points with weights to samples without: sample.sorted has how many copies of each its
- *  weight gives, by systematic resampling (Carpenter et al. 1999, IEE Proc. Radar 146, 2).  The
- *  points' ln_p and ln_w are gone then. */
+/** From weighted points to samples of equal weight: sample.sorted becomes the number of copies of
+ *  each point, by systematic resampling (Carpenter et al. 1999, IEE Proc. Radar 146, 2).  ln_p and
+ *  ln_w are lost. */
 MILL_BLOCK_FN void mill_block_post_spread(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -140,7 +139,7 @@ MILL_BLOCK_FN void mill_block_post_moments(mill_block *b, const mill_samples *s,
   }
 }
 
-/** A point of the sample, all parameters. */
+/** All parameters of point i. */
 MILL_HD static inline void mill_sample_at(const mill_model *m, const mill_slot *slot, int i,
                                           double *theta)
 {
@@ -151,8 +150,8 @@ MILL_HD static inline void mill_sample_at(const mill_model *m, const mill_slot *
     theta[slot->free_par[k]] += (double)x[k];
 }
 
-/** Formal error of the fit without the label's floor, which the likelihood does not have; 0 or NaN:
- *  none. */
+/** Formal error of the fit; of a label without the library's floor, which the likelihood does not
+ *  know.  0 or NaN: none. */
 MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mill_fit_result *r,
                                                    int j)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The weights of a posterior's points: what they are enough for, and what a proposal learns of
- *  them. */
+/** The answer to MILL_REQ_WEIGH: weights of a posterior's points, whether they suffice, and a new
+ *  proposal from them. */
 #ifndef MILL_SAMPLE_WEIGH_H
 #define MILL_SAMPLE_WEIGH_H
 
@@ -32,7 +32,8 @@ MILL_BLOCK_FN double mill_block_points_weigh(mill_block *b, const mill_model *m,
   return most;
 }
 
-/** What a part of the proposal has of a point's weight, exp(power ln_w), which is added to *all. */
+/** Share of part i_part in point i's weight exp(power ln_w), by the parts' densities there.  The
+ *  weight is added to *all. */
 MILL_HD_CALLED static inline double mill_part_claim(const mill_model *m, const mill_slot *slot,
                                                     int i_part, double power, int i, double *all)
 {
@@ -82,9 +83,8 @@ MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_
   return mill_part_shape(slot, wider, to);
 }
 
-/** A new part from a part of the proposal: means and covariance of the points by what it claims of
- *  their weights.  Returns its share of the weights; 0: there is none.  sample.sorted is work
- *  space.
+/** Make a new part from a part of the proposal: mean and covariance of the points, weighted by its
+ *  shares in them.  Returns its share of all weights; 0: too small.  sample.sorted is work space.
  */
 MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_part, double power, mill_part *to)
@@ -128,7 +128,7 @@ MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, m
   }
   MILL_SERIAL(b)
   {
-    /* few points that count may not yet reach all that there is */
+    /* few effective points may miss part of the posterior */
     const double wider = MILL_PART_WIDER * (2.0 - power);
     to->share = mill_part_make(m, slot, mean, c, wider, to) ? sum[1] / sum[0] : 0.0;
   }
@@ -136,7 +136,7 @@ MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, m
   return to->share;
 }
 
-/** Power of the weights at which MILL_PART_ENOUGH effective samples by parameter are left
+/** Power, up to 1, of the weights that leaves MILL_PART_ENOUGH effective samples for each parameter
  *  (Koblents & Miguez 2015, Stat. Comp. 25, 407). */
 MILL_BLOCK_FN double mill_block_points_power(mill_block *b, const mill_slot *slot)
 {
@@ -155,8 +155,8 @@ MILL_BLOCK_FN double mill_block_points_power(mill_block *b, const mill_slot *slo
   return low > 0.0 ? low : high;
 }
 
-/** A new proposal from the weights: each of its parts learns (Cappe et al. 2008, Stat. Comp. 18,
- *  447).  0: the old one stays, as there is no room or nothing to learn. */
+/** Make a new proposal by adapting each part of the old one to the weights (Cappe et al. 2008,
+ *  Stat.  Comp. 18, 447).  0: the old one stays, for lack of room or weights. */
 MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -182,13 +182,14 @@ MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mi
   return n > end;
 }
 
-/** Effective size by points from which a proposal is not changed. */
+/** A proposal with this many effective samples for each point is kept. */
 #define MILL_SAMPLE_GOOD 0.7
-/** Points by what the effective size so far promises, and at least by those that are there. */
+/** More points: SPARE times the number that the effective size so far predicts, and at least the
+ *  fraction STEP of those there are. */
 #define MILL_SAMPLE_SPARE 1.03
 #define MILL_SAMPLE_STEP  0.05
 
-/** The answer to MILL_REQ_WEIGH: the posterior, or how many more points there are to be. */
+/** Weigh the points: finish the posterior, or say how many more points are needed. */
 MILL_BLOCK_FN void mill_block_points_look(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;

@@ -10,7 +10,8 @@
 #include "kernels/star/blocks/pixel.h"
 #include "kernels/star/blocks/resolution.h"
 
-/** Reach of the second filter that makes a spline, and the numbers that a tile of one takes. */
+/** Reach of the spline's filters, and the numbers that a tile of a spline needs in shared memory.
+ */
 enum {
   MILL_SPLINE_FAR = 12,
   MILL_SPLINE_LAST = MILL_WIDE ? 16 : 0,
@@ -18,13 +19,13 @@ enum {
       2 * MILL_TILE + 4 * MILL_SPLINE_FAR + 2 * MILL_SPLINE_NEAR + 4 * MILL_SPLINE_LAST,
   MILL_SPLINE_REACH = MILL_WIDE ? MILL_SPLINE_END : MILL_SPLINE_END_F32
 };
-/** How far the part of a line-spread function reaches that acts on the grid, in sigmas. */
+/** Half width, in sigmas, of the Gaussian that blurs templates on their grid (mill_slot.blur). */
 #define MILL_BLUR_REACH 5.0
-/** Weights at the end of its kernel are left out below this part of the middle one: F moves by less
+/** Weights at the ends of a kernel are cut below this fraction of the middle one: F changes by less
  *  than 1e-4. */
 #define MILL_BLUR_LEAST 1e-6
 
-/** Emulator output without its mean, y, to a template, in place.  log flux: t = exp(clip(y)) - 1
+/** Emulator output without its mean, y, to a template t, in place.  log flux: t = exp(clip(y)) - 1
  *  in units of exp(mean); plain flux: t = y. */
 MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, double mean,
                                    mill_real *row)
@@ -43,8 +44,8 @@ MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, dou
   MILL_BARRIER(b);
 }
 
-/** The same for one of its tangents y' without its mean: log flux T' = (1 + t) (y' + mean), plain
- *  flux T' = y' + mean. */
+/** A tangent y' of the emulator without its mean to the template's tangent T', in place.  log flux:
+ *  T' = (1 + t) (y' + mean); plain flux: T' = y' + mean. */
 MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *arm, double mean,
                                            const mill_real *t, mill_real *row)
 {
@@ -71,8 +72,8 @@ MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *
   MILL_BARRIER(b);
 }
 
-/** Convolve the kernels of half width half in work with a Gaussian of sigma grid points; returns
- *  the half width of the result.  work->sums: lost. */
+/** Convolve work->kernel and kernel_slope, of half width `half`, with a Gaussian of sigma grid
+ *  points; returns the half width of the result.  work->sums: lost. */
 MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
                                          mill_workspace *work)
 {
@@ -83,7 +84,7 @@ MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
   MILL_BARRIER(b);
   MILL_FOR(b, k, reach + 1)
   {
-    /* with the fourth derivative, of which splines between grid points lose 1/720 */
+    /* plus its fourth derivative over 720, which interpolation by splines takes away */
     const double u = (double)(k * k) / (sigma * sigma), bend = 3.0 + u * (u - 6.0);
     gauss[k] = exp(-0.5 * u) * (1.0 + bend / (720.0 * sigma * sigma * sigma * sigma));
   }
@@ -115,10 +116,10 @@ MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
   return end;
 }
 
-/** Kernel weights of v sin i into work->kernel and their slopes with respect to its
- *  inner parameter u, per km/s (mill_vsini_inner); want_slope: the half width is one
- *  that holds the slopes too.  blur: sigma in grid points of a Gaussian that acts as well; 0: none.
- *  Returns the half width. */
+/** Rotation kernel of v sin i into work->kernel, and its derivative by the inner parameter u, per
+ *  km/s (mill_vsini_inner), into work->kernel_slope.  want_slope: the half width covers the
+ *  derivative too.  blur: sigma in grid points of a further Gaussian; 0: none.  Returns the half
+ *  width. */
 MILL_BLOCK_FN int mill_block_rotation_kernel(mill_block *b, int kind, const mill_model_arm *arm,
                                              double vsini_km_s, int want_slope, double blur,
                                              mill_workspace *work)
@@ -153,10 +154,9 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
   return (mill_real)s;
 }
 
-/** out = in convolved with a symmetric kernel [half + 1]; zero beyond the grid,
- *  which for a template's t means the level and not, as in rvspecfit, darkness:
- *  no pixel within the velocity limits sees the difference below v sin i of some
- *  hundred km/s. */
+/** out = in convolved with a symmetric kernel [half + 1]; in is 0 beyond the grid.  For a
+ *  template's t, 0 is the mean level, while rvspecfit has flux 0 there; pixels within the velocity
+ *  limits only see the difference for v sin i of some hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)
 {
@@ -165,7 +165,7 @@ MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const doubl
   MILL_GLOBAL(out);
   const int first = mill_tiles_first(half);
   const int inside = n - 2 * first, n_tile = inside > 0 ? inside / MILL_ROTATE_TILE : 0;
-  /* what fills no tile is of one that begins earlier, where tiles may begin anywhere */
+  /* where tiles may begin anywhere, a last one overlaps the one before */
   const int more = MILL_ROTATE_ANYWHERE && n_tile > 0 && inside % MILL_ROTATE_TILE > 0;
   const int n_done = more ? inside : n_tile * MILL_ROTATE_TILE, first_edge = n_done > 0 ? first : 0;
   /* the ends, and what fills no tile */
@@ -271,8 +271,8 @@ MILL_INLINE void mill_locate(const mill_grid_place *at, double ln_wave, int *ind
   *frac = (float)(f * at->scale * (1.0 + fs * (0.5 + fs * (1.0 / 6.0 + fs * (1.0 / 24.0)))));
 }
 
-/** The same for every pixel at a velocity.  No barrier at the end: mill_block_interpolate reads
- * what the same thread has written, and what reads others' pixels comes after its barrier. */
+/** Grid point and fraction of every pixel at a velocity.  No barrier at the end: each thread of
+ *  mill_block_interpolate reads only what it has written here. */
 MILL_BLOCK_FN void mill_block_locate(mill_block *b, const mill_model_arm *arm, int n,
                                      const double *ln_wave, double vel_km_s, int *index,
                                      float *frac)
@@ -298,7 +298,7 @@ MILL_BLOCK_FN void mill_block_locate(mill_block *b, const mill_model_arm *arm, i
   }
 }
 
-/** Template and spline coefficients at both ends of the intervals that a batch's pixels are in. */
+/** Template and spline coefficients at both ends of the grid intervals of a batch of pixels. */
 typedef struct mill_interval {
   mill_real left[MILL_BATCH], right[MILL_BATCH], bend_left[MILL_BATCH], bend_right[MILL_BATCH];
 } mill_interval;
@@ -352,8 +352,8 @@ MILL_BLOCK_FN void mill_block_sample(mill_block *b, const mill_model_arm *arm, i
   MILL_BARRIER(b);
 }
 
-/** Spline of one row at the located pixels, and with slope not NULL its derivative with respect
- *  to velocity into slope [n_pix]. */
+/** Spline of one row at the located pixels, and, unless slope is NULL, its derivative by velocity
+ *  into slope [n_pix]. */
 MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *arm, int n,
                                           const mill_real *y, const mill_real *bend,
                                           const int *index, const float *frac, mill_real *out,
@@ -398,11 +398,11 @@ MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** One row of a template rotated, and its spline coefficients: the value (0), d/d(v sin i) (1),
- *  the tangent of label r - 2.
+/** Row r of a rotated template and its spline coefficients: value (0), d/d(v sin i) (1), tangent of
+ *  label r - 2.
  *
- *  In: work->grid, the value as flux and the tangents as the emulator gives them, each of which
- *  this makes flux when its row is asked for, once; the kernel of half width half in work. */
+ *  In: work->grid, the value as flux, the tangents as the emulator gives them; work->kernel of half
+ *  width `half`.  Turns the label's tangent into flux in place, so ask once for each row. */
 MILL_BLOCK_FN void mill_block_template_row(mill_block *b, const mill_model *m,
                                            const mill_model_arm *arm, int r, int half,
                                            mill_workspace *work, mill_real *rotated,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What is decided of a star between guess and fit: can it be fitted, which parameters are free,
- *  where does it start?
+/** Decisions between guess and fit: can the star be fitted, which parameters are free, where does
+ *  it start?
  */
 #ifndef MILL_ADMIT_H
 #define MILL_ADMIT_H
@@ -8,7 +8,7 @@
 #include "kernels/star/logic/polish.h"
 #include "kernels/star/logic/row.h"
 
-/** Has the star data to be fitted?  Fills S/N and pixel counts. */
+/** Does the star have enough data to be fitted?  Fills in S/N and pixel counts. */
 MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -58,8 +58,8 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
   return 1;
 }
 
-/** The given start takes the place of the guesses, or with try_all the first one, within the limits
- * and with fixed parameters fixed.  Labels are kept to the range of the training stars. */
+/** Start from `given` instead of the guesses; with try_all before them.  Parameters are cut to
+ *  their limits, labels to the range of the training stars, and fixed ones keep their value. */
 MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot *slot)
 {
   const int n_guess =
@@ -85,7 +85,7 @@ MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot 
   slot->result.info |= MILL_INFO_GIVEN_START;
 }
 
-/** The first arm that the star has data of has no velocity offset, those without data neither. */
+/** The first arm with data has no velocity offset, nor has an arm without data. */
 MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *slot)
 {
   int first = 0;
@@ -95,13 +95,13 @@ MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *sl
     slot->no_offset[a] = a >= m->n_arm || a == first || slot->result.n_pix[a] == 0;
 }
 
-/** Another library's best template ties with this one's where it is as good as the guess's template
- *  of this number: of 1371 fits of MILES stars with two libraries none then missed the better one,
- *  whose best template was the worse one in 89. */
+/** Another library ties with this one if its best guess template is as good as this library's
+ *  template of this rank.  Of 1371 MILES stars with two libraries none then missed the better
+ *  library; the best templates alone would have missed it in 89. */
 enum { MILL_GUESS_TIE = 2 };
 
-/** Note for the choice between libraries how good the guess's n templates are, and what priors of
- *  labels that the library does not reach add to all of them. */
+/** Note for the choice between libraries the chi-square of the best of the guess's n templates and
+ *  the limit of a tie, plus the least penalty of priors on labels outside the library's range. */
 MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot, int n)
 {
   const double *chisq = slot->starts.chisq;
@@ -117,9 +117,9 @@ MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot,
   slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1] + apart;
 }
 
-/** Where the guess's best template lowers the chi-square of a continuum alone by less than this,
- *  about half of what a star needs, the spectrum is hardly a star's: it has one brief start,
- *  unless its solution explains more (mill_fit_no_star). */
+/** The spectrum is hardly a star's if the guess's best template lowers the chi-square of a
+ *  continuum alone by less than this, about half of what a star needs: it then gets one brief
+ *  start.  All starts follow if that solution is a star's (mill_fit_no_star). */
 #define MILL_BRIEF_GAIN 25.0
 
 /** After preparation and guess; 0: the star is not fitted, and its status says why. */
@@ -149,7 +149,7 @@ MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *
     mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
     return 0;
   }
-  /* chi-squares of the guess are those of a flat template, the continuum alone, and more */
+  /* chi-squares of the guess are differences from a flat template, that is the continuum alone */
   slot->starts.brief = !slot->starts.has_given && slot->starts.chisq[0] > -MILL_BRIEF_GAIN;
   return 1;
 }

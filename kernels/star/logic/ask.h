@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Questions of a star to its device, and what their answers by segment are together.
+/** Questions of a star to its device, and sums of the segments' answers.
  *
  *  A point is slot->theta: each segment is asked at one velocity.  Curves ask for F at several
  *  velocities of the star, of each arm or of each epoch.  Sums over segments are made here, arm by
@@ -18,7 +18,7 @@ MILL_HD static inline void mill_ask_begin(mill_slot *slot, int n_vel)
   slot->arms = slot->data_only = 0;
 }
 
-/** Enter velocity k of a segment; NaN: it is not asked. */
+/** Enter velocity k of a segment; NaN: do not ask it. */
 MILL_HD static inline void mill_ask_velocity(mill_slot *slot, int i_segment, int k, double vel_km_s)
 {
   mill_velocities_of(slot, i_segment)[k] = vel_km_s;
@@ -26,7 +26,7 @@ MILL_HD static inline void mill_ask_velocity(mill_slot *slot, int i_segment, int
     slot->arms |= 1 << slot->segment[i_segment].arm;
 }
 
-/** Ask at slot->theta, of the arm that leads where one does. */
+/** Ask at slot->theta; only the leading arm, if there is one. */
 MILL_HD_CALLED static inline void mill_ask_point(const mill_model *m, mill_slot *slot)
 {
   mill_ask_begin(slot, 1);
@@ -38,7 +38,7 @@ MILL_HD_CALLED static inline void mill_ask_point(const mill_model *m, mill_slot 
   }
 }
 
-/** F of the star, and of tangents the derivatives. */
+/** F of the star at the point, and for tangents its derivatives. */
 MILL_HD_CALLED static inline void mill_take_point(const mill_model *m, mill_slot *slot)
 {
   mill_eval *e = &slot->eval;
@@ -63,7 +63,7 @@ MILL_HD_CALLED static inline void mill_take_point(const mill_model *m, mill_slot
     }
 }
 
-/** Sum of a number in the answers for models over the used segments of an arm; -1: of all. */
+/** Sum of a number of MILL_REQ_MODELS over the used segments of an arm; -1: of all arms. */
 MILL_HD_CALLED static inline double mill_sum_models(const mill_model *m, const mill_slot *slot,
                                                     int arm, enum mill_answer_place place)
 {
@@ -90,8 +90,8 @@ MILL_HD static inline double mill_curve_velocity(const mill_curve *c, int i)
   return c->centre + (i - c->n / 2) * c->step;
 }
 
-/** Ask for F of all curves of a group at their velocities, slot->theta but for these; not where
- *  it is known, nor beyond the limits, where it is infinite. */
+/** Ask for F of all curves of a group at their velocities, the other parameters from slot->theta.
+ *  A known F at the centre is not asked, and F beyond the velocity limits is infinite. */
 MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot *slot,
                                                   enum mill_group group)
 {
@@ -118,7 +118,7 @@ MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot
   }
 }
 
-/** F of the curves of a group; of the star's also that of each arm. */
+/** F of the curves of a group; for the star's curve also each arm's. */
 MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slot *slot,
                                                    enum mill_group group)
 {
@@ -140,7 +140,7 @@ MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slo
   }
 }
 
-/** The question has its answer: count it, and forget what it alone needed. */
+/** The question has its answer: count it, and reset what was set for this question alone. */
 MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *slot)
 {
   slot->result.n_eval++;

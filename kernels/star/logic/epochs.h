@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A velocity for each epoch of a star: the template of the joint solution at its minimum of F, as
- *  of an arm alone (kernels/star/logic/velocities.h).
+/** A velocity for each epoch of a star: the minimum of the epoch's F with the template of the joint
+ *  solution (kernels/star/logic/velocities.h).
  *
- *  Where the epochs differ the joint solution may lie between their minima, and its lines are too
- *  broad.  So a scan over many line widths begins the searches anew, then the labels are fitted
- *  with each epoch at its velocity, and the searches are repeated with that template.
+ *  If the epochs differ, the joint solution may lie between their minima with lines that are too
+ *  broad.  Then a scan over many line widths restarts the searches, the labels are fitted with each
+ *  epoch at its velocity, and the searches are repeated with the new template.
  *
  *  docs/science/numerics.md, "Epochs".
  */
@@ -15,12 +15,12 @@
 #include "kernels/star/logic/profile.h"
 #include "kernels/star/logic/velocities.h"
 
-/** First step of a search, in errors of the epoch if all had the same weight. */
+/** First step of a search, in errors of an epoch (all epochs of one weight). */
 #define MILL_EPOCH_STEP 2.0
-/** Epochs are scanned where one is further than this from the star's velocity, in its errors. */
+/** Epochs are scanned if one is further than this from the star's velocity, in its errors. */
 #define MILL_EPOCH_FAR 4.0
-/** Labels are fitted with each epoch at its velocity where a constant one has a smaller
- *  probability. */
+/** Labels are fitted with each epoch at its velocity if the probability of a constant velocity is
+ *  below this. */
 #define MILL_EPOCH_PVAL 1e-4
 
 /** Probability of a chi-square above x with n degrees of freedom (Abramowitz & Stegun
@@ -47,12 +47,13 @@ MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
   return sum * exp(-rest);
 }
 
-/** Weighted means of the n epochs' velocities and shifts, km/s, and of the velocities with their
- *  noise alone for weight; chi-square of a constant velocity and the probability of a larger one;
- *  the least and the largest velocity. */
+/** Statistics of the n epochs that have a velocity, km/s. */
 typedef struct mill_epochs_mean {
   int n;
-  double velocity, shift, by_noise, chisq, pval, least, most;
+  double velocity, shift; /**< means weighted by error and floor, of shift[0] the second */
+  double by_noise;        /**< mean velocity weighted by the errors alone */
+  double chisq, pval;     /**< of a constant velocity; probability of a larger chi-square */
+  double least, most;     /**< velocities */
 } mill_epochs_mean;
 
 MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const mill_slot *slot,
@@ -101,7 +102,7 @@ MILL_HD static inline void mill_epoch_search(const mill_slot *slot, double vel_k
   e->curve.go = (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
 }
 
-/** S/N of the epochs, and which have no data. */
+/** Fill in S/N of the epochs, and flag those without data. */
 MILL_HD static inline void mill_epochs_data(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_epoch; i++) {
@@ -129,8 +130,8 @@ MILL_HD_CALLED static inline void mill_epochs_begin(const mill_model *m, mill_sl
                       &slot->epoch[i]);
 }
 
-/** Is a search so far from the star's velocity, or without an end, that its minimum may be a false
- *  one? */
+/** May the minimum of an epoch be a false one, because it is far from the star's velocity or its
+ *  search found none? */
 MILL_HD static inline int mill_epochs_doubt(const mill_slot *slot)
 {
   int doubt = 0;
@@ -143,7 +144,7 @@ MILL_HD static inline int mill_epochs_doubt(const mill_slot *slot)
   return doubt && slot->n_epoch > 1;
 }
 
-/** Chi-square that the lines of all arms have. */
+/** Squared significance of the lines of all arms together. */
 MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_slot *slot)
 {
   double signal = 0.0;
@@ -152,9 +153,9 @@ MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_s
   return signal;
 }
 
-/** Look at all epochs at even steps as wide as the star's lines: where these are Gaussian and
- *  of significance G^2, F is F0 + G^2 (1 - exp(-v^2 / 2 w^2)), and the error of v is
- *  2^1/2 w / G. */
+/** Scan all epochs in steps of the width w of the star's lines.  For Gaussian lines of squared
+ *  significance G^2, F is F0 + G^2 (1 - exp(-v^2 / 2 w^2)), so w is the error of v times G / 2^1/2.
+ */
 MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot)
 {
   const double v = slot->best.end[MILL_PAR_VRAD], most = m->set.max_vel_km_s - v;
@@ -190,8 +191,8 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
   }
 }
 
-/** The velocity of each epoch from the solution, and where one is in doubt again from the least of
- *  a scan. */
+/** Search each epoch's velocity from the solution; if one is in doubt, search again from the least
+ *  F of a scan. */
 MILL_RESUMABLE(mill_epochs_search)
 {
   MILL_BEGIN;
@@ -206,10 +207,9 @@ MILL_RESUMABLE(mill_epochs_search)
   MILL_END;
 }
 
-/** Where the epochs differ, give each its velocity.  1: for a fit with them, from their mean; 0:
- *  for the row, or the epochs do not differ.  After the fit the star's velocity moves by what the
- *  shifts that it was found with have for a mean in the new weights: then it is the mean of the
- *  epochs, but for what the model error weighs otherwise. */
+/** If the epochs differ, give each its own velocity.  Returns 1 before the fit with them, which
+ *  begins at their mean; 0 after that fit, or if they do not differ.  After the fit, adds the
+ *  weighted mean shift: VRAD becomes the epochs' weighted mean (with model error, about). */
 MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slot *slot)
 {
   const int is_first = !slot->epochs_shifted;
@@ -233,8 +233,8 @@ MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slo
   return is_first;
 }
 
-/** Velocities of the epochs; where they differ, the fit with each epoch at its own, and theirs with
- *  its template. */
+/** Velocities of the epochs; if they differ, a fit with each epoch at its own, and the velocities
+ *  again with that fit's template. */
 MILL_RESUMABLE(mill_epochs_run)
 {
   MILL_BEGIN;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The fit of one star: a resumable function (kernels/star/resumable.h), whose questions the device
- *  answers.  One thread of the star's block runs it, as all of this folder, after each round.
+/** The fit of one star: a resumable function (kernels/star/resumable.h) that asks the device
+ *  questions.  Like all of this folder, it is run by one thread of the star's block after each
+ *  round.
  */
 #ifndef MILL_FIT_STAR_H
 #define MILL_FIT_STAR_H
@@ -26,8 +27,8 @@ MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)
   slot->fix_error = 1;
 }
 
-/** A start has ended, here or where an earlier one did: note its F, and of the first one how much
- *  it is to be doubted. */
+/** A start has ended: keep its point if it is the best, note its F, and after the first start count
+ *  the reasons to doubt it. */
 MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot *slot, int end)
 {
   const mill_polish *p = &slot->polish;
@@ -41,8 +42,9 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
     slot->starts.n_doubt = mill_fit_doubts(m, slot);
 }
 
-/** After all starts: is the best one alone with its minimum, and has the model error been fixed
- *  elsewhere than there?  All starts have it in common, so that their F can be compared. */
+/** After all starts: flag a minimum that only one of three or more starts found.  Returns 1 if the
+ *  model error was fixed at another point than the best one: all starts share one model error, so
+ *  that their F can be compared. */
 MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_slot *slot)
 {
   if (slot->starts.i > 2 && slot->best.have && mill_start_agree(slot) < 2)
@@ -51,7 +53,8 @@ MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_s
          mill_has_model_error(m, slot);
 }
 
-/** Take the last step back where it led uphill: it was not evaluated before. */
+/** Take back the last step of the solution, which was not evaluated before, if F rose.  1: it did.
+ */
 MILL_HD static inline int mill_step_back(const mill_model *m, mill_slot *slot)
 {
   const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
@@ -66,7 +69,7 @@ MILL_HD static inline int mill_step_back(const mill_model *m, mill_slot *slot)
   return 1;
 }
 
-/** The row of the models; 0: a brief start has found a star, which is to have them all. */
+/** Fill in the row.  0: a brief start has found a star after all: fit again with all starts. */
 MILL_HD_CALLED static inline int mill_fit_row(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -121,8 +124,8 @@ MILL_RESUMABLE(mill_fit_star)
   MILL_END;
 }
 
-/** After the guess, and when the question has its answer: go on to the next question, or to the end
- *  of the star.  A star that is held answers its caller's questions alone. */
+/** Continue the fit after the guess or an answer: to its next question, or to its end.  A held star
+ *  has no fit: its caller asks the questions. */
 MILL_HD static inline void mill_fit_resume(const mill_model *m, mill_slot *slot)
 {
   if (!slot->is_held && mill_fit_star(m, slot, slot->place) == MILL_HAS_ENDED)

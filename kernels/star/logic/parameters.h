@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A star's parameters: typical uncertainties, limits, the inner v sin i, hulls and priors; and the
- *  linear map from them to those of a segment.
+/** A star's parameters: typical uncertainties, limits, the inner v sin i, hulls, priors, and the
+ *  linear map from them to a segment's parameters.
  */
 #ifndef MILL_PARAMETERS_H
 #define MILL_PARAMETERS_H
@@ -12,7 +12,7 @@
 /** Labels within this distance of a hull's facet are at the edge. */
 #define MILL_HULL_EDGE 1e-3
 
-/** Is this parameter fixed in the fit of this star?  Offsets are a pair's, of neither star. */
+/** Is this parameter fixed in the fit of this star?  With two stars, offsets belong to neither. */
 MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
 {
   if (j < m->n_deriv)
@@ -20,7 +20,7 @@ MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *sl
   return slot->pair.is_fitted || slot->no_offset[j - m->n_deriv + 1];
 }
 
-/** Has the star a prior of its own of parameter j?  Of a pair it is the first star's. */
+/** Does the star have its own prior of parameter j?  Of two stars only the first. */
 MILL_HD static inline int mill_prior_own(const mill_slot *slot, int j)
 {
   return slot->prior_sigma[j] > 0.0 && !(slot->pair.is_fitted && slot->pair.star == 1);
@@ -41,7 +41,7 @@ MILL_HD static inline double mill_prior_mean(const mill_model *m, const mill_slo
   return mill_prior_own(slot, j) ? slot->prior_mean[j] : m->set.prior_mean[j];
 }
 
-/** What it adds to F where the parameter is x. */
+/** What the prior of parameter j adds to F at x. */
 MILL_HD static inline double mill_prior_penalty(const mill_model *m, const mill_slot *slot, int j,
                                                 double x)
 {
@@ -68,7 +68,8 @@ MILL_HD static inline double mill_par_limit(const mill_model *m, int j)
   return j < MILL_PAR_LABEL0 || j >= m->n_deriv ? 60.0 : 7.0 * m->label[j - MILL_PAR_LABEL0].scale;
 }
 
-/** Box of a parameter; labels have none (the hulls bound them), nor have velocity offsets. */
+/** Limits of a parameter.  Labels have none, since the hulls bound them, nor do velocity offsets.
+ */
 MILL_HD static inline double mill_par_min(const mill_model *m, int j)
 {
   return j == MILL_PAR_VRAD ? m->set.min_vel_km_s
@@ -81,7 +82,7 @@ MILL_HD static inline double mill_par_max(const mill_model *m, int j)
                             : (j == MILL_PAR_VSINI ? m->set.max_vsini_km_s : INFINITY);
 }
 
-/** Is a parameter at a limit of its box? */
+/** Is a parameter at one of its limits? */
 MILL_HD static inline int mill_par_at_limit(const mill_model *m, int j, double x)
 {
   return x == mill_par_min(m, j) || x == mill_par_max(m, j);
@@ -93,7 +94,7 @@ MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x
   return j == MILL_PAR_VSINI ? mill_vsini_inner(m->set.rotation, x) : x;
 }
 
-/** The parameter whose inner value is u, within the box; the ends of the box exactly. */
+/** The parameter whose inner value is u, within its limits; a limit is met exactly. */
 MILL_HD static inline double mill_par_outer(const mill_model *m, int j, double u)
 {
   const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
@@ -107,8 +108,8 @@ MILL_HD static inline double mill_par_outer(const mill_model *m, int j, double u
   return x < lo ? lo : (x > hi ? hi : x);
 }
 
-/** d(parameter)/d(inner); v sin i below 1 km/s has the slope of 1 km/s, so that it stays
- *  finite: only how well a step is predicted depends on it. */
+/** d(parameter)/d(inner).  v sin i below 1 km/s has the slope at 1 km/s, which is finite; only the
+ *  prediction of a step depends on it. */
 MILL_HD static inline double mill_par_slope(const mill_model *m, int j, double x)
 {
   if (j != MILL_PAR_VSINI)
@@ -123,9 +124,9 @@ MILL_HD static inline void mill_map_labels(const mill_model *m, const double *th
     mapped[l] = mill_label_map(&m->label[l], theta[MILL_PAR_LABEL0 + l]);
 }
 
-/** Labels this far outside the hulls (in mapped units) are rejected, like velocities outside their
- *  limits: the emulator is meaningless there, and its values can make the likelihood rounding
- *  noise, which a star with one pixel of 1e9 would take for a minimum. */
+/** F is MILL_OFF_LIMITS from this distance outside the hulls on (mapped units), as for velocities
+ *  outside their limits.  The emulator is meaningless there, and F could be rounding noise with a
+ *  false minimum. */
 #define MILL_HULL_FAR 5.0
 /** F of a point outside the limits (rvspecfit's value). */
 #define MILL_OFF_LIMITS 1e30
@@ -152,8 +153,7 @@ MILL_HD_CALLED static inline double mill_penalty(const mill_model *m, const mill
 
 /* ---- the map to a segment's parameters ---- */
 
-/** What an arm's offset does for each km/s of VRAD where the likelihood of its arm and its prior
- *  are at their best: by the curvature at the best point. */
+/** d(best offset of an arm)/d(VRAD), from the curvature at the best point; prior included. */
 MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_slot *slot,
                                                int i_arm)
 {
@@ -163,7 +163,7 @@ MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_s
                                             : 0.0;
 }
 
-/** Offset of an arm's velocity from VRAD; it goes along where VRAD is not that of slot->theta. */
+/** Offset of an arm's velocity from VRAD: slot->theta's, or for another VRAD the best one there. */
 MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
                                              double vrad_km_s)
 {
@@ -182,18 +182,18 @@ MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot 
   return mill_within_velocities(m, vrad_km_s + mill_arm_offset(m, slot, i_arm, vrad_km_s));
 }
 
-/** Velocity of a segment's epoch less that of the star, of two stars of the one at hand. */
+/** Velocity of a segment's epoch less the star's; of two stars that of `pair.star`. */
 MILL_HD static inline double mill_epoch_shift(const mill_slot *slot, const mill_segment *s)
 {
   const int star = slot->pair.is_fitted ? slot->pair.star : 0;
   return slot->n_epoch > 0 ? slot->epoch[s->epoch].shift[star] : 0.0;
 }
 
-/** What a velocity is of. */
+/** Whose velocity: the whole star's, an arm's, an epoch's. */
 enum mill_group { MILL_OF_STAR, MILL_OF_ARMS, MILL_OF_EPOCHS };
 
-/** Velocity of a segment where that of the star, of its arm or of its epoch is vel_km_s, and all
- *  else as in slot->theta. */
+/** Velocity of a segment if its group (star, arm or epoch) has velocity vel_km_s and everything
+ *  else is as in slot->theta. */
 MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const mill_slot *slot,
                                                      const mill_segment *s, enum mill_group group,
                                                      double vel_km_s)
@@ -204,17 +204,16 @@ MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const 
   return shift == 0.0 ? v : mill_within_velocities(m, v + shift);
 }
 
-/** Parameters that go with those of one of two stars: its companion's, ln of the second one's flux
- *  over the first one's by arm, and the velocity offsets, which are of both. */
+/** Number of parameters besides those of one of two stars: its companion's, ln(flux of the second
+ *  star / flux of the first) of each arm, and the velocity offsets, which both stars share. */
 MILL_HD static inline int mill_pair_n(const mill_model *m)
 {
   return m->n_par + m->n_arm;
 }
 
-/** A segment's parameter r is the sum of one or two parameters of the star, as its velocity is VRAD
- *  plus the arm's offset: enter their numbers, and return how many they are.  Where two stars are
- *  fitted, the companion's parameters, the flux ratios and the offsets (mill_pair_n) follow the
- *  star's n_par. */
+/** Which parameters of the star a segment's parameter r depends on: one, or two for a velocity,
+ *  which is VRAD plus the arm's offset.  Enters their numbers and returns how many.  With two stars
+ *  the mill_pair_n parameters follow the star's n_par. */
 MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
 {
   const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);
@@ -223,8 +222,8 @@ MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s
   return 1 + (offset >= 0 && r < 2 * nd && r % nd == MILL_PAR_VRAD);
 }
 
-/** Add what a segment's answer has for tangents to the gradient [n] and curvature [n][n] of the
- *  star: J^T g and J^T H J, J the map. */
+/** Add a segment's gradient g and curvature H to those of the star, [n] and [n][n]: J^T g and
+ *  J^T H J, J being the map. */
 MILL_HD_CALLED static inline void mill_map_add(const mill_model *m, const mill_segment *s,
                                                const double *answer, int n, double *grad,
                                                double *hess)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Likelihood of the velocity about the solution: its grids, and the moments that are VRAD_ERR,
- *  VRAD_SKEW and VRAD_KURT.
+/** Likelihood of the velocity about the solution, on a grid: its moments are VRAD_ERR, VRAD_SKEW
+ *  and VRAD_KURT.
  *
  *  docs/science/numerics.md, "Velocity profile".
  */
@@ -10,18 +10,18 @@
 #include "kernels/math/quartic.h"
 #include "kernels/star/logic/ask.h"
 
-/** Where the quartic through the first grid is believed: F = F0 + c1 x + c2 x^2 + c3 x^3 + c4 x^4,
- * x in widths that the curvature promises, has its minimum within half a width, c2 about 1, and c3
- *  and c4 so small that what is left out, of the order of c3 c4 and c4^2, is nothing. */
+/** The quartic through the first grid, F = F0 + c1 x + c2 x^2 + c3 x^3 + c4 x^4 with x in expected
+ *  errors of the velocity, replaces the full grid within these limits: its minimum is then near,
+ *  and terms of higher order, about c3 c4 and c4^2, are negligible. */
 #define MILL_PROFILE_MOST_C1  1.0
 #define MILL_PROFILE_LEAST_C2 0.75
 #define MILL_PROFILE_MOST_C2  1.25
 #define MILL_PROFILE_MOST_C3  0.02
 #define MILL_PROFILE_MOST_C4  0.006
-/** Places at which the quartic is integrated, half a width apart: +-6 widths. */
+/** Points at which the quartic is integrated, half an expected error apart: +-6 errors. */
 enum { MILL_N_PROFILE_QUARTIC = 25 };
 
-/** A grid of n velocities, few or full. */
+/** Set up a grid of n velocities about the solution. */
 MILL_HD static inline void mill_profile_grid(mill_slot *slot, int n)
 {
   mill_curve *c = &slot->profile.curve;
@@ -31,7 +31,7 @@ MILL_HD static inline void mill_profile_grid(mill_slot *slot, int n)
   c->step = (n == MILL_N_PROFILE_FEW ? MILL_PROFILE_FEW_STEP : 0.5) * slot->profile.width;
 }
 
-/** The first grid, as wide as the curvature says. */
+/** Begin with a grid of n velocities for the error that the curvature predicts. */
 MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_slot *slot, int n)
 {
   double h = slot->best.at.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
@@ -59,8 +59,8 @@ MILL_HD static inline double mill_offset_penalty(const mill_model *m, const mill
   return f;
 }
 
-/** F of the velocities asked for with the priors of VRAD and the offsets, infinite where it has no
- *  weight.  The least of them. */
+/** Add the priors of VRAD and of the offsets to F of the grid; F beyond the limits becomes
+ *  infinite.  Returns the least F. */
 MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *slot)
 {
   double least = INFINITY;
@@ -76,8 +76,8 @@ MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *
   return least;
 }
 
-/** Put the quartic through the first grid in its place, MILL_N_PROFILE_QUARTIC velocities; 0 where
- *  it is not to be believed. */
+/** Replace the first grid by MILL_N_PROFILE_QUARTIC values of the quartic through it; 0: the
+ *  quartic is outside its limits.  Saves 5 to 39 % of a fit. */
 MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_slot *slot)
 {
   mill_curve *at = &slot->profile.curve;
@@ -125,8 +125,8 @@ MILL_HD_CALLED static inline void mill_profile_moments(const mill_curve *c, doub
   moment[2] = m2 > 0.0 ? m4 / (m2 * m2) : 0.0;
 }
 
-/** Is a full grid too coarse for this width, or so narrow that it cuts the profile (unless it spans
- *  the limits)?  If so, make the next one. */
+/** Make another grid if this one is too coarse for the profile's width, or so narrow that it cuts
+ *  the profile and does not span the limits.  1: there is another. */
 MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slot, double width)
 {
   const double step = 0.5 * slot->profile.width;
@@ -145,8 +145,8 @@ MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slo
   return 1;
 }
 
-/** Moments of exp(-dF/2) over the velocities asked for; 1: the grid does not resolve them, and
- *  there is another one. */
+/** Fill in the moments of exp(-dF/2) over the grid; 1: this grid does not resolve them, ask the
+ *  next one. */
 MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -172,7 +172,7 @@ MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_s
   return 0;
 }
 
-/** The velocity's likelihood about the solution, at few velocities if these tell it. */
+/** The velocity's likelihood about the solution, at five velocities if they suffice. */
 MILL_RESUMABLE(mill_profile_run)
 {
   MILL_BEGIN;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Proposals of a star's posterior: mixtures of Student's t about its minima.
+/** Proposals of a star's posterior: mixtures of Student's t distributions about its minima.
  *
- *  Coordinates are y: v sin i above its lower limit, mirrored there, and the other parameters
- *  without what they have in common with the inner parameter u of v sin i, y = x - bend u(v): where
- *  lines do not resolve v sin i, labels follow v^2 and their density is bent in v.  The Jacobian is
- *  1 (docs/science/numerics.md, "Posteriors").
+ *  Coordinates are y.  For v sin i, y = v - (its lower limit), mirrored there.  For another
+ *  parameter x, y = x - bend u(v), u the inner parameter of v sin i: unresolved lines make labels
+ *  follow v^2, so that their density is bent in v.  The Jacobian is 1 (docs/science/numerics.md,
+ *  "Posteriors").
  */
 #ifndef MILL_PROPOSAL_H
 #define MILL_PROPOSAL_H
@@ -13,24 +13,25 @@
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
 
-/** Variance of a proposal by that of what it is for: tails must not be cut. */
+/** Variance of a proposal over that of its target: wider, so that tails are not cut. */
 #define MILL_PART_WIDER 1.15
-/** v sin i this close to its limit, in standard deviations, is proposed about the limit. */
+/** A mean v sin i within this many standard deviations of its limit is put at the limit. */
 #define MILL_PART_NEAR 2.5
-/** Least share of the draws of each minimum, and of what a part has when it goes. */
+/** Least share of the draws of each minimum; a part with a smaller share of the weights is dropped.
+ */
 #define MILL_PART_ORIGIN 0.125
 #define MILL_PART_LEAST  0.01
-/** F above the least at which the first density of v sin i ends, in even points. */
+/** The first density of v sin i ends where F is this much above its least. */
 #define MILL_PART_REACH 36.0
 
 enum {
   MILL_PART_T = 12,        /**< degrees of freedom, an even number */
-  MILL_PART_POINTS = 64,   /**< of the first density of v sin i */
-  MILL_PART_ENOUGH = 10,   /**< effective samples by parameter that a proposal is learned from */
-  MILL_SAMPLE_PURPOSE = 19 /**< of the random numbers' key */
+  MILL_PART_POINTS = 64,   /**< even points of the first density of v sin i */
+  MILL_PART_ENOUGH = 10,   /**< effective samples that a new proposal needs, for each parameter */
+  MILL_SAMPLE_PURPOSE = 19 /**< purpose in the key of the random numbers */
 };
 
-/** Draws of a point: which part, is it within the hulls; its normals. */
+/** Numbers of a point's random draws: its part and the hulls' refusal; its normals from 32 on. */
 enum { MILL_DRAW_CHOICE, MILL_DRAW_PRIOR, MILL_DRAW_NORMAL = 32 };
 
 MILL_HD static inline mill_counter_words mill_sample_words(const mill_model *m,
@@ -41,7 +42,7 @@ MILL_HD static inline mill_counter_words mill_sample_words(const mill_model *m,
   return mill_counter_at(key, 0, (uint32_t)i, (uint32_t)draw);
 }
 
-/** n standard normals of point i from `draw` on; room for one more. */
+/** z [n + 1] out: n standard normals of point i, from its draw number `draw` on. */
 MILL_HD_CALLED static inline void mill_sample_normals(const mill_model *m, const mill_slot *slot,
                                                       int i, int draw, int n, double *z)
 {
@@ -51,14 +52,14 @@ MILL_HD_CALLED static inline void mill_sample_normals(const mill_model *m, const
   }
 }
 
-/** u of v sin i, less that of the solution. */
+/** Inner parameter of v sin i, less that of the solution. */
 MILL_HD static inline double mill_part_u(const mill_model *m, const mill_slot *slot, double vsini)
 {
   return mill_par_inner(m, MILL_PAR_VSINI, vsini) -
          mill_par_inner(m, MILL_PAR_VSINI, slot->best.end[MILL_PAR_VSINI]);
 }
 
-/** y [n_free] of a point x [n_free], given less the solution. */
+/** y [n_free] of a point x [n_free], x being the difference from the solution. */
 MILL_HD static inline void mill_part_straight(const mill_model *m, const mill_slot *slot,
                                               const mill_part *part, const float *x, double *y)
 {
@@ -69,7 +70,7 @@ MILL_HD static inline void mill_part_straight(const mill_model *m, const mill_sl
     y[k] = k == v ? vsini - m->set.min_vsini_km_s : (double)x[k] - part->bend[k] * u;
 }
 
-/** Density of a part's t distribution at y; sign -1: at its mirror image. */
+/** Density of a part's t distribution at y, or with sign -1 at its mirror image. */
 MILL_HD_CALLED static inline double mill_part_t(const mill_slot *slot, const mill_part *part,
                                                 const double *y, double sign)
 {
@@ -83,7 +84,7 @@ MILL_HD_CALLED static inline double mill_part_t(const mill_slot *slot, const mil
   return exp(part->ln_peak - 0.5 * (double)(MILL_PART_T + n) * log1p(sum / MILL_PART_T));
 }
 
-/** Density of a part at x, but for a constant. */
+/** Density of a part at x, up to a constant. */
 MILL_HD_CALLED static inline double mill_part_density(const mill_model *m, const mill_slot *slot,
                                                       const mill_part *part, const float *x)
 {
@@ -93,7 +94,8 @@ MILL_HD_CALLED static inline double mill_part_density(const mill_model *m, const
   return slot->sample.i_vsini < 0 ? f : f + mill_part_t(slot, part, y, -1.0);
 }
 
-/** Axes of a part from its covariance in axes [n_free][n_free], times wider; 0: it has none. */
+/** Replace the covariance in part->axes [n_free][n_free], times wider, by its Cholesky factor; 0:
+ *  it is not positive definite. */
 MILL_HD_CALLED static inline int mill_part_shape(const mill_slot *slot, double wider,
                                                  mill_part *part)
 {
@@ -106,7 +108,7 @@ MILL_HD_CALLED static inline int mill_part_shape(const mill_slot *slot, double w
   return isfinite(part->ln_peak);
 }
 
-/** Point number i of the part: x less the solution, as float32 has it. */
+/** Draw point i from the part: x out, the difference from the solution in float32. */
 MILL_HD_CALLED static inline void mill_part_draw(const mill_model *m, const mill_slot *slot,
                                                  const mill_part *part, int i, float *x)
 {
@@ -134,7 +136,7 @@ MILL_HD_CALLED static inline void mill_part_draw(const mill_model *m, const mill
 
 /* ---- the first proposal ---- */
 
-/** Mean and variance of v sin i above its limit where F is hess (u - at)^2. */
+/** Mean and variance of v sin i above its lower limit for F = hess (u - at)^2. */
 MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at, double hess,
                                                   double *mean, double *var)
 {
@@ -157,7 +159,7 @@ MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at
   *var = sum[2] / sum[0] - *mean * *mean;
 }
 
-/** Put the mean of v sin i near its limit at the limit. */
+/** Put a mean v sin i near its limit at the limit, where the proposal is mirrored. */
 MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *part)
 {
   const int n = slot->n_free, v = slot->sample.i_vsini;
@@ -171,8 +173,8 @@ MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *pa
       c[k * n + v] = c[v * n + k] = 0.0;
 }
 
-/** Bend of the part and its covariance but for v sin i, by the curvature of the fit; returns the
- *  curvature left in u, 0: there is no minimum. */
+/** From the curvature of the fit: the part's bend, and its covariance without v sin i.  Returns the
+ *  curvature in u with the other parameters at their best; 0: there is no minimum. */
 MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {
@@ -194,8 +196,8 @@ MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slo
   return left;
 }
 
-/** The Gaussian of the fit's curvature about the solution, without axes; where there is no minimum
- *  typical uncertainties. */
+/** Mean, bend and covariance of the Gaussian that the fit's curvature gives about the solution;
+ *  without a minimum typical uncertainties. */
 MILL_HD_CALLED static inline void mill_part_of_fit(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {

@@ -6,13 +6,13 @@
 #include "kernels/star/logic/epochs.h"
 #include "kernels/star/logic/polish.h"
 
-/** Errors from a facet within which it cuts a sizeable part off the posterior. */
+/** NEAR_HULL: a facet this many errors away cuts a sizeable part off the posterior. */
 #define MILL_HULL_NEAR 1.0
-/** v sin i is resolved when its square, in which -2 ln L is about quadratic below the width of the
- *  line-spread function, is this many errors above that of its limit. */
+/** v sin i is resolved if its square is this many errors above the square of its lower limit.  The
+ *  square, as -2 ln L is about quadratic in it below the width of the line-spread function. */
 #define MILL_VSINI_RESOLVED 2.0
-/** Waves of the residuals are reported when they are this fraction of an arm's chi-square and this
- *  many standard deviations above noise. */
+/** STIFF_CONTINUUM: slow waves of the residuals above this fraction of an arm's chi-square, and
+ *  this many standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
 /** CHISQ_NOISE of a good pixel is about 1 where errors are right, 0.5 where neighbours are
@@ -20,22 +20,24 @@
  *  holds something else, or has another unit. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
-/** A star's template lowers the chi-square of the continuum alone by MILL_STAR_GAIN, in units of
- *  the noise, and by MILL_STAR_PART (MILL_STAR_BROAD where v sin i is at its upper limit) of that
- *  and what it leaves above noise and MILL_STAR_ERRORS of its standard deviations. */
+/** NO_STAR: a star's template lowers the chi-square of the continuum alone by a gain of at least
+ *  MILL_STAR_GAIN, in units of the noise.  The gain is also at least the fraction MILL_STAR_PART of
+ *  gain + misfit, or MILL_STAR_BROAD if v sin i is at its upper limit.  Misfit: chi-square above
+ *  the noise and MILL_STAR_ERRORS standard deviations of it. */
 #define MILL_STAR_GAIN   50.0
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
 #define MILL_STAR_ERRORS 3.0
-/** A Balmer line's core is in emission where its light above the model has this equivalent width, A,
- *  and is so many errors. */
+/** A Balmer core is in emission if its light above the model has at least this equivalent width (A)
+ *  and this many errors. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
-/** Velocities of arms differ where that is less probable.  Templates have a zero point of this size
- *  in each arm, km/s: of 952 MILES stars at S/N 60, cut in two, two are as improbable. */
+/** Velocities of arms differ below this probability.  Templates have a zero-point error of
+ *  MILL_ARMS_FLOOR km/s in each arm: of 952 MILES stars at S/N 60, cut in two arms, two are
+ *  flagged. */
 #define MILL_ARMS_PVAL  1e-6
 #define MILL_ARMS_FLOOR 3.0
-/** A velocity this close to a limit is a warning, and so is faster rotation (km/s). */
+/** Warnings: a velocity this close to a limit, and v sin i above this, km/s. */
 #define MILL_VEL_LIMIT_KM_S 5.0
 #define MILL_VSINI_FAST     100.0
 
@@ -47,8 +49,8 @@ MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
     slot->result.warn |= MILL_WARN_BAD_SPECTRUM;
 }
 
-/** Is a facet of a hull, or its far side, within MILL_HULL_NEAR errors of the labels?  cov
- *  [n][n] over the parameters idx. */
+/** Are the labels within MILL_HULL_NEAR errors of a facet, or beyond it?  cov [n][n]: covariance of
+ *  the parameters idx [n]. */
 MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const double *theta, int n,
                                                 const int *idx, const double *cov)
 {
@@ -74,8 +76,8 @@ MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const doubl
   return 0;
 }
 
-/** Error of v sin i, var the variance of its inner parameter: half the interval that one
- *  standard deviation of that covers, which far from the limit is the usual error. */
+/** Error of v sin i from the variance of its inner parameter: half the interval that one standard
+ *  deviation to each side covers.  Far from the lower limit this is the usual error. */
 MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini, double var)
 {
   const int kind = m->set.rotation;
@@ -85,9 +87,9 @@ MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini,
   return 0.5 * (mill_vsini_outer(kind, u + sigma) - mill_vsini_outer(kind, low));
 }
 
-/** 1-sigma limit on the distance of a v sin i at a limit from that limit.  From there F rises
- *  by g x + h x^2, x of the inner parameter and the others at their best: x where that is 1.
- *  NaN when it rises nowhere. */
+/** 1-sigma error of a v sin i at one of its limits.  F rises from there by g x + h x^2, where x is
+ *  the step of the inner parameter with the others at their best: the error is at g x + h x^2 = 1.
+ *  NaN if F does not rise. */
 MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot,
                                                      int n, const int *idx, const double *cov)
 {
@@ -197,8 +199,8 @@ MILL_HD static inline void mill_fit_reduce(const mill_model *m, mill_slot *slot)
     r->rchisq_tot = r->chisq_tot / (double)n_left;
 }
 
-/** Waves in the residuals of an arm, as a part of its chi-square, and whether they are more than
- *  noise and much of it. */
+/** Slow waves in the residuals of each arm as a fraction of its chi-square (STIFF), and the flag
+ *  STIFF_CONTINUUM. */
 MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -216,14 +218,14 @@ MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_s
   }
 }
 
-/** Are the errors of the good pixels far from their noise? */
+/** Are the errors of the good pixels far from the noise of the residuals? */
 MILL_HD static inline int mill_fit_noise_is_odd(const mill_fit_result *r)
 {
   const double n = (double)r->n_pix_tot, noise = r->chisq_noise;
   return noise > 0.0 && (noise < MILL_NOISE_LEAST * n || noise > MILL_NOISE_MOST * n);
 }
 
-/** Velocities of the arms alone, with errors scaled by their own chi-squares. */
+/** Fill in the velocity of each arm alone; its error is scaled by the arm's own chi-square. */
 MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -261,7 +263,7 @@ MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, cons
   return n > 1 ? mill_chisq_pval(chisq > 0.0 ? chisq : 0.0, n - 1) : (double)NAN;
 }
 
-/** Error of a velocity, scaled, with that of the spectra's wavelengths. */
+/** Scaled error of a velocity, plus in quadrature the floor of the wavelength calibration. */
 MILL_HD static inline double mill_fit_vrad_err(const mill_model *m, const mill_fit_result *r,
                                                double err)
 {
@@ -297,8 +299,8 @@ MILL_HD static inline int mill_fit_is_broad(const mill_model *m, const mill_fit_
          r->vsini_km_s == mill_par_max(m, MILL_PAR_VSINI);
 }
 
-/** Is this hardly a star of the library?  By chi-squares without model error, which would make a
- *  good fit of anything, and noise as the residuals have it, as errors may be too small. */
+/** Is this hardly a star of the library?  From chi-squares without model error, which fits anything
+ *  well, and the noise of the residuals, as the file's errors may be too small. */
 MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_result *r)
 {
   const double n = (double)r->n_pix_tot, noise = r->chisq_noise;
@@ -322,7 +324,7 @@ MILL_HD_CALLED static inline int mill_fit_emits(const mill_model *m, const mill_
   return emits;
 }
 
-/** Bits of RVS_WARN of a finished fit, mapped its labels and f its -2 ln L. */
+/** Bits of RVS_WARN of a finished fit; mapped: its labels, f: its -2 ln L. */
 MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mill_slot *slot,
                                                    const double *mapped, double f)
 {
@@ -364,7 +366,7 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
   return warn;
 }
 
-/** Everything known: the row. */
+/** Fill in the row from the solution, whose -2 ln L is f. */
 MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot *slot, double f)
 {
   mill_fit_result *r = &slot->result;

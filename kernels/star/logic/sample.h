@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The posterior of one star by importance sampling, where its fit has ended.
+/** The posterior of a fitted star by importance sampling.
  *
  *  A round evaluates one point of each star's proposal (kernels/star/logic/proposal.h).  The
- *  density is exp(-F/2): F has the fit's priors and hull penalty, and the prior is else flat in
- *  VRAD, v sin i, labels and velocity offsets within their limits.  A point beyond a limit is
- *  refused without an evaluation; one outside the hulls is refused with the probability that the
- *  penalty gives it.  While the effective sample size is below the one asked for, more points are
- *  drawn: from the same proposal if it is good, otherwise from one learned from the weights.  The
- *  random numbers depend on the seed, the star's identity and the number of the draw
+ *  density is exp(-F/2), where F includes the fit's priors and hull penalty; without them the prior
+ *  is flat within the limits.  A point beyond a limit is refused without an evaluation; one outside
+ *  the hulls with the probability 1 - exp(-penalty/2).  Points are drawn until the effective sample
+ *  size suffices: from the same proposal if it is good, otherwise from one learned from the
+ *  weights.  Random numbers depend on the seed, the star's identity and the number of the draw
  *  (docs/science/numerics.md, "Posteriors").
  */
 #ifndef MILL_SAMPLE_H
@@ -17,19 +16,19 @@
 #include "kernels/star/logic/proposal.h"
 #include "kernels/star/logic/starts.h"
 
-/** Minima that the first proposal is about: above the solution's F by less than this, and further
- *  apart than this in errors. */
+/** Minima that get a part of the first proposal: above the solution's F by less than this, and this
+ *  many errors apart. */
 #define MILL_SAMPLE_ORIGIN_F 25.0
 #define MILL_SAMPLE_APART    3.0
 
 enum {
-  MILL_SAMPLE_FIRST = 40,  /**< points of the first proposal by free parameter */
-  MILL_SAMPLE_REFUSED = 16 /**< draws by evaluation at most */
+  MILL_SAMPLE_FIRST = 40,  /**< points of the first proposal for each free parameter */
+  MILL_SAMPLE_REFUSED = 16 /**< most draws for each evaluation that max_eval allows */
 };
 
-/** The first proposal: a part about the solution and each noted minimum that lies apart from it and
- *  from the others and fits nearly as well.  Shares are those of Gaussians of one size, but no
- *  minimum goes without a share of its own.  0: there is none. */
+/** The first proposal: a part about the solution, and one about each other minimum that lies apart
+ *  and fits nearly as well.  Shares are exp(-dF/2), but MILL_PART_ORIGIN at least.  0: a part has
+ *  no positive definite covariance. */
 MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -68,7 +67,7 @@ MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_s
   return 1;
 }
 
-/** Is the point within the limits and, by chance u, within the hulls? */
+/** Is the point within the limits, and do the hulls admit it?  u: uniform random number. */
 MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_slot *slot, double u)
 {
   for (int k = 0; k < slot->n_free; k++) {
@@ -79,7 +78,7 @@ MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_sl
   return u < exp(-0.5 * mill_hull_penalty(m, slot, slot->theta));
 }
 
-/** The next point that is allowed in slot->theta; 0: too many were refused. */
+/** Draw the next allowed point into slot->theta; 0: too many were refused. */
 MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -99,15 +98,15 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
   return 0;
 }
 
-/** Relative difference of one spectrum's chi-squares on different processors at most: float32
- *  leaves some 1e-6. */
+/** Chi-squares of one spectrum on different processors agree within this fraction: float32 leaves
+ *  some 1e-6. */
 #define MILL_SAMPLE_SAME 1e-4
-/** F at the end of a fit that begins at the solution is higher by less: by some 0.05. */
+/** A fit that begins at a row's solution ends with F less than this above the row's: usually 0.05.
+ */
 #define MILL_SAMPLE_RISE 5.0
 
-/** Is the spectrum another than that of the row that the sample starts from?  The chi-square of the
- *  continuum without model error depends on the pixels alone, F on wavelengths and line-spread
- *  functions too. */
+/** Does the sample's row belong to another spectrum?  The chi-square of the continuum without model
+ *  error tells other pixels; F also tells other wavelengths and line-spread functions. */
 MILL_HD static inline int mill_sample_is_other(const mill_slot *slot)
 {
   const double chisq = slot->starts.given_chisq, f = slot->starts.given_f;
@@ -134,9 +133,9 @@ MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_sl
     s->n_part = 0;
 }
 
-/** Make a copy of the slot one that asks for the point after it, which does not depend on the
- *  answer at this one, at the next place of each segment's velocities and values.  0: there is
- *  none. */
+/** Turn a copy of the slot into one that asks for the next point, which does not depend on the
+ *  answer at this one.  The copy uses the next element of each segment's velocities and values.  0:
+ *  there is no next point. */
 MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy)
 {
   if (copy->request != MILL_REQ_VALUES || copy->sample.n_point + 1 >= copy->sample.n_target)
@@ -150,8 +149,7 @@ MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy
   return 1;
 }
 
-/** Copy each segment's F from another slot of the same star, which was asked at this slot's point.
- */
+/** Take each segment's F from a copy that was asked at this slot's point. */
 MILL_HD static inline void mill_sample_take(const mill_model *m, mill_slot *slot,
                                             const mill_slot *copy)
 {

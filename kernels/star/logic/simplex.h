@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The simplex of a fit, in coordinates in which F rises by about their square. */
+/** The simplex of a fit, in coordinates x with F about F0 + |x|^2. */
 #ifndef MILL_SIMPLEX_H
 #define MILL_SIMPLEX_H
 
 #include "kernels/star/logic/ask.h"
 #include "kernels/star/logic/polish.h"
 
-/** First step of a simplex along each axis and its tolerances in value and in each
- *  coordinate; coordinates are such that F rises by about their square. */
+/** First step of a simplex along each axis, and its tolerances in F and in each coordinate. */
 #define MILL_SIMPLEX_STEP        2.0
 #define MILL_SIMPLEX_F_TOLERANCE 0.03
 #define MILL_SIMPLEX_X_TOLERANCE 0.5
-/** A simplex is flat when its smallest width is this part of its largest. */
+/** A simplex is flat below this ratio of its smallest to its largest width. */
 #define MILL_SIMPLEX_FLAT 1e-8
 
-/** The simplex's next point in slot->theta.  v sin i beyond its limits is evaluated at the
- *  limit with a quadratic penalty, velocities off theirs count as useless. */
+/** The simplex's next point in slot->theta.  v sin i beyond its limits is evaluated at the limit
+ *  with a quadratic penalty; a velocity beyond its limits has F = MILL_OFF_LIMITS. */
 MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->simplex.nm.n;
@@ -46,8 +45,7 @@ MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill
   }
 }
 
-/** The simplex has ended: polish from its best point, or from where
- *  it began when that is lower. */
+/** After the simplex: polish from its best point, or from where it began if F is lower there. */
 MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slot *slot)
 {
   double best, theta[MILL_MAX_PAR];
@@ -65,9 +63,9 @@ MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slo
   mill_polish_begin(m, slot, theta);
 }
 
-/** Begin a simplex, a short one for hybrid, with the curvature of polish.at (its point, or with
- *  step where a step from it leads, is the centre); without one, about the start in typical
- *  uncertainties. */
+/** Begin a simplex, a short one for hybrid.  Its centre is polish.at, with `step` the next point of
+ *  the polish; its axes are those of the curvature there.  Without a curvature: the start, and
+ *  typical uncertainties. */
 MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot, int step)
 {
   mill_polish *p = &slot->polish;

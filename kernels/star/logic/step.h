@@ -7,9 +7,9 @@
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
 
-/** A facet holds the step, need not, or cannot because the holding facets determine it. */
+/** State of a facet: inactive, active, or linearly dependent on the active ones. */
 enum mill_facet_state { MILL_FACET_OFF = 0, MILL_FACET_ON, MILL_FACET_USELESS };
-/** Distance from a hull, in its units, that does not count. */
+/** Distance from a hull, in mapped units, that counts as none. */
 #define MILL_FACET_NEAR 1e-9
 
 /** A step from polish->at under construction. */
@@ -17,7 +17,7 @@ typedef struct mill_polish_try {
   double delta[MILL_MAX_PAR]; /**< of the inner parameters */
   int pin[MILL_MAX_PAR];      /**< -1, 1: the parameter is held at its lower, upper limit */
   int idx[MILL_MAX_PAR], n;   /**< parameters that are neither fixed nor pinned */
-  mill_active_facet *facet;   /**< [n_facet] that it has crossed */
+  mill_active_facet *facet;   /**< [n_facet] facets that the step has crossed */
   int n_facet;
 } mill_polish_try;
 
@@ -41,8 +41,8 @@ MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const do
   }
 }
 
-/** Enter the facets that the step from `at` crosses; without a step those that `at` is beyond.
- *  Returns whether there are new ones. */
+/** Enter the facets that the end of the step from `at` is beyond.  Returns whether there are new
+ *  ones. */
 MILL_HD_CALLED static inline int mill_polish_cross(const mill_model *m, const double *at,
                                                    mill_polish_try *t)
 {
@@ -76,7 +76,7 @@ MILL_HD_CALLED static inline void mill_polish_curvature(const mill_model *m, con
   }
 }
 
-/** Add the curvature of the hull penalty, shared among the facets as they hold the step. */
+/** Add the curvature of the hull penalty, shared among the active facets by their multipliers. */
 MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, double weight, double *a)
 {
   const int n = t->n;
@@ -92,8 +92,8 @@ MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, doubl
   }
 }
 
-/** Distance of a facet at the end of the step that the forces of all of them make, less that
- *  which the forces belong to. */
+/** How far the step under all forces ends beyond facet i, less the distance that the penalty
+ *  allows:  positive where the facet should become active. */
 MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double weight, int i)
 {
   const mill_active_facet *facet = &t->facet[i];
@@ -108,9 +108,9 @@ MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double
   return x;
 }
 
-/** Solve for the forces of the facets that are on, as if all others were 0, and go from the
- *  present forces towards them until the first becomes 0, which is switched off.  1: some did;
- *  0: these are the forces; -1: the slopes of the facets depend on each other. */
+/** Solve for the forces of the active facets and go from the present forces towards them until the
+ *  first becomes 0; that facet is made inactive.  1: one was; 0: these are the forces; -1: the
+ *  slopes of the facets depend on each other. */
 MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double weight, double *a)
 {
   int on[MILL_MAX_PAR], k = 0, first = -1;
@@ -148,14 +148,14 @@ MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double 
   return 1;
 }
 
-/** Find the forces with which the facets hold a step d.
+/** Find the forces of the facets on a step d.
  *
- *  The step minimises grad.d + d.hess.d + weight t^2, where t is the distance from the farthest
- *  facet: t >= value + slope.d for each of them.  The forces are the Lagrange multipliers of these
+ *  The step minimises grad.d + d.hess.d + weight t^2, where t is the distance beyond the farthest
+ *  facet: t >= value + slope.d for each facet.  The forces are the Lagrange multipliers of these
  *  conditions: none is negative, and their sum is weight t.  They solve a non-negative least
- *  squares problem by the active-set method of Lawson & Hanson (1974, chapter 23): switch on the
- *  facet that the step is farthest beyond, balance the forces, and switch off facets whose force
- *  would be negative.
+ *  squares problem by the active-set method of Lawson & Hanson (1974, chapter 23): activate the
+ *  facet that the step is farthest beyond, balance the forces, deactivate facets whose force would
+ *  be negative.
  *
  *  a [MILL_MAX_PAR^2]  work space */
 MILL_HD_CALLED static inline void mill_polish_forces(mill_polish_try *t, double weight, double *a)
@@ -246,7 +246,7 @@ MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slo
   return 1;
 }
 
-/** Distance of a facet at the end of the step, as far as its slope tells. */
+/** Signed distance of a facet at the end of the step, to first order. */
 MILL_HD static inline double mill_polish_facet_end(const mill_model *m, const mill_polish_try *t,
                                                    const mill_active_facet *facet)
 {
@@ -256,8 +256,8 @@ MILL_HD static inline double mill_polish_facet_end(const mill_model *m, const mi
   return v;
 }
 
-/** Shorten the step to the largest one allowed.  A parameter that would leave its box is pinned to
- *  it, and the rest has to be solved again: 1.  0: nothing was pinned, -1: there is no step. */
+/** Shorten the step to the trust region (mill_par_limit).  1: a parameter would leave its limits
+ *  and is pinned there, so the rest must be solved again; 0: none; -1: there is no step. */
 MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_polish *p,
                                             mill_polish_try *t)
 {
@@ -288,7 +288,7 @@ MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_poli
   return changed;
 }
 
-/** Decrease of F that the step promises, hull penalty included. */
+/** Predicted decrease of F by the step, hull penalty included. */
 MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill_slot *slot,
                                                  const mill_polish_try *t)
 {
@@ -310,9 +310,9 @@ MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill
   return weight * before * before - (model + weight * after * after);
 }
 
-/** Step from polish->at into theta (trial); returns 0 when there is none.  axes, unless
- *  NULL, gets the curvature that the step was solved with: over the parameters that are
- *  neither fixed nor pinned, with damping and with the facets that hold the step. */
+/** Step from polish->at to a trial point theta; 0: there is none.  axes, unless NULL, gets the
+ *  factor of the curvature that the step was solved with: damped, with the active facets, over the
+ *  parameters that are neither fixed nor pinned. */
 MILL_HD_CALLED static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
                                                   double *theta, mill_polish_axes *axes)
 {
