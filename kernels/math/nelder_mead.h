@@ -10,10 +10,9 @@
  *      while (mill_nm_tell(&nm, f) == MILL_NM_GO);
  *      x = mill_nm_best(&nm, &f);
  *
- *  With flat_tol = 0 the points asked for are those that SciPy's Nelder-Mead visits from the same
- *  initial simplex, in the same order and bit for bit where multiplications and additions are not
- *  fused; the expressions below keep SciPy's order of operations for that reason.  Departures,
- *  all outside the sequence of points: docs/science/numerics.md.
+ *  The points asked for are those that SciPy's Nelder-Mead visits from the same initial simplex, in
+ *  the same order, and bit for bit if multiplications and additions are not fused: the expressions
+ *  below keep SciPy's order of operations.
  *
  *  Nelder & Mead 1965, Comput. J. 7, 308.  Serial code: one thread of a star's block runs it.
  */
@@ -30,7 +29,7 @@ enum mill_nm_status {
   MILL_NM_GO = 0,        /**< evaluate the next point */
   MILL_NM_CONVERGED = 1, /**< spreads within f_tol and x_tol */
   MILL_NM_LIMIT = 2,     /**< max_eval reached */
-  MILL_NM_DEGENERATE = 3 /**< the simplex is flat, or n is out of range */
+  MILL_NM_RANGE = 3      /**< n is out of range */
 };
 
 /** Role of the requested point. */
@@ -48,7 +47,6 @@ typedef struct mill_nm_options {
   /** SciPy's fatol and xatol, both must hold: largest |f_i - f_best|, and largest
    *  difference of a coordinate from the best vertex's. */
   double f_tol, x_tol;
-  double flat_tol; /**< every n iterations: flat where mill_nm_flatness is below this */
 } mill_nm_options;
 
 typedef struct mill_nm {
@@ -65,8 +63,6 @@ typedef struct mill_nm {
   double trial[MILL_MAX_PAR];
   double reflected[MILL_MAX_PAR];
   double f_reflected;
-  double step[MILL_MAX_PAR];               /**< extent of simplex0 along each coordinate */
-  double edge[MILL_MAX_PAR][MILL_MAX_PAR]; /**< work space of mill_nm_flatness */
 } mill_nm;
 
 /** An axis-aligned simplex: x0 and x0 with one coordinate moved.
@@ -80,58 +76,6 @@ MILL_HD_CALLED static inline void mill_nm_simplex(int n, const double *x0, const
   for (int i = 0; i <= n; ++i)
     for (int j = 0; j < n; ++j)
       simplex0[(ptrdiff_t)i * n + j] = i == j + 1 ? x0[j] + step[j] : x0[j];
-}
-
-/** Smallest over largest width of the simplex, 0 (flat) to 1.
- *
- *  Coordinates are divided by the extent of the initial simplex, so units do not
- *  matter.  Widths are the pivots of a Gram-Schmidt orthogonalisation of the edges from
- *  vertex 0, longest remaining edge first.  The ratio is used and not the volume,
- *  because in a long narrow valley a healthy simplex of n dimensions has a volume that
- *  falls like the width's power n - 1.
- */
-MILL_HD static inline double mill_nm_flatness(mill_nm *nm)
-{
-  const int n = nm->n;
-  double(*edge)[MILL_MAX_PAR] = nm->edge;
-  double first = 0.0, last = 0.0;
-
-  for (int i = 0; i < n; ++i)
-    for (int j = 0; j < n; ++j)
-      edge[i][j] = (nm->simplex[i + 1][j] - nm->simplex[0][j]) / nm->step[j];
-
-  for (int k = 0; k < n; ++k) {
-    int i_longest = k;
-    double longest = -1.0;
-    for (int i = k; i < n; ++i) {
-      double sum = 0.0;
-      for (int j = 0; j < n; ++j)
-        sum += edge[i][j] * edge[i][j];
-      if (sum > longest) {
-        longest = sum;
-        i_longest = i;
-      }
-    }
-    if (!(longest > 0.0))
-      return 0.0;
-    last = sqrt(longest);
-    if (k == 0)
-      first = last;
-    for (int j = 0; j < n; ++j) {
-      const double swap = edge[k][j];
-      edge[k][j] = edge[i_longest][j] / last;
-      if (i_longest != k)
-        edge[i_longest][j] = swap;
-    }
-    for (int i = k + 1; i < n; ++i) {
-      double along = 0.0;
-      for (int j = 0; j < n; ++j)
-        along += edge[i][j] * edge[k][j];
-      for (int j = 0; j < n; ++j)
-        edge[i][j] -= along * edge[k][j];
-    }
-  }
-  return last / first;
 }
 
 /** Sort the vertices by value, keeping the order of equal ones (as NumPy's argsort does
@@ -226,11 +170,6 @@ MILL_HD static inline void mill_nm_begin_iteration(mill_nm *nm)
     nm->status = MILL_NM_CONVERGED;
     return;
   }
-  if (nm->options.flat_tol > 0.0 && nm->n_iter % n == 0 &&
-      !(mill_nm_flatness(nm) >= nm->options.flat_tol)) {
-    nm->status = MILL_NM_DEGENERATE;
-    return;
-  }
   for (int j = 0; j < n; ++j) {
     double sum = nm->simplex[0][j];
     for (int i = 1; i < n; ++i)
@@ -250,7 +189,7 @@ MILL_HD static inline void mill_nm_end_iteration(mill_nm *nm)
  *
  *  nm                 out  no memory besides the struct; nothing to free
  *  n                       1 ... MILL_MAX_PAR; otherwise nm has ended at once with
- *                          MILL_NM_DEGENERATE and n = 0
+ *                          MILL_NM_RANGE and n = 0
  *  simplex0 [n+1][n]  in   vertices, copied
  *  options            in   copied
  */
@@ -261,7 +200,7 @@ MILL_HD_CALLED static inline void mill_nm_start(mill_nm *nm, int n, const double
 
   nm->options = *options;
   nm->n = in_range ? n : 0;
-  nm->status = in_range ? MILL_NM_GO : MILL_NM_DEGENERATE;
+  nm->status = in_range ? MILL_NM_GO : MILL_NM_RANGE;
   nm->n_eval = 0;
   nm->n_iter = 1;
   nm->f_reflected = MILL_NM_HUGE;
@@ -270,11 +209,6 @@ MILL_HD_CALLED static inline void mill_nm_start(mill_nm *nm, int n, const double
     nm->f[i] = MILL_NM_HUGE;
     for (int j = 0; j < nm->n; ++j)
       nm->simplex[i][j] = simplex0[(ptrdiff_t)i * n + j];
-  }
-  for (int j = 0; j < nm->n; ++j) {
-    nm->step[j] = 0.0;
-    for (int i = 1; i <= nm->n; ++i)
-      nm->step[j] = fmax(nm->step[j], fabs(nm->simplex[i][j] - nm->simplex[0][j]));
   }
   mill_nm_propose_vertex(nm, 0);
 }

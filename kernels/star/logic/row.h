@@ -28,12 +28,13 @@
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
 #define MILL_STAR_ERRORS 3.0
-/** A Balmer line's core is in emission where its light above the model has this equivalent width,
- *  A, and is so many errors. */
+/** A Balmer core is in emission if its light above the model has at least this equivalent width (A)
+ *  and this many errors. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
-/** Velocities of arms differ where that is less probable.  Templates have a zero point of this size
- *  in each arm, km/s: of 952 MILES stars at S/N 60, cut in two, two are as improbable. */
+/** Velocities of arms differ below this probability.  Templates have a zero-point error of
+ *  MILL_ARMS_FLOOR km/s in each arm: of 952 MILES stars at S/N 60, cut in two arms, two are
+ *  flagged. */
 #define MILL_ARMS_PVAL  1e-6
 #define MILL_ARMS_FLOOR 3.0
 /** Warnings: a velocity this close to a limit, and v sin i above this, km/s. */

@@ -10,8 +10,6 @@
 #define MILL_SIMPLEX_STEP        2.0
 #define MILL_SIMPLEX_F_TOLERANCE 0.03
 #define MILL_SIMPLEX_X_TOLERANCE 0.5
-/** A simplex is flat below this ratio of its smallest to its largest width. */
-#define MILL_SIMPLEX_FLAT 1e-8
 
 /** The simplex's next point in slot->theta.  v sin i beyond its limits is evaluated at the limit
  *  with a quadratic penalty; a velocity beyond its limits has F = MILL_OFF_LIMITS. */
@@ -96,8 +94,7 @@ MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_s
     first[i] = MILL_SIMPLEX_STEP;
   }
   mill_nm_simplex(axes->n, x0, first, simplex);
-  mill_nm_options options = {0, MILL_SIMPLEX_F_TOLERANCE, MILL_SIMPLEX_X_TOLERANCE,
-                             MILL_SIMPLEX_FLAT};
+  mill_nm_options options = {0, MILL_SIMPLEX_F_TOLERANCE, MILL_SIMPLEX_X_TOLERANCE};
   const int left = m->set.max_eval - slot->result.n_eval;
   options.max_eval = slot->method == MILL_OPT_HYBRID ? m->set.n_simplex_round : left;
   if (options.max_eval > left)
