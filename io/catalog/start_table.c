@@ -8,7 +8,7 @@
 
 #include "io/catalog/star_table.h"
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/result_layout.h"
 #include "io/result/stored_rows.h"
 #include "kernels/base/error.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
@@ -197,8 +197,8 @@ static void lay_out(const mill_particle_config *c, mill_particle_file *f)
 static int write_numbers(hid_t file, const char *path, const char *name, hsize_t n,
                          const double *value, const char *description)
 {
-  MILL_CHECK(mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, (int64_t)n, "", description));
-  return mill_ph5_write_whole(file, path, name, H5T_NATIVE_DOUBLE, value);
+  MILL_CHECK(mill_output_dataset(file, path, name, H5T_IEEE_F64LE, (int64_t)n, "", description));
+  return mill_output_write_whole(file, path, name, H5T_NATIVE_DOUBLE, value);
 }
 
 static int write_frame(hid_t file, const char *path, const char *identity,
@@ -210,9 +210,10 @@ static int write_frame(hid_t file, const char *path, const char *identity,
   double x[MILL_PARTICLE_MAX_GRID];
   const mill_particle_setup *s = &c->setup;
   snprintf(program, sizeof program, "starmill %s (%s)", mill_version(), mill_version_revision());
-  MILL_TRY(mill_ph5_attr_text(file, path, ".", "FORMAT", FORMAT));
-  MILL_TRY(mill_ph5_attr_text(file, path, ".", "PROGRAM", program));
-  MILL_TRY(mill_ph5_text(file, path, "IDENTITY", identity, "all that decides about the numbers"));
+  MILL_TRY(mill_output_attr_text(file, path, ".", "FORMAT", FORMAT));
+  MILL_TRY(mill_output_attr_text(file, path, ".", "PROGRAM", program));
+  MILL_TRY(
+      mill_output_text(file, path, "IDENTITY", identity, "all that decides about the numbers"));
   for (int i = 0; i < s->n_record; i++)
     x[i] = s->start_time + s->record[i] * s->step;
   MILL_TRY(write_numbers(file, path, "TIME", (hsize_t)s->n_record, x, "of DENSITY"));
@@ -241,14 +242,14 @@ static int make(const mill_particle_file *f, const char *identity, const mill_pa
   }
   mill_lock_job(job, sizeof job);
   snprintf(temporary, sizeof temporary, "%s.tmp-%s", f->path, job);
-  MILL_TRY(mill_ph5_create(temporary, n_byte, &file));
+  MILL_TRY(mill_output_create(temporary, n_byte, &file));
   err = write_frame(file, temporary, identity, c);
   for (int i = 0; i < N_DATASET && err == MILL_OK; i++)
     if (f->rank[i] > 0)
-      err = mill_ph5_dataset_shaped(file, temporary, dataset[i].name, type_of(i, 1), f->rank[i],
-                                    f->dim[i], "", dataset[i].description);
-  MILL_TRY(mill_ph5_end(temporary, &file, err));
-  MILL_TRY(mill_ph5_rename(temporary, f->path));
+      err = mill_output_dataset_shaped(file, temporary, dataset[i].name, type_of(i, 1), f->rank[i],
+                                       f->dim[i], "", dataset[i].description);
+  MILL_TRY(mill_output_end(temporary, &file, err));
+  MILL_TRY(mill_output_rename(temporary, f->path));
 done:
   if (err != MILL_OK)
     unlink(temporary);
@@ -260,7 +261,7 @@ static int check_same(hid_t file, const char *path, const char *identity)
 {
   int err = MILL_OK;
   char *made = NULL;
-  MILL_TRY(mill_ph5_read_text(file, path, "IDENTITY", &made));
+  MILL_TRY(mill_output_read_text(file, path, "IDENTITY", &made));
   if (strcmp(made, identity) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT,
               "%s exists and was made with another configuration, potential or samples: give "
@@ -293,9 +294,9 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
     MILL_TRY(make(f, identity, c));
   else
     MILL_TRY(mill_h5_check_output(path));
-  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDWR, &f->file));
+  MILL_TRY(mill_output_open(path, H5F_ACC_RDWR, &f->file));
   MILL_TRY(check_same(f->file, path, identity));
-  MILL_TRY(mill_ph5_read_whole(f->file, path, "STATUS", H5T_NATIVE_UCHAR, c->n_problem, status));
+  MILL_TRY(mill_output_read_whole(f->file, path, "STATUS", H5T_NATIVE_UCHAR, c->n_problem, status));
   *out = f;
   f = NULL;
 done:
@@ -348,7 +349,7 @@ int mill_particle_file_close(mill_particle_file *f, int err)
 {
   if (!f)
     return err;
-  err = mill_ph5_end(f->path, &f->file, err);
+  err = mill_output_end(f->path, &f->file, err);
   mill_lock_release(&f->lock);
   mill_free(f);
   return err;

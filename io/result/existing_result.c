@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
 #include "io/result/stored_rows.h"
@@ -29,10 +29,11 @@ static void find_difference(const char *was, const char *is, char *out, size_t s
 
 int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *o)
 {
-  MILL_CHECK(mill_ph5_read_text(file, path, "provenance/IDENTITY", &o->identity));
-  MILL_CHECK(
-      mill_ph5_read_attr_text(file, path, "provenance", "LIBRARY_HASH", o->hash, sizeof o->hash));
-  return mill_ph5_read_attr_text(file, path, "provenance", "DEVICE", o->device, sizeof o->device);
+  MILL_CHECK(mill_output_read_text(file, path, "provenance/IDENTITY", &o->identity));
+  MILL_CHECK(mill_output_read_attr_text(file, path, "provenance", "LIBRARY_HASH", o->hash,
+                                        sizeof o->hash));
+  return mill_output_read_attr_text(file, path, "provenance", "DEVICE", o->device,
+                                    sizeof o->device);
 }
 
 static int check_identity(hid_t file, const char *path, const mill_run_info *info)
@@ -73,7 +74,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   mill_run_info then = *info; /* with the inputs as they were */
   *found = MILL_FOUND_NOTHING;
   memset(summary, 0, sizeof *summary);
-  MILL_TRY(mill_ph5_open_existing(path, &file));
+  MILL_TRY(mill_output_open_existing(path, &file));
   if (file < 0)
     goto done;
   MILL_TRY(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
@@ -84,7 +85,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   }
   MILL_TRY(check_identity(file, path, &then));
   MILL_TRY(mill_table_open(file, -1, path, "fits", info->n_row, columns, &fits));
-  if (mill_ph5_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
+  if (mill_output_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
       MILL_OK)
     MILL_TRY(REFUSED("%s exists and is damaged (/provenance/FINISHED)", path));
   if (finished)
@@ -106,8 +107,8 @@ int mill_result_job(const char *path, char *out, size_t size)
 {
   int err = MILL_OK;
   hid_t file = H5I_INVALID_HID;
-  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDONLY, &file));
-  MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "JOB", out, size));
+  MILL_TRY(mill_output_open(path, H5F_ACC_RDONLY, &file));
+  MILL_TRY(mill_output_read_attr_text(file, path, "provenance", "JOB", out, size));
 done:
   MILL_H5_CLOSE(file);
   return err;

@@ -8,7 +8,7 @@
 #include "io/hdf5/hdf5_crash.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/files/lock_file.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -57,9 +57,9 @@ static int create_arm(hid_t file, const char *path, const mill_models_info *info
   if (!wave_aa)
     return MILL_OK;
   snprintf(name, sizeof name, "%s/wavelength", group);
-  MILL_CHECK(mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, info->n_pix[arm], "Angstrom",
-                              "vacuum wavelength of the pixels"));
-  return mill_ph5_write_whole(file, path, name, H5T_NATIVE_DOUBLE, wave_aa);
+  MILL_CHECK(mill_output_dataset(file, path, name, H5T_IEEE_F64LE, info->n_pix[arm], "Angstrom",
+                                 "vacuum wavelength of the pixels"));
+  return mill_output_write_whole(file, path, name, H5T_NATIVE_DOUBLE, wave_aa);
 }
 
 static int create(const char *path, const mill_models_info *info)
@@ -72,18 +72,18 @@ static int create(const char *path, const mill_models_info *info)
   for (int a = 0; a < info->lib->n_arm; a++)
     n_byte +=
         info->n_pix[a] * (info->wave_aa[a] ? 8 + 4 * info->n_exposure : 12 * info->n_exposure);
-  MILL_TRY(mill_ph5_create(path, n_byte, &file));
-  MILL_TRY(mill_ph5_attr_text(file, path, "/", "FORMAT", FORMAT_NAME));
-  MILL_TRY(mill_ph5_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
-  MILL_TRY(mill_ph5_attr_text(file, path, "/", "RUN_ID", info->run_id));
+  MILL_TRY(mill_output_create(path, n_byte, &file));
+  MILL_TRY(mill_output_attr_text(file, path, "/", "FORMAT", FORMAT_NAME));
+  MILL_TRY(mill_output_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
+  MILL_TRY(mill_output_attr_text(file, path, "/", "RUN_ID", info->run_id));
   mill_columns_of(MILL_TABLE_MODELS, NULL, &columns);
   MILL_TRY(mill_table_create(file, path, "models", info->n_exposure, &columns));
   for (int a = 0; a < info->lib->n_arm; a++)
     if (info->n_pix[a] > 0)
       MILL_TRY(create_arm(file, path, info, a));
 done:
-  err = mill_ph5_end(path, &file, err);
-  return err == MILL_OK ? mill_ph5_take_room(path) : err;
+  err = mill_output_end(path, &file, err);
+  return err == MILL_OK ? mill_output_take_room(path) : err;
 }
 
 /* Rows of the result that follow one another, and their model rows, which do too. */
@@ -161,8 +161,8 @@ static int open_catalog(const mill_models_info *info, mill_table **catalog)
 /* Open the tables of the arms to be written. */
 static int open_arms(mill_models_file *models, const char *path, const mill_models_info *info)
 {
-  MILL_CHECK(mill_ph5_hold(path, &models->fd));
-  MILL_CHECK(mill_ph5_open(path, H5F_ACC_RDONLY, &models->file));
+  MILL_CHECK(mill_output_hold(path, &models->fd));
+  MILL_CHECK(mill_output_open(path, H5F_ACC_RDONLY, &models->file));
   mill_h5_forget(models->file); /* open as long as the job runs */
   for (int a = 0; a < info->lib->n_arm; a++) {
     char group[NAME_SIZE];
@@ -185,7 +185,7 @@ static int close_arms(mill_models_file *models, int err)
   if (models->fd >= 0)
     close(models->fd);
   models->fd = -1;
-  return mill_ph5_end(models->path, &models->file, err);
+  return mill_output_end(models->path, &models->file, err);
 }
 
 /* Write this rank's share of a new file: no models yet, and which rows they belong to. */
@@ -214,7 +214,7 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
     MILL_TRY(mill_table_write(&part, -1));
     clear_block(&b);
   }
-  MILL_TRY(mill_ph5_sync(path, models->fd));
+  MILL_TRY(mill_output_sync(path, models->fd));
 done:
   clear_block(&b);
   mill_table_close(table);
@@ -242,7 +242,7 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
   }
   snprintf(name, sizeof name, "%s/wavelength", group);
   MILL_TRY(MILL_ALLOC(info->n_pix[a], &wave));
-  MILL_TRY(mill_ph5_read_whole(file, path, name, H5T_NATIVE_DOUBLE, info->n_pix[a], wave));
+  MILL_TRY(mill_output_read_whole(file, path, name, H5T_NATIVE_DOUBLE, info->n_pix[a], wave));
   if (memcmp(wave, info->wave_aa[a], sizeof *wave * (size_t)info->n_pix[a]) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s has other wavelengths in arm %s", path, info->lib->arm[a].name);
 done:
@@ -257,8 +257,8 @@ static int read_run_id(const char *path, const char *object, char out[MILL_RUN_I
   int err = MILL_OK;
   hid_t file = H5I_INVALID_HID;
   MILL_TRY(mill_h5_check_output(path));
-  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDONLY, &file));
-  MILL_TRY(mill_ph5_read_attr_text(file, path, object, "RUN_ID", out, MILL_RUN_ID_SIZE));
+  MILL_TRY(mill_output_open(path, H5F_ACC_RDONLY, &file));
+  MILL_TRY(mill_output_read_attr_text(file, path, object, "RUN_ID", out, MILL_RUN_ID_SIZE));
 done:
   MILL_H5_CLOSE(file);
   return err;
@@ -283,7 +283,7 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
   if (info->n_done > 0)
     MILL_TRY(mill_result_layout_check_modelled(info->result, info->result_path, path));
   MILL_TRY(mill_h5_check_output(path));
-  MILL_TRY(mill_ph5_open_existing(path, &file));
+  MILL_TRY(mill_output_open_existing(path, &file));
   if (file < 0 && info->n_done > 0)
     MILL_FAIL(MILL_ERR_OUTPUT,
               "%s does not exist, but %lld rows of %s are already fitted and their models would be "
@@ -291,10 +291,10 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
               path, (long long)info->n_done, info->result_path);
   if (file < 0)
     goto done;
-  if (mill_ph5_read_attr_text(file, path, "/", "FORMAT", text, sizeof text) != MILL_OK ||
+  if (mill_output_read_attr_text(file, path, "/", "FORMAT", text, sizeof text) != MILL_OK ||
       strcmp(text, FORMAT_NAME) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a models file of starmill", path);
-  if (mill_ph5_read_attr_text(file, path, "/", "RUN_ID", text, sizeof text) != MILL_OK ||
+  if (mill_output_read_attr_text(file, path, "/", "RUN_ID", text, sizeof text) != MILL_OK ||
       strcmp(text, info->run_id) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s", path,
               info->result_path);
@@ -353,10 +353,10 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Bcast(&found, 1, MPI_INT, 0, mpi->comm));
   MILL_MPI(MPI_Bcast(temporary, sizeof temporary, MPI_CHAR, 0, mpi->comm));
-  MILL_TRY(mill_ph5_check_shared(found ? models->path : temporary, mpi));
+  MILL_TRY(mill_output_check_shared(found ? models->path : temporary, mpi));
   if (!found) {
     MILL_TRY(mill_mpi_agree(mpi, fill(models, temporary, info, mpi)));
-    err = mpi->rank == 0 ? mill_ph5_rename(temporary, end) : MILL_OK;
+    err = mpi->rank == 0 ? mill_output_rename(temporary, end) : MILL_OK;
     MILL_TRY(mill_mpi_agree(mpi, err));
   }
   temporary[0] = '\0';
@@ -486,12 +486,12 @@ int mill_models_still_there(const mill_models_file *models)
   if (!models)
     return MILL_OK;
   MILL_CHECK(mill_lock_keep(&models->lock));
-  return mill_ph5_still_there(models->path, models->fd);
+  return mill_output_still_there(models->path, models->fd);
 }
 
 int mill_models_flush(const mill_models_file *models)
 {
-  return mill_ph5_sync(models->path, models->fd);
+  return mill_output_sync(models->path, models->fd);
 }
 
 int mill_models_close(mill_models_file *models, int err)
@@ -499,7 +499,7 @@ int mill_models_close(mill_models_file *models, int err)
   if (!models)
     return MILL_OK;
   if (err == MILL_OK)
-    err = mill_ph5_sync(models->path, models->fd);
+    err = mill_output_sync(models->path, models->fd);
   if (err == MILL_OK)
     err = mill_models_still_there(models);
   err = close_arms(models, err);

@@ -58,7 +58,7 @@ int mill_models_find_missing(const mill_models_file *models, const mill_models_i
                              int64_t lo, int64_t hi, int watch, int64_t **row, int64_t *n);
 
 /** Is its lock still ours (mill_lock_keep), and does its path still name the file
- *  (mill_ph5_still_there)?  Asks the file system, so only before a write.  NULL is allowed. */
+ *  (mill_output_still_there)?  Asks the file system, so only before a write.  NULL is allowed. */
 int mill_models_still_there(const mill_models_file *models);
 
 /** What this rank has written is on disk. */

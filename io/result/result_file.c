@@ -8,7 +8,7 @@
 
 #include "io/hdf5/hdf5_crash.h"
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/existing_result.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
@@ -203,8 +203,9 @@ static void close_descriptor(mill_result_file *file)
 static int open_tables(mill_result_file *file, const char *path)
 {
   mill_columns epochs;
-  MILL_CHECK(mill_ph5_hold(path, &file->fd));
-  MILL_CHECK(mill_ph5_open(path, file->mpi.rank == 0 ? H5F_ACC_RDWR : H5F_ACC_RDONLY, &file->file));
+  MILL_CHECK(mill_output_hold(path, &file->fd));
+  MILL_CHECK(
+      mill_output_open(path, file->mpi.rank == 0 ? H5F_ACC_RDWR : H5F_ACC_RDONLY, &file->file));
   mill_h5_forget(file->file); /* open as long as the job runs */
   MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, &file->columns,
                              &file->fits));
@@ -231,11 +232,11 @@ static int fill(mill_result_file *file, const char *path, const mill_run_info *i
   }
   MILL_TRY(mill_result_catalog_write(file->file, file->fd, path, info, first_exposure,
                                      file->n_exposure, watch));
-  MILL_TRY(mill_ph5_sync(path, file->fd));
+  MILL_TRY(mill_output_sync(path, file->fd));
 done:
   close_tables(file);
   close_descriptor(file);
-  return mill_ph5_end(path, &file->file, err);
+  return mill_output_end(path, &file->file, err);
 }
 
 /* Collective: make the file and give it its name.  watch: token of the watchdog. */
@@ -253,9 +254,9 @@ static int create(mill_result_file *file, const mill_run_info *info, const int64
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Bcast(path, sizeof path, MPI_CHAR, 0, mpi->comm));
-  MILL_TRY(mill_ph5_check_shared(path, mpi));
+  MILL_TRY(mill_output_check_shared(path, mpi));
   MILL_TRY(mill_mpi_agree(mpi, fill(file, path, info, first_exposure, watch)));
-  err = mpi->rank == 0 ? mill_ph5_rename(path, file->path) : MILL_OK;
+  err = mpi->rank == 0 ? mill_output_rename(path, file->path) : MILL_OK;
   MILL_TRY(mill_mpi_agree(mpi, err));
 done:
   if (err != MILL_OK && mpi->rank == 0 && path[0])
@@ -352,12 +353,12 @@ static int continue_rows(mill_result_file *file, const mill_run_info *info, int 
   const uint8_t not_finished = 0;
   uint8_t was_finished = 0;
   if (file->mpi.rank == 0)
-    err = mill_ph5_read_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1,
-                              &was_finished);
+    err = mill_output_read_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1,
+                                 &was_finished);
   /* while failed rows of a finished file are tried again, it is unfinished */
   if (err == MILL_OK && file->mpi.rank == 0)
-    err = mill_ph5_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
-                               &not_finished);
+    err = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
+                                  &not_finished);
   /* before the first row is fitted: done rows belong to the recorded inputs */
   if (err == MILL_OK && file->mpi.rank == 0 && retry_failed)
     err = mill_result_inputs_note(file->file, file->path, info);
@@ -377,7 +378,7 @@ static int open_file(mill_result_file *file, const mill_run_info *info,
   if (is_new)
     MILL_TRY(create(file, info, first_exposure, watch));
   mill_watch_again(watch);
-  MILL_TRY(mill_ph5_check_shared(file->path, &file->mpi));
+  MILL_TRY(mill_output_check_shared(file->path, &file->mpi));
   MILL_TRY(mill_mpi_agree(&file->mpi, open_tables(file, file->path)));
   for (int64_t i = 0; i < file->n_row && is_new; i++)
     mill_result_set_bit(file->wanted, i, 1);
@@ -429,7 +430,7 @@ done:
   mill_free(first_exposure);
   if (file) {
     close_tables(file);
-    (void)mill_ph5_end(file->path, &file->file, err);
+    (void)mill_output_end(file->path, &file->file, err);
     destroy(file);
   }
   return err;
@@ -473,8 +474,8 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
       info.target = file->models_target;
     }
   }
-  err = mill_ph5_read_attr_text(file->file, file->path, "provenance", "RUN_ID", run_id,
-                                sizeof run_id);
+  err = mill_output_read_attr_text(file->file, file->path, "provenance", "RUN_ID", run_id,
+                                   sizeof run_id);
   if (err == MILL_OK && file->target[0] && file->mpi.rank == 0)
     err = mill_refuse_foreign(path, "--models", "starmill models");
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
@@ -500,17 +501,17 @@ static int write_end(mill_result_file *file)
   char now[MILL_TIME_SIZE];
   int32_t n_run = 0;
   double wall_s = 0;
-  const hid_t text = mill_ph5_text_type(MILL_TIME_SIZE - 1), i32 = H5T_NATIVE_INT32;
+  const hid_t text = mill_output_text_type(MILL_TIME_SIZE - 1), i32 = H5T_NATIVE_INT32;
   mill_result_layout_time(now);
-  MILL_TRY(mill_ph5_read_whole(file->file, file->path, "provenance/N_RUN", i32, 1, &n_run));
-  MILL_TRY(mill_ph5_read_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE, 1,
-                               &wall_s));
+  MILL_TRY(mill_output_read_whole(file->file, file->path, "provenance/N_RUN", i32, 1, &n_run));
+  MILL_TRY(mill_output_read_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE, 1,
+                                  &wall_s));
   n_run++;
   wall_s += mill_wall_s() - file->start_s;
-  MILL_TRY(mill_ph5_write_whole(file->file, file->path, "provenance/N_RUN", i32, &n_run));
-  MILL_TRY(mill_ph5_write_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE,
-                                &wall_s));
-  MILL_TRY(mill_ph5_write_whole(file->file, file->path, "provenance/END_TIME", text, now));
+  MILL_TRY(mill_output_write_whole(file->file, file->path, "provenance/N_RUN", i32, &n_run));
+  MILL_TRY(mill_output_write_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE,
+                                   &wall_s));
+  MILL_TRY(mill_output_write_whole(file->file, file->path, "provenance/END_TIME", text, now));
 done:
   MILL_H5_CLOSE(text);
   return err;
@@ -525,7 +526,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
   const mill_owners *owners = &file->owners;
   /* where the file system tells other nodes late, a rank sees at least what it wrote */
   const int64_t step = owners->n * owners->n_block;
-  err = mill_ph5_sync(file->path, file->fd);
+  err = mill_output_sync(file->path, file->fd);
   for (int64_t at = owners->mine * owners->n_block; owners->mine >= 0 && at < file->n_row;
        at += step) {
     const int64_t n = file->n_row - at < owners->n_block ? file->n_row - at : owners->n_block;
@@ -544,8 +545,8 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
   /* count both in the file and in this rank's memory of written and checked rows */
   if (file->mpi.rank == 0 && err == MILL_OK && n_done == file->n_row &&
       atomic_load(&file->n_done) == file->n_row)
-    err = mill_ph5_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
-                               &finished);
+    err = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
+                                  &finished);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
 done:
   return err;
@@ -569,8 +570,8 @@ static int replace_old(const mill_result_file *file, const mill_result_summary *
   } else {
     /* the models first: until the result is renamed, the same command finishes the replacement */
     if (file->models_target[0])
-      MILL_CHECK(mill_ph5_rename(models, file->models_target));
-    MILL_CHECK(mill_ph5_rename(file->path, file->target));
+      MILL_CHECK(mill_output_rename(models, file->models_target));
+    MILL_CHECK(mill_output_rename(file->path, file->target));
     *old = MILL_OLD_REPLACED;
   }
   return MILL_OK;
@@ -602,9 +603,9 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
     err = finish(file, &counts);
   mill_result_set_busy(file, 1);
   close_tables(file);
-  err = mill_ph5_end(file->path, &file->file, err);
+  err = mill_output_end(file->path, &file->file, err);
   if (err == MILL_OK && file->mpi.rank == 0)
-    err = mill_ph5_still_there(file->path, file->fd);
+    err = mill_output_still_there(file->path, file->fd);
   err = mill_mpi_agree(&file->mpi, err);
   if (err == MILL_OK && file->target[0]) {
     counts.old = MILL_OLD_NONE;

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -58,7 +58,7 @@ static int write_columns(hid_t file, const char *path, const mill_run_info *info
   int err = MILL_OK, fd = -1;
   char *rows = NULL;
   mill_table *table = NULL;
-  MILL_TRY(mill_ph5_hold(path, &fd));
+  MILL_TRY(mill_output_hold(path, &fd));
   MILL_TRY(open_table(file, fd, path, &table));
   MILL_TRY(pack(info, &table->columns, &rows));
   mill_table_part part = mill_table_range(table, 0, info->n_file, rows);
@@ -95,8 +95,8 @@ int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs
   int err = MILL_OK;
   mill_table *table = NULL;
   char *rows = NULL, *text;
-  if (mill_ph5_read_attr_text(file, path, "provenance", "FOLDER", out->folder,
-                              sizeof out->folder) != MILL_OK)
+  if (mill_output_read_attr_text(file, path, "provenance", "FOLDER", out->folder,
+                                 sizeof out->folder) != MILL_OK)
     out->folder[0] = '\0';
   MILL_TRY(open_table(file, -1, path, &table));
   const mill_columns *columns = &table->columns;

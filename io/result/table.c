@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/stop_signal.h"
@@ -96,15 +96,15 @@ static int create_column(hid_t file, const char *path, const char *group, int64_
 {
   int err = MILL_OK;
   char description[256], name[NAME_SIZE], fill[sizeof(double)];
-  const hid_t type = c->type == MILL_TYPE_TEXT ? mill_ph5_text_type(c->n_byte)
+  const hid_t type = c->type == MILL_TYPE_TEXT ? mill_output_text_type(c->n_byte)
                                                : H5Tcopy(mill_column_hdf5_type(c->type));
   snprintf(name, sizeof name, "%s/%s", group, c->name);
   if (type < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
   missing_value(c, fill);
   mill_column_description(c, description, sizeof description);
-  MILL_TRY(mill_ph5_column(file, path, name, type, c->vector ? 2 : 1, n_row, c->n_value,
-                           c->type == MILL_TYPE_TEXT ? NULL : fill, c->unit, description));
+  MILL_TRY(mill_output_column(file, path, name, type, c->vector ? 2 : 1, n_row, c->n_value,
+                              c->type == MILL_TYPE_TEXT ? NULL : fill, c->unit, description));
 done:
   MILL_H5_CLOSE(type);
   return err;
@@ -113,7 +113,7 @@ done:
 int mill_table_create(hid_t file, const char *path, const char *group, int64_t n_row,
                       const mill_columns *columns)
 {
-  MILL_CHECK(mill_ph5_group(file, path, group));
+  MILL_CHECK(mill_output_group(file, path, group));
   for (int i = 0; i < columns->n_column; i++) {
     MILL_CHECK(mill_table_go_on());
     MILL_CHECK(create_column(file, path, group, n_row, &columns->column[i]));
@@ -185,10 +185,10 @@ static int find_places(mill_table *t)
 {
   for (int i = 0; i < t->columns.n_column; i++) {
     const mill_column *c = &t->columns.column[i];
-    MILL_CHECK(
-        mill_ph5_place(t->dataset[i], t->path, c->name,
-                       c->type == MILL_TYPE_TEXT ? H5I_INVALID_HID : mill_column_hdf5_type(c->type),
-                       &t->place[i]));
+    MILL_CHECK(mill_output_place(t->dataset[i], t->path, c->name,
+                                 c->type == MILL_TYPE_TEXT ? H5I_INVALID_HID
+                                                           : mill_column_hdf5_type(c->type),
+                                 &t->place[i]));
   }
   return MILL_OK;
 }

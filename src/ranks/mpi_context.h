@@ -61,7 +61,7 @@ void mill_mpi_abort_if_lost(const mill_mpi *mpi, int err, int exit_status);
 
 /** Start MPI, run the job, report its failure and end MPI, or all ranks as mill_mpi_abort_if_lost
  *  does; returns the exit status.  A job that writes HDF5 files ends by
- *  mill_ph5_leave_if_broken.
+ *  mill_output_leave_if_broken.
  *
  *  run  frees what it takes, also when it fails, and leaves its message as the last one; all ranks
  *       return the same code, but for MILL_ERR_MPI
