@@ -60,8 +60,7 @@ done:
 }
 
 int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
-                        const mill_columns *columns, int watch, int *found,
-                        mill_result_summary *summary)
+                        const mill_columns *columns, int *found, mill_result_summary *summary)
 {
   int err = MILL_OK;
   mill_damaged_rows damaged = {0};
@@ -90,7 +89,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
     MILL_TRY(REFUSED("%s exists and is damaged (/provenance/FINISHED)", path));
   if (finished)
     MILL_TRY(mill_stored_rows_count(file, path, info->n_row, 0, info->n_row, summary));
-  MILL_TRY(mill_damaged_rows_find(file, path, info->n_row, finished, watch, &damaged));
+  MILL_TRY(mill_damaged_rows_find(file, path, info->n_row, finished, &damaged));
   if (damaged.n_catalog > 0)
     MILL_TRY(REFUSED("%s: %s, and what is in /catalog cannot be fitted again", path,
                      mill_damaged_rows_text(&damaged, text)));

@@ -15,13 +15,11 @@ enum mill_found { MILL_FOUND_NOTHING, MILL_FOUND_UNFINISHED, MILL_FOUND_FINISHED
  *
  *  retry_failed  input files without a fitted row may have changed in size and time; then the
  *                result counts as unfinished
- *  watch         token of src/system/watchdog.h, renewed while all rows are read
  *  summary       out  of a finished result; a result with damaged rows counts as unfinished
  *
  *  MILL_ERR_OUTPUT, with the difference, when it is something else. */
 int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
-                        const mill_columns *columns, int watch, int *found,
-                        mill_result_summary *summary);
+                        const mill_columns *columns, int *found, mill_result_summary *summary);
 
 /** Identity of a result: settings, library and kind of device. */
 typedef struct mill_result_origin {

@@ -202,7 +202,7 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
   MILL_TRY(open_arms(models, path, info));
   for (int a = 0; a < MILL_MAX_ARM; a++)
     if (models->arm[a])
-      MILL_TRY(mill_table_fill(mill_table_range(models->arm[a], from, to - from, NULL), -1));
+      MILL_TRY(mill_table_fill(mill_table_range(models->arm[a], from, to - from, NULL)));
   mill_columns_of(MILL_TABLE_MODELS, NULL, &columns);
   MILL_TRY(mill_table_open(models->file, models->fd, path, "models", info->n_exposure, &columns,
                            &table));
@@ -211,7 +211,7 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
   for (int64_t at = lo; at < hi; at += BLOCK_ROWS) {
     MILL_TRY(collect_models(info, &columns, at, hi - at < BLOCK_ROWS ? hi - at : BLOCK_ROWS, &b));
     const mill_table_part part = mill_table_range(table, b.first, b.n_model, b.model);
-    MILL_TRY(mill_table_write(&part, -1));
+    MILL_TRY(mill_table_write(&part));
     clear_block(&b);
   }
   MILL_TRY(mill_output_sync(path, models->fd));
@@ -445,7 +445,7 @@ done:
 }
 
 int mill_models_find_missing(const mill_models_file *models, const mill_models_info *info,
-                             int64_t lo, int64_t hi, int watch, int64_t **row, int64_t *n)
+                             int64_t lo, int64_t hi, int64_t **row, int64_t *n)
 {
   int err = MILL_OK;
   int64_t n_room = 0;
@@ -472,7 +472,7 @@ int mill_models_find_missing(const mill_models_file *models, const mill_models_i
       }
     at += b.n_row;
     clear_block(&b);
-    mill_watch_again(watch);
+    mill_watch_again();
   }
 done:
   clear_block(&b);

@@ -51,11 +51,9 @@ const mill_table *mill_models_arm(const mill_models_file *models, int arm);
  *  finite where these are.  An arm that was fitted (NPIX) has one in some exposure.
  *
  *  row    [n]  out  ascending, to be freed with mill_free, also after a failure
- *  watch       in   token of src/system/watchdog.h, renewed at every block
- *
  *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_models_find_missing(const mill_models_file *models, const mill_models_info *info,
-                             int64_t lo, int64_t hi, int watch, int64_t **row, int64_t *n);
+                             int64_t lo, int64_t hi, int64_t **row, int64_t *n);
 
 /** Is its lock still ours (mill_lock_keep), and does its path still name the file
  *  (mill_output_still_there)?  Asks the file system, so only before a write.  NULL is allowed. */

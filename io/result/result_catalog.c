@@ -95,7 +95,7 @@ static void pack_exposure(const mill_columns *columns, const mill_file_index *in
 }
 
 /* Read the rows of a group that were not kept. */
-static int load_group(const mill_run_info *info, int first, int watch, group *g)
+static int load_group(const mill_run_info *info, int first, group *g)
 {
   int err = MILL_OK;
   const int end = end_of_group(info, first);
@@ -112,7 +112,7 @@ static int load_group(const mill_run_info *info, int first, int watch, group *g)
       g->is_loaded[i] = 1;
       MILL_TRY(mill_table_go_on());
       MILL_TRY(info->load(info->load_context, first + i, index));
-      mill_watch_again(watch);
+      mill_watch_again();
       if (index->n_row != from->n_row || index->n_exposure != from->n_exposure)
         MILL_FAIL(MILL_ERR_STOPPED,
                   "%s changed while the job was starting: the same command starts again",
@@ -141,7 +141,7 @@ static int pack_group(const tables *t, group *g)
   return MILL_OK;
 }
 
-static int write_group(const tables *t, const mill_run_info *info, const group *g, int watch)
+static int write_group(const tables *t, const mill_run_info *info, const group *g)
 {
   const mill_columns *catalog = &t->catalog->columns;
   const int64_t start = info->file[g->first].row_start;
@@ -152,12 +152,12 @@ static int write_group(const tables *t, const mill_run_info *info, const group *
                                              g->row + catalog->column[catalog->i_target].at)};
   part[2].stride = catalog->row_size;
   for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-    MILL_CHECK(mill_table_write(&part[i], watch));
+    MILL_CHECK(mill_table_write(&part[i]));
   return MILL_OK;
 }
 
 int mill_result_catalog_write(hid_t file, int fd, const char *path, const mill_run_info *info,
-                              const int64_t *first_exposure, int64_t n_exposure, int watch)
+                              const int64_t *first_exposure, int64_t n_exposure)
 {
   int err = MILL_OK;
   tables t = {.first_exposure = first_exposure};
@@ -165,10 +165,10 @@ int mill_result_catalog_write(hid_t file, int fd, const char *path, const mill_r
   MILL_TRY(open_tables(file, fd, path, info->n_row, n_exposure, &t));
   for (int first = info->file_start; first < info->file_end; first = g.end) {
     clear_group(&g);
-    MILL_TRY(load_group(info, first, watch, &g));
+    MILL_TRY(load_group(info, first, &g));
     MILL_TRY(pack_group(&t, &g));
-    MILL_TRY(write_group(&t, info, &g, watch));
-    mill_watch_again(watch);
+    MILL_TRY(write_group(&t, info, &g));
+    mill_watch_again();
   }
 done:
   clear_group(&g);

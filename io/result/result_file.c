@@ -69,14 +69,13 @@ done:
 
 /* Rank 0: has an earlier start of this very job begun the file?  Otherwise a requeued script with
    --overwrite would start over each time. */
-static int is_own_work(const mill_result_file *file, const mill_run_info *info, int watch)
+static int is_own_work(const mill_result_file *file, const mill_run_info *info)
 {
   char job[96], made_by[96] = "";
   int found = MILL_FOUND_NOTHING;
   mill_result_summary summary;
   if (mill_lock_restart() == 0 || mill_h5_check_output(file->path) != MILL_OK ||
-      mill_result_inspect(file->path, info, 0, &file->columns, watch, &found, &summary) !=
-          MILL_OK ||
+      mill_result_inspect(file->path, info, 0, &file->columns, &found, &summary) != MILL_OK ||
       found == MILL_FOUND_NOTHING ||
       mill_result_job(file->path, made_by, sizeof made_by) != MILL_OK)
     return 0;
@@ -115,7 +114,7 @@ static int settle_target(mill_result_file *file, const mill_run_info *info)
 
 /* Rank 0: choose the file to write, and inspect it. */
 static int look(mill_result_file *file, const char *path, const mill_run_info *info, int overwrite,
-                int retry_failed, int watch, int *found)
+                int retry_failed, int *found)
 {
   int err = MILL_OK;
   mill_result_summary *summary = &file->found;
@@ -123,13 +122,13 @@ static int look(mill_result_file *file, const char *path, const mill_run_info *i
   *found = MILL_FOUND_NOTHING;
   memcpy(file->path, path, strlen(path) + 1);
   file->target[0] = '\0';
-  if (overwrite && !is_own_work(file, info, watch)) {
+  if (overwrite && !is_own_work(file, info)) {
     MILL_TRY(settle_target(file, info));
     if (!file->target[0])
       goto done;
   }
   MILL_TRY(mill_h5_check_output(file->path));
-  err = mill_result_inspect(file->path, info, retry_failed, &file->columns, watch, found, summary);
+  err = mill_result_inspect(file->path, info, retry_failed, &file->columns, found, summary);
   mill_error_save(err, &kept);
   file->was_void = err == MILL_ERR_OUTPUT && mill_result_is_void(file->path);
   if (file->was_void) {
@@ -155,13 +154,13 @@ done:
 
 /* Rank 0: inspect the existing file and take the lock, unless nothing is to be done. */
 static int claim(mill_result_file *file, const char *path, const mill_run_info *info, int overwrite,
-                 int retry_failed, int watch, int *found)
+                 int retry_failed, int *found)
 {
-  MILL_CHECK(look(file, path, info, overwrite, retry_failed, watch, found));
+  MILL_CHECK(look(file, path, info, overwrite, retry_failed, found));
   if (*found != MILL_FOUND_FINISHED) {
     MILL_CHECK(mill_lock_take(path, &file->lock));
     /* another job may have worked on it before we had the lock, and renamed it */
-    MILL_CHECK(look(file, path, info, overwrite, retry_failed, watch, found));
+    MILL_CHECK(look(file, path, info, overwrite, retry_failed, found));
   }
   if (*found == MILL_FOUND_FINISHED) {
     mill_lock_release(&file->lock);
@@ -218,7 +217,7 @@ static int open_tables(mill_result_file *file, const char *path)
 
 /* Write this rank's share of a new file: what is missing in /fits and /epochs, then /catalog. */
 static int fill(mill_result_file *file, const char *path, const mill_run_info *info,
-                const int64_t *first_exposure, int watch)
+                const int64_t *first_exposure)
 {
   int err = MILL_OK;
   MILL_TRY(open_tables(file, path));
@@ -228,10 +227,10 @@ static int fill(mill_result_file *file, const char *path, const mill_run_info *i
     const int64_t lo = mill_mpi_share(&file->mpi, table[k]->n_row, &hi);
     mill_table_part part = mill_table_range(table[k], lo, hi - lo, NULL);
     part.first = k == 0 ? file->columns.i_target + 1 : 0; /* /catalog has TARGETID */
-    MILL_TRY(mill_table_fill(part, watch));
+    MILL_TRY(mill_table_fill(part));
   }
   MILL_TRY(mill_result_catalog_write(file->file, file->fd, path, info, first_exposure,
-                                     file->n_exposure, watch));
+                                     file->n_exposure));
   MILL_TRY(mill_output_sync(path, file->fd));
 done:
   close_tables(file);
@@ -239,9 +238,8 @@ done:
   return mill_output_end(path, &file->file, err);
 }
 
-/* Collective: make the file and give it its name.  watch: token of the watchdog. */
-static int create(mill_result_file *file, const mill_run_info *info, const int64_t *first_exposure,
-                  int watch)
+/* Collective: make the file and give it its name. */
+static int create(mill_result_file *file, const mill_run_info *info, const int64_t *first_exposure)
 {
   int err = MILL_OK;
   char path[MILL_MAX_PATH] = "", job[96];
@@ -255,7 +253,7 @@ static int create(mill_result_file *file, const mill_run_info *info, const int64
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Bcast(path, sizeof path, MPI_CHAR, 0, mpi->comm));
   MILL_TRY(mill_output_check_shared(path, mpi));
-  MILL_TRY(mill_mpi_agree(mpi, fill(file, path, info, first_exposure, watch)));
+  MILL_TRY(mill_mpi_agree(mpi, fill(file, path, info, first_exposure)));
   err = mpi->rank == 0 ? mill_output_rename(path, file->path) : MILL_OK;
   MILL_TRY(mill_mpi_agree(mpi, err));
 done:
@@ -371,13 +369,13 @@ done:
 
 /* Collective, with the lock: create the file, or open the one that is continued. */
 static int open_file(mill_result_file *file, const mill_run_info *info,
-                     const int64_t *first_exposure, int retry_failed, int is_new, int watch)
+                     const int64_t *first_exposure, int retry_failed, int is_new)
 {
   int err = MILL_OK;
   file->is_new = is_new;
   if (is_new)
-    MILL_TRY(create(file, info, first_exposure, watch));
-  mill_watch_again(watch);
+    MILL_TRY(create(file, info, first_exposure));
+  mill_watch_again();
   MILL_TRY(mill_output_check_shared(file->path, &file->mpi));
   MILL_TRY(mill_mpi_agree(&file->mpi, open_tables(file, file->path)));
   for (int64_t i = 0; i < file->n_row && is_new; i++)
@@ -411,16 +409,15 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   MILL_TRY(number_exposures(info, &file->mpi, first_exposure, &file->n_exposure));
   watch = mill_watch_begin(MILL_WATCH_START, 2 * ROW_S * (double)info->n_row,
                            "%s: opening the output", end);
-  err = outer.rank == 0 ? claim(file, end, info, overwrite, retry_failed, watch, &found) : MILL_OK;
+  err = outer.rank == 0 ? claim(file, end, info, overwrite, retry_failed, &found) : MILL_OK;
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
-  mill_watch_again(watch);
+  mill_watch_again();
   MILL_TRY(share_found(file, &found));
   *outcome = found == MILL_FOUND_FINISHED  ? MILL_OPEN_FINISHED
              : found == MILL_FOUND_NOTHING ? MILL_OPEN_NEW
                                            : MILL_OPEN_CONTINUE;
   if (found != MILL_FOUND_FINISHED) {
-    MILL_TRY(
-        open_file(file, info, first_exposure, retry_failed, found == MILL_FOUND_NOTHING, watch));
+    MILL_TRY(open_file(file, info, first_exposure, retry_failed, found == MILL_FOUND_NOTHING));
     MILL_TRY(mill_result_start_epochs(file));
   }
   *out = file;
@@ -482,7 +479,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   /* --overwrite keeps the models of a result that is continued */
   MILL_TRY(mill_models_open(path, overwrite && info.n_done == 0, &info, &file->mpi, &file->models));
   if (info.n_done > 0)
-    MILL_TRY(mill_result_learn_unmodelled(file, &info, watch));
+    MILL_TRY(mill_result_learn_unmodelled(file, &info));
 done:
   if (err != MILL_OK && file->is_new && file->mpi.rank == 0) { /* of no use without models */
     unlink(file->path);

@@ -95,7 +95,7 @@ void mill_result_set_bit(uint8_t *bits, int64_t i, int value);
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished);
 
 /** Collective: rows whose models did not reach the disk, or were lost there, are wanted again. */
-int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info, int watch);
+int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info);
 
 /* ---- result_queue.c ---- */
 

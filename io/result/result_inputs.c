@@ -64,7 +64,7 @@ static int write_columns(hid_t file, const char *path, const mill_run_info *info
   mill_table_part part = mill_table_range(table, 0, info->n_file, rows);
   part.first = first;
   part.end = end;
-  MILL_TRY(mill_table_write(&part, -1));
+  MILL_TRY(mill_table_write(&part));
 done:
   mill_table_close(table);
   if (fd >= 0)

@@ -20,12 +20,11 @@ int mill_result_layout_create(const char *path, const mill_run_info *info,
  *
  *  fd                        descriptor of the same file
  *  first_exposure  [n_file]  number of the first exposure of each file
- *  watch                     token of src/system/watchdog.h, renewed at every block
  *
  *  MILL_ERR_STOPPED when the job is to stop or a file has changed; MILL_ERR_OUTPUT,
  *  MILL_ERR_MEMORY, or what info->load gives. */
 int mill_result_catalog_write(hid_t file, int fd, const char *path, const mill_run_info *info,
-                              const int64_t *first_exposure, int64_t n_exposure, int watch);
+                              const int64_t *first_exposure, int64_t n_exposure);
 
 /** Note in the open file that rows are written without models, before the first of them.  One
  *  rank alone. */

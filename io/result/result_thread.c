@@ -33,7 +33,7 @@ void mill_result_set_busy(mill_result_file *file, int busy)
   } else if (file->watch < 0) {
     file->watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: a collective write", file->path);
   } else {
-    mill_watch_again(file->watch);
+    mill_watch_again();
   }
 }
 
@@ -55,7 +55,7 @@ static int write_models(mill_result_file *file, mill_result_queue *q)
     if (mill_models_arm(file->models, a)) {
       const mill_table_part part =
           mill_waiting_part(&q->model[a], mill_models_arm(file->models, a));
-      MILL_CHECK(mill_table_write(&part, file->watch));
+      MILL_CHECK(mill_table_write(&part));
     }
   return mill_models_flush(file->models);
 }
@@ -128,7 +128,7 @@ static int write_taken(mill_result_file *file)
   if (file->epochs) {
     mill_table_part epochs = mill_waiting_part(&file->taken[1], file->epochs);
     epochs.n_own = file->owners.n_block;
-    MILL_CHECK(mill_table_write(&epochs, file->watch));
+    MILL_CHECK(mill_table_write(&epochs));
   }
   mill_table_part fits = mill_waiting_part(&file->taken[0], file->fits);
   fits.n_own = file->owners.n_block;
@@ -138,7 +138,7 @@ static int write_taken(mill_result_file *file)
     mill_columns_set_crc(columns, fits.row + (size_t)i * fits.stride);
   fits.first = columns->i_target + 1;
   fits.end = columns->n_column;
-  return mill_table_write(&fits, file->watch);
+  return mill_table_write(&fits);
 }
 
 /* Rank 0, before the first rows: do they come without models? */

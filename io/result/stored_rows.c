@@ -136,7 +136,7 @@ done:
   return err;
 }
 
-int mill_stored_rows_each(const mill_stored_rows *rows, int64_t start, int64_t end, int watch,
+int mill_stored_rows_each(const mill_stored_rows *rows, int64_t start, int64_t end,
                           int (*take)(void *context, int64_t i, const char *row), void *context)
 {
   int err = MILL_OK;
@@ -153,7 +153,7 @@ int mill_stored_rows_each(const mill_stored_rows *rows, int64_t start, int64_t e
     MILL_TRY(mill_table_read(part));
     if (rows->epochs)
       MILL_TRY(check_epochs(rows, at, n, row));
-    mill_watch_again(watch);
+    mill_watch_again();
     for (int64_t k = 0; k < n; k++)
       MILL_TRY(take(context, at + k, row + (size_t)k * stride));
   }
@@ -199,13 +199,12 @@ static int take_catalog(void *context, int64_t i, const char *row)
   return MILL_OK;
 }
 
-int mill_catalog_known(hid_t file, const char *path, int64_t n_row, int watch,
-                       unsigned char *is_known)
+int mill_catalog_known(hid_t file, const char *path, int64_t n_row, unsigned char *is_known)
 {
   int err = MILL_OK;
   check c = {.is_known = is_known};
   MILL_TRY(mill_stored_rows_catalog(file, path, n_row, &c.rows));
-  MILL_TRY(mill_stored_rows_each(&c.rows, 0, n_row, watch, take_catalog, &c));
+  MILL_TRY(mill_stored_rows_each(&c.rows, 0, n_row, take_catalog, &c));
 done:
   mill_stored_rows_close(&c.rows);
   return err;
@@ -220,16 +219,16 @@ static int take_fits(void *context, int64_t i, const char *row)
   return MILL_OK;
 }
 
-int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_finished, int watch,
+int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_finished,
                            mill_damaged_rows *damaged)
 {
   int err = MILL_OK;
   check c = {.is_known = NULL};
   MILL_TRY(MILL_ALLOC(n_row, &c.is_known));
-  MILL_TRY(mill_catalog_known(file, path, n_row, watch, c.is_known));
+  MILL_TRY(mill_catalog_known(file, path, n_row, c.is_known));
   if (is_finished) {
     MILL_TRY(mill_stored_rows_fits(file, path, n_row, &c.rows));
-    MILL_TRY(mill_stored_rows_each(&c.rows, 0, n_row, watch, take_fits, &c));
+    MILL_TRY(mill_stored_rows_each(&c.rows, 0, n_row, take_fits, &c));
   }
   for (int64_t i = 0; i < n_row; i++) {
     damaged->n_catalog += !(c.is_known[i] & 1);
@@ -286,7 +285,7 @@ int mill_stored_rows_count(hid_t file, const char *path, int64_t n_row, int64_t 
                                                : "STATUS RVS_WARN FIT_INFO",
                                  &rows.table));
   tally t = {.columns = &rows.table->columns, .summary = summary};
-  MILL_TRY(mill_stored_rows_each(&rows, start, start + n, -1, count_row, &t));
+  MILL_TRY(mill_stored_rows_each(&rows, start, start + n, count_row, &t));
 done:
   mill_stored_rows_close(&rows);
   return err;

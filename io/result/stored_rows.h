@@ -23,9 +23,8 @@ int mill_stored_rows_catalog(hid_t file, const char *path, int64_t n_row, mill_s
 void mill_stored_rows_close(mill_stored_rows *rows);
 
 /** Call take for each of the rows [start, end) with its packed values, and end at its first
- *  failure.  watch: token of src/system/watchdog.h, renewed at every block, or -1.  Not collective.
- *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY, or what take gives. */
-int mill_stored_rows_each(const mill_stored_rows *rows, int64_t start, int64_t end, int watch,
+ *  failure.  Each block restarts the watchdog's time.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY, or what take gives. */
+int mill_stored_rows_each(const mill_stored_rows *rows, int64_t start, int64_t end,
                           int (*take)(void *context, int64_t i, const char *row), void *context);
 
 /** STATUS of a packed row of /fits; *is_whole: it is done and its CRCs agree. */
@@ -50,13 +49,12 @@ void mill_damaged_rows_add(mill_damaged_rows *damaged, int64_t row);
 const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MILL_ROWS_TEXT]);
 
 /** Check all rows of /catalog of an open result, of a finished one also those of /fits, and add
- *  the damaged ones.  Watch and failures as above. */
-int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_finished, int watch,
+ *  the damaged ones.  Failures as above. */
+int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_finished,
                            mill_damaged_rows *damaged);
 
-/** is_known [n_row]: does the CATALOG_CRC of each row agree?  Watch and failures as above. */
-int mill_catalog_known(hid_t file, const char *path, int64_t n_row, int watch,
-                       unsigned char *is_known);
+/** is_known [n_row]: does the CATALOG_CRC of each row agree?  Failures as above. */
+int mill_catalog_known(hid_t file, const char *path, int64_t n_row, unsigned char *is_known);
 
 /** Add the rows [start, start + n) of /fits to a summary's counts.  Failures as above. */
 int mill_stored_rows_count(hid_t file, const char *path, int64_t n_row, int64_t start, int64_t n,

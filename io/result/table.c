@@ -290,7 +290,7 @@ static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
 }
 
 /* Move one column of a part.  piece: room for PIECE_BYTES, or a row. */
-static int move_column(const mill_table_part *p, int i_column, int is_write, int watch, char *piece)
+static int move_column(const mill_table_part *p, int i_column, int is_write, char *piece)
 {
   const mill_column *c = &p->table->columns.column[i_column];
   for (int64_t i = 0, end; i < p->n; i = end) {
@@ -305,7 +305,7 @@ static int move_column(const mill_table_part *p, int i_column, int is_write, int
     }
     if (is_write)
       MILL_CHECK(transfer(p->table, i_column, first, 1, piece, (size_t)n * c->n_byte));
-    mill_watch_again(watch);
+    mill_watch_again();
   }
   return MILL_OK;
 }
@@ -320,7 +320,7 @@ static size_t widest(const mill_table_part *p)
   return n_byte;
 }
 
-static int move_part(const mill_table_part *p, int is_write, int watch)
+static int move_part(const mill_table_part *p, int is_write)
 {
   int err = MILL_OK;
   char *piece = NULL;
@@ -330,18 +330,18 @@ static int move_part(const mill_table_part *p, int is_write, int watch)
   const size_t n_most = PIECE_BYTES > n_byte ? PIECE_BYTES : n_byte;
   MILL_TRY(mill_alloc_raw(n_row < n_most / n_byte ? n_row * n_byte : n_most, 1, (void **)&piece));
   for (int i = p->first; i < p->end; i++)
-    MILL_TRY(move_column(p, i, is_write, watch, piece));
+    MILL_TRY(move_column(p, i, is_write, piece));
 done:
   mill_free(piece);
   return err;
 }
 
-int mill_table_write(const mill_table_part *part, int watch)
+int mill_table_write(const mill_table_part *part)
 {
-  return move_part(part, 1, watch);
+  return move_part(part, 1);
 }
 
-int mill_table_fill(mill_table_part part, int watch)
+int mill_table_fill(mill_table_part part)
 {
   int err = MILL_OK;
   char value[sizeof(double)];
@@ -357,7 +357,7 @@ int mill_table_fill(mill_table_part part, int watch)
     for (size_t k = 0; k < c->n_byte; k += size)
       memcpy(part.row + c->at + k, value, size);
     part.end = part.first + 1;
-    MILL_TRY(mill_table_write(&part, watch));
+    MILL_TRY(mill_table_write(&part));
   }
 done:
   mill_free(part.row);
@@ -403,7 +403,7 @@ int mill_table_read(mill_table_part part)
   int err = MILL_OK;
   char *value = NULL;
   if (part.at || part.n == 0)
-    return move_part(&part, 0, -1);
+    return move_part(&part, 0);
   MILL_TRY(mill_alloc_bytes((size_t)part.n, widest(&part), (void **)&value));
   for (int i = part.first; i < part.end; i++)
     MILL_TRY(read_column(&part, i, value));

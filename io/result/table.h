@@ -66,18 +66,16 @@ typedef struct mill_table_part {
 mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t n, char *row);
 
 /** Write a part, its columns one after the other, into a table that was opened to write.
- *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY.
- *
- *  watch  token of src/system/watchdog.h, renewed at every write */
-int mill_table_write(const mill_table_part *part, int watch);
+ *  Each write restarts the watchdog's time.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+int mill_table_write(const mill_table_part *part);
 
 /** Writes of this process to tables so far, and their bytes; any thread. */
 void mill_table_written(int64_t *n_write, int64_t *n_byte);
 
 /** Write the missing values of a range of rows of a new table, but for columns whose missing value
- *  is 0, as a new file reads as zeros.  Errors and watch as above; MILL_ERR_STOPPED as
+ *  is 0, as a new file reads as zeros.  Failures as above; MILL_ERR_STOPPED as
  *  mill_table_go_on. */
-int mill_table_fill(mill_table_part part, int watch);
+int mill_table_fill(mill_table_part part);
 
 /** Read a part into its rows; a list of rows only of a table that was opened to write.
  *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */

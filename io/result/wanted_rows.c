@@ -85,7 +85,7 @@ static int examine_rows(examination *e, int64_t start, int64_t end)
   MILL_TRY(MILL_ALLOC(n, &e->target));
   MILL_TRY(mill_table_read(mill_table_range(e->catalog, start, n, (char *)e->target)));
   MILL_TRY(mill_stored_rows_fits(file->file, file->path, file->n_row, &e->rows));
-  MILL_TRY(mill_stored_rows_each(&e->rows, start, end, -1, examine_row, e));
+  MILL_TRY(mill_stored_rows_each(&e->rows, start, end, examine_row, e));
   if (e->damaged.n > 0)
     mill_log_warning("%s: %s; they are fitted again", file->path,
                      mill_damaged_rows_text(&e->damaged, text));
@@ -102,10 +102,10 @@ static int reset_rows(examination *e)
   from.end = 1;
   MILL_CHECK(mill_table_read(from));
   part.first = 1;
-  MILL_CHECK(mill_table_write(&part, -1));
+  MILL_CHECK(mill_table_write(&part));
   part.first = 0;
   part.end = 1;
-  return mill_table_write(&part, -1);
+  return mill_table_write(&part);
 }
 
 /* Collective: rows that a rank found wanted, though their STATUS says that they are done, are not
@@ -145,7 +145,7 @@ done:
   return err;
 }
 
-int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info, int watch)
+int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info)
 {
   int err = MILL_OK;
   examination *e = NULL;
@@ -154,7 +154,7 @@ int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info 
   int64_t hi;
   const int64_t lo = mill_mpi_share(&file->mpi, file->n_row, &hi);
   MILL_TRY(start_examination(file, &e));
-  err = mill_models_find_missing(file->models, info, lo, hi, watch, &missing, &n_missing);
+  err = mill_models_find_missing(file->models, info, lo, hi, &missing, &n_missing);
   for (int64_t i = 0; i < n_missing && err == MILL_OK; i++) {
     mill_result_set_bit(file->wanted, missing[i], 1);
     err = mill_waiting_add(&e->reset, &e->fits->columns, missing[i], &row);

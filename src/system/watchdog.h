@@ -39,13 +39,15 @@ void mill_watchdog_stop(void);
 
 /** Announce a call that must not take longer than the bound and extra_s more until
  *  mill_watch_end.  what: a subject for "... has not returned"; longer texts are cut.  Any thread.
- *  Costs less than a microsecond, and the printing of the text.  Gives a token; -1 (nothing is
- *  watched) is allowed for mill_watch_end and mill_watch_again. */
+ *  Costs less than a microsecond, and the printing of the text.  Gives a token for
+ *  mill_watch_end, -1 if nothing is watched. */
 int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** The call makes progress: restart its time. */
-void mill_watch_again(int token);
+/** The thread makes progress: restart the time of all calls that it has announced. */
+void mill_watch_again(void);
+
+/** Withdraw a call; any thread, -1 is allowed. */
 void mill_watch_end(int token);
 
 #endif
