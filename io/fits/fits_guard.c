@@ -23,10 +23,6 @@ enum {
   MAX_FIELD = 999 /* the FITS standard's limit */
 };
 
-#define CUT       MILL_FITS_CUT
-#define BAD       MILL_FITS_BAD
-#define ERROR_HDU MILL_ERROR_AT
-
 /* ---- cards ------------------------------------------------------------ */
 
 enum value_type { VALUE_NONE, VALUE_STRING, VALUE_TOKEN };

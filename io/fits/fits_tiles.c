@@ -10,10 +10,6 @@
 
 #include <zlib.h>
 
-#define CUT       MILL_FITS_CUT
-#define BAD       MILL_FITS_BAD
-#define ERROR_HDU MILL_ERROR_AT
-
 int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset)
 {
   int64_t n_done = 0;

@@ -7,8 +7,8 @@
 #include "io/fits/fits_guard.h"
 #include "kernels/base/error.h"
 
-#define MILL_FITS_CUT "the file is cut: fetch it again"
-#define MILL_FITS_BAD "the file is damaged or no standard FITS: make it again"
+#define CUT "the file is cut: fetch it again"
+#define BAD "the file is damaged or no standard FITS: make it again"
 
 /** The HDU that is walked, for messages. */
 typedef struct mill_fits_place {
@@ -17,7 +17,7 @@ typedef struct mill_fits_place {
   const char *name;
 } mill_fits_place;
 
-#define MILL_ERROR_AT(at, format, ...)                                                             \
+#define ERROR_HDU(at, format, ...)                                                                 \
   MILL_ERROR(MILL_ERR_INPUT, "%s: HDU %d%s%s%s: " format, (at)->path, (at)->i_hdu + 1,             \
              (at)->name[0] ? " (" : "", (at)->name, (at)->name[0] ? ")" : "", ##__VA_ARGS__)
 

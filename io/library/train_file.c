@@ -75,7 +75,7 @@ static int write_image(const char *path, const char *format, mill_h5_file *file)
   MILL_TRY(mill_resolve_links(path, end, sizeof end));
   snprintf(temporary, sizeof temporary, "%s.tmp-%ld", end, (long)getpid());
   MILL_TRY(mill_h5_get_image(file, &image, &n_byte));
-  MILL_TRY(mill_whole_file_write(end, temporary, image, n_byte));
+  MILL_TRY(mill_whole_file_write(end, temporary, 1, image, n_byte));
 done:
   mill_free(image);
   return err;

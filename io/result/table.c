@@ -43,8 +43,7 @@ hid_t mill_column_hdf5_type(int type)
   }
 }
 
-/* Which of our types a dataset has; -1: none. */
-static int type_of(hid_t type)
+int mill_column_type_of(hid_t type)
 {
   const size_t n_byte = H5Tget_size(type);
   switch (H5Tget_class(type)) {
@@ -136,7 +135,7 @@ static int open_column(mill_table *t, const char *name)
   if (!mill_h5_array_open(t->file, full, &array))
     MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s cannot be read: %s", t->path, full,
               mill_h5_reason());
-  const int type = type_of(array.type);
+  const int type = mill_column_type_of(array.type);
   const int n_dim = H5Sget_simple_extent_ndims(array.space);
   if (type < 0 || n_dim < 1 || n_dim > 2 || (n_dim == 2 && type == MILL_TYPE_TEXT) ||
       H5Sget_simple_extent_dims(array.space, dim, NULL) < 0 || dim[0] > INT64_MAX ||

@@ -96,7 +96,10 @@ int mill_waiting_add(mill_waiting *rows, const mill_columns *columns, int64_t at
 mill_table_part mill_waiting_part(mill_waiting *rows, const mill_table *table);
 void mill_waiting_free(mill_waiting *rows);
 
-/** The type of a number of enum mill_column_type in the file and in memory; borrowed from HDF5. */
+/** HDF5 type of a number of enum mill_column_type, in file and memory; borrowed from HDF5. */
 hid_t mill_column_hdf5_type(int type);
+
+/** Enum mill_column_type of a dataset's type; -1: none. */
+int mill_column_type_of(hid_t type);
 
 #endif

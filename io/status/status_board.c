@@ -184,7 +184,7 @@ static int replace_file(const char *path, const mill_status_text *what)
     err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the status");
   MILL_TRY(err);
   snprintf(temporary, sizeof temporary, "%s.tmp", path);
-  MILL_TRY(mill_whole_file_replace(path, temporary, text, n_byte));
+  MILL_TRY(mill_whole_file_write(path, temporary, 0, text, n_byte));
 done:
   free(text);
   return err;
