@@ -511,13 +511,24 @@ done:
   return err;
 }
 
+hid_t mill_h5_text_type(size_t n_byte)
+{
+  const hid_t type = H5Tcopy(H5T_C_S1);
+  /* HDF5 has no text of 0 bytes */
+  if (type < 0 ||
+      (H5Tset_size(type, n_byte > 0 ? n_byte : 1) >= 0 &&
+       H5Tset_strpad(type, H5T_STR_NULLPAD) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0))
+    return type;
+  H5Tclose(type);
+  return H5I_INVALID_HID;
+}
+
 int mill_h5_write_group(const mill_h5_file *file, const char *name)
 {
   const hid_t group = H5Gcreate2(file->id, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-  if (group < 0)
+  if (group < 0 || H5Gclose(group) < 0)
     return MILL_ERROR(file->code, "%s: group %s cannot be made: %s", file->path, name,
                       mill_h5_reason());
-  H5Gclose(group);
   return MILL_OK;
 }
 
@@ -581,11 +592,8 @@ int mill_h5_write_attr_double(const mill_h5_file *file, const char *object, cons
 int mill_h5_write_attr_text(const mill_h5_file *file, const char *object, const char *name,
                             const char *value)
 {
-  const hid_t type = H5Tcopy(H5T_C_S1);
-  /* HDF5 has no text of 0 bytes: an empty one is stored as its final zero */
-  const int sized = type >= 0 && H5Tset_size(type, strlen(value) + 1) >= 0;
-  const int err =
-      mill_h5_write_attr(file, object, name, sized ? type : H5I_INVALID_HID, type, 0, value);
+  const hid_t type = mill_h5_text_type(strlen(value));
+  const int err = mill_h5_write_attr(file, object, name, type, type, 0, value);
   MILL_H5_CLOSE(type);
   return err;
 }

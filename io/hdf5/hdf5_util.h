@@ -99,6 +99,9 @@ int mill_h5_read_attr_double(const mill_h5_file *file, const char *object, const
 int mill_h5_read_attr_text(const mill_h5_file *file, const char *object, const char *name,
                            char *out, size_t size);
 
+/** Make a UTF-8 text type of n_byte bytes (at least 1); close it with H5Tclose. */
+hid_t mill_h5_text_type(size_t n_byte);
+
 int mill_h5_write_group(const mill_h5_file *file, const char *name);
 /** Write a dataset; unit and description become attributes, unit NULL: none. */
 int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, hid_t mem_type,

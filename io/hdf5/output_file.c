@@ -21,9 +21,7 @@
 #include "src/system/regular_file.h"
 #include "src/ranks/mpi_context.h"
 
-#define WRITE_ERROR(what)                                                                          \
-  MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MILL_H5_MAKE_ROOM, path, what,             \
-             mill_h5_reason())
+#define WRITE_ERROR(what) MILL_OUTPUT_ERROR(path, what)
 #define READ_ERROR(what)                                                                           \
   MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot read %s: %s", path, what, mill_h5_reason())
 
@@ -41,19 +39,6 @@ void mill_output_leave_if_broken(const mill_mpi *mpi, int err, int exit_status)
     return;
   fflush(NULL);
   _exit(exit_status);
-}
-
-hid_t mill_output_text_type(size_t n_byte)
-{
-  const hid_t type = H5Tcopy(H5T_C_S1);
-  if (type < 0)
-    return type;
-  if (H5Tset_size(type, n_byte > 0 ? n_byte : 1) < 0 || H5Tset_strpad(type, H5T_STR_NULLPAD) < 0 ||
-      H5Tset_cset(type, H5T_CSET_UTF8) < 0) {
-    H5Tclose(type);
-    return H5I_INVALID_HID;
-  }
-  return type;
 }
 
 /* Reserve n_byte of disk space (negative: the file's size), to find a full disk, an exhausted quota
@@ -259,22 +244,27 @@ done:
   return err;
 }
 
+int mill_output_peek(const char *path, const char *object, const char *name, char *out, size_t size)
+{
+  int err = MILL_OK;
+  hid_t file = H5I_INVALID_HID;
+  MILL_TRY(mill_h5_check_output(path));
+  MILL_TRY(mill_output_open(path, H5F_ACC_RDONLY, &file));
+  MILL_TRY(mill_output_read_attr_text(file, path, object, name, out, size));
+done:
+  MILL_H5_CLOSE(file);
+  return err;
+}
+
 int mill_output_group(hid_t loc, const char *path, const char *name)
 {
-  const hid_t group = H5Gcreate2(loc, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-  if (group < 0 || H5Gclose(group) < 0)
-    return WRITE_ERROR(name);
-  return MILL_OK;
+  return mill_h5_write_group(&(mill_h5_file){loc, MILL_ERR_OUTPUT, path}, name);
 }
 
 int mill_output_attr_text(hid_t loc, const char *path, const char *object, const char *name,
                           const char *text)
 {
-  const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
-  const hid_t type = mill_output_text_type(strlen(text));
-  const int err = mill_h5_write_attr(&file, object, name, type, type, 0, text);
-  MILL_H5_CLOSE(type);
-  return err;
+  return mill_h5_write_attr_text(&(mill_h5_file){loc, MILL_ERR_OUTPUT, path}, object, name, text);
 }
 
 int mill_output_attr_texts(hid_t loc, const char *path, const char *object, const char *name,
@@ -290,7 +280,7 @@ int mill_output_attr_texts(hid_t loc, const char *path, const char *object, cons
   MILL_TRY(mill_alloc_bytes((size_t)n_text, n_byte, (void **)&packed));
   for (int i = 0; i < n_text; i++)
     memcpy(packed + (size_t)i * n_byte, text[i], strlen(text[i]));
-  type = mill_output_text_type(n_byte);
+  type = mill_h5_text_type(n_byte);
   MILL_TRY(mill_h5_write_attr(&file, object, name, type, type, n_text, packed));
 done:
   MILL_H5_CLOSE(type);
@@ -389,7 +379,7 @@ int mill_output_text(hid_t loc, const char *path, const char *name, const char *
                      const char *description)
 {
   int err = MILL_OK;
-  const hid_t type = mill_output_text_type(strlen(text));
+  const hid_t type = mill_h5_text_type(strlen(text));
   if (type < 0)
     MILL_TRY(WRITE_ERROR(name));
   MILL_TRY(mill_output_dataset_shaped(loc, path, name, type, 0, NULL, "", description));

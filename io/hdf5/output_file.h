@@ -13,7 +13,14 @@
 #include <mpi.h>
 #include <stdint.h>
 
+#include "io/hdf5/hdf5_util.h"
+#include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
+
+/** Report that `what` cannot be written to the file at path, with HDF5's reason. */
+#define MILL_OUTPUT_ERROR(path, what)                                                              \
+  MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MILL_H5_MAKE_ROOM, path, what,             \
+             mill_h5_reason())
 
 /** Create a file under its temporary name.  n_byte: its estimated size, reserved first so that a
  *  full disk fails here and not inside HDF5. */
@@ -54,6 +61,10 @@ int mill_output_end(const char *path, hid_t *file, int err);
  *  close it again in MPI_Finalize, where HDF5 1.10 crashes.  Collective; all ranks have the same
  *  err, except for MILL_ERR_MPI. */
 void mill_output_leave_if_broken(const mill_mpi *mpi, int err, int exit_status);
+
+/** Read a text attribute of the file at path into out [size]. */
+int mill_output_peek(const char *path, const char *object, const char *name, char *out,
+                     size_t size);
 
 /** Flush file and folder to disk, and rename the file to its final name. */
 int mill_output_rename(const char *from, const char *to);
@@ -115,8 +126,5 @@ int mill_output_read_whole(hid_t loc, const char *path, const char *name, hid_t 
 /** Write a whole small dataset from one rank alone; not collective. */
 int mill_output_write_whole(hid_t loc, const char *path, const char *name, hid_t type,
                             const void *buffer);
-
-/** Make a UTF-8 text type of n_byte bytes (at least 1); close it with H5Tclose. */
-hid_t mill_output_text_type(size_t n_byte);
 
 #endif

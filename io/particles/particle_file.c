@@ -160,13 +160,6 @@ struct mill_particle_file {
   char path[MILL_MAX_PATH];
 };
 
-#define FILE_ERROR(what)                                                                           \
-  MILL_ERROR(                                                                                      \
-      MILL_ERR_OUTPUT,                                                                             \
-      "%s: cannot write %s: %s; if the disk is full or a quota is used up, make room, then "       \
-      "the same command continues",                                                                \
-      path, what, mill_h5_reason())
-
 static hid_t type_of(int i, int in_file)
 {
   if (i == STATUS)
@@ -307,7 +300,6 @@ done:
 static int write_row(const mill_particle_file *f, int i, int64_t i_problem, const void *value)
 {
   int err = MILL_OK;
-  const char *path = f->path;
   hsize_t start[MAX_RANK] = {(hsize_t)i_problem}, count[MAX_RANK] = {1};
   hid_t set = H5I_INVALID_HID, space = H5I_INVALID_HID, memory = H5I_INVALID_HID;
   for (int k = 1; k < f->rank[i]; k++)
@@ -318,16 +310,15 @@ static int write_row(const mill_particle_file *f, int i, int64_t i_problem, cons
   if (set < 0 || space < 0 || memory < 0 ||
       H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
       H5Dwrite(set, type_of(i, 0), memory, space, H5P_DEFAULT, value) < 0)
-    err = FILE_ERROR(dataset[i].name);
+    err = MILL_OUTPUT_ERROR(f->path, dataset[i].name);
   MILL_H5_CLOSE(set, space, memory);
   return err;
 }
 
 int mill_particle_file_flush(mill_particle_file *f)
 {
-  const char *path = f->path;
   if (H5Fflush(f->file, H5F_SCOPE_LOCAL) < 0)
-    return FILE_ERROR("to the disk");
+    return MILL_OUTPUT_ERROR(f->path, "to the disk");
   return MILL_OK;
 }
 

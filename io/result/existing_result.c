@@ -102,17 +102,6 @@ done:
   return err;
 }
 
-int mill_result_job(const char *path, char *out, size_t size)
-{
-  int err = MILL_OK;
-  hid_t file = H5I_INVALID_HID;
-  MILL_TRY(mill_output_open(path, H5F_ACC_RDONLY, &file));
-  MILL_TRY(mill_output_read_attr_text(file, path, "provenance", "JOB", out, size));
-done:
-  MILL_H5_CLOSE(file);
-  return err;
-}
-
 /* ---- without knowing the run ---- */
 
 /* Read what a result says of itself; *found 0: no file.  MILL_ERR_OUTPUT: damaged, or no result. */

@@ -28,9 +28,6 @@ typedef struct mill_result_origin {
 } mill_result_origin;
 int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *origin);
 
-/** Job that created the file at path (mill_lock_job) into out [size]. */
-int mill_result_job(const char *path, char *out, size_t size);
-
 /** Is nothing lost with the result at path: no rows, or none fitted?  0 for any other file. */
 int mill_result_is_void(const char *path);
 

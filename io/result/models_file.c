@@ -252,24 +252,13 @@ done:
   return err;
 }
 
-static int read_run_id(const char *path, const char *object, char out[MILL_RUN_ID_SIZE])
-{
-  int err = MILL_OK;
-  hid_t file = H5I_INVALID_HID;
-  MILL_TRY(mill_h5_check_output(path));
-  MILL_TRY(mill_output_open(path, H5F_ACC_RDONLY, &file));
-  MILL_TRY(mill_output_read_attr_text(file, path, object, "RUN_ID", out, MILL_RUN_ID_SIZE));
-done:
-  MILL_H5_CLOSE(file);
-  return err;
-}
-
 void mill_models_remove_of(const char *path, const char *result)
 {
   char end[MILL_MAX_PATH], id[MILL_RUN_ID_SIZE], of_result[MILL_RUN_ID_SIZE];
   if (mill_resolve_links(path, end, sizeof end) == MILL_OK && access(end, F_OK) == 0 &&
-      read_run_id(end, "/", id) == MILL_OK &&
-      read_run_id(result, "provenance", of_result) == MILL_OK && strcmp(id, of_result) == 0)
+      mill_output_peek(end, "/", "RUN_ID", id, sizeof id) == MILL_OK &&
+      mill_output_peek(result, "provenance", "RUN_ID", of_result, sizeof of_result) == MILL_OK &&
+      strcmp(id, of_result) == 0)
     unlink(end);
 }
 

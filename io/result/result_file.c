@@ -77,7 +77,7 @@ static int is_own_work(const mill_result_file *file, const mill_run_info *info)
   if (mill_lock_restart() == 0 || mill_h5_check_output(file->path) != MILL_OK ||
       mill_result_inspect(file->path, info, 0, &file->columns, &found, &summary) != MILL_OK ||
       found == MILL_FOUND_NOTHING ||
-      mill_result_job(file->path, made_by, sizeof made_by) != MILL_OK)
+      mill_output_peek(file->path, "provenance", "JOB", made_by, sizeof made_by) != MILL_OK)
     return 0;
   mill_lock_job(job, sizeof job);
   return strcmp(job, made_by) == 0;
@@ -498,7 +498,7 @@ static int write_end(mill_result_file *file)
   char now[MILL_TIME_SIZE];
   int32_t n_run = 0;
   double wall_s = 0;
-  const hid_t text = mill_output_text_type(MILL_TIME_SIZE - 1), i32 = H5T_NATIVE_INT32;
+  const hid_t text = mill_h5_text_type(MILL_TIME_SIZE - 1), i32 = H5T_NATIVE_INT32;
   mill_result_layout_time(now);
   MILL_TRY(mill_output_read_whole(file->file, file->path, "provenance/N_RUN", i32, 1, &n_run));
   MILL_TRY(mill_output_read_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE, 1,

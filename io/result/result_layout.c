@@ -158,7 +158,7 @@ static int create_state(hid_t file, const char *path)
 {
   int err = MILL_OK;
   char now[MILL_TIME_SIZE];
-  const hid_t text = mill_output_text_type(MILL_TIME_SIZE - 1);
+  const hid_t text = mill_h5_text_type(MILL_TIME_SIZE - 1);
   if (text < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write times: %s", path, mill_h5_reason());
   const struct {

@@ -95,7 +95,7 @@ static int create_column(hid_t file, const char *path, const char *group, int64_
 {
   int err = MILL_OK;
   char description[256], name[NAME_SIZE], fill[sizeof(double)];
-  const hid_t type = c->type == MILL_TYPE_TEXT ? mill_output_text_type(c->n_byte)
+  const hid_t type = c->type == MILL_TYPE_TEXT ? mill_h5_text_type(c->n_byte)
                                                : H5Tcopy(mill_column_hdf5_type(c->type));
   snprintf(name, sizeof name, "%s/%s", group, c->name);
   if (type < 0)
