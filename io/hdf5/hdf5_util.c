@@ -527,8 +527,8 @@ int mill_h5_write_group(const mill_h5_file *file, const char *name)
 {
   const hid_t group = H5Gcreate2(file->id, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   if (group < 0 || H5Gclose(group) < 0)
-    return MILL_ERROR(file->code, "%s: group %s cannot be made: %s", file->path, name,
-                      mill_h5_reason());
+    return MILL_ERROR(file->code, "%s: group %s cannot be made: %s%s", file->path, name,
+                      mill_h5_reason(), file->code == MILL_ERR_OUTPUT ? MILL_H5_MAKE_ROOM : "");
   return MILL_OK;
 }
 

@@ -18,7 +18,7 @@
 
 #define REFUSED(...) MILL_ERROR(MILL_ERR_OUTPUT, __VA_ARGS__)
 
-/* Print the first line in which two identities differ, as: "was", now "is". */
+/* Print the first line that differs between two identities, as: "was", now "is". */
 static void find_difference(const char *was, const char *is, char *out, size_t size)
 {
   size_t n_was, n_is;
@@ -70,14 +70,14 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   uint8_t finished = 0;
   int n_repaired = 0;
   mill_input_file *recorded = NULL;
-  mill_run_info then = *info; /* with the inputs as they were */
+  mill_run_info then = *info; /* this run, with the inputs as the result recorded them */
   *found = MILL_FOUND_NOTHING;
   memset(summary, 0, sizeof *summary);
   MILL_TRY(mill_output_open_existing(path, &file));
   if (file < 0)
     goto done;
   MILL_TRY(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
-  /* a row that joins several files has no single file that could be repaired */
+  /* joined rows come from several files, so repaired files cannot be told apart by row */
   if (retry_failed && !strstr(info->identity, "join_by_name: true")) {
     MILL_TRY(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
     then.file = recorded;
@@ -104,7 +104,8 @@ done:
 
 /* ---- without knowing the run ---- */
 
-/* Read what a result says of itself; *found 0: no file.  MILL_ERR_OUTPUT: damaged, or no result. */
+/* Read the state of the result at path; *found 0: there is no file.  MILL_ERR_OUTPUT: the file is
+   damaged, or no result. */
 static int look(const char *path, int *found, mill_result_peek *peek)
 {
   int err = MILL_OK;
@@ -121,7 +122,7 @@ static int look(const char *path, int *found, mill_result_peek *peek)
   MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
   MILL_TRY(mill_h5_scan(&file));
   MILL_TRY(mill_result_layout_check(file.id, path, MILL_ERR_OUTPUT));
-  /* first: it decides where the result can be continued */
+  /* first: the caller wants the device even if the rest is damaged */
   MILL_TRY(
       mill_h5_read_attr_text(&file, "provenance", "DEVICE", peek->device, sizeof peek->device));
   MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
@@ -141,7 +142,7 @@ int mill_result_is_void(const char *path)
   mill_result_peek peek;
   return mill_h5_check_output(path) == MILL_OK && look(path, &found, &peek) == MILL_OK && found &&
          peek.n_status[MILL_STATUS_FITTED] == 0 &&
-         !(peek.finished && peek.n_status[MILL_STATUS_NOT_DONE] > 0); /* that is damage */
+         !(peek.finished && peek.n_status[MILL_STATUS_NOT_DONE] > 0); /* damaged, not empty */
 }
 
 void mill_result_find(const char *path, mill_existing *existing)

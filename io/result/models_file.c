@@ -21,7 +21,7 @@
 enum { FIRST_EXPOSURE, N_EXPOSURE, TARGET, IDENTIFIER }; /* in this order */
 enum {
   BLOCK_ROWS = 65536,
-  MODEL_ROWS = 256, /* read together: some MB of an arm */
+  MODEL_ROWS = 256, /* models read at once: some MB of an arm */
   NAME_SIZE = MILL_MAX_NAME + 32
 };
 
@@ -29,8 +29,8 @@ struct mill_models_file {
   char path[MILL_MAX_PATH];
   hid_t file;
   mill_table *arm[MILL_MAX_ARM]; /**< NULL: no file has the arm */
-  mill_lock lock;                /**< rank 0 */
-  int fd;                        /**< descriptor of the same file; -1 */
+  mill_lock lock;                /**< of rank 0 */
+  int fd;                        /**< descriptor of the same file; -1: not open */
 };
 
 const mill_table *mill_models_arm(const mill_models_file *models, int arm)
@@ -38,7 +38,7 @@ const mill_table *mill_models_arm(const mill_models_file *models, int arm)
   return models && arm >= 0 && arm < MILL_MAX_ARM ? models->arm[arm] : NULL;
 }
 
-/* The group of an arm, and its columns. */
+/* Name the group of an arm, and list its columns. */
 static void describe_arm(const mill_models_info *info, int arm, int own_waves,
                          char group[NAME_SIZE], mill_columns *columns)
 {
@@ -86,12 +86,12 @@ done:
   return err == MILL_OK ? mill_output_take_room(path) : err;
 }
 
-/* Rows of the result that follow one another, and their model rows, which do too. */
+/* Consecutive rows of the result, and their consecutive rows of /models. */
 typedef struct block {
   const mill_table *catalog; /* CATALOG_NAMES */
   int64_t n_row, first, n_model;
-  char *row;   /* [n_row] of /catalog */
-  char *model; /* [n_model] of /models, once collected */
+  char *row;   /* [n_row] packed rows of /catalog */
+  char *model; /* [n_model] packed rows of /models; NULL before collect_models */
 } block;
 
 static void clear_block(block *b)
@@ -106,7 +106,8 @@ static int64_t integer_of(const block *b, int64_t i, int column)
   return mill_column_integer(&columns->column[column], b->row + (size_t)i * columns->row_size);
 }
 
-/* Read the rows [start, start + n), up to n_most exposures, but at least one row. */
+/* Read the rows [start, start + n) of /catalog; stop before n_most exposures are exceeded, but read at
+   least one row. */
 static int read_block(const mill_models_info *info, int64_t start, int64_t n, int64_t n_most,
                       block *b)
 {
@@ -127,7 +128,7 @@ static int read_block(const mill_models_info *info, int64_t start, int64_t n, in
   return MILL_OK;
 }
 
-/* Pack the rows of /models that belong to the rows [start, start + n) of the result. */
+/* Pack the rows of /models of the rows [start, start + n) of the result. */
 static int collect_models(const mill_models_info *info, const mill_columns *models, int64_t start,
                           int64_t n, block *b)
 {
@@ -158,7 +159,7 @@ static int open_catalog(const mill_models_info *info, mill_table **catalog)
                                CATALOG_NAMES, catalog);
 }
 
-/* Open the tables of the arms to be written. */
+/* Open file and arms for writing. */
 static int open_arms(mill_models_file *models, const char *path, const mill_models_info *info)
 {
   MILL_CHECK(mill_output_hold(path, &models->fd));
@@ -188,7 +189,7 @@ static int close_arms(mill_models_file *models, int err)
   return mill_output_end(models->path, &models->file, err);
 }
 
-/* Write this rank's share of a new file: no models yet, and which rows they belong to. */
+/* Write this rank's share of a new file: missing values for the models, and the rows of /models. */
 static int fill(mill_models_file *models, const char *path, const mill_models_info *info,
                 const mill_mpi *mpi)
 {
@@ -222,7 +223,7 @@ done:
   return close_arms(models, err);
 }
 
-/* Does an arm have the expected shape and wavelengths? */
+/* Fail unless an arm of an existing file has the expected shape and wavelengths. */
 static int check_arm(hid_t file, const char *path, const mill_models_info *info, int a)
 {
   int err = MILL_OK;
@@ -262,7 +263,7 @@ void mill_models_remove_of(const char *path, const char *result)
     unlink(end);
 }
 
-/* Rank 0: can the existing file be used? */
+/* On rank 0: can an existing file be used? */
 static int inspect(const char *path, const mill_models_info *info, int *found)
 {
   int err = MILL_OK;
@@ -296,7 +297,7 @@ done:
   return err;
 }
 
-/* Rank 0, with the lock: *found what can be used, or the file made under a temporary name. */
+/* On rank 0, with the lock: find a file to continue (*found 1), or make one under a temporary name. */
 static int find_or_create(mill_models_file *models, int overwrite, const mill_models_info *info,
                           const char *temporary, int *found)
 {
@@ -362,7 +363,7 @@ done:
 
 /* ---- rows of an earlier run ---- */
 
-/* Is a model there (1), not there (0), or cut (-1)? */
+/* 1: the model is complete; 0: there is none; -1: it is incomplete. */
 static int state_of_model(const mill_columns *arm, const char *row)
 {
   const int has_wave = arm->n_column > 1, n_pix = arm->column[0].n_value;
@@ -382,7 +383,7 @@ static int state_of_model(const mill_columns *arm, const char *row)
   return n_flux == 0 ? 0 : n_flux == n_expected ? 1 : -1;
 }
 
-/* Mark the rows of a block whose models in an arm are not whole.  n_good: good pixels [n_row] */
+/* Mark the rows of a block with incomplete models in an arm.  n_good [n_row]: good pixels of the arm. */
 static int look_at_arm(const mill_table *arm, const block *b, const int64_t *n_good,
                        char *is_missing)
 {
@@ -406,8 +407,8 @@ done:
   return err;
 }
 
-/* Mark the fitted rows of a block, which begins at row `start`, whose models are not whole.
-   fits: STATUS, and good pixels of the arms in the models file */
+/* Mark the fitted rows of a block with incomplete models.  start: the block's first row.  fits: columns
+   STATUS, and NPIX of each arm of the models file. */
 static int look_at_block(const mill_models_file *models, const mill_table *fits, int64_t start,
                          const block *b, char *is_missing)
 {

@@ -10,10 +10,10 @@
 
 enum { BLOCK_ROWS = 65536 };
 
-/* The tables that are filled here. */
+/* Tables to be filled. */
 typedef struct tables {
   mill_table *catalog, *exposures, *targets; /* targets: /fits/TARGETID */
-  const int64_t *first_exposure;             /* [n_file] */
+  const int64_t *first_exposure;             /* [n_file] see mill_result_catalog_write */
 } tables;
 
 static int open_tables(hid_t file, int fd, const char *path, int64_t n_row, int64_t n_exposure,
@@ -28,11 +28,11 @@ static int open_tables(hid_t file, int fd, const char *path, int64_t n_row, int6
   return mill_table_open_named(file, fd, path, "fits", n_row, "TARGETID", &t->targets);
 }
 
-/* Files of this rank's share whose rows are written together. */
+/* Consecutive files whose rows are written at once. */
 typedef struct group {
   int first, end;         /* files of the catalog */
   mill_file_index *index; /* [end - first] */
-  int *is_loaded;         /* [end - first] by info->load: to be cleared */
+  int *is_loaded;         /* [end - first] 1: read by info->load, so cleared here */
   int64_t n_row, n_exp;
   char *row, *exposure; /* [n_row], [n_exp] packed */
 } group;
@@ -46,8 +46,8 @@ static void clear_group(group *g)
   memset(g, 0, sizeof *g);
 }
 
-/* The end of a group that begins with file `first`: as many files as have not too many rows, but
-   one at least. */
+/* End of the group that begins with file `first`: files of at most BLOCK_ROWS rows together, but at
+   least one file. */
 static int end_of_group(const mill_run_info *info, int first)
 {
   int64_t n = 0;
@@ -82,7 +82,7 @@ static void pack_row(const mill_columns *columns, const mill_catalog_row *from, 
   mill_columns_set_crc(columns, row);
 }
 
-/* Pack exposure k of a file.  Without a list of files it is of its own file. */
+/* Pack exposure k of file i_file; without joined rows the index has no list of files. */
 static void pack_exposure(const mill_columns *columns, const mill_file_index *index, int64_t k,
                           int32_t i_file, char *row)
 {
@@ -94,7 +94,7 @@ static void pack_exposure(const mill_columns *columns, const mill_file_index *in
   }
 }
 
-/* Read the rows of a group that were not kept. */
+/* Make the group of file `first`; read again the rows that were not kept in memory. */
 static int load_group(const mill_run_info *info, int first, group *g)
 {
   int err = MILL_OK;

@@ -19,7 +19,7 @@
 #define FORMAT_NAME "starmill result"
 #define UNMODELLED  "provenance/UNMODELLED"
 
-/* A line of the lists that become attributes: code or bit, name, meaning. */
+/* Code or bit, name and meaning: a line of a list that becomes attributes of a column. */
 typedef struct meaning {
   int64_t value;
   const char *name, *text;
@@ -69,7 +69,7 @@ static int write_meanings(hid_t file, const char *path, const char *dataset, con
 #define WRITE_MEANINGS(dataset, values, list)                                                      \
   MILL_TRY(write_meanings(file, path, dataset, values, list, (int)(sizeof list / sizeof list[0])))
 
-/* Attributes of LIBRARY: code, name and path of each library; HASHES, one line each. */
+/* Write the attributes of LIBRARY: codes, names and paths of the libraries, and their hashes by line. */
 static int write_libraries(hid_t file, const char *path, const mill_run_info *info)
 {
   meaning list[1 + MILL_MAX_LIBRARY] = {{0, "NONE", "not fitted"}};
@@ -136,7 +136,7 @@ done:
   return err;
 }
 
-/* "desi barycentric\nsdss heliocentric\n": each pair of format and frame among the inputs */
+/* List each pair of format and frame among the inputs: "desi barycentric\nsdss heliocentric\n". */
 static int write_frames(hid_t file, const char *path, const mill_run_info *info)
 {
   char text[512] = "";
@@ -153,7 +153,7 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
                           "those of the velocities: nothing was corrected");
 }
 
-/* Values that a run changes later are datasets: a kill during a write can damage attributes. */
+/* Values that later runs change are datasets, because a kill during a write may damage attributes. */
 static int create_state(hid_t file, const char *path)
 {
   int err = MILL_OK;
@@ -242,7 +242,7 @@ int mill_result_layout_check(hid_t file, const char *path, int code)
   return MILL_OK;
 }
 
-/* Estimate of the size of the file: data, and room for headers. */
+/* Estimated bytes of the file: data, and room for headers. */
 static int64_t estimate_size(const mill_run_info *info, const mill_columns *columns,
                              int64_t n_exposure)
 {

@@ -17,10 +17,10 @@
 
 #define ANOTHER_SHAPE "%s: %s/%s has another shape or type than this program writes"
 enum {
-  MAX_TEXT = 1 << 16, /* more bytes, or values, a row are damage: */
+  MAX_TEXT = 1 << 16, /* bytes of a text; a longer one, or more values per row, is damage */
   MAX_VALUES = MILL_MAX_ROW_VALUES > MAX_TEXT ? MILL_MAX_ROW_VALUES : MAX_TEXT,
   NAME_SIZE = sizeof((mill_table *)0)->group + MILL_MAX_NAME + 20,
-  PIECE_BYTES = 4 << 20, /* of a column, moved at once */
+  PIECE_BYTES = 4 << 20, /* bytes of a column moved at once */
   GAP_BYTES = 1 << 14    /* largest gap between rows that is written again with them, which costs
                             less than a second write */
 };
@@ -73,7 +73,7 @@ int mill_table_go_on(void)
   return MILL_OK;
 }
 
-/* The missing value of a number, as stored; 0: all its bytes are zeros, as those of a text. */
+/* Store the missing value of a column in out; 0: all its bytes are zeros, as for every text. */
 static int missing_value(const mill_column *c, char out[sizeof(double)])
 {
   static const char zeros[sizeof(double)];
@@ -152,7 +152,8 @@ done:
   return err;
 }
 
-/* Open columns by their names; those that are expected have these types and shapes. */
+/* Open the columns `names`, of any type, then those of `expected` (NULL: none), whose types and shapes
+   must agree. */
 static int open_columns(mill_table *t, const char *names, const mill_columns *expected)
 {
   char name[sizeof((mill_column *)0)->name];
@@ -179,7 +180,7 @@ static int open_columns(mill_table *t, const char *names, const mill_columns *ex
   return MILL_OK;
 }
 
-/* Where the values of each column are in the file. */
+/* Set the byte offset of each column. */
 static int find_places(mill_table *t)
 {
   for (int i = 0; i < t->columns.n_column; i++) {
@@ -240,7 +241,7 @@ void mill_table_written(int64_t *n_write, int64_t *n_byte)
   *n_byte = n_byte_done;
 }
 
-/* Move bytes between memory and the place of a column's row in the file. */
+/* Write n bytes of a column to the file, or read them, from row `row` on. */
 static int transfer(const mill_table *t, int i_column, int64_t row, int is_write, char *data,
                     size_t n)
 {
@@ -270,8 +271,8 @@ static int64_t row_of(const mill_table_part *p, int64_t i)
   return p->at ? p->at[i].key : p->start + i;
 }
 
-/* The end of the rows from i on that are moved together: neighbours, and rows with a short gap
-   between them that are all this rank's. */
+/* End of the run of rows from i on that is moved at once: neighbours, and rows of one ownership block
+   with only short gaps between them. */
 static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
 {
   const int64_t first = row_of(p, i);
@@ -288,7 +289,7 @@ static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
   return end;
 }
 
-/* Move one column of a part.  piece: room for PIECE_BYTES, or a row. */
+/* Move one column of a part.  piece: buffer of PIECE_BYTES, or of one row if that is larger. */
 static int move_column(const mill_table_part *p, int i_column, int is_write, char *piece)
 {
   const mill_column *c = &p->table->columns.column[i_column];
@@ -346,7 +347,7 @@ int mill_table_fill(mill_table_part part)
   char value[sizeof(double)];
   const int end = part.end;
   MILL_TRY(mill_alloc_bytes(part.table->columns.row_size, 1, (void **)&part.row));
-  part.stride = 0; /* one row for all */
+  part.stride = 0; /* write the same packed row to all rows */
   for (; part.first < end; part.first++) {
     const mill_column *c = &part.table->columns.column[part.first];
     const size_t size = mill_column_type_size(c->type);
@@ -375,7 +376,7 @@ mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t
                            .stride = table->columns.row_size};
 }
 
-/* One column of a range, as any program may have stored it. */
+/* Read one column of a range by HDF5, which converts any layout and byte order. */
 static int read_column(const mill_table_part *p, int i_column, char *value)
 {
   int err = MILL_OK;
@@ -385,7 +386,7 @@ static int read_column(const mill_table_part *p, int i_column, char *value)
   const hsize_t start[2] = {(hsize_t)p->start, 0};
   const hsize_t count[2] = {(hsize_t)p->n, (hsize_t)c->n_value};
   const hid_t memory = H5Screate_simple(c->vector ? 2 : 1, count, NULL);
-  /* HDF5 does not convert between character sets, and merged results may have another one */
+  /* HDF5 does not convert between character sets: ask for the dataset's own */
   const hid_t type =
       c->type == MILL_TYPE_TEXT ? H5Dget_type(dataset) : H5Tcopy(mill_column_hdf5_type(c->type));
   if (H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
