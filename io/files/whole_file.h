@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A file that is written in one piece. */
+/** Writing of a whole file at once. */
 #ifndef MILL_WHOLE_FILE_H
 #define MILL_WHOLE_FILE_H
 
