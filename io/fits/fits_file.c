@@ -178,8 +178,8 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
   return MILL_OK;
 }
 
-/* Read a column of integers and add offset.  Null rows (TNULL) keep the missing value, which all rows of
-   out have before. */
+/* Read a column of integers and add offset.  Null rows (TNULL) keep the missing value, which all
+   rows of out have before. */
 static int read_integers(mill_fits_file *file, int i_hdu, int number, const char *name, int as,
                          __int128 offset, void *out)
 {
@@ -235,8 +235,8 @@ static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as
   return MILL_OK;
 }
 
-/* Read TSCAL and TZERO of a column of integers exactly.  CFITSIO applies them as doubles, which cannot
-   tell neighbouring 64-bit integers apart. */
+/* Read TSCAL and TZERO of a column of integers exactly.  CFITSIO applies them as doubles, which
+   cannot tell neighbouring 64-bit integers apart. */
 static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char *name,
                         double scaling[2], __int128 *offset)
 {

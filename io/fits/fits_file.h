@@ -28,11 +28,12 @@ int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_f
 /** NULL is allowed. */
 void mill_fits_file_close(mill_fits_file *file);
 
-/** Index of the HDU of that EXTNAME (upper case); -1: none.  MILL_ERR_INPUT if two have the name. */
+/** Index of the HDU of that EXTNAME (upper case); -1: none.  MILL_ERR_INPUT if two have the
+ *  name. */
 int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu);
 
-/** Refuse tables of more than MILL_FITS_MAX_ROWS rows: a sparse file can claim any number of rows, and
- *  readers take memory for each.  MILL_ERR_INPUT. */
+/** Refuse tables of more than MILL_FITS_MAX_ROWS rows: a sparse file can claim any number of rows,
+ *  and readers take memory for each.  MILL_ERR_INPUT. */
 int mill_fits_file_check_rows(const mill_fits_file *file);
 
 /** Make i_hdu CFITSIO's current HDU.  MILL_ERR_INPUT. */
@@ -53,9 +54,9 @@ int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *sou
 #define MILL_ERROR_HDU(file, i_hdu, ...)                                                           \
   mill_fits_file_refuse((file), (i_hdu), __FILE__, __LINE__, __VA_ARGS__)
 
-/** Read the elements [first, first + n) of an uncompressed image of 32-bit numbers, counted through all
- *  axes.  Swaps bytes, but applies no BSCALE, BZERO or nulls, and so is much faster than CFITSIO.
- *  MILL_ERR_INPUT: the file cannot be read, or has become shorter. */
+/** Read the elements [first, first + n) of an uncompressed image of 32-bit numbers, counted through
+ *  all axes.  Swaps bytes, but applies no BSCALE, BZERO or nulls, and so is much faster than
+ *  CFITSIO. MILL_ERR_INPUT: the file cannot be read, or has become shorter. */
 int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n,
                          void *out);
 
@@ -81,8 +82,8 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
  *  64-bit integers are exact, also with a whole TZERO, which unsigned ones have.  Missing integers
  *  read as double are NaN.
  *
- *  MILL_ERR_INPUT names file, HDU and column: it is missing or has a wrong type or shape; or a 64-bit
- *  column has a TSCAL other than 1, or a value beyond int64_t. */
+ *  MILL_ERR_INPUT names file, HDU and column: it is missing or has a wrong type or shape; or a
+ *  64-bit column has a TSCAL other than 1, or a value beyond int64_t. */
 int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,
                            int *found);
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
@@ -129,8 +130,8 @@ static inline const char *mill_fits_text_at(const mill_fits_values *texts, int64
   return texts->text ? texts->text + (size_t)i * texts->stride : "";
 }
 
-/** Read the columns of a table into new memory.  The caller zeroes values [n_wish] before, and frees
- *  them also after a failure.  MILL_ERR_INPUT. */
+/** Read the columns of a table into new memory.  The caller zeroes values [n_wish] before, and
+ *  frees them also after a failure.  MILL_ERR_INPUT. */
 int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, int n_wish,
                       mill_fits_values *values);
 
@@ -139,8 +140,8 @@ int mill_fits_columns_missing(const mill_fits_wish *wish, int n_wish, int64_t n_
                               mill_fits_values *values);
 void mill_fits_values_free(int n, mill_fits_values *values);
 
-/** Copy row i of the values into the members of a struct, *out, that the wishes name.  A missing column
- *  of texts leaves its member as it is.  path: for warnings. */
+/** Copy row i of the values into the members of a struct, *out, that the wishes name.  A missing
+ *  column of texts leaves its member as it is.  path: for warnings. */
 void mill_fits_fill(const char *path, const mill_fits_wish *wish, int n_wish,
                     const mill_fits_values *values, int64_t i, void *out);
 
@@ -148,8 +149,8 @@ void mill_fits_fill(const char *path, const mill_fits_wish *wish, int n_wish,
  *  pixels are NaN.  MILL_ERR_INPUT. */
 int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pix, double *out);
 
-/** Copy a text of the column or keyword `name` into out [size].  A longer text is cut, with a warning
- *  that names file and column. */
+/** Copy a text of the column or keyword `name` into out [size].  A longer text is cut, with a
+ *  warning that names file and column. */
 void mill_fits_text_copy(const char *path, const char *name, const char *text, char *out,
                          size_t size);
 

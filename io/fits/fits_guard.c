@@ -33,8 +33,8 @@ typedef struct card {
   char value[MILL_FITS_MAX_VALUE]; /* string without quotes and trailing blanks, or the token */
 } card;
 
-/* Copy the quoted string at text, whose first byte is the quote; returns what follows the closing quote,
-   NULL if there is none before end. */
+/* Copy the quoted string at text, whose first byte is the quote; returns what follows the closing
+   quote, NULL if there is none before end. */
 static const char *parse_string(const char *text, const char *end, char *value)
 {
   size_t n = 0;
@@ -76,8 +76,8 @@ static int is_keyword(const char *keyword, const char *name)
   return *name == *keyword && (strcmp(keyword, name) == 0 || numbered(keyword, name));
 }
 
-/* Type that a keyword's value must have, as CFITSIO aborts on another type.  s string, i integer, r real,
-   l logical; 0: any. */
+/* Type that a keyword's value must have, as CFITSIO aborts on another type.  s string, i integer, r
+   real, l logical; 0: any. */
 static char wanted_type(const char *keyword)
 {
   static const char *const known[] = {
@@ -436,8 +436,8 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
   return MILL_OK;
 }
 
-/* Is this card forbidden after the mandatory ones?  CFITSIO takes the last occurrence of some keywords,
-   so a second one would contradict what was checked. */
+/* Is this card forbidden after the mandatory ones?  CFITSIO takes the last occurrence of some
+   keywords, so a second one would contradict what was checked. */
 static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
 {
   static const char *const once[] = {"SIMPLE", "XTENSION", "BITPIX", "NAXIS", "PCOUNT",
@@ -497,8 +497,8 @@ static int check_table(walk *w)
   return MILL_OK;
 }
 
-/* Check the HDU at byte start; *next: start of the following one.  image_limit: most bytes of an unpacked
-   image. */
+/* Check the HDU at byte start; *next: start of the following one.  image_limit: most bytes of an
+   unpacked image. */
 static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t size,
                     int64_t image_limit, int64_t *next)
 {

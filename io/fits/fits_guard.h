@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Check of a FITS file before CFITSIO opens it.
  *
- *  CFITSIO aborts the process on some malformed headers, and opens a file that was cut in a header, or
- *  a cut .gz, without an error.  So every card of every header is checked here first, and the data of
- *  every HDU must lie inside the file.  A gzip file, recognised by its first bytes, is unpacked into a
- *  temporary file without a name: rows can be read from it, and a killed process leaves nothing.
+ *  CFITSIO aborts the process on some malformed headers, and opens a file that was cut in a header,
+ *  or a cut .gz, without an error.  So every card of every header is checked here first, and the
+ *  data of every HDU must lie inside the file.  A gzip file, recognised by its first bytes, is
+ *  unpacked into a temporary file without a name: rows can be read from it, and a killed process
+ *  leaves nothing.
  *
  *  CFITSIO opens the checked file by /proc/self/fd (Linux).
  */
@@ -52,8 +53,8 @@ typedef struct mill_fits_guard {
   double file_mtime;  /**< s since 1970 */
 } mill_fits_guard;
 
-/** Open a file, unpack it if it is gzip, and check all headers.  path is a plain path: brackets, URLs
- *  and pipes mean nothing.
+/** Open a file, unpack it if it is gzip, and check all headers.  path is a plain path: brackets,
+ *  URLs and pipes mean nothing.
  *
  *  limits NULL: MILL_GZIP_LIMIT_MIB and the default folder.  *out is NULL on failure.
  *  MILL_ERR_INPUT names file, HDU and card and says what to do; MILL_ERR_OUTPUT: the scratch folder
@@ -64,7 +65,8 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
 /** NULL is allowed. */
 void mill_fits_guard_close(mill_fits_guard *guard);
 
-/** Read n bytes at offset; returns the number read, fewer at the end of the file, or -1 with errno. */
+/** Read n bytes at offset; returns the number read, fewer at the end of the file, or -1 with
+ *  errno. */
 int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset);
 
 #endif

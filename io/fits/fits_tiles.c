@@ -143,8 +143,8 @@ static int find_streams(const mill_fits_place *at, const mill_fits_table *table,
 
 /* ---- the tiles -------------------------------------------------------- */
 
-/* Decode a Rice stream (Rice, Yeh and Miller 1993, JPL 93-1) without keeping its pixels; 1: it ends inside
-   its bytes, which CFITSIO's decoder does not check. */
+/* Decode a Rice stream (Rice, Yeh and Miller 1993, JPL 93-1) without keeping its pixels; 1: it ends
+   inside its bytes, which CFITSIO's decoder does not check. */
 static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix, const image *im)
 {
   const int is_4 = im->byte_pix == 4, is_2 = im->byte_pix == 2;
@@ -178,9 +178,9 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
   return 1;
 }
 
-/* Unpack a gzip stream without keeping it; 0: it is cut or has more than `most` bytes, for which CFITSIO
-   4.2 would allocate memory without end.  CFITSIO finds other errors when it reads the tile; they cost
-   only its row. */
+/* Unpack a gzip stream without keeping it; 0: it is cut or has more than `most` bytes, for which
+   CFITSIO 4.2 would allocate memory without end.  CFITSIO finds other errors when it reads the
+   tile; they cost only its row. */
 static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
 {
   unsigned char out[1 << 14];
@@ -212,8 +212,8 @@ static int64_t tile_pixels(const mill_fits_hdu *hdu, const image *im, int64_t i_
   return n_pix;
 }
 
-/* Read a descriptor, elements and offset; 0: the stream is not inside the heap, and CFITSIO would read
-   another HDU's bytes. */
+/* Read a descriptor, elements and offset; 0: the stream is not inside the heap, and CFITSIO would
+   read another HDU's bytes. */
 static int good_descriptor(const stream_column *s, const unsigned char *row, int64_t heap_bytes,
                            int64_t *n_byte, int64_t *start)
 {

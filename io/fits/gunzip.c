@@ -187,8 +187,8 @@ static void sleep_s(double s)
   nanosleep(&t, NULL);
 }
 
-/* Take a shared lock on the folder, which says that this thread has a file in it.  Waits while another
-   thread, which unpacks alone, has an exclusive lock. */
+/* Take a shared lock on the folder, which says that this thread has a file in it.  Waits while
+   another thread, which unpacks alone, has an exclusive lock. */
 static void share_folder(int lock, double end_s)
 {
   while (lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK && n_held == 0 &&
@@ -196,8 +196,8 @@ static void share_folder(int lock, double end_s)
     sleep_s(FIRST_PAUSE_S);
 }
 
-/* Wait until there may be room.  *is_alone: no other thread or rank has a file in the folder, and this one
-   has locked it exclusively.  MILL_ERR_INPUT: there will be no room. */
+/* Wait until there may be room.  *is_alone: no other thread or rank has a file in the folder, and
+   this one has locked it exclusively.  MILL_ERR_INPUT: there will be no room. */
 static int wait_for_room(const unpacker *u, int lock, double end_s, double *pause_s, int *is_alone)
 {
   const int can_wait =

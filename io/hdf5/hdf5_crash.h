@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Report which file was open when HDF5 crashes.
  *
- *  HDF5 1.10 crashes on some damaged files.  After mill_h5_name_crashes, a crash prints the file that
- *  its thread had open and what to do, and exits with the status of the file's error code.  Without
- *  an open file it prints the stack.
+ *  HDF5 1.10 crashes on some damaged files.  After mill_h5_name_crashes, a crash prints the file
+ *  that its thread had open and what to do, and exits with the status of the file's error
+ *  code.  Without an open file it prints the stack.
  */
 #ifndef MILL_HDF5_CRASH_H
 #define MILL_HDF5_CRASH_H

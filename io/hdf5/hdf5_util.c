@@ -233,8 +233,8 @@ int mill_h5_scan(const mill_h5_file *file)
 {
   int err = MILL_OK;
   scan_state state = {file, MILL_OK};
-  /* A damaged header may hide a filter from the scan: forbid HDF5 to load plug-ins at all.  The call
-     fails only if plug-ins are off already. */
+  /* A damaged header may hide a filter from the scan: forbid HDF5 to load plug-ins at all.  The
+     call fails only if plug-ins are off already. */
   H5PLset_loading_state(0);
   const herr_t rc = H5Lvisit(file->id, H5_INDEX_NAME, H5_ITER_NATIVE, scan_link, &state);
   if (state.err != MILL_OK)

@@ -73,8 +73,8 @@ int mill_h5_get_image(const mill_h5_file *file, void **image, size_t *n_byte);
 /** Close; does nothing for a file that is not open. */
 void mill_h5_close(mill_h5_file *file);
 
-/** Apply mill_h5_scan to an existing output, before a run continues it.  MILL_OK if no HDF5 file can
- *  be opened at path: whoever reads it reports the error. */
+/** Apply mill_h5_scan to an existing output, before a run continues it.  MILL_OK if no HDF5 file
+ *  can be opened at path: whoever reads it reports the error. */
 int mill_h5_check_output(const char *path);
 
 /** Does an object of that path exist? */

@@ -310,7 +310,8 @@ int mill_output_read_attr_int(hid_t loc, const char *path, const char *object, c
   return mill_h5_read_attr_int(&file, object, name, value);
 }
 
-/* is_column: HDF5 writes no values, as the caller writes all of them; fill: see mill_output_column. */
+/* is_column: HDF5 writes no values, as the caller writes all of them; fill: see
+   mill_output_column. */
 static int create_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                           const hsize_t *dim, int is_column, const void *fill, const char *unit,
                           const char *description)

@@ -3,8 +3,8 @@
  *
  *  One rank makes the whole structure under a temporary name, with all space allocated, and then
  *  renames the file, so that a kill never leaves a half-made one.  Afterwards each rank opens the
- *  file and writes rows by its own descriptor at their offset (mill_output_place): no rank waits for
- *  another in HDF5.  Failures are MILL_ERR_OUTPUT and name the file.  One thread at a time.
+ *  file and writes rows by its own descriptor at their offset (mill_output_place): no rank waits
+ *  for another in HDF5.  Failures are MILL_ERR_OUTPUT and name the file.  One thread at a time.
  */
 #ifndef MILL_OUTPUT_FILE_H
 #define MILL_OUTPUT_FILE_H
@@ -33,12 +33,12 @@ int mill_output_take_room(const char *path);
  *  file). */
 int mill_output_open(const char *path, unsigned flags, hid_t *file);
 
-/** Open an earlier output read-only, by one process.  If nothing is at the path, return MILL_OK with
- *  an invalid *file.  MILL_ERR_OUTPUT names what else is there. */
+/** Open an earlier output read-only, by one process.  If nothing is at the path, return MILL_OK
+ *  with an invalid *file.  MILL_ERR_OUTPUT names what else is there. */
 int mill_output_open_existing(const char *path, hid_t *file);
 
-/** Open a descriptor of the file at path, to write rows and to check later that the path still names
- *  the file.  The caller closes *fd. */
+/** Open a descriptor of the file at path, to write rows and to check later that the path still
+ *  names the file.  The caller closes *fd. */
 int mill_output_hold(const char *path, int *fd);
 
 /** Do all ranks see the file that rank 0 has made or found?  Waits some seconds, as network file
@@ -56,10 +56,10 @@ int mill_output_still_there(const char *path, int fd);
 /** Flush and close the file; after a failure err only close it.  Returns the first failure. */
 int mill_output_end(const char *path, hid_t *file, int err);
 
-/** Call this before a job with the outcome err finalizes MPI.  Does what mill_mpi_abort_if_lost does.
- *  If a rank could not close a file, every rank leaves the program here with exit_status: HDF5 would
- *  close it again in MPI_Finalize, where HDF5 1.10 crashes.  Collective; all ranks have the same
- *  err, except for MILL_ERR_MPI. */
+/** Call this before a job with the outcome err finalizes MPI.  Does what mill_mpi_abort_if_lost
+ *  does. If a rank could not close a file, every rank leaves the program here with exit_status:
+ *  HDF5 would close it again in MPI_Finalize, where HDF5 1.10 crashes.  Collective; all ranks have
+ *  the same err, except for MILL_ERR_MPI. */
 void mill_output_leave_if_broken(const mill_mpi *mpi, int err, int exit_status);
 
 /** Read a text attribute of the file at path into out [size]. */
@@ -71,8 +71,8 @@ int mill_output_rename(const char *from, const char *to);
 
 int mill_output_group(hid_t loc, const char *path, const char *name);
 
-/** Create a contiguous dataset of zeros, dim [n_dim]; n_dim 0: a scalar.  unit and description become
- *  attributes; an empty unit is left out. */
+/** Create a contiguous dataset of zeros, dim [n_dim]; n_dim 0: a scalar.  unit and description
+ *  become attributes; an empty unit is left out. */
 int mill_output_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                                const hsize_t *dim, const char *unit, const char *description);
 

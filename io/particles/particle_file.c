@@ -17,9 +17,9 @@
 
 enum { MAX_RANK = 2 + MILL_PARTICLE_DIM };
 
-/* ---- what is read ---- */
+/* ---- reading ---- */
 
-/* Points of an axis: the first, their distance. */
+/* Read the evenly spaced points of an axis: the first, and their spacing. */
 static int read_axis(const mill_h5_file *file, const char *name, size_t n, double *low,
                      double *spacing)
 {
@@ -42,7 +42,7 @@ done:
   return err;
 }
 
-/* Times of the slices; ascending. */
+/* Read the times of the potential's slices, which must ascend. */
 static int read_times(const mill_h5_file *file, size_t n, double **time)
 {
   MILL_CHECK(MILL_ALLOC(n, time));
@@ -134,13 +134,13 @@ done:
   return err;
 }
 
-/* ---- what is written ---- */
+/* ---- writing ---- */
 
 enum { DENSITY, BOUND, MOMENT, BAD_STEP, POSITION, STATUS, N_DATASET };
 
 static const struct {
   const char *name, *description;
-  int rank; /* of DENSITY without its axes */
+  int rank; /* number of dimensions; of DENSITY and DENSITY_BOUND without its axes */
 } dataset[N_DATASET] = {
     {"DENSITY", "density at TIME on the points X1, X2, X3; its integral is 1", 2},
     {"DENSITY_BOUND",
@@ -169,7 +169,7 @@ static hid_t type_of(int i, int in_file)
   return in_file ? H5T_IEEE_F64LE : H5T_NATIVE_DOUBLE;
 }
 
-/* Shapes of the datasets of a configuration. */
+/* Set the shapes of the datasets. */
 static void lay_out(const mill_particle_config *c, mill_particle_file *f)
 {
   const mill_particle_setup *s = &c->setup;
@@ -186,7 +186,7 @@ static void lay_out(const mill_particle_config *c, mill_particle_file *f)
   f->dim[POSITION][2] = (hsize_t)s->n_dim;
 }
 
-/* A small dataset [n] of numbers. */
+/* Write a small dataset [n] of numbers. */
 static int write_numbers(hid_t file, const char *path, const char *name, hsize_t n,
                          const double *value, const char *description)
 {
@@ -220,7 +220,7 @@ done:
   return err;
 }
 
-/* The empty file, whole before it has its name. */
+/* Create the file under a temporary name, and rename it. */
 static int make(const mill_particle_file *f, const char *identity, const mill_particle_config *c)
 {
   int err = MILL_OK;
@@ -249,7 +249,7 @@ done:
   return err;
 }
 
-/* An existing file must have the same identity. */
+/* Fail unless an existing file has this identity. */
 static int check_same(hid_t file, const char *path, const char *identity)
 {
   int err = MILL_OK;
@@ -329,7 +329,7 @@ int mill_particle_file_write(mill_particle_file *f, int64_t i_problem,
   const void *value[N_DATASET] = {r->density,   r->bound,    r->moment,
                                   &r->bad_step, r->position, &status};
   MILL_CHECK(mill_lock_keep(&f->lock));
-  /* the status last, so that it is true */
+  /* the status last: it says that the rest is written */
   for (int i = 0; i < N_DATASET; i++)
     if (f->rank[i] > 0)
       MILL_CHECK(write_row(f, i, i_problem, value[i]));

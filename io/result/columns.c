@@ -54,9 +54,8 @@ typedef struct line {
 #define P(member) MILL_FROM_POSTERIOR, offsetof(mill_posterior, member)
 #define NO_SN     (-1e9)
 
-/* scope, name, type, values, source and field, missing, unit, description.
-   Neighbouring lines of one scope repeat as a block: all columns of the first label, then all of the
-   second. */
+/* scope, name, type, values, source and field, missing, unit, description. Neighbouring lines of
+   one scope repeat as a block: all columns of the first label, then all of the second. */
 static const line fits_line[] = {
     {ONCE, "TARGETID", I64, 1, MILL_FROM_TARGET, 0, -1, "",
      "target identifier, -1 when there is none"},
@@ -533,8 +532,8 @@ void mill_columns_of(enum mill_table_kind kind, const int *length, mill_columns 
     add(columns, &table[kind].line[i], &(owner){.unit = "", .of = ""}, 0, &m);
 }
 
-/* Copy a column's values, all NaNs with the same bits.  from NULL: write the missing value of reals,
-   leave integers. */
+/* Copy a column's values, all NaNs with the same bits.  from NULL: write the missing value of
+   reals, leave integers. */
 static void pack_values(const mill_column *c, const char *from, char *to)
 {
   if (from)

@@ -59,8 +59,8 @@ enum {
 };
 
 /** Columns of a table.  A packed row holds the values of all columns in table order, little-endian,
- *  without gaps.  /fits begins with TARGETID and ends with CRC and STATUS.  CRC and CATALOG_CRC cover
- *  the bytes before them. */
+ *  without gaps.  /fits begins with TARGETID and ends with CRC and STATUS.  CRC and CATALOG_CRC
+ *  cover the bytes before them. */
 typedef struct mill_columns {
   int n_column;
   mill_column column[MILL_MAX_COLUMN];

@@ -106,8 +106,8 @@ static int64_t integer_of(const block *b, int64_t i, int column)
   return mill_column_integer(&columns->column[column], b->row + (size_t)i * columns->row_size);
 }
 
-/* Read the rows [start, start + n) of /catalog; stop before n_most exposures are exceeded, but read at
-   least one row. */
+/* Read the rows [start, start + n) of /catalog; stop before n_most exposures are exceeded, but read
+   at least one row. */
 static int read_block(const mill_models_info *info, int64_t start, int64_t n, int64_t n_most,
                       block *b)
 {
@@ -297,7 +297,8 @@ done:
   return err;
 }
 
-/* On rank 0, with the lock: find a file to continue (*found 1), or make one under a temporary name. */
+/* On rank 0, with the lock: find a file to continue (*found 1), or make one under a temporary
+   name. */
 static int find_or_create(mill_models_file *models, int overwrite, const mill_models_info *info,
                           const char *temporary, int *found)
 {
@@ -383,7 +384,8 @@ static int state_of_model(const mill_columns *arm, const char *row)
   return n_flux == 0 ? 0 : n_flux == n_expected ? 1 : -1;
 }
 
-/* Mark the rows of a block with incomplete models in an arm.  n_good [n_row]: good pixels of the arm. */
+/* Mark the rows of a block with incomplete models in an arm.  n_good [n_row]: good pixels of the
+   arm. */
 static int look_at_arm(const mill_table *arm, const block *b, const int64_t *n_good,
                        char *is_missing)
 {
@@ -407,8 +409,8 @@ done:
   return err;
 }
 
-/* Mark the fitted rows of a block with incomplete models.  start: the block's first row.  fits: columns
-   STATUS, and NPIX of each arm of the models file. */
+/* Mark the fitted rows of a block with incomplete models.  start: the block's first row.  fits:
+   columns STATUS, and NPIX of each arm of the models file. */
 static int look_at_block(const mill_models_file *models, const mill_table *fits, int64_t start,
                          const block *b, char *is_missing)
 {

@@ -37,8 +37,8 @@ typedef struct mill_models_info {
 /** Remove the models file at path if it belongs to the result at path `result`.  One rank alone. */
 void mill_models_remove_of(const char *path, const char *result);
 
-/** Create the models file, or open the one of the same run.  Collective.  MILL_ERR_OUTPUT, the same on
- *  every rank. */
+/** Create the models file, or open the one of the same run.  Collective.  MILL_ERR_OUTPUT, the same
+ *  on every rank. */
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,
                      const mill_mpi *mpi, mill_models_file **out);
 
@@ -47,8 +47,8 @@ const mill_table *mill_models_arm(const mill_models_file *models, int arm);
 
 /** Find the rows of [lo, hi) of /fits that are fitted but lack a model, or have an incomplete one.
  *
- *  A complete model has a flux in every pixel that has a wavelength.  A fitted arm (NPIX above 0) has a
- *  model in at least one exposure.
+ *  A complete model has a flux in every pixel that has a wavelength.  A fitted arm (NPIX above 0)
+ *  has a model in at least one exposure.
  *
  *  row  [n]  out  ascending; free it with mill_free, also after a failure
  *

@@ -28,8 +28,8 @@ static const double ROW_S = 1e-4;
 
 /* ---- open ---- */
 
-/* Number the exposures of all files: first [n_file] is the number of each file's first.  Checks that
-   every file belongs to one rank, and that files follow one another in rows.  Collective. */
+/* Number the exposures of all files: first [n_file] is the number of each file's first.  Checks
+   that every file belongs to one rank, and that files follow one another in rows.  Collective. */
 static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int64_t *first,
                             int64_t *n_exposure)
 {
@@ -67,8 +67,8 @@ done:
   return err;
 }
 
-/* On rank 0: has an earlier start of this requeued Slurm job begun the file?  If so it is continued,
-   else a script with --overwrite would start over each time. */
+/* On rank 0: has an earlier start of this requeued Slurm job begun the file?  If so it is
+   continued, else a script with --overwrite would start over each time. */
 static int is_own_work(const mill_result_file *file, const mill_run_info *info)
 {
   char job[96], made_by[96] = "";
@@ -198,7 +198,8 @@ static void close_descriptor(mill_result_file *file)
   file->fd = -1;
 }
 
-/* Open file and tables.  Rank 0 writes provenance by HDF5; every rank writes rows by the descriptor. */
+/* Open file and tables.  Rank 0 writes provenance by HDF5; every rank writes rows by the
+   descriptor. */
 static int open_tables(mill_result_file *file, const char *path)
 {
   mill_columns epochs;

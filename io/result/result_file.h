@@ -140,12 +140,12 @@ typedef struct mill_result_summary {
   int64_t n_write; /**< number of its writes */
 } mill_result_summary;
 
-/** Write what is queued, mark the file finished if every row is done, stop the I/O thread and release
- *  the lock.  Collective.  summary may be NULL. */
+/** Write what is queued, mark the file finished if every row is done, stop the I/O thread and
+ *  release the lock.  Collective.  summary may be NULL. */
 int mill_result_close(mill_result_file *file, mill_result_summary *summary);
 
-/** Let the I/O threads of all ranks call meet together every write_interval, with or without rows to
- *  write.  Collective, before the first put.  If meet fails, the job is aborted. */
+/** Let the I/O threads of all ranks call meet together every write_interval, with or without rows
+ *  to write.  Collective, before the first put.  If meet fails, the job is aborted. */
 int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mill_mpi *io),
                      void *context);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Shared by the parts of the result file: result_file.c opens and closes it, wanted_rows.c finds the
- *  rows to be fitted, result_queue.c takes finished rows from the fits, and result_thread.c is the
- *  I/O thread, which writes them. */
+/** Shared by the parts of the result file: result_file.c opens and closes it, wanted_rows.c finds
+ *  the rows to be fitted, result_queue.c takes finished rows from the fits, and result_thread.c is
+ *  the I/O thread, which writes them. */
 #ifndef MILL_RESULT_FILE_IMPL_H
 #define MILL_RESULT_FILE_IMPL_H
 
@@ -91,8 +91,8 @@ struct mill_result_file {
 int mill_result_bit(const uint8_t *bits, int64_t i);
 void mill_result_set_bit(uint8_t *bits, int64_t i, int value);
 
-/** Find in the open file which rows are done; each rank examines its share.  was_finished: a row that
- *  is not done is damaged.  Collective. */
+/** Find in the open file which rows are done; each rank examines its share.  was_finished: a row
+ *  that is not done is damaged.  Collective. */
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished);
 
 /** Want all fitted rows again whose models are incomplete.  Collective. */

@@ -228,8 +228,8 @@ static int is_path(const char *folder, const char *then, const char *now)
           a.st_ino == b.st_ino);
 }
 
-/* Fail unless both paths are the same file.  what: text for the message, between the input's path and
-   the difference; NULL: the input's own path differs. */
+/* Fail unless both paths are the same file.  what: text for the message, between the input's path
+   and the difference; NULL: the input's own path differs. */
 static int check_path(const char *path, const char *folder, const char *input, const char *what,
                       const char *then, const char *now)
 {
@@ -282,8 +282,8 @@ done:
 
 /* ---- files that were repaired ---- */
 
-/* Fail unless a changed file may be read for its rows [start, start + n_row) of the result, which has
-   n_all rows. */
+/* Fail unless a changed file may be read for its rows [start, start + n_row) of the result, which
+   has n_all rows. */
 static int check_repaired(hid_t file, const char *path, const mill_input_file *input, int64_t n_all,
                           int64_t start, int64_t n_row)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The table /catalog/files of a result: records the input files, and compares them with the present
- *  ones.  One rank alone. */
+/** The table /catalog/files of a result: records the input files, and compares them with the
+ *  present ones.  One rank alone. */
 #ifndef MILL_RESULT_INPUTS_H
 #define MILL_RESULT_INPUTS_H
 

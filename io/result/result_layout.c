@@ -69,7 +69,8 @@ static int write_meanings(hid_t file, const char *path, const char *dataset, con
 #define WRITE_MEANINGS(dataset, values, list)                                                      \
   MILL_TRY(write_meanings(file, path, dataset, values, list, (int)(sizeof list / sizeof list[0])))
 
-/* Write the attributes of LIBRARY: codes, names and paths of the libraries, and their hashes by line. */
+/* Write the attributes of LIBRARY: codes, names and paths of the libraries, and their hashes by
+   line. */
 static int write_libraries(hid_t file, const char *path, const mill_run_info *info)
 {
   meaning list[1 + MILL_MAX_LIBRARY] = {{0, "NONE", "not fitted"}};
@@ -153,7 +154,8 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
                           "those of the velocities: nothing was corrected");
 }
 
-/* Values that later runs change are datasets, because a kill during a write may damage attributes. */
+/* Values that later runs change are datasets, because a kill during a write may damage
+   attributes. */
 static int create_state(hid_t file, const char *path)
 {
   int err = MILL_OK;

@@ -21,15 +21,16 @@ int mill_result_layout_create(const char *path, const mill_run_info *info,
  *  fd                        descriptor of the same file
  *  first_exposure  [n_file]  row of /catalog/exposures of each file's first exposure
  *
- *  MILL_ERR_STOPPED if the job shall stop or a file has changed; MILL_ERR_OUTPUT, MILL_ERR_MEMORY, or
- *  the code of info->load. */
+ *  MILL_ERR_STOPPED if the job shall stop or a file has changed; MILL_ERR_OUTPUT, MILL_ERR_MEMORY,
+ *  or the code of info->load. */
 int mill_result_catalog_write(hid_t file, int fd, const char *path, const mill_run_info *info,
                               const int64_t *first_exposure, int64_t n_exposure);
 
 /** Note in the file that rows without models will be written.  One rank alone. */
 int mill_result_layout_mark_unmodelled(hid_t file, const char *path);
 
-/** MILL_ERR_OUTPUT if that was noted, as the models file `models` would have gaps.  One rank alone. */
+/** MILL_ERR_OUTPUT if that was noted, as the models file `models` would have gaps.  One rank
+ *  alone. */
 int mill_result_layout_check_modelled(hid_t file, const char *path, const char *models);
 
 /** Fail with code unless the file is a result of this format version. */

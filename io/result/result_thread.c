@@ -45,7 +45,8 @@ static void clear(mill_result_queue *q)
 }
 
 /* Write this rank's models from a queue, and wait until they are on disk.  Rows are written only
-   afterwards: a model has no CRC, so nothing would show that a power cut lost it.  Not collective. */
+   afterwards: a model has no CRC, so nothing would show that a power cut lost it.  Not
+   collective. */
 static int write_models(mill_result_file *file, mill_result_queue *q)
 {
   if (q->n_pix == 0)
@@ -59,8 +60,8 @@ static int write_models(mill_result_file *file, mill_result_queue *q)
   return mill_models_flush(file->models);
 }
 
-/* Write the models without waiting for the other ranks if there are many.  The caller holds the mutex,
-   which is released while writing. */
+/* Write the models without waiting for the other ranks if there are many.  The caller holds the
+   mutex, which is released while writing. */
 static void write_many_models(mill_result_file *file)
 {
   mill_result_queue *full = file->writing, *q = file->filling;
@@ -118,8 +119,8 @@ static int take_row(void *context, int64_t at, const char *packed)
   return MILL_OK;
 }
 
-/* Write the rows that this rank owns.  TARGETID is read from the file, as CRC covers it.  STATUS is the
-   last column, so that a row is done only when all of it is written. */
+/* Write the rows that this rank owns.  TARGETID is read from the file, as CRC covers it.  STATUS is
+   the last column, so that a row is done only when all of it is written. */
 static int write_taken(mill_result_file *file)
 {
   const mill_columns *columns = &file->columns;
@@ -164,8 +165,8 @@ static int write_rows(mill_result_file *file, const int64_t *n_message)
   return code == MILL_OK ? write_taken(file) : code;
 }
 
-/* Worst code of all ranks.  A rank may have much to write; its own watchdog watches that, so the others
-   wait longer than usual. */
+/* Worst code of all ranks.  A rank may have much to write; its own watchdog watches that, so the
+   others wait longer than usual. */
 static int agree(mill_result_file *file, int code)
 {
   mill_result_set_busy(file, 0);
@@ -232,8 +233,8 @@ static int meet_others(mill_result_file *file)
   return MILL_OK;
 }
 
-/* Write once.  *ends: all ranks are closing, so this was the last write.  Takes two collective calls
-   and the messages to the ranks that own rows. */
+/* Write once.  *ends: all ranks are closing, so this was the last write.  Takes two collective
+   calls and the messages to the ranks that own rows. */
 static int run_write(mill_result_file *file, int *ends)
 {
   int err = MILL_OK;
@@ -385,7 +386,8 @@ static int await_write(mill_result_file *file)
     has_wanted |= wants;
     nap(file, has_wanted, &us);
   }
-  /* this returns: MPI buffers the 8 bytes, or rank 0 receives them in its next wait or at the end */
+  /* this returns: MPI buffers the 8 bytes, or rank 0 receives them in its next wait or at the
+     end */
   MILL_CHECK_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
   return MILL_OK;
 }

@@ -102,8 +102,8 @@ static int find_exposures(const mill_stored_rows *rows, const char *exposures, i
   return *first >= 0 && *n >= 0 && *first <= rows->epochs->n_row - *n;
 }
 
-/* Append to each packed row of [start, start + n) a byte: 1 if the row is not fitted, or its EPOCH_CRC
-   agrees with its exposures. */
+/* Append to each packed row of [start, start + n) a byte: 1 if the row is not fitted, or its
+   EPOCH_CRC agrees with its exposures. */
 static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, char *row)
 {
   int err = MILL_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Check and count the rows of a stored result.  Columns, their types and the order of their CRC come
- *  from the file itself, so no library is needed. */
+/** Check and count the rows of a stored result.  Columns, their types and the order of their CRC
+ *  come from the file itself, so no library is needed. */
 #ifndef MILL_STORED_ROWS_H
 #define MILL_STORED_ROWS_H
 
@@ -9,8 +9,8 @@
 
 enum { MILL_SHOWN_ROWS = 8, MILL_ROWS_TEXT = 256 };
 
-/** Rows of /fits or /catalog.  With /epochs, a packed row of /fits ends with one more byte: 1 if its
- *  EPOCH_CRC agrees with /epochs. */
+/** Rows of /fits or /catalog.  With /epochs, a packed row of /fits ends with one more byte: 1 if
+ *  its EPOCH_CRC agrees with /epochs. */
 typedef struct mill_stored_rows {
   mill_table *table;
   mill_table *epochs;    /**< NULL: the result has no /epochs */

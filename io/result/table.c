@@ -152,8 +152,8 @@ done:
   return err;
 }
 
-/* Open the columns `names`, of any type, then those of `expected` (NULL: none), whose types and shapes
-   must agree. */
+/* Open the columns `names`, of any type, then those of `expected` (NULL: none), whose types and
+   shapes must agree. */
 static int open_columns(mill_table *t, const char *names, const mill_columns *expected)
 {
   char name[sizeof((mill_column *)0)->name];
@@ -271,8 +271,8 @@ static int64_t row_of(const mill_table_part *p, int64_t i)
   return p->at ? p->at[i].key : p->start + i;
 }
 
-/* End of the run of rows from i on that is moved at once: neighbours, and rows of one ownership block
-   with only short gaps between them. */
+/* End of the run of rows from i on that is moved at once: neighbours, and rows of one ownership
+   block with only short gaps between them. */
 static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
 {
   const int64_t first = row_of(p, i);

@@ -53,7 +53,8 @@ typedef struct mill_table_part {
   int first, end; /**< columns [first, end) */
   int64_t n;      /**< rows */
   int64_t start;  /**< first row, if at is NULL */
-  /** [n] rows of the table, ascending (key), and their places in memory; NULL: [start, start + n) */
+  /** [n] rows of the table, ascending (key), and their places in memory; NULL: [start, start +
+   *  n) */
   const mill_keyed *at;
   char *row; /**< [places][stride] packed rows */
   size_t stride;
@@ -72,8 +73,9 @@ int mill_table_write(const mill_table_part *part);
 /** Count of this process's writes to tables so far, and their bytes; any thread. */
 void mill_table_written(int64_t *n_write, int64_t *n_byte);
 
-/** Write the missing values into a range of rows of a new table.  Columns whose missing value is 0 are
- *  skipped: a new file reads as zeros.  Failures as above; MILL_ERR_STOPPED as mill_table_go_on. */
+/** Write the missing values into a range of rows of a new table.  Columns whose missing value is 0
+ *  are skipped: a new file reads as zeros.  Failures as above; MILL_ERR_STOPPED as
+ *  mill_table_go_on. */
 int mill_table_fill(mill_table_part part);
 
 /** Read a part into its rows; part.at needs a table opened with a descriptor.  Not collective.
@@ -88,7 +90,8 @@ typedef struct mill_waiting {
   int64_t at_room, row_room;
 } mill_waiting;
 
-/** Add a zeroed row for row `at` of the table; *row is valid until the next call.  MILL_ERR_MEMORY. */
+/** Add a zeroed row for row `at` of the table; *row is valid until the next call. 
+ *  MILL_ERR_MEMORY. */
 int mill_waiting_add(mill_waiting *rows, const mill_columns *columns, int64_t at, char **row);
 
 /** Sort the rows and return them as a part with all columns. */

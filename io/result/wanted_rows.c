@@ -93,7 +93,8 @@ done:
   return err;
 }
 
-/* Write STATUS 0 and the TARGETID of /catalog, which may be damaged in /fits and which no fit writes. */
+/* Write STATUS 0 and the TARGETID of /catalog, which may be damaged in /fits and which no fit
+   writes. */
 static int reset_rows(examination *e)
 {
   mill_table_part part = mill_waiting_part(&e->reset, e->fits), from = part;
@@ -108,8 +109,8 @@ static int reset_rows(examination *e)
   return mill_table_write(&part);
 }
 
-/* Reset the wanted rows in the file, and tell all ranks which rows are wanted.  code: the outcome of the
-   examination.  Collective. */
+/* Reset the wanted rows in the file, and tell all ranks which rows are wanted.  code: the outcome
+   of the examination.  Collective. */
 static int share_wanted(examination *e, int code)
 {
   int err = MILL_OK;

@@ -98,8 +98,8 @@ static int learn_batch(index_job *job, int i_file)
   return MILL_OK;
 }
 
-/* Read the wavelengths of all selected exposures of a file.  An unreadable exposure is skipped; the fit will
-   report it. */
+/* Read the wavelengths of all selected exposures of a file.  An unreadable exposure is skipped; the
+   fit will report it. */
 static int learn_layout(index_job *job, mill_spectra *spectra, const mill_file_index *index,
                         int i_file)
 {
@@ -133,7 +133,8 @@ static double cost_of_file(const char *name, const file_facts *facts)
          (mill_is_gz(name) && facts->file.size > 0 ? (double)facts->file.size / CUT_BYTES : 0.0);
 }
 
-/* Append a text about a file for the other ranks, cut to most - 1 bytes; *n_byte: its length with the zero. */
+/* Append a text about a file for the other ranks, cut to most - 1 bytes; *n_byte: its length with
+   the zero. */
 static int add_text(index_job *job, const char *text, size_t most, int32_t *n_byte)
 {
   const size_t length = strnlen(text, most - 1);
@@ -251,8 +252,8 @@ static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **fact
   return MILL_OK;
 }
 
-/* Divide the files among the ranks by the cost of indexing; start [size + 1]: first file of each rank.
-   Collective. */
+/* Divide the files among the ranks by the cost of indexing; start [size + 1]: first file of each
+   rank. Collective. */
 static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_facts **facts,
                      int *start)
 {
@@ -346,7 +347,8 @@ static int is_solar(const char *frame)
          strcmp(frame, mill_frame_name(MILL_FRAME_HELIOCENTRIC)) == 0;
 }
 
-/* Fail if a joined row has spectra in different frames: these move against each other by up to 30 km/s. */
+/* Fail if a joined row has spectra in different frames: these move against each other by up to 30
+   km/s. */
 static int refuse_mixed_frames(const mill_input_names *names, const file_facts *facts,
                                const mill_inputs *inputs)
 {
@@ -423,7 +425,8 @@ static int build_table(const mill_input_names *names, const file_facts *facts,
   return MILL_OK;
 }
 
-/* Share each arm's wavelengths, those of the first file that has the arm, unless some exposure has others. */
+/* Share each arm's wavelengths, those of the first file that has the arm, unless some exposure has
+   others. */
 static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_layout *layouts,
                         mill_inputs *inputs)
 {

@@ -106,7 +106,8 @@ static int rank_of_key(const mill_mpi *mpi, const void *key, size_t n_byte)
 
 /* ---- by name ---- */
 
-/* Order by name; then rows without a name by TARGETID; then rows with neither, which equal no other. */
+/* Order by name; then rows without a name by TARGETID; then rows with neither, which equal no
+   other. */
 static int compare_object(const entry *a, const entry *b)
 {
   const int kind_a = a->object[0] ? 0 : a->target_id >= 0 ? 1 : 2;
@@ -132,8 +133,8 @@ static double distance_deg(const entry *a, const entry *b)
   return mill_place_distance_deg(a->ra, a->dec, b->ra, b->dec);
 }
 
-/* Warn of n rows that are far from the first row of their name: the name may stand for two objects, or for
-   none.  one: the first such row on this rank, NULL: none.  Collective. */
+/* Warn of n rows that are far from the first row of their name: the name may stand for two objects,
+   or for none.  one: the first such row on this rank, NULL: none.  Collective. */
 static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
 {
   int64_t place = one ? one->place : INT64_MAX, first = place;
@@ -147,8 +148,8 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
   return MILL_OK;
 }
 
-/* Set the owner of each of n rows: the first row of its name, all of whose rows are here.  Returns the number
-   of rows far from their owner; *far: the first of these. */
+/* Set the owner of each of n rows: the first row of its name, all of whose rows are here.  Returns
+   the number of rows far from their owner; *far: the first of these. */
 static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int64_t *owner,
                             const entry **far)
 {
@@ -208,7 +209,8 @@ done:
 
 /* ---- by position ---- */
 
-/* A position in a strip of declination; positions near a strip's upper end are also in the next strip. */
+/* A position in a strip of declination; positions near a strip's upper end are also in the next
+   strip. */
 typedef struct spot {
   int64_t strip, place, owner;
   double ra, dec;
@@ -237,8 +239,8 @@ static int64_t root_of(int64_t *parent, int64_t i)
   return i;
 }
 
-/* Find pairs [*n_pair] that connect the owners of near spots.  Sorts the spots and renumbers their owners from
-   0. */
+/* Find pairs [*n_pair] that connect the owners of near spots.  Sorts the spots and renumbers their
+   owners from 0. */
 static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
   int err = MILL_OK;
@@ -318,8 +320,8 @@ done:
   return err;
 }
 
-/* Of each pair with two owners, give the later owner to the earlier.  Each turn at least halves the number of
-   owners of a connected group.  *n_left: pairs left on all ranks.  Collective. */
+/* Of each pair with two owners, give the later owner to the earlier.  Each turn at least halves the
+   number of owners of a connected group.  *n_left: pairs left on all ranks.  Collective. */
 static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t *n, int64_t *n_left)
 {
   int err = MILL_OK, *rank = NULL;
@@ -426,8 +428,8 @@ done:
   return err;
 }
 
-/* List the parts and joined rows of this rank.  order [n_entry] out: entries by owner (key; place: index of
-   the entry), the owner itself first. */
+/* List the parts and joined rows of this rank.  order [n_entry] out: entries by owner (key; place:
+   index of the entry), the owner itself first. */
 static void list_parts(const survey *taken, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
 {

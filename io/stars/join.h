@@ -20,10 +20,10 @@ typedef struct mill_join_start {
 
 /** Joined rows; equal on all ranks.  The large arrays exist once per node.
  *
- *  Rows with one name are one object; rows without a name are identified by TARGETID, and rows without
- *  either are not joined.  Objects nearer to each other than a radius are one object too, and so are
- *  chains of such objects.  The object's row is its first in the catalog; it takes the exposures of the
- *  others, in catalog order.
+ *  Rows with one name are one object; rows without a name are identified by TARGETID, and rows
+ *  without either are not joined.  Objects nearer to each other than a radius are one object too,
+ *  and so are chains of such objects.  The object's row is its first in the catalog; it takes the
+ *  exposures of the others, in catalog order.
  */
 typedef struct mill_join {
   int n_file;
@@ -34,8 +34,8 @@ typedef struct mill_join {
   mill_node_array starts, parts; /**< memory of start and part */
 } mill_join;
 
-/** Join the rows of all files.  Collective; the files [file_start, file_end) are this rank's, in the order of
- *  the ranks.
+/** Join the rows of all files.  Collective; the files [file_start, file_end) are this rank's, in
+ *  the order of the ranks.
  *
  *  radius_arcsec                  in      0: do not join by position
  *  index [file_end - file_start]  in/out  rows and exposures, before and after joining

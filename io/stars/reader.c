@@ -90,7 +90,8 @@ static void close_source(source *s)
   s->i_file = -1;
 }
 
-/* Close all open files of this thread but one, to free room in the scratch folder; returns their number. */
+/* Close all open files of this thread but one, to free room in the scratch folder; returns their
+   number. */
 static int close_others(worker *w, const source *keep)
 {
   int n = 0;
@@ -228,8 +229,8 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
   return MILL_OK;
 }
 
-/* Read part p of the batch, one file's spectra of the wanted rows of file i, and set the place of each
-   exposure. */
+/* Read part p of the batch, one file's spectra of the wanted rows of file i, and set the place of
+   each exposure. */
 static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
   int err = MILL_OK;
@@ -338,8 +339,8 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
   return collect_segments(w, batch);
 }
 
-/* Read n wanted rows of file i into a batch, and hand it over.  If some of several rows are unreadable, hand
-   over nothing and set *retry: each must be read alone. */
+/* Read n wanted rows of file i into a batch, and hand it over.  If some of several rows are
+   unreadable, hand over nothing and set *retry: each must be read alone. */
 static int read_batch(worker *w, int i, const int64_t *wanted, int n, int *retry, int *stopped)
 {
   int err = MILL_OK;
@@ -430,8 +431,8 @@ static int is_stopped(void *context)
   return stop;
 }
 
-/* Take the next rows for a thread.  Several threads share the rows of a file, except a .gz, which one thread
-   unpacks while the others take what follows. */
+/* Take the next rows for a thread.  Several threads share the rows of a file, except a .gz, which
+   one thread unpacks while the others take what follows. */
 static int take_share(mill_reader *reader, mill_schedule_rows *share, int *there)
 {
   int err = MILL_OK;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The reader of a rank: threads that read its stars' pixels from disk.
  *
- *  The threads draw chunks of the catalog (io/stars/work.h) and hand over the stars of the wanted rows in
- *  batches of bounded size.  Several threads share the rows of a file, which each of them opens; a .gz
- *  is unpacked and read by one thread, while the others go on.  With several threads, batches come in
- *  any order.
+ *  The threads draw chunks of the catalog (io/stars/work.h) and hand over the stars of the wanted
+ *  rows in batches of bounded size.  Several threads share the rows of a file, which each of them
+ *  opens; a .gz is unpacked and read by one thread, while the others go on.  With several threads,
+ *  batches come in any order.
  *
- *  A fixed number of batches circulates, so memory does not grow with the catalog: mill_reader_batches()
- *  times MILL_BATCH_EXPOSURES exposures, or times the exposures of the largest row.  A star may outlive
- *  its batch, but then without pixels.
+ *  A fixed number of batches circulates, so memory does not grow with the catalog:
+ *  mill_reader_batches() times MILL_BATCH_EXPOSURES exposures, or times the exposures of the
+ *  largest row.  A star may outlive its batch, but then without pixels.
  */
 #ifndef MILL_READER_H
 #define MILL_READER_H
@@ -41,8 +41,8 @@ static inline int64_t mill_reader_rows_ahead(int n_thread)
   return n_thread == 1 ? n_filled : n_filled + (int64_t)n_thread * MILL_READER_SHARE;
 }
 
-/** Stars of one file with their pixels (of joined rows, also from other files), or the reason why they are
- *  unreadable. */
+/** Stars of one file with their pixels (of joined rows, also from other files), or the reason why
+ *  they are unreadable. */
 typedef struct mill_batch {
   int i_file; /**< of the catalog */
   int n_row;
@@ -69,8 +69,8 @@ typedef struct mill_reader mill_reader;
 /** Start the threads.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
 int mill_reader_start(const mill_reader_plan *plan, mill_reader **out);
 
-/** Wait for the next batch; *out NULL: there are no more.  A failed thread (not an unreadable file) is
- *  reported here, after the batches that were ready. */
+/** Wait for the next batch; *out NULL: there are no more.  A failed thread (not an unreadable file)
+ *  is reported here, after the batches that were ready. */
 int mill_reader_next(mill_reader *reader, mill_batch **out);
 
 /** Number of times that the threads have opened a file so far. */
@@ -85,8 +85,8 @@ void mill_reader_release(mill_reader *reader, mill_batch *batch);
 /** Give back a star that was taken from its batch. */
 void mill_reader_release_star(mill_reader *reader, mill_star *star);
 
-/** Stop the threads, even if batches are left, and free everything, also stars that were taken.  NULL is
- *  allowed. */
+/** Stop the threads, even if batches are left, and free everything, also stars that were
+ *  taken.  NULL is allowed. */
 void mill_reader_stop(mill_reader *reader);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Rows to be fitted, in chunks that the ranks draw: the schedule (src/ranks/schedule.h) and the drawing
- *  (src/ranks/draw.h). */
+/** Rows to be fitted, in chunks that the ranks draw: the schedule (src/ranks/schedule.h) and the
+ *  drawing (src/ranks/draw.h). */
 #ifndef MILL_WORK_H
 #define MILL_WORK_H
 
@@ -9,8 +9,8 @@
 #include "src/ranks/mpi_context.h"
 #include "src/ranks/schedule.h"
 
-/** Plan of the work, equal on all ranks except rate and n_held; inputs and result are borrowed for the
- *  call. */
+/** Plan of the work, equal on all ranks except rate and n_held; inputs and result are borrowed for
+ *  the call. */
 typedef struct mill_work_plan {
   const mill_inputs *inputs;
   const mill_result_file *result; /**< which rows are wanted; NULL: all */
@@ -22,17 +22,17 @@ typedef struct mill_work_plan {
 
 typedef struct mill_work mill_work;
 
-/** Make the schedule of a plan for n_rank ranks, which all have its rate and n_held.  Not collective.
- *  MILL_ERR_MEMORY. */
+/** Make the schedule of a plan for n_rank ranks, which all have its rate and n_held.  Not
+ *  collective. MILL_ERR_MEMORY. */
 int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **out);
 
 /** Open the work, before any row is finished.  Collective, with the same code on every rank:
  *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_INTERNAL. */
 int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **out);
 
-/** Get the next rows of this rank's chunk, or of a new chunk: rows of one file, of which mill_work_wanted
- *  says which to fit.  *there 0: there are no more, or gives_up(context) returned 1 while this call
- *  waited.  One thread at a time, not collective.  MILL_ERR_MPI. */
+/** Get the next rows of this rank's chunk, or of a new chunk: rows of one file, of which
+ *  mill_work_wanted says which to fit.  *there 0: there are no more, or gives_up(context) returned
+ *  1 while this call waited.  One thread at a time, not collective.  MILL_ERR_MPI. */
 int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *context,
                    mill_schedule_rows *piece, int *there);
 

@@ -18,8 +18,8 @@ typedef struct mill_arena {
 /** n_byte bytes that last until the next reset, not zeroed, 64-byte aligned.  MILL_ERR_MEMORY. */
 int mill_arena_take(mill_arena *arena, size_t n_byte, void **out);
 
-/** Free all pieces, but keep the memory for the next ones.  Several blocks become one of their total
- *  size, so that equal use allocates nothing. */
+/** Free all pieces, but keep the memory for the next ones.  Several blocks become one of their
+ *  total size, so that equal use allocates nothing. */
 int mill_arena_reset(mill_arena *arena);
 
 /** Does p point into the arena? */

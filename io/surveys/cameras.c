@@ -173,8 +173,8 @@ done:
   return err;
 }
 
-/* Turn counts into flux, and their noise into ivar.  factor [n_pix]: flux per count; 0: a bad pixel, whose
-   flux stays and whose ivar becomes 0. */
+/* Turn counts into flux, and their noise into ivar.  factor [n_pix]: flux per count; 0: a bad
+   pixel, whose flux stays and whose ivar becomes 0. */
 static void calibrate(const mill_camera *camera, const double *factor, double *flux, double *ivar)
 {
   for (int i = 0; i < camera->n_pix; i++) {
@@ -188,8 +188,8 @@ static void calibrate(const mill_camera *camera, const double *factor, double *f
   }
 }
 
-/* Read a mask as stored: truth values, or integers.  CFITSIO 4.2 cannot add the offset of unsigned 64-bit
-   integers, so it is added here. */
+/* Read a mask as stored: truth values, or integers.  CFITSIO 4.2 cannot add the offset of unsigned
+   64-bit integers, so it is added here. */
 static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
 {
   int status = 0, any_null;
@@ -273,8 +273,8 @@ static int is_good_pixel(const mill_channel *channel, int i)
          isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
 }
 
-/* Interpolate the wavelengths of bad pixels between the good pixels left and right that do not ascend;
-   such a pixel takes the width of the pixel before it. */
+/* Interpolate the wavelengths of bad pixels between the good pixels left and right that do not
+   ascend; such a pixel takes the width of the pixel before it. */
 static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
 {
   double *wave = spectrum->wave_aa;
@@ -288,8 +288,8 @@ static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
     }
 }
 
-/* Extend the good pixels left to right by bad ones at both ends, as long as their wavelengths ascend; equal
-   wavelengths are padding. */
+/* Extend the good pixels left to right by bad ones at both ends, as long as their wavelengths
+   ascend; equal wavelengths are padding. */
 static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
 {
   *first = left;
@@ -302,8 +302,8 @@ static void find_ends(const double *wave, int n_pix, int left, int right, int *f
     ++*end;
 }
 
-/* Bad pixels (masked, or without ivar) may lack a wavelength: leave them out at the ends, interpolate them
-   elsewhere. */
+/* Bad pixels (masked, or without ivar) may lack a wavelength: leave them out at the ends,
+   interpolate them elsewhere. */
 static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_single_spectrum *s,
                        mill_channel *channel)
 {

@@ -65,8 +65,8 @@ int mill_camera_add(mill_cameras *cameras, const char *name, int i_hdu, mill_cam
  *  MILL_ERR_INPUT names file and HDUs: an exposure has two cameras of one name. */
 int mill_cameras_number(mill_cameras *cameras);
 
-/** Fill a zeroed index with all exposures, which belong to one object: a copy of `row` for each, or with
- *  is_joint one for all.  Cameras must be sorted by exposure. */
+/** Fill a zeroed index with all exposures, which belong to one object: a copy of `row` for each, or
+ *  with is_joint one for all.  Cameras must be sorted by exposure. */
 int mill_cameras_index(const mill_cameras *cameras, const mill_catalog_row *row, int is_joint,
                        mill_file_index *index);
 
@@ -77,9 +77,9 @@ int mill_cameras_index(const mill_cameras *cameras, const mill_catalog_row *row,
 int mill_camera_columns(mill_cameras *cameras, mill_camera *camera, int is_alone,
                         const char *const name[MILL_N_PLANE]);
 
-/** Set camera->scale to 1e17 if fluxes are in erg / s / cm2 / A, whose inverse variances float32 cannot
- *  hold; else to 1.  Decides by the first row with valid errors (or MILL_SENS): are most below 1e-10?
- *  Not for MILL_NOISE_VARIANCE. */
+/** Set camera->scale to 1e17 if fluxes are in erg / s / cm2 / A, whose inverse variances float32
+ *  cannot hold; else to 1.  Decides by the first row with valid errors (or MILL_SENS): are most
+ *  below 1e-10? Not for MILL_NOISE_VARIANCE. */
 int mill_camera_scale(mill_cameras *cameras, mill_camera *camera);
 
 /** Read a plane of the exposure cameras->row into out [n_pix]. */

@@ -44,8 +44,8 @@ static int check_image(const mill_desi_file *file, int i_hdu, int n_axis, const 
   return MILL_OK;
 }
 
-/* Read unit, medium and frame of the wavelengths; defaults are those of DESI's pipeline: Angstrom, vacuum,
-   barycentric. */
+/* Read unit, medium and frame of the wavelengths; defaults are those of DESI's pipeline: Angstrom,
+   vacuum, barycentric. */
 static int read_conventions(mill_desi_file *file, mill_desi_arm *a, int i_hdu, double *to_aa)
 {
   char medium[FLEN_VALUE] = "";
@@ -155,8 +155,8 @@ static int check_alike(const mill_desi_file *file)
   return MILL_OK;
 }
 
-/* Warn if SCORES has columns of an arm without spectra: the file may be cut.  No error, as files may leave
-   an arm out on purpose and keep its SCORES. */
+/* Warn if SCORES has columns of an arm without spectra: the file may be cut.  No error, as files
+   may leave an arm out on purpose and keep its SCORES. */
 static int warn_missing_arms(mill_desi_file *file)
 {
   int i_scores;
@@ -261,8 +261,8 @@ static int find_prefix(const mill_desi_file *file, const char *name)
   return -1;
 }
 
-/* Choose the channels to be read: the library's arms, and channels that the key arms names; if the file has
-   none of them, all its channels, which are then cut by wavelength. */
+/* Choose the channels to be read: the library's arms, and channels that the key arms names; if the
+   file has none of them, all its channels, which are then cut by wavelength. */
 static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settings)
 {
   const mill_library *lib = settings->lib;
@@ -304,8 +304,8 @@ static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settin
   return MILL_OK;
 }
 
-/* Mark arms that are not fitted: their S/N does not select rows.  Channels that are cut by wavelength all
-   count. */
+/* Mark arms that are not fitted: their S/N does not select rows.  Channels that are cut by
+   wavelength all count. */
 static void want_arms(mill_desi_file *file, const mill_spectra_settings *settings)
 {
   const mill_library *lib = settings->lib;
@@ -357,8 +357,8 @@ static mill_channel describe_channel(const mill_desi_file *file, int i)
   return channel;
 }
 
-/* Place of an image's row in an exposure's memory, where rows lie in a slot's order, so that they are
-   uploaded in one copy. */
+/* Place of an image's row in an exposure's memory, where rows lie in a slot's order, so that they
+   are uploaded in one copy. */
 typedef struct place {
   int64_t n_pix; /* 0: not wanted */
   size_t at;     /* offset in bytes */

@@ -82,7 +82,8 @@ static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row 
   return MILL_OK;
 }
 
-/* Read header values that FIBERMAP may lack, for all rows: healpix, tile, night, survey, program. */
+/* Read header values that FIBERMAP may lack, for all rows: healpix, tile, night, survey,
+   program. */
 static int read_division(mill_desi_file *file, mill_catalog_row *all)
 {
   mill_fits_file *fits = file->fits;
@@ -108,7 +109,8 @@ static int read_division(mill_desi_file *file, mill_catalog_row *all)
 
 #define NO_FIBERMAP "has no FIBERMAP: all its spectra are taken, sky and bad fibers too; "
 
-/* In a file without FIBERMAP take all spectra; SCORES, which has the same rows, may have TARGETID. */
+/* In a file without FIBERMAP take all spectra; SCORES, which has the same rows, may have
+   TARGETID. */
 static int do_without_fibermap(mill_desi_file *file, const mill_selection *select,
                                mill_fits_values *map, const char **warning)
 {
@@ -159,8 +161,8 @@ static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
   return first;
 }
 
-/* Fill columns that a coadd's FIBERMAP lacks from EXP_FIBERMAP: EXPID if the target has one exposure, TILEID
-   and NIGHT if all its exposures agree. */
+/* Fill columns that a coadd's FIBERMAP lacks from EXP_FIBERMAP: EXPID if the target has one
+   exposure, TILEID and NIGHT if all its exposures agree. */
 static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
 {
   int err = MILL_OK;
@@ -208,9 +210,9 @@ done:
   return err;
 }
 
-/* Read the redrock file that the user names, else the one next to the input.  If redrock selects no rows,
-   the latter may be missing, and a bad one only leaves columns empty.  The index notes the file, and
-   its size and time if it selects rows. */
+/* Read the redrock file that the user names, else the one next to the input.  If redrock selects no
+   rows, the latter may be missing, and a bad one only leaves columns empty.  The index notes the
+   file, and its size and time if it selects rows. */
 static int read_redrock(mill_desi_file *file, const mill_selection *select, mill_redrock *redrock,
                         mill_file_index *index)
 {

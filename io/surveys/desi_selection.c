@@ -8,8 +8,8 @@
 #include "io/surveys/target_bits.h"
 #include "kernels/base/memory.h"
 
-/* Which spectra belong to the target classes, *in_class [n_spec]: by the columns of commissioning or survey
-   validation if FIBERMAP has any, else by those of the main survey. */
+/* Which spectra belong to the target classes, *in_class [n_spec]: by the columns of commissioning
+   or survey validation if FIBERMAP has any, else by those of the main survey. */
 int mill_desi_classes(mill_desi_file *file, const mill_selection *select, int **in_class)
 {
   int err = MILL_OK, n[2] = {0, 0};
@@ -65,8 +65,8 @@ done:
   return err;
 }
 
-/* Largest S/N of the fitted arms, *sn [n_spec].  All arms use the first kind of column that the first arm
-   has. */
+/* Largest S/N of the fitted arms, *sn [n_spec].  All arms use the first kind of column that the
+   first arm has. */
 int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const int64_t *target_id,
                      double **sn)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* 4MOST: containers of L1 spectra, one row per fibre, and files of one spectrum; docs/use/input.md has the
-   rules and assumptions. */
+/* 4MOST: containers of L1 spectra, one row per fibre, and files of one spectrum; docs/use/input.md
+   has the rules and assumptions. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +11,9 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* All in A.  A gap above GAP separates two cameras: the high-resolution cameras are joined with gaps of
-   several 100 A.  No camera is wider than WIDEST.  In both resolutions the blue camera begins below BLUE,
-   the green one below GREEN. */
+/* All in A.  A gap above GAP separates two cameras: the high-resolution cameras are joined with
+   gaps of several 100 A.  No camera is wider than WIDEST.  In both resolutions the blue camera
+   begins below BLUE, the green one below GREEN. */
 static const double GAP = 50.0, WIDEST = 3000.0, BLUE = 4600.0, GREEN = 5800.0;
 
 enum { MAX_CAMERA = 3 };
@@ -184,8 +184,8 @@ static const mill_fits_wish wish[N_WISH] = {
     [RA] = {"OBJ_RA", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_ra), {"TRG_RA", "RA"}},
     [DEC] = {"OBJ_DEC", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_dec), {"TRG_DEC", "DEC"}}};
 
-/* Type of a fibre's target as the selection names it.  FIB_ST 2: the fibre is on its target; calibration and
-   guide fibres are BAD. */
+/* Type of a fibre's target as the selection names it.  FIB_ST 2: the fibre is on its target;
+   calibration and guide fibres are BAD. */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   static const char *const name[] = {"BAD", "OBJ", "REF", "SKY"};

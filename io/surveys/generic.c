@@ -19,7 +19,8 @@ typedef struct exposure {
   int64_t first_row; /* lowest FITS row: the exposure's number in the index */
 } exposure;
 
-/* FIRST row of an exposure, a row that FOLLOWS it, or a row APART: left out, as its name is doubtful. */
+/* FIRST row of an exposure, a row that FOLLOWS it, or a row APART: left out, as its name is
+   doubtful. */
 enum row_kind { FOLLOWS, FIRST, APART };
 enum { NAME, ARM };
 
@@ -95,8 +96,8 @@ static int check_arms(generic *g)
   return MILL_OK;
 }
 
-/* Set a row apart: it becomes an unreadable exposure without a name, so it is joined with nothing.  other:
-   see next_row. */
+/* Set a row apart: it becomes an unreadable exposure without a name, so it is joined with
+   nothing.  other: see next_row. */
 static void set_apart(generic *g, int64_t row, int64_t id, int64_t other)
 {
   g->kind[row] = APART;
@@ -141,8 +142,9 @@ static void find_stars(const generic *g, const mill_fits_values *v, row_key *key
   }
 }
 
-/* Set apart the rows of key [n] that repeat star, EXPOSURE and ARM of an earlier row, or have another TARGETID
-   than their star's first row.  Returns the number of rows left, sorted by exposure. */
+/* Set apart the rows of key [n] that repeat star, EXPOSURE and ARM of an earlier row, or have
+   another TARGETID than their star's first row.  Returns the number of rows left, sorted by
+   exposure. */
 static int64_t drop_doubtful(generic *g, row_key *key, int64_t n, const int64_t *target_id)
 {
   int64_t n_left = 0;
@@ -273,8 +275,8 @@ static int describe_row(generic *g, int64_t row, mill_camera *camera)
   return row_length(g, row, &camera->n_pix);
 }
 
-/* Refuse a unit of flux in which inverse variances are beyond float32, such as erg / s / cm2 / A for faint
-   stars: the pixels of the highest S/N would be lost. */
+/* Refuse a unit of flux in which inverse variances are beyond float32, such as erg / s / cm2 / A
+   for faint stars: the pixels of the highest S/N would be lost. */
 static int check_ivar(const generic *g, const mill_camera *camera, const double *ivar)
 {
   int n_good = 0, n_above = 0, n_below = 0;
@@ -292,8 +294,8 @@ static int check_ivar(const generic *g, const mill_camera *camera, const double 
   return MILL_OK;
 }
 
-/* Set sigma, A.  A pixel without a width is bad; it takes its neighbour's width, as the line-spread functions
-   of good pixels reach it. */
+/* Set sigma, A.  A pixel without a width is bad; it takes its neighbour's width, as the line-spread
+   functions of good pixels reach it. */
 static int finish(mill_cameras *c, const mill_camera *camera)
 {
   generic *g = (generic *)c;

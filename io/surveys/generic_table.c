@@ -88,8 +88,8 @@ static int find_vector(mill_generic_table *t, int i, const char *name, int *foun
   return MILL_OK;
 }
 
-/* Fail if the rows' fluxes share bytes of the heap, as a small file could then claim any number of pixels.
-   Wavelengths may be shared. */
+/* Fail if the rows' fluxes share bytes of the heap, as a small file could then claim any number of
+   pixels. Wavelengths may be shared. */
 static int check_heap(mill_generic_table *t)
 {
   int err = MILL_OK;
@@ -170,7 +170,8 @@ static int find_vectors(mill_generic_table *t)
 
 /* ---- wavelengths of all rows ------------------------------------------- */
 
-/* Read HDU WAVELENGTH.  Padding (0, NaN, repeated values) is accepted: rows say which pixels are bad. */
+/* Read HDU WAVELENGTH.  Padding (0, NaN, repeated values) is accepted: rows say which pixels are
+   bad. */
 static int read_shared_wave(mill_generic_table *t, int i_hdu)
 {
   const mill_fits_hdu *hdu = &t->file->guard->hdu[i_hdu];

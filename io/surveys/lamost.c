@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* LAMOST low resolution: a table COADD (DR8 and later), or an image of five rows (before DR8).  Medium
-   resolution: a table for each camera's coadd and each exposure.  docs/use/input.md has the rules. */
+/* LAMOST low resolution: a table COADD (DR8 and later), or an image of five rows (before DR8).
+   Medium resolution: a table for each camera's coadd and each exposure.  docs/use/input.md has the
+   rules. */
 
 #include <ctype.h>
 #include <math.h>
@@ -45,8 +46,8 @@ static int parse_name(const char *name, char *letter, int32_t *minute)
   return 1;
 }
 
-/* Set the middle of an exposure from its begin and length; of a coadd, the mean over its exposures; without
-   exposures, the day. */
+/* Set the middle of an exposure from its begin and length; of a coadd, the mean over its exposures;
+   without exposures, the day. */
 static int read_middle(mill_cameras *c, mill_camera *camera)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -84,7 +85,8 @@ static int recognise(const mill_fits_guard *guard)
   return is_image_of_rows(&guard->hdu[0]) && mill_single_says(guard, "TELESCOP= 'LAMOST");
 }
 
-/* Compute wavelengths from keywords: DR1's image has the continuum-divided flux in place of wavelengths. */
+/* Compute wavelengths from keywords: DR1's image has the continuum-divided flux in place of
+   wavelengths. */
 static int take_dr1_wave(mill_cameras *c, mill_camera *camera)
 {
   double first = NAN, step = NAN;
@@ -202,8 +204,8 @@ static const mill_fits_wish wish[] = {
     MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
 enum { N = sizeof wish / sizeof *wish };
 
-/* Take the star's name: DESIG, which all visits share, else OBSID, FILENAME or the file's name.  A longer name
-   is refused, as cut names might be equal. */
+/* Take the star's name: DESIG, which all visits share, else OBSID, FILENAME or the file's name.  A
+   longer name is refused, as cut names might be equal. */
 static int take_name(const char *path, const mill_fits_values *v, mill_catalog_row *to)
 {
   char id[16];
@@ -223,7 +225,8 @@ static int take_name(const char *path, const mill_fits_values *v, mill_catalog_r
   return MILL_OK;
 }
 
-/* Type of the fibre's target as the selection names it: SKY, BAD, or the type itself in upper case. */
+/* Type of the fibre's target as the selection names it: SKY, BAD, or the type itself in upper
+   case. */
 static void take_objtype(const char *type, char out[FLEN_VALUE])
 {
   static const char *const bad[] = {"UNUSED", "POSERR", "DEAD"};
@@ -273,8 +276,9 @@ done:
   return err;
 }
 
-/* b begins at 4000 A, below which the throughput is small.  Lines have a constant width in Angstrom in b, and
-   nearly in velocity in r, as measured in 22 stars of six spectrographs (docs/science/real-library.md). */
+/* b begins at 4000 A, below which the throughput is small.  Lines have a constant width in Angstrom
+   in b, and nearly in velocity in r, as measured in 22 stars of six spectrographs
+   (docs/science/real-library.md). */
 static const mill_arm_choice cameras[] = {
     {.arm = "b", .min_aa = 4000, .max_aa = 5800, .fwhm_aa = 2.7, .most_power = 2200},
     {.arm = "r", .min_aa = 5800, .max_aa = INFINITY, .resolving_power = 1650, .most_power = 1800}};

@@ -11,8 +11,8 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* Wavelengths, A, where the arms meet, and FWHM, A, of their lines; of the red arm in low and in medium
-   resolution. */
+/* Wavelengths, A, where the arms meet, and FWHM, A, of their lines; of the red arm in low and in
+   medium resolution. */
 static const double RED_AA = 6400.0, INFRARED_AA = 9550.0;
 static const double BLUE_FWHM = 2.1, RED_FWHM = 2.7, MEDIUM_FWHM = 1.6, INFRARED_FWHM = 2.4;
 
@@ -52,7 +52,8 @@ static int take_width(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* Take an image of n_axis axes as a plane; its first axis must have camera->n_pix pixels, if that is set. */
+/* Take an image of n_axis axes as a plane; its first axis must have camera->n_pix pixels, if that
+   is set. */
 static int take_image(mill_cameras *c, mill_camera *camera, enum mill_plane_of plane,
                       const char *name, int n_axis)
 {
@@ -91,8 +92,8 @@ static int find_bad_bits(pfs *p, int i_hdu)
   return MILL_OK;
 }
 
-/* Compute wavelengths from keywords.  PFS counts the first pixel as 2, not 1, so CRPIX1, the middle, is one
-   too large. */
+/* Compute wavelengths from keywords.  PFS counts the first pixel as 2, not 1, so CRPIX1, the
+   middle, is one too large. */
 static int read_keyword_wave(mill_cameras *c, mill_camera *camera, int medium)
 {
   static const mill_single_wcs wcs = {.start = "CRVAL1",

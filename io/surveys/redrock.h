@@ -23,8 +23,8 @@ typedef struct mill_redrock {
   double file_mtime;  /**< s since 1970-01-01 UTC */
 } mill_redrock;
 
-/** Read TARGETID, Z, SPECTYPE and, if present, SUBTYPE and ZWARN from HDU REDSHIFTS, else ZBEST.  If a
- *  TARGETID has several rows, the first counts.  MILL_ERR_INPUT names file, HDU and column. */
+/** Read TARGETID, Z, SPECTYPE and, if present, SUBTYPE and ZWARN from HDU REDSHIFTS, else ZBEST.
+ *  If a TARGETID has several rows, the first counts.  MILL_ERR_INPUT names file, HDU and column. */
 int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_redrock *out);
 
 void mill_redrock_clear(mill_redrock *redrock);
@@ -35,9 +35,9 @@ const mill_redshift *mill_redrock_find(const mill_redrock *redrock, int64_t targ
 /** Can mill_redrock_beside find a file of this name? */
 int mill_redrock_is_name(const char *name);
 
-/** Find the redrock file next to coadd-X.fits or spectra-X.fits (or .gz): redrock-X.fits, redrock-X.fits.gz,
- *  zbest-X.fits or zbest-X.fits.gz, in this order.  out [size]: its path, empty if there is none.
- *  MILL_ERR_INPUT: the path is too long. */
+/** Find the redrock file next to coadd-X.fits or spectra-X.fits (or .gz): redrock-X.fits,
+ *  redrock-X.fits.gz, zbest-X.fits or zbest-X.fits.gz, in this order.  out [size]: its path, empty
+ *  if there is none. MILL_ERR_INPUT: the path is too long. */
 int mill_redrock_beside(const char *path, char *out, size_t size);
 
 #endif

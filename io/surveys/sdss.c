@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SDSS I to V: spec files (PLATE-MJD-FIBER or FIELD-MJD-CATALOGID), coadd or single exposures; and Astra's
-   mwmStar and mwmVisit, BOSS spectra of a star at rest.  docs/use/input.md has the rules. */
+/* SDSS I to V: spec files (PLATE-MJD-FIBER or FIELD-MJD-CATALOGID), coadd or single exposures; and
+   Astra's mwmStar and mwmVisit, BOSS spectra of a star at rest.  docs/use/input.md has the
+   rules. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +13,9 @@
 #include "kernels/base/memory.h"
 #include "kernels/math/doppler.h"
 
-/* SPPIXMASK bits of bad pixels, whatever their ivar: the fibre's trace, flat or wavelengths are worthless;
-   or the pixel was rejected, has no sky or only sky, or has hardly any calibration.  Without NODATA:
-   since DR9, SDSS marks such pixels by ivar 0. */
+/* SPPIXMASK bits of bad pixels, whatever their ivar: the fibre's trace, flat or wavelengths are
+   worthless; or the pixel was rejected, has no sky or only sky, or has hardly any
+   calibration.  Without NODATA: since DR9, SDSS marks such pixels by ivar 0. */
 enum {
   BAD = 1 << 0        /* NOPLUG */
         | 1 << 1      /* BADTRACE */
@@ -38,8 +39,8 @@ enum {
 static const double MAX_WDISP =
     10.0; /* pixels; larger values, below resolving power 185, are errors */
 
-/* Cameras are the coadd, or the blue and the red camera of each exposure.  The number of an exposure is the
-   HDU of its first camera. */
+/* Cameras are the coadd, or the blue and the red camera of each exposure.  The number of an
+   exposure is the HDU of its first camera. */
 typedef struct sdss {
   mill_cameras cameras;
   int i_object; /* HDU of the object's only row */
@@ -71,7 +72,8 @@ static int recognise(const mill_fits_guard *guard)
 
 /* ---- exposures -------------------------------------------------------- */
 
-/* Parse the name of an exposure's HDU: B1-00104927-00104934-00104935 is camera, exposure, flat, arc. */
+/* Parse the name of an exposure's HDU: B1-00104927-00104934-00104935 is camera, exposure, flat,
+   arc. */
 static int parse_exposure_name(const char *name, char *letter, int32_t *id)
 {
   char camera[2], unit[2], digits[9];
@@ -121,8 +123,8 @@ static int find_coadd(mill_cameras *c)
   return MILL_OK;
 }
 
-/* Find columns, frame and medium of a camera.  A coadd's conventions are in the primary header, those of an
-   exposure in its own. */
+/* Find columns, frame and medium of a camera.  A coadd's conventions are in the primary header,
+   those of an exposure in its own. */
 static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
 {
   const int is_coadd = camera->exposure_id < 0, i_header = is_coadd ? 0 : camera->i_hdu;
@@ -147,9 +149,10 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
   return MILL_OK;
 }
 
-/* Set sigma, A, from wdisp, which is in pixels of 1e-4 in log10 wavelength, also in single exposures.  A
-   pixel whose wdisp is no width becomes bad; its sigma is interpolated between its neighbours, as the
-   line-spread functions of good pixels reach it.  Without any width, sigma is one pixel. */
+/* Set sigma, A, from wdisp, which is in pixels of 1e-4 in log10 wavelength, also in single
+   exposures.  A pixel whose wdisp is no width becomes bad; its sigma is interpolated between its
+   neighbours, as the line-spread functions of good pixels reach it.  Without any width, sigma is
+   one pixel. */
 static int take_wdisp(mill_cameras *c, const mill_camera *camera)
 {
   mill_single_spectrum *spectrum = &c->spectrum;
@@ -180,8 +183,8 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
 
 /* ---- stars and visits of Astra ------------------------------------------ */
 
-/* Set sigma, A, from the full width WRESL.  A coadd has none: use BOSS's resolving power, 1560 to 2270 over
-   3700-6000 A and 1850 to 2650 over 6000-9000 A. */
+/* Set sigma, A, from the full width WRESL.  A coadd has none: use BOSS's resolving power, 1560 to
+   2270 over 3700-6000 A and 1850 to 2650 over 6000-9000 A. */
 static int take_mwm(mill_cameras *c, const mill_camera *camera)
 {
   mill_single_spectrum *spectrum = &c->spectrum;
@@ -200,7 +203,8 @@ static int take_mwm(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* Compute the wavelengths of row i, shifted back by the velocity by which Astra took them to rest. */
+/* Compute the wavelengths of row i, shifted back by the velocity by which Astra took them to
+   rest. */
 static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double vel_km_s)
 {
   char what[96];
@@ -217,8 +221,8 @@ static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double
   return mill_single_check_wave(c->file, camera->i_hdu, what, camera->n_pix, camera->wave_aa);
 }
 
-/* Add a camera for each row of a table: coadds, shifted by v_rad, or visits, shifted by xcsao_v_rad if they
-   are in a coadd. */
+/* Add a camera for each row of a table: coadds, shifted by v_rad, or visits, shifted by xcsao_v_rad
+   if they are in a coadd. */
 static int open_mwm_table(mill_cameras *c, int i_hdu)
 {
   enum { V_RAD, V_VISIT, BEGIN, END, N };
@@ -320,8 +324,8 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Columns of the object's table.  SDSS-I and II have SOURCETYPE in place of OBJTYPE; SDSS-V has FIELD in
-   place of PLATE, and CATALOGID. */
+/* Columns of the object's table.  SDSS-I and II have SOURCETYPE in place of OBJTYPE; SDSS-V has
+   FIELD in place of PLATE, and CATALOGID. */
 enum {
   PLATE,
   MJD,

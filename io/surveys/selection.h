@@ -25,8 +25,8 @@ int mill_selection_has_scores(const mill_selection *select);
 /** Galaxy or quasar by a class without warning, and too fast for a star? */
 int mill_selection_is_other(const mill_selection *select, const mill_catalog_row *row);
 
-/** Keep an exposure by its number, from select->min_exp_id to max_exp_id?  An unknown number (-1) is kept
- *  only if there are no such limits. */
+/** Keep an exposure by its number, from select->min_exp_id to max_exp_id?  An unknown number (-1)
+ *  is kept only if there are no such limits. */
 int mill_selection_keeps_exp_id(const mill_selection *select, int32_t exp_id);
 
 /** Does the selection use numbers of exposures? */
@@ -39,8 +39,8 @@ typedef struct mill_class_patterns mill_class_patterns;
 int mill_class_patterns_make(const mill_selection *select, mill_class_patterns **out);
 void mill_class_patterns_free(mill_class_patterns *patterns); /* NULL is allowed */
 
-/** Set bit i if target_class[i] matches the beginning of name, as Python's re.match does: MWS matches
- *  MWS_ANY. */
+/** Set bit i if target_class[i] matches the beginning of name, as Python's re.match does: MWS
+ *  matches MWS_ANY. */
 int mill_class_matches(const mill_class_patterns *patterns, const char *name);
 
 #endif

@@ -107,7 +107,8 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
   return read_key(file, i_hdu, key, TDOUBLE, "a number", out, sizeof *out, found);
 }
 
-/* Reads a double: reading an integer, CFITSIO 4.2 overruns a buffer if a long value is not an integer. */
+/* Reads a double: reading an integer, CFITSIO 4.2 overruns a buffer if a long value is not an
+   integer. */
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found)
 {

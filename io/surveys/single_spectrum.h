@@ -39,8 +39,9 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found);
 
-/** Frame and medium of SDSS and LAMOST.  HELIO says whether wavelengths are heliocentric; without it, a
- *  HELIO_RV (the applied correction) says that they are.  VACUUM F: in air; default: vacuum. */
+/** Frame and medium of SDSS and LAMOST.  HELIO says whether wavelengths are heliocentric; without
+ *  it, a HELIO_RV (the applied correction) says that they are.  VACUUM F: in air; default:
+ *  vacuum. */
 int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air);
 
 /** Frame from SPECSYS of the HDU, else of the primary header. */
@@ -61,30 +62,31 @@ typedef struct mill_single_wcs {
   int beyond;                            /**< number of the first pixel - 1; 0 in FITS */
 } mill_single_wcs;
 
-/** Compute and check wavelengths from keywords of an HDU.  configured: the key medium, which is required
- *  if the type says neither air nor vacuum.  MILL_ERR_INPUT names file, HDU and keyword. */
+/** Compute and check wavelengths from keywords of an HDU.  configured: the key medium, which is
+ *  required if the type says neither air nor vacuum.  MILL_ERR_INPUT names file, HDU and
+ *  keyword. */
 int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_wcs *key,
                             int configured, int n_pix, double *wave_aa, int *air);
 
-/** Find a column of numbers, ignoring case: in a table of one spectrum (mill_single_pixels; one row per
- *  pixel, or one row with all), or of one spectrum per row (mill_single_vector).  *n_pix: number of
- *  pixels; if it is not 0 before, the column must agree.  MILL_ERR_INPUT names file, HDU and column:
- *  missing, not numbers, another length, or not between 2 and MILL_SINGLE_MAX_PIX. */
+/** Find a column of numbers, ignoring case: in a table of one spectrum (mill_single_pixels; one row
+ *  per pixel, or one row with all), or of one spectrum per row (mill_single_vector).  *n_pix:
+ *  number of pixels; if it is not 0 before, the column must agree.  MILL_ERR_INPUT names file, HDU
+ *  and column: missing, not numbers, another length, or not between 2 and MILL_SINGLE_MAX_PIX. */
 int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
                        int *number);
 int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
                        int *number);
 
-/** Read n_pix numbers of a row of a column, from number `first` on.  NaN and infinity stay; nulls of
- *  integers become NaN.  MILL_ERR_INPUT. */
+/** Read n_pix numbers of a row of a column, from number `first` on.  NaN and infinity stay; nulls
+ *  of integers become NaN.  MILL_ERR_INPUT. */
 int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
                         int n_pix, double *out);
 
 /** First pixel whose wavelength is not finite, positive and above the one before; n_pix: none. */
 int mill_single_disorder(int n_pix, const double *wave_aa);
 
-/** MILL_ERR_INPUT unless wavelengths are positive, finite and ascending; names file, HDU, what (a column or
- *  row), pixel and value. */
+/** MILL_ERR_INPUT unless wavelengths are positive, finite and ascending; names file, HDU, what (a
+ *  column or row), pixel and value. */
 int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *what, int n_pix,
                            const double *wave_aa);
 
@@ -94,8 +96,9 @@ void mill_single_narrow(const double *value, int n_pix, float *out);
 /** Fold a 64-bit mask into 32 bits; if a higher bit is set, bit 31 marks the pixel. */
 int32_t mill_single_fold(uint64_t mask);
 
-/** Offset to be added to stored 64-bit masks: CFITSIO 4.2 cannot read unsigned ones.  scale, zero: BSCALE
- *  and BZERO, or TSCAL and TZERO.  what: for the message.  MILL_ERR_INPUT: the mask is scaled. */
+/** Offset to be added to stored 64-bit masks: CFITSIO 4.2 cannot read unsigned ones.  scale, zero:
+ *  BSCALE and BZERO, or TSCAL and TZERO.  what: for the message.  MILL_ERR_INPUT: the mask is
+ *  scaled. */
 int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *what, double scale,
                             double zero, uint64_t *offset);
 
@@ -113,9 +116,9 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
     }                                                                                              \
   }
 
-/** Read keywords as one row of values, as mill_fits_columns reads columns.  Each comes from the first of its
- *  names that one of the headers i_hdu [n_hdu] has.  The value `none` counts as missing; NAN: no such
- *  value. */
+/** Read keywords as one row of values, as mill_fits_columns reads columns.  Each comes from the
+ *  first of its names that one of the headers i_hdu [n_hdu] has.  The value `none` counts as
+ *  missing; NAN: no such value. */
 int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double none,
                      const mill_fits_wish *wish, int n_wish, mill_fits_values *values);
 
@@ -128,8 +131,8 @@ typedef struct mill_fibres {
   const char *(*objtype)(const mill_fits_values *values, int64_t i);
 } mill_fibres;
 
-/** Select rows of fibres and fill a zeroed index.  i_hdu: the table, for messages; values: of the wishes.
- *  MILL_ERR_INPUT names file, HDU and row: a name is too long. */
+/** Select rows of fibres and fill a zeroed index.  i_hdu: the table, for messages; values: of the
+ *  wishes. MILL_ERR_INPUT names file, HDU and row: a name is too long. */
 int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
                       const mill_fits_values *values, int64_t n_row, const mill_selection *select,
                       mill_file_index *index);

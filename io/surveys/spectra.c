@@ -150,8 +150,8 @@ static void set_rules(mill_spectra *spectra)
   }
 }
 
-/* Arm of a wavelength among the arms of mask; -1: none.  Of two overlapping arms, the one that begins first
-   has the lower half of the overlap. */
+/* Arm of a wavelength among the arms of mask; -1: none.  Of two overlapping arms, the one that
+   begins first has the lower half of the overlap. */
 static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
 {
   int best = -1;
@@ -293,7 +293,8 @@ static int know(mill_spectra *spectra, const mill_channel *channel, known_waves 
   return err;
 }
 
-/* Source of a piece's line-spread function.  MILL_LSF_OFF: none is needed; MILL_LSF_AUTO: none is known. */
+/* Source of a piece's line-spread function.  MILL_LSF_OFF: none is needed; MILL_LSF_AUTO: none is
+   known. */
 static int lsf_of(const mill_spectra *spectra, const mill_channel *channel, int arm)
 {
   const arm_rule *rule = &spectra->arm[arm];
@@ -334,8 +335,8 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
   return mill_arena_take(&spectra->batch->arena, n_byte, out);
 }
 
-/* Give the piece's part of an array [n_row][n_pix] of 4-byte numbers in the batch's memory, without a copy
-   if it lies there already.  from NULL: *out is NULL. */
+/* Give the piece's part of an array [n_row][n_pix] of 4-byte numbers in the batch's memory, without
+   a copy if it lies there already.  from NULL: *out is NULL. */
 static int keep(mill_spectra *spectra, const piece *p, const void *from, size_t n_row, size_t n_pix,
                 const void **out)
 {
@@ -479,8 +480,8 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
   return MILL_OK;
 }
 
-/* Sort by exposure, then arm; equal ones keep their order.  An insertion sort, as formats give their
-   channels nearly in this order. */
+/* Sort by exposure, then arm; equal ones keep their order.  An insertion sort, as formats give
+   their channels nearly in this order. */
 static void sort_segments(mill_read_batch *batch)
 {
   for (int i = 1; i < batch->n_segment; i++) {
@@ -520,8 +521,8 @@ done:
   return err;
 }
 
-/* Fail if the open file has changed: a star must not mix pixels of two versions.  A replaced or removed
-   file stays open, and a .gz was unpacked as a whole, so these cannot change. */
+/* Fail if the open file has changed: a star must not mix pixels of two versions.  A replaced or
+   removed file stays open, and a .gz was unpacked as a whole, so these cannot change. */
 static int check_unchanged(const mill_fits_guard *guard)
 {
   struct stat now;
@@ -656,7 +657,8 @@ int mill_spectra_frame(const mill_spectra *spectra)
   return spectra->frame;
 }
 
-/* Refuse selections that the format does not support, which would silently keep all rows or none. */
+/* Refuse selections that the format does not support, which would silently keep all rows or
+   none. */
 static int check_selection(const mill_spectra *spectra, const mill_selection *select)
 {
   const mill_format *format = spectra->format;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Spectra of any survey behind one interface: formats, channels, arms.
  *
- *  A FORMAT (a table of functions per survey: desi.c, sdss.c, ...) knows the layout of its files.  It
- *  gives CHANNELS: one spectrum of one exposure, with its own wavelengths.  This module recognises the
- *  format, gives each channel's pixels to the library's ARMS, and holds the pixels of a batch.
+ *  A FORMAT (a table of functions per survey: desi.c, sdss.c, ...) knows the layout of its files.
+ *  It gives CHANNELS: one spectrum of one exposure, with its own wavelengths.  This module
+ *  recognises the format, gives each channel's pixels to the library's ARMS, and holds the pixels
+ *  of a batch.
  *
  *  A channel with the name of an arm goes to that arm, as a whole or as far as the key arms and the
- *  templates reach.  Any other channel is cut by wavelength: each pixel goes to the arm whose usable
- *  range contains it, which is the templates' range less the Doppler shift at the velocity limits.
- *  Two overlapping arms are cut in the middle of the overlap; pixels beyond all arms are dropped.  The
- *  key arms may narrow an arm's range, or name the channel that it takes.
+ *  templates reach.  Any other channel is cut by wavelength: each pixel goes to the arm whose
+ *  usable range contains it, which is the templates' range less the Doppler shift at the velocity
+ *  limits. Two overlapping arms are cut in the middle of the overlap; pixels beyond all arms are
+ *  dropped.  The key arms may narrow an arm's range, or name the channel that it takes.
  *
  *  Velocities are in the frame of the file's wavelengths, which every format reports; nothing is
  *  corrected silently.
@@ -33,7 +34,7 @@ enum mill_frame {
 
 /** One spectrum, as a format gives it; all pointers are borrowed for the call.
  *
- *  sigma_aa [n_pix]  Gaussian sigma of the line-spread function, A, including the pixel; NULL: unknown
+ *  sigma_aa [n_pix]  Gaussian sigma of the line-spread function, A, pixel included; NULL: unknown
  *  resolution        resolution matrix, as in mill_raw_segment; NULL: none
  */
 typedef struct mill_channel {
@@ -75,21 +76,21 @@ typedef struct mill_spectra_settings {
 /** May several threads read at once, each its own files?  Depends on how CFITSIO was built. */
 int mill_spectra_threads(void);
 
-/** Open and check a file, and recognise its format.  A file belongs to one thread at a time; several
- *  may be open, in several threads if mill_spectra_threads().  MILL_ERR_INPUT names file and HDU and
- *  says what to do; MILL_ERR_OUTPUT as mill_fits_guard_open. */
+/** Open and check a file, and recognise its format.  A file belongs to one thread at a time;
+ *  several may be open, in several threads if mill_spectra_threads().  MILL_ERR_INPUT names file
+ *  and HDU and says what to do; MILL_ERR_OUTPUT as mill_fits_guard_open. */
 int mill_spectra_open(const char *path, const mill_spectra_settings *settings, mill_spectra **out);
 void mill_spectra_close(mill_spectra *spectra); /* NULL is allowed */
 
 const char *mill_spectra_format_name(const mill_spectra *spectra);
 int mill_spectra_frame(const mill_spectra *spectra); /**< enum mill_frame */
 
-/** Select rows and list them in index.  index->exposure_row holds the format's own numbers of exposures:
- *  FITS rows, HDUs, ... */
+/** Select rows and list them in index.  index->exposure_row holds the format's own numbers of
+ *  exposures: FITS rows, HDUs, ... */
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index);
 
-/** Read n exposures, numbered as in the index.  An exposure has a segment for each piece of a channel in
- *  an arm: none, one or several per arm.  MILL_ERR_INPUT. */
+/** Read n exposures, numbered as in the index.  An exposure has a segment for each piece of a
+ *  channel in an arm: none, one or several per arm.  MILL_ERR_INPUT. */
 int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n,
                       mill_read_batch *batch);
 
@@ -108,7 +109,8 @@ int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segmen
 /** "barycentric", "heliocentric", "topocentric" or "unknown". */
 const char *mill_frame_name(int frame);
 
-/** Enum mill_frame whose name agrees in the first n letters, ignoring case; unknown if none does. */
+/** Enum mill_frame whose name agrees in the first n letters, ignoring case; unknown if none
+ *  does. */
 int mill_frame_from_name(const char *text, size_t n);
 
 /* ---- for formats, during their read ---------------------------------------------------------- */
@@ -127,9 +129,9 @@ enum mill_wants {
   MILL_WANTS_MATRIX = 4   /**< with its resolution matrix */
 };
 
-/** Which data of a channel are wanted?  *wants: bits of enum mill_wants.  Set name, n_pix, wave_aa, air,
- *  n_diag (above 0: it has a matrix) and sigma_aa (not NULL: it has widths); pixels need not be read
- *  yet.  A format need not ask: unwanted data are ignored. */
+/** Which data of a channel are wanted?  *wants: bits of enum mill_wants.  Set name, n_pix, wave_aa,
+ *  air, n_diag (above 0: it has a matrix) and sigma_aa (not NULL: it has widths); pixels need not
+ *  be read yet.  A format need not ask: unwanted data are ignored. */
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
 
 /** Properties by which only some formats can select rows. */
@@ -146,8 +148,8 @@ typedef struct mill_format {
   const char *description; /**< one line for --help and messages */
   /** 1 when the checked file looks like this format; headers only. */
   int (*recognise)(const mill_fits_guard *guard);
-  /** Bytes of the format's state.  It begins with mill_fits_file *, set to the borrowed file; the rest
-   *  is zero before open. */
+  /** Bytes of the format's state.  It begins with mill_fits_file *, set to the borrowed file; the
+   *  rest is zero before open. */
   size_t state_bytes;
   /** Check the structure of the file; set *frame (enum mill_frame) if it is known. */
   int (*open)(void *state, const mill_spectra_settings *settings, int *frame);
@@ -181,8 +183,8 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
 int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,
                              const mill_format *format, void *state, mill_spectra **out);
 
-/** Vacuum wavelength, A, of an air wavelength: Piskunov's inverse (VALD) of Morton 2000, ApJS 130, 403.
- *  Wavelengths below 2000 A are returned unchanged. */
+/** Vacuum wavelength, A, of an air wavelength: Piskunov's inverse (VALD) of Morton 2000, ApJS 130,
+ *  403. Wavelengths below 2000 A are returned unchanged. */
 double mill_air_to_vacuum(double wave_air_aa);
 
 #endif

@@ -11,15 +11,15 @@
  *  (SV1_DESI_TARGET, ...), CMX_TARGET; NULL beyond the last. */
 const char *mill_target_column(int i);
 
-/** Does column i belong to commissioning or survey validation?  In a file with such a column, the bits of
- *  the main survey's columns are meaningless. */
+/** Does column i belong to commissioning or survey validation?  In a file with such a column, the
+ *  bits of the main survey's columns are meaningless. */
 int mill_target_column_is_early(int i);
 
 /** Bits of column i whose names match a target class of the selection.  MILL_ERR_CONFIG. */
 int mill_target_bits(const mill_selection *select, int i, uint64_t *bits);
 
-/** MILL_ERR_INPUT, naming the first, if a target class of the selection matches no bit of any column;
- *  path: of the file, for the message. */
+/** MILL_ERR_INPUT, naming the first, if a target class of the selection matches no bit of any
+ *  column; path: of the file, for the message. */
 int mill_target_bits_check(const mill_selection *select, const char *path);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* WEAVE L1: row-stacked spectra of single exposures and of stacks, of MOS and IFU; docs/use/input.md has the
-   rules.
+/* WEAVE L1: row-stacked spectra of single exposures and of stacks, of MOS and IFU;
+   docs/use/input.md has the rules.
 
-   flux = DATA SENSFUNC and ivar = IVAR / SENSFUNC^2.  If SENSFUNC is not positive, the pixel is bad: flux =
-   DATA and ivar = 0. */
+   flux = DATA SENSFUNC and ivar = IVAR / SENSFUNC^2.  If SENSFUNC is not positive, the pixel is
+   bad: flux = DATA and ivar = 0. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -85,8 +85,8 @@ static const mill_single_wcs wcs = {.start = "CRVAL1",
                                     .type = "CTYPE1",
                                     .default_unit = "Angstrom"};
 
-/* Open an arm, if the file has any of its images.  *frame: frame of all arms so far; unknown if they
-   differ. */
+/* Open an arm, if the file has any of its images.  *frame: frame of all arms so far; unknown if
+   they differ. */
 static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
 {
   char name[MAX_NAME];
@@ -142,8 +142,8 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Columns of FIBTABLE.  STATUS and TARGUSE say which fibres saw a target.  TARGCAT, the last, is read only if
-   rows are selected by it. */
+/* Columns of FIBTABLE.  STATUS and TARGUSE say which fibres saw a target.  TARGCAT, the last, is
+   read only if rows are selected by it. */
 enum { NAME, STATUS, USE, FIBER, RA, DEC, CATEGORY, N_WISH };
 static const mill_fits_wish wish[N_WISH] = {
     [NAME] = MILL_WISH("CNAME", TEXT, 0, 1),
@@ -154,8 +154,8 @@ static const mill_fits_wish wish[N_WISH] = {
     [DEC] = MILL_ROW_WISH("TARGDEC", DOUBLE, target_dec, NAN, 0),
     [CATEGORY] = MILL_WISH("TARGCAT", TEXT, 0, 1)};
 
-/* Type of a fibre's target as the selection names it: SKY, BAD, or TARGUSE itself.  STATUS A: the fibre is on
-   its target; others are parked, disabled or lost. */
+/* Type of a fibre's target as the selection names it: SKY, BAD, or TARGUSE itself.  STATUS A: the
+   fibre is on its target; others are parked, disabled or lost. */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   const char *use = mill_fits_text_at(&v[USE], i);

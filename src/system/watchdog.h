@@ -27,11 +27,11 @@ enum mill_watch_kind {
                          own: 25 s after SIGTERM or SIGINT */
 };
 
-/** Start the thread, unless it runs.  The bound is 600 s, or the environment variable STARMILL_WATCHDOG_S.
- *  Announcements before are not watched.  log takes the reason of an abort, on a thread of its
- *  own and even when the caller's threads hang; where it does not return, or is NULL, the reason
- *  goes to standard error.
- *  MILL_ERR_INTERNAL; MILL_ERR_USAGE when the variable is no positive number. */
+/** Start the thread, unless it runs.  The bound is 600 s, or the environment variable
+ *  STARMILL_WATCHDOG_S. Announcements before are not watched.  log takes the reason of an abort, on
+ *  a thread of its own and even when the caller's threads hang; where it does not return, or is
+ *  NULL, the reason goes to standard error. MILL_ERR_INTERNAL; MILL_ERR_USAGE when the variable is
+ *  no positive number. */
 int mill_watchdog_start(void (*log)(const char *text));
 
 /** Stop looking, when as often called as the start; may be called when it was not started. */
