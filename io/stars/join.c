@@ -320,8 +320,8 @@ done:
   return err;
 }
 
-/* Of each pair with two owners, give the later owner to the earlier.  Each turn at least halves the
-   number of owners of a connected group.  *n_left: pairs left on all ranks.  Collective. */
+/* Of each pair with two owners, let the earlier owner own the later one.  Each turn at least halves
+   the number of owners of a connected group.  *n_left: pairs left on all ranks.  Collective. */
 static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t *n, int64_t *n_left)
 {
   int err = MILL_OK, *rank = NULL;

@@ -273,8 +273,8 @@ static int is_good_pixel(const mill_channel *channel, int i)
          isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
 }
 
-/* Interpolate the wavelengths of bad pixels between the good pixels left and right that do not
-   ascend; such a pixel takes the width of the pixel before it. */
+/* Between the good pixels left and right, replace wavelengths that do not ascend by interpolated
+   ones; such a pixel takes the width of the pixel before it. */
 static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
 {
   double *wave = spectrum->wave_aa;
