@@ -250,21 +250,10 @@ int mill_output_peek(const char *path, const char *object, const char *name, cha
   hid_t file = H5I_INVALID_HID;
   MILL_TRY(mill_h5_check_output(path));
   MILL_TRY(mill_output_open(path, H5F_ACC_RDONLY, &file));
-  MILL_TRY(mill_output_read_attr_text(file, path, object, name, out, size));
+  MILL_TRY(mill_h5_read_attr_text(MILL_OUTPUT(file, path), object, name, out, size));
 done:
   MILL_H5_CLOSE(file);
   return err;
-}
-
-int mill_output_group(hid_t loc, const char *path, const char *name)
-{
-  return mill_h5_write_group(&(mill_h5_file){loc, MILL_ERR_OUTPUT, path}, name);
-}
-
-int mill_output_attr_text(hid_t loc, const char *path, const char *object, const char *name,
-                          const char *text)
-{
-  return mill_h5_write_attr_text(&(mill_h5_file){loc, MILL_ERR_OUTPUT, path}, object, name, text);
 }
 
 int mill_output_attr_texts(hid_t loc, const char *path, const char *object, const char *name,
@@ -295,21 +284,6 @@ int mill_output_attr_int64(hid_t loc, const char *path, const char *object, cons
   return mill_h5_write_attr(&file, object, name, H5T_STD_I64LE, H5T_STD_I64LE, n_value, value);
 }
 
-int mill_output_read_attr_text(hid_t loc, const char *path, const char *object, const char *name,
-                               char *out, size_t size)
-{
-  const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
-  memset(out, 0, size);
-  return mill_h5_read_attr_text(&file, object, name, out, size);
-}
-
-int mill_output_read_attr_int(hid_t loc, const char *path, const char *object, const char *name,
-                              int *value)
-{
-  const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
-  return mill_h5_read_attr_int(&file, object, name, value);
-}
-
 /* is_column: HDF5 writes no values, as the caller writes all of them; fill: see
    mill_output_column. */
 static int create_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
@@ -330,9 +304,9 @@ static int create_dataset(hid_t loc, const char *path, const char *name, hid_t t
   if (dataset < 0)
     MILL_TRY(WRITE_ERROR(name));
   if (unit && unit[0])
-    MILL_TRY(mill_output_attr_text(dataset, path, ".", "unit", unit));
+    MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(dataset, path), ".", "unit", unit));
   if (description && description[0])
-    MILL_TRY(mill_output_attr_text(dataset, path, ".", "description", description));
+    MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(dataset, path), ".", "description", description));
 done:
   if (dataset >= 0 && H5Dclose(dataset) < 0 && err == MILL_OK)
     err = WRITE_ERROR(name);

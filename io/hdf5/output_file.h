@@ -17,6 +17,9 @@
 #include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
 
+/** An open output, for the functions of hdf5_util.h. */
+#define MILL_OUTPUT(file, path) (&(const mill_h5_file){file, MILL_ERR_OUTPUT, path})
+
 /** Report that `what` cannot be written to the file at path, with HDF5's reason. */
 #define MILL_OUTPUT_ERROR(path, what)                                                              \
   MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MILL_H5_MAKE_ROOM, path, what,             \
@@ -69,8 +72,6 @@ int mill_output_peek(const char *path, const char *object, const char *name, cha
 /** Flush file and folder to disk, and rename the file to its final name. */
 int mill_output_rename(const char *from, const char *to);
 
-int mill_output_group(hid_t loc, const char *path, const char *name);
-
 /** Create a contiguous dataset of zeros, dim [n_dim]; n_dim 0: a scalar.  unit and description
  *  become attributes; an empty unit is left out. */
 int mill_output_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
@@ -92,18 +93,10 @@ int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t t
                       haddr_t *place);
 
 /** Write attributes of an object; texts are UTF-8 of fixed length. */
-int mill_output_attr_text(hid_t loc, const char *path, const char *object, const char *name,
-                          const char *text);
 int mill_output_attr_texts(hid_t loc, const char *path, const char *object, const char *name,
                            const char *const *text, int n_text);
 int mill_output_attr_int64(hid_t loc, const char *path, const char *object, const char *name,
                            const int64_t *value, int n_value);
-/** Read an attribute into out [size] or *value; fails if it is missing, of another type or too
- *  long. */
-int mill_output_read_attr_text(hid_t loc, const char *path, const char *object, const char *name,
-                               char *out, size_t size);
-int mill_output_read_attr_int(hid_t loc, const char *path, const char *object, const char *name,
-                              int *value);
 
 /** Write a scalar text dataset: texts may be longer than the 64 kB of an attribute. */
 int mill_output_text(hid_t loc, const char *path, const char *name, const char *text,

@@ -203,8 +203,8 @@ static int write_frame(hid_t file, const char *path, const char *identity,
   double x[MILL_PARTICLE_MAX_GRID];
   const mill_particle_setup *s = &c->setup;
   snprintf(program, sizeof program, "starmill %s (%s)", mill_version(), mill_version_revision());
-  MILL_TRY(mill_output_attr_text(file, path, ".", "FORMAT", FORMAT));
-  MILL_TRY(mill_output_attr_text(file, path, ".", "PROGRAM", program));
+  MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(file, path), ".", "FORMAT", FORMAT));
+  MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(file, path), ".", "PROGRAM", program));
   MILL_TRY(
       mill_output_text(file, path, "IDENTITY", identity, "all that decides about the numbers"));
   for (int i = 0; i < s->n_record; i++)

@@ -30,10 +30,10 @@ static void find_difference(const char *was, const char *is, char *out, size_t s
 int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *o)
 {
   MILL_CHECK(mill_output_read_text(file, path, "provenance/IDENTITY", &o->identity));
-  MILL_CHECK(mill_output_read_attr_text(file, path, "provenance", "LIBRARY_HASH", o->hash,
-                                        sizeof o->hash));
-  return mill_output_read_attr_text(file, path, "provenance", "DEVICE", o->device,
-                                    sizeof o->device);
+  MILL_CHECK(mill_h5_read_attr_text(MILL_OUTPUT(file, path), "provenance", "LIBRARY_HASH", o->hash,
+                                    sizeof o->hash));
+  return mill_h5_read_attr_text(MILL_OUTPUT(file, path), "provenance", "DEVICE", o->device,
+                                sizeof o->device);
 }
 
 static int check_identity(hid_t file, const char *path, const mill_run_info *info)

@@ -73,9 +73,9 @@ static int create(const char *path, const mill_models_info *info)
     n_byte +=
         info->n_pix[a] * (info->wave_aa[a] ? 8 + 4 * info->n_exposure : 12 * info->n_exposure);
   MILL_TRY(mill_output_create(path, n_byte, &file));
-  MILL_TRY(mill_output_attr_text(file, path, "/", "FORMAT", FORMAT_NAME));
+  MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(file, path), "/", "FORMAT", FORMAT_NAME));
   MILL_TRY(mill_output_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
-  MILL_TRY(mill_output_attr_text(file, path, "/", "RUN_ID", info->run_id));
+  MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(file, path), "/", "RUN_ID", info->run_id));
   mill_columns_of(MILL_TABLE_MODELS, NULL, &columns);
   MILL_TRY(mill_table_create(file, path, "models", info->n_exposure, &columns));
   for (int a = 0; a < info->lib->n_arm; a++)
@@ -281,10 +281,12 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
               path, (long long)info->n_done, info->result_path);
   if (file < 0)
     goto done;
-  if (mill_output_read_attr_text(file, path, "/", "FORMAT", text, sizeof text) != MILL_OK ||
+  if (mill_h5_read_attr_text(MILL_OUTPUT(file, path), "/", "FORMAT", text, sizeof text) !=
+          MILL_OK ||
       strcmp(text, FORMAT_NAME) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a models file of starmill", path);
-  if (mill_output_read_attr_text(file, path, "/", "RUN_ID", text, sizeof text) != MILL_OK ||
+  if (mill_h5_read_attr_text(MILL_OUTPUT(file, path), "/", "RUN_ID", text, sizeof text) !=
+          MILL_OK ||
       strcmp(text, info->run_id) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s", path,
               info->result_path);

@@ -472,8 +472,8 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
       info.target = file->models_target;
     }
   }
-  err = mill_output_read_attr_text(file->file, file->path, "provenance", "RUN_ID", run_id,
-                                   sizeof run_id);
+  err = mill_h5_read_attr_text(MILL_OUTPUT(file->file, file->path), "provenance", "RUN_ID", run_id,
+                               sizeof run_id);
   if (err == MILL_OK && file->target[0] && file->mpi.rank == 0)
     err = mill_refuse_foreign(path, "--models", "starmill models");
   MILL_TRY(mill_mpi_agree(&file->mpi, err));

@@ -95,8 +95,8 @@ int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs
   int err = MILL_OK;
   mill_table *table = NULL;
   char *rows = NULL, *text;
-  if (mill_output_read_attr_text(file, path, "provenance", "FOLDER", out->folder,
-                                 sizeof out->folder) != MILL_OK)
+  if (mill_h5_read_attr_text(MILL_OUTPUT(file, path), "provenance", "FOLDER", out->folder,
+                             sizeof out->folder) != MILL_OK)
     out->folder[0] = '\0';
   MILL_TRY(open_table(file, -1, path, &table));
   const mill_columns *columns = &table->columns;

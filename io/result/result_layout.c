@@ -80,7 +80,7 @@ static int write_libraries(hid_t file, const char *path, const mill_run_info *in
     strcat(strcat(hashes, i ? "\n" : ""), info->library[i].hash);
   }
   MILL_CHECK(write_meanings(file, path, "fits/LIBRARY", "CODES", list, 1 + info->n_library));
-  return mill_output_attr_text(file, path, "fits/LIBRARY", "HASHES", hashes);
+  return mill_h5_write_attr_text(MILL_OUTPUT(file, path), "fits/LIBRARY", "HASHES", hashes);
 }
 
 static int create_fits(hid_t file, const char *path, const mill_run_info *info,
@@ -204,9 +204,10 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
                                       {"FOLDER", getcwd(folder, sizeof folder) ? folder : ""},
                                       {"RUN_ID", run_id},
                                       {"JOB", job}};
-  MILL_CHECK(mill_output_group(file, path, at));
+  MILL_CHECK(mill_h5_write_group(MILL_OUTPUT(file, path), at));
   for (size_t i = 0; i < sizeof attribute / sizeof *attribute; i++)
-    MILL_CHECK(mill_output_attr_text(file, path, at, attribute[i][0], attribute[i][1]));
+    MILL_CHECK(
+        mill_h5_write_attr_text(MILL_OUTPUT(file, path), at, attribute[i][0], attribute[i][1]));
   MILL_CHECK(mill_output_attr_int64(file, path, at, "N_RANK", &rank64, 0));
   MILL_CHECK(mill_output_attr_int64(file, path, at, "N_THREAD", &thread64, 0));
   MILL_CHECK(
@@ -223,7 +224,7 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
 static int put_format(hid_t file, const char *path)
 {
   const int64_t version = MILL_RESULT_FORMAT;
-  MILL_CHECK(mill_output_attr_text(file, path, "/", "FORMAT", FORMAT_NAME));
+  MILL_CHECK(mill_h5_write_attr_text(MILL_OUTPUT(file, path), "/", "FORMAT", FORMAT_NAME));
   return mill_output_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0);
 }
 
@@ -231,9 +232,10 @@ int mill_result_layout_check(hid_t file, const char *path, int code)
 {
   char format[64] = "";
   int version = 0;
-  if (mill_output_read_attr_text(file, path, "/", "FORMAT", format, sizeof format) != MILL_OK ||
+  if (mill_h5_read_attr_text(MILL_OUTPUT(file, path), "/", "FORMAT", format, sizeof format) !=
+          MILL_OK ||
       strcmp(format, FORMAT_NAME) != 0 ||
-      mill_output_read_attr_int(file, path, "/", "FORMAT_VERSION", &version) != MILL_OK)
+      mill_h5_read_attr_int(MILL_OUTPUT(file, path), "/", "FORMAT_VERSION", &version) != MILL_OK)
     return MILL_ERROR(code, "%s is not a result of starmill", path);
   if (version != MILL_RESULT_FORMAT)
     return MILL_ERROR(code,

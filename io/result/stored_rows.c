@@ -27,14 +27,14 @@ int mill_stored_rows_put_order(hid_t file, const char *path, const char *crc,
   char order[ORDER_SIZE] = "";
   for (int i = 0; i < columns->i_crc; i++)
     strcat(strcat(order, i ? " " : ""), columns->column[i].name);
-  return mill_output_attr_text(file, path, crc, ORDER, order);
+  return mill_h5_write_attr_text(MILL_OUTPUT(file, path), crc, ORDER, order);
 }
 
 int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows)
 {
   char order[ORDER_SIZE + sizeof " CRC STATUS"] = "";
   mill_columns columns;
-  MILL_CHECK(mill_output_read_attr_text(file, path, "fits/CRC", ORDER, order, ORDER_SIZE));
+  MILL_CHECK(mill_h5_read_attr_text(MILL_OUTPUT(file, path), "fits/CRC", ORDER, order, ORDER_SIZE));
   strcat(order, " CRC STATUS");
   MILL_CHECK(mill_table_open_named(file, -1, path, "fits", n_row, order, &rows->table));
   const mill_columns *fits = &rows->table->columns;

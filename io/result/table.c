@@ -112,7 +112,7 @@ done:
 int mill_table_create(hid_t file, const char *path, const char *group, int64_t n_row,
                       const mill_columns *columns)
 {
-  MILL_CHECK(mill_output_group(file, path, group));
+  MILL_CHECK(mill_h5_write_group(MILL_OUTPUT(file, path), group));
   for (int i = 0; i < columns->n_column; i++) {
     MILL_CHECK(mill_table_go_on());
     MILL_CHECK(create_column(file, path, group, n_row, &columns->column[i]));
