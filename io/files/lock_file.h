@@ -4,8 +4,8 @@
  *  OUTPUT.lock names its holder: host, process, Slurm job.  The holder's thread touches it every
  *  mill_lock_beat_s.  Another job takes a stale lock over.  A lock is stale
  *  - at once, if its process was on this host and is gone;
- *  - after three beats without a touch, if it is older than MILL_LOCK_DEAD_S, or if an earlier start
- *    of the same requeued Slurm job left it.
+ *  - after three beats without a touch, if it is older than MILL_LOCK_DEAD_S, or if an earlier
+ *    start of the same requeued Slurm job left it.
  *  A holder that was suspended meanwhile learns of it before its next write (mill_lock_keep).
  */
 #ifndef MILL_LOCK_FILE_H
