@@ -79,7 +79,7 @@ int mill_camera_columns(mill_cameras *cameras, mill_camera *camera, int is_alone
 
 /** Set camera->scale to 1e17 if fluxes are in erg / s / cm2 / A, whose inverse variances float32
  *  cannot hold; else to 1.  Decides by the first row with valid errors (or MILL_SENS): are most
- *  below 1e-10? Not for MILL_NOISE_VARIANCE. */
+ *  below 1e-10?  Not for MILL_NOISE_VARIANCE. */
 int mill_camera_scale(mill_cameras *cameras, mill_camera *camera);
 
 /** Read a plane of the exposure cameras->row into out [n_pix]. */

@@ -117,8 +117,8 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
   }
 
 /** Read keywords as one row of values, as mill_fits_columns reads columns.  Each comes from the
- *  first of its names that one of the headers i_hdu [n_hdu] has.  The value `none` counts as
- *  missing; NAN: no such value. */
+ *  first of its names that one of the headers i_hdu [n_hdu] has.  A keyword with the value `none`
+ *  counts as missing; none NAN: no value does. */
 int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double none,
                      const mill_fits_wish *wish, int n_wish, mill_fits_values *values);
 
