@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Spectra as their files have them, without a library. */
+/* Reading of a file's channels without a library. */
 #include "libstarmill/handle.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 struct starmill_channels {
   mill_config config;
-  mill_library all; /* one arm of all wavelengths, with a name that no channel has */
+  mill_library all; /* a library of one arm that takes all wavelengths; no channel has its name */
   mill_spectra_settings settings;
   mill_spectra *spectra;
   mill_read_batch batch;
@@ -23,7 +23,7 @@ static void drop(starmill_channels *c)
   MILL_FREE(c->path, c);
 }
 
-/* Formats that join rows do so when they are indexed. */
+/* Index the file: the generic format needs it to know which rows belong together. */
 static int index_once(mill_spectra *spectra)
 {
   mill_selection all = {0};

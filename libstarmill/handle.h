@@ -36,9 +36,9 @@ struct starmill_star {
   int64_t number; /**< from 1 */
   int64_t target_id;
   int is_other;                  /**< mill_catalog_row.is_other */
-  int status;                    /**< reason why a star has no segments */
-  int is_fixed;                  /**< the model error is included */
-  double fixed_at[MILL_MAX_PAR]; /**< parameters at which it is evaluated */
+  int status;                    /**< STATUS of a star without segments */
+  int is_fixed;                  /**< 1: the model error is included */
+  double fixed_at[MILL_MAX_PAR]; /**< parameters at which the model error is evaluated */
   int n_segment;
   mill_raw_segment *segment; /**< [n_segment] in batch */
   mill_read_batch batch;     /**< the pixels */
@@ -47,11 +47,12 @@ struct starmill_star {
 /** Copy code err and its message into the caller's error, which may be NULL; returns err. */
 int mill_tell(int err, starmill_error *error);
 
-/** MILL_ERR_USAGE, also in *error, where one of n pointers is NULL; names: theirs, by commas. */
+/** MILL_ERR_USAGE, also in *error, if one of n pointers is NULL; names: their names, separated by
+ *  commas. */
 int mill_refuse_null(const char *function, const char *names, const void *const *pointer, size_t n,
                      starmill_error *error);
 
-/** Begin a public function that can fail: return STARMILL_USAGE where an argument is NULL. */
+/** Begin a public function: return STARMILL_USAGE if one of the arguments is NULL. */
 #define MILL_REFUSE_NULL(error, ...)                                                               \
   do {                                                                                             \
     const void *const given_[] = {__VA_ARGS__};                                                    \

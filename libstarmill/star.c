@@ -14,8 +14,8 @@ void mill_star_drop(starmill_star *star)
   mill_free(star);
 }
 
-/* Keep the segments that can be fitted, and set the status that a star without any gets: the
-   reason that the user can mend comes first. */
+/* Keep the segments that can be fitted, and set the STATUS of a star without any.  Of several
+   reasons, the one that the user can mend comes first. */
 static int take_segments(starmill_star *star)
 {
   int err = MILL_OK;

@@ -199,26 +199,6 @@ int starmill_fit(starmill_library *library, const starmill_star *const *star, in
 
 /* ---- result files ---- */
 
-/* Return the column type of a dataset's values; -1: not a column type. */
-static int type_of(hid_t type)
-{
-  const size_t n_byte = H5Tget_size(type);
-  switch (H5Tget_class(type)) {
-  case H5T_FLOAT:
-    return n_byte <= 8 ? STARMILL_F64 : -1;
-  case H5T_INTEGER:
-    if (n_byte == 1)
-      return STARMILL_U8;
-    if (n_byte == 4)
-      return H5Tget_sign(type) == H5T_SGN_NONE ? STARMILL_U32 : STARMILL_I32;
-    return n_byte == 8 ? STARMILL_I64 : -1;
-  case H5T_STRING:
-    return H5Tis_variable_str(type) == 0 && n_byte < INT32_MAX ? STARMILL_TEXT : -1;
-  default:
-    return -1;
-  }
-}
-
 /* Open a dataset and describe it; is_column 0: its type or shape is not a column's. */
 static int describe(const starmill_table *t, const char *path, table_column *c, int64_t *n_row,
                     mill_h5_array *array, int *is_column)
@@ -229,7 +209,9 @@ static int describe(const starmill_table *t, const char *path, table_column *c, 
     return MILL_ERROR(MILL_ERR_INPUT, "%s: /%s cannot be opened as a dataset: %s", t->path, path,
                       mill_h5_reason());
   const int n_dim = H5Sget_simple_extent_ndims(array->space);
-  c->type = type_of(array->type);
+  c->type = mill_column_type_of(array->type);
+  if (c->type == MILL_TYPE_F32)
+    c->type = STARMILL_F64;
   if (n_dim < 1 || n_dim > 2 || c->type < 0 || (c->type == STARMILL_TEXT && n_dim > 1) ||
       H5Sget_simple_extent_dims(array->space, dim, NULL) != n_dim || dim[1] > MILL_MAX_ROW_VALUES)
     return MILL_OK;

@@ -141,7 +141,7 @@ static inline int test_library_write(const char *path, const mill_library *lib)
   MILL_TRY(mill_h5_create_image(temporary, &file));
   MILL_TRY(writer_contents(&file, lib));
   MILL_TRY(mill_h5_get_image(&file, &image, &n_byte));
-  MILL_TRY(mill_whole_file_write(path, temporary, image, n_byte));
+  MILL_TRY(mill_whole_file_write(path, temporary, 1, image, n_byte));
 done:
   mill_h5_close(&file);
   mill_free(image);

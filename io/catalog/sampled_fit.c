@@ -8,7 +8,7 @@
 
 #include "io/catalog/start_table.h"
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/result_inputs.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -37,7 +37,7 @@ int mill_sampled_read_config(const char *path, mill_config *config)
   mill_h5_file file = {.id = H5I_INVALID_HID};
   char *text = NULL;
   MILL_TRY(open_fit(path, &file));
-  MILL_TRY(mill_ph5_read_text(file.id, path, "provenance/CONFIG", &text));
+  MILL_TRY(mill_output_read_text(file.id, path, "provenance/CONFIG", &text));
   MILL_TRY(mill_config_read_text(config, path, (const unsigned char *)text, strlen(text)));
   if (strlen(path) >= sizeof config->start)
     MILL_FAIL(MILL_ERR_CONFIG, "--fit: a path of %zu bytes is too long", strlen(path));
@@ -84,7 +84,7 @@ int mill_sampled_check_priors(const char *path, const char *table, const char *h
   mill_h5_file file = {.id = H5I_INVALID_HID};
   char *text = NULL;
   MILL_TRY(open_fit(path, &file));
-  MILL_TRY(mill_ph5_read_text(file.id, path, "provenance/IDENTITY", &text));
+  MILL_TRY(mill_output_read_text(file.id, path, "provenance/IDENTITY", &text));
   if (!strstr(text, hash))
     MILL_FAIL(MILL_ERR_CONFIG,
               "prior_table: %s has changed since %s was fitted with it: give the table of the fit, "

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "io/catalog/places.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/data/settings.h"
@@ -109,9 +109,9 @@ int mill_star_texts_read(const mill_h5_file *file, const char *name, int64_t n_r
 {
   int err = MILL_OK;
   size_t n = 0;
-  mill_ph5_texts texts = {0};
+  mill_output_texts texts = {0};
   MILL_TRY(mill_h5_shape(file, name, 1, &n)); /* no more than the file can hold */
-  MILL_TRY(mill_ph5_read_texts(file->id, file->path, name, &texts));
+  MILL_TRY(mill_output_read_texts(file->id, file->path, name, &texts));
   if (texts.n != n_row)
     MILL_FAIL(MILL_ERR_CONFIG, "%s: /%s does not hold one text for each row", file->path, name);
   out->there = 1;

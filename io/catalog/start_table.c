@@ -8,7 +8,7 @@
 
 #include "io/catalog/star_table.h"
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/result_layout.h"
 #include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
@@ -230,10 +230,10 @@ static int read_hdf5(raw_table *raw)
   MILL_TRY(mill_star_texts_read(&file, "catalog/IDENTIFIER", raw->n_row,
                                 &raw->column[MILL_BY_IDENTIFIER]));
   MILL_TRY(MILL_ALLOC(n_row, &raw->known));
-  MILL_TRY(mill_catalog_known(file.id, raw->path, raw->n_row, -1, raw->known));
+  MILL_TRY(mill_catalog_known(file.id, raw->path, raw->n_row, raw->known));
   MILL_TRY(mill_stored_rows_fits(file.id, raw->path, raw->n_row, &fits.rows));
   MILL_TRY(find_places(raw, &fits.rows.table->columns, &fits.at));
-  MILL_TRY(mill_stored_rows_each(&fits.rows, 0, raw->n_row, -1, take_row, &fits));
+  MILL_TRY(mill_stored_rows_each(&fits.rows, 0, raw->n_row, take_row, &fits));
   if (fits.damaged.n > 0)
     mill_log_warning("%s: %s; no fit starts from them", raw->path,
                      mill_damaged_rows_text(&fits.damaged, text));

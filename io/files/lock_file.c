@@ -25,8 +25,8 @@
 enum {
   TEXT = 1024,
   MAX_JOB = 64,
-  EMPTY_S = 2,    /* a living job has written its lock by then */
-  WATCH_BEATS = 3 /* without a touch: its job has ended */
+  EMPTY_S = 2,    /* an older lock that is still empty is stale */
+  WATCH_BEATS = 3 /* beats without a touch after which a watched lock is stale */
 };
 
 double mill_lock_beat_s = 10;
@@ -37,17 +37,17 @@ struct mill_lock_beat {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   int ends;               /* guarded by mutex */
-  _Atomic double touched; /* clock of the machine, suspended or not */
+  _Atomic double touched; /* time of the last touch (mill_boot_s), which includes suspension */
   _Atomic int is_lost;
 };
 
-/* "-" where something is not known */
+/* Holder of a lock; "-": unknown. */
 typedef struct holder {
   char host[256], job[MAX_JOB];
-  char space[64]; /* in which process numbers count: containers differ */
+  char space[64]; /* namespace of process numbers: containers have their own */
   long pid;
   int restart;
-  unsigned long long start; /* of the process: its number may go to another one; 0: unknown */
+  unsigned long long start; /* start time of the process, as numbers are reused; 0: unknown */
 } holder;
 
 static int is_job_id(const char *text)
@@ -83,8 +83,7 @@ static void self(holder *me)
   (void)!readlink("/proc/self/ns/pid", me->space, sizeof me->space - 1);
 }
 
-/* Read the lock file at path into out [TEXT]; returns its length, negative when it cannot be
- * read. */
+/* Read an open lock file into out [TEXT]; returns its length, negative if it cannot be read. */
 static ssize_t read_lock(int fd, char *out)
 {
   const ssize_t n = fd < 0 ? -1 : read(fd, out, TEXT - 1);
@@ -99,8 +98,8 @@ static int open_lock(const char *path)
 
 enum verdict { LIVES, IS_GONE, WATCH };
 
-/* A lock that is stale by its age, or by its job, is watched before it is taken: clocks of hosts
- * differ, and a host that the scheduler has lost may still run the earlier start of this job. */
+/* Judge a lock.  WATCH if it seems stale by its age or by its job: the clocks of hosts differ, and
+   a host that Slurm has lost may still run the earlier start of this job. */
 static enum verdict judge(const holder *who, const holder *me, double age_s)
 {
   char state;
@@ -114,8 +113,8 @@ static enum verdict judge(const holder *who, const holder *me, double age_s)
   return age_s > MILL_LOCK_DEAD_S || is_earlier_start ? WATCH : LIVES;
 }
 
-/* Is the lock touched, or replaced, within some beats?  Opened anew each time: NFS then asks its
- * server. */
+/* Is the lock touched or replaced within WATCH_BEATS?  Opens the file each time: only then does NFS
+   ask its server. */
 static int is_touched(const char *path, const struct stat *before)
 {
   const double end = mill_wall_s() + WATCH_BEATS * mill_lock_beat_s;
@@ -135,8 +134,8 @@ static int is_touched(const char *path, const struct stat *before)
   return touched;
 }
 
-/* Remove somebody's lock if it is stale, or refuse.  Of several processes that find it stale one
-   removes it, and only this very file: another may have put its own lock there meanwhile. */
+/* Remove another job's lock if it is stale, or fail.  If several processes find it stale, only one
+   removes it: each checks, under flock, that the path still names the file that it has read. */
 static int remove_stale(const char *path, const char *output, const holder *me)
 {
   int err = MILL_OK;
@@ -155,7 +154,7 @@ static int remove_stale(const char *path, const char *output, const holder *me)
       sscanf(text, "host %255s pid %ld job %63s restart %d start %llu space %63s", who.host,
              &who.pid, who.job, &who.restart, &who.start, who.space) == 6;
   if (n == 0 && age_s < EMPTY_S) {
-    (void)usleep(EMPTY_S * 100000); /* it is being written, or its job was killed just then */
+    (void)usleep(EMPTY_S * 100000); /* its job is just writing it, or was killed just now */
     goto done;
   }
   if (!is_known && n > 0)
@@ -170,7 +169,7 @@ static int remove_stale(const char *path, const char *output, const holder *me)
               "longer runs, remove %s and start again",
               output, who.pid, who.host, strcmp(who.job, "-") ? ", Slurm job " : "",
               strcmp(who.job, "-") ? who.job : "", path);
-  (void)flock(fd, LOCK_EX); /* without it a loser learns of its loss from mill_lock_keep */
+  (void)flock(fd, LOCK_EX); /* without locks, mill_lock_keep tells the loser */
   if (lstat(path, &named) != 0 || opened.st_ino != named.st_ino || opened.st_dev != named.st_dev)
     goto done;
   if (unlink(path) != 0 && errno != ENOENT)
@@ -183,7 +182,7 @@ done:
   return err;
 }
 
-/* 0: another job has the lock; an invisible lock, or one removed by hand, still counts as ours. */
+/* 0: another job has the lock.  A lock that is missing or unreadable still counts as ours. */
 static int is_ours(const struct mill_lock_beat *beat)
 {
   char text[TEXT];
@@ -211,7 +210,7 @@ static void *keep_touching(void *argument)
   return NULL;
 }
 
-/* Write the holder of the lock into the new file fd, and keep touching it. */
+/* Write the holder into the new lock file fd, and start the thread that touches it. */
 static int begin(int fd, const char *path, const holder *me, mill_lock *lock)
 {
   int err = MILL_OK;
@@ -251,7 +250,7 @@ int mill_lock_take(const char *output, mill_lock *lock)
   if (strlen(output) + sizeof me.host + 64 > sizeof path) /* also room for temporary names */
     return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", output);
   snprintf(path, sizeof path, "%s.lock", output);
-  for (int i_try = 0; i_try < 20; i_try++) { /* others may take and leave it meanwhile */
+  for (int i_try = 0; i_try < 20; i_try++) { /* other jobs may take and leave it meanwhile */
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd >= 0)
       return begin(fd, path, &me, lock);
@@ -296,7 +295,7 @@ void mill_lock_release(mill_lock *lock)
   *lock = (mill_lock){.path = ""};
 }
 
-/* The end of a name that a job gives its files: mill_lock_job, or of jobs in Python two numbers. */
+/* Is this the end of a temporary name: mill_lock_job, or for jobs in Python two numbers? */
 static int is_of_job(const char *end)
 {
   const char *id = strncmp(end, "pid", 3) == 0 ? end + 3 : end;

@@ -32,5 +32,5 @@ void mill_sha256_final(mill_sha256 *sha, char hex[65])
   hex[0] = '\0';
   for (unsigned i = 0; sha->context && i < n_byte; i++)
     snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-  check(sha, 0); /* frees */
+  check(sha, 0); /* free the context */
 }

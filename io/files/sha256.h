@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** SHA-256 by libcrypto, for digests that identify contents, not for secrets. */
+/** SHA-256 by libcrypto, to identify contents. */
 #ifndef MILL_SHA256_H
 #define MILL_SHA256_H
 
 #include <stddef.h>
 
 typedef struct mill_sha256 {
-  struct evp_md_ctx_st *context; /**< owned until the end; NULL: libcrypto has failed */
+  struct evp_md_ctx_st *context; /**< owned until mill_sha256_final; NULL: libcrypto has failed */
 } mill_sha256;
 
-/** Begin; every beginning needs its mill_sha256_final, which frees. */
+/** Begin a digest; each needs one mill_sha256_final, which frees. */
 void mill_sha256_init(mill_sha256 *sha);
 void mill_sha256_update(mill_sha256 *sha, const void *data, size_t n_byte);
 
-/** hex: 64 lower-case digits and the end; empty, which is no digest, where libcrypto has failed
- *  (no memory). */
+/** hex: 64 lower-case digits and a zero; empty if libcrypto has failed (no memory). */
 void mill_sha256_final(mill_sha256 *sha, char hex[65]);
 
 #endif

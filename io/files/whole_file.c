@@ -35,9 +35,10 @@ done:
   return err;
 }
 
-static int write_file(const char *path, const char *temporary, int is_synced, const void *image,
-                      size_t n_byte)
+int mill_whole_file_write(const char *path, const char *temporary, int is_synced, const void *image,
+                          size_t n_byte)
 {
+  unlink(temporary);
   MILL_CHECK(write_bytes(temporary, is_synced, image, n_byte));
   if (rename(temporary, path) != 0) {
     const int reason = errno;
@@ -46,16 +47,4 @@ static int write_file(const char *path, const char *temporary, int is_synced, co
                       strerror(reason));
   }
   return MILL_OK;
-}
-
-int mill_whole_file_write(const char *path, const char *temporary, const void *image, size_t n_byte)
-{
-  return write_file(path, temporary, 1, image, n_byte);
-}
-
-int mill_whole_file_replace(const char *path, const char *temporary, const void *image,
-                            size_t n_byte)
-{
-  unlink(temporary);
-  return write_file(path, temporary, 0, image, n_byte);
 }

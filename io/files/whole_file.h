@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A file that is written in one piece. */
+/** Writing of a whole file at once. */
 #ifndef MILL_WHOLE_FILE_H
 #define MILL_WHOLE_FILE_H
 
 #include <stddef.h>
 
-/** Write the bytes of a file to disk under a temporary name that is not there yet, then rename.
- *  MILL_ERR_OUTPUT. */
-int mill_whole_file_write(const char *path, const char *temporary, const void *image,
+/** Write image [n_byte] under a temporary name, replacing any file of that name, then rename it to
+ *  path.  is_synced: wait until the bytes are on disk.  MILL_ERR_OUTPUT. */
+int mill_whole_file_write(const char *path, const char *temporary, int is_synced, const void *image,
                           size_t n_byte);
-
-/** The same quickly: a file under the temporary name is replaced, and nothing waits for the
- *  disk. */
-int mill_whole_file_replace(const char *path, const char *temporary, const void *image,
-                            size_t n_byte);
 
 #endif

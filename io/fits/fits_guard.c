@@ -18,14 +18,10 @@
 enum {
   BLOCK = 2880,
   CARD = 80,
-  MAX_CARD = 100000, /* of one header: DESI's have some hundreds */
+  MAX_CARD = 100000, /* cards of a header; DESI's have some hundreds */
   MAX_HDU = 10000,
   MAX_FIELD = 999 /* the FITS standard's limit */
 };
-
-#define CUT       MILL_FITS_CUT
-#define BAD       MILL_FITS_BAD
-#define ERROR_HDU MILL_ERROR_AT
 
 /* ---- cards ------------------------------------------------------------ */
 
@@ -37,8 +33,8 @@ typedef struct card {
   char value[MILL_FITS_MAX_VALUE]; /* string without quotes and trailing blanks, or the token */
 } card;
 
-/* Copy the quoted string at text (its first byte is the quote) up to end;
- * returns what follows the closing quote, NULL when there is none. */
+/* Copy the quoted string at text, whose first byte is the quote; returns what follows the closing
+   quote, NULL if there is none before end. */
 static const char *parse_string(const char *text, const char *end, char *value)
 {
   size_t n = 0;
@@ -58,8 +54,7 @@ static const char *parse_string(const char *text, const char *end, char *value)
   return NULL;
 }
 
-/* Is keyword PREFIX followed by a number from 1?  Returns the number or 0.  TFORM01 is TFORM1, as
- * it is for CFITSIO. */
+/* Number of a keyword PREFIXn; 0 if it is none.  TFORM01 counts as TFORM1, as in CFITSIO. */
 static int numbered(const char *keyword, const char *prefix)
 {
   const size_t n = strlen(prefix);
@@ -74,15 +69,15 @@ static int numbered(const char *keyword, const char *prefix)
   return number;
 }
 
-/* Is it the keyword, or that with a number behind it? */
+/* Is the keyword name, or name followed by a number? */
 static int is_keyword(const char *keyword, const char *name)
 {
-  /* of most cards not even the first letter is that of one asked for */
+  /* most keywords differ in their first letter */
   return *name == *keyword && (strcmp(keyword, name) == 0 || numbered(keyword, name));
 }
 
-/* CFITSIO copies values of these keywords into buffers as if they had the right type; a value of
- * another type is what makes it abort.  s string, i integer, r real, l logical; 0: any. */
+/* Type that a keyword's value must have, as CFITSIO aborts on another type.  s string, i integer, r
+   real, l logical; 0: any. */
 static char wanted_type(const char *keyword)
 {
   static const char *const known[] = {
@@ -124,7 +119,7 @@ static int parse_real(const char *text, double *out)
   return n > 0 && *end == '\0' && isfinite(*out);
 }
 
-/* The value of a card from text + start on. */
+/* Read the value of a card, which begins at text + start. */
 static int parse_value(const mill_fits_place *at, const char *text, int start, int i_card,
                        card *out)
 {
@@ -165,7 +160,7 @@ static int has_type(const card *c, char wanted)
                          : strcmp(c->value, "T") == 0 || strcmp(c->value, "F") == 0;
 }
 
-/* Check one card, of printable text, and take it apart. */
+/* Check a card and split it into keyword and value. */
 static int parse_card(const mill_fits_place *at, const char *text, int i_card, card *out)
 {
   memset(out, 0, sizeof *out);
@@ -231,7 +226,7 @@ static int read_header(const mill_fits_place *at, int fd, int64_t start, header 
             return ERROR_HDU(at, "text follows END in card %d; " BAD, out->n_card + 1);
         return MILL_OK;
       }
-      /* checked at once, so that data taken for a header stops here */
+      /* check here, so that data taken for a header are noticed at once */
       for (int j = 0; j < CARD; j++)
         if (text[j] < ' ' || text[j] > '~')
           return ERROR_HDU(at,
@@ -244,7 +239,7 @@ static int read_header(const mill_fits_place *at, int fd, int64_t start, header 
   return MILL_OK;
 }
 
-/* EXTNAME in upper case, before anything else is checked, for the messages. */
+/* Find EXTNAME, in upper case, before other checks: messages name the HDU. */
 static void find_name(const mill_fits_place *at, const header *h, char *name)
 {
   for (int i = 0; i < h->n_card; i++) {
@@ -258,7 +253,7 @@ static void find_name(const mill_fits_place *at, const header *h, char *name)
   }
 }
 
-/* Value of the card that the standard puts at this place. */
+/* Read card i_card, which must have that keyword by the FITS standard. */
 static int card_at(const mill_fits_place *at, const header *h, int i_card, const char *keyword,
                    card *out)
 {
@@ -281,7 +276,7 @@ static int integer_at(const mill_fits_place *at, const header *h, int i_card, co
   return MILL_OK;
 }
 
-/* Bytes of a binary table's field, -1 when its TFORM is malformed. */
+/* Bytes per row of a binary table's column; -1: its TFORM is malformed. */
 static int64_t field_bytes(const char *form)
 {
   int64_t repeat = 0;
@@ -318,13 +313,13 @@ static int64_t field_bytes(const char *form)
 
 /* ---- one HDU ---------------------------------------------------------- */
 
-/* An HDU that is walked. */
+/* The check of an HDU. */
 typedef struct walk {
   mill_fits_place at;
   mill_fits_hdu *hdu;
   header h;
-  int is_binary, is_table; /* the latter also one of text */
-  int i_card;              /* first card after the mandatory ones */
+  int is_binary, is_table; /* a binary table; a binary or text table */
+  int i_card;              /* next card to be checked */
   mill_fits_table table;
 } walk;
 
@@ -347,7 +342,7 @@ static int take_kind(walk *w)
   return MILL_OK;
 }
 
-/* The mandatory cards after the first, and the bytes of the data. */
+/* Check the mandatory cards after the first, and compute the bytes of the data. */
 static int take_sizes(walk *w)
 {
   const mill_fits_place *at = &w->at;
@@ -370,7 +365,7 @@ static int take_sizes(walk *w)
     if (__builtin_mul_overflow(n_element, hdu->axis[i], &n_element))
       return ERROR_HDU(at, "its axes multiply to more than a file can hold; " BAD);
   }
-  /* rows without a byte may be of any number, and readers keep something for each */
+  /* a file can claim any number of rows without bytes, and readers take memory for each */
   if (w->is_table && hdu->axis[0] == 0 && hdu->axis[1] > 0)
     return ERROR_HDU(at, "its %lld rows have no bytes; " BAD, (long long)hdu->axis[1]);
   hdu->bitpix = (int)bitpix;
@@ -390,12 +385,12 @@ static int take_sizes(walk *w)
   return MILL_OK;
 }
 
-/* A card of a binary table's structure. */
+/* Check a card that describes a binary table's structure. */
 static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_table *table)
 {
   static const struct {
     const char *name;
-    int first, last; /* numbers behind it; 0: none */
+    int first, last; /* range of the number after it; 0: no number */
   } known[MILL_N_KEY] = {[MILL_KEY_ZNAXIS] = {"ZNAXIS", 0, MILL_FITS_MAX_AXIS},
                          [MILL_KEY_ZTILE] = {"ZTILE", 1, MILL_FITS_MAX_AXIS},
                          [MILL_KEY_ZNAME] = {"ZNAME", 1, 3},
@@ -435,14 +430,14 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
   }
   if (strcmp(c->keyword, "ZIMAGE") == 0)
     table->is_image = c->value[0] == 'T';
-  /* CFITSIO takes it as the place in a table of random numbers */
+  /* CFITSIO indexes a table of random numbers by it */
   if (strcmp(c->keyword, "ZDITHER0") == 0 && (value < 1 || value > 10000))
     return ERROR_HDU(at, "ZDITHER0 = '%s', expected 1 to 10000; " BAD, c->value);
   return MILL_OK;
 }
 
-/* CFITSIO takes some keywords from wherever they stand last, so they may not stand among the cards
- * that follow the mandatory ones.  Is this one harmless there? */
+/* Is this card forbidden after the mandatory ones?  CFITSIO takes the last occurrence of some
+   keywords, so a second one would contradict what was checked. */
 static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
 {
   static const char *const once[] = {"SIMPLE", "XTENSION", "BITPIX", "NAXIS", "PCOUNT",
@@ -462,7 +457,7 @@ static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
     return strcmp(c->value, "0") != 0;
   if (strcmp(c->keyword, "GCOUNT") == 0)
     return strcmp(c->value, "1") != 0;
-  /* LAMOST leaves the axes of the image that the primary once had; no reader looks at them */
+  /* LAMOST keeps NAXISn of an image that the primary HDU once had; no reader uses them */
   return w->hdu->n_axis != 0 || !numbered(c->keyword, "NAXIS");
 }
 
@@ -502,8 +497,8 @@ static int check_table(walk *w)
   return MILL_OK;
 }
 
-/* Walk one HDU from start; *next is where the following one begins.  image_limit: bytes that a
- * compressed image may unpack to. */
+/* Check the HDU at byte start; *next: start of the following one.  image_limit: most bytes of an
+   unpacked image. */
 static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t size,
                     int64_t image_limit, int64_t *next)
 {

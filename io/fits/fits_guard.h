@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A FITS file checked before CFITSIO sees it.
+/** Check of a FITS file before CFITSIO opens it.
  *
- *  CFITSIO aborts the process on some malformed headers, and opens a file that
- *  was cut in a header, or a cut .gz, without an error.  So every header of a
- *  file is walked here first, card by card, and the bytes of every HDU must lie
- *  inside the file.  A gzip file (known by its first bytes, not by its name) is
- *  unpacked into a temporary file without a name, so that blocks of rows can be
- *  read from it and nothing is left behind by a killed process.
+ *  CFITSIO aborts the process on some malformed headers, and opens a file that was cut in a header,
+ *  or a cut .gz, without an error.  So every card of every header is checked here first, and the
+ *  data of every HDU must lie inside the file.  A gzip file, recognised by its first bytes, is
+ *  unpacked into a temporary file without a name: rows can be read from it, and a killed process
+ *  leaves nothing.
  *
- *  Linux: CFITSIO opens the checked file through /proc/self/fd.
+ *  CFITSIO opens the checked file by /proc/self/fd (Linux).
  */
 #ifndef MILL_FITS_GUARD_H
 #define MILL_FITS_GUARD_H
@@ -17,57 +16,56 @@
 
 #include "io/fits/gunzip.h"
 
-/** Limits for opening: the largest unpacked .gz, or image of compressed tiles, and where a .gz
- *  is unpacked. */
+/** Limits for opening. */
 typedef struct mill_open_limits {
-  double gzip_limit_mib;
-  const char *scratch; /**< NULL or empty: TMPDIR or /tmp */
+  double gzip_limit_mib; /**< largest unpacked .gz or tile-compressed image */
+  const char *scratch;   /**< folder for unpacked .gz; NULL or empty: TMPDIR or /tmp */
 } mill_open_limits;
 
 enum {
-  MILL_FITS_MAX_AXIS = 9, /**< axes of one image */
+  MILL_FITS_MAX_AXIS = 9, /**< most axes of an image */
   MILL_FITS_MAX_PATH = 1024,
-  MILL_FITS_MAX_VALUE = 72,  /**< bytes of a string value with its end */
-  MILL_GZIP_LIMIT_MIB = 4096 /**< where limits are not given */
+  MILL_FITS_MAX_VALUE = 72,  /**< bytes of a string value with its final zero */
+  MILL_GZIP_LIMIT_MIB = 4096 /**< gzip_limit_mib if no limits are given */
 };
 
 enum mill_fits_kind { MILL_FITS_IMAGE, MILL_FITS_TABLE, MILL_FITS_OTHER };
 
-/** One HDU as its header describes it. */
+/** An HDU as its header describes it. */
 typedef struct mill_fits_hdu {
-  char name[MILL_FITS_MAX_VALUE]; /**< EXTNAME in upper case, empty when there is none */
-  int kind;                       /**< a tile-compressed image is an image */
-  int compressed;                 /**< an image stored as a table of compressed tiles */
-  int bitpix;                     /**< of the image itself, compressed or not */
+  char name[MILL_FITS_MAX_VALUE]; /**< EXTNAME in upper case; empty: none */
+  int kind;                       /**< enum mill_fits_kind; a compressed image is an image */
+  int compressed;                 /**< 1: the image is stored as a table of compressed tiles */
+  int bitpix;                     /**< of the unpacked image */
   int n_axis;
-  int64_t axis[MILL_FITS_MAX_AXIS]; /**< fastest first, as in FITS; table: row bytes, rows */
-  int64_t data_start, data_bytes;   /**< in the plain file, without padding */
+  int64_t axis[MILL_FITS_MAX_AXIS]; /**< fastest first, as in FITS; of a table: row bytes, rows */
+  int64_t data_start, data_bytes;   /**< in the unpacked file, without padding */
 } mill_fits_hdu;
 
 typedef struct mill_fits_guard {
   char path[MILL_FITS_MAX_PATH];
-  int fd;          /**< the plain (or unpacked) file, open for reading */
-  int is_unpacked; /**< fd is that of unpacked, which owns it */
+  int fd;          /**< descriptor of the file, or of the unpacked .gz */
+  int is_unpacked; /**< 1: fd is owned by unpacked */
   mill_gunzipped unpacked;
   int n_hdu;
   mill_fits_hdu *hdu; /**< [n_hdu], hdu[0] is the primary, owned */
-  int64_t file_size;  /**< of the file at path, packed or not */
+  int64_t file_size;  /**< bytes of the file at path, as stored */
   double file_mtime;  /**< s since 1970 */
 } mill_fits_guard;
 
-/** Open path (a plain path: no brackets, URLs or pipes), unpack it if it is gzip, and walk all
- *  headers.
+/** Open a file, unpack it if it is gzip, and check all headers.  path is a plain path: brackets,
+ *  URLs and pipes mean nothing.
  *
- *  limits may be NULL: MILL_GZIP_LIMIT_MIB, TMPDIR or /tmp.  *out is NULL on failure.
- *  MILL_ERR_INPUT names file, HDU and card and says what to do;
- *  MILL_ERR_OUTPUT when the scratch folder cannot be written; MILL_ERR_STOPPED and more as
- *  mill_gunzip.  Not collective; thread-safe; closed by the thread that opened. */
+ *  limits NULL: MILL_GZIP_LIMIT_MIB and the default folder.  *out is NULL on failure.
+ *  MILL_ERR_INPUT names file, HDU and card and says what to do; MILL_ERR_OUTPUT: the scratch folder
+ *  cannot be written; other codes as mill_gunzip.  Not collective; thread-safe; the thread that
+ *  opened the file closes it. */
 int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_fits_guard **out);
 
 /** NULL is allowed. */
 void mill_fits_guard_close(mill_fits_guard *guard);
 
-/** Read n bytes at offset, in as many calls as needed: returns how many there were, -1 with
+/** Read n bytes at offset; returns the number read, fewer at the end of the file, or -1 with
  *  errno. */
 int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset);
 

@@ -10,10 +10,6 @@
 
 #include <zlib.h>
 
-#define CUT       MILL_FITS_CUT
-#define BAD       MILL_FITS_BAD
-#define ERROR_HDU MILL_ERROR_AT
-
 int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset)
 {
   int64_t n_done = 0;
@@ -37,27 +33,28 @@ int mill_fits_good_bitpix(int64_t bitpix)
          bitpix == -64;
 }
 
-/* bytes of pixels that a byte of a tile may hold: deflate packs 1032 into one at most, and integers
- * of 4 bytes stand for floats of 8 */
-enum { MAX_PACKING = 2100 };
+enum {
+  MAX_PACKING = 2100 /* bytes of pixels per byte of a tile: deflate's largest ratio is 1032, and
+                        integers of 4 bytes may stand for floats of 8 */
+};
 
 /* A compressed image. */
 typedef struct image {
-  int is_rice, n_block, byte_pix; /* the last two of Rice only */
-  int pix_bytes;                  /* of a pixel, unpacked */
+  int is_rice, n_block, byte_pix; /* BLOCKSIZE and BYTEPIX, of Rice only */
+  int pix_bytes;                  /* bytes of an unpacked pixel */
   int64_t tile[MILL_FITS_MAX_AXIS];
 } image;
 
-/* A column of descriptors: its place in a row, and its element type. */
+/* A column of descriptors, which point to compressed streams in the heap. */
 typedef struct stream_column {
   enum { STREAM_OTHER, STREAM_RICE, STREAM_GZIP } kind;
-  int64_t offset;
-  int is_wide, n_byte; /* 64-bit descriptors; bytes of an element */
+  int64_t offset;      /* in a row */
+  int is_wide, n_byte; /* 1: 64-bit descriptors; bytes of a stream's element */
 } stream_column;
 
 /* ---- the header ------------------------------------------------------- */
 
-/* CFITSIO goes by the places of the parameters, not by their names. */
+/* Check Rice's parameters.  CFITSIO ignores their names, so they must be in its order. */
 static int take_rice(const mill_fits_place *at, const mill_fits_table *table, image *im)
 {
   static const char *const name[] = {"", "BLOCKSIZE", "BYTEPIX"};
@@ -76,7 +73,7 @@ static int take_rice(const mill_fits_place *at, const mill_fits_table *table, im
   return MILL_OK;
 }
 
-/* Axes and tiles; n_row tiles are there. */
+/* Check axes and tiles; n_row: number of tiles in the table. */
 static int take_axes(const mill_fits_place *at, const mill_fits_table *table, int64_t n_row,
                      int64_t image_limit, image *im, mill_fits_hdu *hdu)
 {
@@ -84,7 +81,7 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
   for (int i = 0; i < hdu->n_axis; i++) {
     const mill_fits_key *key = &table->key[MILL_KEY_ZTILE][i + 1];
     const int64_t axis = table->key[MILL_KEY_ZNAXIS][i + 1].value;
-    /* without ZTILEn a tile is one line of the image */
+    /* default of ZTILEn: a tile is one line of the image */
     const int64_t tile = key->have ? (key->value < 0 ? 0 : key->value) : i == 0 ? axis : 1;
     if (axis < 1 || axis > INT32_MAX || tile < 1 || tile > axis)
       return ERROR_HDU(at, "the compressed image has axis %d of %lld in tiles of %lld; " BAD, i + 1,
@@ -107,7 +104,7 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
   return MILL_OK;
 }
 
-/* The columns of descriptors, stream [n_field]. */
+/* Find the columns of descriptors, stream [n_field]. */
 static int find_streams(const mill_fits_place *at, const mill_fits_table *table, const image *im,
                         stream_column *stream, int *n)
 {
@@ -146,15 +143,15 @@ static int find_streams(const mill_fits_place *at, const mill_fits_table *table,
 
 /* ---- the tiles -------------------------------------------------------- */
 
-/* Walk a Rice stream without keeping its pixels; 1 when it ends inside its bytes.
- * CFITSIO's decoder (after Rice, Yeh and Miller 1993, JPL 93-1) does not look. */
+/* Decode a Rice stream (Rice, Yeh and Miller 1993, JPL 93-1) without keeping its pixels; 1: it ends
+   inside its bytes, which CFITSIO's decoder does not check. */
 static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix, const image *im)
 {
   const int is_4 = im->byte_pix == 4, is_2 = im->byte_pix == 2;
   const int fs_bits = is_4 ? 5 : is_2 ? 4 : 3;
   const int fs_max = is_4 ? 25 : is_2 ? 14 : 6;
   const int64_t end = 8 * n_bytes;
-  int64_t at = 8 * im->byte_pix; /* the first pixel as it is */
+  int64_t at = 8 * im->byte_pix; /* in bits; the first pixel is not coded */
   for (int64_t i = 0; i < n_pix; i += im->n_block) {
     const int64_t n = n_pix - i < im->n_block ? n_pix - i : im->n_block;
     int fs = 0;
@@ -181,9 +178,9 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
   return 1;
 }
 
-/* Unpack a gzip stream without keeping it; 0 when it is cut or has more than most bytes: then
- * CFITSIO 4.2 asks for more and more memory, of a cut one without end.  CFITSIO finds other errors
- * when the tile is read, and they affect only its row. */
+/* Unpack a gzip stream without keeping it; 0: it is cut or has more than `most` bytes, for which
+   CFITSIO 4.2 would allocate memory without end.  CFITSIO finds other errors when it reads the
+   tile; they cost only its row. */
 static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
 {
   unsigned char out[1 << 14];
@@ -202,7 +199,7 @@ static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
   return status != Z_BUF_ERROR && n_out <= most;
 }
 
-/* Pixels of a tile, fewer at the far edges of the image. */
+/* Pixels of a tile; tiles at the far edges of the image have fewer. */
 static int64_t tile_pixels(const mill_fits_hdu *hdu, const image *im, int64_t i_tile)
 {
   int64_t n_pix = 1;
@@ -215,8 +212,8 @@ static int64_t tile_pixels(const mill_fits_hdu *hdu, const image *im, int64_t i_
   return n_pix;
 }
 
-/* The two numbers of a descriptor, elements and offset: they must lie in the heap, beyond which
- * CFITSIO would take another HDU's bytes. */
+/* Read a descriptor, elements and offset; 0: the stream is not inside the heap, and CFITSIO would
+   read another HDU's bytes. */
 static int good_descriptor(const stream_column *s, const unsigned char *row, int64_t heap_bytes,
                            int64_t *n_byte, int64_t *start)
 {
@@ -232,7 +229,7 @@ static int good_descriptor(const stream_column *s, const unsigned char *row, int
   return 1;
 }
 
-/* No tile may lie outside the heap, and no stream may run out of its own bytes. */
+/* Check that every tile lies inside the heap, and that every stream ends inside its bytes. */
 static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
                        const mill_fits_table *table, const mill_fits_hdu *tiles,
                        const mill_fits_hdu *hdu, const image *im)
@@ -268,7 +265,7 @@ static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
         MILL_TRY(ERROR_HDU(at, "the compressed data of tile %lld are damaged: make the file again",
                            (long long)i_row + 1));
     }
-    /* neither empty tiles nor one tile of all pixels */
+    /* refuse pixels out of nothing, and tiles that share their bytes */
     all_bytes += packed_bytes;
     if (n_pix * im->pix_bytes / MAX_PACKING > packed_bytes || all_bytes > heap_bytes)
       MILL_TRY(
@@ -291,7 +288,7 @@ int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *
     return ERROR_HDU(at, "the compressed image has ZBITPIX %lld and ZNAXIS %lld; " BAD,
                      (long long)bitpix, (long long)n_axis);
   im.pix_bytes = (int)(llabs(bitpix) / 8);
-  /* CFITSIO's other decoders trust their input */
+  /* CFITSIO's other decoders do not check their input */
   if (!im.is_rice && strcmp(type, "GZIP_1") != 0 && strcmp(type, "GZIP_2") != 0)
     return ERROR_HDU(
         at, "tiles compressed by '%s', only RICE_1, GZIP_1 and GZIP_2 are read; funpack it", type);

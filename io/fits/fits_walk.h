@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Interface between the walk through the headers (fits_guard.c) and the check of compressed images
- *  (fits_tiles.c). */
+/** Shared by the check of headers (fits_guard.c) and of compressed images (fits_tiles.c). */
 #ifndef MILL_FITS_WALK_H
 #define MILL_FITS_WALK_H
 
 #include "io/fits/fits_guard.h"
 #include "kernels/base/error.h"
 
-#define MILL_FITS_CUT "the file is cut: fetch it again"
-#define MILL_FITS_BAD "the file is damaged or no standard FITS: make it again"
+#define CUT "the file is cut: fetch it again"
+#define BAD "the file is damaged or no standard FITS: make it again"
 
-/** The HDU that is walked, for messages. */
+/** The HDU being checked, for messages. */
 typedef struct mill_fits_place {
   const char *path;
   int i_hdu; /**< 0-based */
   const char *name;
 } mill_fits_place;
 
-#define MILL_ERROR_AT(at, format, ...)                                                             \
+#define ERROR_HDU(at, format, ...)                                                                 \
   MILL_ERROR(MILL_ERR_INPUT, "%s: HDU %d%s%s%s: " format, (at)->path, (at)->i_hdu + 1,             \
              (at)->name[0] ? " (" : "", (at)->name, (at)->name[0] ? ")" : "", ##__VA_ARGS__)
 
@@ -25,13 +24,13 @@ typedef struct mill_fits_place {
 typedef struct mill_fits_field {
   int have_form;
   char form[MILL_FITS_MAX_VALUE];
-  int64_t n_byte;       /**< bytes of it in a row */
-  int is_tile, is_gzip; /**< how often it is called COMPRESSED_DATA, GZIP_... */
+  int64_t n_byte;       /**< bytes per row */
+  int is_tile, is_gzip; /**< number of TTYPE cards that call it COMPRESSED_DATA, GZIP_... */
 } mill_fits_field;
 
-/** Keywords by which CFITSIO finds its way in a table; each may stand once. */
+/** Keywords of a table that CFITSIO relies on; each may stand once. */
 enum mill_fits_keyword {
-  MILL_KEY_ZNAXIS, /**< 0: their number, 1 ..: the axes */
+  MILL_KEY_ZNAXIS, /**< key[0]: the number of axes; key[1] ..: their lengths */
   MILL_KEY_ZTILE,
   MILL_KEY_ZNAME,
   MILL_KEY_ZVAL,
@@ -43,7 +42,7 @@ enum mill_fits_keyword {
 
 typedef struct mill_fits_key {
   int have;
-  int64_t value; /**< -1 where it is no integer */
+  int64_t value; /**< -1: not an integer */
   char text[MILL_FITS_MAX_VALUE];
 } mill_fits_key;
 
@@ -56,8 +55,8 @@ typedef struct mill_fits_table {
   mill_fits_key key[MILL_N_KEY][MILL_FITS_MAX_AXIS + 1];
 } mill_fits_table;
 
-/** Check the table *hdu of compressed tiles, and describe the image that it holds in its place.
- *  image_limit: bytes that the image may have.  MILL_ERR_INPUT. */
+/** Check a table of compressed tiles, *hdu, and replace its description by that of the image.
+ *  image_limit: most bytes of the unpacked image.  MILL_ERR_INPUT. */
 int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *guard,
                               const mill_fits_table *table, int64_t image_limit,
                               mill_fits_hdu *hdu);

@@ -23,7 +23,7 @@
 #include "src/system/stop_signal.h"
 
 enum { IO_BYTES = 1 << 18 };
-/* for room: below the bound of the watchdog, which looks on */
+/* of waiting for room; WAIT_S is less than the watchdog's bound of 600 s */
 static const double WAIT_S = 300.0, FIRST_PAUSE_S = 0.1, MAX_PAUSE_S = 5.0;
 
 static _Thread_local int n_held; /* unpacked files of this thread */
@@ -31,9 +31,9 @@ static _Thread_local int n_held; /* unpacked files of this thread */
 typedef struct unpacker {
   const char *path, *scratch;
   int in, out;
-  int no_room;   /* errno of the write that failed; what follows is only counted */
+  int no_room;   /* errno of a failed write, after which bytes are only counted; 0: none */
   int64_t limit; /* bytes */
-  int64_t size;  /* unpacked so far, also what could not be written */
+  int64_t size;  /* bytes unpacked so far, written or counted */
   unsigned char *in_buffer, *out_buffer; /* [IO_BYTES] */
 } unpacker;
 
@@ -58,7 +58,7 @@ static int write_out(unpacker *u, size_t n)
       continue;
     if (put <= 0) {
       u->no_room = put < 0 ? errno : ENOSPC;
-      give_room_back(u); /* at once: others may need it */
+      give_room_back(u); /* at once, as others may need it */
     } else {
       done_bytes += (size_t)put;
     }
@@ -66,7 +66,7 @@ static int write_out(unpacker *u, size_t n)
   return MILL_OK;
 }
 
-/* The next input bytes into z; 0 bytes at the end of the file. */
+/* Read the next input bytes into z; none at the end of the file. */
 static int refill(unpacker *u, z_stream *z)
 {
   ssize_t got;
@@ -80,7 +80,7 @@ static int refill(unpacker *u, z_stream *z)
   return MILL_OK;
 }
 
-/* All gzip members of the input, one after another, as gunzip does. */
+/* Unpack all gzip members of the input, one after another, as gunzip does. */
 static int inflate_members(unpacker *u, z_stream *z)
 {
   for (;;) {
@@ -102,7 +102,7 @@ static int inflate_members(unpacker *u, z_stream *z)
     MILL_CHECK(write_out(u, IO_BYTES - z->avail_out));
     if (status != Z_STREAM_END)
       continue;
-    /* zeros pad the last member (tapes); anything else must be a new member */
+    /* zeros may pad the last member; anything else must be a new member */
     do {
       while (z->avail_in > 0 && *z->next_in == 0) {
         z->next_in++;
@@ -142,8 +142,7 @@ done:
   return err;
 }
 
-/* From the beginning to the end; afterwards size is known, and no_room tells whether it is there.
- */
+/* Unpack the whole file once; sets size, and no_room if the folder is too full. */
 static int unpack_once(unpacker *u)
 {
   int err = MILL_OK, started = 0;
@@ -163,7 +162,7 @@ done:
   return err;
 }
 
-/* Bytes that can still be written into the folder, as far as the system says. */
+/* Free bytes of the folder; infinite if the system does not say. */
 static double free_bytes(const char *folder)
 {
   struct statvfs s;
@@ -188,8 +187,8 @@ static void sleep_s(double s)
   nanosleep(&t, NULL);
 }
 
-/* Mark that a file is here, or is about to be.  Another thread may hold the folder alone while it
- * unpacks. */
+/* Take a shared lock on the folder, which says that this thread has a file in it.  Waits while
+   another thread, which unpacks alone, has an exclusive lock. */
 static void share_folder(int lock, double end_s)
 {
   while (lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK && n_held == 0 &&
@@ -197,8 +196,8 @@ static void share_folder(int lock, double end_s)
     sleep_s(FIRST_PAUSE_S);
 }
 
-/* Wait until there may be room; the lock is exclusive when no other thread or rank has a file
- * there. MILL_ERR_INPUT when there will be none. */
+/* Wait until there may be room.  *is_alone: no other thread or rank has a file in the folder, and
+   this one has locked it exclusively.  MILL_ERR_INPUT: there will be no room. */
 static int wait_for_room(const unpacker *u, int lock, double end_s, double *pause_s, int *is_alone)
 {
   const int can_wait =
@@ -236,7 +235,7 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
     u.scratch = "/tmp";
   MILL_TRY(mill_alloc_raw(IO_BYTES, 1, (void **)&u.in_buffer));
   MILL_TRY(mill_alloc_raw(IO_BYTES, 1, (void **)&u.out_buffer));
-  /* where the file system has no locks no thread waits */
+  /* without locks in this file system no thread waits */
   out->lock = open(u.scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   share_folder(out->lock, end_s);
   MILL_TRY(unpack_once(&u));
@@ -249,7 +248,7 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
       share_folder(out->lock, end_s);
     MILL_TRY(unpack_once(&u));
   }
-  share_folder(out->lock, end_s); /* no more to itself */
+  share_folder(out->lock, end_s); /* turn an exclusive lock into a shared one */
   out->fd = u.out;
   u.out = -1;
   n_held++;

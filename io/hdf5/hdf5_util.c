@@ -17,17 +17,17 @@
 #include "src/system/regular_file.h"
 
 enum {
-  MAX_DIM = MILL_MAX_GRID_AXIS + 1, /* the coefficients of a grid have the most */
-  MAX_PACKING = 1032                /* bytes that deflate can pack into one */
+  MAX_DIM = MILL_MAX_GRID_AXIS + 1, /* those of a grid's coefficients, the most of any dataset */
+  MAX_PACKING = 1032                /* largest compression ratio of deflate */
 };
 
-/* The beginning of a message; a description follows. */
+/* Format and arguments of a message: which dataset or attribute, then text. */
 #define DATASET(text)   "%s: dataset /%s " text, file->path, name
 #define ATTRIBUTE(text) "%s: attribute %s of %s " text, file->path, name, object
 
 static herr_t take_innermost(unsigned n, const H5E_error2_t *entry, void *context)
 {
-  static const char before[] = "error message = '"; /* of the system, between time and addresses */
+  static const char before[] = "error message = '"; /* before the system's own reason */
   const char *of_system = entry->desc ? strstr(entry->desc, before) : NULL;
   const char *text = of_system ? of_system + sizeof before - 1 : entry->desc;
   if (n == 0 && text)
@@ -46,7 +46,7 @@ const char *mill_h5_reason(void)
   return reason;
 }
 
-/* Our messages carry the reason; HDF5's own error stack adds nothing. */
+/* Our messages contain HDF5's reason, so HDF5 need not print its error stack. */
 static void be_quiet(void)
 {
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
@@ -233,8 +233,8 @@ int mill_h5_scan(const mill_h5_file *file)
 {
   int err = MILL_OK;
   scan_state state = {file, MILL_OK};
-  /* Filters are refused below; this keeps HDF5 from loading a plug-in even for one that a
-     damaged header hides.  It fails only where plug-ins are off already. */
+  /* A damaged header may hide a filter from the scan: forbid HDF5 to load plug-ins at all.  The
+     call fails only if plug-ins are off already. */
   H5PLset_loading_state(0);
   const herr_t rc = H5Lvisit(file->id, H5_INDEX_NAME, H5_ITER_NATIVE, scan_link, &state);
   if (state.err != MILL_OK)
@@ -311,7 +311,7 @@ int mill_h5_exists(const mill_h5_file *file, const char *name)
   const size_t n = strlen(name);
   if (n >= sizeof part)
     return 0;
-  /* H5Lexists wants every group on the way to exist */
+  /* H5Lexists fails if a group of the path is missing */
   for (size_t i = 1; i <= n; i++) {
     if (name[i] != '/' && name[i] != '\0')
       continue;
@@ -323,7 +323,7 @@ int mill_h5_exists(const mill_h5_file *file, const char *name)
   return 1;
 }
 
-/* A dataset of n_dim dimensions, open; the caller closes it. */
+/* Open a dataset that must have n_dim dimensions; the caller closes it. */
 static int open_dataset(const mill_h5_file *file, const char *name, int n_dim, size_t *dim,
                         mill_h5_array *array)
 {
@@ -358,12 +358,12 @@ int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t 
   for (int i = 0; i < n_dim; i++)
     if (__builtin_mul_overflow(n_byte, dim[i], &n_byte))
       n_byte = SIZE_MAX;
-  /* a zero along any dimension makes it empty, whatever overflowed before */
+  /* a dimension of 0 makes the dataset empty, even if the product overflowed */
   for (int i = 0; i < n_dim; i++)
     if (dim[i] == 0)
       n_byte = 0;
-  /* A few bytes can claim any shape, and a dataset of chunks that were never written has it; what
-   * is to be allocated for it must have stood in the file. */
+  /* A few bytes can claim any shape, for example as chunks that were never written.  Refuse to
+   * allocate more than the file's bytes can unpack to. */
   if (n_byte / MAX_PACKING > file_bytes)
     MILL_FAIL(file->code,
               DATASET("claims %zu bytes, more than the file's %llu can hold; it is damaged or was "
@@ -412,7 +412,7 @@ int mill_h5_has_attr(const mill_h5_file *file, const char *object, const char *n
   return H5Aexists_by_name(file->id, object, name, H5P_DEFAULT) > 0;
 }
 
-/* A scalar attribute; the caller closes it. */
+/* Open a scalar attribute; the caller closes it. */
 static int open_attr(const mill_h5_file *file, const char *object, const char *name,
                      mill_h5_array *attr)
 {
@@ -428,7 +428,7 @@ static int open_attr(const mill_h5_file *file, const char *object, const char *n
   return MILL_OK;
 }
 
-/* Of an open attribute into value. */
+/* Read an open attribute into value. */
 static int read_attr(const mill_h5_file *file, const char *object, const char *name, hid_t attr,
                      hid_t mem_type, void *value)
 {
@@ -437,7 +437,7 @@ static int read_attr(const mill_h5_file *file, const char *object, const char *n
   return MILL_OK;
 }
 
-/* One number, which as stored has this class or that of integers. */
+/* Read one number, stored as an integer or as the class `other`. */
 static int read_number(const mill_h5_file *file, const char *object, const char *name,
                        H5T_class_t other, hid_t mem_type, void *out)
 {
@@ -481,7 +481,7 @@ int mill_h5_read_attr_text(const mill_h5_file *file, const char *object, const c
   if (H5Tget_class(attr.type) != H5T_STRING)
     MILL_FAIL(file->code, ATTRIBUTE("is not a text"));
   if (H5Tis_variable_str(attr.type) > 0) {
-    /* HDF5 does not convert between character sets, so the file's is taken over */
+    /* HDF5 does not convert between character sets: ask for the file's own */
     mem_type = H5Tcopy(H5T_C_S1);
     if (mem_type < 0 || H5Tset_size(mem_type, H5T_VARIABLE) < 0 ||
         H5Tset_cset(mem_type, H5Tget_cset(attr.type)) < 0)
@@ -511,13 +511,24 @@ done:
   return err;
 }
 
+hid_t mill_h5_text_type(size_t n_byte)
+{
+  const hid_t type = H5Tcopy(H5T_C_S1);
+  /* HDF5 has no text of 0 bytes */
+  if (type < 0 ||
+      (H5Tset_size(type, n_byte > 0 ? n_byte : 1) >= 0 &&
+       H5Tset_strpad(type, H5T_STR_NULLPAD) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0))
+    return type;
+  H5Tclose(type);
+  return H5I_INVALID_HID;
+}
+
 int mill_h5_write_group(const mill_h5_file *file, const char *name)
 {
   const hid_t group = H5Gcreate2(file->id, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-  if (group < 0)
-    return MILL_ERROR(file->code, "%s: group %s cannot be made: %s", file->path, name,
-                      mill_h5_reason());
-  H5Gclose(group);
+  if (group < 0 || H5Gclose(group) < 0)
+    return MILL_ERROR(file->code, "%s: group %s cannot be made: %s%s", file->path, name,
+                      mill_h5_reason(), file->code == MILL_ERR_OUTPUT ? MILL_H5_MAKE_ROOM : "");
   return MILL_OK;
 }
 
@@ -532,7 +543,7 @@ int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, h
     extent[i] = dim[i];
   space = H5Screate_simple(n_dim, extent, NULL);
   creation = H5Pcreate(H5P_DATASET_CREATE);
-  /* without times equal libraries make equal files */
+  /* without times in it, equal content gives equal bytes */
   if (space < 0 || creation < 0 || H5Pset_obj_track_times(creation, 0) < 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no dataspace: %s", mill_h5_reason());
   dataset = H5Dcreate2(file->id, name, file_type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
@@ -581,11 +592,8 @@ int mill_h5_write_attr_double(const mill_h5_file *file, const char *object, cons
 int mill_h5_write_attr_text(const mill_h5_file *file, const char *object, const char *name,
                             const char *value)
 {
-  const hid_t type = H5Tcopy(H5T_C_S1);
-  /* an HDF5 text has at least one byte: the empty one is its end alone */
-  const int sized = type >= 0 && H5Tset_size(type, strlen(value) + 1) >= 0;
-  const int err =
-      mill_h5_write_attr(file, object, name, sized ? type : H5I_INVALID_HID, type, 0, value);
+  const hid_t type = mill_h5_text_type(strlen(value));
+  const int err = mill_h5_write_attr(file, object, name, type, type, 0, value);
   MILL_H5_CLOSE(type);
   return err;
 }

@@ -14,10 +14,7 @@
 
 struct mill_grid_file {
   mill_h5_file h5;
-  char *path;
-  int n_model, n_arm;
-  int n_pix[MILL_MAX_ARM], has_continuum[MILL_MAX_ARM];
-  unsigned char *status; /* [n_model] */
+  const mill_grid_info *info; /* borrowed */
 };
 
 #define GRID_FORMAT "starmill grid"
@@ -37,7 +34,7 @@ static void grid_at(char at[GRID_AT], int arm, const char *name)
   snprintf(at, GRID_AT, "arms/arm%d%s%s", arm, *name ? "/" : "", name);
 }
 
-/* A dataset [n] of texts of at most size - 1 bytes into out [n][size], whose ends are zeros. */
+/* Read a dataset [n] of texts into out [n][size]; longer texts are cut to size - 1 bytes. */
 static int read_texts(const mill_h5_file *file, const char *name, int n, size_t size, char *out)
 {
   int err = MILL_OK;
@@ -57,7 +54,7 @@ static int read_texts(const mill_h5_file *file, const char *name, int n, size_t 
     MILL_TRY(MILL_REFUSED(file, "dataset /%s cannot be read: %s", name, mill_h5_reason()));
   for (size_t i = 0; i < (size_t)n; i++) {
     out[i * size + size - 1] = '\0';
-    /* a terminal shows them */
+    /* names are printed: replace control characters */
     for (char *c = out + i * size; *c; c++)
       if ((unsigned char)*c < ' ' || *c == 127)
         *c = '?';
@@ -135,15 +132,11 @@ static int read_arm(const mill_h5_file *file, int i_arm, int n_model, mill_grid_
         "arm %s has no possible wavelengths or resolution: ln_wave0 %g, ln_step %g, "
         "template_sigma_aa %g",
         arm->name, arm->ln_wave0, arm->ln_step, arm->template_sigma_aa);
-  grid_at(at, i_arm, "continuum");
-  arm->has_continuum = mill_h5_exists(file, at);
-  for (int k = 0; k <= arm->has_continuum; k++) {
-    grid_at(at, i_arm, k ? "continuum" : "flux");
-    MILL_CHECK(mill_h5_shape(file, at, 2, dim));
-    if (dim[0] != (size_t)n_model || dim[1] != (size_t)arm->n_pix)
-      return MILL_REFUSED(file, "dataset /%s has the shape [%zu][%zu], expected [%d][%d]", at,
-                          dim[0], dim[1], n_model, arm->n_pix);
-  }
+  grid_at(at, i_arm, "flux");
+  MILL_CHECK(mill_h5_shape(file, at, 2, dim));
+  if (dim[0] != (size_t)n_model || dim[1] != (size_t)arm->n_pix)
+    return MILL_REFUSED(file, "dataset /%s has the shape [%zu][%zu], expected [%d][%d]", at, dim[0],
+                        dim[1], n_model, arm->n_pix);
   return MILL_OK;
 }
 
@@ -187,19 +180,9 @@ int mill_grid_open(const char *path, mill_grid_file **out, mill_grid_info *info)
   mill_grid_file *file = NULL;
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &file));
-  file->h5.id = H5I_INVALID_HID;
-  MILL_TRY(MILL_ALLOC(strlen(path) + 1, &file->path));
-  memcpy(file->path, path, strlen(path));
-  MILL_TRY(mill_h5_open(file->path, MILL_ERR_INPUT, &file->h5));
+  file->info = info;
+  MILL_TRY(mill_h5_open(path, MILL_ERR_INPUT, &file->h5));
   MILL_TRY(read_info(&file->h5, info));
-  file->n_model = info->n_model;
-  file->n_arm = info->n_arm;
-  for (int a = 0; a < info->n_arm; a++) {
-    file->n_pix[a] = info->arm[a].n_pix;
-    file->has_continuum[a] = info->arm[a].has_continuum;
-  }
-  MILL_TRY(MILL_ALLOC(info->n_model, &file->status));
-  memcpy(file->status, info->status, (size_t)info->n_model);
   *out = file;
   file = NULL;
 done:
@@ -214,10 +197,10 @@ void mill_grid_close(mill_grid_file *file)
   if (!file)
     return;
   mill_h5_close(&file->h5);
-  MILL_FREE(file->path, file->status, file);
+  mill_free(file);
 }
 
-/* Neighbours in the file that are neighbours in memory too. */
+/* Number of rows from `row` on that follow one another both in the file and in memory. */
 static int run_length(const mill_keyed *row, int n)
 {
   int k = 1;
@@ -229,7 +212,7 @@ static int run_length(const mill_keyed *row, int n)
 static int check_flux(const mill_grid_file *file, const char *at, int model, int n_pix,
                       const float *flux)
 {
-  for (int i = 0; i < n_pix && file->status[model] == MILL_GRID_GOOD; i++)
+  for (int i = 0; i < n_pix && file->info->status[model] == MILL_GRID_GOOD; i++)
     if (!(flux[i] > 0 && flux[i] <= 3e38F))
       return MILL_REFUSED(&file->h5, "/%s has %g at pixel %d of model %d, which is marked good", at,
                           (double)flux[i], i, model);
@@ -265,35 +248,28 @@ done:
   return err;
 }
 
-int mill_grid_read(mill_grid_file *file, int arm, int n, const int *model, float *flux,
-                   float *continuum)
+int mill_grid_read(const mill_grid_file *file, int arm, int n, const int *model, float *flux)
 {
   int err = MILL_OK;
   char at[GRID_AT];
   mill_keyed *row = NULL;
-  if (arm < 0 || arm >= file->n_arm)
-    MILL_FAIL(MILL_ERR_RANGE, "%s: has no arm %d", file->path, arm);
-  if (continuum && !file->has_continuum[arm])
-    MILL_FAIL(MILL_ERR_RANGE, "%s: arm %d has no continuum", file->path, arm);
+  if (arm < 0 || arm >= file->info->n_arm)
+    MILL_FAIL(MILL_ERR_RANGE, "%s: has no arm %d", file->h5.path, arm);
   MILL_TRY(MILL_ALLOC(n, &row));
   for (int i = 0; i < n; i++) {
-    if (model[i] < 0 || model[i] >= file->n_model)
-      MILL_FAIL(MILL_ERR_RANGE, "%s: has no model %d", file->path, model[i]);
+    if (model[i] < 0 || model[i] >= file->info->n_model)
+      MILL_FAIL(MILL_ERR_RANGE, "%s: has no model %d", file->h5.path, model[i]);
     row[i] = (mill_keyed){model[i], i};
   }
   qsort(row, (size_t)n, sizeof *row, mill_by_key);
   grid_at(at, arm, "flux");
-  if (flux)
-    MILL_TRY(read_rows(file, at, file->n_pix[arm], n, row, flux));
-  grid_at(at, arm, "continuum");
-  if (continuum)
-    MILL_TRY(read_rows(file, at, file->n_pix[arm], n, row, continuum));
+  MILL_TRY(read_rows(file, at, file->info->arm[arm].n_pix, n, row, flux));
 done:
   mill_free(row);
   return err;
 }
 
-int mill_grid_read_settings(mill_grid_file *file, char **settings)
+int mill_grid_read_settings(const mill_grid_file *file, char **settings)
 {
   int err = MILL_OK;
   size_t size = 0;

@@ -2,7 +2,7 @@
 /** The grid file: spectra with labels, cut into arms of uniform ln wavelength, from which an
  *  emulator is made (HDF5; docs/use/formats.md, "Grid file").
  *
- *  starmill/templates/grid_write.py makes it: each model gets its status after its spectra.
+ *  starmill/templates/grid_write.py makes it, and writes a model's status after its spectra.
  */
 #ifndef MILL_GRID_FILE_H
 #define MILL_GRID_FILE_H
@@ -19,19 +19,19 @@ typedef struct mill_grid_arm {
   char name[MILL_MAX_NAME];
   int n_pix;
   double ln_wave0, ln_step;
-  double template_sigma_aa; /**< Gaussian sigma in A of the spectra; negative: they are at the
-                                 instrument's own resolution */
+  double template_sigma_aa; /**< Gaussian sigma of the spectra's resolution, A; negative: the
+                                  instrument's own resolution */
   char sigma_origin[160];
-  int has_continuum;
 } mill_grid_arm;
 
-/** All of a grid file but its spectra; zeroed before, freed by mill_grid_info_clear. */
+/** Description of a grid file, without its spectra; zero it first, free it by
+ *  mill_grid_info_clear. */
 typedef struct mill_grid_info {
   int n_model, n_label, n_arm;
   char label[MILL_MAX_LABEL][MILL_MAX_NAME];
   mill_grid_arm arm[MILL_MAX_ARM];
   double *value;                /**< [n_model][n_label] in the labels' units, owned */
-  char (*name)[MILL_GRID_NAME]; /**< [n_model] file or row, ends with a zero, owned */
+  char (*name)[MILL_GRID_NAME]; /**< [n_model] file or row that the model came from, owned */
   unsigned char *status;        /**< [n_model] enum mill_grid_status, owned */
 } mill_grid_info;
 
@@ -41,26 +41,24 @@ typedef struct mill_grid_file mill_grid_file;
 
 /** Open a grid file and read the description of its models.
  *
- *  info  zeroed before, cleared on failure
+ *  path  borrowed until mill_grid_close
+ *  info  out, zeroed before; borrowed until mill_grid_close; cleared on failure
  *
- *  Read-only, each rank for itself; the file is not trusted: limits, shapes and numbers are
- *  checked, and links beyond the file are refused.  Numbers of the spectra are checked by
- *  mill_grid_read.  One thread at a time (HDF5).  MILL_ERR_INPUT names file and dataset. */
+ *  Not collective.  The file is not trusted: limits, shapes and numbers are checked, and links to
+ *  other files are refused; mill_grid_read checks the spectra.  One thread at a time (HDF5).
+ *  MILL_ERR_INPUT names file and dataset. */
 int mill_grid_open(const char *path, mill_grid_file **out, mill_grid_info *info);
 
-/** Spectra of an arm.
+/** Read spectra of an arm.
  *
- *  model      [n] rows of the file, in any order, also more than once
- *  flux       [n][n_pix] out; NULL: not wanted
- *  continuum  [n][n_pix] out; NULL: not wanted; MILL_ERR_RANGE where the arm has none
+ *  model  [n]         rows of the file, in any order, repeated or not
+ *  flux   [n][n_pix]  out
  *
- *  Rows are read in the file's order.  MILL_ERR_INPUT names a good model that has a number not
- *  above 0 or not finite. */
-int mill_grid_read(mill_grid_file *file, int arm, int n, const int *model, float *flux,
-                   float *continuum);
+ *  MILL_ERR_INPUT names a good model with a flux that is not above 0 or not finite. */
+int mill_grid_read(const mill_grid_file *file, int arm, int n, const int *model, float *flux);
 
-/** The options that made the file, of any length; free with mill_free. */
-int mill_grid_read_settings(mill_grid_file *file, char **settings);
+/** Read the options that made the file; free with mill_free. */
+int mill_grid_read_settings(const mill_grid_file *file, char **settings);
 
 void mill_grid_close(mill_grid_file *file); /* NULL is allowed */
 

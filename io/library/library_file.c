@@ -40,7 +40,7 @@ static int read_format(const mill_h5_file *file)
   return MILL_OK;
 }
 
-/* Lines of text for people, where there are any. */
+/* Read the report, text for people, if there is one. */
 static int read_report(const mill_h5_file *file, mill_library *lib)
 {
   if (!mill_h5_has_attr(file, "/", "report"))
@@ -53,8 +53,7 @@ static int read_report(const mill_h5_file *file, mill_library *lib)
   return MILL_OK;
 }
 
-/* image [n_byte]: the file's content, which may have 64 zeros in the hash's place; NULL: the file is
- * read. */
+/* Read a library.  image [n_byte]: see mill_library_check_file. */
 static int read_library(const char *path, const void *image, size_t n_byte, mill_library *lib)
 {
   int err = MILL_OK;
@@ -65,7 +64,7 @@ static int read_library(const char *path, const void *image, size_t n_byte, mill
               sizeof lib->path - 1, path);
   MILL_TRY(image ? mill_h5_open_image(image, n_byte, path, MILL_ERR_LIBRARY, &file)
                  : mill_h5_open(path, MILL_ERR_LIBRARY, &file));
-  MILL_TRY(read_format(&file)); /* first: another format may hold what the scan does not know */
+  MILL_TRY(read_format(&file)); /* before the scan, which may refuse another format's objects */
   MILL_TRY(mill_h5_scan(&file));
   MILL_TRY(mill_h5_read_attr_text(&file, "/", "name", lib->name, sizeof lib->name));
   MILL_TRY(mill_library_read_contents(&file, lib));

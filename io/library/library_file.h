@@ -5,32 +5,30 @@
 
 #include "kernels/data/library.h"
 
-/** The version of the format that is written and read. */
+/** Version of the format. */
 enum { MILL_LIBRARY_FORMAT = 4 };
 
-/** Read a library; *lib must be zeroed, and is left cleared on failure.
- *  Fills lib->hash (digest of the contents, independent of file layout) and
- *  lib->path.  Refuses external links, external storage and filter plug-ins.
- *  Not collective: every rank reads the file for itself.
- *  MILL_ERR_LIBRARY names the file, the dataset and what to do. */
+/** Read a library; *lib is zeroed before, and cleared on failure.  Sets lib->path and lib->hash, a
+ *  digest of the contents that does not depend on the file's layout.  Refuses external links,
+ *  external storage and filter plug-ins.  Not collective.  MILL_ERR_LIBRARY names file and dataset
+ *  and says what to do. */
 int mill_library_read(const char *path, mill_library *lib);
 
-/** Check a library file as mill_library_read does, and give its hash.  image [n_byte]: the content
- *  of a file that is being made, with 64 zeros in the hash's place; NULL: the file is read.
+/** Check a library file as mill_library_read does, and compute its hash.  image [n_byte]: content
+ *  of a file being made, with 64 zeros in place of the hash; NULL: read the file.
  *  MILL_ERR_LIBRARY. */
 int mill_library_check_file(const char *path, const void *image, size_t n_byte, char hash[65]);
 
-/** Can a library be written at output (by starmill.templates)?  What is there must be a library,
- *  with overwrite, and the folder one that can be written into.  MILL_ERR_OUTPUT, and
- *  MILL_ERR_USAGE for another file. */
+/** Fail unless a library can be written at output: nothing is there, or with overwrite a library,
+ *  and the folder is writable.  MILL_ERR_OUTPUT; MILL_ERR_USAGE: another kind of file is there. */
 int mill_library_writable(const char *output, int overwrite);
 
-/** SHA-256 of the contents that a fit depends on (docs/use/formats.md), whatever the
- *  file's path, layout, name or origin. hex: 64 digits and the end. */
+/** SHA-256 of the contents that a fit depends on (docs/use/formats.md), but not of path, layout,
+ *  name or origin.  hex: 64 digits and a zero. */
 void mill_library_digest(const mill_library *lib, char hex[65]);
 
-/** Are the values of a library finite and consistent, whose sizes the reader has checked?
- *  MILL_ERR_LIBRARY; where begins the message (a file's name). */
+/** MILL_ERR_LIBRARY unless all values of a library are finite and consistent.  The reader has
+ *  checked sizes. where: begin of the message, a file's name. */
 int mill_library_check(const mill_library *lib, const char *where);
 
 #endif

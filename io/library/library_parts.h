@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Shared by the parts of the library file: library_file.c opens files, library_walk.c
- * knows their contents, library_check.c looks at a library in memory. */
+/** Shared by the parts of the library file: library_file.c opens files, library_walk.c lists their
+ *  contents, library_check.c checks a library in memory. */
 #ifndef MILL_LIBRARY_PARTS_H
 #define MILL_LIBRARY_PARTS_H
 
@@ -12,28 +12,28 @@
 enum {
   MILL_LIBRARY_MIN_PIX = 8,
   MILL_LIBRARY_MAX_PIX = 1 << 20,
-  MILL_MAX_FACET = 100000, /**< of a hull */
+  MILL_MAX_FACET = 100000, /**< most facets of a hull */
   MILL_LIBRARY_MAX_GUESS = 100000,
   MILL_LIBRARY_MAX_REPORT = 32768, /**< bytes */
   MILL_LIBRARY_MAX_GUESS_VSINI = sizeof((mill_library){0}.guess_vsini_km_s) / sizeof(double),
   MILL_LIBRARY_N_KIND = MILL_EMULATOR_RBF + 1
 };
 
-/** Largest model error, relative to the flux: beyond it a template is useless. */
+/** Largest model error relative to the flux; a larger one is damage. */
 #define MILL_LIBRARY_MAX_ERROR 10.0
 
-/** A failure with the file's code and name. */
+/** Report a failure with the file's code and name. */
 #define MILL_REFUSED(file, format, ...)                                                            \
   MILL_ERROR((file)->code, "%s: " format, (file)->path, ##__VA_ARGS__)
 
-/** MILL_ERR_LIBRARY when a grid or radial functions cannot take n_label labels. */
+/** MILL_ERR_LIBRARY if a grid or radial functions cannot take n_label labels. */
 int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where);
 
-/** Read a whole dataset into new memory: out is the address of the caller's pointer. */
+/** Read a whole dataset into new memory; out: address of the pointer that receives it. */
 int mill_library_read_new(const mill_h5_file *file, const char *at, hid_t type, int n_dim,
                           const size_t *dim, void *out);
 
-/** All of a library but its name, hash and report, which are the file's attributes. */
+/** Read a library, except name, hash and report. */
 int mill_library_read_contents(const mill_h5_file *file, mill_library *lib);
 
 #endif

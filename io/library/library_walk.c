@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Contents of a library file: one list, along which a library is read and digested
- * (starmill/templates/library_file.py writes it). */
+/* The contents of a library file as one walk, which either reads or digests a library
+   (starmill/templates/library_file.py writes it). */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,9 +15,9 @@ enum type { I32, F32, F64 };
 
 typedef struct walk {
   enum way way;
-  const mill_h5_file *file; /* of READ */
-  mill_sha256 sha;          /* of DIGEST */
-  char group[48];           /* where the walk is; empty: the root */
+  const mill_h5_file *file; /* for READ */
+  mill_sha256 sha;          /* for DIGEST */
+  char group[48];           /* current group; empty: the root */
 } walk;
 
 /* Limits of a dataset's shape. */
@@ -25,7 +25,7 @@ typedef struct walk {
 
 /* ---- numbers and texts ---------------------------------------------------------------------- */
 
-/* Little-endian; integers have 64 bits. */
+/* Digest n numbers as little-endian bytes; integers as 64 bits. */
 static void digest(mill_sha256 *sha, enum type type, size_t n, const void *data)
 {
   unsigned char byte[1024];
@@ -58,7 +58,7 @@ static void digest_text(mill_sha256 *sha, const char *text)
   mill_sha256_update(sha, text, (size_t)n);
 }
 
-/* A size that files keep as the shape of a dataset. */
+/* Digest a size, which a file stores as a dataset's shape. */
 static void count(walk *w, int n)
 {
   if (w->way == DIGEST)
@@ -70,7 +70,7 @@ static void path_of(const walk *w, const char *name, char at[96])
   snprintf(at, 96, "%s%s%s", w->group, *w->group ? "/" : "", name);
 }
 
-/* Go into a group: "arms/arm", 2, "/grid". */
+/* Enter a group: "arms/arm", 2, "/grid". */
 static void enter(walk *w, const char *before, int i, const char *after)
 {
   snprintf(w->group, sizeof w->group, "%s%d%s", before, i, after);
@@ -81,7 +81,8 @@ static void enter_all(walk *w, const char *name)
   snprintf(w->group, sizeof w->group, "%s", name);
 }
 
-/* Reading: the shape of a dataset, each dimension from least to most. */
+/* Read a dataset's shape, dim [n_dim], and check that each dimension is from least to most.  Does
+   nothing for DIGEST. */
 static int shape(const walk *w, const char *name, int n_dim, const size_t *least,
                  const size_t *most, size_t *dim)
 {
@@ -104,7 +105,7 @@ static int shape(const walk *w, const char *name, int n_dim, const size_t *least
                              wanted);
 }
 
-/* A dataset of known shape. */
+/* Read or digest a dataset of known shape. */
 static int array(walk *w, const char *name, enum type type, int n_dim, const size_t *dim,
                  void *data)
 {
@@ -120,7 +121,8 @@ static int array(walk *w, const char *name, enum type type, int n_dim, const siz
   return MILL_OK;
 }
 
-/* The same at the pointer whose address is data, to which reading gives new memory. */
+/* Likewise for an array that the library owns; data: address of its pointer, for which READ
+   allocates. */
 static int owned(walk *w, const char *name, enum type type, int n_dim, const size_t *dim,
                  void *data)
 {
@@ -132,7 +134,7 @@ static int owned(walk *w, const char *name, enum type type, int n_dim, const siz
   return array(w, name, type, n_dim, dim, *(void **)data);
 }
 
-/* An attribute of a group that is a member of a struct. */
+/* An attribute of a group, and the member of a struct that holds it. */
 typedef struct attribute {
   const char *name;
   char kind; /* 't' text, 'i' integer, 'd' double */
@@ -173,7 +175,7 @@ static int integer(walk *w, const char *name, int *value)
   return transfer(w, &(attribute){name, 'i', 0, sizeof *value}, value);
 }
 
-/* One that counts groups. */
+/* Read or digest an integer that counts groups, 1 to most. */
 static int counted(walk *w, const char *name, int most, int *value)
 {
   MILL_CHECK(integer(w, name, value));
@@ -235,7 +237,7 @@ static int walk_guess(walk *w, mill_library *lib)
 
 /* ---- emulators ------------------------------------------------------------------------------ */
 
-/* The front before the last layer, and the activation of a perceptron. */
+/* Read or digest the kind of emulator; check the activation of a perceptron. */
 static int walk_kind(walk *w, mill_arm *arm)
 {
   static const char *const name[MILL_LIBRARY_N_KIND] = {
@@ -344,7 +346,7 @@ static int walk_layer(walk *w, int i_layer, size_t most_out, mill_emulator *e)
 
 /* ---- arms ----------------------------------------------------------------------------------- */
 
-/* Model error of the arm, if it has one. */
+/* Read or digest the arm's model error, if it has one. */
 static int walk_error(walk *w, int i_arm, int n_pix, mill_model_error *error)
 {
   const size_t n = (size_t)n_pix;
@@ -388,7 +390,7 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
   arm->n_pix = (int)n_pix;
   count(w, arm->n_pix);
   MILL_CHECK(ATTRIBUTES(w, numbers, arm));
-  if (w->way != DIGEST) /* no part of the contents */
+  if (w->way != DIGEST) /* a fit does not depend on them */
     MILL_CHECK(ATTRIBUTES(w, origin, arm));
   if (w->way == READ)
     MILL_CHECK(MILL_ALLOC(n_pix, &arm->wave_aa));
@@ -448,6 +450,6 @@ void mill_library_digest(const mill_library *lib, char hex[65])
   walk w = {.way = DIGEST};
   mill_sha256_init(&w.sha);
   digest_text(&w.sha, "starmill library contents 4");
-  (void)walk_library(&w, (mill_library *)(uintptr_t)lib); /* only files can fail */
+  (void)walk_library(&w, (mill_library *)(uintptr_t)lib); /* DIGEST cannot fail */
   mill_sha256_final(&w.sha, hex);
 }

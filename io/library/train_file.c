@@ -64,7 +64,7 @@ static int begin_image(const char *path, const char *format, mill_h5_file *file)
   return mill_h5_write_attr_text(file, "/", "format", format);
 }
 
-/* A file in memory to path, under a temporary name first. */
+/* Write a file in memory under a temporary name, and rename it to path. */
 static int write_image(const char *path, const char *format, mill_h5_file *file)
 {
   int err = MILL_OK;
@@ -75,7 +75,7 @@ static int write_image(const char *path, const char *format, mill_h5_file *file)
   MILL_TRY(mill_resolve_links(path, end, sizeof end));
   snprintf(temporary, sizeof temporary, "%s.tmp-%ld", end, (long)getpid());
   MILL_TRY(mill_h5_get_image(file, &image, &n_byte));
-  MILL_TRY(mill_whole_file_write(end, temporary, image, n_byte));
+  MILL_TRY(mill_whole_file_write(end, temporary, 1, image, n_byte));
 done:
   mill_free(image);
   return err;
@@ -153,7 +153,7 @@ done:
               refused);                                                                            \
   } while (0)
 
-/* found [MAX_IDENTITY]; the file must be a checkpoint. */
+/* Read the identity, found [MAX_IDENTITY]; fail unless the file is a checkpoint. */
 static int read_identity(const mill_h5_file *file, char *found)
 {
   int err = MILL_OK, version = 0;
@@ -194,7 +194,7 @@ done:
   return err;
 }
 
-/* The file must be a checkpoint of this very training. */
+/* Fail unless the checkpoint has this identity. */
 static int check_identity(const mill_h5_file *file, const char *identity)
 {
   int err = MILL_OK;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
@@ -17,9 +17,9 @@
 
 enum { MAX_RANK = 2 + MILL_PARTICLE_DIM };
 
-/* ---- what is read ---- */
+/* ---- reading ---- */
 
-/* Points of an axis: the first, their distance. */
+/* Read the evenly spaced points of an axis: the first, and their spacing. */
 static int read_axis(const mill_h5_file *file, const char *name, size_t n, double *low,
                      double *spacing)
 {
@@ -42,7 +42,7 @@ done:
   return err;
 }
 
-/* Times of the slices; ascending. */
+/* Read the times of the potential's slices, which must ascend. */
 static int read_times(const mill_h5_file *file, size_t n, double **time)
 {
   MILL_CHECK(MILL_ALLOC(n, time));
@@ -134,13 +134,13 @@ done:
   return err;
 }
 
-/* ---- what is written ---- */
+/* ---- writing ---- */
 
 enum { DENSITY, BOUND, MOMENT, BAD_STEP, POSITION, STATUS, N_DATASET };
 
 static const struct {
   const char *name, *description;
-  int rank; /* of DENSITY without its axes */
+  int rank; /* number of dimensions; of DENSITY and DENSITY_BOUND without its axes */
 } dataset[N_DATASET] = {
     {"DENSITY", "density at TIME on the points X1, X2, X3; its integral is 1", 2},
     {"DENSITY_BOUND",
@@ -160,13 +160,6 @@ struct mill_particle_file {
   char path[MILL_MAX_PATH];
 };
 
-#define FILE_ERROR(what)                                                                           \
-  MILL_ERROR(                                                                                      \
-      MILL_ERR_OUTPUT,                                                                             \
-      "%s: cannot write %s: %s; if the disk is full or a quota is used up, make room, then "       \
-      "the same command continues",                                                                \
-      path, what, mill_h5_reason())
-
 static hid_t type_of(int i, int in_file)
 {
   if (i == STATUS)
@@ -176,7 +169,7 @@ static hid_t type_of(int i, int in_file)
   return in_file ? H5T_IEEE_F64LE : H5T_NATIVE_DOUBLE;
 }
 
-/* Shapes of the datasets of a configuration. */
+/* Set the shapes of the datasets. */
 static void lay_out(const mill_particle_config *c, mill_particle_file *f)
 {
   const mill_particle_setup *s = &c->setup;
@@ -193,12 +186,12 @@ static void lay_out(const mill_particle_config *c, mill_particle_file *f)
   f->dim[POSITION][2] = (hsize_t)s->n_dim;
 }
 
-/* A small dataset [n] of numbers. */
+/* Write a small dataset [n] of numbers. */
 static int write_numbers(hid_t file, const char *path, const char *name, hsize_t n,
                          const double *value, const char *description)
 {
-  MILL_CHECK(mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, (int64_t)n, "", description));
-  return mill_ph5_write_whole(file, path, name, H5T_NATIVE_DOUBLE, value);
+  MILL_CHECK(mill_output_dataset(file, path, name, H5T_IEEE_F64LE, (int64_t)n, "", description));
+  return mill_output_write_whole(file, path, name, H5T_NATIVE_DOUBLE, value);
 }
 
 static int write_frame(hid_t file, const char *path, const char *identity,
@@ -210,9 +203,10 @@ static int write_frame(hid_t file, const char *path, const char *identity,
   double x[MILL_PARTICLE_MAX_GRID];
   const mill_particle_setup *s = &c->setup;
   snprintf(program, sizeof program, "starmill %s (%s)", mill_version(), mill_version_revision());
-  MILL_TRY(mill_ph5_attr_text(file, path, ".", "FORMAT", FORMAT));
-  MILL_TRY(mill_ph5_attr_text(file, path, ".", "PROGRAM", program));
-  MILL_TRY(mill_ph5_text(file, path, "IDENTITY", identity, "all that decides about the numbers"));
+  MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(file, path), ".", "FORMAT", FORMAT));
+  MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(file, path), ".", "PROGRAM", program));
+  MILL_TRY(
+      mill_output_text(file, path, "IDENTITY", identity, "all that decides about the numbers"));
   for (int i = 0; i < s->n_record; i++)
     x[i] = s->start_time + s->record[i] * s->step;
   MILL_TRY(write_numbers(file, path, "TIME", (hsize_t)s->n_record, x, "of DENSITY"));
@@ -226,7 +220,7 @@ done:
   return err;
 }
 
-/* The empty file, whole before it has its name. */
+/* Create the file under a temporary name, and rename it. */
 static int make(const mill_particle_file *f, const char *identity, const mill_particle_config *c)
 {
   int err = MILL_OK;
@@ -241,26 +235,26 @@ static int make(const mill_particle_file *f, const char *identity, const mill_pa
   }
   mill_lock_job(job, sizeof job);
   snprintf(temporary, sizeof temporary, "%s.tmp-%s", f->path, job);
-  MILL_TRY(mill_ph5_create(temporary, n_byte, &file));
+  MILL_TRY(mill_output_create(temporary, n_byte, &file));
   err = write_frame(file, temporary, identity, c);
   for (int i = 0; i < N_DATASET && err == MILL_OK; i++)
     if (f->rank[i] > 0)
-      err = mill_ph5_dataset_shaped(file, temporary, dataset[i].name, type_of(i, 1), f->rank[i],
-                                    f->dim[i], "", dataset[i].description);
-  MILL_TRY(mill_ph5_end(temporary, &file, err));
-  MILL_TRY(mill_ph5_rename(temporary, f->path));
+      err = mill_output_dataset_shaped(file, temporary, dataset[i].name, type_of(i, 1), f->rank[i],
+                                       f->dim[i], "", dataset[i].description);
+  MILL_TRY(mill_output_end(temporary, &file, err));
+  MILL_TRY(mill_output_rename(temporary, f->path));
 done:
   if (err != MILL_OK)
     unlink(temporary);
   return err;
 }
 
-/* An existing file must have the same identity. */
+/* Fail unless an existing file has this identity. */
 static int check_same(hid_t file, const char *path, const char *identity)
 {
   int err = MILL_OK;
   char *made = NULL;
-  MILL_TRY(mill_ph5_read_text(file, path, "IDENTITY", &made));
+  MILL_TRY(mill_output_read_text(file, path, "IDENTITY", &made));
   if (strcmp(made, identity) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT,
               "%s exists and was made with another configuration, potential or samples: give "
@@ -293,9 +287,9 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
     MILL_TRY(make(f, identity, c));
   else
     MILL_TRY(mill_h5_check_output(path));
-  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDWR, &f->file));
+  MILL_TRY(mill_output_open(path, H5F_ACC_RDWR, &f->file));
   MILL_TRY(check_same(f->file, path, identity));
-  MILL_TRY(mill_ph5_read_whole(f->file, path, "STATUS", H5T_NATIVE_UCHAR, c->n_problem, status));
+  MILL_TRY(mill_output_read_whole(f->file, path, "STATUS", H5T_NATIVE_UCHAR, c->n_problem, status));
   *out = f;
   f = NULL;
 done:
@@ -306,7 +300,6 @@ done:
 static int write_row(const mill_particle_file *f, int i, int64_t i_problem, const void *value)
 {
   int err = MILL_OK;
-  const char *path = f->path;
   hsize_t start[MAX_RANK] = {(hsize_t)i_problem}, count[MAX_RANK] = {1};
   hid_t set = H5I_INVALID_HID, space = H5I_INVALID_HID, memory = H5I_INVALID_HID;
   for (int k = 1; k < f->rank[i]; k++)
@@ -317,16 +310,15 @@ static int write_row(const mill_particle_file *f, int i, int64_t i_problem, cons
   if (set < 0 || space < 0 || memory < 0 ||
       H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
       H5Dwrite(set, type_of(i, 0), memory, space, H5P_DEFAULT, value) < 0)
-    err = FILE_ERROR(dataset[i].name);
+    err = MILL_OUTPUT_ERROR(f->path, dataset[i].name);
   MILL_H5_CLOSE(set, space, memory);
   return err;
 }
 
 int mill_particle_file_flush(mill_particle_file *f)
 {
-  const char *path = f->path;
   if (H5Fflush(f->file, H5F_SCOPE_LOCAL) < 0)
-    return FILE_ERROR("to the disk");
+    return MILL_OUTPUT_ERROR(f->path, "to the disk");
   return MILL_OK;
 }
 
@@ -337,7 +329,7 @@ int mill_particle_file_write(mill_particle_file *f, int64_t i_problem,
   const void *value[N_DATASET] = {r->density,   r->bound,    r->moment,
                                   &r->bad_step, r->position, &status};
   MILL_CHECK(mill_lock_keep(&f->lock));
-  /* the status last, so that it is true */
+  /* the status last: it says that the rest is written */
   for (int i = 0; i < N_DATASET; i++)
     if (f->rank[i] > 0)
       MILL_CHECK(write_row(f, i, i_problem, value[i]));
@@ -348,7 +340,7 @@ int mill_particle_file_close(mill_particle_file *f, int err)
 {
   if (!f)
     return err;
-  err = mill_ph5_end(f->path, &f->file, err);
+  err = mill_output_end(f->path, &f->file, err);
   mill_lock_release(&f->lock);
   mill_free(f);
   return err;

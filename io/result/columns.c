@@ -15,28 +15,28 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 static_assert(sizeof(mill_epoch_result) == 5 * sizeof(double) + 2 * sizeof(int32_t),
               "a packed row of /epochs is a mill_epoch_result");
 
-/* What a line is repeated for: nothing, or each label or arm, in runs with an option. */
+/* What a line of a table is repeated for, and in which runs. */
 enum scope {
   ONCE,
-  LABEL,
-  ARM,
+  LABEL,   /* each label */
+  ARM,     /* each arm */
   OFFSET,  /* each arm, with velocity_offsets */
   MIXED,   /* with several backends */
   SEVERAL, /* with several libraries */
   EPOCH,   /* with epochs */
-  PAIR,    /* with binaries: once, for each label and for each arm */
+  PAIR,    /* with binaries */
   PAIR_LABEL,
   PAIR_ARM,
   POST /* in a sample */
 };
 
-/* In place of a line's n_value: the number of values depends on the run, and a column of 0 values
-   is left out. */
+/* Values of line.n_value for columns whose length depends on the run (made_for.length); a column of
+   length 0 is left out. */
 enum length { MODE_LENGTH = -6, MODES_LENGTH, GRID_LENGTH, DRAWS_LENGTH, PAR_LENGTH, COVAR_LENGTH };
 enum { ERROR_LENGTH = -5, FRAME_LENGTH, FORMAT_LENGTH, REDROCK_LENGTH, PATH_LENGTH };
 enum { WAVE_LENGTH = -2, FLUX_LENGTH };
 
-/* A line of a table; "%s" in name, unit and text stands for the label or arm. */
+/* A line of a table: a column, or one per label or arm, for which "%s" stands. */
 typedef struct line {
   enum scope scope;
   const char *name;
@@ -54,9 +54,8 @@ typedef struct line {
 #define P(member) MILL_FROM_POSTERIOR, offsetof(mill_posterior, member)
 #define NO_SN     (-1e9)
 
-/* scope, name, type, values, source and field, missing, unit, description.
-   Neighbouring lines of one scope repeat together: all columns of the first label, then those of
-   the second. */
+/* scope, name, type, values, source and field, missing, unit, description. Neighbouring lines of
+   one scope repeat as a block: all columns of the first label, then all of the second. */
 static const line fits_line[] = {
     {ONCE, "TARGETID", I64, 1, MILL_FROM_TARGET, 0, -1, "",
      "target identifier, -1 when there is none"},
@@ -363,7 +362,7 @@ int64_t mill_column_integer(const mill_column *column, const char *row)
   }
 }
 
-/* Copy the pattern, with name in place of a %s. */
+/* Copy pattern to out [size], with name in place of %s. */
 static void fill_in(const char *pattern, const char *name, char *out, size_t size)
 {
   const char *at = strstr(pattern, "%s");
@@ -373,17 +372,17 @@ static void fill_in(const char *pattern, const char *name, char *out, size_t siz
     snprintf(out, size, "%s", pattern);
 }
 
-/* The run that a table is made for. */
+/* What a table's columns depend on. */
 typedef struct made_for {
   int n_label, n_arm, with;
-  int length[1 - MODE_LENGTH]; /* by -n_value */
+  int length[1 - MODE_LENGTH]; /* values of a column, indexed by -n_value */
 } made_for;
 
-/* How often lines of a scope are repeated; 0: they are left out. */
+/* Number of repetitions of a scope's lines; 0: left out. */
 static int n_repeat(enum scope scope, const made_for *m)
 {
   const struct {
-    int needs, n; /* needs: a bit of enum mill_columns_with */
+    int needs, n; /* needs: a bit of enum mill_columns_with, 0: none */
   } of[] = {[ONCE] = {0, 1},
             [LABEL] = {0, m->n_label},
             [ARM] = {0, m->n_arm},
@@ -406,7 +405,7 @@ int mill_columns_find(const mill_columns *columns, const char *name)
   return -1;
 }
 
-/* Replacements of "%s" in a line: name in names, unit in units, of in descriptions. */
+/* What replaces "%s": name in a column's name, unit in its unit, of in its description. */
 typedef struct owner {
   char name[MILL_MAX_NAME];
   const char *unit, *of;
@@ -461,7 +460,7 @@ static void add(mill_columns *columns, const line *from, const owner *o, size_t 
   c->field = from->field + i_value * c->n_byte;
 }
 
-/* Is the name of the last column unique, and can a dataset have it? */
+/* Refuse the last column's name if another column has it, or no dataset can have it. */
 static int check_name(const mill_columns *columns, const char *where)
 {
   const int last = columns->n_column - 1;
@@ -533,7 +532,8 @@ void mill_columns_of(enum mill_table_kind kind, const int *length, mill_columns 
     add(columns, &table[kind].line[i], &(owner){.unit = "", .of = ""}, 0, &m);
 }
 
-/* Copy the values, all NaNs with the same bits; from NULL: reals become the missing value. */
+/* Copy a column's values, all NaNs with the same bits.  from NULL: write the missing value of
+   reals, leave integers. */
 static void pack_values(const mill_column *c, const char *from, char *to)
 {
   if (from)

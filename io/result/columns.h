@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The columns of the result and the models file.  Datasets, their attributes and the packing of
- *  rows follow from these tables; a test compares docs/use/formats.md.
+/** Tables of the columns of a result and of a models file.  They define the datasets, their
+ *  attributes and the packing of rows; a test compares docs/use/formats.md.
  *
- *  The columns of /fits depend on the library (labels and arms) and on the settings.
+ *  The columns of /fits depend on the library's labels and arms and on the settings.
  */
 #ifndef MILL_COLUMNS_H
 #define MILL_COLUMNS_H
@@ -26,15 +26,15 @@ enum mill_column_source {
   MILL_FROM_RESULT,    /**< a field of mill_fit_result, or of the table's own struct */
   MILL_FROM_CATALOG,   /**< a field of mill_catalog_row */
   MILL_FROM_FILE,      /**< index of the input file */
-  MILL_FROM_TEXT,      /**< a text to which a field points */
-  MILL_FROM_OFFSET,    /**< first_exposure, counted over all files */
+  MILL_FROM_TEXT,      /**< a text; the field is a pointer to it */
+  MILL_FROM_OFFSET,    /**< first_exposure, as its index in /catalog/exposures */
   MILL_FROM_TARGET,    /**< TARGETID, written when the file is created */
-  MILL_FROM_VRAD_GOOD, /**< STATUS = FITTED and no warning that spoils a velocity */
+  MILL_FROM_VRAD_GOOD, /**< STATUS = FITTED and no warning about the velocity */
   MILL_FROM_SUCCESS,   /**< RVS_WARN = 0 and STATUS = FITTED */
   MILL_FROM_BACKEND,   /**< mill_columns.backend */
-  MILL_FROM_POSTERIOR, /**< a field of mill_posterior; missing in rows without one */
-  MILL_FROM_DRAWS,     /**< the samples behind it */
-  MILL_FROM_CRC,       /**< CRC-32 of the packed row before it */
+  MILL_FROM_POSTERIOR, /**< a field of mill_posterior; missing in rows without a posterior */
+  MILL_FROM_DRAWS,     /**< samples of the posterior */
+  MILL_FROM_CRC,       /**< CRC-32 of the packed row's bytes before this column */
   MILL_N_SOURCE
 };
 
@@ -43,107 +43,111 @@ typedef struct mill_column {
   int type;               /**< enum mill_column_type */
   int n_value;            /**< values per row; bytes of a MILL_TYPE_TEXT */
   int source;             /**< enum mill_column_source */
-  int vector;             /**< dataset is [n_row][n_value] although n_value may be 1 */
+  int vector;             /**< the dataset is [n_row][n_value], even if n_value is 1 */
   size_t field;           /**< offset of the first value in the source's struct */
   size_t at;              /**< offset in a packed row */
   size_t n_byte;          /**< in a packed row */
-  double missing;         /**< fill value: of rows that were never written */
+  double missing;         /**< fill value of rows that were never written */
   char unit[48];          /**< empty: none */
-  const char *text;       /**< description, "%s" stands for the label or arm */
-  char of[MILL_MAX_NAME]; /**< that label or arm */
+  const char *text;       /**< description; "%s" stands for the label or arm */
+  char of[MILL_MAX_NAME]; /**< name of the label or arm */
 } mill_column;
 
 enum {
   MILL_MAX_COLUMN = 64 + 3 * MILL_MAX_LABEL + 10 * MILL_MAX_ARM,
-  MILL_MAX_ROW_VALUES = MILL_MAX_DRAW * MILL_MAX_PAR /**< of one column */
+  MILL_MAX_ROW_VALUES = MILL_MAX_DRAW * MILL_MAX_PAR /**< values of one column per row */
 };
 
-/** A packed row holds the values of all columns without gaps, little-endian, in table order.
- *  /fits begins with TARGETID and ends with CRC and STATUS.  CRC, or CATALOG_CRC, covers the bytes
- *  before it. */
+/** Columns of a table.  A packed row holds the values of all columns in table order, little-endian,
+ *  without gaps.  /fits begins with TARGETID and ends with CRC and STATUS.  CRC and CATALOG_CRC
+ *  cover the bytes before them. */
 typedef struct mill_columns {
   int n_column;
   mill_column column[MILL_MAX_COLUMN];
   size_t row_size;               /**< bytes of a packed row */
-  int i_target, i_crc, i_status; /**< TARGETID; CRC or CATALOG_CRC; STATUS; 0: none */
-  int i_n_pix[MILL_MAX_ARM];     /**< good pixels, by arm; of /fits only */
-  uint8_t backend;               /**< of this rank, enum mill_row_backend; set by the caller */
+  int i_target, i_crc, i_status; /**< index of TARGETID, CRC or CATALOG_CRC, STATUS; 0: none */
+  int i_n_pix[MILL_MAX_ARM];     /**< index of NPIX_<ARM>; in /fits only */
+  uint8_t backend;               /**< this rank's enum mill_row_backend; set by the caller */
 } mill_columns;
 
-/** Optional columns of /fits. */
+/** Optional columns of /fits: those of ... */
 enum mill_columns_with {
-  MILL_WITH_OFFSETS = 1,   /**< of velocity_offsets */
+  MILL_WITH_OFFSETS = 1,   /**< the key velocity_offsets */
   MILL_WITH_BACKEND = 2,   /**< BACKEND: ranks fit on several backends */
-  MILL_WITH_POSTERIOR = 4, /**< of `starmill sample` */
+  MILL_WITH_POSTERIOR = 4, /**< `starmill sample` */
   MILL_WITH_LIBRARY = 8,   /**< LIBRARY: several libraries */
-  MILL_WITH_EPOCHS = 16,   /**< of epochs */
-  MILL_WITH_BINARIES = 32  /**< of two stars */
+  MILL_WITH_EPOCHS = 16,   /**< the key epochs */
+  MILL_WITH_BINARIES = 32  /**< the key binaries */
 };
 
-/** All optional columns of a fit; names of labels and arms must differ from theirs. */
+/** All optional columns of a fit: no label or arm may take one of their names. */
 enum {
   MILL_WITH_ANY_FIT = MILL_WITH_OFFSETS | MILL_WITH_BACKEND | MILL_WITH_LIBRARY | MILL_WITH_EPOCHS |
                       MILL_WITH_BINARIES
 };
 
-/** POST_DRAWS with n samples of each star. */
+/** POST_DRAWS, with n samples per star. */
 #define MILL_WITH_DRAWS(n) ((n) << 8)
 
-/** BACKEND: where a row was fitted.  Never renumber: files keep them. */
+/** Values of BACKEND; files keep them, so never renumber. */
 enum mill_row_backend {
   MILL_ROW_BACKEND_NONE = 0,
   MILL_ROW_BACKEND_CPU = 1,
   MILL_ROW_BACKEND_GPU = 2
 };
 
-/** Columns of /fits.  with: bits of enum mill_columns_with.  where: of the library, for messages.
- *  MILL_ERR_LIBRARY when two of them would share a name, or one cannot name a column. */
+/** Make the columns of /fits.
+ *
+ *  where  path of the library, for messages
+ *  with   bits of enum mill_columns_with
+ *
+ *  MILL_ERR_LIBRARY if two columns would have one name, or a name cannot be a dataset's. */
 int mill_columns_fits(const mill_library *lib, const char *where, int with, mill_columns *columns);
 
-/** The other tables of a result and of a models file. */
+/** Other tables of a result and of a models file. */
 enum mill_table_kind {
   MILL_TABLE_CATALOG,
-  MILL_TABLE_EXPOSURES, /**< /catalog/exposures; fields are the arrays of mill_file_index */
-  MILL_TABLE_FILES,     /**< /catalog/files; of mill_input_file */
-  MILL_TABLE_EPOCHS,    /**< of mill_epoch_result, whose bytes are a packed row */
-  MILL_TABLE_MODELS,    /**< /models of the models file, a row for each exposure */
-  MILL_TABLE_ARM        /**< /models/ARM: models, and the wavelengths of each row */
+  MILL_TABLE_EXPOSURES, /**< /catalog/exposures; fields: arrays of mill_file_index */
+  MILL_TABLE_FILES,     /**< /catalog/files; fields of mill_input_file */
+  MILL_TABLE_EPOCHS,    /**< /epochs; a packed row is a mill_epoch_result */
+  MILL_TABLE_MODELS,    /**< /models of the models file, a row per exposure */
+  MILL_TABLE_ARM        /**< /models/ARM: model and, if rows differ in them, wavelengths */
 };
 
 enum { MILL_N_FILE_TEXT = 5 };
 
-/** Columns of such a table.
+/** Make the columns of such a table.
  *
- *  length  /catalog/files: bytes of its texts, [MILL_N_FILE_TEXT], in order of its columns.
- *          Arm: pixels [2] of flux and of wavelength, which is 0 where all rows share their
- *          wavelengths.  Other tables: NULL. */
+ *  length  /catalog/files: bytes of each text column, [MILL_N_FILE_TEXT]
+ *          /models/ARM: pixels of flux and of wavelength, [2]; 0: all rows share their wavelengths
+ *          other tables: NULL */
 void mill_columns_of(enum mill_table_kind kind, const int *length, mill_columns *columns);
 
-/** Add a column at the end of a table, whose row_size grows. */
+/** Append a column to a table; row_size grows. */
 mill_column *mill_columns_add(mill_columns *columns, const char *name, int type, int n_value);
 
-/** Column of that name; -1: none. */
+/** Index of the column of that name; -1: none. */
 int mill_columns_find(const mill_columns *columns, const char *name);
 
-/** Put a result into a packed row [row_size]; TARGETID and CRC are left alone.
- *  All NaNs get the same bits, so that equal results are equal files. */
+/** Pack a result into row [row_size], except TARGETID and CRC.  All NaNs get the same bits, so that
+ *  equal results give equal files. */
 void mill_columns_pack(const mill_columns *columns, const mill_fit_result *result, char *row);
 
-/** The same of an epoch. */
+/** Pack an epoch into row [row_size]. */
 void mill_columns_pack_epoch(const mill_columns *columns, const mill_epoch_result *epoch,
                              char *row);
 
-/** The first value of an integer column in a packed row. */
+/** First value of an integer column in a packed row. */
 int64_t mill_column_integer(const mill_column *column, const char *row);
 
-/** CRC-32 (zlib's) of the bytes of a packed row before its CRC; store it there. */
+/** Compute CRC-32 (zlib) of a packed row's bytes before its CRC column; store it in that column. */
 uint32_t mill_columns_crc(const mill_columns *columns, const char *row);
 void mill_columns_set_crc(const mill_columns *columns, char *row);
 
-/** Description with the label or arm filled in. */
+/** Write the description, with the label or arm filled in, to out [size]. */
 void mill_column_description(const mill_column *column, char *out, size_t size);
 
-/** Bytes of a value of enum mill_column_type; a text's value is a byte. */
+/** Bytes per value of an enum mill_column_type; 1 for texts. */
 size_t mill_column_type_size(int type);
 
 #endif

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
 #include "io/result/stored_rows.h"
@@ -18,7 +18,7 @@
 
 #define REFUSED(...) MILL_ERROR(MILL_ERR_OUTPUT, __VA_ARGS__)
 
-/* Print the first line in which two identities differ, as: "was", now "is". */
+/* Print the first line that differs between two identities, as: "was", now "is". */
 static void find_difference(const char *was, const char *is, char *out, size_t size)
 {
   size_t n_was, n_is;
@@ -29,10 +29,11 @@ static void find_difference(const char *was, const char *is, char *out, size_t s
 
 int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *o)
 {
-  MILL_CHECK(mill_ph5_read_text(file, path, "provenance/IDENTITY", &o->identity));
-  MILL_CHECK(
-      mill_ph5_read_attr_text(file, path, "provenance", "LIBRARY_HASH", o->hash, sizeof o->hash));
-  return mill_ph5_read_attr_text(file, path, "provenance", "DEVICE", o->device, sizeof o->device);
+  MILL_CHECK(mill_output_read_text(file, path, "provenance/IDENTITY", &o->identity));
+  MILL_CHECK(mill_h5_read_attr_text(MILL_OUTPUT(file, path), "provenance", "LIBRARY_HASH", o->hash,
+                                    sizeof o->hash));
+  return mill_h5_read_attr_text(MILL_OUTPUT(file, path), "provenance", "DEVICE", o->device,
+                                sizeof o->device);
 }
 
 static int check_identity(hid_t file, const char *path, const mill_run_info *info)
@@ -59,8 +60,7 @@ done:
 }
 
 int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
-                        const mill_columns *columns, int watch, int *found,
-                        mill_result_summary *summary)
+                        const mill_columns *columns, int *found, mill_result_summary *summary)
 {
   int err = MILL_OK;
   mill_damaged_rows damaged = {0};
@@ -70,26 +70,26 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   uint8_t finished = 0;
   int n_repaired = 0;
   mill_input_file *recorded = NULL;
-  mill_run_info then = *info; /* with the inputs as they were */
+  mill_run_info then = *info; /* this run, with the inputs as the result recorded them */
   *found = MILL_FOUND_NOTHING;
   memset(summary, 0, sizeof *summary);
-  MILL_TRY(mill_ph5_open_existing(path, &file));
+  MILL_TRY(mill_output_open_existing(path, &file));
   if (file < 0)
     goto done;
   MILL_TRY(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
-  /* a row that joins several files has no single file that could be repaired */
+  /* joined rows come from several files, so repaired files cannot be told apart by row */
   if (retry_failed && !strstr(info->identity, "join_by_name: true")) {
     MILL_TRY(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
     then.file = recorded;
   }
   MILL_TRY(check_identity(file, path, &then));
   MILL_TRY(mill_table_open(file, -1, path, "fits", info->n_row, columns, &fits));
-  if (mill_ph5_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
+  if (mill_output_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
       MILL_OK)
     MILL_TRY(REFUSED("%s exists and is damaged (/provenance/FINISHED)", path));
   if (finished)
     MILL_TRY(mill_stored_rows_count(file, path, info->n_row, 0, info->n_row, summary));
-  MILL_TRY(mill_damaged_rows_find(file, path, info->n_row, finished, watch, &damaged));
+  MILL_TRY(mill_damaged_rows_find(file, path, info->n_row, finished, &damaged));
   if (damaged.n_catalog > 0)
     MILL_TRY(REFUSED("%s: %s, and what is in /catalog cannot be fitted again", path,
                      mill_damaged_rows_text(&damaged, text)));
@@ -102,20 +102,10 @@ done:
   return err;
 }
 
-int mill_result_job(const char *path, char *out, size_t size)
-{
-  int err = MILL_OK;
-  hid_t file = H5I_INVALID_HID;
-  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDONLY, &file));
-  MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "JOB", out, size));
-done:
-  MILL_H5_CLOSE(file);
-  return err;
-}
-
 /* ---- without knowing the run ---- */
 
-/* Read what a result says of itself; *found 0: no file.  MILL_ERR_OUTPUT: damaged, or no result. */
+/* Read the state of the result at path; *found 0: there is no file.  MILL_ERR_OUTPUT: the file is
+   damaged, or no result. */
 static int look(const char *path, int *found, mill_result_peek *peek)
 {
   int err = MILL_OK;
@@ -132,7 +122,7 @@ static int look(const char *path, int *found, mill_result_peek *peek)
   MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
   MILL_TRY(mill_h5_scan(&file));
   MILL_TRY(mill_result_layout_check(file.id, path, MILL_ERR_OUTPUT));
-  /* first: it decides where the result can be continued */
+  /* first: the caller wants the device even if the rest is damaged */
   MILL_TRY(
       mill_h5_read_attr_text(&file, "provenance", "DEVICE", peek->device, sizeof peek->device));
   MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
@@ -152,7 +142,7 @@ int mill_result_is_void(const char *path)
   mill_result_peek peek;
   return mill_h5_check_output(path) == MILL_OK && look(path, &found, &peek) == MILL_OK && found &&
          peek.n_status[MILL_STATUS_FITTED] == 0 &&
-         !(peek.finished && peek.n_status[MILL_STATUS_NOT_DONE] > 0); /* that is damage */
+         !(peek.finished && peek.n_status[MILL_STATUS_NOT_DONE] > 0); /* damaged, not empty */
 }
 
 void mill_result_find(const char *path, mill_existing *existing)

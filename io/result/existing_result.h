@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What is at an output's path before a run: nothing, a result, or something else.  One rank. */
+/** Look at what is at an output's path before a run.  One rank alone. */
 #ifndef MILL_EXISTING_RESULT_H
 #define MILL_EXISTING_RESULT_H
 
@@ -11,29 +11,25 @@
 
 enum mill_found { MILL_FOUND_NOTHING, MILL_FOUND_UNFINISHED, MILL_FOUND_FINISHED };
 
-/** Is there a result of this very run at path?  The file is not changed.
+/** Is there a result of this run at path?  Reads only.
  *
- *  retry_failed  input files without a fitted row may have changed in size and time; then the
- *                result counts as unfinished
- *  watch         token of src/system/watchdog.h, renewed while all rows are read
- *  summary       out  of a finished result; a result with damaged rows counts as unfinished
+ *  retry_failed  accept input files that have changed, if none of their rows is fitted
+ *  found         out  enum mill_found; a result with damaged rows or changed inputs is unfinished
+ *  summary       out  counts of a finished result
  *
- *  MILL_ERR_OUTPUT, with the difference, when it is something else. */
+ *  MILL_ERR_OUTPUT, with the difference, if something else is at path. */
 int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
-                        const mill_columns *columns, int watch, int *found,
-                        mill_result_summary *summary);
+                        const mill_columns *columns, int *found, mill_result_summary *summary);
 
-/** Identity of a result: settings, library and kind of device. */
+/** Identity of a result. */
 typedef struct mill_result_origin {
-  char *identity; /**< for mill_free, also after a failure */
-  char hash[80], device[256];
+  char *identity; /**< text of the settings; free with mill_free, also after a failure */
+  char hash[80];  /**< of the library */
+  char device[256];
 } mill_result_origin;
 int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *origin);
 
-/** Job that created the file at path (mill_lock_job) into out [size]. */
-int mill_result_job(const char *path, char *out, size_t size);
-
-/** Is nothing lost with the result at path: no rows, or none fitted?  0 for any other file. */
+/** Is the file at path a result without a fitted row?  0 for any other file. */
 int mill_result_is_void(const char *path);
 
 typedef struct mill_result_peek {
@@ -42,16 +38,16 @@ typedef struct mill_result_peek {
   char device[256];
 } mill_result_peek;
 
-/** State of a run's output. */
+/** State of an output. */
 typedef struct mill_existing {
   char path[MILL_MAX_PATH];
-  int is_new;       /**< it is OUT.h5.new, which a start with --overwrite has begun */
-  int found;        /**< a result, described by peek; else peek has at most the device */
-  char error[1024]; /**< why the existing file cannot be continued; empty: it can */
+  int is_new;       /**< path is OUT.h5.new, begun by a start with --overwrite */
+  int found;        /**< there is a result, described by peek; else at most peek.device is set */
+  char error[1024]; /**< why the file cannot be continued; empty: it can */
   mill_result_peek peek;
 } mill_existing;
 
-/** Look at path, watched by the watchdog; a damaged file cannot end the program. */
+/** Look at path; a damaged file is reported in existing->error. */
 void mill_result_find(const char *path, mill_existing *existing);
 
 #endif

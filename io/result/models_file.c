@@ -8,7 +8,7 @@
 #include "io/hdf5/hdf5_crash.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/files/lock_file.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -21,7 +21,7 @@
 enum { FIRST_EXPOSURE, N_EXPOSURE, TARGET, IDENTIFIER }; /* in this order */
 enum {
   BLOCK_ROWS = 65536,
-  MODEL_ROWS = 256, /* read together: some MB of an arm */
+  MODEL_ROWS = 256, /* models read at once: some MB of an arm */
   NAME_SIZE = MILL_MAX_NAME + 32
 };
 
@@ -29,8 +29,8 @@ struct mill_models_file {
   char path[MILL_MAX_PATH];
   hid_t file;
   mill_table *arm[MILL_MAX_ARM]; /**< NULL: no file has the arm */
-  mill_lock lock;                /**< rank 0 */
-  int fd;                        /**< descriptor of the same file; -1 */
+  mill_lock lock;                /**< of rank 0 */
+  int fd;                        /**< descriptor of the same file; -1: not open */
 };
 
 const mill_table *mill_models_arm(const mill_models_file *models, int arm)
@@ -38,7 +38,7 @@ const mill_table *mill_models_arm(const mill_models_file *models, int arm)
   return models && arm >= 0 && arm < MILL_MAX_ARM ? models->arm[arm] : NULL;
 }
 
-/* The group of an arm, and its columns. */
+/* Name the group of an arm, and list its columns. */
 static void describe_arm(const mill_models_info *info, int arm, int own_waves,
                          char group[NAME_SIZE], mill_columns *columns)
 {
@@ -57,9 +57,9 @@ static int create_arm(hid_t file, const char *path, const mill_models_info *info
   if (!wave_aa)
     return MILL_OK;
   snprintf(name, sizeof name, "%s/wavelength", group);
-  MILL_CHECK(mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, info->n_pix[arm], "Angstrom",
-                              "vacuum wavelength of the pixels"));
-  return mill_ph5_write_whole(file, path, name, H5T_NATIVE_DOUBLE, wave_aa);
+  MILL_CHECK(mill_output_dataset(file, path, name, H5T_IEEE_F64LE, info->n_pix[arm], "Angstrom",
+                                 "vacuum wavelength of the pixels"));
+  return mill_output_write_whole(file, path, name, H5T_NATIVE_DOUBLE, wave_aa);
 }
 
 static int create(const char *path, const mill_models_info *info)
@@ -72,26 +72,26 @@ static int create(const char *path, const mill_models_info *info)
   for (int a = 0; a < info->lib->n_arm; a++)
     n_byte +=
         info->n_pix[a] * (info->wave_aa[a] ? 8 + 4 * info->n_exposure : 12 * info->n_exposure);
-  MILL_TRY(mill_ph5_create(path, n_byte, &file));
-  MILL_TRY(mill_ph5_attr_text(file, path, "/", "FORMAT", FORMAT_NAME));
-  MILL_TRY(mill_ph5_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
-  MILL_TRY(mill_ph5_attr_text(file, path, "/", "RUN_ID", info->run_id));
+  MILL_TRY(mill_output_create(path, n_byte, &file));
+  MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(file, path), "/", "FORMAT", FORMAT_NAME));
+  MILL_TRY(mill_output_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
+  MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(file, path), "/", "RUN_ID", info->run_id));
   mill_columns_of(MILL_TABLE_MODELS, NULL, &columns);
   MILL_TRY(mill_table_create(file, path, "models", info->n_exposure, &columns));
   for (int a = 0; a < info->lib->n_arm; a++)
     if (info->n_pix[a] > 0)
       MILL_TRY(create_arm(file, path, info, a));
 done:
-  err = mill_ph5_end(path, &file, err);
-  return err == MILL_OK ? mill_ph5_take_room(path) : err;
+  err = mill_output_end(path, &file, err);
+  return err == MILL_OK ? mill_output_take_room(path) : err;
 }
 
-/* Rows of the result that follow one another, and their model rows, which do too. */
+/* Consecutive rows of the result, and their consecutive rows of /models. */
 typedef struct block {
   const mill_table *catalog; /* CATALOG_NAMES */
   int64_t n_row, first, n_model;
-  char *row;   /* [n_row] of /catalog */
-  char *model; /* [n_model] of /models, once collected */
+  char *row;   /* [n_row] packed rows of /catalog */
+  char *model; /* [n_model] packed rows of /models; NULL before collect_models */
 } block;
 
 static void clear_block(block *b)
@@ -106,7 +106,8 @@ static int64_t integer_of(const block *b, int64_t i, int column)
   return mill_column_integer(&columns->column[column], b->row + (size_t)i * columns->row_size);
 }
 
-/* Read the rows [start, start + n), up to n_most exposures, but at least one row. */
+/* Read the rows [start, start + n) of /catalog; stop before n_most exposures are exceeded, but read
+   at least one row. */
 static int read_block(const mill_models_info *info, int64_t start, int64_t n, int64_t n_most,
                       block *b)
 {
@@ -127,7 +128,7 @@ static int read_block(const mill_models_info *info, int64_t start, int64_t n, in
   return MILL_OK;
 }
 
-/* Pack the rows of /models that belong to the rows [start, start + n) of the result. */
+/* Pack the rows of /models of the rows [start, start + n) of the result. */
 static int collect_models(const mill_models_info *info, const mill_columns *models, int64_t start,
                           int64_t n, block *b)
 {
@@ -158,11 +159,11 @@ static int open_catalog(const mill_models_info *info, mill_table **catalog)
                                CATALOG_NAMES, catalog);
 }
 
-/* Open the tables of the arms to be written. */
+/* Open file and arms for writing. */
 static int open_arms(mill_models_file *models, const char *path, const mill_models_info *info)
 {
-  MILL_CHECK(mill_ph5_hold(path, &models->fd));
-  MILL_CHECK(mill_ph5_open(path, H5F_ACC_RDONLY, &models->file));
+  MILL_CHECK(mill_output_hold(path, &models->fd));
+  MILL_CHECK(mill_output_open(path, H5F_ACC_RDONLY, &models->file));
   mill_h5_forget(models->file); /* open as long as the job runs */
   for (int a = 0; a < info->lib->n_arm; a++) {
     char group[NAME_SIZE];
@@ -185,10 +186,10 @@ static int close_arms(mill_models_file *models, int err)
   if (models->fd >= 0)
     close(models->fd);
   models->fd = -1;
-  return mill_ph5_end(models->path, &models->file, err);
+  return mill_output_end(models->path, &models->file, err);
 }
 
-/* Write this rank's share of a new file: no models yet, and which rows they belong to. */
+/* Write this rank's share of a new file: missing values for the models, and the rows of /models. */
 static int fill(mill_models_file *models, const char *path, const mill_models_info *info,
                 const mill_mpi *mpi)
 {
@@ -202,7 +203,7 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
   MILL_TRY(open_arms(models, path, info));
   for (int a = 0; a < MILL_MAX_ARM; a++)
     if (models->arm[a])
-      MILL_TRY(mill_table_fill(mill_table_range(models->arm[a], from, to - from, NULL), -1));
+      MILL_TRY(mill_table_fill(mill_table_range(models->arm[a], from, to - from, NULL)));
   mill_columns_of(MILL_TABLE_MODELS, NULL, &columns);
   MILL_TRY(mill_table_open(models->file, models->fd, path, "models", info->n_exposure, &columns,
                            &table));
@@ -211,10 +212,10 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
   for (int64_t at = lo; at < hi; at += BLOCK_ROWS) {
     MILL_TRY(collect_models(info, &columns, at, hi - at < BLOCK_ROWS ? hi - at : BLOCK_ROWS, &b));
     const mill_table_part part = mill_table_range(table, b.first, b.n_model, b.model);
-    MILL_TRY(mill_table_write(&part, -1));
+    MILL_TRY(mill_table_write(&part));
     clear_block(&b);
   }
-  MILL_TRY(mill_ph5_sync(path, models->fd));
+  MILL_TRY(mill_output_sync(path, models->fd));
 done:
   clear_block(&b);
   mill_table_close(table);
@@ -222,7 +223,7 @@ done:
   return close_arms(models, err);
 }
 
-/* Does an arm have the expected shape and wavelengths? */
+/* Fail unless an arm of an existing file has the expected shape and wavelengths. */
 static int check_arm(hid_t file, const char *path, const mill_models_info *info, int a)
 {
   int err = MILL_OK;
@@ -242,7 +243,7 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
   }
   snprintf(name, sizeof name, "%s/wavelength", group);
   MILL_TRY(MILL_ALLOC(info->n_pix[a], &wave));
-  MILL_TRY(mill_ph5_read_whole(file, path, name, H5T_NATIVE_DOUBLE, info->n_pix[a], wave));
+  MILL_TRY(mill_output_read_whole(file, path, name, H5T_NATIVE_DOUBLE, info->n_pix[a], wave));
   if (memcmp(wave, info->wave_aa[a], sizeof *wave * (size_t)info->n_pix[a]) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s has other wavelengths in arm %s", path, info->lib->arm[a].name);
 done:
@@ -252,28 +253,17 @@ done:
   return err;
 }
 
-static int read_run_id(const char *path, const char *object, char out[MILL_RUN_ID_SIZE])
-{
-  int err = MILL_OK;
-  hid_t file = H5I_INVALID_HID;
-  MILL_TRY(mill_h5_check_output(path));
-  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDONLY, &file));
-  MILL_TRY(mill_ph5_read_attr_text(file, path, object, "RUN_ID", out, MILL_RUN_ID_SIZE));
-done:
-  MILL_H5_CLOSE(file);
-  return err;
-}
-
 void mill_models_remove_of(const char *path, const char *result)
 {
   char end[MILL_MAX_PATH], id[MILL_RUN_ID_SIZE], of_result[MILL_RUN_ID_SIZE];
   if (mill_resolve_links(path, end, sizeof end) == MILL_OK && access(end, F_OK) == 0 &&
-      read_run_id(end, "/", id) == MILL_OK &&
-      read_run_id(result, "provenance", of_result) == MILL_OK && strcmp(id, of_result) == 0)
+      mill_output_peek(end, "/", "RUN_ID", id, sizeof id) == MILL_OK &&
+      mill_output_peek(result, "provenance", "RUN_ID", of_result, sizeof of_result) == MILL_OK &&
+      strcmp(id, of_result) == 0)
     unlink(end);
 }
 
-/* Rank 0: can the existing file be used? */
+/* On rank 0: can an existing file be used? */
 static int inspect(const char *path, const mill_models_info *info, int *found)
 {
   int err = MILL_OK;
@@ -283,7 +273,7 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
   if (info->n_done > 0)
     MILL_TRY(mill_result_layout_check_modelled(info->result, info->result_path, path));
   MILL_TRY(mill_h5_check_output(path));
-  MILL_TRY(mill_ph5_open_existing(path, &file));
+  MILL_TRY(mill_output_open_existing(path, &file));
   if (file < 0 && info->n_done > 0)
     MILL_FAIL(MILL_ERR_OUTPUT,
               "%s does not exist, but %lld rows of %s are already fitted and their models would be "
@@ -291,10 +281,12 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
               path, (long long)info->n_done, info->result_path);
   if (file < 0)
     goto done;
-  if (mill_ph5_read_attr_text(file, path, "/", "FORMAT", text, sizeof text) != MILL_OK ||
+  if (mill_h5_read_attr_text(MILL_OUTPUT(file, path), "/", "FORMAT", text, sizeof text) !=
+          MILL_OK ||
       strcmp(text, FORMAT_NAME) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a models file of starmill", path);
-  if (mill_ph5_read_attr_text(file, path, "/", "RUN_ID", text, sizeof text) != MILL_OK ||
+  if (mill_h5_read_attr_text(MILL_OUTPUT(file, path), "/", "RUN_ID", text, sizeof text) !=
+          MILL_OK ||
       strcmp(text, info->run_id) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s", path,
               info->result_path);
@@ -307,7 +299,8 @@ done:
   return err;
 }
 
-/* Rank 0, with the lock: *found what can be used, or the file made under a temporary name. */
+/* On rank 0, with the lock: find a file to continue (*found 1), or make one under a temporary
+   name. */
 static int find_or_create(mill_models_file *models, int overwrite, const mill_models_info *info,
                           const char *temporary, int *found)
 {
@@ -353,10 +346,10 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Bcast(&found, 1, MPI_INT, 0, mpi->comm));
   MILL_MPI(MPI_Bcast(temporary, sizeof temporary, MPI_CHAR, 0, mpi->comm));
-  MILL_TRY(mill_ph5_check_shared(found ? models->path : temporary, mpi));
+  MILL_TRY(mill_output_check_shared(found ? models->path : temporary, mpi));
   if (!found) {
     MILL_TRY(mill_mpi_agree(mpi, fill(models, temporary, info, mpi)));
-    err = mpi->rank == 0 ? mill_ph5_rename(temporary, end) : MILL_OK;
+    err = mpi->rank == 0 ? mill_output_rename(temporary, end) : MILL_OK;
     MILL_TRY(mill_mpi_agree(mpi, err));
   }
   temporary[0] = '\0';
@@ -373,7 +366,7 @@ done:
 
 /* ---- rows of an earlier run ---- */
 
-/* Is a model there (1), not there (0), or cut (-1)? */
+/* 1: the model is complete; 0: there is none; -1: it is incomplete. */
 static int state_of_model(const mill_columns *arm, const char *row)
 {
   const int has_wave = arm->n_column > 1, n_pix = arm->column[0].n_value;
@@ -393,7 +386,8 @@ static int state_of_model(const mill_columns *arm, const char *row)
   return n_flux == 0 ? 0 : n_flux == n_expected ? 1 : -1;
 }
 
-/* Mark the rows of a block whose models in an arm are not whole.  n_good: good pixels [n_row] */
+/* Mark the rows of a block with incomplete models in an arm.  n_good [n_row]: good pixels of the
+   arm. */
 static int look_at_arm(const mill_table *arm, const block *b, const int64_t *n_good,
                        char *is_missing)
 {
@@ -417,8 +411,8 @@ done:
   return err;
 }
 
-/* Mark the fitted rows of a block, which begins at row `start`, whose models are not whole.
-   fits: STATUS, and good pixels of the arms in the models file */
+/* Mark the fitted rows of a block with incomplete models.  start: the block's first row.  fits:
+   columns STATUS, and NPIX of each arm of the models file. */
 static int look_at_block(const mill_models_file *models, const mill_table *fits, int64_t start,
                          const block *b, char *is_missing)
 {
@@ -445,7 +439,7 @@ done:
 }
 
 int mill_models_find_missing(const mill_models_file *models, const mill_models_info *info,
-                             int64_t lo, int64_t hi, int watch, int64_t **row, int64_t *n)
+                             int64_t lo, int64_t hi, int64_t **row, int64_t *n)
 {
   int err = MILL_OK;
   int64_t n_room = 0;
@@ -472,7 +466,7 @@ int mill_models_find_missing(const mill_models_file *models, const mill_models_i
       }
     at += b.n_row;
     clear_block(&b);
-    mill_watch_again(watch);
+    mill_watch_again();
   }
 done:
   clear_block(&b);
@@ -486,12 +480,12 @@ int mill_models_still_there(const mill_models_file *models)
   if (!models)
     return MILL_OK;
   MILL_CHECK(mill_lock_keep(&models->lock));
-  return mill_ph5_still_there(models->path, models->fd);
+  return mill_output_still_there(models->path, models->fd);
 }
 
 int mill_models_flush(const mill_models_file *models)
 {
-  return mill_ph5_sync(models->path, models->fd);
+  return mill_output_sync(models->path, models->fd);
 }
 
 int mill_models_close(mill_models_file *models, int err)
@@ -499,7 +493,7 @@ int mill_models_close(mill_models_file *models, int err)
   if (!models)
     return MILL_OK;
   if (err == MILL_OK)
-    err = mill_ph5_sync(models->path, models->fd);
+    err = mill_output_sync(models->path, models->fd);
   if (err == MILL_OK)
     err = mill_models_still_there(models);
   err = close_arms(models, err);

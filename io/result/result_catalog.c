@@ -10,10 +10,10 @@
 
 enum { BLOCK_ROWS = 65536 };
 
-/* The tables that are filled here. */
+/* Tables to be filled. */
 typedef struct tables {
   mill_table *catalog, *exposures, *targets; /* targets: /fits/TARGETID */
-  const int64_t *first_exposure;             /* [n_file] */
+  const int64_t *first_exposure;             /* [n_file] see mill_result_catalog_write */
 } tables;
 
 static int open_tables(hid_t file, int fd, const char *path, int64_t n_row, int64_t n_exposure,
@@ -28,11 +28,11 @@ static int open_tables(hid_t file, int fd, const char *path, int64_t n_row, int6
   return mill_table_open_named(file, fd, path, "fits", n_row, "TARGETID", &t->targets);
 }
 
-/* Files of this rank's share whose rows are written together. */
+/* Consecutive files whose rows are written at once. */
 typedef struct group {
   int first, end;         /* files of the catalog */
   mill_file_index *index; /* [end - first] */
-  int *is_loaded;         /* [end - first] by info->load: to be cleared */
+  int *is_loaded;         /* [end - first] 1: read by info->load, so cleared here */
   int64_t n_row, n_exp;
   char *row, *exposure; /* [n_row], [n_exp] packed */
 } group;
@@ -46,8 +46,8 @@ static void clear_group(group *g)
   memset(g, 0, sizeof *g);
 }
 
-/* The end of a group that begins with file `first`: as many files as have not too many rows, but
-   one at least. */
+/* End of the group that begins with file `first`: files of at most BLOCK_ROWS rows together, but at
+   least one file. */
 static int end_of_group(const mill_run_info *info, int first)
 {
   int64_t n = 0;
@@ -82,7 +82,7 @@ static void pack_row(const mill_columns *columns, const mill_catalog_row *from, 
   mill_columns_set_crc(columns, row);
 }
 
-/* Pack exposure k of a file.  Without a list of files it is of its own file. */
+/* Pack exposure k of file i_file; without joined rows the index has no list of files. */
 static void pack_exposure(const mill_columns *columns, const mill_file_index *index, int64_t k,
                           int32_t i_file, char *row)
 {
@@ -94,8 +94,8 @@ static void pack_exposure(const mill_columns *columns, const mill_file_index *in
   }
 }
 
-/* Read the rows of a group that were not kept. */
-static int load_group(const mill_run_info *info, int first, int watch, group *g)
+/* Make the group of file `first`; read again the rows that were not kept in memory. */
+static int load_group(const mill_run_info *info, int first, group *g)
 {
   int err = MILL_OK;
   const int end = end_of_group(info, first);
@@ -112,7 +112,7 @@ static int load_group(const mill_run_info *info, int first, int watch, group *g)
       g->is_loaded[i] = 1;
       MILL_TRY(mill_table_go_on());
       MILL_TRY(info->load(info->load_context, first + i, index));
-      mill_watch_again(watch);
+      mill_watch_again();
       if (index->n_row != from->n_row || index->n_exposure != from->n_exposure)
         MILL_FAIL(MILL_ERR_STOPPED,
                   "%s changed while the job was starting: the same command starts again",
@@ -141,7 +141,7 @@ static int pack_group(const tables *t, group *g)
   return MILL_OK;
 }
 
-static int write_group(const tables *t, const mill_run_info *info, const group *g, int watch)
+static int write_group(const tables *t, const mill_run_info *info, const group *g)
 {
   const mill_columns *catalog = &t->catalog->columns;
   const int64_t start = info->file[g->first].row_start;
@@ -152,12 +152,12 @@ static int write_group(const tables *t, const mill_run_info *info, const group *
                                              g->row + catalog->column[catalog->i_target].at)};
   part[2].stride = catalog->row_size;
   for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-    MILL_CHECK(mill_table_write(&part[i], watch));
+    MILL_CHECK(mill_table_write(&part[i]));
   return MILL_OK;
 }
 
 int mill_result_catalog_write(hid_t file, int fd, const char *path, const mill_run_info *info,
-                              const int64_t *first_exposure, int64_t n_exposure, int watch)
+                              const int64_t *first_exposure, int64_t n_exposure)
 {
   int err = MILL_OK;
   tables t = {.first_exposure = first_exposure};
@@ -165,10 +165,10 @@ int mill_result_catalog_write(hid_t file, int fd, const char *path, const mill_r
   MILL_TRY(open_tables(file, fd, path, info->n_row, n_exposure, &t));
   for (int first = info->file_start; first < info->file_end; first = g.end) {
     clear_group(&g);
-    MILL_TRY(load_group(info, first, watch, &g));
+    MILL_TRY(load_group(info, first, &g));
     MILL_TRY(pack_group(&t, &g));
-    MILL_TRY(write_group(&t, info, &g, watch));
-    mill_watch_again(watch);
+    MILL_TRY(write_group(&t, info, &g));
+    mill_watch_again();
   }
 done:
   clear_group(&g);

@@ -8,7 +8,7 @@
 
 #include "io/hdf5/hdf5_crash.h"
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/existing_result.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
@@ -23,13 +23,13 @@
 #include "src/system/watchdog.h"
 #include "kernels/base/memory.h"
 
-/* Longest time of a row, s: a kilobyte at 10 MB/s, below which no file system stays for long. */
+/* Longest time to read or write a row, s: 1 kB at 10 MB/s, the slowest lasting rate of a disk. */
 static const double ROW_S = 1e-4;
 
 /* ---- open ---- */
 
-/* Number the exposures of all files: `first` of each file.  Collective.  Every file must belong to
-   one rank, and its rows must follow those of the file before. */
+/* Number the exposures of all files: first [n_file] is the number of each file's first.  Checks
+   that every file belongs to one rank, and that files follow one another in rows.  Collective. */
 static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int64_t *first,
                             int64_t *n_exposure)
 {
@@ -67,18 +67,17 @@ done:
   return err;
 }
 
-/* Rank 0: has an earlier start of this very job begun the file?  Otherwise a requeued script with
-   --overwrite would start over each time. */
-static int is_own_work(const mill_result_file *file, const mill_run_info *info, int watch)
+/* On rank 0: has an earlier start of this requeued Slurm job begun the file?  If so it is
+   continued, else a script with --overwrite would start over each time. */
+static int is_own_work(const mill_result_file *file, const mill_run_info *info)
 {
   char job[96], made_by[96] = "";
   int found = MILL_FOUND_NOTHING;
   mill_result_summary summary;
   if (mill_lock_restart() == 0 || mill_h5_check_output(file->path) != MILL_OK ||
-      mill_result_inspect(file->path, info, 0, &file->columns, watch, &found, &summary) !=
-          MILL_OK ||
+      mill_result_inspect(file->path, info, 0, &file->columns, &found, &summary) != MILL_OK ||
       found == MILL_FOUND_NOTHING ||
-      mill_result_job(file->path, made_by, sizeof made_by) != MILL_OK)
+      mill_output_peek(file->path, "provenance", "JOB", made_by, sizeof made_by) != MILL_OK)
     return 0;
   mill_lock_job(job, sizeof job);
   return strcmp(job, made_by) == 0;
@@ -98,7 +97,7 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
   return MILL_OK;
 }
 
-/* Rank 0: with --overwrite an existing file becomes the target, and the run writes PATH.new. */
+/* On rank 0, with --overwrite: an existing file becomes the target, and the run writes PATH.new. */
 static int settle_target(mill_result_file *file, const mill_run_info *info)
 {
   int is_begun = 0;
@@ -113,9 +112,9 @@ static int settle_target(mill_result_file *file, const mill_run_info *info)
   return MILL_OK;
 }
 
-/* Rank 0: choose the file to write, and inspect it. */
+/* On rank 0: choose the file to write, and inspect it. */
 static int look(mill_result_file *file, const char *path, const mill_run_info *info, int overwrite,
-                int retry_failed, int watch, int *found)
+                int retry_failed, int *found)
 {
   int err = MILL_OK;
   mill_result_summary *summary = &file->found;
@@ -123,13 +122,13 @@ static int look(mill_result_file *file, const char *path, const mill_run_info *i
   *found = MILL_FOUND_NOTHING;
   memcpy(file->path, path, strlen(path) + 1);
   file->target[0] = '\0';
-  if (overwrite && !is_own_work(file, info, watch)) {
+  if (overwrite && !is_own_work(file, info)) {
     MILL_TRY(settle_target(file, info));
     if (!file->target[0])
       goto done;
   }
   MILL_TRY(mill_h5_check_output(file->path));
-  err = mill_result_inspect(file->path, info, retry_failed, &file->columns, watch, found, summary);
+  err = mill_result_inspect(file->path, info, retry_failed, &file->columns, found, summary);
   mill_error_save(err, &kept);
   file->was_void = err == MILL_ERR_OUTPUT && mill_result_is_void(file->path);
   if (file->was_void) {
@@ -146,22 +145,22 @@ static int look(mill_result_file *file, const char *path, const mill_run_info *i
     goto done;
   const int64_t n_failed =
       info->n_row - summary->n_status[MILL_STATUS_NOT_DONE] - summary->n_status[MILL_STATUS_FITTED];
-  /* PATH.new still has to replace its target */
+  /* a finished PATH.new must still replace its target */
   if (*found == MILL_FOUND_FINISHED && ((retry_failed && n_failed > 0) || file->target[0]))
     *found = MILL_FOUND_UNFINISHED;
 done:
   return err;
 }
 
-/* Rank 0: inspect the existing file and take the lock, unless nothing is to be done. */
+/* On rank 0: inspect the existing file, and take the lock unless it is finished. */
 static int claim(mill_result_file *file, const char *path, const mill_run_info *info, int overwrite,
-                 int retry_failed, int watch, int *found)
+                 int retry_failed, int *found)
 {
-  MILL_CHECK(look(file, path, info, overwrite, retry_failed, watch, found));
+  MILL_CHECK(look(file, path, info, overwrite, retry_failed, found));
   if (*found != MILL_FOUND_FINISHED) {
     MILL_CHECK(mill_lock_take(path, &file->lock));
-    /* another job may have worked on it before we had the lock, and renamed it */
-    MILL_CHECK(look(file, path, info, overwrite, retry_failed, watch, found));
+    /* look again: another job may have changed or renamed it before we had the lock */
+    MILL_CHECK(look(file, path, info, overwrite, retry_failed, found));
   }
   if (*found == MILL_FOUND_FINISHED) {
     mill_lock_release(&file->lock);
@@ -199,12 +198,14 @@ static void close_descriptor(mill_result_file *file)
   file->fd = -1;
 }
 
-/* Rank 0 may write provenance by HDF5; every rank writes rows by the descriptor. */
+/* Open file and tables.  Rank 0 writes provenance by HDF5; every rank writes rows by the
+   descriptor. */
 static int open_tables(mill_result_file *file, const char *path)
 {
   mill_columns epochs;
-  MILL_CHECK(mill_ph5_hold(path, &file->fd));
-  MILL_CHECK(mill_ph5_open(path, file->mpi.rank == 0 ? H5F_ACC_RDWR : H5F_ACC_RDONLY, &file->file));
+  MILL_CHECK(mill_output_hold(path, &file->fd));
+  MILL_CHECK(
+      mill_output_open(path, file->mpi.rank == 0 ? H5F_ACC_RDWR : H5F_ACC_RDONLY, &file->file));
   mill_h5_forget(file->file); /* open as long as the job runs */
   MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, &file->columns,
                              &file->fits));
@@ -215,9 +216,9 @@ static int open_tables(mill_result_file *file, const char *path)
                          &file->epochs);
 }
 
-/* Write this rank's share of a new file: what is missing in /fits and /epochs, then /catalog. */
+/* Write this rank's share of a new file: missing values into /fits and /epochs, then /catalog. */
 static int fill(mill_result_file *file, const char *path, const mill_run_info *info,
-                const int64_t *first_exposure, int watch)
+                const int64_t *first_exposure)
 {
   int err = MILL_OK;
   MILL_TRY(open_tables(file, path));
@@ -226,21 +227,20 @@ static int fill(mill_result_file *file, const char *path, const mill_run_info *i
     int64_t hi;
     const int64_t lo = mill_mpi_share(&file->mpi, table[k]->n_row, &hi);
     mill_table_part part = mill_table_range(table[k], lo, hi - lo, NULL);
-    part.first = k == 0 ? file->columns.i_target + 1 : 0; /* /catalog has TARGETID */
-    MILL_TRY(mill_table_fill(part, watch));
+    part.first = k == 0 ? file->columns.i_target + 1 : 0; /* TARGETID comes with /catalog */
+    MILL_TRY(mill_table_fill(part));
   }
   MILL_TRY(mill_result_catalog_write(file->file, file->fd, path, info, first_exposure,
-                                     file->n_exposure, watch));
-  MILL_TRY(mill_ph5_sync(path, file->fd));
+                                     file->n_exposure));
+  MILL_TRY(mill_output_sync(path, file->fd));
 done:
   close_tables(file);
   close_descriptor(file);
-  return mill_ph5_end(path, &file->file, err);
+  return mill_output_end(path, &file->file, err);
 }
 
-/* Collective: make the file and give it its name.  watch: token of the watchdog. */
-static int create(mill_result_file *file, const mill_run_info *info, const int64_t *first_exposure,
-                  int watch)
+/* Make the file under a temporary name, and rename it.  Collective. */
+static int create(mill_result_file *file, const mill_run_info *info, const int64_t *first_exposure)
 {
   int err = MILL_OK;
   char path[MILL_MAX_PATH] = "", job[96];
@@ -253,9 +253,9 @@ static int create(mill_result_file *file, const mill_run_info *info, const int64
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Bcast(path, sizeof path, MPI_CHAR, 0, mpi->comm));
-  MILL_TRY(mill_ph5_check_shared(path, mpi));
-  MILL_TRY(mill_mpi_agree(mpi, fill(file, path, info, first_exposure, watch)));
-  err = mpi->rank == 0 ? mill_ph5_rename(path, file->path) : MILL_OK;
+  MILL_TRY(mill_output_check_shared(path, mpi));
+  MILL_TRY(mill_mpi_agree(mpi, fill(file, path, info, first_exposure)));
+  err = mpi->rank == 0 ? mill_output_rename(path, file->path) : MILL_OK;
   MILL_TRY(mill_mpi_agree(mpi, err));
 done:
   if (err != MILL_OK && mpi->rank == 0 && path[0])
@@ -267,7 +267,7 @@ static void destroy(mill_result_file *file)
 {
   if (!file)
     return;
-  mill_result_set_busy(file, 1); /* removing the lock may take long as well */
+  mill_result_set_busy(file, 1); /* removing the lock may take long */
   for (int i = 0; i < 2; i++) {
     mill_waiting_free(&file->both[i].fits);
     mill_waiting_free(&file->both[i].epochs);
@@ -329,7 +329,7 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
   return mill_alloc_bytes((size_t)info->n_row / 8 + 1, 1, (void **)&file->wanted);
 }
 
-/* Collective: all ranks take over what rank 0 found of an earlier run. */
+/* Send all ranks what rank 0 found of an earlier run.  Collective. */
 static int share_found(mill_result_file *file, int *found)
 {
   MILL_CHECK_MPI(MPI_Bcast(found, 1, MPI_INT, 0, file->mpi.comm));
@@ -343,20 +343,20 @@ static int share_found(mill_result_file *file, int *found)
   return MILL_OK;
 }
 
-/* Collective: find the rows that an earlier run left to do. */
+/* Find the rows that an earlier run has left to do.  Collective. */
 static int continue_rows(mill_result_file *file, const mill_run_info *info, int retry_failed)
 {
   int err = MILL_OK;
   const uint8_t not_finished = 0;
   uint8_t was_finished = 0;
   if (file->mpi.rank == 0)
-    err = mill_ph5_read_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1,
-                              &was_finished);
-  /* while failed rows of a finished file are tried again, it is unfinished */
+    err = mill_output_read_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1,
+                                 &was_finished);
+  /* a finished file becomes unfinished while its failed rows are tried again */
   if (err == MILL_OK && file->mpi.rank == 0)
-    err = mill_ph5_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
-                               &not_finished);
-  /* before the first row is fitted: done rows belong to the recorded inputs */
+    err = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
+                                  &not_finished);
+  /* now, as the recorded inputs must be those of every row that is fitted from here on */
   if (err == MILL_OK && file->mpi.rank == 0 && retry_failed)
     err = mill_result_inputs_note(file->file, file->path, info);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
@@ -366,16 +366,16 @@ done:
   return err;
 }
 
-/* Collective, with the lock: create the file, or open the one that is continued. */
+/* With the lock: create the file, or open the one to be continued.  Collective. */
 static int open_file(mill_result_file *file, const mill_run_info *info,
-                     const int64_t *first_exposure, int retry_failed, int is_new, int watch)
+                     const int64_t *first_exposure, int retry_failed, int is_new)
 {
   int err = MILL_OK;
   file->is_new = is_new;
   if (is_new)
-    MILL_TRY(create(file, info, first_exposure, watch));
-  mill_watch_again(watch);
-  MILL_TRY(mill_ph5_check_shared(file->path, &file->mpi));
+    MILL_TRY(create(file, info, first_exposure));
+  mill_watch_again();
+  MILL_TRY(mill_output_check_shared(file->path, &file->mpi));
   MILL_TRY(mill_mpi_agree(&file->mpi, open_tables(file, file->path)));
   for (int64_t i = 0; i < file->n_row && is_new; i++)
     mill_result_set_bit(file->wanted, i, 1);
@@ -408,17 +408,16 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   MILL_TRY(number_exposures(info, &file->mpi, first_exposure, &file->n_exposure));
   watch = mill_watch_begin(MILL_WATCH_START, 2 * ROW_S * (double)info->n_row,
                            "%s: opening the output", end);
-  err = outer.rank == 0 ? claim(file, end, info, overwrite, retry_failed, watch, &found) : MILL_OK;
+  err = outer.rank == 0 ? claim(file, end, info, overwrite, retry_failed, &found) : MILL_OK;
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
-  mill_watch_again(watch);
+  mill_watch_again();
   MILL_TRY(share_found(file, &found));
   *outcome = found == MILL_FOUND_FINISHED  ? MILL_OPEN_FINISHED
              : found == MILL_FOUND_NOTHING ? MILL_OPEN_NEW
                                            : MILL_OPEN_CONTINUE;
   if (found != MILL_FOUND_FINISHED) {
-    MILL_TRY(
-        open_file(file, info, first_exposure, retry_failed, found == MILL_FOUND_NOTHING, watch));
-    MILL_TRY(mill_result_start_epochs(file));
+    MILL_TRY(open_file(file, info, first_exposure, retry_failed, found == MILL_FOUND_NOTHING));
+    MILL_TRY(mill_result_start_thread(file));
   }
   *out = file;
   file = NULL;
@@ -427,7 +426,7 @@ done:
   mill_free(first_exposure);
   if (file) {
     close_tables(file);
-    (void)mill_ph5_end(file->path, &file->file, err);
+    (void)mill_output_end(file->path, &file->file, err);
     destroy(file);
   }
   return err;
@@ -461,7 +460,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
                                         sizeof file->models_target - 128));
     snprintf(renewed, sizeof renewed, "%.*s" MILL_NEW_END, (int)sizeof renewed - 128,
              file->models_target);
-    /* a run that was killed while it replaced the old files may have replaced the models already */
+    /* an earlier run may have been killed after it replaced the models, but not the result */
     int is_replaced = info.n_done > 0 && info.n_done == info.n_row && access(renewed, F_OK) != 0;
     MILL_MPI(MPI_Bcast(&is_replaced, 1, MPI_INT, 0, file->mpi.comm));
     if (is_replaced) {
@@ -471,17 +470,17 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
       info.target = file->models_target;
     }
   }
-  err = mill_ph5_read_attr_text(file->file, file->path, "provenance", "RUN_ID", run_id,
-                                sizeof run_id);
+  err = mill_h5_read_attr_text(MILL_OUTPUT(file->file, file->path), "provenance", "RUN_ID", run_id,
+                               sizeof run_id);
   if (err == MILL_OK && file->target[0] && file->mpi.rank == 0)
     err = mill_refuse_foreign(path, "--models", "starmill models");
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   /* --overwrite keeps the models of a result that is continued */
   MILL_TRY(mill_models_open(path, overwrite && info.n_done == 0, &info, &file->mpi, &file->models));
   if (info.n_done > 0)
-    MILL_TRY(mill_result_learn_unmodelled(file, &info, watch));
+    MILL_TRY(mill_result_learn_unmodelled(file, &info));
 done:
-  if (err != MILL_OK && file->is_new && file->mpi.rank == 0) { /* of no use without models */
+  if (err != MILL_OK && file->is_new && file->mpi.rank == 0) { /* useless without models */
     unlink(file->path);
     close_descriptor(file);
   }
@@ -491,39 +490,39 @@ done:
 
 /* ---- close ---- */
 
-/* Rank 0, after the rows are on disk: record this run, but not FINISHED. */
+/* On rank 0, after the rows are on disk: record this run, except FINISHED. */
 static int write_end(mill_result_file *file)
 {
   int err = MILL_OK;
   char now[MILL_TIME_SIZE];
   int32_t n_run = 0;
   double wall_s = 0;
-  const hid_t text = mill_ph5_text_type(MILL_TIME_SIZE - 1), i32 = H5T_NATIVE_INT32;
+  const hid_t text = mill_h5_text_type(MILL_TIME_SIZE - 1), i32 = H5T_NATIVE_INT32;
   mill_result_layout_time(now);
-  MILL_TRY(mill_ph5_read_whole(file->file, file->path, "provenance/N_RUN", i32, 1, &n_run));
-  MILL_TRY(mill_ph5_read_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE, 1,
-                               &wall_s));
+  MILL_TRY(mill_output_read_whole(file->file, file->path, "provenance/N_RUN", i32, 1, &n_run));
+  MILL_TRY(mill_output_read_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE, 1,
+                                  &wall_s));
   n_run++;
   wall_s += mill_wall_s() - file->start_s;
-  MILL_TRY(mill_ph5_write_whole(file->file, file->path, "provenance/N_RUN", i32, &n_run));
-  MILL_TRY(mill_ph5_write_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE,
-                                &wall_s));
-  MILL_TRY(mill_ph5_write_whole(file->file, file->path, "provenance/END_TIME", text, now));
+  MILL_TRY(mill_output_write_whole(file->file, file->path, "provenance/N_RUN", i32, &n_run));
+  MILL_TRY(mill_output_write_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE,
+                                   &wall_s));
+  MILL_TRY(mill_output_write_whole(file->file, file->path, "provenance/END_TIME", text, now));
 done:
   MILL_H5_CLOSE(text);
   return err;
 }
 
-/* Collective: flush the rows, then mark the file finished if all are done. */
+/* Flush the rows, then mark the file finished if all are done.  Collective. */
 static int finish(mill_result_file *file, mill_result_summary *summary)
 {
   int err = MILL_OK;
   const uint8_t finished = 1;
   int64_t n_done = 0;
   const mill_owners *owners = &file->owners;
-  /* where the file system tells other nodes late, a rank sees at least what it wrote */
+  /* each rank counts the blocks that it wrote: a network file system may show others' late */
   const int64_t step = owners->n * owners->n_block;
-  err = mill_ph5_sync(file->path, file->fd);
+  err = mill_output_sync(file->path, file->fd);
   for (int64_t at = owners->mine * owners->n_block; owners->mine >= 0 && at < file->n_row;
        at += step) {
     const int64_t n = file->n_row - at < owners->n_block ? file->n_row - at : owners->n_block;
@@ -539,17 +538,17 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
     n_done += summary->n_status[i];
   if (file->mpi.rank == 0)
     err = write_end(file);
-  /* count both in the file and in this rank's memory of written and checked rows */
+  /* finished only if the file and this rank's own count of written rows say so */
   if (file->mpi.rank == 0 && err == MILL_OK && n_done == file->n_row &&
       atomic_load(&file->n_done) == file->n_row)
-    err = mill_ph5_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
-                               &finished);
+    err = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
+                                  &finished);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
 done:
   return err;
 }
 
-/* Rank 0, after all is on disk: new files with a fitted row replace the old ones. */
+/* On rank 0, after all is on disk: new files with a fitted row replace the old ones. */
 static int replace_old(const mill_result_file *file, const mill_result_summary *counts, int *old)
 {
   char models[MILL_MAX_PATH];
@@ -565,10 +564,10 @@ static int replace_old(const mill_result_file *file, const mill_result_summary *
     if (file->models_target[0])
       unlink(models);
   } else {
-    /* the models first: until the result is renamed, the same command finishes the replacement */
+    /* the models first: as long as PATH.new exists, the same command finishes the replacement */
     if (file->models_target[0])
-      MILL_CHECK(mill_ph5_rename(models, file->models_target));
-    MILL_CHECK(mill_ph5_rename(file->path, file->target));
+      MILL_CHECK(mill_output_rename(models, file->models_target));
+    MILL_CHECK(mill_output_rename(file->path, file->target));
     *old = MILL_OLD_REPLACED;
   }
   return MILL_OK;
@@ -591,18 +590,18 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   mill_result_set_busy(file, 1);
   const int has_failed = file->failure.code != MILL_OK;
   err = mill_models_close(file->models, file->failure.code);
-  if (has_failed) /* report the first failure */
+  if (has_failed) /* report that one */
     err = mill_error_restore(&file->failure);
   err = mill_mpi_agree(&file->mpi, err);
-  mill_result_set_busy(file, 1); /* each of these steps may take long */
-  /* models are on disk before the file is marked finished */
+  mill_result_set_busy(file, 1); /* each of these steps may take long, so each restarts the time */
+  /* the models are on disk now, so the file may be marked finished */
   if (err == MILL_OK)
     err = finish(file, &counts);
   mill_result_set_busy(file, 1);
   close_tables(file);
-  err = mill_ph5_end(file->path, &file->file, err);
+  err = mill_output_end(file->path, &file->file, err);
   if (err == MILL_OK && file->mpi.rank == 0)
-    err = mill_ph5_still_there(file->path, file->fd);
+    err = mill_output_still_there(file->path, file->fd);
   err = mill_mpi_agree(&file->mpi, err);
   if (err == MILL_OK && file->target[0]) {
     counts.old = MILL_OLD_NONE;
@@ -615,7 +614,7 @@ done:
   counts.wall_s = mill_wall_s() - file->start_s;
   counts.io_cpu_s = file->io_cpu_s;
   counts.write_s = file->write_s;
-  counts.n_epoch = file->n_written;
+  counts.n_write = file->n_written;
   if (summary)
     *summary = counts;
   destroy(file);

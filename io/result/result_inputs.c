@@ -8,16 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 #define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
 #define GROUP       "catalog/files"
-enum { ERROR = 4, SIZE, MTIME }; /* columns (io/result/columns.c) that a later run may change */
+enum { ERROR = 4, SIZE, MTIME }; /* indices of the columns that a later run may change */
 
-/* A text column of an input; "" for NULL. */
+/* Text of an input in column c; "" for NULL. */
 static const char *text_of(const mill_input_file *file, const mill_column *c)
 {
   const char *at = (const char *)file + c->field, *text = at;
@@ -51,20 +51,20 @@ static int open_table(hid_t file, int fd, const char *path, mill_table **table)
   return mill_table_open(file, fd, path, GROUP, -1, &columns, table);
 }
 
-/* Write columns [first, end) of the table of inputs; one rank alone. */
+/* Write the columns [first, end) of the table. */
 static int write_columns(hid_t file, const char *path, const mill_run_info *info, int first,
                          int end)
 {
   int err = MILL_OK, fd = -1;
   char *rows = NULL;
   mill_table *table = NULL;
-  MILL_TRY(mill_ph5_hold(path, &fd));
+  MILL_TRY(mill_output_hold(path, &fd));
   MILL_TRY(open_table(file, fd, path, &table));
   MILL_TRY(pack(info, &table->columns, &rows));
   mill_table_part part = mill_table_range(table, 0, info->n_file, rows);
   part.first = first;
   part.end = end;
-  MILL_TRY(mill_table_write(&part, -1));
+  MILL_TRY(mill_table_write(&part));
 done:
   mill_table_close(table);
   if (fd >= 0)
@@ -95,8 +95,8 @@ int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs
   int err = MILL_OK;
   mill_table *table = NULL;
   char *rows = NULL, *text;
-  if (mill_ph5_read_attr_text(file, path, "provenance", "FOLDER", out->folder,
-                              sizeof out->folder) != MILL_OK)
+  if (mill_h5_read_attr_text(MILL_OUTPUT(file, path), "provenance", "FOLDER", out->folder,
+                             sizeof out->folder) != MILL_OK)
     out->folder[0] = '\0';
   MILL_TRY(open_table(file, -1, path, &table));
   const mill_columns *columns = &table->columns;
@@ -105,7 +105,7 @@ int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs
   MILL_TRY(mill_alloc_bytes((size_t)table->n_row, columns->row_size, (void **)&rows));
   MILL_TRY(mill_table_read(mill_table_range(table, 0, table->n_row, rows)));
   MILL_TRY(MILL_ALLOC(table->n_row, &out->file));
-  /* room for the texts and their final zeros */
+  /* the texts are at most a row's bytes, plus their final zeros */
   MILL_TRY(mill_alloc_bytes((size_t)table->n_row, columns->row_size + MILL_N_FILE_TEXT,
                             (void **)&out->text));
   out->n_file = (int)table->n_row;
@@ -138,7 +138,7 @@ void mill_recorded_inputs_clear(mill_recorded_inputs *inputs)
   memset(inputs, 0, sizeof *inputs);
 }
 
-/* Complete a recorded path by the folder of the fit; 0: out is too small. */
+/* Complete a recorded path by the folder of the fit; returns 0 if out [size] is too small. */
 static int place(const char *folder, const char *path, char *out, size_t size)
 {
   const int has_folder = path[0] != '/' && folder[0];
@@ -153,7 +153,7 @@ int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, siz
   return MILL_OK;
 }
 
-/* ---- looking one up ---- */
+/* ---- finding an input ---- */
 
 int mill_input_absolute(const char *name, char out[PATH_MAX])
 {
@@ -217,7 +217,7 @@ const mill_known_input *mill_known_inputs_find(const mill_known_inputs *inputs, 
 
 /* ---- comparing ---- */
 
-/* Do a recorded path and a present one name the same file, perhaps in different spellings? */
+/* Do a recorded and a present path name the same file, perhaps in different spellings? */
 static int is_path(const char *folder, const char *then, const char *now)
 {
   char absolute[2 * MILL_MAX_PATH];
@@ -228,7 +228,8 @@ static int is_path(const char *folder, const char *then, const char *now)
           a.st_ino == b.st_ino);
 }
 
-/* what: text between the input's path and its difference; NULL: the path itself differs */
+/* Fail unless both paths are the same file.  what: text for the message, between the input's path
+   and the difference; NULL: the input's own path differs. */
 static int check_path(const char *path, const char *folder, const char *input, const char *what,
                       const char *then, const char *now)
 {
@@ -261,7 +262,7 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
            info->n_file);
   for (int i = 0; i < was.n_file; i++)
     MILL_TRY(check_path(path, was.folder, NULL, NULL, was.file[i].path, info->file[i].path));
-  for (int i = 0; i < was.n_file; i++) /* a redrock file that selects no rows may change */
+  for (int i = 0; i < was.n_file; i++) /* redrock files that select no rows may change */
     if (was.file[i].redrock_size > 0 || info->file[i].redrock_size > 0)
       MILL_TRY(check_path(path, was.folder, info->file[i].path, ": its redrock file was ",
                           was.file[i].redrock, info->file[i].redrock));
@@ -281,8 +282,8 @@ done:
 
 /* ---- files that were repaired ---- */
 
-/* This file has changed.  May the rows [start, start + n_row) be read from it all the same?
- * n_all: rows of the result. */
+/* Fail unless a changed file may be read for its rows [start, start + n_row) of the result, which
+   has n_all rows. */
 static int check_repaired(hid_t file, const char *path, const mill_input_file *input, int64_t n_all,
                           int64_t start, int64_t n_row)
 {
@@ -317,7 +318,7 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
   if (info->n_file > 0)
     memcpy(table, info->file, (size_t)info->n_file * sizeof *table);
   MILL_TRY(mill_recorded_inputs_read(file, path, &was));
-  same = was.n_file == info->n_file; /* else mill_result_inputs_check tells more */
+  same = was.n_file == info->n_file; /* if not, mill_result_inputs_check reports it */
   for (int i = 0; i < info->n_file && same; i++) {
     same = is_path(was.folder, was.file[i].path, info->file[i].path);
     n_all += was.file[i].n_row;
@@ -343,6 +344,6 @@ done:
 
 int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *info)
 {
-  /* ERROR has the width of its first texts: a longer one is cut, and is in the log */
+  /* ERROR keeps its first width: a longer text is cut here, but complete in the log */
   return write_columns(file, path, info, ERROR, MTIME + 1);
 }

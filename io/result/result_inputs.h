@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** /catalog/files of a result: the input files as they were, and comparison with the present ones.
- *  One rank alone. */
+/** The table /catalog/files of a result: records the input files, and compares them with the
+ *  present ones.  One rank alone. */
 #ifndef MILL_RESULT_INPUTS_H
 #define MILL_RESULT_INPUTS_H
 
@@ -12,64 +12,63 @@
 
 typedef struct mill_recorded_inputs {
   int n_file;
-  char folder[MILL_MAX_PATH]; /**< from which relative paths count; empty: not known */
+  char folder[MILL_MAX_PATH]; /**< working folder of the fit, for relative paths; empty: unknown */
   mill_input_file *file;      /**< [n_file] */
-  char *text;                 /**< to which they point */
+  char *text;                 /**< texts that file points to */
 } mill_recorded_inputs;
 
-/** Read all columns; *out is zeroed, clear it also after a failure.  MILL_ERR_OUTPUT, and
- *  MILL_ERR_MEMORY. */
+/** Read the table; *out is zeroed before, and cleared by the caller also after a failure.
+ *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs *out);
 void mill_recorded_inputs_clear(mill_recorded_inputs *inputs);
 
-/** Where input i is: its path as given, relative to the folder of the fit.  MILL_ERR_RANGE. */
+/** Path of input i, completed by the folder of the fit.  MILL_ERR_RANGE: it is too long. */
 int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size);
 
-/** An input of a result: its absolute path, links followed, and what it was. */
+/** An input of a result, by its absolute path with links followed. */
 typedef struct mill_known_input {
   char *path;
   int64_t size, row_start, n_row;
   double mtime;
 } mill_known_input;
 
-/** The inputs of a result, in order of their paths. */
+/** Inputs of a result, sorted by path. */
 typedef struct mill_known_inputs {
   int n;
   mill_known_input *input;
 } mill_known_inputs;
 
-/** Read them from an open result; *out is zeroed, clear it also after a failure. */
+/** Read them from an open result; *out is zeroed before, and cleared also after a failure. */
 int mill_known_inputs_read(hid_t file, const char *path, mill_known_inputs *out);
 void mill_known_inputs_clear(mill_known_inputs *inputs);
 
-/** The input at an absolute path, links followed; NULL: none. */
+/** Find the input at an absolute path with links followed; NULL: none. */
 const mill_known_input *mill_known_inputs_find(const mill_known_inputs *inputs, const char *path);
 
-/** The absolute path of a file, links followed where it is there.  MILL_ERR_USAGE: too long. */
+/** Absolute path of a file, with links followed if the file exists.  MILL_ERR_USAGE: too long. */
 int mill_input_absolute(const char *name, char out[PATH_MAX]);
 
-/** Make /catalog/files and fill it. */
+/** Create /catalog/files and write it. */
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info);
 
-/** MILL_ERR_OUTPUT, and the difference, when the result was made from other inputs than the run
- *  has: first the files are compared, then what was selected in them. */
+/** MILL_ERR_OUTPUT, with the difference, if the result was made from other inputs than this run's.
+ *  Compares the files first, then the rows selected in them. */
 int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *info);
 
-/** For --retry-failed: find the input files that were repaired between two runs of one result.
+/** For --retry-failed: find the input files that were repaired since an earlier run of this result.
  *
- *  recorded    [n_file]  out  the inputs of the run with the size and time that the open result has
- *                             of them; texts are borrowed from info, for mill_free.  Inputs of
- *                             another number or other names are given as they are.
- *  n_repaired            out  how many have changed since; none of their rows is fitted.  Whether
- *                             their rows are the same stars is not checked here.
+ *  recorded    [n_file]  out  this run's inputs, with size and time as the result recorded them; if
+ *                             number or names of the inputs differ, a plain copy.  Texts are
+ *                             borrowed from info; free it with mill_free
+ *  n_repaired            out  number of files whose size or time differs
  *
- *  Not for rows that were joined from several files.
- *  MILL_ERR_OUTPUT, and what to do, when rows of a changed file are fitted already or it has
- *  another number of rows now; MILL_ERR_MEMORY. */
+ *  Does not check that the rows of a repaired file are the same stars.  Not for joined rows.
+ *  MILL_ERR_OUTPUT, with what to do, if a changed file has fitted rows or another number of rows;
+ *  MILL_ERR_MEMORY. */
 int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_info *info,
                                 mill_input_file **recorded, int *n_repaired);
 
-/** Record size, time and error of the inputs as they are now. */
+/** Record the present size, time and error of the inputs. */
 int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *info);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/files/lock_file.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/result_inputs.h"
 #include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
@@ -19,7 +19,7 @@
 #define FORMAT_NAME "starmill result"
 #define UNMODELLED  "provenance/UNMODELLED"
 
-/* A line of the lists that become attributes: code or bit, name, meaning. */
+/* Code or bit, name and meaning: a line of a list that becomes attributes of a column. */
 typedef struct meaning {
   int64_t value;
   const char *name, *text;
@@ -61,15 +61,16 @@ static int write_meanings(hid_t file, const char *path, const char *dataset, con
     name[i] = list[i].name;
     text[i] = list[i].text;
   }
-  MILL_CHECK(mill_ph5_attr_int64(file, path, dataset, values, value, n));
-  MILL_CHECK(mill_ph5_attr_texts(file, path, dataset, "NAMES", name, n));
-  return mill_ph5_attr_texts(file, path, dataset, "MEANINGS", text, n);
+  MILL_CHECK(mill_output_attr_int64(file, path, dataset, values, value, n));
+  MILL_CHECK(mill_output_attr_texts(file, path, dataset, "NAMES", name, n));
+  return mill_output_attr_texts(file, path, dataset, "MEANINGS", text, n);
 }
 
 #define WRITE_MEANINGS(dataset, values, list)                                                      \
   MILL_TRY(write_meanings(file, path, dataset, values, list, (int)(sizeof list / sizeof list[0])))
 
-/* Attributes of LIBRARY: code, name and path of each library; HASHES, one line each. */
+/* Write the attributes of LIBRARY: codes, names and paths of the libraries, and their hashes by
+   line. */
 static int write_libraries(hid_t file, const char *path, const mill_run_info *info)
 {
   meaning list[1 + MILL_MAX_LIBRARY] = {{0, "NONE", "not fitted"}};
@@ -79,7 +80,7 @@ static int write_libraries(hid_t file, const char *path, const mill_run_info *in
     strcat(strcat(hashes, i ? "\n" : ""), info->library[i].hash);
   }
   MILL_CHECK(write_meanings(file, path, "fits/LIBRARY", "CODES", list, 1 + info->n_library));
-  return mill_ph5_attr_text(file, path, "fits/LIBRARY", "HASHES", hashes);
+  return mill_h5_write_attr_text(MILL_OUTPUT(file, path), "fits/LIBRARY", "HASHES", hashes);
 }
 
 static int create_fits(hid_t file, const char *path, const mill_run_info *info,
@@ -91,14 +92,14 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
     parameter[2 + i] = info->lib->label[i].column;
   MILL_TRY(mill_table_create(file, path, "fits", info->n_row, columns));
   MILL_TRY(
-      mill_ph5_attr_texts(file, path, "fits/COVAR", "ORDER", parameter, info->lib->n_label + 2));
+      mill_output_attr_texts(file, path, "fits/COVAR", "ORDER", parameter, info->lib->n_label + 2));
   MILL_TRY(mill_stored_rows_put_order(file, path, "fits/CRC", columns));
   WRITE_MEANINGS("fits/STATUS", "CODES", status_meaning);
   WRITE_MEANINGS("fits/RVS_WARN", "BITS", warn_meaning);
   WRITE_MEANINGS("fits/FIT_INFO", "BITS", info_meaning);
   if (info->posteriors) {
-    MILL_TRY(mill_ph5_attr_texts(file, path, "fits/POST_MEAN", "ORDER", parameter,
-                                 info->lib->n_label + 2));
+    MILL_TRY(mill_output_attr_texts(file, path, "fits/POST_MEAN", "ORDER", parameter,
+                                    info->lib->n_label + 2));
     WRITE_MEANINGS("fits/POST_FLAG", "BITS", post_meaning);
   }
   if (info->gpu) {
@@ -136,7 +137,7 @@ done:
   return err;
 }
 
-/* "desi barycentric\nsdss heliocentric\n": each pair of format and frame among the inputs */
+/* List each pair of format and frame among the inputs: "desi barycentric\nsdss heliocentric\n". */
 static int write_frames(hid_t file, const char *path, const mill_run_info *info)
 {
   char text[512] = "";
@@ -148,17 +149,18 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
     if (!strstr(text, line) && strlen(text) + strlen(line) < sizeof text)
       strcat(text, line);
   }
-  return mill_ph5_text(file, path, "provenance/FRAMES", text,
-                       "formats of the inputs and the frames of their wavelengths, which are "
-                       "those of the velocities: nothing was corrected");
+  return mill_output_text(file, path, "provenance/FRAMES", text,
+                          "formats of the inputs and the frames of their wavelengths, which are "
+                          "those of the velocities: nothing was corrected");
 }
 
-/* Values that a run changes later are datasets: a kill during a write can damage attributes. */
+/* Values that later runs change are datasets, because a kill during a write may damage
+   attributes. */
 static int create_state(hid_t file, const char *path)
 {
   int err = MILL_OK;
   char now[MILL_TIME_SIZE];
-  const hid_t text = mill_ph5_text_type(MILL_TIME_SIZE - 1);
+  const hid_t text = mill_h5_text_type(MILL_TIME_SIZE - 1);
   if (text < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write times: %s", path, mill_h5_reason());
   const struct {
@@ -174,10 +176,10 @@ static int create_state(hid_t file, const char *path)
       {UNMODELLED, H5T_STD_U8LE, "", "1 when rows were fitted by a run without --models"},
       {"provenance/FINISHED", H5T_STD_U8LE, "", "1 when every row is done"}};
   for (size_t i = 0; i < sizeof state / sizeof *state; i++)
-    MILL_TRY(mill_ph5_dataset(file, path, state[i].name, state[i].type, 1, state[i].unit,
-                              state[i].description));
+    MILL_TRY(mill_output_dataset(file, path, state[i].name, state[i].type, 1, state[i].unit,
+                                 state[i].description));
   mill_result_layout_time(now);
-  MILL_TRY(mill_ph5_write_whole(file, path, state[0].name, text, now));
+  MILL_TRY(mill_output_write_whole(file, path, state[0].name, text, now));
 done:
   MILL_H5_CLOSE(text);
   return err;
@@ -202,17 +204,19 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
                                       {"FOLDER", getcwd(folder, sizeof folder) ? folder : ""},
                                       {"RUN_ID", run_id},
                                       {"JOB", job}};
-  MILL_CHECK(mill_ph5_group(file, path, at));
+  MILL_CHECK(mill_h5_write_group(MILL_OUTPUT(file, path), at));
   for (size_t i = 0; i < sizeof attribute / sizeof *attribute; i++)
-    MILL_CHECK(mill_ph5_attr_text(file, path, at, attribute[i][0], attribute[i][1]));
-  MILL_CHECK(mill_ph5_attr_int64(file, path, at, "N_RANK", &rank64, 0));
-  MILL_CHECK(mill_ph5_attr_int64(file, path, at, "N_THREAD", &thread64, 0));
-  MILL_CHECK(mill_ph5_text(file, path, "provenance/IDENTITY", info->identity,
-                           "science settings: runs that differ here do not continue each other"));
-  MILL_CHECK(mill_ph5_text(file, path, "provenance/CONFIG", info->config,
-                           "effective configuration (YAML) of the first start"));
-  MILL_CHECK(mill_ph5_text(file, path, "provenance/COMMAND", info->command,
-                           "command line of the first start"));
+    MILL_CHECK(
+        mill_h5_write_attr_text(MILL_OUTPUT(file, path), at, attribute[i][0], attribute[i][1]));
+  MILL_CHECK(mill_output_attr_int64(file, path, at, "N_RANK", &rank64, 0));
+  MILL_CHECK(mill_output_attr_int64(file, path, at, "N_THREAD", &thread64, 0));
+  MILL_CHECK(
+      mill_output_text(file, path, "provenance/IDENTITY", info->identity,
+                       "science settings: runs that differ here do not continue each other"));
+  MILL_CHECK(mill_output_text(file, path, "provenance/CONFIG", info->config,
+                              "effective configuration (YAML) of the first start"));
+  MILL_CHECK(mill_output_text(file, path, "provenance/COMMAND", info->command,
+                              "command line of the first start"));
   MILL_CHECK(write_frames(file, path, info));
   return create_state(file, path);
 }
@@ -220,17 +224,18 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
 static int put_format(hid_t file, const char *path)
 {
   const int64_t version = MILL_RESULT_FORMAT;
-  MILL_CHECK(mill_ph5_attr_text(file, path, "/", "FORMAT", FORMAT_NAME));
-  return mill_ph5_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0);
+  MILL_CHECK(mill_h5_write_attr_text(MILL_OUTPUT(file, path), "/", "FORMAT", FORMAT_NAME));
+  return mill_output_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0);
 }
 
 int mill_result_layout_check(hid_t file, const char *path, int code)
 {
   char format[64] = "";
   int version = 0;
-  if (mill_ph5_read_attr_text(file, path, "/", "FORMAT", format, sizeof format) != MILL_OK ||
+  if (mill_h5_read_attr_text(MILL_OUTPUT(file, path), "/", "FORMAT", format, sizeof format) !=
+          MILL_OK ||
       strcmp(format, FORMAT_NAME) != 0 ||
-      mill_ph5_read_attr_int(file, path, "/", "FORMAT_VERSION", &version) != MILL_OK)
+      mill_h5_read_attr_int(MILL_OUTPUT(file, path), "/", "FORMAT_VERSION", &version) != MILL_OK)
     return MILL_ERROR(code, "%s is not a result of starmill", path);
   if (version != MILL_RESULT_FORMAT)
     return MILL_ERROR(code,
@@ -241,7 +246,7 @@ int mill_result_layout_check(hid_t file, const char *path, int code)
   return MILL_OK;
 }
 
-/* Estimate of the size of the file: data, and room for headers. */
+/* Estimated bytes of the file: data, and room for headers. */
 static int64_t estimate_size(const mill_run_info *info, const mill_columns *columns,
                              int64_t n_exposure)
 {
@@ -258,7 +263,7 @@ int mill_result_layout_create(const char *path, const mill_run_info *info,
 {
   int err = MILL_OK;
   hid_t file = H5I_INVALID_HID;
-  MILL_TRY(mill_ph5_create(path, estimate_size(info, columns, n_exposure), &file));
+  MILL_TRY(mill_output_create(path, estimate_size(info, columns, n_exposure), &file));
   MILL_TRY(put_format(file, path));
   MILL_TRY(create_fits(file, path, info, columns));
   MILL_TRY(create_catalog(file, path, info, n_exposure));
@@ -266,20 +271,20 @@ int mill_result_layout_create(const char *path, const mill_run_info *info,
     MILL_TRY(create_epochs(file, path, n_exposure));
   MILL_TRY(create_provenance(file, path, info, n_rank));
 done:
-  err = mill_ph5_end(path, &file, err);
-  return err == MILL_OK ? mill_ph5_take_room(path) : err;
+  err = mill_output_end(path, &file, err);
+  return err == MILL_OK ? mill_output_take_room(path) : err;
 }
 
 int mill_result_layout_mark_unmodelled(hid_t file, const char *path)
 {
   const uint8_t yes = 1;
-  return mill_ph5_write_whole(file, path, UNMODELLED, H5T_NATIVE_UINT8, &yes);
+  return mill_output_write_whole(file, path, UNMODELLED, H5T_NATIVE_UINT8, &yes);
 }
 
 int mill_result_layout_check_modelled(hid_t file, const char *path, const char *models)
 {
   uint8_t unmodelled = 1;
-  MILL_CHECK(mill_ph5_read_whole(file, path, UNMODELLED, H5T_NATIVE_UINT8, 1, &unmodelled));
+  MILL_CHECK(mill_output_read_whole(file, path, UNMODELLED, H5T_NATIVE_UINT8, 1, &unmodelled));
   if (unmodelled)
     return MILL_ERROR(
         MILL_ERR_OUTPUT,

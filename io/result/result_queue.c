@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What other threads ask of a result file and pass to it, under the mutex. */
+/* The fits' side of a result file: rows and models that they put, under the mutex. */
 #include <stdatomic.h>
 #include <string.h>
 #include <zlib.h>
@@ -10,7 +10,7 @@
 
 void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits)
 {
-  /* the caller sees a constant file; its mutex is locked all the same */
+  /* the file is const for the caller, but its mutex must be locked */
   pthread_mutex_t *mutex = (pthread_mutex_t *)&file->mutex;
   pthread_mutex_lock(mutex);
   memcpy(bits, file->wanted, (size_t)file->n_row / 8 + 1);
@@ -24,11 +24,11 @@ int64_t mill_result_n_queued(const mill_result_file *file)
          q->epochs.n * (int64_t)sizeof(mill_epoch_result);
 }
 
-/* Under the mutex: wait until the queue has room or writing has failed. */
+/* Wait until the queue has room, or fail if a write has failed.  The caller holds the mutex. */
 static int await_room(mill_result_file *file)
 {
   int err = MILL_OK;
-  while (file->failure.code == MILL_OK && (mill_result_n_queued(file) >= 2 * MILL_EPOCH_BYTES ||
+  while (file->failure.code == MILL_OK && (mill_result_n_queued(file) >= 2 * MILL_WRITE_BYTES ||
                                            file->filling->n_pix >= MILL_QUEUE_PIX)) {
     pthread_cond_signal(&file->work);
     pthread_cond_wait(&file->room, &file->mutex);
@@ -38,8 +38,8 @@ static int await_room(mill_result_file *file)
   return err;
 }
 
-/* Under the mutex: the first row or model starts the clock; it and a full queue wake the I/O
-   thread. */
+/* The first row or model of a queue starts the write interval; it, and a full queue, wake the I/O
+   thread.  The caller holds the mutex. */
 static void announce(mill_result_file *file, int is_first, int is_full)
 {
   if (is_first)
@@ -67,7 +67,7 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
   MILL_TRY(mill_waiting_add(&q->fits, &file->columns, result->row, &row));
   mill_columns_pack(&file->columns, result, row);
   mill_result_set_bit(file->wanted, result->row, 0);
-  announce(file, q->fits.n == 1 && q->n_pix == 0, mill_result_n_queued(file) >= MILL_EPOCH_BYTES);
+  announce(file, q->fits.n == 1 && q->n_pix == 0, mill_result_n_queued(file) >= MILL_WRITE_BYTES);
 done:
   pthread_mutex_unlock(&file->mutex);
   return err;
@@ -116,7 +116,7 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
   memcpy(row + column[has_wave].at, flux, column[has_wave].n_byte);
   const int is_first = q->n_pix == 0 && q->fits.n == 0;
   q->n_pix += (int64_t)(models->columns.row_size / sizeof *flux);
-  announce(file, is_first, q->n_pix >= MILL_EPOCH_PIX);
+  announce(file, is_first, q->n_pix >= MILL_WRITE_PIX);
 done:
   pthread_mutex_unlock(&file->mutex);
   return err;

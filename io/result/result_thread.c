@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The I/O thread: timing and order of the ranks' writes. */
+/* The I/O thread: when the ranks write, and in which order. */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/result_layout.h"
 #include "io/result/result_file_impl.h"
 #include "kernels/base/clock.h"
@@ -15,14 +15,14 @@
 #include "kernels/base/memory.h"
 
 enum {
-  POLL_FIRST_US = 500,  /* between looks at MPI: soon after something has changed, */
-  POLL_MOST_US = 16000, /* then ever later up to this */
+  POLL_FIRST_US = 500,  /* first pause between two looks at MPI; each pause doubles */
+  POLL_MOST_US = 16000, /* the longest pause */
   TAG_WANT = 1,
   TAG_GO,
   TAG_ROWS /* and the next: epochs */
 };
 
-/* Seconds for which ranks wait for one that writes for others, beyond the watchdog's bound. */
+/* Seconds, beyond the watchdog's bound, that a rank may wait for one that writes for others. */
 static const double LONG_S = 3600.0;
 
 void mill_result_set_busy(mill_result_file *file, int busy)
@@ -33,7 +33,7 @@ void mill_result_set_busy(mill_result_file *file, int busy)
   } else if (file->watch < 0) {
     file->watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: a collective write", file->path);
   } else {
-    mill_watch_again(file->watch);
+    mill_watch_again();
   }
 }
 
@@ -44,8 +44,8 @@ static void clear(mill_result_queue *q)
     q->model[a].n = 0;
 }
 
-/* Write this rank's models from a queue, and wait until they are on disk: only then may their rows
-   be written, since a model has no CRC and its loss in a power cut would not show.  Not
+/* Write this rank's models from a queue, and wait until they are on disk.  Rows are written only
+   afterwards: a model has no CRC, so nothing would show that a power cut lost it.  Not
    collective. */
 static int write_models(mill_result_file *file, mill_result_queue *q)
 {
@@ -55,17 +55,17 @@ static int write_models(mill_result_file *file, mill_result_queue *q)
     if (mill_models_arm(file->models, a)) {
       const mill_table_part part =
           mill_waiting_part(&q->model[a], mill_models_arm(file->models, a));
-      MILL_CHECK(mill_table_write(&part, file->watch));
+      MILL_CHECK(mill_table_write(&part));
     }
   return mill_models_flush(file->models);
 }
 
-/* Under the mutex, which it gives back meanwhile: write the models by themselves when there are
-   many.  No other rank has to know. */
+/* Write the models without waiting for the other ranks if there are many.  The caller holds the
+   mutex, which is released while writing. */
 static void write_many_models(mill_result_file *file)
 {
   mill_result_queue *full = file->writing, *q = file->filling;
-  if (q->n_pix < MILL_EPOCH_PIX || file->failure.code != MILL_OK)
+  if (q->n_pix < MILL_WRITE_PIX || file->failure.code != MILL_OK)
     return;
   for (int a = 0; a < MILL_MAX_ARM; a++) {
     const mill_waiting empty = full->model[a];
@@ -85,13 +85,12 @@ static void write_many_models(mill_result_file *file)
   pthread_mutex_lock(&file->mutex);
 }
 
-/* Pack the rows of a queue for the ranks that write them, after their models. */
+/* Write the models of a queue, and pack its rows for the ranks that write them. */
 static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_message)
 {
   if (file->io.rank == 0) {
-    /* is the lock still ours, are the files still at their paths? */
     MILL_CHECK(mill_lock_keep(&file->lock));
-    MILL_CHECK(mill_ph5_still_there(file->path, file->fd));
+    MILL_CHECK(mill_output_still_there(file->path, file->fd));
     MILL_CHECK(mill_models_still_there(file->models));
   }
   if (file->own.code != MILL_OK)
@@ -105,7 +104,7 @@ static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_mess
   return MILL_OK;
 }
 
-/* Rows that have come from a rank. */
+/* Where rows from other ranks are collected. */
 typedef struct taking {
   mill_waiting *rows;
   const mill_columns *columns;
@@ -120,15 +119,15 @@ static int take_row(void *context, int64_t at, const char *packed)
   return MILL_OK;
 }
 
-/* Write the rows that this rank owns.  Rows are completed by TARGETID, as the file has it, and CRC;
-   STATUS is the last column. */
+/* Write the rows that this rank owns.  TARGETID is read from the file, as CRC covers it.  STATUS is
+   the last column, so that a row is done only when all of it is written. */
 static int write_taken(mill_result_file *file)
 {
   const mill_columns *columns = &file->columns;
   if (file->epochs) {
     mill_table_part epochs = mill_waiting_part(&file->taken[1], file->epochs);
     epochs.n_own = file->owners.n_block;
-    MILL_CHECK(mill_table_write(&epochs, file->watch));
+    MILL_CHECK(mill_table_write(&epochs));
   }
   mill_table_part fits = mill_waiting_part(&file->taken[0], file->fits);
   fits.n_own = file->owners.n_block;
@@ -138,10 +137,10 @@ static int write_taken(mill_result_file *file)
     mill_columns_set_crc(columns, fits.row + (size_t)i * fits.stride);
   fits.first = columns->i_target + 1;
   fits.end = columns->n_column;
-  return mill_table_write(&fits, file->watch);
+  return mill_table_write(&fits);
 }
 
-/* Rank 0, before the first rows: do they come without models? */
+/* On rank 0, before the first rows of a run without models: note that in the file. */
 static int mark_unmodelled(mill_result_file *file)
 {
   if (file->models || file->has_marked || file->io.rank != 0)
@@ -150,7 +149,7 @@ static int mark_unmodelled(mill_result_file *file)
   return mill_result_layout_mark_unmodelled(file->file, file->path);
 }
 
-/* Collective over the I/O threads: rows go to the ranks that own them and into the file. */
+/* Send rows to the ranks that own them, which write them.  Collective over the I/O threads. */
 static int write_rows(mill_result_file *file, const int64_t *n_message)
 {
   int err = MILL_OK, code = mark_unmodelled(file);
@@ -166,8 +165,8 @@ static int write_rows(mill_result_file *file, const int64_t *n_message)
   return code == MILL_OK ? write_taken(file) : code;
 }
 
-/* The worst code of all ranks.  One with much to write, which its own watchdog sees, may take
-   long. */
+/* Worst code of all ranks.  A rank may have much to write; its own watchdog watches that, so the
+   others wait longer than usual. */
 static int agree(mill_result_file *file, int code)
 {
   mill_result_set_busy(file, 0);
@@ -188,7 +187,7 @@ static void keep_failure(mill_result_file *file, int err)
   pthread_mutex_unlock(&file->mutex);
 }
 
-/* Under the mutex: is it time for mill_result_meet?  Rank 0 decides for all. */
+/* Is it time for the next meeting?  Rank 0 decides for all.  The caller holds the mutex. */
 static int is_time_to_meet(const mill_result_file *file)
 {
   return file->met_s > 0 && mill_wall_s() - file->met_s >= file->write_interval_s;
@@ -196,14 +195,14 @@ static int is_time_to_meet(const mill_result_file *file)
 
 enum { N_ROW, N_ITEM, N_OPEN, N_MEET, N_FAILED, N_COUNT };
 
-/* Counts of an epoch: these, and for each table the messages to each owner. */
+/* Number of counts of a write: N_COUNT, and for each table the messages to each owner. */
 static int n_count(const mill_result_file *file)
 {
   return N_COUNT + 2 * file->owners.n;
 }
 
-/* Take the queue that was filled, and prepare it; the code of that. */
-static int begin_epoch(mill_result_file *file, mill_result_queue **out)
+/* Swap the queues and prepare the filled one, *out; returns prepare's code. */
+static int begin_write(mill_result_file *file, mill_result_queue **out)
 {
   int64_t *mine = file->count;
   pthread_mutex_lock(&file->mutex);
@@ -234,9 +233,9 @@ static int meet_others(mill_result_file *file)
   return MILL_OK;
 }
 
-/* One epoch; *ends when all ranks are closing and nothing is left.  Two collective calls, and
-   messages to the ranks that write. */
-static int run_epoch(mill_result_file *file, int *ends)
+/* Write once.  *ends: all ranks are closing, so this was the last write.  Takes two collective
+   calls and the messages to the ranks that own rows. */
+static int run_write(mill_result_file *file, int *ends)
 {
   int err = MILL_OK;
   int64_t *all = file->sum;
@@ -244,9 +243,9 @@ static int run_epoch(mill_result_file *file, int *ends)
   const double start_s = mill_wall_s();
   mill_range_begin(MILL_RANGE_WRITE);
   mill_error_kept kept;
-  mill_error_save(begin_epoch(file, &q), &kept);
+  mill_error_save(begin_write(file, &q), &kept);
   MILL_MPI(MPI_Allreduce(file->count, all, n_count(file), MPI_INT64_T, MPI_SUM, file->io.comm));
-  /* first, because a write may take long */
+  /* before the rows, as a write may take long */
   if (all[N_MEET] > 0)
     MILL_TRY(meet_others(file));
   if ((all[N_ROW] > 0 || all[N_ITEM] > 0 || all[N_FAILED] > 0) && file->failure.code == MILL_OK) {
@@ -261,7 +260,7 @@ static int run_epoch(mill_result_file *file, int *ends)
     if (err == MILL_OK)
       atomic_fetch_add(&file->n_done, all[N_ROW]);
     else if (err != MILL_ERR_MPI)
-      keep_failure(file, err); /* the same on every rank: epochs go on without writing */
+      keep_failure(file, err); /* the same on every rank; later writes write nothing */
     if (err != MILL_ERR_MPI)
       err = MILL_OK;
   }
@@ -281,21 +280,21 @@ static int has_work(const mill_result_queue *q)
   return q->fits.n > 0 || q->n_pix > 0;
 }
 
-/* Under the mutex: does this rank need an epoch? */
-static int wants_epoch(const mill_result_file *file)
+/* Does this rank need a write?  The caller holds the mutex. */
+static int wants_write(const mill_result_file *file)
 {
   const mill_result_queue *q = file->filling;
-  return mill_result_n_queued(file) >= MILL_EPOCH_BYTES || is_time_to_meet(file) ||
+  return mill_result_n_queued(file) >= MILL_WRITE_BYTES || is_time_to_meet(file) ||
          (has_work(q) && mill_wall_s() - q->first_s >= file->write_interval_s) ||
          (file->is_closing && (has_work(q) || !file->announced_closing));
 }
 
-/* Of a run of one rank: wait until it wants an epoch. */
-static void await_own_epoch(mill_result_file *file)
+/* In a run of one rank: wait until it needs a write. */
+static void await_own_write(mill_result_file *file)
 {
   pthread_mutex_lock(&file->mutex);
   write_many_models(file);
-  while (!wants_epoch(file)) {
+  while (!wants_write(file)) {
     const mill_result_queue *q = file->filling;
     double from_s = has_work(q) ? q->first_s : file->met_s;
     if (file->met_s > 0 && file->met_s < from_s)
@@ -310,19 +309,20 @@ static void await_own_epoch(mill_result_file *file)
   pthread_mutex_unlock(&file->mutex);
 }
 
-/* Sleep between looks at MPI, each of which costs tens of microseconds; a rank that did not
-   want an epoch is woken when it does. */
+/* Sleep between two looks at MPI, as a look costs tens of microseconds.  A rank that did not want a
+   write is woken when it does. */
 static void nap(mill_result_file *file, int has_wanted, long *us)
 {
   const struct timespec until = mill_cond_time(mill_wall_s() + 1e-6 * (double)*us);
   pthread_mutex_lock(&file->mutex);
-  if (has_wanted || !wants_epoch(file))
+  if (has_wanted || !wants_write(file))
     pthread_cond_timedwait(&file->work, &file->mutex, &until);
   pthread_mutex_unlock(&file->mutex);
   *us = 2 * *us < POLL_MOST_US ? 2 * *us : POLL_MOST_US;
 }
 
-/* Rank 0: does another rank want this epoch?  Wishes carry its number, so late ones are ignored. */
+/* On rank 0: does another rank want this write?  A wish has the write's number, so late ones are
+   ignored. */
 static int hear_wishes(mill_result_file *file, int *wants)
 {
   for (int there = 1;;) {
@@ -333,12 +333,11 @@ static int hear_wishes(mill_result_file *file, int *wants)
     MILL_CHECK_MPI(MPI_Recv(&heard, 1, MPI_INT64_T, MPI_ANY_SOURCE, TAG_WANT, file->io.comm,
                             MPI_STATUS_IGNORE));
     file->n_want_taken++;
-    *wants |= heard == file->epoch;
+    *wants |= heard == file->i_write;
   }
 }
 
-/* Has rank 0 begun the epoch?  Each rank tells two others, by empty messages, which do not wait for
-   their receiver. */
+/* Has rank 0 begun the write?  Empty messages spread the news along a binary tree of ranks. */
 static int hear_go(mill_result_file *file, int *begins)
 {
   const mill_mpi *io = &file->io;
@@ -353,22 +352,22 @@ static int hear_go(mill_result_file *file, int *begins)
   return MILL_OK;
 }
 
-/* Wait until some rank wants an epoch: rank 0 decides.  No rank blocks in it. */
-static int await_epoch(mill_result_file *file)
+/* Wait until rank 0 begins a write, because some rank wants one.  No rank blocks inside MPI. */
+static int await_write(mill_result_file *file)
 {
   int begins = 0, has_told = 0, has_wanted = 0;
   long us = POLL_FIRST_US;
-  const int64_t wish = file->epoch;
+  const int64_t wish = file->i_write;
   MPI_Request told = MPI_REQUEST_NULL;
   if (file->io.size == 1) {
-    await_own_epoch(file);
+    await_own_write(file);
     return MILL_OK;
   }
   for (;;) {
     pthread_mutex_lock(&file->mutex);
     if (!has_wanted)
       write_many_models(file);
-    int wants = wants_epoch(file);
+    int wants = wants_write(file);
     pthread_mutex_unlock(&file->mutex);
     if (file->io.rank == 0) {
       MILL_CHECK(hear_wishes(file, &wants));
@@ -387,12 +386,13 @@ static int await_epoch(mill_result_file *file)
     has_wanted |= wants;
     nap(file, has_wanted, &us);
   }
-  /* this ends: MPI buffers eight bytes, or rank 0 takes them in its next wait or at the end */
+  /* this returns: MPI buffers the 8 bytes, or rank 0 receives them in its next wait or at the
+     end */
   MILL_CHECK_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
   return MILL_OK;
 }
 
-/* Take the wishes still under way at the end, so that MPI can be finalized. */
+/* Receive the wishes still under way at the end, so that MPI can be finalized. */
 static int settle_wishes(mill_result_file *file)
 {
   int64_t n_sent = 0;
@@ -406,7 +406,7 @@ static int settle_wishes(mill_result_file *file)
   return MILL_OK;
 }
 
-static void *write_epochs(void *context)
+static void *io_main(void *context)
 {
   mill_result_file *file = context;
   int err = MILL_OK, ends = 0;
@@ -419,11 +419,11 @@ static void *write_epochs(void *context)
   if (ends)
     return NULL;
   while (!ends) {
-    MILL_TRY(await_epoch(file));
+    MILL_TRY(await_write(file));
     mill_result_set_busy(file, 1);
-    MILL_TRY(run_epoch(file, &ends));
+    MILL_TRY(run_write(file, &ends));
     mill_result_set_busy(file, 0);
-    file->epoch++;
+    file->i_write++;
   }
   mill_result_set_busy(file, 1);
   MILL_TRY(settle_wishes(file));
@@ -431,7 +431,7 @@ static void *write_epochs(void *context)
   file->io_cpu_s = mill_thread_cpu_s();
 done:
   if (err != MILL_OK) {
-    /* MPI has failed: the ranks cannot agree on an end */
+    /* MPI has failed, so the ranks cannot agree on an end */
     mill_log_error("%s: %s: the job is aborted; the same command continues it", file->path,
                    mill_error_message());
     MPI_Abort(file->io.comm, mill_error_exit_status(err));
@@ -446,7 +446,7 @@ int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mi
   file->meet = meet;
   file->meet_context = context;
   pthread_mutex_unlock(&file->mutex);
-  /* rank 0 starts no meeting before all ranks know `meet` */
+  /* rank 0 must not start a meeting before all ranks have set meet */
   MILL_CHECK_MPI(MPI_Barrier(file->mpi.comm));
   pthread_mutex_lock(&file->mutex);
   file->met_s = file->mpi.rank == 0 ? mill_wall_s() : 0;
@@ -455,12 +455,12 @@ int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mi
   return MILL_OK;
 }
 
-int mill_result_start_epochs(mill_result_file *file)
+int mill_result_start_thread(mill_result_file *file)
 {
   int err = MILL_ALLOC(n_count(file), &file->count);
   if (err == MILL_OK)
     err = MILL_ALLOC(n_count(file), &file->sum);
-  const int rc = mill_thread_start(&file->io_thread, write_epochs, file);
+  const int rc = mill_thread_start(&file->io_thread, io_main, file);
   file->has_io_thread = rc == 0;
   if (rc != 0 && err == MILL_OK)
     err = MILL_ERROR(MILL_ERR_INTERNAL, "no thread for writing: %s", strerror(rc));

@@ -6,7 +6,7 @@
 #include <zlib.h>
 
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
@@ -14,7 +14,7 @@
 #define ORDER "COLUMNS"
 enum {
   ORDER_SIZE = MILL_MAX_COLUMN * sizeof((mill_column *)0)->name,
-  BLOCK_BYTES = 16 << 20, /* read together */
+  BLOCK_BYTES = 16 << 20, /* rows read at once */
   FIRST_EXPOSURE = 0,     /* columns of `exposures` */
   N_EXPOSURE
 };
@@ -27,14 +27,14 @@ int mill_stored_rows_put_order(hid_t file, const char *path, const char *crc,
   char order[ORDER_SIZE] = "";
   for (int i = 0; i < columns->i_crc; i++)
     strcat(strcat(order, i ? " " : ""), columns->column[i].name);
-  return mill_ph5_attr_text(file, path, crc, ORDER, order);
+  return mill_h5_write_attr_text(MILL_OUTPUT(file, path), crc, ORDER, order);
 }
 
 int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows)
 {
   char order[ORDER_SIZE + sizeof " CRC STATUS"] = "";
   mill_columns columns;
-  MILL_CHECK(mill_ph5_read_attr_text(file, path, "fits/CRC", ORDER, order, ORDER_SIZE));
+  MILL_CHECK(mill_h5_read_attr_text(MILL_OUTPUT(file, path), "fits/CRC", ORDER, order, ORDER_SIZE));
   strcat(order, " CRC STATUS");
   MILL_CHECK(mill_table_open_named(file, -1, path, "fits", n_row, order, &rows->table));
   const mill_columns *fits = &rows->table->columns;
@@ -91,7 +91,7 @@ int32_t mill_stored_row_status(const mill_stored_rows *rows, const char *row, in
   return status;
 }
 
-/* Where the exposures of row i of n begin in /epochs, and how many it has. */
+/* Range of row i in /epochs: `first` and *n exposures; 0: the range is beyond /epochs. */
 static int find_exposures(const mill_stored_rows *rows, const char *exposures, int64_t i,
                           int64_t *first, int64_t *n)
 {
@@ -102,8 +102,8 @@ static int find_exposures(const mill_stored_rows *rows, const char *exposures, i
   return *first >= 0 && *n >= 0 && *first <= rows->epochs->n_row - *n;
 }
 
-/* Note behind each of the rows [start, start + n) whether its EPOCH_CRC agrees with its exposures,
-   which a fitted row has. */
+/* Append to each packed row of [start, start + n) a byte: 1 if the row is not fitted, or its
+   EPOCH_CRC agrees with its exposures. */
 static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, char *row)
 {
   int err = MILL_OK;
@@ -136,7 +136,7 @@ done:
   return err;
 }
 
-int mill_stored_rows_each(const mill_stored_rows *rows, int64_t start, int64_t end, int watch,
+int mill_stored_rows_each(const mill_stored_rows *rows, int64_t start, int64_t end,
                           int (*take)(void *context, int64_t i, const char *row), void *context)
 {
   int err = MILL_OK;
@@ -153,7 +153,7 @@ int mill_stored_rows_each(const mill_stored_rows *rows, int64_t start, int64_t e
     MILL_TRY(mill_table_read(part));
     if (rows->epochs)
       MILL_TRY(check_epochs(rows, at, n, row));
-    mill_watch_again(watch);
+    mill_watch_again();
     for (int64_t k = 0; k < n; k++)
       MILL_TRY(take(context, at + k, row + (size_t)k * stride));
   }
@@ -185,8 +185,8 @@ const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MI
   return out;
 }
 
-/* Rows of a table, and what is known of them: 1 where CATALOG_CRC agrees, plus 2 where the row of
-   /fits is damaged. */
+/* A check of all rows.  is_known: bit 0 if CATALOG_CRC agrees, bit 1 if the row of /fits is
+   damaged. */
 typedef struct check {
   mill_stored_rows rows;
   unsigned char *is_known; /* [n_row] */
@@ -199,13 +199,12 @@ static int take_catalog(void *context, int64_t i, const char *row)
   return MILL_OK;
 }
 
-int mill_catalog_known(hid_t file, const char *path, int64_t n_row, int watch,
-                       unsigned char *is_known)
+int mill_catalog_known(hid_t file, const char *path, int64_t n_row, unsigned char *is_known)
 {
   int err = MILL_OK;
   check c = {.is_known = is_known};
   MILL_TRY(mill_stored_rows_catalog(file, path, n_row, &c.rows));
-  MILL_TRY(mill_stored_rows_each(&c.rows, 0, n_row, watch, take_catalog, &c));
+  MILL_TRY(mill_stored_rows_each(&c.rows, 0, n_row, take_catalog, &c));
 done:
   mill_stored_rows_close(&c.rows);
   return err;
@@ -220,16 +219,16 @@ static int take_fits(void *context, int64_t i, const char *row)
   return MILL_OK;
 }
 
-int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_finished, int watch,
+int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_finished,
                            mill_damaged_rows *damaged)
 {
   int err = MILL_OK;
   check c = {.is_known = NULL};
   MILL_TRY(MILL_ALLOC(n_row, &c.is_known));
-  MILL_TRY(mill_catalog_known(file, path, n_row, watch, c.is_known));
+  MILL_TRY(mill_catalog_known(file, path, n_row, c.is_known));
   if (is_finished) {
     MILL_TRY(mill_stored_rows_fits(file, path, n_row, &c.rows));
-    MILL_TRY(mill_stored_rows_each(&c.rows, 0, n_row, watch, take_fits, &c));
+    MILL_TRY(mill_stored_rows_each(&c.rows, 0, n_row, take_fits, &c));
   }
   for (int64_t i = 0; i < n_row; i++) {
     damaged->n_catalog += !(c.is_known[i] & 1);
@@ -245,7 +244,7 @@ done:
 /* ---- counts ---- */
 
 typedef struct tally {
-  const mill_columns *columns; /* STATUS, RVS_WARN, FIT_INFO, of a sample POST_FLAG */
+  const mill_columns *columns; /* STATUS, RVS_WARN, FIT_INFO; in a sample also POST_FLAG */
   mill_result_summary *summary;
 } tally;
 
@@ -286,7 +285,7 @@ int mill_stored_rows_count(hid_t file, const char *path, int64_t n_row, int64_t 
                                                : "STATUS RVS_WARN FIT_INFO",
                                  &rows.table));
   tally t = {.columns = &rows.table->columns, .summary = summary};
-  MILL_TRY(mill_stored_rows_each(&rows, start, start + n, -1, count_row, &t));
+  MILL_TRY(mill_stored_rows_each(&rows, start, start + n, count_row, &t));
 done:
   mill_stored_rows_close(&rows);
   return err;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/stop_signal.h"
@@ -17,10 +17,10 @@
 
 #define ANOTHER_SHAPE "%s: %s/%s has another shape or type than this program writes"
 enum {
-  MAX_TEXT = 1 << 16, /* more bytes, or values, a row are damage: */
+  MAX_TEXT = 1 << 16, /* bytes of a text; a longer one, or more values per row, is damage */
   MAX_VALUES = MILL_MAX_ROW_VALUES > MAX_TEXT ? MILL_MAX_ROW_VALUES : MAX_TEXT,
   NAME_SIZE = sizeof((mill_table *)0)->group + MILL_MAX_NAME + 20,
-  PIECE_BYTES = 4 << 20, /* of a column, moved at once */
+  PIECE_BYTES = 4 << 20, /* bytes of a column moved at once */
   GAP_BYTES = 1 << 14    /* largest gap between rows that is written again with them, which costs
                             less than a second write */
 };
@@ -43,8 +43,7 @@ hid_t mill_column_hdf5_type(int type)
   }
 }
 
-/* Which of our types a dataset has; -1: none. */
-static int type_of(hid_t type)
+int mill_column_type_of(hid_t type)
 {
   const size_t n_byte = H5Tget_size(type);
   switch (H5Tget_class(type)) {
@@ -74,7 +73,7 @@ int mill_table_go_on(void)
   return MILL_OK;
 }
 
-/* The missing value of a number, as stored; 0: all its bytes are zeros, as those of a text. */
+/* Store the missing value of a column in out; 0: all its bytes are zeros, as for every text. */
 static int missing_value(const mill_column *c, char out[sizeof(double)])
 {
   static const char zeros[sizeof(double)];
@@ -96,15 +95,15 @@ static int create_column(hid_t file, const char *path, const char *group, int64_
 {
   int err = MILL_OK;
   char description[256], name[NAME_SIZE], fill[sizeof(double)];
-  const hid_t type = c->type == MILL_TYPE_TEXT ? mill_ph5_text_type(c->n_byte)
+  const hid_t type = c->type == MILL_TYPE_TEXT ? mill_h5_text_type(c->n_byte)
                                                : H5Tcopy(mill_column_hdf5_type(c->type));
   snprintf(name, sizeof name, "%s/%s", group, c->name);
   if (type < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
   missing_value(c, fill);
   mill_column_description(c, description, sizeof description);
-  MILL_TRY(mill_ph5_column(file, path, name, type, c->vector ? 2 : 1, n_row, c->n_value,
-                           c->type == MILL_TYPE_TEXT ? NULL : fill, c->unit, description));
+  MILL_TRY(mill_output_column(file, path, name, type, c->vector ? 2 : 1, n_row, c->n_value,
+                              c->type == MILL_TYPE_TEXT ? NULL : fill, c->unit, description));
 done:
   MILL_H5_CLOSE(type);
   return err;
@@ -113,7 +112,7 @@ done:
 int mill_table_create(hid_t file, const char *path, const char *group, int64_t n_row,
                       const mill_columns *columns)
 {
-  MILL_CHECK(mill_ph5_group(file, path, group));
+  MILL_CHECK(mill_h5_write_group(MILL_OUTPUT(file, path), group));
   for (int i = 0; i < columns->n_column; i++) {
     MILL_CHECK(mill_table_go_on());
     MILL_CHECK(create_column(file, path, group, n_row, &columns->column[i]));
@@ -136,7 +135,7 @@ static int open_column(mill_table *t, const char *name)
   if (!mill_h5_array_open(t->file, full, &array))
     MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s cannot be read: %s", t->path, full,
               mill_h5_reason());
-  const int type = type_of(array.type);
+  const int type = mill_column_type_of(array.type);
   const int n_dim = H5Sget_simple_extent_ndims(array.space);
   if (type < 0 || n_dim < 1 || n_dim > 2 || (n_dim == 2 && type == MILL_TYPE_TEXT) ||
       H5Sget_simple_extent_dims(array.space, dim, NULL) < 0 || dim[0] > INT64_MAX ||
@@ -153,7 +152,8 @@ done:
   return err;
 }
 
-/* Open columns by their names; those that are expected have these types and shapes. */
+/* Open the columns `names`, of any type, then those of `expected` (NULL: none), whose types and
+   shapes must agree. */
 static int open_columns(mill_table *t, const char *names, const mill_columns *expected)
 {
   char name[sizeof((mill_column *)0)->name];
@@ -180,15 +180,15 @@ static int open_columns(mill_table *t, const char *names, const mill_columns *ex
   return MILL_OK;
 }
 
-/* Where the values of each column are in the file. */
+/* Set the byte offset of each column. */
 static int find_places(mill_table *t)
 {
   for (int i = 0; i < t->columns.n_column; i++) {
     const mill_column *c = &t->columns.column[i];
-    MILL_CHECK(
-        mill_ph5_place(t->dataset[i], t->path, c->name,
-                       c->type == MILL_TYPE_TEXT ? H5I_INVALID_HID : mill_column_hdf5_type(c->type),
-                       &t->place[i]));
+    MILL_CHECK(mill_output_place(t->dataset[i], t->path, c->name,
+                                 c->type == MILL_TYPE_TEXT ? H5I_INVALID_HID
+                                                           : mill_column_hdf5_type(c->type),
+                                 &t->place[i]));
   }
   return MILL_OK;
 }
@@ -241,7 +241,7 @@ void mill_table_written(int64_t *n_write, int64_t *n_byte)
   *n_byte = n_byte_done;
 }
 
-/* Move bytes between memory and the place of a column's row in the file. */
+/* Write n bytes of a column to the file, or read them, from row `row` on. */
 static int transfer(const mill_table *t, int i_column, int64_t row, int is_write, char *data,
                     size_t n)
 {
@@ -271,8 +271,8 @@ static int64_t row_of(const mill_table_part *p, int64_t i)
   return p->at ? p->at[i].key : p->start + i;
 }
 
-/* The end of the rows from i on that are moved together: neighbours, and rows with a short gap
-   between them that are all this rank's. */
+/* End of the run of rows from i on that is moved at once: neighbours, and rows of one ownership
+   block with only short gaps between them. */
 static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
 {
   const int64_t first = row_of(p, i);
@@ -289,8 +289,8 @@ static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
   return end;
 }
 
-/* Move one column of a part.  piece: room for PIECE_BYTES, or a row. */
-static int move_column(const mill_table_part *p, int i_column, int is_write, int watch, char *piece)
+/* Move one column of a part.  piece: buffer of PIECE_BYTES, or of one row if that is larger. */
+static int move_column(const mill_table_part *p, int i_column, int is_write, char *piece)
 {
   const mill_column *c = &p->table->columns.column[i_column];
   for (int64_t i = 0, end; i < p->n; i = end) {
@@ -305,7 +305,7 @@ static int move_column(const mill_table_part *p, int i_column, int is_write, int
     }
     if (is_write)
       MILL_CHECK(transfer(p->table, i_column, first, 1, piece, (size_t)n * c->n_byte));
-    mill_watch_again(watch);
+    mill_watch_again();
   }
   return MILL_OK;
 }
@@ -320,7 +320,7 @@ static size_t widest(const mill_table_part *p)
   return n_byte;
 }
 
-static int move_part(const mill_table_part *p, int is_write, int watch)
+static int move_part(const mill_table_part *p, int is_write)
 {
   int err = MILL_OK;
   char *piece = NULL;
@@ -330,24 +330,24 @@ static int move_part(const mill_table_part *p, int is_write, int watch)
   const size_t n_most = PIECE_BYTES > n_byte ? PIECE_BYTES : n_byte;
   MILL_TRY(mill_alloc_raw(n_row < n_most / n_byte ? n_row * n_byte : n_most, 1, (void **)&piece));
   for (int i = p->first; i < p->end; i++)
-    MILL_TRY(move_column(p, i, is_write, watch, piece));
+    MILL_TRY(move_column(p, i, is_write, piece));
 done:
   mill_free(piece);
   return err;
 }
 
-int mill_table_write(const mill_table_part *part, int watch)
+int mill_table_write(const mill_table_part *part)
 {
-  return move_part(part, 1, watch);
+  return move_part(part, 1);
 }
 
-int mill_table_fill(mill_table_part part, int watch)
+int mill_table_fill(mill_table_part part)
 {
   int err = MILL_OK;
   char value[sizeof(double)];
   const int end = part.end;
   MILL_TRY(mill_alloc_bytes(part.table->columns.row_size, 1, (void **)&part.row));
-  part.stride = 0; /* one row for all */
+  part.stride = 0; /* write the same packed row to all rows */
   for (; part.first < end; part.first++) {
     const mill_column *c = &part.table->columns.column[part.first];
     const size_t size = mill_column_type_size(c->type);
@@ -357,7 +357,7 @@ int mill_table_fill(mill_table_part part, int watch)
     for (size_t k = 0; k < c->n_byte; k += size)
       memcpy(part.row + c->at + k, value, size);
     part.end = part.first + 1;
-    MILL_TRY(mill_table_write(&part, watch));
+    MILL_TRY(mill_table_write(&part));
   }
 done:
   mill_free(part.row);
@@ -376,7 +376,7 @@ mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t
                            .stride = table->columns.row_size};
 }
 
-/* One column of a range, as any program may have stored it. */
+/* Read one column of a range by HDF5, which converts any layout and byte order. */
 static int read_column(const mill_table_part *p, int i_column, char *value)
 {
   int err = MILL_OK;
@@ -386,7 +386,7 @@ static int read_column(const mill_table_part *p, int i_column, char *value)
   const hsize_t start[2] = {(hsize_t)p->start, 0};
   const hsize_t count[2] = {(hsize_t)p->n, (hsize_t)c->n_value};
   const hid_t memory = H5Screate_simple(c->vector ? 2 : 1, count, NULL);
-  /* HDF5 does not convert between character sets, and merged results may have another one */
+  /* HDF5 does not convert between character sets: ask for the dataset's own */
   const hid_t type =
       c->type == MILL_TYPE_TEXT ? H5Dget_type(dataset) : H5Tcopy(mill_column_hdf5_type(c->type));
   if (H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
@@ -403,7 +403,7 @@ int mill_table_read(mill_table_part part)
   int err = MILL_OK;
   char *value = NULL;
   if (part.at || part.n == 0)
-    return move_part(&part, 0, -1);
+    return move_part(&part, 0);
   MILL_TRY(mill_alloc_bytes((size_t)part.n, widest(&part), (void **)&value));
   for (int i = part.first; i < part.end; i++)
     MILL_TRY(read_column(&part, i, value));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A table of an HDF5 file: a group of datasets of equal length, one for each column of
- *  io/result/columns.h.  All rows of a result and of a models file pass through this file. */
+/** A table in an HDF5 file: a group of datasets of equal length, one per column of
+ *  io/result/columns.h.  Results and models files are read and written through these functions. */
 #ifndef MILL_TABLE_H
 #define MILL_TABLE_H
 
@@ -17,88 +17,91 @@ typedef struct mill_table {
   int64_t n_row;
   mill_columns columns;
   hid_t dataset[MILL_MAX_COLUMN];
-  int fd;                         /**< to write by; -1: only read */
-  haddr_t place[MILL_MAX_COLUMN]; /**< of each column in the file, where rows are written */
+  int fd;                         /**< descriptor for writing; -1: read only */
+  haddr_t place[MILL_MAX_COLUMN]; /**< byte offset of each column; set if fd is not -1 */
 } mill_table;
 
-/** Make the group and its datasets with all their space; mill_table_fill writes the missing values.
- *  One rank alone.  MILL_ERR_OUTPUT; MILL_ERR_STOPPED as mill_table_go_on. */
+/** Create the group and its datasets with all their space, but write no value.  One rank alone.
+ *  MILL_ERR_OUTPUT; MILL_ERR_STOPPED as mill_table_go_on. */
 int mill_table_create(hid_t file, const char *path, const char *group, int64_t n_row,
                       const mill_columns *columns);
 
-/** MILL_ERR_STOPPED when the job is to stop.  Making a large output takes minutes: asked between
- *  columns. */
+/** MILL_ERR_STOPPED if the job shall stop; asked between columns, as making a large output takes
+ *  minutes. */
 int mill_table_go_on(void);
 
-/** Open a table, whose columns must have these types and shapes; a text of one byte stands for any
- *  width.  n_row -1: as many rows as the file has.  Not collective.
+/** Open a table.  Not collective.
  *
- *  fd     in   -1: only read.  Descriptor of the same file, borrowed, to write rows by: columns are
- *              contiguous, so a rank needs neither the others nor HDF5 for that
- *  table  out  NULL after a failure; to be closed before the file
+ *  fd       in   borrowed descriptor of the same file, for writing rows without HDF5 and without
+ *                other ranks; -1: read only
+ *  n_row    in   required number of rows; -1: any
+ *  columns  in   required types and shapes; a text of one byte stands for any width
+ *  table    out  NULL after a failure; close it before the file
  *
- *  MILL_ERR_OUTPUT, also when columns that are to be written are stored otherwise; MILL_ERR_MEMORY.
- */
+ *  MILL_ERR_OUTPUT, also if a column to be written is not contiguous; MILL_ERR_MEMORY. */
 int mill_table_open(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                     const mill_columns *columns, mill_table **table);
 
-/** The same of columns by their names, which spaces separate; the file gives types and shapes. */
+/** Open columns by name, separated by spaces, with the types and shapes that the file has. */
 int mill_table_open_named(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                           const char *names, mill_table **table);
 void mill_table_close(mill_table *table); /* NULL is allowed */
 
-/** Some rows and columns of a table, packed in memory. */
+/** Part of a table: rows and columns, and where they are packed in memory. */
 typedef struct mill_table_part {
   const mill_table *table;
   int first, end; /**< columns [first, end) */
   int64_t n;      /**< rows */
-  int64_t start;  /**< first row, where they follow one another */
-  /** [n] row of the table, ascending, and its place in memory; NULL: rows [start, start + n) */
+  int64_t start;  /**< first row, if at is NULL */
+  /** [n] rows of the table, ascending (key), and their places in memory; NULL: [start, start +
+   *  n) */
   const mill_keyed *at;
   char *row; /**< [places][stride] packed rows */
   size_t stride;
-  /** Rows of an ownership block: this rank alone writes a block in which it has rows, so gaps there
-   *  may be read and written again.  0: write the part's rows only. */
+  /** Rows per ownership block.  Only this rank writes blocks in which it has rows, so it may read a
+   *  gap between its rows and write it back.  0: never write other rows. */
   int64_t n_own;
 } mill_table_part;
 
-/** All columns of the rows [start, start + n), which lie packed in row [n][row_size]. */
+/** Part of all columns of the rows [start, start + n), packed in row [n][row_size]. */
 mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t n, char *row);
 
-/** Write a part, its columns one after the other, into a table that was opened to write.
- *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY.
- *
- *  watch  token of src/system/watchdog.h, renewed at every write */
-int mill_table_write(const mill_table_part *part, int watch);
+/** Write a part, column by column, into a table opened with a descriptor.
+ *  Each write restarts the watchdog's time.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+int mill_table_write(const mill_table_part *part);
 
-/** Writes of this process to tables so far, and their bytes; any thread. */
+/** Count of this process's writes to tables so far, and their bytes; any thread. */
 void mill_table_written(int64_t *n_write, int64_t *n_byte);
 
-/** Write the missing values of a range of rows of a new table, but for columns whose missing value
- *  is 0, as a new file reads as zeros.  Errors and watch as above; MILL_ERR_STOPPED as
+/** Write the missing values into a range of rows of a new table.  Columns whose missing value is 0
+ *  are skipped: a new file reads as zeros.  Failures as above; MILL_ERR_STOPPED as
  *  mill_table_go_on. */
-int mill_table_fill(mill_table_part part, int watch);
+int mill_table_fill(mill_table_part part);
 
-/** Read a part into its rows; a list of rows only of a table that was opened to write.
- *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+/** Read a part into its rows; part.at needs a table opened with a descriptor.  Not collective.
+ *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_table_read(mill_table_part part);
 
-/** Packed rows that wait to be written, in any order.  Zeroed at first. */
+/** Packed rows that wait to be written, in any order; zero it first. */
 typedef struct mill_waiting {
   int64_t n;
-  mill_keyed *at; /**< [n] row of the table, place in row */
+  mill_keyed *at; /**< [n] row of the table (key) and its place in row */
   char *row;      /**< [n][row_size] */
   int64_t at_room, row_room;
 } mill_waiting;
 
-/** Room for one more; *row is zeroed and valid until the next call.  MILL_ERR_MEMORY. */
+/** Add a zeroed row for row `at` of the table; *row is valid until the next call. 
+ *  MILL_ERR_MEMORY. */
 int mill_waiting_add(mill_waiting *rows, const mill_columns *columns, int64_t at, char **row);
 
-/** All columns of the rows, which are sorted. */
+/** Sort the rows and return them as a part with all columns. */
 mill_table_part mill_waiting_part(mill_waiting *rows, const mill_table *table);
 void mill_waiting_free(mill_waiting *rows);
 
-/** The type of a number of enum mill_column_type in the file and in memory; borrowed from HDF5. */
+/** HDF5 type of a number of enum mill_column_type, in file and memory; borrowed from HDF5. */
 hid_t mill_column_hdf5_type(int type);
+
+/** Enum mill_column_type of a dataset's type; -1: none. */
+int mill_column_type_of(hid_t type);
 
 #endif

@@ -2,7 +2,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/result_file_impl.h"
 #include "io/result/stored_rows.h"
 #include "src/system/log.h"
@@ -19,18 +19,18 @@ void mill_result_set_bit(uint8_t *bits, int64_t i, int value)
   bits[i / 8] = value ? bits[i / 8] | mask : bits[i / 8] & (uint8_t)~mask;
 }
 
-/* The examination of a rank's share of the rows. */
+/* Examination of a rank's share of the rows. */
 typedef struct examination {
   mill_result_file *file;
   int retry_failed, was_finished;
   mill_stored_rows rows;
   mill_table *fits, *catalog; /* TARGETID and STATUS of /fits; TARGETID of /catalog */
-  int64_t start, *target;     /* TARGETID of /catalog, from row `start` on */
+  int64_t start, *target;     /* TARGETID of /catalog from row `start` on */
   mill_damaged_rows damaged;
-  mill_waiting reset; /* rows of `fits` whose STATUS becomes 0 */
+  mill_waiting reset; /* rows of /fits whose STATUS is set to 0 */
 } examination;
 
-/* Collective; end it also after a failure. */
+/* Collective; the caller ends it, also after a failure. */
 static int start_examination(mill_result_file *file, examination **e)
 {
   int err = MILL_ALLOC(1, e);
@@ -56,8 +56,8 @@ static void end_examination(examination *e)
   MILL_FREE(e->target, e);
 }
 
-/* A row that is not whole, or has failed and shall be tried again, is wanted; its STATUS goes back
-   to 0, so that readers do not take it as done meanwhile. */
+/* Want a row that is damaged, or has failed and shall be tried again.  Its STATUS is reset to 0, so
+   that readers do not take it as done. */
 static int examine_row(void *context, int64_t i, const char *row)
 {
   examination *e = context;
@@ -68,7 +68,7 @@ static int examine_row(void *context, int64_t i, const char *row)
   mill_result_set_bit(e->file->wanted, i, !done);
   if (!is_whole && (e->was_finished || status != MILL_STATUS_NOT_DONE))
     mill_damaged_rows_add(&e->damaged, i);
-  /* TARGETID is a row's first value */
+  /* TARGETID, the row's first value, may be damaged too */
   if (done || (status == MILL_STATUS_NOT_DONE &&
                memcmp(row, &e->target[i - e->start], sizeof *e->target) == 0))
     return MILL_OK;
@@ -85,7 +85,7 @@ static int examine_rows(examination *e, int64_t start, int64_t end)
   MILL_TRY(MILL_ALLOC(n, &e->target));
   MILL_TRY(mill_table_read(mill_table_range(e->catalog, start, n, (char *)e->target)));
   MILL_TRY(mill_stored_rows_fits(file->file, file->path, file->n_row, &e->rows));
-  MILL_TRY(mill_stored_rows_each(&e->rows, start, end, -1, examine_row, e));
+  MILL_TRY(mill_stored_rows_each(&e->rows, start, end, examine_row, e));
   if (e->damaged.n > 0)
     mill_log_warning("%s: %s; they are fitted again", file->path,
                      mill_damaged_rows_text(&e->damaged, text));
@@ -93,7 +93,8 @@ done:
   return err;
 }
 
-/* Write STATUS 0, and TARGETID of /catalog, which no fit gives and which may be what is damaged. */
+/* Write STATUS 0 and the TARGETID of /catalog, which may be damaged in /fits and which no fit
+   writes. */
 static int reset_rows(examination *e)
 {
   mill_table_part part = mill_waiting_part(&e->reset, e->fits), from = part;
@@ -102,14 +103,14 @@ static int reset_rows(examination *e)
   from.end = 1;
   MILL_CHECK(mill_table_read(from));
   part.first = 1;
-  MILL_CHECK(mill_table_write(&part, -1));
+  MILL_CHECK(mill_table_write(&part));
   part.first = 0;
   part.end = 1;
-  return mill_table_write(&part, -1);
+  return mill_table_write(&part);
 }
 
-/* Collective: rows that a rank found wanted, though their STATUS says that they are done, are not
-   done any more; then all ranks know the wanted rows of all.  code: of the examination. */
+/* Reset the wanted rows in the file, and tell all ranks which rows are wanted.  code: the outcome
+   of the examination.  Collective. */
 static int share_wanted(examination *e, int code)
 {
   int err = MILL_OK;
@@ -131,7 +132,7 @@ done:
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished)
 {
   int err = MILL_OK;
-  /* shares begin at whole bytes of the bit field, so that they can be put together */
+  /* shares are whole bytes of the bit field, so that a bitwise OR joins them */
   int64_t end;
   const int64_t lo = mill_mpi_share(&file->mpi, (file->n_row + 7) / 8, &end) * 8;
   const int64_t hi = end * 8 < file->n_row ? end * 8 : file->n_row;
@@ -145,7 +146,7 @@ done:
   return err;
 }
 
-int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info, int watch)
+int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info)
 {
   int err = MILL_OK;
   examination *e = NULL;
@@ -154,7 +155,7 @@ int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info 
   int64_t hi;
   const int64_t lo = mill_mpi_share(&file->mpi, file->n_row, &hi);
   MILL_TRY(start_examination(file, &e));
-  err = mill_models_find_missing(file->models, info, lo, hi, watch, &missing, &n_missing);
+  err = mill_models_find_missing(file->models, info, lo, hi, &missing, &n_missing);
   for (int64_t i = 0; i < n_missing && err == MILL_OK; i++) {
     mill_result_set_bit(file->wanted, missing[i], 1);
     err = mill_waiting_add(&e->reset, &e->fits->columns, missing[i], &row);

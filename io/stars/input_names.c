@@ -15,7 +15,7 @@
 #include "io/catalog/input_pattern.h"
 #include "io/files/sha256.h"
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/surveys/formats.h"
 #include "io/surveys/redrock.h"
 #include "io/result/existing_result.h"

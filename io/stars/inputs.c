@@ -21,23 +21,23 @@
 
 enum { MAX_ERROR = 256, CUT_BYTES = 1 << 20 };
 
-/* A rank's facts about a file; ranks send it byte by byte. */
+/* Facts about a file; ranks exchange this struct as bytes. */
 typedef struct file_facts {
   mill_input_file file; /* without texts and row_start */
   int64_t n_exposure;
   uint64_t device, inode;
-  int32_t on_disk;   /* device and inode are known */
+  int32_t on_disk;   /* 1: device and inode are known */
   int32_t n_error;   /* bytes of its error, with the final zero; 0: none */
-  int32_t n_redrock; /* the same of the path of its redrock file */
+  int32_t n_redrock; /* bytes of its redrock file's path, likewise */
 } file_facts;
 
-/* Facts about the models of an arm, from this rank's files. */
+/* Wavelengths of an arm in this rank's files, for the models file. */
 typedef struct arm_layout {
   int first_file; /* the first one that has the arm; INT_MAX: none */
-  int n_pix;      /* of the exposure that has most */
+  int n_pix;      /* of the longest exposure */
   int n_pix_first;
   double *wave_aa; /* [n_pix_first] of the first exposure, owned */
-  int differs;     /* some exposure is on other wavelengths, or has several spectra */
+  int differs;     /* 1: some exposure has other wavelengths, or several spectra */
 } arm_layout;
 
 /* State of indexing. */
@@ -45,16 +45,16 @@ typedef struct index_job {
   mill_spectra_settings settings;
   int want_models;
   mill_inputs *inputs;
-  int64_t n_held; /* bytes of the indexes */
-  int keeps_all;  /* of them, as rows of several files are joined */
-  char *text;     /* [n_text] of this rank's files, each error, redrock file, owned */
+  int64_t n_held; /* bytes of rows kept so far */
+  int keeps_all;  /* 1: keep all rows, as they are joined */
+  char *text;     /* [n_text] errors and redrock files of this rank's files, owned */
   size_t n_text;
   int64_t n_text_room;
   mill_read_batch batch;
   arm_layout layout[MILL_MAX_ARM];
 } index_job;
 
-/* A thousandth of a pixel is rounding in the making of the input. */
+/* Are wavelengths equal to a thousandth of a pixel, which is rounding by the input's maker? */
 static int same_wavelengths(int n_a, const double *a, int n_b, const double *b)
 {
   if (n_a != n_b)
@@ -66,7 +66,7 @@ static int same_wavelengths(int n_a, const double *a, int n_b, const double *b)
   return 1;
 }
 
-/* The wavelengths of some exposures, which are in the batch. */
+/* Compare the wavelengths of the exposures in the batch with the arms' first ones. */
 static int learn_batch(index_job *job, int i_file)
 {
   const mill_read_batch *batch = &job->batch;
@@ -98,8 +98,8 @@ static int learn_batch(index_job *job, int i_file)
   return MILL_OK;
 }
 
-/* Wavelengths of all selected exposures of a file.  An exposure that cannot be read is
- * left to the fit, which says so. */
+/* Read the wavelengths of all selected exposures of a file.  An unreadable exposure is skipped; the
+   fit will report it. */
 static int learn_layout(index_job *job, mill_spectra *spectra, const mill_file_index *index,
                         int i_file)
 {
@@ -126,15 +126,15 @@ done:
   return err;
 }
 
-/* Relative cost of indexing a file. */
+/* Relative cost of indexing a file: a .gz is unpacked as a whole. */
 static double cost_of_file(const char *name, const file_facts *facts)
 {
   return 1.0 +
          (mill_is_gz(name) && facts->file.size > 0 ? (double)facts->file.size / CUT_BYTES : 0.0);
 }
 
-/* Keep a text about a file, its error or the path of its redrock file, for the other ranks: its
- * first most bytes. */
+/* Append a text about a file for the other ranks, cut to most - 1 bytes; *n_byte: its length with
+   the zero. */
 static int add_text(index_job *job, const char *text, size_t most, int32_t *n_byte)
 {
   const size_t length = strnlen(text, most - 1);
@@ -146,7 +146,7 @@ static int add_text(index_job *job, const char *text, size_t most, int32_t *n_by
   return MILL_OK;
 }
 
-/* Rows beyond the limit are read again when they are needed. */
+/* Keep a file's rows if there is room; else only its counts, and its rows are read again later. */
 static void hold_rows(index_job *job, mill_file_index *index)
 {
   const int64_t n_byte =
@@ -239,7 +239,7 @@ static void look_at_file(const char *path, file_facts *facts)
   facts->file.mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
 }
 
-/* Replace this rank's facts by those of all ranks; start [size + 1]: the first file of each. */
+/* Replace this rank's facts by those of all ranks; start [size + 1]: first file of each rank. */
 static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **facts)
 {
   file_facts *all = NULL;
@@ -252,8 +252,8 @@ static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **fact
   return MILL_OK;
 }
 
-/* Cut the list of files so that every rank has about as much to read: packed files are read
- * whole, others as headers and tables.  Collective; start [size + 1]. */
+/* Divide the files among the ranks by the cost of indexing; start [size + 1]: first file of each
+   rank. Collective. */
 static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_facts **facts,
                      int *start)
 {
@@ -273,7 +273,7 @@ static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_fa
   for (int r = 1; r <= mpi->size; r++)
     start[r] = (int)names->n;
   for (int64_t i = 0; i < names->n; i++) {
-    /* a file belongs to the rank in whose share of the cost its middle lies */
+    /* a file goes to the rank whose share of the cost contains the file's middle */
     const double cost = cost_of_file(names->name[i], *facts + i);
     for (; rank < mpi->size && so_far + 0.5 * cost > all * rank / mpi->size; rank++)
       start[rank] = (int)i;
@@ -282,7 +282,7 @@ static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_fa
   return MILL_OK;
 }
 
-/* Context of qsort_r's comparison. */
+/* Context of compare_identity. */
 typedef struct identities {
   const file_facts *facts;
   const char *const *name;
@@ -301,7 +301,7 @@ static int compare_identity(const void *a, const void *b, void *context)
   return (x->inode > y->inode) - (x->inode < y->inode);
 }
 
-/* The same file twice would give its stars twice, unnoticed. */
+/* Fail if two inputs are the same file: its stars would be fitted twice. */
 static int refuse_duplicates(const mill_input_names *names, const file_facts *facts)
 {
   int err = MILL_OK;
@@ -321,7 +321,7 @@ done:
   return err;
 }
 
-/* A run must not destroy what it reads. */
+/* Fail if the run would overwrite an input or its redrock file. */
 static int refuse_written_inputs(const mill_input_names *names, const file_facts *facts,
                                  const mill_file_roles *roles)
 {
@@ -334,21 +334,21 @@ static int refuse_written_inputs(const mill_input_names *names, const file_facts
     MILL_CHECK(mill_file_roles_read_known(roles, "the input", name, facts[i].on_disk,
                                           facts[i].device, facts[i].inode));
     if (!may_be_redrock || mill_redrock_beside(name, beside, sizeof beside) != MILL_OK)
-      continue; /* a path that is too long makes the file unreadable, later */
+      continue; /* a path that is too long is reported when the file is indexed */
     MILL_CHECK(mill_file_roles_read(roles, "the redrock file", beside));
   }
   return MILL_OK;
 }
 
-/* Up to 16 m/s apart, which is below what is measured here. */
+/* Barycentric and heliocentric velocities differ by 16 m/s at most, less than is measured here. */
 static int is_solar(const char *frame)
 {
   return strcmp(frame, mill_frame_name(MILL_FRAME_BARYCENTRIC)) == 0 ||
          strcmp(frame, mill_frame_name(MILL_FRAME_HELIOCENTRIC)) == 0;
 }
 
-/* One velocity for spectra in frames that move against each other, by up to 30 km/s, would be
- * wrong in all of them. */
+/* Fail if a joined row has spectra in different frames: these move against each other by up to 30
+   km/s. */
 static int refuse_mixed_frames(const mill_input_names *names, const file_facts *facts,
                                const mill_inputs *inputs)
 {
@@ -425,8 +425,8 @@ static int build_table(const mill_input_names *names, const file_facts *facts,
   return MILL_OK;
 }
 
-/* Per arm, every rank gets the wavelengths of the first file of all that has it, unless
- * some exposure is on others. */
+/* Share each arm's wavelengths, those of the first file that has the arm, unless some exposure has
+   others. */
 static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_layout *layouts,
                         mill_inputs *inputs)
 {
@@ -460,7 +460,7 @@ done:
   return err;
 }
 
-/* Velocities are in the frame of the wavelengths; rank 0 names each frame once. */
+/* Log each pair of format and frame once: velocities are in the frame of the wavelengths. */
 static void log_frames(const mill_inputs *inputs)
 {
   for (int i = 0; i < inputs->n_file; i++) {
@@ -577,7 +577,7 @@ int mill_inputs_load(void *context, int i_file, mill_file_index *index)
   mill_spectra *spectra;
   const int err = mill_inputs_open(context, i_file, &spectra, index);
   mill_spectra_close(spectra);
-  /* its rows are counted already: the next start counts again, without it if need be */
+  /* its rows are already counted, so the job cannot go on; the next start counts again */
   return err == MILL_ERR_INPUT || err == MILL_ERR_RANGE
              ? MILL_ERROR(MILL_ERR_STOPPED,
                           "%s; it could be read before: the same command starts again",

@@ -11,9 +11,9 @@
 #include "src/system/log.h"
 #include "src/system/order.h"
 
-/* A row, as ranks send it to each other.  Its place is its number in the catalog before joining. */
+/* A row, as ranks exchange it.  Its place is its number in the catalog before joining. */
 typedef struct entry {
-  int64_t place, owner; /* the place of the row that takes it */
+  int64_t place, owner; /* owner: place of the row that takes this one */
   char object[sizeof((mill_catalog_row *)0)->object];
   int64_t target_id, row; /* row: of its file */
   double ra, dec;         /* degrees, NaN where there are none */
@@ -26,12 +26,12 @@ typedef struct exposure {
   int32_t id, file;
 } exposure;
 
-/* Rows in the order of the catalog: of this rank's files, or all that its rows take. */
+/* Rows in catalog order: of this rank's files, or all those that its rows own. */
 typedef struct survey {
   int64_t n_entry, n_exposure;
   entry *entry;       /* [n_entry] */
   exposure *exposure; /* [n_exposure] */
-  int64_t *start;     /* [size + 1] the first place of each rank */
+  int64_t *start;     /* [size + 1] first place of each rank */
 } survey;
 
 void mill_join_free(mill_join *join)
@@ -43,7 +43,7 @@ void mill_join_free(mill_join *join)
   MILL_FREE(join->n_row_before, join->row_start, join);
 }
 
-/* This rank's rows and exposures. */
+/* List this rank's rows and exposures. */
 static int list_mine(const mill_file_index *index, int file_start, int file_end, survey *mine)
 {
   int64_t n_row = 0, n_exposure = 0;
@@ -84,7 +84,7 @@ static int number_places(const mill_mpi *mpi, survey *mine)
   return MILL_OK;
 }
 
-/* The rank whose files have a place. */
+/* Rank whose files contain a place. */
 static int home_of(const mill_mpi *mpi, const survey *mine, int64_t place)
 {
   int lo = 0, hi = mpi->size;
@@ -95,7 +95,7 @@ static int home_of(const mill_mpi *mpi, const survey *mine, int64_t place)
   return lo;
 }
 
-/* The rank that answers for a key. */
+/* Rank on which all rows with a key meet. */
 static int rank_of_key(const mill_mpi *mpi, const void *key, size_t n_byte)
 {
   uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
@@ -106,7 +106,8 @@ static int rank_of_key(const mill_mpi *mpi, const void *key, size_t n_byte)
 
 /* ---- by name ---- */
 
-/* Names before identifiers before rows that have neither, which equal nothing. */
+/* Order by name; then rows without a name by TARGETID; then rows with neither, which equal no
+   other. */
 static int compare_object(const entry *a, const entry *b)
 {
   const int kind_a = a->object[0] ? 0 : a->target_id >= 0 ? 1 : 2;
@@ -132,8 +133,8 @@ static double distance_deg(const entry *a, const entry *b)
   return mill_place_distance_deg(a->ra, a->dec, b->ra, b->dec);
 }
 
-/* Tell of rows of one name that are far from its first: two objects, or a name that stands for
- * none.  n, one: of the names that this rank answers for, and the first row of them. */
+/* Warn of n rows that are far from the first row of their name: the name may stand for two objects,
+   or for none.  one: the first such row on this rank, NULL: none.  Collective. */
 static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
 {
   int64_t place = one ? one->place : INT64_MAX, first = place;
@@ -147,8 +148,8 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
   return MILL_OK;
 }
 
-/* The owners of rows that came with all rows of their names: the first row of each name.
- * Returns how many rows are far from their owner; *far is the first of these. */
+/* Set the owner of each of n rows: the first row of its name, all of whose rows are here.  Returns
+   the number of rows far from their owner; *far: the first of these. */
 static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int64_t *owner,
                             const entry **far)
 {
@@ -171,7 +172,7 @@ static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int
   return n_far;
 }
 
-/* The first row of each object takes the others.  Rows of a name meet on one rank. */
+/* Find the owners by name: rows of one name meet on one rank. */
 static int find_owners(const mill_mpi *mpi, survey *mine)
 {
   int err = MILL_OK, *rank = NULL;
@@ -208,13 +209,14 @@ done:
 
 /* ---- by position ---- */
 
-/* A known position, in a strip of declinations; those near its upper end are in the next as well. */
+/* A position in a strip of declination; positions near a strip's upper end are also in the next
+   strip. */
 typedef struct spot {
   int64_t strip, place, owner;
   double ra, dec;
 } spot;
 
-/* Two owners that are one object. */
+/* Places of two owners that are one object. */
 typedef struct pair {
   int64_t a, b;
 } pair;
@@ -229,6 +231,7 @@ static int compare_spot(const void *a, const void *b)
   return (x->place > y->place) - (x->place < y->place);
 }
 
+/* Root of a tree of a union-find forest, whose paths are halved. */
 static int64_t root_of(int64_t *parent, int64_t i)
 {
   while (parent[i] != i)
@@ -236,8 +239,8 @@ static int64_t root_of(int64_t *parent, int64_t i)
   return i;
 }
 
-/* Pairs [*n_pair] that connect the owners of near spots.  Sorts the spots, and numbers their owners
- * from 0. */
+/* Find pairs [*n_pair] that connect the owners of near spots.  Sorts the spots and renumbers their
+   owners from 0. */
 static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
   int err = MILL_OK;
@@ -275,7 +278,7 @@ done:
   return err;
 }
 
-/* Ask for the owners of the rows at places key [n]. */
+/* Ask other ranks for the owners of the rows at places key [n].  Collective. */
 static int ask_owners(const mill_mpi *mpi, const survey *mine, const int64_t *key, int64_t n,
                       int64_t *owner)
 {
@@ -295,7 +298,7 @@ done:
   return err;
 }
 
-/* Every row gets its owner's owner, until these own themselves. */
+/* Replace each row's owner by the owner's owner, until owners own themselves.  Collective. */
 static int settle_owners(const mill_mpi *mpi, survey *mine)
 {
   int err = MILL_OK, has_changed = 1;
@@ -317,8 +320,8 @@ done:
   return err;
 }
 
-/* Of each pair that has two owners still, the later one gets the earlier one: each turn at least
- * halves the owners of what is connected.  *n_left: of all ranks. */
+/* Of each pair with two owners, let the earlier owner own the later one.  Each turn at least halves
+   the number of owners of a connected group.  *n_left: pairs left on all ranks.  Collective. */
 static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t *n, int64_t *n_left)
 {
   int err = MILL_OK, *rank = NULL;
@@ -348,7 +351,7 @@ done:
   return err;
 }
 
-/* This rank's known positions, and the rank that has the strip of each. */
+/* List this rank's known positions, and the rank on which each one's strip meets. */
 static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg, spot **spots,
                       int **rank, int64_t *n)
 {
@@ -370,7 +373,7 @@ static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg
   return MILL_OK;
 }
 
-/* Objects near each other become one, whose owner is the first of all. */
+/* Join objects near each other; the first of a group owns it.  Collective. */
 static int join_near(const mill_mpi *mpi, survey *mine, double radius_deg)
 {
   int err = MILL_OK, *rank = NULL;
@@ -395,7 +398,7 @@ done:
 
 /* ---- the table ---- */
 
-/* Every row goes to the rank of its owner, with its exposures. */
+/* Send every row and its exposures to its owner's rank.  Collective. */
 static int take_rows(const mill_mpi *mpi, const survey *mine, survey *taken)
 {
   int err = MILL_OK, *rank = NULL, *rank_of_exposure = NULL;
@@ -425,8 +428,8 @@ done:
   return err;
 }
 
-/* Parts and rows of this rank.  order [n_entry]: key: owner, place: index of the entry; the owner
- * comes first */
+/* List the parts and joined rows of this rank.  order [n_entry] out: entries by owner (key; place:
+   index of the entry), the owner itself first. */
 static void list_parts(const survey *taken, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
 {
@@ -448,7 +451,7 @@ static void list_parts(const survey *taken, mill_keyed *order, mill_join_part *p
   }
 }
 
-/* The table of rows and parts, the counts of all files, and the order of the taken rows. */
+/* Make the tables of joined rows and parts, and the counts of all files.  Collective. */
 static int make_table(const mill_mpi *mpi, const survey *taken, int n_file, mill_keyed *order,
                       int64_t *n_row, int64_t *n_exposure, mill_join *join)
 {
@@ -483,7 +486,7 @@ done:
   return err;
 }
 
-/* The index of a file of this rank as it is after joining.  next: into order, which goes on */
+/* Rebuild the index of a file after joining.  *next: next entry of order. */
 static int rebuild(const survey *taken, const mill_keyed *order, const int64_t *exposure_start,
                    int64_t *next, int64_t n_row, int64_t n_exposure, mill_file_index *index)
 {

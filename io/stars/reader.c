@@ -16,11 +16,11 @@
 #include "src/system/watchdog.h"
 
 enum {
-  MAX_SOURCE = 4, /* files that a thread has open at once, where rows come from several */
+  MAX_SOURCE = 4, /* files that a thread keeps open at once, if rows are joined over files */
   MAX_BATCHES = MILL_MAX_READER + MILL_READER_AHEAD
 };
 
-/* An input file that is open, or could not be opened. */
+/* An input file: open, or with the reason why it cannot be opened. */
 typedef struct source {
   int i_file; /* -1: none */
   int64_t last_used;
@@ -29,20 +29,20 @@ typedef struct source {
   char error[512];
 } source;
 
-/* A star, with room for its segments. */
+/* A star and the room for its segments. */
 typedef struct ticket {
   mill_star star; /* the first member */
   int64_t segment_room;
   struct ticket *next_made, *next_idle;
 } ticket;
 
-/* Where an exposure of the batch is. */
+/* Place of an exposure in its batch. */
 typedef struct place {
-  int part, at; /* of the batch; among the exposures asked for there */
+  int part, at; /* part of the batch, and index among the exposures read there */
   double mjd;
 } place;
 
-/* One of the threads, and its private data. */
+/* A thread and its private data. */
 typedef struct worker {
   mill_reader *reader;
   pthread_t thread;
@@ -51,11 +51,11 @@ typedef struct worker {
   source source[MAX_SOURCE];
   int64_t n_asked;
   int64_t wanted[MILL_BATCH_ROWS];
-  /* of the batch under way */
-  int64_t *exposure; /* asked of one file, as its format numbers them */
+  /* of the batch being filled */
+  int64_t *exposure; /* numbers of the exposures to read from one file */
   place *place;      /* of all exposures of the batch */
-  int *part_file;    /* by part of the batch: its file */
-  int *cursor;       /* by part: the next of its segments */
+  int *part_file;    /* file of each part */
+  int *cursor;       /* next segment of each part */
   int64_t exposure_room, place_room, part_file_room, cursor_room;
   /* guarded by the reader's mutex */
   int ended;
@@ -69,7 +69,7 @@ struct mill_reader {
   _Atomic int64_t n_opened;
   /* guarded by draw: one thread at a time asks for rows */
   pthread_mutex_t draw;
-  mill_schedule_rows rest; /* rows that no thread has taken yet */
+  mill_schedule_rows rest; /* drawn rows that no thread has taken yet */
   /* guarded by mutex */
   pthread_mutex_t mutex;
   pthread_cond_t changed;
@@ -77,7 +77,7 @@ struct mill_reader {
   int n_ready;
   mill_batch *idle[MAX_BATCHES];
   int n_idle;
-  ticket *made, *idle_ticket; /* all, and those that no star has */
+  ticket *made, *idle_ticket; /* all tickets, and the unused ones */
   int stop, n_running;
   mill_error_kept failure; /* of the first thread that failed */
 };
@@ -90,8 +90,8 @@ static void close_source(source *s)
   s->i_file = -1;
 }
 
-/* Close all of this thread's open files but one; gives their number.  Unpacked ones may have
- * filled the scratch folder. */
+/* Close all open files of this thread but one, to free room in the scratch folder; returns their
+   number. */
 static int close_others(worker *w, const source *keep)
 {
   int n = 0;
@@ -105,8 +105,7 @@ static int close_others(worker *w, const source *keep)
   return n;
 }
 
-/* Open file i, or find it open.  A file that cannot be used is no failure of the
- * reader: the source's error says why. */
+/* Find file i open, or open it.  An unreadable file is no failure: the source's error says why. */
 static int get_source(worker *w, int i, source **out)
 {
   int err = MILL_OK, watch = -1;
@@ -157,7 +156,7 @@ static mill_batch *take_idle(mill_reader *reader)
   return batch;
 }
 
-/* A star of row `row` without spectra yet. */
+/* Take an unused star for row `row`, without spectra. */
 static int take_star(mill_reader *reader, int64_t row, mill_star **star)
 {
   int err = MILL_OK;
@@ -185,7 +184,7 @@ static void hand_over(mill_reader *reader, mill_batch *batch)
   pthread_mutex_unlock(&reader->mutex);
 }
 
-/* Which rows of files make up a row of file i. */
+/* Parts, rows of files, that make up a row of file i; without joining it is *alone. */
 static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_join_part **part,
                      int64_t *n_part, mill_join_part *alone)
 {
@@ -200,7 +199,7 @@ static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_j
   }
 }
 
-/* Number of exposures of a row of the open file i, and the first of them in the catalog. */
+/* Number of exposures of a row, and the first one's number in the catalog. */
 static int count_exposures(const mill_reader *reader, const source *s, int64_t row,
                            int64_t *first_exposure)
 {
@@ -215,7 +214,7 @@ static int count_exposures(const mill_reader *reader, const source *s, int64_t r
   return s->index.row[row].n_exposure;
 }
 
-/* Which part of the batch has the spectra of a file. */
+/* Find the part of the batch for a file's spectra, or add one. */
 static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
 {
   for (*i_part = 0; *i_part < batch->n_part; (*i_part)++)
@@ -230,8 +229,8 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
   return MILL_OK;
 }
 
-/* Read part p of the batch, the spectra of one file for the rows wanted of file i; place says
- * where each exposure went. */
+/* Read part p of the batch, one file's spectra of the wanted rows of file i, and set the place of
+   each exposure. */
 static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
   int err = MILL_OK;
@@ -266,7 +265,7 @@ done:
   return err;
 }
 
-/* The segments of all parts, star after star. */
+/* Give each star its segments, from all parts. */
 static int collect_segments(worker *w, mill_batch *batch)
 {
   int e = 0;
@@ -292,7 +291,7 @@ static int collect_segments(worker *w, mill_batch *batch)
   return MILL_OK;
 }
 
-/* What a row of the catalog and the tables by star have of a star. */
+/* Describe a star by its row of the catalog and the tables of starts and priors. */
 static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *row, mill_star *star)
 {
   star->identity = mill_star_identity(row->target_id, row->object);
@@ -305,8 +304,8 @@ static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *r
   return MILL_OK;
 }
 
-/* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT or MILL_ERR_RANGE: their
- * spectra cannot be had. */
+/* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT or MILL_ERR_RANGE: their spectra are
+   unreadable. */
 static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, int n,
                       mill_batch *batch)
 {
@@ -328,7 +327,7 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
     star->n_exposure = count_exposures(reader, s, wanted[k], &star->first_exposure);
     batch->n_exposure += star->n_exposure;
     parts_of(reader, i, wanted[k], &part, &n_part, &alone);
-    /* the first of its rows is in this file: the object's row stayed there */
+    /* the first part is in this file, since a joined row stays at its first part */
     MILL_CHECK(describe_star(&reader->plan, &s->index.row[part[0].row], star));
     for (int64_t q = 0; q < n_part; q++)
       MILL_CHECK(find_part(w, batch, part[q].file, &i_part));
@@ -340,8 +339,8 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
   return collect_segments(w, batch);
 }
 
-/* Deliver n wanted rows of file i in one batch.  When their pixels cannot be read and there are
- * several, *retry is set and nothing is delivered. */
+/* Read n wanted rows of file i into a batch, and hand it over.  If some of several rows are
+   unreadable, hand over nothing and set *retry: each must be read alone. */
 static int read_batch(worker *w, int i, const int64_t *wanted, int n, int *retry, int *stopped)
 {
   int err = MILL_OK;
@@ -355,7 +354,7 @@ static int read_batch(worker *w, int i, const int64_t *wanted, int n, int *retry
   mill_range_begin(MILL_RANGE_READ);
   err = get_source(w, i, &s);
   if (err == MILL_OK) {
-    /* without its file no row is any better than the others */
+    /* without its file all rows are unreadable */
     const int is_lost = s->spectra == NULL;
     err = fill_batch(w, i, s, wanted, n, batch);
     if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
@@ -374,7 +373,7 @@ done:
   return err;
 }
 
-/* How many of the next rows make a batch: at least one. */
+/* Number of the next rows that make a batch, at least one. */
 static int rows_of_batch(const mill_reader *reader, const source *s, const int64_t *wanted, int n)
 {
   int n_exposure = 0, i = 0;
@@ -389,7 +388,7 @@ static int rows_of_batch(const mill_reader *reader, const source *s, const int64
   return i;
 }
 
-/* Deliver the first n_wanted rows of the list. */
+/* Read the first n_wanted rows of the list, in batches. */
 static int read_wanted(worker *w, int i, int n_wanted, int *stopped)
 {
   source *s = NULL;
@@ -398,7 +397,7 @@ static int read_wanted(worker *w, int i, int n_wanted, int *stopped)
     MILL_CHECK(get_source(w, i, &s));
     n = rows_of_batch(w->reader, s, w->wanted + at, n_wanted - at);
     MILL_CHECK(read_batch(w, i, w->wanted + at, n, &retry, stopped));
-    /* so one bad row does not cost its neighbours */
+    /* one by one, so that a bad row does not cost its neighbours */
     for (int k = 0; retry && k < n && !*stopped; k++) {
       int ignored = 0;
       MILL_CHECK(read_batch(w, i, w->wanted + at + k, 1, &ignored, stopped));
@@ -432,8 +431,8 @@ static int is_stopped(void *context)
   return stop;
 }
 
-/* The next rows for a thread.  Several threads share the rows of a file, and each opens it; one
- * that has to be unpacked first is left to one thread, and the others go on with what follows. */
+/* Take the next rows for a thread.  Several threads share the rows of a file, except a .gz, which
+   one thread unpacks while the others take what follows. */
 static int take_share(mill_reader *reader, mill_schedule_rows *share, int *there)
 {
   int err = MILL_OK;
@@ -476,7 +475,7 @@ static void *worker_main(void *argument)
   for (int k = 0; k < w->n_source; k++)
     close_source(&w->source[k]);
   pthread_mutex_lock(&reader->mutex);
-  /* the thread that takes the batches sees the stop request itself */
+  /* a stop request is no failure; the thread that takes the batches sees it itself */
   if (err != MILL_OK && err != MILL_ERR_STOPPED && reader->failure.code == MILL_OK) {
     mill_error_save(err, &reader->failure);
     reader->stop = 1; /* the other threads */
@@ -565,7 +564,7 @@ double mill_reader_cpu_s(mill_reader *reader)
     const worker *w = &reader->worker[i];
     clockid_t clock;
     struct timespec t = {0};
-    /* a thread that has not ended cannot end without the mutex */
+    /* a running thread cannot end now, as it needs the mutex for that */
     if (w->started && !w->ended && pthread_getcpuclockid(w->thread, &clock) == 0 &&
         clock_gettime(clock, &t) == 0)
       cpu_s += (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;

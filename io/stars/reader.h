@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The reader of a rank: threads that read its stars' pixels from disk.
  *
- *  The threads draw chunks of the catalog (io/stars/work.h), the next one when all rows of the last
- *  are taken, and hand over the stars of the wanted rows in batches of a bounded size.  Several
- *  threads read shares of the same file, which each of them opens; one thread unpacks and reads a
- *  compressed file, while the others go on.  So with several threads the batches come in any order.
+ *  The threads draw chunks of the catalog (io/stars/work.h) and hand over the stars of the wanted
+ *  rows in batches of bounded size.  Several threads share the rows of a file, which each of them
+ *  opens; a .gz is unpacked and read by one thread, while the others go on.  With several threads,
+ *  batches come in any order.
  *
- *  A fixed number of batches circulates, so the memory of pixels does not depend on the catalog: it
- *  is mill_reader_batches() times the larger of MILL_BATCH_EXPOSURES exposures and the most
- *  exposures fitted jointly.  A star may outlive its batch, without its pixels.
+ *  A fixed number of batches circulates, so memory does not grow with the catalog:
+ *  mill_reader_batches() times MILL_BATCH_EXPOSURES exposures, or times the exposures of the
+ *  largest row.  A star may outlive its batch, but then without pixels.
  */
 #ifndef MILL_READER_H
 #define MILL_READER_H
@@ -22,44 +22,43 @@
 #include "kernels/data/star.h"
 
 enum {
-  MILL_BATCH_ROWS = 128,     /**< most rows of a batch */
-  MILL_BATCH_EXPOSURES = 16, /**< exposures of a batch, unless one row has more */
-  MILL_READER_AHEAD = 2,     /**< batches besides those that the threads fill: one being fitted
-                              *   from, one being uploaded from */
-  MILL_READER_SHARE = 64     /**< rows of a file that one of several threads takes at a time */
+  MILL_BATCH_ROWS = 128,     /**< most rows per batch */
+  MILL_BATCH_EXPOSURES = 16, /**< most exposures per batch, unless a single row has more */
+  MILL_READER_AHEAD = 2, /**< batches in addition to one per thread: one is fitted, one uploaded */
+  MILL_READER_SHARE = 64 /**< rows of a file that one of several threads takes at once */
 };
 
-/** Batches that circulate with n_thread threads. */
+/** Number of batches that circulate with n_thread threads. */
 static inline int mill_reader_batches(int n_thread)
 {
   return n_thread + MILL_READER_AHEAD;
 }
 
-/** Rows, of one exposure each, that n_thread threads have taken at most before any is fitted. */
+/** Most rows, of one exposure each, that n_thread threads take before the first is fitted. */
 static inline int64_t mill_reader_rows_ahead(int n_thread)
 {
   const int64_t n_filled = (int64_t)mill_reader_batches(n_thread) * MILL_BATCH_EXPOSURES;
   return n_thread == 1 ? n_filled : n_filled + (int64_t)n_thread * MILL_READER_SHARE;
 }
 
-/** Stars of rows that belong to one file, with their pixels (of joined rows, also from other
- *  files), or the reason why these cannot be had. */
+/** Stars of one file with their pixels (of joined rows, also from other files), or the reason why
+ *  they are unreadable. */
 typedef struct mill_batch {
   int i_file; /**< of the catalog */
   int n_row;
-  mill_star *star[MILL_BATCH_ROWS]; /**< [n_row]; NULL: taken from the batch */
-  char error[512];                  /**< not empty: these rows are unreadable, and why */
+  mill_star *star[MILL_BATCH_ROWS]; /**< [n_row]; NULL: the caller has taken the star */
+  char error[512];                  /**< why these rows are unreadable; empty: they are readable */
   int n_exposure;
-  mill_read_batch *part; /**< [n_part] the pixels, one for each file that was read, owned */
+  mill_read_batch *part; /**< [n_part] pixels, by file that was read, owned */
   int n_part;
   int64_t cap_part;
 } mill_batch;
 
-/** Request of a reader; everything is borrowed until mill_reader_stop. */
+/** Arguments of a reader, borrowed until mill_reader_stop. */
 typedef struct mill_reader_plan {
   const mill_inputs *inputs;
-  mill_work *work;                /**< which rows; the reader's own until mill_reader_stop */
-  const mill_backend *backend;    /**< whose `pin` gives memory for pixels; NULL: ordinary memory */
+  mill_work *work;                /**< rows to read; only the reader may draw from it */
+  const mill_backend *backend;    /**< its `pin` allocates pixels; NULL: ordinary memory */
   const mill_start_table *start;  /**< NULL: none */
   const mill_prior_table *priors; /**< NULL: none */
   int n_thread;                   /**< 1 to MILL_MAX_READER; 1 unless mill_spectra_threads() */
@@ -70,24 +69,23 @@ typedef struct mill_reader mill_reader;
 /** Start the threads.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
 int mill_reader_start(const mill_reader_plan *plan, mill_reader **out);
 
-/** Wait for the next batch; *out NULL at the end.  A failure of a thread
- *  itself (not of a file) is returned here with its message, after the batches that were ready. */
+/** Wait for the next batch; *out NULL: there are no more.  A failed thread (not an unreadable file)
+ *  is reported here, after the batches that were ready. */
 int mill_reader_next(mill_reader *reader, mill_batch **out);
 
-/** How often the threads have opened a file so far. */
+/** Number of times that the threads have opened a file so far. */
 int64_t mill_reader_n_opened(mill_reader *reader);
 
 /** CPU seconds that the threads have used so far. */
 double mill_reader_cpu_s(mill_reader *reader);
 
-/** Give a batch back for reuse, with its pixels and the stars that are still in it. NULL is
- *  allowed. */
+/** Give back a batch, its pixels and the stars still in it.  NULL is allowed. */
 void mill_reader_release(mill_reader *reader, mill_batch *batch);
 
 /** Give back a star that was taken from its batch. */
 void mill_reader_release_star(mill_reader *reader, mill_star *star);
 
-/** Stop the threads, at once even when batches are left, and free everything, also stars that were
+/** Stop the threads, even if batches are left, and free everything, also stars that were
  *  taken.  NULL is allowed. */
 void mill_reader_stop(mill_reader *reader);
 

@@ -19,7 +19,7 @@
 #include "src/system/status_process.h"
 #include "src/system/watchdog.h"
 
-/* the rate is that of so long a time, or up to twice as long */
+/* the recent rate is that of the last RATE_S to 2 RATE_S seconds */
 static const double RATE_S = 30.0;
 
 typedef struct sample {
@@ -37,19 +37,19 @@ struct mill_board {
   pthread_mutex_t mutex; /* of what follows */
   mill_rank_state mine;  /* notes of this rank */
   struct {
-    int64_t n_done, n_failed; /* rows, in this run, as the last meeting had it */
-    double met_s, rate;       /* and how many more a second */
+    int64_t n_done, n_failed; /* rows of other ranks in this run, at the last meeting */
+    double met_s, rate;       /* time of that meeting; their rows/s before it */
   } elsewhere;
 
   /* of rank 0, by one thread at a time */
   mill_rank_state *rank; /* [n_rank] */
-  sample from, next;     /* the rate is counted from the first, then from the second */
+  sample from, next;     /* begin of the rate's interval, and of the next interval */
   int has_complained;
 };
 
 /* ---- notes ---- */
 
-/* 0 when there is no board. */
+/* Lock the board; 0: there is none. */
 static int lock(mill_board *board)
 {
   return board && pthread_mutex_lock(&board->mutex) == 0;
@@ -104,7 +104,7 @@ void mill_board_failed(mill_board *board, int code, const char *message)
   pthread_mutex_unlock(&board->mutex);
 }
 
-/* Rows of a status from `from` on. */
+/* Sum of the rows with a status of `from` or above. */
 static int64_t n_from(const int64_t n_status[MILL_N_STATUS], int from)
 {
   int64_t n = 0;
@@ -126,7 +126,7 @@ void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
   const double since_s = mill_wall_s() - board->elsewhere.met_s;
   const int64_t known = board->elsewhere.n_done;
   int64_t likely = known + (int64_t)(board->elsewhere.rate * since_s);
-  if (likely >= board->plan.n_row - *n_done) /* not all before it is known */
+  if (likely >= board->plan.n_row - *n_done) /* never claim all rows by extrapolation */
     likely = board->plan.n_row - *n_done - 1;
   *n_done += likely > known ? likely : known;
   *n_failed += board->elsewhere.n_failed;
@@ -159,7 +159,7 @@ static int64_t count_done(const mill_board *board)
   return n;
 }
 
-/* Stars a second of late. */
+/* Recent stars/s; NaN: not known yet. */
 static double recent_rate(mill_board *board, sample now)
 {
   if (now.s - board->next.s >= RATE_S) {
@@ -170,7 +170,7 @@ static double recent_rate(mill_board *board, sample now)
   return passed_s > 0 ? (double)(now.n_done - board->from.n_done) / passed_s : (double)NAN;
 }
 
-/* Not synced to the disk, for the ranks wait meanwhile. */
+/* Replace the status file, without waiting for the disk, as the ranks wait meanwhile. */
 static int replace_file(const char *path, const mill_status_text *what)
 {
   int err = MILL_OK;
@@ -184,13 +184,13 @@ static int replace_file(const char *path, const mill_status_text *what)
     err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the status");
   MILL_TRY(err);
   snprintf(temporary, sizeof temporary, "%s.tmp", path);
-  MILL_TRY(mill_whole_file_replace(path, temporary, text, n_byte));
+  MILL_TRY(mill_whole_file_write(path, temporary, 0, text, n_byte));
 done:
   free(text);
   return err;
 }
 
-/* Rank 0: what was collected last. */
+/* On rank 0: write the states collected last. */
 static void write_status(mill_board *board, const mill_board_end *end)
 {
   const sample now = {mill_wall_s(), count_done(board)};
@@ -267,7 +267,7 @@ int mill_board_check_path(const char *path)
     return MILL_ERROR(MILL_ERR_USAGE, "the path of the status file is too long: %zu bytes",
                       strlen(path));
   if (stat(path, &status) != 0)
-    return MILL_OK; /* other mistakes show when it is written, and stop nothing */
+    return MILL_OK; /* other faults show when it is written, and only cause a warning */
   if (!S_ISREG(status.st_mode))
     return MILL_ERROR(MILL_ERR_USAGE, "%s is not a file: give another --status", path);
   if (status.st_size > 0 && access(path, R_OK) == 0 &&

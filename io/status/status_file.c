@@ -88,7 +88,7 @@ static void put_counts(mill_json *json, const mill_status_text *what)
     for (int r = 0; r < what->n_rank; r++)
       n[s] += what->rank[r].n_status[s];
   }
-  /* what the file itself has, once it is closed */
+  /* the result itself knows best, once it is closed */
   if (what->end && what->end->summary)
     memcpy(n, what->end->summary->n_status, sizeof n);
   for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
@@ -117,7 +117,7 @@ static void put_counts(mill_json *json, const mill_status_text *what)
                                           : (double)NAN);
 }
 
-/* Of the ranks the one that failed first, as their clocks have it: its rank, else -1. */
+/* Rank that failed first, by the ranks' own clocks; -1: none has failed. */
 static int first_failure(const mill_status_text *what)
 {
   int first = -1;
@@ -137,7 +137,7 @@ static void put_end(mill_json *json, const mill_status_text *what)
     return;
   }
   mill_json_open(json, "error", '{');
-  put_known(json, "rank", rank >= 0, rank); /* unknown: of all ranks together */
+  put_known(json, "rank", rank >= 0, rank); /* unknown: all ranks failed together */
   mill_json_text(json, "message", rank >= 0 ? what->rank[rank].error : what->end->message);
   mill_json_close(json);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Contents of a status file about a run and its ranks. */
+/** Contents of a status file: the state of a run and of its ranks. */
 #ifndef MILL_STATUS_FILE_H
 #define MILL_STATUS_FILE_H
 
@@ -36,42 +36,42 @@ enum mill_rank_stage { MILL_RANK_STAGE_LIST(MILL_RANK_STAGE_ENUM) MILL_N_RANK_ST
 enum mill_purpose { MILL_PURPOSE_LIST(MILL_PURPOSE_ENUM) MILL_N_PURPOSE };
 #undef MILL_PURPOSE_ENUM
 
-/** One rank, as the last meeting had it. */
+/** State of a rank at the last meeting. */
 typedef struct mill_rank_state {
   int32_t rank, pid;
-  int32_t stage;                /**< enum mill_rank_stage */
-  int32_t code;                 /**< of its failure; MILL_OK: none */
-  int32_t i_file;               /**< file of the catalog that its last star is of; -1: none yet */
-  int32_t has_gpu, gpu_percent; /**< percent -1: unknown */
-  int64_t n_status[MILL_N_STATUS]; /**< rows that it has finished in this run */
-  int64_t resident, peak;          /**< bytes of the process in memory */
-  int64_t bytes[MILL_N_PURPOSE];   /**< most so far; on the device where there is one */
-  int64_t gpu_used, gpu_total;     /**< bytes of its GPU, by all who use it */
-  double sign_s;                   /**< when it last took or finished a star, s since 1970 */
-  double failed_s;                 /**< when it failed */
-  char backend[64];                /**< what it fits on */
+  int32_t stage;                   /**< enum mill_rank_stage */
+  int32_t code;                    /**< error code of its failure; MILL_OK: none */
+  int32_t i_file;                  /**< file of its last star; -1: none yet */
+  int32_t has_gpu, gpu_percent;    /**< percent -1: unknown */
+  int64_t n_status[MILL_N_STATUS]; /**< rows finished in this run, by STATUS */
+  int64_t resident, peak;          /**< memory of the process, bytes */
+  int64_t bytes[MILL_N_PURPOSE];   /**< largest use so far, on the device if there is one */
+  int64_t gpu_used, gpu_total; /**< memory of its GPU, used by all processes, and in all, bytes */
+  double sign_s;               /**< time of the last star taken or finished, s since 1970 */
+  double failed_s;             /**< time of its failure, s since 1970 */
+  char backend[64];
   char gpu_name[96], host[64], error[512];
 } mill_rank_state;
 
-/** Description of a run; its texts and files are borrowed. */
+/** Description of a run; pointers are borrowed. */
 typedef struct mill_board_plan {
   const char *path;  /**< of the status file; NULL: none */
-  double interval_s; /**< between two writes, at most */
+  double interval_s; /**< longest time between two writes */
   const char *output, *models, *command;
-  const char *backend, *rank_backend; /**< of all ranks, of this one */
+  const char *backend, *rank_backend; /**< of all ranks, of this rank */
   int n_thread, n_slot;
   int64_t n_row;
   int n_file, n_unreadable;
   const mill_input_file *file; /**< [n_file] */
-  int64_t base[MILL_N_STATUS]; /**< rows that earlier runs have done */
-  char gpu_bus[32];            /**< PCI address of this rank's GPU; empty: it has none */
+  int64_t base[MILL_N_STATUS]; /**< rows done by earlier runs, by STATUS */
+  char gpu_bus[32];            /**< PCI address of this rank's GPU; empty: none */
 } mill_board_plan;
 
-/** How it ended, for the last status file. */
+/** End of a run, for the last status file. */
 typedef struct mill_board_end {
   int code, exit_status;
   const char *message;                /**< of a failure */
-  const mill_result_summary *summary; /**< NULL: not known */
+  const mill_result_summary *summary; /**< NULL: unknown */
 } mill_board_end;
 
 /** Contents of a status file. */
@@ -80,20 +80,20 @@ typedef struct mill_status_text {
   int n_rank;
   const mill_rank_state *rank; /**< [n_rank] */
   double start_unix_s, elapsed_s;
-  int64_t n_done_here;       /**< rows that this run has finished */
-  double rate;               /**< stars a second of the last minute; NaN: not known yet */
-  const mill_board_end *end; /**< NULL: it runs */
+  int64_t n_done_here;       /**< rows finished in this run */
+  double rate;               /**< recent stars/s; NaN: not known yet */
+  const mill_board_end *end; /**< NULL: the run goes on */
 } mill_status_text;
 
-/** MILL_ERR_MEMORY, or MILL_ERR_OUTPUT when out does not take it all. */
+/** Print a status as JSON.  MILL_ERR_MEMORY; MILL_ERR_OUTPUT: out does not take it all. */
 int mill_status_print(const mill_status_text *what, FILE *out);
 
-/** The end of a run's summary: peak of every rank (or the extremes of many), and of the largest
- *  the bytes by purpose, which lie on the device or in the process. */
+/** Print the peak memory of the ranks: the sum and the extremes, and each if they are few.  For the
+ *  rank with the largest peak also bytes by purpose, on the device or in the process. */
 void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out);
 
-/** The status file of an output: PATH.status.json into out [MILL_STATUS_PATH].
- *  MILL_ERR_USAGE when the name is too long. */
+/** Path of an output's status file, OUTPUT.status.json, into out
+ *  [MILL_STATUS_PATH].  MILL_ERR_USAGE: it is too long. */
 int mill_status_path(const char *output, char *out);
 
 #endif

@@ -6,9 +6,9 @@
 #include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 
-/* as arrays of a slot begin, so that neighbours are uploaded as one */
+/* alignment of a slot's arrays, so that neighbours are uploaded in one copy */
 enum { ALIGN = MILL_ARRAY_BYTES };
-#define STEP ((size_t)1 << 20) /* room for what comes with the pixels of a block */
+#define STEP ((size_t)1 << 20) /* bytes that a new block has beyond the piece asked for */
 
 typedef struct mill_arena_block {
   char *data;
@@ -81,7 +81,7 @@ int mill_arena_take(mill_arena *arena, size_t n_byte, void **out)
   const size_t size = (n_byte + ALIGN - 1) / ALIGN * ALIGN;
   const block *last = arena->n_block > 0 ? &arena->block[arena->n_block - 1] : NULL;
   if (!last || last->size - last->used < size)
-    MILL_CHECK(add_block(arena, size + STEP)); /* so that the block can stay the only one */
+    MILL_CHECK(add_block(arena, size + STEP));
   block *b = &arena->block[arena->n_block - 1];
   *out = b->data + b->used;
   b->used += size;

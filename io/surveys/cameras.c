@@ -9,7 +9,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* Fluxes below PHYSICAL are in physical units, and counted in units of 1 / SCALE. */
+/* Fluxes below PHYSICAL are in erg / s / cm2 / A, and are multiplied by SCALE. */
 static const double PHYSICAL = 1e-10, SCALE = 1e17;
 
 void mill_cameras_close(void *state)
@@ -163,7 +163,7 @@ static int load_wave(mill_cameras *c, mill_camera *camera)
   if (wave_aa[camera->n_pix - 1] < wave_aa[0]) {
     turn_round(wave_aa, camera->n_pix);
     camera->descends = mill_single_disorder(camera->n_pix, wave_aa) == camera->n_pix;
-    if (!camera->descends) /* repair_wave needs the pixels as they are */
+    if (!camera->descends) /* repair_wave needs the stored order */
       turn_round(wave_aa, camera->n_pix);
   }
   camera->wave_aa = wave_aa;
@@ -173,7 +173,8 @@ done:
   return err;
 }
 
-/* Flux and ivar of n_pix counts, of which factor is the flux; 0: not known, a bad pixel. */
+/* Turn counts into flux, and their noise into ivar.  factor [n_pix]: flux per count; 0: a bad
+   pixel, whose flux stays and whose ivar becomes 0. */
 static void calibrate(const mill_camera *camera, const double *factor, double *flux, double *ivar)
 {
   for (int i = 0; i < camera->n_pix; i++) {
@@ -187,8 +188,8 @@ static void calibrate(const mill_camera *camera, const double *factor, double *f
   }
 }
 
-/* Masks as stored: truth values, or integers, to which CFITSIO 4.2 cannot add an offset of 64
- * bits. */
+/* Read a mask as stored: truth values, or integers.  CFITSIO 4.2 cannot add the offset of unsigned
+   64-bit integers, so it is added here. */
 static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
 {
   int status = 0, any_null;
@@ -211,12 +212,12 @@ static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mi
   return MILL_OK;
 }
 
-/* Mask bits of numbers, which surveys store as floats too. */
+/* Convert numbers to masks; some surveys store masks as floats. */
 static int narrow_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
                        int n_pix, int32_t *out)
 {
   for (int i = 0; i < n_pix; i++) {
-    /* signed or unsigned; written so that NaN fails */
+    /* signed or unsigned 32 bits; written so that NaN fails */
     if (!(value[i] >= (double)INT32_MIN && value[i] <= (double)UINT32_MAX) ||
         value[i] != floor(value[i]))
       return MILL_ERROR_HDU(
@@ -272,14 +273,14 @@ static int is_good_pixel(const mill_channel *channel, int i)
          isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
 }
 
-/* Interpolate wavelengths between two good pixels where they do not ascend from one to the other,
- * and take the width of the pixel before. */
+/* Between the good pixels left and right, replace wavelengths that do not ascend by interpolated
+   ones; such a pixel takes the width of the pixel before it. */
 static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
 {
   double *wave = spectrum->wave_aa;
   for (int i = left + 1; i < right; i++)
     if (!(wave[i] > wave[i - 1] && wave[i] < wave[right])) {
-      int next = i + 1; /* the first that can stay */
+      int next = i + 1; /* the first wavelength that can stay */
       while (next < right && !(wave[next] > wave[i - 1] && wave[next] < wave[right]))
         next++;
       wave[i] = wave[i - 1] + (wave[next] - wave[i - 1]) / (next - i + 1);
@@ -287,8 +288,8 @@ static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
     }
 }
 
-/* Bad pixels at both ends belong to the spectrum as long as their wavelengths go on ascending:
- * constants pad. */
+/* Extend the good pixels left to right by bad ones at both ends, as long as their wavelengths
+   ascend; equal wavelengths are padding. */
 static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
 {
   *first = left;
@@ -301,8 +302,8 @@ static void find_ends(const double *wave, int n_pix, int left, int right, int *f
     ++*end;
 }
 
-/* A bad pixel (masked, without ivar) need not have a wavelength: at the ends it is left out,
- * between others it is interpolated. */
+/* Bad pixels (masked, or without ivar) may lack a wavelength: leave them out at the ends,
+   interpolate them elsewhere. */
 static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_single_spectrum *s,
                        mill_channel *channel)
 {

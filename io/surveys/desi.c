@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* DESI coadd and spectra files, read by HDU name; docs/use/input.md has the rules. */
+/* DESI coadd and spectra files, by names of HDUs; docs/use/input.md has the rules. */
 #include "io/surveys/desi_file.h"
 
 #include <ctype.h>
@@ -13,9 +13,9 @@
 #include "kernels/base/memory.h"
 #include "src/config/arms.h"
 
-enum { MAX_PIX = 1 << 19 /* of one spectrum: DESI has 2881 */ };
+enum { MAX_PIX = 1 << 19 /* most pixels of a spectrum; DESI has 2881 */ };
 
-/* "[5][11][2751]", slowest axis first, for messages */
+/* Shape for messages, slowest axis first: "[5][11][2751]". */
 static const char *shape_text(int n_axis, const int64_t *axis, char *out, size_t size)
 {
   size_t n = 0;
@@ -25,7 +25,7 @@ static const char *shape_text(int n_axis, const int64_t *axis, char *out, size_t
   return out;
 }
 
-/* Check that an HDU is an image of the shape expected, slowest axis last. */
+/* Fail unless an HDU is an image of shape axis [n_axis], fastest axis first. */
 static int check_image(const mill_desi_file *file, int i_hdu, int n_axis, const int64_t *axis)
 {
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_hdu];
@@ -44,8 +44,8 @@ static int check_image(const mill_desi_file *file, int i_hdu, int n_axis, const 
   return MILL_OK;
 }
 
-/* Unit, medium and frame, where the header has them, else those of the pipeline of DESI:
- * Angstrom, vacuum, and the solar system's barycentre. */
+/* Read unit, medium and frame of the wavelengths; defaults are those of DESI's pipeline: Angstrom,
+   vacuum, barycentric. */
 static int read_conventions(mill_desi_file *file, mill_desi_arm *a, int i_hdu, double *to_aa)
 {
   char medium[FLEN_VALUE] = "";
@@ -138,7 +138,7 @@ static int open_arm(mill_desi_file *file, mill_desi_arm *a)
   return MILL_OK;
 }
 
-/* Arms whose optional HDUs differ: the file was cut between two HDUs. */
+/* Fail if one arm has an optional HDU that another lacks: the file was cut between two HDUs. */
 static int check_alike(const mill_desi_file *file)
 {
   for (int image = DESI_MASK; image <= DESI_RESOLUTION; image++) {
@@ -155,8 +155,8 @@ static int check_alike(const mill_desi_file *file)
   return MILL_OK;
 }
 
-/* SCORES of an arm without spectra are the sign of a cut file; but files from which an arm was left
- * out on purpose keep their SCORES, so this is only a warning. */
+/* Warn if SCORES has columns of an arm without spectra: the file may be cut.  No error, as files
+   may leave an arm out on purpose and keep its SCORES. */
 static int warn_missing_arms(mill_desi_file *file)
 {
   int i_scores;
@@ -189,7 +189,7 @@ static void set_prefix(char prefix[MILL_MAX_NAME], const char *name)
     prefix[j] = (char)toupper((unsigned char)name[j]);
 }
 
-/* The rows of FIBERMAP or, where there is none, of the first image of fluxes. */
+/* Set n_spec to the rows of FIBERMAP; without it, of the first image of fluxes. */
 static int count_spectra(mill_desi_file *file)
 {
   int i_hdu = file->i_fibermap;
@@ -202,7 +202,7 @@ static int count_spectra(mill_desi_file *file)
   return MILL_OK;
 }
 
-/* Structure of a file whose arms' prefixes are set. */
+/* Find and check the HDUs of a file; the arms' prefixes are set. */
 static int open_arms(mill_desi_file *file)
 {
   MILL_CHECK(mill_fits_file_find(file->fits, "FIBERMAP", &file->i_fibermap));
@@ -230,7 +230,7 @@ static int open_arms(mill_desi_file *file)
 
 /* ---- which arms --------------------------------------------------------- */
 
-/* Does the HDU's name end like that?  *n_prefix is the length of what comes before. */
+/* Does name end with suffix?  *n_prefix: length of the part before it. */
 static int has_suffix(const char *name, const char *suffix, size_t *n_prefix)
 {
   const size_t n = strlen(name), n_suffix = strlen(suffix);
@@ -240,7 +240,7 @@ static int has_suffix(const char *name, const char *suffix, size_t *n_prefix)
   return 1;
 }
 
-/* A file without FIBERMAP but with the HDUs of an arm is a DESI file too. */
+/* A DESI file has FIBERMAP, or at least the wavelengths of an arm. */
 static int desi_recognise(const mill_fits_guard *guard)
 {
   size_t n;
@@ -261,8 +261,8 @@ static int find_prefix(const mill_desi_file *file, const char *name)
   return -1;
 }
 
-/* The arms of the library by name, and channels that the configuration names; when the file
- * has none of these arms, all of its channels are cut by wavelength. */
+/* Choose the channels to be read: the library's arms, and channels that the key arms names; if the
+   file has none of them, all its channels, which are then cut by wavelength. */
 static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settings)
 {
   const mill_library *lib = settings->lib;
@@ -304,8 +304,8 @@ static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settin
   return MILL_OK;
 }
 
-/* Arms by whose S/N the file's rows are selected: those that are fitted; of channels that are cut
- * by wavelength all. */
+/* Mark arms that are not fitted: their S/N does not select rows.  Channels that are cut by
+   wavelength all count. */
 static void want_arms(mill_desi_file *file, const mill_spectra_settings *settings)
 {
   const mill_library *lib = settings->lib;
@@ -357,14 +357,14 @@ static mill_channel describe_channel(const mill_desi_file *file, int i)
   return channel;
 }
 
-/* Where an image's row is among those of an exposure: one behind the other, as in the memory of a
- * slot, so that they are uploaded as one. */
+/* Place of an image's row in an exposure's memory, where rows lie in a slot's order, so that they
+   are uploaded in one copy. */
 typedef struct place {
   int64_t n_pix; /* 0: not wanted */
-  size_t at;     /* bytes */
+  size_t at;     /* offset in bytes */
 } place;
 
-/* Places of all images, and the bytes of an exposure. */
+/* Set the places of all images, and the bytes of an exposure. */
 static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants,
                    place to[][DESI_N_IMAGE], size_t *n_byte)
 {
@@ -384,7 +384,7 @@ static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants
   return MILL_OK;
 }
 
-/* Straight into the batch's memory, image by image as they lie in the file. */
+/* Read into the batch's memory, image by image in the order of the file. */
 static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
 {
   mill_desi_file *file = state;
@@ -418,7 +418,7 @@ static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure
   return MILL_OK;
 }
 
-/* each with a little of the next one's light */
+/* neighbouring cameras overlap a little */
 static const mill_arm_choice cameras[] = {{.arm = "b", .min_aa = 3600, .max_aa = 5800},
                                           {.arm = "r", .min_aa = 5760, .max_aa = 7620},
                                           {.arm = "z", .min_aa = 7520, .max_aa = 9824}};

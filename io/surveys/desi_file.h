@@ -1,46 +1,46 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Shared by the parts of the DESI reader: desi.c opens a file and gives its channels, desi_index.c
- *  and desi_selection.c select rows, desi_pixels.c reads images. */
+/** Shared by the parts of the DESI reader: desi.c opens files and gives channels, desi_index.c and
+ *  desi_selection.c select rows, desi_pixels.c reads images. */
 #ifndef MILL_DESI_FILE_H
 #define MILL_DESI_FILE_H
 
 #include "io/surveys/spectra.h"
 
-/** Images of an arm, by the end of their names. */
+/** Images of an arm. */
 enum { DESI_FLUX, DESI_IVAR, DESI_MASK, DESI_RESOLUTION, DESI_N_IMAGE };
 
 /** How the pixels of an image are stored. */
 typedef struct mill_desi_image {
   int i_hdu;            /**< -1: the file has none */
-  int is_mask, is_wide; /**< is_wide: of 64 bits */
-  int plain;            /**< stored in our type except for byte order: read without CFITSIO */
-  uint64_t offset;      /**< number to be added to stored values of 64 bits */
+  int is_mask, is_wide; /**< is_wide: a mask of 64 bits */
+  int plain;            /**< stored in our type except for byte order, so read without CFITSIO */
+  uint64_t offset;      /**< to be added to stored 64-bit masks */
 } mill_desi_image;
 
 typedef struct mill_desi_arm {
-  char prefix[MILL_MAX_NAME]; /**< of its HDUs, upper case */
+  char prefix[MILL_MAX_NAME]; /**< of its HDUs' names, upper case */
   int n_pix;                  /**< 0: the file lacks the arm */
   int n_diag;                 /**< 0: no resolution matrix */
-  int air;                    /**< its wavelengths are those in air */
+  int air;                    /**< wavelengths are in air */
   double *wave_aa;            /**< [n_pix], owned */
   mill_desi_image image[DESI_N_IMAGE];
-  int is_unwanted; /**< not fitted */
+  int is_unwanted; /**< the arm is not fitted, so its S/N does not count */
 } mill_desi_arm;
 
 typedef struct mill_desi_file {
   mill_fits_file *fits;           /**< borrowed */
   mill_open_limits limits;        /**< for the redrock file */
-  int joint;                      /**< all exposures of a target are one row */
+  int joint;                      /**< all exposures of a target become one row */
   int frame;                      /**< enum mill_frame */
   int i_fibermap, i_exp_fibermap; /**< -1: the file has none */
   int64_t n_spec;
   int n_arm;
   mill_desi_arm arm[MILL_MAX_ARM];
-  double *convert; /**< [convert_room] a row of an image that is not plain */
+  double *convert; /**< [convert_room] buffer for a row that is not plain */
   size_t convert_room;
 } mill_desi_file;
 
-/** Decide how the pixels of an image are to be read. */
+/** Find out how the pixels of an image are stored. */
 int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi_image *out);
 
 /** Read FITS rows, row_pix values each, into out, a row every `pitch` bytes: int32 of a mask, else

@@ -14,11 +14,11 @@
 #include "kernels/base/memory.h"
 
 enum {
-  SEVERAL = -2,    /* tiles or nights, where one is asked for */
-  MAX_NSIDE = 8192 /* beyond, unique pixels need more than 32 bits */
+  SEVERAL = -2,    /* exposures differ in tile or night */
+  MAX_NSIDE = 8192 /* unique pixels of a larger nside need more than 32 bits */
 };
 
-/* Columns of FIBERMAP, or of EXP_FIBERMAP the first four. */
+/* Columns of FIBERMAP; the first four also of EXP_FIBERMAP. */
 enum { ID, EXP, TILE, NIGHT, STATUS, COADD_STATUS, OBJTYPE, MJD, SURVEY, PROGRAM, RA, DEC };
 static const mill_fits_wish wish[] = {
     [ID] = MILL_ROW_WISH("TARGETID", INT64, target_id, -1, 1),
@@ -47,8 +47,8 @@ static const mill_fits_wish wish[] = {
 };
 enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = NIGHT + 1 };
 
-/* The file's pixel of an nside: its own number in HEALPix's scheme of unique ones, and the pixel of
- * nside 64 that holds it; -1: there is none. */
+/* Set the file's pixel of an nside: its number in HEALPix's unique scheme, and the pixel of nside
+   64 that contains it; -1: none. */
 static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
 {
   const int64_t ratio = nside / 64;
@@ -82,8 +82,8 @@ static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row 
   return MILL_OK;
 }
 
-/* Header values for all rows, where FIBERMAP has no column: by these tables joined over files
- * identify rows. */
+/* Read header values that FIBERMAP may lack, for all rows: healpix, tile, night, survey,
+   program. */
 static int read_division(mill_desi_file *file, mill_catalog_row *all)
 {
   mill_fits_file *fits = file->fits;
@@ -92,9 +92,9 @@ static int read_division(mill_desi_file *file, mill_catalog_row *all)
   MILL_CHECK(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, NULL));
   MILL_CHECK(read_pixel(fits, group, all));
   MILL_CHECK(mill_single_key_int32(fits, 0, "TILEID", &all->tile_id, NULL));
-  if (strcmp(group, "cumulative") != 0) /* which names the last of several nights */
+  if (strcmp(group, "cumulative") != 0) /* there, NIGHT is the last of several nights */
     MILL_CHECK(mill_single_key_int32(fits, 0, "NIGHT", &all->night, NULL));
-  /* tiles' files say it of FIBERMAP alone */
+  /* tile files have SURVEY and PROGRAM only in FIBERMAP's header */
   for (int k = 0; k < (file->i_fibermap < 0 ? 1 : 2); k++) {
     const int i_key = k == 0 ? 0 : file->i_fibermap;
     if (!all->survey[0])
@@ -109,8 +109,8 @@ static int read_division(mill_desi_file *file, mill_catalog_row *all)
 
 #define NO_FIBERMAP "has no FIBERMAP: all its spectra are taken, sky and bad fibers too; "
 
-/* Without FIBERMAP all spectra are taken, and SCORES, which has the same rows, may have
- * TARGETID. */
+/* In a file without FIBERMAP take all spectra; SCORES, which has the same rows, may have
+   TARGETID. */
 static int do_without_fibermap(mill_desi_file *file, const mill_selection *select,
                                mill_fits_values *map, const char **warning)
 {
@@ -151,7 +151,7 @@ static int read_fibermap(mill_desi_file *file, const mill_selection *select, mil
   return MILL_OK;
 }
 
-/* The common value of n exposures. */
+/* Common value of n exposures, or SEVERAL. */
 static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
 {
   const int32_t first = column[key[0].place];
@@ -161,8 +161,8 @@ static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
   return first;
 }
 
-/* Columns that FIBERMAP lacks, of a coadd's row from the rows of EXP_FIBERMAP of its target: EXPID
- * where one exposure made it, TILEID and NIGHT where all agree. */
+/* Fill columns that a coadd's FIBERMAP lacks from EXP_FIBERMAP: EXPID if the target has one
+   exposure, TILEID and NIGHT if all its exposures agree. */
 static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
 {
   int err = MILL_OK;
@@ -197,7 +197,7 @@ static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
     key[n_target++] = key[first];
   }
   for (int64_t i = 0; i < file->n_spec; i++) {
-    const int64_t id = map[ID].i64[i]; /* -1 is nobody's */
+    const int64_t id = map[ID].i64[i]; /* -1: no identifier */
     const mill_keyed *target =
         id == -1 ? NULL : bsearch(&id, key, n_target, sizeof *key, mill_by_int64);
     for (int k = EXP; target && k <= NIGHT; k++)
@@ -210,9 +210,9 @@ done:
   return err;
 }
 
-/* Read the redrock file that the user names, else the one in the input's folder.  Where no rows are
- * selected by it the latter may be missing, and a bad one costs only its columns.  The index notes
- * the file, and its size and time where rows are selected by it. */
+/* Read the redrock file that the user names, else the one next to the input.  If redrock selects no
+   rows, the latter may be missing, and a bad one only leaves columns empty.  The index notes the
+   file, and its size and time if it selects rows. */
 static int read_redrock(mill_desi_file *file, const mill_selection *select, mill_redrock *redrock,
                         mill_file_index *index)
 {
@@ -259,7 +259,7 @@ static void take_redshift(const mill_redrock *redrock, mill_catalog_row *row)
   memcpy(row->subtype, match->subtype, sizeof row->subtype);
 }
 
-/* A row of the result, of n kept FITS rows; all: values of the header. */
+/* Add a row of n kept FITS rows to the index; all: values of the header. */
 static void add_row(const char *path, const mill_fits_values *map, const mill_catalog_row *all,
                     const mill_redrock *redrock, const mill_keyed *kept, int64_t n,
                     mill_file_index *index)
@@ -278,7 +278,7 @@ static void add_row(const char *path, const mill_fits_values *map, const mill_ca
                            map[MJD].f64[kept[k].place]);
 }
 
-/* The FITS rows that are kept, ascending. */
+/* List the FITS rows to be kept, ascending; returns their number. */
 static int64_t select_rows(const mill_desi_file *file, const mill_selection *select,
                            const mill_fits_values *map, const int *in_class, const double *sn,
                            const mill_redrock *redrock, mill_keyed *kept)
@@ -308,7 +308,7 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
   int *in_class = NULL;
   double *sn = NULL;
   mill_catalog_row all;
-  mill_keyed *kept = NULL; /* key: the first row of its group */
+  mill_keyed *kept = NULL; /* place: FITS row; key: equal for rows of one star */
   MILL_TRY(read_fibermap(file, select, map, &index->warning));
   MILL_TRY(mill_desi_classes(file, select, &in_class));
   MILL_TRY(mill_desi_scores(file, select, map[ID].i64, &sn));
@@ -317,7 +317,7 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
   MILL_TRY(read_redrock(file, select, &redrock, index));
   MILL_TRY(MILL_ALLOC(file->n_spec, &kept));
   const int64_t n = select_rows(file, select, map, in_class, sn, &redrock, kept);
-  if (file->joint && map[EXP].there) { /* a coadd has one row a target already */
+  if (file->joint && map[EXP].there) { /* a coadd already has one row per target */
     for (int64_t i = 0; i < n; i++)
       kept[i].key = map[ID].i64[kept[i].place];
     if (mill_places_find(kept, n, map[RA].f64, map[DEC].f64))

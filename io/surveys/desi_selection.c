@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Selection by the columns of DESI's targeting and by SCORES. */
+/* Selection by DESI's target bits and by S/N of SCORES. */
 #include <math.h>
 #include <stdio.h>
 
@@ -8,8 +8,8 @@
 #include "io/surveys/target_bits.h"
 #include "kernels/base/memory.h"
 
-/* By the columns of commissioning or survey validation where FIBERMAP has any, else by those of the
- * main survey. */
+/* Which spectra belong to the target classes, *in_class [n_spec]: by the columns of commissioning
+   or survey validation if FIBERMAP has any, else by those of the main survey. */
 int mill_desi_classes(mill_desi_file *file, const mill_selection *select, int **in_class)
 {
   int err = MILL_OK, n[2] = {0, 0};
@@ -43,7 +43,7 @@ done:
   return err;
 }
 
-/* SCORES must have the rows of FIBERMAP, in their order. */
+/* Fail unless SCORES has the rows of FIBERMAP, in their order. */
 static int check_scores(mill_desi_file *file, int i_scores, const int64_t *target_id)
 {
   int err = MILL_OK, found = 0;
@@ -65,7 +65,8 @@ done:
   return err;
 }
 
-/* S/N of each arm that is fitted, from columns of one kind: the first that the first arm has. */
+/* Largest S/N of the fitted arms, *sn [n_spec].  All arms use the first kind of column that the
+   first arm has. */
 int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const int64_t *target_id,
                      double **sn)
 {
@@ -102,7 +103,7 @@ int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const i
       MILL_TRY(
           MILL_ERROR_HDU(file->fits, i_scores, " has no column %s; set minsn_from: pixels", name));
     for (int64_t k = 0; k < file->n_spec; k++)
-      if (value[k] > (*sn)[k]) /* not where it is NaN */
+      if (value[k] > (*sn)[k]) /* false for NaN */
         (*sn)[k] = value[k];
   }
 done:

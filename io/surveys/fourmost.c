@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* 4MOST: containers of L1 spectra, one row a fibre, and files of a single spectrum;
- * docs/use/input.md has the rules and what is assumed. */
+/* 4MOST: containers of L1 spectra, one row per fibre, and files of one spectrum; docs/use/input.md
+   has the rules and assumptions. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,16 +11,16 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* Wavelengths that are further apart than GAP are of two cameras: those of the high resolution are
- * joined with gaps of several 100 A.  No camera is wider than WIDEST.  Of both resolutions blue
- * begins below BLUE, green below GREEN. */
+/* All in A.  A gap above GAP separates two cameras: the high-resolution cameras are joined with
+   gaps of several 100 A.  No camera is wider than WIDEST.  In both resolutions the blue camera
+   begins below BLUE, the green one below GREEN. */
 static const double GAP = 50.0, WIDEST = 3000.0, BLUE = 4600.0, GREEN = 5800.0;
 
 enum { MAX_CAMERA = 3 };
 
 typedef struct fourmost {
-  mill_cameras cameras;    /* of which the first has all pixels until they are divided */
-  int i_spectra, i_target; /* HDUs; i_target -1: a file of one spectrum */
+  mill_cameras cameras;    /* the first has all pixels before divide() */
+  int i_spectra, i_target; /* HDUs of spectra and targets; i_target -1: a file of one spectrum */
 } fourmost;
 
 static int find_single(const mill_fits_guard *guard)
@@ -29,7 +29,7 @@ static int find_single(const mill_fits_guard *guard)
   return i_phase3 >= 0 ? i_phase3 : mill_single_find_table(guard, "SPECTRUM");
 }
 
-/* Other instruments of ESO have such single spectra too. */
+/* A single spectrum must name the instrument: ESO's other ones use the same layout. */
 static int recognise(const mill_fits_guard *guard)
 {
   return (mill_single_find_table(guard, "SPECTAB") >= 0 &&
@@ -85,7 +85,7 @@ static int find_vectors(fourmost *f, mill_camera *all)
   return mill_camera_columns(&f->cameras, all, 0, name);
 }
 
-/* Of a container: by the keywords of column FLUX. */
+/* Wavelengths of a container, from the keywords of column FLUX. */
 static int read_linear_wave(fourmost *f, mill_camera *all, int medium)
 {
   char key[5][FLEN_KEYWORD];
@@ -97,7 +97,7 @@ static int read_linear_wave(fourmost *f, mill_camera *all, int medium)
                                  all->wave_aa, &all->air);
 }
 
-/* Of a single spectrum: column WAVE, in air where its UCD has obs.atmos. */
+/* Wavelengths of a single spectrum, from column WAVE; in air if its UCD contains obs.atmos. */
 static int read_wave_column(fourmost *f, mill_camera *all, int medium)
 {
   char key[FLEN_KEYWORD], ucd[FLEN_VALUE] = "";
@@ -127,7 +127,7 @@ static const char *channel_of(double first_aa, double last_aa)
   return first_aa < BLUE ? "blue" : first_aa < GREEN ? "green" : "red";
 }
 
-/* Divide the pixels of the first camera where wavelengths have gaps. */
+/* Divide the first camera into cameras at gaps in its wavelengths. */
 static int divide(mill_cameras *c)
 {
   const mill_camera all = c->camera[0];
@@ -172,7 +172,7 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Columns of FIBMETATAB; of a single spectrum keywords. */
+/* Columns of FIBMETATAB, or keywords of a single spectrum. */
 enum { NAME, STATUS, USE, SN, UID, FIBER, RA, DEC, N_WISH };
 static const mill_fits_wish wish[N_WISH] = {
     [NAME] = {"OBJ_NME", MILL_AS_TEXT, 0, 1, 0, 0, {"TRG_NME", "CNAME"}},
@@ -184,8 +184,8 @@ static const mill_fits_wish wish[N_WISH] = {
     [RA] = {"OBJ_RA", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_ra), {"TRG_RA", "RA"}},
     [DEC] = {"OBJ_DEC", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_dec), {"TRG_DEC", "DEC"}}};
 
-/* Target type of the fibre in the words of the selection.  FIB_ST 2 is a fibre that is on its
- * target; calibration and guide fibres are no spectra of stars. */
+/* Type of a fibre's target as the selection names it.  FIB_ST 2: the fibre is on its target;
+   calibration and guide fibres are BAD. */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   static const char *const name[] = {"BAD", "OBJ", "REF", "SKY"};

@@ -12,13 +12,15 @@
 #include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
 
-/* Rows of one NAME and one EXPOSURE. */
+/* An exposure: the rows of one star with one EXPOSURE. */
 typedef struct exposure {
-  int64_t group;     /* the lowest row of the row of the result that it belongs to */
+  int64_t group;     /* lowest FITS row of the row of the result */
   int64_t id;        /* EXPOSURE, -1: none */
-  int64_t first_row; /* the lowest: its number outside */
+  int64_t first_row; /* lowest FITS row: the exposure's number in the index */
 } exposure;
 
+/* FIRST row of an exposure, a row that FOLLOWS it, or a row APART: left out, as its name is
+   doubtful. */
 enum row_kind { FOLLOWS, FIRST, APART };
 enum { NAME, ARM };
 
@@ -27,15 +29,15 @@ typedef struct generic {
   mill_generic_table table;
   int joint;
   mill_fits_values text[2]; /* NAME and ARM by row */
-  /* by the index */
-  unsigned char *kind; /* [n_row] FIRST of an exposure, or APART: a row of its own, not read */
-  int64_t *next_row;   /* [n_row] of the same exposure, -1: it was the last; APART: whose name, -1:
-                          none that the result can hold */
+  /* set by the index */
+  unsigned char *kind; /* [n_row] enum row_kind */
+  int64_t *next_row;   /* [n_row] next row of the exposure, -1: the last.  APART: the row with the
+                          same name, -1: the name is empty or too long */
   int64_t n_exposure;
   exposure *exposure; /* [n_exposure] */
 } generic;
 
-/* Columns of one value a row. */
+/* Columns with one value per row. */
 enum { ID, EXPOSURE, MJD, RA, DEC, N_WISH };
 static const mill_fits_wish wish[N_WISH] = {
     [ID] = MILL_ROW_WISH("TARGETID", INT64, target_id, -1, 0),
@@ -78,7 +80,7 @@ static int compare_exposures(const void *a, const void *b)
 
 enum { MAX_NAME = sizeof((mill_catalog_row *)0)->object - 1 };
 
-/* Arms as names of channels. */
+/* Check ARM, and turn it to lower case for names of channels. */
 static int check_arms(generic *g)
 {
   for (int64_t i = 0; i < g->table.n_row && g->text[ARM].text; i++) {
@@ -94,8 +96,8 @@ static int check_arms(generic *g)
   return MILL_OK;
 }
 
-/* Leave out a row: it is an exposure of its own that is not read, and has no name by which it could
- * be joined. */
+/* Set a row apart: it becomes an unreadable exposure without a name, so it is joined with
+   nothing.  other: see next_row. */
 static void set_apart(generic *g, int64_t row, int64_t id, int64_t other)
 {
   g->kind[row] = APART;
@@ -103,7 +105,7 @@ static void set_apart(generic *g, int64_t row, int64_t id, int64_t other)
   g->exposure[g->n_exposure++] = (exposure){row, id, row};
 }
 
-/* Rows that have a name, key [*n], and the others set apart. */
+/* List the rows with a name, key [*n]; set the others apart. */
 static int list_named(generic *g, const int64_t *id, row_key *key, int64_t *n)
 {
   for (int64_t i = 0; i < g->table.n_row; i++) {
@@ -122,7 +124,7 @@ static int list_named(generic *g, const int64_t *id, row_key *key, int64_t *n)
   return MILL_OK;
 }
 
-/* The stars of rows key [n] by NAME and place; star [n] is for work. */
+/* Find the star of each row of key [n], by NAME and position.  star [n]: work space. */
 static void find_stars(const generic *g, const mill_fits_values *v, row_key *key, mill_keyed *star,
                        int64_t n, const char **warning)
 {
@@ -140,8 +142,9 @@ static void find_stars(const generic *g, const mill_fits_values *v, row_key *key
   }
 }
 
-/* Drop the rows of key [n] that cannot be distinguished from an earlier one, or whose TARGETID is
- * not that of their star's first row; how many are left, in the order of their exposures. */
+/* Set apart the rows of key [n] that repeat star, EXPOSURE and ARM of an earlier row, or have
+   another TARGETID than their star's first row.  Returns the number of rows left, sorted by
+   exposure. */
 static int64_t drop_doubtful(generic *g, row_key *key, int64_t n, const int64_t *target_id)
 {
   int64_t n_left = 0;
@@ -163,6 +166,7 @@ static int64_t drop_doubtful(generic *g, row_key *key, int64_t n, const int64_t 
   return n_left;
 }
 
+/* Group the rows into exposures, and these into rows of the result. */
 static int group_rows(generic *g, const mill_fits_values *v, const char **warning)
 {
   int err = MILL_OK;
@@ -202,6 +206,7 @@ done:
 
 /* ---- pixels ----------------------------------------------------------- */
 
+/* Number of elements of vector i in a row. */
 static int vector_length(generic *g, int i, int64_t row, int64_t *length)
 {
   const mill_generic_vector *v = &g->table.vector[i];
@@ -214,7 +219,7 @@ static int vector_length(generic *g, int i, int64_t row, int64_t *length)
   MILL_CHECK_FITS(g->table.file, g->table.i_hdu, status,
                   "column %s of row %lld (counted from 0) cannot be read", v->plane.name,
                   (long long)row);
-  /* CFITSIO would read what lies behind the table */
+  /* CFITSIO would read beyond the table */
   if (n < 0 || at < 0 || at > g->table.heap_bytes || n > (g->table.heap_bytes - at) / v->n_byte)
     return MILL_ERROR_TABLE(
         &g->table,
@@ -225,7 +230,7 @@ static int vector_length(generic *g, int i, int64_t row, int64_t *length)
   return MILL_OK;
 }
 
-/* Pixels of a row, which all of its columns must have. */
+/* Number of pixels of a row, in which its columns must agree. */
 static int row_length(generic *g, int64_t row, int *n_pix)
 {
   int64_t length = 0, other;
@@ -251,7 +256,7 @@ static int row_length(generic *g, int64_t row, int *n_pix)
   return MILL_OK;
 }
 
-/* The channel of a row. */
+/* Describe a row as a camera. */
 static int describe_row(generic *g, int64_t row, mill_camera *camera)
 {
   const mill_generic_table *t = &g->table;
@@ -270,8 +275,8 @@ static int describe_row(generic *g, int64_t row, mill_camera *camera)
   return row_length(g, row, &camera->n_pix);
 }
 
-/* A unit of flux in which float32 does not hold inverse variances (as erg / s / cm2 / A of faint
- * stars) would cost the pixels of the highest S/N: refused. */
+/* Refuse a unit of flux in which inverse variances are beyond float32, such as erg / s / cm2 / A
+   for faint stars: the pixels of the highest S/N would be lost. */
 static int check_ivar(const generic *g, const mill_camera *camera, const double *ivar)
 {
   int n_good = 0, n_above = 0, n_below = 0;
@@ -289,8 +294,8 @@ static int check_ivar(const generic *g, const mill_camera *camera, const double 
   return MILL_OK;
 }
 
-/* Widths in A.  A pixel without one is bad and takes its neighbour's, since the pixels
- * around it are convolved all the same. */
+/* Set sigma, A.  A pixel without a width is bad; it takes its neighbour's width, as the line-spread
+   functions of good pixels reach it. */
 static int finish(mill_cameras *c, const mill_camera *camera)
 {
   generic *g = (generic *)c;

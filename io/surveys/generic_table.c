@@ -48,14 +48,14 @@ static int is_integer_type(int type)
          type == TULONGLONG;
 }
 
-/* Accepted types of a column, and how it will be read. */
+/* Check the type of column i, and decide how it is read. */
 static int take_type(mill_generic_table *t, int i, int type, int equivalent)
 {
   mill_generic_vector *v = &t->vector[i];
   const int stored = abs(type), is_integer = is_integer_type(stored);
   v->plane.mask_type = stored;
   v->variable = type < 0;
-  v->n_byte = stored / 10; /* as CFITSIO numbers its types */
+  v->n_byte = stored / 10; /* CFITSIO's codes of types */
   if (i == MILL_MASK) {
     if (stored == TLONGLONG)
       MILL_CHECK(take_mask64(t, v));
@@ -88,8 +88,8 @@ static int find_vector(mill_generic_table *t, int i, const char *name, int *foun
   return MILL_OK;
 }
 
-/* Rows may share their wavelengths in the heap, but not their fluxes: a few bytes would be any
- * number of pixels. */
+/* Fail if the rows' fluxes share bytes of the heap, as a small file could then claim any number of
+   pixels. Wavelengths may be shared. */
 static int check_heap(mill_generic_table *t)
 {
   int err = MILL_OK;
@@ -106,7 +106,7 @@ static int check_heap(mill_generic_table *t)
       fits_read_descriptsll(t->file->fptr, flux->plane.number, 1, t->n_row, length, start, &status),
       "column FLUX cannot be read");
   for (int64_t i = 0; i < t->n_row; i++) {
-    /* lengths that no row can have are refused with their row */
+    /* an impossible length is refused when its row is read */
     if (length[i] < 0 || length[i] > t->heap_bytes / flux->n_byte)
       continue;
     left -= length[i];
@@ -123,7 +123,7 @@ done:
   return err;
 }
 
-/* Columns that must be there, and lengths that must agree before any row is looked at. */
+/* Find the columns of vectors; check that needed ones exist and that fixed lengths agree. */
 static int find_vectors(mill_generic_table *t)
 {
   static const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
@@ -170,7 +170,8 @@ static int find_vectors(mill_generic_table *t)
 
 /* ---- wavelengths of all rows ------------------------------------------- */
 
-/* Padding (0, NaN, repeated values) is accepted here: each row says which of its pixels are bad. */
+/* Read HDU WAVELENGTH.  Padding (0, NaN, repeated values) is accepted: rows say which pixels are
+   bad. */
 static int read_shared_wave(mill_generic_table *t, int i_hdu)
 {
   const mill_fits_hdu *hdu = &t->file->guard->hdu[i_hdu];
@@ -248,13 +249,13 @@ static int read_conventions(mill_generic_table *t, int medium)
   return MILL_OK;
 }
 
-/* Bytes of the heap, where vectors of variable length lie. */
+/* Compute the bytes of the heap, which holds vectors of variable length. */
 static int measure_heap(mill_generic_table *t)
 {
   const mill_fits_hdu *hdu = &t->file->guard->hdu[t->i_hdu];
   double start = (double)hdu->axis[0] * (double)hdu->axis[1];
   MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, "THEAP", &start, NULL));
-  t->heap_bytes = hdu->data_bytes - (int64_t)start; /* the guard saw that it is within */
+  t->heap_bytes = hdu->data_bytes - (int64_t)start; /* at least 0, by the guard */
   return MILL_OK;
 }
 

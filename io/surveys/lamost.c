@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* LAMOST low-resolution files: the COADD table of DR8 and later, or the image of five rows of the
- * releases before; and medium-resolution files, tables of each camera's coadd and exposures.
- * docs/use/input.md has the rules. */
+/* LAMOST low resolution: a table COADD (DR8 and later), or an image of five rows (before DR8).
+   Medium resolution: a table for each camera's coadd and each exposure.  docs/use/input.md has the
+   rules. */
 
 #include <ctype.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
-/* Local time is that of China. */
+/* Minutes in HDU names are local time of China, UTC + 8 h. */
 static const double LOCAL_DAYS = 8.0 / 24.0;
 
 typedef struct lamost {
@@ -23,7 +23,7 @@ typedef struct lamost {
   int joint;
 } lamost;
 
-/* Rows of the image of releases before DR8, and columns of the table; ORMASK is the last. */
+/* Columns of the table, and rows of the image before DR8, whose last row is ORMASK. */
 enum { N_ROW = 5 };
 static const char *const plane_name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
                                                      [MILL_WAVE] = "WAVELENGTH",
@@ -32,7 +32,7 @@ static const char *const plane_name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
 static const int plane_row[MILL_N_PLANE] = {
     [MILL_FLUX] = 0, [MILL_IVAR] = 1, [MILL_WAVE] = 2, [MILL_MASK] = 3};
 
-/* Take B-84107311 apart: camera and the minute of its begin; or COADD_B, whose minute is -1. */
+/* Parse the name of an HDU: B-84107311 is camera and minute of the begin; COADD_B has minute -1. */
 static int parse_name(const char *name, char *letter, int32_t *minute)
 {
   char camera[2], digits[9];
@@ -46,7 +46,8 @@ static int parse_name(const char *name, char *letter, int32_t *minute)
   return 1;
 }
 
-/* Of an exposure by its begin and length, of a coadd of them the mean; else the day. */
+/* Set the middle of an exposure from its begin and length; of a coadd, the mean over its exposures;
+   without exposures, the day. */
 static int read_middle(mill_cameras *c, mill_camera *camera)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -80,11 +81,12 @@ static int recognise(const mill_fits_guard *guard)
   if (i_coadd >= 0)
     return guard->hdu[i_coadd].axis[1] == 1 && mill_single_find_table(guard, "SPECOBJ") < 0 &&
            mill_single_find_table(guard, "SPALL") < 0;
-  /* other surveys have images of five rows too */
+  /* images of five rows exist in other surveys too */
   return is_image_of_rows(&guard->hdu[0]) && mill_single_says(guard, "TELESCOP= 'LAMOST");
 }
 
-/* DR1 has the continuum-divided flux where later releases have wavelengths. */
+/* Compute wavelengths from keywords: DR1's image has the continuum-divided flux in place of
+   wavelengths. */
 static int take_dr1_wave(mill_cameras *c, mill_camera *camera)
 {
   double first = NAN, step = NAN;
@@ -96,7 +98,7 @@ static int take_dr1_wave(mill_cameras *c, mill_camera *camera)
   return mill_single_check_wave(c->file, 0, "COEFF0 and COEFF1", camera->n_pix, camera->wave_aa);
 }
 
-/* The planes of the image of rows. */
+/* Take the rows of the image as planes. */
 static int take_image(mill_cameras *c, mill_camera *camera)
 {
   const mill_fits_hdu *hdu = &c->file->guard->hdu[0];
@@ -116,7 +118,7 @@ static int take_image(mill_cameras *c, mill_camera *camera)
              : MILL_OK;
 }
 
-/* A visit is one spectrum, so how exposures are to be fitted has no effect. */
+/* The key exposures has no effect: a file is one coadd. */
 static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   mill_cameras *c = state;
@@ -184,7 +186,7 @@ static int open_mrs(void *state, const mill_spectra_settings *settings, int *fra
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Keywords of the primary.  DR9 and later say FIB_TYPE, the releases before FIBERTYP. */
+/* Keywords of the primary header; before DR9, FIB_TYPE is called FIBERTYP. */
 enum { DESIG, FILENAME, TYPE, OBSID, DAY, PLAN, SPECTROGRAPH };
 static const mill_fits_wish wish[] = {
     [DESIG] = MILL_WISH("DESIG", TEXT, 0, 0),
@@ -202,8 +204,8 @@ static const mill_fits_wish wish[] = {
     MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
 enum { N = sizeof wish / sizeof *wish };
 
-/* Name of the star: its designation, so that several visits have one name.  Cut names would make
- * two stars one. */
+/* Take the star's name: DESIG, which all visits share, else OBSID, FILENAME or the file's name.  A
+   longer name is refused, as cut names might be equal. */
 static int take_name(const char *path, const mill_fits_values *v, mill_catalog_row *to)
 {
   char id[16];
@@ -223,7 +225,8 @@ static int take_name(const char *path, const mill_fits_values *v, mill_catalog_r
   return MILL_OK;
 }
 
-/* Target type of the fibre in the words of the selection: SKY, BAD, or its own. */
+/* Type of the fibre's target as the selection names it: SKY, BAD, or the type itself in upper
+   case. */
 static void take_objtype(const char *type, char out[FLEN_VALUE])
 {
   static const char *const bad[] = {"UNUSED", "POSERR", "DEAD"};
@@ -236,7 +239,7 @@ static void take_objtype(const char *type, char out[FLEN_VALUE])
       strcpy(out, "BAD");
 }
 
-/* Day, plan, spectrograph and fibre, where the header has them all. */
+/* Make the identifier from day, plan, spectrograph and fibre, if the header has all of them. */
 static void identify(const mill_fits_values *v, mill_catalog_row *to)
 {
   const char *plan = mill_fits_text_at(&v[PLAN], 0);
@@ -264,7 +267,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   take_objtype(mill_fits_text_at(&v[TYPE], 0), objtype);
   identify(v, &row);
   for (int i = 0; i < c->n_camera; i++)
-    if (c->camera[i].exposure_id < 0) /* of a coadd */
+    if (c->camera[i].exposure_id < 0) /* a coadd */
       c->camera[i].exposure_id = v[OBSID].i32[0];
   if (mill_selection_keeps(select, &(mill_candidate){&row, objtype, 0, NAN}))
     MILL_TRY(mill_cameras_index(c, &row, l->joint, index));
@@ -273,8 +276,9 @@ done:
   return err;
 }
 
-/* Below 4000 A the throughput is small.  Lines of b have one width in Angstrom, those of r nearly
- * one in velocity, as measured in 22 stars of six spectrographs (docs/science/real-library.md). */
+/* b begins at 4000 A, below which the throughput is small.  Lines have a constant width in Angstrom
+   in b, and nearly in velocity in r, as measured in 22 stars of six spectrographs
+   (docs/science/real-library.md). */
 static const mill_arm_choice cameras[] = {
     {.arm = "b", .min_aa = 4000, .max_aa = 5800, .fwhm_aa = 2.7, .most_power = 2200},
     {.arm = "r", .min_aa = 5800, .max_aa = INFINITY, .resolving_power = 1650, .most_power = 1800}};

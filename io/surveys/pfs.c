@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* PFS: pfsObject and pfsSingle, a spectrum a file; docs/use/input.md has the rules. */
+/* PFS: pfsObject and pfsSingle files, one spectrum each; docs/use/input.md has the rules. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* Where the arms meet, and widths of their lines: full widths in A, of the red arm in low and in
- * medium resolution. */
+/* Wavelengths, A, where the arms meet, and FWHM, A, of their lines; of the red arm in low and in
+   medium resolution. */
 static const double RED_AA = 6400.0, INFRARED_AA = 9550.0;
 static const double BLUE_FWHM = 2.1, RED_FWHM = 2.7, MEDIUM_FWHM = 1.6, INFRARED_FWHM = 2.4;
 
@@ -52,7 +52,8 @@ static int take_width(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* An image of n_axis axes, the first of camera->n_pix pixels. */
+/* Take an image of n_axis axes as a plane; its first axis must have camera->n_pix pixels, if that
+   is set. */
 static int take_image(mill_cameras *c, mill_camera *camera, enum mill_plane_of plane,
                       const char *name, int n_axis)
 {
@@ -73,7 +74,7 @@ static int take_image(mill_cameras *c, mill_camera *camera, enum mill_plane_of p
   return MILL_OK;
 }
 
-/* Bits by the names that the header gives them. */
+/* Find the bits of bad pixels by their names in the header. */
 static int find_bad_bits(pfs *p, int i_hdu)
 {
   static const char *const plane[] = {"MP_BAD",      "MP_SAT",     "MP_CR",
@@ -91,7 +92,8 @@ static int find_bad_bits(pfs *p, int i_hdu)
   return MILL_OK;
 }
 
-/* PFS numbers the first pixel 2, where FITS says 1: CRPIX1, of the middle, is one more. */
+/* Compute wavelengths from keywords.  PFS counts the first pixel as 2, not 1, so CRPIX1, the
+   middle, is one too large. */
 static int read_keyword_wave(mill_cameras *c, mill_camera *camera, int medium)
 {
   static const mill_single_wcs wcs = {.start = "CRVAL1",
@@ -113,7 +115,7 @@ static int read_keyword_wave(mill_cameras *c, mill_camera *camera, int medium)
   return mill_single_linear_wave(c->file, i_hdu, &wcs, medium, n, camera->wave_aa, &camera->air);
 }
 
-/* MJD of a text YYYY-MM-DDThh:mm:ss; NaN: it is none. */
+/* MJD of a text YYYY-MM-DDThh:mm:ss; NaN: not such a text. */
 static double mjd_of(const char *text)
 {
   struct tm tm = {0};
@@ -127,7 +129,7 @@ static double mjd_of(const char *text)
   return (double)timegm(&tm) / 86400.0 + 40587.0;
 }
 
-/* The visit and fiber of all observations, -1: several; the mean of their times. */
+/* Read visit and fiber of the observations (-1: they differ), and the mean of their times. */
 static int read_observations(pfs *p, mill_camera *camera)
 {
   enum { VISIT, FIBER, ARM, TIME, N };
@@ -171,7 +173,7 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
   MILL_CHECK(mill_camera_add(c, "pfs", 0, &camera));
   MILL_CHECK(take_image(c, camera, MILL_FLUX, "FLUX", 1));
   MILL_CHECK(take_image(c, camera, MILL_MASK, "MASK", 1));
-  MILL_CHECK(take_image(c, camera, MILL_IVAR, "COVAR", 2)); /* whose first row is the variance */
+  MILL_CHECK(take_image(c, camera, MILL_IVAR, "COVAR", 2)); /* row 0: the variance */
   camera->i_hdu = camera->plane[MILL_FLUX].i_hdu;
   camera->exposure = camera->i_hdu;
   camera->noise = MILL_NOISE_VARIANCE;

@@ -71,7 +71,7 @@ void mill_redrock_clear(mill_redrock *redrock)
 
 const mill_redshift *mill_redrock_find(const mill_redrock *redrock, int64_t target_id)
 {
-  if (redrock->n == 0 || target_id == -1) /* nobody's */
+  if (redrock->n == 0 || target_id == -1) /* -1: no identifier */
     return NULL;
   return bsearch(&target_id, redrock->row, redrock->n, sizeof *redrock->row, mill_by_int64);
 }

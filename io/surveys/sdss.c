@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SDSS I to V: spec files of PLATE-MJD-FIBER or FIELD-MJD-CATALOGID, the coadd or single exposures;
- * and mwmStar, mwmVisit, BOSS spectra of a star that Astra has moved. docs/use/input.md has the
- * rules. */
+/* SDSS I to V: spec files (PLATE-MJD-FIBER or FIELD-MJD-CATALOGID), coadd or single exposures; and
+   Astra's mwmStar and mwmVisit, BOSS spectra of a star at rest.  docs/use/input.md has the
+   rules. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +13,9 @@
 #include "kernels/base/memory.h"
 #include "kernels/math/doppler.h"
 
-/* Pixels with one of these SPPIXMASK bits are bad, whatever their ivar. Of the fibre: what makes
- * its trace, flat or wavelengths worthless. Of the pixel: rejected, without sky or dominated by
- * it, or calibrated by next to nothing. NODATA is left out: SDSS asks since DR9 to go by ivar =
- * 0. */
+/* SPPIXMASK bits of bad pixels, whatever their ivar: the fibre's trace, flat or wavelengths are
+   worthless; or the pixel was rejected, has no sky or only sky, or has hardly any
+   calibration.  Without NODATA: since DR9, SDSS marks such pixels by ivar 0. */
 enum {
   BAD = 1 << 0        /* NOPLUG */
         | 1 << 1      /* BADTRACE */
@@ -31,16 +30,17 @@ enum {
         | 1 << 26     /* BADFLUXFACTOR */
         | 1 << 27     /* BADSKYCHI */
         | 1 << 28,    /* REDMONSTER */
-  NO_WDISP = 1 << 30, /* set here, SPPIXMASK has no such bit: wdisp is no width */
-  /* what rejects a pixel of one exposure, where masks of all exposures are joined by OR */
+  NO_WDISP = 1 << 30, /* wdisp is no width; set here, SPPIXMASK does not use the bit */
+  /* bits that reject one exposure's pixel; ignored in a mask that is the OR of all exposures */
   OF_ONE = 1 << 18 | 1 << 25,
   MAX_VISIT = 4096
 };
 
-static const double MAX_WDISP = 10.0; /* pixels: a resolving power of 185 */
+static const double MAX_WDISP =
+    10.0; /* pixels; larger values, below resolving power 185, are errors */
 
-/* Cameras are the coadd, or what the blue and the red camera took, by exposure; an exposure's
- * number is the HDU of its first camera. */
+/* Cameras are the coadd, or the blue and the red camera of each exposure.  The number of an
+   exposure is the HDU of its first camera. */
 typedef struct sdss {
   mill_cameras cameras;
   int i_object; /* HDU of the object's only row */
@@ -72,7 +72,8 @@ static int recognise(const mill_fits_guard *guard)
 
 /* ---- exposures -------------------------------------------------------- */
 
-/* Take B1-00104927-00104934-00104935 apart: camera, exposure, flat, arc. */
+/* Parse the name of an exposure's HDU: B1-00104927-00104934-00104935 is camera, exposure, flat,
+   arc. */
 static int parse_exposure_name(const char *name, char *letter, int32_t *id)
 {
   char camera[2], unit[2], digits[9];
@@ -122,8 +123,8 @@ static int find_coadd(mill_cameras *c)
   return MILL_OK;
 }
 
-/* Columns, frame and medium: a file that was cut, or is none of SDSS, is refused before it has
- * rows. The coadd's conventions are in the primary header, an exposure's in its own. */
+/* Find columns, frame and medium of a camera.  A coadd's conventions are in the primary header,
+   those of an exposure in its own. */
 static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
 {
   const int is_coadd = camera->exposure_id < 0, i_header = is_coadd ? 0 : camera->i_hdu;
@@ -138,7 +139,7 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
   camera->is_log = 1;
   MILL_CHECK(mill_camera_columns(c, camera, 1, name));
   MILL_CHECK(mill_single_conventions(c->file, i_header, &frame, &camera->air));
-  /* SDSS-V says here what it has added */
+  /* SDSS-V: the barycentric velocity that was applied */
   MILL_CHECK(mill_single_key_double(c->file, i_header, "V_RAD", &vel_km_s, &is_barycentric));
   frame = is_barycentric ? MILL_FRAME_BARYCENTRIC : frame;
   MILL_CHECK(mill_single_key_double(c->file, i_header, "TAI-BEG", &begin_s, NULL));
@@ -148,17 +149,17 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
   return MILL_OK;
 }
 
-/* Sigma in A from wdisp, which counts pixels of 1e-4 in log10 of the wavelength (in single
- * exposures too, whose own pixels are others).  Where wdisp is no width the pixel is
- * marked; its sigma, which the fit must still be able to use, is interpolated
- * between its neighbours, and one pixel where there are none. */
+/* Set sigma, A, from wdisp, which is in pixels of 1e-4 in log10 wavelength, also in single
+   exposures.  A pixel whose wdisp is no width becomes bad; its sigma is interpolated between its
+   neighbours, as the line-spread functions of good pixels reach it.  Without any width, sigma is
+   one pixel. */
 static int take_wdisp(mill_cameras *c, const mill_camera *camera)
 {
   mill_single_spectrum *spectrum = &c->spectrum;
   const int n_pix = spectrum->n_pix;
   double *wdisp = spectrum->number;
   int last = -1; /* last pixel with a width */
-  /* most bits only tell that a pixel had a history */
+  /* the other bits do not make a pixel bad */
   for (int i = 0; i < n_pix; i++)
     spectrum->mask[i] &= BAD;
   MILL_CHECK(mill_camera_plane(c, camera, MILL_WIDTH, wdisp));
@@ -182,8 +183,8 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
 
 /* ---- stars and visits of Astra ------------------------------------------ */
 
-/* Sigma in A from the full width WRESL, or of a coadd, which has none, from BOSS's resolving power:
- * 1560 to 2270 over 3700-6000 A, and 1850 to 2650 over 6000-9000 A. */
+/* Set sigma, A, from the full width WRESL.  A coadd has none: use BOSS's resolving power, 1560 to
+   2270 over 3700-6000 A and 1850 to 2650 over 6000-9000 A. */
 static int take_mwm(mill_cameras *c, const mill_camera *camera)
 {
   mill_single_spectrum *spectrum = &c->spectrum;
@@ -202,7 +203,8 @@ static int take_mwm(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* Wavelengths of row i, moved back by the velocity with which Astra took them to rest. */
+/* Compute the wavelengths of row i, shifted back by the velocity by which Astra took them to
+   rest. */
 static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double vel_km_s)
 {
   char what[96];
@@ -219,7 +221,8 @@ static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double
   return mill_single_check_wave(c->file, camera->i_hdu, what, camera->n_pix, camera->wave_aa);
 }
 
-/* Rows of a table: coadds, at rest by v_rad, or visits, by xcsao_v_rad where they are in a coadd. */
+/* Add a camera for each row of a table: coadds, shifted by v_rad, or visits, shifted by xcsao_v_rad
+   if they are in a coadd. */
 static int open_mwm_table(mill_cameras *c, int i_hdu)
 {
   enum { V_RAD, V_VISIT, BEGIN, END, N };
@@ -264,7 +267,7 @@ static int open_mwm_table(mill_cameras *c, int i_hdu)
                                      [MILL_WIDTH] = is_visit ? "wresl" : NULL}));
     for (int k = 0; k < MILL_N_PLANE; k++)
       camera->plane[k].row = i;
-    camera->plane[MILL_WIDTH].name = "wresl"; /* take_mwm has a width always */
+    camera->plane[MILL_WIDTH].name = "wresl"; /* take_mwm always sets a width */
     MILL_TRY(read_mwm_wave(c, camera, i, vel_km_s));
   }
 done:
@@ -321,8 +324,8 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 
 /* ---- index ------------------------------------------------------------ */
 
-/* SDSS-I and II say what a fibre was put on in SOURCETYPE. SDSS-V has FIELD for PLATE, and its
- * targets have numbers. */
+/* Columns of the object's table.  SDSS-I and II have SOURCETYPE in place of OBJTYPE; SDSS-V has
+   FIELD in place of PLATE, and CATALOGID. */
 enum {
   PLATE,
   MJD,
@@ -354,7 +357,7 @@ static const mill_fits_wish wish_of_all[N_WISH] = {
     [CLASS] = MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
     [SUBCLASS] = MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
 
-/* The object's only row. v [N_WISH]. */
+/* Read the object's row; v [N_WISH]. */
 static int describe_object(sdss *s, mill_fits_values *v, mill_catalog_row *row)
 {
   mill_fits_file *file = s->cameras.file;
@@ -386,7 +389,7 @@ static int describe_object(sdss *s, mill_fits_values *v, mill_catalog_row *row)
   return MILL_OK;
 }
 
-/* Keywords of a star of Astra. */
+/* Keywords of a star in Astra's files. */
 enum { MWM_ID, MWM_CATALOGID };
 static const mill_fits_wish mwm_wish[] = {[MWM_ID] =
                                               MILL_ROW_WISH("SDSS_ID", INT64, target_id, -1, 0),
@@ -432,7 +435,7 @@ done:
   return err;
 }
 
-/* they see the same light at 6000 A */
+/* the cameras meet at 6000 A */
 static const mill_arm_choice cameras[] = {
     {.arm = "b", .max_aa = 6000, .most_power = 2100},
     {.arm = "r", .min_aa = 6000, .max_aa = INFINITY, .most_power = 2500}};

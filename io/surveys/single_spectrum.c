@@ -68,7 +68,7 @@ int mill_single_says(const mill_fits_guard *guard, const char *start)
   return 0;
 }
 
-/* A keyword without a value counts as missing.  out [size]: untouched then. */
+/* Read a keyword into out [size], which stays untouched if the keyword or its value is missing. */
 static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, const char *kind,
                     void *out, size_t size, int *found)
 {
@@ -107,8 +107,8 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
   return read_key(file, i_hdu, key, TDOUBLE, "a number", out, sizeof *out, found);
 }
 
-/* CFITSIO 4.2 writes beyond a buffer of its own when a long value is no integer, but not when it
- * is no number. */
+/* Reads a double: reading an integer, CFITSIO 4.2 overruns a buffer if a long value is not an
+   integer. */
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found)
 {
@@ -124,7 +124,7 @@ int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int3
   return MILL_OK;
 }
 
-/* Through its text, for the same reason. */
+/* Convert a keyword's text, for the same reason. */
 static int take_int64(mill_fits_file *file, int i_hdu, const char *key, const char *text,
                       int64_t *out)
 {
@@ -138,7 +138,7 @@ static int take_int64(mill_fits_file *file, int i_hdu, const char *key, const ch
   return MILL_OK;
 }
 
-/* A keyword that is there, as its wish has it. */
+/* Store a keyword's value with the type of its wish. */
 static int take_key(mill_fits_file *file, int i_hdu, const char *key, const char *text,
                     const mill_fits_wish *wish, mill_fits_values *v)
 {
@@ -188,7 +188,7 @@ int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame)
 int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air)
 {
   int corrected = 0, vacuum = 1, found;
-  double velocity = -9999.0; /* as LAMOST writes none */
+  double velocity = -9999.0; /* LAMOST's value for none */
   MILL_CHECK(read_key(file, i_hdu, "VACUUM", TLOGICAL, "T or F", &vacuum, sizeof vacuum, &found));
   *air = found && !vacuum;
   MILL_CHECK(
@@ -273,7 +273,7 @@ int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_w
 
 /* ---- pixels ----------------------------------------------------------- */
 
-/* A column of numbers, the same number of them in every row. */
+/* Find a column with a fixed number of numbers per row. */
 static int find_numbers(mill_fits_file *file, int i_hdu, const char *name, mill_fits_column *out)
 {
   MILL_CHECK(mill_fits_column_find(file, i_hdu, name, NULL, out));
@@ -328,7 +328,7 @@ int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int 
   return MILL_OK;
 }
 
-/* Nulls of integers have a value; no value is substituted for reals, so that NaN stays NaN. */
+/* Only integers get a substitute for nulls, so that NaN of reals stays NaN. */
 int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
                         int n_pix, double *out)
 {

@@ -18,8 +18,8 @@
 #include "src/config/arms.h"
 
 enum {
-  MAX_PIECE = 2 * MILL_MAX_ARM, /* runs of pixels of one channel, each for one arm */
-  MAX_KNOWN = 32                /* wavelengths kept between reads */
+  MAX_PIECE = 2 * MILL_MAX_ARM, /* most pieces of a channel */
+  MAX_KNOWN = 32                /* sets of wavelengths remembered between reads */
 };
 
 void mill_read_batch_clear(mill_read_batch *batch)
@@ -38,26 +38,26 @@ size_t mill_read_batch_bytes(const mill_read_batch *batch)
 
 /* ---- which pixels go where ---------------------------------------------- */
 
-/* A run of neighbouring pixels of a channel, for one arm. */
+/* A run of neighbouring pixels of a channel that goes to one arm. */
 typedef struct piece {
   int arm, first, n;
   uint64_t wave_number;
-  /* in the batch under way; NULL: not there yet */
+  /* in the batch being read; NULL: not yet there */
   const double *wave_aa;
-  const float *sigma_aa; /* by resolving power */
+  const float *sigma_aa; /* from the arm's resolving power or FWHM */
 } piece;
 
-/* Pieces of wavelengths that this process has numbered, for mill_raw_segment.wave_number. */
+/* Number of pieces so far in this process, for mill_raw_segment.wave_number. */
 static _Atomic uint64_t n_numbered;
 
-/* Wavelengths that a channel brought, and how they are cut. */
+/* Wavelengths of a channel, and how they are cut. */
 typedef struct known_waves {
   char name[MILL_MAX_NAME];
   int n_pix, air;
-  double *given_aa; /* [n_pix] as the channel has them, owned */
-  double *wave_aa;  /* [n_pix] in vacuum; owned where they differ */
-  int n_piece;      /* 0: beyond all arms, or of no arm that is wanted */
-  int outside;      /* it is beyond all arms */
+  double *given_aa; /* [n_pix] as given, owned */
+  double *wave_aa;  /* [n_pix] in vacuum; owned, or given_aa itself */
+  int n_piece;      /* 0: no wanted arm takes the channel */
+  int outside;      /* 1: the channel is beyond all arms */
   piece piece[MAX_PIECE];
 } known_waves;
 
@@ -65,10 +65,10 @@ typedef struct known_waves {
 typedef struct arm_rule {
   int wanted;
   double usable_min_aa, usable_max_aa; /* the templates' range less the Doppler shift */
-  double min_aa, max_aa;               /* of the configuration; within the usable ones if given */
-  double least_aa, most_aa;            /* within both */
-  const char *channel;                 /* empty: any */
-  double resolving_power, fwhm_aa;     /* 0: none; the latter goes before the former */
+  double min_aa, max_aa;               /* configured range, cut to the usable one; 0, inf: none */
+  double least_aa, most_aa;            /* intersection of both ranges */
+  const char *channel;                 /* configured channel; empty: any */
+  double resolving_power, fwhm_aa;     /* configured resolution, 0: none; fwhm_aa has priority */
   int needs_lsf;
 } arm_rule;
 
@@ -76,14 +76,14 @@ struct mill_spectra {
   const mill_format *format;
   void *state;
   int frame;
-  mill_fits_file *fits; /* NULL: the spectra are in memory */
-  const char *name;     /* the file's, for messages; borrowed */
+  mill_fits_file *fits; /* NULL: spectra in memory */
+  const char *name;     /* of the file, for messages; borrowed */
   mill_spectra_settings settings;
   arm_rule arm[MILL_MAX_ARM];
   int lsf, medium, min_pix;
   known_waves known[MAX_KNOWN];
   int n_known;
-  /* the read under way */
+  /* of the read in progress */
   mill_read_batch *batch;
   int n_exposure, n_channel, waves_only;
 };
@@ -121,7 +121,7 @@ static void set_rules(mill_spectra *spectra)
   const mill_config *config = spectra->settings.config;
   spectra->lsf = config->lsf;
   spectra->medium = config->medium;
-  spectra->min_pix = 2 * config->fit.n_cont; /* below it the continuum is not determined */
+  spectra->min_pix = 2 * config->fit.n_cont; /* fewer pixels do not determine the continuum */
   for (int a = 0; a < lib->n_arm; a++) {
     arm_rule *rule = &spectra->arm[a];
     const int i = mill_config_find_arm(config, lib->arm[a].name);
@@ -133,14 +133,14 @@ static void set_rules(mill_spectra *spectra)
     rule->channel = i >= 0 ? config->arm[i].channel : "";
     rule->min_aa = choice.min_aa;
     rule->max_aa = choice.max_aa;
-    /* as src/pipeline/pipeline.c checks it, with a little room for rounding */
+    /* the range that src/pipeline/pipeline.c accepts, less a margin for rounding */
     const double first = exp(lib->arm[a].ln_wave0);
     const double last =
         exp(lib->arm[a].ln_wave0 + lib->arm[a].ln_step * (double)(lib->arm[a].n_pix - 1));
     const double margin = 1e-9;
     rule->usable_min_aa = first * exp(atanh(config->fit.max_vel_km_s / MILL_C_KM_S)) * (1 + margin);
     rule->usable_max_aa = last * exp(atanh(config->fit.min_vel_km_s / MILL_C_KM_S)) * (1 - margin);
-    /* a range of which one end is left open ends where the templates do */
+    /* an open end of a configured range is that of the templates */
     if (rule->min_aa > 0.0 || isfinite(rule->max_aa)) {
       rule->min_aa = fmax(rule->min_aa, rule->usable_min_aa);
       rule->max_aa = fmin(rule->max_aa, rule->usable_max_aa);
@@ -150,8 +150,8 @@ static void set_rules(mill_spectra *spectra)
   }
 }
 
-/* The arm of a wavelength among those of mask, -1: none.  Where two of them overlap, the
- * one that begins first has the lower half. */
+/* Arm of a wavelength among the arms of mask; -1: none.  Of two overlapping arms, the one that
+   begins first has the lower half of the overlap. */
 static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
 {
   int best = -1;
@@ -173,7 +173,7 @@ static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
 
 static int add_piece(const mill_spectra *spectra, known_waves *known, int arm, int first, int n)
 {
-  if (n < spectra->min_pix) /* remainder of a cut at an edge */
+  if (n < spectra->min_pix) /* a remainder at an edge */
     return MILL_OK;
   if (known->n_piece == MAX_PIECE)
     return MILL_ERROR(MILL_ERR_INPUT,
@@ -183,7 +183,7 @@ static int add_piece(const mill_spectra *spectra, known_waves *known, int arm, i
   return MILL_OK;
 }
 
-/* Give the pixels of a channel to arms. */
+/* Divide the pixels of a channel among the arms. */
 static int cut(const mill_spectra *spectra, known_waves *known)
 {
   const mill_library *lib = spectra->settings.lib;
@@ -201,7 +201,7 @@ static int cut(const mill_spectra *spectra, known_waves *known)
     }
     if (rule->wanted)
       any |= 1u << a;
-    /* an arm that is not wanted keeps its channel from the others */
+    /* an unwanted arm still takes the channel of its name, so that no other arm does */
     if (strcasecmp(lib->arm[a].name, known->name) == 0)
       same_name = a;
   }
@@ -214,7 +214,7 @@ static int cut(const mill_spectra *spectra, known_waves *known)
       first++;
     while (end > first && wave[end - 1] > rule->max_aa)
       end--;
-    /* whole: the pipeline reports pixels that are too few */
+    /* any number of pixels: the pipeline reports too few */
     if (end > first)
       known->piece[known->n_piece++] = (piece){.arm = same_name, .first = first, .n = end - first};
     else
@@ -243,7 +243,7 @@ static void forget(mill_spectra *spectra)
   }
 }
 
-/* Wavelengths that are new. */
+/* Remember and cut new wavelengths. */
 static int learn(mill_spectra *spectra, const mill_channel *channel, int air, known_waves *known)
 {
   *known = (known_waves){.air = air, .n_pix = channel->n_pix};
@@ -270,7 +270,7 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air, kn
   return MILL_OK;
 }
 
-/* How the channel is cut; equal wavelengths are cut once. */
+/* Find how a channel is cut; equal wavelengths are cut only once. */
 static int know(mill_spectra *spectra, const mill_channel *channel, known_waves **out)
 {
   int err = MILL_OK;
@@ -284,7 +284,7 @@ static int know(mill_spectra *spectra, const mill_channel *channel, known_waves 
         strcmp((*out)->name, channel->name) == 0 &&
         memcmp((*out)->given_aa, channel->wave_aa, (size_t)channel->n_pix * sizeof(double)) == 0)
       return MILL_OK;
-  if (spectra->n_known == MAX_KNOWN) /* forgetting costs only time */
+  if (spectra->n_known == MAX_KNOWN) /* all would be cut again: costs only time */
     forget(spectra);
   *out = &spectra->known[spectra->n_known];
   err = learn(spectra, channel, air, *out);
@@ -293,8 +293,8 @@ static int know(mill_spectra *spectra, const mill_channel *channel, known_waves 
   return err;
 }
 
-/* Source of a piece's line-spread function: MILL_LSF_OFF none is needed, MILL_LSF_AUTO none is
- * known. */
+/* Source of a piece's line-spread function.  MILL_LSF_OFF: none is needed; MILL_LSF_AUTO: none is
+   known. */
 static int lsf_of(const mill_spectra *spectra, const mill_channel *channel, int arm)
 {
   const arm_rule *rule = &spectra->arm[arm];
@@ -335,7 +335,8 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
   return mill_arena_take(&spectra->batch->arena, n_byte, out);
 }
 
-/* The piece's columns of rows [n_row][n_pix] of 4 bytes, in the batch's memory; from NULL: none. */
+/* Give the piece's part of an array [n_row][n_pix] of 4-byte numbers in the batch's memory, without
+   a copy if it lies there already.  from NULL: *out is NULL. */
 static int keep(mill_spectra *spectra, const piece *p, const void *from, size_t n_row, size_t n_pix,
                 const void **out)
 {
@@ -357,7 +358,7 @@ static int keep(mill_spectra *spectra, const piece *p, const void *from, size_t 
   return MILL_OK;
 }
 
-/* The piece's wavelengths in the batch. */
+/* Copy the piece's wavelengths into the batch. */
 static int add_wave(mill_spectra *spectra, const known_waves *known, piece *p)
 {
   double *copy = NULL;
@@ -370,6 +371,7 @@ static int add_wave(mill_spectra *spectra, const known_waves *known, piece *p)
   return MILL_OK;
 }
 
+/* Compute the piece's sigma from the arm's FWHM or resolving power. */
 static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
 {
   const arm_rule *rule = &spectra->arm[p->arm];
@@ -386,7 +388,7 @@ static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
   return MILL_OK;
 }
 
-/* The file's sigma of the piece's pixels, times lsf_factor. */
+/* Give the file's sigma of the piece's pixels, times lsf_factor. */
 static int keep_sigma(mill_spectra *spectra, const piece *p, const float *from, size_t n_pix,
                       const float **out)
 {
@@ -478,8 +480,8 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
   return MILL_OK;
 }
 
-/* By exposure, then arm, else as they came.  They nearly are already: formats give their
- * channels exposure by exposure. */
+/* Sort by exposure, then arm; equal ones keep their order.  An insertion sort, as formats give
+   their channels nearly in this order. */
 static void sort_segments(mill_read_batch *batch)
 {
   for (int i = 1; i < batch->n_segment; i++) {
@@ -519,8 +521,8 @@ done:
   return err;
 }
 
-/* Pixels of two versions of a file must not end up in one star.  Of a file that was replaced or
-   removed the old one stays open, and a packed one was unpacked at once. */
+/* Fail if the open file has changed: a star must not mix pixels of two versions.  A replaced or
+   removed file stays open, and a .gz was unpacked as a whole, so these cannot change. */
 static int check_unchanged(const mill_fits_guard *guard)
 {
   struct stat now;
@@ -637,7 +639,7 @@ const char *mill_spectra_channel(const mill_spectra *spectra, const mill_raw_seg
     for (int i = 0; i < known->n_piece; i++)
       if (known->piece[i].wave_number == segment->wave_number)
         return known->name;
-  return ""; /* forgotten, as a read of more channels than are kept */
+  return ""; /* forgotten, after more than MAX_KNOWN sets of wavelengths */
 }
 
 int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segment,
@@ -655,8 +657,8 @@ int mill_spectra_frame(const mill_spectra *spectra)
   return spectra->frame;
 }
 
-/* Refuse selections that a format does not support, instead of silently keeping all rows or
- * none. */
+/* Refuse selections that the format does not support, which would silently keep all rows or
+   none. */
 static int check_selection(const mill_spectra *spectra, const mill_selection *select)
 {
   const mill_format *format = spectra->format;

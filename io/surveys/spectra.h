@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Spectra of any survey behind one interface: formats, channels, arms.
  *
- *  A FORMAT (one table of functions per survey: desi.c, sdss.c, lamost.c, weave.c, fourmost.c
- *  and generic.c of this folder) knows where things are in its files.  It delivers CHANNELS: one
- *  spectrum of one exposure with its own wavelengths, as in the file except for vacuum wavelengths
- *  and ivar.  This module recognises the format, gives each channel to the library's arms and
- *  keeps the pixels of a batch.
+ *  A FORMAT (a table of functions per survey: desi.c, sdss.c, ...) knows the layout of its files.
+ *  It gives CHANNELS: one spectrum of one exposure, with its own wavelengths.  This module
+ *  recognises the format, gives each channel's pixels to the library's ARMS, and holds the pixels
+ *  of a batch.
  *
- *  A channel whose name is that of an arm of the library goes to that arm whole, or where the
- *  configuration gives the arm a range, what of it is in the range and in the templates' reach.
- *  Any other channel is cut by wavelength: each pixel goes to the arm whose usable
- *  range (its templates' range less the Doppler shift at the velocity limits) holds
- *  it; where two arms overlap the cut is in the middle of the overlap; pixels
- *  beyond all arms are left out.  `arms` of the configuration may narrow an arm's
- *  range or name the channels it takes.
+ *  A channel with the name of an arm goes to that arm, as a whole or as far as the key arms and the
+ *  templates reach.  Any other channel is cut by wavelength: each pixel goes to the arm whose
+ *  usable range contains it, which is the templates' range less the Doppler shift at the velocity
+ *  limits. Two overlapping arms are cut in the middle of the overlap; pixels beyond all arms are
+ *  dropped.  The key arms may narrow an arm's range, or name the channel that it takes.
  *
- *  Velocities are in the frame of the file's wavelengths.  Every format says what
- *  that is (heliocentric, barycentric, topocentric); nothing is corrected silently.
+ *  Velocities are in the frame of the file's wavelengths, which every format reports; nothing is
+ *  corrected silently.
  */
 #ifndef MILL_SPECTRA_H
 #define MILL_SPECTRA_H
@@ -35,36 +32,35 @@ enum mill_frame {
   MILL_FRAME_TOPOCENTRIC
 };
 
-/** One spectrum as a format delivers it.  All pointers borrowed for the call.
+/** One spectrum, as a format gives it; all pointers are borrowed for the call.
  *
- *  sigma_aa [n_pix]  Gaussian sigma in A of the line-spread function, pixel included;
- *                    NULL: the format does not know it
- *  resolution        as mill_raw_segment has it; NULL: none
+ *  sigma_aa [n_pix]  Gaussian sigma of the line-spread function, A, pixel included; NULL: unknown
+ *  resolution        resolution matrix, as in mill_raw_segment; NULL: none
  */
 typedef struct mill_channel {
   char name[MILL_MAX_NAME]; /**< lower case: b, r, z, coadd, blue, red */
   int n_pix, n_diag;
   const double *wave_aa; /**< [n_pix] ascending; vacuum unless air is set */
-  int air;               /**< 1: air wavelengths, to be converted */
+  int air;               /**< 1: wavelengths in air, which are converted here */
   const float *flux, *ivar;
   const int32_t *mask;
   const float *resolution;
   const float *sigma_aa;
 } mill_channel;
 
-/** Result of mill_spectra_read; its memory is reused by the next call.  Zero it before, but for the
- *  arena's backend. */
+/** Result of mill_spectra_read; the next call reuses its memory.  Zero it first, except for
+ *  arena.backend. */
 typedef struct mill_read_batch {
   int n_segment;
-  mill_raw_segment *segment; /**< [n_segment], ordered by exposure, then arm; exposure: index
-                              *   into the request, i_file means nothing */
+  mill_raw_segment *segment; /**< [n_segment], sorted by exposure (index into the request), then
+                              *   arm; i_file is not set */
   int64_t segment_room;
-  mill_arena arena; /**< the memory behind all pointers of segments */
+  mill_arena arena; /**< memory of the segments' arrays */
 } mill_read_batch;
 
 void mill_read_batch_clear(mill_read_batch *batch); /* NULL is allowed */
 
-/** Bytes of memory behind it. */
+/** Bytes allocated for a batch. */
 size_t mill_read_batch_bytes(const mill_read_batch *batch);
 
 typedef struct mill_spectra mill_spectra;
@@ -77,34 +73,32 @@ typedef struct mill_spectra_settings {
   mill_open_limits limits;
 } mill_spectra_settings;
 
-/** 1: several threads may read at once, each its own files.  It depends on how CFITSIO was built.
- */
+/** May several threads read at once, each its own files?  Depends on how CFITSIO was built. */
 int mill_spectra_threads(void);
 
-/** Open, check and recognise.  A file belongs to one thread at a time, and several may be open,
- *  in several threads if mill_spectra_threads().
- *  MILL_ERR_INPUT names file, HDU and what to do (a file of no known format: which
- *  ones there are, and that --format forces one); MILL_ERR_OUTPUT as mill_desi_open. */
+/** Open and check a file, and recognise its format.  A file belongs to one thread at a time;
+ *  several may be open, in several threads if mill_spectra_threads().  MILL_ERR_INPUT names file
+ *  and HDU and says what to do; MILL_ERR_OUTPUT as mill_fits_guard_open. */
 int mill_spectra_open(const char *path, const mill_spectra_settings *settings, mill_spectra **out);
 void mill_spectra_close(mill_spectra *spectra); /* NULL is allowed */
 
 const char *mill_spectra_format_name(const mill_spectra *spectra);
 int mill_spectra_frame(const mill_spectra *spectra); /**< enum mill_frame */
 
-/** Select rows, as mill_desi_index.  index->exposure_row holds the format's own
- *  numbers of exposures: a FITS row, an HDU, ... */
+/** Select rows and list them in index.  index->exposure_row holds the format's own numbers of
+ *  exposures: FITS rows, HDUs, ... */
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index);
 
-/** Read n exposures (numbers from the index).  An arm that an exposure lacks has no
- *  segment; one with several channels in an arm has several.  MILL_ERR_INPUT. */
+/** Read n exposures, numbered as in the index.  An exposure has a segment for each piece of a
+ *  channel in an arm: none, one or several per arm.  MILL_ERR_INPUT. */
 int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n,
                       mill_read_batch *batch);
 
-/** The same without pixels: segments have wavelengths only. */
+/** Read only the wavelengths of n exposures: segments without pixels. */
 int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
                        mill_read_batch *batch);
 
-/** The channel's name, as the file has it, of a segment of the last mill_spectra_read. */
+/** Name, as in the file, of the channel of a segment of the last mill_spectra_read. */
 const char *mill_spectra_channel(const mill_spectra *spectra, const mill_raw_segment *segment);
 
 /** The unit of the fluxes of such a segment, as FITS writes units; "" where it is not known. */
@@ -115,32 +109,32 @@ int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segmen
 /** "barycentric", "heliocentric", "topocentric" or "unknown". */
 const char *mill_frame_name(int frame);
 
-/** The frame whose name has the same first n letters, in any case; unknown: none. */
+/** Enum mill_frame whose name agrees in the first n letters, ignoring case; unknown if none
+ *  does. */
 int mill_frame_from_name(const char *text, size_t n);
 
-/* ---- for formats, from within their read --------------------------------------------------- */
+/* ---- for formats, during their read ---------------------------------------------------------- */
 
-/** Give a channel to the batch under way.  Pixels are copied, unless they lie in memory of
- *  mill_spectra_alloc.  wave_aa must be ascending.  With n_diag > 0 and no resolution the
- *  channel has a matrix that is not wanted. */
+/** Add a channel to the batch being read.  Pixels are copied, unless they lie in memory of
+ *  mill_spectra_alloc.  wave_aa must ascend.  n_diag > 0 with resolution NULL: the channel has a
+ *  resolution matrix, which was not wanted. */
 int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *channel);
 
-/** Memory of the batch under way, lasting as long as it does, not zeroed, 64-byte aligned. */
+/** Memory that lasts as long as the batch being read: not zeroed, 64-byte aligned. */
 int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out);
 
 enum mill_wants {
-  MILL_WANTS_CHANNEL = 1, /**< some of it concerns this run: add it */
+  MILL_WANTS_CHANNEL = 1, /**< add the channel */
   MILL_WANTS_PIXELS = 2,  /**< with its pixels */
-  MILL_WANTS_MATRIX = 4   /**< and its resolution matrix */
+  MILL_WANTS_MATRIX = 4   /**< with its resolution matrix */
 };
 
-/** Which data of a channel are wanted, before its pixels are read: name, n_pix, wave_aa and air
- *  are looked at, n_diag > 0 for "has a matrix", and sigma_aa, which must not be NULL if the
- *  channel has it. *wants: bits of enum mill_wants. A format need not ask: unwanted data are
- *  ignored. */
+/** Which data of a channel are wanted?  *wants: bits of enum mill_wants.  Set name, n_pix, wave_aa,
+ *  air, n_diag (above 0: it has a matrix) and sigma_aa (not NULL: it has widths); pixels need not
+ *  be read yet.  A format need not ask: unwanted data are ignored. */
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
 
-/** Properties by which a format can select rows, in addition to targets, OBJTYPE and redrock. */
+/** Properties by which only some formats can select rows. */
 enum mill_selects {
   MILL_SELECTS_CLASSES = 1, /**< select->target_class */
   MILL_SELECTS_SCORES = 2,  /**< select->sn_source */
@@ -154,43 +148,43 @@ typedef struct mill_format {
   const char *description; /**< one line for --help and messages */
   /** 1 when the checked file looks like this format; headers only. */
   int (*recognise)(const mill_fits_guard *guard);
-  /** Bytes of the format's state, which begins with mill_fits_file *: the file, borrowed; the rest
-   *  is zero. */
+  /** Bytes of the format's state.  It begins with mill_fits_file *, set to the borrowed file; the
+   *  rest is zero before open. */
   size_t state_bytes;
-  /** Check the structure of the file.  *frame: enum mill_frame, unknown before. */
+  /** Check the structure of the file; set *frame (enum mill_frame) if it is known. */
   int (*open)(void *state, const mill_spectra_settings *settings, int *frame);
-  /** Free what the state owns, also after a failure; NULL: nothing. */
+  /** Free what the state owns; called also after a failure.  NULL: it owns nothing. */
   void (*close)(void *state);
-  /** Rows and exposures of a zeroed index, and n_fits_row; at a failure it is cleared. */
+  /** Fill a zeroed index: rows, exposures, n_fits_row.  The caller clears it after a failure. */
   int (*index)(void *state, const mill_selection *select, mill_file_index *index);
-  /** Calls mill_spectra_add for every channel of the exposures. */
+  /** Call mill_spectra_add for every channel of the exposures. */
   int (*read)(void *state, mill_spectra *spectra, const int64_t *exposure, int n);
   /** The unit of a channel's fluxes as they were given; "" where it is not known.  NULL: never. */
   int (*flux_unit)(void *state, const char *channel, char unit[MILL_FLUX_UNIT]);
   unsigned selects; /**< bits of enum mill_selects */
-  /** Its cameras [n_camera]: the arms of a fit whose configuration names none; see
+  /** Its cameras [n_camera], which become the arms if the configuration names none; see
    *  mill_config_take_cameras. */
   const mill_arm_choice *camera;
   int n_camera;
   int cameras_are_channels; /**< 1: each camera has a channel of its name */
-  double lsf_width_error;   /**< of its line-spread functions, as the key lsf_width_error */
+  double lsf_width_error;   /**< default of the key lsf_width_error */
 } mill_format;
 
 extern const mill_format mill_format_desi, mill_format_sdss, mill_format_lamost,
     mill_format_lamost_mrs, mill_format_weave, mill_format_fourmost, mill_format_pfs,
     mill_format_generic;
 
-/** As mill_spectra_open, with formats [n_format] instead of all known ones. */
+/** As mill_spectra_open, but only with these formats [n_format]. */
 int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings,
                          const mill_format *const *formats, int n_format, mill_spectra **out);
 
-/** Spectra that are in memory: format has a `read` that adds them, and no more.  name: for
- * messages. Only for mill_spectra_read.  state is the caller's.  MILL_ERR_MEMORY. */
+/** Make a source of spectra in memory, for mill_spectra_read alone.  format: only `read` is needed.
+ *  name: for messages.  The caller owns state.  MILL_ERR_MEMORY. */
 int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,
                              const mill_format *format, void *state, mill_spectra **out);
 
-/** Vacuum from air wavelength, A (Morton 2000, ApJS 130, 403, inverted as VALD does:
- *  Piskunov's fit); below 2000 A unchanged. */
+/** Vacuum wavelength, A, of an air wavelength: Piskunov's inverse (VALD) of Morton 2000, ApJS 130,
+ *  403. Wavelengths below 2000 A are returned unchanged. */
 double mill_air_to_vacuum(double wave_air_aa);
 
 #endif

@@ -6,7 +6,7 @@
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
 
-/* A column's name, or a bit of the column before it. */
+/* A column, or a bit of the column before it in the table. */
 typedef struct line {
   int bit; /* -1: a column */
   const char *name;
@@ -22,7 +22,7 @@ static const line table[] = {
 
 enum { N_LINE = sizeof table / sizeof table[0] };
 
-/* The line of column i, N_LINE when there is none. */
+/* Line of column i; N_LINE: there is no such column. */
 static int find_column(int i)
 {
   int at = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Target classes of DESI: names of the bits in the columns of its targeting. */
+/** DESI's target classes: names of the bits of its target columns. */
 #ifndef MILL_TARGET_BITS_H
 #define MILL_TARGET_BITS_H
 
@@ -11,15 +11,15 @@
  *  (SV1_DESI_TARGET, ...), CMX_TARGET; NULL beyond the last. */
 const char *mill_target_column(int i);
 
-/** Does column i belong to commissioning or survey validation?  Where a file has one, the bits of
- *  the main survey's columns are meaningless. */
+/** Does column i belong to commissioning or survey validation?  In a file with such a column, the
+ *  bits of the main survey's columns are meaningless. */
 int mill_target_column_is_early(int i);
 
 /** Bits of column i whose names match a target class of the selection.  MILL_ERR_CONFIG. */
 int mill_target_bits(const mill_selection *select, int i, uint64_t *bits);
 
-/** Is every target class of the selection the name of a bit of some column?  MILL_ERR_INPUT names
- *  the first one that is not; path: of the file, for the message. */
+/** MILL_ERR_INPUT, naming the first, if a target class of the selection matches no bit of any
+ *  column; path: of the file, for the message. */
 int mill_target_bits_check(const mill_selection *select, const char *path);
 
 #endif

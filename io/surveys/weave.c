@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* WEAVE L1: row-stacked spectra of single exposures and of stacks, MOS and IFU alike;
- * docs/use/input.md has the rules.
- *
- * flux = DATA SENSFUNC and ivar = IVAR / SENSFUNC^2; where SENSFUNC is no positive number the flux
- * is left as DATA has it and ivar is 0. */
+/* WEAVE L1: row-stacked spectra of single exposures and of stacks, of MOS and IFU;
+   docs/use/input.md has the rules.
+
+   flux = DATA SENSFUNC and ivar = IVAR / SENSFUNC^2.  If SENSFUNC is not positive, the pixel is
+   bad: flux = DATA and ivar = 0. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 enum { N_ARM = 3, N_IMAGE = 3, MAX_NAME = 32 };
 
-/* HDUs <ARM>_DATA, ..., in the order in which the arms become channels. */
+/* HDUs are called <ARM>_DATA, ...; arms become channels in this order. */
 static const char *const arm_name[N_ARM] = {"BLUE", "GREEN", "RED"};
 
 enum { DATA, IVAR, SENSFUNC };
@@ -49,7 +49,7 @@ static int recognise(const mill_fits_guard *guard)
 
 /* ---- structure -------------------------------------------------------- */
 
-/* The planes of an arm, images i_hdu [N_IMAGE]. */
+/* Check the images i_hdu [N_IMAGE] of an arm, and take them as planes. */
 static int take_images(const mill_cameras *c, const int *i_hdu, mill_camera *camera)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -85,8 +85,8 @@ static const mill_single_wcs wcs = {.start = "CRVAL1",
                                     .type = "CTYPE1",
                                     .default_unit = "Angstrom"};
 
-/* The arm, if the file has any of its images; *frame: of the arms before, unknown where they
- * differ. */
+/* Open an arm, if the file has any of its images.  *frame: frame of all arms so far; unknown if
+   they differ. */
 static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
 {
   char name[MAX_NAME];
@@ -142,8 +142,8 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Columns of FIBTABLE.  Without STATUS and TARGUSE it is not known which fibres saw a target;
- * TARGCAT, the last, is read when rows are selected by it. */
+/* Columns of FIBTABLE.  STATUS and TARGUSE say which fibres saw a target.  TARGCAT, the last, is
+   read only if rows are selected by it. */
 enum { NAME, STATUS, USE, FIBER, RA, DEC, CATEGORY, N_WISH };
 static const mill_fits_wish wish[N_WISH] = {
     [NAME] = MILL_WISH("CNAME", TEXT, 0, 1),
@@ -154,8 +154,8 @@ static const mill_fits_wish wish[N_WISH] = {
     [DEC] = MILL_ROW_WISH("TARGDEC", DOUBLE, target_dec, NAN, 0),
     [CATEGORY] = MILL_WISH("TARGCAT", TEXT, 0, 1)};
 
-/* Target type of the fibre in the words of the selection: SKY, BAD, or TARGUSE itself.  STATUS A is
- * a fibre that is on its target; others are parked, disabled or lost. */
+/* Type of a fibre's target as the selection names it: SKY, BAD, or TARGUSE itself.  STATUS A: the
+   fibre is on its target; others are parked, disabled or lost. */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   const char *use = mill_fits_text_at(&v[USE], i);

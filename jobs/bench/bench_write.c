@@ -131,7 +131,7 @@ static int write_result(mill_bench *job, made_up *run, const char *path, measure
   const int closed = mill_result_close(file, &summary);
   MILL_CHECK(mill_mpi_agree(&job->mpi, put == MILL_OK ? closed : put));
   m->write_s = mill_wall_s() - start_s - m->create_s;
-  m->n_epoch = summary.n_epoch;
+  m->n_epoch = summary.n_write;
   mill_table_written(&m->n_write, &m->n_byte);
   m->n_write -= before[0];
   m->n_byte -= before[1];

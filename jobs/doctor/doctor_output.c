@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "io/files/lock_file.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
@@ -186,8 +186,8 @@ static int move_rows(const output_check *check, int is_write, double *value)
   const size_t n_byte = RANK_ROWS * N_VALUE * sizeof *value;
   const int64_t first = (int64_t)RANK_ROWS * ((mpi->rank + !is_write) % mpi->size);
   const off_t at = first * N_VALUE * (off_t)sizeof *value;
-  MILL_TRY(mill_ph5_check_shared(check->path, mpi));
-  MILL_TRY(mill_ph5_hold(check->path, &fd));
+  MILL_TRY(mill_output_check_shared(check->path, mpi));
+  MILL_TRY(mill_output_hold(check->path, &fd));
   if ((is_write ? pwrite(fd, value, n_byte, at) : pread(fd, value, n_byte, at)) != (ssize_t)n_byte)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot %s its rows: %s", check->path,
               is_write ? "write" : "read", strerror(errno));

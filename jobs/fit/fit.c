@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 #include "io/catalog/sampled_fit.h"
 #include "jobs/fit/steps.h"
 #include "jobs/jobs.h"
@@ -206,7 +206,7 @@ int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line)
   if (err != MILL_OK)
     exit_status = mill_mpi_tell(&mpi, line->name, err);
   mill_fit_options_clear(&options);
-  mill_ph5_leave_if_broken(&mpi, err, exit_status);
+  mill_output_leave_if_broken(&mpi, err, exit_status);
   mill_mpi_end(&mpi);
   return exit_status;
 }

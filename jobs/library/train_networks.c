@@ -57,8 +57,7 @@ static int digest_models(const mill_train_networks *n, char hex[65])
     mill_sha256_update(&sha, &arm->ln_step, sizeof arm->ln_step);
     MILL_TRY(MILL_ALLOC(arm->n_pix, &flux));
     for (int64_t k = 0; k < LOOKED_AT && k < n->split->n; k++) {
-      MILL_TRY(
-          mill_grid_read(n->grid, a, 1, &n->split->model[k * n->split->n / LOOKED_AT], flux, NULL));
+      MILL_TRY(mill_grid_read(n->grid, a, 1, &n->split->model[k * n->split->n / LOOKED_AT], flux));
       mill_sha256_update(&sha, flux, (size_t)arm->n_pix * sizeof *flux);
     }
     MILL_FREE(flux);
@@ -257,7 +256,7 @@ static int read_models(void *context, int n, const int *model, float *flux)
     MILL_CHECK(MILL_RENEW(&r->row, &r->n_row, n));
   for (int i = 0; i < n; i++)
     r->row[i] = r->n->split->model[model[i]];
-  return mill_grid_read(r->n->grid, r->arm, n, r->row, flux, NULL);
+  return mill_grid_read(r->n->grid, r->arm, n, r->row, flux);
 }
 
 static void print_arm(const run *r, const mill_train_arm_report *report)

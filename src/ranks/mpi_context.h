@@ -70,7 +70,8 @@ int mill_mpi_tell(const mill_mpi *mpi, const char *name, int err);
 void mill_mpi_abort_if_lost(const mill_mpi *mpi, int err, int exit_status);
 
 /** Start MPI, run a job, print its failure (mill_mpi_tell), abort (mill_mpi_abort_if_lost) or end
- *  MPI; returns the exit status.  Collective over MPI_COMM_WORLD.
+ *  MPI; returns the exit status.  Collective over MPI_COMM_WORLD.  A job that writes HDF5 files ends
+ *  by mill_output_leave_if_broken.
  *
  *  run  frees its memory also on failure, with its message the last one; returns the same code on
  *       all ranks, except for MILL_ERR_MPI */

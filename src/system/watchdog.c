@@ -24,7 +24,8 @@ static const double BOUND_S = 600.0, TICK_S = 1.0;
 typedef struct slot {
   int used;
   enum mill_watch_kind kind;
-  int64_t number; /* order of announcement */
+  pthread_t thread; /* announced it */
+  int64_t number;   /* order of announcement */
   double age_s, extra_s;
   double stop_s; /* part of age_s after a stop request */
   char what[TEXT];
@@ -238,6 +239,7 @@ int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what
     slots[token].kind = kind;
     slots[token].age_s = slots[token].stop_s = 0;
     slots[token].extra_s = extra_s;
+    slots[token].thread = pthread_self();
     slots[token].number = dog.n_begun++;
     slots[token].used = 1;
   }
@@ -245,12 +247,12 @@ int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what
   return token;
 }
 
-void mill_watch_again(int token)
+void mill_watch_again(void)
 {
-  if (token < 0)
-    return;
   pthread_mutex_lock(&mutex);
-  slots[token].age_s = slots[token].stop_s = 0;
+  for (int i = 0; i < N_SLOT; i++)
+    if (slots[i].used && pthread_equal(slots[i].thread, pthread_self()))
+      slots[i].age_s = slots[i].stop_s = 0;
   pthread_mutex_unlock(&mutex);
 }
 

@@ -43,12 +43,14 @@ void mill_watchdog_stop(void);
  *  what  format of a subject for "... has not returned"
  *
  *  Any thread.  Takes less than a microsecond, plus printing the text.  Returns a token for
- *  mill_watch_end and mill_watch_again, which also accept -1, for nothing watched. */
+ *  mill_watch_end, which also accepts -1, for nothing watched. */
 int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** Restart the time of a call that makes progress. */
-void mill_watch_again(int token);
+/** The calling thread makes progress: restart the time of all calls that it has announced. */
+void mill_watch_again(void);
+
+/** Withdraw a call; any thread. */
 void mill_watch_end(int token);
 
 #endif

@@ -58,16 +58,16 @@ MILL_TEST(an_epoch_costs_few_calls)
   const int64_t n_write = after[0] - before[0], n_byte = after[1] - before[1];
   printf("rank %d of %d: %d epochs with rows, %d MPI_Allreduce, %d broadcasts, %lld "
          "writes, %lld bytes\n",
-         mpi.rank, mpi.size, (int)summary.n_epoch, (int)count.agreed, (int)count.other,
+         mpi.rank, mpi.size, (int)summary.n_write, (int)count.agreed, (int)count.other,
          (long long)n_write, (long long)n_byte);
   fflush(stdout);
-  assert_true(summary.n_epoch >= 1 && summary.n_epoch <= mpi.size);
+  assert_true(summary.n_write >= 1 && summary.n_write <= mpi.size);
   /* two an epoch, one of an epoch without rows at the end, five of the end */
-  assert_true(count.agreed <= 2 * summary.n_epoch + mpi.size + 5);
+  assert_true(count.agreed <= 2 * summary.n_write + mpi.size + 5);
   assert_true(count.other == 0);
   if (mpi.rank > 0)
     assert_true(n_write == 0);
-  else if (summary.n_epoch == 1)
+  else if (summary.n_write == 1)
     assert_true(n_write == s.columns.n_column - 1 && /* TARGETID is there */
                 n_byte == (int64_t)N_ROW * (int64_t)(s.columns.row_size - sizeof(int64_t)));
   if (mpi.rank == 0)

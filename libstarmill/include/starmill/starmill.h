@@ -3,20 +3,23 @@
  *
  *  Results equal those of `starmill fit` bit for bit (docs/use/library-c-python.md).
  *
- *  A library handle holds a template library, the settings of a fit and their work space.
- *  Several threads may share a handle; their calls run one at a time.  Handles are independent:
- *  to work in parallel, open one per thread, or set `threads`.
- *  A function that can fail returns a code, 0 for success, and fills *error unless error is
- *  NULL; on failure it leaves its output handles as they were.  Other pointers may be NULL where
- *  the function says so, and what is closed or freed may be: else the code is STARMILL_USAGE, and a
- *  function without a code returns 0, NaN or an empty text.  libstarmill never calls MPI;
- *  programs whose ranks share a fit use starmill_mpi.h.  HDF5 is not thread-safe: call it only
- *  while no other thread is in starmill_library_open or a starmill_table function.
+ *  A library handle holds a template library, the settings of a fit and their work space. Several
+ *  threads may share a handle; their calls run one at a time.  Handles are independent: to work in
+ *  parallel, open one per thread, or set `threads`.
+ *
+ *  A function that can fail returns a code, 0 for success, and fills *error unless error is NULL.
+ *  On failure it leaves its output handles as they were.  A NULL pointer gives STARMILL_USAGE, or
+ *  0, NaN or an empty text from functions without a code; functions that allow NULL say so, and all
+ *  functions that close or free allow it.
+ *
+ *  libstarmill never calls MPI; programs whose ranks share a fit use starmill_mpi.h.  HDF5 is not
+ *  thread-safe: call it only while no other thread is in starmill_library_open or a starmill_table
+ *  function.
  *
  *  The n_par parameters are, in this order: VRAD (km/s), VSINI (km/s), the library's labels in
  *  their units (Teff in K, log g, [Fe/H], ...) and, with the key velocity_offsets, one offset
- *  (km/s) for each arm after the first.  Wavelengths are in Angstrom, ascending, in vacuum
- *  unless air is set.  Arrays are contiguous; shapes name the slowest axis first.
+ *  (km/s) for each arm after the first.  Wavelengths are in Angstrom, ascending, in vacuum unless
+ *  air is set.  Arrays are contiguous; shapes name the slowest axis first.
  */
 #ifndef STARMILL_STARMILL_H
 #define STARMILL_STARMILL_H
@@ -86,8 +89,8 @@ STARMILL_API void starmill_library_close(starmill_library *library);
 
 /** Check a library file: whether it is complete, finite, consistent and within the limits.
  *
- *  image [n_byte]  the content of a file that is being made, in which 64 zeros stand in the place
- *                  of the hash; path is then its name in messages.  NULL: the file is read
+ *  image [n_byte]  content of a file being made, with 64 zeros in place of the hash; path is then
+ *                  only its name in messages.  NULL: read the file
  *  hash [65]       out  SHA-256 of the content, and a zero byte
  *
  *  Errors: STARMILL_LIBRARY. */
@@ -104,8 +107,8 @@ STARMILL_API const char *starmill_library_hash(const starmill_library *library);
 STARMILL_API const char *starmill_library_backend(const starmill_library *library);
 
 /** A parameter: its name in configuration files ("vrad", "vsini", "teff", ...; "offset_r" for the
- *  offset of arm r), its column in results ("VRAD", ...), its unit and its limits: those of the
- *  fit for vrad and vsini, the range of the training stars for labels. */
+ *  offset of arm r), its column in results ("VRAD", ...), its unit, and its limits.  The limits of
+ *  labels are the range of the training stars. */
 typedef struct starmill_parameter {
   const char *name, *column, *unit;
   double min, max;
@@ -113,8 +116,8 @@ typedef struct starmill_parameter {
 STARMILL_API int starmill_library_parameter(const starmill_library *library, int i_par,
                                             starmill_parameter *parameter, starmill_error *error);
 
-/** An arm: its name and the wavelength range that spectra may cover, which is the templates' range
- *  less the Doppler shift at the velocity limits. */
+/** An arm: its name, and the wavelength range that spectra may cover: the templates' range less the
+ *  Doppler shift at the velocity limits. */
 typedef struct starmill_arm {
   const char *name;
   double min_wave, max_wave;
@@ -188,15 +191,15 @@ STARMILL_API int starmill_file_row(const starmill_file *file, int64_t i_row, sta
 STARMILL_API int starmill_file_star(starmill_file *file, int64_t i_row, starmill_star **star,
                                     starmill_error *error);
 
-/** Open a spectra file without a library.  config: as of starmill_library_open, of which format,
- *  medium and exposures count; NULL: the defaults. */
+/** Open a spectra file without a library.  config: as for starmill_library_open, but only format,
+ *  medium and exposures are used; NULL: the defaults. */
 STARMILL_API int starmill_channels_open(const char *path, const char *config,
                                         starmill_channels **channels, starmill_error *error);
 STARMILL_API void starmill_channels_close(starmill_channels *channels);
 
-/** Read an exposure, whose number is that of /catalog/exposures/FITS_ROW, and count its channels.
- *  Describe one: name, n_pix, wave in vacuum, flux, ivar and mask, valid until the next read, and
- *  flux_unit, valid until the next call. */
+/** Read an exposure and count its channels, *n; exposure: a value of /catalog/exposures/FITS_ROW.
+ *  Describe a channel: name, n_pix, wave in vacuum, flux, ivar and mask, valid until the next read,
+ *  and flux_unit, valid until the next call. */
 STARMILL_API int starmill_channels_read(starmill_channels *channels, int64_t exposure, int *n,
                                         starmill_error *error);
 STARMILL_API int starmill_channels_at(starmill_channels *channels, int i,
@@ -224,9 +227,9 @@ STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmil
                                         const double *theta, double *m2ll, double *penalty,
                                         double *gradient, double *curvature, starmill_error *error);
 
-/** Include the library's model error (its templates' own errors), evaluated at theta [n_par], in
- *  all later calls for this star; a fit does so at its solution.  NULL: leave it out, the default.
- *  Without effect if the library has no model error. */
+/** Include the library's model error (the templates' own errors), evaluated at theta [n_par], in
+ *  all later calls for this star; NULL: leave it out, the default.  A fit includes it at its
+ *  solution. Has no effect if the library has no model error. */
 STARMILL_API int starmill_fix_model_error(starmill_library *library, starmill_star *star,
                                           const double *theta, starmill_error *error);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Share a fit among the ranks of your program, on your communicator.
  *
- *  libstarmill itself calls no MPI.  These inline functions are compiled into your program with
- *  its MPI, which must be the one that libstarmill is linked with.  Each rank opens the library
- *  and makes its own stars (say, row % ranks == rank) with the functions of starmill.h.  The
- *  functions here are collective over comm and return the same code on all ranks: 0, or code and
- *  message of the first rank that failed.  error must not be NULL.
+ *  libstarmill itself calls no MPI.  Your program compiles these inline functions with its MPI,
+ *  which must be the one that libstarmill is linked with.  Each rank opens the library and makes
+ *  its own stars (say, row % ranks == rank) with the functions of starmill.h.  The functions here
+ *  are collective over comm and return the same code on all ranks: 0, or the code of the first rank
+ *  that failed, with its message.  error must not be NULL.
  *
  *  On one kind of processor, a row has the same bits on any rank.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE /* fallocate */
 
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/hdf5/output_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,17 +21,15 @@
 #include "src/system/regular_file.h"
 #include "src/ranks/mpi_context.h"
 
-#define WRITE_ERROR(what)                                                                          \
-  MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MILL_H5_MAKE_ROOM, path, what,             \
-             mill_h5_reason())
+#define WRITE_ERROR(what) MILL_OUTPUT_ERROR(path, what)
 #define READ_ERROR(what)                                                                           \
   MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot read %s: %s", path, what, mill_h5_reason())
 
-enum { SEEN_S = 20 /* NFS shows a new file to other hosts so late at most */ };
+enum { SEEN_S = 20 /* longest wait until NFS shows a new file to other hosts */ };
 
-static int is_broken; /* a file could not be closed in this process */
+static int is_broken; /* this process could not close a file */
 
-void mill_ph5_leave_if_broken(const mill_mpi *mpi, int err, int exit_status)
+void mill_output_leave_if_broken(const mill_mpi *mpi, int err, int exit_status)
 {
   int broken = is_broken;
   mill_mpi_abort_if_lost(mpi, err, exit_status);
@@ -43,22 +41,9 @@ void mill_ph5_leave_if_broken(const mill_mpi *mpi, int err, int exit_status)
   _exit(exit_status);
 }
 
-hid_t mill_ph5_text_type(size_t n_byte)
-{
-  const hid_t type = H5Tcopy(H5T_C_S1);
-  if (type < 0)
-    return type;
-  if (H5Tset_size(type, n_byte > 0 ? n_byte : 1) < 0 || H5Tset_strpad(type, H5T_STR_NULLPAD) < 0 ||
-      H5Tset_cset(type, H5T_CSET_UTF8) < 0) {
-    H5Tclose(type);
-    return H5I_INVALID_HID;
-  }
-  return type;
-}
-
-/* A full disk, an exhausted quota or a file size limit, found before anything is written: HDF5
-   cannot close a file whose metadata do not fit, and a run should not end for want of room.
-   flags: O_CREAT | O_TRUNC for a new file. */
+/* Reserve n_byte of disk space (negative: the file's size), to find a full disk, an exhausted quota
+   or a file size limit before anything is written: HDF5 cannot close a file whose metadata do not
+   fit.  flags: O_CREAT | O_TRUNC for a new file. */
 static int take_room(const char *path, int flags, int64_t n_byte)
 {
   int err = MILL_OK, rc = 0;
@@ -84,15 +69,15 @@ done:
   return err;
 }
 
-int mill_ph5_open(const char *path, unsigned flags, hid_t *file)
+int mill_output_open(const char *path, unsigned flags, hid_t *file)
 {
   MILL_CHECK(mill_h5_open_as(path, flags, MILL_ERR_OUTPUT, file));
-  if (flags != H5F_ACC_RDONLY) /* open as long as the job runs, and read before */
+  if (flags != H5F_ACC_RDONLY) /* it was read before, so a later crash is not its fault */
     mill_h5_forget(*file);
   return MILL_OK;
 }
 
-int mill_ph5_open_existing(const char *path, hid_t *file)
+int mill_output_open_existing(const char *path, hid_t *file)
 {
   int err = MILL_OK;
   struct stat status;
@@ -106,7 +91,7 @@ int mill_ph5_open_existing(const char *path, hid_t *file)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a regular file", path);
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   const int is_hdf5 = H5Fis_hdf5(path) > 0;
-  if (!is_hdf5 || mill_ph5_open(path, H5F_ACC_RDONLY, file) != MILL_OK) {
+  if (!is_hdf5 || mill_output_open(path, H5F_ACC_RDONLY, file) != MILL_OK) {
     MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is %s HDF5 file", path,
               is_hdf5 ? "a damaged or truncated" : "not an");
@@ -115,19 +100,19 @@ done:
   return err;
 }
 
-int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file)
+int mill_output_create(const char *path, int64_t n_byte, hid_t *file)
 {
   *file = H5I_INVALID_HID;
   MILL_CHECK(take_room(path, O_CREAT | O_TRUNC, n_byte));
-  return mill_ph5_open(path, H5F_ACC_TRUNC, file);
+  return mill_output_open(path, H5F_ACC_TRUNC, file);
 }
 
-int mill_ph5_take_room(const char *path)
+int mill_output_take_room(const char *path)
 {
   return take_room(path, 0, -1);
 }
 
-int mill_ph5_hold(const char *path, int *fd)
+int mill_output_hold(const char *path, int *fd)
 {
   *fd = open(path, O_RDWR | O_CLOEXEC);
   if (*fd < 0)
@@ -135,13 +120,13 @@ int mill_ph5_hold(const char *path, int *fd)
   return MILL_OK;
 }
 
-/* What tells a file from others on any host: device numbers differ from host to host, inode numbers
- * on some file systems. */
+/* Identifies a file on any host.  Device numbers differ from host to host, and on some file systems
+ * inode numbers too. */
 typedef struct file_mark {
   int64_t inode, size, time_s;
 } file_mark;
 
-/* Opened anew each time: NFS then asks its server. */
+/* Open the file each time: only then does NFS ask its server. */
 static file_mark mark_of(const char *path)
 {
   struct stat status;
@@ -160,7 +145,7 @@ static int is_same(file_mark a, file_mark b)
   return a.size == b.size && (a.inode == b.inode || a.time_s == b.time_s);
 }
 
-int mill_ph5_check_shared(const char *path, const mill_mpi *mpi)
+int mill_output_check_shared(const char *path, const mill_mpi *mpi)
 {
   int err = MILL_OK;
   char host[256];
@@ -178,7 +163,7 @@ int mill_ph5_check_shared(const char *path, const mill_mpi *mpi)
   return mill_mpi_agree(mpi, err);
 }
 
-int mill_ph5_sync(const char *path, int fd)
+int mill_output_sync(const char *path, int fd)
 {
   if (fd >= 0 && fsync(fd) != 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed to disk: %s" MILL_H5_MAKE_ROOM, path,
@@ -186,7 +171,7 @@ int mill_ph5_sync(const char *path, int fd)
   return MILL_OK;
 }
 
-int mill_ph5_still_there(const char *path, int fd)
+int mill_output_still_there(const char *path, int fd)
 {
   char link[64], now[PATH_MAX] = "";
   struct stat held, named;
@@ -227,7 +212,7 @@ static int close_file(const char *path, hid_t *file)
   return err;
 }
 
-int mill_ph5_end(const char *path, hid_t *file, int err)
+int mill_output_end(const char *path, hid_t *file, int err)
 {
   if (err == MILL_OK)
     return close_file(path, file);
@@ -238,7 +223,7 @@ int mill_ph5_end(const char *path, hid_t *file, int err)
   return err;
 }
 
-int mill_ph5_rename(const char *from, const char *to)
+int mill_output_rename(const char *from, const char *to)
 {
   int err = MILL_OK;
   char folder[PATH_MAX];
@@ -248,8 +233,7 @@ int mill_ph5_rename(const char *from, const char *to)
   if (rename(from, to) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", from, to, strerror(errno));
   close(fd);
-  /* the name itself must survive a crash as well; some file systems have no
-     fsync of folders, which is no failure */
+  /* the new name must be on disk too; some file systems cannot sync folders, which is no failure */
   snprintf(folder, sizeof folder, "%s", to);
   fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0 && fsync(fd) != 0 && errno == EIO)
@@ -260,26 +244,20 @@ done:
   return err;
 }
 
-int mill_ph5_group(hid_t loc, const char *path, const char *name)
+int mill_output_peek(const char *path, const char *object, const char *name, char *out, size_t size)
 {
-  const hid_t group = H5Gcreate2(loc, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-  if (group < 0 || H5Gclose(group) < 0)
-    return WRITE_ERROR(name);
-  return MILL_OK;
-}
-
-int mill_ph5_attr_text(hid_t loc, const char *path, const char *object, const char *name,
-                       const char *text)
-{
-  const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
-  const hid_t type = mill_ph5_text_type(strlen(text));
-  const int err = mill_h5_write_attr(&file, object, name, type, type, 0, text);
-  MILL_H5_CLOSE(type);
+  int err = MILL_OK;
+  hid_t file = H5I_INVALID_HID;
+  MILL_TRY(mill_h5_check_output(path));
+  MILL_TRY(mill_output_open(path, H5F_ACC_RDONLY, &file));
+  MILL_TRY(mill_h5_read_attr_text(MILL_OUTPUT(file, path), object, name, out, size));
+done:
+  MILL_H5_CLOSE(file);
   return err;
 }
 
-int mill_ph5_attr_texts(hid_t loc, const char *path, const char *object, const char *name,
-                        const char *const *text, int n_text)
+int mill_output_attr_texts(hid_t loc, const char *path, const char *object, const char *name,
+                           const char *const *text, int n_text)
 {
   int err = MILL_OK;
   const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
@@ -291,7 +269,7 @@ int mill_ph5_attr_texts(hid_t loc, const char *path, const char *object, const c
   MILL_TRY(mill_alloc_bytes((size_t)n_text, n_byte, (void **)&packed));
   for (int i = 0; i < n_text; i++)
     memcpy(packed + (size_t)i * n_byte, text[i], strlen(text[i]));
-  type = mill_ph5_text_type(n_byte);
+  type = mill_h5_text_type(n_byte);
   MILL_TRY(mill_h5_write_attr(&file, object, name, type, type, n_text, packed));
 done:
   MILL_H5_CLOSE(type);
@@ -299,29 +277,15 @@ done:
   return err;
 }
 
-int mill_ph5_attr_int64(hid_t loc, const char *path, const char *object, const char *name,
-                        const int64_t *value, int n_value)
+int mill_output_attr_int64(hid_t loc, const char *path, const char *object, const char *name,
+                           const int64_t *value, int n_value)
 {
   const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
   return mill_h5_write_attr(&file, object, name, H5T_STD_I64LE, H5T_STD_I64LE, n_value, value);
 }
 
-int mill_ph5_read_attr_text(hid_t loc, const char *path, const char *object, const char *name,
-                            char *out, size_t size)
-{
-  const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
-  memset(out, 0, size);
-  return mill_h5_read_attr_text(&file, object, name, out, size);
-}
-
-int mill_ph5_read_attr_int(hid_t loc, const char *path, const char *object, const char *name,
-                           int *value)
-{
-  const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
-  return mill_h5_read_attr_int(&file, object, name, value);
-}
-
-/* is_column: its writer brings all bytes, and readers see fill where nobody has. */
+/* is_column: HDF5 writes no values, as the caller writes all of them; fill: see
+   mill_output_column. */
 static int create_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                           const hsize_t *dim, int is_column, const void *fill, const char *unit,
                           const char *description)
@@ -330,7 +294,7 @@ static int create_dataset(hid_t loc, const char *path, const char *name, hid_t t
   hid_t space = H5I_INVALID_HID, create = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
   space = H5Screate_simple(n_dim, dim, NULL);
   create = H5Pcreate(H5P_DATASET_CREATE);
-  /* no times in the object: equal content gives equal bytes */
+  /* without times in it, equal content gives equal bytes */
   if (space < 0 || create < 0 || H5Pset_layout(create, H5D_CONTIGUOUS) < 0 ||
       H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY) < 0 ||
       H5Pset_fill_time(create, is_column ? H5D_FILL_TIME_NEVER : H5D_FILL_TIME_ALLOC) < 0 ||
@@ -340,9 +304,9 @@ static int create_dataset(hid_t loc, const char *path, const char *name, hid_t t
   if (dataset < 0)
     MILL_TRY(WRITE_ERROR(name));
   if (unit && unit[0])
-    MILL_TRY(mill_ph5_attr_text(dataset, path, ".", "unit", unit));
+    MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(dataset, path), ".", "unit", unit));
   if (description && description[0])
-    MILL_TRY(mill_ph5_attr_text(dataset, path, ".", "description", description));
+    MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(dataset, path), ".", "description", description));
 done:
   if (dataset >= 0 && H5Dclose(dataset) < 0 && err == MILL_OK)
     err = WRITE_ERROR(name);
@@ -350,28 +314,28 @@ done:
   return err;
 }
 
-int mill_ph5_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
-                            const hsize_t *dim, const char *unit, const char *description)
+int mill_output_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
+                               const hsize_t *dim, const char *unit, const char *description)
 {
   return create_dataset(loc, path, name, type, n_dim, dim, 0, NULL, unit, description);
 }
 
-int mill_ph5_dataset(hid_t loc, const char *path, const char *name, hid_t type, int64_t n,
-                     const char *unit, const char *description)
+int mill_output_dataset(hid_t loc, const char *path, const char *name, hid_t type, int64_t n,
+                        const char *unit, const char *description)
 {
   const hsize_t dim = (hsize_t)n;
   return create_dataset(loc, path, name, type, 1, &dim, 0, NULL, unit, description);
 }
 
-int mill_ph5_column(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
-                    int64_t n_row, int64_t n_value, const void *fill, const char *unit,
-                    const char *description)
+int mill_output_column(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
+                       int64_t n_row, int64_t n_value, const void *fill, const char *unit,
+                       const char *description)
 {
   const hsize_t dim[2] = {(hsize_t)n_row, (hsize_t)n_value};
   return create_dataset(loc, path, name, type, n_dim, dim, 1, fill, unit, description);
 }
 
-int mill_ph5_place(hid_t dataset, const char *path, const char *name, hid_t type, haddr_t *place)
+int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t type, haddr_t *place)
 {
   const hid_t space = H5Dget_space(dataset), stored = H5Dget_type(dataset);
   const int is_empty = H5Sget_simple_extent_npoints(space) == 0;
@@ -386,27 +350,28 @@ int mill_ph5_place(hid_t dataset, const char *path, const char *name, hid_t type
   return MILL_OK;
 }
 
-int mill_ph5_text(hid_t loc, const char *path, const char *name, const char *text,
-                  const char *description)
+int mill_output_text(hid_t loc, const char *path, const char *name, const char *text,
+                     const char *description)
 {
   int err = MILL_OK;
-  const hid_t type = mill_ph5_text_type(strlen(text));
+  const hid_t type = mill_h5_text_type(strlen(text));
   if (type < 0)
     MILL_TRY(WRITE_ERROR(name));
-  MILL_TRY(mill_ph5_dataset_shaped(loc, path, name, type, 0, NULL, "", description));
-  MILL_TRY(mill_ph5_write_whole(loc, path, name, type, text));
+  MILL_TRY(mill_output_dataset_shaped(loc, path, name, type, 0, NULL, "", description));
+  MILL_TRY(mill_output_write_whole(loc, path, name, type, text));
 done:
   MILL_H5_CLOSE(type);
   return err;
 }
 
-/* Texts of fixed length, n_dim 0: a single one.  Zeros follow the last. */
-static int read_texts(hid_t loc, const char *path, const char *name, int n_dim, mill_ph5_texts *out)
+/* Read a dataset of fixed-length texts; n_dim 0: a single text.  Zeros follow the last. */
+static int read_texts(hid_t loc, const char *path, const char *name, int n_dim,
+                      mill_output_texts *out)
 {
   enum { MAX_TEXT = 1 << 28 };
   int err = MILL_OK;
   mill_h5_array array;
-  *out = (mill_ph5_texts){0};
+  *out = (mill_output_texts){0};
   if (!mill_h5_array_open(loc, name, &array))
     MILL_TRY(READ_ERROR(name));
   out->n = (int64_t)H5Sget_simple_extent_npoints(array.space);
@@ -423,26 +388,26 @@ done:
   mill_h5_array_close(&array);
   if (err != MILL_OK) {
     mill_free(out->text);
-    *out = (mill_ph5_texts){0};
+    *out = (mill_output_texts){0};
   }
   return err;
 }
 
-int mill_ph5_read_text(hid_t loc, const char *path, const char *name, char **text)
+int mill_output_read_text(hid_t loc, const char *path, const char *name, char **text)
 {
-  mill_ph5_texts one;
+  mill_output_texts one;
   const int err = read_texts(loc, path, name, 0, &one);
   *text = one.text;
   return err;
 }
 
-int mill_ph5_read_texts(hid_t loc, const char *path, const char *name, mill_ph5_texts *out)
+int mill_output_read_texts(hid_t loc, const char *path, const char *name, mill_output_texts *out)
 {
   return read_texts(loc, path, name, 1, out);
 }
 
-int mill_ph5_read_whole(hid_t loc, const char *path, const char *name, hid_t type, int64_t n_row,
-                        void *buffer)
+int mill_output_read_whole(hid_t loc, const char *path, const char *name, hid_t type, int64_t n_row,
+                           void *buffer)
 {
   int err = MILL_OK;
   mill_h5_array array;
@@ -462,8 +427,8 @@ done:
   return err;
 }
 
-int mill_ph5_write_whole(hid_t loc, const char *path, const char *name, hid_t type,
-                         const void *buffer)
+int mill_output_write_whole(hid_t loc, const char *path, const char *name, hid_t type,
+                            const void *buffer)
 {
   int err = MILL_OK;
   const hid_t dataset = H5Dopen2(loc, name, H5P_DEFAULT);
