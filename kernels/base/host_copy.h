@@ -21,7 +21,7 @@ typedef struct mill_upload {
   void *to;
   const void *from; /**< NULL: zeros go there */
   size_t bytes;
-  int stays; /**< uploads: the source is of the backend's pin and stays until its settle */
+  int stays; /**< uploads: the source is pinned memory, which stays until the backend settles */
 } mill_upload;
 
 /** Do a copy within the host's memory. */

@@ -24,8 +24,7 @@ typedef struct mill_lanes_layer {
   const mill_lanes *in;
   mill_lanes *out;
 } mill_lanes_layer;
-/** Outputs of which a layer makes one block at a time, and pixels whose sums are made in one pass
- *  over its weights. */
+/** Outputs in a block of a layer, and pixels that share one pass over its weights. */
 enum { MILL_LANES_BLOCK = 64, MILL_LANES_PIXELS = 4 };
 /** Outputs [block * MILL_LANES_BLOCK, ...) of a layer before its activation: bias + sum over the
  *  inputs in turn.  weight [MILL_LANES_PIXELS][n_in] is work space. */
@@ -42,7 +41,7 @@ typedef struct mill_lanes_rotation {
 /** Sums over bins of the rotated templates; zero beyond the grid, where no bin of the data lies. */
 void mill_lanes_rotate(const mill_lanes_rotation *task);
 
-/** Continuum functions whose sums are made in one pass. */
+/** Continuum functions whose sums share one pass. */
 enum { MILL_LANES_TILE = 5 };
 /** Inputs of a set of bins from one arm, and its outputs. */
 typedef struct mill_lanes_fill {

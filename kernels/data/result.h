@@ -154,23 +154,23 @@ typedef struct mill_fit_result {
   double label_err_formal[MILL_MAX_LABEL];
   double covar[MILL_MAX_COVAR];
   double m2ll; /**< -2 ln L with priors and hull penalty at the solution */
-  /** What libraries are compared by: chisq_data less good pixels, with priors and hull penalty.  A
-   *  model error and the determinant of the continuum functions, which has the templates' unit, say
-   *  nothing of which templates are better. */
+  /** Libraries are compared by this: chisq_data less the number of good pixels, plus priors and
+   *  hull penalty.  It leaves out model error and the continuum's determinant, which do not tell
+   *  whose templates are better. */
   double excess;
-  /** Chi-square of the best template of the guess, of which only differences have a meaning, and
-   *  the largest of another library's that may belong to a better fit; infinite: no guess. */
+  /** Chi-square of the guess's best template (only differences have a meaning), and the largest one
+   *  of another library that may still belong to a better fit; infinite: no guess. */
   double guess_chisq, guess_tie;
   uint8_t library;  /**< 1 + index of the library, where there are several; 0: none */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */
   double chisq_tot, chisq_c_tot, rchisq_tot;
-  /** chisq_tot and chisq_c_tot without model error, and what noise has of the first */
+  /** chisq_tot and chisq_c_tot without model error; the part of noise in the first */
   double chisq_data, chisq_c_data, chisq_noise;
   int64_t n_pix_tot;
   /** by arm of the library, summed over exposures */
   double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
   double rchisq[MILL_MAX_ARM]; /**< by degrees of freedom; NaN without any */
-  double stiff[MILL_MAX_ARM];  /**< part of the arm's chi-square that is waves of its residuals */
+  double stiff[MILL_MAX_ARM];  /**< fraction of chisq in slow waves of the residuals */
   double vrad_arm_km_s[MILL_MAX_ARM], vrad_arm_err_km_s[MILL_MAX_ARM]; /**< of the arm alone */
   /** Velocity of the arm in the fit less VRAD; 0 in the star's first arm. */
   double vrad_offset_km_s[MILL_MAX_ARM], vrad_offset_err_km_s[MILL_MAX_ARM];
@@ -178,13 +178,13 @@ typedef struct mill_fit_result {
   double vrad_arms_pval;
   double sn[MILL_MAX_ARM];
   int64_t n_pix[MILL_MAX_ARM]; /**< good pixels */
-  /** Epochs with a velocity; chi-square of a constant one, the probability of more than that, and
-   *  the largest less the least. */
+  /** Epochs with a velocity; chi-square of a constant velocity, the probability of a larger one,
+   *  and the largest velocity less the least. */
   int64_t n_epoch;
   double vrad_chi2, vrad_pval, vrad_range_km_s;
-  /** What the residuals have of a second star at another velocity: the significance of that; with
-   *  MILL_INFO_PAIR by how much two stars lower -2 ln L, the second star, and the ratio of its flux
-   *  to the first one's by arm. */
+  /** A second star at another velocity: significance of the residuals' peak; with MILL_INFO_PAIR
+   *  the decrease of -2 ln L by two stars, the second star's values, and by arm its flux over the
+   *  first star's. */
   int32_t pair; /**< 1: two stars */
   double pair_peak, pair_gain;
   double pair_vrad_km_s, pair_vrad_err_km_s, pair_vsini_km_s, pair_vsini_err_km_s;

@@ -65,11 +65,11 @@ typedef struct mill_star {
   int n_segment;
   mill_raw_segment *segment; /**< [n_segment] by exposure, then arm */
   int n_epoch;               /**< epochs that get a velocity of their own; 0: none is wanted */
-  int64_t warn;              /**< bits of RVS_WARN that are known before the fit */
+  int64_t warn;              /**< bits of RVS_WARN known before the fit */
   int try_all;               /**< also starts from the guess: it has several minima */
-  int is_several;     /**< in the row that a sample starts from: two stars, or epochs that differ */
-  double start_chisq; /**< its CHISQ_C_DATA, 0: not known */
-  double start_f;     /**< its M2LL, infinite: of another model than the sample's */
+  int is_several;            /**< a sample's row has two stars, or epochs that differ */
+  double start_chisq;        /**< its CHISQ_C_DATA, 0: not known */
+  double start_f;            /**< its M2LL, infinite: of another model than the sample's */
   int stays; /**< 1: pixels lie in memory of the backend's pin, until mill_pipeline_settle */
   const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */
   /** Gaussian priors of its own, instead of those of the settings; sigma 0: none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Neither instruction set has fused products, and sums have eight parts in both, so the bits are
- * the same. */
+/* The bits are the same with AVX2 and without: no products are fused, and sums have eight parts in
+ * both. */
 #include "kernels/train/train_cpu.h"
 
 #include <math.h>

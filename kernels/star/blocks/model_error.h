@@ -385,4 +385,40 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
   MILL_BARRIER(b);
 }
 
+/** solved [n_error][nk] = N^-1 times the rows with_s [n_error][nk]; chol is the factor of N. */
+MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, const double *chol,
+                                          const double *with_s, double *solved)
+{
+  MILL_FOR(b, e, n_error)
+  {
+    double *x = solved + (ptrdiff_t)e * nk;
+    for (int k = 0; k < nk; k++)
+      x[k] = with_s[e * nk + k];
+    mill_cholesky_solve(nk, chol, nk, x);
+  }
+  MILL_BARRIER(b);
+}
+
+/** solve [n_row][nk] = L^-1 S^T V: from the sums of mill_jacobian_sums, less what model error
+ *  absorbs of them.  A barrier must follow. */
+MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
+                                          const mill_workspace *work, double *solve)
+{
+  const int q = n_error, origin = mill_gram_at(q + nk, 0);
+  const double *with_s = work->error;
+  (void)b; /* a CPU's loop has no use for it */
+  MILL_FOR(b, j, n_row)
+  {
+    const double *from = work->sums + mill_gram_at(q + nk + j, 0) - origin;
+    MILL_SIMD
+    for (int k = 0; k < nk; k++) {
+      double x = from[q + k];
+      for (int e = 0; e < q; e++)
+        x -= from[e] * with_s[e * nk + k];
+      solve[j * nk + k] = x;
+    }
+    mill_cholesky_forward(nk, work->normal, nk, solve + (ptrdiff_t)j * nk);
+  }
+}
+
 #endif
