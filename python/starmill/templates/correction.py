@@ -192,7 +192,7 @@ def labels_inside(library, calibrators):
     inside, n = [], 0
     while n < N_INSIDE:
         mapped = low + (high - low) * rng.random((N_INSIDE, len(low)))
-        some = np.stack([label.unmap(mapped[:, i]) for i, label in enumerate(library.label)], axis=1)
+        some = library.unmap(mapped)
         inside.append(some[hull_distance(library, some) <= 0])
         n += len(inside[-1])
         if n < len(inside) * N_INSIDE // 1000:

@@ -24,7 +24,7 @@ def fill_range(library, low, high, n_guess):
                                  "of the labels' ranges")
         u = 0.5 + np.arange(n_try + 1, n_try + 10001)[:, np.newaxis] * alpha
         x = low + (high - low) * (u - np.floor(u))
-        value = np.stack([label.unmap(x[:, i]) for i, label in enumerate(library.label)], axis=1)
+        value = library.unmap(x)
         found.append(value[hull_distance(library, value) <= 0])
         n_try += len(value)
     library.guess_label = np.concatenate(found)[:n_guess]
