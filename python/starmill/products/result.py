@@ -44,11 +44,6 @@ def number(value, digits):
     return f"{value:.{digits}f}".replace("-", "−") if np.isfinite(value) else "–"
 
 
-def measured(value, error, digits):
-    """Format a value with its error if it has one."""
-    return number(value, digits) + f" ± {number(error, digits)}" * bool(np.isfinite(error))
-
-
 def symmetric(triangle, n):
     """Return the matrix of n columns of which /fits has the upper triangle."""
     full = np.zeros((n, n))
@@ -198,6 +193,18 @@ class Result:
 
     def unit(self, name):
         return text(self.column(name).attrs.get("unit", ""))
+
+    def shown_unit(self, name):
+        """Return the unit for people: log g is said to be in dex."""
+        unit = self.unit(name)
+        return "dex" if unit.startswith("log(") else unit
+
+    def shown(self, values, name, digits):
+        """Return a parameter of a row with its error; of an unresolved v sin i its upper limit."""
+        value, error = values[name], values[name + "_ERR"]
+        if name == "VSINI" and values["FIT_INFO"] & VSINI_UNRESOLVED:
+            return f"< {number(value + error, digits)}"
+        return number(value, digits) + f" ± {number(error, digits)}" * bool(np.isfinite(error))
 
     # --- rows whose bytes are not what was written ---
 
