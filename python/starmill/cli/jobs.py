@@ -2,7 +2,6 @@
 """The jobs in Python, and how one is run."""
 
 import importlib
-import os
 import types
 
 from starmill.cli import program

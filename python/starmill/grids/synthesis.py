@@ -9,6 +9,7 @@ import tempfile
 import numpy as np
 
 from starmill.grids import atmospheres, lines, plan
+from starmill.wavelength import FWHM_PER_SIGMA, vacuum
 
 # Spherical transfer below this log g, where the depth of the atmosphere matters.
 LOGG_SPHERICAL = 3.5
@@ -21,18 +22,6 @@ LIMIT_S = 900
 
 class BadModel(Exception):
     """The model failed a check; the text says which."""
-
-
-def air_to_vacuum(wave_aa):
-    """Vacuum wavelengths (A) of those in air, by N. Piskunov's inverse of Morton (2000)."""
-    s2 = (1e4 / np.asarray(wave_aa, float)) ** 2
-    n = (
-        1
-        + 8.336624212083e-5
-        + 2.408926869968e-2 / (130.1065924522 - s2)
-        + 1.599740894897e-4 / (38.92568793293 - s2)
-    )
-    return wave_aa * n
 
 
 def log_tail(path):
@@ -228,10 +217,10 @@ def join(pieces, grid=plan.FGK):
             check_overlap(pieces[i - 1], pieces[i], first, sigma)
         keep = (wave >= first - 0.5 * computed_step) | (not follows)
         keep &= (wave < last - 0.5 * computed_step) | (not goes_on)
-        vacuum = air_to_vacuum(wave[keep])
-        low, high = vacuum[0] - 7 * sigma, vacuum[-1] + 7 * sigma
+        wave_vacuum = vacuum(wave[keep])
+        low, high = wave_vacuum[0] - 7 * sigma, wave_vacuum[-1] + 7 * sigma
         near = np.flatnonzero((at > low) & (at < high))
-        s, t = smooth(vacuum, (flux[keep], cont[keep]), computed_step, at[near], sigma)
+        s, t = smooth(wave_vacuum, (flux[keep], cont[keep]), computed_step, at[near], sigma)
         sums[:, near] += s
         total[near] += t
     expected = sigma * np.sqrt(2 * np.pi)
@@ -291,7 +280,7 @@ def write(path, labels, at, flux, cont, grid, origin):
         ("VMICRO", plan.microturbulence(labels[0], labels[1]), "[km/s] microturbulence"),
         ("SPHERIC", is_spherical(labels, grid), "spherical transfer"),
         ("MEDIUM", "vacuum", "wavelengths"),
-        ("FWHM", round(grid.SIGMA_AA * 2.3548200450309493, 6), "[Angstrom] Gaussian"),
+        ("FWHM", round(grid.SIGMA_AA * FWHM_PER_SIGMA, 6), "[Angstrom] Gaussian"),
         ("STEP", grid.STEP_AA, "[Angstrom]"),
     ]
     cards += origin

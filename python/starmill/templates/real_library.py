@@ -48,7 +48,7 @@ from scipy.interpolate import CubicSpline
 from starmill.cli import shipped_file
 from starmill.surveys import generic
 from starmill.templates import emulate, library_file
-from starmill.wavelength import C_KM_S
+from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA
 
 MAX_VRAD_ERR = 5  # km/s; stars whose velocity is not known better are not used
 SN_MILES = 150  # a pixel; MILES gives no errors
@@ -119,9 +119,6 @@ def labels_of(library):
 def set_benchmarks(labels, path):
     """Labels of benchmark stars, by their rows of MILES, in place of the published ones, and their
     errors; NaN for other stars."""
-    import numpy as np
-    from astropy.table import Table
-
     for column in ("TEFF", "LOGG", "FEH", "ALPHAFE"):
         labels[column + "_ERR"] = np.nan
     for star in Table.read(path) if path else ():
@@ -199,7 +196,7 @@ def velocities(recipe, work, library, wave, flux, rows):
         spectra.append({"NAME": f"miles-{i + 1}", "TARGETID": i + 1, "WAVELENGTH": wave,
                         "FLUX": np.where(good, flux[i], level),
                         "IVAR": np.where(good, (SN_MILES / level) ** 2, 0),
-                        "LSF_SIGMA": np.full(len(wave), FWHM_MILES_AA / 2.3548)})
+                        "LSF_SIGMA": np.full(len(wave), FWHM_MILES_AA / FWHM_PER_SIGMA)})
     generic.write(os.path.join(work, "miles.fits"), spectra, "air")
     with h5py.File(library) as f:
         first = max(4000, np.exp(f["arms/arm0"].attrs["ln_wave0"]) + 20)
