@@ -50,13 +50,6 @@ class Lattice:
                              "fills them from their neighbours, --emulator radial and network need "
                              "no grid")
 
-    def neighbours(self, i_node):
-        """Of each label (its number of nodes, the nodes before and after or -1)."""
-        at = np.unravel_index(i_node, self.model.shape)
-        for axis, n in enumerate(self.model.shape):
-            yield n, [self.line(i_node, axis)[c] if 0 <= c < n else -1
-                      for c in (at[axis] - 1, at[axis] + 1)]
-
     def line(self, i_node, axis):
         """The nodes along a label through a node."""
         at = list(np.unravel_index(i_node, self.model.shape))
@@ -66,9 +59,10 @@ class Lattice:
     def is_inner(self, i_node, left_out):
         """Has a node models on both sides along every label of three nodes or more, and no
         neighbour that is left out [n_model]?"""
-        for n, nodes in self.neighbours(i_node):
-            models = [self.model.flat[i] if i >= 0 else -1 for i in nodes]
-            if n > 2 and min(models) < 0 or any(i >= 0 and left_out[i] for i in models):
+        for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
+            line = np.pad(self.model.flat[self.line(i_node, axis)], 1, constant_values=-1)
+            models = line[[c, c + 2]]  # of the nodes before and after
+            if len(line) > 4 and min(models) < 0 or left_out[models[models >= 0]].any():
                 return False
         return True
 
