@@ -37,7 +37,7 @@ class Failure(Exception):
         return self.message
 
 
-def check_packages(job, *modules):
+def check_packages(*modules):
     """Import the modules.  Rerun the job with /usr/bin/python3 if only that Python has them; if it
     lacks them too, raise a Failure that lists the missing ones and the Python."""
     specs = {module: importlib.util.find_spec(module) for module in modules}

@@ -11,7 +11,7 @@ from starmill.cli import running, shipped_file
 from starmill.cli.basics import STOPPED, USAGE, Failure, check_packages, version, write_whole
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # processes share the work; and the same bytes from any
-check_packages("simulate", "numpy", "scipy", "h5py", "astropy", "cffi")
+check_packages("numpy", "scipy", "h5py", "astropy", "cffi")
 
 from starmill.cli.progress import Progress  # noqa: E402
 from starmill.mocks import draw, files, folder, forward, instrument, observe  # noqa: E402

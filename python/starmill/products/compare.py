@@ -9,7 +9,7 @@ import csv
 
 from starmill.cli.basics import OUTPUT, USAGE, Failure, check_packages
 
-check_packages("compare", "numpy", "scipy", "h5py", "astropy")
+check_packages("numpy", "scipy", "h5py", "astropy")
 
 import h5py  # noqa: E402
 import numpy as np  # noqa: E402

@@ -14,7 +14,7 @@ from starmill.cli.basics import (INPUT, OUTPUT, PACKAGES, USAGE, Failure, catch_
                                  check_output, check_packages, make_folder, printable, refuse_data,
                                  refuse_input)
 
-check_packages("export", "numpy", "h5py", "astropy")
+check_packages("numpy", "h5py", "astropy")
 
 import astropy  # noqa: E402
 import h5py  # noqa: E402

@@ -11,7 +11,7 @@ import shutil
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages,
                                  refuse_foreign, replacing, warn)
 
-check_packages("merge", "numpy", "h5py")
+check_packages("numpy", "h5py")
 
 import h5py  # noqa: E402
 import numpy as np  # noqa: E402
@@ -354,7 +354,7 @@ def main(options):
     if not options.output:
         refuse("no output: give --output ALL.h5; see starmill merge --help")
     if options.calibrate:
-        check_packages("merge --calibrate", "scipy")
+        check_packages("scipy")
     catch_stops()
     output = os.path.realpath(options.output)
     reads = [("the part", path) for path in options.arguments]

@@ -7,7 +7,7 @@ import os
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, check_packages, printable,
                                  refuse_data, write_whole)
 
-check_packages("plot", "numpy", "h5py", "astropy", "matplotlib", "PIL", "cffi")
+check_packages("numpy", "h5py", "astropy", "matplotlib", "PIL", "cffi")
 
 import numpy as np  # noqa: E402
 from astropy import units  # noqa: E402

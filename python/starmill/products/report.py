@@ -6,7 +6,7 @@ import os
 from starmill.cli.basics import (Failure, check_output, check_packages, printable, refuse_data,
                                  write_whole)
 
-check_packages("report", "numpy", "h5py", "scipy", "astropy", "matplotlib", "PIL", "cffi")
+check_packages("numpy", "h5py", "scipy", "astropy", "matplotlib", "PIL", "cffi")
 
 import numpy as np  # noqa: E402
 

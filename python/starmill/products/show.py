@@ -3,7 +3,7 @@
 
 from starmill.cli.basics import check_packages, printable
 
-check_packages("show", "numpy", "h5py")
+check_packages("numpy", "h5py")
 
 import numpy as np  # noqa: E402
 

@@ -8,7 +8,7 @@ from starmill.cli.basics import (INPUT, STOPPED, USAGE, Failure, check_packages,
                                  refuse_foreign, version)
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the work is shared by processes
-check_packages("library build", "numpy", "scipy", "h5py", "astropy", "yaml")
+check_packages("numpy", "scipy", "h5py", "astropy", "yaml")
 
 import time  # noqa: E402
 

@@ -4,7 +4,7 @@ error of what remains (docs/science/numerics.md, "Correction by real spectra")."
 
 from starmill.cli.basics import INPUT, USAGE, Failure, check_packages
 
-check_packages("library correct", "numpy", "scipy", "astropy", "h5py", "cffi")
+check_packages("numpy", "scipy", "astropy", "h5py", "cffi")
 
 import copy  # noqa: E402
 

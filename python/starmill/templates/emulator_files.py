@@ -8,7 +8,7 @@ import re
 
 from starmill.cli.basics import USAGE, Failure, check_packages
 
-check_packages("library import", "numpy", "scipy", "h5py", "cffi")
+check_packages("numpy", "scipy", "h5py", "cffi")
 
 import numpy as np  # noqa: E402
 

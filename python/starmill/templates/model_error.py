@@ -4,7 +4,7 @@ known labels."""
 
 from starmill.cli.basics import INPUT, USAGE, Failure, check_output, check_packages
 
-check_packages("library model-error", "numpy", "scipy", "astropy", "h5py", "cffi")
+check_packages("numpy", "scipy", "astropy", "h5py", "cffi")
 
 import numpy as np  # noqa: E402
 

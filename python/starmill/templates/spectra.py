@@ -210,7 +210,7 @@ def main(options):
     left_out = check_options(options)
     if options.threads:
         os.environ["OPENBLAS_NUM_THREADS"] = str(options.threads)  # before NumPy is there
-    check_packages("library spectra", "numpy", "scipy", "astropy", "h5py", "cffi")
+    check_packages("numpy", "scipy", "astropy", "h5py", "cffi")
     from starmill.templates.spectra_options import list_files, request_of
     request, path = request_of(options), options.arguments[0]
     given = read_settings(options, request, path)

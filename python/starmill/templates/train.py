@@ -12,7 +12,7 @@ def main(options):
     catch_stops()
     if options.threads:  # before NumPy starts them
         os.environ["OPENBLAS_NUM_THREADS"] = options.threads
-    check_packages("library train", "numpy", "scipy", "h5py", "cffi")
+    check_packages("numpy", "scipy", "h5py", "cffi")
     if options.emulator in (None, "network"):
         finish_networks(options)
     else:
