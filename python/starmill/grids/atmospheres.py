@@ -28,8 +28,8 @@ ALPHA_SHARE = 0.638
 BELOW = 0.07
 
 
-# Numbers of nodes in Teff, log g and [Fe/H], in the order in which they are tried: cubics where four
-# nodes exist, else lines.
+# Numbers of nodes in Teff, log g and [Fe/H], in the order in which they are tried: cubics where
+# four nodes exist, else lines.
 WIDTHS = ((4, 4, 4), (4, 2, 4), (2, 4, 4), (4, 4, 2), (4, 2, 2), (2, 2, 4), (2, 4, 2), (2, 2, 2))
 
 

@@ -214,8 +214,8 @@ def make(out, ges, moog_data, moog_source):
     os.makedirs(out, exist_ok=True)
     atoms = [atoms_of_moog(moog_data, moog_source), atoms_of_ges(ges)]
     simple = molecules(moog_data, MOLECULES, lambda s: s not in SKIP, isotopes, WEAKEST, THETA, 0.0)
-    tio = molecules(moog_data, ("moogtio",), lambda s: s in TIO, lambda s: "0822.000000", WEAKEST_TIO,
-                    THETA_TIO, -0.30103)
+    tio = molecules(moog_data, ("moogtio",), lambda s: s in TIO, lambda s: "0822.000000",
+                    WEAKEST_TIO, THETA_TIO, -0.30103)
     hot, said = atoms_of_hot_stars(), []
     for i, (first, last, _) in enumerate(PIECES):
         first, last = first - PAD - REACH, last + PAD + REACH

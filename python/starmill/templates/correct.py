@@ -16,11 +16,13 @@ from starmill.templates.library_file import write  # noqa: E402
 from starmill.templates.model_error import (begin, covers_half, missing_sigma,  # noqa: E402
                                             refuse_uncovered)
 
-TAPER_AA = 60  # at both ends of --range; a third of it around what --mask leaves out
+TAPER_AA = 60  # over which the correction fades at both ends of --range; a third beside --mask
 LEAST_STARS = 30
-N_ROUND = 2  # the second takes what broader spectra and the emulator left of the first
-BLOCK_AA = 100  # of the two sets of ranges whose velocities and labels are compared
-TABLE_AA = 500  # of the printed sizes
+# The second round takes out what the first left: the spectra are broader than the templates, and an
+# emulator follows a correction only in part.
+N_ROUND = 2
+BLOCK_AA = 100  # length of wavelength ranges; odd and even ones are fitted apart and compared
+TABLE_AA = 500  # wavelengths of one line of the printed table
 
 
 def numbers(option, text, n):
@@ -34,7 +36,8 @@ def numbers(option, text, n):
 
 
 def where_to_measure(options):
-    """Function of wavelengths: 1 in --range, 0 outside of it and in --mask, smooth between."""
+    """Return a function of wavelengths (A): 1 in --range, 0 outside of it and in --mask, smooth
+    at the edges."""
     low, high = numbers("range", options.range, 2) if options.range else (0, np.inf)
     if not low < high:
         raise Failure(USAGE, f"--range {options.range}: expected MIN,MAX")
@@ -51,7 +54,7 @@ def where_to_measure(options):
 
 
 def labels_to_use(options, library):
-    """The correction is a function of these labels: all but those that --assumed names."""
+    """Return the indices of the labels on which the correction depends: all but --assumed."""
     assumed = options.assumed.split(",") if options.assumed else []
     names = [label.name for label in library.label]
     for name in assumed:
@@ -72,7 +75,8 @@ def label_errors(options, library):
 
 
 def until_true(pulls, low, high, n_step):
-    """The value in low...high, by bisection of its logarithm, whose pulls have a width of 1."""
+    """Return the value between low and high with which the pulls have a robust width of 1, by
+    bisection of its logarithm."""
     for _ in range(n_step):
         middle = np.sqrt(low * high)
         low, high = (middle, high) if mad(pulls(middle)) > 1 else (low, middle)

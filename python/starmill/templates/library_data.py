@@ -121,7 +121,8 @@ class Library:
 
     def unmap(self, mapped):
         """Return the labels [..., n_label], in their units, of mapped ones."""
-        return np.stack([label.unmap(mapped[..., i]) for i, label in enumerate(self.label)], axis=-1)
+        return np.stack([label.unmap(mapped[..., i])
+                         for i, label in enumerate(self.label)], axis=-1)
 
 
 def wavelengths(ln_wave0, ln_step, n_pix):

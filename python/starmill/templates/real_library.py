@@ -3,12 +3,12 @@
 
 usage: python3 -m starmill.templates.real_library [options] MODELS WORK OUT.h5
 
-MODELS are those that starmill grid computed (WORK/models-PLAN there), WORK is a folder
-for what is made on the way, OUT.h5 the library (libraries/fgk.h5 and oba.h5 of the checkout are
-those that are shipped).
-What is done: `library build` of all models, `library train`, velocities of the MILES spectra by
-fits, and with these spectra at rest and their published labels `library correct`.  MODELS may also be a library that this tool made: its templates are taken as they are.
-Labels are never tuned.  Attributes of the file name what it was made of and how.
+MODELS is the folder of models that starmill grid computed (its WORK/models-PLAN), or a library that
+this tool made, whose templates are taken as they are.  WORK is a folder for intermediate files,
+OUT.h5 the library (libraries/fgk.h5 and oba.h5 of the checkout are shipped).
+The steps are `library build` of all models, `library train`, fits of the velocities of the MILES
+spectra, and `library correct` with these spectra at rest and their published labels.  Labels are
+never tuned.  Attributes of OUT.h5 name its sources and the commands.
 
   --plan fgk | fgk-hr | oba  of the grid, for sources and defaults (fgk)
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
@@ -26,9 +26,9 @@ Labels are never tuned.  Attributes of the file name what it was made of and how
   --no-model-error    a library without
   --limit MB          refuse a larger file (15)
 
-[alpha/Fe] of MILES stars is that of the disk and halo: 0 from [Fe/H] = 0 up, 0.4 from -1 down,
-linear between.  So is that of the library oba, which has no such label.  Needs NumPy, SciPy, Astropy
-and h5py; docs/science/real-library.md has results.
+MILES stars get the [alpha/Fe] of the disk and halo: 0 from [Fe/H] = 0 up, 0.4 from -1 down, linear
+between; so do the models of oba, which has no such label.  Needs NumPy, SciPy, Astropy and h5py;
+docs/science/real-library.md has results.
 """
 
 import argparse
@@ -117,8 +117,8 @@ def labels_of(library):
 
 
 def set_benchmarks(labels, path):
-    """Labels of benchmark stars, by their rows of MILES, in place of the published ones, and their
-    errors; NaN for other stars."""
+    """Replace the published labels of benchmark stars by their fundamental ones, and add columns of
+    errors, NaN for other stars.  A star's MILES_ID is its row, from 1."""
     for column in ("TEFF", "LOGG", "FEH", "ALPHAFE"):
         labels[column + "_ERR"] = np.nan
     for star in Table.read(path) if path else ():
@@ -144,8 +144,8 @@ def galactic_alpha(feh):
 
 
 def tie_alpha(recipe, grid, train):
-    """Brings the models of a grid file to the [alpha/Fe] that follows from [Fe/H], by the change
-    that a library of all labels gives them, and takes that label out."""
+    """Bring the models of a grid file to the [alpha/Fe] that follows from [Fe/H], and take that
+    label out.  The flux changes by the ratio that a library trained with all labels gives."""
     free = grid.replace(".h5", "-free.h5")
     recipe.run("library", "train", *shlex.split(train), "--output", free, "--overwrite", grid)
     library = library_file.read(free)
@@ -156,7 +156,7 @@ def tie_alpha(recipe, grid, train):
         tied[:, alpha] = galactic_alpha(own[:, feh])
         step = emulate.ln_flux(library, 0, tied) - emulate.ln_flux(library, 0, own)
         f["arms/arm0/flux"][...] *= np.exp(step)
-        # of models that now have the same labels the one that moved least
+        # where models now have the same labels, keep the one that moved least
         order = np.argsort(abs(tied - own)[:, alpha], kind="stable")
         labels = np.delete(tied, alpha, axis=1)
         first = np.unique(labels[order], axis=0, return_index=True)[1]
@@ -234,7 +234,7 @@ def write_at_rest(path, wave, flux, labels, rows, vrad):
 
 
 def measure_error(recipe, args, bare, out):
-    """What the templates get wrong of MILES, into the library: taken out, and what remains."""
+    """Correct the templates by MILES spectra, and measure the model error that remains."""
     wave, flux, labels = read_miles(args.miles)
     set_benchmarks(labels, args.benchmarks)
     rows = rows_to_use(flux, labels, bare, args.rows)
