@@ -52,7 +52,8 @@ def histogram(axes, values, edges, colour, label):
 
 
 def quality(survey):
-    """S/N and reduced chi-square by arm, of fitted rows.  None, here and below: there are none."""
+    """Draw S/N and reduced chi-square by arm, of fitted rows.  This and the other charts return a
+    PNG, or None where no row can be drawn."""
     result, s = survey.result, survey.sample
     done = survey.fitted
     if not done.any():
@@ -108,7 +109,7 @@ def errors(survey):
 
 
 def points(axes, x, y, colour=None, limits=None, **how):
-    """Dots, or where they are many the median of their colours, or their number, in cells."""
+    """Draw dots; more than MANY as cells, with the median colour or the number of their dots."""
     if len(x) > MANY:
         if colour is None:
             return axes.hexbin(x, y, gridsize=60, mincnt=1, linewidths=0, cmap="viridis",

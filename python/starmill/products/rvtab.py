@@ -56,8 +56,9 @@ def columns(result):
 
 # --- the input -------------------------------------------------------------------------------
 
-# exported spectra of an input: rows [n] of the result, rows of the input's FIBERMAP (None: some
-# belong to other inputs), their targets, and rows of /catalog/exposures and of the models
+# exported spectra of an input: row [n] of the result; input: row of the input's FIBERMAP, None
+# where some belong to other inputs; target: TARGETID; exposure: row of /catalog/exposures and of
+# the models
 Carried = collections.namedtuple("Carried", "row input target exposure")
 
 
