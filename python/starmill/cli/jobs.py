@@ -2,6 +2,7 @@
 """The jobs in Python, and how one is run."""
 
 import importlib
+import os
 import types
 
 from starmill.cli import program
@@ -67,4 +68,6 @@ def run(words):
     if options is None:
         return 0
     options.program = program()
+    if getattr(options, "threads", None):  # before NumPy starts them
+        os.environ["OPENBLAS_NUM_THREADS"] = str(options.threads)
     return importlib.import_module(module).main(options)
