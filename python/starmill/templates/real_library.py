@@ -110,12 +110,6 @@ def count_models(models):
     return len(glob.glob(os.path.join(glob.escape(models), "*.fits"))) if os.path.isdir(models) else None
 
 
-def labels_of(library):
-    with h5py.File(library) as f:
-        return [f["labels/label%d" % i].attrs["column"].decode() for i in
-                range(int(f["labels"].attrs["n_label"]))]
-
-
 def set_benchmarks(labels, path):
     """Replace the published labels of benchmark stars by their fundamental ones, and add columns of
     errors, NaN for other stars.  A star's MILES_ID is its row, from 1."""
@@ -179,11 +173,9 @@ def rows_to_use(flux, labels, library, which):
     if which != "all":
         first, step = (int(x) for x in ("0/2" if which == "half" else which).split("/"))
         use[first::step] = False
-    with h5py.File(library) as f:
-        for i in range(int(f["labels"].attrs["n_label"])):
-            a = f["labels/label%d" % i].attrs
-            value = np.asarray(labels[a["column"].decode()], float)
-            use &= (value >= a["min"]) & (value <= a["max"])
+    for label in library.label:
+        value = np.asarray(labels[label.column], float)
+        use &= (value >= label.min) & (value <= label.max)
     return np.nonzero(use)[0]
 
 
@@ -198,8 +190,7 @@ def velocities(recipe, work, library, wave, flux, rows):
                         "IVAR": np.where(good, (SN_MILES / level) ** 2, 0),
                         "LSF_SIGMA": np.full(len(wave), FWHM_MILES_AA / FWHM_PER_SIGMA)})
     generic.write(os.path.join(work, "miles.fits"), spectra, "air")
-    with h5py.File(library) as f:
-        first = max(4000, np.exp(f["arms/arm0"].attrs["ln_wave0"]) + 20)
+    first = max(4000, library.arm[0].wave_aa[0] + 20)
     config = os.path.join(work, "miles.yaml")
     with open(config, "w") as f:
         f.write(
@@ -207,7 +198,7 @@ def velocities(recipe, work, library, wave, flux, rows):
             "arms: [{name: b, min: %.0f, max: 5500}, {name: r, min: 5500, max: 7350}]\n" % first
         )
     out = os.path.join(work, "miles-fit.h5")
-    recipe.run("fit", "--library", library, "--config", config, "--output", out, "--overwrite",
+    recipe.run("fit", "--library", library.path, "--config", config, "--output", out, "--overwrite",
                "--quiet", "--threads", 1, os.path.join(work, "miles.fits"))
     with h5py.File(out) as f:
         at = {t: k for k, t in enumerate(f["catalog/TARGETID"][...])}
@@ -237,13 +228,14 @@ def measure_error(recipe, args, bare, out):
     """Correct the templates by MILES spectra, and measure the model error that remains."""
     wave, flux, labels = read_miles(args.miles)
     set_benchmarks(labels, args.benchmarks)
-    rows = rows_to_use(flux, labels, bare, args.rows)
-    vrad, error = velocities(recipe, args.work, bare, wave, flux, rows)
+    library = library_file.read(bare)
+    rows = rows_to_use(flux, labels, library, args.rows)
+    vrad, error = velocities(recipe, args.work, library, wave, flux, rows)
     good = error < MAX_VRAD_ERR
     print("%d spectra of MILES, %d with a velocity" % (len(rows), good.sum()), flush=True)
     rest = os.path.join(args.work, "miles-at-rest.fits")
     write_at_rest(rest, wave, flux, labels, rows[good], vrad[good] - np.median(vrad[good]))
-    columns = labels_of(bare)
+    columns = [label.column for label in library.label]
     scale = ["--error-columns", ",".join(c + "_ERR" for c in columns)] if args.benchmarks else []
     recipe.run("library", "correct", *shlex.split(PLANS[args.plan][4]), *scale, "--range", RANGE,
                "--mask", MASK, "--spectra", rest, "--columns", ",".join(columns), "--spectra-sn",
