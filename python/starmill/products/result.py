@@ -44,13 +44,6 @@ def number(value, digits):
     return f"{value:.{digits}f}".replace("-", "−") if np.isfinite(value) else "–"
 
 
-def symmetric(triangle, n):
-    """Return the matrix of n columns of which /fits has the upper triangle."""
-    full = np.zeros((n, n))
-    full[np.triu_indices(n)] = triangle
-    return full + np.triu(full, 1).T
-
-
 def star_names(targets, objects, identifiers):
     """Return the names of rows' stars as --object-file takes them: TARGETID, else OBJECT, else
     IDENTIFIER.  An OBJECT that begins with # or a blank is not used: no line of such a list can."""
