@@ -18,9 +18,10 @@ from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm
                                              Emulator, Hull, Library, hull_distance)
 from starmill.templates.library_file import array_of, text_of  # noqa: E402
 
-# relative to max(1, |y|) of the network's output: the check values are float32, and so are labels
+# largest difference from the check values, relative to max(1, |y|) of the network's output y: the
+# check values and their labels are float32
 CHECK_TOLERANCE = 1e-5
-# of templates for spectra with a resolution matrix, by rvspecfit's convention of names
+# sigma of templates whose revision ends in rm or resolmat, by rvspecfit's convention of names
 MATRIX_SIGMA_AA = 0.5
 
 
@@ -82,8 +83,8 @@ def read_sigma(item):
 
 
 def read_file(path, arm_name, sigma):
-    """(library of one arm, least and largest mapped labels, how far it is from the check
-    values)."""
+    """Return a library of one arm, the least and largest mapped labels of the training stars, and
+    the largest difference from the check values."""
     with library_file.opened(path, USAGE) as file, file:
         if "lam" not in file or "parnames" not in file.attrs:
             raise ValueError("is not an emulator file (dataset lam or attribute parnames is "
@@ -227,7 +228,7 @@ def verify(file, library):
 
 
 def join(library, one, path0, path, sigma):
-    """The arm of one, which must be of the same training, becomes the library's too."""
+    """Add the arm of library `one` to the library; both must be of the same training."""
     def need(good, message):
         if not good:
             raise Failure(USAGE, f"{path}: {message}; import arms of one training")
