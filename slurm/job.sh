@@ -34,7 +34,7 @@
 
 # --- state ------------------------------------------------------------------
 job_command=(fit) # of starmill: fit, sample or library train
-job_arguments=()  # of it
+job_arguments=()  # of that command
 job_output=       # its --output
 job_stop_files=() # any of them stops the job
 job_can_requeue=1
@@ -42,8 +42,8 @@ job_is_part=0     # a task of a job array
 job_asked=        # why the ranks were asked to stop: limit, term or file
 job_late=0        # they were asked and have not stopped in time
 job_interrupted=0 # a trap ran while the script waited
-job_pid=          # of the launcher
-job_status=0      # of the launcher
+job_pid=          # process of the launcher
+job_status=0      # exit status of the launcher
 job_helpers=()    # background shells that only send signals
 
 job_say() {
@@ -116,7 +116,7 @@ job_stop_file() { # prints the stop file that is there
 # --- running it -------------------------------------------------------------
 job_ask() { # WHY: ask the ranks to stop in good order
   job_interrupted=1
-  # the stop file is a wish that outlives the limit; a second signal would not be gentle
+  # ask once: a second signal ends the ranks at once.  After a stop file the job is not requeued.
   if [[ -n $job_asked ]]; then
     [[ $1 != file ]] || job_asked='file'
     return 0
@@ -148,7 +148,7 @@ job_watch() { # look for a stop file until there is one
 job_run() { # COMMAND...: run it to its end, or until it is late to stop; sets job_status
   "$@" &
   job_pid=$!
-  # asked between the trap and here
+  # the request may have come before job_pid was known
   [[ -z $job_asked ]] || kill -USR1 "$job_pid" 2>/dev/null || :
   job_watch &
   job_helpers+=("$!")
@@ -162,16 +162,17 @@ job_run() { # COMMAND...: run it to its end, or until it is late to stop; sets j
   job_helpers=()
 }
 
-job_is_lost() { # does the output say that the launcher's 0 is wrong?  srun 22.05 ends so with a node
+job_is_lost() { # is the output unfinished though the launcher ended with 0, as srun 22.05 does
+  # when a node fails?
   local status=0
   [[ ${job_command[0]} == library ]] && return 1
   "$SITE_PROGRAM" status "$job_output" >/dev/null 2>&1 || status=$?
   ((status == 10 || status == 75)) # "running", by the status file, or not finished
 }
 
-job_requeue() { # and never come back
+job_requeue() { # put the job back into the queue and end; does not return
   local state='' i id=$SLURM_JOB_ID
-  # the plain number of an array's last task is that of the whole array
+  # the last task of an array has the array's own number as SLURM_JOB_ID
   [[ -z ${SLURM_ARRAY_TASK_ID:-} ]] || id=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
   if ((!job_can_requeue)); then
     job_say "stopped in good order; submit the same again to continue"
@@ -185,14 +186,14 @@ job_requeue() { # and never come back
   for ((i = 0; i < 6; i++)); do
     ((i == 0)) || sleep 10 # the controller may be busy
     state=$(squeue --noheader --jobs="$id" --format=%T) || continue
-    # a cancelled job is completing: requeueing would bring it back to life
+    # a cancelled job has the state COMPLETING: requeueing it would start it again
     if [[ $state != RUNNING ]]; then
       job_say "not requeued: the job's state is ${state:-unknown}"
       exit 75
     fi
     job_say "requeued; the same command continues"
     trap '' USR1 USR2 ALRM
-    trap - TERM # die of it at once
+    trap - TERM # SIGTERM ends this script at once
     if scontrol requeue "$id"; then
       sleep 300 # Slurm ends this script
     fi
@@ -229,7 +230,7 @@ job_main() { # COMMAND...: run it, try again what may help, requeue, or end with
       *)
         # the program looks for the first of these files itself, and more often
         [[ -n $job_asked ]] || ! job_stop_file >/dev/null || job_asked='file'
-        # asked before it could listen, it dies of the signal: nothing is lost
+        # a program that is asked before it can listen dies of the signal: nothing is lost
         if [[ $job_asked == limit || (-z $job_asked && $job_status == 75) ]]; then
           job_requeue
         elif [[ -n $job_asked ]]; then

@@ -36,6 +36,13 @@ def known_unit(unit: str, words: str) -> tuple[str, str]:
     return unit, words
 
 
+def symmetric(triangle: Any, n: int) -> Any:
+    """Return the matrix [n, n] of which COVAR has the upper triangle."""
+    full = np.zeros((n, n))
+    full[np.triu_indices(n)] = triangle
+    return full + np.triu(full, 1).T
+
+
 @contextlib.contextmanager
 def errors():
     """Turn a job's Failure into what callers of Python expect."""

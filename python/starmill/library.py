@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .binding import StarmillError, call as _call, ffi as _ffi, lib as _lib, text as _text
 from .cli import shipped_file
-from .interchange import Columns, FromOthers
+from .interchange import Columns, FromOthers, symmetric
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -595,10 +595,7 @@ class Table(Columns):
     def covariance(self, row: int) -> Floats:
         """Return a row's covariance [n, n] of velocity, v sin i and labels; 0 where fixed."""
         packed = self["COVAR"][row]
-        n = int(np.sqrt(2 * packed.size))
-        matrix = np.zeros((n, n))
-        matrix[np.triu_indices(n)] = packed
-        return matrix + np.triu(matrix, 1).T
+        return symmetric(packed, int(np.sqrt(2 * packed.size)))
 
 
 def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,

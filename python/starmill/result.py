@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from starmill.cli import program
 from starmill.cli.basics import Failure, did_you_mean
-from starmill.interchange import Columns, errors
+from starmill.interchange import Columns, errors, symmetric
 from starmill.products import result as files
 from starmill.products import table
 
@@ -174,7 +174,7 @@ class Result(Columns):
 
     def covariance(self, row: int) -> NDArray[np.float64]:
         """Return a row's covariance [n, n] of `parameters`; 0 where fixed."""
-        return files.symmetric(self["COVAR"][row], len(self.parameters))
+        return symmetric(self["COVAR"][row], len(self.parameters))
 
     def plot(self, star: Union[str, int, None] = None, *,
              limits: Optional[tuple[float, float]] = None, models: Optional[str] = None,

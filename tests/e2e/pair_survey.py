@@ -5,7 +5,6 @@ files."""
 import copy
 import os
 import sys
-from dataclasses import replace
 
 import numpy as np
 from astropy.io import fits
@@ -43,7 +42,8 @@ def write(path, survey, velocity, noise=None, add=lambda at, ideal: ideal):
     of its own, but the star's error of the templates; add: of a block of stars what is observed."""
     noisy, n_star = copy.copy(survey), len(velocity)
     if noise is not None:
-        noisy.settings = replace(survey.settings, seed=1000 * survey.settings.seed + noise)
+        noisy.settings = copy.copy(survey.settings)
+        noisy.settings.seed = 1000 * survey.settings.seed + noise
     file = files.open_coadd(path, survey, n_star)
     for at in range(0, n_star, BLOCK):
         some = draw.draw(survey, at, min(BLOCK, n_star - at))

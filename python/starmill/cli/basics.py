@@ -16,7 +16,7 @@ STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGUSR1
 SYSTEM_PYTHON = "/usr/bin/python3"
 BLAS_BYTES = 129 << 20  # of a thread of OpenBLAS, as in src/system/blas_threads.c
 
-# a file system without locks also holds results, and a run that writes does no harm
+# HDF5's locks fail on file systems without them, and reading while a run writes does no harm
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 
 # pip's package name for each module
@@ -37,7 +37,7 @@ class Failure(Exception):
         return self.message
 
 
-def check_packages(job, *modules):
+def check_packages(*modules):
     """Import the modules.  Rerun the job with /usr/bin/python3 if only that Python has them; if it
     lacks them too, raise a Failure that lists the missing ones and the Python."""
     specs = {module: importlib.util.find_spec(module) for module in modules}
@@ -77,8 +77,8 @@ def memory_limit():
 
 
 def take_blas_room():
-    """Let each OpenBLAS take the buffer of a thread now: without room it would ask for it for ever,
-    deaf to signals."""
+    """Let each OpenBLAS take its buffer now, or raise MemoryError.  Later, without room, OpenBLAS
+    would ask for the buffer for ever and ignore signals."""
     import numpy
     square = numpy.ones((128, 128))
     products = [numpy.dot]
@@ -112,8 +112,8 @@ def printable(words):
 
 
 def refuse_input(path, reads, ends=("", ".lock")):
-    """Refuse an output that is one of the files read, or would be; also a file beside it, path with
-    one of the ends.  reads: (what it is, path or None) of each."""
+    """Refuse an output if it, or path + one of the ends, is one of the files read, or would be.
+    reads: (what it is, path or None) of each."""
     written = [path + end for end in ends]
     names = [os.path.realpath(one) for one in written]
     there = [os.stat(one) for one in written if os.path.exists(one)]

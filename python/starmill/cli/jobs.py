@@ -68,4 +68,6 @@ def run(words):
     if options is None:
         return 0
     options.program = program()
+    if getattr(options, "threads", None):  # before NumPy starts them
+        os.environ["OPENBLAS_NUM_THREADS"] = str(options.threads)
     return importlib.import_module(module).main(options)

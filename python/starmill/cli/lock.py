@@ -45,8 +45,8 @@ def own_text():
 
 
 def judge(who, age_s):
-    """Return "gone", "lives", or "watch": its age or restart says that it is gone, but clocks of
-    hosts differ, and a lost host may still run."""
+    """Return "gone" or "lives" for the holder of a lock; or "watch", where its age or an earlier
+    restart says that it is gone, but clocks of hosts differ and a lost host may still run."""
     host, pid, job, restart, start, space = who
     me = FORM.match(own_text()).groups()
     if (host, space) == (me[0], me[5]):

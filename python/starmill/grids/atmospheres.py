@@ -28,6 +28,11 @@ ALPHA_SHARE = 0.638
 BELOW = 0.07
 
 
+# Numbers of nodes in Teff, log g and [Fe/H], in the order in which they are tried: cubics where
+# four nodes exist, else lines.
+WIDTHS = ((4, 4, 4), (4, 2, 4), (2, 4, 4), (4, 4, 2), (4, 2, 2), (2, 2, 4), (2, 4, 2), (2, 2, 2))
+
+
 class NoAtmosphere(Exception):
     """The labels are not between published atmospheres."""
 
@@ -55,16 +60,8 @@ def read_package(folder, index):
             data = np.array([[float(x) for x in line.split()] for line in lines[i : i + N_DEPTH]])
             if data.shape != (N_DEPTH, 9) or not np.isfinite(data).all():
                 raise ValueError("not a model structure: " + name)
-            nodes[teff, logg, feh] = np.stack(
-                [
-                    data[:, 4],
-                    np.log10(data[:, 5]),
-                    np.log10(data[:, 6]),
-                    data[:, 2],
-                    data[:, 3] * 10.0**logg,
-                ],
-                axis=1,
-            )
+            nodes[teff, logg, feh] = np.column_stack([
+                data[:, 4], np.log10(data[:, [5, 6]]), data[:, 2], data[:, 3] * 10.0**logg])
     return nodes
 
 
@@ -134,20 +131,7 @@ class Atmospheres:
         self.nodes = nodes
         self.axes = [sorted(set(values)) for values in zip(*nodes)]
 
-    def columns(
-        self,
-        *point,
-        widths=(
-            (4, 4, 4),
-            (4, 2, 4),
-            (2, 4, 4),
-            (4, 4, 2),
-            (4, 2, 2),
-            (2, 2, 4),
-            (2, 4, 2),
-            (2, 2, 2),
-        ),
-    ):
+    def columns(self, *point):
         """Array [layer][N_COLUMN] at labels, and how many nodes each label took.
 
         The labels are Teff, log g and [M/H], with ATLAS9 also [alpha/Fe], which is linear.
@@ -159,14 +143,12 @@ class Atmospheres:
                 low -= BELOW
             if not low <= x <= high:
                 raise NoAtmosphere("%s %g is not between %g and %g" % (label, x, low, high))
-        for width in widths:
+        for width in WIDTHS:
             axes = [_axis_choices(x, v, n) for x, v, n in zip(point, self.axes, (*width, 2))]
             if all(k in self.nodes for k in itertools.product(*axes)):
                 weights = [_lagrange(a, x) for a, x in zip(axes, point)]
-                out = sum(
-                    math.prod(w) * self.nodes[k]
-                    for k, w in zip(itertools.product(*axes), itertools.product(*weights))
-                )
+                out = sum(math.prod(w) * self.nodes[k] for k, w in zip(
+                    itertools.product(*axes), itertools.product(*weights)))
                 return out, tuple(len(a) for a in axes)
         raise NoAtmosphere("no atmospheres around Teff %g, log g %g, [M/H] %.2f" % point[:3])
 
@@ -193,10 +175,8 @@ def write_model(path, columns, logg, vmicro):
     with open(path, "w") as f:
         f.write("'sphINTERPOL' %d 5000. %.3f 0 0.\n" % (N_DEPTH, logg))
         for t, pe, pg, tau, depth in columns:
-            f.write(
-                "%9.5f %9.2f %10.5f %10.5f %6.2f %.9e\n"
-                % (tau, t, pe, pg, vmicro, radius - depth / 10.0**logg)
-            )
+            f.write("%9.5f %9.2f %10.5f %10.5f %6.2f %.9e\n"
+                    % (tau, t, pe, pg, vmicro, radius - depth / 10.0**logg))
 
 
 def write_atlas(path, columns, logg):

@@ -19,15 +19,8 @@ PAD = 4.0
 REACH = 3.0
 
 # Van der Waals widths where no better are known: factors on Unsoeld's approximation.
-UNSOELD = {
-    (11, 0): 2.0,
-    (14, 0): 1.3,
-    (20, 0): 1.8,
-    (26, 0): 1.4,
-    (20, 1): 1.4,
-    (38, 1): 1.8,
-    (56, 1): 3.0,
-}
+UNSOELD = {(11, 0): 2.0, (14, 0): 1.3, (20, 0): 1.8, (26, 0): 1.4, (20, 1): 1.4, (38, 1): 1.8,
+           (56, 1): 3.0}
 UNSOELD_ELSE = 2.5
 
 MOLECULES = ("mooghyd", "moogcn", "moogc2", "moogfeh", "moogsih")
@@ -143,25 +136,11 @@ def atoms_of_moog(package, source):
         ion, isotope = int(rest[0]), int(rest[1:] or 0)
         if ion > 1 or number == "1":  # hydrogen lines are Turbospectrum's own
             continue
-        found = next(
-            (
-                width[species, round(wave + d, 2)]
-                for d in (0, -0.01, 0.01)
-                if (species, round(wave + d, 2)) in width
-            ),
-            None,
-        )
-        if found:
-            damp, rad = found
-        else:
-            damp, rad = UNSOELD.get((int(number), ion), UNSOELD_ELSE), 2.223e15 / wave**2
+        damp, rad = UNSOELD.get((int(number), ion), UNSOELD_ELSE), 2.223e15 / wave**2
+        for d in (0.01, -0.01, 0):  # the nearest last
+            damp, rad = width.get((species, round(wave + d, 2)), (damp, rad))
         text = "%10.3f %7.3f %7.3f %8.3f    1.0 %9.2e 'x' 'x' 0.0 1.0 'moog'" % (
-            wave,
-            chi,
-            gf,
-            damp,
-            rad,
-        )
+            wave, chi, gf, damp, rad)
         out.setdefault(("%s.%03d" % (number, isotope), ion + 1), []).append((wave, text))
     return out
 
@@ -220,10 +199,8 @@ def write(path, lists, first, last):
     n = 0
     with open(path + ".part", "w") as f:
         for rows in lists:
-            for (species, ion), row in sorted(
-                rows.items(), key=lambda x: (float(x[0][0]), x[0][1])
-            ):
-                text = [t for wave, t in row if first <= wave <= last]
+            for species, ion in sorted(rows, key=lambda key: (float(key[0]), key[1])):
+                text = [t for wave, t in rows[species, ion] if first <= wave <= last]
                 if text:
                     f.write("'%s'   %d %9d\n'%s'\n" % (species.rjust(14), ion, len(text), species))
                     f.write("\n".join(text) + "\n")
@@ -237,24 +214,13 @@ def make(out, ges, moog_data, moog_source):
     os.makedirs(out, exist_ok=True)
     atoms = [atoms_of_moog(moog_data, moog_source), atoms_of_ges(ges)]
     simple = molecules(moog_data, MOLECULES, lambda s: s not in SKIP, isotopes, WEAKEST, THETA, 0.0)
-    tio = molecules(
-        moog_data,
-        ("moogtio",),
-        lambda s: s in TIO,
-        lambda s: "0822.000000",
-        WEAKEST_TIO,
-        THETA_TIO,
-        -0.30103,
-    )
+    tio = molecules(moog_data, ("moogtio",), lambda s: s in TIO, lambda s: "0822.000000",
+                    WEAKEST_TIO, THETA_TIO, -0.30103)
     hot, said = atoms_of_hot_stars(), []
     for i, (first, last, _) in enumerate(PIECES):
         first, last = first - PAD - REACH, last + PAD + REACH
-        n = [
-            write(os.path.join(out, "%s%d.list" % (kind, i)), lists, first, last)
-            for kind, lists in zip(KINDS, (atoms, [simple], [tio], [hot]))
-        ]
-        said.append(
-            "%g-%g A: %d atomic lines, %d of molecules, %d of TiO, %d more of hot stars"
-            % (first, last, *n)
-        )
+        n = [write(os.path.join(out, "%s%d.list" % (kind, i)), lists, first, last)
+             for kind, lists in zip(KINDS, (atoms, [simple], [tio], [hot]))]
+        said.append("%g-%g A: %d atomic lines, %d of molecules, %d of TiO, %d more of hot stars"
+                    % (first, last, *n))
     return said

@@ -9,6 +9,7 @@ import tempfile
 import numpy as np
 
 from starmill.grids import atmospheres, lines, plan
+from starmill.wavelength import FWHM_PER_SIGMA, vacuum
 
 # Spherical transfer below this log g, where the depth of the atmosphere matters.
 LOGG_SPHERICAL = 3.5
@@ -23,18 +24,6 @@ class BadModel(Exception):
     """The model failed a check; the text says which."""
 
 
-def air_to_vacuum(wave_aa):
-    """Vacuum wavelengths (A) of those in air, by N. Piskunov's inverse of Morton (2000)."""
-    s2 = (1e4 / np.asarray(wave_aa, float)) ** 2
-    n = (
-        1
-        + 8.336624212083e-5
-        + 2.408926869968e-2 / (130.1065924522 - s2)
-        + 1.599740894897e-4 / (38.92568793293 - s2)
-    )
-    return wave_aa * n
-
-
 def log_tail(path):
     with open(path, errors="replace") as f:
         return " | ".join(x.strip() for x in f.read().strip().split("\n")[-4:])[-300:]
@@ -46,36 +35,26 @@ def run(program, text, folder, log, result):
     The limit is in seconds of processor, as the machine may have other things to do.
     """
     with open(os.path.join(folder, log), "w") as out:
-        code = subprocess.run(
-            ["sh", "-c", 'ulimit -t %d; exec "$0"' % LIMIT_S, program],
-            input=text.encode(),
-            stdout=out,
-            stderr=out,
-            cwd=folder,
-            start_new_session=True,  # ^C is for the tool, not for the model under way
-        ).returncode
+        # a new session: ^C is for the tool, not for the model under way
+        code = subprocess.run(["sh", "-c", 'ulimit -t %d; exec "$0"' % LIMIT_S, program],
+                              input=text.encode(), stdout=out, stderr=out, cwd=folder,
+                              start_new_session=True).returncode
     made = os.path.join(folder, result)
     if code or not os.path.exists(made) or not os.path.getsize(made):
-        raise BadModel(
-            "%s ended with status %d: %s"
-            % (os.path.basename(program), code, log_tail(os.path.join(folder, log)))
-        )
+        raise BadModel("%s ended with status %d: %s" % (
+            os.path.basename(program), code, log_tail(os.path.join(folder, log))))
 
 
-def control(pairs):
+def control(*parts):
+    """Turbospectrum's input: of a dictionary a line for each keyword, of a text its words."""
     return "".join(
-        "'%s:'  '%s'\n" % pair if isinstance(pair, tuple) else pair + "\n" for pair in pairs
-    )
+        "".join("'%s:'  '%s'\n" % pair for pair in part.items()) if isinstance(part, dict)
+        else "".join(word + "\n" for word in part.split()) for part in parts)
 
 
 def composition(labels):
-    return [
-        ("METALLICITY", "%.3f" % labels[2]),
-        ("ALPHA/Fe", "%.3f" % labels[3]),
-        ("HELIUM", "0.00"),
-        ("R-PROCESS", "0.00"),
-        ("S-PROCESS", "0.00"),
-    ]
+    return {"METALLICITY": "%.3f" % labels[2], "ALPHA/Fe": "%.3f" % labels[3], "HELIUM": "0.00",
+            "R-PROCESS": "0.00", "S-PROCESS": "0.00"}
 
 
 def atmospheres_path(work, grid):
@@ -109,24 +88,12 @@ def synthesize(work, labels, grid):
         else:
             atmospheres.write_model(model, columns, logg, vmicro)
         first, last = grid.PIECES[0][0] - 10, grid.PIECES[-1][1] + 10
-        run(
-            os.path.join(program, "babsma_lu"),
-            control(
-                [
-                    ("LAMBDA_MIN", "%.1f" % first),
-                    ("LAMBDA_MAX", "%.1f" % last),
-                    ("LAMBDA_STEP", "4.0" if grid is plan.OBA else "1.0"),
-                    ("MODELINPUT", "model"),
-                    ("MARCS-FILE", ".false."),
-                    ("MODELOPAC", "opac"),
-                ]
-                + composition(labels)
-                + [("XIFIX", "T"), "%.2f" % vmicro]
-            ),
-            folder,
-            "babsma.log",
-            "opac",
-        )
+        text = control(
+            {"LAMBDA_MIN": "%.1f" % first, "LAMBDA_MAX": "%.1f" % last,
+             "LAMBDA_STEP": "4.0" if grid is plan.OBA else "1.0", "MODELINPUT": "model",
+             "MARCS-FILE": ".false.", "MODELOPAC": "opac", **composition(labels), "XIFIX": "T"},
+            "%.2f" % vmicro)
+        run(os.path.join(program, "babsma_lu"), text, folder, "babsma.log", "opac")
         out = []
         for i, piece in enumerate(grid.PIECES):
             first, last, step, n_list = piece
@@ -138,34 +105,15 @@ def synthesize(work, labels, grid):
                     if not os.path.lexists(link):
                         os.symlink(path, link)  # the program cuts long paths off
                     lists.append(name)
-            run(
-                os.path.join(program, "bsyn_lu"),
-                control(
-                    [
-                        ("LAMBDA_MIN", "%.3f" % (first - lines.PAD)),
-                        ("LAMBDA_MAX", "%.3f" % (last + lines.PAD)),
-                        ("LAMBDA_STEP", "%.3f" % step),
-                        ("INTENSITY/FLUX", "Flux"),
-                        ("COS(THETA)", "1.00"),
-                        ("ABFIND", ".false."),
-                        ("MODELOPAC", "opac"),
-                        ("RESULTFILE", "spectrum"),
-                    ]
-                    + composition(labels)
-                    + [("NFILES", "%d" % len(lists))]
-                    + lists
-                    + [
-                        ("SPHERICAL", "FT"[is_spherical(labels, grid)]),
-                        "30",
-                        "300.00",
-                        "15",
-                        "1.30",
-                    ]
-                ),
-                folder,
-                "bsyn%d.log" % i,
-                "spectrum",
-            )
+            text = control(
+                {"LAMBDA_MIN": "%.3f" % (first - lines.PAD),
+                 "LAMBDA_MAX": "%.3f" % (last + lines.PAD), "LAMBDA_STEP": "%.3f" % step,
+                 "INTENSITY/FLUX": "Flux", "COS(THETA)": "1.00", "ABFIND": ".false.",
+                 "MODELOPAC": "opac", "RESULTFILE": "spectrum", **composition(labels),
+                 "NFILES": "%d" % len(lists)},
+                " ".join(lists), {"SPHERICAL": "FT"[is_spherical(labels, grid)]},
+                "30 300.00 15 1.30")
+            run(os.path.join(program, "bsyn_lu"), text, folder, "bsyn%d.log" % i, "spectrum")
             out.append(read_spectrum(os.path.join(folder, "spectrum"), piece))
             os.remove(os.path.join(folder, "spectrum"))
         return out
@@ -181,15 +129,13 @@ def read_spectrum(path, piece):
         raise BadModel("no spectrum of %g-%g A: %s" % (first, last, e))
     expected = round((last - first + 2 * lines.PAD) / step) + 1
     if data.ndim != 2 or abs(len(data) - expected) > 1:
-        raise BadModel(
-            "%d samples in the place of %d at %g-%g A" % (len(data), expected, first, last)
-        )
+        raise BadModel("%d samples in the place of %d at %g-%g A"
+                       % (len(data), expected, first, last))
     if not np.isfinite(data).all() or (data[:, 2] <= 0).any():
         raise BadModel("flux that is not finite or not above 0 at %g-%g A" % (first, last))
     if data[:, 1].max() > 1.02:
-        raise BadModel(
-            "flux above the continuum at %g-%g A: %.3f" % (first, last, data[:, 1].max())
-        )
+        raise BadModel("flux above the continuum at %g-%g A: %.3f"
+                       % (first, last, data[:, 1].max()))
     wave = first - lines.PAD + step * np.arange(len(data))
     good = data[:, 1] > 0.3  # the normalised flux has five decimals, too few in cores of lines
     if good.sum() < 0.02 * len(good):
@@ -228,10 +174,10 @@ def join(pieces, grid=plan.FGK):
             check_overlap(pieces[i - 1], pieces[i], first, sigma)
         keep = (wave >= first - 0.5 * computed_step) | (not follows)
         keep &= (wave < last - 0.5 * computed_step) | (not goes_on)
-        vacuum = air_to_vacuum(wave[keep])
-        low, high = vacuum[0] - 7 * sigma, vacuum[-1] + 7 * sigma
+        wave_vacuum = vacuum(wave[keep])
+        low, high = wave_vacuum[0] - 7 * sigma, wave_vacuum[-1] + 7 * sigma
         near = np.flatnonzero((at > low) & (at < high))
-        s, t = smooth(vacuum, (flux[keep], cont[keep]), computed_step, at[near], sigma)
+        s, t = smooth(wave_vacuum, (flux[keep], cont[keep]), computed_step, at[near], sigma)
         sums[:, near] += s
         total[near] += t
     expected = sigma * np.sqrt(2 * np.pi)
@@ -249,10 +195,8 @@ def check_overlap(before, after, edge, sigma):
         values.append(s / t)
     worst = (np.abs(values[1] - values[0]) / values[0][1]).max()
     if worst > 0.02:
-        raise BadModel(
-            "pieces differ by %.1f %% of the continuum where they meet at %g A"
-            % (100 * worst, edge)
-        )
+        raise BadModel("pieces differ by %.1f %% of the continuum where they meet at %g A"
+                       % (100 * worst, edge))
 
 
 def check(labels, at, flux, cont, grid=plan.FGK):
@@ -261,9 +205,8 @@ def check(labels, at, flux, cont, grid=plan.FGK):
         raise BadModel("flux above the continuum after smoothing")
     share, (low, high) = np.sum(flux) * grid.STEP_AA / (STEFAN * labels[0] ** 4), grid.LIGHT
     if not low < share < high:
-        raise BadModel(
-            "%.2f of sigma Teff^4 is emitted here, %g to %g expected" % (share, low, high)
-        )
+        raise BadModel("%.2f of sigma Teff^4 is emitted here, %g to %g expected"
+                       % (share, low, high))
     ratio = np.median(flux / cont)
     if not 0.3 < ratio < 1.005:
         raise BadModel("median of flux over continuum %.3f" % ratio)
@@ -273,28 +216,17 @@ def check(labels, at, flux, cont, grid=plan.FGK):
 def write(path, labels, at, flux, cont, grid, origin):
     from astropy.io import fits
 
-    table = fits.BinTableHDU.from_columns(
-        [
-            fits.Column("WAVE", "D", "Angstrom", array=at),
-            fits.Column("FLUX", "E", "erg/s/cm2/Angstrom", array=flux),
-            fits.Column("CONTINUUM", "E", "erg/s/cm2/Angstrom", array=cont),
-        ],
-        name="SPECTRUM",
-    )
+    table = fits.BinTableHDU.from_columns([
+        fits.Column("WAVE", "D", "Angstrom", array=at),
+        fits.Column("FLUX", "E", "erg/s/cm2/Angstrom", array=flux),
+        fits.Column("CONTINUUM", "E", "erg/s/cm2/Angstrom", array=cont)], name="SPECTRUM")
     cards = [
-        (card, value, comment)
-        for card, value, comment in zip(
-            plan.CARDS, labels, ("[K]", "[log10(cm/s2)]", "[dex]", "[dex]")
-        )
-    ]
-    cards += [
+        *zip(plan.CARDS, labels, ("[K]", "[log10(cm/s2)]", "[dex]", "[dex]")),
         ("VMICRO", plan.microturbulence(labels[0], labels[1]), "[km/s] microturbulence"),
         ("SPHERIC", is_spherical(labels, grid), "spherical transfer"),
         ("MEDIUM", "vacuum", "wavelengths"),
-        ("FWHM", round(grid.SIGMA_AA * 2.3548200450309493, 6), "[Angstrom] Gaussian"),
-        ("STEP", grid.STEP_AA, "[Angstrom]"),
-    ]
-    cards += origin
+        ("FWHM", round(grid.SIGMA_AA * FWHM_PER_SIGMA, 6), "[Angstrom] Gaussian"),
+        ("STEP", grid.STEP_AA, "[Angstrom]"), *origin]
     for card in cards:
         table.header[card[0]] = card[1:]
     primary = fits.PrimaryHDU(header=table.header.__class__([fits.Card(*c) for c in cards]))

@@ -10,9 +10,10 @@ from starmill.cli.basics import USAGE, Failure
 from starmill.templates.library_data import hull_distance
 from starmill.wavelength import C_KM_S
 
-# streams of random numbers for one index
-STAR, TILE, NOISE, DEFECT, REST = range(5)  # REST: of the model error, one an arm from here on
-FLOOR = 1 << 16
+# A seed, a stream and an index (of a star or a tile) give one sequence of random numbers.
+STAR, TILE, NOISE, DEFECT = range(4)
+REST = 4  # and above, one stream an arm: model error that its components leave
+FLOOR = 1 << 16  # error of the labels of templates
 
 KINDS = ("star",  # a clean one; the others have a defect
          "sky",  # OBJTYPE SKY, sky residuals only
@@ -31,9 +32,9 @@ KINDS = ("star",  # a clean one; the others have a defect
          "high_velocity",  # 900 km/s
          "galaxy")  # a star that redrock calls a GALAXY
 
-VEL_CUT_KM_S = 900.0  # no velocity is beyond
+VEL_CUT_KM_S = 900.0  # largest |velocity| that is drawn
 N_TILE_STAR = 5000
-N_TRY = 16  # points at once of which one may lie inside the hulls
+N_TRY = 16  # label points drawn at once for a star; the first inside the hulls is taken
 
 
 def generator(seed, stream, index):
@@ -109,8 +110,9 @@ def _rotations(u, v, limits):
 
 
 def _places(seed, index, u, v):
-    """Tiles have 5000 stars each, evenly over a disc of 1.6 degrees around a centre that is uniform
-    on the sphere between -20 and 80 degrees of declination."""
+    """Return right ascensions and declinations [n], degrees.  Each 5000 stars are a tile: a disc of
+    radius 1.6 degrees, evenly filled, whose centre is uniform on the sphere between declinations
+    -20 and 80."""
     tiles, tile = np.unique(index // N_TILE_STAR, return_inverse=True)
     centre = np.array([generator(seed, TILE, number).random(2) for number in tiles])
     low, high = np.sin(np.radians([-20.0, 80.0]))
@@ -122,13 +124,13 @@ def _places(seed, index, u, v):
 
 
 def _ln_planck(wave_aa, temperature_k):
-    """ln of a black body's flux per frequency, but for a constant."""
+    """Return ln of a black body's flux per frequency, up to a constant."""
     return -3.0 * np.log(wave_aa) - np.log(np.expm1(1.438776877e8 / (wave_aa * temperature_k)))
 
 
 def _magnitudes(arm_r, teff_k, group, sn):
-    """[n][3]: r from the flux that gives the S/N in a pixel of median noise, g and z by the colours
-    of a black body."""
+    """Return AB magnitudes [n][3]: r from the flux that has the S/N in a pixel of median noise, g
+    and z from r by the colours of a black body."""
     g = np.median(arm_r.gain) * sn ** 2
     b = np.median(arm_r.background, axis=1)[group]
     flux = 0.5 * (g + np.sqrt(g * g + 4.0 * b * sn ** 2))  # sn^2 = f^2 / (gain f + background)
@@ -140,7 +142,8 @@ def _magnitudes(arm_r, teff_k, group, sn):
 
 
 def kinds(per_1000, index):
-    """per_1000 rows of every 1000 have a defect, evenly, the kinds in turn."""
+    """Return the kinds [n]: per_1000 of every 1000 rows have a defect, evenly spaced, and the kinds
+    of defects take turns."""
     block, j = np.divmod(index, 1000)
     before, after = (block * per_1000 + i * per_1000 // 1000 for i in (j, j + 1))
     return np.where(before == after, KINDS[0], np.array(KINDS[1:])[before % (len(KINDS) - 1)])

@@ -40,7 +40,7 @@ class FitsOutput:
     whole."""
 
     def __init__(self, path, origin, hdus, cards=()):
-        """origin: digest of the survey's history, keyword MOCKID, and that in words."""
+        """origin: the survey's history as a digest (keyword MOCKID) and in words (HISTORY)."""
         self.path, self.temporary = path, begin_file(path)
         self.start = {}  # of the data of each HDU, bytes
         primary = fits.PrimaryHDU().header
@@ -56,7 +56,7 @@ class FitsOutput:
             raise
 
     def _begin(self, primary, hdus):
-        """hdus: headers, each with the bytes of its data, which are 0 until they are put."""
+        """Write all headers, with room for the data; hdus: (header, bytes of its data)."""
         with writing(self.path), open(self.temporary, "r+b") as file:
             end = file.write(primary.tostring().encode())
             for header, n_byte in hdus:

@@ -17,8 +17,8 @@ from starmill.mocks.instrument import HALF, N_DIAG, N_GROUP
 from starmill.wavelength import C_KM_S, doppler
 
 MAX_VEL_KM_S, MAX_VSINI_KM_S = 1000.0, 500.0  # of a fit, by default
-MIN_PIX = 200  # of a part; without it the library has no such arm
-SPLINE_MARGIN = 64  # grid points beyond those that are needed, where a spline's end is felt
+MIN_PIX = 200  # grid points of a part of an arm; a shorter part is left out of the library
+SPLINE_MARGIN = 64  # grid points added at each end, which the end condition of a spline affects
 
 LIMB_DARKENING = 0.6
 MOMENTS, QUINTIC = 1.5, 2.5  # grid points: up to which the moments decide, from which the quintic
@@ -35,8 +35,9 @@ PIECE = np.array([[1, 0, -5 / 4, -35 / 12, 21 / 4, -25 / 12],
 
 
 def cut_arms(library, ranges):
-    """The library with its only arm cut into parts {name: (first, last wavelength in A)}, as a fit
-    cuts it; one that has more arms, or an arm of these names, stays as it is."""
+    """Return the library with its only arm cut into parts, as a fit cuts it; ranges: {name: (first,
+    last wavelength in A)}.  A library with several arms, or with an arm of one of these names, is
+    returned unchanged."""
     whole = library.arm[0]
     if len(library.arm) != 1 or whole.name in ranges:
         return library
@@ -158,8 +159,9 @@ def _quintic_weights(r):
 
 @functools.lru_cache(maxsize=8)
 def rotation_weights(r):
-    """[2 half + 1] of a v sin i of r grid points, with sum 1: the smooth kind whatever a fit will
-    use, because the truth table promises a physical v sin i."""
+    """Return the weights [2 half + 1], sum 1, that broaden a spectrum by a v sin i of r grid
+    points.  They are smooth in r even where a fit takes others: the truth table promises a
+    physical v sin i."""
     weight = _moment_weights(r) if r < QUINTIC else _quintic_weights(r)
     if MOMENTS < r < QUINTIC:
         s = (r - MOMENTS) / (QUINTIC - MOMENTS)
@@ -174,10 +176,12 @@ def rotation_weights(r):
 
 
 def _error(error, share, is_correlated, random):
-    """[n_pix] relative: the components with the star's shares, and with is_correlated the rest, a
-    stationary Gaussian process whose rms is the fraction and whose correlation falls by the same
-    factor from pixel to pixel.  The sum of that correlation over all lags, (1 + factor) / (1 -
-    factor), is what the library has measured."""
+    """Return the template's relative error [n_pix]: the components times the star's shares.
+
+    is_correlated adds what the components leave: a stationary Gaussian process (AR(1)) with rms
+    error.fraction, whose correlation falls by one factor from pixel to pixel.  The factor follows
+    from the correlation that the library measured, the sum over all lags: (1 + factor) / (1 -
+    factor)."""
     out = np.zeros(len(error.fraction))
     if error.component is not None:
         out += (share * error.sigma) @ error.component
@@ -185,22 +189,23 @@ def _error(error, share, is_correlated, random):
         factor = max(error.correlation - 1.0, 0.0) / (error.correlation + 1.0)
         rest = random.standard_normal(len(out))
         rest[1:] *= np.sqrt(1.0 - factor * factor)
-        # rest_i - factor rest_{i-1} is what was drawn
+        # solve rest_i - factor rest_{i-1} = drawn_i
         bands = np.array([np.ones(len(rest)), np.full(len(rest), -factor)])
         out += error.fraction * solve_banded((1, 0), bands, rest)
     return out
 
 
 def _white_rest(template, shift, random):
-    """[n_pix] relative: a draw of the rest of the model error as a fit counts it."""
+    """Return a draw [n_pix], relative to the flux, of the error that the components leave: white
+    noise, as a fit counts it."""
     wave_aa = template.instrument.wave_aa
     return (template.arm.white_error(wave_aa * shift, template.instrument.step_aa / wave_aa)
             * random.standard_normal(len(wave_aa)))
 
 
 def labels_of_templates(survey, stars):
-    """[n, n_label] labels that templates with a model error have when they should have the stars':
-    off by draws of the library's floors."""
+    """Return the labels [n, n_label] of the templates to use: those of the stars plus, where there
+    is a model error, Gaussian errors of the size of the library's floors."""
     if survey.settings.model_error == "false" or all(t.arm.error is None for t in survey.templates):
         return stars.label
     floor = np.array([label.floor for label in survey.library.label])

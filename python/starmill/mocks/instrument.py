@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from starmill.wavelength import FWHM_PER_SIGMA
+
 N_GROUP, N_DIAG = 5, 11  # groups of fibers with one line-spread function; diagonals
 HALF = N_DIAG // 2
 
@@ -63,7 +65,7 @@ def lsf_sigma(group, wave_aa):
     """Return the Gaussian sigma in A of the line-spread function, pixel included."""
     x = (wave_aa - 6700.0) / 3100.0
     fwhm_aa = 1.72 + 0.04 * x + 0.10 * x * x
-    return fwhm_aa / 2.3548200450309493 * (0.96 + 0.02 * group)
+    return fwhm_aa / FWHM_PER_SIGMA * (0.96 + 0.02 * group)
 
 
 def _logistic(x):

@@ -36,8 +36,9 @@ def noiseless(survey, stars):
 
 
 def _amplitude(arm_r, group, ideal, sn):
-    """What gives the S/N.  Its logarithm rises with slope 1/2 to 1 in that of the amplitude, so
-    that steps of 4/3 of what is missing leave a third of it at most."""
+    """Return the factor on the ideal flux with which its median S/N is sn.  ln S/N rises by 1/2 to
+    1 for each unit of ln amplitude.  So a step of 4/3 of the missing ln S/N leaves at most a
+    third of it."""
     ln_a = np.log(sn)
     for _ in range(40):
         flux = np.exp(ln_a) * ideal
@@ -50,16 +51,17 @@ def _amplitude(arm_r, group, ideal, sn):
 
 
 def _distortion(rms, random, n_pix):
-    """[n_pix] calibration error of an arm: Legendre polynomials of degree 0 to 2 in wavelength of
-    equal rms.  Every continuum of a fit spans these; a cubic it would only follow to a few per
-    cent, and pulls at high S/N would show that."""
+    """Return the calibration error of an arm [n_pix]: a factor, 1 plus Legendre polynomials of
+    degree 0 to 2 in wavelength with equal rms.  The continuum of any fit can follow these.  A
+    cubic it follows to a few per cent only, which pulls at high S/N would show."""
     x = np.linspace(-1.0, 1.0, n_pix)
     a = rms * np.sqrt((2.0 * np.arange(3) + 1.0) / 3.0) * random.standard_normal(3)
     return np.maximum(1.0 + a[0] + a[1] * x + a[2] * (1.5 * x * x - 0.5), 0.1)
 
 
 def _runs(random, p, length, n):
-    """Slices of [n] pixels: a run begins at every pixel that is in none with probability p."""
+    """Yield slices of the n pixels of an arm.  After the end of one slice the next begins at each
+    pixel with probability p; its length is length(u), u uniform in 0 to 1."""
     i = random.geometric(p) - 1
     while i < n:
         end = i + length(random.random())
@@ -79,7 +81,7 @@ def _cosmics(random, sigma, flux, mask, is_noiseless):
 
 
 def _dead(random, flux, ivar):
-    """Pixels without a value and without a mask: half of them runs, of two to nine."""
+    """Set flux and ivar of dead pixels to 0, unmasked: half are single, half runs of 2 to 9."""
     mean = 0.5 * 1.0 + 0.5 * 5.5
     p = DEAD_SHARE / (mean - DEAD_SHARE * (mean - 1.0))
     for run in _runs(random, p, lambda u: 1 if u < 0.5 else 2 + int(16.0 * (u - 0.5)), len(flux)):
@@ -87,7 +89,7 @@ def _dead(random, flux, ivar):
 
 
 def _defect(kind, random, flux, ivar, mask):
-    """Of a pathological row, whose arms these are."""
+    """Put the defect of a pathological row into its flux, ivar and mask [arm][n_pix]."""
     for a, n in enumerate(map(len, flux)):
         if kind == "masked_arm" and a == 0:
             mask[a] |= ALLBAD

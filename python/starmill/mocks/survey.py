@@ -6,13 +6,12 @@ import hashlib
 import os
 import time
 from collections import deque
-from dataclasses import dataclass
 
 from starmill.cli import running, shipped_file
 from starmill.cli.basics import STOPPED, USAGE, Failure, check_packages, version, write_whole
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # processes share the work; and the same bytes from any
-check_packages("simulate", "numpy", "scipy", "h5py", "astropy", "cffi")
+check_packages("numpy", "scipy", "h5py", "astropy", "cffi")
 
 from starmill.cli.progress import Progress  # noqa: E402
 from starmill.mocks import draw, files, folder, forward, instrument, observe  # noqa: E402
@@ -25,36 +24,15 @@ BLOCK_ROWS, TRUTH_ROWS = 32, 4096  # made at once
 MAX_FILE = 1000000
 
 
-@dataclass
-class Settings:
-    seed: int
-    n_star: int
-    per_file: int
-    sn: tuple  # median S/N of a pixel of arm r, log-uniform
-    vel_sigma: float  # km/s, normal around 0, cut at draw.VEL_CUT_KM_S
-    vsini: tuple  # km/s, log-uniform; None: most below 10, a tail to 150
-    model_error: str  # false, true (as a fit counts it), correlated (as it was measured)
-    distortion: float  # rms of the smooth calibration error
-    noiseless: bool  # no noise, cosmics and distortion; ivar as with them
-    pathological: int  # of every 1000 rows
-    redrock: bool
-
-    @classmethod
-    def of(cls, options):
-        return cls(options.seed, options.stars, options.per_file, options.sn, options.vel_sigma,
-                   options.vsini, options.model_error, options.distortion, options.noiseless,
-                   options.pathological, options.redrock)
-
-
 class Survey:
-    """The settings, library, instrument and files of a survey."""
+    """The settings (options.py), library, instrument and files of a survey."""
 
     def __init__(self, options):
-        self.settings = settings = Settings.of(options)
+        self.settings = settings = options
         self.folder, self.overwrite = options.output, options.overwrite
-        self.n_file = -(-settings.n_star // settings.per_file)
+        self.n_file = -(-settings.stars // settings.per_file)
         if self.n_file > MAX_FILE:
-            raise Failure(USAGE, f"--stars {settings.n_star} in files of --per-file "
+            raise Failure(USAGE, f"--stars {settings.stars} in files of --per-file "
                                  f"{settings.per_file} are {self.n_file} files, more than "
                                  f"{MAX_FILE}: give more rows a file")
         self.arms = instrument.arms()
@@ -79,7 +57,7 @@ class Survey:
         vsini = f"{set_.vsini[0]} to {set_.vsini[1]} km/s" if set_.vsini else \
             "by the default mixture"
         return [f"{program} simulate: a mock survey (contents {CONTENTS}), no observation",
-                f"seed {set_.seed}, {set_.n_star} stars, {set_.per_file} a file",
+                f"seed {set_.seed}, {set_.stars} stars, {set_.per_file} a file",
                 f"library {self.library.hash}, {error} its model error",
                 f"S/N {set_.sn[0]} to {set_.sn[1]}, velocities {set_.vel_sigma} km/s, v sin i "
                 f"{vsini}",
@@ -96,7 +74,7 @@ class Survey:
 
     def n_row(self, i_file):
         return min(self.settings.per_file,
-                   self.settings.n_star - i_file * self.settings.per_file)
+                   self.settings.stars - i_file * self.settings.per_file)
 
 
 def path_of_library(given):
@@ -201,7 +179,7 @@ def make(survey, job):
         if progress:
             progress.end()
     write_catalog(survey)
-    truth = Batch(survey, {"truth": folder.TRUTH}, 0, survey.settings.n_star, TRUTH_ROWS)
+    truth = Batch(survey, {"truth": folder.TRUTH}, 0, survey.settings.stars, TRUTH_ROWS)
     make_batches(survey, [truth], job,
                  lambda batch, n: job.check("stopped while the truth table was written"))
     return n_kept, n_row
@@ -221,7 +199,7 @@ def say(survey, made, seconds, n_process):
     """The summary; made is what make returned, None where nothing was to do."""
     if made is None:
         print(f"{survey.folder} is complete already; nothing was done")
-    print(f"stars        {survey.settings.n_star}")
+    print(f"stars        {survey.settings.stars}")
     kept = f", {made[0]} of them already done" if made and made[0] else ""
     print(f"files        {survey.n_file}{kept}")
     print(f"library      {survey.library.path}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Errors from repeats: the factor, by S/N, and the floor of each parameter's error with which rows
-of one star differ as these say."""
+"""Errors calibrated by repeats: for each parameter a factor by S/N and a floor, with which repeated
+rows of a star differ as their errors say."""
 
 import collections
 
@@ -11,15 +11,15 @@ from scipy.optimize import minimize
 from starmill.cli.basics import warn
 from starmill.products.survey import Survey, half_width
 
-LEAST, LEAST_FLOOR = 10, 30  # pairs that make a factor, and a floor
-PER_KNOT, MOST_KNOTS = 100, 5  # pairs of a factor by S/N; factors
-LOW, HIGH = np.log(0.05), np.log(20)  # of a factor
+LEAST, LEAST_FLOOR = 10, 30  # with fewer pairs there is no factor, or no floor
+PER_KNOT, MOST_KNOTS = 100, 5  # pairs for each factor along S/N, and most factors
+LOW, HIGH = np.log(0.05), np.log(20)  # limits of ln factor
 TAIL = 4.0  # degrees of freedom of Student's distribution, which outliers hardly move
 WORTH = 4.0  # fall of -2 ln L that a floor must bring
 
-# factor [n_knot]; n: pairs; before, after: robust widths of differences in units of stated and of
-# calibrated errors, the latter of each half of the pairs with the other half's calibration; thirds:
-# after, by S/N
+# factor [n_knot]; n: pairs; before, after: robust widths of the differences in stated and in
+# calibrated errors.  For after, each half of the pairs is calibrated by the other half.  thirds:
+# after, for thirds of the pairs by S/N
 Calibration = collections.namedtuple("Calibration", "name n factor floor before after thirds")
 # delta [n]; error, ln_sn [2][n] of both rows
 Pairs = collections.namedtuple("Pairs", "delta error ln_sn")
@@ -88,7 +88,7 @@ def of_result(result):
 
 
 def write(fits, sn, calibrations):
-    """As attributes of the group /fits, parameter by parameter."""
+    """Write the calibrations as attributes of the group /fits."""
     fits.attrs["CAL_PARAMETERS"] = np.array([c.name for c in calibrations], "S")
     fits.attrs["CAL_SN"] = sn
     for key, values in (("CAL_FACTOR", [np.resize(c.factor, len(sn)) for c in calibrations]),

@@ -52,7 +52,8 @@ def histogram(axes, values, edges, colour, label):
 
 
 def quality(survey):
-    """S/N and reduced chi-square by arm, of fitted rows.  None, here and below: there are none."""
+    """Draw S/N and reduced chi-square by arm, of fitted rows.  This and the other charts return a
+    PNG, or None where no row can be drawn."""
     result, s = survey.result, survey.sample
     done = survey.fitted
     if not done.any():
@@ -81,11 +82,8 @@ def errors(survey):
     result, s = survey.result, survey.sample
     if not (survey.good & (survey.sn > 0)).any():
         return None
-    n = len(result.parameters)
-    columns = min(3, n)
-    figure, grid = plt.subplots(-(-n // columns), columns, squeeze=False,
-                                figsize=(9.6, 2.5 * -(-n // columns)))
-    for axes, p in zip(grid.flat, result.parameters):
+    figure, grid = panels(len(result.parameters), 2.5)
+    for axes, p in zip(grid, result.parameters):
         error = s[p + "_ERR"]
         at = survey.good & (error > 0) & (survey.sn > 0) & np.isfinite(error)
         x, y = survey.sn[at], error[at]
@@ -98,8 +96,7 @@ def errors(survey):
             bins = np.array_split(np.argsort(x), min(12, len(x) // 10))
             axes.plot([np.median(x[b]) for b in bins], [np.median(y[b]) for b in bins], "o-",
                       color=MODEL, ms=3, lw=1.2)
-        unit = result.unit(p)
-        unit = "dex" if unit.startswith("log(") else unit
+        unit = result.shown_unit(p)
         axes.set(xscale="log", yscale="log", xlabel="S/N per pixel",
                  title=f"error of {symbol(p)}" + (f" ({unit})" if unit else ""))
         if not len(x):  # it is held
@@ -107,14 +104,12 @@ def errors(survey):
             continue
         logarithmic(axes.xaxis, x.min(), x.max())
         logarithmic(axes.yaxis, y.min(), y.max())
-    for axes in grid.flat[n:]:
-        axes.set_axis_off()
     figure.tight_layout()
     return png(figure, DPI)
 
 
 def points(axes, x, y, colour=None, limits=None, **how):
-    """Dots, or where they are many the median of their colours, or their number, in cells."""
+    """Draw dots; more than MANY as cells, with the median colour or the number of their dots."""
     if len(x) > MANY:
         if colour is None:
             return axes.hexbin(x, y, gridsize=60, mincnt=1, linewidths=0, cmap="viridis",
@@ -186,12 +181,9 @@ def maps(survey):
                 possible.append((draw, {n: survey.sample[n][at] for n in names}))
     if not possible:
         return None
-    n_line = -(-len(possible) // 2)
-    figure, grid = plt.subplots(n_line, 2, figsize=(9.6, 3.6 * n_line), squeeze=False)
-    for axes, (draw, values) in zip(grid.flat, possible):
+    figure, grid = panels(len(possible), 3.6, 2)
+    for axes, (draw, values) in zip(grid, possible):
         draw(axes, survey, values)
-    for axes in grid.flat[len(possible):]:
-        axes.set_axis_off()
     figure.tight_layout()
     return png(figure, DPI)
 
@@ -239,9 +231,9 @@ def sky(survey):
     return png(figure, DPI)
 
 
-def panels(n, height):
-    """A figure of n axes of a height in inches, three side by side."""
-    columns = min(3, n)
+def panels(n, height, columns=3):
+    """A figure of n axes of a height in inches, with at most `columns` of them side by side."""
+    columns = min(columns, n)
     figure, grid = plt.subplots(-(-n // columns), columns, squeeze=False,
                                 figsize=(9.6, height * -(-n // columns)))
     for axes in grid.flat[n:]:

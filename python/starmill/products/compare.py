@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill compare`: two results of the same stars, star by star.
 
-Both are fits of the same pixels, so their differences are no noise: where the programs agree they
-are small parts of the stated errors, of which the larger one counts.
+Both are fits of the same pixels, so noise does not make them differ.  Where the programs agree, the
+differences are small parts of the stated errors; the larger of the two errors counts.
 """
 
 import csv
 
 from starmill.cli.basics import OUTPUT, USAGE, Failure, check_packages
 
-check_packages("compare", "numpy", "scipy", "h5py", "astropy")
+check_packages("numpy", "scipy", "h5py", "astropy")
 
 import h5py  # noqa: E402
 import numpy as np  # noqa: E402
@@ -67,7 +67,7 @@ def read_one(path):
 
 
 def read(paths):
-    """Columns of files joined by commas; those that all of them have."""
+    """Return the columns that all files have; paths: names joined by commas."""
     parts = [part for part in (read_one(path) for path in paths.split(",")) if part]
     if not parts:
         raise Failure(OUTPUT, f"{paths}: has no row")

@@ -6,8 +6,9 @@ import os
 import numpy as np
 
 from starmill.cli.basics import USAGE, Failure
+from starmill.interchange import symmetric
 from starmill.products.drawing import DATA, INK, MODEL, literal, plt
-from starmill.products.result import number, symbol, symmetric
+from starmill.products.result import number, symbol
 
 PANEL = 1.6  # inches
 REACH = 4  # standard deviations that are drawn

@@ -76,7 +76,7 @@ def sky_frame(ra, dec, n_cell=N_CELL):
 def sky(ra, dec, wcs, shape):
     """Return stars per square degree, [row][column] of the map; NaN beyond the sky.
 
-    What the kernel would lose at the edge of the sky it keeps."""
+    At the edge of the sky the density is divided by the part of the kernel that lies on the sky."""
     x, y = wcs.wcs_world2pix(ra, dec, 0)
     step = abs(wcs.wcs.cdelt[1])
     edges = [np.arange(n + 1) - 0.5 for n in shape]

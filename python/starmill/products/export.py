@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill export`: write a result as rvspecfit's files, or as one table of all columns."""
 
+import collections
 import contextlib
 import functools
 import importlib.util
 import os
 import sys
 import time
-import types
 import warnings
 
 from starmill.cli.basics import (INPUT, OUTPUT, PACKAGES, USAGE, Failure, catch_stops,
                                  check_output, check_packages, make_folder, printable, refuse_data,
                                  refuse_input)
 
-check_packages("export", "numpy", "h5py", "astropy")
+check_packages("numpy", "h5py", "astropy")
 
 import astropy  # noqa: E402
 import h5py  # noqa: E402
@@ -31,6 +31,9 @@ FITS = ("fits", "epochs")  # one file of the whole result, as have:
 TABLES = (*FITS, *formats.WRITE, "hats")
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
             "HPXNSIDE", "HPXNEST", "UNIQPIX", "SURVEY", "PROGRAM")  # keywords copied from an input
+
+# what: "written", "existing", "unreadable", "left out" or "refused"; says: what went wrong
+Done = collections.namedtuple("Done", "what says n_damaged", defaults=(None, 0))
 
 
 def check(options):
@@ -133,24 +136,22 @@ class Export:
                                  "or night")
 
     def product(self, i):
-        """Make the product of input i.  Return what ("written", "existing", "unreadable", "left
-        out", "refused"), says (what went wrong, or None) and n_damaged."""
+        """Make the product of input i; return a Done."""
         if self.result.catalog["files/ERROR"][i]:
-            return types.SimpleNamespace(what="unreadable", says=None, n_damaged=0)
+            return Done("unreadable")
         path = os.path.join(self.options.output, self.names[i])
         try:
             header = is_done(path, self.kind, self.result, self.options.overwrite)
         except Failure as failure:
-            return types.SimpleNamespace(what="refused", says=str(failure), n_damaged=0)
+            return Done("refused", str(failure))
         if header is not None:
-            return types.SimpleNamespace(what="existing", says=None,
-                                         n_damaged=header.get("LEFTOUT", 0))
+            return Done("existing", n_damaged=header.get("LEFTOUT", 0))
         try:
-            return types.SimpleNamespace(what="written", says=None, n_damaged=self._write(path, i))
+            return Done("written", n_damaged=self._write(path, i))
         except Failure as failure:
             if failure.status != INPUT:
                 raise
-            return types.SimpleNamespace(what="left out", says=str(failure), n_damaged=0)
+            return Done("left out", str(failure))
 
     def _write(self, path, i):
         """Write the product of input i; return its number of damaged rows."""
@@ -170,7 +171,7 @@ class Export:
                 is_done(path, self.kind, result, self.options.overwrite)  # by another job meanwhile
                 product.append(primary(result, self.kind, n_left_out, i, file))
                 if self.models:
-                    rvmod.write(product, result, self.models, file, spectra)
+                    rvmod.write(product, self.models, file, spectra)
                 else:
                     rvtab.write(product, result, start, whole, file, spectra)
         return n_left_out

@@ -11,7 +11,7 @@ import shutil
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages,
                                  refuse_foreign, replacing, warn)
 
-check_packages("merge", "numpy", "h5py")
+check_packages("numpy", "h5py")
 
 import h5py  # noqa: E402
 import numpy as np  # noqa: E402
@@ -55,8 +55,8 @@ class Column:
 
 
 class Part:
-    """A finished result: n, its number of each unit; columns; inputs, [(path, keys)] that identify
-    an input under any name; facts of its runs."""
+    """A finished result.  n: {unit: number of rows, exposures or files}; columns; inputs: [(path,
+    keys)], where a key identifies an input under any name; said: its /provenance."""
 
     def __init__(self, path, n_part):
         self.path = path
@@ -212,9 +212,11 @@ def copy_part(part, start, columns, file, lock):
 
 
 def by_place(star, ra, dec):
-    """Return the number of the first row of each row's star, where rows of one number in star [n]
-    that are more than FAR_AM apart are different stars; of a number with more than MOST_PLACES
-    places each further row.  A row whose position (degrees) is unknown is where the first is."""
+    """Return for each row [n] the first row of its star, which identifies the star.
+
+    star [n]: rows of one star have one number.  Rows of one number that are more than FAR_AM apart
+    are different stars; after MOST_PLACES places each further row is its own star.  A row whose
+    position (degrees) is unknown counts as at the first row of its number."""
     _, first, star, n = np.unique(star, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
     left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))
@@ -354,7 +356,7 @@ def main(options):
     if not options.output:
         refuse("no output: give --output ALL.h5; see starmill merge --help")
     if options.calibrate:
-        check_packages("merge --calibrate", "scipy")
+        check_packages("scipy")
     catch_stops()
     output = os.path.realpath(options.output)
     reads = [("the part", path) for path in options.arguments]

@@ -22,22 +22,25 @@ class Models:
             if "models" not in self.file:
                 raise Failure(USAGE, f"{path} holds no models of starmill fit")
             run_id = text(self.file.attrs["RUN_ID"])
+            if run_id != result.provenance["RUN_ID"]:
+                raise Failure(USAGE, f"{path} has the models of another result than {result.path}")
             self.index = self.file["models/fits_row"]
             self._check()
         except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise Failure(OUTPUT, f"{path} cannot be read as a models file: {error}") from error
-        if run_id != result.provenance["RUN_ID"]:
-            raise Failure(USAGE, f"{path} has the models of another result than {result.path}")
 
     def _check(self):
-        n, arms = len(self.index), self.file["models"].values()
-        if self.index.dtype.kind != "i" or self.index.ndim != 1:
-            raise ValueError("the type of models/fits_row")
-        for arm in (arm for arm in arms if isinstance(arm, h5py.Group)):
-            wave, flux = arm["wavelength"], arm["flux"]
+        """Check types and shapes; self.arms becomes {arm: (wavelengths, fluxes)}, datasets
+        [n_pix] or [n_exposure][n_pix]."""
+        n = len(self.result.catalog["exposures/FILE"])
+        if self.index.dtype.kind != "i" or self.index.shape != (n,):
+            raise ValueError(f"models/fits_row is not of the {n} exposures")
+        self.arms = {name: (arm["wavelength"], arm["flux"])
+                     for name, arm in self.file["models"].items() if isinstance(arm, h5py.Group)}
+        for name, (wave, flux) in self.arms.items():
             if {wave.dtype.kind, flux.dtype.kind} != {"f"} or flux.ndim != 2 or len(flux) != n or \
                     wave.shape not in (flux.shape, flux.shape[1:]):
-                raise ValueError(f"types or sizes in {arm.name[1:]}")
+                raise ValueError(f"types or sizes in models/{name}")
 
     def of(self, row):
         """Return [{arm: (wavelengths, fluxes)}] by exposure of a row, or None if it was not
@@ -48,13 +51,8 @@ class Models:
         n = int(self.result.catalog["N_EXPOSURE"][row])
         if (self.index[first:first + n] != row).any():
             raise Failure(OUTPUT, f"{self.file.filename} is damaged: models/fits_row")
-        arms = {k: v for k, v in self.file["models"].items() if isinstance(v, h5py.Group)}
-        found = []
-        for i in range(first, first + n):
-            found.append({name: (arm["wavelength"][...] if arm["wavelength"].ndim == 1
-                                 else arm["wavelength"][i], arm["flux"][i])
-                          for name, arm in arms.items()})
-        return found
+        return [{name: (wave[...] if wave.ndim == 1 else wave[i], flux[i])
+                 for name, (wave, flux) in self.arms.items()} for i in range(first, first + n)]
 
 
 class Refitted:

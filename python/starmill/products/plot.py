@@ -7,7 +7,7 @@ import os
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, check_packages, printable,
                                  refuse_data, write_whole)
 
-check_packages("plot", "numpy", "h5py", "astropy", "matplotlib", "PIL", "cffi")
+check_packages("numpy", "h5py", "astropy", "matplotlib", "PIL", "cffi")
 
 import numpy as np  # noqa: E402
 from astropy import units  # noqa: E402
@@ -17,8 +17,8 @@ from starmill.products.corner import draw_corner  # noqa: E402
 from starmill.products.drawing import (BAD, DATA, INK, MODEL, PALE, RESIDUAL,  # noqa: E402
                                        STYLE, draw_panel, literal, plt, png)
 from starmill.products.models import open_models  # noqa: E402
-from starmill.products.result import FITTED, SYMBOL, VSINI_UNRESOLVED, Result  # noqa: E402
-from starmill.products.result import measured, number, symbol  # noqa: E402
+from starmill.products.result import FITTED, SYMBOL, Result  # noqa: E402
+from starmill.products.result import number, symbol  # noqa: E402
 from starmill.surveys.spectra import Inputs  # noqa: E402
 from starmill.wavelength import C_KM_S  # noqa: E402
 
@@ -100,13 +100,9 @@ def write_table(figure, result, row, note):
         # two digits of the error, at least
         if np.isfinite(error) and error > 0:
             digits = max(digits, min(4, 1 - int(np.floor(np.log10(error)))))
-        words = measured(values[p], error, digits)
-        if p == "VSINI" and values["FIT_INFO"] & VSINI_UNRESOLVED:
-            words = f"< {number(values[p] + error, digits)}"
-        unit = result.unit(p)
-        unit = "dex" if unit.startswith("log(") else unit
+        unit = result.shown_unit(p)
         write(x, 2.4, symbol(p) + (f"  ({unit})" if unit else ""), color=INK)
-        write(x, 3.4, words, color=MODEL, fontsize=11)
+        write(x, 3.4, result.shown(values, p, digits), color=MODEL, fontsize=11)
         x += step
     status = result.statuses.get(int(values["STATUS"]), (str(values["STATUS"]), ""))
     warnings = result.words(values["RVS_WARN"], result.warnings)

@@ -6,7 +6,7 @@ import os
 from starmill.cli.basics import (Failure, check_output, check_packages, printable, refuse_data,
                                  write_whole)
 
-check_packages("report", "numpy", "h5py", "scipy", "astropy", "matplotlib", "PIL", "cffi")
+check_packages("numpy", "h5py", "scipy", "astropy", "matplotlib", "PIL", "cffi")
 
 import numpy as np  # noqa: E402
 
@@ -15,9 +15,8 @@ from starmill.products.corner import corner  # noqa: E402
 from starmill.products.drawing import STYLE, plt, png  # noqa: E402
 from starmill.products.models import open_models  # noqa: E402
 from starmill.products.page import cell, escape, number, td  # noqa: E402
-from starmill.products.result import (FITTED, NOT_DONE, SYMBOL, VSINI_UNRESOLVED,  # noqa: E402
-                                      Result)
-from starmill.products.result import measured, number as fixed, plain, text  # noqa: E402
+from starmill.products.result import FITTED, NOT_DONE, SYMBOL, Result  # noqa: E402
+from starmill.products.result import number as fixed, plain, text  # noqa: E402
 from starmill.products.survey import N_WORST, Survey, half_width  # noqa: E402
 from starmill.surveys.spectra import Inputs  # noqa: E402
 
@@ -26,11 +25,6 @@ N_POSTERIOR, N_VARIABLE, N_PAIR = 4, 12, 12
 LOW_PVAL = 1e-3
 LEAST_ROWS = 5  # fitted ones, of which distributions are drawn
 N_FILE = 8  # unreadable inputs that are named
-
-
-def unit_of(result, name):
-    unit = result.unit(name)
-    return "dex" if unit.startswith("log(") else unit
 
 
 def share(n, of):
@@ -130,7 +124,7 @@ def numbers_table(survey):
         value = survey.sample[p][survey.good]
         error = survey.sample[p + "_ERR"][survey.good]
         value, error = value[np.isfinite(value)], error[np.isfinite(error)]
-        cells = [td(plain(p)), td(unit_of(result, p))]
+        cells = [td(plain(p)), td(result.shown_unit(p))]
         digits = SYMBOL.get(p, (p, 3))[1]
         for k in (16, 50, 84):
             v = float(np.percentile(value, k)) if len(value) else np.nan
@@ -189,7 +183,7 @@ def repeats_section(survey):
     for p in survey.result.parameters:
         delta, error = r.delta[p], np.hypot(*r.errors[p])
         pull = delta / np.where(error > 0, error, np.nan)
-        rows.append([td(plain(p)), td(unit_of(survey.result, p)),
+        rows.append([td(plain(p)), td(survey.result.shown_unit(p)),
                      cell(f"repeat-scatter-{p}", half_width(delta) / np.sqrt(2)),
                      cell(f"repeat-error-{p}", float(np.nanmedian(error)) / np.sqrt(2)
                           if np.isfinite(error).any() else np.nan),
@@ -241,7 +235,7 @@ def pairs_section(survey):
         rows.append([*cells, td(", ".join(ratio)), td(", ".join(warnings))])
     if not rows:
         return body
-    names = [f"{plain(p)} ({unit_of(result, p)})" for p in result.parameters]
+    names = [f"{plain(p)} ({result.shown_unit(p)})" for p in result.parameters]
     return body + "<h3>Most certain ones</h3>" + page.table(
         ("row", "star", "#gain", *names, "flux ratio by arm", "warnings"), rows)
 
@@ -281,10 +275,8 @@ class Stars:
         for p in self.result.parameters if values["STATUS"] == FITTED else ():
             if not np.isfinite(values[p]):  # its library has no such label
                 continue
-            digits, unit = SYMBOL.get(p, (p, 3))[1], unit_of(self.result, p)
-            words = measured(values[p], values[p + "_ERR"], digits)
-            if p == "VSINI" and values["FIT_INFO"] & VSINI_UNRESOLVED:
-                words = f"< {fixed(values[p] + values[p + '_ERR'], digits)}"
+            words = self.result.shown(values, p, SYMBOL.get(p, (p, 3))[1])
+            unit = self.result.shown_unit(p)
             parts.append(f'<span class="p">{escape(f"{plain(p)} {words} {unit}".strip())}</span>')
         status = self.result.statuses.get(int(values["STATUS"]), (str(values["STATUS"]), ""))
         flags = self.result.words(values["RVS_WARN"], self.result.warnings)

@@ -19,7 +19,7 @@ FORMAT, VERSION = "starmill result", 4
 NOT_DONE, FITTED = 0, 1  # STATUS
 VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upper limit
 BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, that are read at once
-# of /epochs, whose bytes EPOCH_CRC is of
+# columns of /epochs whose bytes EPOCH_CRC checks
 EPOCH = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "SN", "EPOCH", "EPOCH_FLAG")
 NO_SN = -1e9  # S/N of an arm without a good pixel
 N_NAMED = 10  # damaged rows that a warning names
@@ -44,34 +44,23 @@ def number(value, digits):
     return f"{value:.{digits}f}".replace("-", "−") if np.isfinite(value) else "–"
 
 
-def measured(value, error, digits):
-    """Format a value with its error if it has one."""
-    return number(value, digits) + f" ± {number(error, digits)}" * bool(np.isfinite(error))
-
-
-def symmetric(triangle, n):
-    """Return the matrix of n columns of which /fits has the upper triangle."""
-    full = np.zeros((n, n))
-    full[np.triu_indices(n)] = triangle
-    return full + np.triu(full, 1).T
-
-
 def star_names(targets, objects, identifiers):
-    """Names of rows' stars as --object-file takes them: TARGETID, else OBJECT, else IDENTIFIER.  A
-    line of such a list cannot begin with # or a blank."""
+    """Return the names of rows' stars as --object-file takes them: TARGETID, else OBJECT, else
+    IDENTIFIER.  An OBJECT that begins with # or a blank is not used: no line of such a list can."""
     return [str(target) if target != -1
             else text(own) if name[:1] in (b"", b"#", b" ") else text(name)
             for target, name, own in zip(targets, objects, identifiers)]
 
 
 def walk(file):
-    """All objects but their data: an error tells of a damaged one."""
+    """Look at all objects of a file, not at their data; an error means that one is damaged."""
     layout.check_object(file)
     file.visititems(lambda _, item: layout.check_object(item))
 
 
 def works(path, function):
-    """HDF5 may crash on a damaged file: a child calls function(open file) before. Could it?"""
+    """Return whether function(open file) ends without an error, tried in a child process: HDF5 may
+    crash on a damaged file."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -88,7 +77,7 @@ def works(path, function):
 
 
 class Block:
-    """Rows of a result that are not damaged: their numbers, and [name] of a column their values."""
+    """Undamaged rows of a result: rows, their numbers; block[name], the values of a column."""
 
     def __init__(self, result, start, whole):
         self._result, self._span, self._whole = result, slice(start, start + len(whole)), whole
@@ -172,7 +161,8 @@ class Result:
         return self.fits[name] if name in self.fits else self.catalog[name]
 
     def names(self, *groups):
-        """Of the columns of groups; of none given, of all, those of the fit first."""
+        """Return the names of the columns of groups in the order of the file; by default of /fits,
+        then /catalog."""
         order = {name: i for i, name in enumerate(self.checked)}  # as they are written
         names = []
         for group in groups or (self.fits, self.catalog):
@@ -199,11 +189,24 @@ class Result:
     def unit(self, name):
         return text(self.column(name).attrs.get("unit", ""))
 
+    def shown_unit(self, name):
+        """Return the unit for people: log g is said to be in dex."""
+        unit = self.unit(name)
+        return "dex" if unit.startswith("log(") else unit
+
+    def shown(self, values, name, digits):
+        """Return a parameter of a row with its error; of an unresolved v sin i its upper limit."""
+        value, error = values[name], values[name + "_ERR"]
+        if name == "VSINI" and values["FIT_INFO"] & VSINI_UNRESOLVED:
+            return f"< {number(value + error, digits)}"
+        return number(value, digits) + f" ± {number(error, digits)}" * bool(np.isfinite(error))
+
     # --- rows whose bytes are not what was written ---
 
     def damaged(self, start, stop, among=None):
-        """Which of the rows start to stop are done, as all rows of a finished result must be, but
-        have a wrong STATUS, CRC or CATALOG_CRC; among: no others need be looked at."""
+        """Return which of the rows start to stop are damaged: a wrong STATUS, CRC, CATALOG_CRC or
+        EPOCH_CRC.  Rows that are not done are damaged only in a finished result.  among: which rows
+        to look at, by default all."""
         status = self.fits["STATUS"][start:stop]
         found = ~np.isin(status, [s for s in self.statuses if s != NOT_DONE or not self.finished])
         rows = np.flatnonzero((status != NOT_DONE) & (True if among is None else among))
@@ -233,7 +236,8 @@ class Result:
     # --- exposures ---
 
     def exposures_of(self, rows):
-        """Numbers of all exposures of rows, which ascend, and of each the place of its row."""
+        """Return the numbers of all exposures of rows, which must ascend, and for each exposure the
+        index of its row in rows."""
         if not len(rows):
             return np.empty(0, int), np.empty(0, int)
         low, high = rows[0], rows[-1] + 1
@@ -246,7 +250,7 @@ class Result:
         return first[place] + np.arange(len(place)) - (np.cumsum(n) - n)[place], place
 
     def exposure_values(self, exposure, names):
-        """Columns of /catalog/exposures, or /epochs where there are any, of exposures, as records."""
+        """Return columns of /catalog/exposures or /epochs for these exposures, as records."""
         low, high = (exposure.min(), exposure.max() + 1) if len(exposure) else (0, 0)
         others = self.catalog["exposures"]
         columns = {n: others[n] if n in others else self.epochs[n] for n in names}
@@ -274,7 +278,7 @@ class Result:
             warn(f"{self.path}: {self.damaged_rows()}; left out")
 
     def whole(self, start, stop):
-        """Which of the rows start to stop are not damaged; warn_damaged tells of the others."""
+        """Return which of the rows start to stop are not damaged; note the others."""
         found = np.ones(stop - start, bool)
         for at in range(start, stop, self.block):
             to = min(at + self.block, stop)
@@ -283,8 +287,8 @@ class Result:
         return found
 
     def blocks(self, start=0, whole=None):
-        """Of rows from start on; whole: which of them have been found not to be damaged, None: all
-        rows are looked at."""
+        """Yield Blocks of the rows from start on.  whole: which rows are not damaged, as found
+        before; by default all rows up to the last are checked."""
         stop = self.n_row if whole is None else start + len(whole)
         for at in range(start, stop, self.block):
             to = min(at + self.block, stop)

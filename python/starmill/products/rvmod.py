@@ -1,25 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """rvmod of an input: its best-fit models, an image per arm with a row for each exposure."""
 
-import h5py
 import numpy as np
 
-from starmill.cli.basics import OUTPUT, Failure
 from starmill.products.product import head
 from starmill.products.rvtab import PIECE, copy_rows
-
-
-def arms(models, n_exposure):
-    """Return {arm: (wavelengths, fluxes)}, datasets [n_pix] or [n_exposure][n_pix]."""
-    found = {}
-    for name, arm in models.file["models"].items():
-        if isinstance(arm, h5py.Group):
-            found[name] = wave, flux = arm.get("wavelength"), arm.get("flux")
-            if wave is None or flux is None or flux.ndim != 2 or len(flux) != n_exposure \
-                    or wave.shape not in (flux.shape, flux.shape[1:]):
-                raise Failure(OUTPUT, f"{models.file.filename} is damaged: the shapes of "
-                                      f"models/{name}")
-    return found
 
 
 def runs(rows, most):
@@ -44,10 +29,10 @@ def image(product, name, dataset, kind, rows, unit=None):
     product.append(header, (dataset[at].astype(kind).tobytes() for at in slices))
 
 
-def write(product, result, models, file, spectra):
+def write(product, models, file, spectra):
     """Write the models of an input; spectra: one entry per exposure."""
     rows = spectra.exposure
-    for name, (wave, flux) in arms(models, len(result.catalog["exposures/FILE"])).items():
+    for name, (wave, flux) in models.arms.items():
         # a single row gets one-dimensional wavelengths, as in rvspecfit
         own = wave.ndim == 2 and len(rows) != 1
         image(product, f"{name}_WAVELENGTH", wave if own or wave.ndim == 1 else wave[rows[0]],

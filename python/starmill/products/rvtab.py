@@ -56,8 +56,9 @@ def columns(result):
 
 # --- the input -------------------------------------------------------------------------------
 
-# exported spectra of an input: rows [n] of the result, rows of the input's FIBERMAP (None: some
-# belong to other inputs), their targets, and rows of /catalog/exposures and of the models
+# exported spectra of an input: row [n] of the result; input: row of the input's FIBERMAP, None
+# where some belong to other inputs; target: TARGETID; exposure: row of /catalog/exposures and of
+# the models
 Carried = collections.namedtuple("Carried", "row input target exposure")
 
 
@@ -73,16 +74,14 @@ def carried(result, i, whole, by_exposure):
     """Return the first exposure of each undamaged row of input i, or all its exposures."""
     start, stop = span(result, i)
     row = start + np.flatnonzero(whole)
-    first, n, number, target = (result.catalog[name][start:stop][whole] for name in (
-        "FIRST_EXPOSURE", "N_EXPOSURE", "FITS_ROW", "TARGETID"))
-    n_exposure = len(result.catalog["exposures/FILE"])
-    if (n < 0).any() or (first < 0).any() or (first + n > n_exposure).any() \
-            or (first[1:] < (first + n)[:-1]).any():
+    first, number, target = (result.catalog[name][start:stop][whole] for name in (
+        "FIRST_EXPOSURE", "FITS_ROW", "TARGETID"))
+    exposure, place = result.exposures_of(row)
+    if (np.diff(exposure) <= 0).any():
         raise Failure(OUTPUT, f"{result.path} is damaged: FIRST_EXPOSURE of rows of "
                               f"{result.files[i]}")
     if not by_exposure:
         return Carried(row, number, target, first)
-    exposure, place = result.exposures_of(row)
     at = result.exposure_values(exposure, ("FILE", "FITS_ROW"))
     number = None if (at["FILE"] != i).any() else at["FITS_ROW"]
     return Carried(row[place], number, target[place], exposure)

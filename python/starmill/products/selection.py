@@ -7,7 +7,7 @@ import sys
 from starmill.cli.basics import (OUTPUT, Failure, check_output, check_packages, printable,
                                  refuse_data, write_whole)
 
-check_packages("select", "numpy", "h5py")
+check_packages("numpy", "h5py")
 
 import numpy as np  # noqa: E402
 

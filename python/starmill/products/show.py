@@ -3,11 +3,12 @@
 
 from starmill.cli.basics import check_packages, printable
 
-check_packages("show", "numpy", "h5py")
+check_packages("numpy", "h5py")
 
 import numpy as np  # noqa: E402
 
-from starmill.products.result import NOT_DONE, Result, symmetric, text  # noqa: E402
+from starmill.interchange import symmetric  # noqa: E402
+from starmill.products.result import NOT_DONE, Result, text  # noqa: E402
 
 MAX_SHOWN = 24  # values of a column, which has hundreds where it is a density
 INDENT = " " * 27

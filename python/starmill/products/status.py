@@ -93,7 +93,7 @@ class Job:
         return otherwise if value is None else value
 
     def _look(self):
-        check_packages("status", "numpy", "h5py")
+        check_packages("numpy", "h5py")
         import numpy as np
         from starmill.products.result import FITTED, Result
         self._file = found = Result(self.begun)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The numbers of a report: one pass over the rows of a result in blocks.
 
-Counts are of all rows but the damaged ones.  Distributions, maps and medians are of every k-th row where there are more
-than MAX_SAMPLE, so memory does not grow with the survey; repeats are of every m-th star likewise.
+Counts are of all rows that are not damaged.  So that memory does not grow with the survey,
+distributions, maps and medians are of every k-th row where there are more than MAX_SAMPLE, and
+repeats are of every m-th star.
 """
 
 import collections
@@ -19,9 +20,10 @@ from starmill.products.sky import has_place, unit_vectors
 MAX_SAMPLE = 400_000  # rows that are held
 MAX_KEYS = 1_000_000  # rows among which repeats are looked for
 MAX_REPEATS = 200_000  # rows of repeated stars whose values are read
-NEAR_AS, FAR_AS = 1.5, 60  # arcsec between rows of one star, and of one name
-CROWD = 100  # rows in a cell of NEAR_AS: more share a placeholder, not a star
-HUGE = 1e100  # of a value that counts as missing: no square of another one overflows
+NEAR_AS, FAR_AS = 1.5, 60  # rows without a common name this near (arcsec) are one star; rows of one
+# name farther apart are different stars
+CROWD = 100  # more rows than this in a cell of NEAR_AS share a placeholder position, not a star
+HUGE = 1e100  # larger values count as missing, since their squares would overflow
 N_WORST, N_TYPICAL, N_EXAMPLE = 12, 12, 3
 VELOCITIES = {0: ("GOOD", "VRAD_GOOD is 1"), 1: ("NOT_STELLAR", "NO_STAR or CLASS is set"),
               2: ("WARNED", "another warning concerns the velocity")}
@@ -60,9 +62,11 @@ def object_keys(objects):
 
 
 def joined(key, ra, dec, by_place):
-    """(number of the star of each row, words on rows that are not joined).  A star's rows have one
-    key and are within FAR_AS of its first; by_place: a row that shares its key with no other belongs
-    to the rows within NEAR_AS.  A crowd is not joined: its pairs would fill the memory."""
+    """Return the number of each row's star, and words about rows that are not joined.
+
+    Rows are one star if they have one key and are within FAR_AS of its first row.  by_place: a row
+    whose key no other row has joins the rows within NEAR_AS.  A crowd is not joined: its pairs
+    would fill the memory."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
@@ -194,9 +198,9 @@ class Survey:
     # --- repeats ---
 
     def _keep_keys(self, block):
-        """Of fitted rows of one star, without a warning, and without a prior, which would make them
-        alike, for every m-th star; rows without a name have a key of their own where their positions
-        may be paired."""
+        """Keep keys and positions of rows for _find_repeats, for every m-th star.  A row is fitted,
+        without a warning, and without a prior, which would make repeats alike.  A row without a
+        name gets its own key if its position may be paired."""
         target = block["TARGETID"]
         key = mixed(target)
         named = target >= 0
@@ -215,8 +219,8 @@ class Survey:
         self._places.append(place[:, use])
 
     def _find_repeats(self):
-        """Differences of a star's first and second, third and fourth, ... rows, and errors
-        and S/N of both."""
+        """Pair the first and second, third and fourth, ... rows of each star; return Repeats: their
+        differences, and the errors and S/N of both."""
         key, row = np.concatenate(self._keys), np.concatenate(self._key_rows)
         place = np.concatenate(self._places, axis=1)
         key, unjoined = joined(key, *place, by_place=self.key_every == 1)

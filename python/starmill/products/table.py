@@ -44,7 +44,7 @@ UCDS = [(re.compile(names), ucd) for names, ucd in (
 
 
 def ucd_of(name, unit=""):
-    """Return the UCD of a column; dex: of abundances that have no word of their own."""
+    """Return the UCD of a column.  A column in dex without an entry is an abundance."""
     pattern, ucd = next((p, ucd) for p, ucd in UCDS if p.fullmatch(name))
     if ucd == "stat.error":
         of = ucd_of(pattern.fullmatch(name)[1], unit).split(";")[0]

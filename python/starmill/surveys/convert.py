@@ -10,7 +10,7 @@ from dataclasses import replace
 from starmill.cli.basics import (INPUT, USAGE, Failure, catch_stops, check_output, check_packages,
                                  warn, write_whole)
 
-check_packages("convert", "numpy", "scipy", "astropy")
+check_packages("numpy", "scipy", "astropy")
 
 import numpy as np  # noqa: E402
 

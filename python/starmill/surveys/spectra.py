@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Spectra of a result's stars as their files have them, put beside the models of the fit.
 
-Formats are those of docs/use/input.md.  A channel is one spectrum of one exposure; the wavelengths
-of a model say which of its pixels were fitted, and these must be there to a hundredth of a pixel.
+Formats are those of docs/use/input.md.  A channel is one spectrum of one exposure.  A model has the
+wavelengths of the pixels that were fitted; the channel must have these to a hundredth of a pixel.
 """
 
 import collections
@@ -94,11 +94,11 @@ class Inputs:
         return channels
 
     def star(self, row, models):
-        """(its arms in the order of wavelength, a note): of the exposure with the highest S/N, and
-        arms that it lacks, as WEAVE's files of one arm do, of the next ones.
+        """Return the arms of a row by wavelength, and a note about the exposures.
 
-        models: {arm: (wavelengths, fluxes)} by exposure; None: there is none, and the arms are
-        the channels as they are.
+        Arms are of the exposure with the highest S/N; an arm that it lacks, as in WEAVE's files of
+        one arm, is of the next best.  models: [{arm: (wavelengths, fluxes)}] by exposure; without
+        models (None) the channels themselves are the arms.
         """
         exposures = self.result.exposures(row)
         if not exposures:
@@ -128,7 +128,7 @@ class Inputs:
         return sorted((self.marked(a, vrad, errors) for a in arms), key=lambda a: a.wave[0]), note
 
     def marked(self, arm, vrad, errors):
-        """With the pixels bad that the configuration masks, and the errors of the fit."""
+        """Return the arm with the masked ranges of the configuration bad, and the fit's errors."""
         bad = arm.bad.copy()
         for low, high in self.result.setting("wave_mask") or []:
             bad |= (arm.wave > low) & (arm.wave < high)
@@ -149,8 +149,9 @@ def weighted(arm, floor, vrad, errors):
 
 
 def model_errors(result, library):
-    """{library of the fit: {arm: that of the library with its model error}}; none where the fit
-    counts none, or a library is not there any more.  library: where an only one is."""
+    """Return {code of LIBRARY: {arm: the library's arm with its model error}}; empty where the fit
+    counts no model error or the library is gone.  library: path of a result's only library, None
+    for the path in the result."""
     if result.setting("model_error") not in (True, "true"):
         return {}
     hashes = text(result.fits["LIBRARY"].attrs["HASHES"]).split() if "LIBRARY" in result.fits \
@@ -193,7 +194,7 @@ def pieces(wave):
 
 
 def matched(channels, models, path):
-    """The pixels of the channels that the models of one exposure are of."""
+    """Return the arms of one exposure: the pixels of the channels that have a model."""
     arms = []
     for name, (wave, model) in models.items():
         known = np.isfinite(wave) & np.isfinite(model)
@@ -216,7 +217,7 @@ def matched(channels, models, path):
 
 
 def pixels(have, wanted):
-    """Where the wanted wavelengths are; None: one of them is not there."""
+    """Return the indices of the wanted wavelengths in have, or None if one is not there."""
     if len(have) < 2:
         return None
     at = np.clip(np.searchsorted(have, wanted), 1, len(have) - 1)

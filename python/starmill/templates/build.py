@@ -8,7 +8,7 @@ from starmill.cli.basics import (INPUT, STOPPED, USAGE, Failure, check_packages,
                                  refuse_foreign, version)
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the work is shared by processes
-check_packages("library build", "numpy", "scipy", "h5py", "astropy", "yaml")
+check_packages("numpy", "scipy", "h5py", "astropy", "yaml")
 
 import time  # noqa: E402
 
@@ -19,9 +19,10 @@ from starmill.cli.progress import Progress  # noqa: E402
 from starmill.cli.running import Stop, check_roles, each, n_workers, tell  # noqa: E402
 from starmill.templates.arm_setup import read_setup  # noqa: E402
 from starmill.templates.build_models import check_labels, mark_doubles, select_models  # noqa: E402
-from starmill.templates.grid_models import describe_models, open_grid  # noqa: E402
-from starmill.templates.grid_write import (BAD, GOOD, TO_DO, WHY, GridArm, Writer,  # noqa: E402
-                                           create, finish, revise, short)
+from starmill.templates.grid_models import (BAD, GOOD, TO_DO, describe_models,  # noqa: E402
+                                            open_grid)
+from starmill.templates.grid_write import (WHY, GridArm, Writer, create, finish,  # noqa: E402
+                                           revise, short)
 from starmill.templates.library_data import MAX_SIGMA_WIDTH  # noqa: E402
 from starmill.templates.resample import ArmCut, level_of  # noqa: E402
 from starmill.templates.spectra_files import Source  # noqa: E402
@@ -149,32 +150,27 @@ class Job:
         out = []
         for arm, cut in zip(self.arms, self.cut):
             cut.prepare(spectrum.wave)
-            flux = self.checked("flux", arm, cut.apply(spectrum.flux))
-            level = level_of(flux, self.normalise)
-            out.append([self.narrow("flux", arm, flux / level)])
-            if arm.has_continuum:
-                continuum = self.checked("continuum", arm, cut.apply(spectrum.extra[0]))
-                out[-1].append(self.narrow("continuum", arm, continuum / level))
+            out.append([])
+            for what, given in zip(("flux", "continuum")[:1 + arm.has_continuum],
+                                   (spectrum.flux, *spectrum.extra)):
+                flux = cut.apply(given)
+                self.check_pixels(what, arm, flux, (flux > 0) & np.isfinite(flux), "above 0")
+                if what == "flux":
+                    level = level_of(flux, self.normalise)
+                flux = flux / level
+                help_ = "; see --normalise" if self.normalise == "none" else ""
+                self.check_pixels(what, arm, flux, (flux >= FLOAT32.tiny) & (flux <= FLOAT32.max),
+                                  f"in the range of float32{help_}")
+                out[-1].append(flux.astype("f4"))
         return out
 
-    def checked(self, what, arm, flux):
-        bad = ~((flux > 0) & np.isfinite(flux))
-        if bad.any():
-            i = np.argmax(bad)
+    def check_pixels(self, what, arm, flux, good, must):
+        """Refuse the first pixel that is not good [n_pix]; must: what holds for good ones."""
+        if not good.all():
+            i = np.argmin(good)
             raise Failure(INPUT, f"its {what} in arm {arm.name} is {flux[i]:g} at "
                                  f"{np.exp(arm.ln_wave0 + i * arm.ln_step):.6g} A; it must be "
-                                 "above 0")
-        return flux
-
-    def narrow(self, what, arm, flux):
-        bad = ~((flux >= FLOAT32.tiny) & (flux <= FLOAT32.max))
-        if bad.any():
-            i = np.argmax(bad)
-            help_ = "; see --normalise" if self.normalise == "none" else ""
-            raise Failure(INPUT, f"its {what} in arm {arm.name}, {flux[i]:g} at "
-                                 f"{np.exp(arm.ln_wave0 + i * arm.ln_step):.6g} A, is beyond the "
-                                 f"range of float32{help_}")
-        return flux.astype("f4")
+                                 f"{must}")
 
     def write_model(self, i):
         """In a worker: the spectra of model i; why it is bad, or empty."""

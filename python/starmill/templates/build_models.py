@@ -7,7 +7,8 @@ import numpy as np
 
 from starmill.cli.basics import INPUT, Failure, warn
 from starmill.cli.running import each, tell
-from starmill.templates.grid_write import BAD, NAME, TO_DO, WHY, Models, short
+from starmill.templates.grid_models import BAD, TO_DO
+from starmill.templates.grid_write import NAME, WHY, Models, short
 from starmill.templates.spectra_options import read_ranges
 
 N_NAMED = 5  # names in a message

@@ -11,11 +11,11 @@ from starmill.templates import emulate, residuals
 from starmill.templates.model_error import BLOCK, residuals_of, smoother
 from starmill.wavelength import C_KM_S
 
-PIXELS_PER_SIGMA = 2.5  # of the spectra's line-spread function, that are looked at
-STEP = 0.5  # of a label's typical error, for derivatives
-CORRELATED = 30  # pixels of residuals
-BEYOND = 0.3  # larger |ln ratios| are of spectra that are no star's
-CLIP = 4  # robust standard deviations of a pixel
+PIXELS_PER_SIGMA = 2.5  # sampling: pixels kept for each sigma of the line-spread function
+STEP = 0.5  # of finite differences, in typical errors of a label
+CORRELATED = 30  # pixels over which residuals are correlated: they count as one
+BEYOND = 0.3  # |ln(spectrum / template)| is clipped here: no star differs by more
+CLIP = 4  # residuals of a pixel are clipped at this many robust standard deviations
 
 
 def mad(x, axis=None):
@@ -68,7 +68,7 @@ class Calibrators:
         return out
 
     def at_shifts(self, x, shift):
-        """Residuals x about labels that are shifted."""
+        """Return residuals x [n, n_pix] after the templates' labels moved by shift [n, n_label]."""
         out = x.copy()
         for k in range(shift.shape[1]):
             out -= self.slope[k] * shift[:, k, None]
@@ -154,7 +154,7 @@ def slopes(library, i_arm, labels, size, kernel_aa, at):
 
 
 def remove_continuum(calibrators, functions):
-    """From all slopes, as fits do."""
+    """Take the continuum out of all slopes, as fits do."""
     weighted = functions * calibrators.weight
     take = np.linalg.solve(weighted @ functions.T, weighted)
     for slope in calibrators.slope:
@@ -162,7 +162,7 @@ def remove_continuum(calibrators, functions):
 
 
 def clipped(x, known):
-    """Residuals with those beyond CLIP robust deviations of their pixel moved there."""
+    """Return residuals [n, n_pix] clipped at CLIP robust deviations of each pixel."""
     limit = np.array([1.4826 * np.median(np.abs(x[k, i])) if k.any() else 0
                       for i, k in enumerate(known.T)])
     return np.clip(x, -CLIP * limit, CLIP * limit)

@@ -4,7 +4,7 @@ error of what remains (docs/science/numerics.md, "Correction by real spectra")."
 
 from starmill.cli.basics import INPUT, USAGE, Failure, check_packages
 
-check_packages("library correct", "numpy", "scipy", "astropy", "h5py", "cffi")
+check_packages("numpy", "scipy", "astropy", "h5py", "cffi")
 
 import copy  # noqa: E402
 
@@ -16,11 +16,13 @@ from starmill.templates.library_file import write  # noqa: E402
 from starmill.templates.model_error import (begin, covers_half, missing_sigma,  # noqa: E402
                                             refuse_uncovered)
 
-TAPER_AA = 60  # at both ends of --range; a third of it around what --mask leaves out
+TAPER_AA = 60  # over which the correction fades at both ends of --range; a third beside --mask
 LEAST_STARS = 30
-N_ROUND = 2  # the second takes what broader spectra and the emulator left of the first
-BLOCK_AA = 100  # of the two sets of ranges whose velocities and labels are compared
-TABLE_AA = 500  # of the printed sizes
+# The second round takes out what the first left: the spectra are broader than the templates, and an
+# emulator follows a correction only in part.
+N_ROUND = 2
+BLOCK_AA = 100  # length of wavelength ranges; odd and even ones are fitted apart and compared
+TABLE_AA = 500  # wavelengths of one line of the printed table
 
 
 def numbers(option, text, n):
@@ -34,7 +36,8 @@ def numbers(option, text, n):
 
 
 def where_to_measure(options):
-    """Function of wavelengths: 1 in --range, 0 outside of it and in --mask, smooth between."""
+    """Return a function of wavelengths (A): 1 in --range, 0 outside of it and in --mask, smooth
+    at the edges."""
     low, high = numbers("range", options.range, 2) if options.range else (0, np.inf)
     if not low < high:
         raise Failure(USAGE, f"--range {options.range}: expected MIN,MAX")
@@ -51,7 +54,7 @@ def where_to_measure(options):
 
 
 def labels_to_use(options, library):
-    """The correction is a function of these labels: all but those that --assumed names."""
+    """Return the indices of the labels on which the correction depends: all but --assumed."""
     assumed = options.assumed.split(",") if options.assumed else []
     names = [label.name for label in library.label]
     for name in assumed:
@@ -72,7 +75,8 @@ def label_errors(options, library):
 
 
 def until_true(pulls, low, high, n_step):
-    """The value in low...high, by bisection of its logarithm, whose pulls have a width of 1."""
+    """Return the value between low and high with which the pulls have a robust width of 1, by
+    bisection of its logarithm."""
     for _ in range(n_step):
         middle = np.sqrt(low * high)
         low, high = (middle, high) if mad(pulls(middle)) > 1 else (low, middle)
@@ -80,13 +84,15 @@ def until_true(pulls, low, high, n_step):
 
 
 def make_true(library, arm, found, x, noise2, published):
-    """The correlation of an arm's model error with which the velocities of two sets of ranges agree
-    within their errors, and the floors [n_label] of the labels' errors with which their labels do.
+    """Set the correlation of an arm's model error, and return the floors [n_label] of the errors of
+    labels, so that stated errors are true.
 
-    The ranges take turns, so that slow errors of the spectra's wavelengths do not count.
-    noise2:    of a spectrum's pixels, per pixel of the arm
-    published: errors [n, n_label] of the spectra's labels: labels of fits are as far from these as
-               both errors say; NaN where that is not asked
+    Velocities and labels are measured in two sets of wavelength ranges, odd and even ones, so that
+    slow errors of the wavelength scale cancel.  With the correlation their velocities differ as
+    their errors say, with the floors their labels do.
+    noise2:    variance of a spectrum's pixels, per pixel of the arm
+    published: errors [n, n_label] of the spectra's labels; floors are also such that fitted and
+               published labels differ as both errors say.  NaN: not asked
     """
     fraction2 = arm.error.fraction[found.at].astype(float) ** 2
     stride = found.at[1] - found.at[0]
@@ -116,7 +122,7 @@ def make_true(library, arm, found, x, noise2, published):
                            1e-3 * label.scale, 10 * label.scale, 30)
                 for k, label in enumerate(library.label)]
 
-    # the difference has twice the floor's square of a half, the whole half of that
+    # each half has twice the variance of the whole, so their difference has four times: a factor 2
     by_turns = floors(d, error, 2)
     known = np.isfinite(published).any(axis=0)
     d, error = estimates(arm.error.correlation, 1)
@@ -125,8 +131,9 @@ def make_true(library, arm, found, x, noise2, published):
 
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
-    """The model error of an arm from residuals [n, n_pix] of spectra left out, and Facts; where
-    nothing was corrected from what was found there, beyond the spectra as large as nearby."""
+    """Set the model error of an arm from residuals [n, n_pix] of spectra left out; return Facts.
+    Pixels that were not corrected get the size of the residuals before the correction, pixels
+    beyond the spectra that of the nearest quarter."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):
@@ -175,8 +182,8 @@ def take_out(library, i_arm, found, how, kind):
 
 
 def onto_scale(library, i_arm, found, how, kind):
-    """Calibrators whose labels are on the scale of the benchmark stars among them, and lines of
-    text; the labels of the spectra in `how` change."""
+    """Bring the published labels of the spectra in `how` to the scale of the benchmark stars among
+    them; return the Calibrators and lines of text."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)
     stars = calibrators.compare(trial, i_arm, *how)

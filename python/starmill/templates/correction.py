@@ -14,11 +14,12 @@ from starmill.templates.calibrators import mad
 from starmill.templates.library_data import MAX_WIDTH, SplineGrid, hull_distance
 from starmill.templates.radial import RadialFit
 
-DEGREES, RIDGES = (1, 2, 3), (1e-3, 1e-2, 1e-1)  # to choose from
-N_FOLD, THIN = 5, 6  # every sixth pixel chooses
-ROUNDS = 3  # of coefficients and the calibrators' labels
-ROBUST = 1.5  # robust deviations from which on residuals count less
-REACH, FAR = 5, 2.5  # label errors around the fifth calibrator; in these units nothing is left
+DEGREES, RIDGES = (1, 2, 3), (1e-3, 1e-2, 1e-1)  # to choose from by cross-validation
+N_FOLD, THIN = 5, 6  # folds, and only every sixth pixel, for that choice
+ROUNDS = 3  # alternations between coefficients and the calibrators' labels
+ROBUST = 1.5  # larger residuals, in robust deviations, count less
+REACH = 5  # label errors: full correction where the fifth nearest calibrator is nearer than this
+FAR = 2.5  # no correction where it is farther than FAR * REACH
 N_INSIDE, N_NEAR = 8000, 16000  # labels at which an emulator is fitted to the polynomials
 FREE = 10  # errors of benchmark stars' labels by which their spectra may move them
 LEAST_BENCHMARK = 12  # stars that set the scale of a label
@@ -71,7 +72,7 @@ def without_trend(shift, terms):
 
 
 def learn(calibrators, use, degree, ridge, rounds=ROUNDS):
-    """Of all calibrators, whose labels are unknowns about those given."""
+    """Return the Correction from all calibrators; their labels are fitted too, near those given."""
     found = Correction(use, degree, ridge, None, np.zeros(calibrators.labels.shape))
     terms = found.terms(calibrators.mapped)
     trend = emulate.monomials(calibrators.mapped[:, use], 1)
@@ -85,7 +86,7 @@ def learn(calibrators, use, degree, ridge, rounds=ROUNDS):
 
 
 def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
-    """Residuals [n, n_pix] of each spectrum after what all but its fold say."""
+    """Return residuals [n, n_pix] of each spectrum after a correction learned without its fold."""
     fold = np.random.default_rng(1).permutation(len(calibrators.x)) % N_FOLD
     out = np.empty(calibrators.x.shape)
     for i in range(N_FOLD):
@@ -192,7 +193,7 @@ def labels_inside(library, calibrators):
     inside, n = [], 0
     while n < N_INSIDE:
         mapped = low + (high - low) * rng.random((N_INSIDE, len(low)))
-        some = np.stack([label.unmap(mapped[:, i]) for i, label in enumerate(library.label)], axis=1)
+        some = library.unmap(mapped)
         inside.append(some[hull_distance(library, some) <= 0])
         n += len(inside[-1])
         if n < len(inside) * N_INSIDE // 1000:

@@ -41,17 +41,11 @@ def silu(z):
 def front(part, x):
     """Return components [n][n_out] of splines or radial functions at mapped labels x
     [n][n_label]."""
-    return grid_front(part, x) if isinstance(part, SplineGrid) else radial_front(part, x)
-
-
-def radial_basis(part, x):
-    """[n][n_center + n_poly]: cubes of the distances, then monomials by degree."""
+    if isinstance(part, SplineGrid):
+        return grid_front(part, x)
     u = x / part.length
-    return np.hstack([cdist(u, part.center / part.length) ** 3, monomials(u, part.degree)])
-
-
-def radial_front(part, x):
-    return radial_basis(part, x) @ part.coef.astype(np.float64)
+    basis = np.hstack([cdist(u, part.center / part.length) ** 3, monomials(u, part.degree)])
+    return basis @ part.coef.astype(np.float64)
 
 
 def monomials(u, degree):

@@ -8,20 +8,20 @@ import re
 
 from starmill.cli.basics import USAGE, Failure, check_packages
 
-check_packages("library import", "numpy", "scipy", "h5py", "cffi")
+check_packages("numpy", "scipy", "h5py", "cffi")
 
-import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 
 from starmill.templates import emulate, guess, library_file  # noqa: E402
 from starmill.templates.labels import describe  # noqa: E402
 from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm,  # noqa: E402
                                              Emulator, Hull, Library, hull_distance)
-from starmill.templates.library_file import array_of, refuse_links, text_of  # noqa: E402
+from starmill.templates.library_file import array_of, text_of  # noqa: E402
 
-# relative to max(1, |y|) of the network's output: the check values are float32, and so are labels
+# largest difference from the check values, relative to max(1, |y|) of the network's output y: the
+# check values and their labels are float32
 CHECK_TOLERANCE = 1e-5
-# of templates for spectra with a resolution matrix, by rvspecfit's convention of names
+# sigma of templates whose revision ends in rm or resolmat, by rvspecfit's convention of names
 MATRIX_SIGMA_AA = 0.5
 
 
@@ -83,29 +83,20 @@ def read_sigma(item):
 
 
 def read_file(path, arm_name, sigma):
-    """(library of one arm, least and largest mapped labels, how far it is from the check
-    values)."""
-    try:
-        with h5py.File(path, "r") as file:
-            refuse_links(path, file)
-            if "lam" not in file or "parnames" not in file.attrs:
-                raise ValueError("is not an emulator file (dataset lam or attribute parnames is "
-                                 "missing; see docs/use/formats.md)")
-            library = Library(read_labels(file))
-            low, high = read_range(file, library.label)
-            library.hull = read_hulls(file, library.n_label)
-            library.arm = [read_arm(file, path, arm_name, sigma)]
-            # everything but the guess, so that the check values meet a sound library
-            guess.fill_range(library, low, high, 1)
-            library_file.seal(library, path)
-            return library, low, high, verify(file, library)
-    except KeyError as error:
-        raise Failure(USAGE, f"{path}: {error.args[0]}") from error
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error
-        raise Failure(USAGE, f"{path}: cannot be read: {reason}") from error
-    except (ValueError, TypeError, RuntimeError, AttributeError, OverflowError) as error:
-        raise Failure(USAGE, f"{path}: {error}") from error
+    """Return a library of one arm, the least and largest mapped labels of the training stars, and
+    the largest difference from the check values."""
+    with library_file.opened(path, USAGE) as file, file:
+        if "lam" not in file or "parnames" not in file.attrs:
+            raise ValueError("is not an emulator file (dataset lam or attribute parnames is "
+                             "missing; see docs/use/formats.md)")
+        library = Library(read_labels(file))
+        low, high = read_range(file, library.label)
+        library.hull = read_hulls(file, library.n_label)
+        library.arm = [read_arm(file, path, arm_name, sigma)]
+        # everything but the guess, so that the check values meet a sound library
+        guess.fill_range(library, low, high, 1)
+        library_file.seal(library, path)
+        return library, low, high, verify(file, library)
 
 
 def read_labels(file):
@@ -237,7 +228,7 @@ def verify(file, library):
 
 
 def join(library, one, path0, path, sigma):
-    """The arm of one, which must be of the same training, becomes the library's too."""
+    """Add the arm of library `one` to the library; both must be of the same training."""
     def need(good, message):
         if not good:
             raise Failure(USAGE, f"{path}: {message}; import arms of one training")

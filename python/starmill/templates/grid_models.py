@@ -5,12 +5,11 @@ import math
 import os
 from dataclasses import dataclass
 
-import h5py
 import numpy as np
 
 from starmill.cli.basics import INPUT, Failure
 from starmill.templates.library_data import MAX_ARM, MAX_LABEL, MAX_PIX, MIN_PIX, Arm, wavelengths
-from starmill.templates.library_file import refuse_links, text_of
+from starmill.templates.library_file import opened, text_of
 from starmill.wavelength import C_KM_S
 
 TO_DO, GOOD, BAD = 0, 1, 2
@@ -60,17 +59,8 @@ class Grid:
 
 
 def open_grid(path):
-    try:
-        file = h5py.File(path, "r")
-        refuse_links(path, file)
+    with opened(path, INPUT) as file:
         return read_grid(path, file)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error
-        raise Failure(INPUT, f"{path}: cannot be read: {reason}") from error
-    except KeyError as error:
-        raise Failure(INPUT, f"{path}: {error.args[0]}") from error
-    except (ValueError, TypeError, RuntimeError, AttributeError, OverflowError) as error:
-        raise Failure(INPUT, f"{path}: {error}") from error
 
 
 def read_grid(path, file):

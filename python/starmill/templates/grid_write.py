@@ -16,7 +16,6 @@ import numpy as np
 
 from starmill.cli.basics import INPUT, OUTPUT, Failure, replacing
 
-TO_DO, GOOD, BAD = 0, 1, 2
 NAME, WHY = 64, 128  # bytes of a name and of a reason, with a zero
 MAX_SETTINGS = 60000  # of an attribute
 MEANING = {"models/label": "labels of each model, in their units",

@@ -10,9 +10,9 @@ VSINI_KM_S = (0.0, 100.0)
 
 
 def fill_range(library, low, high, n_guess):
-    """n_guess quasi-random points inside all hulls, low and high [n_label] of the mapped labels:
-    the additive recurrence of the generalised golden ratio, which fills a box evenly in any number
-    of dimensions."""
+    """Set n_guess quasi-random templates of the initial guess, inside all hulls and between low and
+    high [n_label], mapped labels.  The points are the additive recurrence of the generalised
+    golden ratio, which fills a box evenly in any number of dimensions."""
     n_label = library.n_label
     phi = np.roots([1] + [0] * (n_label - 1) + [-1, -1])
     alpha = phi[np.isreal(phi) & (phi.real > 1)].real[0] ** -np.arange(1.0, n_label + 1)
@@ -24,7 +24,7 @@ def fill_range(library, low, high, n_guess):
                                  "of the labels' ranges")
         u = 0.5 + np.arange(n_try + 1, n_try + 10001)[:, np.newaxis] * alpha
         x = low + (high - low) * (u - np.floor(u))
-        value = np.stack([label.unmap(x[:, i]) for i, label in enumerate(library.label)], axis=1)
+        value = library.unmap(x)
         found.append(value[hull_distance(library, value) <= 0])
         n_try += len(value)
     library.guess_label = np.concatenate(found)[:n_guess]
@@ -32,8 +32,9 @@ def fill_range(library, low, high, n_guess):
 
 
 def spread(library, values, n_guess, length=1.0):
-    """Up to n_guess of the models with values [n][n_label] inside the hulls, each as far as can be
-    from those before it in mapped labels by length; which of the models are outside [n]."""
+    """Take up to n_guess models with labels values [n][n_label], inside the hulls, as templates of
+    the initial guess: each the farthest from those before, in mapped labels over length.  Return
+    which models are outside the hulls [n]."""
     mapped = library.map(values)
     outside = ~(hull_distance(library, values) <= 1e-10)
     if outside.all():

@@ -3,7 +3,7 @@
 
 from starmill.cli.basics import check_packages, printable
 
-check_packages("library info", "numpy", "h5py", "cffi")
+check_packages("numpy", "h5py", "cffi")
 
 import numpy as np  # noqa: E402
 

@@ -11,7 +11,8 @@ MAX_NAMED = 3
 
 
 class Lattice:
-    """node: of each label its mapped values; model [n_node of label 0]...: index, -1 without."""
+    """Models on a grid of labels.  node: the mapped values of each label; model [n_node of label
+    0]...: index of the model at each node, -1 where there is none."""
 
     def __init__(self, labels, mapped, names):
         self.labels, self.node, at = labels, [], []
@@ -28,7 +29,7 @@ class Lattice:
             raise Failure(INPUT, f"{len(mapped)} models at {np.prod(shape, dtype=float):.0f} nodes "
                                  "of a grid: more than half of them are missing; take --emulator "
                                  "radial or network for scattered labels")
-        self.at = np.ravel_multi_index(at, shape)  # of each model, the node
+        self.at = np.ravel_multi_index(at, shape)  # the node of each model
         order = np.argsort(self.at, kind="stable")
         twice = np.flatnonzero(np.diff(self.at[order]) == 0)
         if len(twice):
@@ -50,13 +51,6 @@ class Lattice:
                              "fills them from their neighbours, --emulator radial and network need "
                              "no grid")
 
-    def neighbours(self, i_node):
-        """Of each label (its number of nodes, the nodes before and after or -1)."""
-        at = np.unravel_index(i_node, self.model.shape)
-        for axis, n in enumerate(self.model.shape):
-            yield n, [self.line(i_node, axis)[c] if 0 <= c < n else -1
-                      for c in (at[axis] - 1, at[axis] + 1)]
-
     def line(self, i_node, axis):
         """The nodes along a label through a node."""
         at = list(np.unravel_index(i_node, self.model.shape))
@@ -64,11 +58,12 @@ class Lattice:
         return np.ravel_multi_index(np.broadcast_arrays(*at), self.model.shape)
 
     def is_inner(self, i_node, left_out):
-        """Has a node models on both sides along every label of three nodes or more, and no
-        neighbour that is left out [n_model]?"""
-        for n, nodes in self.neighbours(i_node):
-            models = [self.model.flat[i] if i >= 0 else -1 for i in nodes]
-            if n > 2 and min(models) < 0 or any(i >= 0 and left_out[i] for i in models):
+        """Return whether a node has models on both sides along every label of three or more nodes,
+        and no neighbour that is left out [n_model]."""
+        for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
+            line = np.pad(self.model.flat[self.line(i_node, axis)], 1, constant_values=-1)
+            models = line[[c, c + 2]]  # of the nodes before and after
+            if len(line) > 4 and min(models) < 0 or left_out[models[models >= 0]].any():
                 return False
         return True
 
@@ -91,15 +86,16 @@ class Lattice:
             way = 0 if filled else way + 1
 
     def around(self, i_node, known):
-        """Of each label (axis, its place there, places with values below, nearest first, and
-        above)."""
+        """Yield for each label (axis, the node's place c on the line along it, known places below
+        c, known places above c), the nearest places first."""
         at = np.unravel_index(i_node, self.model.shape)
         for axis, c in enumerate(at):
             places = np.flatnonzero(known[self.line(i_node, axis)])
             yield axis, c, places[places < c][::-1], places[places > c]
 
     def between(self, i_node, known, most):
-        """Interpolation along labels with values on both sides, those with most points."""
+        """Return the interpolations along labels with values on both sides; only those with the
+        most points."""
         found = []
         for axis, c, below, above in self.around(i_node, known):
             if len(below) and len(above):
@@ -110,7 +106,8 @@ class Lattice:
         return [term for n, *term in found if n == best]
 
     def beyond(self, i_node, known, n_point):
-        """Lines through the nearest n_point values of a side, of which the first is next to it."""
+        """Return extrapolations from the nearest n_point values of one side, where the first of
+        them is next to the node."""
         return [(1.0, *self.through(i_node, axis, c, side[:n_point]))
                 for axis, c, *sides in self.around(i_node, known) for side in sides
                 if len(side) >= n_point and abs(side[0] - c) == 1]

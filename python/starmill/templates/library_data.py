@@ -119,6 +119,11 @@ class Library:
         return np.stack([label.map(np.asarray(values)[..., i])
                          for i, label in enumerate(self.label)], axis=-1)
 
+    def unmap(self, mapped):
+        """Return the labels [..., n_label], in their units, of mapped ones."""
+        return np.stack([label.unmap(mapped[..., i])
+                         for i, label in enumerate(self.label)], axis=-1)
+
 
 def wavelengths(ln_wave0, ln_step, n_pix):
     return np.exp(ln_wave0 + np.arange(n_pix) * ln_step)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The file of a template library (docs/use/formats.md, "Library file"): read and write."""
 
+import contextlib
 import errno
 import io
 import os
@@ -111,6 +112,23 @@ def _read_arm(group, n_label):
 
 def _array(group, name, dtype="f8"):
     return group[name][...].astype(dtype, copy=False)
+
+
+@contextlib.contextmanager
+def opened(path, status):
+    """Yield an HDF5 file that has no links out of it, and leave it open.  What is wrong in the file
+    becomes a Failure with this exit status that names it."""
+    try:
+        file = h5py.File(path, "r")
+        refuse_links(path, file)
+        yield file
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error
+        raise Failure(status, f"{path}: cannot be read: {reason}") from error
+    except KeyError as error:
+        raise Failure(status, f"{path}: {error.args[0]}") from error
+    except (ValueError, TypeError, RuntimeError, AttributeError, OverflowError) as error:
+        raise Failure(status, f"{path}: {error}") from error
 
 
 def refuse_links(path, file):

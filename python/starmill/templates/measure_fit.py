@@ -75,16 +75,12 @@ class Fitter:
         best = (self.guess_square - 2 * data @ self.guess.T).argmin(axis=1)
         return np.pad(self.guess_mapped[best], ((0, 0), (0, 1)))
 
-    def unmap(self, x):
-        return np.stack([label.unmap(x[..., i]) for i, label in enumerate(self.library.label)],
-                        axis=-1)
-
     def model(self, x):
         """ln templates [n, n_pix] at parameters x [n, n_par], and their slopes
         [n, n_par, n_pix]."""
         n, n_label = len(x), self.n_par - 1
         at = x[:, None, :-1] + STEP * np.eye(n_label + 1, n_label, -1)
-        values = self.unmap(at).reshape(-1, n_label)
+        values = self.library.unmap(at).reshape(-1, n_label)
         model, slope = np.empty((n, self.n_pix)), np.empty((n, self.n_par, self.n_pix))
         for a, (arm, part) in enumerate(zip(self.library.arm, self.part)):
             rows = ln_templates(self.library, a, values).reshape(n, n_label + 1, -1)
@@ -108,7 +104,7 @@ class Fitter:
         normal, right = np.zeros((n, self.n_par, self.n_par)), np.zeros((n, self.n_par))
         step = min(arm.ln_step for arm in self.library.arm)
         good = np.abs(x[:, -1]) * SPEED_UNIT / C_KM_S / step < MAX_SHIFT
-        good &= np.isfinite(self.unmap(x)).all(axis=1)
+        good &= np.isfinite(self.library.unmap(x)).all(axis=1)
         if good.any():
             model, slope = self.model(x[good])
             rest = self.flat(data[good] - model)
@@ -146,7 +142,7 @@ class Fitter:
     def result(self, x, normal, sn):
         """Labels in their units and velocity in km/s [n, n_par], and their errors at that S/N; NaN
         where a fit has none."""
-        found = np.column_stack([self.unmap(x[:, :-1]), SPEED_UNIT * x[:, -1]])
+        found = np.column_stack([self.library.unmap(x[:, :-1]), SPEED_UNIT * x[:, -1]])
         unit = np.full(found.shape, SPEED_UNIT)
         for i, label in enumerate(self.library.label):
             unit[:, i] = label.std * (found[:, i] * np.log(10) if label.mapping else 1)

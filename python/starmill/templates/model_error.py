@@ -4,7 +4,7 @@ known labels."""
 
 from starmill.cli.basics import INPUT, USAGE, Failure, check_output, check_packages
 
-check_packages("library model-error", "numpy", "scipy", "astropy", "h5py", "cffi")
+check_packages("numpy", "scipy", "astropy", "h5py", "cffi")
 
 import numpy as np  # noqa: E402
 
@@ -18,13 +18,13 @@ from starmill.templates.spectra_options import MAX_LABEL, Request  # noqa: E402
 from starmill.wavelength import FWHM_PER_SIGMA  # noqa: E402
 
 LEAST_LEVEL = 0.01  # of the mean flux of an arm
-SIGMA_TOLERANCE = 0.01  # what cards are rounded to
+SIGMA_TOLERANCE = 0.01  # relative: cards are rounded
 BLOCK = 64  # spectra that are emulated at once
 
 
 def between(wave, at):
-    """For spectra at pixels wave the cubic through four of them at other wavelengths `at`: the
-    first of the four [n_at], their weights [4, n_at], and where there are four around."""
+    """Return how a cubic through four pixels interpolates spectra from wavelengths wave to `at`:
+    the first of the four [n_at], their weights [4, n_at], and where four pixels are around."""
     k = np.clip(np.searchsorted(wave, at, side="right") - 1, 1, max(len(wave) - 3, 1))
     x = np.array([wave[k + i] for i in (-1, 0, 1, 2)])
     weight = np.array([np.prod([(at - x[j]) / (x[i] - x[j]) for j in range(4) if j != i], axis=0)
@@ -33,8 +33,8 @@ def between(wave, at):
 
 
 def smoother(arm, kernel_aa):
-    """(ArmCut, pixels): convolves templates of an arm, but for pixels at its ends, where these do
-    not reach far enough."""
+    """Return an ArmCut that convolves templates of an arm, and the slice of its pixels: at the ends
+    of the arm templates do not reach far enough."""
     reach = 0.5 + 5 * kernel_aa / (arm.wave_aa[0] * arm.ln_step)
     if not 2 * reach + residuals.N_CONTINUUM < arm.n_pix:
         raise Failure(INPUT, f"arm {arm.name} has no pixel farther than five times {kernel_aa:g} A "
@@ -76,8 +76,9 @@ def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
 
 
 def missing_sigma(path, arm, sigma_aa):
-    """By how much the spectra are broader than the templates of an arm; 0 where nothing says so."""
-    if np.isnan(sigma_aa) or arm.template_sigma_aa < 0:  # those are at the instrument's resolution
+    """Return the Gaussian sigma (A) by which the spectra are broader than the templates of an arm;
+    0 where the spectra's is not known (NaN) or the templates have the instrument's resolution."""
+    if np.isnan(sigma_aa) or arm.template_sigma_aa < 0:
         return 0.0
     if sigma_aa < arm.template_sigma_aa * (1 - SIGMA_TOLERANCE):
         raise Failure(INPUT, f"{path}: spectra of sigma {sigma_aa:.4g} A are sharper than the "

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from starmill.cli.basics import INPUT, USAGE, Failure
 from starmill.templates.emulate import monomials
 
-RANK_LIMIT = 1e-9  # of a monomial that follows from those before it, relative to the first
+RANK_LIMIT = 1e-9  # smaller pivots, relative to the first: the monomial follows from others
 SMOOTHINGS = 10.0 ** np.arange(-8, 4.5, 0.5)  # to choose from
 
 
@@ -28,8 +28,7 @@ class RadialFit:
                           residuals of points left out in turn: the largest whose sum is within
                           `tolerance` standard errors of the least
 
-    same                  a RadialFit of these points, lengths and weights, whose work is not done
-                          again
+    same                  a RadialFit of the same points, lengths and weights, to reuse its work
 
     coef [n + n_poly, n_out]; smooth [n_out]; residual and left_out [n, n_out]: value minus the fit
     to all points, and to all others.  Time goes with n^3, memory with n^2.
@@ -66,9 +65,9 @@ class RadialFit:
                       "from the others: leave labels out or add points")
 
     def _decompose(self, u, root, degree):
-        """What depends on points and weights alone.  Of the kernel at right angles to the
-        polynomials the eigenvectors _basis [n, n - m] and values _eigen; polynomials of weighted
-        values and of the kernel, _pole and _pole_k [n, m]."""
+        """Set what depends on points and weights alone: eigenvectors _basis [n, n - m] and
+        eigenvalues _eigen of the kernel projected orthogonally to the polynomials; _pole and
+        _pole_k [n, m] give the polynomial's coefficients of weighted values and of the kernel."""
         qr, tau = self._factor(u, root, degree)
         n, m = qr.shape
 

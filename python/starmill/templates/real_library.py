@@ -3,12 +3,12 @@
 
 usage: python3 -m starmill.templates.real_library [options] MODELS WORK OUT.h5
 
-MODELS are those that starmill grid computed (WORK/models-PLAN there), WORK is a folder
-for what is made on the way, OUT.h5 the library (libraries/fgk.h5 and oba.h5 of the checkout are
-those that are shipped).
-What is done: `library build` of all models, `library train`, velocities of the MILES spectra by
-fits, and with these spectra at rest and their published labels `library correct`.  MODELS may also be a library that this tool made: its templates are taken as they are.
-Labels are never tuned.  Attributes of the file name what it was made of and how.
+MODELS is the folder of models that starmill grid computed (its WORK/models-PLAN), or a library that
+this tool made, whose templates are taken as they are.  WORK is a folder for intermediate files,
+OUT.h5 the library (libraries/fgk.h5 and oba.h5 of the checkout are shipped).
+The steps are `library build` of all models, `library train`, fits of the velocities of the MILES
+spectra, and `library correct` with these spectra at rest and their published labels.  Labels are
+never tuned.  Attributes of OUT.h5 name its sources and the commands.
 
   --plan fgk | fgk-hr | oba  of the grid, for sources and defaults (fgk)
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
@@ -26,9 +26,9 @@ Labels are never tuned.  Attributes of the file name what it was made of and how
   --no-model-error    a library without
   --limit MB          refuse a larger file (15)
 
-[alpha/Fe] of MILES stars is that of the disk and halo: 0 from [Fe/H] = 0 up, 0.4 from -1 down,
-linear between.  So is that of the library oba, which has no such label.  Needs NumPy, SciPy, Astropy
-and h5py; docs/science/real-library.md has results.
+MILES stars get the [alpha/Fe] of the disk and halo: 0 from [Fe/H] = 0 up, 0.4 from -1 down, linear
+between; so do the models of oba, which has no such label.  Needs NumPy, SciPy, Astropy and h5py;
+docs/science/real-library.md has results.
 """
 
 import argparse
@@ -49,7 +49,7 @@ from scipy.interpolate import CubicSpline
 from starmill.cli import shipped_file
 from starmill.surveys import generic
 from starmill.templates import emulate, library_file
-from starmill.wavelength import C_KM_S
+from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA
 
 MAX_VRAD_ERR = 5  # km/s; stars whose velocity is not known better are not used
 SN_MILES = 150  # a pixel; MILES gives no errors
@@ -111,18 +111,9 @@ def count_models(models):
     return len(glob.glob(os.path.join(glob.escape(models), "*.fits"))) if os.path.isdir(models) else None
 
 
-def labels_of(library):
-    with h5py.File(library) as f:
-        return [f["labels/label%d" % i].attrs["column"].decode() for i in
-                range(int(f["labels"].attrs["n_label"]))]
-
-
 def set_benchmarks(labels, path):
-    """Labels of benchmark stars, by their rows of MILES, in place of the published ones, and their
-    errors; NaN for other stars."""
-    import numpy as np
-    from astropy.table import Table
-
+    """Replace the published labels of benchmark stars by their fundamental ones, and add columns of
+    errors, NaN for other stars.  A star's MILES_ID is its row, from 1."""
     for column in ("TEFF", "LOGG", "FEH", "ALPHAFE"):
         labels[column + "_ERR"] = np.nan
     for star in Table.read(path) if path else ():
@@ -148,8 +139,8 @@ def galactic_alpha(feh):
 
 
 def tie_alpha(recipe, grid, train):
-    """Brings the models of a grid file to the [alpha/Fe] that follows from [Fe/H], by the change
-    that a library of all labels gives them, and takes that label out."""
+    """Bring the models of a grid file to the [alpha/Fe] that follows from [Fe/H], and take that
+    label out.  The flux changes by the ratio that a library trained with all labels gives."""
     free = grid.replace(".h5", "-free.h5")
     recipe.run("library", "train", *shlex.split(train), "--output", free, "--overwrite", grid)
     library = library_file.read(free)
@@ -160,7 +151,7 @@ def tie_alpha(recipe, grid, train):
         tied[:, alpha] = galactic_alpha(own[:, feh])
         step = emulate.ln_flux(library, 0, tied) - emulate.ln_flux(library, 0, own)
         f["arms/arm0/flux"][...] *= np.exp(step)
-        # of models that now have the same labels the one that moved least
+        # where models now have the same labels, keep the one that moved least
         order = np.argsort(abs(tied - own)[:, alpha], kind="stable")
         labels = np.delete(tied, alpha, axis=1)
         first = np.unique(labels[order], axis=0, return_index=True)[1]
@@ -183,11 +174,9 @@ def rows_to_use(flux, labels, library, which):
     if which != "all":
         first, step = (int(x) for x in ("0/2" if which == "half" else which).split("/"))
         use[first::step] = False
-    with h5py.File(library) as f:
-        for i in range(int(f["labels"].attrs["n_label"])):
-            a = f["labels/label%d" % i].attrs
-            value = np.asarray(labels[a["column"].decode()], float)
-            use &= (value >= a["min"]) & (value <= a["max"])
+    for label in library.label:
+        value = np.asarray(labels[label.column], float)
+        use &= (value >= label.min) & (value <= label.max)
     return np.nonzero(use)[0]
 
 
@@ -200,10 +189,9 @@ def velocities(recipe, work, library, wave, flux, rows):
         spectra.append({"NAME": f"miles-{i + 1}", "TARGETID": i + 1, "WAVELENGTH": wave,
                         "FLUX": np.where(good, flux[i], level),
                         "IVAR": np.where(good, (SN_MILES / level) ** 2, 0),
-                        "LSF_SIGMA": np.full(len(wave), FWHM_MILES_AA / 2.3548)})
+                        "LSF_SIGMA": np.full(len(wave), FWHM_MILES_AA / FWHM_PER_SIGMA)})
     generic.write(os.path.join(work, "miles.fits"), spectra, "air")
-    with h5py.File(library) as f:
-        first = max(4000, np.exp(f["arms/arm0"].attrs["ln_wave0"]) + 20)
+    first = max(4000, library.arm[0].wave_aa[0] + 20)
     config = os.path.join(work, "miles.yaml")
     with open(config, "w") as f:
         f.write(
@@ -211,7 +199,7 @@ def velocities(recipe, work, library, wave, flux, rows):
             "arms: [{name: b, min: %.0f, max: 5500}, {name: r, min: 5500, max: 7350}]\n" % first
         )
     out = os.path.join(work, "miles-fit.h5")
-    recipe.run("fit", "--library", library, "--config", config, "--output", out, "--overwrite",
+    recipe.run("fit", "--library", library.path, "--config", config, "--output", out, "--overwrite",
                "--quiet", "--threads", 1, os.path.join(work, "miles.fits"))
     with h5py.File(out) as f:
         at = {t: k for k, t in enumerate(f["catalog/TARGETID"][...])}
@@ -238,16 +226,17 @@ def write_at_rest(path, wave, flux, labels, rows, vrad):
 
 
 def measure_error(recipe, args, bare, out):
-    """What the templates get wrong of MILES, into the library: taken out, and what remains."""
+    """Correct the templates by MILES spectra, and measure the model error that remains."""
     wave, flux, labels = read_miles(args.miles)
     set_benchmarks(labels, args.benchmarks)
-    rows = rows_to_use(flux, labels, bare, args.rows)
-    vrad, error = velocities(recipe, args.work, bare, wave, flux, rows)
+    library = library_file.read(bare)
+    rows = rows_to_use(flux, labels, library, args.rows)
+    vrad, error = velocities(recipe, args.work, library, wave, flux, rows)
     good = error < MAX_VRAD_ERR
     print("%d spectra of MILES, %d with a velocity" % (len(rows), good.sum()), flush=True)
     rest = os.path.join(args.work, "miles-at-rest.fits")
     write_at_rest(rest, wave, flux, labels, rows[good], vrad[good] - np.median(vrad[good]))
-    columns = labels_of(bare)
+    columns = [label.column for label in library.label]
     scale = ["--error-columns", ",".join(c + "_ERR" for c in columns)] if args.benchmarks else []
     recipe.run("library", "correct", *shlex.split(PLANS[args.plan][4]), *scale, "--range", RANGE,
                "--mask", MASK, "--spectra", rest, "--columns", ",".join(columns), "--spectra-sn",

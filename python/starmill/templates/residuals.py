@@ -18,24 +18,23 @@ SMALL_ERROR = 0.02  # of the flux: most spectra have as much noise
 
 @dataclass
 class Facts:
-    """For people: spectra, rms of the residuals without continuum and noise, part of their variance
-    that the components leave, and length over which the rest is correlated, mid arm."""
-    n: int
-    rms: float
-    left: float
-    correlation_aa: float
+    """What is printed about a model error."""
+    n: int  # spectra
+    rms: float  # of the residuals, relative to the flux, without continuum and noise
+    left: float  # part of the variance that the components leave
+    correlation_aa: float  # length over which the rest is correlated, in the middle of the arm
 
 
 def continuum(x, n):
-    """[n, n_pix] functions of a fit at x in [-1, 1]: 1, x, x^2 and Gaussians."""
+    """Return the n continuum functions of a fit at x in [-1, 1]: 1, x, x^2 and Gaussians."""
     n_rbf = n - 3
     centre = np.linspace(-1, 1, n_rbf)[:, None] if n_rbf > 1 else np.full((1, 1), -1.0)
     return np.concatenate([x ** np.arange(3)[:, None], np.exp(-0.5 * ((x - centre) * n_rbf) ** 2)])
 
 
 def measure_scale(level, x):
-    """What residuals are multiplied by where they are compared: the level over the rms of level
-    times x within a fortieth of the arm, which small ones do not matter to."""
+    """Return the factors [n_pix] that make residuals x comparable: the level over the rms of level
+    * x within a fortieth of the arm.  SMALL_ERROR keeps this rms from vanishing."""
     n_pix = len(level)
     total = np.concatenate([[0], np.cumsum(np.nansum(x**2, axis=0) * level**2)])
     at, reach = np.arange(n_pix), n_pix // 40
@@ -45,7 +44,8 @@ def measure_scale(level, x):
 
 
 def divide_by_continuum(x, known, functions, scale):
-    """1 + x [n, n_pix] over its least-squares continuum in units of 1 / scale, minus 1."""
+    """Return 1 + x [n, n_pix] over its continuum, minus 1.  The continuum is a least-squares fit of
+    the functions to the known pixels, with weights scale**2."""
     k = len(functions)
     weight = scale**2
     pairs = (functions[:, None] * functions * weight).reshape(k * k, -1)
@@ -59,9 +59,12 @@ def divide_by_continuum(x, known, functions, scale):
 
 
 def flatten(wave, x, weight, level, n_continuum):
-    """Rows that know half of the pixels that any knows, without their continuum, weighted, 0 where
-    they are not known; which pixels they know; the scale.  With a level there are two rounds: the
-    second knows where the templates are poor, which else would bend the continuum."""
+    """Return the residuals without continuum, times the roots of the weights, 0 where unknown; the
+    known pixels; and the scale of measure_scale.
+
+    Rows that know less than half of the pixels known to any row are left out.  With a level there
+    are two rounds: the second gives less weight to pixels where the templates are poor, which
+    would bend the continuum."""
     known = np.isfinite(x)
     inside = np.flatnonzero(known.any(axis=0))
     span = slice(inside[0], inside[-1] + 1) if len(inside) else slice(0, 1)
@@ -81,9 +84,9 @@ def flatten(wave, x, weight, level, n_continuum):
 
 
 def take_components(x, q, noise2, scale):
-    """Principal components about zero of x times scale, [q, n_pix] of rms 1, with standard
-    deviations [q], fewer where no more have any; and what they leave of x.  Noise adds to the
-    diagonal of the rows' products and is taken out of it."""
+    """Return at most q principal components (about zero) of x * scale, divided by scale [q, n_pix]
+    and of rms 1; their standard deviations [q]; and what they leave of x.  Noise adds to the
+    eigenvalues of the rows' products and is subtracted from them."""
     n, n_pix = x.shape
     scaled = x * scale
     value, vector = eigh(scaled @ scaled.T, subset_by_index=[n - max(q, 1), n - 1],
@@ -100,9 +103,9 @@ def take_components(x, q, noise2, scale):
 
 
 def fill_fraction(fraction, error2, n_known):
-    """Where no row is known there is no component either, so that the fraction is the whole error:
-    that of the arm, beyond all rows that of the nearest quarter, as errors differ from blue to
-    red."""
+    """Fill the fraction where no row is known.  No component reaches there, so the fraction is the
+    whole error: in gaps the mean of the arm, beyond the ends the mean of the nearest quarter, as
+    errors differ from blue to red."""
     inside = np.flatnonzero(n_known)
     first, last = inside[0], inside[-1]
     quarter = (last - first) // 4
@@ -116,7 +119,8 @@ def fill_fraction(fraction, error2, n_known):
 
 
 def measure_correlation(x, fraction, free):
-    """Sum of the correlation of pixels over all lags up to the first that is not above 0."""
+    """Return the sum of the pixels' correlation over all lags, up to the first lag at which it is
+    not above 0."""
     zero, correlation = (fraction**2).sum(), 1.0
     for lag in range(1, min(MAX_LAG + 1, x.shape[1]) if zero > 0 else 1):
         rho = np.einsum("ij,ij", x[:, :-lag], x[:, lag:]) / free / zero

@@ -1,22 +1,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill library spectra`: a library from labelled spectra.
-
-Modules are imported where they are needed, so that a wrong option is told at once.
-"""
+"""`starmill library spectra`: a library from labelled spectra."""
 
 import os
 
 from starmill.cli.basics import INPUT, USAGE, Failure, check_output, check_packages
+
+check_packages("numpy", "scipy", "astropy", "h5py", "cffi")
+
+import numpy as np  # noqa: E402
+
+from starmill.templates.library_file import writable, write  # noqa: E402
+from starmill.templates.measure import report  # noqa: E402
+from starmill.templates.residuals import N_COMPONENT, line  # noqa: E402
+from starmill.templates.spectra_files import read_all  # noqa: E402
+from starmill.templates.spectra_fit import Settings, build, leave_out  # noqa: E402
+from starmill.templates.spectra_grid import BAD_FLUX, FATES  # noqa: E402
+from starmill.templates.spectra_options import (items, list_files, number,  # noqa: E402
+                                                read_ranges, request_of)
+from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA  # noqa: E402
 
 
 # ---- options ----
 
 def read_lengths(text, names):
     """[n_label] of NAME=X,...; 1 where none is given."""
-    from starmill.templates.spectra_options import items, number
     length = dict.fromkeys(names, 1.0)
     for name, value in items("lengths", text) if text else ():
-        if not 0 < number(value) < float("inf"):
+        if not 0 < number(value) < np.inf:
             raise Failure(USAGE, f"--lengths {text}: expected NAME=X with X above 0")
         if name not in length:
             raise Failure(USAGE, f"--lengths {name}: not one of the labels (--labels)")
@@ -53,7 +63,6 @@ def check_options(options):
 def resolution(options, path, low, high, fwhm):
     """Gaussian sigma in A of spectra from low to high A, -1 for the instrument's own, and where it
     is from; fwhm: of the header, NaN without."""
-    from starmill.wavelength import FWHM_PER_SIGMA
     if options.at_instrument_resolution:
         return -1.0, "--at-instrument-resolution"
     if options.sigma:
@@ -66,7 +75,7 @@ def resolution(options, path, low, high, fwhm):
         sigma = mid / (FWHM_PER_SIGMA * power)
         origin = (f"--resolving-power {power:g} in the middle, at {mid:.0f} A; {ends[0]:.3f} A at "
                   f"{low:.0f} A, {ends[1]:.3f} A at {high:.0f} A")
-    elif fwhm == fwhm:
+    elif np.isfinite(fwhm):
         if not fwhm > 0:
             raise Failure(INPUT, f"{path}: its card FWHM is {fwhm:g}; give --fwhm A")
         sigma, origin = fwhm / FWHM_PER_SIGMA, f"card FWHM, {fwhm:g} A"
@@ -83,10 +92,9 @@ def resolution(options, path, low, high, fwhm):
 
 def read_settings(options, request, path):
     """Those of Settings (spectra_fit) that do not depend on the spectra, by name."""
-    from starmill.templates.spectra_options import read_ranges
     names = [name for name, _ in request.labels]
     keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
-    everything = (float("-inf"), float("inf"))
+    everything = (-np.inf, np.inf)
     low, high = options.range or (0, everything[1])
     if not low < high:
         raise Failure(USAGE, "--range takes MIN,MAX with MIN below MAX")
@@ -105,7 +113,7 @@ def read_settings(options, request, path):
         "hull": options.hull or ("all" if keep_all else "dense"),
         "n_guess": options.guess_templates,
         "n_error": options.model_error,
-        "error_sn": options.spectra_sn or float("inf")}
+        "error_sn": options.spectra_sn or np.inf}
 
 
 # ---- what is said ----
@@ -126,7 +134,6 @@ def rows_text(names, rows):
 
 def print_spectra(made, names):
     """Which spectra are used, and which are not."""
-    from starmill.templates.spectra_grid import FATES
     print(f"spectra: {len(made.rows)} of {len(made.fate)} used")
     for code, why in enumerate(FATES):
         rows = (made.fate == code).nonzero()[0]
@@ -143,7 +150,7 @@ def print_spectra(made, names):
         print(f"  {(gaps > 0).sum():4d} of those used have gaps (bad pixels"
               f"{', and beyond the ends of what was moved' if made.n_align else ''}), which the "
               f"functions of the labels fill: at most {100 * gaps.max():.2g} %")
-    if (gaps.any() or (made.fate == FATES.index(FATES[3])).any()) and made.good_aa:
+    if (gaps.any() or (made.fate == BAD_FLUX).any()) and made.good_aa:
         print("       no spectrum has a bad pixel from {:.2f} to {:.2f} A".format(*made.good_aa))
     if len(made.outside):
         print(f"  {len(made.outside):4d} of those used lie outside the hulls of the others (--hull "
@@ -151,8 +158,6 @@ def print_spectra(made, names):
 
 
 def print_made(made, settings, spectra):
-    from starmill.templates.residuals import line
-    from starmill.wavelength import C_KM_S
     arm, functions, names = made.library.arm[0], made.functions, spectra.names
     print(spectra.origin)
     if settings.sigma_aa < 0:
@@ -186,9 +191,6 @@ def print_made(made, settings, spectra):
 
 def measure(made, names, part, seed):
     """The report from spectra left out, by a library that is made without them."""
-    from starmill.templates.measure import report
-    from starmill.templates.residuals import N_COMPONENT
-    from starmill.templates.spectra_fit import leave_out
     try:
         names = [names[i] if names else f"row {i + 1}" for i in made.rows]
         pair = leave_out(made, names, part, seed)
@@ -208,23 +210,16 @@ def measure(made, names, part, seed):
 
 def main(options):
     left_out = check_options(options)
-    if options.threads:
-        os.environ["OPENBLAS_NUM_THREADS"] = str(options.threads)  # before NumPy is there
-    check_packages("library spectra", "numpy", "scipy", "astropy", "h5py", "cffi")
-    from starmill.templates.spectra_options import list_files, request_of
     request, path = request_of(options), options.arguments[0]
     given = read_settings(options, request, path)
     paths, is_many = list_files(options.arguments, request)
     reads = [("--table", request.table), ("--wave-file", request.wave_file)]
     check_output(options.output, True, [(what, read) for what, read in reads if read]
                  + [("the file of spectra", p) for p in paths])
-    from starmill.templates.library_file import writable, write
-    from starmill.templates.spectra_files import read_all
     writable(options.output, options.overwrite)
     spectra = read_all(paths, is_many, request)
     sigma, origin = resolution(options, path, max(given["min_aa"], spectra.wave[0]),
                                min(given["max_aa"], spectra.wave[-1]), spectra.origin.fwhm_aa)
-    from starmill.templates.spectra_fit import Settings, build
     settings = Settings(**given, sigma_aa=sigma, sigma_origin=origin)
     made = build(settings, spectra)
     made.library.name = f"spectra of {settings.source[:100]}"

@@ -7,12 +7,23 @@ import time
 
 from starmill.cli.basics import INPUT, Failure, catch_stops, check_packages
 
+check_packages("numpy", "scipy", "h5py", "cffi")
+
+from copy import copy  # noqa: E402
+
+import h5py  # noqa: E402
+import numpy as np  # noqa: E402
+
+from starmill.templates import functions, guess, library_file, residuals  # noqa: E402
+from starmill.templates.grid_models import open_grid  # noqa: E402
+from starmill.templates.hulls import make_hulls  # noqa: E402
+from starmill.templates.labels import make_labels  # noqa: E402
+from starmill.templates.library_data import Emulator, Library  # noqa: E402
+from starmill.templates.measure import MAX_SPECTRA, ModelSet, report  # noqa: E402
+
 
 def main(options):
     catch_stops()
-    if options.threads:  # before NumPy starts them
-        os.environ["OPENBLAS_NUM_THREADS"] = options.threads
-    check_packages("library train", "numpy", "scipy", "h5py", "cffi")
     if options.emulator in (None, "network"):
         finish_networks(options)
     else:
@@ -20,9 +31,6 @@ def main(options):
 
 
 def train_functions(options):
-    from starmill.templates import functions, library_file
-    from starmill.templates.grid_models import open_grid
-
     path, start = options.arguments[0], time.monotonic()
     library_file.writable(options.output, options.overwrite,
                           [("the grid file", path), ("--validation", options.validation or "")])
@@ -44,15 +52,6 @@ def train_functions(options):
 def finish_networks(options):
     """The library of networks that the program trained and handed over (mill_trained_write of
     io/library/train_file.h)."""
-    import h5py
-    import numpy as np
-
-    from starmill.templates import guess
-    from starmill.templates.grid_models import open_grid
-    from starmill.templates.hulls import make_hulls
-    from starmill.templates.labels import make_labels
-    from starmill.templates.library_data import Emulator
-
     path = options.arguments[0]
     checkpoint = options.checkpoint or options.output + ".training"
     trained = checkpoint + ".networks"
@@ -101,10 +100,6 @@ def good_models(grid, unfinished):
 
 def frame(grid):
     """A library with a grid file's arms."""
-    from copy import copy
-
-    from starmill.templates.library_data import Library
-
     return Library(arm=[copy(arm) for arm in grid.arm])
 
 
@@ -116,10 +111,6 @@ def name_it(library, kind, path):
 
 def report_left_out(options, maker, grid, models, library):
     """From models left out of a library like this one."""
-    import numpy as np
-
-    from starmill.templates.measure import MAX_SPECTRA
-
     n = len(models)
     n_wanted = min(int(float(options.left_out or 0.1) * n + 0.5), MAX_SPECTRA)
     try:
@@ -141,8 +132,6 @@ def report_left_out(options, maker, grid, models, library):
 
 def report_validation(options, grid, models, library):
     """From models of another file, with the same labels and arms."""
-    from starmill.templates.grid_models import open_grid
-
     def need(good, message):
         if not good:
             raise Failure(INPUT, f"--validation {options.validation}: {message}")
@@ -168,11 +157,6 @@ def report_validation(options, grid, models, library):
 def measure(options, library, grid, models, how, to):
     """The report of a library by models of a grid file goes into to, with --model-error the model
     error too."""
-    import numpy as np
-
-    from starmill.templates import residuals
-    from starmill.templates.measure import MAX_SPECTRA, ModelSet, report
-
     n = min(len(models), MAX_SPECTRA)
     if options.model_error and n < residuals.LEAST_SPECTRA:
         raise Failure(INPUT, f"{n} models are left out, too few for a model error, which needs "
@@ -203,8 +187,6 @@ def without_report(options, failure):
 
 
 def keep(options, library):
-    from starmill.templates import library_file
-
     library_file.write(options.output, library, options.overwrite, options.program)
     n = len(library.arm)
     print(f"{options.output}: {library.n_label} labels, {n} arm{'s' if n > 1 else ''}, hash "
