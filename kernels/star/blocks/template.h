@@ -235,12 +235,15 @@ MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, c
 #endif
   }
   MILL_BARRIER(b);
-  /* natural ends */
+  /* natural ends: in two loops, as a GPU has registers for one */
   const double end_left = (double)bend[0], end_right = (double)bend[n - 1];
   MILL_BARRIER(b);
   MILL_FOR(b, k, MILL_SPLINE_REACH)
   {
     bend[k] -= (mill_real)(end_left * arm->spline_end_left[k]);
+  }
+  MILL_FOR(b, k, MILL_SPLINE_REACH)
+  {
     bend[n - 1 - k] -= (mill_real)(end_right * arm->spline_end_right[k]);
   }
   MILL_BARRIER(b);
