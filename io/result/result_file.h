@@ -55,8 +55,9 @@ typedef struct mill_run_info {
   /** this rank's share of /catalog: files [file_start, file_end) */
   int file_start, file_end;
   const mill_file_index *index; /**< [file_end - file_start] */
-  /** Read the rows of a file whose index has only counts (row NULL) into *index, which the caller
-   *  clears.  NULL: every index has its rows.  MILL_ERR_INPUT. */
+  /** Fill *index with the rows of file i_file, for a file whose index holds only counts (its member
+   *  row is NULL).  The caller clears *index.  load NULL: every index has its rows.
+   *  MILL_ERR_INPUT. */
   int (*load)(void *context, int i_file, mill_file_index *index);
   void *load_context;
   double write_interval_s;

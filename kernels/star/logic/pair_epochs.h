@@ -160,8 +160,9 @@ MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
   return x == 0.0 ? f[least] : f[least] + 0.5 * x * slope; /* a neighbour may be infinite */
 }
 
-/** Keep the best velocities of both, and move the first star to the next ones; in the end both to
- *  the best. */
+/** One place of the scan, for every epoch: keep the velocities of both stars if their F is the
+ *  least so far, and move the first star to its next place.  After the last place both stars get
+ *  the velocities kept. */
 MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
