@@ -39,11 +39,11 @@ def draw_pieces(library, theta, pieces, limits):
     for piece in pieces:
         strength[piece.exposure] += float(np.nansum(piece.data ** 2 * piece.ivar))
     best = max(strength, key=strength.get)
-    errors = {} if library.config.get("model_error") is False else \
+    error = {} if library.config.get("model_error") is False else \
         arms_with_error(library.arms, library.path, [library.hash])
     arms = [weighted(Arm(p.arm, p.wave, p.data.astype(float), p.ivar.astype(float), p.ivar == 0,
                          p.flux.astype(float)), library.config.get("sigma_floor", 0.3), theta[0],
-                     errors) for p in pieces if p.exposure == best]
+                     error) for p in pieces if p.exposure == best]
     figure = drawn(draw_arms, sorted(arms, key=lambda arm: arm.wave[0]), "", theta[0], limits)
     figure.text(0.05, 1 - 0.32 / figure.get_figheight(), ",   ".join(
         f"{symbol(p.column)} {number(value, SYMBOL.get(p.column, ('', 3))[1])} "

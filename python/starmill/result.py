@@ -203,8 +203,7 @@ class Result(Columns):
             raise ValueError(f"there are {len(self)} rows: plot one, result.star(name)[i].plot()")
         from starmill import figures
         options = types.SimpleNamespace(models=models, library=library, program=program())
-        with errors():
-            return figures.draw_row(self._file, int(self.rows[0]), options, limits)
+        return figures.draw_row(self._file, int(self.rows[0]), options, limits)
 
 
 # --- Table.read("OUT.h5", path="fits") of astropy -----------------------------------------------

@@ -21,14 +21,18 @@ static int is_number(const char *text, int64_t *number)
   return errno == 0 && strcmp(text, printed) == 0;
 }
 
+static int add_number(mill_star_list *list, int64_t number)
+{
+  MILL_CHECK(MILL_GROW(&list->number, &list->number_room, list->n_number + 1));
+  list->number[list->n_number++] = number;
+  return MILL_OK;
+}
+
 static int add(mill_star_list *list, const char *text)
 {
   int64_t number;
-  if (is_number(text, &number)) {
-    MILL_CHECK(MILL_GROW(&list->number, &list->number_room, list->n_number + 1));
-    list->number[list->n_number++] = number;
-    return MILL_OK;
-  }
+  if (is_number(text, &number))
+    return add_number(list, number);
   MILL_CHECK(MILL_GROW(&list->name, &list->name_room, list->n_name + 1));
   snprintf(list->name[list->n_name++], MILL_STAR_NAME, "%s", text);
   return MILL_OK;
@@ -48,9 +52,7 @@ int mill_star_list_add(mill_star_list *list, const char *from, const char *text)
 int mill_star_list_add_row(mill_star_list *list, int64_t target_id, const char *identifier,
                            const char *object)
 {
-  char number[32];
-  snprintf(number, sizeof number, "%lld", (long long)target_id);
-  return add(list, target_id != -1 ? number : object[0] ? object : identifier);
+  return target_id != -1 ? add_number(list, target_id) : add(list, object[0] ? object : identifier);
 }
 
 /* Sort, and keep one of those that are equal; how many are left. */

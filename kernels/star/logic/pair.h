@@ -36,7 +36,7 @@
 /** Two slow stars are tried first where v sin i, km/s, is above this and resolved: lines so far
  *  apart are fitted best by a rotation of about their distance.  They begin to either side of the
  *  star by MILL_PAIR_SPLIT_PART of its v sin i, equally bright; in the end the first one must have
- *  less than MILL_PAIR_SLOWER of that, or both only add to what rotation explains. */
+ *  less than MILL_PAIR_SLOWER of that v sin i: otherwise rotation alone explains the lines. */
 #define MILL_PAIR_SPLIT      60.0
 #define MILL_PAIR_SPLIT_PART 0.45
 #define MILL_PAIR_SLOWER     0.7
@@ -347,8 +347,8 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   return 1;
 }
 
-/** F of both stars is known: take them for the row; 0: it stays. */
-MILL_HD_CALLED static inline int mill_pair_weigh(const mill_model *m, mill_slot *slot)
+/** F of both stars is known: write them to the row, or drop them. */
+MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   mill_fit_result *r = &slot->result;
@@ -362,8 +362,10 @@ MILL_HD_CALLED static inline int mill_pair_weigh(const mill_model *m, mill_slot 
   if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
         mill_pair_apart(slot) > p->least_apart && mill_pair_is_star(m, slot) &&
         !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST) &&
-        !(p->is_split && p->theta[0][MILL_PAR_VSINI] > MILL_PAIR_SLOWER * r->vsini_km_s)))
-    return mill_pair_drop(slot);
+        !(p->is_split && p->theta[0][MILL_PAR_VSINI] > MILL_PAIR_SLOWER * r->vsini_km_s))) {
+    p->is_fitted = 0;
+    return;
+  }
   r->pair = 1;
   r->pair_gain = r->m2ll - f;
   r->warn = slot->best.warn;
@@ -375,7 +377,6 @@ MILL_HD_CALLED static inline int mill_pair_weigh(const mill_model *m, mill_slot 
       r->flux_ratio[a] = p->flux[a][1] / p->flux[a][0];
   r->info = slot->best.info | MILL_INFO_PAIR;
   mill_pair_epochs_row(slot);
-  return 1;
 }
 
 /** Turns of two stars from where they begin, until they are kept or not (slot->pair.is_fitted). */
@@ -399,7 +400,7 @@ MILL_RESUMABLE(mill_pair_try)
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = p->theta[0][j];
   MILL_ASK(MILL_REQ_VALUES);
-  (void)mill_pair_weigh(m, slot);
+  mill_pair_weigh(m, slot);
   MILL_END;
 }
 
