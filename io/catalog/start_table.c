@@ -253,7 +253,7 @@ static int is_finite(const mill_start_table *table, int64_t row)
   return 1;
 }
 
-/* Of each star the first row that is finite, else the first. */
+/* Keep one row of each star: its first finite row, or if no row is finite its first row. */
 static int sort_rows(raw_table *raw)
 {
   int err = MILL_OK;

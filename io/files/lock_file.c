@@ -98,8 +98,8 @@ static int open_lock(const char *path)
 
 enum verdict { LIVES, IS_GONE, WATCH };
 
-/* Judge a lock.  WATCH if it seems stale by its age or by its job: the clocks of hosts differ, and
-   a host that Slurm has lost may still run the earlier start of this job. */
+/* Does the lock still hold?  WATCH if the lock looks stale by its age or its job, but the clocks of
+   two hosts may differ, or a host that Slurm has lost may still run the earlier start of the job. */
 static enum verdict judge(const holder *who, const holder *me, double age_s)
 {
   char state;

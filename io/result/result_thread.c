@@ -187,7 +187,8 @@ static void keep_failure(mill_result_file *file, int err)
   pthread_mutex_unlock(&file->mutex);
 }
 
-/* Is it time for the next meeting?  Rank 0 decides for all.  The caller holds the mutex. */
+/* Is the ranks' next collective write due?  Rank 0 decides for all ranks.  The caller holds the
+   mutex. */
 static int is_time_to_meet(const mill_result_file *file)
 {
   return file->met_s > 0 && mill_wall_s() - file->met_s >= file->write_interval_s;

@@ -373,7 +373,8 @@ static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg
   return MILL_OK;
 }
 
-/* Join objects near each other; the first of a group owns it.  Collective. */
+/* Join the objects within radius_deg of each other into groups.  The first object of a group owns
+   the group.  Collective. */
 static int join_near(const mill_mpi *mpi, survey *mine, double radius_deg)
 {
   int err = MILL_OK, *rank = NULL;

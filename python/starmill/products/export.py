@@ -32,7 +32,8 @@ TABLES = (*FITS, *formats.WRITE, "hats")
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
             "HPXNSIDE", "HPXNEST", "UNIQPIX", "SURVEY", "PROGRAM")  # keywords copied from an input
 
-# what: "written", "existing", "unreadable", "left out" or "refused"; says: what went wrong
+# The outcome of one output file.  what: "written", "existing", "unreadable", "left out" or
+# "refused"; says: the message of a failure; n_damaged: rows left out because they are damaged.
 Done = collections.namedtuple("Done", "what says n_damaged", defaults=(None, 0))
 
 
