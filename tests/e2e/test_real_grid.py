@@ -54,6 +54,22 @@ class Plan(unittest.TestCase):
                          [{7000.0, 15000.0}, {2.0, 2.5, 5.0}, {-2.5, 0.5}, {0.0, 0.4}])
         self.assertEqual([plan.labels_from(plan.name_of(m)) for m in hot], hot)
 
+    def test_abundances_are_drawn_beside_the_labels(self):
+        models = plan.plan(400, plan.FGK_ELEMENTS)
+        self.assertEqual([m[:4] for m in models], plan.plan(400))
+        drawn = np.array(models)
+        for k, (card, _, _, is_alpha, (low, high)) in enumerate(plan.ELEMENTS):
+            x = drawn[:, 4 + k] - is_alpha * drawn[:, 3]
+            share = np.histogram(x, 4, (low - 0.01, high + 0.01))[0] / 400
+            self.assertLess(np.abs(share - 0.25).max(), 0.02, card)  # chance alone: 0.06
+            self.assertLess(abs(np.corrcoef(x, drawn[:, 2])[0, 1]), 0.1, card)  # 2 sigma of chance
+        # the Sun by Grevesse, Asplund & Sauval 2007: C 8.39, Ni 6.23; as Turbospectrum reads them
+        text = synthesis.control(*synthesis.composition((5000.0, 4, -0.5, 0.2) + 8 * (0.1,) + (1,)))
+        self.assertIn("'ALPHA/Fe:'  '0.200'\n", text)
+        self.assertIn("'INDIVIDUAL ABUNDANCES:'  '8'\n6\n7.990\n7\n7.380\n", text)
+        self.assertTrue(text.endswith("\n28\n5.830\n"))
+        self.assertNotIn("INDIVIDUAL", synthesis.control(*synthesis.composition((5000.0, 4, 0, 0))))
+
     def test_any_first_models_fill_all_of_the_space(self):
         # Each eighth of each label has its share: chance alone would leave one in 300
         # of 100 points an eighth with less than 4 of the 12.5 expected.

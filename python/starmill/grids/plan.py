@@ -14,6 +14,16 @@ from starmill.grids import lines
 # Labels of a model, in the order of every tuple here.
 LABELS = ("teff", "logg", "feh", "alpha")
 CARDS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
+# Elements of plan elements: card of [X/Fe], atomic number, solar abundance of Turbospectrum
+# (Grevesse, Asplund & Sauval 2007), whether [alpha/Fe] includes it, and the range of [X/Fe], of
+# [X/alpha] if included.  Giants have little C and much N, stars of globular clusters much N and Na.
+ELEMENTS = (
+    ("CFE", 6, 8.39, False, (-0.6, 0.6)), ("NFE", 7, 7.78, False, (-0.4, 0.8)),
+    ("NAFE", 11, 6.17, False, (-0.4, 0.6)), ("MGFE", 12, 7.53, True, (-0.4, 0.4)),
+    ("SIFE", 14, 7.51, True, (-0.4, 0.4)), ("CAFE", 20, 6.31, True, (-0.4, 0.4)),
+    ("TIFE", 22, 4.90, True, (-0.4, 0.4)), ("NIFE", 28, 6.23, False, (-0.4, 0.4)),
+)
+VMICRO_RANGE = (-0.4, 0.4)  # km/s from microturbulence()
 
 
 class Grid:
@@ -83,6 +93,8 @@ FGK_HR = Grid(
     ((3912.0, 4370.0), (4697.0, 5893.0), (6080.0, 6884.0), (7559.0, 7914.0), (8411.0, 8740.0)),
     0.04, 0.025,
 )
+# The labels go on with [X/Fe] of ELEMENTS and the microturbulence (km/s).
+FGK_ELEMENTS = Grid("elements", *FGK_LABELS, (0.25, 0.8), PIECES, *STORED)
 # The lowest log g of ATLAS9 atmospheres, but not below 2.  Lines of hot stars are wider: with
 # these steps a spectrum of 9200 K differs by 0.03 % rms.
 OBA = Grid(
@@ -96,11 +108,14 @@ OBA = Grid(
     tuple((first, last, step, i) for (first, last, _, i), step in zip(PIECES, (0.05, 0.05, 0.1))),
     *STORED,
 )
-GRIDS = {grid.name: grid for grid in (FGK, FGK_HR, OBA)}
+GRIDS = {grid.name: grid for grid in (FGK, FGK_HR, FGK_ELEMENTS, OBA)}
 
 # Positive root of x^5 = x + 1: its negative powers are the steps of the additive
 # recurrence with the lowest discrepancy known in four dimensions.
 PLASTIC = 1.1673039782614187
+# Steps of the abundances and the microturbulence: square roots of primes, of which these are least
+# correlated with each other and with the labels. (In nine dimensions 3/5 is nearly a power above.)
+PRIMES = (7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 N_CORNER = 16
 
@@ -117,7 +132,7 @@ def plan(n_model, grid=FGK):
     def add(labels):
         if labels not in seen and len(out) < n_model:
             seen.add(labels)
-            out.append(labels)
+            out.append(labels + abundances(labels, len(seen)) if grid is FGK_ELEMENTS else labels)
 
     for corner in range(N_CORNER):
         add(grid.labels_of([(corner >> i) & 1 for i in range(4)]))
@@ -133,6 +148,15 @@ def plan(n_model, grid=FGK):
             continue
         add(labels)
     return out
+
+
+def abundances(labels, i):
+    """[X/Fe] of ELEMENTS and the microturbulence (km/s) of model i of plan elements."""
+    teff, logg, _, alpha = labels
+    ranges = [e[4] for e in ELEMENTS] + [VMICRO_RANGE]
+    means = [alpha * e[3] for e in ELEMENTS] + [microturbulence(teff, logg)]
+    return tuple(round(mean + low + (high - low) * ((0.5 + i * math.sqrt(prime)) % 1.0), 2)
+                 for prime, mean, (low, high) in zip(PRIMES, means, ranges))
 
 
 def microturbulence(teff, logg):
@@ -154,14 +178,14 @@ def microturbulence(teff, logg):
 
 def name_of(labels):
     """Name of a model's file, without its ending."""
-    return "t%04d_g%+.2f_m%+.2f_a%+.2f" % labels
+    return "t%04d_g%+.2f_m%+.2f_a%+.2f" % labels[:4]
 
 
 NAME = re.compile(r"t(\d{4,5})_g([+-]\d\.\d\d)_m([+-]\d\.\d\d)_a([+-]\d\.\d\d)$")
 
 
 def labels_from(name):
-    """Labels of a model from its name; None where it is not one."""
+    """The first four labels of a model from its name; None where it is not one."""
     match = NAME.match(name)
     return tuple(float(x) for x in match.groups()) if match else None
 

@@ -25,6 +25,7 @@ NEEDS_BYTES = 200 << 20  # of disk, for a model under way
 
 ATMOSPHERES = {
     "fgk": "MARCS: Gustafsson et al. 2008, A&A 486, 951",
+    "elements": "MARCS: Gustafsson et al. 2008, A&A 486, 951",
     "oba": "ATLAS9: Castelli & Kurucz 2003, IAU Symp. 210, A20",
 }
 SOURCES = (
@@ -248,7 +249,7 @@ def main(options):
                              "starmill grid --help")
     if command == "plan":
         for m in plan.plan(options.models, grid):
-            print("%7.1f %5.2f %6.2f %6.2f  %s" % (*m, plan.name_of(m)))
+            print("%7.1f" % m[0], *("%5.2f" % x for x in m[1:]), plan.name_of(m))
         return
     work = os.path.abspath(work[0])
     try:

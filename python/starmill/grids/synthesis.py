@@ -53,8 +53,17 @@ def control(*parts):
 
 
 def composition(labels):
-    return {"METALLICITY": "%.3f" % labels[2], "ALPHA/Fe": "%.3f" % labels[3], "HELIUM": "0.00",
-            "R-PROCESS": "0.00", "S-PROCESS": "0.00"}
+    """Parts of control(): a text has the abundances by number, on the scale of 12 for hydrogen."""
+    parts = [{"METALLICITY": "%.3f" % labels[2], "ALPHA/Fe": "%.3f" % labels[3], "HELIUM": "0.00",
+              "R-PROCESS": "0.00", "S-PROCESS": "0.00"}]
+    single = ["%d %.3f" % (number, sun + labels[2] + x_fe)
+              for (_, number, sun, _, _), x_fe in zip(plan.ELEMENTS, labels[4:])]
+    return parts + ([{"INDIVIDUAL ABUNDANCES": "%d" % len(single)}, " ".join(single)] if single
+                    else [])
+
+
+def vmicro_of(labels):
+    return labels[-1] if len(labels) > 4 else plan.microturbulence(*labels[:2])
 
 
 def atmospheres_path(work, grid):
@@ -74,8 +83,8 @@ def kinds_of(teff, grid):
 
 def synthesize(work, labels, grid):
     """Wavelengths in air, flux and continuum (erg/cm2/s/A) of each piece."""
-    teff, logg, feh, alpha = labels
-    vmicro = plan.microturbulence(teff, logg)
+    teff, logg, feh, alpha = labels[:4]
+    vmicro = vmicro_of(labels)
     atmos = atmospheres.Atmospheres(atmospheres.load(atmospheres_path(work, grid)))
     columns, _ = atmos.atmosphere(teff, logg, feh, alpha)
     program = os.path.join(work, "turbospectrum")
@@ -91,7 +100,7 @@ def synthesize(work, labels, grid):
         text = control(
             {"LAMBDA_MIN": "%.1f" % first, "LAMBDA_MAX": "%.1f" % last,
              "LAMBDA_STEP": "4.0" if grid is plan.OBA else "1.0", "MODELINPUT": "model",
-             "MARCS-FILE": ".false.", "MODELOPAC": "opac", **composition(labels), "XIFIX": "T"},
+             "MARCS-FILE": ".false.", "MODELOPAC": "opac"}, *composition(labels), {"XIFIX": "T"},
             "%.2f" % vmicro)
         run(os.path.join(program, "babsma_lu"), text, folder, "babsma.log", "opac")
         out = []
@@ -109,10 +118,9 @@ def synthesize(work, labels, grid):
                 {"LAMBDA_MIN": "%.3f" % (first - lines.PAD),
                  "LAMBDA_MAX": "%.3f" % (last + lines.PAD), "LAMBDA_STEP": "%.3f" % step,
                  "INTENSITY/FLUX": "Flux", "COS(THETA)": "1.00", "ABFIND": ".false.",
-                 "MODELOPAC": "opac", "RESULTFILE": "spectrum", **composition(labels),
-                 "NFILES": "%d" % len(lists)},
-                " ".join(lists), {"SPHERICAL": "FT"[is_spherical(labels, grid)]},
-                "30 300.00 15 1.30")
+                 "MODELOPAC": "opac", "RESULTFILE": "spectrum"}, *composition(labels),
+                {"NFILES": "%d" % len(lists)}, " ".join(lists),
+                {"SPHERICAL": "FT"[is_spherical(labels, grid)]}, "30 300.00 15 1.30")
             run(os.path.join(program, "bsyn_lu"), text, folder, "bsyn%d.log" % i, "spectrum")
             out.append(read_spectrum(os.path.join(folder, "spectrum"), piece))
             os.remove(os.path.join(folder, "spectrum"))
@@ -222,7 +230,8 @@ def write(path, labels, at, flux, cont, grid, origin):
         fits.Column("CONTINUUM", "E", "erg/s/cm2/Angstrom", array=cont)], name="SPECTRUM")
     cards = [
         *zip(plan.CARDS, labels, ("[K]", "[log10(cm/s2)]", "[dex]", "[dex]")),
-        ("VMICRO", plan.microturbulence(labels[0], labels[1]), "[km/s] microturbulence"),
+        *((e[0], x_fe, "[dex]") for e, x_fe in zip(plan.ELEMENTS, labels[4:])),
+        ("VMICRO", vmicro_of(labels), "[km/s] microturbulence"),
         ("SPHERIC", is_spherical(labels, grid), "spherical transfer"),
         ("MEDIUM", "vacuum", "wavelengths"),
         ("FWHM", round(grid.SIGMA_AA * FWHM_PER_SIGMA, 6), "[Angstrom] Gaussian"),
