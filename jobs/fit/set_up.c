@@ -120,8 +120,8 @@ static int load_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* With a library of one arm, and no ranges configured, take the cameras of the inputs' format as
- * arms.  A sample has the arms of its fit.  Collective. */
+/* If no ranges are configured, take the cameras of the inputs' format as arms.  A sample has the
+ * arms of its fit.  Collective. */
 static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
 {
   mill_config *config = &setup->config;

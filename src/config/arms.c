@@ -115,6 +115,28 @@ static int bind_lsf(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
+static int has_range(const mill_arm_choice *choice)
+{
+  return choice->min_aa > 0.0 || isfinite(choice->max_aa);
+}
+
+/* The library's arm with the most wavelengths of a range; -1: none has any. */
+static int arm_with(const mill_library *lib, const mill_arm_choice *choice)
+{
+  int best = -1;
+  double most = 0.0;
+  for (int a = 0; a < lib->n_arm; a++) {
+    const mill_arm *arm = &lib->arm[a];
+    const double covered = log(fmin(choice->max_aa, arm->wave_aa[arm->n_pix - 1])) -
+                           log(fmax(choice->min_aa, arm->wave_aa[0]));
+    if (covered > most) {
+      most = covered;
+      best = a;
+    }
+  }
+  return best;
+}
+
 int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->n_arm; i++)
@@ -125,7 +147,9 @@ int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", j ? ", " : "", lib->arm[j].name);
       const char *const only = lib->arm[0].name, *channel = config->arm[i].channel;
       if (lib->n_arm > 1)
-        return MILL_ERROR(MILL_ERR_CONFIG, "arms: no arm %s; the library has %s",
+        return MILL_ERROR(MILL_ERR_CONFIG,
+                          "arms: no arm %s; the library has %s: give one of these, or min and max "
+                          "for a part of one",
                           config->arm[i].arm, names);
       return MILL_ERROR(MILL_ERR_CONFIG,
                         "arms: no arm %s; the library has only %s, %.0f to %.0f A: write {name: "
@@ -240,7 +264,8 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
     const int chosen = choice->sampling > 0 || config->fit.rotation == MILL_ROT_LINEAR;
     int factor = chosen ? 1 : MILL_MAX_SAMPLING;
     for (int k = 0; k < n_lib; k++) {
-      const int a = mill_library_find_arm(&lib[k], choice->arm);
+      const int own = mill_library_find_arm(&lib[k], choice->arm);
+      const int a = own < 0 ? arm_with(&lib[k], choice) : own;
       const mill_arm *arm = &lib[k].arm[a < 0 ? 0 : a];
       while (factor > 1 && !allows(config, choice, arm, factor))
         factor--;
@@ -335,11 +360,6 @@ static int thin(int factor, mill_arm *arm)
 }
 
 /* ---- cutting arms to ranges ---- */
-
-static int has_range(const mill_arm_choice *choice)
-{
-  return choice->min_aa > 0.0 || isfinite(choice->max_aa);
-}
 
 static int is_part(const mill_config *config, const mill_library *lib, int i)
 {
@@ -487,7 +507,7 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
   for (int i = 0; i < config->n_arm; i++)
     if (mill_library_find_arm(lib, config->arm[i].arm) >= 0 || has_range(&config->arm[i]))
       return 0;
-  return lib->n_arm == 1;
+  return 1;
 }
 
 /* A camera's range with the configured settings; the camera's width if none is configured. */
@@ -514,8 +534,12 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
     if (mill_library_find_arm(lib, camera[i].arm) >= 0)
       return;
   for (int i = 0; i < n; i++) {
-    const int k = mill_config_find_arm(config, camera[i].arm);
-    window(config, &lib->arm[0], &camera[i], &first, &end);
+    const int k = mill_config_find_arm(config, camera[i].arm), a = arm_with(lib, &camera[i]);
+    const mill_arm *arm = &lib->arm[a < 0 ? 0 : a];
+    if (lib->n_arm > 1 &&
+        (camera[i].min_aa < arm->wave_aa[0] || camera[i].max_aa > arm->wave_aa[arm->n_pix - 1]))
+      return; /* the camera has wavelengths of several arms, or of none */
+    window(config, arm, &camera[i], &first, &end);
     if (end - first < LEAST_CAMERA)
       continue;
     n_covered++;
@@ -552,19 +576,22 @@ static int cut_all(const mill_config *config, mill_library *lib)
     MILL_TRY(narrow(config, &lib->arm[a]));
   for (int i = 0; i < config->n_arm; i++)
     n_part += is_part(config, lib, i);
-  if (n_part == 0 || lib->n_arm != 1)
+  if (n_part == 0)
     goto done;
   if (n_part < config->n_arm)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "arms: some are parts of the library's only arm, %s; give all of them a range by min "
-              "or max and a name of its own",
-              lib->arm[0].name);
+    MILL_FAIL(
+        MILL_ERR_CONFIG,
+        "arms: some are parts of the library's arms, others are not; give all of them a range "
+        "by min or max and a name of its own");
   MILL_TRY(MILL_ALLOC(MILL_MAX_ARM, &part));
   memcpy(choice, config->arm, sizeof choice);
   qsort(choice, (size_t)n_part, sizeof choice[0], compare_choice);
-  for (int i = 0; i < n_part; i++)
-    MILL_TRY(cut(config, &lib->arm[0], &choice[i], &part[i]));
-  mill_arm_clear(&lib->arm[0]);
+  for (int i = 0; i < n_part; i++) {
+    const int a = arm_with(lib, &choice[i]);
+    MILL_TRY(cut(config, &lib->arm[a < 0 ? 0 : a], &choice[i], &part[i]));
+  }
+  for (int a = 0; a < lib->n_arm; a++)
+    mill_arm_clear(&lib->arm[a]);
   memcpy(lib->arm, part, (size_t)n_part * sizeof *part);
   lib->n_arm = n_part;
   mill_free(part);

@@ -17,19 +17,21 @@ int mill_arm_has_width(const mill_arm_choice *choice);
 void mill_config_name_arms(mill_config *config, const char (*name)[MILL_MAX_NAME], int n);
 
 /** Cut a library's arms to their configured ranges, plus what the limits of velocity and v sin i
- *  need, and thin them to their sampling.  If the library has one arm, and the configuration names
- *  other arms with ranges, these are cut from it and replace it.  Call it after reading the library
- *  and before mill_config_bind, which refuses unknown names.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
+ *  need, and thin them to their sampling.  If the configuration names other arms with ranges, each
+ *  is cut from the library's arm with most of its range, and they replace the library's arms.  Call
+ *  it after reading the library and before mill_config_bind, which refuses unknown names.
+ *  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_cut_arms(const mill_config *config, mill_library *lib);
 
-/** May the arms be cameras of the inputs' format?  Yes if the library has one arm, and the
- *  configuration names no arms, or only others, without ranges. */
+/** May the arms be cameras of the inputs' format?  Yes if the configuration names no arms, or only
+ *  arms without ranges that the library does not have. */
 int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib);
 
 /** Take the cameras [n] of a format as arms, for mill_config_cut_arms; call it if
  *  mill_config_lacks_ranges.  Only cameras that the library covers are taken; if the configuration
  *  names arms, only these, with their settings.  Nothing changes if the library covers no camera,
- *  its arm has the name of a camera, or a configured name is not that of a camera.
+ *  one of its arms has the name of a camera, a configured name is not that of a camera, or the
+ *  library has several arms and none of them holds all of a camera.
  *
  *  are_channels  each camera is a channel of the same name */
 void mill_config_take_cameras(const mill_library *lib, const char *format,

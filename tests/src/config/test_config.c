@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What other code sets in a configuration, its names resolved against a library, and arms that are
- * parts of a library's only arm; what files say is tested by e2e/test_config.py. */
+ * parts of a library's arms; what files say is tested by e2e/test_config.py. */
 #include "tests/test_folder.h"
 
 #include "kernels/base/error.h"
@@ -214,7 +214,7 @@ MILL_TEST(bind_refuses_what_the_library_lacks)
   }
 }
 
-/* --- parts of a library's only arm --- */
+/* --- parts of a library's arms --- */
 
 static mill_config config;
 static mill_library lib;
@@ -285,6 +285,19 @@ MILL_TEST(a_part_has_the_pixels_of_the_whole)
     assert_true(lib.arm[1].wave_aa[0] < 4065 * (1 - 150 / MILL_C_KM_S));
     close_both();
   }
+}
+
+MILL_TEST(a_part_is_of_the_arm_with_its_range)
+{
+  open_both("arms: [{name: red, min: 4180}, {name: blue, max: 4065}]\nmax_vsini: 50", 2,
+            MILL_EMULATOR_MLP);
+  const double last = lib.arm[1].wave_aa[lib.arm[1].n_pix - 1];
+  assert_int_equal(mill_config_cut_arms(&config, &lib), MILL_OK);
+  assert_int_equal(mill_config_bind(&config, &lib), MILL_OK);
+  assert_int_equal(lib.n_arm, 2);
+  assert_close(lib.arm[0].wave_aa[0], 4000, 1e-6);
+  assert_close(lib.arm[1].wave_aa[lib.arm[1].n_pix - 1], last, 0);
+  close_both();
 }
 
 MILL_TEST(an_arm_with_a_range_is_cut_and_the_others_stay)
@@ -414,7 +427,8 @@ MILL_TEST(what_is_no_part_is_refused)
   refuse("arms: [{name: blue, channel: z}]", 1, "write {name: b, channel: z}, or {name: blue, min");
   refuse("arms: [{name: blue, max: 4065}, b]", 1, "a range by min or max");
   refuse("arms: [{name: blue, max: 4065}, red]", 1, "a range by min or max");
-  refuse("arms: [{name: blue, max: 4065}]", 2, "no arm blue; the library has b, r");
+  refuse("arms: [blue]", 2, "no arm blue; the library has b, r: give one of these, or min and max");
+  refuse("arms: [{name: blue, max: 4065}, r]", 2, "a range by min or max");
   refuse("arms: [{name: red, min: 8000, max: 9000}]", 1, "red, from 8000 to 9000 A, is not within");
 }
 
