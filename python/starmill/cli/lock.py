@@ -6,7 +6,6 @@ import fcntl
 import glob
 import os
 import re
-import shutil
 import socket
 import sys
 import time
@@ -189,8 +188,8 @@ class OutputLock:
                         self._remove_half_made(who)
 
     def _remove_half_made(self, who):
-        """Remove what the holder of a stale lock had begun (basics.temporary_name)."""
+        """Remove the files that the holder of a stale lock had begun (basics.begin_file)."""
         folder = glob.escape(os.path.dirname(self.path) or ".")
         for path in glob.glob(f"{folder}/*.tmp-{who[2]}-{who[5]}"):
             with contextlib.suppress(FileNotFoundError):
-                (shutil.rmtree if os.path.isdir(path) else os.unlink)(path)
+                os.unlink(path)

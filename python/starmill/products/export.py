@@ -4,15 +4,13 @@
 import collections
 import contextlib
 import functools
-import importlib.util
 import os
 import sys
 import time
 import warnings
 
-from starmill.cli.basics import (INPUT, OUTPUT, PACKAGES, USAGE, Failure, catch_stops,
-                                 check_output, check_packages, make_folder, printable, refuse_data,
-                                 refuse_input)
+from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_output,
+                                 check_packages, make_folder, printable, refuse_data, refuse_input)
 
 check_packages("numpy", "h5py", "astropy")
 
@@ -28,7 +26,7 @@ from starmill.products.result import Result  # noqa: E402
 
 INCOMPLETE = 3  # exit status: products or rows are missing
 FITS = ("fits", "epochs")  # one file of the whole result, as have:
-TABLES = (*FITS, *formats.WRITE, "hats")
+TABLES = (*FITS, *formats.WRITE)
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
             "HPXNSIDE", "HPXNEST", "UNIQPIX", "SURVEY", "PROGRAM")  # keywords copied from an input
 
@@ -47,12 +45,8 @@ def check(options):
                                  "starmill export --help")
     if not options.output:
         raise Failure(USAGE, "no output: give --output; see starmill export --help")
-    for module in formats.NEEDS.get(kind, ()):
-        if not importlib.util.find_spec(module):
-            name = PACKAGES[module]
-            raise Failure(USAGE, f"--to {kind} needs {name}, which {sys.executable} lacks: pip "
-                                 f"install {name}, or name another Python by the environment "
-                                 "variable STARMILL_PYTHON")
+    if kind == "parquet":
+        check_packages("pyarrow")
     if kind == "rvmod" and not options.models:
         raise Failure(USAGE, "rvmod needs the best-fit models: give --models MODELS.h5, the file "
                              "written by fit --models")
@@ -123,7 +117,7 @@ class Export:
     """The products of a result; each process has its own Export."""
 
     def __init__(self, options):
-        self.options, self.n_without = options, 0  # rows that the format does not take
+        self.options = options
         self.result = Result(options.arguments[0])
         self.models = Models(options.models, self.result) if options.models else None
         self.kind = {"fits": "table"}.get(options.to, options.to) + \
@@ -186,9 +180,6 @@ class Export:
         whole = result.whole(0, result.n_row)
         n_left_out = int((~whole).sum())
         first = primary(result, self.kind, n_left_out)
-        if to == "hats":
-            self.n_without = formats.hats(path, *self.parts(first, whole))
-            return True, n_left_out
         with writing_product(path) as product:
             self.found(path)  # by another job meanwhile
             if to in formats.WRITE:
@@ -214,8 +205,6 @@ class Export:
         """Return what is_done does of FITS; Failure of another format if its output is there."""
         if self.options.to in FITS:
             return is_done(path, self.kind, self.result, self.options.overwrite)
-        if self.options.to == "hats" and os.path.lexists(path):
-            raise Failure(OUTPUT, f"{path} exists: give another name, or remove it yourself")
         check_output(path, self.options.overwrite, ())
         refuse_data(path)
         return None
@@ -272,8 +261,7 @@ def main(options):
         raise Failure(OUTPUT, f"{len(refused)} products could not be written: give another folder, "
                               "or --overwrite")
     if not options.quiet:
-        n_row = result.n_row - n_damaged - export.n_without
-        said = f"rows         {n_row}" if options.to in TABLES else \
+        said = f"rows         {result.n_row - n_damaged}" if options.to in TABLES else \
             f"written      {n.get('written', 0)}"
         print(said)
         for what, says in (("existing", "complete products of this result"),
