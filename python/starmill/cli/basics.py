@@ -22,7 +22,7 @@ os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 # pip's package name for each module
 PACKAGES = {"numpy": "numpy", "h5py": "h5py", "scipy": "scipy", "astropy": "astropy",
             "matplotlib": "matplotlib", "PIL": "pillow",
-            "yaml": "pyyaml", "cffi": "cffi", "pyarrow": "pyarrow"}
+            "yaml": "pyyaml", "cffi": "cffi", "pyarrow": "pyarrow", "torch": "torch"}
 
 
 class Failure(Exception):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """starmill library import: emulators trained elsewhere, one HDF5 file an arm (docs/use/formats.md,
-"Emulator file"), become a library."""
+"Emulator file", or rvspecfit's own), become a library."""
 
 import math
 import os
@@ -10,9 +10,10 @@ from starmill.cli.basics import USAGE, Failure, check_packages
 
 check_packages("numpy", "scipy", "h5py", "cffi")
 
+import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 
-from starmill.templates import emulate, guess, library_file  # noqa: E402
+from starmill.templates import emulate, guess, library_file, rvspecfit  # noqa: E402
 from starmill.templates.labels import describe  # noqa: E402
 from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm,  # noqa: E402
                                              Emulator, Hull, Library, hull_distance)
@@ -85,7 +86,13 @@ def read_sigma(item):
 def read_file(path, arm_name, sigma):
     """Return a library of one arm, the least and largest mapped labels of the training stars, and
     the largest difference from the check values."""
+    network = rvspecfit.FILE.fullmatch(os.path.basename(path))
+    if network and os.path.exists(path) and not h5py.is_hdf5(path):
+        raise Failure(USAGE, f"{path}: is no HDF5 file (rvspecfit before 0.6 stored pickles, which "
+                             f"run code when they are read); {rvspecfit.TRAIN_AGAIN}")
     with library_file.opened(path, USAGE) as file, file:
+        if network:
+            file = rvspecfit.read(file, network[1])
         if "lam" not in file or "parnames" not in file.attrs:
             raise ValueError("is not an emulator file (dataset lam or attribute parnames is "
                              "missing; see docs/use/formats.md)")

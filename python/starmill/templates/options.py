@@ -83,8 +83,10 @@ def import_():
     job = Job("library import", "templates.emulator_files",
               "--output LIB.h5 [options] EMULATOR.h5...", """\
 import makes a library from emulators trained elsewhere, one file per arm (layout:
-docs/use/formats.md), and checks them against the reference values in the files.""",
-              "numpy, scipy, h5py and cffi", "", (1, MAX_ARM, "emulator files, one per arm"))
+docs/use/formats.md), and checks them against the reference values in the files.  It also
+takes rvspecfit's networks, interp_SETUP.h5 with NNstate_SETUP.sav in the same folder.""",
+              "numpy, scipy, h5py and cffi, for rvspecfit's networks also torch", "",
+              (1, MAX_ARM, "emulator files, one per arm"))
     add_output(job)
     job.add("template-sigma", "Gaussian sigma of the templates in Angstrom, removed from the "
             "spectra's resolution matrix; one for all arms, or one per file", "A|A,A,A")
