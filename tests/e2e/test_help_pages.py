@@ -119,17 +119,7 @@ def page_of(*job):
 
 
 class ManPages(ProgramTest):
-    def test_every_option_of_every_command(self):
-        for words, said in COMMANDS:
-            page = page_of(words[0]).replace("\\-", "-")
-            for option in options_of(said):
-                self.assertIn(f"\\fB{option}\\fR", page, words)
-            self.assertIn(f".SY starmill\n{' '.join(words)}", page)
-
-    def test_program_names_the_pages(self):
-        page = page_of()
-        for job in JOBS:
-            self.assertIn(f".BR starmill\\-{job} (1)\n", page)
+    def test_a_job_that_is_not_there(self):
         self.assertOneLine(starmill("help", "man", "fiit"), "fiit", status=2)
 
     def test_full_disk(self):
@@ -148,7 +138,8 @@ class ManPages(ProgramTest):
             done = ended(["man", "--warnings=mac,el,missing,font", "-l", path],
                          {"MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
             self.assertEqual((done.returncode, done.stderr), (0, ""), job)
-            shown = " ".join(done.stdout.split())
-            self.assertIn("-".join(("starmill",) + job) + " - ", shown)
-            if job == ("fit",):
-                self.assertIn("--optimizer NAME hybrid: polish, with a short simplex", shown)
+            self.assertIn("-".join(("starmill",) + job) + " - ", " ".join(done.stdout.split()))
+            for words, said in COMMANDS:
+                if words[:1] == job:
+                    for line in said.rstrip("\n").split("\n"):
+                        self.assertIn(line.rstrip() + "\n", done.stdout)
