@@ -303,24 +303,12 @@ class LibraryBuild(unittest.TestCase):
     def test_selection(self):
         labels = labels_of(12)
         write_phoenix("select", labels)
-        put("no.txt", "\ufeffm003\n# not these\n  m004  # a remark\n")
         self.good(phoenix("select", "s.h5", "--keep", "teff=4500:7000", "--exclude",
-                          "teff=6000:7000,logg=1:3;feh=-2:-1.5", "--exclude-list", tmp("no.txt")))
+                          "teff=6000:7000,logg=1:3;feh=-2:-1.5"))
         t, g, m = labels.T
         wanted = (t >= 4500) & ~((t >= 6000) & (g <= 3)) & ~(m <= -1.5)
-        wanted[[3, 4]] = False
         self.assertTrue(3 < wanted.sum() < 10)
         np.testing.assert_array_equal(read("s.h5")["label"], labels[wanted])
-        self.good(phoenix("select", "s2.h5", "--list", tmp("no.txt")))
-        self.assertEqual(read("s2.h5")["name"], ["m003", "m004"])
-        # names that no model has: an error where they are wanted, else told
-        put("typo.txt", "m003\nm005.fits\n" + "".join(f"m{i}\n" for i in range(8)) + "m003\n")
-        self.refused(phoenix("select", "s3.h5", "--list", tmp("typo.txt")), 3, "typo.txt",
-                     "9 of its 10 names", ": m0, m005.fits, m1, m2, m3, ...")
-        self.assertFalse(os.path.exists(tmp("s3.h5")))
-        done = self.good(phoenix("select", "s3.h5", "--exclude-list", tmp("typo.txt")))
-        self.assertIn("9 of its 10 names", done.stderr)
-        self.assertNotIn("m003", read("s3.h5")["name"])
 
     def test_what_no_model_can_pass_is_refused_at_once(self):
         labels = labels_of(4)

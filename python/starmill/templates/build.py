@@ -40,7 +40,6 @@ def main(options):
     target = os.path.realpath(options.output) if os.path.islink(options.output) else options.output
     check_roles(target, [
         ("--setup", options.setup), ("--table", request.table), ("--wave-file", request.wave_file),
-        ("--list", options.list), ("--exclude-list", options.exclude_list),
         ("--stop-file", options.stop_file), *(("the input", p) for p in paths)])
     stop = Stop(options.stop_file)
     setup = read_setup(options.setup)

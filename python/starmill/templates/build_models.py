@@ -5,40 +5,13 @@ import os
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, Failure, warn
+from starmill.cli.basics import INPUT, Failure
 from starmill.cli.running import each, tell
 from starmill.templates.grid_models import BAD, TO_DO
-from starmill.templates.grid_write import NAME, WHY, Models, short
+from starmill.templates.grid_write import WHY, Models, short
 from starmill.templates.spectra_options import read_ranges
 
-N_NAMED = 5  # names in a message
 N_SERIAL = 500  # files that one process looks at sooner than several start
-
-
-def read_names(option, path):
-    """Return the names in a list, one a line; # begins a comment."""
-    if not path:
-        return None
-    try:
-        with open(path, "rb") as file:
-            lines = [line.partition(b"#")[0].strip()
-                     for line in file.read().removeprefix(b"\xef\xbb\xbf").splitlines()]
-    except OSError as error:
-        raise Failure(INPUT, f"{path}: cannot be read: {error.strerror}") from error
-    names = {line[1 - NAME:] for line in lines if line}  # as names in the file are cut
-    if not names:
-        raise Failure(INPUT, f"--{option} {path}: has no names")
-    return names
-
-
-def not_met(option, path, wanted, names):
-    """Return a message about listed names that no model has, or None."""
-    missing = sorted(os.fsdecode(n) for n in (wanted or set()) - set(names))
-    if not missing:
-        return None
-    return (f"--{option} {path}: {len(missing)} of its {len(wanted)} names match no model (a "
-            "file's name without folder and .fits, or \"row 7\"): "
-            + ", ".join(missing[:N_NAMED] + ["..."] * (len(missing) > N_NAMED)))
 
 
 def inside(ranges, labels, names):
@@ -51,14 +24,11 @@ def inside(ranges, labels, names):
 
 
 def select_models(source, options, n_worker):
-    """The wanted Models, and the source's numbers of them.  One with bad labels is wanted as far
-    as its name does not say otherwise."""
+    """The wanted Models, and the source's numbers of them.  One with bad labels is wanted."""
     request = source.request
     keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
     exclude = [read_ranges("exclude", text, request.labels)
                for text in (options.exclude or "").split(";") if text]
-    listed = read_names("list", options.list)
-    left_out = read_names("exclude-list", options.exclude_list)
     tell(f"reading the labels of {source.n} models")
     name, label, stamp, why = zip(*each(source.entry, range(source.n),
                                         n_worker if source.n > N_SERIAL else 1))
@@ -70,16 +40,8 @@ def select_models(source, options, n_worker):
     for ranges in exclude:
         wanted &= ~inside(ranges, models.label, source.names)
     wanted |= models.status == BAD
-    if listed:
-        wanted &= np.isin(name, list(listed))
-    if left_out:
-        wanted &= ~np.isin(name, list(left_out))
-    if problem := not_met("list", options.list, listed, name):
-        raise Failure(INPUT, problem)
-    if problem := not_met("exclude-list", options.exclude_list, left_out, name):
-        warn(problem)
     if not wanted.any():
-        raise Failure(INPUT, f"--keep, --exclude and --list leave none of {source.n} models")
+        raise Failure(INPUT, f"--keep and --exclude leave none of {source.n} models")
     return Models(*(values[wanted] for values in vars(models).values())), np.flatnonzero(wanted)
 
 

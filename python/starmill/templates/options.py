@@ -64,9 +64,6 @@ continues what was interrupted.""", "numpy, scipy, h5py, astropy and yaml", "", 
     job.add("keep", "only models with labels in these ranges, ends included", "NAME=MIN:MAX,...")
     job.add("exclude", "drop models inside all of these ranges; a ; begins other ranges",
             "NAME=MIN:MAX,...", action=Once)
-    job.add("list", "only models named in this text file, one per line (file name without .fits, "
-            "or \"row 7\")")
-    job.add("exclude-list", "drop models named in this text file")
     job.number("native-sigma", 0, 1e4, "resolution of the input as a Gaussian sigma in Angstrom; "
                "0: negligible (default: card FWHM)", kind=float, metavar="A")
     add_positive(job, "native-resolving-power", "the same, as wavelength over FWHM", "R")
