@@ -5,15 +5,13 @@ Both are fits of the same pixels, so noise does not make them differ.  Where the
 differences are small parts of the stated errors; the larger of the two errors counts.
 """
 
-import csv
-
-from starmill.cli.basics import OUTPUT, USAGE, Failure, check_packages
+from starmill.cli.basics import OUTPUT, USAGE, Failure, check_packages, writing
 
 check_packages("numpy", "scipy", "h5py", "astropy")
 
-import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 from astropy.io import fits as pyfits  # noqa: E402
+from astropy.table import Table, join, unique, vstack  # noqa: E402
 
 from starmill.products.layout import text  # noqa: E402
 from starmill.products.result import Result  # noqa: E402
@@ -29,6 +27,7 @@ WARNINGS = {1: "CHISQ", 2: "VEL_LIMIT", 4: "VEL_ERR", 8: "LABEL_EDGE", 16: "VSIN
             32: "BAD_SPECTRUM", 64: "BAD_HESSIAN", 256: "HULL", 512: "NEGATIVE", 1024: "OUTLIER",
             2048: "POOR_FIT", 4096: "NOT_CONVERGED", 8192: "NONFINITE"}
 FAR = 5.0  # errors
+IDS = "TARGETID", "EXPID", "OBJECT"
 PANELS = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE", "VSINI")
 
 
@@ -40,51 +39,43 @@ def native(values):
     return values.astype(values.dtype.newbyteorder("="))
 
 
-def read_hdf5(path):
-    """Columns of a result."""
-    result = Result(path)
-    return {name: native(column[...]) for group in (result.catalog, result.fits)
-            for name, column in group.items() if isinstance(column, h5py.Dataset)}
-
-
-def read_fits(path):
-    """Columns of the table RVTAB or STARMILL."""
-    with pyfits.open(path, memmap=False) as hdus:
-        for name in ("RVTAB", "STARMILL"):
-            if name in hdus:
-                table = hdus[name].data
-                return {n: native(table[n]) for n in table.dtype.names or ()}
-    raise Failure(OUTPUT, f"{path} is no result: it has neither a table RVTAB nor STARMILL")
-
-
 def read_one(path):
+    """Columns of a result, or of the table RVTAB or STARMILL."""
     try:
         with open(path, "rb") as file:
             is_hdf5 = file.read(4) == b"\x89HDF"
-        return read_hdf5(path) if is_hdf5 else read_fits(path)
+        if is_hdf5:
+            result = Result(path)
+            return {name: native(result.column(name)[...]) for name in result.names()}
+        with pyfits.open(path, memmap=False) as hdus:
+            for name in ("RVTAB", "STARMILL"):
+                if name in hdus:
+                    table = hdus[name].data
+                    return {n: native(table[n]) for n in table.dtype.names or ()}
     except OSError as error:
         raise Failure(OUTPUT, f"{path} cannot be read: {error}") from error
+    raise Failure(OUTPUT, f"{path} is no result: it has neither a table RVTAB nor STARMILL")
 
 
 def read(paths):
     """Return the columns that all files have; paths: names joined by commas."""
-    parts = [part for part in (read_one(path) for path in paths.split(",")) if part]
+    parts = [Table(part) for part in map(read_one, paths.split(",")) if part]
     if not parts:
         raise Failure(OUTPUT, f"{paths}: has no row")
-    names = [name for name in parts[0] if all(name in part for part in parts)]
-    table = {name: np.concatenate([part[name] for part in parts]) for name in names}
+    table = vstack(parts, join_type="inner")
     for name in ("VRAD", "RVS_WARN"):
-        if name not in table:
+        if name not in table.colnames:
             raise Failure(OUTPUT, f"{paths}: has no column {name}")
-    arms = [table[name] for name in table if name.startswith("SN_")]
-    table["SN"] = np.max(arms, axis=0).astype(float) if arms else np.full(len(table["VRAD"]), np.nan)
-    return table
+    arms = [table[name] for name in table.colnames if name.startswith("SN_")]
+    table["SN"] = np.max(arms, axis=0).astype(float) if arms else np.nan
+    return table[[n for n in (*IDS, *(q[0] for q in QUANTITIES), "RVS_WARN", "NPIX_TOT")
+                  if n in table.colnames]]
 
 
-def keys(a, b):
-    """What tells the stars of two tables apart, and its name."""
+def match(a, b):
+    """A row for each star of both tables, columns NAME_A and NAME_B; says what is left out."""
     def known(name, none):
-        return all(name in t and (t[name] != none).any() for t in (a, b))
+        return all(name in t.colnames and (t[name] != none).any() for t in (a, b))
 
     if known("TARGETID", -1):
         by = ["TARGETID"] + (["EXPID"] if known("EXPID", -1) else [])
@@ -92,30 +83,19 @@ def keys(a, b):
         by = ["OBJECT"]
     else:
         raise Failure(USAGE, "the files have neither TARGETID nor OBJECT in common")
-    return [list(zip(*(t[name].tolist() for name in by))) for t in (a, b)], "+".join(by)
-
-
-def match(a, b):
-    """Rows of a and b of the same stars, and what to say of the others."""
-    (key_a, key_b), by = keys(a, b)
-
-    def unique(key):
-        once, twice = {}, set()
-        for row, k in enumerate(key):
-            if k in once:
-                twice.add(k)
-            once[k] = row
-        return {k: row for k, row in once.items() if k not in twice}
-
-    in_a, in_b = unique(key_a), unique(key_b)
-    both = [k for k in in_a if k in in_b]
+    once = [unique(t, by, keep="none") for t in (a, b)]
+    both = all(map(len, once)) and join(
+        *once, keys=by, table_names=("A", "B"), uniq_col_name="{col_name}_{table_name}")
     if not both:
-        raise Failure(USAGE, f"no star is in both files ({by})")
-    rows = [np.array([table[k] for k in both]) for table in (in_a, in_b)]
-    print(f"matched by {by}: {len(both)} stars; rows {len(key_a)} and {len(key_b)}, "
-          f"of them not unique {len(key_a) - len(in_a)} and {len(key_b) - len(in_b)}, "
-          f"in one file only {len(in_a) - len(both)} and {len(in_b) - len(both)}")
-    return rows
+        raise Failure(USAGE, f"no star is in both files ({'+'.join(by)})")
+    print(f"matched by {'+'.join(by)}: {len(both)} stars; rows {len(a)} and {len(b)}, of them not "
+          f"unique {len(a) - len(once[0])} and {len(b) - len(once[1])}, in one file only "
+          f"{len(once[0]) - len(both)} and {len(once[1]) - len(both)}")
+    a, b = ({n: np.asarray(both[n if n in by else f"{n}_{which}"]) for n in t.colnames
+             if n in by or n in other.colnames}
+            for which, t, other in (("A", a, b), ("B", b, a)))
+    a["STAR"] = [" ".join(map(str, key)) for key in both[by].iterrows()]
+    return a, b, both[[n for n in both.colnames if n in by or n.endswith(("_A", "_B"))]]
 
 
 def larger_error(a, b, name):
@@ -185,19 +165,14 @@ def print_worst(a, b, keep, n_worst):
     print("\n| star | by | errors | A | B | RVS_WARN A | B | S/N |\n"
           "|---|---|---|---|---|---|---|---|")
     for i in order[far[order] > 0]:
-        star = a["TARGETID"][i] if a.get("TARGETID", [-1] * len(far))[i] != -1 else a["OBJECT"][i]
-        print(f"| {star} | {of[i]} | {far[i]:.1f} | {a[of[i]][i]:.3f} | {b[of[i]][i]:.3f} | "
+        print(f"| {a['STAR'][i]} | {of[i]} | {far[i]:.1f} | {a[of[i]][i]:.3f} | {b[of[i]][i]:.3f} | "
               f"{a['RVS_WARN'][i]} | {b['RVS_WARN'][i]} | {a['SN'][i]:.1f} |")
 
 
 def draw(a, b, keep, names, path):
     """Differences above the values of A, coloured by S/N."""
-    try:
-        import matplotlib
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-    except ImportError as missing:
-        raise Failure(USAGE, f"--figure: {missing} (Debian: python3-matplotlib)") from missing
+    check_packages("matplotlib")
+    import matplotlib.pyplot as plt
     panels = [(n, u) for n, u, _ in QUANTITIES if n in PANELS and n in a and n in b
               and (keep & np.isfinite(a[n]) & np.isfinite(b[n])).any()]
     figure, axes = plt.subplots(len(panels), 2, figsize=(9, 2.1 * len(panels)), squeeze=False,
@@ -228,32 +203,13 @@ def draw(a, b, keep, names, path):
             right.axvline(0, color="black", linewidth=0.8)
     figure.colorbar(dots, ax=axes[:, 1].tolist(), label="log$_{10}$ S/N of A", shrink=0.5)
     figure.suptitle(f"A: {names[0]}\nB: {names[1]}", fontsize=8)
-    try:
+    with writing(path):
         figure.savefig(path, dpi=130)
-    except OSError as error:
-        raise Failure(OUTPUT, f"--figure {path} cannot be written: {error}") from error
-
-
-def write_list(a, b, path):
-    """All matched stars, a row each."""
-    names = [n for n, _, _ in QUANTITIES if n in a and n in b]
-    names += ["RVS_WARN"]
-    ids = [n for n in ("TARGETID", "EXPID", "OBJECT") if n in a]
-    try:
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            out = csv.writer(file)
-            out.writerow(ids + [f"{n}_{which}" for n in names for which in "AB"])
-            for i in range(len(a["VRAD"])):
-                out.writerow([a[n][i] for n in ids] + [t[n][i] for n in names for t in (a, b)])
-    except OSError as error:
-        raise Failure(OUTPUT, f"--list {path} cannot be written: {error}") from error
 
 
 def main(options):
     names = options.arguments
-    a, b = map(read, names)
-    rows = match(a, b)
-    a, b = ({n: c[r] for n, c in t.items()} for t, r in zip((a, b), rows))
+    a, b, both = match(*map(read, names))
     keep = np.isfinite(a["VRAD"]) & np.isfinite(b["VRAD"])
     print_warnings(a, b)
     if not options.all:
@@ -267,4 +223,5 @@ def main(options):
         if options.figure:
             draw(a, b, keep, names, options.figure)
     if options.list:
-        write_list(a, b, options.list)
+        with writing(options.list):
+            both.write(options.list, format="ascii.csv", overwrite=True)

@@ -7,12 +7,6 @@ import html
 import numpy as np
 
 from starmill.cli.basics import printable
-from starmill.products.drawing import binned
-
-# of a star's picture, in its own units
-WIDTH, HIGH, GAP, LOW, FOOT = 560, 120, 8, 44, 18
-N_BIN = 420
-MAX_RESIDUAL = 5.0
 
 CSS = """
 :root{--ink:#1f2933;--soft:#5f6b7a;--line:#e3e8ee;--ground:#f6f8fa;--blue:#0072b2;--red:#c24f00}
@@ -51,7 +45,6 @@ figure{margin:0;border:1px solid var(--line);border-radius:8px;padding:12px 14px
 figure:target{border-color:var(--blue);box-shadow:0 0 0 2px #0072b233}
 figcaption{font-size:13px}figcaption b{font-size:14px}
 figcaption .p{display:inline-block;margin-right:14px;white-space:nowrap}
-svg{display:block;width:100%;height:auto}
 .posterior{display:grid;grid-template-columns:repeat(auto-fill,minmax(460px,1fr));gap:16px}
 a{color:var(--blue)}footer{color:var(--soft);font-size:13px;padding:8px 0 30px}
 @media(max-width:640px){.stars,.posterior{grid-template-columns:1fr}}
@@ -106,74 +99,6 @@ def image(data, alt):
     width = int.from_bytes(data[16:20], "big") * 2 // 3  # drawn at 150 dots, shown at 100
     return (f'<img alt="{escape(alt)}" width="{width}" src="data:image/png;base64,'
             f'{base64.b64encode(data).decode()}">')
-
-
-# --- the spectrum of a star ---
-
-
-def polyline(x, y, colour, width):
-    """Lines through what is finite."""
-    path, pen = [], "M"
-    for a, b in zip(x, y):
-        if np.isfinite(b):
-            path.append(f"{pen}{a:.1f} {b:.1f}")
-            pen = "L"
-        else:
-            pen = "M"
-    return f'<path d="{"".join(path)}" fill="none" stroke="{colour}" stroke-width="{width}"/>'
-
-
-def runs(flags):
-    """(first, last) of each run of what is true."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(int), [0]))))
-    return zip(edges[::2], edges[1::2] - 1)
-
-
-def star_svg(arms):
-    """Spectrum, model and residuals in units of the error, a few pixels averaged."""
-    low, high = arms[0].wave[0], max(a.wave[-1] for a in arms)
-    n_pix = sum(len(a.wave) for a in arms)
-    n = max(1, n_pix // N_BIN)
-    parts, drawn = [], []
-    for arm in arms:
-        model = np.full(len(arm.wave), np.nan) if arm.model is None else arm.model
-        flux = np.where(arm.ivar > 0, arm.flux, 0.0)
-        drawn.append(binned(arm.wave, flux, arm.ivar, model, n))
-
-    def at_x(wave):
-        return (np.asarray(wave) - low) / (high - low) * WIDTH
-
-    seen = np.concatenate([np.concatenate((f[w > 0], m[w > 0])) for _, f, w, m in drawn])
-    seen = seen[np.isfinite(seen)]
-    bottom, top = np.percentile(seen, [0.3, 99.7]) if len(seen) else (0.0, 1.0)
-    margin = 0.08 * (top - bottom) or 1.0
-    bottom, top = bottom - margin, top + margin
-    middle = HIGH + GAP + LOW / 2
-    for arm in arms:
-        for a, b in runs(arm.bad):
-            x, end = at_x(arm.wave[[a, b]])
-            if end - x > 1:
-                parts.append(f'<rect x="{x:.1f}" y="0" width="{end - x:.1f}" '
-                             f'height="{HIGH + GAP + LOW}" fill="#f6e7c8"/>')
-    step = next(s for s in (20, 50, 100, 200, 500, 1000, 2000, 5000, 1e9) if (high - low) / s < 9)
-    for tick in np.arange(np.ceil(low / step) * step, high, step):
-        x = float(at_x(tick))
-        parts.append(f'<path d="M{x:.1f} {HIGH + GAP + LOW}v4" stroke="#8c8c8c"/>')
-        if 14 < x < WIDTH - 14:
-            parts.append(f'<text x="{x:.1f}" y="{HIGH + GAP + LOW + 15}">{tick:.0f}</text>')
-    parts.append(f'<path d="M0 {middle}h{WIDTH}" stroke="#d55e00" stroke-width=".7"/>')
-    for wave, flux, weight, model in drawn:
-        x = at_x(wave)
-        # where nothing was fitted a continuum may go anywhere
-        known, model = (np.where(weight > 0, v, np.nan) for v in (flux, model))
-        y, y_model = ((top - v) / (top - bottom) * HIGH for v in (known, model))
-        parts.append(polyline(x, np.clip(y, 0, HIGH), "#8c8c8c", 1.2))
-        parts.append(polyline(x, np.where((y_model < 0) | (y_model > HIGH), np.nan, y_model),
-                              "#d55e00", 0.9))
-        residual = np.clip((known - model) * np.sqrt(weight), -MAX_RESIDUAL, MAX_RESIDUAL)
-        parts.append(polyline(x, middle - residual / MAX_RESIDUAL * LOW / 2, "#0072b2", 0.7))
-    return (f'<svg viewBox="0 0 {WIDTH} {HIGH + GAP + LOW + FOOT}" font-size="10" fill="#5f6b7a" '
-            f'text-anchor="middle" role="img" aria-label="spectrum">{"".join(parts)}</svg>')
 
 
 def whole(title, subtitle, figures, sections, footer):

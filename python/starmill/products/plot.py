@@ -51,11 +51,10 @@ def zooms(arms, vrad):
     return sorted(found[:3], key=lambda zoom: zoom[1])
 
 
-def draw_range(upper, lower, arms, limits):
-    """draw_panel, with the bad pixels behind it."""
+def draw_range(upper, lower, arms, limits, most=MAX_PIXELS):
+    """draw_panel with at most so many pixels, and the bad ones behind it."""
     inside = [(a, (a.wave >= limits[0]) & (a.wave <= limits[1])) for a in arms]
-    n_pix = max(int(at.sum()) for _, at in inside)
-    n = max(1, n_pix // MAX_PIXELS)
+    n = max(1, max(int(at.sum()) for _, at in inside) // most)
     for arm, at in inside:
         if arm.bad[at].any():
             edges = dict(color=BAD, lw=0, step="mid", zorder=-2)

@@ -15,6 +15,7 @@ from starmill.products.corner import corner  # noqa: E402
 from starmill.products.drawing import STYLE, plt, png  # noqa: E402
 from starmill.products.models import open_models  # noqa: E402
 from starmill.products.page import cell, escape, number, td  # noqa: E402
+from starmill.products.plot import draw_range  # noqa: E402
 from starmill.products.result import FITTED, NOT_DONE, SYMBOL, Result  # noqa: E402
 from starmill.products.result import number as fixed, plain, text  # noqa: E402
 from starmill.products.survey import N_WORST, Survey, half_width  # noqa: E402
@@ -25,6 +26,7 @@ N_POSTERIOR, N_VARIABLE, N_PAIR = 4, 12, 12
 LOW_PVAL = 1e-3
 LEAST_ROWS = 5  # fitted ones, of which distributions are drawn
 N_FILE = 8  # unreadable inputs that are named
+MAX_PIXELS = 420  # of a star's picture: more are averaged
 
 
 def share(n, of):
@@ -267,7 +269,14 @@ class Stars:
             arms, note = self.inputs.star(row, self.models.of(row))
         except Failure as failure:
             return f'<p class="bad">{escape(failure)}</p>'
-        return page.star_svg(arms) + (f'<p class="soft">{escape(note)}</p>' if note else "")
+        with plt.rc_context({**STYLE, "font.size": 8}):
+            figure, (upper, lower) = plt.subplots(2, figsize=(5.6, 1.9), gridspec_kw={
+                "height_ratios": (5, 2), "left": 0.07, "right": 0.99, "bottom": 0.12, "top": 0.98,
+                "hspace": 0.1})
+            draw_range(upper, lower, arms, (arms[0].wave[0], max(a.wave[-1] for a in arms)),
+                       MAX_PIXELS)
+            return page.image(png(figure, charts.DPI), "spectrum, model and residuals") + (
+                f'<p class="soft">{escape(note)}</p>' if note else "")
 
     def card(self, row):
         values = self.result.row(row)
