@@ -36,6 +36,17 @@ def known_unit(unit: str, words: str) -> tuple[str, str]:
     return unit, words
 
 
+def in_unit(values, unit, power=1):
+    """Values as numbers in unit ** power, where Astropy's quantities and columns say theirs."""
+    own = getattr(values, "unit", None)
+    if own is None:
+        return values
+    unit = unit if power == 1 else unit ** power
+    if hasattr(values, "to_value"):
+        return values.to_value(unit)
+    return values.astype(np.float64) * own.to(unit)  # a column
+
+
 def symmetric(triangle: Any, n: int) -> Any:
     """Return the matrix [n, n] of which COVAR has the upper triangle."""
     full = np.zeros((n, n))
@@ -73,16 +84,12 @@ class Columns:
     def to_astropy(self, names: Optional[Sequence[str]] = None) -> "astropy.table.Table":
         """Make an astropy table.
 
-        Parameters
-        ----------
-        names : sequence of str, optional
-            Columns to take; all by default.
+        Args:
+            names (sequence of str, optional): Columns to take; all by default.
 
-        Returns
-        -------
-        astropy.table.Table
-            A row per star, with units, descriptions and, of a result, UCDs in ``meta``.  A unit
-            that FITS does not know stands in the description.
+        Returns:
+            astropy.table.Table: A row per star, with units, descriptions and, of a result, UCDs in
+                ``meta``.  A unit that FITS does not know stands in the description.
         """
         from astropy.table import Column, Table
         made, units, words = Table(), self.units, self.descriptions
@@ -96,10 +103,8 @@ class Columns:
     def to_pandas(self, names: Optional[Sequence[str]] = None) -> "pandas.DataFrame":
         """Make a data frame; a column of several values holds an array in each row.
 
-        Parameters
-        ----------
-        names : sequence of str, optional
-            Columns to take; all by default.
+        Args:
+            names (sequence of str, optional): Columns to take; all by default.
         """
         import pandas
         columns = {name: self[name] for name in (self.names if names is None else names)}
@@ -134,21 +139,15 @@ class FromOthers:
     def from_specutils(cls, spectrum: Any, **more: Any) -> Any:
         """Make a Spectrum of specutils' ``Spectrum`` or ``Spectrum1D``.
 
-        Parameters
-        ----------
-        spectrum : specutils.Spectrum
-            Flux [n_pix] over wavelength, frequency or energy, in any order, with its uncertainty of
-            any kind, and its mask if there is one.
-        **more
-            Other arguments of `Spectrum`: ``sigma`` or ``resolution``; ``air=True`` if wavelengths
-            are in air; ``ivar`` or ``error`` where the spectrum has no uncertainty.
+        Args:
+            spectrum (specutils.Spectrum): Flux [n_pix] over wavelength, frequency or energy, in any
+                order, with its uncertainty of any kind, and its mask if there is one.
+            **more: Other arguments of `Spectrum`: ``sigma`` or ``resolution``; ``air=True`` if
+                wavelengths are in air; ``ivar`` or ``error`` where the spectrum has no uncertainty.
 
-        Raises
-        ------
-        TypeError
-            The object is no spectrum of specutils.
-        ValueError
-            It has several spectra, or no uncertainty.
+        Raises:
+            TypeError: The object is no spectrum of specutils.
+            ValueError: It has several spectra, or no uncertainty.
         """
         try:
             axis, flux, uncertainty = spectrum.spectral_axis, spectrum.flux, spectrum.uncertainty
@@ -174,21 +173,16 @@ class FromOthers:
     def from_table(cls, table: Any, **more: Any) -> Any:
         """Make a Spectrum of a table with a row per pixel, or one row of arrays.
 
-        Parameters
-        ----------
-        table : astropy.table.Table, pandas.DataFrame, numpy structured array or mapping
-            Columns by name, in any case: ``wave``, ``wavelength`` or ``lambda`` (Angstrom, or with
-            a unit) or ``loglam``; ``flux``; ``ivar``, or ``error``, ``flux_err`` or
-            ``uncertainty``; optionally ``mask`` and ``lsf_sigma``.
-        **more
-            Other arguments of `Spectrum`, which go before the table's.
+        Args:
+            table (astropy.table.Table, pandas.DataFrame, numpy structured array or mapping):
+                Columns by name, in any case: ``wave``, ``wavelength`` or ``lambda`` (Angstrom, or
+                with a unit) or ``loglam``; ``flux``; ``ivar``, or ``error``, ``flux_err`` or
+                ``uncertainty``; optionally ``mask`` and ``lsf_sigma``.
+            **more: Other arguments of `Spectrum`, which go before the table's.
 
-        Raises
-        ------
-        TypeError
-            The object has no columns.
-        ValueError
-            A column is missing.
+        Raises:
+            TypeError: The object has no columns.
+            ValueError: A column is missing.
         """
         if type(table).__name__ == "FITS_rec":
             raise TypeError("a FITS_rec does not know its units: give Table.read(hdu)")

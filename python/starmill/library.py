@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .binding import StarmillError, call as _call, ffi as _ffi, lib as _lib, text as _text
 from .cli import shipped_file
-from .interchange import Columns, FromOthers, symmetric
+from .interchange import Columns, FromOthers, in_unit, symmetric
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -24,27 +24,6 @@ _TYPES = {
     _lib.STARMILL_F64: np.float64, _lib.STARMILL_I64: np.int64, _lib.STARMILL_I32: np.int32,
     _lib.STARMILL_U32: np.uint32, _lib.STARMILL_U8: np.uint8,
 }
-
-
-def _doubles(values: Optional[ArrayLike], shape: Optional[tuple] = None):
-    """Return values as a contiguous float64 array, and a pointer to it; None gives NULL."""
-    if values is None:
-        return None, _ffi.NULL
-    array = np.ascontiguousarray(values, dtype=np.float64)
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"an array of shape {shape} is needed, not {array.shape}")
-    return array, _ffi.from_buffer("double[]", array)
-
-
-def _in_unit(values, unit, power=1):
-    """Values as numbers in unit ** power, where Astropy's quantities and columns say theirs."""
-    own = getattr(values, "unit", None)
-    if own is None:
-        return values
-    unit = unit if power == 1 else unit ** power
-    if hasattr(values, "to_value"):
-        return values.to_value(unit)
-    return values.astype(np.float64) * own.to(unit)  # a column
 
 
 def version() -> str:
@@ -67,31 +46,23 @@ class Parameter:
 class Spectrum(FromOthers):
     """One spectrum of one arm in one exposure.
 
-    Parameters
-    ----------
-    wave, flux : array [n_pix]
-        flux in any unit; wave in Angstrom (or with unit), ascending.
-    ivar, error : array [n_pix]
-        Inverse variance or standard deviation of the flux: give one of the two.
-    name : str, optional
-        The library's arm (default: cut the spectrum by wavelength into the arms).
-    mask : array [n_pix], optional
-        Not 0: a bad pixel, as is a masked element of any of these.
-    resolution : array [n_diag, n_pix], optional
-        Resolution matrix as DESI stores it.
-    sigma : number or array [n_pix], optional
-        Gaussian sigma of the line-spread function, Angstrom.
-    systematic : number or array [n_pix], optional
-        Error to add in quadrature, in the unit of the flux.
-    exposure : int
-        0, 1, ...; number spectra of the same arm as separate exposures.
-    air : bool
-        wave is in air.
+    Args:
+        wave, flux (array [n_pix]): flux in any unit; wave in Angstrom (or with unit), ascending.
+        ivar, error (array [n_pix]): Inverse variance or standard deviation of the flux: give one of
+            the two.
+        name (str, optional): The library's arm (default: cut the spectrum by wavelength into the
+            arms).
+        mask (array [n_pix], optional): Not 0: a bad pixel, as is a masked element of any of these.
+        resolution (array [n_diag, n_pix], optional): Resolution matrix as DESI stores it.
+        sigma (number or array [n_pix], optional): Gaussian sigma of the line-spread function,
+            Angstrom.
+        systematic (number or array [n_pix], optional): Error to add in quadrature, in the unit of
+            the flux.
+        exposure (int): 0, 1, ...; number spectra of the same arm as separate exposures.
+        air (bool): wave is in air.
 
-    Raises
-    ------
-    ValueError
-        Shapes differ, or ivar is beyond single precision.
+    Raises:
+        ValueError: Shapes differ, or ivar is beyond single precision.
     """
 
     wave: ArrayLike
@@ -113,7 +84,7 @@ class Spectrum(FromOthers):
         for name, power in (("ivar", -2), ("error", 1), ("systematic", 1)):
             value = getattr(self, name)
             if unit is not None:
-                setattr(self, name, _in_unit(value, unit, power))
+                setattr(self, name, in_unit(value, unit, power))
         self.wave = self._pixels(self.wave, np.float64, "wave", np.size(self.wave))
         n_pix = self.wave.size
         self.flux = self._pixels(self.flux, np.float32, "flux", n_pix)
@@ -148,7 +119,7 @@ class Spectrum(FromOthers):
     @staticmethod
     def _pixels(values: ArrayLike, dtype, name: str, n_pix: int) -> NDArray:
         if name in ("wave", "sigma"):
-            values = _in_unit(values, "Angstrom")
+            values = in_unit(values, "Angstrom")
         if hasattr(values, "filled"):  # NumPy's masked arrays, and Astropy's
             values = values.astype(np.float64).filled(np.nan)
         array = np.ascontiguousarray(values, dtype=dtype)
@@ -174,18 +145,14 @@ class Spectrum(FromOthers):
 class Library:
     """A template library with the settings of a fit.
 
-    Parameters
-    ----------
-    path : str or path-like
-        A library file, or the name of a library that is shipped: fgk.h5 or oba.h5.
-    **config
-        Keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.  For DESI
-        spectra, ``format="desi"`` masks the dichroic as ``starmill fit`` does.
+    Args:
+        path (str or path-like): A library file, or the name of a library that is shipped: fgk.h5 or
+            oba.h5.
+        **config: Keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.  For
+            DESI spectra, ``format="desi"`` masks the dichroic as ``starmill fit`` does.
 
-    Raises
-    ------
-    StarmillError
-        The file is no library, or a key or value is wrong.
+    Raises:
+        StarmillError: The file is no library, or a key or value is wrong.
     """
 
     def __init__(self, path: str, **config: Any):
@@ -242,13 +209,12 @@ class Library:
                                 f"{type(spectra).__name__}: give Spectrum(wave, flux, ivar), or "
                                 "see Spectrum.from_specutils and from_table")
             listed.append(spectrum)
-        spectra = listed
-        array = _ffi.new("starmill_spectrum[]", len(spectra))
-        keep = [spectrum._fill(array[i]) for i, spectrum in enumerate(spectra)]
+        array = _ffi.new("starmill_spectrum[]", len(listed))
+        keep = [spectrum._fill(array[i]) for i, spectrum in enumerate(listed)]
         handle = _ffi.new("starmill_star **")
-        _call(_lib.starmill_star_create, self._handle, array, len(spectra), handle)
+        _call(_lib.starmill_star_create, self._handle, array, len(listed), handle)
         del keep
-        return Star(self, handle[0], [spectrum.wave.size for spectrum in spectra])
+        return Star(self, handle[0], [spectrum.wave.size for spectrum in listed])
 
     def open(self, path: str) -> "SpectraFile":
         """Open a spectra file in any format of ``starmill fit``."""
@@ -306,18 +272,13 @@ class Star:
         """Draw spectra, model and residuals of the exposure with the highest S/N, as
         ``starmill plot`` does.
 
-        Parameters
-        ----------
-        theta : array [n_par], optional
-            Parameters of the model (default: those of a fit).
-        limits : (float, float), optional
-            Wavelengths to draw alone, Angstrom in vacuum.
+        Args:
+            theta (array [n_par], optional): Parameters of the model (default: those of a fit).
+            limits ((float, float), optional): Wavelengths to draw alone, Angstrom in vacuum.
 
-        Raises
-        ------
-        StarmillError, ValueError
-            The star has no usable pixel; a fit finds no solution; none of its pixels is within
-            the limits.
+        Raises:
+            StarmillError, ValueError: The star has no usable pixel; a fit finds no solution; none
+                of its pixels is within the limits.
         """
         from .figures import draw_pieces
         if theta is None:
@@ -411,13 +372,10 @@ def _points(library: Library, theta: ArrayLike) -> tuple[Floats, bool]:
 def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penalty: bool = False):
     """Compute -2 ln L at theta [n_par] or [n, n_par]; inf if velocity or v sin i is out of limits.
 
-    Parameters
-    ----------
-    penalty : bool
-        Add priors and the penalty outside the library's hulls, as a fit does.
-    derivatives : bool
-        Also return gradient [.., n_par] and curvature [.., n_par, n_par], without penalty:
-        m2ll(theta + x) ~ m2ll + gradient x + x curvature x.
+    Args:
+        penalty (bool): Add priors and the penalty outside the library's hulls, as a fit does.
+        derivatives (bool): Also return gradient [.., n_par] and curvature [.., n_par, n_par],
+            without penalty: m2ll(theta + x) ~ m2ll + gradient x + x curvature x.
     """
     handle = star.library._handle
     points, single = _points(star.library, theta)
@@ -492,19 +450,13 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
              air: bool = False) -> NDArray[np.float32]:
     """Compute a template, without continuum.
 
-    Parameters
-    ----------
-    theta : array [n_par]
-        Parameters, as `Library.theta` makes them.
-    wave : array [n_pix]
-        Wavelengths, Angstrom, ascending.
-    name, resolution, sigma, air
-        Arm and line-spread function, as in `Spectrum`.
+    Args:
+        theta (array [n_par]): Parameters, as `Library.theta` makes them.
+        wave (array [n_pix]): Wavelengths, Angstrom, ascending.
+        name, resolution, sigma, air: Arm and line-spread function, as in `Spectrum`.
 
-    Returns
-    -------
-    array [n_pix]
-        Flux, normalised as the library's; NaN outside its arms.
+    Returns:
+        array [n_pix]: Flux, normalised as the library's; NaN outside its arms.
     """
     ones = np.ones(np.size(wave))
     spectrum = Spectrum(wave, ones, ones, name=name, resolution=resolution, sigma=sigma, air=air)
@@ -521,12 +473,9 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
 def guess(star: Star, n: int = 5) -> tuple[Floats, Floats]:
     """Find where a fit would start: the n templates that match best over all velocities.
 
-    Returns
-    -------
-    theta : array [at most n, n_par]
-        Best first.
-    chisq : array [at most n]
-        Chi-square up to a constant.
+    Returns:
+        theta (array [at most n, n_par]): Best first.
+        chisq (array [at most n]): Chi-square up to a constant.
     """
     handle = star.library._handle
     n_par = _lib.starmill_library_n_par(handle)
@@ -603,15 +552,13 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
         priors: Optional[Mapping[str, tuple[float, float]]] = None) -> Table:
     """Fit stars of one library; the table has one row per star, with STATUS 1 if it was fitted.
 
-    Parameters
-    ----------
-    stars : sequence of Star
-    start : array [n_star, n_start, 2 + n_label], optional
-        Points to start from, of which the best solution is kept (default: the initial guess).
-    fixed : mapping of str to float, optional
-        Values of parameters to hold; to fit the velocity alone, fix all others.
-    priors : mapping of str to (mean, sigma), optional
-        Gaussian priors.  fixed and priors replace the library's for this fit only.
+    Args:
+        start (array [n_star, n_start, 2 + n_label], optional): Points to start from, of which the
+            best solution is kept (default: the initial guess).
+        fixed (mapping of str to float, optional): Values of parameters to hold; to fit the velocity
+            alone, fix all others.
+        priors (mapping of str to (mean, sigma), optional): Gaussian priors.  fixed and priors
+            replace the library's for this fit only.
     """
     if isinstance(stars, Star) or not all(isinstance(star, Star) for star in stars):
         raise TypeError("fit takes a list of stars, which library.star and library.open give")
@@ -620,10 +567,14 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
     library = stars[0].library
     table = _ffi.new("starmill_table **")
     handles = _ffi.new("starmill_star *[]", [star._handle for star in stars])
-    n_start, keep, pointer = 0, None, _ffi.NULL
+    n_start, pointer = 0, _ffi.NULL
     if start is not None:
-        n_start = np.shape(start)[1] if np.ndim(start) == 3 else 1
-        keep, pointer = _doubles(start, (len(stars), n_start, 2 + library.n_label))
+        start = np.ascontiguousarray(start, dtype=np.float64)
+        n_start = start.shape[1] if start.ndim == 3 else 1
+        if start.shape != (len(stars), n_start, 2 + library.n_label):
+            raise ValueError(f"start has shape {start.shape}; ({len(stars)}, n_start, "
+                             f"{2 + library.n_label}) is needed")
+        pointer = _ffi.from_buffer("double[]", start)
     with library._lock:
         before = library._constraints
         if fixed is not None or priors is not None:
@@ -633,7 +584,6 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
         finally:
             if library._constraints is not before:
                 library.constrain(*before)
-    del keep
     return Table(table[0], library)
 
 

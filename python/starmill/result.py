@@ -32,28 +32,21 @@ class Result(Columns):
     ``result[mask]``, ``result[10:20]``, ``result[["VRAD", "TEFF"]]``, `star` and `select` give
     Results of some rows or columns.
 
-    Parameters
-    ----------
-    path : str or path-like
-        OUT.h5; a fit may be writing it.
-    calibrated : bool
-        Scale errors by the calibration of ``starmill merge --calibrate``.
-    check : bool
-        Read all rows once and leave those out, with a warning, whose checksum is wrong.
+    Args:
+        path (str or path-like): OUT.h5; a fit may be writing it.
+        calibrated (bool): Scale errors by the calibration of ``starmill merge --calibrate``.
+        check (bool): Read all rows once and leave those out, with a warning, whose checksum is
+            wrong.
 
-    Raises
-    ------
-    OSError
-        The file is no result, or cannot be read.
-    ValueError
-        It has no calibration.
+    Raises:
+        OSError: The file is no result, or cannot be read.
+        ValueError: It has no calibration.
 
-    Examples
-    --------
-    >>> result = Result("OUT.h5")
-    >>> good = result[result["SUCCESS"] & (result["TEFF"] < 5000)]
-    >>> good.to_pandas(["TARGETID", "TEFF", "TEFF_ERR"])
-    >>> result.plot("HD 1234")
+    Examples:
+        >>> result = Result("OUT.h5")
+        >>> good = result[result["SUCCESS"] & (result["TEFF"] < 5000)]
+        >>> good.to_pandas(["TARGETID", "TEFF", "TEFF_ERR"])
+        >>> result.plot("HD 1234")
     """
 
     def __init__(self, path: Any, *, calibrated: bool = False, check: bool = True):
@@ -137,15 +130,11 @@ class Result(Columns):
     def star(self, name: Union[str, int]) -> "Result":
         """Return the rows of a star.
 
-        Parameters
-        ----------
-        name : str or int
-            Its TARGETID, else IDENTIFIER, else OBJECT.
+        Args:
+            name (str or int): Its TARGETID, else IDENTIFIER, else OBJECT.
 
-        Raises
-        ------
-        KeyError
-            There is none.
+        Raises:
+            KeyError: There is none.
         """
         try:
             found = self._file.find([str(name)])
@@ -156,15 +145,11 @@ class Result(Columns):
     def select(self, expression: str) -> "Result":
         """Return the rows for which an expression of ``starmill select`` is true.
 
-        Parameters
-        ----------
-        expression : str
-            For example ``"SN_R > 10 and FEH < -2"``.
+        Args:
+            expression (str): For example ``"SN_R > 10 and FEH < -2"``.
 
-        Raises
-        ------
-        ValueError
-            It is no expression, or names no column.
+        Raises:
+            ValueError: It is no expression, or names no column.
         """
         from starmill.products.expression import Expression
         with errors():
@@ -181,21 +166,16 @@ class Result(Columns):
              library: Optional[str] = None) -> "matplotlib.figure.Figure":
         """Draw spectrum, model and residuals of a star, as ``starmill plot`` does.
 
-        Parameters
-        ----------
-        star : str or int, optional
-            A star with one row; none for a Result of one row.
-        limits : (float, float), optional
-            Wavelengths to draw alone, Angstrom in vacuum.
-        models : str, optional
-            Models file (default: that of the fit; without one, the star is fitted again).
-        library : str, optional
-            Library for that (default: that of the fit).
+        Args:
+            star (str or int, optional): A star with one row; none for a Result of one row.
+            limits ((float, float), optional): Wavelengths to draw alone, Angstrom in vacuum.
+            models (str, optional): Models file (default: that of the fit; without one, the star is
+                fitted again).
+            library (str, optional): Library for that (default: that of the fit).
 
-        Raises
-        ------
-        KeyError, ValueError, OSError
-            No such star; it has several rows; the spectra cannot be read.
+        Raises:
+            KeyError, ValueError, OSError: No such star; it has several rows; the spectra cannot be
+                read.
         """
         if star is not None:
             return self.star(star).plot(limits=limits, models=models, library=library)
