@@ -2,6 +2,7 @@
 """`starmill library spectra`: a library from labelled spectra."""
 
 import os
+import types
 
 from starmill.cli.basics import INPUT, USAGE, Failure, check_output, check_packages
 
@@ -13,7 +14,7 @@ from starmill.templates.library_file import writable, write  # noqa: E402
 from starmill.templates.measure import report  # noqa: E402
 from starmill.templates.residuals import N_COMPONENT, line  # noqa: E402
 from starmill.templates.spectra_files import read_all  # noqa: E402
-from starmill.templates.spectra_fit import Settings, build, leave_out  # noqa: E402
+from starmill.templates.spectra_fit import build, leave_out  # noqa: E402
 from starmill.templates.spectra_grid import BAD_FLUX, FATES  # noqa: E402
 from starmill.templates.spectra_options import (items, list_files, number,  # noqa: E402
                                                 read_ranges, request_of)
@@ -91,7 +92,9 @@ def resolution(options, path, low, high, fwhm):
 
 
 def read_settings(options, request, path):
-    """Those of Settings (spectra_fit) that do not depend on the spectra, by name."""
+    """Settings of spectra_fit that do not depend on the spectra: limits [n_label, 2], beyond which
+    spectra are left out; length [n_label]; continuum: degree, -1 for none; smoothing None: by
+    leave-one-out; n_error None: no model error."""
     names = [name for name, _ in request.labels]
     keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
     everything = (-np.inf, np.inf)
@@ -102,18 +105,15 @@ def read_settings(options, request, path):
     if not (arm.isascii() and arm.replace("_", "a").isalnum() and arm == arm.lower()):
         raise Failure(USAGE, f"--arm {arm}: a name is made of lower-case letters, digits and _")
     keep_all = options.keep_outliers
-    return {
-        "names": names, "limits": [keep.get(name, everything) for name in names],
-        "length": read_lengths(options.lengths, names), "arm": arm, "min_aa": low, "max_aa": high,
-        "source": os.path.basename(path.rstrip("/"))[:127],
-        "continuum": read_continuum(options.continuum),
-        "n_component": options.components, "degree": options.degree,
-        "smoothing": options.smoothing,
-        "keep_outliers": keep_all, "align": options.align,
-        "hull": options.hull or ("all" if keep_all else "dense"),
-        "n_guess": options.guess_templates,
-        "n_error": options.model_error,
-        "error_sn": options.spectra_sn or np.inf}
+    return types.SimpleNamespace(
+        names=names, limits=np.array([keep.get(name, everything) for name in names]),
+        length=np.array(read_lengths(options.lengths, names)), arm=arm, min_aa=low, max_aa=high,
+        source=os.path.basename(path.rstrip("/"))[:127],
+        continuum=read_continuum(options.continuum), n_component=options.components,
+        degree=options.degree, smoothing=options.smoothing, keep_outliers=keep_all,
+        align=options.align, hull=options.hull or ("all" if keep_all else "dense"),
+        n_guess=options.guess_templates, n_error=options.model_error,
+        error_sn=options.spectra_sn or np.inf)
 
 
 # ---- what is said ----
@@ -211,16 +211,16 @@ def measure(made, names, part, seed):
 def main(options):
     left_out = check_options(options)
     request, path = request_of(options), options.arguments[0]
-    given = read_settings(options, request, path)
+    settings = read_settings(options, request, path)
     paths, is_many = list_files(options.arguments, request)
     reads = [("--table", request.table), ("--wave-file", request.wave_file)]
     check_output(options.output, True, [(what, read) for what, read in reads if read]
                  + [("the file of spectra", p) for p in paths])
     writable(options.output, options.overwrite)
     spectra = read_all(paths, is_many, request)
-    sigma, origin = resolution(options, path, max(given["min_aa"], spectra.wave[0]),
-                               min(given["max_aa"], spectra.wave[-1]), spectra.origin.fwhm_aa)
-    settings = Settings(**given, sigma_aa=sigma, sigma_origin=origin)
+    settings.sigma_aa, settings.sigma_origin = resolution(
+        options, path, max(settings.min_aa, spectra.wave[0]),
+        min(settings.max_aa, spectra.wave[-1]), spectra.origin.fwhm_aa)
     made = build(settings, spectra)
     made.library.name = f"spectra of {settings.source[:100]}"
     print_made(made, settings, spectra)

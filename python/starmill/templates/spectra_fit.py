@@ -30,35 +30,6 @@ MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: looked for, and what ends the s
 BLOCK = 1000  # spectra whose neighbours are found at once
 
 
-@dataclass
-class Settings:
-    """Of the job; limits [n_label, 2], spectra outside of which are left out; length [n_label];
-    continuum: degree, -1 for none; smoothing None: by leave-one-out; n_error None: no model
-    error."""
-    names: list
-    limits: np.ndarray
-    length: np.ndarray
-    arm: str
-    min_aa: float
-    max_aa: float
-    sigma_aa: float
-    sigma_origin: str
-    source: str
-    continuum: int
-    n_component: int
-    degree: int
-    smoothing: float
-    keep_outliers: bool
-    align: bool
-    hull: str
-    n_guess: int
-    n_error: int
-    error_sn: float
-
-    def __post_init__(self):
-        self.limits, self.length = np.array(self.limits), np.array(self.length)
-
-
 class Functions:
     """Of the labels, through spectra y [n, n_pix] with labels values [n, n_label], gaps (bool) and
     weights [n].
