@@ -414,6 +414,19 @@ def tiled(path, out, n_row):
                     many[group + "/" + name].attrs.update(column.attrs)
 
 
+def edited(path, edit):
+    """Change a result; edit(fits, catalog), if any, changes columns by name."""
+    with h5py.File(path, "r+") as f:
+        tables = {g: {k: v[...] for k, v in f[g].items() if isinstance(v, h5py.Dataset)}
+                  for g in ("fits", "catalog")}
+        if edit:
+            edit(*tables.values())
+            for g, t in tables.items():
+                for k, v in t.items():
+                    f[g][k][...] = v
+            seal(f)
+
+
 def differing(a, b):
     """Names of the columns that are not the same bit for bit."""
     names = sorted(set(a) | set(b))

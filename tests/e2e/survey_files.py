@@ -5,7 +5,7 @@ and what their readers must hand over.  For test_formats.py."""
 import math
 import re
 
-from base import ENVIRONMENT, atexit, json, np, os, put, subprocess, tmp
+from base import ENVIRONMENT, atexit, json, np, os, put, subprocess, tmp, unittest
 
 READER = os.path.join(os.path.dirname(os.environ["STARMILL"]), "tests", "read_spectra")
 TYPE = {"wave": "f8", "exposure_row": "i8", "exposure_id": "i4", "exposure_mjd": "f8", "mask": "i4"}
@@ -556,191 +556,40 @@ KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "sdss-v": ("sdss"
          "pfs": ("pfs", pfs, 1), "pfs wave": ("pfs", lambda s: pfs(s, True), 1),
          "generic": ("generic", generic, 1), "generic, any": ("generic", lambda s: generic(s, False), 1)}
 
-NO_ARM = ";".join(f"-{x}_{name}" for x in "BR" for name in (
-    "FLUX", "WAVELENGTH", "IVAR", "MASK", "RESOLUTION"))
-# of each kind: edits of a good file, and what the message has
-WRONG = {
-    "desi": (
-        ("-B_WAVELENGTH", "no HDU B_WAVELENGTH"),
-        ("-B_FLUX", "no HDU B_FLUX"),
-        ("-R_IVAR", "no HDU R_IVAR"),
-        ("-R_RESOLUTION", "no HDU R_RESOLUTION though"),
-        ("-B_MASK", "no HDU B_MASK though"),
-        ("B_FLUX/5,5", "(B_FLUX) is an image [5][5], expected an image [5][4]"),
-        ("B_FLUX/4,4", "(B_FLUX) is an image [4][4], expected an image [5][4]"),
-        ("B_RESOLUTION/4,4,5", "(B_RESOLUTION) has 4 diagonals"),
-        ("B_RESOLUTION/4,9999,5", "diagonals"),
-        ("B_WAVELENGTH @2=4000", "(B_WAVELENGTH)", "pixel 2 is 4000"),
-        ("B_WAVELENGTH @3=nan", "(B_WAVELENGTH)", "pixel 3 is nan"),
-        ("B_MASK ~E", "(B_MASK) must hold integers"),
-        (NO_ARM, "none of the library's arms (COADD_FLUX, B_FLUX, R_FLUX"),
-        ("FIBERMAP-TARGETID", "(FIBERMAP)", "no column TARGETID"),
-        ("FIBERMAP-OBJTYPE", "(FIBERMAP)", "no column OBJTYPE"),
-    ),
-    "sdss": (
-        ("-COADD", "no table COADD"),
-        ("-SPECOBJ", "no table SPECOBJ or SPALL"),
-        ("SPECOBJ/2", "HDU 3 (SPECOBJ)", "has 2 rows"),
-        ("SPECOBJ-PLATE", "(SPECOBJ)", "no column PLATE"),
-        ("COADD-flux", "HDU 2 (COADD)", "no column flux"),
-        ("COADD-LogLam", "HDU 2 (COADD)", "no column loglam"),
-        ("COADD-ivar", "HDU 2 (COADD)", "no column ivar"),
-        ("COADD-AND_MASK", "HDU 2 (COADD)", "no column and_mask"),
-        ("COADD-wdisp", "HDU 2 (COADD)", "no column wdisp"),
-        ("COADD flux~2E", "HDU 2 (COADD)", "rows with 2 values of column flux"),
-        ("COADD ivar~2E", "HDU 2 (COADD)", "rows of 2 values"),
-        ("COADD wdisp~4A", "HDU 2 (COADD)", "column wdisp must hold a fixed number"),
-        ("COADD/1", "HDU 2 (COADD)", "expected a spectrum"),
-        ("COADD/0", "HDU 2 (COADD)", "0 rows"),
-        ("COADD LogLam@2=nan", "(COADD): column loglam", "pixel 2 is nan"),  # which is good
-        ("COADD LogLam@9=3.6", "(COADD): column loglam", "pixel 9 is 3981"),
-        ("COADD LogLam@2=400", "(COADD): column loglam", "pixel 2 is inf"),
-        ("+VACUUM  = 'yes'", "HDU 1: keyword VACUUM", "must hold T or F"),
-        ("-@3;-@4;-@5", "holds no single exposures", "exposures: coadd"),
-    ),
-    "sdss-v": (
-        ("SPALL-FIELD", "(SPALL)", "no column PLATE"),
-        ("SPALL-CATALOGID", "(SPALL)", "no column CATALOGID"),
-        ("-@4;-@5", "holds no single exposures", "exposures: coadd"),
-    ),
-    "mwm star": (
-        ("-BOSS/LCO", "no spectra of BOSS", "APOGEE are not read"),
-        ("@2 v_rad@0=nan", "(BOSS/LCO): v_rad of row 0", "give the mwmVisit file"),
-        ("@2!CDELT", "(BOSS/LCO): CRVAL, CDELT, CRPIX", "pixel 0 is nan"),
-        ("@2-ivar", "(BOSS/LCO)", "no column ivar"),
-        ("@2/5000", "has 5000 rows"),
-    ),
-    "mwm visit": (
-        ("@2 in_stack~B", "column in_stack"),
-        ("@2 xcsao_v_rad@0=3e6", "the velocity 3e+06 of row 0"),
-    ),
-    "lamost": (
-        ("COADD-flux", "HDU 2 (COADD)", "no column FLUX"),
-        ("COADD-IVAR", "HDU 2 (COADD)", "no column IVAR"),
-        ("COADD-WAVELENGTH", "HDU 2 (COADD)", "no column WAVELENGTH"),
-        ("COADD-ANDMASK", "HDU 2 (COADD)", "no column ANDMASK"),
-        ("COADD IVAR~3E", "HDU 2 (COADD)", "column IVAR has 1 rows of 3 values"),
-        ("COADD flux~1E", "HDU 2 (COADD)", "expected a spectrum"),
-        ("COADD WAVELENGTH@2=nan", "(COADD): column WAVELENGTH", "pixel 2 is nan"),
-        ("COADD WAVELENGTH@2=3600", "(COADD): column WAVELENGTH", "pixel 2 is 3600"),
-        ("COADD WAVELENGTH@0=-1", "(COADD): column WAVELENGTH", "pixel 0 is -1"),
-        ("COADD ANDMASK@2=0.5", "(COADD): column ANDMASK", "pixel 2 is 0.5"),
-        ("COADD ANDMASK@2=nan", "(COADD): column ANDMASK", "pixel 2 is nan"),
-        ("COADD ANDMASK@2=1e12", "(COADD): column ANDMASK", "integers of 32 bits"),
-        ("!HELIO;+HELIO   = 'yes'", "HDU 1: keyword HELIO", "must hold T or F"),
-        ("COADD/2", "HDU 2 (COADD)", "2 rows with"),
-        ("!FIBERID;+FIBERID = 'a text of more than thirty characters'",
-         "HDU 1: keyword FIBERID must hold an integer of 32 bits"),
-        ("!FIBERID;+FIBERID = 2147483648",
-         "HDU 1: keyword FIBERID must hold an integer of 32 bits, not 2.14748e+09"),
-    ),
-    "lamost image": (
-        ("/5,4", "neither a table COADD nor", "5 rows"),
-        ("/1,5", "HDU 1", "1 pixels a row"),
-    ),
-    "lamost dr1": (("!COEFF1", "HDU 1: COEFF0 and COEFF1: the wavelength of pixel 0 is nan"),
-                   ("!EXTEN0", "row 3 (WAVELENGTH)", "positive and ascending")),
-    "lamost-mrs": (
-        ("COADD_B-IVAR", "HDU 2 (COADD_B)", "no column IVAR"),
-        ("COADD_B LOGLAM>X", "HDU 2 (COADD_B)", "no column WAVELENGTH"),
-        ("COADD_R-ANDMASK", "HDU 3 (COADD_R)", "no column ANDMASK"),
-        ("-COADD_B;-COADD_R", "no table COADD_B or COADD_R", "set exposures"),
-        ("-@3;-@4;-@5", "no table B-minute or R-minute", "set exposures"),
-    ),
-    "weave": (
-        ("-BLUE_IVAR", "no HDU BLUE_IVAR", "fetch it again"),
-        ("-BLUE_SENSFUNC", "no HDU BLUE_SENSFUNC", "fetch it again"),
-        ("-RED_DATA", "no HDU RED_DATA", "fetch it again"),
-        ("-FIBTABLE", "no table FIBTABLE", "not a cube"),
-        ("BLUE_IVAR/5,4", "HDU 3 (BLUE_IVAR)", "5 rows of 4 pixels of BLUE_DATA"),
-        ("BLUE_DATA/4,5,1", "HDU 2 (BLUE_DATA)", "not a cube"),
-        ("FIBTABLE/4", "HDU 2 (BLUE_DATA)", "4 of FIBTABLE"),
-        ("FIBTABLE-CNAME", "FIBTABLE", "CNAME"),
-        ("FIBTABLE CNAME~40A;FIBTABLE CNAME@0=WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW",
-         "CNAME 'WWWW", "row 0"),
-        ("FIBTABLE-Status", "FIBTABLE", "STATUS"),
-        ("FIBTABLE-TARGUSE", "FIBTABLE", "TARGUSE"),
-        ("BLUE_DATA!CRVAL1", "HDU 2 (BLUE_DATA)", "CRVAL1"),
-        ("BLUE_DATA!CD1_1", "HDU 2 (BLUE_DATA)", "CD1_1 or CDELT1"),
-        ("BLUE_DATA!CD1_1;BLUE_DATA+CD1_1   = 'x'", "HDU 2 (BLUE_DATA)", "CD1_1"),
-        ("BLUE_DATA!CD1_1;BLUE_DATA+CD1_1   =                -0.25",
-         "HDU 2 (BLUE_DATA)", "ascending"),
-        ("BLUE_DATA!CTYPE1;BLUE_DATA+CTYPE1  = 'AWAV-LOG'",
-         "HDU 2 (BLUE_DATA)", "on a linear scale"),
-        ("BLUE_DATA!CTYPE1;BLUE_DATA+CTYPE1  = 'LINEAR'",
-         "(BLUE_DATA): CTYPE1 'LINEAR'", "set medium"),
-        ("BLUE_DATA!CUNIT1;BLUE_DATA+CUNIT1  = 'Hz'", "HDU 2 (BLUE_DATA)", "CUNIT1 'Hz'"),
-    ),
-    "4most": (
-        ("-SPECTAB", "no table SPECTAB", "fetch it again"),
-        ("-FIBMETATAB", "no table FIBMETATAB", "fetch it again"),
-        ("FIBMETATAB/4", "HDU 2 (SPECTAB)", "5 rows, expected 4"),
-        ("SPECTAB-FLUX", "HDU 2 (SPECTAB)", "no column FLUX"),
-        ("SPECTAB-FLUX_IVAR", "HDU 2 (SPECTAB)", "FLUX_IVAR and ERR_FLUX"),
-        ("SPECTAB-QUAL", "HDU 2 (SPECTAB)", "no column QUAL"),
-        ("SPECTAB QUAL~3J", "column QUAL holds 3 values a row"),
-        ("SPECTAB FLUX~1E", "column FLUX holds 1 values a row"),
-        ("SPECTAB FLUX~4A", "column FLUX", "numbers"),
-        ("SPECTAB FLUX_IVAR>X;SPECTAB QUAL>FLUX_IVAR;SPECTAB X>QUAL;SPECTAB QUAL@0=0.5", "column QUAL", "32 bits"),
-        ("SPECTAB!1CRVL1", "(SPECTAB)", "1CRVL1"),
-        ("SPECTAB!1CDLT1", "(SPECTAB)", "1CDLT1"),
-        ("SPECTAB!1CUNI1", "(SPECTAB)", "1CUNI1 ''"),
-        ("SPECTAB!1CTYP1", "(SPECTAB): 1CTYP1 ''", "set medium"),
-        ("FIBMETATAB-OBJ_NME", "FIBMETATAB", "OBJ_NME"),
-        ("FIBMETATAB-FIB_ST", "FIBMETATAB", "FIB_ST"),
-        ("FIBMETATAB-FIB_USE", "FIBMETATAB", "FIB_USE"),
-        ("FIBMETATAB OBJ_NME~40A;FIBMETATAB OBJ_NME@0=WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", "'WWWW", "row 0"),
-    ),
-    "4most single": (
-        ("-PHASE3SPECTRUM", "neither tables SPECTAB", "not a catalogue"),
-        ("PHASE3SPECTRUM/2", "2 rows, expected 1"),
-        ("PHASE3SPECTRUM-WAVE", "no column WAVE"),
-        ("PHASE3SPECTRUM WAVE#", "TUNIT1 ''", "expected Angstrom"),
-        ("PHASE3SPECTRUM!TUCD1", "TUCD1 ''", "set medium"),
-        ("PHASE3SPECTRUM WAVE@3=3926", "column WAVE", "pixel 3 is 3926"),
-        ("PHASE3SPECTRUM WAVE@0=3000;PHASE3SPECTRUM WAVE@1=3100", "more than two gaps"),
-        ("PHASE3SPECTRUM!TRG_UID;PHASE3SPECTRUM+TRG_UID = 'x'", "TRG_UID", "64 bits"),
-    ),
-    "pfs": (
-        ("-MASK", "no image MASK"),
-        ("-TARGET", "no tables TARGET and OBSERVATIONS"),
-        ("FLUX/4,5", "(FLUX) must be an image of 1 axes", "not pfsCoadd"),
-        ("COVAR/5,3", "(COVAR) must be an image of 2 axes"),
-        ("MASK!MP_;MASK!HIERARCH", "(MASK) names none of its bits"),
-        ("FLUX!CRPIX1;FLUX+CRPIX1  = 1", "(FLUX): CRPIX1 is 1, expected"),
-        ("FLUX!CTYPE1", "(FLUX): CTYPE1 ''", "set medium"),
-        ("OBSERVATIONS-visit", "(OBSERVATIONS)", "no column visit"),
-    ),
-    "pfs wave": (("WAVELENGTH @2=nan", "row 1 (WAVELENGTH)", "pixel 2 is nan"),),
-    "generic": (
-        ("-SPECTRA", "no binary table SPECTRA", "docs/use/formats.md"),
-        ("SPECTRA-NAME", "HDU 2 (SPECTRA)", "NAME"),
-        ("SPECTRA-WAVELENGTH", "HDU 2 (SPECTRA)", "WAVELENGTH"),
-        ("SPECTRA-FLUX", "HDU 2 (SPECTRA)", "FLUX"),
-        ("SPECTRA-IVAR", "HDU 2 (SPECTRA)", "neither of the columns IVAR and ERROR"),
-        ("SPECTRA MASK>ERROR", "IVAR and ERROR", "both of"),
-        ("SPECTRA MASK>FLUX", "FLUX", "two columns"),
-        ("SPECTRA FLUX~3E", "WAVELENGTH has 4 values", "FLUX 3"),
-        ("SPECTRA IVAR~1E", "IVAR holds 1 values", "a row is one spectrum"),
-        ("SPECTRA FLUX~4A", "column FLUX", "numbers"),
-        ("SPECTRA MASK~4E", "column MASK", "integers"),
-        ("SPECTRA+TSCAL5  =                  0.5", "column MASK", "integers"),
-        ("SPECTRA MASK~4K;SPECTRA+TSCAL5  =                  0.5",
-         "column MASK", "scaled integers"),
-        ("SPECTRA NAME~6B", "NAME", "HDU 2"),
-        ("SPECTRA RA>EXPOSURE;SPECTRA EXPOSURE~K;SPECTRA EXPOSURE@1=1152921504606846976",
-         "EXPOSURE of row 1", "beyond 32 bits"),
-        ("SPECTRA WAVELENGTH#", "column WAVELENGTH has no unit", "Angstrom, nm or um"),
-        ("SPECTRA WAVELENGTH#GHz", "the unit 'GHz'", "column WAVELENGTH"),
-        ("SPECTRA LSF_SIGMA#km/s", "the unit 'km/s'", "column LSF_SIGMA"),
-        ("SPECTRA IVAR>ERROR;SPECTRA ERROR#mJy;SPECTRA FLUX#Jy",
-         "column ERROR has the unit 'mJy'", "FLUX 'Jy'"),
-        ("SPECTRA!MEDIUM", "keyword MEDIUM", "set medium"),
-        ("SPECTRA!MEDIUM;SPECTRA+MEDIUM  = 'water'", "MEDIUM is 'water'", "'vacuum' or 'air'"),
-        ("SPECTRA!FRAME;SPECTRA+FRAME   = 'galactic'", "FRAME is 'galactic'", "barycentric"),
-        ("SPECTRA NAME~40A;SPECTRA NAME@0=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-         "no row has a NAME", "1 to 31 characters"),
-        ("SPECTRA RA>ARM;SPECTRA ARM~40A;SPECTRA ARM@0=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-         "ARM of row 0", "31 characters"),
-    ),
-}
+
+FIT, NO_LSF = 0, 1
+NO_WIDTH = 1 << 30  # mask of a pixel of SDSS whose width is made up
+
+
+class Formats(unittest.TestCase):
+    def path(self, sample):
+        return put("coadd-x.fits", packed(sample.hdus, sample.shift)[0])
+
+    def read(self, sample, config="", **how):
+        """A sample is written and read, which works."""
+        answer = Reader.read(self.path(sample), config, **{"lsf": sample.lsf, **how})
+        self.assertNotIn("error", answer, answer.get("message"))
+        return answer
+
+    def refused(self, sample, *parts, config="", name="coadd-x.fits", **how):
+        """It is not; the message names the file, or that other one, and has these parts."""
+        answer = Reader.read(self.path(sample), config, **{"lsf": sample.lsf, **how})
+        self.assertEqual(answer.get("error"), 3, answer)
+        for part in (tmp(name), *parts):
+            self.assertIn(part, answer["message"])
+
+    def assertSame(self, got, wanted, what=""):
+        """Bit for bit; any NaN is a NaN."""
+        self.assertEqual(got is None, wanted is None, what)
+        if wanted is not None:
+            wanted = np.asarray(wanted, got.dtype)
+            self.assertEqual(got.shape, wanted.shape, what)
+            same = (got == wanted) & (np.signbit(got) == np.signbit(wanted)) | (got != got) & (wanted != wanted)
+            self.assertTrue(same.all(), f"{what}: {got[~same]} instead of {wanted[~same]}")
+
+    def assertSegments(self, found, wanted):
+        self.assertEqual([(s["use"], s["exposure"], s["arm"]) for s in found],
+                         [(FIT, s["exposure"], s["arm"]) for s in wanted])
+        for got, s in zip(found, wanted):
+            for name in ("wave", "flux", "ivar", "mask", "resolution", "sigma"):
+                self.assertSame(got[name], s[name], name)

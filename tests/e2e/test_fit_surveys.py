@@ -2,8 +2,7 @@
 """Other surveys from file to row: SDSS and LAMOST stars, their names, frames, exposures."""
 
 from common import *  # noqa: F403
-from survey_files import B, COADD, HELIOCENTRIC, R, SDSS_BAD, Reader
-from test_formats import NO_WIDTH, Formats
+from survey_files import B, COADD, HELIOCENTRIC, NO_WIDTH, R, SDSS_BAD, Formats, Reader
 
 SDSS = [data(f"real/sdss/{n}.fits.gz") for n in ("spec-0266-51602-0031", "spec-3586-55181-0500")]
 LAMOST = sorted(data("real/lamost/" + n) for n in (

@@ -29,18 +29,11 @@ FITS, CATALOG = read(FIT), read(FIT, "catalog")
 
 
 def copied(name, n=None, edit=None, damaged=()):
-    """A copy of the result, its rows repeated to n; edit(fits, catalog) changes columns; damaged:
-    rows in which the radial velocity's last bit differs from what was written."""
+    """A copy of the result, its rows repeated to n; edit: of edited; damaged: rows in which the
+    radial velocity's last bit differs from what was written."""
     tiled(FIT, tmp(name), n or len(FITS["STATUS"]))
+    edited(tmp(name), edit)
     with h5py.File(tmp(name), "r+") as f:
-        if edit:
-            tables = {g: {k: v[...] for k, v in f[g].items() if isinstance(v, h5py.Dataset)}
-                      for g in ("fits", "catalog")}
-            edit(*tables.values())
-            for g, t in tables.items():
-                for k, v in t.items():
-                    f[g][k][...] = v
-            seal(f)
         for row in damaged:
             vrad = f["fits/VRAD"][row:row + 1]
             f["fits/VRAD"][row] = (vrad.view(np.uint64) ^ np.uint64(1)).view(float)[0]
@@ -577,105 +570,3 @@ class Report(Look):
         pairs = (good[::2] & good[1::2]).sum()
         self.assertLess(abs(s.repeats.n_pair - pairs / 4), 5 * np.sqrt(pairs * 3 / 16))
         self.assertEqual(len(s.repeats.delta["VRAD"]), s.repeats.n_pair)
-
-
-class Calibration(Look):
-    """Two visits of each star, whose errors are wrong by a known factor and floor."""
-
-    N, TRUE = 3000, {"VRAD": (1.4, 0.8), "TEFF": (0.7, 0.0), "LOGG": (1.0, 0.1), "VSINI": (1.0, 0.0)}
-
-    def edit(self, fits, catalog):
-        rng, n = np.random.default_rng(7), self.N
-        print("seed 7")
-        fits["STATUS"][:], fits["RVS_WARN"][:], fits["FIT_INFO"][:] = FITTED, 0, 0
-        fits["TARGETID"] = np.arange(n) // 2
-        catalog["TARGET_RA"], catalog["TARGET_DEC"] = np.arange(n) // 2 * 0.1, np.full(n, 20.0)
-        fits["TARGETID"][1:400:2] = -1  # by place
-        catalog["OBJECT"][:] = b""
-        for name, (factor, floor) in self.TRUE.items():
-            error = 10 ** rng.uniform(-1, 1, n) * {"TEFF": 50, "LOGG": 0.1}.get(name, 1)
-            star = np.repeat(rng.uniform(50, 90, n // 2), 2)
-            fits[name] = star + rng.normal(0, 1, n) * np.hypot(factor * error, floor)
-            fits[name + "_ERR"] = error
-        fits["VRAD"][:150:2] += 300  # binaries
-        fits["VSINI"][500::2] += 1e4
-        fits["FIT_INFO"][500::2] |= 1  # VSINI_UNRESOLVED
-        fits["TEFF"][-400:], fits["FIT_INFO"][-400:] = 5000, 1024  # PRIOR
-        fits["FEH_ERR"][:] = np.nan
-        fits["FEH_ERR"][:16] = 0.1
-        fits["ALPHAFE"][:] = 0.4  # of no width: no error is 0
-        for name in (*self.TRUE, "FEH", "ALPHAFE"):  # one spectrum in two inputs
-            fits[name][1001:1041:2] = fits[name][1000:1040:2]
-
-    def test_known_wrong_errors_are_put_right(self):
-        path, made = copied("visits.h5", self.N, self.edit), tmp("calibrated.h5")
-        out = self.job("merge", "--calibrate", "--output", made, path)
-        for group in "fits", "catalog":
-            self.assertEqual(differing(read(path, group), read(made, group)), [])
-        with h5py.File(made) as f:
-            said = {key: f["fits"].attrs[key] for key in f["fits"].attrs}
-        names = [name.decode() for name in said["CAL_PARAMETERS"]]
-        fits = read(made)
-        sn = np.max([fits["SN_B"], fits["SN_R"], fits["SN_Z"]], axis=0)
-        for name, (factor, floor) in self.TRUE.items():
-            with self.subTest(name):
-                k = names.index(name)
-                n = (250 if name == "VSINI" else self.N // 2 - 220)
-                self.assertEqual(said["CAL_PAIRS"][k], n)
-                # six standard deviations of a width from n pairs; a floor is told by a part of them
-                few = 6 / np.sqrt(2 * n / len(said["CAL_SN"]))
-                self.assertLess(np.abs(said["CAL_FACTOR"][k] / factor - 1).max(), few)
-                self.assertLessEqual(abs(said["CAL_FLOOR"][k] - floor), (few + 0.1) * floor)
-                self.assertTrue(0.9 < said["CAL_CHI"][k] < 1.1)
-                line = re.search(rf"^{name}_ERR .*$", out, re.MULTILINE).group().split()
-                self.assertTrue(all(0.8 < float(third) < 1.2 for third in line[4:7]), line)
-        self.assertEqual(said["CAL_PAIRS"][names.index("FEH")], 8)
-        for name in "FEH", "ALPHAFE":
-            self.assertTrue(np.isnan(said["CAL_FLOOR"][names.index(name)]))
-        self.job("export", "--to", "fits", "--calibrated", "--output", tmp("calibrated.fits"), made)
-        with pyfits.open(tmp("calibrated.fits")) as f:
-            table, header = f[1].data, f[1].header
-        for name in fits:
-            wanted = fits[name]
-            k = names.index(name[:-4]) if name[:-4] in names else None
-            if k is not None and name.endswith("_ERR") and np.isfinite(said["CAL_FLOOR"][k]):
-                at = np.interp(np.log(sn), np.log(said["CAL_SN"]), said["CAL_FACTOR"][k])
-                wanted = np.where(wanted > 0, np.hypot(at * wanted, said["CAL_FLOOR"][k]), wanted)
-                self.assertIn("by repeats", header[f"TCOMM{table.names.index(name) + 1}"])
-            np.testing.assert_array_equal(table[name].reshape(wanted.shape), wanted, name)
-        self.refused("export", "--to", "fits", "--calibrated", "--output", tmp("no.fits"), path,
-                     said=["no calibration", "merge --calibrate"])
-
-
-@unittest.skipUnless(os.path.isdir(os.path.join(DATA, "real", "lamost")), "no test data")
-class RealStars(Look):
-    def star(self, folder, name, config, out, *options):
-        path = os.path.join(DATA, "real", folder, name)
-        run("fit", "--config", os.path.join(SOURCE, "config", config), "--output", tmp(out),
-            "--models", tmp("models-" + out), "--quiet", *options, path)
-        result = Result(tmp(out))
-        return path, Inputs(result).star(0, Models(tmp("models-" + out), result).of(0))
-
-    def test_lamost(self):
-        path, (arms, _) = self.star("lamost", "3703110.fits.gz", "lamost.yaml", "lamost.h5")
-        with pyfits.open(path) as f:
-            row = f["COADD"].data[0]
-            for a in arms:
-                at = np.searchsorted(row["WAVELENGTH"], a.wave)
-                np.testing.assert_array_equal(row["WAVELENGTH"][at], a.wave)
-                np.testing.assert_array_equal(row["FLUX"][at], a.flux)
-
-    def test_the_best_of_sdss_exposures(self):
-        path, (arms, note) = self.star("sdss", "spec-3586-55181-0500.fits.gz", "sdss.yaml",
-                                       "sdss.h5", "--exposures", "joint")
-        k = int(re.fullmatch(r"exposure (\d) of 7, the best", note).group(1))
-        with pyfits.open(path) as f, h5py.File(tmp("sdss.h5")) as r:
-            i = int(r["catalog/exposures/FITS_ROW"][k - 1])
-            exposure = f[i].name[3:11]
-            for a in arms:
-                table = f[[h.name for h in f if h.name[3:11] == exposure
-                           and h.name[0].lower() == a.name][0]].data
-                wave = 10.0 ** table["loglam"].astype(float)
-                at = np.searchsorted(wave, a.wave * (1 - 1e-9))
-                np.testing.assert_allclose(wave[at], a.wave, rtol=1e-12)  # two libraries' powers
-                np.testing.assert_array_equal(table["flux"][at], a.flux)

@@ -231,3 +231,75 @@ class Merge(ProgramTest):
         self.assertEqual(glob.glob(tmp("held*")), [tmp("held.h5.lock")])
         os.utime(tmp("held.h5.lock"), (0, 0))
         self.merge("held.h5", one)
+
+
+class Calibration(ProgramTest):
+    """Two visits of each star, whose errors are wrong by a known factor and floor."""
+
+    N, TRUE = 3000, {"VRAD": (1.4, 0.8), "TEFF": (0.7, 0.0), "LOGG": (1.0, 0.1), "VSINI": (1.0, 0.0)}
+
+    def edit(self, fits, catalog):
+        rng, n = np.random.default_rng(7), self.N
+        print("seed 7")
+        fits["STATUS"][:], fits["RVS_WARN"][:], fits["FIT_INFO"][:] = FITTED, 0, 0
+        fits["TARGETID"] = np.arange(n) // 2
+        catalog["TARGET_RA"], catalog["TARGET_DEC"] = np.arange(n) // 2 * 0.1, np.full(n, 20.0)
+        fits["TARGETID"][1:400:2] = -1  # by place
+        catalog["OBJECT"][:] = b""
+        for name, (factor, floor) in self.TRUE.items():
+            error = 10 ** rng.uniform(-1, 1, n) * {"TEFF": 50, "LOGG": 0.1}.get(name, 1)
+            star = np.repeat(rng.uniform(50, 90, n // 2), 2)
+            fits[name] = star + rng.normal(0, 1, n) * np.hypot(factor * error, floor)
+            fits[name + "_ERR"] = error
+        fits["VRAD"][:150:2] += 300  # binaries
+        fits["VSINI"][500::2] += 1e4
+        fits["FIT_INFO"][500::2] |= 1  # VSINI_UNRESOLVED
+        fits["TEFF"][-400:], fits["FIT_INFO"][-400:] = 5000, 1024  # PRIOR
+        fits["FEH_ERR"][:] = np.nan
+        fits["FEH_ERR"][:16] = 0.1
+        fits["ALPHAFE"][:] = 0.4  # of no width: no error is 0
+        for name in (*self.TRUE, "FEH", "ALPHAFE"):  # one spectrum in two inputs
+            fits[name][1001:1041:2] = fits[name][1000:1040:2]
+
+    def test_known_wrong_errors_are_put_right(self):
+        path, made = tmp("visits.h5"), tmp("calibrated.h5")
+        self.fit("few.h5", FILES[0], lib=LIBRARY)
+        tiled(self.path, path, self.N)
+        edited(path, self.edit)
+        out = run("merge", "--calibrate", "--output", made, path).stdout
+        for group in "fits", "catalog":
+            self.assertEqual(differing(read(path, group), read(made, group)), [])
+        with h5py.File(made) as f:
+            said = {key: f["fits"].attrs[key] for key in f["fits"].attrs}
+        names = [name.decode() for name in said["CAL_PARAMETERS"]]
+        fits = read(made)
+        sn = np.max([fits["SN_B"], fits["SN_R"], fits["SN_Z"]], axis=0)
+        for name, (factor, floor) in self.TRUE.items():
+            with self.subTest(name):
+                k = names.index(name)
+                n = (250 if name == "VSINI" else self.N // 2 - 220)
+                self.assertEqual(said["CAL_PAIRS"][k], n)
+                # six standard deviations of a width from n pairs; a floor is told by a part of them
+                few = 6 / np.sqrt(2 * n / len(said["CAL_SN"]))
+                self.assertLess(np.abs(said["CAL_FACTOR"][k] / factor - 1).max(), few)
+                self.assertLessEqual(abs(said["CAL_FLOOR"][k] - floor), (few + 0.1) * floor)
+                self.assertTrue(0.9 < said["CAL_CHI"][k] < 1.1)
+                line = re.search(rf"^{name}_ERR .*$", out, re.MULTILINE).group().split()
+                self.assertTrue(all(0.8 < float(third) < 1.2 for third in line[4:7]), line)
+        self.assertEqual(said["CAL_PAIRS"][names.index("FEH")], 8)
+        for name in "FEH", "ALPHAFE":
+            self.assertTrue(np.isnan(said["CAL_FLOOR"][names.index(name)]))
+        run("export", "--to", "fits", "--calibrated", "--output", tmp("calibrated.fits"), made)
+        with pyfits.open(tmp("calibrated.fits")) as f:
+            table, header = f[1].data, f[1].header
+        for name in fits:
+            wanted = fits[name]
+            k = names.index(name[:-4]) if name[:-4] in names else None
+            if k is not None and name.endswith("_ERR") and np.isfinite(said["CAL_FLOOR"][k]):
+                at = np.interp(np.log(sn), np.log(said["CAL_SN"]), said["CAL_FACTOR"][k])
+                wanted = np.where(wanted > 0, np.hypot(at * wanted, said["CAL_FLOOR"][k]), wanted)
+                self.assertIn("by repeats", header[f"TCOMM{table.names.index(name) + 1}"])
+            np.testing.assert_array_equal(table[name].reshape(wanted.shape), wanted, name)
+        self.assertOneLine(starmill("export", "--to", "fits", "--calibrated", "--output",
+                                    tmp("no.fits"), path), "no calibration", "merge --calibrate",
+                           status=2)
