@@ -31,10 +31,10 @@ def fill_range(library, low, high, n_guess):
     library.guess_vsini_km_s = np.array(VSINI_KM_S)
 
 
-def spread(library, values, n_guess, length=1.0):
+def spread(library, values, n_guess):
     """Take up to n_guess models with labels values [n][n_label], inside the hulls, as templates of
-    the initial guess: each the farthest from those before, in mapped labels over length.  Return
-    which models are outside the hulls [n]."""
+    the initial guess: each the farthest from those before, in mapped labels.  Return which models
+    are outside the hulls [n]."""
     mapped = library.map(values)
     outside = ~(hull_distance(library, values) <= 1e-10)
     if outside.all():
@@ -44,7 +44,7 @@ def spread(library, values, n_guess, length=1.0):
     taken = []
     while len(taken) < min(n_guess, len(values)):
         taken.append(at)
-        free = np.minimum(free, (((mapped - mapped[at]) / length) ** 2).sum(axis=1))
+        free = np.minimum(free, ((mapped - mapped[at]) ** 2).sum(axis=1))
         at = int(np.argmax(free))
         if free[at] <= 1e-12:  # two spectra of the same labels are one template
             break

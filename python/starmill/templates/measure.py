@@ -39,14 +39,6 @@ def robust(x):
     return median, 1.4826 * np.median(np.abs(x - median), axis=0)
 
 
-def distribution(x):
-    """Return the median, 95 %, 99 % and maximum of x; x is reordered."""
-    x, last = x.ravel(), x.size - 1
-    at = [int(part * last) for part in (0.5, 0.95, 0.99, 1)]
-    x.partition(at)
-    return x[at]
-
-
 def arm_errors(library, i_arm, models):
     """Errors [n, n_pix] of the pixels in per cent, and the spectra over their templates minus 1."""
     flux, continuum = models.flux[i_arm], models.continuum[i_arm]
@@ -90,7 +82,7 @@ def pixel_lines(library, models, n_component):
             [*names, "all"], [*errors, np.concatenate(errors, axis=1)],
             [*(np.sqrt(s / arm.n_pix) for s, arm in zip(square, library.arm)), rms_all],
             [*has, True]):
-        p, m = distribution(error), distribution(rms)
+        p, m = (np.percentile(x, (50, 95, 99, 100)) for x in (error, rms))
         lines.append(f"  {name:<8}{' ' if bare or not any(has) else '*'}{p[0]:8.4f} {p[1]:8.4f} "
                      f"{p[2]:8.4f} {p[3]:8.3f} {m[0]:8.4f} {m[1]:8.4f} {m[3]:8.3f}")
     return lines + ["worst spectra, rms in per cent", *names_of_worst], residual_lines, model_errors

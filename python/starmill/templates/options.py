@@ -132,8 +132,6 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
     job.number("degree", 1, 3, "degree of the polynomial added to the radial functions", 2)
     add_positive(job, "smoothing", "smoothing of all components (default: of each by "
                  "leave-one-out)")
-    job.add("lengths", "length scale along each label, in its standard deviations (default 1)",
-            "NAME=X,...")
     job.flag("keep-outliers", "keep spectra unlike those with similar labels, at full weight")
     job.flag("align", "measure the velocities of the spectra and remove them")
     job.choice("hull", ("all", "dense"), None, "hulls of the labels: around all spectra, or "

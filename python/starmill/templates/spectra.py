@@ -16,24 +16,11 @@ from starmill.templates.residuals import N_COMPONENT, line  # noqa: E402
 from starmill.templates.spectra_files import read_all  # noqa: E402
 from starmill.templates.spectra_fit import build, leave_out  # noqa: E402
 from starmill.templates.spectra_grid import BAD_FLUX, FATES  # noqa: E402
-from starmill.templates.spectra_options import (items, list_files, number,  # noqa: E402
-                                                read_ranges, request_of)
+from starmill.templates.spectra_options import list_files, read_ranges, request_of  # noqa: E402
 from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA  # noqa: E402
 
 
 # ---- options ----
-
-def read_lengths(text, names):
-    """[n_label] of NAME=X,...; 1 where none is given."""
-    length = dict.fromkeys(names, 1.0)
-    for name, value in items("lengths", text) if text else ():
-        if not 0 < number(value) < np.inf:
-            raise Failure(USAGE, f"--lengths {text}: expected NAME=X with X above 0")
-        if name not in length:
-            raise Failure(USAGE, f"--lengths {name}: not one of the labels (--labels)")
-        length[name] = number(value)
-    return list(length.values())
-
 
 def read_continuum(text):
     if text is None or text == "keep":
@@ -93,7 +80,7 @@ def resolution(options, path, low, high, fwhm):
 
 def read_settings(options, request, path):
     """Settings of spectra_fit that do not depend on the spectra: limits [n_label, 2], beyond which
-    spectra are left out; length [n_label]; continuum: degree, -1 for none; smoothing None: by
+    spectra are left out; continuum: degree, -1 for none; smoothing None: by
     leave-one-out; n_error None: no model error."""
     names = [name for name, _ in request.labels]
     keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
@@ -107,7 +94,7 @@ def read_settings(options, request, path):
     keep_all = options.keep_outliers
     return types.SimpleNamespace(
         names=names, limits=np.array([keep.get(name, everything) for name in names]),
-        length=np.array(read_lengths(options.lengths, names)), arm=arm, min_aa=low, max_aa=high,
+        arm=arm, min_aa=low, max_aa=high,
         source=os.path.basename(path.rstrip("/"))[:127],
         continuum=read_continuum(options.continuum), n_component=options.components,
         degree=options.degree, smoothing=options.smoothing, keep_outliers=keep_all,

@@ -61,6 +61,7 @@ class Functions:
 
     def _make(self):
         self.labels, self.mapped = make_labels(self.settings.names, self.values)
+        self.length = np.ones(len(self.labels))
         self._find_components()
         self._fit_scores()
         rows = self.gap.any(axis=1)
@@ -92,12 +93,12 @@ class Functions:
 
     def _fit_scores(self, same=None):
         s = self.settings
-        self.fit = RadialFit(self.mapped, s.length, self.weight, self.score, s.degree, self.smooth,
+        self.fit = RadialFit(self.mapped, self.length, self.weight, self.score, s.degree, self.smooth,
                              TOLERANCE, same)
 
     def _neighbours(self):
         """[n, N_NEIGHBOUR] spectra with the most similar labels."""
-        u, out = self.mapped / self.settings.length, []
+        u, out = self.mapped, []
         for first in range(0, len(u), BLOCK):
             far = sum((a[first:first + BLOCK, None] - a) ** 2 for a in u.T)
             far[np.arange(len(far)), first + np.arange(len(far))] = -1  # itself
@@ -130,11 +131,11 @@ class Functions:
         """A library of one arm, and which spectra are outside its hulls [n]."""
         s, rms = self.settings, np.sqrt((self.score**2).mean(axis=0))
         library = Library(self.labels, make_hulls(self.labels, self.mapped, s.hull), [arm])
-        outside = spread(library, self.values, s.n_guess, s.length)
+        outside = spread(library, self.values, s.n_guess)
         # scores of unit mean square, as all of them go through the fit in float32 together
         arm.emulator = Emulator(
             [(self.pattern.T * rms).astype("f4")], [self.mean.astype("f4")],
-            Radial(self.fit.degree, s.length, self.mapped, (self.fit.coef / rms).astype("f4")))
+            Radial(self.fit.degree, self.length, self.mapped, (self.fit.coef / rms).astype("f4")))
         return library, outside
 
     def model_error(self, arm):
