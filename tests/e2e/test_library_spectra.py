@@ -143,32 +143,26 @@ class LibrarySpectra(ProgramTest):
     def test_wavelengths_as_headers_give_them(self):
         linear = FIRST + STEP * np.arange(N_PIX)
         log10 = np.log10(FIRST) + 2.2e-5 * np.arange(N_PIX)
+        start = [("CRVAL1", FIRST), ("CDELT1", STEP), ("CRPIX1", 1)]
+        log_start = [("CRVAL1", log10[0]), ("CD1_1", 2.2e-5), ("CRPIX1", 1), ("DC-FLAG", 1)]
+        medium, air = ("--medium", "vacuum"), air_to_vacuum(linear)
         cases = [
             ("linear", linear, [("CRVAL1", FIRST + 10 * STEP), ("CD1_1", STEP), ("CRPIX1", 11)],
-             ("--medium", "vacuum")),
-            ("vacuum card", linear, [("CRVAL1", FIRST), ("CDELT1", STEP), ("CRPIX1", 1),
-                                     ("VACUUM", True)], ()),
-            ("air", air_to_vacuum(linear), [("CRVAL1", FIRST), ("CDELT1", STEP), ("CRPIX1", 1),
-                                            ("WAVEFRAM", "AIR")], ()),
-            ("air ctype", air_to_vacuum(linear), [("CRVAL1", FIRST), ("CDELT1", STEP),
-                                                  ("CRPIX1", 1), ("CTYPE1", "AWAV")], ()),
-            ("air asked", air_to_vacuum(linear), [("CRVAL1", FIRST), ("CDELT1", STEP),
-                                                  ("CRPIX1", 1), ("VACUUM", True)],
-             ("--medium", "air")),
-            ("log", 10**log10, [("CRVAL1", log10[0]), ("CD1_1", 2.2e-5), ("CRPIX1", 1),
-                                ("DC-FLAG", 1)], ("--medium", "vacuum")),
-            ("coeff", 10**log10, [("COEFF0", log10[0]), ("COEFF1", 2.2e-5)],
-             ("--medium", "vacuum")),
+             medium),
+            ("vacuum card", linear, [*start, ("VACUUM", True)], ()),
+            ("air", air, [*start, ("WAVEFRAM", "AIR")], ()),
+            ("air ctype", air, [*start, ("CTYPE1", "AWAV")], ()),
+            ("air asked", air, [*start, ("VACUUM", True)], ("--medium", "air")),
+            ("log", 10**log10, log_start, medium),
+            ("coeff", 10**log10, [("COEFF0", log10[0]), ("COEFF1", 2.2e-5)], medium),
             ("nm", linear, [("CRVAL1", FIRST / 10), ("CDELT1", STEP / 10), ("CRPIX1", 1),
-                            ("CUNIT1", "nm")], ("--medium", "vacuum")),
+                            ("CUNIT1", "nm")], medium),
             ("IRAF's um", linear, [("CRVAL1", FIRST / 1e4), ("CDELT1", STEP / 1e4), ("CRPIX1", 1),
-                                   ("WAT1_001", "wtype=linear units=microns")],
-             ("--medium", "vacuum")),
+                                   ("WAT1_001", "wtype=linear units=microns")], medium),
             ("natural log", 10**log10, [("CRVAL1", FIRST), ("CRPIX1", 1), ("CTYPE1", "WAVE-LOG"),
                                         ("CDELT1", FIRST * 2.2e-5 * np.log(10))], ()),
-            ("option", linear, [], ("--medium", "vacuum", "--wave", f"{FIRST},{STEP}")),
-            ("log option", 10**log10, [], ("--medium", "vacuum", "--log-wave",
-                                           f"{log10[0]!r},2.2e-5")),
+            ("option", linear, [], (*medium, "--wave", f"{FIRST},{STEP}")),
+            ("log option", 10**log10, [], (*medium, "--log-wave", f"{log10[0]!r},2.2e-5")),
         ]
         for name, wave, cards, options in cases:
             with self.subTest(name):
