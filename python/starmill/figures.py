@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Figures of a star for notebooks, by the code of `starmill plot`."""
 
-import astropy  # noqa: F401  else the import of plot would start another Python
-import h5py  # noqa: F401
 import matplotlib.pyplot as plt
 import numpy as np
-import PIL  # noqa: F401
 
 from starmill.interchange import errors
 from starmill.products.drawing import INK, STYLE

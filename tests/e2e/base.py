@@ -179,7 +179,7 @@ def forked(args, cwd, timeout):
         return done
     line, files = line.split("\0")[1:], (tmp(".out"), tmp(".err"))
     with contextlib.suppress(jobs.Failure):
-        for name in (jobs.find_job(line[1:])[0], *LATER.get(line[1], ())):
+        for name in (jobs.find_job(line[1:])[0].module, *LATER.get(line[1], ())):
             importlib.import_module(name)
     sys.stdout.flush()
     process = os.fork()

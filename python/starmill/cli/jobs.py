@@ -6,7 +6,7 @@ import os
 import types
 
 from starmill.cli import program
-from starmill.cli.basics import USAGE, Failure, did_you_mean
+from starmill.cli.basics import USAGE, Failure, check_packages, did_you_mean
 
 # the rooms whose options.py has the jobs
 ROOMS = {"simulate": "mocks", "grid": "grids", "convert": "surveys", **dict.fromkeys(
@@ -24,11 +24,12 @@ def refuse(what, word, known, more):
 
 
 def find_job(words):
-    """Return the module of the job that a command line names, which has main(options), what reads
-    its options, and the words after its name."""
+    """Return the Job (options.py) that a command line names, and the words after its name."""
     name, *rest = words or [""]
     if words[:2] == ["library", "train"]:
-        return "starmill.templates.train", options_of_train, words[2:]
+        return types.SimpleNamespace(
+            module="starmill.templates.train", read=options_of_train, is_shared=False,
+            packages=("numpy", "scipy", "h5py", "cffi")), words[2:]
     if name == "library":
         sub, *rest = rest or [""]
         if sub not in LIBRARY:
@@ -40,8 +41,7 @@ def find_job(words):
                f"; there are library, {', '.join(ROOMS)}")
     else:
         room = ROOMS[name]
-    job = getattr(importlib.import_module(f"starmill.{room}.options"), name)()
-    return job.module, job.read, rest
+    return getattr(importlib.import_module(f"starmill.{room}.options"), name)(), rest
 
 
 def options_of_train(words):
@@ -63,11 +63,13 @@ def run(words):
     if words in (["library", "--help"], ["library", "-h"]):
         print(LIBRARY_HELP, end="")
         return 0
-    module, read, rest = find_job(words)
-    options = read(rest)
+    job, rest = find_job(words)
+    options = job.read(rest)
     if options is None:
         return 0
     options.program = program()
-    if getattr(options, "threads", None):  # before NumPy starts them
-        os.environ["OPENBLAS_NUM_THREADS"] = str(options.threads)
-    return importlib.import_module(module).main(options)
+    threads = 1 if job.is_shared else getattr(options, "threads", None)
+    if threads:  # before NumPy starts them
+        os.environ["OPENBLAS_NUM_THREADS"] = str(threads)
+    check_packages(*job.packages)
+    return importlib.import_module(job.module).main(options)

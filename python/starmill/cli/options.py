@@ -6,7 +6,7 @@ import argparse
 import math
 import re
 
-from starmill.cli.basics import USAGE, Failure, did_you_mean
+from starmill.cli.basics import PACKAGES, USAGE, Failure, did_you_mean
 
 MAX_SEED = 2**64 - 1
 
@@ -23,8 +23,8 @@ def shown(number):
     return str(number) if isinstance(number, int) else f"{number:g}"
 
 
-def either(words):
-    return ", ".join(words[:-1]) + f" or {words[-1]}"
+def either(words, last="or"):
+    return ", ".join(words[:-1]) + f" {last} {words[-1]}"
 
 
 def number_of(text):
@@ -50,14 +50,17 @@ class Job(argparse.ArgumentParser):
             is no option
     usage   what follows the name
     about   the text before the options
-    needs   packages that Python must have
+    needs   modules of packages that Python must have; more: text about other ones
     end     the text after the options
     takes   least and most number of arguments, and what they are
     """
 
-    def __init__(self, name, module, usage, about, needs, end, takes):
+    is_shared = False  # the work is shared by processes, so BLAS takes one thread
+
+    def __init__(self, name, module, usage, about, needs, end, takes, more=""):
+        self.packages = needs.split()
         end = ("Runs python3, or the Python that the environment variable STARMILL_PYTHON names; it "
-               f"needs\n{needs}.\n{end}")
+               f"needs\n{either([PACKAGES[name] for name in self.packages], 'and')}{more}.\n{end}")
         super().__init__(f"starmill {name}", f"starmill {name} {usage}", about, end, add_help=False,
                          formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
                              prog, max_help_position=40, width=90))

@@ -18,9 +18,9 @@ uses yet, as cards CFE to NIFE.
 Models are in WORK/models-PLAN: one FITS file each, with columns WAVE (vacuum, A), FLUX and
 CONTINUUM and the labels as cards TEFF, LOGG, FEH and ALPHAFE.  compute may be stopped at any
 time and goes on where it was; any first N models of the plan are spread over all labels.""",
-              "numpy and astropy, gfortran and make", "docs/use/libraries.md has the recipe and the "
+              "numpy astropy", "docs/use/libraries.md has the recipe and the "
               "sources to cite.\nExit status: 0 done, 2 usage, or something is missing, 4 disk.",
-              (1, 2, "set-up, compute, status or plan, and the folder"))
+              (1, 2, "set-up, compute, status or plan, and the folder"), ", gfortran and make")
     job.choice("plan", ("fgk", "fgk-hr", "elements", "oba"), "fgk", "which models (default fgk)")
     job.number("models", 1, 10**6, "the first N models of the plan", 400)
     job.number("workers", 1, 4096, "models that are computed at once", 1)

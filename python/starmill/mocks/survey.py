@@ -8,14 +8,10 @@ import time
 from collections import deque
 
 from starmill.cli import running, shipped_file
-from starmill.cli.basics import STOPPED, USAGE, Failure, check_packages, version, write_whole
-
-os.environ["OPENBLAS_NUM_THREADS"] = "1"  # processes share the work; and the same bytes from any
-check_packages("numpy", "scipy", "h5py", "astropy", "cffi")
-
-from starmill.cli.progress import Progress  # noqa: E402
-from starmill.mocks import draw, files, folder, forward, instrument, observe  # noqa: E402
-from starmill.templates import library_file  # noqa: E402
+from starmill.cli.basics import STOPPED, USAGE, Failure, version, write_whole
+from starmill.cli.progress import Progress
+from starmill.mocks import draw, files, folder, forward, instrument, observe
+from starmill.templates import library_file
 
 # incremented with every change of a survey's contents at given settings, so that a survey made by
 # an older program does not count as complete

@@ -5,17 +5,14 @@ Both are fits of the same pixels, so noise does not make them differ.  Where the
 differences are small parts of the stated errors; the larger of the two errors counts.
 """
 
+import numpy as np
+from astropy.io import fits as pyfits
+from astropy.table import Table, join, unique, vstack
+
 from starmill.cli.basics import OUTPUT, USAGE, Failure, check_packages, writing
-
-check_packages("numpy", "scipy", "h5py", "astropy")
-
-import numpy as np  # noqa: E402
-from astropy.io import fits as pyfits  # noqa: E402
-from astropy.table import Table, join, unique, vstack  # noqa: E402
-
-from starmill.products.layout import text  # noqa: E402
-from starmill.products.result import Result  # noqa: E402
-from starmill.products.survey import half_width  # noqa: E402
+from starmill.products.layout import text
+from starmill.products.result import Result
+from starmill.products.survey import half_width
 
 # column, unit, digits
 QUANTITIES = (("VRAD", "km/s", 3), ("TEFF", "K", 1), ("LOGG", "", 3), ("FEH", "", 3),

@@ -9,20 +9,17 @@ import sys
 import time
 import warnings
 
+import astropy
+import h5py
+
+from starmill.cli import running
 from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_output,
                                  check_packages, make_folder, printable, refuse_data, refuse_input)
-
-check_packages("numpy", "h5py", "astropy")
-
-import astropy  # noqa: E402
-import h5py  # noqa: E402
-
-from starmill.cli import running  # noqa: E402
-from starmill.cli.progress import Progress  # noqa: E402
-from starmill.products import epochs, formats, rvmod, rvtab, table  # noqa: E402
-from starmill.products.models import Models  # noqa: E402
-from starmill.products.product import head, is_done, words, writing_product  # noqa: E402
-from starmill.products.result import Result  # noqa: E402
+from starmill.cli.progress import Progress
+from starmill.products import epochs, formats, rvmod, rvtab, table
+from starmill.products.models import Models
+from starmill.products.product import head, is_done, words, writing_product
+from starmill.products.result import Result
 
 INCOMPLETE = 3  # exit status: products or rows are missing
 FITS = ("fits", "epochs")  # one file of the whole result, as have:

@@ -8,18 +8,15 @@ import secrets
 import shlex
 import shutil
 
+import h5py
+import numpy as np
+
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages,
                                  refuse_foreign, replacing, warn)
-
-check_packages("numpy", "h5py")
-
-import h5py  # noqa: E402
-import numpy as np  # noqa: E402
-
-from starmill.cli.lock import OutputLock  # noqa: E402
-from starmill.cli.progress import Progress  # noqa: E402
-from starmill.products.layout import EXPOSURES, FILES, GROUPS, ROWS  # noqa: E402
-from starmill.products.result import FITTED, NOT_DONE, Result  # noqa: E402
+from starmill.cli.lock import OutputLock
+from starmill.cli.progress import Progress
+from starmill.products.layout import EXPOSURES, FILES, GROUPS, ROWS
+from starmill.products.result import FITTED, NOT_DONE, Result
 
 BLOCK_BYTES = 4 << 20
 # columns that hold numbers of rows, exposures or files, which shift when parts are joined

@@ -15,7 +15,7 @@ def show():
 Print everything that a result holds about a star: every column with its unit and meaning,
 flags in words, the covariance.  STAR is a TARGETID, else an IDENTIFIER or OBJECT of
 /catalog; all rows of the star are printed.  Works while a fit is writing OUT.h5.""",
-               "numpy and h5py", UNREADABLE + ".", STARS)
+               "numpy h5py", UNREADABLE + ".", STARS)
 
 
 def select():
@@ -32,7 +32,7 @@ Names are columns of /fits and /catalog, in Python's syntax:
   SPECTYPE == 'STAR'        a text
   COVAR[0] < 4              an element of a vector, from 0
 A comparison with a missing value (NaN) is false, and its negation true; != is true.""",
-              "numpy and h5py", UNREADABLE + " or\nthe list cannot be written.  It is also 0 where "
+              "numpy h5py", UNREADABLE + " or\nthe list cannot be written.  It is also 0 where "
               "no row is true.", (2, 2, "a result and one expression in quotes"))
     job.add("output", "write the list there instead of to standard output", "LIST.txt")
     job.flag("overwrite", "replace an existing file")
@@ -53,7 +53,7 @@ def plot():
 Draw stars of a result: spectrum, best-fit model, residuals in units of the error, bad
 pixels, a panel for each arm and three for lines, parameters and flags.  STAR is a
 TARGETID, else an IDENTIFIER or OBJECT of /catalog.""",
-              "numpy, h5py, astropy, matplotlib, pillow and cffi", UNREADABLE + " or\nthe picture "
+              "numpy h5py astropy matplotlib PIL cffi", UNREADABLE + " or\nthe picture "
               "cannot be written, 3 the spectra cannot be read.", STARS)
     job.add("output", "the picture, PNG or PDF by its suffix (default: STAR.png); a PDF has one "
             "page per row, a PNG takes one row")
@@ -71,7 +71,7 @@ def report():
 Make one HTML page of a result, which needs no network and no other file: what was run
 and how fast, failures and warnings, distributions, densities of the Kiel diagram and of
 the sky, repeated stars, and the worst and some typical stars with their spectra.""",
-              "numpy, scipy, h5py, astropy, matplotlib, pillow and cffi",
+              "numpy scipy h5py astropy matplotlib PIL cffi",
               UNREADABLE + " or\nthe page cannot be written, 3 the spectra cannot be read.",
               (1, 1, "one result"))
     job.add("output", "the page (default: OUT.h5.html)", "PAGE.html")
@@ -86,12 +86,12 @@ def export():
 Write a finished result for other programs.  rvtab and rvmod are rvspecfit's files, one per
 input, in a folder; fits, votable, csv and parquet are one table of all columns, epochs has
 all exposures of a fit with epochs.  Damaged rows are left out.""",
-              "numpy, h5py and astropy, parquet also pyarrow", """\
+              "numpy h5py astropy", """\
 Repeat the same command to continue an interrupted export.
 Exit status: 0 done, 2 usage, or OUT.h5 is not finished, 3 products or rows are missing, as
 inputs are gone, changed or were unreadable, or rows are damaged, 4 OUT.h5 cannot be read or
 the output cannot be written, 70 internal error, 75 stopped in good order.""",
-              (1, 1, "one result"))
+              (1, 1, "one result"), ", parquet also pyarrow")
     job.choice("to", ("rvtab", "rvmod", "fits", "epochs", "votable", "csv", "parquet"), "rvtab",
                "what to write (default rvtab)", "KIND")
     job.add("output", "folder of rvtab and rvmod files, made if needed; else the file")
@@ -116,7 +116,7 @@ def merge():
 Join the finished results of a survey's parts, e.g. of a job array, into one result with the
 rows of a single run over all inputs in the order of the parts.  All parts must have the
 same settings, library and kind of device.  Best-fit models (--models) stay with their
-parts.""", "numpy and h5py", """\
+parts.""", "numpy h5py", """\
 Exit status: 0 done, 2 usage, or the parts are unfinished or do not belong together,
 4 a part cannot be read or the output cannot be written, 75 stopped, nothing was written.""",
               (1, math.inf, "one or more results"))
@@ -136,7 +136,7 @@ Compare two results of the same stars, star by star.  A and B are results of sta
 are B - A.  Of rvtab files several may be joined by commas.  A star is found by its
 TARGETID, and by EXPID too where both files have exposures of their own; where there is no
 TARGETID, by OBJECT.  Rows whose key stands twice in a file cannot be told apart, and are
-counted and left out.""", "numpy, scipy, h5py and astropy", """\
+counted and left out.""", "numpy scipy h5py astropy", """\
 Exit status: 0 done, 2 usage, or no star is in both files, 4 a file cannot be read or written.""",
               (2, 2, "two results"))
     job.add("figure", "draw the differences into this file (needs matplotlib)", "FILE.png")
@@ -149,10 +149,11 @@ Exit status: 0 done, 2 usage, or no star is in both files, 4 a file cannot be re
 def status():
     job = Job("status", "products.status", "OUT.h5 [--status FILE] [--ranks] [--json]", """\
 Show the progress of the fit that writes OUT.h5, from its status file, or from the result
-file if the run is over or has no status file.  Nothing is changed.""", "numpy and h5py", """\
+file if the run is over or has no status file.  Nothing is changed.""", "numpy h5py", """\
 Exit status: 0 finished, 10 running, 11 nothing there, 12 the last run ended with an
 error, 75 rows are left and the same command continues, 2 usage, 4 OUT.h5 or the status
 file cannot be read.""", (1, 1, "one result"))
+    job.packages = ()  # if a result is read
     job.add("status", "status file (default: OUT.h5.status.json)")
     job.flag("ranks", "print a line per rank even if there are many")
     job.flag("json", "JSON instead of text: state, counts, and under \"run\" the contents of the "

@@ -4,23 +4,19 @@
 import io
 import os
 
-from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, check_packages, printable,
-                                 refuse_data, write_whole)
+import numpy as np
+from astropy import units
+from matplotlib.backends.backend_pdf import PdfPages
 
-check_packages("numpy", "h5py", "astropy", "matplotlib", "PIL", "cffi")
-
-import numpy as np  # noqa: E402
-from astropy import units  # noqa: E402
-from matplotlib.backends.backend_pdf import PdfPages  # noqa: E402
-
-from starmill.products.corner import draw_corner  # noqa: E402
-from starmill.products.drawing import (BAD, DATA, INK, MODEL, PALE, RESIDUAL,  # noqa: E402
-                                       STYLE, draw_panel, literal, plt, png)
-from starmill.products.models import open_models  # noqa: E402
-from starmill.products.result import FITTED, SYMBOL, Result  # noqa: E402
-from starmill.products.result import number, symbol  # noqa: E402
-from starmill.surveys.spectra import Inputs  # noqa: E402
-from starmill.wavelength import C_KM_S  # noqa: E402
+from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, printable, refuse_data,
+                                 write_whole)
+from starmill.products.corner import draw_corner
+from starmill.products.drawing import (BAD, DATA, INK, MODEL, PALE, RESIDUAL, STYLE, draw_panel,
+                                       literal, plt, png)
+from starmill.products.models import open_models
+from starmill.products.result import FITTED, SYMBOL, Result, number, symbol
+from starmill.surveys.spectra import Inputs
+from starmill.wavelength import C_KM_S
 
 MAX_PIXELS = 1500  # of an arm's panel: more are averaged, for there is no room for them
 # lines to look at, in vacuum and at rest, the most telling first

@@ -3,23 +3,20 @@
 
 import os
 
-from starmill.cli.basics import (Failure, check_output, check_packages, printable, refuse_data,
-                                 write_whole)
+import numpy as np
 
-check_packages("numpy", "h5py", "scipy", "astropy", "matplotlib", "PIL", "cffi")
-
-import numpy as np  # noqa: E402
-
-from starmill.products import charts, page  # noqa: E402
-from starmill.products.corner import corner  # noqa: E402
-from starmill.products.drawing import STYLE, plt, png  # noqa: E402
-from starmill.products.models import open_models  # noqa: E402
-from starmill.products.page import cell, escape, number, td  # noqa: E402
-from starmill.products.plot import draw_range  # noqa: E402
-from starmill.products.result import FITTED, NOT_DONE, SYMBOL, Result  # noqa: E402
-from starmill.products.result import number as fixed, plain, text  # noqa: E402
-from starmill.products.survey import N_WORST, Survey, half_width  # noqa: E402
-from starmill.surveys.spectra import Inputs  # noqa: E402
+from starmill.cli.basics import Failure, check_output, printable, refuse_data, write_whole
+from starmill.products import charts, page
+from starmill.products.corner import corner
+from starmill.products.drawing import STYLE, plt, png
+from starmill.products.models import open_models
+from starmill.products.page import cell, escape, number, td
+from starmill.products.plot import draw_range
+from starmill.products.result import FITTED, NOT_DONE, SYMBOL, Result
+from starmill.products.result import number as fixed
+from starmill.products.result import plain, text
+from starmill.products.survey import N_WORST, Survey, half_width
+from starmill.surveys.spectra import Inputs
 
 MAX_COMMAND = 600  # characters of the command line that are shown
 N_POSTERIOR, N_VARIABLE, N_PAIR = 4, 12, 12

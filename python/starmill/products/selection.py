@@ -4,15 +4,11 @@
 import os
 import sys
 
-from starmill.cli.basics import (OUTPUT, Failure, check_output, check_packages, printable,
-                                 refuse_data, write_whole)
+import numpy as np
 
-check_packages("numpy", "h5py")
-
-import numpy as np  # noqa: E402
-
-from starmill.products.expression import Expression  # noqa: E402
-from starmill.products.result import Result, star_names, text  # noqa: E402
+from starmill.cli.basics import OUTPUT, Failure, check_output, printable, refuse_data, write_whole
+from starmill.products.expression import Expression
+from starmill.products.result import Result, star_names, text
 
 
 class Selection:

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill show`: all that a result says of stars."""
 
-from starmill.cli.basics import check_packages, printable
+import numpy as np
 
-check_packages("numpy", "h5py")
-
-import numpy as np  # noqa: E402
-
-from starmill.interchange import symmetric  # noqa: E402
-from starmill.products.result import NOT_DONE, Result, text  # noqa: E402
+from starmill.cli.basics import printable
+from starmill.interchange import symmetric
+from starmill.products.result import NOT_DONE, Result, text
 
 MAX_SHOWN = 24  # values of a column, which has hundreds where it is a density
 INDENT = " " * 27

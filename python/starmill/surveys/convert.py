@@ -7,21 +7,15 @@ import os
 import re
 from dataclasses import replace
 
-from starmill.cli.basics import (INPUT, USAGE, Failure, catch_stops, check_output, check_packages,
-                                 warn, write_whole)
+import numpy as np
 
-check_packages("numpy", "scipy", "astropy")
-
-import numpy as np  # noqa: E402
-
-from starmill.interchange import NAMES  # noqa: E402
-from starmill.surveys import generic  # noqa: E402
-from starmill.templates.spectra_files import (MAX_PIX, Spectrum, find_one, read_one,  # noqa: E402
-                                              warn_left_out)
-from starmill.templates.spectra_fits import (Origin, image_part, is_table, opened,  # noqa: E402
-                                             to_vacuum, unit_aa)
-from starmill.templates.spectra_options import files_below, request_of, stem  # noqa: E402
-from starmill.wavelength import FWHM_PER_SIGMA  # noqa: E402
+from starmill.cli.basics import INPUT, USAGE, Failure, catch_stops, check_output, warn, write_whole
+from starmill.interchange import NAMES
+from starmill.surveys import generic
+from starmill.templates.spectra_files import MAX_PIX, Spectrum, find_one, read_one, warn_left_out
+from starmill.templates.spectra_fits import Origin, image_part, is_table, opened, to_vacuum, unit_aa
+from starmill.templates.spectra_options import files_below, request_of, stem
+from starmill.wavelength import FWHM_PER_SIGMA
 
 FILES = re.compile(r"(.+)\.(fits?(\.gz)?|csv|tsv|txt|dat|asc|ascii|npy)", re.I | re.S)
 UNIT = re.compile(r"(.*?)[\s_]*(?:[\[(](.*)[\])]|(?<=[\s_])(å|aa?|ang\w*|nm|um|microns?))", re.I)

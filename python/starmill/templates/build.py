@@ -3,31 +3,23 @@
 made (docs/use/libraries.md, "A grid of models")."""
 
 import os
+import time
 
-from starmill.cli.basics import (INPUT, STOPPED, USAGE, Failure, check_packages, printable,
-                                 refuse_foreign, version)
+import numpy as np
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the work is shared by processes
-check_packages("numpy", "scipy", "h5py", "astropy", "yaml")
-
-import time  # noqa: E402
-
-import numpy as np  # noqa: E402
-
-from starmill.cli.lock import OutputLock  # noqa: E402
-from starmill.cli.progress import Progress  # noqa: E402
-from starmill.cli.running import Stop, check_roles, each, n_workers, tell  # noqa: E402
-from starmill.templates.arm_setup import read_setup  # noqa: E402
-from starmill.templates.build_models import check_labels, mark_doubles, select_models  # noqa: E402
-from starmill.templates.grid_models import (BAD, GOOD, TO_DO, describe_models,  # noqa: E402
-                                            open_grid)
-from starmill.templates.grid_write import (WHY, GridArm, Writer, create, finish,  # noqa: E402
-                                           revise, short)
-from starmill.templates.library_data import MAX_SIGMA_WIDTH  # noqa: E402
-from starmill.templates.resample import ArmCut, level_of  # noqa: E402
-from starmill.templates.spectra_files import Source  # noqa: E402
-from starmill.templates.spectra_options import list_files, request_of  # noqa: E402
-from starmill.wavelength import FWHM_PER_SIGMA  # noqa: E402
+from starmill.cli.basics import INPUT, STOPPED, USAGE, Failure, printable, refuse_foreign, version
+from starmill.cli.lock import OutputLock
+from starmill.cli.progress import Progress
+from starmill.cli.running import Stop, check_roles, each, n_workers, tell
+from starmill.templates.arm_setup import read_setup
+from starmill.templates.build_models import check_labels, mark_doubles, select_models
+from starmill.templates.grid_models import BAD, GOOD, TO_DO, describe_models, open_grid
+from starmill.templates.grid_write import WHY, GridArm, Writer, create, finish, revise, short
+from starmill.templates.library_data import MAX_SIGMA_WIDTH
+from starmill.templates.resample import ArmCut, level_of
+from starmill.templates.spectra_files import Source
+from starmill.templates.spectra_options import list_files, request_of
+from starmill.wavelength import FWHM_PER_SIGMA
 
 N_TRIED = 3  # models of which one must be good before a file is made
 FLOAT32 = np.finfo("f4")

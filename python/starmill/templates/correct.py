@@ -2,19 +2,15 @@
 """`starmill library correct`: templates corrected by real spectra with known labels, and the model
 error of what remains (docs/science/numerics.md, "Correction by real spectra")."""
 
-from starmill.cli.basics import INPUT, USAGE, Failure, check_packages
+import copy
 
-check_packages("numpy", "scipy", "astropy", "h5py", "cffi")
+import numpy as np
 
-import copy  # noqa: E402
-
-import numpy as np  # noqa: E402
-
-from starmill.templates import calibrators, correction, emulate, residuals  # noqa: E402
-from starmill.templates.calibrators import clipped, mad  # noqa: E402
-from starmill.templates.library_file import write  # noqa: E402
-from starmill.templates.model_error import (begin, covers_half, missing_sigma,  # noqa: E402
-                                            refuse_uncovered)
+from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.templates import calibrators, correction, emulate, residuals
+from starmill.templates.calibrators import clipped, mad
+from starmill.templates.library_file import write
+from starmill.templates.model_error import begin, covers_half, missing_sigma, refuse_uncovered
 
 TAPER_AA = 60  # over which the correction fades at both ends of --range; a third beside --mask
 LEAST_STARS = 30

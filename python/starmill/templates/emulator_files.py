@@ -6,18 +6,15 @@ import math
 import os
 import re
 
-from starmill.cli.basics import USAGE, Failure, check_packages
+import h5py
+import numpy as np
 
-check_packages("numpy", "scipy", "h5py", "cffi")
-
-import h5py  # noqa: E402
-import numpy as np  # noqa: E402
-
-from starmill.templates import emulate, guess, library_file, rvspecfit  # noqa: E402
-from starmill.templates.labels import describe  # noqa: E402
-from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm,  # noqa: E402
-                                             Emulator, Hull, Library, hull_distance)
-from starmill.templates.library_file import array_of, text_of  # noqa: E402
+from starmill.cli.basics import USAGE, Failure
+from starmill.templates import emulate, guess, library_file, rvspecfit
+from starmill.templates.labels import describe
+from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm, Emulator, Hull,
+                                             Library, hull_distance)
+from starmill.templates.library_file import array_of, text_of
 
 # largest difference from the check values, relative to max(1, |y|) of the network's output y: the
 # check values and their labels are float32

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """starmill library info: what a library or a grid file holds."""
 
-from starmill.cli.basics import check_packages, printable
+import numpy as np
 
-check_packages("numpy", "h5py", "cffi")
-
-import numpy as np  # noqa: E402
-
-from starmill.templates.grid_models import describe_grid  # noqa: E402
-from starmill.templates.library_data import SplineGrid  # noqa: E402
-from starmill.templates.library_file import read  # noqa: E402
-from starmill.wavelength import C_KM_S  # noqa: E402
+from starmill.cli.basics import printable
+from starmill.templates.grid_models import describe_grid
+from starmill.templates.library_data import SplineGrid
+from starmill.templates.library_file import read
+from starmill.wavelength import C_KM_S
 
 
 def main(options):

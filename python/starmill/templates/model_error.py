@@ -2,20 +2,17 @@
 """`starmill library model-error`: the error of a library's templates from spectra at rest with
 known labels."""
 
-from starmill.cli.basics import INPUT, USAGE, Failure, check_output, check_packages
+import numpy as np
 
-check_packages("numpy", "scipy", "astropy", "h5py", "cffi")
-
-import numpy as np  # noqa: E402
-
-from starmill.templates import emulate, residuals  # noqa: E402
-from starmill.templates.library_data import hull_distance  # noqa: E402
-from starmill.templates.library_file import read, writable, write  # noqa: E402
-from starmill.templates.resample import ArmCut  # noqa: E402
-from starmill.templates.spectra_files import read_all  # noqa: E402
-from starmill.templates.spectra_grid import is_good  # noqa: E402
-from starmill.templates.spectra_options import MAX_LABEL, Request  # noqa: E402
-from starmill.wavelength import FWHM_PER_SIGMA  # noqa: E402
+from starmill.cli.basics import INPUT, USAGE, Failure, check_output
+from starmill.templates import emulate, residuals
+from starmill.templates.library_data import hull_distance
+from starmill.templates.library_file import read, writable, write
+from starmill.templates.resample import ArmCut
+from starmill.templates.spectra_files import read_all
+from starmill.templates.spectra_grid import is_good
+from starmill.templates.spectra_options import MAX_LABEL, Request
+from starmill.wavelength import FWHM_PER_SIGMA
 
 LEAST_LEVEL = 0.01  # of the mean flux of an arm
 SIGMA_TOLERANCE = 0.01  # relative: cards are rounded

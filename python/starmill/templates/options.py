@@ -5,7 +5,7 @@ import math
 
 from starmill.cli.options import Job, Once
 
-NEEDS = "numpy, scipy, h5py, astropy and cffi"
+NEEDS = "numpy scipy h5py astropy cffi"
 MAX_ARM, MAX_WIDTH, MAX_ERROR, MAX_CONTINUUM = 8, 1024, 16, 24  # of a library
 
 
@@ -43,8 +43,9 @@ def build():
 build makes a grid file from spectra with labels: FITS files with one spectrum each (folders
 with their subfolders, text files with a path a line, or names), or one file with an image of
 spectra and a table, or a cube whose axes are labels (docs/use/libraries.md).  The same command
-continues what was interrupted.""", "numpy, scipy, h5py, astropy and yaml", "", (
+continues what was interrupted.""", "numpy scipy h5py astropy yaml", "", (
         0, math.inf, "spectra: a folder, files of one spectrum each, or one file of many"))
+    job.is_shared = True
     job.add("output", "the grid file to write, or to continue", "GRID.h5")
     job.flag("overwrite", "start over in GRID.h5.new, which replaces GRID.h5 when it is complete; "
              "the same command continues it")
@@ -82,8 +83,8 @@ def import_():
 import makes a library from emulators trained elsewhere, one file per arm (layout:
 docs/use/formats.md), and checks them against the reference values in the files.  It also
 takes rvspecfit's networks, interp_SETUP.h5 with NNstate_SETUP.sav in the same folder.""",
-              "numpy, scipy, h5py and cffi, for rvspecfit's networks also torch", "",
-              (1, MAX_ARM, "emulator files, one per arm"))
+              "numpy scipy h5py cffi", "", (1, MAX_ARM, "emulator files, one per arm"),
+              ", for rvspecfit's networks also torch")
     add_output(job)
     job.add("template-sigma", "Gaussian sigma of the templates in Angstrom, removed from the "
             "spectra's resolution matrix; one for all arms, or one per file", "A|A,A,A")
@@ -203,5 +204,5 @@ wrong, as smooth functions of the labels, takes it out, and measures the error o
 
 def info():
     return Job("library info", "templates.info", "LIB.h5|GRID.h5",
-               "info describes a library or a grid file.", "numpy, h5py and cffi", "",
+               "info describes a library or a grid file.", "numpy h5py cffi", "",
                (1, 1, "one library or grid file"))

@@ -4,21 +4,17 @@
 import os
 import types
 
-from starmill.cli.basics import INPUT, USAGE, Failure, check_output, check_packages
+import numpy as np
 
-check_packages("numpy", "scipy", "astropy", "h5py", "cffi")
-
-import numpy as np  # noqa: E402
-
-from starmill.templates.library_file import writable, write  # noqa: E402
-from starmill.templates.measure import report  # noqa: E402
-from starmill.templates.residuals import N_COMPONENT, line  # noqa: E402
-from starmill.templates.spectra_files import read_all  # noqa: E402
-from starmill.templates.spectra_fit import build, leave_out  # noqa: E402
-from starmill.templates.spectra_grid import BAD_FLUX, FATES  # noqa: E402
-from starmill.templates.spectra_options import list_files, read_ranges, request_of  # noqa: E402
-from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA  # noqa: E402
-
+from starmill.cli.basics import INPUT, USAGE, Failure, check_output
+from starmill.templates.library_file import writable, write
+from starmill.templates.measure import report
+from starmill.templates.residuals import N_COMPONENT, line
+from starmill.templates.spectra_files import read_all
+from starmill.templates.spectra_fit import build, leave_out
+from starmill.templates.spectra_grid import BAD_FLUX, FATES
+from starmill.templates.spectra_options import list_files, read_ranges, request_of
+from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA
 
 # ---- options ----
 

@@ -4,22 +4,18 @@ emulators the program has handed over."""
 
 import os
 import time
+from copy import copy
 
-from starmill.cli.basics import INPUT, Failure, catch_stops, check_packages
+import h5py
+import numpy as np
 
-check_packages("numpy", "scipy", "h5py", "cffi")
-
-from copy import copy  # noqa: E402
-
-import h5py  # noqa: E402
-import numpy as np  # noqa: E402
-
-from starmill.templates import functions, guess, library_file, residuals  # noqa: E402
-from starmill.templates.grid_models import open_grid  # noqa: E402
-from starmill.templates.hulls import make_hulls  # noqa: E402
-from starmill.templates.labels import make_labels  # noqa: E402
-from starmill.templates.library_data import Emulator, Library  # noqa: E402
-from starmill.templates.measure import MAX_SPECTRA, ModelSet, report  # noqa: E402
+from starmill.cli.basics import INPUT, Failure, catch_stops
+from starmill.templates import functions, guess, library_file, residuals
+from starmill.templates.grid_models import open_grid
+from starmill.templates.hulls import make_hulls
+from starmill.templates.labels import make_labels
+from starmill.templates.library_data import Emulator, Library
+from starmill.templates.measure import MAX_SPECTRA, ModelSet, report
 
 
 def main(options):
