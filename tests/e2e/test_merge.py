@@ -255,6 +255,8 @@ class Calibration(ProgramTest):
         fits["VSINI"][500::2] += 1e4
         fits["FIT_INFO"][500::2] |= 1  # VSINI_UNRESOLVED
         fits["TEFF"][-400:], fits["FIT_INFO"][-400:] = 5000, 1024  # PRIOR
+        for arm in "BRZ":
+            fits["SN_" + arm][:] = np.resize(np.geomspace(5, 100, 16), n)
         fits["FEH_ERR"][:] = np.nan
         fits["FEH_ERR"][:16] = 0.1
         fits["ALPHAFE"][:] = 0.4  # of no width: no error is 0
