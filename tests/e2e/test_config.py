@@ -34,7 +34,7 @@ REFUSED = {
     "item 1 is not [min, max]": ["wave_mask: [4300, 4450]"], "0 <= min < max": ["wave_mask: [[-1, 3]]"],
     "a list of items": ["fix_param: vsini"], "expected {param: NAME, value: NUMBER}": ["fix_param: [vsini]"],
     "expected a text": ["objtypes: [TGT, [SKY]]"], "longer than 15 bytes": ["objtypes: [a234567890123456]"],
-    "a list of names": ["objects: {a: 1}"], "expected false or true": ["redrock: maybe"],
+    "a list of names": ["objects: {a: 1}", "arms: {name: b}"], "expected false or true": ["redrock: maybe"],
     "expected coadd, single or joint": ["exposures: all"],
     "lamost": ["format: fits"], "resolving_power or off, got": ["lsf: none"],
     "at least 10": ["resolving_power: 0.5"],
@@ -49,7 +49,7 @@ REFUSED = {
     "the sampling of b is out of range": ["arms: [{name: b, sampling: 5}]"],
     "a whole number from 0 to 4": ["arms: [{name: b, sampling: 1.5}]"],
     "give one of them": ["arms: [{name: b, fwhm: 3, resolving_power: 2000}]"],
-    "a list of names": ["arms: {name: b}"], "expected auto, cpu, cuda or cuda+cpu": ["backend: gpu"],
+    "expected auto, cpu, cuda or cuda+cpu": ["backend: gpu"],
     "expected error, warning, info or debug": ["log_level: loud"]}
 # in more lines: which one, the key, and what is said of it
 IN_LINES = (

@@ -8,7 +8,6 @@ import csv
 import io
 import types
 
-import astropy.units as u
 from astropy.io.votable import validate
 from astropy.io.votable.ucd import check_ucd
 from astropy.table import Table
@@ -384,7 +383,7 @@ class Export(ProgramTest):
 
     def test_usage(self):
         for args, says in (
-                (["--output", tmp("x")], "one result"), ([OUT], "no output"),
+                (["--output", tmp("x")], "one result"), ([OUT], "give --output"),
                 (["--to", "excel", "--output", tmp("x"), OUT], "--to"),
                 (["--to", "rvmod", "--output", tmp("x"), OUT], "--models"),
                 (["--models", MODELS, "--output", tmp("x"), OUT], "--models"),

@@ -336,7 +336,7 @@ class LibraryBuild(unittest.TestCase):
         self.refused(phoenix("few", "x.h5", "--name-pattern", "m{teff}"), 2, "has no {logg}")
         self.refused(starmill("library", "build", "--output", tmp("x.h5"), tmp("few")), 2,
                      "--setup")
-        self.refused(starmill("library", "build", "--output", tmp("x.h5")), 2, "needs spectra")
+        self.refused(starmill("library", "build", "--output", tmp("x.h5")), 2, "give spectra: a folder")
         self.refused(phoenix("few", "x.h5", "--native-sigma", -1), 2, "native-sigma")
         self.refused(phoenix("few", "x.h5", "--exclude", "teff=1:2", "--exclude", "feh=1:2"), 2,
                      "--exclude is given twice")

@@ -445,7 +445,7 @@ class LibrarySpectra(ProgramTest):
                 self.assertOneLine(done, *parts, status=status)
                 self.assertFalse(os.path.exists(tmp("silent.h5")))
         done = starmill("library", "spectra", *GIVEN, path)
-        self.assertOneLine(done, "needs --output", status=2)
+        self.assertOneLine(done, "give --output", status=2)
         bare = write("bare.fits", wave=FIRST + STEP * np.arange(N_PIX), cards=[])
         self.assertOneLine(starmill(*out, *GIVEN, bare), "no CRVAL1", "--wave", status=3)
 

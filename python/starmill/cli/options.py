@@ -64,13 +64,16 @@ class Job(argparse.ArgumentParser):
         super().__init__(f"starmill {name}", f"starmill {name} {usage}", about, end, add_help=False,
                          formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
                              prog, max_help_position=40, width=90))
-        self.name, self.module, self.takes, self.group = name, f"starmill.{module}", takes, None
+        self.name, self.module, self.takes = name, f"starmill.{module}", takes
+        self.group, self.needed = None, []
 
     def heading(self, title):
         self.group = self.add_argument_group(title)
 
-    def add(self, name, says, metavar="FILE", check=lambda text: text, **how):
+    def add(self, name, says, metavar="FILE", check=lambda text: text, needed=False, **how):
         """check returns an option's value, or raises ValueError with what the option takes."""
+        self.needed += [(name, metavar)] * needed
+
         def value(text):
             if not text:
                 raise Failure(USAGE, f"option --{name} needs a value, not an empty text; see "
@@ -172,4 +175,8 @@ class Job(argparse.ArgumentParser):
         if not least <= n <= most:
             raise Failure(USAGE, f"give {what}, not {n} argument{'s' * (n != 1)}; see {self.prog} "
                                  "--help")
+        missing = [f"--{name} {metavar}" for name, metavar in self.needed
+                   if getattr(options, name) is None]
+        if missing:
+            raise Failure(USAGE, f"give {' and '.join(missing)}; see {self.prog} --help")
         return options

@@ -15,7 +15,7 @@ Exit status: 0 done, 2 usage or library, 4 output or disk, 70 internal error,
 75 stopped in good order.""", (0, 0, "no files"))
     job.is_shared = True
     job.heading("files")
-    job.add("output", "folder of the survey; made if it is not there", "DIR")
+    job.add("output", "folder of the survey; made if it is not there", "DIR", needed=True)
     job.number("stars", 1, 10**9, "rows of the survey", 1000)
     job.number("per-file", 1, 100000, "rows per file", 500)
     job.flag("redrock", "also write redrock files")

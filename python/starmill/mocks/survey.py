@@ -221,8 +221,6 @@ class Job:
 
 
 def main(options):
-    if not options.output:
-        raise Failure(USAGE, "no output: give --output DIR; see starmill simulate --help")
     start_s, made = time.monotonic(), None
     job = Job(options)
     # errors of options and library before a survey is removed or a folder made

@@ -40,8 +40,6 @@ def check(options):
         if getattr(options, name) and kind not in of:
             raise Failure(USAGE, f"--{name.replace('_', '-')} does not apply to --to {kind}; see "
                                  "starmill export --help")
-    if not options.output:
-        raise Failure(USAGE, "no output: give --output; see starmill export --help")
     if kind == "parquet":
         check_packages("pyarrow")
     if kind == "rvmod" and not options.models:

@@ -350,8 +350,6 @@ def is_void(output):
 
 
 def main(options):
-    if not options.output:
-        refuse("no output: give --output ALL.h5; see starmill merge --help")
     if options.calibrate:
         check_packages("scipy")
     catch_stops()

@@ -94,7 +94,7 @@ the output cannot be written, 70 internal error, 75 stopped in good order.""",
               (1, 1, "one result"), ", parquet also pyarrow")
     job.choice("to", ("rvtab", "rvmod", "fits", "epochs", "votable", "csv", "parquet"), "rvtab",
                "what to write (default rvtab)", "KIND")
-    job.add("output", "folder of rvtab and rvmod files, made if needed; else the file")
+    job.add("output", "folder of rvtab and rvmod files, made if needed; else the file", needed=True)
     job.add("models", "models file of the result, for rvmod")
     job.add("prefix", "prefix of an input's name (default rvtab- or rvmod-; rvspecfit uses rvtab_ "
             "and rvmod_)", "TEXT")
@@ -120,7 +120,7 @@ parts.""", "numpy h5py", """\
 Exit status: 0 done, 2 usage, or the parts are unfinished or do not belong together,
 4 a part cannot be read or the output cannot be written, 75 stopped, nothing was written.""",
               (1, math.inf, "one or more results"))
-    job.add("output", "the joined result (HDF5)")
+    job.add("output", "the joined result (HDF5)", needed=True)
     job.flag("overwrite", "replace an existing output")
     job.flag("primary", "add /catalog/PRIMARY: 1 in one row of each star, the best one")
     job.flag("calibrate", "add to /fits the factor and the floor of each error by which repeats of "

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure, catch_stops, check_output, warn, write_whole
+from starmill.cli.basics import INPUT, Failure, catch_stops, check_output, warn, write_whole
 from starmill.interchange import NAMES
 from starmill.surveys import generic
 from starmill.templates.spectra_files import MAX_PIX, Spectrum, find_one, read_one, warn_left_out
@@ -236,8 +236,6 @@ def read_rows(paths, request, power):
 
 
 def main(options):
-    if not options.output:
-        raise Failure(USAGE, "convert needs --output OUT.fits")
     vars(options).update(labels=None, table=None, name_column=None)
     request = request_of(options, 4)
     catch_stops()

@@ -16,7 +16,7 @@ or a FITS table (docs/use/input.md).  Folders are read with their subfolders."""
 Exit status: 0 done, 2 usage, 3 files are left out, or none could be read, 4 the output
 cannot be written, 75 stopped, nothing was written.""",
               (1, math.inf, "files or folders of spectra"))
-    job.add("output", "the table to write", "OUT.fits")
+    job.add("output", "the table to write", "OUT.fits", needed=True)
     job.flag("overwrite", "replace OUT.fits if it exists")
     job.add("columns", "columns by name, or of a text or an array by number from 1 (default: known "
             "names, else in this order); an ERROR named IVAR or VARIANCE is taken as such",

@@ -43,14 +43,6 @@ def main(options):
 
 
 def check_options(o):
-    if not o.output:
-        raise Failure(USAGE, "library build needs --output GRID.h5")
-    if not o.arguments:
-        raise Failure(USAGE, "library build needs spectra: a folder, files of one spectrum each, "
-                             "or one file of many")
-    if not o.setup:
-        raise Failure(USAGE, "library build needs --setup FILE.yaml with the arms: see "
-                             "config/templates")
     if o.overwrite and o.retry_bad:
         raise Failure(USAGE, "--overwrite and --retry-bad exclude each other: a new grid has no "
                              "bad models yet")

@@ -227,7 +227,7 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
 
 
 def main(options):
-    library, spectra, sigma_aa = begin(options, "correct", options.error_columns)
+    library, spectra, sigma_aa = begin(options, options.error_columns)
     arms = [i for i, arm in enumerate(library.arm) if covers_half(arm, spectra.wave)]
     if not arms:
         refuse_uncovered(options, spectra)

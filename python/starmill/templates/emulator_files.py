@@ -52,8 +52,6 @@ def main(options):
 
 def check_options(options, paths):
     """(names, sigmas in A) of the files' arms, None where the file says it."""
-    if not options.output:
-        raise Failure(USAGE, "library import needs --output LIB.h5")
     if options.at_instrument_resolution and options.template_sigma:
         raise Failure(USAGE, "--template-sigma and --at-instrument-resolution exclude each other")
     names = options.arm_names or [None] * len(paths)

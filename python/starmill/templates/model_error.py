@@ -4,7 +4,7 @@ known labels."""
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure, check_output
+from starmill.cli.basics import INPUT, USAGE, Failure
 from starmill.templates import emulate, residuals
 from starmill.templates.library_data import hull_distance
 from starmill.templates.library_file import read, writable, write
@@ -140,14 +140,12 @@ def measure_arm(options, library, i_arm, spectra, sigma_aa):
     return 1
 
 
-def begin(options, job, error_columns=None):
+def begin(options, error_columns=None):
     """Return the library, the spectra inside of it and the sigma (A) of their line-spread function;
     before that, whether the output can be written."""
-    if not options.output or not options.spectra:
-        raise Failure(USAGE, f"library {job} needs --spectra FILE.fits and --output LIB.h5")
     path = options.arguments[0]
-    check_output(options.output, True, [("the library", path), ("--spectra", options.spectra)])
-    writable(options.output, options.overwrite)
+    writable(options.output, options.overwrite,
+             [("the library", path), ("--spectra", options.spectra)])
     library = read(path)
     spectra = read_inside(options, library, error_columns)
     return library, spectra, (spectra.origin.fwhm_aa / FWHM_PER_SIGMA if options.spectra_sigma is None
@@ -161,7 +159,7 @@ def refuse_uncovered(options, spectra):
 
 
 def main(options):
-    library, spectra, sigma_aa = begin(options, "model-error")
+    library, spectra, sigma_aa = begin(options)
     for name in options.arms.split(",") if options.arms else ():
         if name not in [arm.name for arm in library.arm]:
             raise Failure(USAGE, f"--arms: {library.path} has no arm {name}")

@@ -10,7 +10,7 @@ MAX_ARM, MAX_WIDTH, MAX_ERROR, MAX_CONTINUUM = 8, 1024, 16, 24  # of a library
 
 
 def add_output(job):
-    job.add("output", "the library to write", "LIB.h5")
+    job.add("output", "the library to write", "LIB.h5", needed=True)
     job.flag("overwrite", "replace LIB.h5 if it exists")
 
 
@@ -44,15 +44,15 @@ build makes a grid file from spectra with labels: FITS files with one spectrum e
 with their subfolders, text files with a path a line, or names), or one file with an image of
 spectra and a table, or a cube whose axes are labels (docs/use/libraries.md).  The same command
 continues what was interrupted.""", "numpy scipy h5py astropy yaml", "", (
-        0, math.inf, "spectra: a folder, files of one spectrum each, or one file of many"))
+        1, math.inf, "spectra: a folder, files of one spectrum each, or one file of many"))
     job.is_shared = True
-    job.add("output", "the grid file to write, or to continue", "GRID.h5")
+    job.add("output", "the grid file to write, or to continue", "GRID.h5", needed=True)
     job.flag("overwrite", "start over in GRID.h5.new, which replaces GRID.h5 when it is complete; "
              "the same command continues it")
     job.flag("retry-bad", "read the bad models of GRID.h5 again, e.g. after their files were "
              "repaired")
     job.add("setup", "wavelengths, pixels and resolution of the arms (config/templates has those "
-            "of surveys)", "FILE.yaml")
+            "of surveys)", "FILE.yaml", needed=True)
     job.add("labels", "labels, and the cards, columns, or axes of a cube (CTYPE or CNAME) that "
             "hold them (default teff=TEFF,logg=LOGG,feh=FEH; PHOENIX: "
             "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H,alpha=PHXALPHA)", "NAME=COLUMN,...")
@@ -154,7 +154,7 @@ def add_labelled(job):
     """Of spectra with known labels that a library is compared with."""
     add_output(job)
     job.add("spectra", "an image of spectra and a table of their labels, as library spectra reads "
-            "them", "FILE.fits")
+            "them", "FILE.fits", needed=True)
     job.add("columns", "columns of the labels, in the library's order (default: the library's own)",
             "TEFF,LOGG,...")
     job.choice("medium", ("auto", "vacuum", "air"), "auto",

@@ -6,7 +6,7 @@ import types
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure, check_output
+from starmill.cli.basics import INPUT, USAGE, Failure
 from starmill.templates.library_file import writable, write
 from starmill.templates.measure import report
 from starmill.templates.residuals import N_COMPONENT, line
@@ -27,8 +27,6 @@ def read_continuum(text):
 
 
 def check_options(options):
-    if not options.output:
-        raise Failure(USAGE, "library spectra needs --output LIB.h5")
     left_out = 0.1 if options.left_out is None else options.left_out
     for name, given, useless, why in (
             ("spectra-sn", options.spectra_sn, options.model_error is None,
@@ -197,9 +195,7 @@ def main(options):
     settings = read_settings(options, request, path)
     paths, is_many = list_files(options.arguments, request)
     reads = [("--table", request.table), ("--wave-file", request.wave_file)]
-    check_output(options.output, True, [(what, read) for what, read in reads if read]
-                 + [("the file of spectra", p) for p in paths])
-    writable(options.output, options.overwrite)
+    writable(options.output, options.overwrite, [*reads, *(("the spectra", p) for p in paths)])
     spectra = read_all(paths, is_many, request)
     settings.sigma_aa, settings.sigma_origin = resolution(
         options, path, max(settings.min_aa, spectra.wave[0]),
