@@ -64,7 +64,7 @@ class Job(argparse.ArgumentParser):
         super().__init__(f"starmill {name}", f"starmill {name} {usage}", about, end, add_help=False,
                          formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
                              prog, max_help_position=40, width=90))
-        self.name, self.module, self.takes = name, f"starmill.{module}", takes
+        self.module, self.takes = f"starmill.{module}", takes
         self.group, self.needed = None, []
 
     def heading(self, title):
