@@ -25,7 +25,7 @@ class ModelSet:
     labels     [n, n_label] in their units
     names      [n] for people
     flux       of each arm [n, n_pix], above 0
-    continuum  of each arm the same, or None
+    continuum  of each arm the same, or None of all arms
     """
     labels: np.ndarray
     names: list
@@ -69,22 +69,20 @@ def pixel_lines(library, models, n_component):
             f"  {arm.name:<8} rms {100 * facts.rms:.4f} %, of which {len(model_errors[i].sigma)} "
             f"components leave {100 * facts.rms * np.sqrt(facts.left):.4f} %, correlated over "
             f"{facts.correlation_aa:.2f} A")
-    has = [c is not None for c in models.continuum]
-    lines = ["error of their pixels, per cent of the " + (
-        "continuum" if all(has) else "continuum, of the flux in arms without (*)" if any(has)
-        else "flux"), "            all pixels                              rms of a spectrum",
-        "  arm       median     95 %     99 %  largest   median     95 %  largest"]
+    unit = "flux" if models.continuum[0] is None else "continuum"
+    lines = [f"error of their pixels, per cent of the {unit}",
+             "            all pixels                              rms of a spectrum",
+             "  arm       median     95 %     99 %  largest   median     95 %  largest"]
     square = [(error.astype(float) ** 2).sum(axis=1) for error in errors]
     rms_all = np.sqrt(sum(square) / sum(arm.n_pix for arm in library.arm))
     worst = np.argsort(-rms_all, kind="stable")[:N_WORST]
     names_of_worst = [f"  {rms_all[i]:8.4f}  {models.names[i]}" for i in worst]
-    for name, error, rms, bare in zip(
+    for name, error, rms in zip(
             [*names, "all"], [*errors, np.concatenate(errors, axis=1)],
-            [*(np.sqrt(s / arm.n_pix) for s, arm in zip(square, library.arm)), rms_all],
-            [*has, True]):
+            [*(np.sqrt(s / arm.n_pix) for s, arm in zip(square, library.arm)), rms_all]):
         p, m = (np.percentile(x, (50, 95, 99, 100)) for x in (error, rms))
-        lines.append(f"  {name:<8}{' ' if bare or not any(has) else '*'}{p[0]:8.4f} {p[1]:8.4f} "
-                     f"{p[2]:8.4f} {p[3]:8.3f} {m[0]:8.4f} {m[1]:8.4f} {m[3]:8.3f}")
+        lines.append(f"  {name:<8} {p[0]:8.4f} {p[1]:8.4f} {p[2]:8.4f} {p[3]:8.3f} {m[0]:8.4f} "
+                     f"{m[1]:8.4f} {m[3]:8.3f}")
     return lines + ["worst spectra, rms in per cent", *names_of_worst], residual_lines, model_errors
 
 
