@@ -13,6 +13,7 @@ from starmill.products.models import Models
 from starmill.products.result import Result
 from starmill.surveys import generic
 from starmill.surveys.spectra import Inputs
+from survey_stats import half_width, mad
 
 C_KM_S = 299792.458
 LAMOST = data("real/lamost")
@@ -25,15 +26,6 @@ MRS = data("real/lamost-mrs/med-58408-TD230151N343645T01_sp01-015.fits.gz")
 for _path in (LAMOST, MILES, EXPOSURES, MRS, *WHITE_DWARFS, data("real/cool")):
     if not os.path.exists(_path):
         skip(f"no test data at {_path}")
-
-
-def half_width(x):
-    low, high = np.percentile(x, [15.865, 84.135])
-    return 0.5 * (high - low)
-
-
-def mad(x):
-    return 1.4826 * np.median(np.abs(x - np.median(x)))
 
 
 def config(name, survey, arms):
