@@ -41,6 +41,11 @@ RENAMED = {"RR_Z": "Z", "RR_SPECTYPE": "SPECTYPE", "RR_SUBTYPE": "SUBTYPE"}
 NO_UNIT = ("dex", "log(cm s**-2)", "product of the units of the parameters")
 
 
+# right ascension, declination, pixel by astropy-healpix 1.1
+PIXELS = [(0.5, 0.25, 1273033126320358896), (123.4, -41.9, 2766709273490490906),
+          (-10.0, 41.7, 962244621124498778), (200.0, 41.9, 762705093322799898),
+          (300.1, 89.99, 1152921498057000472), (45.0, -90.0, 2305843009213693952),
+          (359.9, -66.6, 3194552010396872500), (np.nan, 0.0, -1), (0.0, 0.0, -1)]
 FIRST = ["TARGETID", "IDENTIFIER", "OBJECT", "TARGET_RA", "TARGET_DEC"]
 
 
@@ -319,7 +324,12 @@ class Export(ProgramTest):
             self.skipTest(missing)
         path, result = self.written("parquet")
         made = pyarrow.read_table(path)
-        self.assertColumns({n: made[n].to_pylist() for n in made.column_names}, result)
+        pixel = made["_healpix_29"].to_numpy()
+        order = [result["TARGETID"].tolist().index(t) for t in made["TARGETID"].to_pylist()]
+        self.assertTrue((np.diff(pixel) >= 0).all())
+        self.assertEqual(np.flatnonzero(pixel == -1).tolist(), [0])
+        self.assertColumns({n: made[n].to_pylist() for n in made.column_names[1:]},
+                           {n: v[order] for n, v in result.items()})
         self.assertEqual(made.schema.field("TEFF").metadata,
                          {b"unit": b"K", b"ucd": b"phys.temperature.effective",
                           b"description": b"teff of the best fit"})
@@ -332,6 +342,11 @@ class Export(ProgramTest):
         put("other.tmp-4194304-1", "")
         with OutputLock(tmp("sky")):
             self.assertEqual(glob.glob(tmp("*.tmp-4194304-1")), [])
+
+    def test_pixels_of_the_sky(self):
+        from starmill.products.sky import healpix
+        ra, dec = np.array(PIXELS)[:, :2].T
+        self.assertEqual(healpix(ra, dec).tolist(), [p for _, _, p in PIXELS])
 
     # ---- what is there ----
 

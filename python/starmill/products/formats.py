@@ -4,6 +4,8 @@
 import base64
 import csv
 import io
+import os
+import tempfile
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
@@ -11,8 +13,12 @@ import numpy as np
 from starmill.cli.basics import warn, writing
 from starmill.products import table
 from starmill.products.product import printable
+from starmill.products.sky import healpix
 
 VOTABLE = {"D": "double", "K": "long", "J": "int", "I": "short", "L": "boolean", "A": "char"}
+GROUP_BYTES = 64 << 20  # of the rows that Parquet keeps together
+PIXEL = table.Column("_healpix_29", "K", 1, "", "nested HEALPix pixel of TARGET_RA and TARGET_DEC, "
+                     "order 29; -1 without a position", "pos.healpix", None)
 END = "</TABLE></RESOURCE></VOTABLE>\n"
 
 
@@ -71,14 +77,16 @@ def comma_separated(product, columns, result, whole, _):
 
 
 def parquet(product, columns, result, whole, facts):
-    """Write the rows with the VOTable's words (VOParquet 1.0)."""
+    """Write the rows in the order of their pixels, with the VOTable's words (VOParquet 1.0).  The
+    rows wait in a file without a name, next to the output."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
+    all_columns = [PIXEL, *columns]
     kinds = {"K": pa.int64(), "J": pa.int32(), "I": pa.int16(), "D": pa.float64(), "L": pa.bool_(),
              "A": pa.string()}
     fields = []
-    for c in columns:
+    for c in all_columns:
         kind = kinds[c.form] if c.n == 1 or c.form == "A" else pa.list_(kinds[c.form], c.n)
         unit, meaning = table.described_by(c)
         fields.append(pa.field(c.name, kind, metadata={
@@ -86,17 +94,30 @@ def parquet(product, columns, result, whole, facts):
     schema = pa.schema(fields, {
         **{f"table::len::{c.name}": str(c.n) for c in columns if c.form == "A"},  # astropy reads it
         "IVOA.VOTable-Parquet.version": "1.0",
-        "IVOA.VOTable-Parquet.content": votable_head(columns, facts, whole.sum()) + END})
-    with writing(product.path), ParquetWriter(product.file, schema) as file:
+        "IVOA.VOTable-Parquet.content": votable_head(all_columns, facts, whole.sum()) + END})
+    kind, pixel = table.row_type(columns), [np.empty(0, np.int64)]
+    folder = os.path.dirname(product.path)
+    with writing(product.path), tempfile.TemporaryFile(dir=folder) as waiting:
         for some in rows(result, columns, whole, None):
-            arrays = []
-            for c in columns:
-                values = table.native(c, some)
-                array = pa.array(values.ravel())
-                arrays.append(array if values.ndim == 1 else
-                              pa.FixedSizeListArray.from_arrays(array, c.n))
-            file.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            waiting.write(some.tobytes())
+            pixel.append(healpix(some["TARGET_RA"].astype(float), some["TARGET_DEC"].astype(float)))
             product.keep()
+        waiting.flush()
+        pixel = np.concatenate(pixel)
+        order = np.argsort(pixel, kind="stable")
+        stored = np.memmap(waiting, kind, "r") if len(order) else np.empty(0, kind)
+        with ParquetWriter(product.file, schema) as file:
+            step = max(1, GROUP_BYTES // kind.itemsize)
+            for at in (order[i:i + step] for i in range(0, len(order), step)):
+                some = stored[at]
+                arrays = [pa.array(pixel[at])]
+                for c in columns:
+                    values = table.native(c, some)
+                    array = pa.array(values.ravel())
+                    arrays.append(array if values.ndim == 1 else
+                                  pa.FixedSizeListArray.from_arrays(array, c.n))
+                file.write_table(pa.Table.from_arrays(arrays, schema=schema))
+                product.keep()
 
 
 WRITE = {"votable": votable, "csv": comma_separated, "parquet": parquet}

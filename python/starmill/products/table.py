@@ -34,7 +34,7 @@ UCDS = [(re.compile(names), ucd) for names, ucd in (
     ("N(PIX_.*|EVAL|JAC)|N_(EPOCH|EXPOSURE)|POST_N.*", "meta.number"), ("SN(_.*)?", "stat.snr"),
     ("RVS_WARN|FIT_INFO|STATUS|SB2|LIBRARY|BACKEND|.*_FLAG", "meta.code"),
     ("FLUX_RATIO.*", "phot.flux;arith.ratio"), (".*CRC", "meta.code"),
-    ("Z", "src.redshift"), ("SPECTYPE|SUBTYPE", "src.class"), ("HEALPIX|UNIQPIX", "pos.healpix"),
+    ("Z", "src.redshift"), ("SPECTYPE|SUBTYPE", "src.class"), ("HEALPIX|UNIQPIX|_healpix.*", "pos.healpix"),
     ("EXPID", "meta.id;obs.exposure"), ("TILEID", "meta.id;obs.field"), ("FIBER", "meta.id;instr"),
     ("NIGHT|MJD", "time.epoch"), ("PMRA", "pos.pm;pos.eq.ra"), ("PMDEC", "pos.pm;pos.eq.dec"),
     ("PARALLAX", "pos.parallax"), ("GAIA_PHOT_G_.*", "phot.mag;em.opt"),
