@@ -272,6 +272,15 @@ class Export(ProgramTest):
                            path, "exists", status=4)
         return path, result
 
+    def package(self, module, name, kind):
+        """The module; without it the export says so, and the test is skipped."""
+        try:
+            return importlib.import_module(module)
+        except ImportError as missing:
+            done = self.export("--to", kind, "--output", tmp("x." + kind), OUT, status=2)
+            self.assertRegex(done.stderr, f"^starmill export: .* pip install {name}.*\n$")
+            raise unittest.SkipTest(str(missing)) from None
+
     def assertColumns(self, found, result, ascii_only=False):
         """found: {name: values}."""
         self.assertEqual(list(found)[:5], FIRST)
@@ -316,12 +325,7 @@ class Export(ProgramTest):
         self.assertColumns(found, result)
 
     def test_parquet(self):
-        try:
-            from pyarrow import parquet as pyarrow
-        except ImportError as missing:
-            done = self.export("--to", "parquet", "--output", tmp("x.parquet"), OUT, status=2)
-            self.assertRegex(done.stderr, "^starmill export: .* pip install pyarrow.*\n$")
-            self.skipTest(missing)
+        pyarrow = self.package("pyarrow.parquet", "pyarrow", "parquet")
         path, result = self.written("parquet")
         made = pyarrow.read_table(path)
         pixel = made["_healpix_29"].to_numpy()
@@ -337,11 +341,20 @@ class Export(ProgramTest):
         self.assertEqual(Table.read(votable, format="votable").colnames, made.column_names)
 
     def test_what_a_killed_job_left_goes(self):
+        """A file, or the folder of a HATS catalogue."""
         from starmill.cli.lock import OutputLock
         stale_lock(tmp("sky"))
+        os.makedirs(tmp("sky.tmp-4194304-1/mapping"))
         put("other.tmp-4194304-1", "")
         with OutputLock(tmp("sky")):
             self.assertEqual(glob.glob(tmp("*.tmp-4194304-1")), [])
+
+    def test_hats(self):
+        self.package("hats_import", "(pyarrow|hats-import)", "hats")
+        path, result = self.written("hats")
+        files = glob.glob(os.path.join(path, "dataset", "**", "Npix*.parquet"), recursive=True)
+        found = [t for name in files for t in Table.read(name)["TARGETID"].tolist()]
+        self.assertEqual(sorted(found), sorted(np.delete(result["TARGETID"], 5).tolist()))
 
     def test_pixels_of_the_sky(self):
         from starmill.products.sky import healpix

@@ -22,7 +22,8 @@ os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 # pip's package name for each module
 PACKAGES = {"numpy": "numpy", "h5py": "h5py", "scipy": "scipy", "astropy": "astropy",
             "matplotlib": "matplotlib", "PIL": "pillow",
-            "yaml": "pyyaml", "cffi": "cffi", "pyarrow": "pyarrow", "torch": "torch"}
+            "yaml": "pyyaml", "cffi": "cffi", "pyarrow": "pyarrow", "torch": "torch",
+            "hats_import": "hats-import"}
 
 
 class Failure(Exception):
@@ -203,10 +204,15 @@ def process(pid):
         return None
 
 
+def temporary_name(path):
+    """Return a name next to path that no other process gives; the lock of a killed process names
+    what it left (lock.py)."""
+    return f"{path}.tmp-{os.getpid()}-{(process(os.getpid()) or (0, 0))[1]}"
+
+
 def begin_file(path):
-    """Make an empty file next to path and return its name, which no other process gives.  If this
-    process is killed, its lock tells the next one which file it left (lock.py)."""
-    temporary = f"{path}.tmp-{os.getpid()}-{(process(os.getpid()) or (0, 0))[1]}"
+    """Make an empty file of that temporary name and return it."""
+    temporary = temporary_name(path)
     with writing(path):
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
     return temporary

@@ -6,6 +6,7 @@ import fcntl
 import glob
 import os
 import re
+import shutil
 import socket
 import sys
 import time
@@ -188,8 +189,8 @@ class OutputLock:
                         self._remove_half_made(who)
 
     def _remove_half_made(self, who):
-        """Remove the files that the holder of a stale lock had begun (basics.begin_file)."""
+        """Remove what the holder of a stale lock had begun (basics.temporary_name)."""
         folder = glob.escape(os.path.dirname(self.path) or ".")
         for path in glob.glob(f"{folder}/*.tmp-{who[2]}-{who[5]}"):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+                (shutil.rmtree if os.path.isdir(path) else os.unlink)(path)

@@ -23,7 +23,7 @@ from starmill.products.result import Result
 
 INCOMPLETE = 3  # exit status: products or rows are missing
 FITS = ("fits", "epochs")  # one file of the whole result, as have:
-TABLES = (*FITS, *formats.WRITE)
+TABLES = (*FITS, *formats.WRITE, "hats")
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
             "HPXNSIDE", "HPXNEST", "UNIQPIX", "SURVEY", "PROGRAM")  # keywords copied from an input
 
@@ -40,8 +40,7 @@ def check(options):
         if getattr(options, name) and kind not in of:
             raise Failure(USAGE, f"--{name.replace('_', '-')} does not apply to --to {kind}; see "
                                  "starmill export --help")
-    if kind == "parquet":
-        check_packages("pyarrow")
+    check_packages(*formats.NEEDS.get(kind, ()))
     if kind == "rvmod" and not options.models:
         raise Failure(USAGE, "rvmod needs the best-fit models: give --models MODELS.h5, the file "
                              "written by fit --models")
@@ -112,7 +111,7 @@ class Export:
     """The products of a result; each process has its own Export."""
 
     def __init__(self, options):
-        self.options = options
+        self.options, self.n_without = options, 0  # rows that the format does not take
         self.result = Result(options.arguments[0])
         self.models = Models(options.models, self.result) if options.models else None
         self.kind = {"fits": "table"}.get(options.to, options.to) + \
@@ -175,6 +174,9 @@ class Export:
         whole = result.whole(0, result.n_row)
         n_left_out = int((~whole).sum())
         first = primary(result, self.kind, n_left_out)
+        if to == "hats":
+            self.n_without = formats.hats(path, *self.parts(first, whole))
+            return True, n_left_out
         with writing_product(path) as product:
             self.found(path)  # by another job meanwhile
             if to in formats.WRITE:
@@ -200,6 +202,8 @@ class Export:
         """Return what is_done does of FITS; Failure of another format if its output is there."""
         if self.options.to in FITS:
             return is_done(path, self.kind, self.result, self.options.overwrite)
+        if self.options.to == "hats" and os.path.lexists(path):
+            raise Failure(OUTPUT, f"{path} exists: give another name, or remove it yourself")
         check_output(path, self.options.overwrite, ())
         refuse_data(path)
         return None
@@ -256,7 +260,8 @@ def main(options):
         raise Failure(OUTPUT, f"{len(refused)} products could not be written: give another folder, "
                               "or --overwrite")
     if not options.quiet:
-        said = f"rows         {result.n_row - n_damaged}" if options.to in TABLES else \
+        n_row = result.n_row - n_damaged - export.n_without
+        said = f"rows         {n_row}" if options.to in TABLES else \
             f"written      {n.get('written', 0)}"
         print(said)
         for what, says in (("existing", "complete products of this result"),

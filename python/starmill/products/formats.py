@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The table of all columns as VOTable, CSV or Parquet, in bounded memory."""
+"""The table of all columns as VOTable, CSV, Parquet or a HATS catalogue, in bounded memory."""
 
 import base64
+import contextlib
 import csv
 import io
 import os
+import shutil
 import tempfile
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-from starmill.cli.basics import warn, writing
+from starmill.cli.basics import INTERNAL, USAGE, Failure, temporary_name, warn, writing
+from starmill.cli.lock import OutputLock
 from starmill.products import table
-from starmill.products.product import printable
-from starmill.products.sky import healpix
+from starmill.products.product import printable, writing_product
+from starmill.products.sky import has_place, healpix
 
 VOTABLE = {"D": "double", "K": "long", "J": "int", "I": "short", "L": "boolean", "A": "char"}
 GROUP_BYTES = 64 << 20  # of the rows that Parquet keeps together
@@ -120,4 +123,39 @@ def parquet(product, columns, result, whole, facts):
                 product.keep()
 
 
+def hats(path, columns, result, whole, facts):
+    """Make a catalogue of the rows with positions, by hats-import over a Parquet file; return the
+    number of the other rows."""
+    from dask.distributed import Client
+    from hats_import.catalog.arguments import ImportArguments
+    from hats_import.pipeline import pipeline_with_client
+
+    has = has_place(*(result.column(name)[:] for name in ("TARGET_RA", "TARGET_DEC")))
+    n_without = int((whole & ~has).sum())
+    if n_without:
+        warn(f"rows without a position are no part of the catalogue: {n_without}")
+    if not (whole & has).any():
+        raise Failure(USAGE, f"{result.path}: no row has a position, which HATS needs")
+    path = os.path.realpath(path)
+    name, place = os.path.basename(path), temporary_name(path)
+    with writing(path), OutputLock(path), contextlib.ExitStack() as stack:
+        os.mkdir(place)
+        stack.callback(shutil.rmtree, place, ignore_errors=True)
+        source = os.path.join(place, "table.parquet")
+        with writing_product(source) as product:
+            parquet(product, columns, result, whole & has, facts)
+        with Client(processes=False, dashboard_address=None, local_directory=place) as client:
+            try:
+                pipeline_with_client(ImportArguments(
+                    output_path=place, output_artifact_name=name, input_file_list=[source],
+                    file_reader="parquet", use_healpix_29=True, add_healpix_29=False,
+                    ra_column="TARGET_RA", dec_column="TARGET_DEC",
+                    simple_progress_bar=True), client)
+            except (ValueError, RuntimeError) as error:
+                raise Failure(INTERNAL, f"{path}: hats-import says: {error}") from error
+        os.rename(os.path.join(place, name), path)
+    return n_without
+
+
 WRITE = {"votable": votable, "csv": comma_separated, "parquet": parquet}
+NEEDS = {"parquet": ("pyarrow",), "hats": ("pyarrow", "hats_import")}

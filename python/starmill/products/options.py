@@ -84,17 +84,18 @@ the sky, repeated stars, and the worst and some typical stars with their spectra
 def export():
     job = Job("export", "products.export", "[--to KIND] --output FOLDER|FILE [options] OUT.h5", """\
 Write a finished result for other programs.  rvtab and rvmod are rvspecfit's files, one per
-input, in a folder; fits, votable, csv and parquet are one table of all columns, epochs has
-all exposures of a fit with epochs.  Damaged rows are left out.""",
-              "numpy h5py astropy", """\
+input, in a folder; fits, votable, csv and parquet are one table of all columns, hats is
+one in a folder for LSDB, epochs has all exposures of a fit with epochs.  Damaged rows are
+left out.""", "numpy h5py astropy", """\
 Repeat the same command to continue an interrupted export.
 Exit status: 0 done, 2 usage, or OUT.h5 is not finished, 3 products or rows are missing, as
 inputs are gone, changed or were unreadable, or rows are damaged, 4 OUT.h5 cannot be read or
 the output cannot be written, 70 internal error, 75 stopped in good order.""",
-              (1, 1, "one result"), ", parquet also pyarrow")
-    job.choice("to", ("rvtab", "rvmod", "fits", "epochs", "votable", "csv", "parquet"), "rvtab",
-               "what to write (default rvtab)", "KIND")
-    job.add("output", "folder of rvtab and rvmod files, made if needed; else the file", needed=True)
+              (1, 1, "one result"), ", parquet and hats also pyarrow, hats also hats-import")
+    job.choice("to", ("rvtab", "rvmod", "fits", "epochs", "votable", "csv", "parquet", "hats"),
+               "rvtab", "what to write (default rvtab)", "KIND")
+    job.add("output", "folder of rvtab and rvmod files, made if needed; else the file or the folder "
+            "of the catalogue", needed=True)
     job.add("models", "models file of the result, for rvmod")
     job.add("prefix", "prefix of an input's name (default rvtab- or rvmod-; rvspecfit uses rvtab_ "
             "and rvmod_)", "TEXT")

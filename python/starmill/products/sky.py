@@ -3,7 +3,7 @@
 
 import numpy as np
 
-ORDER = 29  # of HEALPix: pixels of 0.4 milliarcsec, which hats-import takes
+ORDER = 29  # of HEALPix: pixels of 0.4 milliarcsec, as HATS catalogues have
 
 
 def has_place(ra, dec):
