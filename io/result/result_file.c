@@ -444,7 +444,6 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   info.run_id = run_id;
   info.result = file->file;
   info.result_path = file->path;
-  info.columns = &file->columns;
   info.n_row = file->n_row;
   info.n_exposure = file->n_exposure;
   info.n_done = atomic_load(&file->n_done);
@@ -477,8 +476,6 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   /* --overwrite keeps the models of a result that is continued */
   MILL_TRY(mill_models_open(path, overwrite && info.n_done == 0, &info, &file->mpi, &file->models));
-  if (info.n_done > 0)
-    MILL_TRY(mill_result_learn_unmodelled(file, &info));
 done:
   if (err != MILL_OK && file->is_new && file->mpi.rank == 0) { /* useless without models */
     unlink(file->path);

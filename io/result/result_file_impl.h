@@ -95,9 +95,6 @@ void mill_result_set_bit(uint8_t *bits, int64_t i, int value);
  *  that is not done is damaged.  Collective. */
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished);
 
-/** Want all fitted rows again whose models are incomplete.  Collective. */
-int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info);
-
 /* ---- result_queue.c ---- */
 
 /** Bytes of rows in the queue; the caller holds the mutex. */
