@@ -14,7 +14,6 @@
 #include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
-#include "src/system/watchdog.h"
 
 #define FORMAT_NAME   "starmill models"
 #define CATALOG_NAMES "FIRST_EXPOSURE N_EXPOSURE TARGETID IDENTIFIER"

@@ -2,7 +2,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "io/hdf5/output_file.h"
 #include "io/result/result_file_impl.h"
 #include "io/result/stored_rows.h"
 #include "src/system/log.h"

@@ -16,7 +16,6 @@
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "src/train/train_labels.h"
-#include "src/ranks/same_on_ranks.h"
 #include "src/run/backend_choice.h"
 #include "src/run/stop_watch.h"
 #include "src/system/blas_threads.h"

@@ -3,8 +3,6 @@
  * both. */
 #include "kernels/train/train_cpu.h"
 
-#include <math.h>
-
 #include "kernels/base/avx2.h"
 #include "kernels/train/train_math.h"
 
