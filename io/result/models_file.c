@@ -307,8 +307,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   mill_models_file *models = NULL;
   *out = NULL;
   MILL_TRY(mill_resolve_links_for_all(mpi, path, end, sizeof end));
-  err = MILL_ALLOC(1, &models);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(1, &models)));
   models->file = H5I_INVALID_HID;
   models->fd = -1;
   mill_lock_job(job, sizeof job);
@@ -327,8 +326,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   MILL_TRY(mill_output_check_shared(found ? models->path : temporary, mpi));
   if (!found) {
     MILL_TRY(mill_mpi_agree(mpi, fill(models, temporary, info, mpi)));
-    err = mpi->rank == 0 ? mill_output_rename(temporary, end) : MILL_OK;
-    MILL_TRY(mill_mpi_agree(mpi, err));
+    MILL_TRY(mill_mpi_agree(mpi, mpi->rank == 0 ? mill_output_rename(temporary, end) : MILL_OK));
   }
   temporary[0] = '\0';
   MILL_TRY(mill_mpi_agree(mpi, open_arms(models, models->path, info)));

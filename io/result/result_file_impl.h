@@ -86,6 +86,13 @@ struct mill_result_file {
   _Atomic double longest_s; /* longest write so far */
 };
 
+/* ---- existing_result.c ---- */
+
+/** On rank 0: inspect the existing file, and take the lock unless it is finished.  found out: enum
+ *  mill_found. */
+int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,
+                      int overwrite, int retry_failed, int *found);
+
 /* ---- wanted_rows.c: one bit a row; the caller holds the mutex, or is the only thread ---- */
 
 int mill_result_bit(const uint8_t *bits, int64_t i);

@@ -78,25 +78,22 @@ static int reset_rows(examination *e)
 /* Examine the rows [start, end), and reset the wanted ones in the file. */
 static int examine_rows(examination *e, int64_t start, int64_t end)
 {
-  int err = MILL_OK;
   char text[MILL_ROWS_TEXT];
   const mill_result_file *file = e->file;
   const int64_t n = end > start ? end - start : 0;
   e->start = start;
-  MILL_TRY(mill_table_open_named(file->file, file->fd, file->path, "fits", file->n_row,
-                                 "TARGETID STATUS", &e->fits));
-  MILL_TRY(mill_table_open_named(file->file, file->fd, file->path, "catalog", file->n_row,
-                                 "TARGETID", &e->catalog));
-  MILL_TRY(MILL_ALLOC(n, &e->target));
-  MILL_TRY(mill_table_read(mill_table_range(e->catalog, start, n, (char *)e->target)));
-  MILL_TRY(mill_stored_rows_fits(file->file, file->path, file->n_row, &e->rows));
-  MILL_TRY(mill_stored_rows_each(&e->rows, start, end, examine_row, e));
+  MILL_CHECK(mill_table_open_named(file->file, file->fd, file->path, "fits", file->n_row,
+                                   "TARGETID STATUS", &e->fits));
+  MILL_CHECK(mill_table_open_named(file->file, file->fd, file->path, "catalog", file->n_row,
+                                   "TARGETID", &e->catalog));
+  MILL_CHECK(MILL_ALLOC(n, &e->target));
+  MILL_CHECK(mill_table_read(mill_table_range(e->catalog, start, n, (char *)e->target)));
+  MILL_CHECK(mill_stored_rows_fits(file->file, file->path, file->n_row, &e->rows));
+  MILL_CHECK(mill_stored_rows_each(&e->rows, start, end, examine_row, e));
   if (e->damaged.n > 0)
     mill_log_warning("%s: %s; they are fitted again", file->path,
                      mill_damaged_rows_text(&e->damaged, text));
-  MILL_TRY(reset_rows(e));
-done:
-  return err;
+  return reset_rows(e);
 }
 
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished)

@@ -356,8 +356,7 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
                      state->n_param, shape.n_param);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(second_phase(&a, ops, &problem, watch, state, &best, report));
-  err = export(&a, &shape, best, emulator);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_mpi_agree(mpi, export(&a, &shape, best, emulator)));
 done:
   mill_free(best);
   arm_clear(&a);
