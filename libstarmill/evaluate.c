@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "libstarmill/handle.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "kernels/math/continuum.h"

@@ -2,7 +2,6 @@
 #include "io/catalog/sampled_fit.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -49,15 +49,9 @@ int mill_star_table_code(int err, int is_hdf5, const char *key)
 
 int mill_star_table_has(mill_fits_file *file, int i_hdu, const char *name)
 {
-  char template[FLEN_VALUE];
-  int number = 0, status = 0;
-  if (!name || mill_fits_file_move(file, i_hdu) != MILL_OK)
-    return 0;
-  snprintf(template, sizeof template, "%s", name);
-  fits_get_colnum(file->fptr, CASEINSEN, template, &number, &status);
-  if (status != 0)
-    fits_clear_errmsg();
-  return status == 0;
+  int found = 0;
+  mill_fits_column column;
+  return name && mill_fits_column_find(file, i_hdu, name, &found, &column) == MILL_OK && found;
 }
 
 /* ---- which star a row is of ---- */

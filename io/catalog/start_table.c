@@ -2,7 +2,6 @@
 #include "io/catalog/start_table.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

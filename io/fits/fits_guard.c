@@ -39,16 +39,14 @@ static const char *parse_string(const char *text, const char *end, char *value)
 {
   size_t n = 0;
   for (const char *p = text + 1; p < end; p++) {
-    if (*p == '\'') {
-      if (p + 1 < end && p[1] == '\'') {
-        p++;
-      } else {
-        while (n > 0 && value[n - 1] == ' ')
-          n--;
-        value[n] = '\0';
-        return p + 1;
-      }
+    const int is_quote = *p == '\'', is_double = is_quote && p + 1 < end && p[1] == '\'';
+    if (is_quote && !is_double) {
+      while (n > 0 && value[n - 1] == ' ')
+        n--;
+      value[n] = '\0';
+      return p + 1;
     }
+    p += is_double;
     value[n++] = *p;
   }
   return NULL;
@@ -183,9 +181,8 @@ static int parse_card(const mill_fits_place *at, const char *text, int i_card, c
       return MILL_OK;
     start = (int)(equals - text) + 1;
   } else if (strcmp(out->keyword, "CONTINUE") != 0 && (text[8] != '=' || text[9] != ' ')) {
-    if (wanted)
-      return ERROR_HDU(at, "card %d (%s) has no value; " BAD, i_card + 1, out->keyword);
-    return MILL_OK;
+    return wanted ? ERROR_HDU(at, "card %d (%s) has no value; " BAD, i_card + 1, out->keyword)
+                  : MILL_OK;
   }
   MILL_CHECK(parse_value(at, text, start, i_card, out));
   if (wanted && !has_type(out, wanted))
@@ -236,7 +233,6 @@ static int read_header(const mill_fits_place *at, int fd, int64_t start, header 
         return ERROR_HDU(at, "the header has more than %d cards and no END; " BAD, MAX_CARD);
     }
   }
-  return MILL_OK;
 }
 
 /* Find EXTNAME, in upper case, before other checks: messages name the HDU. */
@@ -279,26 +275,18 @@ static int integer_at(const mill_fits_place *at, const header *h, int i_card, co
 /* Bytes per row of a binary table's column; -1: its TFORM is malformed. */
 static int64_t field_bytes(const char *form)
 {
-  int64_t repeat = 0;
-  const char *p = form;
-  while (*p == ' ')
-    p++;
-  if (isdigit((unsigned char)*p)) {
-    for (; isdigit((unsigned char)*p); p++) {
-      repeat = repeat * 10 + (*p - '0');
-      if (repeat > INT32_MAX)
-        return -1;
-    }
-  } else {
-    repeat = 1;
-  }
   static const char codes[] = "LBAIJEKDCMPQ";
   static const int bytes[] = {1, 1, 1, 2, 4, 4, 8, 8, 8, 16, 8, 16};
-  if (*p == '\0')
-    return -1;
+  const char *p = form + strspn(form, " ");
+  int64_t repeat = !isdigit((unsigned char)*p);
+  for (; isdigit((unsigned char)*p); p++) {
+    repeat = repeat * 10 + (*p - '0');
+    if (repeat > INT32_MAX)
+      return -1;
+  }
   if (*p == 'X')
     return (repeat + 7) / 8;
-  const char *code = strchr(codes, *p);
+  const char *code = *p ? strchr(codes, *p) : NULL;
   if (!code)
     return -1;
   if ((*p == 'P' || *p == 'Q') && (repeat > 1 || p[1] == '\0' || !strchr("LXBIJKAEDCM", p[1])))
@@ -335,10 +323,9 @@ static int take_kind(walk *w)
   MILL_CHECK(card_at(&w->at, &w->h, 0, "XTENSION", &c));
   w->is_binary = strcmp(c.value, "BINTABLE") == 0;
   w->is_table = w->is_binary || strcmp(c.value, "TABLE") == 0;
-  if (w->is_binary)
-    w->hdu->kind = MILL_FITS_TABLE;
-  else if (strcmp(c.value, "IMAGE") != 0)
-    w->hdu->kind = MILL_FITS_OTHER;
+  w->hdu->kind = w->is_binary                    ? MILL_FITS_TABLE
+                 : strcmp(c.value, "IMAGE") == 0 ? MILL_FITS_IMAGE
+                                                 : MILL_FITS_OTHER;
   return MILL_OK;
 }
 
@@ -525,21 +512,24 @@ static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t si
   if (w->is_binary && w->table.is_image)
     MILL_TRY(mill_fits_take_compressed(&w->at, guard, &w->table, image_limit, hdu));
 done:
-  if (w) {
-    mill_free(w->h.text);
-    mill_free(w->table.field);
-  }
-  mill_free(w);
+  if (w)
+    MILL_FREE(w->h.text, w->table.field, w);
   return err;
+}
+
+static int examine(const mill_fits_guard *guard, struct stat *st)
+{
+  if (fstat(guard->fd, st) != 0)
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: cannot be examined: %s", guard->path, strerror(errno));
+  return MILL_OK;
 }
 
 static int walk_file(mill_fits_guard *guard, int64_t image_limit)
 {
   struct stat st;
-  if (fstat(guard->fd, &st) != 0)
-    return MILL_ERROR(MILL_ERR_INPUT, "%s: cannot be examined: %s", guard->path, strerror(errno));
-  const int64_t size = (int64_t)st.st_size;
   char first[10] = "";
+  MILL_CHECK(examine(guard, &st));
+  const int64_t size = (int64_t)st.st_size;
   if (size == 0)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: the file is empty; fetch it again", guard->path);
   if (mill_fits_read_at(guard->fd, first, 9, 0) != 9 || memcmp(first, "SIMPLE  =", 9) != 0)
@@ -560,19 +550,14 @@ static int walk_file(mill_fits_guard *guard, int64_t image_limit)
   return MILL_OK;
 }
 
-static int64_t limit_bytes(const mill_open_limits *limits)
-{
-  const double limit_mib = limits ? limits->gzip_limit_mib : MILL_GZIP_LIMIT_MIB;
-  return limit_mib > 0.0 ? (int64_t)fmin(limit_mib * 1048576.0, 0x1p62) : 0;
-}
-
-/* ---- the file --------------------------------------------------------- */
-
 int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_fits_guard **out)
 {
   int err = MILL_OK;
+  struct stat st;
+  unsigned char magic[2];
   mill_fits_guard *guard = NULL;
-  const int64_t limit = limit_bytes(limits);
+  const double limit_mib = limits ? limits->gzip_limit_mib : MILL_GZIP_LIMIT_MIB;
+  const int64_t limit = limit_mib > 0.0 ? (int64_t)fmin(limit_mib * 1048576.0, 0x1p62) : 0;
   *out = NULL;
   if (strlen(path) >= MILL_FITS_MAX_PATH)
     MILL_FAIL(MILL_ERR_INPUT, "%.100s...: the path is longer than %d bytes", path,
@@ -580,12 +565,9 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
   MILL_TRY(MILL_ALLOC(1, &guard));
   strcpy(guard->path, path);
   MILL_TRY(mill_regular_open(path, "a FITS file", MILL_ERR_INPUT, &guard->fd));
-  struct stat st;
-  if (fstat(guard->fd, &st) != 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be examined: %s", path, strerror(errno));
+  MILL_TRY(examine(guard, &st));
   guard->file_size = (int64_t)st.st_size;
   guard->file_mtime = (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec;
-  unsigned char magic[2];
   const int64_t n_magic = mill_fits_read_at(guard->fd, magic, 2, 0);
   if (n_magic < 0)
     MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s; check the file system", path,
@@ -613,6 +595,5 @@ void mill_fits_guard_close(mill_fits_guard *guard)
     mill_gunzip_close(&guard->unpacked);
   else if (guard->fd >= 0)
     close(guard->fd);
-  mill_free(guard->hdu);
-  mill_free(guard);
+  MILL_FREE(guard->hdu, guard);
 }

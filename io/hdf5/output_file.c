@@ -79,25 +79,23 @@ int mill_output_open(const char *path, unsigned flags, hid_t *file)
 
 int mill_output_open_existing(const char *path, hid_t *file)
 {
-  int err = MILL_OK;
   struct stat status;
   *file = H5I_INVALID_HID;
   if (stat(path, &status) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) /* a missing folder is reported by the creation */
       return MILL_OK;
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be examined: %s", path, strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be examined: %s", path, strerror(errno));
   }
   if (!S_ISREG(status.st_mode))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a regular file", path);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and is not a regular file", path);
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   const int is_hdf5 = H5Fis_hdf5(path) > 0;
   if (!is_hdf5 || mill_output_open(path, H5F_ACC_RDONLY, file) != MILL_OK) {
-    MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is %s HDF5 file", path,
-              is_hdf5 ? "a damaged or truncated" : "not an");
+    MILL_CHECK(mill_check_descriptors(path, MILL_ERR_OUTPUT));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and is %s HDF5 file", path,
+                      is_hdf5 ? "a damaged or truncated" : "not an");
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_output_create(const char *path, int64_t n_byte, hid_t *file)

@@ -198,26 +198,24 @@ static int write_frame(hid_t file, const char *path, const char *identity,
                        const mill_particle_config *c)
 {
   static const char *const axis[] = {"X1", "X2", "X3"};
-  int err = MILL_OK;
   char program[128];
   double x[MILL_PARTICLE_MAX_GRID];
   const mill_particle_setup *s = &c->setup;
   snprintf(program, sizeof program, "starmill %s (%s)", mill_version(), mill_version_revision());
-  MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(file, path), ".", "FORMAT", FORMAT));
-  MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(file, path), ".", "PROGRAM", program));
-  MILL_TRY(
+  MILL_CHECK(mill_h5_write_attr_text(MILL_OUTPUT(file, path), ".", "FORMAT", FORMAT));
+  MILL_CHECK(mill_h5_write_attr_text(MILL_OUTPUT(file, path), ".", "PROGRAM", program));
+  MILL_CHECK(
       mill_output_text(file, path, "IDENTITY", identity, "all that decides about the numbers"));
   for (int i = 0; i < s->n_record; i++)
     x[i] = s->start_time + s->record[i] * s->step;
-  MILL_TRY(write_numbers(file, path, "TIME", (hsize_t)s->n_record, x, "of DENSITY"));
+  MILL_CHECK(write_numbers(file, path, "TIME", (hsize_t)s->n_record, x, "of DENSITY"));
   for (int a = 0; a < s->n_dim; a++) {
     for (int i = 0; i < s->n_grid[a]; i++)
       x[i] = s->grid_low[a] +
              (s->n_grid[a] > 1 ? i * (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 0);
-    MILL_TRY(write_numbers(file, path, axis[a], (hsize_t)s->n_grid[a], x, "points of DENSITY"));
+    MILL_CHECK(write_numbers(file, path, axis[a], (hsize_t)s->n_grid[a], x, "points of DENSITY"));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Create the file under a temporary name, and rename it. */

@@ -5,15 +5,20 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
+#include "io/result/result_file_impl.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
 #include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
+#include "src/system/file_roles.h"
+#include "src/system/log.h"
+#include "src/system/regular_file.h"
 #include "src/system/watchdog.h"
 
 #define REFUSED(...) MILL_ERROR(MILL_ERR_OUTPUT, __VA_ARGS__)
@@ -158,4 +163,122 @@ void mill_result_find(const char *path, mill_existing *existing)
     existing->found = 0;
     snprintf(existing->error, sizeof existing->error, "%s", mill_error_message());
   }
+}
+
+/* ---- before a run writes ---- */
+
+/* On rank 0: has an earlier start of this requeued Slurm job begun the file?  If so it is
+   continued, else a script with --overwrite would start over each time. */
+static int is_own_work(const mill_result_file *file, const mill_run_info *info)
+{
+  char job[96], made_by[96] = "";
+  int found = MILL_FOUND_NOTHING;
+  mill_result_summary summary;
+  if (mill_lock_restart() == 0 || mill_h5_check_output(file->path) != MILL_OK ||
+      mill_result_inspect(file->path, info, 0, &file->columns, &found, &summary) != MILL_OK ||
+      found == MILL_FOUND_NOTHING ||
+      mill_output_peek(file->path, "provenance", "JOB", made_by, sizeof made_by) != MILL_OK)
+    return 0;
+  mill_lock_job(job, sizeof job);
+  return strcmp(job, made_by) == 0;
+}
+
+int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
+{
+  *is_new = 0;
+  MILL_CHECK(mill_resolve_links(path, out, size));
+  const size_t n = strlen(out);
+  if (n + sizeof MILL_NEW_END > size)
+    return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
+  memcpy(out + n, MILL_NEW_END, sizeof MILL_NEW_END);
+  *is_new = access(out, F_OK) == 0;
+  if (!*is_new)
+    out[n] = '\0';
+  return MILL_OK;
+}
+
+/* On rank 0, with --overwrite: an existing file becomes the target, and the run writes PATH.new. */
+static int settle_target(mill_result_file *file, const mill_run_info *info)
+{
+  int is_begun = 0;
+  char begun[MILL_MAX_PATH];
+  MILL_CHECK(mill_result_begun(file->path, begun, sizeof begun - 128, &is_begun));
+  if (!is_begun && access(file->path, F_OK) != 0 &&
+      !(info->models && access(info->models, F_OK) == 0))
+    return MILL_OK;
+  MILL_CHECK(mill_refuse_foreign(file->path, "--output", "starmill result"));
+  memcpy(file->target, file->path, sizeof file->target);
+  strcat(file->path, MILL_NEW_END);
+  return MILL_OK;
+}
+
+/* On rank 0: choose the file to write, and inspect it. */
+static int choose(mill_result_file *file, const char *path, const mill_run_info *info,
+                  int overwrite, int retry_failed, int *found)
+{
+  int err = MILL_OK;
+  mill_result_summary *summary = &file->found;
+  mill_error_kept kept;
+  *found = MILL_FOUND_NOTHING;
+  memcpy(file->path, path, strlen(path) + 1);
+  file->target[0] = '\0';
+  if (overwrite && !is_own_work(file, info)) {
+    MILL_TRY(settle_target(file, info));
+    if (!file->target[0])
+      goto done;
+  }
+  MILL_TRY(mill_h5_check_output(file->path));
+  err = mill_result_inspect(file->path, info, retry_failed, &file->columns, found, summary);
+  mill_error_save(err, &kept);
+  file->was_void = err == MILL_ERR_OUTPUT && mill_result_is_void(file->path);
+  if (file->was_void) {
+    *found = MILL_FOUND_NOTHING;
+    return MILL_OK;
+  }
+  err = err == MILL_OK ? err : mill_error_restore(&kept);
+  if (err == MILL_ERR_OUTPUT && file->target[0])
+    MILL_FAIL(err, "%s; an earlier start with --overwrite has begun it: remove %s to begin again",
+              mill_error_message(), file->path);
+  if (err == MILL_ERR_OUTPUT)
+    MILL_FAIL(err, "%s; give another --output, or --overwrite to replace it", mill_error_message());
+  if (err != MILL_OK)
+    goto done;
+  const int64_t n_failed =
+      info->n_row - summary->n_status[MILL_STATUS_NOT_DONE] - summary->n_status[MILL_STATUS_FITTED];
+  /* a finished PATH.new must still replace its target */
+  if (*found == MILL_FOUND_FINISHED && ((retry_failed && n_failed > 0) || file->target[0]))
+    *found = MILL_FOUND_UNFINISHED;
+done:
+  return err;
+}
+
+int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,
+                      int overwrite, int retry_failed, int *found)
+{
+  MILL_CHECK(choose(file, path, info, overwrite, retry_failed, found));
+  if (*found != MILL_FOUND_FINISHED) {
+    MILL_CHECK(mill_lock_take(path, &file->lock));
+    /* look again: another job may have changed or renamed it before we had the lock */
+    MILL_CHECK(choose(file, path, info, overwrite, retry_failed, found));
+  }
+  if (*found == MILL_FOUND_FINISHED) {
+    mill_lock_release(&file->lock);
+    mill_lock_tidy(path);
+  } else
+    mill_lock_remove_leftovers(&file->lock, path);
+  if (file->was_void) {
+    mill_log_info("%s is of other inputs or settings and has no fitted row: it is replaced",
+                  file->path);
+    if (info->models)
+      mill_models_remove_of(info->models, file->path);
+  }
+  if (overwrite && *found == MILL_FOUND_NOTHING && !file->target[0])
+    mill_log_info(
+        "%s: there is nothing to overwrite; to continue this run after a stop, omit --overwrite",
+        path);
+  if (overwrite && *found != MILL_FOUND_NOTHING)
+    mill_log_info("%s: an earlier start %s has begun it: it is continued", file->path,
+                  file->target[0] ? "with --overwrite"
+                                  : "of this Slurm job, whose --overwrite has been done,");
+  return MILL_OK;
 }

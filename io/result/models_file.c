@@ -14,16 +14,11 @@
 #include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
-#include "src/system/watchdog.h"
 
 #define FORMAT_NAME   "starmill models"
 #define CATALOG_NAMES "FIRST_EXPOSURE N_EXPOSURE TARGETID IDENTIFIER"
 enum { FIRST_EXPOSURE, N_EXPOSURE, TARGET, IDENTIFIER }; /* in this order */
-enum {
-  BLOCK_ROWS = 65536,
-  MODEL_ROWS = 256, /* models read at once: some MB of an arm */
-  NAME_SIZE = MILL_MAX_NAME + 32
-};
+enum { BLOCK_ROWS = 65536, NAME_SIZE = MILL_MAX_NAME + 32 };
 
 struct mill_models_file {
   char path[MILL_MAX_PATH];
@@ -89,9 +84,9 @@ done:
 /* Consecutive rows of the result, and their consecutive rows of /models. */
 typedef struct block {
   const mill_table *catalog; /* CATALOG_NAMES */
-  int64_t n_row, first, n_model;
-  char *row;   /* [n_row] packed rows of /catalog */
-  char *model; /* [n_model] packed rows of /models; NULL before collect_models */
+  int64_t first, n_model;
+  char *row;   /* packed rows of /catalog */
+  char *model; /* [n_model] packed rows of /models */
 } block;
 
 static void clear_block(block *b)
@@ -106,36 +101,24 @@ static int64_t integer_of(const block *b, int64_t i, int column)
   return mill_column_integer(&columns->column[column], b->row + (size_t)i * columns->row_size);
 }
 
-/* Read the rows [start, start + n) of /catalog; stop before n_most exposures are exceeded, but read
-   at least one row. */
-static int read_block(const mill_models_info *info, int64_t start, int64_t n, int64_t n_most,
-                      block *b)
-{
-  MILL_CHECK(mill_alloc_bytes((size_t)n, b->catalog->columns.row_size, (void **)&b->row));
-  MILL_CHECK(mill_table_read(mill_table_range(b->catalog, start, n, b->row)));
-  b->first = n > 0 ? integer_of(b, 0, FIRST_EXPOSURE) : 0;
-  for (; b->n_row < n; b->n_row++) {
-    const int64_t i = b->n_row, n_exp = integer_of(b, i, N_EXPOSURE);
-    const int64_t first = integer_of(b, i, FIRST_EXPOSURE);
-    if (n_exp < 0 || b->first < 0 || first != b->first + b->n_model ||
-        first > info->n_exposure - n_exp)
-      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: the exposures of row %lld",
-                        info->result_path, (long long)(start + i));
-    if (i > 0 && b->n_model + n_exp > n_most)
-      break;
-    b->n_model += n_exp;
-  }
-  return MILL_OK;
-}
-
-/* Pack the rows of /models of the rows [start, start + n) of the result. */
+/* Read the rows [start, start + n) of the result, and pack their rows of /models. */
 static int collect_models(const mill_models_info *info, const mill_columns *models, int64_t start,
                           int64_t n, block *b)
 {
   const mill_columns *catalog = &b->catalog->columns;
   const mill_column *name = &catalog->column[IDENTIFIER], *to = models->column; /* in order: */
   enum { FITS_ROW, EXPOSURE, MODEL_TARGET, MODEL_IDENTIFIER };
-  MILL_CHECK(read_block(info, start, n, INT64_MAX, b));
+  MILL_CHECK(mill_alloc_bytes((size_t)n, catalog->row_size, (void **)&b->row));
+  MILL_CHECK(mill_table_read(mill_table_range(b->catalog, start, n, b->row)));
+  b->first = n > 0 ? integer_of(b, 0, FIRST_EXPOSURE) : 0;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t n_exp = integer_of(b, i, N_EXPOSURE), first = integer_of(b, i, FIRST_EXPOSURE);
+    if (n_exp < 0 || b->first < 0 || first != b->first + b->n_model ||
+        first > info->n_exposure - n_exp)
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: the exposures of row %lld",
+                        info->result_path, (long long)(start + i));
+    b->n_model += n_exp;
+  }
   MILL_CHECK(mill_alloc_bytes((size_t)b->n_model, models->row_size, (void **)&b->model));
   char *model = b->model;
   for (int64_t i = 0; i < n; i++) {
@@ -151,12 +134,6 @@ static int collect_models(const mill_models_info *info, const mill_columns *mode
     }
   }
   return MILL_OK;
-}
-
-static int open_catalog(const mill_models_info *info, mill_table **catalog)
-{
-  return mill_table_open_named(info->result, -1, info->result_path, "catalog", info->n_row,
-                               CATALOG_NAMES, catalog);
 }
 
 /* Open file and arms for writing. */
@@ -207,7 +184,8 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
   mill_columns_of(MILL_TABLE_MODELS, NULL, &columns);
   MILL_TRY(mill_table_open(models->file, models->fd, path, "models", info->n_exposure, &columns,
                            &table));
-  MILL_TRY(open_catalog(info, &catalog));
+  MILL_TRY(mill_table_open_named(info->result, -1, info->result_path, "catalog", info->n_row,
+                                 CATALOG_NAMES, &catalog));
   b.catalog = catalog;
   for (int64_t at = lo; at < hi; at += BLOCK_ROWS) {
     MILL_TRY(collect_models(info, &columns, at, hi - at < BLOCK_ROWS ? hi - at : BLOCK_ROWS, &b));
@@ -329,8 +307,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   mill_models_file *models = NULL;
   *out = NULL;
   MILL_TRY(mill_resolve_links_for_all(mpi, path, end, sizeof end));
-  err = MILL_ALLOC(1, &models);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(1, &models)));
   models->file = H5I_INVALID_HID;
   models->fd = -1;
   mill_lock_job(job, sizeof job);
@@ -349,8 +326,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   MILL_TRY(mill_output_check_shared(found ? models->path : temporary, mpi));
   if (!found) {
     MILL_TRY(mill_mpi_agree(mpi, fill(models, temporary, info, mpi)));
-    err = mpi->rank == 0 ? mill_output_rename(temporary, end) : MILL_OK;
-    MILL_TRY(mill_mpi_agree(mpi, err));
+    MILL_TRY(mill_mpi_agree(mpi, mpi->rank == 0 ? mill_output_rename(temporary, end) : MILL_OK));
   }
   temporary[0] = '\0';
   MILL_TRY(mill_mpi_agree(mpi, open_arms(models, models->path, info)));
@@ -361,117 +337,6 @@ done:
       unlink(temporary);
     (void)mill_models_close(models, err);
   }
-  return err;
-}
-
-/* ---- rows of an earlier run ---- */
-
-/* 1: the model is complete; 0: there is none; -1: it is incomplete. */
-static int state_of_model(const mill_columns *arm, const char *row)
-{
-  const int has_wave = arm->n_column > 1, n_pix = arm->column[0].n_value;
-  int n_flux = 0, n_expected = 0;
-  for (int i = 0; i < n_pix; i++) {
-    float flux;
-    double wave = 0.0;
-    memcpy(&flux, row + arm->column[has_wave].at + (size_t)i * sizeof flux, sizeof flux);
-    if (has_wave)
-      memcpy(&wave, row + (size_t)i * sizeof wave, sizeof wave);
-    const int is_there = !isnan(flux), is_expected = !isnan(wave);
-    n_flux += is_there;
-    n_expected += is_expected;
-    if (has_wave && is_there != is_expected)
-      return -1;
-  }
-  return n_flux == 0 ? 0 : n_flux == n_expected ? 1 : -1;
-}
-
-/* Mark the rows of a block with incomplete models in an arm.  n_good [n_row]: good pixels of the
-   arm. */
-static int look_at_arm(const mill_table *arm, const block *b, const int64_t *n_good,
-                       char *is_missing)
-{
-  int err = MILL_OK;
-  const size_t size = arm->columns.row_size;
-  char *model = NULL;
-  MILL_TRY(mill_alloc_raw((size_t)b->n_model, size, (void **)&model));
-  MILL_TRY(mill_table_read(mill_table_range(arm, b->first, b->n_model, model)));
-  const char *at = model;
-  for (int64_t i = 0; i < b->n_row; i++) {
-    int64_t n_there = 0, n_cut = 0;
-    for (int64_t e = 0; e < integer_of(b, i, N_EXPOSURE); e++, at += size) {
-      const int state = state_of_model(&arm->columns, at);
-      n_there += state == 1;
-      n_cut += state < 0;
-    }
-    is_missing[i] |= n_cut > 0 || (n_good[i] > 0 && n_there == 0);
-  }
-done:
-  mill_free(model);
-  return err;
-}
-
-/* Mark the fitted rows of a block with incomplete models.  start: the block's first row.  fits:
-   columns STATUS, and NPIX of each arm of the models file. */
-static int look_at_block(const mill_models_file *models, const mill_table *fits, int64_t start,
-                         const block *b, char *is_missing)
-{
-  int err = MILL_OK;
-  int64_t n_good[MODEL_ROWS];
-  char *row = NULL;
-  const size_t size = fits->columns.row_size;
-  MILL_TRY(mill_alloc_bytes((size_t)b->n_row, size, (void **)&row));
-  MILL_TRY(mill_table_read(mill_table_range(fits, start, b->n_row, row)));
-  for (int a = 0, column = 1; a < MILL_MAX_ARM; a++) {
-    if (!models->arm[a])
-      continue;
-    for (int64_t i = 0; i < b->n_row; i++)
-      n_good[i] = mill_column_integer(&fits->columns.column[column], row + (size_t)i * size);
-    MILL_TRY(look_at_arm(models->arm[a], b, n_good, is_missing));
-    column++;
-  }
-  for (int64_t i = 0; i < b->n_row; i++)
-    is_missing[i] &=
-        mill_column_integer(&fits->columns.column[0], row + (size_t)i * size) == MILL_STATUS_FITTED;
-done:
-  mill_free(row);
-  return err;
-}
-
-int mill_models_find_missing(const mill_models_file *models, const mill_models_info *info,
-                             int64_t lo, int64_t hi, int64_t **row, int64_t *n)
-{
-  int err = MILL_OK;
-  int64_t n_room = 0;
-  mill_table *fits = NULL, *catalog = NULL;
-  block b = {0};
-  char names[16 + MILL_MAX_ARM * sizeof info->columns->column->name] = "STATUS";
-  *row = NULL;
-  *n = 0;
-  for (int a = 0; a < info->lib->n_arm; a++)
-    if (models->arm[a])
-      strcat(strcat(names, " "), info->columns->column[info->columns->i_n_pix[a]].name);
-  MILL_TRY(mill_table_open_named(info->result, -1, info->result_path, "fits", info->n_row, names,
-                                 &fits));
-  MILL_TRY(open_catalog(info, &catalog));
-  b.catalog = catalog;
-  for (int64_t at = lo; at < hi;) {
-    char is_missing[MODEL_ROWS] = {0};
-    MILL_TRY(read_block(info, at, hi - at < MODEL_ROWS ? hi - at : MODEL_ROWS, MODEL_ROWS, &b));
-    MILL_TRY(look_at_block(models, fits, at, &b, is_missing));
-    for (int64_t i = 0; i < b.n_row; i++)
-      if (is_missing[i]) {
-        MILL_TRY(MILL_GROW(row, &n_room, *n + 1));
-        (*row)[(*n)++] = at + i;
-      }
-    at += b.n_row;
-    clear_block(&b);
-    mill_watch_again();
-  }
-done:
-  clear_block(&b);
-  mill_table_close(fits);
-  mill_table_close(catalog);
   return err;
 }
 

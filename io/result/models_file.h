@@ -26,7 +26,6 @@ typedef struct mill_models_info {
   const char *run_id; /**< of the result */
   hid_t result;       /**< the open result */
   const char *result_path;
-  const mill_columns *columns;       /**< of /fits */
   int64_t n_row, n_exposure, n_done; /**< rows of /fits, of /models; rows already fitted */
   const mill_library *lib;
   const double *wave_aa[MILL_MAX_ARM]; /**< [n_pix] of all rows; NULL: each row has its own */
@@ -44,17 +43,6 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
 
 /** Table of an arm's models; NULL: no file has the arm, or models is NULL. */
 const mill_table *mill_models_arm(const mill_models_file *models, int arm);
-
-/** Find the rows of [lo, hi) of /fits that are fitted but lack a model, or have an incomplete one.
- *
- *  A complete model has a flux in every pixel that has a wavelength.  A fitted arm (NPIX above 0)
- *  has a model in at least one exposure.
- *
- *  row  [n]  out  ascending; free it with mill_free, also after a failure
- *
- *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
-int mill_models_find_missing(const mill_models_file *models, const mill_models_info *info,
-                             int64_t lo, int64_t hi, int64_t **row, int64_t *n);
 
 /** Fail unless the lock is still ours (mill_lock_keep) and the path still names the file
  *  (mill_output_still_there).  Asks the file system, so call it once before a write.  NULL is

@@ -97,10 +97,9 @@ static void pack_exposure(const mill_columns *columns, const mill_file_index *in
 /* Make the group of file `first`; read again the rows that were not kept in memory. */
 static int load_group(const mill_run_info *info, int first, group *g)
 {
-  int err = MILL_OK;
   const int end = end_of_group(info, first);
-  MILL_TRY(MILL_ALLOC(end - first, &g->index));
-  MILL_TRY(MILL_ALLOC(end - first, &g->is_loaded));
+  MILL_CHECK(MILL_ALLOC(end - first, &g->index));
+  MILL_CHECK(MILL_ALLOC(end - first, &g->is_loaded));
   g->first = first;
   g->end = end;
   for (int i = 0; i < end - first; i++) {
@@ -110,19 +109,18 @@ static int load_group(const mill_run_info *info, int first, group *g)
     if (!from->row && from->n_row > 0 && info->load) {
       memset(index, 0, sizeof *index);
       g->is_loaded[i] = 1;
-      MILL_TRY(mill_table_go_on());
-      MILL_TRY(info->load(info->load_context, first + i, index));
+      MILL_CHECK(mill_table_go_on());
+      MILL_CHECK(info->load(info->load_context, first + i, index));
       mill_watch_again();
       if (index->n_row != from->n_row || index->n_exposure != from->n_exposure)
-        MILL_FAIL(MILL_ERR_STOPPED,
-                  "%s changed while the job was starting: the same command starts again",
-                  info->file[first + i].path);
+        return MILL_ERROR(MILL_ERR_STOPPED,
+                          "%s changed while the job was starting: the same command starts again",
+                          info->file[first + i].path);
     }
     g->n_row += index->n_row;
     g->n_exp += index->n_exposure;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int pack_group(const tables *t, group *g)

@@ -67,123 +67,6 @@ done:
   return err;
 }
 
-/* On rank 0: has an earlier start of this requeued Slurm job begun the file?  If so it is
-   continued, else a script with --overwrite would start over each time. */
-static int is_own_work(const mill_result_file *file, const mill_run_info *info)
-{
-  char job[96], made_by[96] = "";
-  int found = MILL_FOUND_NOTHING;
-  mill_result_summary summary;
-  if (mill_lock_restart() == 0 || mill_h5_check_output(file->path) != MILL_OK ||
-      mill_result_inspect(file->path, info, 0, &file->columns, &found, &summary) != MILL_OK ||
-      found == MILL_FOUND_NOTHING ||
-      mill_output_peek(file->path, "provenance", "JOB", made_by, sizeof made_by) != MILL_OK)
-    return 0;
-  mill_lock_job(job, sizeof job);
-  return strcmp(job, made_by) == 0;
-}
-
-int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
-{
-  *is_new = 0;
-  MILL_CHECK(mill_resolve_links(path, out, size));
-  const size_t n = strlen(out);
-  if (n + sizeof MILL_NEW_END > size)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
-  memcpy(out + n, MILL_NEW_END, sizeof MILL_NEW_END);
-  *is_new = access(out, F_OK) == 0;
-  if (!*is_new)
-    out[n] = '\0';
-  return MILL_OK;
-}
-
-/* On rank 0, with --overwrite: an existing file becomes the target, and the run writes PATH.new. */
-static int settle_target(mill_result_file *file, const mill_run_info *info)
-{
-  int is_begun = 0;
-  char begun[MILL_MAX_PATH];
-  MILL_CHECK(mill_result_begun(file->path, begun, sizeof begun - 128, &is_begun));
-  if (!is_begun && access(file->path, F_OK) != 0 &&
-      !(info->models && access(info->models, F_OK) == 0))
-    return MILL_OK;
-  MILL_CHECK(mill_refuse_foreign(file->path, "--output", "starmill result"));
-  memcpy(file->target, file->path, sizeof file->target);
-  strcat(file->path, MILL_NEW_END);
-  return MILL_OK;
-}
-
-/* On rank 0: choose the file to write, and inspect it. */
-static int look(mill_result_file *file, const char *path, const mill_run_info *info, int overwrite,
-                int retry_failed, int *found)
-{
-  int err = MILL_OK;
-  mill_result_summary *summary = &file->found;
-  mill_error_kept kept;
-  *found = MILL_FOUND_NOTHING;
-  memcpy(file->path, path, strlen(path) + 1);
-  file->target[0] = '\0';
-  if (overwrite && !is_own_work(file, info)) {
-    MILL_TRY(settle_target(file, info));
-    if (!file->target[0])
-      goto done;
-  }
-  MILL_TRY(mill_h5_check_output(file->path));
-  err = mill_result_inspect(file->path, info, retry_failed, &file->columns, found, summary);
-  mill_error_save(err, &kept);
-  file->was_void = err == MILL_ERR_OUTPUT && mill_result_is_void(file->path);
-  if (file->was_void) {
-    *found = MILL_FOUND_NOTHING;
-    return MILL_OK;
-  }
-  err = err == MILL_OK ? err : mill_error_restore(&kept);
-  if (err == MILL_ERR_OUTPUT && file->target[0])
-    MILL_FAIL(err, "%s; an earlier start with --overwrite has begun it: remove %s to begin again",
-              mill_error_message(), file->path);
-  if (err == MILL_ERR_OUTPUT)
-    MILL_FAIL(err, "%s; give another --output, or --overwrite to replace it", mill_error_message());
-  if (err != MILL_OK)
-    goto done;
-  const int64_t n_failed =
-      info->n_row - summary->n_status[MILL_STATUS_NOT_DONE] - summary->n_status[MILL_STATUS_FITTED];
-  /* a finished PATH.new must still replace its target */
-  if (*found == MILL_FOUND_FINISHED && ((retry_failed && n_failed > 0) || file->target[0]))
-    *found = MILL_FOUND_UNFINISHED;
-done:
-  return err;
-}
-
-/* On rank 0: inspect the existing file, and take the lock unless it is finished. */
-static int claim(mill_result_file *file, const char *path, const mill_run_info *info, int overwrite,
-                 int retry_failed, int *found)
-{
-  MILL_CHECK(look(file, path, info, overwrite, retry_failed, found));
-  if (*found != MILL_FOUND_FINISHED) {
-    MILL_CHECK(mill_lock_take(path, &file->lock));
-    /* look again: another job may have changed or renamed it before we had the lock */
-    MILL_CHECK(look(file, path, info, overwrite, retry_failed, found));
-  }
-  if (*found == MILL_FOUND_FINISHED) {
-    mill_lock_release(&file->lock);
-    mill_lock_tidy(path);
-  } else
-    mill_lock_remove_leftovers(&file->lock, path);
-  if (file->was_void) {
-    mill_log_info("%s is of other inputs or settings and has no fitted row: it is replaced",
-                  file->path);
-    if (info->models)
-      mill_models_remove_of(info->models, file->path);
-  }
-  if (overwrite && *found == MILL_FOUND_NOTHING && !file->target[0])
-    mill_log_info(
-        "%s: there is nothing to overwrite; to continue this run after a stop, omit --overwrite",
-        path);
-  if (overwrite && *found != MILL_FOUND_NOTHING)
-    mill_log_info("%s: an earlier start %s has begun it: it is continued", file->path,
-                  file->target[0] ? "with --overwrite"
-                                  : "of this Slurm job, whose --overwrite has been done,");
-  return MILL_OK;
-}
-
 static void close_tables(mill_result_file *file)
 {
   mill_table_close(file->fits);
@@ -255,8 +138,7 @@ static int create(mill_result_file *file, const mill_run_info *info, const int64
   MILL_MPI(MPI_Bcast(path, sizeof path, MPI_CHAR, 0, mpi->comm));
   MILL_TRY(mill_output_check_shared(path, mpi));
   MILL_TRY(mill_mpi_agree(mpi, fill(file, path, info, first_exposure)));
-  err = mpi->rank == 0 ? mill_output_rename(path, file->path) : MILL_OK;
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_mpi_agree(mpi, mpi->rank == 0 ? mill_output_rename(path, file->path) : MILL_OK));
 done:
   if (err != MILL_OK && mpi->rank == 0 && path[0])
     unlink(path);
@@ -370,20 +252,17 @@ done:
 static int open_file(mill_result_file *file, const mill_run_info *info,
                      const int64_t *first_exposure, int retry_failed, int is_new)
 {
-  int err = MILL_OK;
   file->is_new = is_new;
   if (is_new)
-    MILL_TRY(create(file, info, first_exposure));
+    MILL_CHECK(create(file, info, first_exposure));
   mill_watch_again();
-  MILL_TRY(mill_output_check_shared(file->path, &file->mpi));
-  MILL_TRY(mill_mpi_agree(&file->mpi, open_tables(file, file->path)));
+  MILL_CHECK(mill_output_check_shared(file->path, &file->mpi));
+  MILL_CHECK(mill_mpi_agree(&file->mpi, open_tables(file, file->path)));
   for (int64_t i = 0; i < file->n_row && is_new; i++)
     mill_result_set_bit(file->wanted, i, 1);
   if (!is_new)
-    MILL_TRY(continue_rows(file, info, retry_failed));
-  MILL_TRY(mill_mpi_agree(&file->mpi, mill_lock_keep(&file->lock)));
-done:
-  return err;
+    MILL_CHECK(continue_rows(file, info, retry_failed));
+  return mill_mpi_agree(&file->mpi, mill_lock_keep(&file->lock));
 }
 
 int mill_result_open(const char *path, int overwrite, int retry_failed, const mill_run_info *info,
@@ -408,7 +287,8 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   MILL_TRY(number_exposures(info, &file->mpi, first_exposure, &file->n_exposure));
   watch = mill_watch_begin(MILL_WATCH_START, 2 * ROW_S * (double)info->n_row,
                            "%s: opening the output", end);
-  err = outer.rank == 0 ? claim(file, end, info, overwrite, retry_failed, &found) : MILL_OK;
+  err = outer.rank == 0 ? mill_result_claim(file, end, info, overwrite, retry_failed, &found)
+                        : MILL_OK;
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   mill_watch_again();
   MILL_TRY(share_found(file, &found));
@@ -439,16 +319,13 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   int watch = -1;
   double n_byte = 0;
   char run_id[MILL_RUN_ID_SIZE] = "", renewed[MILL_MAX_PATH];
-  mill_models_info info;
-  memset(&info, 0, sizeof info);
-  info.run_id = run_id;
-  info.result = file->file;
-  info.result_path = file->path;
-  info.columns = &file->columns;
-  info.n_row = file->n_row;
-  info.n_exposure = file->n_exposure;
-  info.n_done = atomic_load(&file->n_done);
-  info.lib = file->lib;
+  mill_models_info info = {.run_id = run_id,
+                           .result = file->file,
+                           .result_path = file->path,
+                           .n_row = file->n_row,
+                           .n_exposure = file->n_exposure,
+                           .n_done = atomic_load(&file->n_done),
+                           .lib = file->lib};
   for (int a = 0; a < file->lib->n_arm; a++) {
     info.wave_aa[a] = wave_aa[a];
     info.n_pix[a] = n_pix[a];
@@ -477,8 +354,6 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   /* --overwrite keeps the models of a result that is continued */
   MILL_TRY(mill_models_open(path, overwrite && info.n_done == 0, &info, &file->mpi, &file->models));
-  if (info.n_done > 0)
-    MILL_TRY(mill_result_learn_unmodelled(file, &info));
 done:
   if (err != MILL_OK && file->is_new && file->mpi.rank == 0) { /* useless without models */
     unlink(file->path);

@@ -107,10 +107,7 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
  *  the first put.
  *
  *  n_pix    [n_arm]              pixels of the longest model in each arm; 0: no file has the arm
- *  wave_aa  [n_arm][n_pix[arm]]  wavelengths of all rows; NULL: each row brings its own
- *
- *  Reads all models of an earlier run (the ranks share this); its rows with incomplete models are
- *  fitted again. */
+ *  wave_aa  [n_arm][n_pix[arm]]  wavelengths of all rows; NULL: each row brings its own */
 int mill_result_open_models(mill_result_file *file, const char *path, int overwrite,
                             const double *const *wave_aa, const int *n_pix);
 

@@ -86,6 +86,13 @@ struct mill_result_file {
   _Atomic double longest_s; /* longest write so far */
 };
 
+/* ---- existing_result.c ---- */
+
+/** On rank 0: inspect the existing file, and take the lock unless it is finished.  found out: enum
+ *  mill_found. */
+int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,
+                      int overwrite, int retry_failed, int *found);
+
 /* ---- wanted_rows.c: one bit a row; the caller holds the mutex, or is the only thread ---- */
 
 int mill_result_bit(const uint8_t *bits, int64_t i);
@@ -94,9 +101,6 @@ void mill_result_set_bit(uint8_t *bits, int64_t i, int value);
 /** Find in the open file which rows are done; each rank examines its share.  was_finished: a row
  *  that is not done is damaged.  Collective. */
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished);
-
-/** Want all fitted rows again whose models are incomplete.  Collective. */
-int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info);
 
 /* ---- result_queue.c ---- */
 

@@ -6,7 +6,6 @@
 
 #include "io/result/result_file_impl.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 
 void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits)
 {

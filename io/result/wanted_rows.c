@@ -2,7 +2,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "io/hdf5/output_file.h"
 #include "io/result/result_file_impl.h"
 #include "io/result/stored_rows.h"
 #include "src/system/log.h"
@@ -29,21 +28,6 @@ typedef struct examination {
   mill_damaged_rows damaged;
   mill_waiting reset; /* rows of /fits whose STATUS is set to 0 */
 } examination;
-
-/* Collective; the caller ends it, also after a failure. */
-static int start_examination(mill_result_file *file, examination **e)
-{
-  int err = MILL_ALLOC(1, e);
-  if (err == MILL_OK)
-    err = mill_table_open_named(file->file, file->fd, file->path, "fits", file->n_row,
-                                "TARGETID STATUS", &(*e)->fits);
-  if (err == MILL_OK)
-    err = mill_table_open_named(file->file, file->fd, file->path, "catalog", file->n_row,
-                                "TARGETID", &(*e)->catalog);
-  if (err == MILL_OK)
-    (*e)->file = file;
-  return mill_mpi_agree(&file->mpi, err);
-}
 
 static void end_examination(examination *e)
 {
@@ -75,24 +59,6 @@ static int examine_row(void *context, int64_t i, const char *row)
   return mill_waiting_add(&e->reset, &e->fits->columns, i, &reset);
 }
 
-static int examine_rows(examination *e, int64_t start, int64_t end)
-{
-  int err = MILL_OK;
-  char text[MILL_ROWS_TEXT];
-  const mill_result_file *file = e->file;
-  const int64_t n = end > start ? end - start : 0;
-  e->start = start;
-  MILL_TRY(MILL_ALLOC(n, &e->target));
-  MILL_TRY(mill_table_read(mill_table_range(e->catalog, start, n, (char *)e->target)));
-  MILL_TRY(mill_stored_rows_fits(file->file, file->path, file->n_row, &e->rows));
-  MILL_TRY(mill_stored_rows_each(&e->rows, start, end, examine_row, e));
-  if (e->damaged.n > 0)
-    mill_log_warning("%s: %s; they are fitted again", file->path,
-                     mill_damaged_rows_text(&e->damaged, text));
-done:
-  return err;
-}
-
 /* Write STATUS 0 and the TARGETID of /catalog, which may be damaged in /fits and which no fit
    writes. */
 static int reset_rows(examination *e)
@@ -109,15 +75,44 @@ static int reset_rows(examination *e)
   return mill_table_write(&part);
 }
 
-/* Reset the wanted rows in the file, and tell all ranks which rows are wanted.  code: the outcome
-   of the examination.  Collective. */
-static int share_wanted(examination *e, int code)
+/* Examine the rows [start, end), and reset the wanted ones in the file. */
+static int examine_rows(examination *e, int64_t start, int64_t end)
+{
+  char text[MILL_ROWS_TEXT];
+  const mill_result_file *file = e->file;
+  const int64_t n = end > start ? end - start : 0;
+  e->start = start;
+  MILL_CHECK(mill_table_open_named(file->file, file->fd, file->path, "fits", file->n_row,
+                                   "TARGETID STATUS", &e->fits));
+  MILL_CHECK(mill_table_open_named(file->file, file->fd, file->path, "catalog", file->n_row,
+                                   "TARGETID", &e->catalog));
+  MILL_CHECK(MILL_ALLOC(n, &e->target));
+  MILL_CHECK(mill_table_read(mill_table_range(e->catalog, start, n, (char *)e->target)));
+  MILL_CHECK(mill_stored_rows_fits(file->file, file->path, file->n_row, &e->rows));
+  MILL_CHECK(mill_stored_rows_each(&e->rows, start, end, examine_row, e));
+  if (e->damaged.n > 0)
+    mill_log_warning("%s: %s; they are fitted again", file->path,
+                     mill_damaged_rows_text(&e->damaged, text));
+  return reset_rows(e);
+}
+
+int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished)
 {
   int err = MILL_OK;
-  mill_result_file *file = e->file;
+  /* shares are whole bytes of the bit field, so that a bitwise OR joins them */
+  int64_t end, n_wanted = 0;
   const int64_t n_byte = (file->n_row + 7) / 8;
-  int64_t n_wanted = 0;
-  MILL_TRY(mill_mpi_agree(&file->mpi, code == MILL_OK ? reset_rows(e) : code));
+  const int64_t lo = mill_mpi_share(&file->mpi, n_byte, &end) * 8;
+  const int64_t hi = end * 8 < file->n_row ? end * 8 : file->n_row;
+  examination *e = NULL;
+  err = MILL_ALLOC(1, &e);
+  if (err == MILL_OK) {
+    e->file = file;
+    e->retry_failed = retry_failed;
+    e->was_finished = was_finished;
+    err = examine_rows(e, lo, hi);
+  }
+  MILL_TRY(mill_mpi_agree(&file->mpi, err));
   for (int64_t at = 0; at < n_byte; at += 1 << 30) {
     const int n = n_byte - at < 1 << 30 ? (int)(n_byte - at) : 1 << 30;
     MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, file->wanted + at, n, MPI_BYTE, MPI_BOR, file->mpi.comm));
@@ -126,48 +121,6 @@ static int share_wanted(examination *e, int code)
     n_wanted += mill_result_bit(file->wanted, i);
   atomic_store(&file->n_done, file->n_row - n_wanted);
 done:
-  return err;
-}
-
-int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished)
-{
-  int err = MILL_OK;
-  /* shares are whole bytes of the bit field, so that a bitwise OR joins them */
-  int64_t end;
-  const int64_t lo = mill_mpi_share(&file->mpi, (file->n_row + 7) / 8, &end) * 8;
-  const int64_t hi = end * 8 < file->n_row ? end * 8 : file->n_row;
-  examination *e = NULL;
-  MILL_TRY(start_examination(file, &e));
-  e->retry_failed = retry_failed;
-  e->was_finished = was_finished;
-  err = share_wanted(e, examine_rows(e, lo, hi));
-done:
   end_examination(e);
-  return err;
-}
-
-int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info)
-{
-  int err = MILL_OK;
-  examination *e = NULL;
-  int64_t *missing = NULL, n_missing = 0, n_all = 0;
-  char *row;
-  int64_t hi;
-  const int64_t lo = mill_mpi_share(&file->mpi, file->n_row, &hi);
-  MILL_TRY(start_examination(file, &e));
-  err = mill_models_find_missing(file->models, info, lo, hi, &missing, &n_missing);
-  for (int64_t i = 0; i < n_missing && err == MILL_OK; i++) {
-    mill_result_set_bit(file->wanted, missing[i], 1);
-    err = mill_waiting_add(&e->reset, &e->fits->columns, missing[i], &row);
-  }
-  MILL_TRY(share_wanted(e, err));
-  MILL_MPI(MPI_Allreduce(&n_missing, &n_all, 1, MPI_INT64_T, MPI_SUM, file->mpi.comm));
-  if (n_all > 0 && file->mpi.rank == 0)
-    mill_log_warning(
-        "%s: %lld rows are fitted again, as their models are incomplete in the models file",
-        file->path, (long long)n_all);
-done:
-  end_examination(e);
-  mill_free(missing);
   return err;
 }

@@ -3,7 +3,6 @@
 
 #include "io/stars/input_names.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -157,23 +157,21 @@ static void hold_rows(index_job *job, mill_file_index *index)
     job->n_held += n_byte;
     return;
   }
-  const mill_file_index counts = *index;
+  const mill_file_index counts = {.n_row = index->n_row,
+                                  .n_exposure = index->n_exposure,
+                                  .n_fits_row = index->n_fits_row,
+                                  .file_size = index->file_size,
+                                  .file_mtime = index->file_mtime,
+                                  .rows_hash = index->rows_hash};
   mill_file_index_clear(index);
-  index->n_row = counts.n_row;
-  index->n_exposure = counts.n_exposure;
-  index->n_fits_row = counts.n_fits_row;
-  index->file_size = counts.file_size;
-  index->file_mtime = counts.file_mtime;
-  index->rows_hash = counts.rows_hash;
+  *index = counts;
 }
 
 static int index_file(index_job *job, const char *path, int i_file, file_facts *facts)
 {
-  int err = MILL_OK;
   mill_file_index *index = &job->inputs->index[i_file - job->inputs->file_start];
   mill_spectra *spectra = NULL;
-
-  err = mill_spectra_open(path, &job->settings, &spectra);
+  int err = mill_spectra_open(path, &job->settings, &spectra);
   if (err == MILL_OK)
     err = mill_spectra_index(spectra, &job->settings.config->select, index);
   if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
@@ -209,27 +207,25 @@ done:
 
 static int index_share(index_job *job, const mill_input_names *names, file_facts *facts)
 {
-  int err = MILL_OK;
   const mill_inputs *inputs = job->inputs;
-  MILL_TRY(MILL_ALLOC(inputs->file_end - inputs->file_start, &job->inputs->index));
+  MILL_CHECK(MILL_ALLOC(inputs->file_end - inputs->file_start, &job->inputs->index));
   for (int i = inputs->file_start; i < inputs->file_end; i++) {
     if (mill_stop_reason() != MILL_STOP_NONE)
-      MILL_FAIL(MILL_ERR_STOPPED,
-                "stopped while indexing: nothing was fitted; the same command starts again");
+      return MILL_ERROR(
+          MILL_ERR_STOPPED,
+          "stopped while indexing: nothing was fitted; the same command starts again");
     const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: indexing it", names->name[i]);
-    err = index_file(job, names->name[i], i, &facts[i]);
+    const int indexed = index_file(job, names->name[i], i, &facts[i]);
     mill_watch_end(watch);
-    MILL_TRY(err);
+    MILL_CHECK(indexed);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void look_at_file(const char *path, file_facts *facts)
 {
   struct stat status;
   facts->file.size = -1;
-  facts->file.mtime = 0;
   if (stat(path, &status) != 0)
     return;
   facts->on_disk = 1;
@@ -372,9 +368,8 @@ static int refuse_mixed_frames(const mill_input_names *names, const file_facts *
 static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input_names *names,
                      file_facts *facts, mill_inputs *inputs)
 {
-  int err = MILL_OK;
   int64_t *n_row = NULL, *n_exposure = NULL, n_before = 0, n_after = 0;
-  err = MILL_ALLOC(inputs->n_file, &n_row);
+  int err = MILL_ALLOC(inputs->n_file, &n_row);
   if (err == MILL_OK)
     err = MILL_ALLOC(inputs->n_file, &n_exposure);
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -391,8 +386,7 @@ static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input
     mill_log_info("join_by_name: %lld rows of the input files are %lld objects",
                   (long long)n_before, (long long)n_after);
 done:
-  mill_free(n_row);
-  mill_free(n_exposure);
+  MILL_FREE(n_row, n_exposure);
   return err;
 }
 
@@ -430,34 +424,31 @@ static int build_table(const mill_input_names *names, const file_facts *facts,
 static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_layout *layouts,
                         mill_inputs *inputs)
 {
-  int err = MILL_OK;
   for (int a = 0; a < lib->n_arm; a++) {
     const arm_layout *mine = &layouts[a];
     struct {
       int file, rank;
     } here = {mine->first_file, mpi->rank}, first;
     int n_first = mine->n_pix_first, differs = mine->differs, n_pix = mine->n_pix;
-    MILL_MPI(MPI_Allreduce(&here, &first, 1, MPI_2INT, MPI_MINLOC, mpi->comm));
+    MILL_CHECK_MPI(MPI_Allreduce(&here, &first, 1, MPI_2INT, MPI_MINLOC, mpi->comm));
     if (first.file == INT_MAX)
       continue;
-    MILL_MPI(MPI_Bcast(&n_first, 1, MPI_INT, first.rank, mpi->comm));
-    err = MILL_ALLOC(n_first, &inputs->wave_aa[a]);
-    MILL_TRY(mill_mpi_agree(mpi, err));
+    MILL_CHECK_MPI(MPI_Bcast(&n_first, 1, MPI_INT, first.rank, mpi->comm));
+    MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(n_first, &inputs->wave_aa[a])));
     if (mpi->rank == first.rank)
       memcpy(inputs->wave_aa[a], mine->wave_aa, (size_t)n_first * sizeof(double));
-    MILL_MPI(MPI_Bcast(inputs->wave_aa[a], n_first, MPI_DOUBLE, first.rank, mpi->comm));
+    MILL_CHECK_MPI(MPI_Bcast(inputs->wave_aa[a], n_first, MPI_DOUBLE, first.rank, mpi->comm));
     if (mine->first_file != INT_MAX &&
         !same_wavelengths(n_first, inputs->wave_aa[a], mine->n_pix_first, mine->wave_aa))
       differs = 1;
-    MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, &differs, 1, MPI_INT, MPI_MAX, mpi->comm));
-    MILL_MPI(MPI_Allreduce(&n_pix, &inputs->n_pix[a], 1, MPI_INT, MPI_MAX, mpi->comm));
+    MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &differs, 1, MPI_INT, MPI_MAX, mpi->comm));
+    MILL_CHECK_MPI(MPI_Allreduce(&n_pix, &inputs->n_pix[a], 1, MPI_INT, MPI_MAX, mpi->comm));
     if (differs) {
       mill_free(inputs->wave_aa[a]);
       inputs->wave_aa[a] = NULL;
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Log each pair of format and frame once: velocities are in the frame of the wavelengths. */
@@ -496,7 +487,6 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
                    .inputs = inputs,
                    .want_models = request->want_models,
                    .keeps_all = config->join_by_name};
-
   memset(inputs, 0, sizeof *inputs);
   memcpy(job.settings.arm_wanted, arm_wanted, sizeof job.settings.arm_wanted);
   for (int a = 0; a < MILL_MAX_ARM; a++)

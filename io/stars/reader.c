@@ -2,10 +2,8 @@
 #include "io/stars/reader.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -49,24 +47,20 @@ typedef struct worker {
   int started;
   int n_source;
   source source[MAX_SOURCE];
-  int64_t n_asked;
-  int64_t wanted[MILL_BATCH_ROWS];
+  int64_t n_asked, wanted[MILL_BATCH_ROWS];
   /* of the batch being filled */
   int64_t *exposure; /* numbers of the exposures to read from one file */
   place *place;      /* of all exposures of the batch */
   int *part_file;    /* file of each part */
   int *cursor;       /* next segment of each part */
   int64_t exposure_room, place_room, part_file_room, cursor_room;
-  /* guarded by the reader's mutex */
-  int ended;
-  double cpu_s; /* once it has ended */
+  mill_reader_cost cost; /* cpu_s: once it has ended */
 } worker;
 
 struct mill_reader {
   mill_reader_plan plan;
   int n_worker;
   worker *worker; /* [n_worker] */
-  _Atomic int64_t n_opened;
   /* guarded by draw: one thread at a time asks for rows */
   pthread_mutex_t draw;
   mill_schedule_rows rest; /* drawn rows that no thread has taken yet */
@@ -127,7 +121,7 @@ static int get_source(worker *w, int i, source **out)
   close_source(s);
   s->i_file = i;
   s->last_used = w->n_asked;
-  atomic_fetch_add(&reader->n_opened, 1);
+  w->cost.n_opened++;
   watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
   err = mill_inputs_open(plan->inputs, i, &s->spectra, &s->index);
   if (err == MILL_ERR_INPUT && mill_is_gz(entry->path) && close_others(w, s) > 0)
@@ -233,8 +227,7 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
    each exposure. */
 static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
-  int err = MILL_OK;
-  int n = 0, n_asked = 0, watch = -1;
+  int err = MILL_OK, n = 0, n_asked = 0, watch = -1;
   mill_reader *reader = w->reader;
   source *s = NULL;
   MILL_TRY(get_source(w, w->part_file[p], &s));
@@ -343,16 +336,15 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
    unreadable, hand over nothing and set *retry: each must be read alone. */
 static int read_batch(worker *w, int i, const int64_t *wanted, int n, int *retry, int *stopped)
 {
-  int err = MILL_OK;
   mill_reader *reader = w->reader;
   source *s = NULL;
   mill_batch *batch = take_idle(reader);
   *retry = 0;
   *stopped = batch == NULL;
   if (!batch)
-    goto done;
+    return MILL_OK;
   mill_range_begin(MILL_RANGE_READ);
-  err = get_source(w, i, &s);
+  int err = get_source(w, i, &s);
   if (err == MILL_OK) {
     /* without its file all rows are unreadable */
     const int is_lost = s->spectra == NULL;
@@ -364,12 +356,10 @@ static int read_batch(worker *w, int i, const int64_t *wanted, int n, int *retry
     }
   }
   mill_range_end();
-  if (err != MILL_OK || *retry) {
+  if (err != MILL_OK || *retry)
     mill_reader_release(reader, batch);
-    goto done;
-  }
-  hand_over(reader, batch);
-done:
+  else
+    hand_over(reader, batch);
   return err;
 }
 
@@ -398,10 +388,8 @@ static int read_wanted(worker *w, int i, int n_wanted, int *stopped)
     n = rows_of_batch(w->reader, s, w->wanted + at, n_wanted - at);
     MILL_CHECK(read_batch(w, i, w->wanted + at, n, &retry, stopped));
     /* one by one, so that a bad row does not cost its neighbours */
-    for (int k = 0; retry && k < n && !*stopped; k++) {
-      int ignored = 0;
-      MILL_CHECK(read_batch(w, i, w->wanted + at + k, 1, &ignored, stopped));
-    }
+    for (int k = 0; retry && k < n && !*stopped; k++)
+      MILL_CHECK(read_batch(w, i, w->wanted + at + k, 1, &(int){0}, stopped));
   }
   return MILL_OK;
 }
@@ -480,8 +468,7 @@ static void *worker_main(void *argument)
     mill_error_save(err, &reader->failure);
     reader->stop = 1; /* the other threads */
   }
-  w->cpu_s = mill_thread_cpu_s();
-  w->ended = 1;
+  w->cost.cpu_s = mill_thread_cpu_s();
   reader->n_running--;
   pthread_cond_broadcast(&reader->changed);
   pthread_mutex_unlock(&reader->mutex);
@@ -551,30 +538,6 @@ int mill_reader_next(mill_reader *reader, mill_batch **out)
   return err;
 }
 
-int64_t mill_reader_n_opened(mill_reader *reader)
-{
-  return atomic_load(&reader->n_opened);
-}
-
-double mill_reader_cpu_s(mill_reader *reader)
-{
-  double cpu_s = 0.0;
-  pthread_mutex_lock(&reader->mutex);
-  for (int i = 0; i < reader->n_worker; i++) {
-    const worker *w = &reader->worker[i];
-    clockid_t clock;
-    struct timespec t = {0};
-    /* a running thread cannot end now, as it needs the mutex for that */
-    if (w->started && !w->ended && pthread_getcpuclockid(w->thread, &clock) == 0 &&
-        clock_gettime(clock, &t) == 0)
-      cpu_s += (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-    else
-      cpu_s += w->cpu_s;
-  }
-  pthread_mutex_unlock(&reader->mutex);
-  return cpu_s;
-}
-
 void mill_reader_release(mill_reader *reader, mill_batch *batch)
 {
   if (!batch)
@@ -598,11 +561,13 @@ void mill_reader_release_star(mill_reader *reader, mill_star *star)
   pthread_mutex_unlock(&reader->mutex);
 }
 
-static void free_batch(mill_batch *batch)
+static void free_batches(mill_batch *const *batch, int n)
 {
-  for (int64_t p = 0; p < batch->cap_part; p++)
-    mill_read_batch_clear(&batch->part[p]);
-  MILL_FREE(batch->part, batch);
+  for (int i = 0; i < n; i++) {
+    for (int64_t p = 0; p < batch[i]->cap_part; p++)
+      mill_read_batch_clear(&batch[i]->part[p]);
+    MILL_FREE(batch[i]->part, batch[i]);
+  }
 }
 
 void mill_reader_stop(mill_reader *reader)
@@ -614,12 +579,14 @@ void mill_reader_stop(mill_reader *reader)
     worker *w = &reader->worker[i];
     if (w->started)
       pthread_join(w->thread, NULL);
+    if (reader->plan.cost) {
+      reader->plan.cost->n_opened += w->cost.n_opened;
+      reader->plan.cost->cpu_s += w->cost.cpu_s;
+    }
     MILL_FREE(w->exposure, w->place, w->part_file, w->cursor);
   }
-  while (reader->n_ready > 0)
-    free_batch(reader->ready[--reader->n_ready]);
-  while (reader->n_idle > 0)
-    free_batch(reader->idle[--reader->n_idle]);
+  free_batches(reader->ready, reader->n_ready);
+  free_batches(reader->idle, reader->n_idle);
   while (reader->made) {
     ticket *t = reader->made;
     reader->made = t->next_made;

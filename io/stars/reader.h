@@ -54,6 +54,12 @@ typedef struct mill_batch {
   int64_t cap_part;
 } mill_batch;
 
+/** What reading has cost; set by mill_reader_stop. */
+typedef struct mill_reader_cost {
+  int64_t n_opened; /**< times that the threads have opened a file */
+  double cpu_s;     /**< CPU seconds of the threads */
+} mill_reader_cost;
+
 /** Arguments of a reader, borrowed until mill_reader_stop. */
 typedef struct mill_reader_plan {
   const mill_inputs *inputs;
@@ -62,6 +68,7 @@ typedef struct mill_reader_plan {
   const mill_start_table *start;  /**< NULL: none */
   const mill_prior_table *priors; /**< NULL: none */
   int n_thread;                   /**< 1 to MILL_MAX_READER; 1 unless mill_spectra_threads() */
+  mill_reader_cost *cost;         /**< out, zeroed before; NULL: not wanted */
 } mill_reader_plan;
 
 typedef struct mill_reader mill_reader;
@@ -72,12 +79,6 @@ int mill_reader_start(const mill_reader_plan *plan, mill_reader **out);
 /** Wait for the next batch; *out NULL: there are no more.  A failed thread (not an unreadable file)
  *  is reported here, after the batches that were ready. */
 int mill_reader_next(mill_reader *reader, mill_batch **out);
-
-/** Number of times that the threads have opened a file so far. */
-int64_t mill_reader_n_opened(mill_reader *reader);
-
-/** CPU seconds that the threads have used so far. */
-double mill_reader_cpu_s(mill_reader *reader);
 
 /** Give back a batch, its pixels and the stars still in it.  NULL is allowed. */
 void mill_reader_release(mill_reader *reader, mill_batch *batch);

@@ -11,7 +11,6 @@
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "kernels/math/doppler.h"
 
 /* SPPIXMASK bits of bad pixels, whatever their ivar: the fibre's trace, flat or wavelengths are
    worthless; or the pixel was rejected, has no sky or only sky, or has hardly any

@@ -2,7 +2,6 @@
 #include "io/surveys/selection.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"

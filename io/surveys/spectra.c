@@ -1,26 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "io/surveys/spectra.h"
+#include "io/surveys/spectra_impl.h"
 
 #include <fitsio.h>
-#include <math.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 
 #include "io/surveys/formats.h"
 #include "io/surveys/selection.h"
-#include "kernels/math/doppler.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
-#include "src/config/arms.h"
-
-enum {
-  MAX_PIECE = 2 * MILL_MAX_ARM, /* most pieces of a channel */
-  MAX_KNOWN = 32                /* sets of wavelengths remembered between reads */
-};
 
 void mill_read_batch_clear(mill_read_batch *batch)
 {
@@ -34,68 +24,6 @@ void mill_read_batch_clear(mill_read_batch *batch)
 size_t mill_read_batch_bytes(const mill_read_batch *batch)
 {
   return mill_arena_bytes(&batch->arena) + (size_t)batch->segment_room * sizeof *batch->segment;
-}
-
-/* ---- which pixels go where ---------------------------------------------- */
-
-/* A run of neighbouring pixels of a channel that goes to one arm. */
-typedef struct piece {
-  int arm, first, n;
-  uint64_t wave_number;
-  /* in the batch being read; NULL: not yet there */
-  const double *wave_aa;
-  const float *sigma_aa; /* from the arm's resolving power or FWHM */
-} piece;
-
-/* Number of pieces so far in this process, for mill_raw_segment.wave_number. */
-static _Atomic uint64_t n_numbered;
-
-/* Wavelengths of a channel, and how they are cut. */
-typedef struct known_waves {
-  char name[MILL_MAX_NAME];
-  int n_pix, air;
-  double *given_aa; /* [n_pix] as given, owned */
-  double *wave_aa;  /* [n_pix] in vacuum; owned, or given_aa itself */
-  int n_piece;      /* 0: no wanted arm takes the channel */
-  int outside;      /* 1: the channel is beyond all arms */
-  piece piece[MAX_PIECE];
-} known_waves;
-
-/* An arm of the library as this run uses it. */
-typedef struct arm_rule {
-  int wanted;
-  double usable_min_aa, usable_max_aa; /* the templates' range less the Doppler shift */
-  double min_aa, max_aa;               /* configured range, cut to the usable one; 0, inf: none */
-  double least_aa, most_aa;            /* intersection of both ranges */
-  const char *channel;                 /* configured channel; empty: any */
-  double resolving_power, fwhm_aa;     /* configured resolution, 0: none; fwhm_aa has priority */
-  int needs_lsf;
-} arm_rule;
-
-struct mill_spectra {
-  const mill_format *format;
-  void *state;
-  int frame;
-  mill_fits_file *fits; /* NULL: spectra in memory */
-  const char *name;     /* of the file, for messages; borrowed */
-  mill_spectra_settings settings;
-  arm_rule arm[MILL_MAX_ARM];
-  int lsf, medium, min_pix;
-  known_waves known[MAX_KNOWN];
-  int n_known;
-  /* of the read in progress */
-  mill_read_batch *batch;
-  int n_exposure, n_channel, waves_only;
-};
-
-double mill_air_to_vacuum(double wave_air_aa)
-{
-  if (!(wave_air_aa >= 2000.0))
-    return wave_air_aa;
-  const double s = 1e4 / wave_air_aa, s2 = s * s;
-  const double n = 1.0 + 0.00008336624212083 + 0.02408926869968 / (130.1065924522 - s2) +
-                   0.0001599740894897 / (38.92568793293 - s2);
-  return n * wave_air_aa;
 }
 
 const char *mill_frame_name(int frame)
@@ -115,219 +43,6 @@ int mill_frame_from_name(const char *text, size_t n)
   return frame;
 }
 
-static void set_rules(mill_spectra *spectra)
-{
-  const mill_library *lib = spectra->settings.lib;
-  const mill_config *config = spectra->settings.config;
-  spectra->lsf = config->lsf;
-  spectra->medium = config->medium;
-  spectra->min_pix = 2 * config->fit.n_cont; /* fewer pixels do not determine the continuum */
-  for (int a = 0; a < lib->n_arm; a++) {
-    arm_rule *rule = &spectra->arm[a];
-    const int i = mill_config_find_arm(config, lib->arm[a].name);
-    rule->wanted = spectra->settings.arm_wanted[a];
-    rule->needs_lsf = lib->arm[a].template_sigma_aa >= 0.0 && spectra->lsf != MILL_LSF_OFF;
-    const mill_arm_choice choice = mill_config_arm(config, lib->arm[a].name);
-    rule->resolving_power = choice.resolving_power;
-    rule->fwhm_aa = choice.fwhm_aa;
-    rule->channel = i >= 0 ? config->arm[i].channel : "";
-    rule->min_aa = choice.min_aa;
-    rule->max_aa = choice.max_aa;
-    /* the range that src/pipeline/pipeline.c accepts, less a margin for rounding */
-    const double first = exp(lib->arm[a].ln_wave0);
-    const double last =
-        exp(lib->arm[a].ln_wave0 + lib->arm[a].ln_step * (double)(lib->arm[a].n_pix - 1));
-    const double margin = 1e-9;
-    rule->usable_min_aa = first * exp(atanh(config->fit.max_vel_km_s / MILL_C_KM_S)) * (1 + margin);
-    rule->usable_max_aa = last * exp(atanh(config->fit.min_vel_km_s / MILL_C_KM_S)) * (1 - margin);
-    /* an open end of a configured range is that of the templates */
-    if (rule->min_aa > 0.0 || isfinite(rule->max_aa)) {
-      rule->min_aa = fmax(rule->min_aa, rule->usable_min_aa);
-      rule->max_aa = fmin(rule->max_aa, rule->usable_max_aa);
-    }
-    rule->least_aa = fmax(rule->usable_min_aa, rule->min_aa);
-    rule->most_aa = fmin(rule->usable_max_aa, rule->max_aa);
-  }
-}
-
-/* Arm of a wavelength among the arms of mask; -1: none.  Of two overlapping arms, the one that
-   begins first has the lower half of the overlap. */
-static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
-{
-  int best = -1;
-  for (int a = 0; a < spectra->settings.lib->n_arm; a++) {
-    const double min = spectra->arm[a].least_aa, max = spectra->arm[a].most_aa;
-    if (!(mask & 1u << a) || !(wave_aa >= min && wave_aa <= max))
-      continue;
-    if (best >= 0) {
-      const double best_min = spectra->arm[best].least_aa, best_max = spectra->arm[best].most_aa;
-      const double middle = 0.5 * (fmax(min, best_min) + fmin(max, best_max));
-      const int is_upper = min > best_min || (min == best_min && max > best_max);
-      if (is_upper ? wave_aa < middle : wave_aa >= middle)
-        continue;
-    }
-    best = a;
-  }
-  return best;
-}
-
-static int add_piece(const mill_spectra *spectra, known_waves *known, int arm, int first, int n)
-{
-  if (n < spectra->min_pix) /* a remainder at an edge */
-    return MILL_OK;
-  if (known->n_piece == MAX_PIECE)
-    return MILL_ERROR(MILL_ERR_INPUT,
-                      "%s: channel %s is cut into more than %d pieces; name fewer arms",
-                      spectra->name, known->name, MAX_PIECE);
-  known->piece[known->n_piece++] = (piece){.arm = arm, .first = first, .n = n};
-  return MILL_OK;
-}
-
-/* Divide the pixels of a channel among the arms. */
-static int cut(const mill_spectra *spectra, known_waves *known)
-{
-  const mill_library *lib = spectra->settings.lib;
-  const double *wave = known->wave_aa;
-  const int n_pix = known->n_pix;
-  unsigned by_choice = 0, any = 0;
-  int same_name = -1;
-  known->n_piece = known->outside = 0;
-  for (int a = 0; a < lib->n_arm; a++) {
-    const arm_rule *rule = &spectra->arm[a];
-    if (rule->channel[0]) {
-      if (rule->wanted && strcasecmp(rule->channel, known->name) == 0)
-        by_choice |= 1u << a;
-      continue;
-    }
-    if (rule->wanted)
-      any |= 1u << a;
-    /* an unwanted arm still takes the channel of its name, so that no other arm does */
-    if (strcasecmp(lib->arm[a].name, known->name) == 0)
-      same_name = a;
-  }
-  if (!by_choice && same_name >= 0) {
-    const arm_rule *rule = &spectra->arm[same_name];
-    int first = 0, end = n_pix;
-    if (!rule->wanted)
-      return MILL_OK;
-    while (first < end && wave[first] < rule->min_aa)
-      first++;
-    while (end > first && wave[end - 1] > rule->max_aa)
-      end--;
-    /* any number of pixels: the pipeline reports too few */
-    if (end > first)
-      known->piece[known->n_piece++] = (piece){.arm = same_name, .first = first, .n = end - first};
-    else
-      known->outside = 1;
-    return MILL_OK;
-  }
-  const unsigned mask = by_choice ? by_choice : any;
-  for (int first = 0, end; first < n_pix; first = end) {
-    const int arm = arm_of(spectra, mask, wave[first]);
-    for (end = first + 1; end < n_pix && arm_of(spectra, mask, wave[end]) == arm;)
-      end++;
-    if (arm >= 0)
-      MILL_CHECK(add_piece(spectra, known, arm, first, end - first));
-  }
-  known->outside = known->n_piece == 0 && mask != 0;
-  return MILL_OK;
-}
-
-static void forget(mill_spectra *spectra)
-{
-  while (spectra->n_known > 0) {
-    known_waves *known = &spectra->known[--spectra->n_known];
-    if (known->wave_aa != known->given_aa)
-      mill_free(known->wave_aa);
-    mill_free(known->given_aa);
-  }
-}
-
-/* Remember and cut new wavelengths. */
-static int learn(mill_spectra *spectra, const mill_channel *channel, int air, known_waves *known)
-{
-  *known = (known_waves){.air = air, .n_pix = channel->n_pix};
-  spectra->n_known++;
-  memcpy(known->name, channel->name, sizeof known->name);
-  MILL_CHECK(MILL_ALLOC(channel->n_pix, &known->given_aa));
-  memcpy(known->given_aa, channel->wave_aa, (size_t)channel->n_pix * sizeof *known->given_aa);
-  known->wave_aa = known->given_aa;
-  if (air)
-    MILL_CHECK(MILL_ALLOC(channel->n_pix, &known->wave_aa));
-  for (int i = 0; i < channel->n_pix; i++) {
-    const double wave = channel->wave_aa[i];
-    known->wave_aa[i] = air ? mill_air_to_vacuum(wave) : wave;
-    if (!isfinite(wave) || !(known->wave_aa[i] > (i > 0 ? known->wave_aa[i - 1] : 0.0)))
-      return MILL_ERROR(
-          MILL_ERR_INPUT,
-          "%s: channel %s: wavelength %d is %g, but they must be positive and ascending; "
-          "make the file again",
-          spectra->name, channel->name, i, wave);
-  }
-  MILL_CHECK(cut(spectra, known));
-  for (int i = 0; i < known->n_piece; i++)
-    known->piece[i].wave_number = atomic_fetch_add(&n_numbered, 1) + 1;
-  return MILL_OK;
-}
-
-/* Find how a channel is cut; equal wavelengths are cut only once. */
-static int know(mill_spectra *spectra, const mill_channel *channel, known_waves **out)
-{
-  int err = MILL_OK;
-  const int air =
-      spectra->medium == MILL_MEDIUM_AIR || (spectra->medium == MILL_MEDIUM_AUTO && channel->air);
-  if (channel->n_pix < 1)
-    return MILL_ERROR(MILL_ERR_INPUT, "%s: channel %s has no pixels; make the file again",
-                      spectra->name, channel->name);
-  for (*out = spectra->known; *out < spectra->known + spectra->n_known; ++*out)
-    if ((*out)->n_pix == channel->n_pix && (*out)->air == air &&
-        strcmp((*out)->name, channel->name) == 0 &&
-        memcmp((*out)->given_aa, channel->wave_aa, (size_t)channel->n_pix * sizeof(double)) == 0)
-      return MILL_OK;
-  if (spectra->n_known == MAX_KNOWN) /* all would be cut again: costs only time */
-    forget(spectra);
-  *out = &spectra->known[spectra->n_known];
-  err = learn(spectra, channel, air, *out);
-  if (err != MILL_OK)
-    forget(spectra);
-  return err;
-}
-
-/* Source of a piece's line-spread function.  MILL_LSF_OFF: none is needed; MILL_LSF_AUTO: none is
-   known. */
-static int lsf_of(const mill_spectra *spectra, const mill_channel *channel, int arm)
-{
-  const arm_rule *rule = &spectra->arm[arm];
-  const int wanted = spectra->lsf;
-  if (!rule->needs_lsf)
-    return MILL_LSF_OFF;
-  if (channel->n_diag > 0 && (wanted == MILL_LSF_AUTO || wanted == MILL_LSF_MATRIX))
-    return MILL_LSF_MATRIX;
-  if (channel->sigma_aa && (wanted == MILL_LSF_AUTO || wanted == MILL_LSF_SIGMA))
-    return MILL_LSF_SIGMA;
-  if ((rule->resolving_power > 0.0 || rule->fwhm_aa > 0.0) &&
-      (wanted == MILL_LSF_AUTO || wanted == MILL_LSF_RESOLVING_POWER))
-    return MILL_LSF_RESOLVING_POWER;
-  return MILL_LSF_AUTO;
-}
-
-int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants)
-{
-  known_waves *known = NULL;
-  *wants = 0;
-  MILL_CHECK(know(spectra, channel, &known));
-  if (known->outside)
-    *wants = MILL_WANTS_CHANNEL;
-  for (int i = 0; i < known->n_piece; i++) {
-    const int lsf = lsf_of(spectra, channel, known->piece[i].arm);
-    *wants |= MILL_WANTS_CHANNEL;
-    if (spectra->waves_only || lsf == MILL_LSF_AUTO)
-      continue;
-    *wants |= MILL_WANTS_PIXELS | (lsf == MILL_LSF_MATRIX ? MILL_WANTS_MATRIX : 0);
-  }
-  return MILL_OK;
-}
-
 /* ---- filling a batch ----------------------------------------------------- */
 
 int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
@@ -337,8 +52,8 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
 
 /* Give the piece's part of an array [n_row][n_pix] of 4-byte numbers in the batch's memory, without
    a copy if it lies there already.  from NULL: *out is NULL. */
-static int keep(mill_spectra *spectra, const piece *p, const void *from, size_t n_row, size_t n_pix,
-                const void **out)
+static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, size_t n_row,
+                size_t n_pix, const void **out)
 {
   mill_arena *arena = &spectra->batch->arena;
   const size_t n = (size_t)p->n;
@@ -359,7 +74,7 @@ static int keep(mill_spectra *spectra, const piece *p, const void *from, size_t 
 }
 
 /* Copy the piece's wavelengths into the batch. */
-static int add_wave(mill_spectra *spectra, const known_waves *known, piece *p)
+static int add_wave(mill_spectra *spectra, const mill_known_waves *known, mill_piece *p)
 {
   double *copy = NULL;
   const size_t n_byte = (size_t)p->n * sizeof *copy;
@@ -372,9 +87,9 @@ static int add_wave(mill_spectra *spectra, const known_waves *known, piece *p)
 }
 
 /* Compute the piece's sigma from the arm's FWHM or resolving power. */
-static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
+static int add_sigma(mill_spectra *spectra, const mill_known_waves *known, mill_piece *p)
 {
-  const arm_rule *rule = &spectra->arm[p->arm];
+  const mill_arm_rule *rule = &spectra->arm[p->arm];
   float *sigma = NULL;
   if (p->sigma_aa)
     return MILL_OK;
@@ -389,7 +104,7 @@ static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
 }
 
 /* Give the file's sigma of the piece's pixels, times lsf_factor. */
-static int keep_sigma(mill_spectra *spectra, const piece *p, const float *from, size_t n_pix,
+static int keep_sigma(mill_spectra *spectra, const mill_piece *p, const float *from, size_t n_pix,
                       const float **out)
 {
   const double factor = spectra->settings.config->lsf_factor;
@@ -413,10 +128,10 @@ static int add_segment(mill_spectra *spectra, const mill_raw_segment *segment)
 }
 
 static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
-                        const known_waves *known, piece *p, mill_raw_segment *s)
+                        const mill_known_waves *known, mill_piece *p, mill_raw_segment *s)
 {
   const size_t n_pix = (size_t)channel->n_pix;
-  const int lsf = lsf_of(spectra, channel, p->arm);
+  const int lsf = mill_spectra_lsf(spectra, channel, p->arm);
   s->use = lsf == MILL_LSF_AUTO ? MILL_SEGMENT_NO_LSF : MILL_SEGMENT_FIT;
   if (s->use != MILL_SEGMENT_FIT || spectra->waves_only)
     return MILL_OK;
@@ -445,7 +160,7 @@ static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
 
 int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *channel)
 {
-  known_waves *known = NULL;
+  mill_known_waves *known = NULL;
   const int i_channel = spectra->n_channel++;
   if (i_exposure < 0 || i_exposure >= spectra->n_exposure)
     return MILL_ERROR(MILL_ERR_INTERNAL, "exposure %d of %d", i_exposure, spectra->n_exposure);
@@ -454,7 +169,7 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: channel %s has %d diagonals, expected an odd number up to %d",
                       spectra->name, channel->name, channel->n_diag, MILL_MAX_DIAG);
-  MILL_CHECK(know(spectra, channel, &known));
+  MILL_CHECK(mill_spectra_know(spectra, channel, &known));
   if (known->outside) {
     const mill_raw_segment none = {.use = MILL_SEGMENT_OUTSIDE,
                                    .exposure = i_exposure,
@@ -465,7 +180,7 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
     MILL_CHECK(add_segment(spectra, &none));
   }
   for (int i = 0; i < known->n_piece; i++) {
-    piece *p = &known->piece[i];
+    mill_piece *p = &known->piece[i];
     mill_raw_segment segment = {.exposure = i_exposure,
                                 .channel = i_channel,
                                 .first = p->first,
@@ -566,7 +281,7 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &spectra));
   spectra->settings = *settings;
-  set_rules(spectra);
+  mill_spectra_set_rules(spectra);
   MILL_TRY(mill_fits_file_open(path, &settings->limits, &spectra->fits));
   spectra->name = spectra->fits->guard->path;
   MILL_TRY(mill_fits_file_check_rows(spectra->fits));
@@ -598,7 +313,7 @@ int mill_spectra_open_memory(const char *name, const mill_spectra_settings *sett
   (*out)->name = name;
   (*out)->format = format;
   (*out)->state = state;
-  set_rules(*out);
+  mill_spectra_set_rules(*out);
   return MILL_OK;
 }
 
@@ -623,7 +338,7 @@ void mill_spectra_close(mill_spectra *spectra)
   if (spectra->fits)
     mill_free(spectra->state);
   mill_fits_file_close(spectra->fits);
-  forget(spectra);
+  mill_spectra_forget(spectra);
   mill_free(spectra);
 }
 
@@ -634,12 +349,12 @@ const char *mill_spectra_format_name(const mill_spectra *spectra)
 
 const char *mill_spectra_channel(const mill_spectra *spectra, const mill_raw_segment *segment)
 {
-  for (const known_waves *known = spectra->known; known < spectra->known + spectra->n_known;
+  for (const mill_known_waves *known = spectra->known; known < spectra->known + spectra->n_known;
        known++)
     for (int i = 0; i < known->n_piece; i++)
       if (known->piece[i].wave_number == segment->wave_number)
         return known->name;
-  return ""; /* forgotten, after more than MAX_KNOWN sets of wavelengths */
+  return ""; /* forgotten, after more than MILL_MAX_KNOWN sets of wavelengths */
 }
 
 int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segment,

@@ -183,8 +183,4 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
 int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,
                              const mill_format *format, void *state, mill_spectra **out);
 
-/** Vacuum wavelength, A, of an air wavelength: Piskunov's inverse (VALD) of Morton 2000, ApJS 130,
- *  403. Wavelengths below 2000 A are returned unchanged. */
-double mill_air_to_vacuum(double wave_air_aa);
-
 #endif

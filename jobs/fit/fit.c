@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "io/hdf5/output_file.h"
 #include "io/catalog/sampled_fit.h"

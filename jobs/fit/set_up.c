@@ -11,7 +11,6 @@
 #include "io/stars/input_names.h"
 #include "io/status/status_board.h"
 #include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/config/arms.h"
 #include "src/pipeline/device_model.h"
 #include "src/pipeline/several.h"

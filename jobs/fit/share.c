@@ -5,7 +5,6 @@
 #include "jobs/fit/stars.h"
 #include "jobs/fit/steps.h"
 #include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/progress.h"
 #include "src/system/stop_signal.h"

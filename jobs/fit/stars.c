@@ -180,6 +180,7 @@ int mill_stars_begin(const mill_fit_task *task, mill_stars *stars)
       .backend = task->device->backend,
       .start = task->setup->start,
       .priors = task->setup->priors,
+      .cost = &task->tally->read,
   };
   *stars = (mill_stars){.task = task, .fit = task->setup->config.fit};
   stars->complaints = (mill_complaints){
@@ -194,9 +195,6 @@ void mill_stars_end(mill_stars *stars)
   const mill_fit_task *task = stars->task;
   mill_reader_release(stars->reader, stars->before);
   mill_reader_release(stars->reader, stars->batch);
-  if (stars->reader) {
-    task->tally->meters.read_s = mill_reader_cpu_s(stars->reader);
-    task->tally->n_opened = mill_reader_n_opened(stars->reader);
-  }
   mill_reader_stop(stars->reader);
+  task->tally->meters.read_s = task->tally->read.cpu_s;
 }

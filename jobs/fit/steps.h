@@ -5,14 +5,15 @@
 #ifndef MILL_FIT_STEPS_H
 #define MILL_FIT_STEPS_H
 
+#include "io/stars/reader.h"
 #include "jobs/fit/hints.h"
 #include "jobs/fit/output.h"
 #include "kernels/base/clock.h"
 
 /** A rank's counts and wall seconds, for the summary. */
 typedef struct mill_fit_tally {
-  int64_t n_put;      /**< rows finished */
-  int64_t n_opened;   /**< files opened; a file opened twice counts twice */
+  int64_t n_put; /**< rows finished */
+  mill_reader_cost read;
   double fit_s;       /**< from the common start of all ranks to this rank's last star */
   double read_wait_s; /**< waiting for the reader */
   double put_wait_s;  /**< handing over rows and models, which waits for the I/O thread */

@@ -25,7 +25,7 @@ static int gather_balance(const mill_fit_task *task, mill_balance *all)
       "fitted %lld rows of %lld chunks in %.3f s; files opened %lld times; waited %.3f s "
       "for spectra, %.3f s for the I/O thread, which wrote for %.3f s; the reader "
       "waited %.3f s for work; requests of other ranks answered: %lld",
-      (long long)t->n_put, (long long)stats.n_taken, t->fit_s, (long long)t->n_opened,
+      (long long)t->n_put, (long long)stats.n_taken, t->fit_s, (long long)t->read.n_opened,
       t->read_wait_s, t->put_wait_s, task->out->summary.write_s, stats.wait_s,
       (long long)stats.n_answered);
   const double mine[3] = {t->fit_s, t->read_wait_s, t->put_wait_s};

@@ -16,7 +16,6 @@
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "src/train/train_labels.h"
-#include "src/ranks/same_on_ranks.h"
 #include "src/run/backend_choice.h"
 #include "src/run/stop_watch.h"
 #include "src/system/blas_threads.h"
@@ -185,17 +184,12 @@ static int prepare(job *j)
   return mill_stop_signal_catch();
 }
 
-/* Million operations of a training step, in the arm with most outputs. */
+/* Million operations of a training step. */
 static int64_t step_mflop(const job *j)
 {
   mill_train_shape shape;
   const mill_train_arm_settings *s = &j->o.arm;
-  int n_out = s->n_component > 0 ? s->n_component : MILL_TRAIN_MOST_COMPONENT;
-  if (s->last == MILL_TRAIN_PIXELS) {
-    n_out = 0;
-    for (int a = 0; a < j->info.n_arm; a++)
-      n_out = j->info.arm[a].n_pix > n_out ? j->info.arm[a].n_pix : n_out;
-  }
+  const int n_out = s->n_component > 0 ? s->n_component : MILL_TRAIN_MOST_COMPONENT;
   mill_train_shape_of(&s->net, j->info.n_label, n_out, &shape);
   return (int64_t)ceil(1e3 * mill_train_gflop(&shape, s->net.batch));
 }

@@ -343,8 +343,7 @@ static int rounds(particle_job *job)
   for (int64_t first = 0; first < job->n_todo; first += n_round) {
     const int64_t mine = first + (int64_t)rank * job->n_round;
     const int n = share_of(job, mine);
-    err = n > 0 ? compute(job, mine, n) : MILL_OK;
-    MILL_TRY(mill_mpi_agree(&job->mpi, err));
+    MILL_TRY(mill_mpi_agree(&job->mpi, n > 0 ? compute(job, mine, n) : MILL_OK));
     MILL_MPI(MPI_Gather(rank == 0 ? MPI_IN_PLACE : job->result, n_number, MPI_DOUBLE, job->result,
                         n_number, MPI_DOUBLE, 0, job->mpi.comm));
     err = rank == 0 ? keep(job, first) : MILL_OK;

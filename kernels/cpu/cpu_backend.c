@@ -6,10 +6,7 @@
  */
 #define MILL_PRECISION 32 /* of the guess; what depends on the run's precision is in cpu_real.h */
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <omp.h>
 

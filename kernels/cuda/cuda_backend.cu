@@ -97,27 +97,15 @@ static int choose_device(int *id)
   return mill_cuda_load_kernels();
 }
 
-/** A switch of the environment: 0 or 1. */
-static int read_switch(const char *name, int otherwise, int *on)
+/** Shall rounds run as a graph?  A profiler's ranges stand between launches. */
+static int choose_graph(int *has_graph)
 {
-  const char *text = getenv(name);
-  *on = otherwise;
-  if (!text || !*text)
-    return MILL_OK;
-  if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-    return MILL_ERROR(MILL_ERR_CONFIG, "%s: expected 0 or 1, got '%s'", name, text);
-  *on = text[0] == '1';
-  return MILL_OK;
-}
-
-static int read_options(cuda_options *options)
-{
-  int graph, driver = 0;
-  MILL_CHECK(read_switch("MILL_CUDA_GRAPH", 1, &graph));
-  MILL_CHECK(read_switch("MILL_CUDA_DEBUG", 0, &options->debug));
+  int driver = 0;
+  const char *text = getenv("MILL_CUDA_GRAPH");
+  if (text && *text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+    return MILL_ERROR(MILL_ERR_CONFIG, "MILL_CUDA_GRAPH: expected 0 or 1, got '%s'", text);
   CHECK_CUDA(cudaDriverGetVersion(&driver));
-  /* ranges of a profiler and the checks of debug mode stand between launches */
-  options->graph = graph && !options->debug && !mill_nvtx_listens && driver >= GRAPH_DRIVER;
+  *has_graph = !(text && text[0] == '0') && !mill_nvtx_listens && driver >= GRAPH_DRIVER;
   return MILL_OK;
 }
 
@@ -167,7 +155,7 @@ static int cuda_open(int n_thread, mill_device **out)
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &d));
   MILL_TRY(choose_device(&d->id));
-  MILL_TRY(read_options(&d->options));
+  MILL_TRY(choose_graph(&d->has_graph));
   TRY_CUDA(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking));
   TRY_CUDA(cudaStreamCreateWithFlags(&d->up, cudaStreamNonBlocking));
   TRY_CUDA(cudaStreamCreateWithFlags(&d->down, cudaStreamNonBlocking));
@@ -336,13 +324,12 @@ const mill_backend *mill_backend_cuda(int *out)
   /* shorter than what jobs compare between ranks */
   static char name[60];
   static mill_backend table;
-  int err = MILL_OK, id = 0;
+  int err = MILL_OK, id = 0, has_graph = 0;
   cudaDeviceProp prop;
   mill_gpu_facts facts;
-  cuda_options options;
   MILL_TRY(choose_device(&id));
   TRY_CUDA(cudaGetDeviceProperties(&prop, id));
-  MILL_TRY(read_options(&options));
+  MILL_TRY(choose_graph(&has_graph));
   memset(&facts, 0, sizeof facts);
   memcpy(facts.name, prop.name, sizeof facts.name - 1);
   facts.major = prop.major;

@@ -31,15 +31,9 @@ struct work_shape {
   int wide;  /**< float64 templates */
 };
 
-/** Switches of the environment (docs/develop/gpu.md). */
-struct cuda_options {
-  int graph; /**< MILL_CUDA_GRAPH */
-  int debug; /**< MILL_CUDA_DEBUG */
-};
-
 struct mill_device {
   int id;
-  cuda_options options;
+  int has_graph;       /**< rounds run as one graph: MILL_CUDA_GRAPH, and the driver knows loops */
   cudaStream_t stream; /**< rounds */
   cudaStream_t up, down;
   cudaEvent_t uploaded, settled, ended;

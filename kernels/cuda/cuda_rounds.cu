@@ -194,37 +194,14 @@ static __global__ void __launch_bounds__(DIGEST_THREADS)
     cudaGraphSetConditional(go_on, round_count(v) ? 1u : 0u);
 }
 
-/** Debug mode: count the NaN among the templates of an arm.  One block per lane. */
-template <typename real>
-static __global__ void __launch_bounds__(STAR_THREADS)
-    find_nan(device_view v, int first, int arm, row_layout<const real> rows)
-{
-  const mill_slot *slot = slot_of_block(v, first);
-  if (!wants_template(v, slot, arm))
-    return;
-  const real *at = rows.base + blockIdx.x * rows.lane;
-  int n = 0;
-  for (int t = 0; t <= n_tangent(v.m, slot); t++)
-    for (int i = (int)threadIdx.x; i < v.m->arm[arm].n_pix; i += (int)blockDim.x) {
-      const real x = at[(size_t)t * rows.row + (size_t)i];
-      n += x != x;
-    }
-  if (n > 0)
-    (void)atomicAdd(&v.state->n_nan, n);
-}
-
 /* ---- launches ---- */
 
-/** A kernel on the stream of rounds.  Debug mode waits for it, so that a failure names the
- *  kernel. */
+/** Launch a kernel on the stream of rounds. */
 template <typename... want, typename... have>
 static int launch(mill_device *d, const char *name, unsigned n_x, unsigned n_y, int n_thread,
                   void (*kernel)(want...), have &&...argument)
 {
-  MILL_CHECK(mill_cuda_launch(d->stream, name, dim3(n_x, n_y), n_thread, kernel, argument...));
-  if (d->options.debug)
-    CHECK_CUDA_AT(name, cudaStreamSynchronize(d->stream));
-  return MILL_OK;
+  return mill_cuda_launch(d->stream, name, dim3(n_x, n_y), n_thread, kernel, argument...);
 }
 
 int mill_cuda_load_kernels(void)
@@ -246,8 +223,6 @@ int mill_cuda_load_kernels(void)
       (const void *)mill_kernel_digest,
       (const void *)round_end,
       (const void *)round_end_graph,
-      (const void *)find_nan<float>,
-      (const void *)find_nan<double>,
       (const void *)product_f32,
       (const void *)product_f64,
   };
@@ -265,30 +240,6 @@ void mill_cuda_drop_graph(mill_device *d)
     (void)cudaGraphDestroy(d->graph);
   d->exec = NULL;
   d->graph = NULL;
-}
-
-/** Debug mode: look for NaN in an arm's templates, of the pass that begins at first. */
-static int search_nan(mill_device *d, int first, unsigned n, int arm)
-{
-  if (d->shape.wide) {
-    const row_layout<const double> rows = {(const double *)d->d_grid, d->grid_lane,
-                                           (size_t)d->model.max_pix_pad};
-    MILL_CHECK(launch(d, "kernel find_nan", n, 1, STAR_THREADS, find_nan<double>, d->view, first,
-                      arm, rows));
-  } else {
-    const row_layout<const float> rows = {(const float *)d->d_grid, d->grid_lane,
-                                          (size_t)d->model.max_pix_pad};
-    MILL_CHECK(launch(d, "kernel find_nan", n, 1, STAR_THREADS, find_nan<float>, d->view, first,
-                      arm, rows));
-  }
-  CHECK_CUDA(cudaMemcpyAsync(d->h_state, d->view.state, sizeof *d->h_state, cudaMemcpyDeviceToHost,
-                             d->stream));
-  CHECK_CUDA(cudaStreamSynchronize(d->stream));
-  if (d->h_state->n_nan > 0)
-    return MILL_ERROR(MILL_ERR_BACKEND,
-                      "backend cuda, debug mode: %d NaN in the templates of arm %d in round %d",
-                      d->h_state->n_nan, arm, d->h_state->n_round + 1);
-  return MILL_OK;
 }
 
 /** Rows of an arm. */
@@ -355,8 +306,6 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
     const row_layout<float> grid = {(float *)d->d_grid, d->grid_lane, pitch};
     MILL_CHECK(layer_f32(d, n_most, rows, last, &d->view.narrow, &grid));
   }
-  if (d->options.debug)
-    MILL_CHECK(search_nan(d, first, n, i_arm));
   return MILL_OK;
 }
 
@@ -469,7 +418,7 @@ done:
 static int launch_rounds(mill_device *d, int n_listed, int max_round)
 {
   d->n_listed = n_listed;
-  if (d->options.graph) {
+  if (d->has_graph) {
     mill_range_begin(MILL_RANGE_ROUND);
     const cudaError_t status = cudaGraphLaunch(d->exec, d->stream);
     mill_range_end();
@@ -495,7 +444,7 @@ static int try_graph(mill_device *d)
   snprintf(d->remark, sizeof d->remark, "rounds are launched one by one, without a graph: %.*s",
            n_why < (int)sizeof d->remark / 2 ? n_why : (int)sizeof d->remark / 2, why);
   mill_cuda_drop_graph(d);
-  d->options.graph = 0;
+  d->has_graph = 0;
   err = MILL_OK;
 done:
   return err;
@@ -505,9 +454,9 @@ int mill_cuda_rehearse(mill_device *d)
 {
   MILL_CHECK(mill_cuda_after_uploads(d, d->stream));
   MILL_CHECK(launch(d, "kernel loop_begin", 1, 1, DIGEST_THREADS, loop_begin, d->view, 0, 0, 1));
-  if (d->options.graph)
+  if (d->has_graph)
     MILL_CHECK(try_graph(d));
-  if (!d->options.graph)
+  if (!d->has_graph)
     MILL_CHECK(launch_rounds(d, d->n_slot, 1));
   CHECK_CUDA_AT("a round over nothing", cudaStreamSynchronize(d->stream));
   return MILL_OK;

@@ -14,7 +14,6 @@ template <typename real> struct row_layout {
 /** Bookkeeping of rounds, in device memory. */
 struct loop_state {
   int n_finished;                  /**< rows that wait to be fetched: finished, row */
-  int n_nan;                       /**< found in debug mode */
   int n_listed, n_want, max_round; /**< as asked */
   int n_round;                     /**< rounds done */
   int n_active;                    /**< entries of active */

@@ -6,7 +6,6 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "kernels/particles/potential.h"
 
 /** A step times a curvature of U above this is refused: at 2 Euler's steps grow without limit, and
  *  from 1 on they jump over the minimum. */

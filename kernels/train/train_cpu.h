@@ -15,9 +15,8 @@
  *  row_loss [n_row] out   sums over the n outputs, not times factor
  */
 typedef struct mill_train_loss_task {
-  int kind; /**< enum mill_train_loss_kind */
   int n_row, n, ld, first;
-  double delta, factor;
+  double factor;
   float *out;
   const float *bias, *scale;
   const float *const *target;

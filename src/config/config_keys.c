@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 
 #define MAX_VEL   299792.0 /* km/s: just below the speed of light */

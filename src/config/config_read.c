@@ -11,7 +11,6 @@
 #include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
-#include "src/system/order.h"
 
 /* libyaml loads the file as a tree whose nodes know their lines; the table of keys has the allowed
  * values.  libcyaml could not tell the lines of duplicate keys and bad values. */

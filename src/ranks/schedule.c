@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/ranks/schedule.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"

@@ -199,31 +199,6 @@ class Models(EndToEnd):
                     row += 1
         self.assertEqual(row, 4)
 
-    def test_models_that_were_lost_are_made_again(self):
-        """A power cut, or a copy of the file, has lost whole models and parts of one."""
-        def shift(hdus):
-            hdus["R_WAVELENGTH"].data += 1.6
-
-        files = [cut("lost.fits", [3, 60, 100, 150]), cut("lost-shifted.fits", [20], shift)]
-        path = tmp("lost-models.h5")
-        args = ["--models", path, *files]
-        self.fit("lost.h5", *args, ranks=2)
-        table, before = read(self.path), models(path)
-        for name, row, pixels in (("b/flux", 1, slice(None)), ("r/flux", 1, slice(None)),
-                                  ("z/flux", 1, slice(None)), ("z/flux", 2, slice(1000, 2000)),
-                                  ("r/wavelength", 3, slice(None)), ("r/flux", 4, slice(0, 9))):
-            with h5py.File(path, "r+") as f:
-                f["models/" + name][row, pixels] = np.nan
-        with h5py.File(self.path, "r+") as f:
-            f["fits/STATUS"][0] = 0  # not done yet: the run was stopped
-            f["provenance/FINISHED"][...] = 0
-        done = self.fit("lost.h5", *args, ranks=2)
-        self.assertOneLine(done, self.path, "4 rows are fitted again", status=0)
-        self.assertEqual(differing(read(self.path), table), [])
-        for arm, (wave, model) in models(path).items():
-            self.assertEqual(wave.tobytes(), before[arm][0].tobytes())
-            self.assertEqual(model.tobytes(), before[arm][1].tobytes())
-
     def test_a_row_is_done_when_its_models_are_on_the_disk(self):
         other = tempfile.mkdtemp(prefix="mill-models.", dir="/dev/shm")  # another file system
         self.addCleanup(shutil.rmtree, other)
