@@ -18,7 +18,7 @@
 
 #define FORMAT  "starmill training"
 #define TRAINED "starmill trained networks"
-enum { VERSION = 2, N_COLUMN = 4, MAX_IDENTITY = 16384, MAX_PARAM = 1 << 30 };
+enum { VERSION = 1, N_COLUMN = 4, MAX_IDENTITY = 16384, MAX_PARAM = 1 << 30 };
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
@@ -29,7 +29,10 @@ static int write_state(const mill_h5_file *file, int i, const mill_train_state *
   const struct {
     const char *name;
     int value;
-  } number[] = {{"n_epoch", s->n_epoch}, {"best_epoch", s->best_epoch}, {"ended", s->ended}};
+  } number[] = {{"n_epoch", s->n_epoch},
+                {"best_epoch", s->best_epoch},
+                {"n_wait", s->n_wait},
+                {"ended", s->ended}};
   const struct {
     const char *name, *description;
     const float *data;
@@ -216,13 +219,14 @@ static int read_numbers(const mill_h5_file *file, const char *at, int n_epoch, m
   double n_step = 0;
   MILL_TRY(mill_h5_read_attr_int(file, at, "n_epoch", &s->n_epoch));
   MILL_TRY(mill_h5_read_attr_int(file, at, "best_epoch", &s->best_epoch));
+  MILL_TRY(mill_h5_read_attr_int(file, at, "n_wait", &s->n_wait));
   MILL_TRY(mill_h5_read_attr_int(file, at, "ended", &s->ended));
   MILL_TRY(mill_h5_read_attr_double(file, at, "n_step", &n_step));
   MILL_TRY(mill_h5_read_attr_double(file, at, "rate", &s->rate));
   MILL_TRY(mill_h5_read_attr_double(file, at, "best_loss", &s->best_loss));
   if (s->n_epoch < 1 || s->n_epoch > n_epoch || (s->n_epoch == n_epoch && !s->ended) ||
-      s->best_epoch < 0 || s->best_epoch > s->n_epoch || !(n_step >= 1) || !(n_step < 9e15) ||
-      !(s->rate >= 0) || !isfinite(s->rate) || isnan(s->best_loss))
+      s->best_epoch < 0 || s->best_epoch > s->n_epoch || s->n_wait < 0 || !(n_step >= 1) ||
+      !(n_step < 9e15) || !(s->rate >= 0) || !isfinite(s->rate) || isnan(s->best_loss))
     REFUSE(file, "numbers of %s that no training has (%d epochs of %d, %g steps)", at, s->n_epoch,
            n_epoch, n_step);
   s->n_step = (int64_t)n_step;

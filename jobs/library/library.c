@@ -184,12 +184,17 @@ static int prepare(job *j)
   return mill_stop_signal_catch();
 }
 
-/* Million operations of a training step. */
+/* Million operations of a training step, in the arm with most outputs. */
 static int64_t step_mflop(const job *j)
 {
   mill_train_shape shape;
   const mill_train_arm_settings *s = &j->o.arm;
-  const int n_out = s->n_component > 0 ? s->n_component : MILL_TRAIN_MOST_COMPONENT;
+  int n_out = s->n_component > 0 ? s->n_component : MILL_TRAIN_MOST_COMPONENT;
+  if (s->last == MILL_TRAIN_PIXELS) {
+    n_out = 0;
+    for (int a = 0; a < j->info.n_arm; a++)
+      n_out = j->info.arm[a].n_pix > n_out ? j->info.arm[a].n_pix : n_out;
+  }
   mill_train_shape_of(&s->net, j->info.n_label, n_out, &shape);
   return (int64_t)ceil(1e3 * mill_train_gflop(&shape, s->net.batch));
 }

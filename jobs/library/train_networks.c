@@ -83,12 +83,14 @@ static int identify(run *r)
     at += snprintf(hidden + at, sizeof hidden - (size_t)at, "%s%d", l ? "," : "", net->width[l]);
   snprintf(r->identity, sizeof r->identity,
            "grid file and models left out: %s\nmodels: %d of which %d are learned\n"
-           "hidden: %s\nepochs: %d\nbatch: %d\nrate: %.17g\nleast rate: %.17g\n"
-           "stop after: %d\ndecay: %.17g\nlog flux: %d\ncomponents: %d\nseed: %llu\n"
-           "backend: %s\n",
+           "hidden: %s\nepochs: %d\nbatch: %d\nrate: %.17g\nleast rate: %.17g\nschedule: %d\n"
+           "patience: %d\nfactor: %.17g\nstop after: %d\ndecay: %.17g\nloss: %d\nhuber: %.17g\n"
+           "unit: %d\nsn: %.17g\nlog flux: %d\nlast: %d\ncomponents: %d\nseed: %llu\n"
+           "backend: %s\nproducts: %d\n",
            hex, n->split->n, n->split->n_train, hidden, net->n_epoch, net->batch, net->rate,
-           net->least_rate, net->stop_after, net->decay, s->log_flux, s->n_component,
-           (unsigned long long)net->seed, n->ops->name);
+           net->least_rate, net->schedule, net->patience, net->factor, net->stop_after, net->decay,
+           net->loss, net->huber, s->unit, s->sn, s->log_flux, s->last, s->n_component,
+           (unsigned long long)net->seed, n->ops->name, net->precision);
   return MILL_OK;
 }
 
@@ -149,7 +151,7 @@ static int write_table(const run *r)
     for (int i = 0; i < r->state[a].n_epoch; i++) {
       const mill_train_epoch *e = &r->state[a].epoch[i];
       fprintf(out, "%s,%d,%.9g,%.9g,%.6g,%.6g,%.3f\n", n->info->arm[a].name, i + 1, e->train,
-              e->validation, mill_train_arm_error(e->validation), e->rate, e->seconds);
+              e->validation, mill_train_arm_error(n->settings, e->validation), e->rate, e->seconds);
     }
   failed = ferror(out);
   if (fclose(out) != 0 || failed)
@@ -157,10 +159,14 @@ static int write_table(const run *r)
   return MILL_OK;
 }
 
-/* The error of a loss as text: "0.0530 %". */
-static const char *error_text(double loss, char out[48])
+/* An error as text: "0.0530 %" if the unit is the noise, else in units of the spread. */
+static const char *error_text(const run *r, double loss, char out[48])
 {
-  snprintf(out, 48, "%.4f %%", 100 * mill_train_arm_error(loss));
+  const double error = mill_train_arm_error(r->n->settings, loss);
+  if (r->n->settings->unit == MILL_TRAIN_NOISE)
+    snprintf(out, 48, "%.4f %%", 100 * error);
+  else
+    snprintf(out, 48, "%.5f of the spread", error);
   return out;
 }
 
@@ -188,8 +194,8 @@ static void say(run *r, const mill_train_state *state)
   printf("arm %s, epoch %d of %d: loss %.5g, error of %s %s (least %s, epoch %d), rate %.2g, at "
          "most %s left\n",
          r->n->info->arm[r->arm].name, state->n_epoch, n_epoch, e->train, whose(r),
-         error_text(any_left_out ? e->validation : e->train, error),
-         error_text(state->best_loss, best), state->best_epoch, e->rate, left);
+         error_text(r, any_left_out ? e->validation : e->train, error),
+         error_text(r, state->best_loss, best), state->best_epoch, e->rate, left);
   fflush(stdout);
 }
 
@@ -263,9 +269,9 @@ static void print_arm(const run *r, const mill_train_arm_report *report)
          report->rest, report->statistics_s, state->n_epoch, report->gradient_s);
   if (report->gflop > 0)
     printf(", %.1f GFLOP/s", report->gflop / report->gradient_s);
-  printf("; rms error of %s %s", whose(r), error_text(report->loss, error));
+  printf("; rms error of %s %s", whose(r), error_text(r, report->loss, error));
   if (report->loss < report->loss_unsolved)
-    printf(" (%s before the last layer was solved)", error_text(report->loss_unsolved, before));
+    printf(" (%s before the last layer was solved)", error_text(r, report->loss_unsolved, before));
   printf("\n");
   fflush(stdout);
 }

@@ -17,8 +17,19 @@ enum {
 };
 
 static const char *const emulator_words[] = {"network", "radial", "splines", "linear", NULL};
+static const char *const schedule_words[] = {"cosine", "plateau", NULL};
+static const char *const loss_words[] = {"l2", "l1", "huber", NULL};
+static const char *const unit_words[] = {"noise", "spread", NULL};
+static const char *const last_words[] = {"components", "pixels", NULL};
+static const char *const product_words[] = {"float32", "tf32", "bf16", NULL};
 static const char *const gap_words[] = {"refuse", "fill", NULL};
 static const char *const hull_words[] = {"pairs", "whole", NULL};
+static_assert(MILL_TRAIN_COSINE == 0 && MILL_TRAIN_PLATEAU == 1 && MILL_TRAIN_L2 == 0 &&
+                  MILL_TRAIN_L1 == 1 && MILL_TRAIN_HUBER == 2 && MILL_TRAIN_NOISE == 0 &&
+                  MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1 &&
+                  MILL_TRAIN_FLOAT32 == 0 && MILL_TRAIN_TF32 == 1 && MILL_TRAIN_BF16 == 2,
+              "order of the words");
+
 /* Read the neurons of the hidden layers, as 256,256,200. */
 static int take_hidden(const mill_option *row, const char *text, void *base)
 {
@@ -95,22 +106,51 @@ const mill_option_table mill_library_train_table = {
         {"batch", MILL_OPTION_COUNT, NET(batch), .min = 1, .max = 1 << 20,
          .help = "models per step, over all ranks (default 64)", .tasks = NETWORK},
         {"rate", MILL_OPTION_REAL, NET(rate), .min = MILL_ABOVE_0, .max = 0.999,
-         .help = "initial learning rate (default 0.005), falling as half a cosine over all epochs",
-         .tasks = NETWORK},
+         .help = "initial learning rate (default 0.005)", .tasks = NETWORK},
         {"least-rate", MILL_OPTION_REAL, NET(least_rate), .max = 0.999,
          .help = "final learning rate (default 1e-6)", .tasks = NETWORK},
+        {"schedule", MILL_OPTION_CHOICE, NET(schedule), .words = schedule_words,
+         .help = "decay of the rate: half a cosine over all epochs, or by --factor when the loss "
+                 "of the models left out has not fallen for --patience epochs",
+         .tasks = NETWORK},
+        {"patience", MILL_OPTION_COUNT, NET(patience), .min = 1, .max = 1000000,
+         .help = "epochs (default 20)", .tasks = NETWORK},
+        {"factor", MILL_OPTION_REAL, NET(factor), .min = 0.001, .max = 0.999,
+         .help = "factor by which the rate falls (default 0.5)", .tasks = NETWORK},
         {"stop-after", MILL_OPTION_COUNT, NET(stop_after), .max = 10000000,
          .help =
              "stop after this many epochs without a lower loss of the models left out; 0: never",
          .tasks = NETWORK},
         {"decay", MILL_OPTION_REAL, NET(decay), .max = 100,
          .help = "decoupled weight decay (default 0)", .tasks = NETWORK},
+        {"loss", MILL_OPTION_CHOICE, NET(loss), .words = loss_words,
+         .help = "loss of a pixel; l1 and huber need --last pixels", .tasks = NETWORK},
+        {"huber", MILL_OPTION_REAL, NET(huber), .min = MILL_ABOVE_0, .max = DBL_MAX,
+         .help = "residual, in units of the loss, from which huber is linear (default 1)",
+         .tasks = NETWORK},
+        {"unit", MILL_OPTION_CHOICE, AT(arm.unit), .words = unit_words,
+         .help = "unit of residuals: the noise of a spectrum with the same S/N everywhere, or each "
+                 "pixel's spread over the models",
+         .tasks = NETWORK},
+        {"sn", MILL_OPTION_REAL, AT(arm.sn), .min = MILL_ABOVE_0, .max = DBL_MAX,
+         .help = "S/N of --unit noise (default 100)", .tasks = NETWORK},
         {"linear-flux", MILL_OPTION_FLAG, AT(is_linear),
          .help = "learn flux instead of its logarithm", .tasks = NETWORK},
+        {"last", MILL_OPTION_CHOICE, AT(arm.last), .words = last_words,
+         .help = "train scores of principal components, with the loss of the pixels, or every "
+                 "weight of the pixels",
+         .tasks = NETWORK},
+        {"memory", MILL_OPTION_REAL, AT(arm.keep_gib), .max = DBL_MAX, .argument = "GIB",
+         .help = "with --last pixels: most memory of a rank for the spectra of an arm; larger ones "
+                 "are read at every step (default 4)",
+         .tasks = NETWORK},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
          .help = "device for components and gradients: the CPU, or a GPU for each rank, by cuBLAS "
                  "and cuSOLVER; auto: the CPU until starmill bench crossover --keep has measured "
                  "the size of a step from which the GPU is faster",
+         .tasks = NETWORK},
+        {"products", MILL_OPTION_CHOICE, NET(precision), .words = product_words,
+         .help = "precision of the factors of products on a GPU; sums are always float32",
          .tasks = NETWORK},
         {"checkpoint", MILL_OPTION_TEXT, AT(checkpoint), .argument = "FILE",
          .help = "checkpoint from which the same command continues (default LIB.h5.training); "
@@ -146,11 +186,17 @@ const mill_option_table mill_library_train_table = {
 static int check_needs(const mill_train_options *o, const unsigned char *given)
 {
   const mill_option *row = mill_library_train_table.row;
-  const int alone = !o->validation;
-  const mill_option_need need[] = {{"left-out", alone, "with --validation"},
-                                   {"seed",
-                                    o->emulator == MILL_TRAIN_NETWORK || (alone && o->left_out > 0),
-                                    "where nothing is left out (--left-out 0, --validation)"}};
+  const mill_train_settings *net = &o->arm.net;
+  const int plateau = net->schedule == MILL_TRAIN_PLATEAU, alone = !o->validation;
+  const mill_option_need need[] = {
+      {"huber", net->loss == MILL_TRAIN_HUBER, "without --loss huber"},
+      {"patience", plateau, "without --schedule plateau"},
+      {"factor", plateau, "without --schedule plateau"},
+      {"sn", o->arm.unit == MILL_TRAIN_NOISE, "with --unit spread"},
+      {"memory", o->arm.last == MILL_TRAIN_PIXELS, "without --last pixels"},
+      {"left-out", alone, "with --validation"},
+      {"seed", o->emulator == MILL_TRAIN_NETWORK || (alone && o->left_out > 0),
+       "where nothing is left out (--left-out 0, --validation)"}};
   for (int i = 0; row[i].name; i++)
     if (given[i] && row[i].tasks && !(row[i].tasks & 1u << o->emulator))
       return MILL_ERROR(MILL_ERR_USAGE, "--%s does not apply to --emulator %s; see %s --help",
@@ -187,6 +233,9 @@ int mill_train_options_parse(int argc, char **argv, mill_train_options *o)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "--model-error is measured on models left out: give --left-out above 0 or "
                       "--validation");
+  if (o->arm.net.precision != MILL_TRAIN_FLOAT32 && o->backend != MILL_WORD_CUDA)
+    return MILL_ERROR(MILL_ERR_USAGE, "--products %s needs --backend cuda",
+                      product_words[o->arm.net.precision]);
   share_out(o);
-  return mill_train_settings_check(&o->arm.net);
+  return mill_train_arm_settings_check(&o->arm);
 }

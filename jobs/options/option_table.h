@@ -49,7 +49,7 @@ int mill_option_parse_texts(const mill_option_table *table, int argc, char **arg
 typedef struct mill_option_need {
   const char *name; /**< without its dashes */
   int met;          /**< 1: it applies */
-  const char *what; /**< "with --validation" */
+  const char *what; /**< "without --loss huber" */
 } mill_option_need;
 
 /** MILL_ERR_USAGE names an option that was given (given: of mill_option_parse) although its

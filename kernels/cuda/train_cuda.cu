@@ -27,6 +27,7 @@ struct mill_train_work {
   mill_train_net net;
   const mill_cublas *cublas;
   cublasHandle_t handle;
+  cublasComputeType_t compute;
   cudaStream_t stream, up;
   float *arena; /* all that follows on the device */
   float *param, *m, *v, *gradient, *scale;
@@ -73,8 +74,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 /** A block for a model. */
 static __global__ void __launch_bounds__(THREADS)
-    train_loss(int n, float factor, const float *bias, const float *scale, const float *target,
-               float *out, double *row_loss)
+    train_loss(int kind, int n, float delta, float factor, const float *bias, const float *scale,
+               const float *target, float *out, double *row_loss)
 {
   __shared__ double part[THREADS / 32];
   const int lane = (int)threadIdx.x % 32;
@@ -83,8 +84,8 @@ static __global__ void __launch_bounds__(THREADS)
   target += (size_t)blockIdx.x * (size_t)n;
   for (int j = (int)threadIdx.x; j < n; j += THREADS) {
     const float u = scale[j] * (out[j] + bias[j] - target[j]);
-    sum += (double)(u * u);
-    out[j] = 2 * factor * u * scale[j];
+    sum += (double)mill_train_rho(kind, delta, u);
+    out[j] = mill_train_rho_slope(kind, delta, factor, u) * scale[j];
   }
   for (int by = 16; by > 0; by /= 2)
     sum += __shfl_down_sync(0xffffffffu, sum, by);
@@ -128,10 +129,10 @@ static int product(mill_train_work *w, int transpose_a, int transpose_b, int m, 
                    const float *a, int lda, const float *b, int ldb, float *c, int ldc)
 {
   const float one = 1, zero = 0;
-  const cublasStatus_t status = w->cublas->gemm(
-      w->handle, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
-      n, m, k, &one, b, CUDA_R_32F, ldb, a, CUDA_R_32F, lda, &zero, c, CUDA_R_32F, ldc,
-      CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+  const cublasStatus_t status =
+      w->cublas->gemm(w->handle, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, CUDA_R_32F, ldb, a,
+                      CUDA_R_32F, lda, &zero, c, CUDA_R_32F, ldc, w->compute, CUBLAS_GEMM_DEFAULT);
   if (status != CUBLAS_STATUS_SUCCESS)
     return MILL_ERROR(MILL_ERR_BACKEND, "cuBLAS failed with status %d in a product of %d x %d x %d",
                       (int)status, m, n, k);
@@ -227,6 +228,8 @@ static int make_streams(mill_train_work *w)
 
 static int create(const mill_train_net *net, mill_train_work **out)
 {
+  static const cublasComputeType_t compute[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32,
+                                                CUBLAS_COMPUTE_32F_FAST_16BF};
   int err = MILL_OK;
   size_t bytes = 0;
   const int last = net->shape.n_layer - 1;
@@ -234,6 +237,7 @@ static int create(const mill_train_net *net, mill_train_work **out)
   *out = NULL;
   MILL_TRY(mill_alloc_bytes(1, sizeof *w, (void **)&w));
   w->net = *net;
+  w->compute = compute[net->precision];
   MILL_TRY(mill_cublas_load(&w->cublas));
   MILL_TRY(make_streams(w));
   bytes = lay_out(w) * sizeof *w->arena;
@@ -367,9 +371,9 @@ static int compare(mill_train_work *w, const input *in, int n_row, int n_all, do
   MILL_CHECK(product(w, 0, 1, n_row, n_out, width, w->act[last], width, w->param + s->weight[last],
                      width, w->out, n_out));
   MILL_CHECK(mill_cuda_launch(w->stream, "train_loss", dim3((unsigned)n_row), THREADS, train_loss,
-                              n_out, factor, (const float *)(w->param + s->bias[last]),
-                              (const float *)w->scale, (const float *)(in->device + w->target_at),
-                              w->out, w->row_loss));
+                              w->net.loss, n_out, (float)w->net.huber, factor,
+                              (const float *)(w->param + s->bias[last]), (const float *)w->scale,
+                              (const float *)(in->device + w->target_at), w->out, w->row_loss));
   return mill_cuda_launch(w->stream, "train_add_losses", dim3((unsigned)1), 32, train_add_losses,
                           n_row, (const double *)w->row_loss, sum);
 }

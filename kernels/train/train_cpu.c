@@ -139,10 +139,12 @@ static void last_layer(mill_train_work *w, int b, const mill_train_rows *rows, i
   const float *weight = w->param + s->weight[last] + (size_t)first * (size_t)width;
   float *out = w->out + (size_t)b * (size_t)w->net.n_room * (size_t)w->n_wide;
   gemm(0, 1, n_row, n, width, w->act[last], width, weight, width, out, w->n_wide);
-  const mill_train_loss_task task = {.n_row = n_row,
+  const mill_train_loss_task task = {.kind = w->net.loss,
+                                     .n_row = n_row,
                                      .n = n,
                                      .ld = w->n_wide,
                                      .first = first,
+                                     .delta = w->net.huber,
                                      .factor = n_all > 0 ? 1 / (w->net.n_norm * n_all) : 0,
                                      .out = out,
                                      .bias = w->param + s->bias[last] + first,

@@ -15,8 +15,9 @@
  *  row_loss [n_row] out   sums over the n outputs, not times factor
  */
 typedef struct mill_train_loss_task {
+  int kind; /**< enum mill_train_loss_kind */
   int n_row, n, ld, first;
-  double factor;
+  double delta, factor;
   float *out;
   const float *bias, *scale;
   const float *const *target;

@@ -41,34 +41,45 @@ MILL_AVX2_BODY sum_rows(int n_row, int n, const float *delta, int ld, float *sum
 }
 
 /* Outputs [j, j + n_here) of one row; eight sums side by side. */
-#define LOSS_PART(n_here)                                                                          \
+#define LOSS_PART(kind, n_here)                                                                    \
   for (int q = 0; q < (n_here); q++) {                                                             \
     const float u = scale[j + q] * (out[j + q] + bias[j + q] - target[j + q]);                     \
-    part[q] += u * u;                                                                              \
-    out[j + q] = 2 * factor * u * scale[j + q];                                                    \
+    part[q] += mill_train_rho(kind, delta, u);                                                     \
+    out[j + q] = mill_train_rho_slope(kind, delta, factor, u) * scale[j + q];                      \
+  }
+#define LOSS_ROW(kind)                                                                             \
+  {                                                                                                \
+    int j = 0;                                                                                     \
+    for (; j + PARTS <= n; j += PARTS)                                                             \
+      LOSS_PART(kind, PARTS)                                                                       \
+    LOSS_PART(kind, n - j)                                                                         \
   }
 
-__attribute__((always_inline)) static inline double loss_row(int n, float factor, const float *bias,
+__attribute__((always_inline)) static inline double loss_row(int kind, int n, float delta,
+                                                             float factor, const float *bias,
                                                              const float *scale,
                                                              const float *target, float *out)
 {
   float part[PARTS] = {0};
   double sum = 0;
-  int j = 0;
-  for (; j + PARTS <= n; j += PARTS)
-    LOSS_PART(PARTS)
-  LOSS_PART(n - j)
+  if (kind == MILL_TRAIN_L2)
+    LOSS_ROW(MILL_TRAIN_L2)
+  else if (kind == MILL_TRAIN_L1)
+    LOSS_ROW(MILL_TRAIN_L1)
+  else
+    LOSS_ROW(MILL_TRAIN_HUBER)
   for (int q = 0; q < PARTS; q++)
     sum += (double)part[q];
   return sum;
 }
+#undef LOSS_ROW
 #undef LOSS_PART
 
 MILL_AVX2_BODY loss(const mill_train_loss_task *t)
 {
   for (int i = 0; i < t->n_row; i++)
-    t->row_loss[i] = loss_row(t->n, (float)t->factor, t->bias, t->scale, t->target[i] + t->first,
-                              t->out + (size_t)i * (size_t)t->ld);
+    t->row_loss[i] = loss_row(t->kind, t->n, (float)t->delta, (float)t->factor, t->bias, t->scale,
+                              t->target[i] + t->first, t->out + (size_t)i * (size_t)t->ld);
 }
 
 MILL_AVX2_BODY adam(size_t n, const mill_train_adam *a, const float *gradient, float *param,

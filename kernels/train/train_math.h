@@ -37,6 +37,28 @@ MILL_HD_INLINED float mill_train_silu(float x, float *slope)
   return x * s;
 }
 
+/** The loss of a residual u. */
+MILL_HD_INLINED float mill_train_rho(int kind, float delta, float u)
+{
+  const float size = u < 0 ? -u : u;
+  if (kind == MILL_TRAIN_L2)
+    return size * size;
+  if (kind == MILL_TRAIN_L1)
+    return size;
+  return size <= delta ? 0.5f * size * size : delta * (size - 0.5f * delta);
+}
+
+/** Its slope along u, times factor. */
+MILL_HD_INLINED float mill_train_rho_slope(int kind, float delta, float factor, float u)
+{
+  const float size = u < 0 ? -u : u, most = kind == MILL_TRAIN_L1 ? factor : factor * delta;
+  if (kind == MILL_TRAIN_L2)
+    return 2 * factor * u;
+  if (kind == MILL_TRAIN_HUBER && size <= delta)
+    return factor * u;
+  return u > 0 ? most : u < 0 ? -most : 0;
+}
+
 /** Factors of a step, common to all parameters. */
 typedef struct mill_train_pace {
   float beta1, beta2, rest1, rest2, keep, step, unbias, epsilon;

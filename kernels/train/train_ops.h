@@ -11,6 +11,20 @@
 
 MILL_EXTERN_C_BEGIN
 
+/** What a residual u, in units of the loss, adds to the loss. */
+enum mill_train_loss_kind {
+  MILL_TRAIN_L2 = 0, /**< u^2 */
+  MILL_TRAIN_L1,     /**< |u| */
+  MILL_TRAIN_HUBER   /**< u^2 / 2 up to |u| = delta, then delta (|u| - delta / 2) */
+};
+
+/** Products of matrices on a GPU; sums are float32 always, and a CPU knows FLOAT32 only. */
+enum mill_train_precision {
+  MILL_TRAIN_FLOAT32 = 0,
+  MILL_TRAIN_TF32, /**< factors are rounded to 10 bits behind the point */
+  MILL_TRAIN_BF16  /**< to 7 */
+};
+
 /** Where weights [n_out][n_in] and biases [n_out] of each layer lie in one row of numbers. */
 typedef struct mill_train_shape {
   int n_layer;
@@ -19,13 +33,16 @@ typedef struct mill_train_shape {
   size_t n_param;
 } mill_train_shape;
 
-/** A network and its loss: sum_j (scale_j (out_j - target_j))^2 / n_norm for a model. */
+/** A network and its loss: sum_j rho(scale_j (out_j - target_j)) / n_norm for a model. */
 typedef struct mill_train_net {
   mill_train_shape shape;
+  int loss;           /**< enum mill_train_loss_kind */
+  double huber;       /**< delta of HUBER */
   double n_norm;      /**< > 0 */
   const float *scale; /**< [n_out of the last layer] > 0, borrowed */
   int n_room;         /**< models at most at a time */
   int n_thread;       /**< of the CPU; the bits do not depend on it */
+  int precision;      /**< enum mill_train_precision */
 } mill_train_net;
 
 /** Models at work.

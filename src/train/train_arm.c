@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/train/train_arm.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -18,19 +19,43 @@ enum { BLOCK = 64, LAST_STREAM = 0x6c617374 /* "last" */ };
 /* Part of the variance that components may leave, if their number is not given. */
 #define REST 1e-8
 
-/* The unit of residuals is the noise of a spectrum with this S/N in every pixel. */
-#define SN 100.0
+/* Lower limit of a pixel's spread, in units of the largest: a pixel that hardly varies must not
+ * dominate the loss. */
+#define LEAST_SPREAD 1e-3
 
 void mill_train_arm_settings_init(mill_train_arm_settings *settings)
 {
   memset(settings, 0, sizeof *settings);
   mill_train_settings_init(&settings->net);
   settings->log_flux = 1;
+  settings->unit = MILL_TRAIN_NOISE;
+  settings->sn = 100;
+  settings->last = MILL_TRAIN_COMPONENTS;
+  settings->keep_gib = 4;
 }
 
-double mill_train_arm_error(double loss)
+int mill_train_arm_settings_check(const mill_train_arm_settings *s)
 {
-  return sqrt(loss) / SN;
+  MILL_CHECK(mill_train_settings_check(&s->net));
+  if (s->last == MILL_TRAIN_COMPONENTS && s->net.loss != MILL_TRAIN_L2)
+    return MILL_ERROR(MILL_ERR_USAGE, "the scores of components are trained with the loss l2 "
+                                      "alone; use --last pixels for another loss");
+  if (!(s->sn > 0) || !(s->keep_gib >= 0) || s->n_component < 0)
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "expected S/N above 0, memory of 0 GiB or more and 0 components or more, got "
+                      "%g, %g and %d",
+                      s->sn, s->keep_gib, s->n_component);
+  return MILL_OK;
+}
+
+double mill_train_arm_error(const mill_train_arm_settings *s, double loss)
+{
+  const double unit = s->unit == MILL_TRAIN_NOISE ? 1 / s->sn : 1;
+  /* Huber's loss is half a square while residuals are small */
+  const double u = s->net.loss == MILL_TRAIN_L1   ? loss
+                   : s->net.loss == MILL_TRAIN_L2 ? sqrt(loss)
+                                                  : sqrt(2 * loss);
+  return unit * u;
 }
 
 /* ---- spectra ---- */
@@ -42,7 +67,7 @@ typedef struct arm {
   const mill_train_arm_task *task;
   mill_train_components c;
   double *scale; /* [n_pix] */
-  float *target; /* [n][n_component] scores */
+  float *target; /* [n][n_component], or [n][n_pix] where they are kept, or [batch][n_pix] */
   float *net_scale;
   double floor[2];      /* mean loss that components leave: of trained models, of those left out */
   float *weight, *bias; /* initial last layer */
@@ -96,8 +121,15 @@ done:
 /* Set a->scale [n_pix], which turns residuals into units of the loss. */
 static void make_scale(arm *a)
 {
+  double most = 0;
   for (int p = 0; p < a->c.n_pix; p++)
-    a->scale[p] = SN / (a->set->log_flux ? 1 : a->c.mean[p]);
+    most = fmax(most, a->c.spread[p]);
+  for (int p = 0; p < a->c.n_pix; p++) {
+    if (a->set->unit == MILL_TRAIN_SPREAD)
+      a->scale[p] = 1 / fmax(fmax(a->c.spread[p], LEAST_SPREAD * most), DBL_MIN);
+    else
+      a->scale[p] = a->set->sn / (a->set->log_flux ? 1 : a->c.mean[p]);
+  }
 }
 
 /* Rank 0: find the principal components. */
@@ -203,12 +235,55 @@ done:
   return err;
 }
 
+/* Read targets less their mean, which a last layer of pixels must make. */
+static int read_pixels(const arm *a, int n, const int *model, float *y)
+{
+  const size_t n_pix = (size_t)a->c.n_pix;
+  MILL_CHECK(read_y(a, n, model, y));
+  for (size_t i = 0; i < (size_t)n; i++)
+    for (size_t p = 0; p < n_pix; p++)
+      y[i * n_pix + p] -= (float)a->c.mean[p];
+  return MILL_OK;
+}
+
+static int is_kept(const arm *a)
+{
+  const double bytes = (double)a->task->n * a->task->n_pix * sizeof(float);
+  return bytes <= a->set->keep_gib * 1024 * 1024 * 1024;
+}
+
+static int make_pixels(arm *a)
+{
+  int model[BLOCK];
+  const int kept = is_kept(a), n = a->task->n;
+  /* mill_train_solve_last asks for 256 rows at a time */
+  const int wanted = a->set->net.batch > 256 ? a->set->net.batch : 256;
+  const int n_batch = wanted < n ? wanted : n;
+  const size_t n_pix = (size_t)a->c.n_pix;
+  MILL_CHECK(
+      mill_alloc_raw((size_t)(kept ? n : n_batch) * n_pix, sizeof *a->target, (void **)&a->target));
+  MILL_CHECK(MILL_ALLOC(n_pix, &a->net_scale));
+  for (size_t p = 0; p < n_pix; p++)
+    a->net_scale[p] = (float)a->scale[p];
+  for (int i = 0; kept && i < n; i += BLOCK) {
+    const int n_here = n - i < BLOCK ? n - i : BLOCK;
+    for (int k = 0; k < n_here; k++)
+      model[k] = i + k;
+    MILL_CHECK(read_pixels(a, n_here, model, a->target + (size_t)i * n_pix));
+  }
+  return MILL_OK;
+}
+
 /* rows of mill_train_problem */
 static int rows(void *context, int n, const int *model, const float **row)
 {
   const arm *a = context;
+  const int by_pixels = a->set->last == MILL_TRAIN_PIXELS, kept = !by_pixels || is_kept(a);
+  const size_t width = (size_t)(by_pixels ? a->c.n_pix : a->c.n_component);
+  if (!kept)
+    MILL_CHECK(read_pixels(a, n, model, a->target));
   for (int i = 0; i < n; i++)
-    row[i] = a->target + (size_t)model[i] * (size_t)a->c.n_component;
+    row[i] = a->target + (size_t)(kept ? model[i] : i) * width;
   return MILL_OK;
 }
 
@@ -241,19 +316,32 @@ done:
   return err;
 }
 
-/* Make the initial last layer: small random weights of scores. */
+/* Make the initial last layer: small random weights of scores, also where it makes pixels. */
 static int begin_last(arm *a)
 {
+  int err = MILL_OK;
   const mill_train_settings *net = &a->set->net;
-  const int width = net->width[net->n_hidden - 1];
-  const size_t size = (size_t)a->c.n_component * (size_t)width;
+  const int width = net->width[net->n_hidden - 1], n = a->c.n_component;
+  const size_t size = (size_t)n * (size_t)width;
   mill_random r;
-  MILL_CHECK(MILL_ALLOC(size, &a->weight));
-  MILL_CHECK(MILL_ALLOC(a->c.n_component, &a->bias));
+  float *weight = NULL, *bias = NULL;
+  MILL_TRY(MILL_ALLOC(size, &weight));
+  MILL_TRY(MILL_ALLOC(n, &bias));
   mill_random_begin(&r, net->seed, 0, LAST_STREAM);
   for (size_t i = 0; i < size; i++)
-    a->weight[i] = (float)((2 * mill_random_uniform(&r) - 1) / sqrt(width));
-  return MILL_OK;
+    weight[i] = (float)((2 * mill_random_uniform(&r) - 1) / sqrt(width));
+  if (a->set->last == MILL_TRAIN_PIXELS) {
+    MILL_TRY(MILL_ALLOC((size_t)a->c.n_pix * (size_t)width, &a->weight));
+    MILL_TRY(MILL_ALLOC(a->c.n_pix, &a->bias));
+    MILL_TRY(to_pixels(a, width, weight, bias, a->weight, a->bias));
+    goto done;
+  }
+  a->weight = weight;
+  a->bias = bias;
+  weight = bias = NULL;
+done:
+  MILL_FREE(weight, bias);
+  return err;
 }
 
 /* Make the emulator from parameters. */
@@ -270,13 +358,14 @@ static int export(const arm *a, const mill_train_shape *shape, const float *para
     const size_t n = (size_t)e->n_in[l] * (size_t)e->n_out[l], n_bias = (size_t)e->n_out[l];
     MILL_CHECK(MILL_ALLOC(n, &e->weight[l]));
     MILL_CHECK(MILL_ALLOC(n_bias, &e->bias[l]));
-    if (l == last)
+    if (l == last && a->set->last == MILL_TRAIN_COMPONENTS)
       break;
     memcpy(e->weight[l], param + shape->weight[l], n * sizeof *param);
     memcpy(e->bias[l], param + shape->bias[l], n_bias * sizeof *param);
   }
-  MILL_CHECK(to_pixels(a, width, param + shape->weight[last], param + shape->bias[last],
-                       e->weight[last], e->bias[last]));
+  if (a->set->last == MILL_TRAIN_COMPONENTS)
+    MILL_CHECK(to_pixels(a, width, param + shape->weight[last], param + shape->bias[last],
+                         e->weight[last], e->bias[last]));
   for (size_t p = 0; p < n_pix; p++)
     e->bias[last][p] = (float)((double)e->bias[last][p] + a->c.mean[p]);
   return MILL_OK;
@@ -284,14 +373,16 @@ static int export(const arm *a, const mill_train_shape *shape, const float *para
 
 /* ---- arm ---- */
 
-/* Train, then solve the last layer.  *best: the final parameters.  Those of the state stay as
- * trained, for the checkpoints of later arms. */
+/* Train; then, with a loss of least squares, solve the last layer, by float32 products, as a fit
+ * evaluates it.  *best: the final parameters.  Those of the state stay as trained, for the
+ * checkpoints of later arms. */
 static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_problem *problem,
                         const mill_train_watch *watch, mill_train_state *state, float **best,
                         mill_train_arm_report *report)
 {
   const int n_before = state->n_epoch;
   mill_train_state solved;
+  mill_train_settings exact = a->set->net;
   mill_train_shape shape;
   const double start_s = mill_wall_s();
   mill_train_shape_of(&a->set->net, problem->n_in, problem->n_out, &shape);
@@ -303,19 +394,23 @@ static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_prob
   memcpy(*best, state->best, state->n_param * sizeof **best);
   solved = *state;
   solved.best = *best;
-  if (a->task->n > a->task->n_train)
-    MILL_CHECK(mill_train_solve_last(a->mpi, ops, &a->set->net, problem, &solved,
-                                     &report->loss_unsolved, &report->loss));
+  exact.precision = MILL_TRAIN_FLOAT32;
+  if (exact.loss == MILL_TRAIN_L2 && a->task->n > a->task->n_train)
+    MILL_CHECK(mill_train_solve_last(a->mpi, ops, &exact, problem, &solved, &report->loss_unsolved,
+                                     &report->loss));
   return MILL_OK;
 }
 
 static void report_statistics(const arm *a, double start_s, mill_train_arm_report *report)
 {
-  double carried = 0;
+  double carried = 0, square = 0;
   for (int k = 0; k < a->c.n_component; k++)
     carried += a->c.variance[k];
+  for (int p = 0; p < a->c.n_pix; p++)
+    square += a->c.spread[p] * a->c.spread[p];
   report->n_component = a->c.n_component;
   report->rest = fmax(1 - carried / a->c.total, 0);
+  report->spread = sqrt(square / a->c.n_pix);
   report->statistics_s = mill_wall_s() - start_s;
 }
 
@@ -330,13 +425,18 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   float *best = NULL;
   const double start_s = mill_wall_s();
   memset(report, 0, sizeof *report);
-  MILL_TRY(mill_train_settings_check(&settings->net));
+  MILL_TRY(mill_train_arm_settings_check(settings));
   MILL_TRY(first_phase(&a, ops));
-  MILL_TRY(make_scores(&a));
+  const int by_pixels = settings->last == MILL_TRAIN_PIXELS;
+  if (by_pixels)
+    err = mill_mpi_agree(mpi, make_pixels(&a));
+  else
+    err = make_scores(&a);
+  MILL_TRY(err);
   MILL_TRY(mill_mpi_agree(mpi, begin_last(&a)));
   report_statistics(&a, start_s, report);
   const mill_train_problem problem = {.n_in = task->n_label,
-                                      .n_out = a.c.n_component,
+                                      .n_out = by_pixels ? task->n_pix : a.c.n_component,
                                       .n = task->n,
                                       .n_train = task->n_train,
                                       .x = task->x,

@@ -6,15 +6,35 @@
 
 #include "src/train/train_network.h"
 
+/** Unit of a pixel's residual. */
+enum mill_train_unit {
+  MILL_TRAIN_NOISE = 0, /**< the noise of a spectrum with the same S/N in every pixel */
+  MILL_TRAIN_SPREAD     /**< the standard deviation of the pixel over the models */
+};
+
+/** What is trained. */
+enum mill_train_last {
+  MILL_TRAIN_COMPONENTS = 0, /**< scores of principal components, which the last layer turns into
+                                  pixels; L2 only, as the loss of scores is then that of pixels */
+  MILL_TRAIN_PIXELS          /**< all weights of a last layer that makes pixels */
+};
+
 enum { MILL_TRAIN_MOST_COMPONENT = 256 }; /**< most components if their number is not given */
 
 typedef struct mill_train_arm_settings {
   mill_train_settings net;
-  int log_flux;    /**< 1: the network makes ln flux; 0: flux */
+  int log_flux; /**< 1: the network makes ln flux; 0: flux */
+  enum mill_train_unit unit;
+  double sn; /**< S/N of MILL_TRAIN_NOISE, above 0 */
+  enum mill_train_last last;
   int n_component; /**< 0: enough to leave 1e-8 of the variance, at most 256 */
+  double keep_gib; /**< PIXELS: if the spectra need more GiB, they are read again at each step */
 } mill_train_arm_settings;
 
 void mill_train_arm_settings_init(mill_train_arm_settings *settings);
+
+/** MILL_ERR_USAGE. */
+int mill_train_arm_settings_check(const mill_train_arm_settings *settings);
 
 /** The spectra of an arm.
  *
@@ -31,14 +51,16 @@ typedef struct mill_train_arm_task {
 typedef struct mill_train_arm_report {
   int n_component;                 /**< number used */
   double rest;                     /**< part of the variance that the components leave */
+  double spread;                   /**< rms over pixels of the models' standard deviations */
   double loss, loss_unsolved;      /**< at the end, and before the last layer was solved; of the
                                         models left out, if any, else of all */
   double statistics_s, gradient_s; /**< wall s of this call */
   double gflop;                    /**< 1e9 operations of this call's matrix products */
 } mill_train_arm_report;
 
-/** A loss as the rms error of a pixel: of ln flux, or relative to the mean flux. */
-double mill_train_arm_error(double loss);
+/** A loss as the error of a pixel: of ln flux, or relative to the mean flux, if the unit is the
+ *  noise; else in units of the pixel's spread. */
+double mill_train_arm_error(const mill_train_arm_settings *settings, double loss);
 
 /** Train an arm.
  *

@@ -215,14 +215,21 @@ static void judge(const mill_train_settings *s, const mill_train_problem *p,
   const mill_train_epoch *epoch = &state->epoch[state->n_epoch - 1];
   const double loss = p->n > p->n_train ? epoch->validation : epoch->train;
   const double part = (double)state->n_epoch / s->n_epoch;
+  state->n_wait = loss < state->best_loss ? 0 : state->n_wait + 1;
   if (loss < state->best_loss) {
     state->best_loss = loss;
     state->best_epoch = state->n_epoch;
     memcpy(state->best, state->param, state->n_param * sizeof *state->best);
   }
-  state->rate = s->least_rate + 0.5 * (s->rate - s->least_rate) * (1 + cos(M_PI * part));
+  if (s->schedule == MILL_TRAIN_COSINE) {
+    state->rate = s->least_rate + 0.5 * (s->rate - s->least_rate) * (1 + cos(M_PI * part));
+  } else if (state->n_wait > s->patience) {
+    state->rate *= s->factor;
+    state->n_wait = 0;
+  }
   state->ended = state->n_epoch >= s->n_epoch ||
-                 (s->stop_after > 0 && state->n_epoch - state->best_epoch >= s->stop_after);
+                 (s->stop_after > 0 && state->n_epoch - state->best_epoch >= s->stop_after) ||
+                 (s->schedule == MILL_TRAIN_PLATEAU && state->rate < s->least_rate);
 }
 
 int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,

@@ -20,7 +20,8 @@ typedef struct mill_train_epoch {
 typedef struct mill_train_state {
   int n_epoch;    /**< epochs done */
   int best_epoch; /**< 1 ...: epoch of the best parameters; 0: none yet */
-  int ended;      /**< 1: ended, by early stop or the number of epochs */
+  int n_wait;     /**< PLATEAU: epochs since the loss or the rate fell */
+  int ended;      /**< 1: ended, by early stop, a plateau or the number of epochs */
   int64_t n_step;
   double rate, best_loss;
   size_t n_param;
@@ -61,7 +62,7 @@ int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *sett
                       const mill_train_problem *problem, const float *param, int n,
                       const int *model, float *h);
 
-/** Solve the last layer of state->best by linear least squares over the trained models.
+/** Solve the last layer of state->best by linear least squares over the trained models; L2 only.
  *  Several ridges are tried; the solution of least validation loss is taken, or none if that does
  *  not fall.  *before, *after: validation losses.  Collective. */
 int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,

@@ -14,8 +14,15 @@ void mill_train_settings_init(mill_train_settings *settings)
                                     .width = {256, 256, 200},
                                     .batch = 64,
                                     .n_epoch = 400,
+                                    .schedule = MILL_TRAIN_COSINE,
                                     .rate = 5e-3,
                                     .least_rate = 1e-6,
+                                    .patience = 20,
+                                    .factor = 0.5,
+                                    .stop_after = 0,
+                                    .decay = 0,
+                                    .loss = MILL_TRAIN_L2,
+                                    .huber = 1,
                                     .seed = 1,
                                     .n_thread = 1};
 }
@@ -38,9 +45,13 @@ int mill_train_settings_check(const mill_train_settings *s)
         MILL_ERR_USAGE,
         "learning rates from %g to %g: expected 0 < first < 1 and 0 <= least <= first", s->rate,
         s->least_rate);
-  if (!(s->decay >= 0) || !(s->decay * s->rate < 1))
+  if (!(s->decay >= 0) || !(s->decay * s->rate < 1) || !(s->factor > 0) || !(s->factor < 1) ||
+      s->patience < 1 || !(s->huber > 0))
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "expected weight decay of 0 or more and below 1 / rate, got %g", s->decay);
+                      "expected weight decay of 0 or more and below 1 / rate, factor between 0 and "
+                      "1, patience of 1 "
+                      "or more, Huber's delta above 0; got %g, %g, %d, %g",
+                      s->decay, s->factor, s->patience, s->huber);
   return MILL_OK;
 }
 
@@ -81,10 +92,13 @@ int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings 
   MILL_TRY(MILL_ALLOC(1, &t));
   t->ops = ops;
   t->problem = problem;
-  t->net = (mill_train_net){.n_norm = problem->n_norm,
+  t->net = (mill_train_net){.loss = settings->loss,
+                            .huber = settings->huber,
+                            .n_norm = problem->n_norm,
                             .scale = problem->scale,
                             .n_room = n_room,
-                            .n_thread = settings->n_thread};
+                            .n_thread = settings->n_thread,
+                            .precision = settings->precision};
   mill_train_shape_of(settings, problem->n_in, problem->n_out, &t->net.shape);
   MILL_TRY(MILL_ALLOC(n_room, &t->model));
   MILL_TRY(mill_alloc_bytes((size_t)n_room, sizeof *t->x, (void **)&t->x));

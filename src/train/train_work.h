@@ -8,16 +8,27 @@
 #include "kernels/train/train_ops.h"
 #include "src/ranks/mpi_context.h"
 
+enum mill_train_schedule {
+  MILL_TRAIN_COSINE = 0, /**< half a cosine from the first rate to the least over all epochs */
+  MILL_TRAIN_PLATEAU     /**< times `factor` when the validation loss has stopped falling */
+};
+
 typedef struct mill_train_settings {
   int n_hidden;                  /**< hidden layers, 1 .. MILL_MAX_LAYER - 1 */
   int width[MILL_MAX_LAYER - 1]; /**< of each, 1 .. MILL_MAX_WIDTH */
   int batch;                     /**< models of a step, of all ranks together */
   int n_epoch;                   /**< at most */
-  double rate, least_rate;       /**< first and least learning rate, half a cosine between them */
-  int stop_after;                /**< stop after this many epochs without a lower loss; 0: never */
-  double decay; /**< decoupled weight decay of all parameters, multiplied by the rate */
+  enum mill_train_schedule schedule;
+  double rate, least_rate; /**< first and least learning rate; PLATEAU ends below the least */
+  int patience;            /**< PLATEAU: epochs without a lower loss before the rate falls */
+  double factor;           /**< PLATEAU: multiplies the rate, in (0, 1) */
+  int stop_after;          /**< stop after this many epochs without a lower loss; 0: never */
+  double decay;            /**< decoupled weight decay of all parameters, multiplied by the rate */
+  enum mill_train_loss_kind loss;
+  double huber; /**< delta of HUBER, in units of the loss */
   uint64_t seed;
-  int n_thread; /**< of this rank; the bits do not depend on it */
+  int n_thread;                        /**< of this rank; the bits do not depend on it */
+  enum mill_train_precision precision; /**< of a GPU */
 } mill_train_settings;
 
 void mill_train_settings_init(mill_train_settings *settings);
@@ -27,7 +38,7 @@ int mill_train_settings_check(const mill_train_settings *settings);
 
 /** Training data: models with labels and targets.
  *
- *  The loss of a model is sum_j (scale_j (out_j - target_j))^2 / n_norm.  That of a set is the
+ *  The loss of a model is sum_j rho(scale_j (out_j - target_j)) / n_norm.  That of a set is the
  *  mean over its models plus a floor: the constant loss of what the targets leave out.
  *
  *  x [n][n_in]            mapped labels; the first n_train models train, the others validate
@@ -36,6 +47,7 @@ int mill_train_settings_check(const mill_train_settings *settings);
  *                         call
  *  weight [n_out][width]  initial last layer; width: of the last hidden layer
  *  bias [n_out]           initial last layer
+ *  /
  */
 typedef struct mill_train_problem {
   int n_in, n_out, n, n_train;

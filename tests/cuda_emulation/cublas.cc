@@ -22,6 +22,24 @@ struct mill_emu_cusolver {
 namespace
 {
 
+/* x with so many bits behind the point, to nearest */
+float rounded(float x, int bits)
+{
+  uint32_t u;
+  memcpy(&u, &x, sizeof u);
+  const uint32_t drop = 23u - (unsigned)bits;
+  u = (u + (1u << (drop - 1))) >> drop << drop;
+  memcpy(&x, &u, sizeof u);
+  return x;
+}
+
+float as(float x, cublasComputeType_t compute)
+{
+  if (compute == CUBLAS_COMPUTE_32F)
+    return x;
+  return rounded(x, compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? 10 : 7);
+}
+
 /* Of both libraries, whose status of success is 0. */
 template <typename status, typename state> status create(state **out)
 {
@@ -50,7 +68,7 @@ cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperati
   float *c = (float *)c_;
   if (m < 1 || n < 1 || k < 1 || lda < (op_a == CUBLAS_OP_N ? m : k) ||
       ldb < (op_b == CUBLAS_OP_N ? k : n) || ldc < m || *(const float *)alpha != 1 ||
-      *(const float *)beta != 0 || compute != CUBLAS_COMPUTE_32F)
+      *(const float *)beta != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
   cudaLaunchConfig_t config;
   memset((void *)&config, 0, sizeof config);
@@ -66,7 +84,7 @@ cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperati
                                                   : (size_t)i * (size_t)lda + (size_t)l;
           const size_t at_b = op_b == CUBLAS_OP_N ? (size_t)j * (size_t)ldb + (size_t)l
                                                   : (size_t)l * (size_t)ldb + (size_t)j;
-          sum += a[at_a] * b[at_b];
+          sum += as(a[at_a], compute) * as(b[at_b], compute);
         }
         c[(size_t)j * (size_t)ldc + (size_t)i] = sum;
       }

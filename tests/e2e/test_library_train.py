@@ -36,8 +36,9 @@ class TrainReferenceTest(unittest.TestCase):
                 off = np.abs(found / expected - 1)
                 print(case, "differs from NumPy by", np.nanmax(off))
                 np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
-                # float32 against float64 leaves 1e-6
-                self.assertLess(np.nanmax(off), 1e-5)
+                # float32 against float64 leaves 1e-6; L1's slope jumps where a residual changes its
+                # sign, which leaves 1e-4
+                self.assertLess(np.nanmax(off), 1e-2 if "l1" in case.values() else 1e-5)
                 self.assertLess(expected[-1, 0], 0.9 * expected[0, 0])  # something was learned
 
     def test_another_rate_is_another_curve(self):
@@ -119,12 +120,14 @@ class Train(ProgramTest):
                      "--output", path, GRID)
 
     def test_networks(self):
-        """Spectra that were never seen; by one rank and by two, logarithm or not."""
+        """Spectra that were never seen; by one rank and by two, logarithm or not, other losses."""
         rng = np.random.default_rng(5)
         label = rng.uniform((4300, 1, -1.7), (6700, 4.5, 0.2), (200, 3))
         cases = {
             "two.h5": ((), 2, 0.01),
-            "linear.h5": (("--linear-flux",), 0, 0.02),
+            "pixels.h5": (("--last", "pixels", "--loss", "huber", "--unit", "spread",
+                           "--rate", 0.01), 0, 0.05),
+            "linear.h5": (("--linear-flux", "--schedule", "plateau"), 0, 0.02),
         }
         for (path, done), most in ((self.whole, self.said), 0.01), *(
                 (self.train(name, *args, ranks=ranks), most)
@@ -243,9 +246,14 @@ class Train(ProgramTest):
             (make_grid("todo.h5", edit=to_do), (), 3, "1 of its 160 models are still to do"),
             (make_grid("few.h5", n=12), (), 3, "12 good models"),
             (GRID, ("--components", 144), 3, "144 principal components of 144 spectra"),
+            (GRID, ("--loss", "l1"), 2, "use --last pixels"),
             (GRID, ("--hidden", "12,0"), 2, "--hidden 12,0"),
             (GRID, ("--hidden", "12,"), 2, "--hidden 12,"),
             (GRID, ("--rate", 1e-7), 2, "learning rates"),
+            (GRID, ("--huber", 2), 2, "--huber does not apply without --loss huber"),
+            (GRID, ("--factor", 0.3), 2, "--factor does not apply without --schedule plateau"),
+            (GRID, ("--unit", "spread", "--sn", 50), 2, "--sn does not apply with --unit spread"),
+            (GRID, ("--memory", 1), 2, "--memory does not apply without --last pixels"),
             (GRID, ("--smoothing=1",), 2, "--smoothing does not apply to --emulator network"),
             (tmp("absent.h5"), (), 3, "absent.h5"),
         ]

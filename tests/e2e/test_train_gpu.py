@@ -37,10 +37,15 @@ class TrainOnGpus(ProgramTest):
         cpu = self.losses("cpu.h5")
         self.assertEqual(cpu.shape, (2, 8))
         # float32 sums in another order, some ten steps long
-        for name, how in (("one", {}), ("two", {"ranks": 2, "n_gpu": 2})):
+        for name, options, how in (("one", (), {}), ("two", (), {"ranks": 2, "n_gpu": 2}),
+                                   ("pixels", ("--last", "pixels"), {})):
             with self.subTest(name=name):
-                got = self.losses(f"{name}.h5", "--backend", "cuda", **how)
-                np.testing.assert_allclose(got, cpu, rtol=1e-4)
+                expected = self.losses("cpu-pixels.h5", *options) if options else cpu
+                got = self.losses(f"{name}.h5", "--backend", "cuda", *options, **how)
+                np.testing.assert_allclose(got, expected, rtol=1e-4)
+        rough = self.losses("bf16.h5", "--backend", "cuda", "--products", "bf16")
+        np.testing.assert_allclose(rough, cpu, rtol=0.1)
+        self.assertGreater(np.abs(rough / cpu - 1).max(), 1e-4)
 
     def test_auto(self):
         """The CPU until a size has been measured from which on the GPU pays, then by that size; a
@@ -78,6 +83,8 @@ class TrainOnGpus(ProgramTest):
         line = ["library", "train", self.grid, "--output", tmp("refused.h5")]
         done = starmill(*line, "--backend", "cuda", env={"MILL_EMULATED_GPUS": "0"})
         self.assertOneLine(done, "backend cuda", "--backend cpu", status=2)
+        self.assertOneLine(starmill(*line, "--products", "tf32"), "--products tf32",
+                           "--backend cuda", status=2)
         base.STARMILL = WITHOUT_CUDA
         self.addCleanup(setattr, base, "STARMILL", EMULATED)
         self.assertOneLine(starmill(*line, "--backend", "cuda"), "built without CUDA", status=2)

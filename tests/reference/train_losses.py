@@ -14,12 +14,13 @@ import numpy as np
 
 # the options of starmill library train that this script knows, with their defaults but for epochs
 DEFAULTS = dict(epochs=10, hidden="256,256,200", batch=64, rate=5e-3, least_rate=1e-6, decay=0.0,
-                components=0, left_out=0.1, seed=1)
-SN = 100.0  # whose noise is the unit of residuals
+                loss="l2", huber=0, sn=100.0, last="components", components=0, left_out=0.1, seed=1)
 
 CASES = [dict(batch=128, rate=2e-3),
-         dict(hidden="64,48", batch=50, rate=2e-3, decay=0.5, components=20, left_out=0.2, seed=5),
-         dict(hidden="40", batch=64, rate=2e-3, least_rate=5e-4, components=12, left_out=0.0, seed=7)]
+         dict(last="pixels", hidden="64,48", batch=50, rate=2e-3, decay=0.5, loss="huber", huber=0.7,
+              sn=30.0, components=20, left_out=0.2, seed=5),
+         dict(last="pixels", hidden="40", batch=64, rate=2e-3, least_rate=5e-4, loss="l1",
+              components=12, left_out=0.0, seed=7)]
 
 
 # ---- random numbers: Philox 4x32-10 (Salmon et al. 2011), counters as in src/system/random.h -----
@@ -110,6 +111,8 @@ def components(scaled, n_component):
 def make_problem(path, o, arm=0):
     """What the network learns: labels x, targets, scale, floors and the last layer to begin with;
     the models that are learned come first."""
+    if o.loss != "l2" and o.last != "pixels":
+        raise SystemExit("scores of components are trained with the loss l2 alone")
     names, label, flux = read_grid(path, arm)
     n, n_pix = flux.shape
     order, n_train = split(n, o.left_out, o.seed)
@@ -117,15 +120,20 @@ def make_problem(path, o, arm=0):
     width = o.width[-1]
     p = types.SimpleNamespace(n=n, n_train=n_train, n_pix=n_pix, x=map_labels(names, label))
     mean = y[:n_train].mean(0)
-    scaled = SN * (y - mean)
+    scaled = o.sn * (y - mean)
     pattern, variance = components(scaled[:n_train], o.components)
     weight = (2 * uniform(o.seed, 0, "last", len(variance) * width) - 1) / math.sqrt(width)
     weight = weight.astype("f4").reshape(-1, width)
-    score = scaled @ pattern.T / variance
-    rest = ((scaled**2).sum(1) - (score**2) @ variance).clip(0) / n_pix
-    p.target, p.scale = score.astype("f4"), np.sqrt(variance).astype("f4")
-    p.weight, p.bias = weight, np.zeros(len(variance), "f4")
-    p.floor = rest[:n_train].mean(), rest[n_train:].mean() if n_train < n else math.nan
+    if o.last == "pixels":
+        p.target, p.scale = (y - mean).astype("f4"), np.full(n_pix, o.sn, "f4")
+        p.weight = ((pattern / o.sn).T @ weight.astype(float)).astype("f4")
+        p.bias, p.floor = np.zeros(n_pix, "f4"), (0.0, 0.0)
+    else:
+        score = scaled @ pattern.T / variance
+        rest = ((scaled**2).sum(1) - (score**2) @ variance).clip(0) / n_pix
+        p.target, p.scale = score.astype("f4"), np.sqrt(variance).astype("f4")
+        p.weight, p.bias = weight, np.zeros(len(variance), "f4")
+        p.floor = rest[:n_train].mean(), rest[n_train:].mean() if n_train < n else math.nan
     return p
 
 
@@ -141,7 +149,7 @@ def layers_of(param, width):
     return layers
 
 
-def loss_and_slopes(param, x, target, scale, width, n_norm):
+def loss_and_slopes(kind, param, x, target, scale, width, n_norm, most=1.0):
     """The loss of models x, which is a mean over them and a sum over n_norm outputs by their number, and
     its slopes; the network has layers of these widths."""
     layers, a, z = layers_of(param, width), [x], []
@@ -149,15 +157,20 @@ def loss_and_slopes(param, x, target, scale, width, n_norm):
         z.append(a[-1] @ weight.T + bias)
         a.append(z[-1] / (1 + np.exp(-z[-1])) if i < len(layers) - 1 else z[-1])
     u = scale * (a[-1] - target)
+    rho, slope = {
+        "l2": (u * u, 2 * u),
+        "l1": (abs(u), np.sign(u)),
+        "huber": (np.where(abs(u) <= most, u * u / 2, most * (abs(u) - most / 2)), np.clip(u, -most, most)),
+    }[kind]
     n = len(x) * n_norm
-    back, slopes = 2 * u * scale / n, []
+    back, slopes = slope * scale / n, []
     for i in range(len(layers) - 1, -1, -1):
         if i < len(layers) - 1:
             s = 1 / (1 + np.exp(-z[i]))
             back = back * s * (1 + z[i] * (1 - s))
         slopes.insert(0, np.concatenate([(back.T @ a[i]).ravel(), back.sum(0)]))
         back = back @ layers[i][0]
-    return (u * u).sum() / n, np.concatenate(slopes)
+    return rho.sum() / n, np.concatenate(slopes)
 
 
 class Adam:
@@ -191,7 +204,7 @@ def train(p, o):
     adam, curve = Adam(param, o.decay), []
 
     def at(models):
-        return loss_and_slopes(param, x[models], target[models], p.scale.astype(float), width, p.n_pix)
+        return loss_and_slopes(o.loss, param, x[models], target[models], p.scale.astype(float), width, p.n_pix, o.huber)
 
     for epoch in range(o.epochs):
         rate = o.least_rate + 0.5 * (o.rate - o.least_rate) * (1 + math.cos(math.pi * epoch / o.epochs))
@@ -260,7 +273,7 @@ def make_grid(path, n_model=400, n_pix=300, n_line=40, seed=1):
 
 def words_for_starmill(o):
     """The same options for starmill library train, all of them: its defaults may become others."""
-    return [word for name in DEFAULTS if name != "components" or getattr(o, name)
+    return [word for name in DEFAULTS if name not in ("components", "huber") or getattr(o, name)
             for word in (f"--{name.replace('_', '-')}", str(getattr(o, name)))]
 
 

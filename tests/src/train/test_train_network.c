@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Training: the same bits whatever the threads and after a stop, rates, the solved last layer;
+/* Training: the same bits whatever the threads and after a stop, schedules, the solved last layer;
  * steps against NumPy's are in e2e/test_library_train.py. */
 #include "tests/mill_test.h"
 
@@ -59,6 +59,7 @@ static void make_many(example *e)
   make_example(MANY, 110, e);
   e->set.batch = 32;
   e->set.n_epoch = 6;
+  e->set.schedule = MILL_TRAIN_COSINE;
 }
 
 static int stop_at_three(void *context, mill_train_state *state)
@@ -134,9 +135,9 @@ MILL_TEST(same_bits)
     mill_train_state_clear(&s[k]);
 }
 
-/* ---- rates ---- */
+/* ---- schedules ---- */
 
-MILL_TEST(rates_and_early_stop)
+MILL_TEST(schedules)
 {
   static example e;
   mill_train_state s;
@@ -146,16 +147,32 @@ MILL_TEST(rates_and_early_stop)
   for (int t = 0; t < 6; t++)
     assert_close(s.epoch[t].rate, 1e-6 + 0.5 * (1e-2 - 1e-6) * (1 + cos(M_PI * t / 6)), 1e-15);
   mill_train_state_clear(&s);
-  /* a rate of nothing never lowers the loss */
-  e.set.batch = 200;
-  e.set.n_epoch = 40;
-  e.set.rate = e.set.least_rate = 1e-30;
-  e.set.decay = 0;
+  /* the last layer alone could do better, were there steps: a rate of nothing never lowers the
+     loss, so the rate falls after every two epochs, and four end it */
+  e.set = (mill_train_settings){.n_hidden = 2,
+                                .width = {5, 4},
+                                .batch = 200,
+                                .n_epoch = 40,
+                                .schedule = MILL_TRAIN_PLATEAU,
+                                .rate = 1e-30,
+                                .least_rate = 1e-33,
+                                .patience = 1,
+                                .factor = 0.5,
+                                .huber = 1,
+                                .seed = 1,
+                                .n_thread = 1};
+  assert_ok(mill_train_begin(&e.set, &e.problem, &s));
+  assert_ok(mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, NULL, &s));
+  assert_int_equal(s.best_epoch, 1);
+  assert_close(s.epoch[1].rate, 1e-30, 1e-40);
+  assert_close(s.epoch[3].rate, 0.5e-30, 1e-40);
+  assert_close(s.epoch[5].rate, 0.25e-30, 1e-40);
+  assert_int_equal(s.n_epoch, 21); /* ten times lower is below the least rate */
+  mill_train_state_clear(&s);
   e.set.stop_after = 4;
   assert_ok(mill_train_begin(&e.set, &e.problem, &s));
   assert_ok(mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, NULL, &s));
   assert_int_equal(s.n_epoch, 5);
-  assert_int_equal(s.best_epoch, 1);
   mill_train_state_clear(&s);
 }
 
