@@ -20,16 +20,17 @@
 
 /* ---- the command line ---- */
 
-enum { FIT = 1, CROSSOVER = 2 };
+enum { FIT = 1, CROSSOVER = 2, WRITE = 4 };
 
 static const struct {
   const char *name;
   unsigned bit;
   int (*task)(mill_bench *job);
 } tasks[] = {{"fit", FIT, mill_bench_task_fit},
-             {"crossover", CROSSOVER, mill_bench_task_crossover}};
+             {"crossover", CROSSOVER, mill_bench_task_crossover},
+             {"write", WRITE, mill_bench_task_write}};
 
-static const char *const work_words[] = {"all", "fit", "train", NULL};
+static const char *const work_words[] = {"all", "fit", "train", "particles", NULL};
 
 #define AT(member)          MILL_AT(mill_bench_options, member)
 #define KEY(member, of_key) MILL_OPTION_TEXT, AT(fit.member), .key = of_key
@@ -39,7 +40,7 @@ static const mill_option rows[] = {
     {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library,
      .offset = offsetof(mill_bench_options, fit), .argument = "FILE", .tasks = FIT | CROSSOVER,
      .help = "template library (default: template_lib of the configuration, else the shipped one)"},
-    {"config", MILL_OPTION_TEXT, AT(fit.config), .tasks = FIT | CROSSOVER,
+    {"config", MILL_OPTION_TEXT, AT(fit.config), .tasks = FIT | CROSSOVER | WRITE,
      .help = "YAML configuration"},
     {"catalog", MILL_OPTION_TEXT, AT(fit.catalog), .tasks = FIT | CROSSOVER,
      .help = "text file with one input path per line"},
@@ -53,16 +54,18 @@ static const mill_option rows[] = {
     {"repeat", MILL_OPTION_COUNT, AT(n_repeat), .min = 1, .max = 1000, .tasks = FIT | CROSSOVER,
      .help = "fit: number of runs, the one with the median CPU time is shown; crossover: number of "
              "runs, the shortest counts"},
-    {"output", MILL_OPTION_TEXT, AT(output), .tasks = FIT, .argument = "DIR",
+    {"rows", MILL_OPTION_INTEGER, AT(n_star), .min = 1, .max = 1e9, .tasks = WRITE,
+     .help = "rows to write (default: 100000)"},
+    {"output", MILL_OPTION_TEXT, AT(output), .tasks = FIT | WRITE, .argument = "DIR",
      .help = "folder for the temporary result (default: $TMPDIR, or /tmp)"},
     {"work", MILL_OPTION_CHOICE, AT(work), .words = work_words, .tasks = CROSSOVER,
      .help = "what to measure; fit needs inputs; without inputs, all skips fit"},
     {"most", MILL_OPTION_INTEGER, AT(n_most), .min = 1, .max = 0x1p30, .tasks = CROSSOVER,
-     .help = "largest size to measure: stars, million operations of a training step"},
+     .help = "largest size to measure: stars, million operations of a training step, particles"},
     {"limit", MILL_OPTION_REAL, AT(limit_s), .min = 1, .max = 1000000, .argument = "S",
      .tasks = CROSSOVER, .help = "skip measurements that would take longer than S seconds"},
     {"keep", MILL_OPTION_FLAG, AT(keep), .tasks = CROSSOVER,
-     .help = "store the crossovers for --backend auto"},
+     .help = "store the crossovers of fit and train for --backend auto"},
     {"help", MILL_OPTION_FLAG, 'h', AT(fit.help), .help = "this text"},
     {0}};
 
@@ -70,12 +73,14 @@ static const mill_option_table table = {
     "starmill bench",
     "usage: starmill bench fit [options] INPUT.fits...\n"
     "       starmill bench crossover [options] [INPUT.fits...]\n"
+    "       mpirun -n RANKS starmill bench write [options]\n"
     "\n"
     "Measure the speed of one rank.  'fit' fits the inputs like `starmill fit`, into a temporary\n"
     "file, and prints the rate, and the time and evaluations of a star by stage.  'crossover'\n"
-    "times fits and trainings of growing size on the CPU and the GPU and prints the size from\n"
-    "which the GPU is faster; fits use the first 1, 4, 16, ... rows of the inputs.\n"
-    "docs/develop/performance.md explains the tables.\n"
+    "times fits, trainings and particles of growing size on the CPU and the GPU and prints the\n"
+    "size from which the GPU is faster; fits use the first 1, 4, 16, ... rows of the inputs.\n"
+    "'write' writes a result of made-up rows by any number of ranks, and a plain file of as many\n"
+    "bytes.  docs/develop/performance.md and scaling.md explain the tables.\n"
     "\n",
     "\n"
     "Exit status: 0 done, 2 usage, configuration or library, 3 some input was unreadable,\n"
@@ -95,6 +100,8 @@ static int check_task(const char *name, unsigned bit, const unsigned char *is_gi
     if (is_given[i] && !(rows[i].tasks & bit))
       return MILL_ERROR(MILL_ERR_USAGE, "--%s is not for '%s'; see starmill bench --help",
                         rows[i].name, name);
+  if (bit == WRITE && options->fit.n_input > 0)
+    return MILL_ERROR(MILL_ERR_USAGE, "'write' takes no input, as its rows are made up");
   if ((bit == FIT || options->work == MILL_BENCH_FIT) && options->fit.n_input == 0 &&
       !options->fit.catalog)
     return MILL_ERROR(MILL_ERR_USAGE, "no input: name FITS files or give --catalog FILE");
@@ -118,7 +125,8 @@ static int parse(int argc, char **argv, mill_bench_options *options)
       return check_task(name, tasks[i].bit, is_given, options);
     }
   return MILL_ERROR(MILL_ERR_USAGE,
-                    "bench measures 'fit' or 'crossover', not '%s'; see starmill bench --help",
+                    "bench measures 'fit', 'crossover' or 'write', not '%s'; see starmill bench "
+                    "--help",
                     name);
 }
 
@@ -182,7 +190,7 @@ static int start(mill_bench *job, int argc, char **argv)
   MILL_CHECK(parse(argc, argv, &job->options));
   if (mill_option_helped(job->options.fit.help, job->mpi.rank, &table, &usual))
     return MILL_OK;
-  if (job->mpi.size > 1)
+  if (job->mpi.size > 1 && job->options.task && job->options.task != mill_bench_task_write)
     return MILL_ERROR(MILL_ERR_USAGE, "bench measures one rank, not %d: run it without mpirun",
                       job->mpi.size);
   MILL_CHECK(list_inputs(job));

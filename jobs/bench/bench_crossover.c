@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Times of fits and trainings on the CPU and the GPU: from which size is the GPU faster? */
+/* Times of fits, trainings and particles on the CPU and the GPU: from which size is the GPU
+ * faster? */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "kernels/base/memory.h"
 #include "kernels/find_backend.h"
 #include "kernels/gpu.h"
+#include "kernels/particles/particles.h"
 #include "src/train/train_network.h"
 #include "src/run/backend_choice.h"
 #include "src/run/crossover.h"
@@ -22,9 +24,10 @@
 
 enum {
   MAX_POINT = 32,
-  GROWTH = 4,  /* factor of size from one point to the next */
-  ONCE_S = 5,  /* s: longer measurements are not repeated */
-  TOO_FEW = -1 /* the inputs ended before the GPU was faster */
+  GROWTH = 4,    /* factor of size from one point to the next */
+  ONCE_S = 5,    /* s: longer measurements are not repeated */
+  NOT_KEPT = -1, /* kind of work that --backend auto does not look up */
+  TOO_FEW = -1   /* the inputs ended before the GPU was faster */
 };
 
 typedef struct crossover {
@@ -36,12 +39,13 @@ typedef struct crossover {
   /* [0] on the CPU, [1] on the GPU */
   const mill_backend *backend[2];
   const mill_train_ops *train[2];
+  const mill_particle_ops *particles[2];
 } crossover;
 
 /* A kind of work, measured at growing sizes. */
 typedef struct work_kind {
   int work; /* enum mill_bench_work_kind */
-  int kept; /* enum mill_crossover_kind */
+  int kept; /* enum mill_crossover_kind, or NOT_KEPT */
   const char *name, *unit;
   int64_t first, last;  /* least and largest number of parts */
   double (*size)(void); /* size of a part, in units; NULL: 1 */
@@ -163,12 +167,56 @@ done:
   return err;
 }
 
+/* ---- particles ---- */
+
+enum { N_PARTICLE_STEP = 50, N_GRID = 100 };
+
+/* Evolve n particles of an Ornstein-Uhlenbeck process on one axis, with a density after each
+ * step. */
+static int run_particles(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
+{
+  int err = MILL_OK;
+  int record[N_PARTICLE_STEP + 1];
+  mill_particle_result result = {0};
+  for (int i = 0; i <= N_PARTICLE_STEP; i++)
+    record[i] = i;
+  const mill_particle_setup setup = {.n_dim = 1,
+                                     .n_particle = (int)*n,
+                                     .n_step = N_PARTICLE_STEP,
+                                     .step = 0.01,
+                                     .seed = 1,
+                                     .n_grid = {N_GRID, 1, 1},
+                                     .grid_low = {-5},
+                                     .grid_high = {5},
+                                     .n_record = N_PARTICLE_STEP + 1,
+                                     .record = record,
+                                     .n_thread = c->n_thread};
+  const mill_particle_problem problem = {.id = 1,
+                                         .diffusion = 1,
+                                         .potential = MILL_HARMONIC,
+                                         .rate = {1},
+                                         .start_centre = {1},
+                                         .start_spread = {0.5}};
+  MILL_TRY(mill_particle_check_setup(&setup));
+  MILL_TRY(mill_particle_check_problem(&setup, &problem));
+  MILL_TRY(MILL_ALLOC((size_t)setup.n_record * N_GRID, &result.density));
+  MILL_TRY(MILL_ALLOC(setup.n_record, &result.bound));
+  MILL_TRY(MILL_ALLOC((size_t)setup.n_record * MILL_PARTICLE_MOMENTS, &result.moment));
+  const double start_s = mill_wall_s();
+  MILL_TRY(c->particles[is_gpu]->evolve(&setup, 1, &problem, &result));
+  *spent_s = mill_wall_s() - start_s;
+done:
+  MILL_FREE(result.density, result.bound, result.moment);
+  return err;
+}
+
 /* ---- the table ---- */
 
 static const work_kind kinds[] = {
     {MILL_BENCH_FIT, MILL_CROSSOVER_FIT, "fit", "stars", 1, 65536, NULL, run_fit},
     {MILL_BENCH_TRAIN, MILL_CROSSOVER_TRAIN, "train", "million operations of a step", 1, 16384,
      train_mflop, run_train},
+    {MILL_BENCH_PARTICLES, NOT_KEPT, "particles", "particles", 1000, 65536000, NULL, run_particles},
 };
 enum { N_KIND = sizeof kinds / sizeof kinds[0] };
 
@@ -275,7 +323,7 @@ static int tell(const crossover *c, const work_kind *kind, int64_t from)
            kind->name);
     return MILL_OK;
   }
-  if (c->job->options.keep)
+  if (c->job->options.keep && kind->kept != NOT_KEPT)
     MILL_CHECK(keep(c, kind, from));
   return MILL_OK;
 }
@@ -291,6 +339,8 @@ static int find_gpu(crossover *c)
   c->gpu_start_s = mill_wall_s() - start_s;
   c->train[1] = mill_train_ops_cuda(&code);
   MILL_CHECK(code);
+  c->particles[1] = mill_particle_ops_cuda(&code);
+  MILL_CHECK(code);
   snprintf(c->gpu_name, sizeof c->gpu_name, "%s", c->backend[1]->name);
   return MILL_OK;
 }
@@ -305,6 +355,7 @@ static int set_up(crossover *c)
     MILL_CHECK(mill_mpi_share_of_cores(&job->mpi, &c->n_thread));
   MILL_CHECK(mill_backend_find("cpu", &c->backend[0]));
   c->train[0] = mill_train_ops_cpu();
+  c->particles[0] = mill_particle_ops_cpu(NULL);
   if (find_gpu(c) != MILL_OK)
     snprintf(c->no_gpu, sizeof c->no_gpu, "%s", mill_error_message());
   return MILL_OK;
@@ -321,7 +372,7 @@ static void print_head(const crossover *c)
   else
     printf("GPU: SKIPPED: %s.\n", c->no_gpu);
   printf("A time is the shortest of %d runs (of one if it takes over %d s): a whole fit of the "
-         "first rows of the inputs, a training step.  Sizes are",
+         "first rows of the inputs, a training step, an evolution of particles.  Sizes are",
          c->job->options.n_repeat, ONCE_S);
   for (int k = 0; k < N_KIND; k++)
     printf(" %s (%s)%s", kinds[k].unit, kinds[k].name, k < N_KIND - 1 ? "," : ".\n\n");

@@ -13,18 +13,18 @@
 #include "kernels/base/memory.h"
 #include "src/system/stop_signal.h"
 
-enum { EXIT_UNREADABLE = 3, FOLDER_SIZE = 1024 };
+enum { EXIT_UNREADABLE = 3 };
 
 /* ---- a run ---- */
 
-/* Make a temporary folder in base; NULL: $TMPDIR, else /tmp. */
-static int make_folder(const char *base, char folder[FOLDER_SIZE])
+int mill_bench_make_folder(const char *base, char folder[MILL_BENCH_FOLDER])
 {
   if (!base)
     base = getenv("TMPDIR");
   if (!base || !base[0])
     base = "/tmp";
-  if (snprintf(folder, FOLDER_SIZE, "%s/starmill-bench.XXXXXX", base) >= FOLDER_SIZE - 64)
+  if (snprintf(folder, MILL_BENCH_FOLDER, "%s/starmill-bench.XXXXXX", base) >=
+      MILL_BENCH_FOLDER - 64)
     return MILL_ERROR(MILL_ERR_USAGE, "a folder name of %zu bytes is too long", strlen(base));
   if (!mkdtemp(folder))
     return MILL_ERROR(MILL_ERR_OUTPUT,
@@ -33,9 +33,9 @@ static int make_folder(const char *base, char folder[FOLDER_SIZE])
   return MILL_OK;
 }
 
-static void remove_folder(const char *folder)
+void mill_bench_remove_folder(const char *folder)
 {
-  char path[FOLDER_SIZE + 300];
+  char path[MILL_BENCH_FOLDER + 300];
   DIR *stream = opendir(folder);
   for (const struct dirent *entry; stream && (entry = readdir(stream));)
     if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
@@ -85,16 +85,16 @@ int mill_bench_run_fit(mill_bench *job, const mill_fit_options *options, int64_t
                        mill_bench_run *run)
 {
   int err = MILL_OK, status = 0;
-  char folder[FOLDER_SIZE], output[FOLDER_SIZE + 16];
+  char folder[MILL_BENCH_FOLDER], output[MILL_BENCH_FOLDER + 16];
   mill_fit_options fit = *options;
   mill_fit_observer observer = {.context = run, .put = count_row, .n_row_limit = n_star};
   memset(run, 0, sizeof *run);
-  MILL_TRY(make_folder(job->options.output, folder));
+  MILL_TRY(mill_bench_make_folder(job->options.output, folder));
   snprintf(output, sizeof output, "%s/result.h5", folder);
   fit.output = output;
   err = mill_fit_run(&job->mpi, &fit, job->command, &observer, &status);
   run->meters = observer.meters;
-  remove_folder(folder);
+  mill_bench_remove_folder(folder);
   MILL_TRY(err);
   if (mill_stop_signal_seen())
     MILL_FAIL(MILL_ERR_STOPPED, "signal %d: stopped; nothing is kept", mill_stop_signal_seen());

@@ -18,7 +18,7 @@ typedef struct mill_bench_options {
   int (*task)(mill_bench *job); /**< NULL: only --help */
   mill_fit_options fit;         /**< quiet is set */
   const char *output;           /**< folder of the temporary result; NULL: $TMPDIR, else /tmp */
-  int64_t n_star;               /**< fit: rows to fit; 0: all */
+  int64_t n_star;               /**< fit: rows to fit; 0: all; write: rows */
   int n_repeat;
   int work;       /**< crossover: enum mill_bench_work_kind */
   int64_t n_most; /**< crossover: the largest size */
@@ -26,7 +26,12 @@ typedef struct mill_bench_options {
   int keep;       /**< crossover: store the result for --backend auto */
 } mill_bench_options;
 
-enum mill_bench_work_kind { MILL_BENCH_ALL = 0, MILL_BENCH_FIT, MILL_BENCH_TRAIN };
+enum mill_bench_work_kind {
+  MILL_BENCH_ALL = 0,
+  MILL_BENCH_FIT,
+  MILL_BENCH_TRAIN,
+  MILL_BENCH_PARTICLES
+};
 
 struct mill_bench {
   mill_mpi mpi;
@@ -51,10 +56,20 @@ void mill_bench_print_cell(int there, int n_digit, double value, const char *wit
 /** The tasks.  Each prints Markdown on standard output, line by line as it measures.
  *
  *  fit        what a fit costs on this machine, by stage
- *  crossover  times of fits and trainings of growing size, on the CPU and on the GPU, and the size
- *             from which the GPU is faster.  Without a GPU its column says SKIPPED */
+ *  crossover  times of fits, trainings and particles of growing size, on the CPU and on the GPU,
+ *             and the size from which the GPU is faster.  Without a GPU its column says SKIPPED
+ *  write      writing of a result file alone, by all ranks; collective */
 int mill_bench_task_fit(mill_bench *job);
 int mill_bench_task_crossover(mill_bench *job);
+int mill_bench_task_write(mill_bench *job);
+
+enum { MILL_BENCH_FOLDER = 1024 };
+
+/** Make a temporary folder in base (NULL: $TMPDIR, else /tmp).  MILL_ERR_USAGE, MILL_ERR_OUTPUT. */
+int mill_bench_make_folder(const char *base, char folder[MILL_BENCH_FOLDER]);
+
+/** Remove the folder and its files. */
+void mill_bench_remove_folder(const char *folder);
 
 /** Stages of a star's time, in the order of the table. */
 #define MILL_BENCH_STAGE_LIST(X)                                                                   \

@@ -104,7 +104,7 @@ class Crossover(ProgramTest):
         done = ended(program, env)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         rows = [[cell.strip() for cell in line.split("|")[1:-1]]
-                for line in done.stdout.splitlines() if re.match(r"\| (fit|train) ", line)]
+                for line in done.stdout.splitlines() if re.match(r"\| (fit|train|particles) ", line)]
         return done.stdout, rows
 
     def test_fits_of_all_stars_of_the_inputs(self):
@@ -123,7 +123,7 @@ class Crossover(ProgramTest):
         _, rows = self.measure("--most", 1000)
         self.assertEqual([row[:2] for row in rows],
                          [["train", "2"], ["train", "5"], ["train", "17"], ["train", "65"],
-                          ["train", "259"]])
+                          ["train", "259"], ["particles", "1000"]])
 
     @unittest.skipUnless(os.access(os.environ.get("STARMILL_EMULATED", ""), os.X_OK),
                          "only a build without CUDA has a starmill with emulated GPUs")
@@ -139,7 +139,19 @@ class Crossover(ProgramTest):
         said, rows = self.measure("--library", made["library"], "--work", "fit", "--most", 1,
                                   made["file"], n_gpu=1)
         self.assertTrue(float(rows[0][3]) > 0, said)
-        self.assertIn("SKIPPED", self.measure("--work", "train", "--most", 1, n_gpu=0)[0])
+        self.assertIn("SKIPPED", self.measure("--work", "particles", "--most", 1, n_gpu=0)[0])
+
+
+class Write(ProgramTest):
+    def test_ranks_write_together(self):
+        for ranks in (0, 3):
+            done = run("bench", "write", "--rows", 2000, "--output", made["folder"],
+                       ranks=ranks, timeout=300)
+            row = tables(done.stdout)[str(ranks or 1)]
+            self.assertEqual(row[1], "2000")
+            # each column in one piece where one epoch has all rows
+            self.assertLess(int(row[7]), 100 * (ranks or 1))
+            self.assertEqual(os.listdir(made["folder"]), [])
 
 
 class Usage(ProgramTest):
@@ -147,12 +159,14 @@ class Usage(ProgramTest):
         fit = ["fit", "--library", made["library"]]
         here = [made["file"]]
         for args, parts, status in (
-            ([], ["'fit' or 'crossover'"], 2),
+            ([], ["'fit', 'crossover' or 'write'"], 2),
             (fit, ["no input"], 2),
             (["crossover", "--work", "fit"], ["no input"], 2),
             (fit + ["--repeat", "0"] + here, ["--repeat", "0"], 2),
             (fit + ["--output", tmp("nowhere")] + here, [tmp("nowhere"), "--output"], 4),
             (["fit", "--library", tmp("none.h5")] + here, [tmp("none.h5")], 2),
+            (["write"] + here, ["'write' takes no input"], 2),
+            (["write", "--output", tmp("nowhere")], [tmp("nowhere"), "--output"], 4),
             (["crossover", "--backend", "cpu"] + here, ["--backend", "'crossover'"], 2),
         ):
             self.assertOneLine(starmill("bench", *args), "starmill bench: ", *parts, status=status)

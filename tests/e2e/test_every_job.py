@@ -70,7 +70,7 @@ READ_ONLY = {
     "compare": ((RESULT, RESULT), (RESULT,)),
     "grid": (("plan", "--models", 3), ()),
     "doctor": ((), ()),
-    "bench": (("crossover", "--work", "train", "--repeat", 1, "--most", 1), ()),
+    "bench": (("crossover", "--work", "particles", "--repeat", 1, "--most", 1000), ()),
 }
 NEVER_RUNS = ("library import",)  # here: there is no emulator
 ENDS = {"plot": ".png", "select": ".txt", "report": ".html", "export": ".fits", "convert": ".fits", "simulate": ""}

@@ -73,7 +73,7 @@ class Completion(ProgramTest):
         library, bench, fit, behind = self.complete(
             "starmill library ", "starmill bench ", "starmill fit ", "starmill library train ")
         self.assertEqual(library, set(SUB["library"]))
-        self.assertEqual(bench, {"fit", "crossover"})
+        self.assertEqual(bench, {"fit", "crossover", "write"})
         self.assertEqual((fit, behind), ({"FILES"}, {"FILES"}))
         self.assertIn("--repeat", self.complete("starmill bench fit --")[0])
 
@@ -86,7 +86,7 @@ class Completion(ProgramTest):
             ("starmill fit --optimizer=l", {"levenberg-marquardt"}),
             ("starmill fit --exposures ", {"coadd", "single", "joint"}),
             ("starmill library train --emulator ", {"network", "radial", "splines", "linear"}),
-            ("starmill bench crossover --work ", {"all", "fit", "train"}),
+            ("starmill bench crossover --work ", {"all", "fit", "train", "particles"}),
             ("starmill fit --library ", {"FILES"}),
             ("starmill fit --output=x", {"FILES"}),
             ("starmill doctor --output ", {"FILES"}),
