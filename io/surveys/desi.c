@@ -9,6 +9,7 @@
 
 #include "io/surveys/cameras.h"
 #include "kernels/base/layout.h"
+#include "src/system/log.h"
 #include "kernels/base/memory.h"
 #include "src/config/arms.h"
 
@@ -154,6 +155,32 @@ static int check_alike(const mill_desi_file *file)
   return MILL_OK;
 }
 
+/* Warn if SCORES has columns of an arm without spectra: the file may be cut.  No error, as files
+   may leave an arm out on purpose and keep its SCORES. */
+static int warn_missing_arms(mill_desi_file *file)
+{
+  int i_scores;
+  MILL_CHECK(mill_fits_file_find(file->fits, "SCORES", &i_scores));
+  if (i_scores < 0 || file->fits->guard->hdu[i_scores].kind != MILL_FITS_TABLE)
+    return MILL_OK;
+  MILL_CHECK(mill_fits_file_move(file->fits, i_scores));
+  for (int i = 0; i < file->n_arm; i++) {
+    const mill_desi_arm *a = &file->arm[i];
+    if (a->n_pix > 0)
+      continue;
+    char template[MILL_MAX_NAME + 16], name[FLEN_VALUE];
+    int number, status = 0;
+    snprintf(template, sizeof template, "MEDIAN*_SNR_%s", a->prefix);
+    fits_get_colname(file->fits->fptr, CASEINSEN, template, name, &number, &status);
+    fits_clear_errmsg();
+    if (status == 0 || status == COL_NOT_UNIQUE)
+      mill_log_warning("%s: SCORES has a column %s but there is no %s_FLUX: unless the arm was "
+                       "left out on purpose, the file is cut",
+                       file->fits->guard->path, name, a->prefix);
+  }
+  return MILL_OK;
+}
+
 /* Upper-case HDU prefix of a channel's name. */
 static void set_prefix(char prefix[MILL_MAX_NAME], const char *name)
 {
@@ -197,7 +224,8 @@ static int open_arms(mill_desi_file *file)
         "%s: has none of the library's arms (%s); give a DESI file, another library, or "
         "fetch the file again if it should have them (it is cut)",
         file->fits->guard->path, names);
-  return check_alike(file);
+  MILL_CHECK(check_alike(file));
+  return warn_missing_arms(file);
 }
 
 /* ---- which arms --------------------------------------------------------- */
