@@ -524,7 +524,7 @@ class SpectraToDraw(EndToEnd):
         return path, Inputs(result).star(0, Models(tmp("models-" + out), result).of(0))
 
     def test_lamost(self):
-        path, (arms, _) = self.star("lamost", "3703110.fits.gz", "lamost.yaml", "lamost.h5")
+        path, (arms, _) = self.star("lamost", "3703110.fits.gz", "lamost.yaml", "drawn-lamost.h5")
         with pyfits.open(path) as f:
             row = f["COADD"].data[0]
             for a in arms:
@@ -534,9 +534,9 @@ class SpectraToDraw(EndToEnd):
 
     def test_the_best_of_sdss_exposures(self):
         path, (arms, note) = self.star("sdss", "spec-3586-55181-0500.fits.gz", "sdss.yaml",
-                                       "sdss.h5", "--exposures", "joint")
+                                       "drawn-sdss.h5", "--exposures", "joint")
         k = int(re.fullmatch(r"exposure (\d) of 7, the best", note).group(1))
-        with pyfits.open(path) as f, h5py.File(tmp("sdss.h5")) as r:
+        with pyfits.open(path) as f, h5py.File(tmp("drawn-sdss.h5")) as r:
             i = int(r["catalog/exposures/FITS_ROW"][k - 1])
             exposure = f[i].name[3:11]
             for a in arms:
