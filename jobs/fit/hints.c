@@ -74,7 +74,8 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
   if (n > 0)
     mill_log_warning("%lld of %lld fitted rows have LSF_NARROW: the templates are broader than the "
                      "line-spread function of the spectra (%s in its narrowest tenth): template "
-                     "lines are too shallow; use a library of higher resolution",
+                     "lines are too shallow; use a library of higher resolution, such as the "
+                     "shipped fgk-hr.h5",
                      (long long)n_narrow, (long long)n_fitted, arms);
   return MILL_OK;
 }

@@ -23,6 +23,7 @@ WHITE_DWARFS = [data("real/sdss/spec-0266-51602-0031.fits.gz"),
                 data("real/sdss-more/spec-4455-55539-0692.fits.gz")]
 VSINI_LIMIT, EMISSION = 65536, 131072
 MRS = data("real/lamost-mrs/med-58408-TD230151N343645T01_sp01-015.fits.gz")
+TWO_STARS = data("real/lamost-mrs/med-58644-TD192102N424113K01_sp12-076.fits.gz")
 for _path in (LAMOST, MILES, EXPOSURES, MRS, *WHITE_DWARFS, data("real/cool")):
     if not os.path.exists(_path):
         skip(f"no test data at {_path}")
@@ -310,16 +311,21 @@ class RealStars(EndToEnd):
         self.assertLess(abs(row["TEFF"][0] - 3660), 2 * row["TEFF_ERR"][0])
 
     def test_medium_resolution_of_lamost(self):
-        """A single star at -52 km/s by cross-correlation of both cameras, which differ by 4 km/s."""
+        """A single star at -52 km/s by cross-correlation of both cameras, which differ by 4 km/s, by
+        templates that are broader and sharper than R 7500 (LSF_NARROW)."""
+        for name, is_broad in (("fgk.h5", True), ("fgk-hr.h5", False)):
+            with self.subTest(name):
+                self.check_medium_resolution(os.path.join(SOURCE, "libraries", name), is_broad)
+
+    def check_medium_resolution(self, lib, is_broad):
         shipped = os.path.join(SOURCE, "config", "lamost-mrs.yaml")
-        fgk = os.path.join(SOURCE, "libraries", "fgk.h5")
-        self.fit("mrs.h5", "--config", shipped, "--exposures", "single", MRS, lib=fgk)
+        self.fit("mrs.h5", "--overwrite", "--config", shipped, "--exposures", "single", MRS, lib=lib)
         one = read(self.path)
         self.fit("mrs.h5", "--overwrite", "--config", shipped, "--exposures", "joint", "--epochs", "exposure", MRS,
-                 lib=fgk)
+                 lib=lib)
         (joint,), epochs = read(self.path)["VRAD"], read(self.path, "epochs")["VRAD"]
         self.assertEqual((len(one["VRAD"]), len(epochs)), (7, 7))
-        self.assertTrue((one["FIT_INFO"] & 16 != 0).all())  # templates broader than R 7500
+        self.assertEqual(list(one["FIT_INFO"] & 16 != 0), [is_broad] * 7)
         for name, velocity in (("single", one["VRAD"]), ("epochs", epochs)):
             print(f"{name}: {np.round(velocity, 2)} km/s")
             self.assertLess(np.ptp(velocity), 1)
@@ -327,6 +333,14 @@ class RealStars(EndToEnd):
         print(f"joint {joint:.1f} km/s, red - blue {np.mean(one['VRAD_R'] - one['VRAD_B']):.1f} km/s")
         self.assertLess(abs(both.mean() + 52), 1)
         self.assertTrue((np.abs(one["VRAD"] - one["VRAD"].mean()) < 2.5 * one["VRAD_ERR"]).all())
+
+    def test_two_stars_of_lamost_at_medium_resolution(self):
+        """KIC 8098300, at -60 and +56 km/s by cross-correlation (within 3)."""
+        put("two.yaml", content(os.path.join(SOURCE, "config", "lamost-mrs.yaml"), "r") + "binaries: true\n")
+        self.fit("two.h5", "--config", tmp("two.yaml"), TWO_STARS, lib=os.path.join(SOURCE, "libraries", "fgk-hr.h5"))
+        row = read(self.path)
+        self.assertEqual(list(row["SB2"]), [1])
+        np.testing.assert_allclose([row["VRAD"][0], row["VRAD_2"][0]], [-60, 56], atol=5)
 
     def shift_from_coadd(self, hdus, name):
         """Velocity of an exposure against the file's own coadd, and its error: no template.

