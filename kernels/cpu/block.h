@@ -10,6 +10,7 @@ typedef struct mill_block {
 #define MILL_PRAGMA(x)                 _Pragma(#x)
 #define MILL_BLOCK_FN                  static inline
 #define MILL_HAS_PAIRS                 1
+#define MILL_ARM_FIRST(arm)            ((arm)->first)
 #define MILL_FOR(b, i, n)              for (int i = 0; i < (n); i++)
 #define MILL_FOR_SIMD(b, i, n)         MILL_PRAGMA(omp simd) for (int i = 0; i < (n); i++)
 #define MILL_FOR_BATCHES(b, first, n)  for (int first = 0; first < (n); first += MILL_BATCH)

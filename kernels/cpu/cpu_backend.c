@@ -388,11 +388,14 @@ static void count_emulator(const mill_model *m, int n_slot, mill_slot *const *sl
     timing->emulate_s[p] += spent_s * n_row[p] / n_all;
 }
 
-/** Answer one slot's request in one arm. */
-static void answer_slot(const mill_model *m, int arm, mill_slot *slot, mill_workspace *work,
-                        mill_timing *timing, double *last)
+/** Answer one slot's request in one arm; part: a copy of the model. */
+static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mill_workspace *work,
+                        mill_model *part, mill_timing *timing, double *last)
 {
-  mill_task task = {m, slot, work, arm, timing};
+  mill_workspace own = *work;
+  mill_task task = {part, slot, &own, arm, timing};
+  cut_arm(m, arm, 1, &slot, part);
+  own.grid = (char *)own.grid + (size_t)part->arm[arm].first * real_bytes(m);
   mill_range_begin(is_error_phase(phase_of(slot)) ? MILL_RANGE_ERRORS : MILL_RANGE_LIKELIHOOD);
   mill_block_run(body_arm, &task);
   mill_range_end();
@@ -405,6 +408,7 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
                        mill_lane *lane, double *last)
 {
   mill_timing *timing = &lane->timing;
+  mill_model part = *m;
   int i = 0;
   while (i < n) {
     mill_slot *batch[MILL_GROUP];
@@ -413,7 +417,7 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
       if (!mill_slot_wants(active[i], arm))
         continue;
       if (mill_template_there(m, active[i])) {
-        answer_slot(m, arm, active[i], &lane->work[0], timing, last);
+        answer_slot(m, arm, active[i], &lane->work[0], &part, timing, last);
         continue;
       }
       const int more = 1 + n_tangent_of(m, active[i]);
@@ -425,11 +429,12 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
     if (n_batch == 0)
       return;
     mill_range_begin(MILL_RANGE_EMULATE);
-    emulate(m, arm, n_batch, batch, lane);
+    cut_arm(m, arm, n_batch, batch, &part);
+    emulate(&part, arm, n_batch, batch, lane);
     mill_range_end();
     count_emulator(m, n_batch, batch, lap_s(last), timing);
     for (int s = 0; s < n_batch; s++)
-      answer_slot(m, arm, batch[s], &lane->work[s], timing, last);
+      answer_slot(m, arm, batch[s], &lane->work[s], &part, timing, last);
   }
 }
 

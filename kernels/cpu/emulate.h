@@ -10,6 +10,7 @@
 #include "kernels/math/rbf.h"
 #include "kernels/math/spline_grid.h"
 #include "kernels/math/vector.h"
+#include "kernels/star/blocks/template.h"
 #include "kernels/star/logic/polish.h"
 
 #define layer_product_f32 MILL_ISA_SYMBOL(mill_layer_product_f32)
@@ -41,6 +42,56 @@ typedef struct mill_front_task {
   const double *in; /**< [1 + n_tangent][MILL_ROW_PITCH] */
   double *out;      /**< the same */
 } mill_front_task;
+
+/** Bytes of a number of a template. */
+static size_t real_bytes(const mill_model *m)
+{
+  return m->set.precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);
+}
+
+/** Grid points at each end of a part of the grid where splines and taps would give other bits, beyond
+ *  the reach of the rotation. */
+enum { MILL_PART_EDGE = MILL_COLUMN_PAD };
+
+/** Make arm i_arm of `part`, a copy of the model, the part of the arm's grid that the pixels of n
+ *  slots see at any velocity.  Rows at the pixels are the same bits as from the whole grid. */
+static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slot, mill_model *part)
+{
+  const mill_model_arm *whole = &m->arm[i_arm];
+  mill_model_arm *arm = &part->arm[i_arm];
+  mill_layer *last = &arm->layer[whole->n_layer - 1];
+  double low = whole->n_pix, high = 0.0;
+  for (int j = 0; j < n; j++) {
+    const double vsini = slot[j]->theta[MILL_PAR_VSINI] / (MILL_C_KM_S * whole->ln_step);
+    const double edge = mill_rotation_slope_half_width(m->set.rotation, vsini) +
+                        ceil(MILL_BLUR_REACH * slot[j]->blur[i_arm]) + MILL_PART_EDGE;
+    for (int i = 0; i < slot[j]->n_segment; i++) {
+      const mill_waveset *ws = slot[j]->segment[i].ws;
+      if (slot[j]->segment[i].arm != i_arm)
+        continue;
+      const double left = ws->ln_wave[0] + mill_doppler_ln(m->set.max_vel_km_s);
+      const double right = ws->ln_wave[ws->n_pix - 1] + mill_doppler_ln(m->set.min_vel_km_s);
+      low = fmin(low, (left - whole->ln_wave0) / whole->ln_step - edge);
+      high = fmax(high, (right - whole->ln_wave0) / whole->ln_step + edge);
+    }
+  }
+  const int first = low > 0.0 ? (int)low / MILL_COLUMN_PAD * MILL_COLUMN_PAD : 0;
+  const int end = high < whole->n_pix ? (int)ceil(high) : whole->n_pix;
+  const size_t at = (size_t)first, real = real_bytes(m);
+  const size_t points = at * (size_t)(whole->error.finer > 1 ? whole->error.finer : 1);
+  *arm = *whole;
+  arm->first = first;
+  arm->n_pix = end - first;
+  last->n_out_pad = (int)mill_round_up((size_t)arm->n_pix, MILL_COLUMN_PAD);
+  last->weight = (const char *)last->weight + at * (size_t)last->n_in * real;
+  last->bias = (const char *)last->bias + at * real;
+  if (arm->stored)
+    arm->stored += at;
+  if (arm->error.fraction)
+    arm->error.fraction += points;
+  if (arm->error.component)
+    arm->error.component += points;
+}
 
 static void body_front(mill_block *b, void *arg)
 {
@@ -164,8 +215,8 @@ static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int fro
 }
 
 /** Emulate one arm for a batch of slots of MILL_BATCH_ROWS rows at most; slot i's rows go
- *  to lane->work[i].grid (pitch max_pix_pad): the value, and for a Jacobian one tangent
- *  per label.
+ *  to lane->work[i].grid (pitch max_pix_pad), each grid point of the whole arm to its own place:
+ *  the value, and for a Jacobian one tangent per label.
  *
  *  Labels, grids, radial functions and the hidden layers of values are float64 in both precisions:
  *  rounding there moves all pixels together, as a change of labels would.  In a tangent it makes
@@ -193,7 +244,7 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
       const int r = t == 0 ? s : rows.first[s] + t - 1;
       double *h = lane->hidden[from] + (size_t)r * MILL_ROW_PITCH;
       float *thin = lane->narrow[from] + (size_t)r * MILL_ROW_PITCH;
-      const size_t at = (size_t)t * (size_t)m->max_pix_pad;
+      const size_t at = (size_t)t * (size_t)m->max_pix_pad + (size_t)arm->first;
       for (int k = 0; k < last->n_in && !wide; k++) {
         if (r < rows.n_wide)
           thin[k] = (float)h[k];

@@ -49,7 +49,8 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #ifndef MILL_HAS_PAIRS /* 1 in kernels of their own: others would keep less in registers */
 #define MILL_HAS_PAIRS 0
 #endif
-#define MILL_FOR(b, i, n) for (int i = (b)->thread; i < (n); i += (b)->n_thread)
+#define MILL_ARM_FIRST(arm) 0
+#define MILL_FOR(b, i, n)   for (int i = (b)->thread; i < (n); i += (b)->n_thread)
 /* several elements' loads under way at once */
 #define MILL_FOR_SIMD(b, i, n) MILL_PRAGMA(unroll 4) MILL_FOR(b, i, n)
 /* Neighbouring threads take neighbouring elements.  Beyond the end a thread takes its own first

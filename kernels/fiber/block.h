@@ -18,6 +18,7 @@ void mill_block_run(void (*body)(mill_block *, void *), void *task);
 
 #define MILL_BLOCK_FN           static inline
 #define MILL_HAS_PAIRS          1
+#define MILL_ARM_FIRST(arm)     ((arm)->first)
 #define MILL_FOR(b, i, n_)      for (int i = (b)->id; i < (n_); i += (b)->n)
 #define MILL_FOR_SIMD(b, i, n_) MILL_FOR(b, i, n_)
 #define MILL_FOR_BATCHES(b, first, n_)                                                             \

@@ -6,6 +6,7 @@
  *
  *   MILL_BLOCK_FN                   qualifiers of a block function
  *   MILL_HAS_PAIRS                  1: spectra of two stars are fitted; on a GPU in some kernels
+ *   MILL_ARM_FIRST(arm)             arm->first; 0 on a GPU, which takes whole arms
  *   MILL_FOR(b, i, n)               a loop over i = 0 .. n - 1, shared among the threads
  *   MILL_FOR_SIMD(b, i, n)          the same; the CPU works on several i at once
  *   MILL_FOR_BATCHES(b, first, n)   a loop over batches of elements: a thread loads them all, works

@@ -54,6 +54,7 @@ typedef struct mill_model_arm {
    */
   double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
   int log_flux;
+  int first; /**< of a part of an arm (kernels/cpu/emulate.h): its place in the whole; else 0 */
   /** The mean over pixels is taken out of the last layer and evaluated in float64
    *  (mill_workspace.mean), so that float32 keeps its digits for the lines. */
   double mean_bias;

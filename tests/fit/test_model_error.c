@@ -377,6 +377,32 @@ MILL_TEST(exposures_share_the_error)
   mill_library_clear(&fx.lib);
 }
 
+/* A CPU computes the part of the grid that a star sees within the velocity limits. */
+MILL_TEST(velocity_limits_change_no_bit)
+{
+  static const int request[] = {MILL_REQ_VALUES, MILL_REQ_TANGENTS, MILL_REQ_MODELS};
+  for (int i = 0; i < 4; i++) {
+    mill_evaluation eval[2][3];
+    mill_fit_result prepared;
+    memset(eval, 0, sizeof eval);
+    begin(3, 1, i % 2);
+    fx.set.precision = i < 2 ? MILL_FLOAT64 : MILL_FLOAT32;
+    made_star_cut(&fx.lib, 1, 0.8, i % 2, 160, &fx.random, &fx.star);
+    made_star_fill(&fx.lib, fx.truth, 60, 1, &fx.random, &fx.star);
+    for (int k = 0; k < 2; k++) {
+      fx.set.max_vel_km_s = k == 0 ? 100 : 2000;
+      fx.set.min_vel_km_s = -fx.set.max_vel_km_s;
+      open_pipeline();
+      for (int r = 0; r < 3; r++)
+        made_check(mill_pipeline_evaluate(fx.pipeline, &fx.raw, request[r], 1, fx.truth,
+                                          &eval[k][r], &prepared));
+      close_pipeline();
+    }
+    assert_memory_equal(eval[0], eval[1], sizeof eval[0]);
+    mill_library_clear(&fx.lib);
+  }
+}
+
 MILL_TEST(too_many_rows_are_refused)
 {
   begin(MILL_MAX_COMPONENT, 1, 0);

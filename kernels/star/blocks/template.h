@@ -252,13 +252,17 @@ MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, c
 /** Where pixels lie among the grid points of an arm. */
 typedef struct mill_grid_place {
   double offset, inv, step, scale;
-  int last;
+  int first, last;
 } mill_grid_place;
 
 MILL_INLINE mill_grid_place mill_place_at(const mill_model_arm *arm, double vel_km_s)
 {
-  const mill_grid_place at = {mill_doppler_ln(vel_km_s) - arm->ln_wave0, 1.0 / arm->ln_step,
-                              arm->ln_step, arm->ln_step / arm->expm1_step, arm->n_pix - 2};
+  const mill_grid_place at = {mill_doppler_ln(vel_km_s) - arm->ln_wave0,
+                              1.0 / arm->ln_step,
+                              arm->ln_step,
+                              arm->ln_step / arm->expm1_step,
+                              MILL_ARM_FIRST(arm),
+                              MILL_ARM_FIRST(arm) + arm->n_pix - 2};
   return at;
 }
 
@@ -267,10 +271,10 @@ MILL_INLINE void mill_locate(const mill_grid_place *at, double ln_wave, int *ind
 {
   const double pos = (ln_wave + at->offset) * at->inv;
   int k = (int)pos;
-  k = k < 0 ? 0 : (k > at->last ? at->last : k);
+  k = k < at->first ? at->first : (k > at->last ? at->last : k);
   const double f = pos - (double)k, fs = f * at->step;
   /* (exp(f s) - 1) / (exp(s) - 1), s ~ 1e-4: next term below 1e-17 */
-  *index = k;
+  *index = k - at->first;
   *frac = (float)(f * at->scale * (1.0 + fs * (0.5 + fs * (1.0 / 6.0 + fs * (1.0 / 24.0)))));
 }
 
