@@ -504,11 +504,6 @@ int mill_columns_fits(const mill_library *lib, const char *where, int with, mill
       }
     }
   }
-  for (int i = 0; i < columns->n_column; i++)
-    for (int a = 0; a < lib->n_arm; a++)
-      if (columns->column[i].source == MILL_FROM_RESULT &&
-          columns->column[i].field == offsetof(mill_fit_result, n_pix[a]))
-        columns->i_n_pix[a] = i;
   return MILL_OK;
 }
 

@@ -66,7 +66,6 @@ typedef struct mill_columns {
   mill_column column[MILL_MAX_COLUMN];
   size_t row_size;               /**< bytes of a packed row */
   int i_target, i_crc, i_status; /**< index of TARGETID, CRC or CATALOG_CRC, STATUS; 0: none */
-  int i_n_pix[MILL_MAX_ARM];     /**< index of NPIX_<ARM>; in /fits only */
   uint8_t backend;               /**< this rank's enum mill_row_backend; set by the caller */
 } mill_columns;
 
