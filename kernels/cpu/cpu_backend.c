@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The CPU backend: OpenMP threads over groups of slots.
- *
- * Compiled once per instruction set (MILL_ISA), and once more with fibers in
- * place of plain loops (MILL_BLOCK_FIBERS) for the checking build.
- */
+/* The CPU backend: OpenMP threads over groups of slots.  Compiled once per instruction set
+ * (MILL_ISA), and once more with fibers in place of plain loops (MILL_BLOCK_FIBERS) for the
+ * checking build. */
 #define MILL_PRECISION 32 /* of the guess; what depends on the run's precision is in cpu_real.h */
 
 #include <string.h>
@@ -332,8 +330,7 @@ static int cpu_bind(mill_device *d, const mill_model *model, const mill_model *d
   d->slot = slot;
   MILL_CHECK(reserve(d, d_model));
   if (n_slot > d->cap_active) {
-    mill_free((void *)d->active);
-    mill_free(d->index);
+    MILL_FREE((void *)d->active, d->index);
     d->active = NULL;
     d->index = NULL;
     d->cap_active = d->n_active = 0;
