@@ -71,5 +71,9 @@ int mill_config_is_power(double power);
 /* Check that the library has the arms and their wavelengths, and that the key lsf suits its
  * templates.  MILL_ERR_CONFIG. */
 int mill_config_bind_arms(const mill_config *config, const mill_library *lib);
+/* Thin an arm to every factor-th grid point, of which at least MILL_THINNED_POINTS must be left, else
+ * it stays; the emulator's last layer is low-pass filtered.  MILL_ERR_MEMORY. */
+enum { MILL_THINNED_POINTS = 128 };
+int mill_arm_thin(int factor, mill_arm *arm);
 
 #endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/memory.h"
+#include "src/config/config_internal.h"
+
+enum { REACH = 12 }; /* half width of the low-pass filter, in coarse grid steps */
+
+/* The low-pass filter passes frequencies below PASS and stops those above STOP, in units of one
+ * over the coarse step.  Frequencies between 1/2 and STOP fold back to between 1 - STOP and 1/2,
+ * which the line-spread function removes. */
+static const double PASS = 0.42, STOP = 0.62;
+
+/* Modified Bessel function I_0(x), by its power series. */
+static double bessel(double x)
+{
+  double sum = 1.0, term = 1.0;
+  for (int k = 1; term > 1e-17 * sum; k++) {
+    term *= 0.25 * x * x / ((double)k * k);
+    sum += term;
+  }
+  return sum;
+}
+
+/* Weights of a low-pass filter [half + 1], one side of it: sinc times a Kaiser window, 80 dB
+ * (Kaiser 1974, IEEE ISCAS, 20). */
+static void make_filter(int factor, int half, double *weight)
+{
+  const double beta = 7.857, cut = (PASS + STOP) / factor; /* twice the middle */
+  double sum = 0.0;
+  for (int k = 0; k <= half; k++) {
+    const double u = (double)k / half, x = M_PI * cut * k;
+    weight[k] = (k == 0 ? 1.0 : sin(x) / x) * bessel(beta * sqrt(1.0 - u * u));
+    sum += k == 0 ? weight[k] : 2.0 * weight[k];
+  }
+  for (int k = 0; k <= half; k++)
+    weight[k] /= sum;
+}
+
+/* Filter the rows *x [n][n_in] along n and keep every factor-th.  Beyond an end the rows continue
+ * as their point reflection about the end row. */
+static int thin_rows(int factor, int n, int n_in, float **x)
+{
+  int err = MILL_OK;
+  const int half = REACH * factor, n_out = (n - 1) / factor + 1;
+  const size_t pitch = (size_t)n_in;
+  float *to = NULL;
+  double weight[REACH * MILL_MAX_SAMPLING + 1], *sum = NULL;
+  make_filter(factor, half, weight);
+  MILL_TRY(MILL_ALLOC((size_t)n_out * pitch, &to));
+  MILL_TRY(MILL_ALLOC(n_in, &sum));
+  for (int i = 0; i < n_out; i++) {
+    memset(sum, 0, pitch * sizeof *sum);
+    for (int j = -half; j <= half; j++) {
+      const int p = i * factor + j, end = p < 0 ? 0 : n - 1, image = 2 * end - p;
+      const double w = weight[j < 0 ? -j : j];
+      const float *at = *x + (size_t)(p < 0 || p >= n ? image : p) * pitch;
+      const float *mirror = *x + (size_t)end * pitch;
+      const double sign = p < 0 || p >= n ? -1.0 : 1.0;
+      for (int k = 0; k < n_in; k++)
+        sum[k] += w * (sign * (double)at[k] + (1.0 - sign) * (double)mirror[k]);
+    }
+    for (int k = 0; k < n_in; k++)
+      to[(size_t)i * pitch + (size_t)k] = (float)sum[k];
+  }
+  mill_free(*x);
+  *x = to;
+  to = NULL;
+done:
+  MILL_FREE(to, sum);
+  return err;
+}
+
+int mill_arm_thin(int factor, mill_arm *arm)
+{
+  mill_emulator *e = &arm->emulator;
+  mill_model_error *error = &arm->error;
+  const int last = e->n_layer - 1, n_whole = arm->n_pix;
+  const int n = factor > 1 ? (n_whole - 1) / factor + 1 : 0;
+  const size_t n_fine = (size_t)(n - 1) * (size_t)factor + 1;
+  if (n < MILL_THINNED_POINTS)
+    return MILL_OK;
+  MILL_CHECK(thin_rows(factor, n_whole, e->n_in[last], &e->weight[last]));
+  MILL_CHECK(thin_rows(factor, n_whole, 1, &e->bias[last]));
+  for (int i = 0; i < n; i++)
+    arm->wave_aa[i] = arm->wave_aa[(size_t)i * (size_t)factor];
+  for (int k = 1; k < error->n_component; k++)
+    memmove(error->component + (size_t)k * n_fine, error->component + (size_t)k * (size_t)n_whole,
+            n_fine * sizeof(float));
+  error->finer = factor;
+  e->n_out[last] = arm->n_pix = n;
+  arm->ln_step *= factor;
+  arm->sampling = factor;
+  return MILL_OK;
+}
