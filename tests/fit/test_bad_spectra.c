@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rows of spectra with unusable pixels or arms, and of spectra of no star. */
+#include "tests/mill_test.h"
+
+enum { SEED = 31337, MAX_STAR = 30, N_LABEL = 4, N_ARM = 3 };
+
+#include "tests/fit/made_stars.h"
+
+MILL_TEST(an_unusable_arm_is_left_out)
+{
+  make_stars(2, 30, 60);
+  static float model[2 * MADE_MAX_SEG * MADE_MAX_PIX];
+  /* star 0, one exposure: masked; star 1, two exposures: NaN in one of them */
+  for (int p = 0; p < star[0].segment[1].n_pix; p++)
+    star[0].segment[1].mask[p] = 4;
+  for (int p = 0; p < star[1].segment[2].n_pix; p++)
+    star[1].segment[2].flux[p] = NAN;
+  made_fit(&lib, &set, mill_backend_cpu(NULL), 2, 1, 2, star, NULL, result[0], model);
+  for (int i = 0; i < 2; i++) {
+    const mill_fit_result *r = &result[0][i];
+    assert_int_equal(r->status, MILL_STATUS_FITTED);
+    assert_true(r->info & MILL_INFO_ARM_DROPPED);
+    assert_int_equal(r->warn & MILL_WARN_NONFINITE, 0);
+    for (int j = 0; j < N_PAR; j++)
+      if (j != 1)
+        assert_close((made_par(r, j) - truth[i][j]) / made_err(r, j), 0, 5);
+    assert_true(isnan(model[(i * MADE_MAX_SEG + 1 + i) * MADE_MAX_PIX + 3]));
+    assert_true(isfinite(model[i * MADE_MAX_SEG * MADE_MAX_PIX + 3]));
+  }
+  assert_int_equal(result[0][0].n_pix[1], 0);
+  assert_true(isnan(result[0][0].chisq[1]));
+  assert_true(result[0][1].n_pix[1] > 0);
+}
+
+MILL_TEST(nan_and_infinite_pixels_change_nothing_else)
+{
+  make_stars(6, 30, 60);
+  for (int i = 0; i < 6; i++)
+    for (int s = 0; s < star[i].n_segment; s++) {
+      star[i].segment[s].mask[25] = 1;
+      star[i].segment[s].mask[44] = 1;
+    }
+  fit(6, result[0]);
+  for (int i = 0; i < 6; i++)
+    for (int s = 0; s < star[i].n_segment; s++) {
+      made_segment *x = &star[i].segment[s];
+      x->mask[25] = x->mask[44] = 0;
+      x->flux[25] = i % 2 ? NAN : INFINITY;
+      x->ivar[44] = i % 3 ? NAN : INFINITY;
+    }
+  fit(6, result[1]);
+  for (int i = 0; i < 6; i++) {
+    assert_int_equal(result[1][i].status, MILL_STATUS_FITTED);
+    assert_int_equal(result[1][i].warn, result[0][i].warn);
+    /* both are bad pixels now; the scale of their errors is the median of all flux,
+     * one of which has become infinite: 1000 times the errors at all other pixels */
+    assert_close(made_par(&result[1][i], 0), made_par(&result[0][i], 0),
+                 0.05 * result[0][i].vrad_err_km_s);
+    assert_close(result[1][i].chisq_tot, result[0][i].chisq_tot, 0.05);
+  }
+}
+
+enum { WILD, FLIPPED, NOISE, MASKED, NO_FLUX, NO_WEIGHT, N_KIND };
+
+static void spoil(int kind, int i, uint64_t *random)
+{
+  if (kind == WILD) {
+    star[i].segment[i % 2].flux[60] = i % 2 ? -1e9f : 1e9f;
+    return;
+  }
+  for (int s = 0; s < star[i].n_segment; s++) {
+    made_segment *x = &star[i].segment[s];
+    for (int p = 0; p < x->n_pix; p++) {
+      if (kind == FLIPPED)
+        x->flux[p] *= -1;
+      else if (kind == NOISE)
+        x->flux[p] = (float)(made_normal(random) / sqrt((double)x->ivar[p]));
+      else if (kind == MASKED)
+        x->mask[p] = 1;
+      else if (kind == NO_FLUX)
+        x->flux[p] = NAN;
+      else
+        x->ivar[p] = p % 2 ? 0.0f : NAN;
+    }
+  }
+}
+
+/** The first stars are spoilt, the one after them is not. */
+MILL_TEST(bad_spectra_are_flagged)
+{
+  static const struct {
+    int n_bad;
+    uint64_t warn; /* one of these bits */
+  } expected[N_KIND] = {[WILD] = {2, MILL_WARN_OUTLIER | MILL_WARN_POOR_FIT},
+                        [FLIPPED] = {2, MILL_WARN_NEGATIVE},
+                        /* noise may drop an arm, never the flag */
+                        [NOISE] = {5, MILL_WARN_CHISQ | MILL_WARN_BAD_SPECTRUM},
+                        [MASKED] = {2, MILL_WARN_BAD_SPECTRUM},
+                        [NO_FLUX] = {2, MILL_WARN_BAD_SPECTRUM},
+                        [NO_WEIGHT] = {2, MILL_WARN_BAD_SPECTRUM}};
+  for (int kind = 0; kind < N_KIND; kind++) {
+    const int n_bad = expected[kind].n_bad;
+    uint64_t random = SEED;
+    make_stars(n_bad + 1, 30, 60);
+    for (int i = 0; i < n_bad; i++)
+      spoil(kind, i, &random);
+    fit(n_bad + 1, result[0]);
+    for (int i = 0; i <= n_bad; i++) {
+      const mill_fit_result *r = &result[0][i];
+      assert_int_equal((r->warn & expected[kind].warn) != 0, i < n_bad);
+      if (kind < MASKED || i == n_bad) {
+        assert_true(r->status == MILL_STATUS_FITTED || (kind == NOISE && i < n_bad));
+        continue;
+      }
+      assert_int_equal(r->status, MILL_STATUS_NO_ARM);
+      assert_true(isnan(r->vrad_km_s) && isnan(r->m2ll));
+      assert_int_equal(r->n_pix_tot, 0);
+    }
+  }
+}
+
+MILL_TEST(good_stars_have_no_flags)
+{
+  make_stars(20, 30, 60);
+  for (int i = 0; i < 20; i++)
+    for (int l = 0; l < 4; l++) /* well inside the hulls */
+      truth[i][2 + l] = mill_label_unmap(&lib.label[l], 0.1 * (i % 5 - 2));
+  uint64_t random = SEED;
+  for (int i = 0; i < 20; i++)
+    made_star_fill(&lib, truth[i], 100, 1, &random, &star[i]);
+  fit(20, result[0]);
+  for (int i = 0; i < 20; i++)
+    assert_int_equal(result[0][i].warn, 0);
+}
+
+MILL_SEEDED_TEST_MAIN(SEED, set_up, tear_down)
