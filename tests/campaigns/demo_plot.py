@@ -1,20 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draw what a fit of a simulated survey recovered.
+"""Draw parameters recovered by a fit of a simulated survey against the true ones, coloured by S/N.
 
-usage: demo_plot.py FIT.h5 MODELS.h5 TRUTH.fits FOLDER
+usage: demo_plot.py FIT.h5 TRUTH.fits FILE.png
 
-Makes two pictures in FOLDER from a result of `starmill fit --models` and the
-truth table of `starmill simulate`:
-
-- spectra.png: four stars of different type and S/N with their best-fit models,
-  the residuals in units of the fit's error, and both sets of labels;
-- recovery.png: recovered against true for every parameter, coloured by S/N.
-
-The spectra are read from the paths that the fit was given, so it must be run in
-the same folder as the fit.
+TRUTH.fits is the truth table of `starmill simulate`.
 """
 
-import os
 import sys
 
 import numpy as np
@@ -30,124 +21,15 @@ from matplotlib.ticker import MaxNLocator  # noqa: E402
 
 from survey_stats import INPUT, PARAMETERS, RESOLVED_KM_S, Failure, Survey  # noqa: E402
 from starmill.cli.basics import write_whole  # noqa: E402
-# how `starmill plot` reads and draws
-from starmill.products.drawing import INK, MODEL, PALE, STYLE, draw_panel, plt, png  # noqa: E402
-from starmill.products.models import Models  # noqa: E402
-from starmill.surveys.spectra import Inputs  # noqa: E402
+from starmill.products.drawing import INK, PALE, STYLE, plt, png  # noqa: E402
 
 DPI = 110  # 1200 pixels wide: legible at the width of a README
 N_SHADE = 12  # of S/N: few enough that each has its place in the palette
-
-# the stars to show: the nearest to each of these is taken
-SHOWN = (  # Teff, log g, [Fe/H], S/N
-    (6800.0, 4.2, -0.3, 70.0),
-    (5700.0, 4.4, 0.0, 35.0),
-    (4900.0, 1.8, -2.0, 25.0),
-    (4400.0, 1.8, -0.2, 10.0),
-)
-NEAR = (500.0, 0.7, 0.5, 0.3)  # what counts as a distance of 1; the last of ln S/N
-
-# the panels of a star: title, range in A, relative width
-PANELS = (
-    ("whole range", (3580.0, 9845.0), 2.3),
-    ("H$\\beta$ and Mg b", (4820.0, 5220.0), 1.35),
-    ("Ca II triplet", (8475.0, 8695.0), 1.15),
-)
-VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upper limit
-N_BINNED = 6  # pixels averaged in the panel of the whole range
 
 
 def save(figure, path):
     """The old file stays until the new one is whole."""
     write_whole(path, [png(figure, DPI)], overwrite=True)
-
-
-# --- spectra ----------------------------------------------------------------
-
-
-def type_of(teff, logg, feh):
-    """In words, for the caption."""
-    words = ["metal-poor"] if feh < -1.0 else []
-    if teff > 6300.0:
-        words.append("hot")
-    elif teff < 5000.0:
-        words.append("cool")
-    words.append("giant" if logg < 3.5 else "dwarf")
-    return " ".join(words)
-
-
-def choose(survey):
-    """Rows of the stars to show, each the nearest to what is wished for."""
-    at = np.flatnonzero(survey.good)
-    have = np.array([survey.true["TEFF"], survey.true["LOGG"], survey.true["FEH"],
-                     np.log(np.maximum(survey.sn, 1e-3))]).T[at]
-    rows = []
-    for teff, logg, feh, sn in SHOWN:
-        far = (((have - (teff, logg, feh, np.log(sn))) / NEAR) ** 2).sum(axis=1)
-        far[np.isin(at, rows)] = np.inf
-        if np.isfinite(far).any():
-            rows.append(int(at[np.argmin(far)]))
-    return rows
-
-
-def draw_spectra(survey, models_path, path):
-    rows = choose(survey)
-    if not rows:
-        raise Failure(INPUT, "no star without a defect and without a warning to draw")
-    width, row_height, top, bottom = 11.0, 2.75, 0.1, 0.5  # inches
-    left, between, right = 0.66, 0.42, 0.22
-    height = top + row_height * len(rows) + bottom
-    unit = (width - left - right - between * (len(PANELS) - 1)) / sum(p[2] for p in PANELS)
-    figure = plt.figure(figsize=(width, height))
-
-    def axes(x, y, wide, high):
-        return figure.add_axes((x / width, y / height, wide / width, high / height))
-
-    inputs, models = Inputs(survey.result), Models(models_path, survey.result)
-    for i, row in enumerate(rows):
-        low = bottom + row_height * (len(rows) - 1 - i)
-        arms = [(a.wave, np.where(a.bad, 0.0, a.flux), a.ivar, a.model)
-                for a in inputs.star(row, models.of(row))[0]]
-        x = left
-        for j, (title, limits, share) in enumerate(PANELS):
-            upper = axes(x, low + 0.58, share * unit, 1.4)
-            lower = axes(x, low + 0.08, share * unit, 0.46)
-            draw_panel(upper, lower, arms, limits, N_BINNED if j == 0 else 1)
-            if i == len(rows) - 1:
-                lower.set_xlabel(f"{title}, vacuum wavelength (Å)", labelpad=2)
-            else:
-                lower.tick_params(labelbottom=False)
-            x += share * unit + between
-        write_labels(figure, survey, row, left / width, (low + 2.08) / height, 0.175 / height)
-    figure.text(0.17 / width, 0.5, "flux (10$^{-17}$ erg s$^{-1}$ cm$^{-2}$ Å$^{-1}$)"
-                "  and, below it,  residuals / error", rotation=90, va="center", ha="center")
-    save(figure, path)
-
-
-def write_labels(figure, survey, row, left, low, line):
-    """The caption of a star: type and S/N, and a small table of its labels."""
-    kind = type_of(*(survey.true[name][row] for name in ("TEFF", "LOGG", "FEH")))
-    where = dict(va="bottom", linespacing=1.0)
-    figure.text(left, low + 2 * line, f"{kind[0].upper()}{kind[1:]}", weight="bold", **where)
-    figure.text(left, low + line, f"S/N {survey.sn[row]:.0f} per pixel", **where)
-    x = left + 0.175
-    for y, words, colour in ((line, "best fit", MODEL), (0.0, "true", "black")):
-        figure.text(x, low + y, words, color=colour, **where)
-    x += 0.075
-    for p, wide in zip(PARAMETERS, (0.165, 0.11, 0.105, 0.12, 0.11, 0.1)):
-        value, error, true = (v[row] for v in (survey.fit[p.name], survey.fit[p.name + "_ERR"],
-                                               survey.true[p.name]))
-        unit = f" ({p.unit})" if p.unit != "dex" else ""
-        found = f"{value:.{p.digits}f} ± {error:.{p.digits}f}"
-        if p.name == "VSINI" and survey.fit["FIT_INFO"][row] & VSINI_UNRESOLVED:
-            found = f"< {error:.{p.digits}f}"
-        figure.text(x, low + 2 * line, p.symbol + unit, color=INK, **where)
-        figure.text(x, low + line, found.replace("-", "−"), color=MODEL, **where)
-        figure.text(x, low, f"{true:.{p.digits}f}".replace("-", "−"), **where)
-        x += wide
-
-
-# --- recovered against true -------------------------------------------------
 
 
 def draw_recovery(survey, path):
@@ -185,7 +67,7 @@ def draw_parameter(upper, lower, survey, p, colours, norm):
     good = good[np.argsort(survey.sn[good], kind="stable")]  # the sharpest on top
     # the range of the residuals: what most stars fill; the others stand at its edge
     wanted = survey.counted(p.name) if survey.counted(p.name).any() else survey.good
-    limit = 1.25 * np.percentile(np.abs(delta[wanted]), 96.0)
+    limit = 1.25 * np.nanpercentile(np.abs(delta[wanted]), 96.0)
     low, high = true[good].min(), true[good].max()
     margin = 0.04 * (high - low) or 1.0
     low, high = low - margin, high + margin
@@ -229,14 +111,11 @@ def draw_parameter(upper, lower, survey, p, colours, norm):
 
 
 def main(arguments):
-    if len(arguments) != 4:
+    if len(arguments) != 3:
         sys.exit(__doc__.strip())
-    fit_path, models_path, truth_path, folder = arguments
     try:
-        survey = Survey(fit_path, truth_path)
         with plt.rc_context(STYLE):
-            draw_spectra(survey, models_path, os.path.join(folder, "spectra.png"))
-            draw_recovery(survey, os.path.join(folder, "recovery.png"))
+            draw_recovery(Survey(*arguments[:2]), arguments[2])
     except (OSError, Failure) as error:
         sys.exit(f"demo_plot.py: {error}")
 

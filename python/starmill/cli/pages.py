@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill help man [JOB]`, man pages (roff) with what --help says, and `starmill help completion`,
-of bash."""
+"""`starmill help man [JOB]`, man pages (roff) with what --help says, and `help completion`, of
+bash."""
 
 import os
 import re

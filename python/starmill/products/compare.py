@@ -162,8 +162,8 @@ def print_worst(a, b, keep, n_worst):
     print("\n| star | by | errors | A | B | RVS_WARN A | B | S/N |\n"
           "|---|---|---|---|---|---|---|---|")
     for i in order[far[order] > 0]:
-        print(f"| {a['STAR'][i]} | {of[i]} | {far[i]:.1f} | {a[of[i]][i]:.3f} | {b[of[i]][i]:.3f} | "
-              f"{a['RVS_WARN'][i]} | {b['RVS_WARN'][i]} | {a['SN'][i]:.1f} |")
+        print(f"| {a['STAR'][i]} | {of[i]} | {far[i]:.1f} | {a[of[i]][i]:.3f} | "
+              f"{b[of[i]][i]:.3f} | {a['RVS_WARN'][i]} | {b['RVS_WARN'][i]} | {a['SN'][i]:.1f} |")
 
 
 def draw(a, b, keep, names, path):

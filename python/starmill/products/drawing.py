@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How spectra are drawn: by `starmill plot` and by the demo (tests/campaigns/demo_plot.py)."""
+"""How `starmill plot` and `report` draw spectra."""
 
 import io
 

@@ -105,8 +105,8 @@ def refuse_air(path):
     with h5py.File(path, "r") as file:
         command = value(file, "cmdline", "")
     if "--air" in command.split():
-        raise ValueError(f"its spectra are in air ({os.path.basename(path)}: {command}); starmill's "
-                         "are in vacuum; make them again without --air, and train again")
+        raise ValueError(f"its spectra are in air ({os.path.basename(path)}: {command}); "
+                         "starmill's are in vacuum; make them again without --air, and train again")
 
 
 # ---- NNstate_SETUP.sav -------------------------------------------------------------------------

@@ -93,8 +93,8 @@ class Functions:
 
     def _fit_scores(self, same=None):
         s = self.settings
-        self.fit = RadialFit(self.mapped, self.length, self.weight, self.score, s.degree, self.smooth,
-                             TOLERANCE, same)
+        self.fit = RadialFit(self.mapped, self.length, self.weight, self.score, s.degree,
+                             self.smooth, TOLERANCE, same)
 
     def _neighbours(self):
         """[n, N_NEIGHBOUR] spectra with the most similar labels."""
