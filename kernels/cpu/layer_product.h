@@ -8,7 +8,8 @@
  *  A tile is some rows by MILL_TILE_VECS vectors of columns, all sums in registers.  Its
  *  columns of the weights, a strip, stay in the first-level cache while the tiles of all rows
  *  pass over them, and the next strip is fetched meanwhile, a share before each tile: a layer's
- *  weights come from memory once for all rows of a call.
+ *  weights come from memory once for all rows of a call.  The outputs of a batch are too many for
+ *  the second-level cache, so a tile also fetches what it writes in the next strip.
  */
 #ifndef MILL_LAYER_PRODUCT_H
 #define MILL_LAYER_PRODUCT_H
@@ -156,6 +157,9 @@ static void layer_product(const mill_layer *layer, const void *weight_w, int n_r
       const int row = n_row * t / n_tile, n = n_row * (t + 1) / n_tile - row;
       for (ptrdiff_t i = ahead * t / n_tile; i < ahead * (t + 1) / n_tile; i += LINE)
         __builtin_prefetch(weight + n_in * (c + COLUMNS) + i, 0, 2);
+      for (int r = row; r < row + n; r++)
+        for (int i = 0; i < COLUMNS; i += LINE)
+          __builtin_prefetch(out[r] + c + COLUMNS + i, 1, 2);
       tile[n](&s, h + (size_t)row * MILL_ROW_PITCH, value + row, out + row);
     }
   }
