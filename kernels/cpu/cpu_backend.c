@@ -11,6 +11,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_logic.h"
 #include "kernels/cpu/emulate.h"
+#include "kernels/cpu/laps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -38,40 +39,6 @@ struct mill_device {
   int *index;
   int n_active, cap_active;
 };
-
-/** Seconds since *last; sets *last to now. */
-static double lap_s(double *last)
-{
-  const double now = mill_wall_s(), lap = now - *last;
-  *last = now;
-  return lap;
-}
-
-/** Laps are wall time, which is cheap to read but includes other programs.  Those between begin and
- *  end are therefore scaled to the thread's CPU time. */
-typedef struct mill_laps {
-  mill_timing before;
-  double wall_s, cpu_s;
-} mill_laps;
-
-static void laps_begin(mill_laps *laps, const mill_timing *timing)
-{
-  laps->before = *timing;
-  laps->cpu_s = mill_thread_cpu_s();
-  laps->wall_s = mill_wall_s();
-}
-
-static void laps_end(const mill_laps *laps, mill_timing *timing)
-{
-  const double wall_s = mill_wall_s() - laps->wall_s, cpu_s = mill_thread_cpu_s() - laps->cpu_s;
-  const double share = cpu_s < wall_s ? cpu_s / wall_s : 1.0;
-  for (int p = 0; p < MILL_N_PHASE; p++) {
-    timing->emulate_s[p] =
-        laps->before.emulate_s[p] + share * (timing->emulate_s[p] - laps->before.emulate_s[p]);
-    timing->pixel_s[p] =
-        laps->before.pixel_s[p] + share * (timing->pixel_s[p] - laps->before.pixel_s[p]);
-  }
-}
 
 /** Phase that a request counts for. */
 static int phase_of(const mill_slot *slot)

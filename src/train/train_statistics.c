@@ -21,7 +21,6 @@ struct mill_train_statistics {
   int64_t n;
   int n_row;
   double *mean, *square; /* [n_pix] square: sum of (y - mean)^2 */
-  double *least, *most;  /* [n_pix] of all spectra */
   double *row;           /* [n_room][n_pix]: n_row rows, then n_raw spectra that are not centred */
   int n_raw;
 };
@@ -40,13 +39,7 @@ int mill_train_statistics_create(const mill_train_ops *ops, int n_pix, int n_roo
   s->n_room = n_room;
   MILL_TRY(MILL_ALLOC(n_pix, &s->mean));
   MILL_TRY(MILL_ALLOC(n_pix, &s->square));
-  MILL_TRY(MILL_ALLOC(n_pix, &s->least));
-  MILL_TRY(MILL_ALLOC(n_pix, &s->most));
   MILL_TRY(mill_alloc_raw((size_t)n_room * (size_t)n_pix, sizeof *s->row, (void **)&s->row));
-  for (int p = 0; p < n_pix; p++) {
-    s->least[p] = INFINITY;
-    s->most[p] = -INFINITY;
-  }
   *out = s;
   s = NULL;
 done:
@@ -58,14 +51,14 @@ void mill_train_statistics_destroy(mill_train_statistics *s)
 {
   if (!s)
     return;
-  MILL_FREE(s->mean, s->square, s->least, s->most, s->row, s);
+  MILL_FREE(s->mean, s->square, s->row, s);
 }
 
 void mill_train_components_clear(mill_train_components *c)
 {
   if (!c)
     return;
-  MILL_FREE(c->mean, c->spread, c->least, c->most, c->pattern, c->variance);
+  MILL_FREE(c->mean, c->spread, c->pattern, c->variance);
   memset(c, 0, sizeof *c);
 }
 
@@ -156,11 +149,8 @@ int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
       MILL_CHECK(condense(s));
     }
     double *row = s->row + (size_t)(s->n_row + s->n_raw++) * n_pix;
-    for (size_t p = 0; p < n_pix; p++) {
+    for (size_t p = 0; p < n_pix; p++)
       row[p] = (double)y[p];
-      s->least[p] = row[p] < s->least[p] ? row[p] : s->least[p];
-      s->most[p] = row[p] > s->most[p] ? row[p] : s->most[p];
-    }
   }
   return MILL_OK;
 }
@@ -180,15 +170,11 @@ static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_stat
   MILL_TRY(err);
   if (size[0] == 0)
     goto done;
-  MILL_MPI(MPI_Recv(pixel, 4 * s->n_pix, MPI_DOUBLE, from, 2, mpi->comm, MPI_STATUS_IGNORE));
+  MILL_MPI(MPI_Recv(pixel, 2 * s->n_pix, MPI_DOUBLE, from, 2, mpi->comm, MPI_STATUS_IGNORE));
   for (int64_t i = 0; i < size[1]; i++) {
     MILL_MPI(MPI_Recv(s->row + (size_t)s->n_row * n_pix, s->n_pix, MPI_DOUBLE, from, 3, mpi->comm,
                       MPI_STATUS_IGNORE));
     s->n_row++;
-  }
-  for (size_t p = 0; p < n_pix; p++) {
-    s->least[p] = fmin(s->least[p], pixel[2 * n_pix + p]);
-    s->most[p] = fmax(s->most[p], pixel[3 * n_pix + p]);
   }
   move_mean(s, size[0], pixel, pixel + n_pix);
 done:
@@ -202,13 +188,11 @@ static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics 
   const int64_t size[2] = {s->n, s->n_row};
   memcpy(pixel, s->mean, n_pix * sizeof *pixel);
   memcpy(pixel + n_pix, s->square, n_pix * sizeof *pixel);
-  memcpy(pixel + 2 * n_pix, s->least, n_pix * sizeof *pixel);
-  memcpy(pixel + 3 * n_pix, s->most, n_pix * sizeof *pixel);
   MILL_CHECK_MPI(MPI_Send(size, 2, MPI_INT64_T, 0, 0, mpi->comm));
   MILL_CHECK_MPI(MPI_Recv(&answer, 1, MPI_INT, 0, 1, mpi->comm, MPI_STATUS_IGNORE));
   if (answer != MILL_OK || s->n == 0)
     return MILL_OK;
-  MILL_CHECK_MPI(MPI_Send(pixel, 4 * s->n_pix, MPI_DOUBLE, 0, 2, mpi->comm));
+  MILL_CHECK_MPI(MPI_Send(pixel, 2 * s->n_pix, MPI_DOUBLE, 0, 2, mpi->comm));
   for (int i = 0; i < s->n_row; i++)
     MILL_CHECK_MPI(MPI_Send(s->row + (size_t)i * n_pix, s->n_pix, MPI_DOUBLE, 0, 3, mpi->comm));
   return MILL_OK;
@@ -217,8 +201,8 @@ static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics 
 int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s)
 {
   int err = MILL_OK;
-  double *pixel = NULL; /* mean, square, least, most */
-  err = MILL_ALLOC(4 * (size_t)s->n_pix, &pixel);
+  double *pixel = NULL; /* mean, square */
+  err = MILL_ALLOC(2 * (size_t)s->n_pix, &pixel);
   if (err == MILL_OK)
     err = centre(s);
   if (err == MILL_OK && mpi->rank > 0)
@@ -244,15 +228,10 @@ int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components
   const size_t n_pix = (size_t)s->n_pix;
   memset(out, 0, sizeof *out);
   MILL_TRY(centre(s));
-  out->n_model = (int)s->n;
   out->n_pix = s->n_pix;
   MILL_TRY(MILL_ALLOC(n_pix, &out->mean));
   MILL_TRY(MILL_ALLOC(n_pix, &out->spread));
-  MILL_TRY(MILL_ALLOC(n_pix, &out->least));
-  MILL_TRY(MILL_ALLOC(n_pix, &out->most));
   memcpy(out->mean, s->mean, n_pix * sizeof *out->mean);
-  memcpy(out->least, s->least, n_pix * sizeof *out->least);
-  memcpy(out->most, s->most, n_pix * sizeof *out->most);
   for (size_t p = 0; p < n_pix; p++)
     out->spread[p] = s->n > 0 ? sqrt(s->square[p] / (double)s->n) : 0;
 done:
@@ -330,24 +309,24 @@ done:
 int mill_train_components_share(const mill_mpi *mpi, mill_train_components *c)
 {
   int err = MILL_OK;
-  int size[3] = {c->n_model, c->n_pix, c->n_component};
-  MILL_MPI(MPI_Bcast(size, 3, MPI_INT, 0, mpi->comm));
-  const size_t n_pix = (size_t)size[1], n = (size_t)size[2];
-  double **const array[] = {&c->mean, &c->spread, &c->least, &c->most, &c->variance};
-  const int length[] = {size[1], size[1], size[1], size[1], size[2]};
+  int size[2] = {c->n_pix, c->n_component};
+  MILL_MPI(MPI_Bcast(size, 2, MPI_INT, 0, mpi->comm));
+  const size_t n_pix = (size_t)size[0], n = (size_t)size[1];
+  double **const array[] = {&c->mean, &c->spread, &c->variance};
+  const int length[] = {size[0], size[0], size[1]};
   if (mpi->rank != 0) {
-    *c = (mill_train_components){.n_model = size[0], .n_pix = size[1], .n_component = size[2]};
-    for (int i = 0; i < 5 && err == MILL_OK; i++)
+    *c = (mill_train_components){.n_pix = size[0], .n_component = size[1]};
+    for (int i = 0; i < 3 && err == MILL_OK; i++)
       err = MILL_ALLOC(length[i], array[i]);
     if (err == MILL_OK)
       err = MILL_ALLOC(n * n_pix, &c->pattern);
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Bcast(&c->total, 1, MPI_DOUBLE, 0, mpi->comm));
-  for (int i = 0; i < 5; i++)
+  for (int i = 0; i < 3; i++)
     MILL_MPI(MPI_Bcast(*array[i], length[i], MPI_DOUBLE, 0, mpi->comm));
   for (size_t k = 0; k < n; k++)
-    MILL_MPI(MPI_Bcast(c->pattern + k * n_pix, size[1], MPI_DOUBLE, 0, mpi->comm));
+    MILL_MPI(MPI_Bcast(c->pattern + k * n_pix, size[0], MPI_DOUBLE, 0, mpi->comm));
 done:
   return err;
 }

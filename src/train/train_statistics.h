@@ -9,7 +9,7 @@
 
 /** Statistics of the spectra added so far, in bounded memory.
  *
- *  Mean, variance and range of each pixel are exact.  The covariance is kept as at most n_room
+ *  Mean and variance of each pixel are exact.  The covariance is kept as at most n_room
  *  rows; it is exact up to n_room spectra.  With more, earlier spectra are replaced by n_room / 2 -
  *  1 principal directions, and the rest of their variance is lost (Ross et al. 2008, IJCV 77, 125,
  *  with their correction for a changing mean). */
@@ -28,7 +28,7 @@ int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y);
 /** Join all ranks' statistics on rank 0, in rank order.  Collective. */
 int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s);
 
-/** Statistics of n_model spectra and their principal components.
+/** Statistics of spectra and their principal components.
  *
  *  y_p = mean_p + sum_k z_k pattern_kp + rest.  Over the spectra, each score z_k has mean square 1,
  *  and scores of different components are uncorrelated.  Components are found for
@@ -36,14 +36,14 @@ int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s);
  *  over pixels (largest first), and total that of the spectra.  The coefficient of a pattern with
  *  the largest magnitude is positive. */
 typedef struct mill_train_components {
-  int n_model, n_pix, n_component;
-  double *mean, *spread, *least, *most; /**< [n_pix], spread: standard deviation; owned */
-  double *pattern;                      /**< [n_component][n_pix], owned */
-  double *variance;                     /**< [n_component], owned */
+  int n_pix, n_component;
+  double *mean, *spread; /**< [n_pix], spread: standard deviation; owned */
+  double *pattern;       /**< [n_component][n_pix], owned */
+  double *variance;      /**< [n_component], owned */
   double total;
 } mill_train_components;
 
-/** Fill in mean, spread and range.  On rank 0, after mill_train_statistics_join. */
+/** Fill in mean and spread.  On rank 0, after mill_train_statistics_join. */
 int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components *out);
 
 /** Find the leading components, after mill_train_statistics_pixels.

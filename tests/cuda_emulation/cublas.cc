@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Column-major products in float32, in plain loops on the handle's stream.  Those in float64, and
- * eigenvectors, are the CPU's own, once the stream is empty. */
+/* Column-major products, in plain loops on the handle's stream; factors are rounded as the compute
+ * type allows.  Those in float64, and eigenvectors, are the CPU's own, once the
+ * stream is empty. */
 #include "kernels/cuda/cublas.h"
 
 #include <cmath>

@@ -5,7 +5,6 @@
 
 #include <pthread.h>
 
-#include "kernels/base/memory.h"
 #include "tests/libstarmill/library_case.h"
 
 /* ---- what is there ---- */

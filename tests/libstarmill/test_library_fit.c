@@ -2,7 +2,6 @@
 /* Fits by libstarmill, against the program's own pipeline. */
 #include "tests/mill_test.h"
 
-#include "io/library/library_file.h"
 #include "io/result/columns.h"
 #include "tests/libstarmill/library_case.h"
 

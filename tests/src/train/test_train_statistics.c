@@ -63,18 +63,15 @@ MILL_TEST(more_spectra_than_room)
     assert_ok(mill_train_statistics_components(s[k], scale, N_COMPONENT, 0, &c[k]));
   }
   for (int p = 0; p < N_PIX; p++) {
-    double low = INFINITY, high = -INFINITY, sum = 0, square = 0;
+    double sum = 0, square = 0;
     for (int i = 0; i < N; i++) {
       const double x = (double)y[i * N_PIX + p];
-      low = fmin(low, x);
-      high = fmax(high, x);
       sum += x / N;
       square += x * x / N;
     }
     for (int k = 0; k < 2; k++) {
       assert_close(c[k].mean[p], sum, 1e-12);
       assert_close(c[k].spread[p], sqrt(square - sum * sum), 1e-11);
-      assert_true(c[k].least[p] == low && c[k].most[p] == high);
     }
   }
   assert_close(c[1].total, c[0].total, 1e-12 * c[0].total);
