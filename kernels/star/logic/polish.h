@@ -54,6 +54,7 @@ MILL_HD_CALLED static inline void mill_polish_restart(const mill_model *m, mill_
 MILL_HD_CALLED static inline void mill_polish_begin(const mill_model *m, mill_slot *slot,
                                                     const double *theta)
 {
+  slot->polish.n_settle = 0;
   mill_polish_forget(m, &slot->polish);
   mill_polish_restart(m, slot, theta);
 }
