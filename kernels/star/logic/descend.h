@@ -101,8 +101,8 @@ MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_s
 #define MILL_SETTLE_PROMISE 4.0
 enum { MILL_MAX_SETTLE = 8 };
 
-/** Fix the model error at the next point of the polish, which begins again there, if this is close
- *  to its minimum.  1: it is. */
+/** Fix the model error at the next point of the polish if this is close to its minimum; 1: it is.
+ */
 MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_slot *slot)
 {
   mill_polish *p = &slot->polish;
@@ -112,6 +112,11 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
     return 0;
   p->n_settle++;
   slot->fix_error = 1;
+  if (slot->error_is_here) {
+    /* F of another covariance does not compare; its gradient does (mill_polish_learn) */
+    p->at.f = (double)INFINITY;
+    return 1;
+  }
   for (int j = 0; j < m->n_par; j++) /* the next method begins here if the step fails */
     slot->starts.theta[slot->starts.i][j] = p->at.theta[j];
   /* with wrong templates the updates of the curvature stay valid */
