@@ -96,9 +96,10 @@ typedef struct mill_slot {
   /** Gaussian priors of this star instead of those of the settings; sigma 0: none. */
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
   int free_par[MILL_MAX_PAR], n_free;
-  int method;       /**< enum mill_optimizer at work; after a failure the next one */
-  int n_method_run; /**< repetitions of nelder-mead */
-  int settled; /**< the model error is fixed at a solution: the first start's (1), the best (2) */
+  int method;        /**< enum mill_optimizer at work; after a failure the next one */
+  int n_method_run;  /**< repetitions of nelder-mead */
+  int error_is_here; /**< 1: the last Jacobian has fixed the model error at its point */
+  int error_start;   /**< the start that fixed the model error last */
   int nonfinite;
   mill_profile profile;
   mill_curve arm[MILL_MAX_ARM]; /**< F of each arm alone */

@@ -138,6 +138,7 @@ typedef struct mill_polish {
   double promised;          /**< predicted decrease of F by the last evaluated step */
   double end[MILL_MAX_PAR]; /**< when converged: where the last step leads, not evaluated */
   int n_jac;
+  int n_settle;   /**< Jacobians so far that fixed the model error (MILL_SETTLE_PROMISE) */
   int n_learned;  /**< updates of second, in all starts */
   int learned;    /**< 1: second is not zero */
   int n_rejected; /**< steps in a row after which F was higher */

@@ -173,7 +173,7 @@ class RealStars(EndToEnd):
             with self.subTest(survey, bit=bit):
                 for at in EMISSION, VSINI_LIMIT:
                     self.assertEqual(set(found["RVS_WARN"] & at), {at & bit})
-                self.assertLess(abs(found["VRAD_GOOD"].mean() - good), 0.1)
+                self.assertLess(abs(found["VRAD_GOOD"].mean() - good), 0.13)  # three of 25: ARMS_DIFFER
 
     def test_two_slow_stars_that_look_like_a_fast_one(self):
         """Sums of two MILES spectra, and stars that rotate."""

@@ -356,6 +356,44 @@ MILL_TEST(off_is_absent)
   mill_library_clear(&fx.lib);
 }
 
+/** The solution is that of the covariance fixed there: with it the next step goes less than 0.1
+ *  errors.  Templates are wrong by several standard deviations of their stated error. */
+MILL_TEST(solution_is_that_of_its_own_covariance)
+{
+  for (int i = 0; i < 12; i++) {
+    mill_fit_result r;
+    mill_evaluation eval;
+    double step[N_PAR], promise = 0;
+    begin(1 + i % 8, 1 + i % 2, i % 3 == 0);
+    for (int a = 0; a < fx.lib.n_arm; a++) {
+      mill_model_error *error = &fx.lib.arm[a].error;
+      for (int j = 0; j < error->n_component; j++)
+        error->sigma[j] *= 10;
+      for (int p = 0; p < fx.lib.arm[a].n_pix; p++)
+        error->fraction[p] *= 10;
+    }
+    made_star_fill(&fx.lib, fx.truth, 1000, 1, &fx.random, &fx.star);
+    for (int k = 0; k < fx.star.n_segment; k++)
+      for (int p = 0; p < fx.star.segment[k].n_pix; p++)
+        fx.star.segment[k].flux[p] *= (float)(1 + 0.02 * sin(0.4 * p));
+    fit_once(&r);
+    assert_int_equal(r.status, MILL_STATUS_FITTED);
+    place[MILL_PAR_VRAD] = r.vrad_km_s;
+    place[MILL_PAR_VSINI] = r.vsini_km_s;
+    memcpy(place + MILL_PAR_LABEL0, r.label, (size_t)fx.lib.n_label * sizeof *place);
+    open_pipeline();
+    jacobian(place, &eval);
+    if (r.vsini_km_s == 0)
+      eval.hess[MILL_PAR_VSINI * (N_PAR + 1)] = 1e30; /* at its limit it stays */
+    memcpy(step, eval.grad, sizeof step);
+    assert_int_equal(LAPACKE_dposv(LAPACK_ROW_MAJOR, 'L', N_PAR, 1, eval.hess, N_PAR, step, 1), 0);
+    for (int j = 0; j < N_PAR; j++)
+      promise += 0.25 * eval.grad[j] * step[j];
+    assert_true(promise < 0.01);
+    end();
+  }
+}
+
 /** Two segments of an arm with the same spectrum say no more about the templates than one. */
 MILL_TEST(exposures_share_the_error)
 {

@@ -152,6 +152,9 @@ MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *
   }
   if (slot->request == MILL_REQ_TANGENTS) {
     slot->result.n_jac++;
+    slot->error_is_here = slot->fix_error;
+    if (slot->fix_error)
+      slot->error_start = slot->starts.i;
     slot->fix_error = 0;
   }
 }

@@ -87,10 +87,6 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
          p->n_rejected > 1 && p->promised > MILL_SIMPLEX_PROMISE;
 }
 
-/** The model error is fixed for good below this predicted decrease of F: at most two errors from
- *  the minimum. */
-#define MILL_SETTLE_PROMISE 4.0
-
 MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_slot *slot)
 {
   int has = mill_has_error(m);
@@ -99,28 +95,42 @@ MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_s
   return has;
 }
 
-/** Fix the model error, until now that of the guess, at the next point of the first start's polish
- *  if this is close to its minimum; the polish then begins again there. */
-MILL_HD_CALLED static inline void mill_polish_settle(const mill_model *m, mill_slot *slot)
+/** Below this predicted decrease of F, at most two errors from the minimum, each Jacobian of a
+ *  polish fixes the model error at its point, so that the solution is that of its own covariance
+ *  wherever the polish began; MAX_SETTLE times, as this need not converge with wrong templates. */
+#define MILL_SETTLE_PROMISE 4.0
+enum { MILL_MAX_SETTLE = 8 };
+
+/** Fix the model error at the next point of the polish if this is close to its minimum; 1: it is.
+ */
+MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_slot *slot)
 {
-  const mill_polish *p = &slot->polish;
-  if (slot->settled || slot->starts.i > 0 || !(p->pred < MILL_SETTLE_PROMISE) ||
-      !(p->lambda <= MILL_POLISH_LAMBDA_END) || !mill_has_model_error(m, slot))
-    return;
-  slot->settled = 1;
+  mill_polish *p = &slot->polish;
+  const double promise = p->pred;
+  if (!(p->pred < MILL_SETTLE_PROMISE) || !(p->lambda <= MILL_POLISH_LAMBDA_END) ||
+      p->n_settle >= MILL_MAX_SETTLE || !mill_has_model_error(m, slot))
+    return 0;
+  p->n_settle++;
   slot->fix_error = 1;
-  for (int j = 0; j < m->n_par; j++)
-    slot->starts.theta[0][j] = p->at.theta[j]; /* the next method begins here if the step fails */
+  if (slot->error_is_here) {
+    /* F of another covariance does not compare; its gradient does (mill_polish_learn) */
+    p->at.f = (double)INFINITY;
+    return 1;
+  }
+  for (int j = 0; j < m->n_par; j++) /* the next method begins here if the step fails */
+    slot->starts.theta[slot->starts.i][j] = p->at.theta[j];
   /* with wrong templates the updates of the curvature stay valid */
   if (!mill_is_poor(slot, p->at.f))
-    mill_polish_forget(m, &slot->polish);
+    mill_polish_forget(m, p);
   mill_polish_restart(m, slot, slot->theta);
+  p->pred = promise;
+  return 1;
 }
 
 /** Does the start go where an earlier one went?  Then it has the F of that one's end. */
 MILL_HD static inline int mill_start_has_merged(const mill_model *m, mill_slot *slot)
 {
-  const int like = slot->settled > 1 ? -1 : mill_start_merges(m, slot);
+  const int like = mill_start_merges(m, slot);
   if (like < 0 || !slot->best.have || !slot->best.converged)
     return 0;
   slot->starts.f[slot->starts.i] = slot->starts.f[like];
@@ -138,13 +148,15 @@ MILL_HD_CALLED static inline int mill_polish_digest(const mill_model *m, mill_sl
     mill_lead_tell(m, slot, f);
   } else {
     const int outcome = mill_polish_tell(m, slot, f);
+    if (outcome == MILL_POLISH_CONVERGED && !slot->error_is_here && mill_polish_settle(m, slot))
+      return MILL_POLISH_GO;
     if (outcome != MILL_POLISH_GO)
       return outcome;
     if (mill_polish_misled(m, slot))
       return MILL_POLISH_MISLED;
     if (slot->starts.brief && slot->result.n_jac >= MILL_BRIEF_JAC)
       return MILL_POLISH_CUT;
-    mill_polish_settle(m, slot);
+    (void)mill_polish_settle(m, slot);
   }
   return mill_start_has_merged(m, slot) ? MILL_POLISH_GIVEN_UP : MILL_POLISH_GO;
 }
@@ -238,7 +250,6 @@ MILL_HD_CALLED static inline void mill_best_keep(const mill_model *m, mill_slot 
 MILL_RESUMABLE(mill_polish_again)
 {
   MILL_BEGIN;
-  slot->settled = 2;
   slot->best.i_start = slot->starts.i = 0;
   for (int j = 0; j < m->n_par; j++)
     slot->starts.theta[0][j] = slot->best.end[j];

@@ -23,7 +23,6 @@ MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)
   slot->polish.n_learned = 0;
   slot->profile.n_round = 0;
   slot->profile.has_arm = 0;
-  slot->settled = 0;
   slot->fix_error = 1;
 }
 
@@ -43,13 +42,12 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
 }
 
 /** After all starts: flag a minimum that only one of three or more starts found.  Returns 1 if the
- *  model error was fixed at another point than the best one: all starts share one model error, so
- *  that their F can be compared. */
+ *  model error is now that of another start than the best one. */
 MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_slot *slot)
 {
   if (slot->starts.i > 2 && slot->best.have && mill_start_agree(slot) < 2)
     slot->result.info |= MILL_INFO_TWO_MINIMA;
-  return slot->best.have && slot->settled <= (slot->best.i_start > 0) && !slot->starts.brief &&
+  return slot->best.have && slot->error_start != slot->best.i_start && !slot->starts.brief &&
          mill_has_model_error(m, slot);
 }
 

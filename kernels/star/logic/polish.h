@@ -54,6 +54,7 @@ MILL_HD_CALLED static inline void mill_polish_restart(const mill_model *m, mill_
 MILL_HD_CALLED static inline void mill_polish_begin(const mill_model *m, mill_slot *slot,
                                                     const double *theta)
 {
+  slot->polish.n_settle = 0;
   mill_polish_forget(m, &slot->polish);
   mill_polish_restart(m, slot, theta);
 }
@@ -122,9 +123,9 @@ MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const 
 }
 
 /** Update polish->second where the gradient changed otherwise along a step than the curvature
- *  predicts:  hess lacks residuals times second derivatives, which are large with wrong templates.
- *  The BFGS update keeps the sum positive definite, with Powell's (1978) damping where the gradient
- *  hardly rises. */
+ *  predicts:  hess lacks residuals times second derivatives, which are large with wrong templates,
+ *  and how the model error follows the point.  The BFGS update keeps the sum positive definite, with
+ *  Powell's (1978) damping where the gradient hardly rises. */
 MILL_HD_CALLED static inline void mill_polish_learn(const mill_model *m, mill_polish *p,
                                                     const double *step, const double *rise)
 {
