@@ -21,7 +21,7 @@ MILES = data("real/miles/miles_v9.1_packed.fits.gz")
 EXPOSURES = data("real/sdss/spec-3586-55181-0500.fits.gz")
 WHITE_DWARFS = [data("real/sdss/spec-0266-51602-0031.fits.gz"),
                 data("real/sdss-more/spec-4455-55539-0692.fits.gz")]
-VSINI_LIMIT, EMISSION = 65536, 131072
+VSINI_LIMIT, EMISSION, ARMS_DIFFER = 65536, 131072, 262144
 MRS = data("real/lamost-mrs/med-58408-TD230151N343645T01_sp01-015.fits.gz")
 TWO_STARS = data("real/lamost-mrs/med-58644-TD192102N424113K01_sp12-076.fits.gz")
 for _path in (LAMOST, MILES, EXPOSURES, MRS, *WHITE_DWARFS, data("real/cool")):
@@ -173,7 +173,10 @@ class RealStars(EndToEnd):
             with self.subTest(survey, bit=bit):
                 for at in EMISSION, VSINI_LIMIT:
                     self.assertEqual(set(found["RVS_WARN"] & at), {at & bit})
-                self.assertLess(abs(found["VRAD_GOOD"].mean() - good), 0.13)  # three of 25: ARMS_DIFFER
+                # emission moves the red arm's velocity: ARMS_DIFFER is true of some
+                same = (found["RVS_WARN"] & ARMS_DIFFER) == 0
+                self.assertGreaterEqual(same.sum(), len(files) - 3)
+                self.assertLess(abs(found["VRAD_GOOD"][same].mean() - good), 0.05)
 
     def test_two_slow_stars_that_look_like_a_fast_one(self):
         """Sums of two MILES spectra, and stars that rotate."""
