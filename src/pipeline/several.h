@@ -13,7 +13,7 @@
 #include "src/pipeline/slots.h"
 
 /** Check that a library can be fitted along with the first: the same arms, each at the instrument's
- *  resolution in both or in neither, and labels that the first has, too.
+ *  resolution in both libraries or in neither, and only labels of the first.
  *
  *  label [other->n_label]  out  indices of its labels among the first's
  *
@@ -21,7 +21,7 @@
 int mill_several_match(const mill_library *first, const mill_library *other, int *label);
 
 /** Settings for another library: those of the first, with fixed values and priors in the order of
- *  its labels.  label: of mill_several_match. */
+ *  its labels.  label: from mill_several_match. */
 mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_label,
                                         const int *label);
 
@@ -29,13 +29,14 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 typedef struct mill_contest {
   double chisq[MILL_MAX_LIBRARY]; /**< of each library's guess */
   double tie;                     /**< chi-square up to which guesses tie: the least guess_tie */
-  double fitted;                  /**< tie of the first choice; -INFINITY during it */
+  double fitted;                  /**< first choice's tie, while a second one is made; else
+                                   *  -INFINITY */
   int is_guessing;                /**< the present turn is only a guess */
   int scaled;                     /**< MILL_INFO_LSF_SCALED or 0, of the first turn: it scales the
                                        slot's resolution rows for all libraries */
-  int is_kept;                    /**< the star's row is best, not that of the last turn */
-  mill_fit_result best;           /**< so far; NOT_DONE: none */
-  const mill_star_model *model;   /**< of best, in kept */
+  int is_kept;                    /**< the star's row is `best`, not that of the last turn */
+  mill_fit_result best;           /**< best row so far; NOT_DONE: none */
+  const mill_star_model *model;   /**< models of best, in kept */
   mill_fetched kept;
 } mill_contest;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Line-spread functions of a star's segments, before its fit: which are used, which part acts on
- *  the templates' grid and which on the pixels (docs/science/numerics.md, "Line-spread function"),
- *  which are implausible. */
+/** Line-spread functions of a star's segments, before its fit: whether they are used, which part of
+ *  them acts on the templates' grid and which on the pixels, and whether they are plausible
+ *  (docs/science/numerics.md, "Line-spread function"). */
 #ifndef MILL_LINE_SPREAD_H
 #define MILL_LINE_SPREAD_H
 
@@ -12,18 +12,18 @@
 
 /** How templates are brought to a segment's resolution. */
 enum mill_lsf_use {
-  MILL_LSF_NO_USE = 0, /**< not at all: they have it already, or it is unknown */
+  MILL_LSF_NO_USE = 0, /**< not at all: templates have it already, or it is unknown */
   MILL_LSF_BY_MATRIX,
   MILL_LSF_BY_SIGMA
 };
 enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settings *set,
                                   const mill_raw_segment *segment);
 
-/** The blur of an arm: sigma, in ln wavelength, of the part of the line-spread functions that acts
+/** Sigma, in ln wavelength, of an arm's blur: the part of the line-spread functions that is applied
  *  on the templates' grid.  It makes templates broad enough for the pixels, and stays below the
  *  narrowest line-spread function; 0: templates are broad enough.  On a thinned grid it is at least
  *  what the splines need.  With a resolution matrix it is rounded down to steps, since each value
- *  needs solvers of its own. */
+ *  needs its own solvers. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm);
 
@@ -46,18 +46,18 @@ double mill_lsf_width(const mill_raw_segment *segment);
 int mill_lsf_is_odd(const mill_raw_segment *segment, double *sigma_aa, double *wave_aa,
                     double *pixel_aa);
 
-/** Does the resolution matrix move light in the middle of a segment?  If so *shift_pix is by how
- *  many pixels. */
+/** Does the resolution matrix move light in the middle of a segment?  If so *shift_pix is the shift
+ *  in pixels. */
 int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
 
-/** Make solvers that take the templates' own resolution out of a resolution matrix of n_diag
- *  diagonals: inverses of the Gaussian of the templates (templ_aa, A) and a blur (blur_ln).
+/** Make solvers that deconvolve a resolution matrix of n_diag diagonals by the templates' own
+ *  resolution: inverses of the Gaussian of the templates (templ_aa, A) and a blur (blur_ln).
  *
  *  wave_aa [n_pix]  in   of the segment
  *  plan             out  sigmas of the solvers, without pointers
  *  solve            out  for mill_free: n_solve numbers of the solvers; if there are several, then
  *                        n_pix floats, each pixel's place between them
- *  bytes            out  of all that
+ *  bytes            out  size of solve
  *
  *  MILL_ERR_RANGE if the Gaussian has no inverse, MILL_ERR_MEMORY. */
 int mill_lsf_make_solvers(int n_diag, int n_pix, const double *wave_aa, double templ_aa,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Evidence of a star's weighted points: the integral of likelihood times priors over that of the
- *  priors (docs/science/numerics.md, "Posteriors"). */
+/** Evidence of a star's weighted points: the integral of likelihood times priors, divided by that
+ *  of the priors (docs/science/numerics.md, "Posteriors"). */
 #ifndef MILL_EVIDENCE_H
 #define MILL_EVIDENCE_H
 
@@ -47,9 +47,9 @@ MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const m
   return exp(-0.5 * mill_hull_penalty(m, slot, theta));
 }
 
-/** ln of the integral of exp(-F_P/2), F_P being priors and hull penalty, and its variance:
- *  Gaussians and ranges by formula, the hulls' mean factor by random draws.  NaN: the integral is
- *  infinite. */
+/** Return ln of the integral of exp(-F_P/2), F_P being priors and hull penalty; *var: its variance.
+ *  Gaussian priors and ranges are integrated by formula, the hulls' factor by random draws.  NaN:
+ *  the integral is infinite. */
 MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *m,
                                                const mill_slot *slot, double *var)
 {
@@ -75,7 +75,7 @@ MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *
   return ln_all + log(left);
 }
 
-/** ln of the evidence and its error into the posterior.  The mean weight of all draws is the
+/** Store ln of the evidence and its error in the posterior.  The mean weight of all draws is the
  *  integral of exp(-F/2); a refused draw has weight 0. */
 MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_slot *slot)
 {
