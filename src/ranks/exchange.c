@@ -23,7 +23,7 @@ static int alloc_counts(const mill_mpi *mpi, int64_t n, mill_exchange *e)
   return MILL_ALLOC(n, &e->place);
 }
 
-/* start [ranks] out: number of each rank's first record; returns the sum of n [ranks]. */
+/* Set start [ranks] to the index of each rank's first record; returns the sum of n [ranks]. */
 static int64_t start_each(const mill_mpi *mpi, const int *n, int *start)
 {
   int64_t sum = 0;
@@ -99,8 +99,8 @@ void mill_exchange_free(mill_exchange *e)
 
 /* ---- once a node ---- */
 
-/* Map memory that the ranks of *node share.  If there is none, allocate, and make *node this rank
- * alone. */
+/* Map memory shared by the ranks of *node.  If the node has none, allocate memory for this rank
+ * alone and reduce *node to this rank. */
 static int share_memory(mill_mpi *node, mill_node_array *array)
 {
   char name[] = "/dev/shm/starmill-XXXXXX";
@@ -134,11 +134,12 @@ static int share_memory(mill_mpi *node, mill_node_array *array)
   return mill_alloc_raw(array->n_byte, 1, &array->data);
 }
 
-/* Make a communicator of the nodes' first ranks, the leaders; leader [size]: rank in it of each
- * rank's leader. */
+/* Make a communicator of the leaders, the first rank of each node.  leader [size] out: for each
+ * rank, its leader's rank in that communicator. */
 static int find_leaders(const mill_mpi *mpi, const mill_mpi *node, mill_mpi *leaders, int *leader)
 {
-  MILL_CHECK(mill_mpi_split(mpi, node->rank > 0, leaders)); /* the others form a part as well */
+  /* the other ranks get a communicator too, which is not used */
+  MILL_CHECK(mill_mpi_split(mpi, node->rank > 0, leaders));
   int mine = leaders->rank;
   MILL_CHECK_MPI(MPI_Bcast(&mine, 1, MPI_INT, 0, node->comm));
   MILL_CHECK_MPI(MPI_Allgather(&mine, 1, MPI_INT, leader, 1, MPI_INT, mpi->comm));
