@@ -9,7 +9,7 @@
 
 /* ---- the likelihood ---- */
 
-/* Convert derivatives from the fit's inner rotation parameter to v sin i in km/s. */
+/* Convert the derivatives in eval from the fit's inner rotation parameter to v sin i in km/s. */
 static void to_vsini(const starmill_library *h, const double *theta, int n_par,
                      mill_evaluation *eval)
 {
@@ -27,7 +27,7 @@ typedef struct loglike_out {
   double *m2ll, *penalty, *gradient, *curvature;
 } loglike_out;
 
-/* Evaluate n consecutive points, all within the limits. */
+/* Evaluate -2 ln L at n points [n][n_par], all within the limits. */
 static int ask(starmill_library *h, int n, const double *theta, const loglike_out *out,
                mill_evaluation *eval)
 {
@@ -59,7 +59,7 @@ static double *at(double *out, size_t i)
   return out ? out + i : NULL;
 }
 
-enum { MOST_POINTS = 1024 /* points of one request to the pipeline */ };
+enum { MOST_POINTS = 1024 /* most points in one request to the pipeline */ };
 
 static int loglike(starmill_library *h, const starmill_star *star, int n, const double *theta,
                    const loglike_out *out)
@@ -154,7 +154,7 @@ struct starmill_model {
   double m2ll, penalty;
   int n_arm, n_piece;
   starmill_model_arm arm[MILL_MAX_ARM];
-  starmill_piece *piece; /* [n_piece], with pointers into the arrays below */
+  starmill_piece *piece; /* [n_piece], pointing into the arrays below */
   double *wave, *continuum, *coefficient;
   float *flux, *template_flux, *data, *ivar;
 };
@@ -173,7 +173,8 @@ static int is_bad(const mill_fit_settings *set, const mill_raw_segment *s, int q
          !isfinite(s->ivar[q]) || s->ivar[q] <= 0.0f || mill_wave_masked(set, s->wave_aa[q]);
 }
 
-/* Copy segment i to the model's pixels from `first` on. */
+/* Copy the star's segment i and its model to piece i, whose pixels begin at `first` in the
+ * model's arrays. */
 static void copy_piece(const starmill_library *h, const starmill_star *star, int i, size_t first,
                        starmill_model *m)
 {

@@ -14,8 +14,8 @@ void mill_star_drop(starmill_star *star)
   mill_free(star);
 }
 
-/* Keep the segments that can be fitted, and set the STATUS of a star without any.  Of several
-   reasons, the one that the user can mend comes first. */
+/* Keep the segments that can be fitted, and set the STATUS for a star without any.  Of several
+ * reasons STATUS gives the one that the user can fix. */
 static int take_segments(starmill_star *star)
 {
   int err = MILL_OK;
@@ -44,7 +44,7 @@ done:
   return err;
 }
 
-/* Make a star from a batch with one object's segments; takes ownership of the batch's memory. */
+/* Make a star from a batch with one object's segments; the star takes the batch's memory. */
 static int star_of_batch(starmill_library *h, mill_read_batch *batch, int64_t target_id,
                          starmill_star **star)
 {
@@ -72,7 +72,7 @@ typedef struct memory_source {
   int n;
 } memory_source;
 
-/* Add the systematic error to ivar; the new array belongs to the batch. */
+/* Add the systematic error in quadrature to ivar; the new array belongs to the batch. */
 static int add_systematic(mill_spectra *spectra, const starmill_spectrum *from, const float **ivar)
 {
   float *sum = NULL;

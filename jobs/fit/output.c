@@ -189,7 +189,7 @@ int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int e
   const int closed = mill_result_close(out->result, summary);
   out->result = NULL;
   err = mill_mpi_agree(call->mpi, err == MILL_OK ? closed : err);
-  if (err != MILL_ERR_MPI) {
+  if (err != MILL_ERR_MPI) { /* after an MPI error no collective call is safe */
     const int settled = mill_work_settle(out->work);
     err = err == MILL_OK ? settled : err;
   }

@@ -448,7 +448,7 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
   mill_arm_choice taken[MILL_MAX_ARM];
   for (int i = 0; i < n; i++)
     if (mill_library_find_arm(lib, camera[i].arm) >= 0)
-      return;
+      return; /* the library's arms are the cameras already */
   for (int i = 0; i < n; i++) {
     const int k = mill_config_find_arm(config, camera[i].arm), a = arm_with(lib, &camera[i]);
     const mill_arm *arm = &lib->arm[a < 0 ? 0 : a];

@@ -47,7 +47,7 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
  *
  *  output   path of the result file or the training's checkpoint, for messages
  *  device   rank 0: device name in the result or checkpoint to continue; NULL: a new run
- *  size     work of all ranks, in mill_crossover_unit(kind): rows of a fit, ...
+ *  size     work of all ranks: rows of a fit, or million operations of a training step
  *  choice   out  "cpu", "cuda" or "cuda+cpu"; with "cuda" each rank has its GPU, with "cpu" no rank
  *                holds memory of one
  *  has_gpu  out  1: this rank has a GPU

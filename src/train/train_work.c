@@ -58,7 +58,9 @@ int mill_train_settings_check(const mill_train_settings *s)
 double mill_train_gflop(const mill_train_shape *shape, int n_model)
 {
   double sum = 0;
-  for (int l = 0; l < shape->n_layer; l++) /* the labels themselves get no slope */
+  /* 6: forward, and gradients of weights and inputs; the first layer needs no gradient of its
+   * inputs */
+  for (int l = 0; l < shape->n_layer; l++)
     sum += (l == 0 ? 4.0 : 6.0) * shape->n_in[l] * shape->n_out[l];
   return 1e-9 * sum * n_model;
 }
