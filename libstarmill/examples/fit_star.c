@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Fit one spectrum and print its parameters: fit_star LIBRARY.h5 SPECTRUM.txt [RESOLVING_POWER].
- *  Each line of the text file has a wavelength (Angstrom, vacuum), a flux and its error.
- *  cc fit_star.c $(pkg-config --cflags --libs starmill) */
+ * Each line of the text file has a wavelength (Angstrom, vacuum), a flux and its error.
+ * cc fit_star.c $(pkg-config --cflags --libs starmill) */
 #include <starmill/starmill.h>
 #include <stdio.h>
 enum { MOST = 20000 };
