@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Warnings at the end of a fit about settings that are probably wrong for all its stars: the
- *  medium of the wavelengths, templates broader than the spectra, an unused resolving power. */
+ *  medium of the wavelengths, templates broader than the spectra, or a resolving power without
+ *  effect. */
 #ifndef MILL_HINTS_H
 #define MILL_HINTS_H
 
@@ -21,8 +22,8 @@ typedef struct mill_narrow_widths {
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
                       const mill_raw_segment *segment);
 
-/** Collective: if most of n_fitted rows have LSF_NARROW (n_narrow), warn on rank 0 and name the
- *  widths of templates and spectra. */
+/** Collective: if more than half of n_fitted rows have LSF_NARROW (n_narrow of them), warn on
+ *  rank 0 and name the widths of templates and spectra. */
 int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_narrow_widths *mine,
                      int64_t n_narrow, int64_t n_fitted);
 

@@ -28,8 +28,8 @@ typedef struct mill_option_help {
     "help", MILL_OPTION_FLAG, 'h', MILL_AT(type, help), .help = "this text"                        \
   }
 
-/** Parse argv, whose argv[0] is the job's name, into the structure base, which holds the defaults.
- *  argv is permuted: arguments that are not options come last, from *first on.
+/** Parse the command line into the structure base, which holds the defaults; argv[0] is the job's
+ *  name.  argv is permuted: arguments that are not options come last, from argv[*first] on.
  *
  *  given [rows of the table]  out  1 for each option that was given; NULL is allowed
  *
@@ -63,7 +63,7 @@ int mill_option_check_needs(const mill_option_table *table, const unsigned char 
  *  job prints itself. */
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out);
 
-/** Print usage, a paragraph for each option, and the end.
+/** Print the table's usage text, a paragraph for each option, and the table's end text.
  *
  *  base  structure of defaults to show; NULL: none */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out);

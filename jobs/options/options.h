@@ -41,8 +41,8 @@ typedef struct mill_fit_options {
   double least_sn, most_sn, part; /**< --sn-range, --fraction */
 } mill_fit_options;
 
-/** Rows for how a job runs, common to fit and sample.
- *  output: name of the result in the help, "OUT.h5". */
+/** Rows of the options for running a job, common to fit and sample.  output: name of the result
+ *  in the help, "OUT.h5". */
 #define MILL_FIT_RUNNING_ROWS(output)                                                              \
   {"backend", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, backend), .key = "backend"},             \
       {"threads", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, threads), .key = "threads"},         \
@@ -67,7 +67,7 @@ typedef struct mill_fit_options {
         .help = "stop in good order when this file appears (default: " output ".stop)"             \
   }
 
-/** Parse argv, argv[0] being the job's name; argv is permuted.
+/** Parse the command line of `starmill fit`; argv[0] is the job's name, and argv is permuted.
  *  MILL_ERR_USAGE names the option. */
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);
 

@@ -8,9 +8,9 @@
 
 enum { REACH = 12 }; /* half width of the low-pass filter, in coarse grid steps */
 
-/* The low-pass filter passes frequencies below PASS and stops those above STOP, in units of one
- * over the coarse step.  Frequencies between 1/2 and STOP fold back to between 1 - STOP and 1/2,
- * which the line-spread function removes. */
+/* The low-pass filter passes frequencies below PASS and stops those above STOP, in cycles per
+ * coarse step.  Thinning folds frequencies between 1/2 and STOP to between 1 - STOP and 1/2,
+ * where the line-spread function removes them. */
 static const double PASS = 0.42, STOP = 0.62;
 
 /* Modified Bessel function I_0(x), by its power series. */

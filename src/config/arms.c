@@ -225,11 +225,11 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
 }
 
 /* May an arm be thinned to every factor-th grid point, of step d?  Let s be sigma of the
- * line-spread function, t that of the templates, r^2 = s^2 - t^2.  Frequency f is damped by
- * exp(-2 pi^2 (t^2 + r^2) f^2).  Sampling adds an alias from 1/d - f, which is damped by
- * exp(-2 pi^2 (t^2 (1/d - f)^2 + r^2 f^2)), at most exp(-2 pi^2 (t r / (s d))^2); that must be
- * below exp(-HIDDEN).  Splines need templates with a sigma of MILL_GRID_SIGMA steps; up to
- * MILL_LARGEST_BLUR of r^2 may be used to blur them to it. */
+ * line-spread function, t that of the templates, and r^2 = s^2 - t^2.  Convolution with s damps
+ * frequency f by exp(-2 pi^2 (t^2 + r^2) f^2).  Sampling adds an alias from 1/d - f, damped by
+ * exp(-2 pi^2 (t^2 (1/d - f)^2 + r^2 f^2)), which is at most exp(-2 pi^2 (t r / (s d))^2).  This
+ * bound must be below exp(-HIDDEN).  Splines need templates with a sigma of MILL_GRID_SIGMA
+ * steps; up to MILL_LARGEST_BLUR of r^2 may blur narrower templates to that sigma. */
 static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
                   int factor)
 {
@@ -291,8 +291,8 @@ static int copy_of(const void *from, size_t n, void **to)
   return MILL_OK;
 }
 
-/* Grid points [*first, *end) of the whole arm that a range needs: its pixels at any velocity, with
- * a margin for rotation and splines. */
+/* Set [*first, *end) to the grid points of the whole arm that a range needs: its pixels at any
+ * allowed velocity, with margins for rotation and splines. */
 static void window(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
                    int *first, int *end)
 {

@@ -23,8 +23,8 @@ void mill_config_name_arms(mill_config *config, const char (*name)[MILL_MAX_NAME
  *  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_cut_arms(const mill_config *config, mill_library *lib);
 
-/** May the arms be cameras of the inputs' format?  Yes if the configuration names no arms, or only
- *  arms without ranges that the library does not have. */
+/** May the arms be cameras of the inputs' format?  Yes if every configured arm is unknown to the
+ *  library and has no range; also if none is configured. */
 int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib);
 
 /** Take the cameras [n] of a format as arms, for mill_config_cut_arms; call it if
@@ -45,12 +45,12 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
  *  thins the arms. */
 void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config *config);
 
-/** Narrow lib's arms, which are borrowed, to the wavelengths that other covers too.
+/** Narrow lib's arms, which are borrowed, to the wavelengths that `other` also covers.
  *  MILL_ERR_CONFIG if an arm has no common wavelengths. */
 int mill_arms_in_common(const mill_library *other, mill_library *lib);
 
-/** wanted [lib->n_arm] out: 1 for each arm to fit.  MILL_ERR_CONFIG if a named arm is not in the
- *  library. */
+/** Set wanted [lib->n_arm] to 1 for each arm to fit.  MILL_ERR_CONFIG if the library lacks a
+ *  configured arm. */
 int mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted);
 
 #endif

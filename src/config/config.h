@@ -130,8 +130,8 @@ void mill_config_default(mill_config *config);
 /** Free the configuration's memory; NULL is allowed. */
 void mill_config_clear(mill_config *config);
 
-/** Read a YAML file, whose keys replace values of config, and check the result.  Messages are
- *  "FILE:LINE: key: problem; remedy".  config is untouched on failure.  MILL_ERR_CONFIG,
+/** Read a YAML file, replace values of config by its keys, and check the result.  Messages are
+ *  "FILE:LINE: key: problem; remedy".  config is unchanged on failure.  MILL_ERR_CONFIG,
  *  MILL_ERR_MEMORY. */
 int mill_config_read(mill_config *config, const char *path);
 
@@ -146,8 +146,8 @@ const mill_option *mill_config_key_of(const char *name);
  *  names the option, its allowed values and the text. */
 int mill_config_set(mill_config *config, const char *key, const char *option, const char *text);
 
-/** Check ranges, and keys that depend on each other.  MILL_ERR_CONFIG; the message starts with the
- *  key. */
+/** Check the ranges of values, and keys that depend on each other.  MILL_ERR_CONFIG; the message
+ *  starts with the key. */
 int mill_config_check(const mill_config *config);
 
 /** Check the configuration, find its fixed parameters, priors and arms in a library, and set

@@ -2,9 +2,8 @@
 /** Table row of a setting: a key of the configuration (src/config/config_keys.c) or an option of a
  *  job (jobs/options/option_table.h).
  *
- *  A row has the name, the allowed values, the texts of --help and documentation, and the place of
- *  the value: offset bytes into a structure, called base here.
- */
+ *  A row gives the setting's name, allowed values, texts of --help and documentation, and the
+ *  place of its value: offset bytes from the start of a structure, called base here. */
 #ifndef MILL_OPTION_H
 #define MILL_OPTION_H
 

@@ -52,8 +52,8 @@ const char *mill_crossover_unit(enum mill_crossover_kind kind);
  *  place. */
 int mill_crossover_path(char path[MILL_CROSSOVER_PATH]);
 
-/** Find the line of a kind, GPU, CPU and number of threads.  *found 0: no such line, or no file.
- *  MILL_ERR_CONFIG names the file and line that cannot be read. */
+/** Find the measurement of a kind of work, GPU, CPU and number of threads.  *found 0: no such
+ *  line, or no file.  MILL_ERR_CONFIG names the file and line that cannot be read. */
 int mill_crossover_find(const char *path, enum mill_crossover_kind kind, const char *gpu,
                         const char *cpu, int n_thread, mill_crossover *out, int *found);
 

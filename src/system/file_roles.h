@@ -50,7 +50,7 @@ int mill_file_roles_read(const mill_file_roles *roles, const char *what, const c
 int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, const char *path,
                                int exists, uint64_t device, uint64_t inode);
 
-/** Refuse OLD.new as output if OLD exists: it is the temporary file of --overwrite for OLD.
+/** Refuse the output name OLD.new if OLD exists: --overwrite uses it as temporary file for OLD.
  *  option: "output", without its dashes.  MILL_ERR_USAGE. */
 int mill_refuse_new(const char *path, const char *option);
 

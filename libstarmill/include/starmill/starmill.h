@@ -126,8 +126,8 @@ STARMILL_API int starmill_library_arm(const starmill_library *library, int i_arm
 
 /** Fix parameters and set Gaussian priors for all later calls.
  *
- *  fixed [n_par]              value to hold; NaN: free.  NULL: all parameters are free
- *  mean, sigma [n_par]        prior of each parameter; sigma 0: none.  Both NULL: no priors
+ *  fixed [n_par]              value to hold; NaN: free; fixed NULL: all are free
+ *  mean, sigma [n_par]        prior of each parameter; sigma 0: none; both NULL: no priors
  *
  *  Replaces fix_param and priors of the configuration.  Velocity offsets cannot be fixed or have
  *  a prior.  Errors: STARMILL_USAGE, STARMILL_CONFIG. */
