@@ -69,7 +69,8 @@ static int loglike(starmill_library *h, const starmill_star *star, int n, const 
   mill_evaluation *eval = NULL;
   double *penalty = out->penalty;
   if (n < 0 || (n > 0 && (!theta || !out->m2ll)))
-    MILL_FAIL(MILL_ERR_USAGE, "%d points%s", n, n > 0 ? ", but theta or m2ll is NULL" : "");
+    MILL_FAIL(MILL_ERR_USAGE, "expected 0 points or more, got %d%s", n,
+              n > 0 ? ", but theta or m2ll is NULL" : "");
   MILL_TRY(MILL_ALLOC(n < MOST_POINTS ? n : MOST_POINTS, &eval));
   if (!penalty)
     MILL_TRY(MILL_ALLOC(n, &penalty));
@@ -341,7 +342,7 @@ int starmill_template(starmill_library *library, const starmill_spectrum *spectr
   int err = MILL_OK;
   float *ones = NULL;
   if (spectrum->n_pix < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "a template of %d pixels", spectrum->n_pix);
+    MILL_FAIL(MILL_ERR_USAGE, "a template needs 1 pixel or more, got %d", spectrum->n_pix);
   MILL_TRY(MILL_ALLOC(spectrum->n_pix, &ones));
   for (int i = 0; i < spectrum->n_pix; i++)
     ones[i] = 1.0f;
@@ -362,7 +363,7 @@ int starmill_guess(starmill_library *library, const starmill_star *star, int n_m
   int err = MILL_OK;
   pthread_mutex_lock(&library->mutex);
   if (n_most < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "%d guesses", n_most);
+    MILL_FAIL(MILL_ERR_USAGE, "expected 1 guess or more, got %d", n_most);
   MILL_TRY(mill_star_hold(library, star));
   *n = mill_pipeline_guesses(library->pipeline, n_most, theta, chisq);
 done:

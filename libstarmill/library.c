@@ -67,8 +67,8 @@ int mill_refuse_null(const char *function, const char *names, const void *const 
 int mill_check_index(const char *what, int64_t i, int64_t n)
 {
   if (i < 0 || i >= n)
-    return MILL_ERROR(MILL_ERR_USAGE, "%s %lld; there are %lld, counted from 0", what, (long long)i,
-                      (long long)n);
+    return MILL_ERROR(MILL_ERR_USAGE, "%s %lld is out of range; there are %lld, counted from 0",
+                      what, (long long)i, (long long)n);
   return MILL_OK;
 }
 

@@ -133,12 +133,14 @@ static int take_result(void *context, mill_star *star)
 static int check_fit(const starmill_library *h, const fit_task *f)
 {
   if (f->n < 0 || (f->n > 0 && !f->star))
-    return MILL_ERROR(MILL_ERR_USAGE, "%d stars%s", f->n, f->n > 0 ? ", but NULL" : "");
+    return MILL_ERROR(MILL_ERR_USAGE, "expected 0 stars or more, got %d%s", f->n,
+                      f->n > 0 ? ", but NULL" : "");
   for (int i = 0; i < f->n; i++)
     if (!f->star[i] || f->star[i]->library != h)
       return MILL_ERROR(MILL_ERR_USAGE, "star %d was made with another library, or is none", i);
   if (f->n_start < 1)
-    return MILL_ERROR(MILL_ERR_USAGE, "%d starts; give one or more, or none at all", f->n_start);
+    return MILL_ERROR(MILL_ERR_USAGE, "expected 1 start or more per star, or start NULL, got %d",
+                      f->n_start);
   for (size_t i = 0; f->start && i < (size_t)f->n * (size_t)f->n_start * f->n_deriv; i++)
     if (!isfinite(f->start[i]))
       return MILL_ERROR(MILL_ERR_USAGE, "a start of star %zu is not finite",
@@ -257,8 +259,8 @@ static int list_columns(starmill_table *t)
     mill_h5_array_close(&array);
     MILL_TRY(err);
     if (!is_column || (t->n_row >= 0 && n_row != t->n_row))
-      MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is not a column like the others of a result", t->path,
-                path);
+      MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is not a result column with as many rows as the others",
+                t->path, path);
     t->n_row = n_row;
   }
   if (t->n_column == 0)

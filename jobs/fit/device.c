@@ -66,8 +66,8 @@ static int agree_on_one(const mill_mpi *mpi, int err, const mill_backend **backe
     *backend = mill_backend_cpu(oldest + strlen(prefix));
     if (!*backend)
       err = MILL_ERROR(MILL_ERR_BACKEND,
-                       "ranks have different backends, '%s' and '%s', and the first rank cannot "
-                       "run the second: use machines of one kind",
+                       "one rank has the backend '%s' and cannot run '%s', the backend of another: "
+                       "use machines of one kind",
                        mine, oldest);
     else
       mill_log_info("backend %s instead of %s: the best that all ranks have", oldest, mine);
@@ -163,11 +163,10 @@ static int choose_readers(const mill_fit_setup *setup, mill_fit_device *device)
   const int n_reader = setup->config.n_reader;
   device->n_reader = n_reader > 0 ? n_reader : default_readers(device->backend, device->n_thread);
   if (device->n_reader > 1 && !mill_spectra_threads())
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "readers: %d, but this CFITSIO was built without threads (--enable-reentrant): "
-        "take 1",
-        device->n_reader);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "readers: %d, but this CFITSIO was built without threads "
+                      "(--enable-reentrant): set readers: 1",
+                      device->n_reader);
   return MILL_OK;
 }
 

@@ -87,11 +87,10 @@ static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
         mill_shipped_libraries(config->template_lib[0], sizeof config->template_lib[0],
                                options->fit ? 1 : MILL_MAX_LIBRARY);
   if (config->n_template_lib == 0)
-    return MILL_ERROR(
-        MILL_ERR_USAGE,
-        "no library: give --library FILE or template_lib in the configuration (of those that "
-        "are shipped, share/starmill/" MILL_SHIPPED_LIBRARY " and oba.h5, one is missing next "
-        "to this program's bin)");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "no library: give --library FILE, or set template_lib in the configuration "
+                      "(a shipped library, share/starmill/" MILL_SHIPPED_LIBRARY
+                      " or oba.h5, is missing next to this program's bin)");
   if (options->status)
     snprintf(setup->status_path, sizeof setup->status_path, "%s", options->status);
   else

@@ -208,11 +208,10 @@ static int plan(particle_job *job)
   job->n_position = c->positions ? (size_t)s->n_particle * (size_t)s->n_dim : 0;
   job->n_result = job->n_density + job->n_bound + job->n_moment + job->n_position + 1;
   if (job->n_result > INT_MAX)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "%zu numbers for a problem are more than %d: give fewer times, points or particles "
-        "with positions",
-        job->n_result, INT_MAX);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "the results of a problem have %zu numbers, more than %d: give fewer times, "
+                      "points or particles with positions",
+                      job->n_result, INT_MAX);
   MILL_CHECK(MILL_ALLOC(c->n_problem, &job->todo));
   for (int64_t i = 0; i < c->n_problem; i++)
     if (job->status[i] == MILL_PARTICLES_WAIT)

@@ -63,11 +63,10 @@ static int check_mask(const mill_config *config, const mill_library *lib)
                   mill_arm_overlaps(&lib->arm[a], 1e4 * min, 1e4 * max);
     }
     if (!as_aa && as_other)
-      return MILL_ERROR(
-          MILL_ERR_CONFIG,
-          "wave_mask: [%g, %g] is outside the library, unless in nm or um; give vacuum "
-          "wavelengths in Angstrom",
-          min, max);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "wave_mask: [%g, %g] is outside the library in Angstrom, but inside in nm "
+                        "or um; give vacuum wavelengths in Angstrom",
+                        min, max);
   }
   return MILL_OK;
 }

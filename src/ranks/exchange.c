@@ -19,7 +19,8 @@ static int alloc_counts(const mill_mpi *mpi, int64_t n, mill_exchange *e)
   MILL_CHECK(MILL_ALLOC(mpi->size, &e->n_from));
   MILL_CHECK(MILL_ALLOC(mpi->size, &e->from));
   if (n > INT_MAX)
-    return MILL_ERROR(MILL_ERR_RANGE, "%lld records of one rank: start more ranks", (long long)n);
+    return MILL_ERROR(MILL_ERR_RANGE, "one rank has %lld records, too many: start more ranks",
+                      (long long)n);
   return MILL_ALLOC(n, &e->place);
 }
 
@@ -56,7 +57,7 @@ int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *reco
   start_each(mpi, e->n_to, e->to);
   const int64_t n_received = start_each(mpi, e->n_from, e->from);
   if (n_received > INT_MAX)
-    err = MILL_ERROR(MILL_ERR_RANGE, "%lld records for one rank: start more ranks",
+    err = MILL_ERROR(MILL_ERR_RANGE, "one rank receives %lld records, too many: start more ranks",
                      (long long)n_received);
   else
     err = mill_alloc_raw((size_t)n_received, size, (void **)&e->record);

@@ -164,8 +164,8 @@ static int check_launcher(const mill_mpi *mpi)
     text = getenv(variable[++i]);
   if (text && mpi->size == 1 && atoi(text) > 1)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "the launcher started %d tasks (%s), but each runs alone: %s; %s=1 if they "
-                      "are to run apart",
+                      "the launcher started %d tasks (%s), but each runs alone: %s; set %s=1 to "
+                      "run them separately",
                       atoi(text), variable[i], way_to_share, variable[i]);
   return MILL_OK;
 }

@@ -178,7 +178,7 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
     goto done;
   }
   if (mill_gpu_look(&facts, &all) != MILL_OK || mill_gpu_choose(&facts, 0, &gpu) != MILL_OK) {
-    snprintf(why, size, "there is no GPU for it (%s)", mill_error_message());
+    snprintf(why, size, "no GPU was found (%s)", mill_error_message());
     goto done;
   }
   mill_gpu_backend_name(&all[gpu], name, sizeof name);
@@ -186,8 +186,8 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
   MILL_TRY(mill_crossover_find(path, kind, name, cpu, n_thread, line, found));
   if (!*found) {
     memcpy(line->gpu, name, sizeof name);
-    snprintf(why, size, "%s has no crossover of %s and %d threads of %s (%s)", path, name, n_thread,
-             cpu, MILL_CROSSOVER_COMMAND);
+    snprintf(why, size, "%s has no crossover measured on %s and %d threads of %s (%s)", path, name,
+             n_thread, cpu, MILL_CROSSOVER_COMMAND);
   }
 done:
   mill_free(all);
@@ -305,8 +305,9 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
         before, sizeof before,
         "%.300s was begun on a GPU and continues only on a GPU of that kind (to start over, %s): ",
         output,
-        kind == MILL_CROSSOVER_FIT ? "give --overwrite; if that has begun it, remove it"
-                                   : "remove it");
+        kind == MILL_CROSSOVER_FIT
+            ? "give --overwrite, or remove it if it was begun with --overwrite"
+            : "remove it");
     /* no GPU here: report it as a problem of the output file */
     err = tell(err == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : err, before, "");
   }

@@ -107,8 +107,9 @@ static int refuse_one_file(const char *what, const char *path, const char *optio
 
 static int refuse_name(const char *what, const char *path, const char *option, const char *written)
 {
-  return MILL_ERROR(MILL_ERR_USAGE, "%s %s is a name that %s %s needs: give another name", what,
-                    path, option, written);
+  return MILL_ERROR(MILL_ERR_USAGE,
+                    "%s %s is reserved for files that %s %s makes: give another name", what, path,
+                    option, written);
 }
 
 static int compare(const mill_file_roles *roles, const char *what, const char *path,

@@ -191,7 +191,8 @@ int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_sha
   int err = MILL_OK;
   const size_t n_rank = (size_t)mpi->size;
   if (n_param > INT_MAX)
-    MILL_FAIL(MILL_ERR_RANGE, "a network of %zu parameters, at most %d", n_param, INT_MAX);
+    MILL_FAIL(MILL_ERR_RANGE, "a network of %zu parameters is too large; at most %d are possible",
+              n_param, INT_MAX);
   MILL_TRY(MILL_ALLOC(n_rank, &shares->start));
   MILL_TRY(MILL_ALLOC(n_rank, &shares->count));
   MILL_TRY(MILL_ALLOC(n_rank, &shares->mine_start));
