@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The jobs written in C.  argv[0] is the job's name; a job returns the program's exit status. */
+/** The jobs started in C.  argv[0] is the job's name; a job returns the program's exit status. */
 #ifndef MILL_JOBS_H
 #define MILL_JOBS_H
 
@@ -7,7 +7,7 @@
 
 int mill_job_fit(int argc, char **argv);
 int mill_job_sample(int argc, char **argv);
-int mill_job_library(int argc, char **argv); /**< `train`; its other sub-commands are Python's */
+int mill_job_library(int argc, char **argv); /**< `train`; Python has the other sub-commands */
 int mill_job_particles(int argc, char **argv);
 int mill_job_doctor(int argc, char **argv);
 int mill_job_bench(int argc, char **argv);

@@ -28,7 +28,8 @@
 typedef struct {
   const char *name, *summary;
   int (*run)(int argc, char **argv);
-  const mill_option_help *const *help; /* its command lines, ends with NULL; NULL: a Python job */
+  /* tables of its command lines, ends with NULL; NULL: a job in Python */
+  const mill_option_help *const *help;
 } job_row;
 
 #define HELP(...) ((const mill_option_help *const[]){__VA_ARGS__, NULL})
@@ -59,7 +60,7 @@ static const job_row job[] = {
      HELP(&mill_bench_help)},
     {0}};
 
-enum { EXIT_USAGE = 2, STACK_BYTES = 512 << 10 /* fits were seen to need 256 KiB */ };
+enum { EXIT_USAGE = 2, STACK_BYTES = 512 << 10 /* fits have needed 256 KiB of stack */ };
 
 static const job_row *find_job(const char *name)
 {
@@ -140,7 +141,7 @@ static int help(int argc, char **argv)
   return print_job_help(row, 2, line) ? printed() : mill_python_job(2, line);
 }
 
-/* Run the program again with an environment variable that libraries read before main; returns only
+/* Restart the program with an environment variable that libraries read before main; returns only
  * if that fails. */
 static void begin_again(const char *name, const char *value, char **argv)
 {
@@ -154,9 +155,9 @@ static void begin_again(const char *name, const char *value, char **argv)
 }
 
 /* Save memory under a limit on address space (ulimit -v).  OpenBLAS starts threads when it is
- * loaded, which retry forever to get 128 MiB each; malloc reserves as much for each thread that
- * calls it.  So the program runs again without OpenBLAS's threads: its own call BLAS
- * (mill_blas_begin). */
+ * loaded, and each retries forever to get 128 MiB; malloc reserves as much for each thread that
+ * calls it.  So restart the program with one OpenBLAS thread; the program's own threads call
+ * BLAS (mill_blas_begin). */
 static void save_address_space(char **argv)
 {
   const char *n_thread = getenv("OPENBLAS_NUM_THREADS");
@@ -167,7 +168,7 @@ static void save_address_space(char **argv)
     begin_again("OPENBLAS_NUM_THREADS", "1", argv);
 }
 
-/* Refuse a small stack limit: threads get stacks of that size, and a fit needs 256 KiB. */
+/* Refuse a small stack limit: it sets the size of threads' stacks, and a fit needs 256 KiB. */
 static int refuse_small_stack(void)
 {
   struct rlimit stack;
@@ -178,8 +179,8 @@ static int refuse_small_stack(void)
   return 1;
 }
 
-/* Replaces exit of the C library.  OpenMP calls exit when it gets no thread; exit handlers of
- * libraries would then crash, or wait forever for threads that still run. */
+/* Replacement of the C library's exit.  OpenMP calls exit if it gets no thread; exit handlers of
+ * libraries would then crash or wait forever for running threads. */
 __attribute__((visibility("default"))) void exit(int status)
 {
   if (status == EXIT_FAILURE) {
@@ -191,15 +192,15 @@ __attribute__((visibility("default"))) void exit(int status)
   _exit(status);
 }
 
-/* Run a job under the watchdog, up to the end of the process: exit handlers of libraries may wait
- * forever when memory ran out. */
+/* Run a job under the watchdog, until the process ends: exit handlers of libraries may wait
+ * forever if memory ran out. */
 static int run_watched(const job_row *row, int argc, char **argv)
 {
-  /* `starmill fit ... 2>&1 | head -1` closes the pipe, and the fit goes on */
+  /* a fit goes on if its pipe is closed, as by `starmill fit ... 2>&1 | head -1` */
   signal(SIGPIPE, SIG_IGN);
   const int is_watched = mill_watchdog_start(NULL) == MILL_OK; /* mill_mpi_start reports failure */
   const int status = row->run(argc, argv);
-  if (status != 0) { /* without exit handlers: memory may have run out */
+  if (status != 0) { /* skip exit handlers, as memory may have run out */
     fflush(NULL);
     _exit(status);
   }
@@ -208,9 +209,9 @@ static int run_watched(const job_row *row, int argc, char **argv)
   return status;
 }
 
-/* Open /dev/null for standard streams that are closed, or the next file opened would get their
- * number, and printed text with it.  Standard output is opened for reading, so that writing to it
- * still fails. */
+/* Open /dev/null in place of closed standard streams: else the next opened file would get a
+ * stream's number and receive its text.  Standard output is opened for reading only, so that
+ * writing to it still fails. */
 static void fill_closed_streams(void)
 {
   static const int mode[] = {O_RDONLY, O_RDONLY, O_WRONLY};
@@ -224,9 +225,9 @@ int main(int argc, char **argv)
   fill_closed_streams();
   save_address_space(argv);
   mill_h5_name_crashes();
-  /* ranks read files that another rank has open for writing; starmill has locks of its own */
+  /* ranks read files that another rank has open for writing; starmill uses its own locks */
   (void)setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
-  /* beyond the file size limit, writes then fail with a message; the signal would kill silently */
+  /* make a write beyond the file size limit fail with a message: the signal would kill silently */
   signal(SIGXFSZ, SIG_IGN);
   mill_nvtx_start();
   if (argc < 2) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading of a file's channels without a library. */
+/* Reading of a spectra file's channels without a template library. */
 #include "libstarmill/handle.h"
 
 #include <string.h>
@@ -8,7 +8,8 @@
 
 struct starmill_channels {
   mill_config config;
-  mill_library all; /* a library of one arm that takes all wavelengths; no channel has its name */
+  /* a substitute library whose single arm covers all wavelengths; no channel has its name */
+  mill_library all;
   mill_spectra_settings settings;
   mill_spectra *spectra;
   mill_read_batch batch;
@@ -23,7 +24,7 @@ static void drop(starmill_channels *c)
   MILL_FREE(c->path, c);
 }
 
-/* Index the file: the generic format needs it to know which rows belong together. */
+/* Index the file: the generic format then knows which rows belong together. */
 static int index_once(mill_spectra *spectra)
 {
   mill_selection all = {0};
@@ -42,7 +43,8 @@ static int open_channels(const char *path, const char *config, starmill_channels
   if (config)
     MILL_CHECK(mill_config_read_text(&c->config, "the configuration", (const unsigned char *)config,
                                      strlen(config)));
-  c->config.n_arm = c->config.fit.n_cont = 0; /* no arm is asked for, and none is too short */
+  /* no arm is selected, and no channel is too short for a continuum */
+  c->config.n_arm = c->config.fit.n_cont = 0;
   c->config.cameras_of[0] = '\0';
   c->all.n_arm = 1;
   c->all.arm[0] = (mill_arm){.name = "-", .n_pix = 2, .ln_step = 20.0, .template_sigma_aa = -1.0};

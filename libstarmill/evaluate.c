@@ -9,7 +9,7 @@
 
 /* ---- the likelihood ---- */
 
-/* Convert derivatives from the fit's inner rotation parameter to v sin i in km/s. */
+/* Convert the derivatives in eval from the fit's inner rotation parameter to v sin i in km/s. */
 static void to_vsini(const starmill_library *h, const double *theta, int n_par,
                      mill_evaluation *eval)
 {
@@ -27,7 +27,7 @@ typedef struct loglike_out {
   double *m2ll, *penalty, *gradient, *curvature;
 } loglike_out;
 
-/* Evaluate n consecutive points, all within the limits. */
+/* Evaluate -2 ln L at n points [n][n_par], all within the limits. */
 static int ask(starmill_library *h, int n, const double *theta, const loglike_out *out,
                mill_evaluation *eval)
 {
@@ -59,7 +59,7 @@ static double *at(double *out, size_t i)
   return out ? out + i : NULL;
 }
 
-enum { MOST_POINTS = 1024 /* points of one request to the pipeline */ };
+enum { MOST_POINTS = 1024 /* most points in one request to the pipeline */ };
 
 static int loglike(starmill_library *h, const starmill_star *star, int n, const double *theta,
                    const loglike_out *out)
@@ -69,7 +69,8 @@ static int loglike(starmill_library *h, const starmill_star *star, int n, const 
   mill_evaluation *eval = NULL;
   double *penalty = out->penalty;
   if (n < 0 || (n > 0 && (!theta || !out->m2ll)))
-    MILL_FAIL(MILL_ERR_USAGE, "%d points%s", n, n > 0 ? ", but theta or m2ll is NULL" : "");
+    MILL_FAIL(MILL_ERR_USAGE, "expected 0 points or more, got %d%s", n,
+              n > 0 ? ", but theta or m2ll is NULL" : "");
   MILL_TRY(MILL_ALLOC(n < MOST_POINTS ? n : MOST_POINTS, &eval));
   if (!penalty)
     MILL_TRY(MILL_ALLOC(n, &penalty));
@@ -154,7 +155,7 @@ struct starmill_model {
   double m2ll, penalty;
   int n_arm, n_piece;
   starmill_model_arm arm[MILL_MAX_ARM];
-  starmill_piece *piece; /* [n_piece], with pointers into the arrays below */
+  starmill_piece *piece; /* [n_piece], pointing into the arrays below */
   double *wave, *continuum, *coefficient;
   float *flux, *template_flux, *data, *ivar;
 };
@@ -173,7 +174,8 @@ static int is_bad(const mill_fit_settings *set, const mill_raw_segment *s, int q
          !isfinite(s->ivar[q]) || s->ivar[q] <= 0.0f || mill_wave_masked(set, s->wave_aa[q]);
 }
 
-/* Copy segment i to the model's pixels from `first` on. */
+/* Copy the star's segment i and its model to piece i, whose pixels begin at `first` in the
+ * model's arrays. */
 static void copy_piece(const starmill_library *h, const starmill_star *star, int i, size_t first,
                        starmill_model *m)
 {
@@ -340,7 +342,7 @@ int starmill_template(starmill_library *library, const starmill_spectrum *spectr
   int err = MILL_OK;
   float *ones = NULL;
   if (spectrum->n_pix < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "a template of %d pixels", spectrum->n_pix);
+    MILL_FAIL(MILL_ERR_USAGE, "a template needs 1 pixel or more, got %d", spectrum->n_pix);
   MILL_TRY(MILL_ALLOC(spectrum->n_pix, &ones));
   for (int i = 0; i < spectrum->n_pix; i++)
     ones[i] = 1.0f;
@@ -361,7 +363,7 @@ int starmill_guess(starmill_library *library, const starmill_star *star, int n_m
   int err = MILL_OK;
   pthread_mutex_lock(&library->mutex);
   if (n_most < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "%d guesses", n_most);
+    MILL_FAIL(MILL_ERR_USAGE, "expected 1 guess or more, got %d", n_most);
   MILL_TRY(mill_star_hold(library, star));
   *n = mill_pipeline_guesses(library->pipeline, n_most, theta, chisq);
 done:

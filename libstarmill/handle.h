@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The structs behind libstarmill's handles, and functions that its files share. */
+/** The structs behind libstarmill's handles, and functions shared by its source files. */
 #ifndef MILL_HANDLE_H
 #define MILL_HANDLE_H
 
@@ -10,25 +10,26 @@
 #include "libstarmill/include/starmill/starmill.h"
 #include "src/pipeline/pipeline.h"
 
-/** Names of an arm's velocity offset: parameter and column. */
+/** Names of an arm's velocity offset as a parameter and as a result column. */
 typedef struct offset_names {
   char name[MILL_MAX_NAME + 8], column[MILL_MAX_NAME + 16];
 } offset_names;
 
-/** Library, settings and pipeline.  Each star and file holds one reference, counted in n_user. */
+/** A library with its settings and pipeline.  It is freed when n_user, its open handle plus its
+ *  stars and files, falls to 0. */
 struct starmill_library {
   pthread_mutex_t mutex; /**< guards all members below */
   int n_user;
   mill_library lib;
   offset_names offset[MILL_MAX_ARM];
   mill_config config;
-  mill_fit_settings set; /**< settings of the pipeline */
+  mill_fit_settings set; /**< fit settings that the pipeline uses */
   mill_spectra_settings spectra;
   const mill_backend *backend;
   mill_pipeline *pipeline;
   int64_t n_star;           /**< stars made so far */
   int64_t held;             /**< number of the star in the pipeline; 0: none */
-  mill_fit_result prepared; /**< the held star as prepared */
+  mill_fit_result prepared; /**< status, S/N and pixel counts of the held star */
 };
 
 struct starmill_star {
@@ -36,19 +37,19 @@ struct starmill_star {
   int64_t number; /**< from 1 */
   int64_t target_id;
   int is_other;                  /**< mill_catalog_row.is_other */
-  int status;                    /**< STATUS of a star without segments */
-  int is_fixed;                  /**< 1: the model error is included */
-  double fixed_at[MILL_MAX_PAR]; /**< parameters at which the model error is evaluated */
+  int status;                    /**< STATUS if the star has no segments */
+  int is_fixed;                  /**< 1: evaluations include the model error */
+  double fixed_at[MILL_MAX_PAR]; /**< parameters at which the model error is computed */
   int n_segment;
   mill_raw_segment *segment; /**< [n_segment] in batch */
-  mill_read_batch batch;     /**< the pixels */
+  mill_read_batch batch;     /**< owns the pixels */
 };
 
 /** Copy code err and its message into the caller's error, which may be NULL; returns err. */
 int mill_tell(int err, starmill_error *error);
 
-/** MILL_ERR_USAGE, also in *error, if one of n pointers is NULL; names: their names, separated by
- *  commas. */
+/** Return MILL_ERR_USAGE, also in *error, if one of n pointers is NULL; names: the pointers'
+ *  names, separated by commas. */
 int mill_refuse_null(const char *function, const char *names, const void *const *pointer, size_t n,
                      starmill_error *error);
 
@@ -71,7 +72,8 @@ void mill_hdf5_unlock(void);
 void mill_files_lock(void);
 void mill_files_unlock(void);
 
-/** Drop one reference and unlock the mutex, which the caller holds; the last one frees. */
+/** Drop one reference and unlock the mutex, which the caller holds; dropping the last reference
+ *  frees the library. */
 void mill_library_release(starmill_library *library);
 
 /** Make a star from spectra in memory.  The caller holds library->mutex. */
@@ -81,10 +83,12 @@ int mill_star_make(starmill_library *library, const starmill_spectrum *spectrum,
 /** Free a star.  The caller holds library->mutex. */
 void mill_star_drop(starmill_star *star);
 
-/** Return the star in the pipeline's form, as row `row`; segments and start are borrowed. */
+/** Convert a star to the pipeline's form, with row number `row`; segments and start are
+ *  borrowed. */
 mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *start);
 
-/** Load the star into the pipeline.  MILL_ERR_INPUT if it cannot be evaluated. */
+/** Load the star into the pipeline, unless it is loaded.  MILL_ERR_INPUT if it cannot be
+ *  evaluated. */
 int mill_star_hold(starmill_library *library, const starmill_star *star);
 
 /** Return the number of parameters. */
@@ -93,7 +97,7 @@ int mill_n_par(const starmill_library *library);
 /** Describe parameter i_par, which must be valid. */
 starmill_parameter mill_parameter(const starmill_library *library, int i_par);
 
-/** Return whether a template can be made at theta [n_par]. */
+/** Are the parameters theta [n_par] finite, and velocity and v sin i within their limits? */
 int mill_is_within(const starmill_library *library, const double *theta);
 
 #endif

@@ -23,7 +23,8 @@ _Static_assert(STARMILL_CONFIG == (int)MILL_ERR_CONFIG && STARMILL_INPUT == (int
 
 static pthread_mutex_t hdf5_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* The caller's HDF5 error handler, restored on unlock: the readers switch printing off. */
+/* The calling program's HDF5 error handler, restored on unlock: our readers switch its messages
+ * off. */
 static struct {
   H5E_auto2_t print;
   void *data;
@@ -66,8 +67,8 @@ int mill_refuse_null(const char *function, const char *names, const void *const 
 int mill_check_index(const char *what, int64_t i, int64_t n)
 {
   if (i < 0 || i >= n)
-    return MILL_ERROR(MILL_ERR_USAGE, "%s %lld; there are %lld, counted from 0", what, (long long)i,
-                      (long long)n);
+    return MILL_ERROR(MILL_ERR_USAGE, "%s %lld is out of range; there are %lld, counted from 0",
+                      what, (long long)i, (long long)n);
   return MILL_OK;
 }
 
@@ -112,7 +113,7 @@ static void name_offsets(starmill_library *h)
 {
   for (int a = 0; a < h->lib.n_arm; a++) {
     offset_names *o = &h->offset[a];
-    char arm[MILL_MAX_NAME]; /* a copy: gcc with sanitizers suspects an overlap within h */
+    char arm[MILL_MAX_NAME]; /* a copy, since gcc with sanitizers suspects an overlap within h */
     memcpy(arm, h->lib.arm[a].name, sizeof arm);
     const size_t n = (size_t)snprintf(o->column, sizeof o->column, "VRAD_OFFSET_");
     snprintf(o->name, sizeof o->name, "offset_%s", arm);
@@ -301,7 +302,7 @@ static mill_named_value named(const starmill_library *h, int i_par, double value
 static int constrain(starmill_library *h, const double *fixed, const double *mean,
                      const double *sigma)
 {
-  mill_config config = h->config; /* borrows its list of targets */
+  mill_config config = h->config; /* the copy borrows the list of selected stars */
   const int n_deriv = MILL_PAR_LABEL0 + h->lib.n_label;
   config.n_fixed = config.n_prior = 0;
   if (!mean != !sigma)

@@ -14,8 +14,8 @@ void mill_star_drop(starmill_star *star)
   mill_free(star);
 }
 
-/* Keep the segments that can be fitted, and set the STATUS of a star without any.  Of several
-   reasons, the one that the user can mend comes first. */
+/* Keep the segments that can be fitted, and set the STATUS for a star without any.  Of several
+ * reasons STATUS gives the one that the user can fix. */
 static int take_segments(starmill_star *star)
 {
   int err = MILL_OK;
@@ -44,7 +44,7 @@ done:
   return err;
 }
 
-/* Make a star from a batch with one object's segments; takes ownership of the batch's memory. */
+/* Make a star from a batch with one object's segments; the star takes the batch's memory. */
 static int star_of_batch(starmill_library *h, mill_read_batch *batch, int64_t target_id,
                          starmill_star **star)
 {
@@ -72,7 +72,7 @@ typedef struct memory_source {
   int n;
 } memory_source;
 
-/* Add the systematic error to ivar; the new array belongs to the batch. */
+/* Add the systematic error in quadrature to ivar; the new array belongs to the batch. */
 static int add_systematic(mill_spectra *spectra, const starmill_spectrum *from, const float **ivar)
 {
   float *sum = NULL;
@@ -119,14 +119,16 @@ static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_expo
   enum { MOST = 1 << 16 };
   *n_exposure = 1;
   if (n < 0 || (n > 0 && !spectrum))
-    return MILL_ERROR(MILL_ERR_USAGE, "%d spectra%s", n, n > 0 ? ", but NULL" : "");
+    return MILL_ERROR(MILL_ERR_USAGE, "expected 0 spectra or more, got %d%s", n,
+                      n > 0 ? ", but NULL" : "");
   for (int i = 0; i < n; i++) {
     const starmill_spectrum *s = &spectrum[i];
     if (s->exposure < 0 || s->exposure >= MOST)
       return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d: exposure %d; give 0 to %d", i, s->exposure,
                         MOST - 1);
     if (s->resolution && s->n_diag < 1)
-      return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d: resolution, but n_diag is %d", i, s->n_diag);
+      return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d has a resolution matrix, but n_diag is %d", i,
+                        s->n_diag);
     if (s->n_pix < 1 || !s->wave || !s->flux || !s->ivar)
       return MILL_ERROR(MILL_ERR_USAGE,
                         "spectrum %d: pixels, wavelengths, flux and ivar are needed", i);
@@ -277,8 +279,8 @@ static int open_file(starmill_library *h, const char *path, starmill_file **file
   if (h->config.wave_mask_auto && strcmp(format, "desi") == 0 &&
       strcmp(h->config.format, "desi") != 0)
     MILL_FAIL(MILL_ERR_CONFIG,
-              "%s is a file of DESI: open the library with format: desi, so that the wavelengths "
-              "are masked that starmill fit masks, or with a wave_mask",
+              "%s is a DESI file: open the library with format: desi, which masks the same "
+              "wavelengths as starmill fit, or set wave_mask",
               path);
   MILL_TRY(mill_spectra_index(f->spectra, &h->config.select, &f->index));
   *file = f;
@@ -322,7 +324,8 @@ int64_t starmill_file_n_row(const starmill_file *file)
 static int check_row(const starmill_file *f, int64_t i_row)
 {
   if (i_row < 0 || i_row >= f->index.n_row)
-    return MILL_ERROR(MILL_ERR_USAGE, "%s: row %lld; there are %lld, counted from 0", f->path,
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "%s: row %lld is out of range; there are %lld, counted from 0", f->path,
                       (long long)i_row, (long long)f->index.n_row);
   return MILL_OK;
 }

@@ -26,10 +26,10 @@ typedef struct table_column {
 
 struct starmill_table {
   int64_t n_row;
-  int n_column, n_fits; /* columns found so far; those of /fits */
+  int n_column, n_fits; /* number of columns: of /fits and read so far, and of /fits alone */
   int64_t n_room;
-  table_column **column; /* each allocated alone, so that pointers stay valid */
-  mill_h5_file file;     /* id 0: a table of a fit, without a file */
+  table_column **column; /* each column is allocated separately, so that pointers stay valid */
+  mill_h5_file file;     /* result file; id 0: the table comes from a fit */
   char *path;
 };
 
@@ -103,7 +103,7 @@ static int is_better(const mill_fit_result *row, const mill_fit_result *best)
     return 1;
   if ((row->status == MILL_STATUS_FITTED) != (best->status == MILL_STATUS_FITTED))
     return row->status == MILL_STATUS_FITTED;
-  /* several starts may reach the same m2ll, in any order: take the one with fewest evaluations */
+  /* several starts may reach the same m2ll, in any order: keep the one with fewest evaluations */
   return row->m2ll < best->m2ll || (row->m2ll == best->m2ll && row->n_eval < best->n_eval);
 }
 
@@ -133,12 +133,14 @@ static int take_result(void *context, mill_star *star)
 static int check_fit(const starmill_library *h, const fit_task *f)
 {
   if (f->n < 0 || (f->n > 0 && !f->star))
-    return MILL_ERROR(MILL_ERR_USAGE, "%d stars%s", f->n, f->n > 0 ? ", but NULL" : "");
+    return MILL_ERROR(MILL_ERR_USAGE, "expected 0 stars or more, got %d%s", f->n,
+                      f->n > 0 ? ", but NULL" : "");
   for (int i = 0; i < f->n; i++)
     if (!f->star[i] || f->star[i]->library != h)
       return MILL_ERROR(MILL_ERR_USAGE, "star %d was made with another library, or is none", i);
   if (f->n_start < 1)
-    return MILL_ERROR(MILL_ERR_USAGE, "%d starts; give one or more, or none at all", f->n_start);
+    return MILL_ERROR(MILL_ERR_USAGE, "expected 1 start or more per star, or start NULL, got %d",
+                      f->n_start);
   for (size_t i = 0; f->start && i < (size_t)f->n * (size_t)f->n_start * f->n_deriv; i++)
     if (!isfinite(f->start[i]))
       return MILL_ERROR(MILL_ERR_USAGE, "a start of star %zu is not finite",
@@ -199,7 +201,7 @@ int starmill_fit(starmill_library *library, const starmill_star *const *star, in
 
 /* ---- result files ---- */
 
-/* Open a dataset and describe it; is_column 0: its type or shape is not a column's. */
+/* Open a dataset and fill in its column; is_column 0: its type or shape is not that of a column. */
 static int describe(const starmill_table *t, const char *path, table_column *c, int64_t *n_row,
                     mill_h5_array *array, int *is_column)
 {
@@ -257,8 +259,8 @@ static int list_columns(starmill_table *t)
     mill_h5_array_close(&array);
     MILL_TRY(err);
     if (!is_column || (t->n_row >= 0 && n_row != t->n_row))
-      MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is not a column like the others of a result", t->path,
-                path);
+      MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is not a result column with as many rows as the others",
+                t->path, path);
     t->n_row = n_row;
   }
   if (t->n_column == 0)
@@ -356,7 +358,7 @@ int starmill_table_column_at(const starmill_table *table, int i_column, starmill
   return mill_tell(err, error);
 }
 
-/* Find a column and read its data; a column of a file outside /fits is added to the table. */
+/* Find a column and read its data; a column outside /fits is added to a file's table. */
 static int find_column(starmill_table *t, const char *name, table_column **column)
 {
   int i = 0;
@@ -378,7 +380,7 @@ int starmill_table_column(starmill_table *table, const char *name, starmill_colu
 {
   MILL_REFUSE_NULL(error, table, name, column);
   table_column *c = NULL;
-  mill_hdf5_lock(); /* guards the table too */
+  mill_hdf5_lock(); /* the lock also guards the table */
   const int err = find_column(table, name, &c);
   if (err == MILL_OK)
     *column = shown(c);

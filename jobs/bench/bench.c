@@ -35,7 +35,7 @@ static const char *const work_words[] = {"all", "fit", "train", "particles", NUL
 #define AT(member)          MILL_AT(mill_bench_options, member)
 #define KEY(member, of_key) MILL_OPTION_TEXT, AT(fit.member), .key = of_key
 
-/* The tasks bits name the tasks that use an option. */
+/* An option's tasks bits mark the tasks that use it. */
 static const mill_option rows[] = {
     {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library,
      .offset = offsetof(mill_bench_options, fit), .argument = "FILE", .tasks = FIT | CROSSOVER,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Times of fits, trainings and particles on the CPU and the GPU: from which size is the GPU
+/* Measures fits, trainings and particles on the CPU and the GPU: from which size is the GPU
  * faster? */
 #include <math.h>
 #include <stdio.h>
@@ -24,10 +24,10 @@
 
 enum {
   MAX_POINT = 32,
-  GROWTH = 4,    /* factor of size from one point to the next */
+  GROWTH = 4,    /* factor between the sizes of successive points */
   ONCE_S = 5,    /* s: longer measurements are not repeated */
-  NOT_KEPT = -1, /* kind of work that --backend auto does not look up */
-  TOO_FEW = -1   /* the inputs ended before the GPU was faster */
+  NOT_KEPT = -1, /* this kind of work is not stored for --backend auto */
+  TOO_FEW = -1   /* all inputs were used before the GPU was faster */
 };
 
 typedef struct crossover {
@@ -35,7 +35,7 @@ typedef struct crossover {
   int n_thread;
   char gpu_name[64]; /* empty: no GPU; no_gpu says why */
   char no_gpu[512];
-  double gpu_start_s; /* wall s of a process's first use of the GPU */
+  double gpu_start_s; /* wall seconds of a process's first use of the GPU */
   /* [0] on the CPU, [1] on the GPU */
   const mill_backend *backend[2];
   const mill_train_ops *train[2];
@@ -45,18 +45,19 @@ typedef struct crossover {
 /* A kind of work, measured at growing sizes. */
 typedef struct work_kind {
   int work; /* enum mill_bench_work_kind */
-  int kept; /* enum mill_crossover_kind, or NOT_KEPT */
+  int kept; /* enum mill_crossover_kind to store the result under, or NOT_KEPT */
   const char *name, *unit;
-  int64_t first, last;  /* least and largest number of parts */
-  double (*size)(void); /* size of a part, in units; NULL: 1 */
-  /* Do n parts in *spent_s wall seconds; n is lowered if there are fewer. */
+  /* smallest and largest number of parts (stars, models of a step, particles) */
+  int64_t first, last;
+  double (*size)(void); /* size of a part, in the kind's unit; NULL: 1 */
+  /* Run n parts and set *spent_s to the wall seconds; lower *n if there are fewer. */
   int (*run)(const crossover *c, int is_gpu, int64_t *n, double *spent_s);
 } work_kind;
 
 /* ---- fit ---- */
 
 /* Fit the first n rows of the inputs, or all if there are fewer.  A GPU's time includes its
- * start. */
+ * start-up. */
 static int run_fit(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
   int err = MILL_OK;
@@ -89,7 +90,7 @@ typedef struct train_data {
   double lap_s, best_s;
 } train_data;
 
-/* rows of mill_train_problem */
+/* the callback rows of mill_train_problem */
 static int target_rows(void *context, int n, const int *model, const float **row)
 {
   const train_data *data = context;
@@ -98,7 +99,7 @@ static int target_rows(void *context, int n, const int *model, const float **row
   return MILL_OK;
 }
 
-/* after of mill_train_watch */
+/* the callback after of mill_train_watch */
 static int after_epoch(void *context, mill_train_state *state)
 {
   train_data *data = context;
@@ -117,8 +118,8 @@ static int draw(mill_random *r, size_t n, float **out)
   return MILL_OK;
 }
 
-/* Train a network on random numbers, n models a step; *spent_s: time of a step, in the fastest of
- * N_EPOCH epochs. */
+/* Train a network on random numbers with n models per step; *spent_s: seconds per step in the
+ * fastest of N_EPOCH epochs. */
 static int run_train(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
   int err = MILL_OK, n_blas = 0;
@@ -220,13 +221,14 @@ static const work_kind kinds[] = {
 };
 enum { N_KIND = sizeof kinds / sizeof kinds[0] };
 
-/* How far a device has come. */
+/* Progress of the measurements on a device. */
 typedef struct progress {
   double last_s;    /* time of the last point; 0: none */
-  const char *over; /* why it is not measured any more; NULL: it is */
+  const char *over; /* why the device is no longer measured; NULL: it is */
 } progress;
 
-/* *best_s: the shortest time of n parts; -1: not measured, for the reason p->over. */
+/* Set *best_s to the shortest time of n parts on a device; -1: not measured, for the reason
+ * p->over. */
 static int time_point(const crossover *c, const work_kind *kind, int is_gpu, int64_t *n,
                       progress *p, double *best_s)
 {
@@ -265,7 +267,7 @@ static void print_point(const work_kind *kind, const mill_crossover_point *p, co
   printf("\n");
 }
 
-/* *from: size from which the GPU is faster; 0: never; TOO_FEW. */
+/* Measure a kind of work; *from: size from which the GPU is faster; 0: never; or TOO_FEW. */
 static int measure(const crossover *c, const work_kind *kind, int64_t *from)
 {
   int n_point = 0, is_short = 0;

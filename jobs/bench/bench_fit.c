@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Cost of a fit on this machine, by stage. */
+/* Measures the cost of a fit on this machine, by stage. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void count_row(void *context, const mill_fit_result *result)
   run->n_jac += result->n_jac;
 }
 
-/* The backend's phase of a stage; -1: the stage is work of the host. */
+/* Return the backend's phase of a stage; -1: the host does the stage. */
 static int phase_of(int stage)
 {
   _Static_assert(MILL_BENCH_FINAL - MILL_BENCH_PREPARE == (int)MILL_PHASE_FINAL, "same order");
@@ -147,7 +147,7 @@ static void print_overview(const mill_bench_run *all, int n_run, const mill_benc
          1e3 * c->waveset_s, 1e3 * c->close_s, 1e3 * run->once_s);
 }
 
-/* Print a stage's line; *n_value and *n_jacobian sum up the requests of all stages. */
+/* Print a stage's line, and add its likelihood values and Jacobians to *n_value and *n_jacobian. */
 static void print_stage(const mill_bench_run *run, int s, const char *name, double *n_value,
                         double *n_jacobian)
 {
@@ -192,7 +192,7 @@ int mill_bench_task_fit(mill_bench *job)
     fprintf(stderr, "run %d of %d: %.2f core-ms a star\n", r + 1, n_run, 1e3 * star_s(&all[r]));
   }
   qsort(all, (size_t)n_run, sizeof *all, by_time);
-  const mill_bench_run *run = &all[(n_run - 1) / 2]; /* of two the faster */
+  const mill_bench_run *run = &all[(n_run - 1) / 2]; /* median run; of two the faster */
   mill_bench_print_head(job, run->meters.backend);
   print_overview(all, n_run, run, job->config.fit.optimizer);
   print_stages(run);

@@ -15,13 +15,13 @@ typedef struct mill_bench mill_bench;
 
 /** Values of the command line; texts are borrowed from argv. */
 typedef struct mill_bench_options {
-  int (*task)(mill_bench *job); /**< NULL: only --help */
-  mill_fit_options fit;         /**< quiet is set */
+  int (*task)(mill_bench *job); /**< NULL: only --help was asked for */
+  mill_fit_options fit;         /**< options of the measured fits; quiet is set */
   const char *output;           /**< folder of the temporary result; NULL: $TMPDIR, else /tmp */
-  int64_t n_star;               /**< fit: rows to fit; 0: all; write: rows */
+  int64_t n_star; /**< fit: number of rows to fit, 0: all; write: number of rows to write */
   int n_repeat;
   int work;       /**< crossover: enum mill_bench_work_kind */
-  int64_t n_most; /**< crossover: the largest size */
+  int64_t n_most; /**< crossover: largest size to measure */
   double limit_s; /**< crossover: skip measurements expected to take longer */
   int keep;       /**< crossover: store the result for --backend auto */
 } mill_bench_options;
@@ -43,22 +43,22 @@ struct mill_bench {
   char date[MILL_UTC_SIZE]; /**< UTC, ISO 8601 */
   char cpu[128];            /**< model */
   int n_core;               /**< cores that the process may use */
-  int exit_status;          /**< if nothing fails: 0, or 3 after unreadable input */
+  int exit_status;          /**< 0, or 3 after unreadable input; valid if nothing fails */
 };
 
 /** Print date, version, machine and command line.  backend NULL: omitted. */
 void mill_bench_print_head(const mill_bench *job, const char *backend);
 
-/** Print a cell of a table: value with n_digit decimals if there, else the text without, which may
- *  be empty. */
+/** Print a table cell: value with n_digit decimals if `there` is 1, else the text `without`,
+ *  which may be empty. */
 void mill_bench_print_cell(int there, int n_digit, double value, const char *without);
 
 /** The tasks.  Each prints Markdown on standard output, line by line as it measures.
  *
- *  fit        what a fit costs on this machine, by stage
+ *  fit        cost of a fit on this machine, by stage
  *  crossover  times of fits, trainings and particles of growing size, on the CPU and on the GPU,
  *             and the size from which the GPU is faster.  Without a GPU its column says SKIPPED
- *  write      writing of a result file alone, by all ranks; collective */
+ *  write      speed of writing a result file, by all ranks; collective */
 int mill_bench_task_fit(mill_bench *job);
 int mill_bench_task_crossover(mill_bench *job);
 int mill_bench_task_write(mill_bench *job);
@@ -90,16 +90,16 @@ enum mill_bench_stage { MILL_BENCH_STAGE_LIST(MILL_BENCH_STAGE_ENUM) MILL_BENCH_
 /** One run of a fit. */
 typedef struct mill_bench_run {
   mill_fit_meters meters;
-  int64_t n_star;                     /**< stars that the pipeline handed back */
-  int64_t n_eval, n_jac;              /**< sums of the stars' NEVAL and NJAC */
-  double once_s;                      /**< CPU s of start-up, wavelength sets and the end */
-  double star_s;                      /**< CPU s of all else: work on stars */
+  int64_t n_star;        /**< stars that the pipeline has finished */
+  int64_t n_eval, n_jac; /**< sums of the stars' NEVAL and NJAC */
+  double once_s;         /**< CPU s of work done once: start-up, wavelength sets and the end */
+  double star_s;         /**< CPU s of all other work, on stars */
   double stage_s[MILL_BENCH_N_STAGE]; /**< star_s by stage */
 } mill_bench_run;
 
-/** Fit the first n_star rows of the inputs (0: all) into a temporary file, and keep only the costs.
- *  Unreadable rows set job->exit_status.  The codes of mill_fit_run; MILL_ERR_STOPPED after a
- *  signal, MILL_ERR_USAGE if no star was fitted. */
+/** Fit the first n_star rows of the inputs (0: all) into a temporary file, and keep only the
+ *  costs in run.  Unreadable rows set job->exit_status.  The codes of mill_fit_run;
+ *  MILL_ERR_STOPPED after a signal, MILL_ERR_USAGE if no star was fitted. */
 int mill_bench_run_fit(mill_bench *job, const mill_fit_options *options, int64_t n_star,
                        mill_bench_run *run);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Writing of a result file: all ranks write made-up rows, as a fit does. */
+/* Measures the writing of a result file: all ranks write made-up rows, as a fit does. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ enum {
   USUAL_ROWS = 100000,
   FILE_ROWS = 5000,
   CHUNK_ROWS = 650,     /* rows a core fits in 5 s; ranks take turns in chunks of this size */
-  PIECE_BYTES = 4 << 20 /* of the plain file */
+  PIECE_BYTES = 4 << 20 /* bytes per write to the plain file */
 };
 
 /* A run without spectra. */
@@ -28,7 +28,7 @@ typedef struct made_up {
   int64_t n_row;
   int n_file;
   mill_input_file *file;  /* [n_file] */
-  mill_file_index *index; /* [n_file] numbers of rows; make_index makes the lists of rows */
+  mill_file_index *index; /* [n_file] row counts; make_index fills in the lists of rows */
   int file_start, file_end;
   mill_columns columns;
 } made_up;
@@ -140,7 +140,7 @@ static int write_result(mill_bench *job, made_up *run, const char *path, measure
   return MILL_OK;
 }
 
-/* Rank 0: the same number of bytes, in order, in one plain file. */
+/* Rank 0: write n_byte bytes in sequence to one plain file, and measure the seconds. */
 static int write_plain(const char *path, int64_t n_byte, double *plain_s)
 {
   int err = MILL_OK;

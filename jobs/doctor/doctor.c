@@ -29,11 +29,11 @@ enum { EXIT_BROKEN = 70, DEFAULT_LIMIT_S = 120 };
 
 typedef struct doctor_job {
   mill_mpi mpi;
-  mill_error_kept mpi_failure; /* of MPI's start */
+  mill_error_kept mpi_failure; /* failure of starting MPI */
   int help, limit_s;
   const char *output, *library, *backend;
-  int n_thread, n_host, n_most; /* n_most: ranks of the host with most ranks */
-  mill_error_kept gpu_failure;  /* of giving each rank a GPU */
+  int n_thread, n_host, n_most; /* n_most: most ranks on one host */
+  mill_error_kept gpu_failure;  /* failure of giving each rank a GPU */
   int is_on_cpu;                /* 1: this rank has no GPU and fits on the CPU (cuda+cpu) */
   mill_doctor_report report;
 } doctor_job;
@@ -182,7 +182,7 @@ static void report_ranks(doctor_job *job)
   mill_doctor_report *r = &job->report;
   const long n_core = sysconf(_SC_NPROCESSORS_ONLN);
   mill_doctor_say(r, "ranks.count", "%d", job->mpi.size);
-  if (job->mpi_failure.code == MILL_ERR_USAGE) /* the launcher's tasks are each alone */
+  if (job->mpi_failure.code == MILL_ERR_USAGE) /* each of the launcher's tasks runs alone */
     mill_doctor_fail(r, EXIT_BROKEN, "%s", job->mpi_failure.message);
   mill_doctor_say(r, "ranks.threads_of_mpi", "%s",
                   job->mpi_failure.code == MILL_ERR_MPI ? "no" : "yes, MPI_THREAD_MULTIPLE");
@@ -462,7 +462,7 @@ static int start(doctor_job *job, int argc, char **argv)
   MILL_CHECK(parse(argc, argv, job));
   if (mill_option_helped(job->help, job->mpi.rank, &table, &usual))
     return MILL_OK;
-  /* without MPI_THREAD_MULTIPLE the rest can be checked, without communicators not */
+  /* Without MPI_THREAD_MULTIPLE the other checks still work; without communicators they do not. */
   if (job->mpi.stop_comm == MPI_COMM_NULL)
     MILL_CHECK(mill_error_restore(&job->mpi_failure));
   MILL_CHECK(mill_mpi_agree(&job->mpi, examine(job)));

@@ -16,13 +16,13 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-enum { EXIT_OUTPUT = 4, RANK_ROWS = 256 /* of the common file */, N_VALUE = 8 };
+enum { EXIT_OUTPUT = 4, RANK_ROWS = 256 /* rows of each rank in the common file */, N_VALUE = 8 };
 static const double LITTLE_BYTES = 1e9;
 
 typedef struct output_check {
   const mill_mpi *mpi;
   mill_doctor_report *report;
-  char folder[MILL_MAX_PATH]; /* temporary, in the folder that is checked */
+  char folder[MILL_MAX_PATH]; /* temporary subfolder of the checked folder */
   char path[MILL_MAX_PATH + 32];
 } output_check;
 
@@ -108,7 +108,7 @@ static int make_folder(output_check *check, const char *folder)
                     n < (int)MILL_MAX_PATH ? strerror(errno) : "its name is too long");
 }
 
-/* Make, lock, rename and remove a file, as lock files, status files and results are. */
+/* Make, lock, rename and remove a file, as runs do with lock files, status files and results. */
 static int try_small(output_check *check)
 {
   int err = MILL_OK;
@@ -178,7 +178,7 @@ static int make_file(const char *path, off_t n_byte)
   return err;
 }
 
-/* Write this rank's rows of the common file, or read and check those of the next rank. */
+/* Write this rank's rows of the common file (is_write), or read and check the next rank's rows. */
 static int move_rows(const output_check *check, int is_write, double *value)
 {
   int err = MILL_OK, fd = -1;

@@ -5,26 +5,25 @@
 
 #include "src/ranks/mpi_context.h"
 
-/** Zero it before the first line. */
+/** Report of doctor; zero it before the first line. */
 typedef struct mill_doctor_report {
   char topic[32];  /**< topic of the last line */
   int exit_status; /**< of the first failure; 0: no failure */
   int n_failure, n_warning;
 } mill_doctor_report;
 
-/** Print a line.  key: "ranks.count" is the line "count" under the heading "ranks". */
+/** Print a line.  key "ranks.count": the line "count" under the heading "ranks". */
 void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** Print a remark below a line, a problem and its remedy: a warning if exit_status is 0, else a
- *  failure. */
+/** Print a problem and its remedy below a line: a warning if exit_status is 0, else a failure. */
 void mill_doctor_mark(mill_doctor_report *report, int exit_status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define mill_doctor_warn(report, ...) mill_doctor_mark(report, 0, __VA_ARGS__)
 #define mill_doctor_fail              mill_doctor_mark
 
 /** Use the folder as a run does: make, lock and rename a file; write one file from all ranks, and
- *  read it back on other ranks.  All files lie in a temporary subfolder, which is removed.
+ *  read it back on other ranks.  All files are in a temporary subfolder, removed at the end.
  *
  *  Collective; rank 0 reports.  If a check takes longer than limit_s, the program ends with exit
  *  status 4 and one line that names the check.  MILL_ERR_MPI. */

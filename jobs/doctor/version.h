@@ -7,13 +7,14 @@
 
 enum { MILL_N_VERSION = 8 };
 
-/** A library of the program, "HDF5", and its version at run time. */
+/** Name of a library, "HDF5", and its version at run time. */
 typedef struct mill_version_row {
   const char *name;
   char text[512];
 } mill_version_row;
 
-/** Needs no MPI_Init.  MILL_ERR_MPI or MILL_ERR_OUTPUT if a library does not report its version. */
+/** Fill in all versions.  Needs no MPI_Init.  MILL_ERR_MPI or MILL_ERR_OUTPUT if a library does
+ *  not report its version. */
 int mill_version_rows(mill_version_row row[MILL_N_VERSION]);
 
 /** Print all versions.  The errors of mill_version_rows; MILL_ERR_OUTPUT if out cannot be

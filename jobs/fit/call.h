@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Data that every step of a fit needs: how the fit was called, and what was read before its
- *  inputs. */
+/** Data that every step of a fit needs: the fit's arguments, and data read before the inputs. */
 #ifndef MILL_FIT_CALL_H
 #define MILL_FIT_CALL_H
 
@@ -25,19 +24,19 @@ typedef struct mill_fit_setup {
   mill_config config;
   mill_library library[MILL_MAX_LIBRARY];
   int n_library;
-  /** The first library, which has all labels.  With several libraries: cut to the wavelengths that
-   *  all of them cover, its hash the digest of their hashes.  It owns nothing. */
+  /** Copy of the first library, which has all labels.  With several libraries it is cut to their
+   *  common wavelengths, and its hash is the digest of their hashes.  It owns nothing. */
   mill_library lib;
   mill_start_table *start;  /**< NULL: none was given */
   mill_prior_table *priors; /**< NULL: none was given */
-  int64_t n_prior;          /**< rows with an entry in priors */
+  int64_t n_prior;          /**< number of rows with an entry in priors */
   int arm_wanted[MILL_MAX_ARM];
-  int library_came; /**< number of libraries shipped with the program that are used; 0: --library */
-  int start_library; /**< use rows of the start table with this LIBRARY code; 0: all rows */
+  int library_came;  /**< number of shipped libraries in use; 0: libraries were given */
+  int start_library; /**< use only start-table rows with this LIBRARY code; 0: all rows */
   mill_running running;
   char status_path[MILL_STATUS_PATH];
   char stop_file[MILL_STATUS_PATH + 8];
-  mill_file_roles roles; /**< on rank 0 */
+  mill_file_roles roles; /**< filled on rank 0 */
   mill_stop_watch *stop;
 } mill_fit_setup;
 

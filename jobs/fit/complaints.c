@@ -9,7 +9,7 @@
 
 enum { LIST_SIZE = MILL_MAX_ARM * (MILL_MAX_NAME + 2) };
 
-/* The names of the arms whose bits are set, with commas. */
+/* Write the names of the arms whose bits are set, separated by commas. */
 static const char *list_arms(const mill_library *lib, unsigned arms, char list[LIST_SIZE])
 {
   size_t n = 0;
@@ -20,7 +20,8 @@ static const char *list_arms(const mill_library *lib, unsigned arms, char list[L
   return list;
 }
 
-/* Warn of wavelengths outside the library; if they would fit in nm, um, m or as logarithms, ask. */
+/* Warn of wavelengths outside the library, and ask about the unit if they would fit in nm, um, m
+ * or as logarithms. */
 static void complain_of_range(const mill_complaints *c, const char *path, const mill_left_out *left)
 {
   static const struct {

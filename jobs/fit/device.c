@@ -14,15 +14,15 @@
 #include "src/system/thread.h"
 
 enum {
-  MOST_READERS = 8, /* default number of readers: more would wait for the file system */
-  MOST_SAMPLED = 2  /* a sample has the default slots of this many threads at most */
+  MOST_READERS = 8, /* most readers by default: more would wait for the file system */
+  MOST_SAMPLED = 2  /* a sample has at most the default slots of this many threads */
 };
 
-/* Default number of reader threads: reading a star takes 0.08 to 0.3 ms of a core, so a GPU needs
- * several. */
+/* Return the default number of reader threads: reading a star takes 0.08 to 0.3 ms of a core, so
+ * a GPU needs several. */
 static int default_readers(const mill_backend *backend, int n_thread)
 {
-  /* on the CPU, fitting a star takes some 20 times as long as reading it */
+  /* on the CPU, fitting a star takes about 20 times as long as reading it */
   const int n = backend->kind == MILL_BACKEND_CPU ? (n_thread + 15) / 16 : n_thread / 2;
   const int most = mill_spectra_threads() ? MOST_READERS : 1;
   return n < 1 ? 1 : n > most ? most : n;
@@ -35,8 +35,8 @@ int64_t mill_fit_held_rows(const mill_fit_device *device)
 
 enum { NAME = sizeof((mill_fit_device *)0)->cpu };
 
-/* Gather the backend names of all ranks, [size][NAME], for mill_free.  err: this rank's code so
- * far. */
+/* Gather the backend names of all ranks in *all [size][NAME], which the caller frees by
+ * mill_free.  err: this rank's code so far. */
 static int gather_names(const mill_mpi *mpi, int err, const char *mine, char **all)
 {
   char name[NAME] = "";
@@ -49,8 +49,9 @@ done:
   return err;
 }
 
-/* Replace this rank's backend by the oldest instruction set of all ranks.  GPUs are of one kind
- * already (mill_backend_place).  err: the code of finding this rank's backend. */
+/* Replace this rank's backend by that of the oldest instruction set among all ranks.
+ * (mill_backend_place has checked that GPUs are of one kind.)  err: the code of finding this
+ * rank's backend. */
 static int agree_on_one(const mill_mpi *mpi, int err, const mill_backend **backend)
 {
   static const char prefix[] = "cpu ";
@@ -65,8 +66,8 @@ static int agree_on_one(const mill_mpi *mpi, int err, const mill_backend **backe
     *backend = mill_backend_cpu(oldest + strlen(prefix));
     if (!*backend)
       err = MILL_ERROR(MILL_ERR_BACKEND,
-                       "ranks have different backends, '%s' and '%s', and the first rank cannot "
-                       "run the second: use machines of one kind",
+                       "one rank has the backend '%s' and cannot run '%s', the backend of another: "
+                       "use machines of one kind",
                        mine, oldest);
     else
       mill_log_info("backend %s instead of %s: the best that all ranks have", oldest, mine);
@@ -77,8 +78,8 @@ done:
   return err;
 }
 
-/* cuda+cpu: ranks with a GPU and ranks without.  The CPU backend is agreed on by all ranks, so that
- * it does not depend on which ranks have GPUs. */
+/* Choose the backends of cuda+cpu, for ranks with and without a GPU.  All ranks agree on the CPU
+ * backend, so that it does not depend on which ranks have GPUs. */
 static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
 {
   int err = MILL_OK;
@@ -131,7 +132,7 @@ done:
   return err;
 }
 
-/* Rank 0: the device that the result to be continued was begun on; NULL: a new result. */
+/* Rank 0: return the device on which the result to continue was begun; NULL: a new result. */
 static const char *begun_on(const mill_fit_call *call, const mill_existing *existing)
 {
   const char *device = existing->peek.device;
@@ -162,11 +163,10 @@ static int choose_readers(const mill_fit_setup *setup, mill_fit_device *device)
   const int n_reader = setup->config.n_reader;
   device->n_reader = n_reader > 0 ? n_reader : default_readers(device->backend, device->n_thread);
   if (device->n_reader > 1 && !mill_spectra_threads())
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "readers: %d, but this CFITSIO was built without threads (--enable-reentrant): "
-        "take 1",
-        device->n_reader);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "readers: %d, but this CFITSIO was built without threads "
+                      "(--enable-reentrant): set readers: 1",
+                      device->n_reader);
   return MILL_OK;
 }
 
@@ -175,10 +175,10 @@ int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
 {
   const int n_slot = setup->config.n_slot, n_thread = device->n_thread;
   MILL_CHECK(settle_backend(call, setup, existing, n_row, device));
-  /* a posterior takes minutes and is lost by a stop: fewer stars at once */
+  /* a posterior takes minutes, and a stop loses it: sample fewer stars at once */
   const int n_of = call->options->fit && n_thread > MOST_SAMPLED ? MOST_SAMPLED : n_thread;
   device->n_slot = n_slot > 0 ? n_slot : mill_backend_slots(device->backend, n_of);
-  /* the emulator works on stars of one library together */
+  /* the emulator batches the stars of one library: give each library as many slots */
   if (n_slot == 0 && device->backend->kind == MILL_BACKEND_CPU)
     device->n_slot *= setup->n_library;
   return mill_mpi_agree(call->mpi, choose_readers(setup, device));
@@ -192,7 +192,7 @@ int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
     MILL_CHECK(mill_backend_place(call->mpi, 1));
   if (strcmp(choice, MILL_BACKEND_MIXED) == 0 && !call->options->plan)
     MILL_CHECK(mill_backend_place_some(call->mpi, &device->has_gpu));
-  if (strcmp(choice, "auto") != 0) /* which depends on the number of rows */
+  if (strcmp(choice, "auto") != 0) /* mill_fit_settle_device chooses auto, by the number of rows */
     MILL_CHECK(agree_backend(call, choice, device));
   device->n_thread = setup->config.n_thread;
   MILL_CHECK(mill_mpi_agree(call->mpi, mill_thread_check_number(device->n_thread)));

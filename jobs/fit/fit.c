@@ -17,7 +17,7 @@
 
 enum { EXIT_INCOMPLETE = 3, EXIT_STOPPED = 75 };
 
-/* CPU seconds of the process since *last; sets *last to now. */
+/* Return the CPU seconds of the process since *last, and set *last to now. */
 static double lap_s(double *last)
 {
   const double now = mill_process_cpu_s(), lap = now - *last;
@@ -25,7 +25,7 @@ static double lap_s(double *last)
   return lap;
 }
 
-/* What the steps make and use. */
+/* Data that the steps of a fit make and use. */
 typedef struct fit_parts {
   mill_fit_setup setup;
   mill_inputs inputs;
@@ -39,14 +39,14 @@ static int exit_status_of(const mill_inputs *inputs, const mill_fit_output *out,
   const int64_t *n_status = out->summary.n_status;
   if (n_status[MILL_STATUS_NOT_DONE] > 0 && !is_limited)
     return EXIT_STOPPED;
-  /* a result without a fitted row must not look finished */
+  /* a result without a fitted row must not look complete */
   const int is_void = n_status[MILL_STATUS_FITTED] == 0;
   const int has_unreadable = inputs->n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0;
   const int has_other = n_status[MILL_STATUS_OTHER_SPECTRUM] > 0;
   return is_void || has_unreadable || has_other ? EXIT_INCOMPLETE : 0;
 }
 
-/* Rank 0: find the result that would be continued: with --overwrite, OUT.h5.new if it was begun. */
+/* Rank 0: find the result that would be continued; with --overwrite OUT.h5.new, if it was begun. */
 static void find_existing(const mill_fit_options *options, mill_existing *existing)
 {
   int is_new = 0;
@@ -58,7 +58,7 @@ static void find_existing(const mill_fit_options *options, mill_existing *existi
   existing->is_new = is_new;
 }
 
-/* Index the rows. */
+/* Index the rows of the inputs; a sample then checks that they are its fit's inputs. */
 static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup, mill_inputs *inputs)
 {
   mill_input_request request;
@@ -72,7 +72,7 @@ static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup, 
   return mill_mpi_agree(call->mpi, err);
 }
 
-/* Fit the remaining rows, up to the closed result. */
+/* Fit the remaining rows and close the result. */
 static int fit_rows(const mill_fit_call *call, fit_parts *p, int *is_settled)
 {
   int err = MILL_OK;
@@ -112,7 +112,7 @@ static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
       printf("inputs       all %d are done: nothing to fit\n", inputs->n_skipped);
     goto done;
   }
-  if (call->mpi->rank == 0) /* problems are reported when it is opened */
+  if (call->mpi->rank == 0) /* opening the result reports its problems */
     find_existing(options, &out->existing);
   MILL_TRY(mill_fit_settle_device(call, setup, &out->existing, inputs->n_row, &p->device));
   MILL_TRY(mill_fit_settle_rows(call, setup, inputs));

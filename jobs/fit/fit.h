@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The job `starmill fit`, FITS spectra in, one HDF5 table of stellar parameters out, for callers
- *  other than main: `sample`, `bench`, tests. */
+/** The job `starmill fit` (FITS spectra in, one HDF5 table of stellar parameters out) for
+ *  callers other than main: `sample`, `bench`, tests. */
 #ifndef MILL_FIT_JOB_H
 #define MILL_FIT_JOB_H
 
@@ -18,46 +18,46 @@ typedef struct mill_fit_command_line {
 /** Run a fit from a command line; returns the exit status. */
 int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line);
 
-/** Cost of a run on this rank; CPU seconds unless called wall. */
+/** Costs of a run on this rank, in CPU seconds unless named wall. */
 typedef struct mill_fit_meters {
-  char backend[64]; /**< its name */
+  char backend[64]; /**< name of the backend */
   int n_thread, n_slot;
 
-  /* once a run: start-up and end */
+  /* once per run: start-up and end */
   double library_s; /**< configuration, log, library */
-  double index_s;   /**< metadata of the inputs */
-  double create_s;  /**< result file */
-  double model_s;   /**< emulator to the device, templates of the initial guess */
-  double waveset_s; /**< sets of wavelengths */
-  double close_s;   /**< result file */
+  double index_s;   /**< indexing the inputs */
+  double create_s;  /**< opening the result file */
+  double model_s;   /**< uploading the emulator, making the templates of the initial guess */
+  double waveset_s; /**< making wavelength sets */
+  double close_s;   /**< closing the result file */
 
   /* work on stars */
   double read_s;     /**< reader threads */
   double load_s;     /**< copying stars from the reader into slots */
-  double put_s;      /**< handing over results */
-  double run_wall_s; /**< wall, from the first star to the last row */
+  double put_s;      /**< handing results to the I/O thread */
+  double run_wall_s; /**< wall seconds from the first star to the last row */
   double io_s;       /**< I/O thread */
   mill_timing timing;
 
   double cpu_s, wall_s; /**< whole process, from the start of mill_fit_run to its end */
 } mill_fit_meters;
 
-/** A caller that measures a run.  The main thread calls put; the time in put counts as the
- *  run's. */
+/** A caller that measures a run.  The main thread calls put, and the run's times include put. */
 typedef struct mill_fit_observer {
   void *context;
-  /** A star's result was handed over. */
+  /** Called after a star's result was handed over. */
   void (*put)(void *context, const mill_fit_result *result);
   int64_t n_row_limit;         /**< fit only the first rows of the catalog; 0: all */
-  const mill_backend *instead; /**< replaces the configured backend; NULL: not replaced */
+  const mill_backend *instead; /**< backend used instead of the configured one; NULL: none */
   mill_fit_meters meters;      /**< out */
 } mill_fit_observer;
 
 /** Run a fit, with its summary on standard output unless options->quiet.
  *
  *  command      the command line, for the result file
- *  observer     NULL: none.  An observed run writes no status file and has no stop file
- *  exit_status  out: 0, or the status of a run that ended in good order with rows left over
+ *  observer     NULL: none.  With an observer the run writes no status file and looks for no stop
+ *               file
+ *  exit_status  out: 0, or the exit status of a run that ended in good order but left rows unfitted
  *
  *  Collective over mpi.  The codes of kernels/base/error.h; the caller prints the message. */
 int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *command,

@@ -8,7 +8,7 @@
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/version.h"
 
-/* The settings that only a sample has. */
+/* Print the settings that only a sample has. */
 static void print_sample(const mill_fit_options *options, FILE *out)
 {
   const mill_sample_settings *s = &options->sample;
@@ -33,7 +33,7 @@ static void print_options(const mill_option_table *table, const mill_fit_options
     fprintf(out, "input %s\n", options->input[i]);
 }
 
-/* Close a text in memory; an incomplete one is an error, as it must not be compared. */
+/* Close a text in memory.  An incomplete text is an error, since it must not be compared. */
 static int close_text(FILE *text)
 {
   const int failed = text && ferror(text);
@@ -68,7 +68,7 @@ int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const
   out = open_memstream(&text, &n_byte);
   err = mill_config_identity(config, &identity);
   if (out && err == MILL_OK)
-    /* not part of the identity, but collective calls depend on them */
+    /* these settings are not part of the identity, but collective calls depend on them */
     fprintf(out, "%sbackend: %s\nthreads: %s\ngzip_limit: %.17g\n", identity, config->backend,
             config->n_thread > 0 ? "given" : "0", config->gzip_limit_mib);
   const int failed = close_text(out);

@@ -12,7 +12,8 @@
 
 /* ---- widths of line-spread functions ---- */
 
-/* Segments that a rank examines: measuring a width takes as long as filling a slot. */
+/* Most segments that a rank examines: measuring a line-spread function's width takes as long as
+ * loading a segment. */
 enum { MOST_SEEN = 1000 };
 
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
@@ -82,12 +83,13 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
 
 /* ---- air or vacuum ---- */
 
-/* Velocity by which a mistaken medium shifts all lines, (n - 1) c with the refractive index n of
- * air: 82.9 km/s at 7000 A, 84.5 at 4000 A. */
+/* Shift of all velocities if air wavelengths are taken for vacuum or the reverse: (n - 1) c,
+ * with the refractive index n of air; 82.9 km/s at 7000 A, 84.5 at 4000 A. */
 static const double AIR_KM_S = 83.0;
-/* The hint needs a median known to MOST_ERROR_KM_S, and within NEAR_KM_S and its error of
- * AIR_KM_S: the Sun's motion alone shifts the median of nearby stars by some 10 km/s.  In a
- * population of large velocity dispersion that takes some hundred rows. */
+/* The hint needs a median velocity with an error below MOST_ERROR_KM_S, and within NEAR_KM_S
+ * plus that error of +-AIR_KM_S.  NEAR_KM_S: the Sun's motion alone shifts the median of nearby
+ * stars by some 10 km/s.  With a large velocity dispersion such an error needs some hundred
+ * rows. */
 static const double MOST_ERROR_KM_S = 10.0, NEAR_KM_S = 10.0;
 static const int64_t LEAST_ROWS = 10;
 static const double FIRST_KM_S = -200.0; /* lower edge of the histogram */
@@ -103,7 +105,7 @@ void mill_velocity_count(mill_velocity_counts *counts, const mill_fit_result *re
   counts->n[bin < 0.0 ? 0 : bin > MILL_HINT_BINS - 1 ? MILL_HINT_BINS - 1 : (int)bin]++;
 }
 
-/* The velocity below which this part of the n counted velocities lies. */
+/* Return the velocity (km/s) below which this fraction of the n counted velocities lies. */
 static double quantile(const mill_velocity_counts *counts, int64_t n, double part)
 {
   double below = 0.0;
@@ -122,8 +124,8 @@ int mill_medium_shift(const mill_velocity_counts *counts, double *median_km_s, i
   for (int i = 0; i < MILL_HINT_BINS; i++)
     *n += counts->n[i];
   *median_km_s = quantile(counts, *n, 0.5);
-  /* normal distribution: sigma is 0.741 times the distance of the quartiles, the error of the
-     median 1.253 sigma / sqrt(n) */
+  /* for a normal distribution, sigma is 0.741 times the distance between the quartiles, and the
+   * error of the median is 1.253 sigma / sqrt(n) */
   const double sigma = 0.741 * (quantile(counts, *n, 0.75) - quantile(counts, *n, 0.25));
   const double error = 1.253 * sigma / sqrt((double)(*n > 0 ? *n : 1));
   if (*n < LEAST_ROWS || error > MOST_ERROR_KM_S ||

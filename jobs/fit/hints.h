@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Warnings at the end of a fit about settings that are probably wrong for all its stars: the
- *  medium of the wavelengths, templates broader than the spectra, an unused resolving power. */
+ *  medium of the wavelengths, templates broader than the spectra, or a resolving power without
+ *  effect. */
 #ifndef MILL_HINTS_H
 #define MILL_HINTS_H
 
@@ -9,23 +10,24 @@
 #include "kernels/data/result.h"
 #include "src/ranks/mpi_context.h"
 
-/** Segments narrower than their arm's templates: number and sum of sigmas by arm. */
+/** Segments whose line-spread function is narrower than their arm's templates: number and sum of
+ *  sigmas (A) by arm. */
 typedef struct mill_narrow_widths {
   double n[MILL_MAX_ARM], sum_aa[MILL_MAX_ARM];
   int n_seen; /**< segments examined, in all arms */
 } mill_narrow_widths;
 
-/** Count a segment if it is narrower than its arm's templates.  Only a rank's first 1000 segments
- *  are examined. */
+/** Count a segment if its line-spread function is narrower than its arm's templates.  Only a
+ *  rank's first 1000 segments are examined. */
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
                       const mill_raw_segment *segment);
 
-/** Collective: if most of n_fitted rows have LSF_NARROW (n_narrow), warn on rank 0 and name the
- *  widths of templates and spectra. */
+/** Collective: if more than half of n_fitted rows have LSF_NARROW (n_narrow of them), warn on
+ *  rank 0 and name the widths of templates and spectra. */
 int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_narrow_widths *mine,
                      int64_t n_narrow, int64_t n_fitted);
 
-/** Segments whose arm has a resolving power or FWHM in the configuration: used or not used. */
+/** Segments whose arm has a configured resolving power or FWHM: n_used of them use it. */
 typedef struct mill_width_use {
   int64_t n_used, n_unused;
 } mill_width_use;
@@ -38,8 +40,8 @@ int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_w
 
 enum { MILL_HINT_BINS = 402 };
 
-/** Histogram of good velocities in bins of 1 km/s from -200 to 200; the first and the last bin
- *  count all velocities below and above. */
+/** Histogram of good velocities in bins of 1 km/s from -200 to 200 km/s.  The first and last
+ *  bins count all velocities below and above. */
 typedef struct mill_velocity_counts {
   int64_t n[MILL_HINT_BINS];
 } mill_velocity_counts;
@@ -47,13 +49,13 @@ typedef struct mill_velocity_counts {
 /** Count a row if its velocity is good. */
 void mill_velocity_count(mill_velocity_counts *counts, const mill_fit_result *result);
 
-/** Is the median velocity near the shift that a mistaken medium causes, 83 km/s, and its error
- *  small enough to tell?  -1: air was taken for vacuum; 1: vacuum was taken for air; 0: neither.
+/** Is the median velocity near the shift of a mistaken medium, +-83 km/s, and its error small
+ *  enough to decide?  -1: air was taken for vacuum; 1: vacuum was taken for air; 0: neither.
  *
  *  n  out  number of velocities */
 int mill_medium_shift(const mill_velocity_counts *counts, double *median_km_s, int64_t *n);
 
-/** Collective: warn on rank 0 where mill_medium_shift of all ranks' rows is not 0. */
+/** Collective: warn on rank 0 if mill_medium_shift of all ranks' rows is not 0. */
 int mill_medium_hint(const mill_mpi *mpi, const mill_velocity_counts *mine);
 
 #endif

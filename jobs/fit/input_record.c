@@ -16,7 +16,7 @@
 
 enum { MAX_REASON = 64 };
 
-/* Count fitted and unreadable rows of each input, from STATUS of the result. */
+/* Count the fitted and unreadable rows of each input, from the result's column STATUS. */
 static int count_rows(const mill_inputs *inputs, const char *result, mill_input_entry *entry,
                       char (*reason)[MAX_REASON])
 {

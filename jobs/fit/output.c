@@ -18,7 +18,7 @@
 #include "src/ranks/schedule.h"
 #include "src/system/log.h"
 
-/* A posterior takes some 300 times as many evaluations as a fit. */
+/* Speed of sampling relative to fitting: a posterior takes some 300 times as many evaluations. */
 static const double SAMPLE_RATE = 1.0 / 300;
 
 static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, mill_inputs *inputs,
@@ -75,7 +75,7 @@ done:
   return err;
 }
 
-/* Open the models' file, before any row is written: a row without its models is not done. */
+/* Open the models' file before any row is written, since a row without its models is not done. */
 static int open_models(const mill_fit_call *call, const mill_fit_setup *setup,
                        const mill_inputs *inputs, mill_fit_output *out)
 {
@@ -114,7 +114,7 @@ static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
   for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
     if (s == MILL_STATUS_FITTED || !call->options->retry_failed)
       n_base += plan.base[s] = out->existing.peek.n_status[s];
-  /* incomplete rows count as not done: they are fitted again */
+  /* incomplete rows are fitted again, so they count as not done */
   plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(out->result);
   if (device->backend->kind == MILL_BACKEND_CUDA)
     mill_cuda_probe_bus(plan.gpu_bus, sizeof plan.gpu_bus);
@@ -122,7 +122,7 @@ static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
   return mill_result_meet(out->result, mill_board_meet, out->board);
 }
 
-/* Expected stars/s of this rank: sets the sizes of its chunks. */
+/* Return the expected stars/s of this rank, which set the sizes of its chunks. */
 static double expected_rate(const mill_fit_call *call, const mill_fit_setup *setup,
                             const mill_fit_device *device)
 {
@@ -131,8 +131,8 @@ static double expected_rate(const mill_fit_call *call, const mill_fit_setup *set
   if (device->backend->kind != MILL_BACKEND_CPU)
     return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
   const double rate = device->n_thread * core;
-  /* Next to GPUs, CPU ranks get small chunks: one that is four times slower than expected then
-   * still ends with the others. */
+  /* In a run with GPUs, CPU ranks get small chunks: a CPU rank four times slower than expected
+   * then still ends with the others. */
   return device->both[0] ? 0.25 * rate : rate;
 }
 
@@ -189,7 +189,7 @@ int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int e
   const int closed = mill_result_close(out->result, summary);
   out->result = NULL;
   err = mill_mpi_agree(call->mpi, err == MILL_OK ? closed : err);
-  if (err != MILL_ERR_MPI) {
+  if (err != MILL_ERR_MPI) { /* after an MPI error no collective call is safe */
     const int settled = mill_work_settle(out->work);
     err = err == MILL_OK ? settled : err;
   }
@@ -228,8 +228,8 @@ int mill_star_output_open(const mill_library *lib, const mill_inputs *inputs,
   return MILL_ALLOC(output->n_pix, &output->wave);
 }
 
-/* Write the models of one arm and exposure, those of segment i, as one row of the models' file:
- * spectra one after the other.  *end: the first segment of another arm or exposure. */
+/* Write the models of one arm and exposure, beginning with segment i, as one row of the models'
+ * file: one spectrum after the other.  *end: first segment of another arm or exposure. */
 static int put_model(mill_star_output *o, const mill_star *star, int i, int *end)
 {
   int n = 0;
@@ -256,7 +256,7 @@ static int put_model(mill_star_output *o, const mill_star *star, int i, int *end
                                o->flux, has_own ? o->wave : NULL, n_row);
 }
 
-/* Write the epochs of all exposures of a fitted star. */
+/* Write the epoch results of all exposures of a fitted star. */
 static int put_epochs(mill_star_output *o, const mill_star *star)
 {
   MILL_CHECK(MILL_GROW(&o->epoch, &o->epoch_room, star->n_exposure));
@@ -270,7 +270,7 @@ static int put_epochs(mill_star_output *o, const mill_star *star)
 
 int mill_star_output_put(mill_star_output *o, mill_star *star)
 {
-  /* models first: a row that is marked done must have them */
+  /* models first: a row marked done must have its models */
   for (int i = 0; star->model && i < star->n_segment;)
     MILL_CHECK(put_model(o, star, i, &i));
   if (star->result->epoch)

@@ -14,7 +14,7 @@
 #include "src/run/backend_choice.h"
 #include "src/system/progress.h"
 
-/* Bytes of HDF5 files beyond their data: objects, attributes, configuration. */
+/* Bytes of HDF5 files apart from their data: objects, attributes, configuration. */
 enum { RESULT_HEADERS = 14 << 10, COLUMN_HEADERS = 430, MODELS_HEADERS = 8 << 10 };
 
 typedef struct totals {
@@ -33,7 +33,7 @@ static int sum_up(const mill_mpi *mpi, const mill_inputs *inputs, totals *sum)
   return MILL_OK;
 }
 
-/* A size as "1.2 GB". */
+/* Write a size in bytes as "1.2 GB". */
 static const char *size_text(double bytes, char out[32])
 {
   static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB"};
@@ -87,7 +87,7 @@ static double models_bytes(const mill_inputs *inputs, int64_t n_exposure)
   return bytes;
 }
 
-/* Print the existing output; returns the number of its rows that would not be fitted again. */
+/* Describe the existing output; returns the number of its rows that a run would not fit again. */
 static int64_t print_existing(const mill_fit_task *task, FILE *out)
 {
   const char *path = task->call->options->output;
@@ -115,7 +115,7 @@ static int64_t print_existing(const mill_fit_task *task, FILE *out)
                                            : peek->n_row - n_left;
 }
 
-/* Stars/s of a rank: --rate, else the default; 0: unknown. */
+/* Return the stars/s of a rank: --rate, else the default; 0: unknown. */
 static double rate_of(const mill_fit_task *task)
 {
   if (task->setup->running.rate > 0)

@@ -9,7 +9,8 @@
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 
-/* wave_mask: auto masks DESI's dichroic in DESI files, and nothing in other formats. */
+/* Resolve wave_mask: auto, which masks DESI's dichroic in DESI files and nothing in other
+ * formats. */
 static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
 {
   int n_desi = 0, n_other = 0, i_other = 0;
@@ -33,7 +34,7 @@ static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
   return MILL_OK;
 }
 
-/* Log masks outside all arms: they may be meant for a wider library, or be a mistake. */
+/* Log masks that lie outside all arms: they may be meant for a wider library, or be a mistake. */
 static void tell_masks(const mill_fit_setup *setup)
 {
   const mill_fit_settings *set = &setup->config.fit;
@@ -48,12 +49,12 @@ static void tell_masks(const mill_fit_setup *setup)
   }
 }
 
-/* Counts of rows: what the start table has for a row (enum mill_start_found), then rows with
- * priors. */
+/* Indices of row counts: first rows by the outcome in the start table (enum mill_start_found),
+ * then rows with priors. */
 enum { HAS_PRIOR = MILL_START_NOT_FINITE + 1, N_COUNT };
 
-/* Count the rows of one of this rank's files by what the tables of starts and priors have for them;
- * found: marks of mill_star_list_has. */
+/* Count the rows of one of this rank's files by their entries in the tables of starts and
+ * priors.  found: marks of mill_star_list_has; NULL: no marks. */
 static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n,
                       unsigned char *found)
 {
@@ -86,8 +87,8 @@ done:
   return err;
 }
 
-/* Count the rows, and warn of listed stars that have none.  Joined rows have the names of one of
- * them, and inputs that are done are not looked at. */
+/* Count the rows, and warn of listed stars without a row.  No warning if rows are joined, since
+ * a joined row keeps one row's names, or if inputs are skipped as done. */
 static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, int64_t n[N_COUNT])
 {
@@ -116,8 +117,8 @@ done:
   return err;
 }
 
-/* Log how many rows have a start in the table.  If none has, the table is probably of other stars:
- * an error. */
+/* Log how many rows have a start in the table.  If none has, the table probably belongs to other
+ * stars: an error. */
 static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, const int64_t *n)
 {
   const char *path = setup->config.start;
@@ -145,7 +146,7 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
   return MILL_OK;
 }
 
-/* Order of paths by file name, without folders and .gz. */
+/* Compare paths by file name, without folders and .gz. */
 static int compare_names(const void *a, const void *b)
 {
   const char *name[] = {mill_base_name(*(const char *const *)a),
@@ -160,8 +161,8 @@ static int compare_names(const void *a, const void *b)
   return order ? order : (n[0] > n[1]) - (n[0] < n[1]);
 }
 
-/* Refuse files of the same name with a table by IDENTIFIER.  IDENTIFIERs are made of file names
- * (SDSS and LAMOST have their own), so two stars would share one entry. */
+/* Refuse inputs of equal file name if a table finds stars by IDENTIFIER.  IDENTIFIERs are made
+ * from file names (except for SDSS and LAMOST), so two stars would share one entry. */
 static int check_names(const char *key, const char *table, const mill_inputs *inputs)
 {
   int err = MILL_OK, n = 0;

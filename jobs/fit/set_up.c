@@ -21,7 +21,7 @@
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 
-/* A step of loading, under the watchdog. */
+/* A loading step that the watchdog watches. */
 typedef struct loading {
   const mill_fit_call *call;
   mill_fit_setup *setup;
@@ -65,7 +65,7 @@ static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_CHECK(mill_fit_options_apply(options, &setup->config));
   if (options->fit)
     MILL_CHECK(choose_sampled(options, &setup->config));
-  if (call->observer && call->observer->instead) /* no GPU is looked for */
+  if (call->observer && call->observer->instead) /* do not look for a GPU */
     snprintf(setup->config.backend, sizeof setup->config.backend, "cpu");
   MILL_CHECK(mill_fit_options_running(options, &setup->running));
   MILL_CHECK(mill_config_check(&setup->config));
@@ -87,11 +87,10 @@ static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
         mill_shipped_libraries(config->template_lib[0], sizeof config->template_lib[0],
                                options->fit ? 1 : MILL_MAX_LIBRARY);
   if (config->n_template_lib == 0)
-    return MILL_ERROR(
-        MILL_ERR_USAGE,
-        "no library: give --library FILE or template_lib in the configuration (of those that "
-        "are shipped, share/starmill/" MILL_SHIPPED_LIBRARY " and oba.h5, one is missing next "
-        "to this program's bin)");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "no library: give --library FILE, or set template_lib in the configuration "
+                      "(a shipped library, share/starmill/" MILL_SHIPPED_LIBRARY
+                      " or oba.h5, is missing next to this program's bin)");
   if (options->status)
     snprintf(setup->status_path, sizeof setup->status_path, "%s", options->status);
   else
@@ -104,7 +103,7 @@ static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Read the libraries; a sample uses one of its fit's libraries. */
+/* Read the libraries; a sample uses the library of its fit's stars. */
 static int load_libraries(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_config *config = &setup->config;
@@ -119,8 +118,8 @@ static int load_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* If no ranges are configured, take the cameras of the inputs' format as arms.  A sample has the
- * arms of its fit.  Collective. */
+/* If no wavelength ranges are configured, take the cameras of the inputs' format as arms.  A
+ * sample keeps its fit's arms.  Collective. */
 static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
 {
   mill_config *config = &setup->config;
@@ -142,7 +141,7 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Make setup->lib of all libraries: common wavelengths, joined names, one digest. */
+/* Make setup->lib represent all libraries: common wavelengths, joined names, one digest. */
 static int unite_libraries(mill_fit_setup *setup)
 {
   int label[MILL_MAX_LABEL];
@@ -169,15 +168,16 @@ static int unite_libraries(mill_fit_setup *setup)
 static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
 {
   mill_config *config = &setup->config;
-  if (!call->options->fit) /* a sample has the sampling of its fit */
+  if (!call->options->fit) /* a sample keeps its fit's sampling */
     mill_config_choose_sampling(setup->library, setup->n_library, config);
-  for (int k = setup->n_library - 1; k >= 0; k--) { /* the first last: config->fit is bound to it */
+  /* the first library last, since config->fit stays bound to the last one */
+  for (int k = setup->n_library - 1; k >= 0; k--) {
     MILL_CHECK(mill_config_cut_arms(config, &setup->library[k]));
     MILL_CHECK(mill_config_bind(config, &setup->library[k]));
   }
   MILL_CHECK(unite_libraries(setup));
   MILL_CHECK(mill_config_arms(config, &setup->lib, setup->arm_wanted));
-  if (call->options->fit) /* settings of a sample, before its output is made */
+  if (call->options->fit) /* check a sample's settings before its output is made */
     MILL_CHECK(mill_device_model_check(&setup->lib, &config->fit));
   for (int k = 0; k < setup->n_library && setup->library_came && call->mpi->rank == 0; k++)
     mill_log_info("no --library: fitting with %s, shipped with starmill", config->template_lib[k]);
@@ -216,8 +216,8 @@ static int load_start(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Refuse a file that has two roles.  Inputs that a catalog names are compared later, when each rank
- * has looked at its share of them (mill_inputs_index); before that the job writes only the log. */
+/* Refuse a file with two roles.  Inputs named by a catalog are compared later, when each rank
+ * has looked at its share of them (mill_inputs_index); until then the job writes only the log. */
 static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_fit_options *options = call->options;
@@ -253,8 +253,8 @@ static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Rank 0: check all output paths before anything is made, and before inputs are indexed, which may
- * take hours. */
+/* Rank 0: check all output paths before any file is made, and before the inputs are indexed,
+ * which may take hours. */
 static int check_outputs(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_fit_options *options = call->options;

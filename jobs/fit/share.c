@@ -10,18 +10,18 @@
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 
-/* Generous time of one likelihood evaluation, for the watchdog; a slow core takes less. */
+/* Seconds of one likelihood evaluation for the watchdog: a slow core takes less. */
 static const double EVALUATION_S = 3e-3;
 
 typedef struct share {
   const mill_fit_task *task;
   mill_stars stars;
-  int watch; /* token of the round of fits under way; -1: none */
+  int watch; /* watchdog token of the present round of fits; -1: none */
   mill_progress progress;
 } share;
 
-/* A fit hangs if no star is taken or finished for the watchdog's bound.  Posteriors get more time:
- * that of all evaluations that the stars under way may take. */
+/* Watch the fits: they hang if no star is taken or finished within the watchdog's bound.
+ * Posteriors get extra time for all evaluations that the stars under way may take. */
 static void watch_fits(share *s)
 {
   const mill_fit_task *task = s->task;
@@ -36,7 +36,7 @@ static int next_star(void *context, mill_star **star)
 {
   share *s = context;
   const double start_s = mill_fit_meter_s(s->task);
-  mill_watch_end(s->watch); /* the reader is watched by itself */
+  mill_watch_end(s->watch); /* the reader announces its own calls */
   const int err = mill_stars_next(&s->stars, star);
   s->task->tally->meters.load_s += mill_fit_meter_s(s->task) - start_s;
   watch_fits(s);
@@ -50,8 +50,9 @@ static int take_result(void *context, mill_star *star)
   int err = MILL_OK;
   int64_t n_done, n_failed;
   const mill_fit_result *result = star->result;
-  mill_watch_end(s->watch);      /* the I/O thread is watched by itself */
-  if (!task->call->options->fit) /* a stop drops the stars of a sample: no time is needed */
+  mill_watch_end(s->watch); /* the I/O thread announces its own calls */
+  /* a stop drops the stars of a sample, so it needs no time for them */
+  if (!task->call->options->fit)
     mill_stop_watch_star(task->setup->stop, mill_wall_s() - star->taken_s);
   mill_stop_watch_write(task->setup->stop, mill_result_longest_write_s(task->out->result));
   const double start_s = mill_fit_meter_s(task);
@@ -91,7 +92,7 @@ static void note_run(const share *s)
   mill_pipeline_timing(pipeline, &meters->timing);
   mill_pipeline_waveset_stats(pipeline, &sets);
   meters->waveset_s = sets.make_s;
-  /* making a set counts as start-up, finding it again as work on a star */
+  /* making a wavelength set counts as start-up, finding it again as work on a star */
   meters->load_s += mill_pipeline_load_s(pipeline) - sets.make_s;
 }
 

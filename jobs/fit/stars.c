@@ -9,14 +9,14 @@
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
-/* Note why a row's segment is left out, or is suspect. */
+/* Note that a segment's arm is left out or suspect, and why. */
 static void leave_out(mill_left_out *left, enum mill_complaint why, const mill_raw_segment *s)
 {
   left->arms[why] |= s->arm < 0 ? 1u : 1u << s->arm;
   left->i_file = s->i_file;
 }
 
-/* Keep the star's segments that can be fitted; left: those left out, and why. */
+/* Keep the star's segments that can be fitted; left: arms left out or suspect, by reason. */
 static int keep_segments(mill_stars *stars, mill_star *star, mill_left_out *left)
 {
   const int n = star->n_segment;
@@ -50,7 +50,7 @@ static int keep_segments(mill_stars *stars, mill_star *star, mill_left_out *left
   return MILL_OK;
 }
 
-/* Finish a star that is not fitted. */
+/* Write the row of a star that is not fitted. */
 static int put_unfitted(const mill_fit_task *task, int64_t row, int status)
 {
   mill_fit_result result;
@@ -61,7 +61,7 @@ static int put_unfitted(const mill_fit_task *task, int64_t row, int status)
   return MILL_OK;
 }
 
-/* Prepare a star for the fit; if it cannot be fitted, put its row and leave *is_ready 0. */
+/* Prepare a star for the fit.  If it cannot be fitted, write its row and leave *is_ready 0. */
 static int take_star(mill_stars *stars, mill_star *star, int *is_ready)
 {
   const mill_fit_task *task = stars->task;
@@ -80,7 +80,7 @@ static int take_star(mill_stars *stars, mill_star *star, int *is_ready)
   *is_ready = star->n_segment > 0;
   if (!*is_ready)
     return put_unfitted(task, star->row,
-                        /* first the reason that a user can fix */
+                        /* the reason that a user can fix comes first */
                         left.arms[MILL_NO_LSF] ? MILL_STATUS_NO_RESOLUTION
                         : left.arms[MILL_OUTSIDE] || left.arms[MILL_BEYOND]
                             ? MILL_STATUS_OUTSIDE_LIBRARY
@@ -91,7 +91,8 @@ static int take_star(mill_stars *stars, mill_star *star, int *is_ready)
   return MILL_OK;
 }
 
-/* The batch's next star; *star stays NULL if its row was put here. */
+/* Take the batch's next star; *star stays NULL if the star is not fitted and its row was
+ * written. */
 static int take_next(mill_stars *stars, mill_star **star)
 {
   mill_batch *batch = stars->batch;
@@ -141,7 +142,7 @@ static int next_batch(mill_stars *stars)
   const double wait_s = mill_wall_s();
   MILL_CHECK(mill_reader_next(stars->reader, &stars->batch));
   stars->task->tally->read_wait_s += mill_wall_s() - wait_s;
-  if (stars->batch) /* at each batch, as memory still grows during the first ones */
+  if (stars->batch) /* at each batch, since memory still grows during the first batches */
     mill_stars_note_memory(stars);
   return MILL_OK;
 }
@@ -185,7 +186,7 @@ int mill_stars_begin(const mill_fit_task *task, mill_stars *stars)
   *stars = (mill_stars){.task = task, .fit = task->setup->config.fit};
   stars->complaints = (mill_complaints){
       .config = &task->setup->config, .lib = &task->setup->lib, .inputs = inputs, .i_file = -1};
-  /* io/surveys has already chosen each segment's line-spread function, by the key lsf */
+  /* io/surveys has already chosen each segment's line-spread function by the key lsf */
   stars->fit.resolution = task->setup->config.lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
   return mill_reader_start(&plan, &stars->reader);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Stars from the reader, made ready for the pipeline. */
+/** Stars from the reader, prepared for the pipeline. */
 #ifndef MILL_STARS_H
 #define MILL_STARS_H
 
@@ -10,24 +10,25 @@
 
 typedef struct mill_stars {
   const mill_fit_task *task;
-  mill_fit_settings fit; /**< of the pipeline */
+  mill_fit_settings fit; /**< fit settings for the pipeline */
   mill_reader *reader;
-  mill_pipeline *pipeline; /**< NULL until the caller has made it */
+  mill_pipeline *pipeline; /**< NULL until the caller has created it */
   mill_complaints complaints;
-  mill_batch *batch;  /**< being taken; NULL: none */
-  mill_batch *before; /**< the one before; its pixels may still be uploading; NULL: none */
-  int i_row;          /**< the batch's next row */
-  int stops;          /**< the reason to stop is logged */
+  mill_batch *batch;  /**< batch whose stars are being taken; NULL: none */
+  mill_batch *before; /**< previous batch, whose pixels may still be uploading; NULL: none */
+  int i_row;          /**< index of the batch's next row */
+  int stops;          /**< above 0: the reason to stop is logged */
 } mill_stars;
 
 /** Start the reader.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
 int mill_stars_begin(const mill_fit_task *task, mill_stars *stars);
 
-/** The next star that can be fitted; rows before it that cannot are put.  NULL: no more stars, or
- *  a reason to stop.  Give the star back by mill_reader_release_star. */
+/** Set *star to the next star that can be fitted, and write the rows of stars before it that
+ *  cannot.  NULL: no more stars, or a reason to stop.  Return the star by
+ *  mill_reader_release_star. */
 int mill_stars_next(mill_stars *stars, mill_star **star);
 
-/** Tell the status board the memory of pipeline and reader. */
+/** Report the memory of pipeline and reader to the status board. */
 void mill_stars_note_memory(const mill_stars *stars);
 
 /** Stop the reader. */

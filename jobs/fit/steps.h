@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The steps of a fit, in the order in which jobs/fit/fit.c takes them.
+/** The steps of a fit, in the order in which jobs/fit/fit.c calls them.
  *
- *  Every step is collective unless it says otherwise, and gives the same code on every rank. */
+ *  Unless said otherwise, every step is collective and returns the same code on every rank. */
 #ifndef MILL_FIT_STEPS_H
 #define MILL_FIT_STEPS_H
 
@@ -10,11 +10,11 @@
 #include "jobs/fit/output.h"
 #include "kernels/base/clock.h"
 
-/** A rank's counts and wall seconds, for the summary. */
+/** A rank's counts and wall-clock seconds, for the summary. */
 typedef struct mill_fit_tally {
   int64_t n_put; /**< rows finished */
   mill_reader_cost read;
-  double fit_s;       /**< from the common start of all ranks to this rank's last star */
+  double fit_s; /**< from the start of fitting, common to all ranks, to this rank's last star */
   double read_wait_s; /**< waiting for the reader */
   double put_wait_s;  /**< handing over rows and models, which waits for the I/O thread */
   mill_velocity_counts velocities;
@@ -33,7 +33,8 @@ typedef struct mill_fit_task {
   mill_fit_tally *tally;
 } mill_fit_task;
 
-/** CPU seconds of this thread; 0 unless the run is observed, since reading the clock takes time. */
+/** Return the CPU seconds of this thread; 0 unless the run is observed, as reading the clock
+ *  costs time. */
 static inline double mill_fit_meter_s(const mill_fit_task *task)
 {
   return task->call->observer ? mill_thread_cpu_s() : 0.0;
@@ -41,25 +42,26 @@ static inline double mill_fit_meter_s(const mill_fit_task *task)
 
 /* ---- before the inputs are read ---- */
 
-/** Before collective calls depend on them: compare the program's version and the options of the
- *  table, except those that may_differ (the log, the paths of library and configuration).
+/** Compare program versions and options between ranks, before collective calls depend on them.
+ *  Options that may_differ (the log, the paths of library and configuration) are not compared.
  *  Collective.  MILL_ERR_CONFIG names the ranks and the option; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
                           const mill_fit_options *options);
 
-/** Compare the library and the effective settings, after the start table is read.
+/** Compare libraries and effective settings between ranks, after the start table is read.
  *  Collective.  MILL_ERR_CONFIG names the ranks and the setting; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const mill_library *lib);
 
-/** Identity of a run, for free(), also after a failure: mill_config_identity; for a sample also its
- *  settings and the names of its stars.  MILL_ERR_MEMORY and the codes of mill_config_identity. */
+/** Write the identity of a run: mill_config_identity, and for a sample also its settings.  The
+ *  caller frees *identity by free(), also after a failure.  MILL_ERR_MEMORY and the codes of
+ *  mill_config_identity. */
 int mill_fit_identity(const mill_fit_options *options, const mill_config *config, char **identity);
 
 /** Read the configuration and apply the options. */
 int mill_fit_load_config(const mill_fit_call *call, mill_fit_setup *setup);
 
-/** Check the outputs, open the log, read libraries and tables by star; the ranks' settings must
- *  agree. */
+/** Check the outputs, open the log, read libraries and tables of starts and priors; check that
+ *  the ranks' settings agree. */
 int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup);
 
 /** Free the set-up's memory.  Not collective. */
@@ -67,7 +69,7 @@ void mill_fit_setup_clear(mill_fit_setup *setup);
 
 /* ---- with the list of inputs ---- */
 
-/** Settle the mask of wavelengths; count which rows have an entry in the tables of starts and
+/** Resolve wave_mask: auto, and count the rows that have an entry in the tables of starts and
  *  priors. */
 int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          const mill_inputs *inputs);
@@ -80,35 +82,35 @@ int mill_fit_print_plan(const mill_fit_task *task);
  *  request to stop. */
 int mill_fit_share(const mill_fit_task *task);
 
-/** Append the inputs' outcome to the table of inputs, if one was given and the result is
+/** Append the outcome of each input to the table of inputs, if there is one and the result is
  *  finished. */
 int mill_fit_record_inputs(const mill_fit_call *call, const mill_inputs *inputs,
                            const mill_fit_output *out);
 
-/** Log how evenly the ranks worked, print the summary on rank 0.  fit_s: wall seconds since the
- *  set-up. */
+/** Log how evenly the ranks worked, and print the summary on rank 0.  fit_s: wall seconds since
+ *  the set-up. */
 int mill_fit_print_summary(const mill_fit_task *task, double fit_s);
 
 /* ---- stops and failures ---- */
 
-/** Start to watch for reasons to stop. */
+/** Start the thread that watches for reasons to stop. */
 int mill_fit_watch_stops(const mill_fit_call *call, mill_fit_setup *setup);
 
-/** Called between the steps before the first fit.  MILL_ERR_STOPPED if there is a reason to stop;
+/** MILL_ERR_STOPPED if there is a reason to stop; called between the steps before the first fit.
  *  step: "at the start", for the message. */
 int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *setup,
                             const char *step);
 
-/** Log this rank's failure and tell the other ranks at once, as they may still fit for long.
- *  Keeps the failure as this thread's last one.  Not collective. */
+/** Log this rank's failure and stop the other ranks at once, which may otherwise fit for long.
+ *  Keeps the failure as this thread's last error.  Not collective. */
 void mill_fit_tell_failure(const mill_fit_call *call, int err);
 
-/** Tell the other ranks that this rank ended early, by failure err or a signal.  Keeps err as this
- *  thread's last failure.  Not collective. */
+/** Ask the other ranks to stop, because this rank ended early by failure err or a signal.  Keeps
+ *  err as this thread's last error.  Not collective. */
 void mill_fit_stop_others(const mill_fit_call *call, int err);
 
-/** End the watch and take requests to stop that are still under way, also after a failure err: MPI
- *  must not end while a message is. */
+/** End the watching thread and receive stop requests still under way, also after a failure err:
+ *  MPI must not end before they have arrived. */
 int mill_fit_settle_stop(const mill_fit_call *call, mill_fit_setup *setup, int err);
 
 #endif

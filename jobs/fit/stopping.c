@@ -34,8 +34,8 @@ int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *set
   return mill_mpi_agree(call->mpi, err);
 }
 
-/* Has another rank asked to stop?  Waits 20 ms for each lower rank, at most one second.  If all
- * ranks fail alike, only the lowest then reports; the others have heard it. */
+/* Has another rank asked to stop?  Wait 20 ms per lower rank, at most one second: if all ranks
+ * fail alike, the lowest rank reports and the others hear of it in time. */
 static int hear_lower_rank(mill_mpi *mpi)
 {
   const struct timespec ms = {.tv_nsec = 1000000};
@@ -52,13 +52,13 @@ void mill_fit_tell_failure(const mill_fit_call *call, int err)
 {
   mill_error_kept kept;
   mill_error_save(err, &kept);
-  /* a failure to write is common to all ranks, and reported once at the end */
+  /* a failure to write is common to all ranks and reported once, at the end */
   if (call->mpi->size > 1 && err != MILL_ERR_OUTPUT) {
     if (hear_lower_rank(call->mpi))
       mill_log_debug("this rank fails too (%s): %s", kept.place, kept.message);
     else
       mill_log_error("this rank fails (%s), all others stop: %s", kept.place, kept.message);
-    (void)mill_mpi_stop_others(call->mpi); /* a broken MPI is reported at the end */
+    (void)mill_mpi_stop_others(call->mpi); /* a failure of MPI is reported at the end */
   }
   mill_error_restore(&kept);
 }
@@ -67,7 +67,7 @@ void mill_fit_stop_others(const mill_fit_call *call, int err)
 {
   mill_error_kept kept;
   mill_error_save(err, &kept);
-  /* if all ranks stop together, one message to each is enough */
+  /* if all ranks stop together, one rank's messages are enough */
   if (call->mpi->size == 1 || !hear_lower_rank(call->mpi))
     (void)mill_mpi_stop_others(call->mpi);
   mill_error_restore(&kept);

@@ -8,8 +8,8 @@
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
-/* How evenly the ranks were busy: wall seconds per rank; least_s and most_s of single ranks, the
- * others means over ranks. */
+/* How evenly the ranks were busy, wall seconds: least_s and most_s of single ranks, all others
+ * means over ranks. */
 typedef struct mill_balance {
   double least_s, most_s, fit_s, read_wait_s, put_wait_s;
 } mill_balance;
@@ -54,7 +54,7 @@ static void print_balance(const mill_balance *b, int n_rank)
          percent(b->put_wait_s, b->fit_s));
 }
 
-/* A bit of a flag column. */
+/* A bit of a flag column, with its texts. */
 typedef struct mill_bit {
   int bit;
   const char *name, *meaning;
@@ -77,7 +77,7 @@ static void print_reasons(const mill_result_summary *summary)
   }
 }
 
-/* Print the name of the result. */
+/* Print the path of the result. */
 static void print_where(const mill_fit_task *task)
 {
   const char *path = task->call->options->output;
@@ -93,7 +93,7 @@ static void print_where(const mill_fit_task *task)
   }
 }
 
-/* The number of fitted rows with each bit of a column. */
+/* Print the number of fitted rows with each bit of a flag column. */
 static void print_bits(const char *column, const int64_t *n_row, const mill_bit *bit, int n_bit)
 {
   int64_t n_any = 0;
@@ -174,7 +174,7 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
         (long long)summary->n_good, (long long)summary->n_not_stellar,
         (long long)(n_fitted - summary->n_good - summary->n_not_stellar));
   print_flags(summary);
-  /* --overwrite again would start over, unless the run is kept in OUT.h5.new */
+  /* repeating --overwrite would start over, unless the run is kept in OUT.h5.new */
   if (n_left > 0)
     printf("left         %lld; give the same command again%s to continue\n", (long long)n_left,
            task->call->options->overwrite && summary->old != MILL_OLD_WAITS

@@ -26,7 +26,8 @@
 
 enum {
   MIN_MODEL = 12,
-  MIN_LEFT_OUT = 8, /* models that a model error needs: LEAST_SPECTRA in templates/residuals.py */
+  /* least models left out for a model error: LEAST_SPECTRA in templates/residuals.py */
+  MIN_LEFT_OUT = 8,
   SPLIT_STREAM = 0x73706c74 /* "splt" */
 };
 
@@ -52,7 +53,7 @@ static int name_file(const char *given, const char *output, const char *end, cha
   return MILL_OK;
 }
 
-/* Rank 0: check the names of all files, and that outputs can be written. */
+/* Rank 0: check that all file names differ and that the outputs can be written. */
 static int check_files(const job *j)
 {
   mill_file_roles roles = {0};
@@ -66,7 +67,7 @@ static int check_files(const job *j)
   MILL_CHECK(
       mill_file_roles_read(&roles, o->stop_file ? "--stop-file" : "the stop file", j->stop_file));
   MILL_CHECK(mill_library_writable(o->output, o->overwrite));
-  /* the table of this training is kept if it has a checkpoint */
+  /* a training that has a checkpoint continues its own table */
   if (!o->overwrite && access(j->table, F_OK) == 0 && access(j->checkpoint, F_OK) != 0)
     return MILL_ERROR(
         MILL_ERR_OUTPUT,
@@ -75,7 +76,7 @@ static int check_files(const job *j)
   return mill_stop_file_absent(j->stop_file);
 }
 
-/* Mark n_left_out of n models, chosen by random numbers (Knuth, TAOCP 3.4.2, algorithm S). */
+/* Mark n_left_out of n models at random (Knuth, TAOCP 3.4.2, algorithm S). */
 static void choose_left_out(uint64_t seed, int n, int n_left_out, unsigned char *left_out)
 {
   mill_random r;
@@ -88,7 +89,7 @@ static void choose_left_out(uint64_t seed, int n, int n_left_out, unsigned char 
   }
 }
 
-/* List the good models in *good [*n], for mill_free also after a failure. */
+/* List the good models in *good [*n]; the caller frees it by mill_free, also after a failure. */
 static int find_good(const job *j, int *n, int **good)
 {
   int n_to_do = 0;
@@ -156,14 +157,14 @@ static int make_frame(job *j)
   for (int a = 0; a < info->n_arm; a++)
     snprintf(lib->arm[a].name, sizeof lib->arm[a].name, "%s", info->arm[a].name);
   MILL_TRY(mill_train_labels(n, value, lib, j->mapped));
-  /* check now what a fit would refuse after hours of training */
+  /* check the columns now: a fit would refuse them after hours of training */
   MILL_TRY(mill_columns_fits(lib, j->o.input, MILL_WITH_ANY_FIT, &columns));
 done:
   mill_free(value);
   return err;
 }
 
-/* For mill_mpi_rank0_first. */
+/* Open the grid file and prepare its models; callback of mill_mpi_rank0_first. */
 static int open_grid(void *context)
 {
   job *j = context;
@@ -184,7 +185,7 @@ static int prepare(job *j)
   return mill_stop_signal_catch();
 }
 
-/* Million operations of a training step, in the arm with most outputs. */
+/* Return the million operations of a training step, in the arm with most outputs. */
 static int64_t step_mflop(const job *j)
 {
   mill_train_shape shape;
@@ -262,8 +263,8 @@ static int train_networks(job *j)
                                     : MILL_OK);
 }
 
-/* Must networks be trained before Python goes on?  Yes also if the command line is wrong, to report
- * that. */
+/* Must networks be trained before Python makes the library?  Also 1 if the command line is
+ * wrong, so that C reports it. */
 static int trains(int argc, char **argv)
 {
   mill_train_options o;
@@ -290,7 +291,7 @@ done:
     MILL_FREE(j->split.model, j->mapped, j->lib);
   }
   mill_free(j);
-  /* without memory this rank may be alone with its failure, and the others wait for it */
+  /* without memory only this rank may have failed, and the others wait for it: abort the job */
   return err == MILL_ERR_MEMORY ? MILL_ERR_MPI : err;
 }
 
@@ -298,7 +299,7 @@ done:
 
 const mill_option_help mill_library_train_help = {&mill_library_train_table, NULL};
 
-/* Go on in Python, whose arguments are name=value of each option (name alone for a flag), then --
+/* Become Python.  Its arguments are name=value for each option (name alone for a flag), then --
  * and the grid file. */
 static int end_in_python(int argc, char **argv)
 {
@@ -333,7 +334,7 @@ static int train_and_make(int argc, char **argv)
     const int status = mill_mpi_job("starmill library train", train_in_c, argc, argv);
     if (status != 0)
       return status;
-    /* keep signals pending until Python catches them */
+    /* keep signals pending until Python handles them */
     mill_stop_signal_hold();
     if (mill_stop_signal_seen())
       return mill_job_end("library train",

@@ -22,21 +22,21 @@ static const double SAY_S = 5, LOOK_S = 0.2;
 /* A training under way. */
 typedef struct run {
   const mill_train_networks *n;
-  int arm; /* at work */
+  int arm; /* arm being trained */
   char identity[MAX_IDENTITY];
   mill_train_state state[MILL_MAX_ARM];
   int *row;     /* [n_row] rows of the grid file to read */
   size_t n_row; /* size of row */
   double saved_s, said_s, looked_s;
-  double began_s;  /* time when this call began the arm */
-  int first_epoch; /* epochs that the arm had then */
+  double began_s;  /* wall time when this call began the arm */
+  int first_epoch; /* epochs of the arm at that time */
   int stop;
 } run;
 
 /* ---- what a training is ---- */
 
-/* Digest of the grid file's settings and labels, of the models left out, and of LOOKED_AT spectra:
- * another grid may have been built under the same name. */
+/* Compute a digest of the grid file's settings and labels, of the split of models, and of
+ * LOOKED_AT spectra of each arm, as another grid may have been built under the same name. */
 static int digest_models(const mill_train_networks *n, char hex[65])
 {
   int err = MILL_OK;
@@ -71,7 +71,7 @@ done:
   return err;
 }
 
-/* Text that a checkpoint must share with the training that continues it. */
+/* Write the text by which a checkpoint and the training that continues it must agree. */
 static int identify(run *r)
 {
   const mill_train_networks *n = r->n;
@@ -94,7 +94,7 @@ static int identify(run *r)
   return MILL_OK;
 }
 
-/* Broadcast an arm's state that rank 0 has read, if it has any. */
+/* Broadcast the arm's state that rank 0 has read from the checkpoint, if there is one. */
 static int share_state(const mill_mpi *mpi, int n_epoch, mill_train_state *s)
 {
   int err = MILL_OK;
@@ -104,7 +104,7 @@ static int share_state(const mill_mpi *mpi, int n_epoch, mill_train_state *s)
   if (!read.param)
     goto done;
   if (mpi->rank != 0) {
-    *s = read; /* with rank 0's addresses, which mean nothing here */
+    *s = read; /* still has rank 0's addresses, replaced below */
     s->epoch = NULL;
     for (int i = 0; i < 4; i++)
       *array[i] = NULL;
@@ -159,7 +159,8 @@ static int write_table(const run *r)
   return MILL_OK;
 }
 
-/* An error as text: "0.0530 %" if the unit is the noise, else in units of the spread. */
+/* Write the error of a loss as text: "0.0530 %" if the unit is the noise, else in units of the
+ * spread. */
 static const char *error_text(const run *r, double loss, char out[48])
 {
   const double error = mill_train_arm_error(r->n->settings, loss);
@@ -170,7 +171,7 @@ static const char *error_text(const run *r, double loss, char out[48])
   return out;
 }
 
-/* Name of the models that the error is measured on. */
+/* Name the models on which the error is measured. */
 static const char *whose(const run *r)
 {
   return r->n->split->n > r->n->split->n_train ? "models left out" : "the models";
@@ -199,7 +200,7 @@ static void say(run *r, const mill_train_state *state)
   fflush(stdout);
 }
 
-/* Ask all ranks: does one want to stop (r->stop), is it time to save (*save)? */
+/* Ask all ranks: does one want to stop (r->stop)?  Is it time to save (*save)? */
 static int ask(run *r, const mill_train_state *state, int *save)
 {
   int flag[2] = {0, 0};
@@ -248,7 +249,7 @@ static int after_epoch(void *context, mill_train_state *state)
 
 /* ---- arms ---- */
 
-/* read of mill_train_arm_task */
+/* the callback read of mill_train_arm_task */
 static int read_models(void *context, int n, const int *model, float *flux)
 {
   run *r = context;

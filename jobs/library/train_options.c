@@ -182,7 +182,7 @@ const mill_option_table mill_library_train_table = {
 #undef NET
 #undef AT
 
-/* Refuse options of another emulator, and options that would have no effect. */
+/* Refuse options that belong to another emulator or would have no effect. */
 static int check_needs(const mill_train_options *o, const unsigned char *given)
 {
   const mill_option *row = mill_library_train_table.row;

@@ -6,8 +6,8 @@
 #include "jobs/options/option_table.h"
 #include "src/train/train_arm.h"
 
-/** Kinds of emulators.  C trains networks; starmill/templates/train.py makes the other kinds, and
- *  the library in any case.  Options that only Python uses are checked here and passed on. */
+/** Kinds of emulators.  C trains networks; starmill/templates/train.py makes all other kinds,
+ *  and always the library.  C also checks the options that only Python uses, and passes them on. */
 enum mill_train_emulator {
   MILL_TRAIN_NETWORK = 0,
   MILL_TRAIN_RADIAL,
@@ -19,16 +19,16 @@ typedef struct mill_train_options {
   const char *output, *input;
   int overwrite, help, unfinished, n_thread;
   enum mill_train_emulator emulator;
-  int n_error; /**< components of a model error to keep; -1: none is kept */
+  int n_error; /**< components of the model error; -1: no model error */
   int n_component, n_guess, hulls;
   double left_out;
   uint64_t seed;
-  /* of networks */
+  /* the members below are for networks */
   mill_train_arm_settings arm;
   int backend, is_linear; /**< is_linear: learn flux, not its logarithm */
   const char *checkpoint, *stop_file;
   double interval_s;
-  /* of functions of the labels */
+  /* the members below are for functions of the labels */
   int gaps, degree;
   double smoothing;
   const char *validation;
@@ -36,8 +36,8 @@ typedef struct mill_train_options {
 
 extern const mill_option_table mill_library_train_table;
 
-/** Set defaults, read the command line, check that its options are consistent (not with --help).
- *  MILL_ERR_USAGE. */
+/** Set defaults, read the command line and check that its options are consistent (not after
+ *  --help).  MILL_ERR_USAGE. */
 int mill_train_options_parse(int argc, char **argv, mill_train_options *options);
 
 #endif

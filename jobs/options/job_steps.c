@@ -28,7 +28,7 @@ int mill_job_end(const char *name, int err)
 
 /* ---- Python ---- */
 
-/* By the environment that Open MPI, MPICH and Slurm give to their processes. */
+/* Open MPI, MPICH and Slurm set these variables for their processes. */
 int mill_python_is_other_rank(void)
 {
   static const char *const name[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
@@ -47,7 +47,7 @@ static int become(int argc, char **argv)
   char starter[PATH_MAX], program[PATH_MAX];
   char **line = NULL;
   mill_shipped_file("python/starmill/__main__.py", starter, sizeof starter);
-  if (!starter[0]) /* the program of a wheel is in the package */
+  if (!starter[0]) /* in a wheel, the program is inside the package */
     mill_shipped_file("starmill/__main__.py", starter, sizeof starter);
   if (!starter[0])
     MILL_FAIL(MILL_ERR_USAGE, "python/starmill is missing: there is no share/starmill/python next "
@@ -59,8 +59,8 @@ static int become(int argc, char **argv)
   char *python = getenv("STARMILL_PYTHON");
   if (!python || !python[0])
     python = (char *)"python3";
-  /* -B: nothing is written next to the package; -E: variables for another Python stop none (it
-   * reads PYTHONPATH itself); -s: as PYTHONNOUSERSITE, which -E ignores */
+  /* -B: write no .pyc files next to the package; -E: ignore variables meant for another Python
+   * (the package reads PYTHONPATH itself); -s: what PYTHONNOUSERSITE asks for, which -E ignores */
   const char *user_site = getenv("PYTHONNOUSERSITE");
   char *const first[] = {python, (char *)(user_site && *user_site ? "-BEs" : "-BE"), starter};
   MILL_TRY(MILL_ALLOC(sizeof first / sizeof *first + (size_t)argc + 1, &line));

@@ -7,7 +7,8 @@
 #include "kernels/base/error.h"
 #include "src/config/text.h"
 
-/* getopt's number of a long option: FIRST_ID, beyond all letters, plus the index of its row. */
+/* getopt's number of a long option is FIRST_ID, which is beyond all letters, plus the index of
+ * its row. */
 enum { FIRST_ID = 256, WIDTH = 90, MOST_LABEL = 64, MOST_SAYS = 1024 };
 
 static int takes_value(const mill_option *row)
@@ -15,7 +16,7 @@ static int takes_value(const mill_option *row)
   return row->kind != MILL_OPTION_FLAG;
 }
 
-/* The message for an error of getopt. */
+/* Set the message for an error of getopt; returns MILL_ERR_USAGE. */
 static int complain(int id, char **argv, const mill_option_table *table)
 {
   const char *command = table->command;
@@ -40,12 +41,12 @@ static int complain(int id, char **argv, const mill_option_table *table)
                     near.name ? near.name : "", near.name ? "?" : "", command);
 }
 
-/* Parse into base; NULL: only check the values.  text [rows] out: what was given; NULL: not
- * given. */
+/* Parse into base; base NULL: only check the values.  text [rows] out: text of each given
+ * option; NULL: not given. */
 static int parse(const mill_option_table *table, int argc, char **argv, void *base,
                  const char **text, int *first)
 {
-  long long scratch[512]; /* room for a value of any kind, where there is no base */
+  long long scratch[512]; /* receives the values if base is NULL */
   int n = 0;
   struct option known[MILL_OPTION_MAX + 1] = {{0}};
   char letters[MILL_OPTION_MAX + 2] = ":";
@@ -60,7 +61,7 @@ static int parse(const mill_option_table *table, int argc, char **argv, void *ba
     text[i] = NULL;
   }
   opterr = 0;
-  optind = 0; /* glibc: start over, another job may have parsed before */
+  optind = 0; /* glibc: start over, as another job may have parsed before */
   for (int id; (optopt = 0, id = getopt_long(argc, argv, letters, known, NULL)) != -1;) {
     if (id == ':' || id == '?')
       return complain(id, argv, table);
@@ -69,7 +70,7 @@ static int parse(const mill_option_table *table, int argc, char **argv, void *ba
       if (table->row[j].letter == id)
         i = j;
     const mill_option *row = &table->row[i];
-    /* probably an unset variable of a script */
+    /* probably a script's unset variable */
     if (takes_value(row) && !*optarg)
       return MILL_ERROR(MILL_ERR_USAGE,
                         "option --%s needs a value, not an empty text; see %s --help", row->name,
@@ -113,7 +114,7 @@ int mill_option_check_needs(const mill_option_table *table, const unsigned char 
 
 /* ---- help ---- */
 
-/* Print text from column on, broken before WIDTH, with following lines indented. */
+/* Print text from a column on, broken before WIDTH; further lines begin at the same column. */
 static void print_wrapped(const char *text, int column, FILE *out)
 {
   int at = column;
@@ -130,13 +131,13 @@ static void print_wrapped(const char *text, int column, FILE *out)
   fputc('\n', out);
 }
 
-/* The row with an option's type and range: its key's row if it sets a key. */
+/* Return the row with an option's type and range: that of its configuration key, if it sets one. */
 static const mill_option *type_of(const mill_option *row)
 {
   return row->key ? mill_config_key_of(row->key) : row;
 }
 
-/* Name of an option's value, "FILE"; NULL: it takes none. */
+/* Return the name of an option's value, "FILE"; NULL: the option takes no value. */
 static const char *argument_of(const mill_option *row)
 {
   const mill_option *type = type_of(row);
@@ -155,7 +156,7 @@ static int label(const mill_option *row, char out[MOST_LABEL])
                   argument ? argument : "");
 }
 
-/* The words or range of a value; empty if the range is unlimited or very large. */
+/* Return the words or range of a value; empty if the range is unlimited or very large. */
 static const char *values(const mill_option *type, char out[256])
 {
   const int is_number = type->kind == MILL_OPTION_COUNT || type->kind == MILL_OPTION_REAL;
@@ -165,7 +166,7 @@ static const char *values(const mill_option *type, char out[256])
   return is_number && range ? range + strlen(" from ") : text;
 }
 
-/* Help text with values and default. */
+/* Write an option's help text with its values and default. */
 static const char *says(const mill_option *row, const void *base, char out[MOST_SAYS])
 {
   char takes[256], usual[128] = "";
@@ -180,7 +181,7 @@ static const char *says(const mill_option *row, const void *base, char out[MOST_
   }
   const char *help = row->help ? row->help : type->help;
   const size_t n = strlen(help);
-  if (*may_be || *usual) { /* continue the parenthesis at the end of help, if there is one */
+  if (*may_be || *usual) { /* if help ends with a parenthesis, continue that one */
     const int ends = help[n - 1] == ')';
     snprintf(out, MOST_SAYS, "%.*s%s%s%s%s%s)", (int)n - ends, help, ends ? "; " : " (", may_be,
              *may_be && *usual ? "; " : "", *usual ? "default " : "", usual);

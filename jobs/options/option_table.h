@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The command line of a job: a table of rows (src/config/option.h), for parsing and --help. */
+/** Parsing and --help of a job's command line, from a table of rows (src/config/option.h). */
 #ifndef MILL_OPTION_TABLE_H
 #define MILL_OPTION_TABLE_H
 
@@ -7,7 +7,7 @@
 
 #include "src/config/config.h"
 
-enum { MILL_OPTION_MAX = 64 }; /**< rows of a table, at most */
+enum { MILL_OPTION_MAX = 64 }; /**< most rows of a table */
 
 typedef struct mill_option_table {
   const char *command;    /**< "starmill fit" */
@@ -16,20 +16,20 @@ typedef struct mill_option_table {
   const mill_option *row; /**< ends with a row without a name */
 } mill_option_table;
 
-/** A table, and the defaults that its help shows. */
+/** A table, and the structure of defaults that its help shows. */
 typedef struct mill_option_help {
   const mill_option_table *table;
   const void *usual; /**< NULL: no defaults shown */
 } mill_option_help;
 
-/** The row of --help in a structure with the int `help`. */
+/** Row of --help, for a structure with the member int help. */
 #define MILL_OPTION_HELP(type)                                                                     \
   {                                                                                                \
     "help", MILL_OPTION_FLAG, 'h', MILL_AT(type, help), .help = "this text"                        \
   }
 
-/** Parse argv, whose argv[0] is the job's name, into the structure base, which holds the defaults.
- *  argv is permuted: arguments that are not options come last, from *first on.
+/** Parse the command line into the structure base, which holds the defaults; argv[0] is the job's
+ *  name.  argv is permuted: arguments that are not options come last, from argv[*first] on.
  *
  *  given [rows of the table]  out  1 for each option that was given; NULL is allowed
  *
@@ -38,7 +38,7 @@ typedef struct mill_option_help {
 int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
                       unsigned char *given, int *first);
 
-/** Parse a command line that Python will use: only check the values, and keep their texts.
+/** Parse a command line for Python: only check the values, and keep their texts.
  *
  *  text [rows of the table]  out  value of each given option, borrowed from argv; "" for a flag;
  *                                 NULL: not given */
@@ -48,21 +48,22 @@ int mill_option_parse_texts(const mill_option_table *table, int argc, char **arg
 /** An option that applies only under a condition. */
 typedef struct mill_option_need {
   const char *name; /**< without its dashes */
-  int met;          /**< 1: it applies */
-  const char *what; /**< "without --loss huber" */
+  int met;          /**< 1: the condition is met, so the option applies */
+  const char *what; /**< when the option does not apply, for the message: "without --loss huber" */
 } mill_option_need;
 
-/** MILL_ERR_USAGE names an option that was given (given: of mill_option_parse) although its
- *  condition, one of need [n], is not met. */
+/** Check conditions need [n] of options.  given: from mill_option_parse.  MILL_ERR_USAGE names
+ *  an option that was given although its condition is not met. */
 int mill_option_check_needs(const mill_option_table *table, const unsigned char *given, int n,
                             const mill_option_need *need);
 
-/** Print a line for each option in which ranks must agree; a line that differs between ranks names
- *  the option.  Left out: options that may differ, options of keys (configurations are compared),
- *  and the kinds OTHER and NAMES, which the job prints itself. */
+/** Print a line for each option in which ranks must agree; comparing these lines between ranks
+ *  finds the option that differs.  Left out are options that may differ, options of
+ *  configuration keys (configurations are compared), and the kinds OTHER and NAMES, which the
+ *  job prints itself. */
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out);
 
-/** Print usage, a paragraph for each option, and the end.
+/** Print the table's usage text, a paragraph for each option, and the table's end text.
  *
  *  base  structure of defaults to show; NULL: none */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out);

@@ -232,7 +232,7 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
 
 /* ---- the running of a fit ---- */
 
-/* Read "H:MM:SS" or "D-HH:MM:SS"; returns 1 if the whole text is one. */
+/* Read "H:MM:SS" or "D-HH:MM:SS"; returns 1 if the whole text has one of these forms. */
 static int read_clock(const char *text, double *seconds)
 {
   int day = 0, hour = 0, minute = 0, second = 0, n = -1;
@@ -251,7 +251,7 @@ static int read_clock(const char *text, double *seconds)
   return 1;
 }
 
-/* Read a number, optionally with the letter of its unit; returns 1 if the text is one. */
+/* Read a number with an optional letter of its unit; returns 1 if the whole text has this form. */
 static int read_amount(const char *text, double *seconds)
 {
   static const struct {
@@ -284,7 +284,7 @@ int mill_option_duration(const char *option, const char *text, double *seconds)
   return MILL_OK;
 }
 
-/* Seconds up to the end of the Slurm job. */
+/* Set *seconds to the time left until the end of the Slurm job. */
 static int left_of_job(double *seconds)
 {
   const char *text = getenv("SLURM_JOB_END_TIME");
@@ -301,7 +301,7 @@ static int left_of_job(double *seconds)
         MILL_ERR_USAGE,
         "--time-limit auto: SLURM_JOB_END_TIME '%.40s' is not a Unix time; give a time", text);
   *seconds = difftime((time_t)end_s, time(NULL));
-  /* the end has passed: a second makes the fit stop before its first star */
+  /* the end has passed: with one second, the fit stops before its first star */
   if (*seconds < 1)
     *seconds = 1;
   return MILL_OK;

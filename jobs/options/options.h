@@ -8,7 +8,7 @@
 #include "jobs/options/option_table.h"
 #include "src/config/config.h"
 
-/** Values of the command line; texts are borrowed from argv, NULL: not given. */
+/** Values of the command line; texts are borrowed from argv; NULL: option not given. */
 typedef struct mill_fit_options {
   int help, print_config, overwrite, retry_failed, quiet, redrock;
   int join_by_name, plan, skip_done;
@@ -25,23 +25,24 @@ typedef struct mill_fit_options {
   const char *status;                 /**< path of the status file */
   const char *time_limit, *stop_file; /**< see mill_fit_options_running */
   const char *ranks, *rate;           /**< see mill_fit_options_running */
-  char **pattern;                     /**< [n_pattern] of input paths, owned; texts borrowed */
+  /** [n_pattern] patterns of input paths; the array is owned, its texts borrowed */
+  char **pattern;
   size_t n_pattern;
-  char **object; /**< [n_object] names of stars, owned; texts borrowed */
+  char **object; /**< [n_object] names of stars; the array is owned, its texts borrowed */
   size_t n_object;
   const char *numbers, *numbers_file, *input_table;
   char *const *input; /**< [n_input] files named on the command line, in order */
   int n_input;
-  /* only `starmill sample` */
-  const char *fit; /**< the result whose stars are sampled; NULL: this is a fit */
+  /* the members below are for `starmill sample` only */
+  const char *fit; /**< result whose stars are sampled; NULL: this is a fit */
   mill_sample_settings sample;
-  const char *flag;               /**< names with commas; NULL: any star */
-  int has_sn_range;               /**< sn_range was given */
+  const char *flag;               /**< names of flags separated by commas; NULL: any star */
+  int has_sn_range;               /**< 1: --sn-range was given */
   double least_sn, most_sn, part; /**< --sn-range, --fraction */
 } mill_fit_options;
 
-/** Rows for how a job runs, common to fit and sample.
- *  output: name of the result in the help, "OUT.h5". */
+/** Rows of the options for running a job, common to fit and sample.  output: name of the result
+ *  in the help, "OUT.h5". */
 #define MILL_FIT_RUNNING_ROWS(output)                                                              \
   {"backend", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, backend), .key = "backend"},             \
       {"threads", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, threads), .key = "threads"},         \
@@ -66,23 +67,24 @@ typedef struct mill_fit_options {
         .help = "stop in good order when this file appears (default: " output ".stop)"             \
   }
 
-/** Parse argv, argv[0] being the job's name; argv is permuted.
+/** Parse the command line of `starmill fit`; argv[0] is the job's name, and argv is permuted.
  *  MILL_ERR_USAGE names the option. */
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);
 
-/** take (src/config/option.h) of --library, which may be repeated; the row's offset is that of the
- *  mill_fit_options. */
+/** Callback of --library (take, src/config/option.h), which may be repeated: append the path
+ *  text to the mill_fit_options at row->offset in base. */
 int mill_fit_take_library(const mill_option *row, const char *text, void *base);
 
-/** take of an option that may be repeated: a list of texts at offset, its length at offset2. */
+/** Callback (take) of an option that may be repeated: append text to the list at row->offset,
+ *  whose length is at row->offset2. */
 int mill_fit_take_text(const mill_option *row, const char *text, void *base);
 
-/** Rows of such options in a mill_fit_options. */
+/** Kind and places of such an option's list in a mill_fit_options. */
 #define MILL_FIT_TEXTS(member)                                                                     \
   MILL_OPTION_OTHER, .take = mill_fit_take_text, .offset = offsetof(mill_fit_options, member),     \
                      .offset2 = offsetof(mill_fit_options, n_##member)
 
-/** Rows for the stars that a job takes, common to fit and sample. */
+/** Rows that choose the stars of a job, common to fit and sample. */
 #define MILL_FIT_OBJECT_ROWS                                                                       \
   {"object", MILL_FIT_TEXTS(object), .argument = "STAR",                                           \
    .help = "only this star: a TARGETID, IDENTIFIER or OBJECT; may be repeated"},                   \
@@ -95,27 +97,27 @@ int mill_fit_take_text(const mill_option *row, const char *text, void *base);
 /** Free the owned lists; NULL is allowed. */
 void mill_fit_options_clear(mill_fit_options *options);
 
-/** Apply the given options to config.  Reads the list of stars.  MILL_ERR_USAGE names the option,
- *  its value and what it takes; MILL_ERR_MEMORY. */
+/** Apply the given options to config, and read the list of stars.  MILL_ERR_USAGE names the
+ *  option, its value and its allowed values; MILL_ERR_MEMORY. */
 int mill_fit_options_apply(const mill_fit_options *options, mill_config *config);
 
-/** The inputs of the command line; borrows from options. */
+/** Fill request with the inputs of the command line; it borrows from options. */
 struct mill_input_request;
 void mill_fit_options_inputs(const mill_fit_options *options, struct mill_input_request *request);
 
 /** Settings of a run that are not part of the configuration. */
 typedef struct mill_running {
-  double time_limit_s;   /**< from now on; 0: none */
+  double time_limit_s;   /**< seconds from now; 0: no limit */
   const char *stop_file; /**< NULL: the default, OUT.h5.stop */
-  int n_rank;            /**< --plan: of the planned run; 0: as many as now */
-  double rate;           /**< --plan: stars a second of one rank; 0: the default */
+  int n_rank;            /**< --plan: ranks of the planned run; 0: as many as now */
+  double rate;           /**< --plan: stars/s of one rank; 0: the default */
 } mill_running;
 
-/** MILL_ERR_USAGE names the option. */
+/** Read the settings of a run from the options.  MILL_ERR_USAGE names the wrong option. */
 int mill_fit_options_running(const mill_fit_options *options, mill_running *running);
 
-/** A time in seconds, above 0 and at most ten years: 3600, 90s, 45m, 7.5h, 2d, H:MM:SS or
- *  D-HH:MM:SS.  option without its dashes.  MILL_ERR_USAGE. */
+/** Read a time above 0 and at most ten years as seconds: 3600, 90s, 45m, 7.5h, 2d, H:MM:SS or
+ *  D-HH:MM:SS.  option: its name without dashes.  MILL_ERR_USAGE. */
 int mill_option_duration(const char *option, const char *text, double *seconds);
 
 #endif

@@ -21,7 +21,8 @@
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 
-/* Most memory of rank 0 for the results of a round, about, and most problems of a rank in it. */
+/* ROUND_BYTES: about the most memory of rank 0 for the results of a round; MOST_IN_ROUND: most
+ * problems of a rank in a round. */
 enum { ROUND_BYTES = 128 << 20, MOST_IN_ROUND = 4096 };
 
 typedef struct particle_options {
@@ -33,17 +34,18 @@ typedef struct particle_job {
   mill_mpi mpi;
   particle_options options;
   mill_particle_config config;
-  double *sample; /* config.setup.sample, owned */
+  double *sample; /* the owned array behind config.setup.sample */
   const mill_particle_ops *ops;
   int is_gpu;
-  mill_particle_file *file; /* rank 0 */
+  mill_particle_file *file; /* result file, on rank 0 */
   unsigned char *status;    /* [n_problem], the same on every rank */
   int64_t *todo, n_todo;
   int64_t n_bad, first_bad;
   int bad_step;
-  /* numbers in the results of a problem: density, bound, moment, position, and the bad step */
+  /* doubles in a problem's results: density, bound, moment, position, and all of them plus the
+   * bad step */
   size_t n_density, n_bound, n_moment, n_position, n_result;
-  int n_round;    /* problems of a rank in a round */
+  int n_round;    /* most problems of a rank in a round */
   double *result; /* [n_round][n_result]; on rank 0 [ranks][n_round][n_result] */
 } particle_job;
 
@@ -150,7 +152,8 @@ static int append_digest(FILE *out, const char *what, const void *data, size_t n
   return MILL_OK;
 }
 
-/* The configuration's text and digests of the files it names; *text is for free. */
+/* Write the configuration's text and digests of its potential and samples to *text, which the
+ * caller frees by free(). */
 static int make_identity(const particle_job *job, char **text)
 {
   int err = MILL_OK;
@@ -192,7 +195,7 @@ done:
   return err;
 }
 
-/* List the problems to do, choose the size of a round, allocate its results. */
+/* List the problems to do, choose the size of a round, and allocate memory for its results. */
 static int plan(particle_job *job)
 {
   mill_particle_config *c = &job->config;
@@ -205,11 +208,10 @@ static int plan(particle_job *job)
   job->n_position = c->positions ? (size_t)s->n_particle * (size_t)s->n_dim : 0;
   job->n_result = job->n_density + job->n_bound + job->n_moment + job->n_position + 1;
   if (job->n_result > INT_MAX)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "%zu numbers for a problem are more than %d: give fewer times, points or particles "
-        "with positions",
-        job->n_result, INT_MAX);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "the results of a problem have %zu numbers, more than %d: give fewer times, "
+                      "points or particles with positions",
+                      job->n_result, INT_MAX);
   MILL_CHECK(MILL_ALLOC(c->n_problem, &job->todo));
   for (int64_t i = 0; i < c->n_problem; i++)
     if (job->status[i] == MILL_PARTICLES_WAIT)
@@ -246,8 +248,8 @@ static int find_gpu(const mill_mpi *mpi, const mill_particle_ops **ops)
   return err;
 }
 
-/* Choose the engine: all ranks use the CPU, or each a GPU.  auto: GPUs if every rank gets one, else
- * the CPU, and the reason is logged. */
+/* Choose the engine: all ranks use the CPU, or each rank uses a GPU.  auto: GPUs if every rank
+ * gets one, else the CPU, and log the reason. */
 static int find_engine(particle_job *job)
 {
   const int backend = job->options.backend;
@@ -281,7 +283,7 @@ done:
 
 /* ---- rounds ---- */
 
-/* Pointers to the parts of a problem's results at `at`. */
+/* Return pointers to the parts of a problem's results stored at `at`. */
 static mill_particle_result result_at(const particle_job *job, double *at)
 {
   mill_particle_result r = {.density = at};
@@ -291,7 +293,7 @@ static mill_particle_result result_at(const particle_job *job, double *at)
   return r;
 }
 
-/* Evolve the n problems of todo from first on. */
+/* Evolve n problems of the list todo, from index `first` on. */
 static int compute(particle_job *job, int64_t first, int n)
 {
   int err = MILL_OK;
@@ -311,14 +313,14 @@ done:
   return err;
 }
 
-/* Number of problems that a rank has in a round whose first is this. */
+/* Return the number of problems of a rank in a round, its first problem being todo[first]. */
 static int share_of(const particle_job *job, int64_t first)
 {
   const int64_t left = job->n_todo - first;
   return left <= 0 ? 0 : (left < job->n_round ? (int)left : job->n_round);
 }
 
-/* Rank 0: write the results of all ranks in the round that begins at first. */
+/* Rank 0: write the results of all ranks in the round that begins at todo[first]. */
 static int keep(particle_job *job, int64_t first)
 {
   for (int64_t i = 0; i < (int64_t)job->mpi.size * job->n_round && first + i < job->n_todo; i++) {
@@ -371,7 +373,7 @@ static void print_summary(const particle_job *job, double wall_s)
   fflush(stdout);
 }
 
-/* Warn of problems whose step was too long; if all were, fail. */
+/* Warn of problems whose time step was too long; if all were, fail. */
 static int tell_bad(const particle_job *job)
 {
   if (job->mpi.rank != 0 || job->n_bad == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fit one spectrum and print the parameters: fit_star LIBRARY.h5 SPECTRUM.txt [RESOLVING_POWER].
- * Each line of the text file has wavelength (Angstrom, vacuum), flux and its error.
+/* Fit one spectrum and print its parameters: fit_star LIBRARY.h5 SPECTRUM.txt [RESOLVING_POWER].
+ * Each line of the text file has a wavelength (Angstrom, vacuum), a flux and its error.
  * cc fit_star.c $(pkg-config --cflags --libs starmill) */
 #include <starmill/starmill.h>
 #include <stdio.h>

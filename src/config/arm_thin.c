@@ -8,9 +8,9 @@
 
 enum { REACH = 12 }; /* half width of the low-pass filter, in coarse grid steps */
 
-/* The low-pass filter passes frequencies below PASS and stops those above STOP, in units of one
- * over the coarse step.  Frequencies between 1/2 and STOP fold back to between 1 - STOP and 1/2,
- * which the line-spread function removes. */
+/* The low-pass filter passes frequencies below PASS and stops those above STOP, in cycles per
+ * coarse step.  Thinning folds frequencies between 1/2 and STOP to between 1 - STOP and 1/2,
+ * where the line-spread function removes them. */
 static const double PASS = 0.42, STOP = 0.62;
 
 /* Modified Bessel function I_0(x), by its power series. */
@@ -24,11 +24,12 @@ static double bessel(double x)
   return sum;
 }
 
-/* Weights of a low-pass filter [half + 1], one side of it: sinc times a Kaiser window, 80 dB
- * (Kaiser 1974, IEEE ISCAS, 20). */
+/* Compute weights [half + 1] of one side of a symmetric low-pass filter: sinc times a Kaiser
+ * window with 80 dB stop-band attenuation (Kaiser 1974, IEEE ISCAS, 20). */
 static void make_filter(int factor, int half, double *weight)
 {
-  const double beta = 7.857, cut = (PASS + STOP) / factor; /* twice the middle */
+  /* PASS + STOP: twice the middle of the transition band */
+  const double beta = 7.857, cut = (PASS + STOP) / factor;
   double sum = 0.0;
   for (int k = 0; k <= half; k++) {
     const double u = (double)k / half, x = M_PI * cut * k;
@@ -39,8 +40,8 @@ static void make_filter(int factor, int half, double *weight)
     weight[k] /= sum;
 }
 
-/* Filter the rows *x [n][n_in] along n and keep every factor-th.  Beyond an end the rows continue
- * as their point reflection about the end row. */
+/* Low-pass filter *x [n][n_in] along its first axis and keep every factor-th row.  Beyond an
+ * end, continue the rows by point reflection about the end row. */
 static int thin_rows(int factor, int n, int n_in, float **x)
 {
   int err = MILL_OK;

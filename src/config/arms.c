@@ -13,14 +13,17 @@
 #include "src/config/text.h"
 
 enum {
-  SPLINE_MARGIN = 64,  /* extra grid points at each end, where the end of a spline has an effect */
-  MIN_POINTS = 200,    /* least grid points of a cut arm: a shorter one is refused or not cut */
-  LEAST_CAMERA = 1000, /* least grid points of a camera; with fewer it is not taken as an arm */
-  N_LOOK = 32          /* wavelengths of an arm at which widths are compared */
+  /* extra grid points at each end of a cut arm, as splines are inexact near their ends */
+  SPLINE_MARGIN = 64,
+  /* a cut arm with fewer grid points is refused; a library arm is not cut to fewer */
+  MIN_POINTS = 200,
+  LEAST_CAMERA = 1000, /* a camera with fewer grid points in the library is not taken as an arm */
+  /* wavelengths per arm at which to compare widths of line-spread function and templates */
+  N_LOOK = 32
 };
 
-/* BIN_POINTS: least grid points in a bin of the guess.  exp(-HIDDEN): largest part of a line that
- * sampling may fold back (aliasing). */
+/* BIN_POINTS: a coarser grid must have this many points or more in a velocity bin of the guess.
+ * exp(-HIDDEN): largest amplitude that sampling may fold back (alias). */
 static const double BIN_POINTS = 2.0, HIDDEN = 7.0;
 
 /* ---- settings ---- */
@@ -77,8 +80,8 @@ int mill_config_is_power(double power)
 
 /* ---- against a library ---- */
 
-/* Check that the key lsf can be met: templates sharper than the spectra, and a width if it is to be
- * taken from the configuration. */
+/* Check that the library suits the key lsf: its templates must be sharper than the spectra, and
+ * each arm needs a configured width if lsf asks for one. */
 static int bind_lsf(const mill_config *config, const mill_library *lib)
 {
   const int lsf = config->lsf;
@@ -113,7 +116,8 @@ static int has_range(const mill_arm_choice *choice)
   return choice->min_aa > 0.0 || isfinite(choice->max_aa);
 }
 
-/* The library's arm with the most wavelengths of a range; -1: none has any. */
+/* Return the library's arm that covers most of a wavelength range, or -1 if none covers any of
+ * it. */
 static int arm_with(const mill_library *lib, const mill_arm_choice *choice)
 {
   int best = -1;
@@ -213,7 +217,7 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
     return set;
   case MILL_LSF_SIGMA:
     return own;
-  case MILL_LSF_AUTO: /* the configured width serves spectra without a line-spread function */
+  case MILL_LSF_AUTO: /* files without a line-spread function use the configured width */
     return set > 0.0 ? fmin(own, set) : own;
   default:
     return 0.0;
@@ -221,11 +225,11 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
 }
 
 /* May an arm be thinned to every factor-th grid point, of step d?  Let s be sigma of the
- * line-spread function, t that of the templates, r^2 = s^2 - t^2.  Frequency f is damped by
- * exp(-2 pi^2 (t^2 + r^2) f^2).  Sampling adds an alias from 1/d - f, which is damped by
- * exp(-2 pi^2 (t^2 (1/d - f)^2 + r^2 f^2)), at most exp(-2 pi^2 (t r / (s d))^2); that must be
- * below exp(-HIDDEN).  Splines need templates with a sigma of MILL_GRID_SIGMA steps; up to
- * MILL_LARGEST_BLUR of r^2 may be used to blur them to it. */
+ * line-spread function, t that of the templates, and r^2 = s^2 - t^2.  Convolution with s damps
+ * frequency f by exp(-2 pi^2 (t^2 + r^2) f^2).  Sampling adds an alias from 1/d - f, damped by
+ * exp(-2 pi^2 (t^2 (1/d - f)^2 + r^2 f^2)), which is at most exp(-2 pi^2 (t r / (s d))^2).  This
+ * bound must be below exp(-HIDDEN).  Splines need templates with a sigma of MILL_GRID_SIGMA
+ * steps; up to MILL_LARGEST_BLUR of r^2 may blur narrower templates to that sigma. */
 static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
                   int factor)
 {
@@ -287,8 +291,8 @@ static int copy_of(const void *from, size_t n, void **to)
   return MILL_OK;
 }
 
-/* Grid points [*first, *end) of the whole arm that a range needs: its pixels at any velocity, with
- * a margin for rotation and splines. */
+/* Set [*first, *end) to the grid points of the whole arm that a range needs: its pixels at any
+ * allowed velocity, with margins for rotation and splines. */
 static void window(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
                    int *first, int *end)
 {
@@ -303,14 +307,15 @@ static void window(const mill_config *config, const mill_arm *whole, const mill_
   const double high = ceil(most / whole->ln_step) + SPLINE_MARGIN + 1.0;
   *first = (int)fmin(fmax(low, 0.0), n);
   *end = (int)fmin(fmax(high, 0.0), n);
-  /* a whole number of coarse steps: shorten it where it was cut, not at the arm's own end */
+  /* thinning needs a whole number of coarse steps: shorten the window at a cut end, not at the
+   * arm's own end */
   const int spare =
       choice->sampling > 1 && *end > *first ? (*end - *first - 1) % choice->sampling : 0;
   *first += *first > 0 ? spare : 0;
   *end -= *first > 0 ? 0 : spare;
 }
 
-/* Copy an emulator, of the last layer only the outputs [first, first + n_pix). */
+/* Copy an emulator, but only outputs [first, first + n_pix) of its last layer. */
 static int copy_emulator(const mill_emulator *from, int first, int n_pix, mill_emulator *to)
 {
   const int last = from->n_layer - 1;
@@ -339,7 +344,7 @@ static int copy_emulator(const mill_emulator *from, int first, int n_pix, mill_e
                  (void **)&to->rbf.coef);
 }
 
-/* Copy of the model error the grid points [first, first + n_pix) of each row. */
+/* Copy grid points [first, first + n_pix) of each row of the model error. */
 static int copy_error(const mill_model_error *from, int n_whole, int first, int n_pix,
                       mill_model_error *to)
 {
@@ -393,7 +398,8 @@ static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_
   return MILL_OK;
 }
 
-/* Cut an arm of the library to its configured range of wavelengths. */
+/* Cut an arm of the library to its configured wavelength range; leave it whole if the range has
+ * fewer than MIN_POINTS grid points. */
 static int narrow(const mill_config *config, mill_arm *arm)
 {
   int first = 0, end = 0;
@@ -419,7 +425,8 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
   return 1;
 }
 
-/* A camera's range with the configured settings; the camera's width if none is configured. */
+/* Combine a camera's range with the arm's configured settings; the camera's width serves if none
+ * is configured. */
 static mill_arm_choice with_settings(const mill_arm_choice *camera, const mill_arm_choice *own)
 {
   mill_arm_choice choice = *own;
@@ -441,13 +448,13 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
   mill_arm_choice taken[MILL_MAX_ARM];
   for (int i = 0; i < n; i++)
     if (mill_library_find_arm(lib, camera[i].arm) >= 0)
-      return;
+      return; /* the library's arms are the cameras already */
   for (int i = 0; i < n; i++) {
     const int k = mill_config_find_arm(config, camera[i].arm), a = arm_with(lib, &camera[i]);
     const mill_arm *arm = &lib->arm[a < 0 ? 0 : a];
     if (lib->n_arm > 1 &&
         (camera[i].min_aa < arm->wave_aa[0] || camera[i].max_aa > arm->wave_aa[arm->n_pix - 1]))
-      return; /* the camera has wavelengths of several arms, or of none */
+      return; /* the camera extends beyond its library arm */
     window(config, arm, &camera[i], &first, &end);
     if (end - first < LEAST_CAMERA)
       continue;
@@ -456,9 +463,9 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
       taken[n_taken++] = k < 0 ? camera[i] : with_settings(&camera[i], &config->arm[k]);
   }
   if (n_taken == 0 || (config->n_arm > 0 && n_taken != config->n_arm))
-    return; /* mill_config_bind refuses a name that is not a camera's */
+    return; /* mill_config_bind refuses names that are not cameras */
   for (int i = 0; i < n_taken && are_channels && n_taken < n_covered; i++)
-    if (!taken[i].channel[0]) /* else pixels of a neighbouring channel could be taken, too */
+    if (!taken[i].channel[0]) /* else the arm could take pixels of a neighbouring channel, too */
       memcpy(taken[i].channel, taken[i].arm, sizeof taken[i].channel);
   memcpy(config->arm, taken, (size_t)n_taken * sizeof *taken);
   config->n_arm = n_taken;

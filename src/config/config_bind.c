@@ -8,7 +8,7 @@
 #include "src/config/text.h"
 #include "src/pipeline/guess_table.h"
 
-#define MAX_GUESS_BYTES 4e9 /* most memory of the initial guess on a rank; beyond, it is refused */
+#define MAX_GUESS_BYTES 4e9 /* bytes per rank: a guess that needs more is refused */
 
 static const char *parameter_names(const mill_library *lib, char out[512])
 {
@@ -50,8 +50,8 @@ static int check_guess(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
-/* Refuse a mask that is probably in nm or um: outside the library as Angstrom, inside as nm or
- * um. */
+/* Refuse a wave_mask that is probably in nm or um: it lies outside the library in Angstrom, but
+ * inside in nm or um. */
 static int check_mask(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->fit.n_wave_mask && !config->wave_mask_auto; i++) {
@@ -63,11 +63,10 @@ static int check_mask(const mill_config *config, const mill_library *lib)
                   mill_arm_overlaps(&lib->arm[a], 1e4 * min, 1e4 * max);
     }
     if (!as_aa && as_other)
-      return MILL_ERROR(
-          MILL_ERR_CONFIG,
-          "wave_mask: [%g, %g] is outside the library, unless in nm or um; give vacuum "
-          "wavelengths in Angstrom",
-          min, max);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "wave_mask: [%g, %g] is outside the library in Angstrom, but inside in nm "
+                        "or um; give vacuum wavelengths in Angstrom",
+                        min, max);
   }
   return MILL_OK;
 }
@@ -113,7 +112,7 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
   memcpy(config->fit.fixed_value, fixed_value, sizeof fixed_value);
   memcpy(config->fit.prior_mean, mean, sizeof mean);
   memcpy(config->fit.prior_sigma, sigma, sizeof sigma);
-  /* with minsn_from: scores, the reader leaves rows out before their pixels are read */
+  /* with minsn_from: scores, the reader has skipped rows of low S/N already */
   config->fit.min_sn =
       config->select.sn_source == MILL_SN_PIXELS ? config->select.min_sn : -INFINITY;
   return MILL_OK;

@@ -196,7 +196,7 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
   for (int i = 0; i < config->n_fixed && fit->epochs != MILL_EPOCHS_NONE; i++)
     if (strcmp(config->fixed[i].name, "vrad") == 0)
       return mill_config_wrong(where, "epochs", "fix_param", -1,
-                               "fits the velocities, and fix_param holds vrad; remove one of them");
+                               "fits velocities, but fix_param holds vrad; remove one of them");
   for (int i = 0; i < fit->n_wave_mask; i++) {
     const mill_wave_range *range = &fit->wave_mask[i];
     if (!isfinite(range->min_aa) || !isfinite(range->max_aa) || range->min_aa < 0.0 ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading a configuration file as a YAML document; config_read.c takes the keys from it. */
+/* Read a configuration file into a YAML document; config_read.c takes the keys from it. */
 #include <errno.h>
 #include <string.h>
 #include <yaml.h>
@@ -11,7 +11,7 @@
 #include "src/system/regular_file.h"
 
 enum {
-  MAX_FILE_BYTES = 16 * 1048576, /* longer files are refused: not a configuration */
+  MAX_FILE_BYTES = 16 * 1048576, /* longer files are refused as no configuration */
   MAX_DEPTH = 16,                /* deepest nesting of lists and mappings; keys need 3 */
   MAX_ANCHOR = 64,               /* most anchors (&) */
 };
@@ -24,7 +24,7 @@ static int read_file(const char *path, unsigned char **text, size_t *n_text)
   FILE *file = NULL;
   *text = NULL;
   MILL_TRY(mill_regular_stream(path, "a configuration file", MILL_ERR_CONFIG, &file));
-  do { /* until its end, not by its size: the file may grow meanwhile */
+  do { /* read to the end, not to the size at the start: the file may grow */
     MILL_TRY(MILL_GROW(&buffer, &n_room, n + 65536));
     n += (int64_t)fread(buffer + n, 1, (size_t)(n_room - n), file);
     if (ferror(file))
@@ -52,7 +52,7 @@ static int yaml_failure(const yaml_parser_t *parser, const char *path, const uns
   const char *problem = parser->problem ? parser->problem : "unknown problem";
   if (parser->error == YAML_MEMORY_ERROR)
     return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory to read it", path);
-  if (parser->error == YAML_READER_ERROR) { /* gives an offset, no line */
+  if (parser->error == YAML_READER_ERROR) { /* libyaml gives the offset of this error but no line */
     int line = 1;
     for (size_t i = 0; i < n_text && i < parser->problem_offset; i++)
       line += text[i] == '\n';
@@ -102,7 +102,7 @@ done:
   return err;
 }
 
-/* Call take for the document of a text; path: its name in messages. */
+/* Parse a YAML text and call take for its document; path names the text in messages. */
 static int parse(const char *path, const unsigned char *text, size_t n_text, mill_yaml_take *take,
                  void *base)
 {

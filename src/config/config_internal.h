@@ -7,13 +7,14 @@
 #include "src/config/option.h"
 
 enum {
-  MILL_MAX_MASK_BIT = 64, /* of mill_selection.fiberstatus_allowed */
+  MILL_MAX_MASK_BIT = 64, /* bits of mill_selection.fiberstatus_allowed */
   MILL_N_KEY = 64
 };
 
-#define MILL_MAX_RADIUS 60  /* arcsec: larger radii would join different stars */
-#define MILL_MIN_POWER  10  /* resolving power: below, no stellar line is seen */
-#define MILL_MAX_POWER  1e7 /* resolving power: above any stellar spectrograph */
+/* largest join_radius, arcsec: beyond it, different stars would be joined */
+#define MILL_MAX_RADIUS 60
+#define MILL_MIN_POWER  10  /* least resolving power: below it, no stellar line is visible */
+#define MILL_MAX_POWER  1e7 /* largest resolving power: above that of any stellar spectrograph */
 #define MILL_MAX_FWHM   1e3 /* A: largest fwhm of an arm */
 
 /* All keys, in the order of the documentation and of --print-config. */
@@ -28,34 +29,36 @@ typedef struct mill_field {
     MILL_FIELD_WHOLE
   } kind; /* char[MILL_MAX_NAME], double, int */
   size_t offset;
-  double usual;       /* default, not printed; NAN: no default, always printed */
-  const char *needed; /* for the message if the field is missing; NULL: it may be missing */
+  double usual; /* default, not printed; NAN: no default, always printed */
+  /* name in the message that the field is missing; NULL: the field is optional */
+  const char *needed;
 } mill_field;
 extern const mill_field mill_arm_field[]; /* of mill_arm_choice; ends with a field without a name */
 
-/* A key whose value is a list of such items. */
+/* A key whose value is a list of items, each with the fields of a mill_field table. */
 typedef struct mill_items {
   const char *key;
-  size_t offset, offset2, size; /* places of list and number of items in mill_config; item's size */
+  /* offsets in mill_config of the list and of its number of items; bytes of an item */
+  size_t offset, offset2, size;
   int most;
   int is_named;                     /* 1: an item may be just the value of its first field */
   const char *list, *item, *wanted; /* for messages: "a list of names", "an arm", "{name: NAME}" */
   const mill_field *field;
 } mill_items;
-/* The items of a key; NULL: its value is not a list of items. */
+/* Return the item table of a key; NULL: its value is no list of items. */
 const mill_items *mill_config_items(const mill_option *key);
 
 /* Index of a key, -1 when it is unknown. */
 int mill_config_find_key(const char *name);
 
-/* What a check found wrong: a key, the key that it clashes with (NULL: none), an item of its
- * list. */
+/* The fault that a check found: the wrong key, another key that it contradicts (NULL: none), and
+ * the item of the key's list. */
 typedef struct mill_config_fault {
   const char *key, *other;
   int item; /* 0-based; -1: the whole value */
 } mill_config_fault;
 
-/* mill_config_check; on failure where is filled. */
+/* Like mill_config_check, but also fills *where on failure. */
 int mill_config_check_where(const mill_config *config, mill_config_fault *where);
 
 /* Read all keys of a YAML document into config and check it.  *line: line of a failure; 0:
@@ -66,13 +69,14 @@ int mill_config_read_document(struct yaml_document_s *document, mill_config *con
 /* Fill *where and return MILL_ERR_CONFIG with "key: item 2: message" (item -1: without item). */
 int mill_config_wrong(mill_config_fault *where, const char *key, const char *other, int item,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
-/* Is it a resolving power in range, or 0 for none? */
+/* Is power 0 (none) or within the limits of a resolving power? */
 int mill_config_is_power(double power);
 /* Check that the library has the arms and their wavelengths, and that the key lsf suits its
  * templates.  MILL_ERR_CONFIG. */
 int mill_config_bind_arms(const mill_config *config, const mill_library *lib);
-/* Thin an arm to every factor-th grid point, of which at least MILL_THINNED_POINTS must be left, else
- * it stays; the emulator's last layer is low-pass filtered.  MILL_ERR_MEMORY. */
+/* Low-pass filter the emulator's last layer along the wavelength grid and keep every factor-th
+ * grid point.  The arm stays as it is if fewer than MILL_THINNED_POINTS would be left.
+ * MILL_ERR_MEMORY. */
 enum { MILL_THINNED_POINTS = 128 };
 int mill_arm_thin(int factor, mill_arm *arm);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table of all keys, from which reading, checking, printing, options of `starmill fit`, --help
- * and documentation are made. */
+/* The table of all keys: reading, checking, printing, options of `starmill fit`, --help and
+ * documentation use it. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -9,9 +9,9 @@
 #include "src/config/config_internal.h"
 
 #define MAX_VEL   299792.0 /* km/s: just below the speed of light */
-#define MAX_VSINI 1000.0   /* km/s: no star rotates faster without breaking up */
+#define MAX_VSINI 1000.0   /* km/s: faster rotation would break up any star */
 
-/* the order of the words is the order of these enumerations */
+/* an enumerator is the index of its word in the table below */
 static_assert(MILL_OPT_HYBRID == 0 && MILL_OPT_NELDER_MEAD == 1 && MILL_OPT_LM == 2, "order");
 static_assert(MILL_LIKE_MARGINAL == 0 && MILL_LIKE_PROFILE == 1, "order");
 static_assert(MILL_CONT_RBF == 0 && MILL_CONT_CHEBYSHEV == 1, "order");
@@ -45,7 +45,7 @@ static_assert(MILL_MEDIUM_AUTO == 0 && MILL_MEDIUM_VACUUM == 1 && MILL_MEDIUM_AI
 #define SCIENCE                .is_identity = 1
 
 const mill_option mill_config_key[MILL_N_KEY] = {
-    /* not part of the identity, which has the library's hash */
+    /* not in the run's identity, which has the library's hash instead */
     {"template_lib", MILL_OPTION_NAMES, .offset = offsetof(mill_config, template_lib),
      .size = sizeof((mill_config *)0)->template_lib[0], .max = MILL_MAX_LIBRARY,
      .offset2 = offsetof(mill_config, n_template_lib), .argument = "path or list of paths",
@@ -153,7 +153,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
              "to convergence, then polish; levenberg-marquardt: polish alone",
      .more = ". If a method does not converge, the next one is tried",
      .elsewhere = "(`second_minimizer` adds a polish)"},
-    /* the identity has the hash of its contents */
+    /* the run's identity has the hash of the table's contents */
     {"start", PATH(start), SCIENCE,
      .help = "table to start fits from instead of the initial guess: FITS, or a result file; "
              "stars are found by TARGETID, OBJECT, IDENTIFIER or place",
@@ -316,7 +316,8 @@ int mill_config_set(mill_config *config, const char *key, const char *option, co
 
 void mill_config_default(mill_config *config)
 {
-  memset(config, 0, sizeof *config); /* padding and ends of names, too: memcmp compares copies */
+  /* also clears padding and ends of names, as memcmp compares copies */
+  memset(config, 0, sizeof *config);
   mill_fit_settings *fit = &config->fit;
   fit->optimizer = MILL_OPT_HYBRID;
   fit->likelihood = MILL_LIKE_MARGINAL;

@@ -49,7 +49,8 @@ static int is_usual(const char *item, const mill_field *f)
   return f->kind == MILL_FIELD_TEXT ? !item[f->offset] : number_of(item, f) == f->usual;
 }
 
-/* Print items as [a, {name: b, min: 3}] if they may be just a name, else one on each line. */
+/* Print a list of items: on one line, like [a, {name: b, min: 3}], if an item may be just a
+ * name, else one item per line. */
 static void print_items(const mill_config *config, const mill_items *k, FILE *out)
 {
   const char *item = (const char *)config + k->offset;
@@ -178,7 +179,8 @@ static void print_key(const mill_config *config, const mill_option *k, FILE *out
 
 int mill_config_print(const mill_config *config, FILE *out)
 {
-  MILL_CHECK(mill_config_check(config)); /* so that the printed text can be read again */
+  /* a checked configuration prints as a text that can be read again */
+  MILL_CHECK(mill_config_check(config));
   for (int i = 0; i < MILL_N_KEY; i++)
     print_key(config, &mill_config_key[i], out);
   if (fflush(out) != 0 || ferror(out))

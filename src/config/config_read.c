@@ -12,11 +12,12 @@
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 
-/* libyaml loads the file as a tree whose nodes know their lines; the table of keys has the allowed
- * values.  libcyaml could not tell the lines of duplicate keys and bad values. */
+/* libyaml loads the file as a tree whose nodes know their lines, also those of duplicate keys
+ * and bad values (libcyaml loses these).  The table of keys has the allowed values. */
 
 enum {
-  MAX_LINE_ITEM = 64 /* items of a list whose lines are kept for messages; later ones have none */
+  /* items of a list whose line numbers are kept for messages; later items have none */
+  MAX_LINE_ITEM = 64
 };
 
 /* Position of the reader. */
@@ -143,7 +144,7 @@ static int get_integer(reader *in, const yaml_node_t *node, int64_t *out)
   return MILL_OK;
 }
 
-/* Text of at most size - 1 bytes. */
+/* Read a text of at most size - 1 bytes. */
 static int get_text(reader *in, const yaml_node_t *node, size_t size, char *out)
 {
   char text[64];
@@ -168,7 +169,8 @@ static int get_word(reader *in, const yaml_node_t *node, const char *const *word
   if (node->type != YAML_SCALAR_NODE || is_null(node))
     return expected(in, node, list);
   const char *text = scalar(node);
-  for (int second = 0; second < 2; second++) { /* first as it is: lsf has the word off */
+  /* first compare the text itself, as lsf has the word off; then yes and no as true and false */
+  for (int second = 0; second < 2; second++) {
     for (int i = 0; words[i]; i++)
       if (strcmp(text, words[i]) == 0) {
         *out = i;
@@ -180,7 +182,7 @@ static int get_word(reader *in, const yaml_node_t *node, const char *const *word
   return expected(in, node, list);
 }
 
-/* Number of items of a list; a scalar counts as a list of one. */
+/* Set *n to the number of items of a list; a scalar is a list of one. */
 static int get_list(reader *in, const yaml_node_t *node, const char *what, size_t max, size_t *n)
 {
   if (node->type == YAML_SCALAR_NODE && !is_null(node))
@@ -281,7 +283,7 @@ static int get_fields(reader *in, const yaml_node_t *node, const mill_items *k, 
     MILL_CHECK(get_real(in, value, &x));
     if (f->kind == MILL_FIELD_REAL)
       *(double *)(void *)(to + f->offset) = x;
-    else /* -1, out of range, for a number that is not whole */
+    else /* a number that is not whole becomes -1, which is out of range */
       *(int *)(void *)(to + f->offset) = x == floor(x) && fabs(x) < 1e9 ? (int)x : -1;
   }
   for (const mill_field *f = k->field; f->name; f++)
@@ -332,7 +334,7 @@ static int read_objects(reader *in, const yaml_node_t *node)
   }
   if (list)
     mill_star_list_sort(list);
-  in->config->select.star = list; /* the list before belongs to the caller */
+  in->config->select.star = list; /* the caller frees the previous list */
   list = NULL;
 done:
   mill_star_list_free(list);
@@ -436,7 +438,7 @@ static int unknown_key(const char *name)
                     mill_text_shown(name, text));
 }
 
-/* Refuse tags (!!int), which ask for conversions. */
+/* Refuse YAML tags such as !!int, which demand conversions. */
 static int check_tags(yaml_document_t *document, int *line)
 {
   char text[64];
@@ -453,7 +455,8 @@ static int check_tags(yaml_document_t *document, int *line)
   return MILL_OK;
 }
 
-/* Lines of a document's keys, and of the first items of their lists; 0: not there. */
+/* Line numbers of a document's keys, and of the first MAX_LINE_ITEM items of their lists; 0:
+ * absent. */
 typedef struct places {
   int key[MILL_N_KEY], item[MILL_N_KEY][MAX_LINE_ITEM];
 } places;
@@ -482,8 +485,8 @@ static int read_pair(reader *in, const yaml_node_pair_t *pair, places *where, in
       where->item[i][j] = node_line(list_item(in, value, (size_t)j));
   in->key = &mill_config_key[i];
   err = read_key(in, value);
-  if (err !=
-      MILL_OK) /* libyaml places an empty value after its key, on a later line if there is one */
+  /* libyaml puts an empty value on the line of the next key: name the key's own line */
+  if (err != MILL_OK)
     *line = is_null(value) || !in->line ? where->key[i] : in->line;
 done:
   return err;

@@ -74,7 +74,7 @@ static int read_seed(const char *text, uint64_t *value)
   char *end = NULL;
   errno = 0;
   *value = strtoull(text, &end, 10);
-  /* strtoull also reads a minus sign, and wraps */
+  /* strtoull would accept a minus sign and wrap around */
   return isdigit((unsigned char)text[0]) && *end == '\0' && errno != ERANGE;
 }
 
@@ -101,7 +101,7 @@ static int read_pair(const mill_option *row, const char *text, double *first, do
          (!has_range(row) || *first <= *second);
 }
 
-/* Read names with commas into names [max][size]. */
+/* Split a text at its commas into names [max][size]. */
 static int read_names(const mill_option *row, const char *text, char *names, int *n_name)
 {
   *n_name = 0;
@@ -125,8 +125,8 @@ static int find_word(const char *const *words, const char *text)
   return -1;
 }
 
-/* Store the value of text at `at` (and at2), suitably aligned; returns 0 if text is not a value of
- * the row. */
+/* Store the value of text at `at` (a second one at at2), both aligned for its type; returns 0 if
+ * the row does not allow the text. */
 static int read_value(const mill_option *row, const char *text, void *at, void *at2)
 {
   long long n = 0;

@@ -2,9 +2,8 @@
 /** Table row of a setting: a key of the configuration (src/config/config_keys.c) or an option of a
  *  job (jobs/options/option_table.h).
  *
- *  A row has the name, the allowed values, the texts of --help and documentation, and the place of
- *  the value: offset bytes into a structure, called base here.
- */
+ *  A row gives the setting's name, allowed values, texts of --help and documentation, and the
+ *  place of its value: offset bytes from the start of a structure, called base here. */
 #ifndef MILL_OPTION_H
 #define MILL_OPTION_H
 
@@ -12,19 +11,20 @@
 #include <stddef.h>
 
 enum mill_option_kind {
-  MILL_OPTION_HEADING = 0, /**< no option: a line of --help; without a name the end of a table */
-  MILL_OPTION_FLAG,        /**< int: becomes 1; takes no value */
-  MILL_OPTION_TEXT,        /**< const char *: borrowed from the command line */
-  MILL_OPTION_PATH,        /**< char[size] */
-  MILL_OPTION_WORD,        /**< char[size]: one of words */
-  MILL_OPTION_CHOICE,      /**< int: index of one of words */
-  MILL_OPTION_COUNT,       /**< int, min to max */
-  MILL_OPTION_INTEGER,     /**< int64_t, min to max */
-  MILL_OPTION_REAL,        /**< double, min to max; -inf where without */
-  MILL_OPTION_PAIR,        /**< double at offset and at offset2, min to max, ascending */
-  MILL_OPTION_SEED,        /**< uint64_t */
-  MILL_OPTION_NAMES,       /**< char[max][size], their number an int at offset2 */
-  MILL_OPTION_OTHER        /**< read by take; for keys by src/config/config_read.c */
+  /** a heading line of --help, not an option; without a name it ends the table */
+  MILL_OPTION_HEADING = 0,
+  MILL_OPTION_FLAG,    /**< int: becomes 1; takes no value */
+  MILL_OPTION_TEXT,    /**< const char *: borrowed from the command line */
+  MILL_OPTION_PATH,    /**< char[size] */
+  MILL_OPTION_WORD,    /**< char[size]: one of words */
+  MILL_OPTION_CHOICE,  /**< int: index of one of words */
+  MILL_OPTION_COUNT,   /**< int, min to max */
+  MILL_OPTION_INTEGER, /**< int64_t, min to max */
+  MILL_OPTION_REAL,    /**< double, min to max; -inf for the word `without` */
+  MILL_OPTION_PAIR,    /**< double at offset and at offset2, min to max, ascending */
+  MILL_OPTION_SEED,    /**< uint64_t */
+  MILL_OPTION_NAMES,   /**< char[max][size]; the number of names is an int at offset2 */
+  MILL_OPTION_OTHER    /**< parsed by take; keys of this kind by src/config/config_read.c */
 };
 
 typedef struct mill_option {
@@ -32,35 +32,35 @@ typedef struct mill_option {
   enum mill_option_kind kind;
   char letter; /**< short form of an option; 0: none */
   size_t offset, size, offset2;
-  double min, max;          /**< both 0: any */
-  const char *without;      /**< word that a REAL may be instead of a number; NULL: none */
+  double min, max;          /**< both 0: no limits */
+  const char *without;      /**< word allowed in place of a REAL's number; NULL: none */
   const char *const *words; /**< ends with NULL */
-  const char *argument;     /**< name of the value in --help, of its type in the documentation */
-  const char *help;         /**< NULL: the key's */
-  /** Key of the configuration that this option sets: it gives range, words and help.  The option
+  const char *argument;     /**< name of the value in --help; its type in the documentation */
+  const char *help;         /**< text of --help; NULL: that of key */
+  /** Configuration key that this option sets; range, words and help come from it.  The option
    *  itself is a TEXT or FLAG, which mill_config_set reads later. */
   const char *key;
-  /** OTHER: reads text and stores it in base.  MILL_ERR_USAGE.  NULL: Python reads the text; the
-   *  option may be given once. */
+  /** Parser of an OTHER: stores the value of text in base; fails with MILL_ERR_USAGE.  NULL:
+   *  Python parses the text, and the option may be given once. */
   int (*take)(const struct mill_option *row, const char *text, void *base);
-  int may_differ; /**< of an option: may differ between ranks, as it changes no row */
-  unsigned tasks; /**< bits of the job's tasks that use it; 0: all */
-  /* of keys */
-  int is_identity;     /**< part of the identity of a run */
-  const char *section; /**< of the documentation; set in the first row of each */
+  int may_differ; /**< 1: ranks may have different values, since the option changes no row */
+  unsigned tasks; /**< bit mask of the job's tasks that use the option; 0: all */
+  /* the members below are for keys only */
+  int is_identity;     /**< 1: part of a run's identity */
+  const char *section; /**< heading in the documentation, set in a section's first row */
   const char *unit;
-  const char *range;     /**< what the documentation adds to min and max */
-  const char *more;      /**< what the documentation adds to help */
+  const char *range;     /**< text that the documentation adds to min and max */
+  const char *more;      /**< text that the documentation adds to help */
   const char *elsewhere; /**< name in rvspecfit */
 } mill_option;
 
-/** Member of a structure as offset and size of a row. */
+/** Initialise a row's offset and size from a structure's member. */
 #define MILL_AT(type, member) .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
 
-#define MILL_ABOVE_0 DBL_MIN /**< min of a REAL that must be above 0 */
+#define MILL_ABOVE_0 DBL_MIN /**< min of a REAL that must exceed 0 */
 
 /** Read the value of an option into base.  MILL_ERR_USAGE: the message names the option (without
- *  its dashes), what it takes, and text. */
+ *  its dashes), its allowed values and the text. */
 int mill_option_read(const mill_option *row, const char *option, const char *text, void *base);
 
 /** Allowed values of a row, for messages: "an integer from 1 to 24". */

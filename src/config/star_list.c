@@ -11,7 +11,7 @@
 #include "src/config/text.h"
 #include "src/system/order.h"
 
-/* Only a number as it is printed is one: 007 is a name. */
+/* Is the text an integer just as printf would print it?  007 is a name. */
 static int is_number(const char *text, int64_t *number)
 {
   char *end, printed[32];
@@ -55,7 +55,7 @@ int mill_star_list_add_row(mill_star_list *list, int64_t target_id, const char *
   return target_id != -1 ? add_number(list, target_id) : add(list, object[0] ? object : identifier);
 }
 
-/* Sort, and keep one of those that are equal; how many are left. */
+/* Sort items and keep one of equal ones; returns the number kept. */
 static int64_t sort(void *items, int64_t n, size_t size, int (*order)(const void *, const void *))
 {
   char *item = items;

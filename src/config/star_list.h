@@ -8,18 +8,20 @@
 
 enum { MILL_STAR_NAME = 64 /* bytes of an IDENTIFIER; an OBJECT has less */ };
 
-/** Numbers are apart: a list of TARGETIDs may be very long.  Zero it before the first star. */
+/** Stars by number and by name: numbers have a compact array, since a list of TARGETIDs may be
+ *  very long.  Zero the structure before adding stars. */
 typedef struct mill_star_list {
   int64_t *number, n_number, number_room; /**< sorted by mill_star_list_sort */
   char (*name)[MILL_STAR_NAME];           /**< likewise */
   int64_t n_name, name_room;
 } mill_star_list;
 
-/** Add a star; a text that is a whole number of 64 bits, as it is printed, is a number.  from: for
- *  the message.  MILL_ERR_USAGE: no row can have the name; MILL_ERR_MEMORY. */
+/** Add a star.  A text that prints a 64-bit integer is stored as a number, any other as a name.
+ *  from: source of the text, for the message.  MILL_ERR_USAGE if no row can have the name;
+ *  MILL_ERR_MEMORY. */
 int mill_star_list_add(mill_star_list *list, const char *from, const char *text);
 
-/** Add the star of a row: by target_id unless it is -1, else object, else identifier. */
+/** Add a row's star by target_id; if that is -1, by object, or by identifier if object is empty. */
 int mill_star_list_add_row(mill_star_list *list, int64_t target_id, const char *identifier,
                            const char *object);
 
@@ -27,12 +29,12 @@ int mill_star_list_add_row(mill_star_list *list, int64_t target_id, const char *
 void mill_star_list_sort(mill_star_list *list);
 
 /** Has the list a row's TARGETID (unless it is -1), IDENTIFIER or OBJECT?
- *  found  [n_number + n_name]  in, out  1: the row has this star's name; NULL: not wanted */
+ *  found  [n_number + n_name]  in, out  1: set to 1 for entries of this row; NULL: unused */
 int mill_star_list_has(const mill_star_list *list, int64_t target_id, const char *identifier,
                        const char *object, unsigned char *found);
 
-/** Number of stars that are not marked in found.  The first of them, for a message, goes to text.
- */
+/** Return the number of stars not marked in found, and copy the first one's name to text, for a
+ *  message. */
 int64_t mill_star_list_missing(const mill_star_list *list, const unsigned char *found,
                                char text[MILL_STAR_NAME]);
 

@@ -19,7 +19,7 @@ const char *mill_text_of_real(double x, char out[32])
 int mill_text_to_real(const char *text, double *value)
 {
   char *end = NULL;
-  /* strtod also reads hexadecimal, inf and nan */
+  /* strtod would accept hexadecimal, inf and nan */
   if (!*text || strspn(text, "0123456789+-.eE") != strlen(text))
     return 0;
   *value = strtod(text, &end);
@@ -78,14 +78,14 @@ void mill_text_nearer(const char *text, const char *known, mill_near *near)
   if (strlen(text) > MAX_MISSPELT || strlen(known) > MAX_MISSPELT)
     return;
   const size_t distance = name_distance(text, known);
-  /* more edits, or edits of most letters of a short name, are not a misspelling */
+  /* beyond MAX_CHANGE edits, or half the letters of a short name, it is not a misspelling */
   if (distance > MAX_CHANGE || 2 * distance > strlen(known) + 1 ||
       (near->name && distance >= near->distance))
     return;
   *near = (mill_near){known, distance};
 }
 
-/* The code point at s and its number of bytes; 0 bytes if s is not valid UTF-8. */
+/* Return the code point at s and set *n_byte to its length, or to 0 if s is not valid UTF-8. */
 static unsigned utf8_next(const unsigned char *s, int *n_byte)
 {
   static const unsigned smallest[5] = {0, 0, 0x80, 0x800, 0x10000};

@@ -10,11 +10,11 @@
 /** The shortest decimal that reads back as the same double; returns out. */
 const char *mill_text_of_real(double x, char out[32]);
 
-/** 1 and *value if the whole text is a decimal number (inf if it is too large), else 0. */
+/** Returns 1 and sets *value if the whole text is a decimal number (inf if too large), else 0. */
 int mill_text_to_real(const char *text, double *value);
 
-/** A user's text for a one-line message: cut after 60 bytes, control characters as '?'; returns
- *  out. */
+/** Prepare a user's text for a one-line message: cut it after 60 bytes and show control
+ *  characters as '?'; returns out. */
 const char *mill_text_shown(const char *text, char out[64]);
 
 /** "a, b or c"; words ends with NULL; returns out. */
@@ -29,16 +29,17 @@ typedef struct mill_near {
 /** Put known into near if it is closer to text than the name there. */
 void mill_text_nearer(const char *text, const char *known, mill_near *near);
 
-/** 1 when the text fits a YAML file and one line of a message: UTF-8, no control characters. */
+/** Does the text fit a YAML file and a one-line message: UTF-8 without control characters? */
 int mill_text_is_printable(const char *text);
 
-/** Compile a POSIX extended regular expression that must match the beginning of a name; the caller
- *  frees it by regfree.  Returns 0, with the reason in reason [size], if text is not one.  A
- *  backslash is refused: dialects disagree on its meaning, and no name needs it. */
+/** Compile a POSIX extended regular expression that must match the beginning of a name; the
+ *  caller frees it by regfree.  Returns 0, with the reason in reason [size], if text is not a
+ *  valid expression.  A backslash is refused: dialects disagree on its meaning, and no name
+ *  needs it. */
 int mill_name_regex(const char *text, regex_t *regex, char *reason, size_t size);
 
-/** The command line "starmill" and argv, quoted for a shell; *out is for free.  Call it before argv
- *  is permuted.  MILL_ERR_MEMORY. */
+/** Write the command line "starmill" and argv, quoted for a shell, to *out, which the caller
+ *  frees by free().  Call it before getopt permutes argv.  MILL_ERR_MEMORY. */
 int mill_command_text(int argc, char *const *argv, char **out);
 
 /** Print as a double-quoted YAML scalar. */

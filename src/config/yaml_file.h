@@ -5,7 +5,7 @@
 
 struct yaml_document_s;
 
-/** Copies values of a document to base; *line: line of an error; 0: unknown. */
+/** Callback that copies values of a document to base.  *line: line of an error; 0: unknown. */
 typedef int mill_yaml_take(struct yaml_document_s *document, void *base, int *line);
 
 /** Read the file at path and call take, unless the file is empty.  MILL_ERR_CONFIG with file and

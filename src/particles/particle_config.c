@@ -25,8 +25,9 @@ static_assert(MILL_ABSORBING == 3 && MILL_GRIDDED == 3 && MILL_START_SAMPLES == 
 
 /* ---- values ---- */
 
-/* Read the index of a word, or a number with a magnitude that densities can handle; if the row has
- * a min, a whole number from min to max. */
+/* Read one value into *x: the index of a word, or a number that is 0 or within
+ * 1/MILL_PARTICLE_FAR to MILL_PARTICLE_FAR in size.  A row with a min takes only whole numbers
+ * from min to max. */
 static int read_one(const mill_option *row, const char *text, double *x)
 {
   for (int i = 0; row->words && row->words[i]; i++)
@@ -57,7 +58,7 @@ static int read_list(const mill_option *row, const char *text, int most, double 
   return MILL_ERROR(MILL_ERR_CONFIG, "%s takes %s, not '%.80s'", row->name, row->argument, text);
 }
 
-/* Read one value for all axes, or one for each axis, into the doubles or integers of base. */
+/* Read one value for all axes, or one per axis, into an array of doubles or integers in base. */
 static int read_axes(const mill_option *row, const char *text, int n_dim, void *base)
 {
   double x[MILL_PARTICLE_DIM];
@@ -159,7 +160,8 @@ static const mill_option *find(const mill_option *rows, const char *name)
   return NULL;
 }
 
-/* The text of a scalar, or of a list of scalars with commas; *text is for mill_free. */
+/* Set *text to a scalar's text, or to the texts of a list joined by commas; the caller frees it
+ * by mill_free. */
 static int text_of(const reader *in, const yaml_node_t *node, const char *key, char **text)
 {
   int64_t n_room = 0, n = 0;
@@ -196,7 +198,7 @@ static int read_value(const reader *in, const mill_option *row, const yaml_node_
     err = read_axes(row, text, in->config->setup.n_dim, base);
   else
     err = mill_option_read(row, row->name, text, base);
-  if (err == MILL_ERR_USAGE) /* without the dashes of an option */
+  if (err == MILL_ERR_USAGE) /* mill_option_read names an option "--key": skip the dashes */
     MILL_FAIL(MILL_ERR_CONFIG, "%s", mill_error_message() + 2);
 done:
   mill_free(text);
@@ -215,8 +217,8 @@ static int unknown_key(const char *key, int is_problem)
                     near.name ? near.name : "", near.name ? "?" : "");
 }
 
-/* Read all keys of a mapping; problems: the value of that key, out.  A problem's mapping
- * (is_problem) may have only keys of problems. */
+/* Read all keys of a mapping, but only set *problems to the value of the key problems.  A
+ * problem's own mapping (is_problem) may have only problem keys. */
 static int read_mapping(const reader *in, const yaml_node_t *node, int is_problem,
                         mill_particle_problem *problem, const yaml_node_t **problems)
 {
@@ -302,8 +304,8 @@ static int take_records(mill_particle_config *c)
   return MILL_OK;
 }
 
-/* Read dimensions first, since other keys have a value for each axis, and set the axes'
- * defaults. */
+/* Read the key dimensions before all others, since other keys have one value per axis; then set
+ * the axes' defaults. */
 static int read_dimensions(const reader *in, const yaml_node_t *root)
 {
   static const int n_node[] = {1024, 256, 64};

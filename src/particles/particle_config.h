@@ -9,25 +9,25 @@
 
 enum { MILL_PARTICLE_MAX_RECORD = 4096, MILL_PARTICLE_MAX_PROBLEM = 1000000 };
 
-/** Contents of the file. */
+/** Contents of the configuration file. */
 typedef struct mill_particle_config {
-  mill_particle_setup setup; /**< its record points to record below */
+  mill_particle_setup setup; /**< setup.record points to record below */
   int record[MILL_PARTICLE_MAX_RECORD];
-  double time[MILL_PARTICLE_MAX_RECORD]; /**< of the densities */
+  double time[MILL_PARTICLE_MAX_RECORD]; /**< times at which densities are wanted */
   int n_time, positions;
   char potential_file[1024], samples_file[1024];
-  mill_particle_problem common; /**< values common to all problems */
+  mill_particle_problem common; /**< values for problems that do not set their own */
   int64_t n_problem;
-  mill_particle_problem *problem; /**< [n_problem], owned; neither field nor samples */
+  mill_particle_problem *problem; /**< [n_problem], owned */
 } mill_particle_config;
 
 /** Read and check the file at path into config, which needs no initialisation; free it by
- *  mill_particle_config_clear.  MILL_ERR_CONFIG names file, line and what the key takes;
+ *  mill_particle_config_clear.  MILL_ERR_CONFIG names file, line and the key's allowed values;
  *  MILL_ERR_MEMORY. */
 int mill_particle_config_read(const char *path, mill_particle_config *config);
 void mill_particle_config_clear(mill_particle_config *config);
 
-/** Every key with its values and meaning, as a table in Markdown. */
+/** Print every key with its values and meaning as a Markdown table. */
 void mill_particle_config_print_keys(FILE *out);
 
 #endif

@@ -72,7 +72,7 @@ void mill_parcel_free(mill_parcel *parcel)
   *parcel = (mill_parcel){0};
 }
 
-/* The receiver of records, and its first failure. */
+/* Callback that receives records, and the code of its first failure. */
 typedef struct taker {
   int (*take)(void *context, int64_t key, const char *row);
   void *context;
@@ -88,7 +88,7 @@ static void take_records(const char *record, int64_t n, size_t size, taker *t)
   }
 }
 
-/* Receive and take one group of records, from any rank. */
+/* Receive one group of records from any rank and pass each record to take. */
 static int receive(const mill_mpi *mpi, int tag, MPI_Datatype type, size_t size, taker *t)
 {
   int err = MILL_OK, n = 0;

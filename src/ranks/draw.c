@@ -14,24 +14,24 @@
 enum {
   TAG_ASK = 1,
   TAG_NUMBER = 2,
-  /* Rank 0 looks for requests after ANSWER_FIRST_US; without requests it doubles the time, up to a
-   * tenth of patience_s, which is kept between ANSWER_LEAST_US and ANSWER_MOST_US. */
+  /* Waits of rank 0 between looks for requests: ANSWER_FIRST_US after a request, then doubled up
+   * to a tenth of patience_s.  That limit is kept within ANSWER_LEAST_US and ANSWER_MOST_US. */
   ANSWER_FIRST_US = 100,
   ANSWER_LEAST_US = 500,
   ANSWER_MOST_US = 16000,
-  /* Times between looks for the answer, first and longest. */
+  /* Waits of a rank between looks for rank 0's answer: first and longest. */
   ASK_FIRST_US = 50,
   ASK_MOST_US = 1000
 };
 
 struct mill_draw {
-  mill_mpi mpi;                     /* its own communicator */
+  mill_mpi mpi;                     /* separate communicator for these messages */
   int *n_at_once;                   /* [size] numbers that each rank draws at a time */
-  int64_t first;                    /* this rank's fixed first number */
-  int has_first;                    /* it is drawn */
-  _Atomic int64_t next, n_answered; /* rank 0: the counter; answers sent */
+  int64_t first;                    /* first number that this rank draws, fixed without a message */
+  int has_first;                    /* first has been drawn */
+  _Atomic int64_t next, n_answered; /* rank 0: next number to give out; answers sent */
   _Atomic int ends;
-  long answer_us; /* rank 0: longest time between two looks */
+  long answer_us; /* rank 0: longest wait between two looks, microseconds */
   pthread_t thread;
   int has_thread, is_settled;
   MPI_Request ask, answer; /* other ranks */
@@ -47,7 +47,7 @@ static void nap(long *us, long most_us)
   *us = 2 * *us < most_us ? 2 * *us : most_us;
 }
 
-/* Answer one request, if there is one. */
+/* Rank 0: answer one waiting request; *there: there was one. */
 static int answer(mill_draw *draw, int *there)
 {
   MPI_Status status;
@@ -58,7 +58,7 @@ static int answer(mill_draw *draw, int *there)
   MILL_CHECK_MPI(
       MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, TAG_ASK, draw->mpi.comm, MPI_STATUS_IGNORE));
   number = atomic_fetch_add(&draw->next, draw->n_at_once[status.MPI_SOURCE]);
-  /* cannot block: the rank that asks has posted its receive */
+  /* cannot block: the asking rank has posted its receive */
   MILL_CHECK_MPI(MPI_Send(&number, 1, MPI_INT64_T, status.MPI_SOURCE, TAG_NUMBER, draw->mpi.comm));
   atomic_fetch_add(&draw->n_answered, 1);
   return MILL_OK;
@@ -130,7 +130,7 @@ done:
   return err;
 }
 
-/* Ask rank 0, unless a request is pending, and look for the answer. */
+/* Send a request to rank 0 unless one is pending; *arrived: its answer is here. */
 static int ask(mill_draw *draw, int *arrived)
 {
   if (!draw->has_asked) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Shared counter: ranks draw the numbers 0, 1, 2, ..., each once, one or more at a time.
+/** Shared counter: ranks draw the numbers 0, 1, 2, ...; each number is drawn once, and a rank draws
+ *  one or more at a time.
  *
- *  A thread of rank 0 keeps the counter and answers requests by messages.  (One-sided operations
- *  would need no thread, but Open MPI 4.1 has none over TCP with MPI_THREAD_MULTIPLE.)  The first
- *  numbers of each rank are fixed, in rank order, and need no message; so ranks do not queue at the
- *  start.
+ *  A thread of rank 0 keeps the counter and answers requests by messages.  (One-sided MPI
+ *  operations would need no thread, but Open MPI 4.1 has none over TCP with MPI_THREAD_MULTIPLE.)
+ *  The first numbers of each rank are fixed in rank order and need no message, so ranks do not
+ *  queue at the start.
  *
- *  No rank waits for another one to draw: a rank that fails or stops just draws no more.  A wait
- *  for an answer can be given up at any time.
- */
+ *  No rank waits for another rank to draw: a rank that fails or stops draws no more.  A rank may
+ *  give up waiting for an answer at any time. */
 #ifndef MILL_DRAW_H
 #define MILL_DRAW_H
 
@@ -20,8 +20,8 @@ typedef struct mill_draw mill_draw;
 
 /** Open the counter.  Collective; the same code on every rank.
  *
- *  patience_s  seconds for which a rank that asks still has work; rank 0 looks for requests about
- *              ten times in that time, which takes some 10 us each
+ *  patience_s  seconds of work that a rank still has when it asks; rank 0 looks for requests about
+ *              ten times in that time, at some 10 us each
  *  n_at_once   numbers that this rank draws at a time, 1 or more
  *
  *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_INTERNAL. */
@@ -29,21 +29,21 @@ int mill_draw_open(const mill_mpi *mpi, double patience_s, int n_at_once, mill_d
 
 /** Draw numbers: *number is the first of n_at_once.  Not collective; one thread at a time.
  *
- *  gives_up  asked repeatedly while waiting; if it returns 1, *number is -1, and the next call gets
- *            the answer.  NULL: wait
+ *  gives_up  called repeatedly while waiting; if it returns 1, *number is -1, and the next call
+ *            gets the answer.  NULL: always wait
  *
  *  The watchdog (src/system/watchdog.h) ends the job if rank 0 does not answer.  MILL_ERR_MPI. */
 int mill_draw_next(mill_draw *draw, int (*gives_up)(void *context), void *context, int64_t *number);
 
-/** Messages answered by this rank, and seconds that this rank has waited for answers. */
+/** Return the number of messages that this rank answered, and the seconds it waited for answers. */
 void mill_draw_stats(const mill_draw *draw, int64_t *n_answered, double *wait_s);
 
-/** End: receive answers that a rank had given up, and end rank 0's thread.  Collective, when no
- *  thread of any rank draws any more.  MILL_ERR_MPI. */
+/** Receive the answers that ranks gave up waiting for, and end rank 0's thread.  Collective,
+ *  when no thread of any rank draws any more.  MILL_ERR_MPI. */
 int mill_draw_settle(mill_draw *draw);
 
-/** Free the counter; collective after mill_draw_settle.  Without that, when ranks cannot
- *  communicate any more, the communicator is not freed.  NULL is allowed. */
+/** Free the counter; collective after mill_draw_settle.  Without mill_draw_settle (ranks can no
+ *  longer communicate) the communicator is not freed.  NULL is allowed. */
 void mill_draw_free(mill_draw *draw);
 
 #endif

@@ -19,11 +19,12 @@ static int alloc_counts(const mill_mpi *mpi, int64_t n, mill_exchange *e)
   MILL_CHECK(MILL_ALLOC(mpi->size, &e->n_from));
   MILL_CHECK(MILL_ALLOC(mpi->size, &e->from));
   if (n > INT_MAX)
-    return MILL_ERROR(MILL_ERR_RANGE, "%lld records of one rank: start more ranks", (long long)n);
+    return MILL_ERROR(MILL_ERR_RANGE, "one rank has %lld records, too many: start more ranks",
+                      (long long)n);
   return MILL_ALLOC(n, &e->place);
 }
 
-/* start [ranks] out: number of each rank's first record; returns the sum of n [ranks]. */
+/* Set start [ranks] to the index of each rank's first record; returns the sum of n [ranks]. */
 static int64_t start_each(const mill_mpi *mpi, const int *n, int *start)
 {
   int64_t sum = 0;
@@ -56,7 +57,7 @@ int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *reco
   start_each(mpi, e->n_to, e->to);
   const int64_t n_received = start_each(mpi, e->n_from, e->from);
   if (n_received > INT_MAX)
-    err = MILL_ERROR(MILL_ERR_RANGE, "%lld records for one rank: start more ranks",
+    err = MILL_ERROR(MILL_ERR_RANGE, "one rank receives %lld records, too many: start more ranks",
                      (long long)n_received);
   else
     err = mill_alloc_raw((size_t)n_received, size, (void **)&e->record);
@@ -99,8 +100,8 @@ void mill_exchange_free(mill_exchange *e)
 
 /* ---- once a node ---- */
 
-/* Map memory that the ranks of *node share.  If there is none, allocate, and make *node this rank
- * alone. */
+/* Map memory shared by the ranks of *node.  If the node has none, allocate memory for this rank
+ * alone and reduce *node to this rank. */
 static int share_memory(mill_mpi *node, mill_node_array *array)
 {
   char name[] = "/dev/shm/starmill-XXXXXX";
@@ -134,11 +135,12 @@ static int share_memory(mill_mpi *node, mill_node_array *array)
   return mill_alloc_raw(array->n_byte, 1, &array->data);
 }
 
-/* Make a communicator of the nodes' first ranks, the leaders; leader [size]: rank in it of each
- * rank's leader. */
+/* Make a communicator of the leaders, the first rank of each node.  leader [size] out: for each
+ * rank, its leader's rank in that communicator. */
 static int find_leaders(const mill_mpi *mpi, const mill_mpi *node, mill_mpi *leaders, int *leader)
 {
-  MILL_CHECK(mill_mpi_split(mpi, node->rank > 0, leaders)); /* the others form a part as well */
+  /* the other ranks get a communicator too, which is not used */
+  MILL_CHECK(mill_mpi_split(mpi, node->rank > 0, leaders));
   int mine = leaders->rank;
   MILL_CHECK_MPI(MPI_Bcast(&mine, 1, MPI_INT, 0, node->comm));
   MILL_CHECK_MPI(MPI_Allgather(&mine, 1, MPI_INT, leader, 1, MPI_INT, mpi->comm));

@@ -16,9 +16,9 @@
 #include "src/system/watchdog.h"
 #include "kernels/base/memory.h"
 
-enum { TAG_STOP = 1, LEAST_BYTES = 192 << 20 /* of address space at the start */ };
+enum { TAG_STOP = 1, LEAST_BYTES = 192 << 20 /* address space that a rank needs at the start */ };
 
-/* of told_stop and n_heard, which any thread may change */
+/* guards told_stop and n_heard, which any thread may change */
 static pthread_mutex_t stop_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line)
@@ -32,7 +32,7 @@ int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line)
   return mill_error_set(MILL_ERR_MPI, file, line, "%.*s: %s", n_name, call, text);
 }
 
-/* The session folder of a program that nothing launched, removed at its end; empty: none. */
+/* Open MPI session folder of a process without a launcher, removed at its end; empty: none. */
 static char own_folder[PATH_MAX];
 
 #ifdef OPEN_MPI
@@ -49,8 +49,8 @@ static int is_launched(void)
   return 0;
 }
 
-/* Set a session folder of its own for a process without a launcher.  In Open MPI 4.1 such processes
- * share one folder of the node; those that start together remove each other's files, and die in
+/* Give a process without a launcher its own session folder.  In Open MPI 4.1 such processes
+ * share one folder per node: those that start together remove each other's files and die in
  * MPI_Init. */
 static int make_own_folder(void)
 {
@@ -58,7 +58,7 @@ static int make_own_folder(void)
   if (getenv(session_folder))
     return MILL_OK;
   snprintf(own_folder, sizeof own_folder, "%s/starmill-mpi.XXXXXX", base && *base ? base : "/tmp");
-  if (!mkdtemp(own_folder)) { /* it starts in the shared one */
+  if (!mkdtemp(own_folder)) { /* go on with the shared folder */
     own_folder[0] = '\0';
     return MILL_OK;
   }
@@ -134,8 +134,7 @@ static void log_abort(const char *text)
   mill_log_error("%s", text);
 }
 
-/* Check that there is memory for the start of MPI, OpenMP and HDF5, which fail without a
- * message. */
+/* Check that memory suffices to start MPI, OpenMP and HDF5, which fail without a message. */
 static int check_memory(void)
 {
   if (mill_memory_room(1, LEAST_BYTES) == 0)
@@ -152,9 +151,9 @@ static const char way_to_share[] = "start them by srun --mpi=pmix or by the mpir
                                    "MPI (starmill doctor names it)";
 #endif
 
-/* Refuse to run if a launcher started several tasks, but each is a job of one rank: the launcher
- * belongs to another MPI.  They would all do the same work and write the same output.  (A batch
- * script that starts one process is no step of Slurm, and sets no SLURM_STEP_NUM_TASKS.) */
+/* Refuse to run if the launcher started several tasks but MPI sees one rank in each: the
+ * launcher belongs to another MPI.  All tasks would do the same work and write the same output.
+ * (A batch script's single process is no Slurm step and has no SLURM_STEP_NUM_TASKS.) */
 static int check_launcher(const mill_mpi *mpi)
 {
   static const char *const variable[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
@@ -165,8 +164,8 @@ static int check_launcher(const mill_mpi *mpi)
     text = getenv(variable[++i]);
   if (text && mpi->size == 1 && atoi(text) > 1)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "the launcher started %d tasks (%s), but each runs alone: %s; %s=1 if they "
-                      "are to run apart",
+                      "the launcher started %d tasks (%s), but each runs alone: %s; set %s=1 to "
+                      "run them separately",
                       atoi(text), variable[i], way_to_share, variable[i]);
   return MILL_OK;
 }
@@ -176,7 +175,8 @@ int mill_mpi_start(mill_mpi *mpi)
   int err = MILL_OK;
   int provided = MPI_THREAD_SINGLE;
   mill_mpi stop;
-  const int watch_err = mill_watchdog_start(log_abort); /* told once MPI knows the rank */
+  /* reported below, once MPI knows the rank */
+  const int watch_err = mill_watchdog_start(log_abort);
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "MPI_Init_thread");
   *mpi = stop = nobody;
   MILL_TRY(check_memory());
@@ -185,7 +185,7 @@ int mill_mpi_start(mill_mpi *mpi)
   MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, mpi));
   MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, &stop));
   mpi->stop_comm = stop.comm;
-  /* one thread computes while another writes collectively */
+  /* needed because one thread computes while another writes collectively */
   if (provided < MPI_THREAD_MULTIPLE)
     MILL_FAIL(MILL_ERR_MPI,
               "this MPI does not grant MPI_THREAD_MULTIPLE (it gives level %d): use an MPI library "
@@ -242,8 +242,8 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
   return exit_status;
 }
 
-/* Rank of a code among failures.  A stop or an unreadable input leaves a consistent result, so
- * other failures come first. */
+/* Severity of a code among the ranks' failures.  A stop or an unreadable input leaves a
+ * consistent result, so any other failure is more severe. */
 static int severity(int code)
 {
   switch (code) {
@@ -278,7 +278,7 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
   MILL_MPI(MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, worst.rank, mpi->comm));
   err = mill_error_restore(&outcome.error);
   mill_host_name(host, sizeof host);
-  /* name the host, as a file may be missing on one host only; once, if ranks agree again */
+  /* name the host, as a file may be missing on one host only; not again if ranks agree twice */
   if (strcmp(host, outcome.host) != 0 && strncmp(outcome.error.message, "on host ", 8) != 0)
     err = mill_error_set(err, __FILE__, __LINE__, "on host %.255s: %.700s", outcome.host,
                          outcome.error.message);
@@ -350,7 +350,7 @@ int mill_mpi_stop_others(mill_mpi *mpi)
 {
   int err = MILL_OK;
   pthread_mutex_lock(&stop_mutex);
-  if (mpi->told_stop || mpi->n_heard > 0) /* the rank that asked this one has asked all */
+  if (mpi->told_stop || mpi->n_heard > 0) /* the rank that asked this rank has asked all ranks */
     goto done;
   mpi->told_stop = 1;
   for (int rank = 0; rank < mpi->size; rank++) {
@@ -358,7 +358,7 @@ int mill_mpi_stop_others(mill_mpi *mpi)
     if (rank == mpi->rank)
       continue;
     MILL_MPI(MPI_Isend(NULL, 0, MPI_BYTE, rank, TAG_STOP, mpi->stop_comm, &request));
-    /* not waited for: mill_mpi_stop_settle receives it */
+    /* no wait: mill_mpi_stop_settle receives the message */
     MILL_MPI(MPI_Request_free(&request));
   }
 done:
@@ -405,7 +405,8 @@ int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
 
   *n_thread = 1;
   CPU_ZERO(&mine);
-  /* fails with more cores than a cpu_set_t holds: then one thread, unless --threads is given */
+  /* fails if the machine has more cores than a cpu_set_t: then use one thread, unless --threads
+   * is given */
   if (sched_getaffinity(0, sizeof mine, &mine) != 0)
     CPU_SET(0, &mine);
   MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
@@ -420,7 +421,7 @@ int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
       n_user += CPU_ISSET(cpu, &all[i]) != 0;
     share += 1.0 / n_user;
   }
-  /* 1e-6: three thirds of a core are one core */
+  /* 1e-6 against rounding: three thirds of a core are one core */
   *n_thread = share + 1e-6 < 1 ? 1 : (int)(share + 1e-6);
 done:
   mill_mpi_free(&node);

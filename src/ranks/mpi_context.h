@@ -9,7 +9,8 @@
 
 #include "kernels/base/error.h"
 
-/** Call MPI; on failure set MILL_ERR_MPI and go to `done`, or (CHECK) return it. */
+/** Call MPI; on failure set MILL_ERR_MPI and go to `done` (MILL_MPI) or return it
+ *  (MILL_CHECK_MPI). */
 #define MILL_MPI(call)                                                                             \
   do {                                                                                             \
     const int mill_mpi_code = (call);                                                              \
@@ -26,27 +27,27 @@
   } while (0)
 
 typedef struct mill_mpi {
-  MPI_Comm comm;      /**< all ranks; failing calls return */
-  MPI_Comm stop_comm; /**< only for requests to stop */
+  MPI_Comm comm;      /**< all ranks; failing MPI calls return an error code */
+  MPI_Comm stop_comm; /**< used only for requests to stop */
   int rank, size;
-  int told_stop; /**< this rank has asked the others to stop */
-  int n_heard;   /**< requests taken from others */
+  int told_stop; /**< 1: this rank has asked the others to stop */
+  int n_heard;   /**< stop requests received from other ranks */
 } mill_mpi;
 
 /** Initialise MPI with full thread support, and start the watchdog (src/system/watchdog.h).
  *  Collective over MPI_COMM_WORLD.
  *
  *  MILL_ERR_MPI, also if MPI does not grant MPI_THREAD_MULTIPLE; MILL_ERR_USAGE if a launcher
- *  started several tasks, but each is alone.  After these two MPI is initialised; call
+ *  started several tasks that MPI does not join.  After either error MPI is initialised; call
  *  mill_mpi_end. */
 int mill_mpi_start(mill_mpi *mpi);
 
-/** Duplicate a communicator, for messages that must not mix with others; failing calls return.
- *  Collective; free `to` by mill_mpi_free.  MILL_ERR_MPI. */
+/** Duplicate a communicator, so that its messages do not mix with others; failing MPI calls on
+ *  it return an error code.  Collective; free `to` by mill_mpi_free.  MILL_ERR_MPI. */
 int mill_mpi_dup(MPI_Comm from, mill_mpi *to);
 
-/** Split the ranks into parts of equal color, each with its own communicator; MILL_MPI_NODE: into
- *  the ranks of each node.  Collective; free part by mill_mpi_free, also after a failure.
+/** Split the ranks by color: ranks of equal color share a communicator.  color MILL_MPI_NODE:
+ *  one communicator per node.  Collective; free part by mill_mpi_free, also after a failure.
  *  MILL_ERR_MPI. */
 enum { MILL_MPI_NODE = -1 };
 int mill_mpi_split(const mill_mpi *mpi, int color, mill_mpi *part);
@@ -60,8 +61,9 @@ int mill_mpi_record_type(size_t size, MPI_Datatype *type);
 /** Finalize MPI and stop the watchdog.  Collective, after all other calls have returned. */
 void mill_mpi_end(mill_mpi *mpi);
 
-/** Print a job's failure err on standard error: on rank 0, since ranks have agreed on it; if MPI
- *  itself has failed, on each rank that sees it.  Returns the exit status, 0 for MILL_OK.
+/** Print a job's failure err on standard error: on rank 0, since ranks have agreed on it.  If MPI
+ *  itself failed, each rank that sees the failure prints it.  Returns the exit status, 0 for
+ *  MILL_OK.
  *
  *  name  "starmill merge" */
 int mill_mpi_tell(const mill_mpi *mpi, const char *name, int err);
@@ -70,52 +72,54 @@ int mill_mpi_tell(const mill_mpi *mpi, const char *name, int err);
 void mill_mpi_abort_if_lost(const mill_mpi *mpi, int err, int exit_status);
 
 /** Start MPI, run a job, print its failure (mill_mpi_tell), abort (mill_mpi_abort_if_lost) or end
- *  MPI; returns the exit status.  Collective over MPI_COMM_WORLD.  A job that writes HDF5 files ends
- *  by mill_output_leave_if_broken.
+ *  MPI; returns the exit status.  Collective over MPI_COMM_WORLD.  A job that writes HDF5 files
+ *  must end by mill_output_leave_if_broken.
  *
- *  run  frees its memory also on failure, with its message the last one; returns the same code on
- *       all ranks, except for MILL_ERR_MPI */
+ *  run  runs the job; frees its memory also on failure and sets the error message last; returns the
+ *       same code on all ranks, except for MILL_ERR_MPI */
 int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, char **argv), int argc,
                  char **argv);
 
 /** Return the worst of all ranks' codes, with its message, on every rank.  Collective.
  *
- *  Unreadable input and a stop in good order count less than other failures.  MILL_ERR_MPI,
+ *  Unreadable input and a stop in good order are less bad than other failures.  MILL_ERR_MPI,
  *  possibly on this rank alone, if ranks cannot agree any more: the job must then end by
  *  MPI_Abort. */
 int mill_mpi_agree(const mill_mpi *mpi, int code);
 
-/** Call load(context) on rank 0 and, if that succeeds, on the others: an error is reported once,
- *  and other ranks find the file in the page cache.  Collective; the same code on every rank. */
+/** Call load(context) on rank 0 and, if it succeeds, on the other ranks.  So an error is
+ *  reported once, and the other ranks find the file in the page cache.  Collective; the same
+ *  code on every rank. */
 int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context);
 
-/** Gather elements of size bytes, in rank order, on every rank; *all [*n_all] is for mill_free.
- *  Collective.  MILL_ERR_RANGE for more than INT_MAX elements, with the message "NUMBER too_many";
- *  MILL_ERR_MEMORY, MILL_ERR_MPI. */
+/** Gather elements of size bytes from all ranks, in rank order, on every rank; the caller frees
+ *  *all [*n_all] by mill_free.  Collective.  MILL_ERR_RANGE for more than INT_MAX elements, with
+ *  the message "NUMBER too_many"; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                     const char *too_many, void **all, int64_t *n_all);
 
-/** This rank's even share of n things: returns the first, and in *end the one after the last. */
+/** Divide n items evenly among ranks: returns this rank's first item, and sets *end to one past
+ *  its last. */
 int64_t mill_mpi_share(const mill_mpi *mpi, int64_t n, int64_t *end);
 
 /** Ask all other ranks to stop, after a signal or failure here.  Not collective, any thread,
- *  returns at once.  Does nothing if this rank has asked before, or was asked: then all ranks
- *  were. */
+ *  returns at once.  Does nothing if this rank has already asked or been asked: every rank then
+ *  knows. */
 int mill_mpi_stop_others(mill_mpi *mpi);
 
 /** Has another rank asked this one to stop?  Not collective, any thread.  A failure of MPI counts
  *  as a request. */
 int mill_mpi_stop_asked(mill_mpi *mpi);
 
-/** Receive requests that are still under way, so that MPI can end.  Collective, after the last
+/** Receive stop requests still under way, so that MPI can end.  Collective, after the last
  *  mill_mpi_stop_others and before mill_mpi_end. */
 int mill_mpi_stop_settle(mill_mpi *mpi);
 
-/** Number of threads for this rank: the cores that it may use, each divided by the number of ranks
- *  of the node that may use it; at least 1.  Collective. */
+/** Set *n_thread, at least 1, to this rank's share of the cores: each core that it may use
+ *  counts 1 / (ranks of the node that may use it).  Collective. */
 int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread);
 
-/** Return MILL_ERR_MPI with MPI's text for a code (for MILL_MPI). */
+/** For MILL_MPI: set and return MILL_ERR_MPI, with MPI's text for its code in the message. */
 int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line);
 
 #endif

@@ -9,19 +9,19 @@
 
 /** Compare a text with rank 0's, line by line.
  *
- *  what  for the message, in the plural: "settings"
+ *  what  name of the texts in the message, in the plural: "settings"
  *  text  not NULL
  *
  *  Collective; the same code on every rank.  MILL_ERR_CONFIG names the first rank that differs,
  *  both hosts and the first line that differs; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_same_on_ranks(const mill_mpi *mpi, const char *what, const char *text);
 
-/** mill_resolve_links (src/system/file_roles.h), done on rank 0 for all ranks.  Collective; the
- *  same code on every rank, also MILL_ERR_MPI. */
+/** Call mill_resolve_links (src/system/file_roles.h) on rank 0 and send the path to all ranks.
+ *  Collective; the same code on every rank, also MILL_ERR_MPI. */
 int mill_resolve_links_for_all(const mill_mpi *mpi, const char *path, char *out, size_t size);
 
-/** Move a and b to the first line that differs, of n_a and n_b bytes; to their ends if no line
- *  differs. */
+/** Move *a and *b to the first line in which the texts differ, and set *n_a and *n_b to the
+ *  line's bytes.  If no line differs, move both to their ends. */
 void mill_first_difference(const char **a, size_t *n_a, const char **b, size_t *n_b);
 
 #endif

@@ -6,29 +6,29 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* A chunk is a rank's even share of the work left, divided by SHARES: a rank that is slower than
- * the others by this factor still ends with them. */
+/* A chunk is 1/SHARES of a rank's even share of the work left: a rank that is SHARES times
+ * slower than the others still ends with them. */
 static const double SHARES = 4.0;
 
-/* Least work of a chunk: LEAST_S seconds of a rank, but at most LEAST_SHARE of a rank's whole work,
- * so that ranks of a short run end together, too; and at least LEAST_ROWS rows. */
+/* Least work of a chunk: LEAST_S seconds of a rank, but at most LEAST_SHARE of a rank's whole
+ * work, so that ranks of a short run end together, too.  A chunk has at least LEAST_ROWS rows. */
 static const double LEAST_S = 0.1, LEAST_SHARE = 0.01, LEAST_ROWS = 4.0;
 
-/* Most work of a chunk, in seconds of a rank: the default write_interval.  So rows that ranks write
- * together are neighbours, and writes are long. */
+/* Most work of a chunk, in seconds of a rank: the default write_interval.  So rows that ranks
+ * write at the same time are neighbours, and writes are long. */
 static const double MOST_S = 5.0;
 
-/* Measured on one core (docs/develop/scaling.md): bytes of a packed file unpacked per second (40 to
- * 120 million); seconds for headers and tables of a file. */
+/* Measured on one core (docs/develop/scaling.md): UNPACK_BYTES_S, packed bytes unpacked per
+ * second (40 to 120 million); OPEN_S, seconds to read a file's headers and tables. */
 static const double UNPACK_BYTES_S = 80e6, OPEN_S = 2.5e-3;
 
-/* Cost of each exposure after the first: all exposures of a row share the emulator's work, which is
- * 0.37 of a star's time (docs/develop/performance.md). */
+/* Cost of each exposure after the first, in rows with one exposure: all exposures of a row share
+ * the emulator's work, 0.37 of a star's time (docs/develop/performance.md). */
 static const double EXPOSURE_COST = 0.6;
 
-/* Begin of a chunk. */
+/* First row of a chunk. */
 typedef struct place {
-  int64_t at;  /* index in order, of its first file */
+  int64_t at;  /* index in order of its first file */
   int64_t row; /* its first row in that file */
 } place;
 
@@ -37,7 +37,7 @@ struct mill_schedule {
   mill_schedule_file *file; /* [n_file] */
   int *order;               /* [n_order] files with wanted rows, in the order of drawing */
   int64_t n_order;
-  uint8_t *wanted; /* NULL: all */
+  uint8_t *wanted; /* one bit per row; NULL: all rows */
   int64_t n_row_limit;
   place *start; /* [n_chunk + 1] */
   int64_t n_chunk, n_room;
@@ -88,8 +88,8 @@ static int copy_plan(const mill_schedule_plan *plan, mill_schedule *s)
   return MILL_OK;
 }
 
-/* List files with wanted rows: first those expensive to open, then the others, each in the order of
- * the catalog. */
+/* List the files with wanted rows in order: those expensive to open first, then the others, both
+ * in catalog order. */
 static int order_files(mill_schedule *s)
 {
   int err = MILL_OK;
@@ -121,14 +121,14 @@ static int add_start(mill_schedule *s, int64_t at, int64_t row)
   return MILL_OK;
 }
 
-/* The list while it is made. */
+/* State of the list of chunks while it is made. */
 typedef struct making {
   const mill_schedule_plan *plan;
   double left;   /* cost of the work left */
-  double held;   /* cost of the rows that a rank takes before it finishes its first one */
+  double held;   /* cost of the rows that a rank takes before it finishes its first row */
   double taken;  /* cost of the present chunk so far */
-  double target; /* cost to reach with it */
-  int is_open;   /* a chunk is begun */
+  double target; /* cost at which the present chunk ends */
+  int is_open;   /* a chunk has begun and not ended */
 } making;
 
 static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
@@ -136,8 +136,8 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   const double share = d->left / (double)d->plan->n_rank;
   d->target = share / SHARES < MOST_S * d->plan->rate ? share / SHARES : MOST_S * d->plan->rate;
   if (s->n_chunk < d->plan->n_rank) {
-    /* the first chunk of a rank: at least what it takes anyway before it finishes a row; with as
-     * much for each, the first rank to draw cannot take all */
+    /* A rank's first chunk holds at least the rows that it takes before it finishes one, but no
+     * more than an even share, so that the first rank to draw cannot take all. */
     const double even = (s->sum.row_cost + s->sum.open_cost) / (double)d->plan->n_rank;
     const double first = d->held < even ? d->held : even;
     d->target = d->target > first ? d->target : first;
@@ -148,7 +148,7 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   return add_start(s, at, row);
 }
 
-/* The row of a file at which this cost is reached, from row on; *spent: the cost up to it.
+/* Return the row of a file at which the rows from `row` on reach a cost; *spent: their cost.
  * Unwanted rows cost nothing. */
 static int64_t row_at_cost(const mill_schedule *s, const mill_schedule_file *file, int64_t row,
                            double cost, double *spent)
@@ -173,12 +173,12 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
       MILL_CHECK(begin_chunk(s, d, at, row));
     double room = d->target - d->taken;
     if (d->taken > 0 && room < least && room < file->open_cost + file_left) {
-      /* too little of the file would fit: end the chunk before it */
+      /* the chunk would get too little of the file: end it before the file */
       MILL_CHECK(begin_chunk(s, d, at, row));
       room = d->target;
     }
     room = room > least ? room : least;
-    /* cut the file only if enough work is left for the next chunk */
+    /* cut the file only if the next chunk gets enough of it */
     if (file_left > 2 * least && file->open_cost + file_left > room + least)
       end = row_at_cost(s, file, row,
                         room - file->open_cost > least ? room - file->open_cost : least, &spent);
@@ -187,7 +187,7 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
     d->left -= spent;
     file_left -= spent;
     row = end;
-    /* half a row is not worth a chunk */
+    /* ignore less than half a row left by rounding */
     if (file_left < 0.5 * file->row_cost)
       file_left = 0;
     d->is_open = d->taken < d->target - 0.5;
@@ -200,7 +200,7 @@ static int make_chunks(mill_schedule *s, const mill_schedule_plan *plan)
 {
   making d = {
       .plan = plan, .left = s->sum.row_cost + s->sum.open_cost, .held = (double)plan->n_held};
-  /* one rank takes the files as they come */
+  /* one rank needs no division: it takes all files in one chunk */
   if (plan->n_rank == 1 && s->n_order > 0)
     MILL_CHECK(add_start(s, 0, 0));
   for (int64_t at = 0; plan->n_rank > 1 && at < s->n_order; at++) {
@@ -261,7 +261,7 @@ void mill_schedule_begin(const mill_schedule *s, int64_t number, int n, mill_sch
 
 int mill_schedule_next(const mill_schedule *s, mill_schedule_walk *walk, mill_schedule_rows *piece)
 {
-  /* the last rows: those before end_row of the file at end */
+  /* the walk ends with rows [0, end_row) of the file at `end` */
   if (walk->at > walk->end || (walk->at == walk->end && walk->end_row == 0))
     return 0;
   piece->file = s->order[walk->at];

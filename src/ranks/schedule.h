@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Division of a catalog's rows into a list of chunks, which ranks draw one after another.
  *
- *  Each rank makes the same list, from the catalog, the rows still wanted and the number of ranks;
- *  so a drawn number (src/ranks/draw.h) is all that a rank needs.  Each chunk is a share of the
- *  work left, so chunks become smaller (guided self-scheduling, Polychronopoulos & Kuck 1987, IEEE
- *  Trans. Comput. C-36, 1425), and ranks of different speed end together.  A chunk is rows in
- *  sequence.  It ends at the end of a file if that is near, so that few ranks open a file.  Files
- *  that are expensive to open (compressed ones) come first and are rarely cut; the others fill the
- *  gaps.
+ *  Each rank makes the same list from the catalog, the rows still wanted and the number of ranks,
+ *  so a rank needs only a drawn number (src/ranks/draw.h).  Each chunk is a share of the work left:
+ *  chunks become smaller, and ranks of different speed end together (guided self-scheduling,
+ *  Polychronopoulos & Kuck 1987, IEEE Trans. Comput. C-36, 1425).  A chunk has consecutive rows.
+ *  It ends at the end of a file if that is near, so that few ranks open a file.  Files that are
+ *  expensive to open (compressed ones) come first and are rarely cut; the others fill the gaps.
  *
- *  The first numbers go to the ranks in order.  A fast rank counts as several slow ones, and draws
- *  that many chunks at a time, so that all ranks work about equally long on a draw.
+ *  The first numbers go to the ranks in rank order.  A fast rank counts as several slow ranks and
+ *  draws as many chunks at a time, so that all ranks work about equally long on a draw.
  *
- *  The unit of costs is a row with one exposure.
+ *  Costs are in rows with one exposure.
  *
- *  No MPI, no files: tests/src/ranks/schedule_model.h runs this code with recorded costs.
- */
+ *  This code uses no MPI and no files: tests/src/ranks/schedule_model.h runs it with recorded
+ *  costs. */
 #ifndef MILL_SCHEDULE_H
 #define MILL_SCHEDULE_H
 
@@ -25,53 +24,55 @@
 
 /** One input file. */
 typedef struct mill_schedule_file {
-  int64_t row_start, n_row; /**< rows of the catalog; files follow each other */
-  double row_cost;          /**< cost of one row */
-  double open_cost;         /**< cost of opening the file once */
+  /** first row in the catalog, and number of rows; files follow each other */
+  int64_t row_start, n_row;
+  double row_cost;  /**< cost of one row */
+  double open_cost; /**< cost of opening the file once */
 } mill_schedule_file;
 
 /** Arguments of mill_schedule_make; borrowed. */
 typedef struct mill_schedule_plan {
   int n_file;
   const mill_schedule_file *file; /**< [n_file] */
-  const uint8_t *wanted;          /**< a bit for each row, lowest first; NULL: all rows */
-  int64_t n_row_limit;            /**< only rows below this; 0: all */
-  int n_rank;                     /**< 1 or more; a fast rank counts as several */
-  double rate;                    /**< expected rows/s of a rank */
-  int64_t n_held;                 /**< rows that a rank takes before it finishes its first one */
+  /** [row / 8] one bit per row, lowest first: 1 is wanted; NULL: all rows */
+  const uint8_t *wanted;
+  int64_t n_row_limit; /**< only rows below this number; 0: all */
+  int n_rank;          /**< 1 or more; a fast rank counts as several */
+  double rate;         /**< expected speed of a rank, rows/s */
+  int64_t n_held;      /**< rows that a rank takes before it finishes its first row */
 } mill_schedule_plan;
 
 typedef struct mill_schedule mill_schedule;
 
-/** Make the list.  MILL_ERR_MEMORY. */
+/** Make the list of chunks.  MILL_ERR_MEMORY. */
 int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out);
 void mill_schedule_free(mill_schedule *schedule); /* NULL is allowed */
 
-/** Numbers of chunks and wanted rows; cost of the rows; cost of opening each of their files
- *  once. */
+/** Sums of a list: numbers of chunks and of wanted rows, cost of those rows, and cost of opening
+ *  each of their files once. */
 typedef struct mill_schedule_sum {
   int64_t n_chunk, n_row;
   double row_cost, open_cost;
-  double least_cost; /**< least cost of a chunk; the last may cost less */
+  double least_cost; /**< least cost of a chunk; the last chunk may cost less */
 } mill_schedule_sum;
 void mill_schedule_sums(const mill_schedule *schedule, mill_schedule_sum *sum);
 
-/** Rows of one file in a chunk; only the wanted ones are to be fitted. */
+/** Rows of one file in a chunk, wanted or not; fit only the wanted rows. */
 typedef struct mill_schedule_rows {
   int file;
-  int64_t first, end; /**< rows within the file */
+  int64_t first, end; /**< [first, end) counted within the file */
 } mill_schedule_rows;
 
 /** Walk through chunks, file after file. */
 typedef struct mill_schedule_walk {
-  int64_t at, end; /**< places in the list of files: next, and of the last rows */
+  int64_t at, end; /**< indices in the list of files: next file, and file of the last rows */
   int64_t first_row, end_row;
 } mill_schedule_walk;
 
-/** Begin a walk through the chunks [number, number + n); numbers beyond the last have no rows. */
+/** Begin a walk through the chunks [number, number + n); chunks beyond the last have no rows. */
 void mill_schedule_begin(const mill_schedule *schedule, int64_t number, int n,
                          mill_schedule_walk *walk);
-/** Returns 1 with the rows of the next file, or 0 at the end. */
+/** Set *piece to the rows of the next file and return 1; return 0 at the end. */
 int mill_schedule_next(const mill_schedule *schedule, mill_schedule_walk *walk,
                        mill_schedule_rows *piece);
 
@@ -90,11 +91,11 @@ double mill_schedule_open_cost(int64_t n_byte, int is_compressed, double rate);
  *  (docs/develop/performance.md).  optimizer: MILL_OPT_HYBRID, ... */
 static inline double mill_usual_core_rate(int optimizer)
 {
-  /* hybrid and levenberg-marquardt agree within 2 % */
+  /* hybrid and levenberg-marquardt have the same rate within 2 % */
   return optimizer == MILL_OPT_NELDER_MEAD ? 40.0 : 127.0;
 }
 
-/** Stars/s of a GPU: the aim for one H200, not a measurement. */
+/** Stars/s of a GPU: the goal for one H200, not a measurement. */
 static inline double mill_usual_gpu_rate(void)
 {
   return 10000.0;

@@ -15,16 +15,16 @@ const char *const mill_backend_words[] = {"auto", "cpu", "cuda", NULL};
 enum wish { WISH_CPU, WISH_GPU, WISH_GPU_AGAIN, WISH_MIXED_AGAIN };
 static const char *const choice_of[] = {"cpu", "cuda", "cuda", MILL_BACKEND_MIXED};
 
-/* The GPU that a rank would take. */
+/* The GPU that a rank would use. */
 typedef struct rank_gpu {
-  int rank; /* in the whole job, also where only some ranks get GPUs */
-  int gpu;  /* -1: none seen; facts are then 0 */
+  int rank; /* rank in the whole job, also if only some ranks get GPUs */
+  int gpu;  /* -1: the rank sees no GPU, and facts are 0 */
   mill_gpu_facts facts;
   int driver;
   int n_sharing, i_share; /* ranks of the node with the same GPU; this rank's index among them */
 } rank_gpu;
 
-/* Choose a GPU for this rank; may_be_none: it is no error if the process sees none. */
+/* Choose a GPU for this rank; may_be_none: seeing no GPU is no error. */
 static int choose(int local_rank, int may_be_none, rank_gpu *mine)
 {
   int err = MILL_OK;
@@ -32,7 +32,7 @@ static int choose(int local_rank, int may_be_none, rank_gpu *mine)
   mill_gpu_facts *all = NULL;
   MILL_TRY(mill_gpu_look(&node, &all));
   mine->driver = node.driver;
-  /* a driver too old for this build also shows no GPU, but that is an error */
+  /* a driver too old for this build also shows no GPU, but is an error */
   const int is_new = node.driver >= node.runtime / 1000 * 1000;
   if (may_be_none && (node.driver == 0 || (node.n_gpu < 1 && is_new)))
     goto done;
@@ -43,8 +43,8 @@ done:
   return err;
 }
 
-/* Check that all GPUs are of one kind: only then do results have the same bits.  rank: this rank in
- * the whole job. */
+/* Check that all GPUs are of one kind: else results differ in their last bits.  rank: this
+ * rank's number in the whole job. */
 static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
 {
   int err = MILL_OK, first_rank = rank;
@@ -71,7 +71,7 @@ static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
   size_t free_bytes = 0;
   MILL_TRY(same_kind(mpi, mine->rank, &mine->facts));
   MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, name, &free_bytes)));
-  /* all ranks have contexts and nothing else: the memory that is free now can be divided */
+  /* every rank has a context and nothing else: its memory now free can be divided */
   err = mill_gpu_try(place.gpu, name, &free_bytes);
   if (err == MILL_OK)
     err = mill_gpu_memory(name, free_bytes, place.n_sharing, &place.bytes);
@@ -91,7 +91,7 @@ done:
   return err;
 }
 
-/* Choose this rank's GPU and see which ranks of its node share it.  Collective. */
+/* Choose this rank's GPU and count the ranks of its node that use the same GPU.  Collective. */
 static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine)
 {
   int err = MILL_OK;
@@ -132,7 +132,7 @@ static int place_some(const mill_mpi *mpi, int *has_gpu)
   rank_gpu mine;
   MILL_TRY(find_gpu(mpi, 1, &mine));
   *has_gpu = mine.gpu >= 0 && mine.i_share == 0;
-  mine.n_sharing = 1; /* other ranks that see this GPU fit on the CPU */
+  mine.n_sharing = 1; /* the other ranks that see this GPU will fit on the CPU */
   MILL_MPI(MPI_Allreduce(has_gpu, &n_gpu, 1, MPI_INT, MPI_SUM, mpi->comm));
   if (n_gpu == 0)
     MILL_FAIL(MILL_ERR_CONFIG,
@@ -151,7 +151,7 @@ done:
   return err;
 }
 
-/* Give GPUs to all ranks (is_mixed: to one rank each), and open the CUDA backend. */
+/* Give a GPU to every rank (is_mixed: each GPU to one rank only) and open the CUDA backend. */
 static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
 {
   int err = MILL_OK;
@@ -178,7 +178,7 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
     goto done;
   }
   if (mill_gpu_look(&facts, &all) != MILL_OK || mill_gpu_choose(&facts, 0, &gpu) != MILL_OK) {
-    snprintf(why, size, "there is no GPU for it (%s)", mill_error_message());
+    snprintf(why, size, "no GPU was found (%s)", mill_error_message());
     goto done;
   }
   mill_gpu_backend_name(&all[gpu], name, sizeof name);
@@ -186,8 +186,8 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
   MILL_TRY(mill_crossover_find(path, kind, name, cpu, n_thread, line, found));
   if (!*found) {
     memcpy(line->gpu, name, sizeof name);
-    snprintf(why, size, "%s has no crossover of %s and %d threads of %s (%s)", path, name, n_thread,
-             cpu, MILL_CROSSOVER_COMMAND);
+    snprintf(why, size, "%s has no crossover measured on %s and %d threads of %s (%s)", path, name,
+             n_thread, cpu, MILL_CROSSOVER_COMMAND);
   }
 done:
   mill_free(all);
@@ -220,8 +220,8 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
   return tell(err, "backend " MILL_BACKEND_MIXED ": ", "; or use --backend cpu");
 }
 
-/* Rank 0: does a rank's part of the work reach the measured crossover?  An unreadable file counts
- * as not measured. */
+/* Rank 0: does each rank's part of the work reach the measured crossover?  No if the file of
+ * crossovers is unreadable. */
 static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64_t size,
                        int n_thread)
 {
@@ -244,11 +244,11 @@ static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64
   return wants;
 }
 
-/* Rank 0: the backend of the result to continue. */
+/* Rank 0: return the backend with which the result to continue was begun. */
 static int wish_of_result(const char *output, const char *device)
 {
   mill_log_debug("backend auto: as %s was begun (%s)", output, device);
-  /* cuda+cpu is "cuda ... + cpu ..." */
+  /* device of a result of cuda+cpu: "cuda ... + cpu ..." */
   if (strncmp(device, "cuda", 4) != 0)
     return WISH_CPU;
   return strstr(device, MILL_BACKEND_AND "cpu ") ? WISH_MIXED_AGAIN : WISH_GPU_AGAIN;
@@ -305,9 +305,10 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
         before, sizeof before,
         "%.300s was begun on a GPU and continues only on a GPU of that kind (to start over, %s): ",
         output,
-        kind == MILL_CROSSOVER_FIT ? "give --overwrite; if that has begun it, remove it"
-                                   : "remove it");
-    /* no GPU here: the wrong machine for this file */
+        kind == MILL_CROSSOVER_FIT
+            ? "give --overwrite, or remove it if it was begun with --overwrite"
+            : "remove it");
+    /* no GPU here: report it as a problem of the output file */
     err = tell(err == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : err, before, "");
   }
 done:

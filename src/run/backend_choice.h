@@ -6,26 +6,26 @@
 #include "src/run/crossover.h"
 #include "src/ranks/mpi_context.h"
 
-/** Values of an option --backend without cuda+cpu, in the order of mill_backend_words. */
+/** Values of a job's option --backend that has no cuda+cpu, in the order of mill_backend_words. */
 enum mill_backend_word { MILL_WORD_AUTO = 0, MILL_WORD_CPU, MILL_WORD_CUDA };
 extern const char *const mill_backend_words[]; /**< ends with NULL */
 
-/** Ranks with a GPU fit there, the others on the CPU. */
+/** The backend with which ranks that have a GPU use it, and the others the CPU. */
 #define MILL_BACKEND_MIXED "cuda+cpu"
-#define MILL_BACKEND_AND   " + " /**< between the names of both backends in a result */
+#define MILL_BACKEND_AND   " + " /**< separates the names of both backends in a result */
 
 /** Give every rank a GPU of its node, or a share of one, and check that it works; the CUDA backend
  *  then uses it (kernels/cuda/device_choice.h).  Logs once if ranks share GPUs.
  *
  *  may_be_mixed  1: the error message also proposes cuda+cpu
  *
- *  Collective; the same code on every rank, with the message of a rank without a GPU:
+ *  Collective; the same code on every rank, and the message of a rank that gets no GPU:
  *  MILL_ERR_CONFIG, MILL_ERR_BACKEND (also if GPUs are of different kinds), MILL_ERR_MEMORY,
  *  MILL_ERR_MPI. */
 int mill_backend_place(const mill_mpi *mpi, int may_be_mixed);
 
-/** Give every GPU to one rank of its node, the first that sees it; the other ranks get none.  It is
- *  an error if no rank sees a GPU, or if a GPU that is seen does not work.
+/** Give each GPU to the first rank of its node that sees the GPU; the other ranks get none.  It is
+ *  an error if no rank sees a GPU, or if a visible GPU does not work.
  *
  *  has_gpu  out  1: this rank has a GPU
  *
@@ -34,10 +34,10 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu);
 
 /** Find the stored crossover for this process's first GPU and n_thread threads.
  *
- *  found  out  0: not found, for the reason why [size]; line->gpu is then the GPU, empty if there
- *              is no GPU or no file
+ *  found  out  0: not found; why [size] gets the reason, and line->gpu the GPU's name, empty
+ *              without a GPU or a file
  *
- *  Makes no CUDA context.  MILL_ERR_CONFIG if the file cannot be read. */
+ *  Creates no CUDA context.  MILL_ERR_CONFIG if the file cannot be read. */
 int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_crossover *line,
                            int *found, char *why, size_t size);
 
@@ -45,9 +45,9 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
  *  takes "cuda" if every rank gets a GPU and a rank's part of the work reaches the crossover
  *  (src/run/crossover.h) of this GPU, CPU and number of threads; else "cpu".
  *
- *  output   result file, or a training's checkpoint, for messages
- *  device   rank 0: device of the result or checkpoint to continue; NULL: a new run
- *  size     work of all ranks, in the unit of kind: rows of a fit, ...
+ *  output   path of the result file or the training's checkpoint, for messages
+ *  device   rank 0: device name in the result or checkpoint to continue; NULL: a new run
+ *  size     work of all ranks: rows of a fit, or million operations of a training step
  *  choice   out  "cpu", "cuda" or "cuda+cpu"; with "cuda" each rank has its GPU, with "cpu" no rank
  *                holds memory of one
  *  has_gpu  out  1: this rank has a GPU
@@ -58,7 +58,7 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
                         const char *device, int64_t size, int n_thread, const char **choice,
                         int *has_gpu);
 
-/** The backend that mill_backend_settle would try, for a plan; needs no GPU. */
+/** Return in *choice the backend that mill_backend_settle would try, for a plan; needs no GPU. */
 int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
                       int n_thread, const char **choice);
 

@@ -65,7 +65,7 @@ int mill_crossover_path(char path[MILL_CROSSOVER_PATH])
   return MILL_OK;
 }
 
-/* Parse a line of the file; returns 0 if it is not one. */
+/* Parse a line of the file; returns 0 if it is not a measurement. */
 static int parse_line(const char *line, mill_crossover *out)
 {
   enum { WORD, FROM, THREADS, DATE, REVISION, GPU, CPU, N_FIELD };
@@ -74,7 +74,7 @@ static int parse_line(const char *line, mill_crossover *out)
   long long from = -1;
   memset(out, 0, sizeof *out);
   snprintf(text, sizeof text, "%.*s", (int)strcspn(line, "\n"), line);
-  while (rest && n < N_FIELD) /* not by scanf: a revision may be empty */
+  while (rest && n < N_FIELD) /* scanf would fail at an empty revision */
     field[n++] = strsep(&rest, "\t");
   if (n < N_FIELD || rest || sscanf(field[FROM], "%lld", &from) != 1 ||
       sscanf(field[THREADS], "%d", &out->n_thread) != 1)

@@ -16,8 +16,8 @@
 #include "src/system/watchdog.h"
 
 enum { TICK_MS = 200, MAX_PATH = 4096, LAST_WAIT_S = 5 };
-/* Other ranks wait this long before they tell all: if all ranks stop together (a signal, the time
- * limit), rank 0's messages are enough. */
+/* Wait of ranks other than 0 before they ask all ranks to stop: if a signal or the time limit
+ * stops all ranks together, rank 0's messages suffice. */
 static const double OTHERS_WAIT_S = 1.0;
 
 struct mill_stop_watch {
@@ -101,8 +101,8 @@ void mill_stop_watch_text(const mill_stop_watch *watch, char *out, size_t size)
   }
 }
 
-/* Look once; returns 0 when the thread may end.  The mutex, which keeps mpi alive, is not held
- * while the file system is asked. */
+/* Look once for reasons to stop; returns 0 when the thread may end.  The mutex keeps mpi alive;
+ * it is not held during the file-system call, which may hang. */
 static int look(mill_stop_watch *watch, double *next_file_s, double *first_s)
 {
   int goes_on = 1, found = 0;
@@ -176,7 +176,7 @@ void mill_stop_watch_end(mill_stop_watch *watch)
     return;
   mill_cond_end(&watch->changed, &watch->mutex, &watch->ends);
   if (!mill_thread_join_within(watch->thread, LAST_WAIT_S)) {
-    /* the thread hangs in the file system, so its memory stays */
+    /* the thread hangs in the file system and still uses this memory: do not free it */
     mill_log_warning("%s: the file system has not answered for %d s", watch->file, LAST_WAIT_S);
     return;
   }

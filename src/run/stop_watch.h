@@ -3,13 +3,12 @@
  *  limit, a request of another rank.
  *
  *  The thread of each rank looks several times a second, notes the reason
- *  (src/system/stop_signal.h) and tells the other ranks, also while its rank is busy or already
- *  done.  Only rank 0 looks for the stop file, every MILL_STOP_FILE_S seconds; if the file system
- *  hangs, only this thread waits.
+ *  (src/system/stop_signal.h) and tells the other ranks, even while its rank is busy or has
+ *  finished.  Only rank 0 looks for the stop file, every MILL_STOP_FILE_S seconds; if the file
+ *  system hangs, only this thread waits.
  *
- *  The time limit counts as reached when the time left is needed to stop in good order
- *  (mill_stop_margin).
- */
+ *  The time limit is reached once the time left is only enough to stop in good order
+ *  (mill_stop_margin). */
 #ifndef MILL_STOP_WATCH_H
 #define MILL_STOP_WATCH_H
 
@@ -28,20 +27,20 @@ typedef struct mill_stop_watch mill_stop_watch;
 int mill_stop_watch_start(mill_mpi *mpi, const char *file, double limit_s, double start_s,
                           mill_stop_watch **out);
 
-/** Report times that a stop depends on: seconds that a star was under way, that a write took; the
- *  longest count.  Any thread; watch NULL is allowed. */
+/** Report the seconds that a star was under way, and that a write took; the longest of each sets
+ *  the stop margin.  Any thread; watch NULL is allowed. */
 void mill_stop_watch_star(mill_stop_watch *watch, double s);
 void mill_stop_watch_write(mill_stop_watch *watch, double s);
 
-/** Seconds needed to stop in good order: 2 star_s + 3 write_s + 2.  star_s, write_s: longest times
- *  so far of a star (0: none is done, 2.5 is taken) and a write.  One write may have just begun,
- *  one is the last, and the close takes as long. */
+/** Seconds needed to stop in good order: 2 star_s + 3 write_s + 2.  star_s: longest time of a
+ *  star so far (0: none is done, use 2.5); write_s: longest time of a write.  Three writes: one
+ *  may have just begun, one is the last, and closing takes as long. */
 double mill_stop_margin(double star_s, double write_s);
 
-/** The reason why this job stops, for the log ("signal 10"), into out [size]. */
+/** Write the reason why this job stops into out [size], for the log ("signal 10"). */
 void mill_stop_watch_text(const mill_stop_watch *watch, char *out, size_t size);
 
-/** MILL_ERR_STOPPED if the stop file is there; one rank asks before the start. */
+/** MILL_ERR_STOPPED if the stop file exists; one rank calls it before the start. */
 int mill_stop_file_absent(const char *file);
 
 /** End the thread, which does not use mpi afterwards.  NULL is allowed. */

@@ -31,8 +31,7 @@ const char *mill_blas_core(void)
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* Memory that OpenBLAS maps for a thread: 128 MiB (BUFFER_SIZE of x86-64), and malloc's
- * rounding. */
+/* Memory that OpenBLAS maps per thread: 128 MiB (BUFFER_SIZE on x86-64), plus malloc's rounding. */
 #define BUFFER_BYTES ((size_t)129 << 20)
 enum { WARM_UP = 128 };
 
@@ -49,7 +48,7 @@ static int check_room(int n)
 
 int mill_blas_begin(int n_thread, int *n_before)
 {
-  static int n_warm; /* threads that have their buffers, which OpenBLAS keeps */
+  static int n_warm; /* threads that already have buffers; OpenBLAS keeps these */
   int err = MILL_OK;
   float *a = NULL;
   const int n = WARM_UP;
@@ -59,7 +58,7 @@ int mill_blas_begin(int n_thread, int *n_before)
     goto done;
   MILL_TRY(MILL_ALLOC((2 + n_thread) * n * n, &a));
   MILL_TRY(check_room(n_thread - n_warm));
-  /* call BLAS now, so that it takes the buffers */
+  /* call BLAS on each thread now, so that OpenBLAS allocates the buffers */
 #pragma omp parallel for num_threads(n_thread) schedule(static, 1)
   for (int i = 0; i < n_thread; i++)
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, a, n, a + n * n, n, 0,

@@ -10,7 +10,7 @@
 
 enum { MAX_PATH = 4096, MAX_LINK = 40 };
 
-/* Length of a path's folder, with the slash; 0: no folder. */
+/* Return the length of a path's folder part with its slash; 0: no folder. */
 static size_t folder_length(const char *path)
 {
   const char *slash = strrchr(path, '/');
@@ -71,7 +71,7 @@ static int is_same(const mill_file_number *a, const mill_file_number *b)
 static int look_at(const char *path, mill_file_identity *out)
 {
   char end[MAX_PATH], folder[MAX_PATH];
-  /* links in a circle: opening the file will report it */
+  /* too many links or too long a path: opening the file will report it */
   if (mill_resolve_links(path, end, sizeof end) != MILL_OK)
     snprintf(end, sizeof end, "%s", path);
   const size_t n = folder_length(end);
@@ -86,7 +86,7 @@ static int look_at(const char *path, mill_file_identity *out)
   return MILL_OK;
 }
 
-/* Is name the written file or one of those made along with it? */
+/* Is name the written file, or one of the files that are made along with it? */
 static int belongs_to(const char *name, const char *written)
 {
   const size_t n = strlen(written);
@@ -107,8 +107,9 @@ static int refuse_one_file(const char *what, const char *path, const char *optio
 
 static int refuse_name(const char *what, const char *path, const char *option, const char *written)
 {
-  return MILL_ERROR(MILL_ERR_USAGE, "%s %s is a name that %s %s needs: give another name", what,
-                    path, option, written);
+  return MILL_ERROR(MILL_ERR_USAGE,
+                    "%s %s is reserved for files that %s %s makes: give another name", what, path,
+                    option, written);
 }
 
 static int compare(const mill_file_roles *roles, const char *what, const char *path,
@@ -163,7 +164,7 @@ int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, c
   for (int i = 0; i < roles->n; i++) {
     if (is_same(&roles->written[i].identity.file, &file))
       return refuse_one_file(what, path, roles->written[i].option, roles->written[i].path);
-    /* look at the folder only if the name may belong to a written file */
+    /* look at the folder on disk only if the name may belong to a written file */
     if (belongs_to(path + folder_length(path), roles->written[i].identity.name))
       MILL_CHECK(mill_file_roles_read(roles, what, path));
   }

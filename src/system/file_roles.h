@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Checks that no two roles of a command, as output, log or input, name one file.
+/** Checks that no file has two roles (output, log, input, ...) in one command.
  *
- *  Before it opens or makes any file, a job names first all files that it writes, then all that it
- *  reads.  Files that exist are compared by device and inode, so links are found; others by folder
- *  and name.  A written NAME also reserves NAME.lock, NAME.new, NAME.tmp and NAME.tmp-... in its
- *  folder.
- */
+ *  Before a job opens or makes any file, it names all files that it will write, then all that it
+ *  will read.  Existing files are compared by device and inode, so that links are found; other
+ *  files by folder and name.  A written NAME also reserves NAME.lock, NAME.new, NAME.tmp and
+ *  NAME.tmp-... in its folder. */
 #ifndef MILL_FILE_ROLES_H
 #define MILL_FILE_ROLES_H
 
@@ -23,13 +22,13 @@ typedef struct mill_file_number {
   uint64_t device, inode;
 } mill_file_number;
 
-/** A file by its number, and by its name in a folder. */
+/** A file by its device and inode, and by its folder and name. */
 typedef struct mill_file_identity {
   mill_file_number file, folder;
-  char name[MILL_MAX_FILE_NAME]; /**< links followed */
+  char name[MILL_MAX_FILE_NAME]; /**< name in folder, after following links */
 } mill_file_identity;
 
-/** Written files so far; zero it first.  Options and paths are borrowed. */
+/** The files to write named so far; zero it first.  Options and paths are borrowed. */
 typedef struct mill_file_roles {
   int n;
   struct {
@@ -39,24 +38,24 @@ typedef struct mill_file_roles {
 } mill_file_roles;
 
 /** Name a file to write; path NULL: not given.  option: for messages, "--status" or "the status
- *  file".  MILL_ERR_USAGE for an empty or too long path; if it is another written file, the message
- *  names both. */
+ *  file".  MILL_ERR_USAGE for an empty or too long path, or if the file is already a written
+ *  file; the message then names both. */
 int mill_file_roles_write(mill_file_roles *roles, const char *option, const char *path);
 
 /** Name a file to read; path NULL or empty: not given.  what: for messages, "the input".
- *  MILL_ERR_USAGE if it is one of the written files; the message names both. */
+ *  MILL_ERR_USAGE if the file is one of the written files; the message names both. */
 int mill_file_roles_read(const mill_file_roles *roles, const char *what, const char *path);
 
-/** mill_file_roles_read of a file whose stat() is known: exists, device and inode. */
+/** Like mill_file_roles_read, for a file whose stat() is known: exists, device and inode. */
 int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, const char *path,
                                int exists, uint64_t device, uint64_t inode);
 
-/** Refuse OLD.new as output if OLD exists: it is the temporary file of --overwrite for OLD.
+/** Refuse the output name OLD.new if OLD exists: --overwrite uses it as temporary file for OLD.
  *  option: "output", without its dashes.  MILL_ERR_USAGE. */
 int mill_refuse_new(const char *path, const char *option);
 
-/** Follow the links of a path to the file that would be written; that file need not exist.  So all
- *  names of one file have one lock, and renaming replaces the file, not a link.  MILL_ERR_OUTPUT
+/** Follow the links of a path to the file that would be written, which need not exist.  Then all
+ *  names of a file share one lock, and renaming replaces the file, not a link.  MILL_ERR_OUTPUT
  *  for too many links, or if out [size] is too small. */
 int mill_resolve_links(const char *path, char *out, size_t size);
 

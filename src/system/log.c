@@ -26,7 +26,7 @@ static const struct {
 };
 enum { N_LEVEL = sizeof levels / sizeof levels[0], LINE_BYTES = 4096, N_PLACE = 64 };
 
-/* A place in the program whose warnings or errors are counted. */
+/* A source line whose warnings or errors are counted. */
 typedef struct place {
   const char *file;
   int line, level;
@@ -38,7 +38,7 @@ static struct {
   int rank, level, file; /* file: descriptor, -1 for none */
   int has_status;        /* an unfinished line stands on standard error */
   int has_complained;    /* a failure to write the file was reported */
-  int n_shown;           /* lines shown of one place; 0: all */
+  int n_shown;           /* lines shown of each place; 0: all */
   int n_place;
   place place[N_PLACE];
 } state = {.level = MILL_LOG_INFO, .file = -1};
@@ -64,7 +64,7 @@ static void write_stderr(const char *text, size_t n)
   if (state.has_status)
     write_all(STDERR_FILENO, clear, sizeof clear - 1);
   state.has_status = 0;
-  write_all(STDERR_FILENO, text, n); /* a failure here cannot be reported */
+  write_all(STDERR_FILENO, text, n); /* a failure here has no place to be reported */
 }
 
 /* Write to the log file; returns 1 if that succeeds.  Reports the first failure on standard
@@ -85,7 +85,7 @@ static int write_file(const char *text, size_t n)
   return !failed;
 }
 
-/* Write a line, cut to LINE_BYTES, and after it the text ends, which is never cut. */
+/* Write a log line, cut to LINE_BYTES; then the text `ends`, which is never cut. */
 static void write_line(const place *from, const char *message, const char *ends)
 {
   char text[LINE_BYTES], now[MILL_UTC_SIZE];
@@ -122,7 +122,7 @@ static void tell_counts(void)
   state.n_place = 0;
 }
 
-/* Count a line of a place; returns its lines so far, 0 if the place is not counted. */
+/* Count a line of a place; returns its number of lines so far, 0 if the place is not counted. */
 static int64_t count_line(const place *here)
 {
   if (here->level > MILL_LOG_WARNING || state.n_shown == 0)

@@ -5,21 +5,22 @@
 
 #include <stdint.h>
 
-/** A key and its place; equal keys are ordered by place. */
+/** A key and its place; mill_by_key orders equal keys by place. */
 typedef struct mill_keyed {
   int64_t key, place;
 } mill_keyed;
 
-/** Of mill_keyed. */
+/** Compare mill_keyed. */
 int mill_by_key(const void *a, const void *b);
 
-/** Of double, without NaN. */
+/** Compare doubles; NaN is not allowed. */
 int mill_by_double(const void *a, const void *b);
 
-/** Of int64_t, or of structures that begin with one. */
+/** Compare int64_t, or structures that begin with an int64_t. */
 int mill_by_int64(const void *a, const void *b);
 
-/** By strcmp: of char arrays, or structures that begin with one; of pointers to texts. */
+/** Compare by strcmp: char arrays or structures that begin with one (mill_by_text), or pointers
+ *  to texts (mill_by_text_at). */
 int mill_by_text(const void *a, const void *b);
 int mill_by_text_at(const void *a, const void *b);
 

@@ -19,11 +19,12 @@ void mill_progress_start(mill_progress *progress, const char *what, int64_t n_to
                               .what = what,
                               .n_total = n_total,
                               .n_first = -1};
-  progress->shown_s = progress->is_terminal ? -INFINITY : now_s; /* a bar is there at once */
+  /* a terminal shows the bar at once */
+  progress->shown_s = progress->is_terminal ? -INFINITY : now_s;
 }
 
-/* Update the rate: the mean since the first call for SMOOTH_S, later an exponential average, since
- * rows end in bursts. */
+/* Update the rate.  During the first SMOOTH_S seconds it is the mean since the first call, later
+ * an exponential average, since rows end in bursts. */
 static void note_rate(mill_progress *p, int64_t n_done, double now_s)
 {
   if (p->n_first < 0) {

@@ -19,7 +19,7 @@ void mill_random_begin(mill_random *r, uint64_t seed, uint64_t index, uint32_t p
 
 uint32_t mill_random_word(mill_random *r);
 
-/** In (0, 1), 53 bits. */
+/** Uniform in (0, 1), 53 bits. */
 double mill_random_uniform(mill_random *r);
 
 /** Standard normal, float64. */

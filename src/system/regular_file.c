@@ -11,7 +11,8 @@
 
 #include "kernels/base/error.h"
 
-enum { FORMAT_BYTES = 4096 /* FORMAT is within these first bytes of starmill's HDF5 files */ };
+/* starmill's HDF5 files have their FORMAT text within this many first bytes */
+enum { FORMAT_BYTES = 4096 };
 
 int mill_check_descriptors(const char *path, int code)
 {

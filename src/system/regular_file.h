@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Files that a user names: opening of inputs, checks of outputs.
+/** Files named by the user: opening of inputs, checks of outputs.
  *
  *  Inputs must be regular files: a pipe without a writer would block forever, and many files are
- *  read more than once.
- */
+ *  read more than once. */
 #ifndef MILL_REGULAR_FILE_H
 #define MILL_REGULAR_FILE_H
 
 #include <stdio.h>
 
-/** Fail with code, and a message about path, if the process can hardly open more files.  For
- *  callers of a library that could not open path and does not say why. */
+/** Fail with code and a message about path if the process can hardly open more files.  Call it
+ *  when another library could not open path and does not say why. */
 int mill_check_descriptors(const char *path, int code);
 
 /** Open path for reading; *fd is -1 on failure.  what: "a configuration file".  Fails with code;
- *  the message says what path is, and asks for what. */
+ *  the message says what path is instead, and asks for `what`. */
 int mill_regular_open(const char *path, const char *what, int code, int *fd);
 
-/** Open path as a text stream, after a byte order mark if there is one; NULL on failure.  The
- *  errors of mill_regular_open, MILL_ERR_MEMORY. */
+/** Open path as a text stream, and skip a byte order mark; NULL on failure.  The errors of
+ *  mill_regular_open, MILL_ERR_MEMORY. */
 int mill_regular_stream(const char *path, const char *what, int code, FILE **stream);
 
 /** Read the first bytes of a regular file, at most size; returns their number, 0 on failure. */
 size_t mill_first_bytes(const char *path, char *out, size_t size);
 
-/** MILL_ERR_USAGE if the file at path begins like FITS, gzip or HDF5 data: it is no stop file.
- *  option: "--stop-file". */
+/** Refuse a data file as stop file: MILL_ERR_USAGE if the file at path begins like FITS, gzip or
+ *  HDF5.  option: "--stop-file". */
 int mill_refuse_data(const char *path, const char *option);
 
 /** Check that a file can be written at path.  option: "output", without its dashes.
@@ -35,14 +34,14 @@ int mill_check_output(const char *path, const char *option);
 /** MILL_ERR_OUTPUT if path exists, even as a broken link, and overwrite is 0. */
 int mill_refuse_existing(const char *path, int overwrite);
 
-/** MILL_ERR_USAGE unless --overwrite may replace the file at path: an HDF5 file with `made` in its
- *  first bytes, which damaged and older files have too, an empty file, or none.
+/** MILL_ERR_USAGE unless --overwrite may replace the file at path: it is missing, empty, or an HDF5
+ *  file with the text `made` in its first bytes (damaged and older files have it, too).
  *
  *  option  "--output"
  *  made    FORMAT of such files: "starmill result" */
 int mill_refuse_foreign(const char *path, const char *option, const char *made);
 
-/** Does the name end in .gz?  Such a file must be unpacked whole, so opening it takes long. */
+/** Does the name end in .gz?  Opening such a file takes long, as it is unpacked whole. */
 int mill_is_gz(const char *path);
 
 /** The name of a file without its folders; points into path. */

@@ -10,7 +10,8 @@
 
 void mill_shipped_file(const char *name, char *path, size_t size)
 {
-  static const char *const above[] = {"../share/starmill", "../.."}; /* of the program's folder */
+  /* relative to the program's folder */
+  static const char *const above[] = {"../share/starmill", "../.."};
   char program[PATH_MAX], dotted[PATH_MAX], plain[PATH_MAX];
   struct stat status;
   path[0] = '\0';

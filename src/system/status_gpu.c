@@ -36,7 +36,7 @@ static struct {
 } nvml;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Look up a function.  By memcpy, as C cannot convert an object pointer to a function pointer. */
+/* Look up a function.  memcpy, as C cannot convert an object pointer to a function pointer. */
 static int find(void *library, const char *name, void *function)
 {
   void *address = dlsym(library, name);
@@ -114,7 +114,7 @@ int mill_gpu_read(int i, mill_gpu *gpu)
   return 1;
 }
 
-/* CUDA writes the domain with four digits, NVML with eight. */
+/* Are two PCI addresses equal?  CUDA writes the domain with four digits, NVML with eight. */
 static int same_bus(const char *a, const char *b)
 {
   const char *rest_a = strchr(a, ':'), *rest_b = strchr(b, ':');

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** State of NVIDIA GPUs, from the driver's management library (NVML).
  *
- *  The library is loaded when it is first needed: builds without CUDA see GPUs too, and machines
- *  without a driver need nothing.  Thread-safe.
- */
+ *  NVML is loaded when first needed: so builds without CUDA see GPUs, too, and machines without
+ *  a driver need no library.  Thread-safe. */
 #ifndef MILL_STATUS_GPU_H
 #define MILL_STATUS_GPU_H
 
@@ -11,10 +10,10 @@
 
 typedef struct mill_gpu {
   char name[96];
-  char bus_id[32];         /**< PCI, "00000000:3B:00.0" */
-  int64_t total, used;     /**< bytes of memory */
-  int percent;             /**< part of about the last second in which it was busy; -1: unknown */
-  int ecc;                 /**< 1 on, 0 off, -1 none or unknown */
+  char bus_id[32];     /**< PCI, "00000000:3B:00.0" */
+  int64_t total, used; /**< bytes of memory */
+  int percent; /**< percent of about the last second in which the GPU was busy; -1: unknown */
+  int ecc;     /**< 1 on, 0 off, -1 none or unknown */
   int64_t ecc_uncorrected; /**< errors since the driver was loaded; -1: unknown */
 } mill_gpu;
 
@@ -24,10 +23,10 @@ int mill_gpu_count(void);
 /** The driver's version, "535.104.05"; empty: no driver. */
 void mill_gpu_driver(char out[80]);
 
-/** Read GPU i by NVML's numbers, which are not CUDA's.  Returns 0 if it cannot be read. */
+/** Read the state of GPU i; NVML's numbers differ from CUDA's.  Returns 0 if it cannot be read. */
 int mill_gpu_read(int i, mill_gpu *gpu);
 
-/** NVML's number of the GPU at a PCI address; -1: none. */
+/** Return NVML's number of the GPU at a PCI address; -1: none. */
 int mill_gpu_find(const char *bus_id);
 
 #endif

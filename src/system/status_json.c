@@ -7,7 +7,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* Add a value, which the open list or object then owns. */
+/* Add a value to the open list or object, which then owns the value. */
 static void put(mill_json *json, const char *key, json_t *value)
 {
   json_t *parent = json->node[json->depth - 1];
@@ -40,7 +40,7 @@ done:
   return err;
 }
 
-/* Bytes of the UTF-8 character at c; 0: not UTF-8. */
+/* Return the number of bytes of the UTF-8 character at c; 0: not UTF-8. */
 static size_t utf8_length(const char *c)
 {
   const size_t n_left = strnlen(c, 4);
@@ -53,7 +53,7 @@ static size_t utf8_length(const char *c)
   return 0;
 }
 
-/* A copy with U+FFFD in place of every byte that is not UTF-8; NULL: no memory. */
+/* Copy a text with U+FFFD in place of every byte that is not UTF-8; NULL: no memory. */
 static json_t *repaired(const char *text)
 {
   static const char replacement[] = "\xef\xbf\xbd";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Writer of JSON, by jansson.  Bytes of texts that are not UTF-8 become U+FFFD; NaN and infinity
- *  become null. */
+/** Writer of JSON, by jansson.  In texts, bytes that are not UTF-8 become U+FFFD; NaN and
+ *  infinity become null. */
 #ifndef MILL_STATUS_JSON_H
 #define MILL_STATUS_JSON_H
 
@@ -10,18 +10,18 @@
 
 enum { MILL_JSON_DEPTH = 16 };
 
-/** A text under construction; zero it except out and n_digit. */
+/** A JSON text under construction; zero it except for out and n_digit. */
 typedef struct mill_json {
   FILE *out;
   int n_digit; /**< significant digits of a number; 0: 10 */
   int depth;
-  int is_short; /**< memory ran out: a value is missing */
+  int is_short; /**< 1: memory ran out, and a value is missing */
   json_t *node[MILL_JSON_DEPTH];
 } mill_json;
 
-/** Begin and end an object ('{') or a list ('[').  key NULL: an item of a list, or the outermost
- *  value, which is written to out when it ends, with a newline.  Only that last call fails:
- *  MILL_ERR_MEMORY, MILL_ERR_OUTPUT. */
+/** Begin and end an object ('{') or a list ('[').  key: name in the enclosing object; NULL for
+ *  an item of a list, or for the outermost value.  Closing the outermost value writes the text
+ *  and a newline to out.  Only that call fails: MILL_ERR_MEMORY, MILL_ERR_OUTPUT. */
 void mill_json_open(mill_json *json, const char *key, char bracket);
 int mill_json_close(mill_json *json);
 

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The number of kB after a name in a file of /proc; 0: not there. */
+/* Read the number of kB after a name in a file of /proc; 0: not there. */
 static int64_t read_kb(const char *path, const char *name)
 {
   char line[256];
@@ -35,11 +35,11 @@ void mill_process_memory(int64_t *resident, int64_t *peak)
   *peak = 1024 * read_kb("/proc/self/status", "VmHWM");
   if (*peak == 0 && getrusage(RUSAGE_SELF, &usage) == 0)
     *peak = 1024 * (int64_t)usage.ru_maxrss;
-  if (*resident > *peak) /* they are not read at the same time */
+  if (*resident > *peak) /* the two values are from different moments */
     *peak = *resident;
 }
 
-/* The number in a file; 0: no number, as in "max". */
+/* Read the number in a file; 0: no number, as in "max". */
 static int64_t read_number(const char *path)
 {
   long long value = 0;
@@ -73,7 +73,7 @@ void mill_machine_memory(int64_t *total, int64_t *available, int64_t *limit)
     else
       continue;
     int64_t found = read_number(path);
-    if (found == 0 && v2) /* a container sees its own group as the root */
+    if (found == 0 && v2) /* a container sees its own control group as the root */
       found = read_number("/sys/fs/cgroup/memory.max");
     if (found > 0 && found < *total && (*limit == 0 || found < *limit))
       *limit = found;
@@ -115,7 +115,7 @@ int mill_process_look(int64_t pid, char *state, unsigned long long *start)
   const size_t n = fread(text, 1, sizeof text - 1, file);
   fclose(file);
   text[n] = '\0';
-  /* "pid (name) state ...": the name may contain anything; the start is the 22nd value */
+  /* format "pid (name) state ...": the name may contain anything; the start time is value 22 */
   const char *after = strrchr(text, ')');
   return after && sscanf(after + 1,
                          " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "

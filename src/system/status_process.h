@@ -6,11 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Resident memory of this process, bytes: now, and at most so far; 0: unknown. */
+/** Resident memory of this process in bytes: now, and its peak so far; 0: unknown. */
 void mill_process_memory(int64_t *resident, int64_t *peak);
 
-/** Memory of this machine, bytes: total, available to programs, and the limit of this process's
- *  control group (of a batch system or container; 0: none). */
+/** Memory of this machine in bytes: total, available to programs, and the limit of this
+ *  process's control group (set by a batch system or container; 0: none). */
 void mill_machine_memory(int64_t *total, int64_t *available, int64_t *limit);
 
 /** Host name into out [size], or "unknown". */
@@ -19,15 +19,15 @@ void mill_host_name(char *out, size_t size);
 /** Model of the processor into out [size], or "unknown processor". */
 void mill_cpu_model(char *out, size_t size);
 
-/** Look at a process of this machine: its state (a letter, see proc(5)), and its start in ticks
- *  since boot, which tells it from a later process with the same number.  Returns 0 if /proc has
- *  none. */
+/** Read a process's state (a letter, see proc(5)) and its start in ticks since boot, which
+ *  distinguishes it from a later process with the same pid.  Returns 0 if /proc has no such
+ *  process. */
 int mill_process_look(int64_t pid, char *state, unsigned long long *start);
 
-/** Is a process of this machine alive?  A zombie is not. */
+/** Is a process of this machine alive?  A zombie counts as dead. */
 int mill_process_alive(int64_t pid);
 
-/** Text "2026-11-21T05:36:05Z" of a time in seconds since 1970-01-01 UTC (mill_unix_s). */
+/** Write a time in seconds since 1970-01-01 UTC (mill_unix_s) as "2026-11-21T05:36:05Z". */
 enum { MILL_UTC_SIZE = 24 };
 void mill_utc_text(double unix_s, char out[MILL_UTC_SIZE]);
 

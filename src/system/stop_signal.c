@@ -12,7 +12,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 
-/* lock-free, so that the handler may use them whatever thread it runs in */
+/* lock-free, so that the signal handler may use them in any thread */
 static _Atomic int seen, reason;
 static _Atomic int is_catching;
 static _Atomic int64_t first_ms;

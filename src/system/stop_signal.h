@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Reason to stop a job in good order, which is checked between steps of work.
+/** Reasons to stop a job in good order, checked between steps of work.
  *
  *  SIGTERM, SIGINT and SIGUSR1 (Slurm's warning before the time limit) are noted as reasons;
- *  callers note others.  Another signal, at least a second after the first, ends the process at
- *  once with status 128 + its number; earlier ones are ignored, as launchers often send a signal
- *  twice.
- */
+ *  callers note others.  A second signal, at least a second after the first, ends the process at
+ *  once with status 128 + its number.  Earlier repetitions are ignored, as launchers often send
+ *  a signal twice. */
 #ifndef MILL_STOP_SIGNAL_H
 #define MILL_STOP_SIGNAL_H
 
 enum mill_stop_reason {
   MILL_STOP_NONE,
-  MILL_STOP_SIGNAL, /**< of this process */
+  MILL_STOP_SIGNAL, /**< a signal to this process */
   MILL_STOP_FILE,   /**< a stop file */
   MILL_STOP_LIMIT,  /**< the time limit */
   MILL_STOP_OTHER   /**< another rank asked */
 };
 
-/** From now on note these signals instead of being killed by them.  MILL_ERR_INTERNAL. */
+/** Note SIGTERM, SIGINT and SIGUSR1 from now on instead of being killed by them.
+ *  MILL_ERR_INTERNAL. */
 int mill_stop_signal_catch(void);
 
-/** Note a pending signal.  The main thread may be unable to run its handler, in a call to a file
- *  system that does not answer.  Call it from a thread that blocks these signals. */
+/** Note a pending signal, for the main thread, whose handler cannot run in a call to a file
+ *  system that hangs.  Call it from a thread that blocks these signals. */
 void mill_stop_signal_take_waiting(void);
 
-/** Block stop signals in this thread, also in the program that follows by exec, until that program
- *  unblocks them. */
+/** Block stop signals in this thread and in a program that replaces it by exec, until that
+ *  program unblocks them. */
 void mill_stop_signal_hold(void);
 
 /** Number of the first signal noted; 0: none yet. */
@@ -34,7 +34,7 @@ int mill_stop_signal_seen(void);
 /** Note a reason; only the first counts.  Any thread. */
 void mill_stop_note(enum mill_stop_reason why);
 
-/** The first reason noted.  Costs nothing. */
+/** Return the first reason noted: one atomic read. */
 enum mill_stop_reason mill_stop_reason(void);
 
 #endif

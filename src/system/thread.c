@@ -15,7 +15,8 @@ int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context)
   static const int crash[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
   sigset_t all, before;
   sigfillset(&all);
-  for (size_t i = 0; i < sizeof crash / sizeof *crash; i++) /* blocked, they would kill silently */
+  /* a blocked crash signal would kill the process silently */
+  for (size_t i = 0; i < sizeof crash / sizeof *crash; i++)
     sigdelset(&all, crash[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   const int rc = pthread_create(thread, NULL, run, context);

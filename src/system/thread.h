@@ -6,30 +6,30 @@
 #include <pthread.h>
 #include <time.h>
 
-/** Start a thread that blocks all signals except those of crashes; the main thread gets the others.
- *  Returns 0 or an error number (see strerror). */
+/** Start a thread that blocks all signals except those of crashes; the main thread receives the
+ *  blocked ones.  Returns 0 or an error number (see strerror). */
 int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
 
-/** MILL_ERR_CONFIG for implausibly many threads of a rank: above 64 and above four per core.  Their
- *  start would take gigabytes and hours. */
+/** MILL_ERR_CONFIG if a rank asks for too many threads: above 64 and above four per core,
+ *  starting them would take gigabytes and hours. */
 int mill_thread_check_number(int n_thread);
 
-/** Wait for the end of a thread, at most these seconds.  Returns 1 if it has ended; 0 if not: then
- *  it is detached, and its data must stay. */
+/** Wait at most this many seconds for the end of a thread.  Returns 1 if it has ended.  Returns
+ *  0 if not: the thread is then detached, and its data must stay. */
 int mill_thread_join_within(pthread_t thread, int seconds);
 
-/** Initialise a condition whose waits use the clock of mill_wall_s, which nobody can set.  Returns
- *  0 or an error number. */
+/** Initialise a condition variable whose waits use the clock of mill_wall_s, which nobody can
+ *  set.  Returns 0 or an error number. */
 int mill_cond_init(pthread_cond_t *cond);
 
-/** A time of mill_wall_s for pthread_cond_timedwait on such a condition. */
+/** Convert a time of mill_wall_s for pthread_cond_timedwait on such a condition variable. */
 struct timespec mill_cond_time(double wall_s);
 
 /** Sleep for s seconds, or until *ends is set (mill_cond_end).  Locks the mutex, which guards
  *  *ends.  Returns 0 if *ends is set. */
 int mill_cond_nap(pthread_cond_t *cond, pthread_mutex_t *mutex, const int *ends, double s);
 
-/** Set *ends, which the mutex guards, and wake all threads that wait for the condition. */
+/** Set *ends, which the mutex guards, and wake all threads that wait for the condition variable. */
 void mill_cond_end(pthread_cond_t *cond, pthread_mutex_t *mutex, int *ends);
 
 #endif

@@ -20,14 +20,14 @@
 enum { N_SLOT = 32, TEXT = 1300, LOG_WAIT_S = 5, ABORT_WAIT_S = 20 };
 static const double BOUND_S = 600.0, TICK_S = 1.0;
 
-/* An announced call. */
+/* A call announced by mill_watch_begin. */
 typedef struct slot {
   int used;
   enum mill_watch_kind kind;
-  pthread_t thread; /* announced it */
+  pthread_t thread; /* thread that announced the call */
   int64_t number;   /* order of announcement */
   double age_s, extra_s;
-  double stop_s; /* part of age_s after a stop request */
+  double stop_s; /* seconds of age_s since a stop was requested */
   char what[TEXT];
 } slot;
 
@@ -41,7 +41,7 @@ static struct {
   void (*log)(const char *text);
   pthread_t thread;
 } dog;
-/* The reason of an abort, and whether it is logged. */
+/* Message with the reason of an abort; is it logged already? */
 static char last_words[TEXT + 200];
 static _Atomic int is_logged;
 
@@ -62,7 +62,8 @@ static void *say_plainly(void *unused)
   return NULL;
 }
 
-/* Abort all ranks if MPI runs; else this process ends alone, which its launcher sees. */
+/* Abort all ranks if MPI runs.  Else do nothing: this process then exits alone, and its launcher
+ * sees that. */
 static void *abort_all(void *status)
 {
   int has_started = 0, has_ended = 0;
@@ -72,7 +73,7 @@ static void *abort_all(void *status)
   return NULL;
 }
 
-/* Do something that may hang: on a thread, for which this one waits at most these seconds. */
+/* Call a function that may hang: run it on another thread and wait at most this many seconds. */
 static void try_for(void *(*what)(void *), void *context, int seconds)
 {
   pthread_t thread;
@@ -80,7 +81,7 @@ static void try_for(void *(*what)(void *), void *context, int seconds)
     (void)mill_thread_join_within(thread, seconds);
 }
 
-/* Seconds that a call of this kind may take after the noted stop request. */
+/* Return the seconds that a call of this kind may take after the stop request. */
 static double patience_s(enum mill_watch_kind kind)
 {
   const int number = mill_stop_signal_seen();
@@ -89,7 +90,7 @@ static double patience_s(enum mill_watch_kind kind)
     return INFINITY;
   if (kind == MILL_WATCH_START)
     return 5.0;
-  if (!is_urgent) /* no SIGKILL will follow, or another rank ends the job */
+  if (!is_urgent) /* no SIGKILL will follow, or another rank will end the job */
     return INFINITY;
   return kind == MILL_WATCH_FILE ? 20.0 : 25.0;
 }
@@ -101,7 +102,7 @@ static double bound_s(const slot *s)
 
 static void end_job(const slot *late)
 {
-  static int status; /* static: the thread that aborts may outlive this call */
+  static int status; /* static, as the aborting thread may outlive this call */
   if (late->age_s > bound_s(late)) {
     status = mill_error_exit_status(MILL_ERR_INTERNAL);
     snprintf(last_words, sizeof last_words,
@@ -124,9 +125,9 @@ static void end_job(const slot *late)
   _exit(status);
 }
 
-/* With the mutex locked: add step_s to all announced calls; returns one that is late, or NULL.  Of
- * calls that become late within a tick of each other, the one announced last: it is the inner call
- * and says more. */
+/* With the mutex locked: add step_s to the age of all announced calls.  Returns a late call, or
+ * NULL.  If several calls become late within a tick, return the one announced last: it is the
+ * innermost and says most. */
 static const slot *pass(double step_s, double tick_s)
 {
   const slot *last = NULL;
@@ -158,7 +159,8 @@ static void *watch(void *unused)
     pthread_cond_timedwait(&changed, &mutex, &until);
     const double s = mill_wall_s();
     mill_stop_signal_take_waiting();
-    /* count two ticks at most: after more, the process was suspended or the machine overloaded */
+    /* count at most two ticks: a longer step means that the process was suspended or the machine
+     * overloaded */
     const slot *late = pass(fmin(s - last_s, 2 * tick_s), tick_s);
     last_s = s;
     if (late && !dog.ends) {

@@ -16,11 +16,11 @@
 
 enum { BLOCK = 64, LAST_STREAM = 0x6c617374 /* "last" */ };
 
-/* Part of the variance that components may leave, if their number is not given. */
+/* Fraction of the variance that the components may leave out, if their number is not given. */
 #define REST 1e-8
 
-/* Lower limit of a pixel's spread, in units of the largest: a pixel that hardly varies must not
- * dominate the loss. */
+/* Lower limit of a pixel's spread, as a fraction of the largest spread: below it, a pixel that
+ * hardly varies would dominate the loss. */
 #define LEAST_SPREAD 1e-3
 
 void mill_train_arm_settings_init(mill_train_arm_settings *settings)
@@ -51,7 +51,7 @@ int mill_train_arm_settings_check(const mill_train_arm_settings *s)
 double mill_train_arm_error(const mill_train_arm_settings *s, double loss)
 {
   const double unit = s->unit == MILL_TRAIN_NOISE ? 1 / s->sn : 1;
-  /* Huber's loss is half a square while residuals are small */
+  /* for small residuals, Huber's loss is half their square */
   const double u = s->net.loss == MILL_TRAIN_L1   ? loss
                    : s->net.loss == MILL_TRAIN_L2 ? sqrt(loss)
                                                   : sqrt(2 * loss);
@@ -60,16 +60,19 @@ double mill_train_arm_error(const mill_train_arm_settings *s, double loss)
 
 /* ---- spectra ---- */
 
-/* An arm at work. */
+/* State of the training of an arm. */
 typedef struct arm {
   const mill_mpi *mpi;
   const mill_train_arm_settings *set;
   const mill_train_arm_task *task;
   mill_train_components c;
   double *scale; /* [n_pix] */
-  float *target; /* [n][n_component], or [n][n_pix] where they are kept, or [batch][n_pix] */
+  /* scores [n][n_component]; or spectra [n][n_pix], [batch][n_pix] if they are not kept */
+  float *target;
   float *net_scale;
-  double floor[2];      /* mean loss that components leave: of trained models, of those left out */
+  /* mean squared loss of the part that the components do not describe: [0] of training models,
+   * [1] of models left out */
+  double floor[2];
   float *weight, *bias; /* initial last layer */
 } arm;
 
@@ -79,7 +82,7 @@ static void arm_clear(arm *a)
   MILL_FREE(a->scale, a->target, a->net_scale, a->weight, a->bias);
 }
 
-/* Read the targets of models: ln flux or flux, y [n][n_pix]. */
+/* Read the targets y [n][n_pix] of models: ln flux, or flux if log_flux is 0. */
 static int read_y(const arm *a, int n, const int *model, float *y)
 {
   const size_t size = (size_t)n * (size_t)a->task->n_pix;
@@ -90,7 +93,7 @@ static int read_y(const arm *a, int n, const int *model, float *y)
   return MILL_OK;
 }
 
-/* This rank's share of n models: [mine, mine_end). */
+/* Set [*mine, *mine_end) to this rank's share of n models. */
 static void share_of(const mill_mpi *mpi, int64_t n, int *mine, int *mine_end)
 {
   int64_t end;
@@ -118,7 +121,7 @@ done:
   return err;
 }
 
-/* Set a->scale [n_pix], which turns residuals into units of the loss. */
+/* Set a->scale [n_pix]: residual times scale is in units of the loss. */
 static void make_scale(arm *a)
 {
   double most = 0;
@@ -161,7 +164,7 @@ static int first_phase(arm *a, const mill_train_ops *ops)
     err = find_components(a, s);
   MILL_TRY(mill_mpi_agree(a->mpi, err));
   MILL_TRY(mill_train_components_share(a->mpi, &a->c));
-  make_scale(a); /* on the other ranks, too */
+  make_scale(a); /* sets scale on the other ranks, too */
 done:
   mill_train_statistics_destroy(s);
   return err;
@@ -169,8 +172,8 @@ done:
 
 /* ---- targets ---- */
 
-/* Compute the scores of models [first, end), and add what they leave to rest [2]: of trained
- * models, of those left out. */
+/* Compute the scores of models [first, end).  Add the squared residuals that the components
+ * leave to rest: [0] of training models, [1] of models left out. */
 static int score_share(arm *a, int first, int end, double *rest)
 {
   int err = MILL_OK, model[BLOCK];
@@ -195,7 +198,7 @@ done:
   return err;
 }
 
-/* Send each rank's share of the rows, of n numbers each, to all ranks. */
+/* Send each rank's share of the n_row rows, of n numbers each, to all ranks. */
 static int exchange_rows(const mill_mpi *mpi, int n_row, int n, float *row)
 {
   for (int r = 0; r < mpi->size; r++) {
@@ -235,7 +238,7 @@ done:
   return err;
 }
 
-/* Read targets less their mean, which a last layer of pixels must make. */
+/* Read targets minus their mean spectrum, the outputs of a last layer that makes pixels. */
 static int read_pixels(const arm *a, int n, const int *model, float *y)
 {
   const size_t n_pix = (size_t)a->c.n_pix;
@@ -256,7 +259,7 @@ static int make_pixels(arm *a)
 {
   int model[BLOCK];
   const int kept = is_kept(a), n = a->task->n;
-  /* mill_train_solve_last asks for 256 rows at a time */
+  /* mill_train_solve_last reads 256 rows at a time */
   const int wanted = a->set->net.batch > 256 ? a->set->net.batch : 256;
   const int n_batch = wanted < n ? wanted : n;
   const size_t n_pix = (size_t)a->c.n_pix;
@@ -274,7 +277,7 @@ static int make_pixels(arm *a)
   return MILL_OK;
 }
 
-/* rows of mill_train_problem */
+/* The member rows of mill_train_problem: give the targets of models. */
 static int rows(void *context, int n, const int *model, const float **row)
 {
   const arm *a = context;
@@ -289,7 +292,8 @@ static int rows(void *context, int n, const int *model, const float **row)
 
 /* ---- last layer ---- */
 
-/* Turn the last layer of scores into one of pixels: weights [n_pix][width], and biases. */
+/* Convert a last layer that makes scores into one that makes pixels: weights [n_pix][width] and
+ * biases [n_pix]. */
 static int to_pixels(const arm *a, int width, const float *weight, const float *bias,
                      float *pixel_weight, float *pixel_bias)
 {
@@ -316,7 +320,8 @@ done:
   return err;
 }
 
-/* Make the initial last layer: small random weights of scores, also where it makes pixels. */
+/* Make the initial last layer: small random weights of scores, converted to pixels if the last
+ * layer makes pixels. */
 static int begin_last(arm *a)
 {
   int err = MILL_OK;
@@ -344,7 +349,7 @@ done:
   return err;
 }
 
-/* Make the emulator from parameters. */
+/* Build the emulator from the network's parameters. */
 static int export(const arm *a, const mill_train_shape *shape, const float *param, mill_emulator *e)
 {
   const int last = shape->n_layer - 1, width = shape->n_in[last];
@@ -373,9 +378,9 @@ static int export(const arm *a, const mill_train_shape *shape, const float *para
 
 /* ---- arm ---- */
 
-/* Train; then, with a loss of least squares, solve the last layer, by float32 products, as a fit
- * evaluates it.  *best: the final parameters.  Those of the state stay as trained, for the
- * checkpoints of later arms. */
+/* Train the network; then, with loss L2 and models left out, solve the last layer with float32
+ * products, as fits evaluate it.  *best: the final parameters.  The state keeps the trained
+ * ones, for the checkpoints of later arms. */
 static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_problem *problem,
                         const mill_train_watch *watch, mill_train_state *state, float **best,
                         mill_train_arm_report *report)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Training of an arm's network from its spectra: first statistics and principal components, then
+/** Training of an arm's network on its spectra: first statistics and principal components, then
  *  gradient steps (docs/science/numerics.md, "Training a network"). */
 #ifndef MILL_TRAIN_ARM_H
 #define MILL_TRAIN_ARM_H
@@ -12,14 +12,15 @@ enum mill_train_unit {
   MILL_TRAIN_SPREAD     /**< the standard deviation of the pixel over the models */
 };
 
-/** What is trained. */
+/** Outputs of the trained network. */
 enum mill_train_last {
-  MILL_TRAIN_COMPONENTS = 0, /**< scores of principal components, which the last layer turns into
-                                  pixels; L2 only, as the loss of scores is then that of pixels */
-  MILL_TRAIN_PIXELS          /**< all weights of a last layer that makes pixels */
+  /** scores of principal components, converted to pixels after training; L2 only, as only then
+   *  the loss of scores equals that of pixels */
+  MILL_TRAIN_COMPONENTS = 0,
+  MILL_TRAIN_PIXELS /**< the weights of a last layer that makes pixels */
 };
 
-enum { MILL_TRAIN_MOST_COMPONENT = 256 }; /**< most components if their number is not given */
+enum { MILL_TRAIN_MOST_COMPONENT = 256 }; /**< most components if n_component is 0 */
 
 typedef struct mill_train_arm_settings {
   mill_train_settings net;
@@ -27,8 +28,8 @@ typedef struct mill_train_arm_settings {
   enum mill_train_unit unit;
   double sn; /**< S/N of MILL_TRAIN_NOISE, above 0 */
   enum mill_train_last last;
-  int n_component; /**< 0: enough to leave 1e-8 of the variance, at most 256 */
-  double keep_gib; /**< PIXELS: if the spectra need more GiB, they are read again at each step */
+  int n_component; /**< 0: enough to leave out 1e-8 of the variance, at most 256 */
+  double keep_gib; /**< PIXELS: if the spectra need more GiB, each step reads them again */
 } mill_train_arm_settings;
 
 void mill_train_arm_settings_init(mill_train_arm_settings *settings);
@@ -38,9 +39,9 @@ int mill_train_arm_settings_check(const mill_train_arm_settings *settings);
 
 /** The spectra of an arm.
  *
- *  x     [n][n_label]  mapped labels; the first n_train models train, the others are left out
- *  read  reads flux [n][n_pix] of models, above 0 and finite; each rank reads what it needs
- */
+ *  x     [n][n_label]  mapped labels; the first n_train models are for training, the others are
+ *                      left out
+ *  read  reads flux [n][n_pix] of models, above 0 and finite; not collective */
 typedef struct mill_train_arm_task {
   int n_pix, n_label, n, n_train;
   const float *x;
@@ -49,23 +50,25 @@ typedef struct mill_train_arm_task {
 } mill_train_arm_task;
 
 typedef struct mill_train_arm_report {
-  int n_component;                 /**< number used */
-  double rest;                     /**< part of the variance that the components leave */
-  double spread;                   /**< rms over pixels of the models' standard deviations */
-  double loss, loss_unsolved;      /**< at the end, and before the last layer was solved; of the
-                                        models left out, if any, else of all */
-  double statistics_s, gradient_s; /**< wall s of this call */
-  double gflop;                    /**< 1e9 operations of this call's matrix products */
+  int n_component; /**< number of components used */
+  double rest;     /**< fraction of the variance outside the components */
+  double spread;   /**< rms over pixels of the models' standard deviations */
+  /** final loss, and loss before the last layer was solved; of the models left out, if any, else
+   *  of all */
+  double loss, loss_unsolved;
+  /** wall seconds of this call for statistics and for gradient steps */
+  double statistics_s, gradient_s;
+  double gflop; /**< 1e9 operations of this call's matrix products */
 } mill_train_arm_report;
 
-/** A loss as the error of a pixel: of ln flux, or relative to the mean flux, if the unit is the
- *  noise; else in units of the pixel's spread. */
+/** Convert a loss to a pixel's error: rms for l2 and huber, mean absolute for l1.  With unit NOISE:
+ *  error of ln flux, or relative to the mean flux; with SPREAD: in units of the pixel's spread. */
 double mill_train_arm_error(const mill_train_arm_settings *settings, double loss);
 
 /** Train an arm.
  *
  *  state     in/out  zeroed to begin, else a state to continue; cleared by the caller
- *  emulator  out zeroed before; filled on every rank
+ *  emulator  out     zeroed by the caller; filled on every rank
  *
  *  Collective, with equal arguments.  MILL_ERR_INPUT, MILL_ERR_MEMORY, the codes of
  *  watch->after. */

@@ -11,7 +11,7 @@
 #include "kernels/base/memory.h"
 #include "src/system/random.h"
 
-/* purposes of the random numbers: "init", "shuf" */
+/* random-number streams "init" (initial weights) and "shuf" (order of models) */
 enum { INIT_STREAM = 0x696e6974, SHUFFLE_STREAM = 0x73687566 };
 
 /* ---- state ---- */
@@ -120,8 +120,8 @@ done:
 
 /* ---- steps ---- */
 
-/* Take a step: each rank sums up all ranks' slopes of its share of the parameters, in rank order,
- * steps its share, and gets the shares of the others. */
+/* Take a gradient step.  Each rank sums all ranks' gradients of its share of the parameters in
+ * rank order, updates that share, and receives the other shares. */
 static int step(const mill_mpi *mpi, const mill_train_settings *settings, mill_train_team *w,
                 const mill_train_shares *shares, mill_train_state *state)
 {
@@ -151,7 +151,7 @@ static int step(const mill_mpi *mpi, const mill_train_settings *settings, mill_t
   return mill_mpi_agree(mpi, w->ops->renew(w->work));
 }
 
-/* Order of the models in an epoch: a function of seed and epoch alone. */
+/* Set the order of the models in an epoch, a function of seed and epoch alone. */
 static void shuffle(uint64_t seed, int epoch, int n, int *order)
 {
   mill_random r;
@@ -207,8 +207,8 @@ done:
   return err;
 }
 
-/* After an epoch: keep the parameters if they are the best, set the next rate, decide on the
- * end. */
+/* After an epoch: keep the parameters if their loss is the lowest, set the next learning rate,
+ * and decide whether to end. */
 static void judge(const mill_train_settings *s, const mill_train_problem *p,
                   mill_train_state *state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Solving the last layer.  It is linear: with the hidden layers fixed, linear least squares gives
- * its best weights. */
+/* Solution of the last layer: it is linear, so with the hidden layers fixed, linear least
+ * squares gives its best weights. */
 #include <math.h>
 #include <string.h>
 
@@ -13,21 +13,23 @@
 #include "src/train/train_network.h"
 #include "src/train/train_work.h"
 
-/* Ridges to try, in units of the mean square of the layer's inputs. */
+/* Ridges to try, relative to the mean square of the layer's inputs. */
 static const double ridge[] = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12};
 enum { N_RIDGE = sizeof ridge / sizeof *ridge, ROWS = 256 };
 
-/* Normal equations for the change of the last layer, from the models' residuals.  The
- * mean of its inputs h is subtracted, so that the ridge does not act on the bias. */
+/* Normal equations for the change of the last layer that fits the residuals.  The mean of its
+ * inputs h is subtracted, so that the ridge does not act on the bias. */
 typedef struct normal {
   int n, width, n_out;
   float *h;          /* [n][width] inputs of the layer */
-  double *mean_h;    /* [width] their means */
+  double *mean_h;    /* [width] means of h over the models */
   double *mean_rest; /* [n_out] mean residuals */
-  double *vector;    /* [width][width] sum of h h^T, then its eigenvectors, in columns */
-  double *value;     /* [width] eigenvalues */
-  double *right;     /* [width][n_out] eigenvectors times the sum of h rest^T */
-  double *change;    /* [n_out][width] */
+  /* [width][width] upper half of the sum of h h^T; after solve, its eigenvectors in columns */
+  double *vector;
+  double *value; /* [width] eigenvalues */
+  double *right; /* [width][n_out] transposed eigenvectors times the sum of h rest^T */
+  /* [width][n_out] sum of h rest^T; after with_ridge, [n_out][width] change of the weights */
+  double *change;
 } normal;
 
 static void normal_clear(normal *q)
@@ -50,8 +52,8 @@ static int allocate(const mill_train_problem *p, int width, normal *q)
   return MILL_ALLOC(n * n_out, &q->change);
 }
 
-/* Sum up h h^T (in vector) and h rest^T (in change) over the models, in blocks; rest: residuals
- * with the present weight and bias. */
+/* Sum h h^T (into vector) and h rest^T (into change) over the training models, block by block.
+ * rest: residuals with the present weight and bias. */
 static int add_up(const mill_train_problem *p, const float *weight, const float *bias, normal *q)
 {
   int err = MILL_OK;
@@ -87,7 +89,7 @@ static int add_up(const mill_train_problem *p, const float *weight, const float 
       h[k] -= q->mean_h[k % width];
     cblas_dsyrk(CblasRowMajor, CblasUpper, CblasTrans, q->width, n, 1, h, q->width, 1, q->vector,
                 q->width);
-    /* the mean of h is 0, so the residuals' mean adds nothing */
+    /* h has mean 0, so the mean of the residuals adds nothing */
     cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, q->width, q->n_out, n, 1, h, q->width,
                 rest, q->n_out, 1, product, q->n_out);
   }
@@ -103,13 +105,14 @@ static int solve(normal *q)
   if (info != 0)
     return MILL_ERROR(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
                       "LAPACK's eigenvectors of the last layer's inputs ended with %d", (int)info);
-  /* vector's columns are the eigenvectors; change still has the sum of h rest^T */
+  /* columns of vector are now eigenvectors; change still holds the sum of h rest^T */
   cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, q->width, q->n_out, q->width, 1, q->vector,
               q->width, q->change, q->n_out, 0, q->right, q->n_out);
   return MILL_OK;
 }
 
-/* Solve with one ridge: weight and bias of the last layer, from weight0 and bias0. */
+/* Solve with a ridge of `part` times the mean eigenvalue: new weight and bias of the last layer
+ * from the old ones, weight0 and bias0. */
 static int with_ridge(normal *q, double part, const float *weight0, const float *bias0,
                       float *weight, float *bias)
 {
@@ -140,7 +143,7 @@ done:
   return err;
 }
 
-/* Rank 0: set up and diagonalise the equations. */
+/* Rank 0: set up the normal equations and diagonalise them. */
 static int prepare(const mill_train_ops *ops, const mill_train_settings *settings,
                    const mill_train_problem *problem, const mill_train_shape *shape,
                    const float *param, normal *q)
@@ -159,7 +162,7 @@ done:
   return err;
 }
 
-/* Validation loss with these parameters.  Collective. */
+/* Compute the validation loss of these parameters.  Collective. */
 static int validate(const mill_mpi *mpi, mill_train_team *team, const float *param, double *loss)
 {
   MILL_CHECK(mill_mpi_agree(mpi, mill_train_team_bind(team, param)));
@@ -174,7 +177,8 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
   normal q = {0};
   mill_train_shape shape;
   mill_train_team *team = NULL;
-  float *tried = NULL, *first = NULL; /* first: the last layer before solving */
+  /* tried: parameters under test; first: the last layer before solving */
+  float *tried = NULL, *first = NULL;
   mill_train_shape_of(settings, problem->n_in, problem->n_out, &shape);
   const size_t at = shape.weight[shape.n_layer - 1], bias = shape.bias[shape.n_layer - 1];
   err = MILL_ALLOC(shape.n_param, &tried);

@@ -58,7 +58,9 @@ int mill_train_settings_check(const mill_train_settings *s)
 double mill_train_gflop(const mill_train_shape *shape, int n_model)
 {
   double sum = 0;
-  for (int l = 0; l < shape->n_layer; l++) /* the labels themselves get no slope */
+  /* 6: forward, and gradients of weights and inputs; the first layer needs no gradient of its
+   * inputs */
+  for (int l = 0; l < shape->n_layer; l++)
     sum += (l == 0 ? 4.0 : 6.0) * shape->n_in[l] * shape->n_out[l];
   return 1e-9 * sum * n_model;
 }
@@ -189,7 +191,8 @@ int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_sha
   int err = MILL_OK;
   const size_t n_rank = (size_t)mpi->size;
   if (n_param > INT_MAX)
-    MILL_FAIL(MILL_ERR_RANGE, "a network of %zu parameters, at most %d", n_param, INT_MAX);
+    MILL_FAIL(MILL_ERR_RANGE, "a network of %zu parameters is too large; at most %d are possible",
+              n_param, INT_MAX);
   MILL_TRY(MILL_ALLOC(n_rank, &shares->start));
   MILL_TRY(MILL_ALLOC(n_rank, &shares->count));
   MILL_TRY(MILL_ALLOC(n_rank, &shares->mine_start));

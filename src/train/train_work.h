@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Settings and data of a training, and a rank's team: its network on a backend
- *  (kernels/train/train_ops.h) with room for the models at work. */
+ *  (kernels/train/train_ops.h) with room for a batch of models. */
 #ifndef MILL_TRAIN_WORK_H
 #define MILL_TRAIN_WORK_H
 
@@ -9,46 +9,46 @@
 #include "src/ranks/mpi_context.h"
 
 enum mill_train_schedule {
-  MILL_TRAIN_COSINE = 0, /**< half a cosine from the first rate to the least over all epochs */
-  MILL_TRAIN_PLATEAU     /**< times `factor` when the validation loss has stopped falling */
+  MILL_TRAIN_COSINE = 0, /**< half a cosine over all epochs, from the first rate to the least */
+  MILL_TRAIN_PLATEAU /**< multiply the rate by `factor` when the validation loss stops falling */
 };
 
 typedef struct mill_train_settings {
   int n_hidden;                  /**< hidden layers, 1 .. MILL_MAX_LAYER - 1 */
-  int width[MILL_MAX_LAYER - 1]; /**< of each, 1 .. MILL_MAX_WIDTH */
-  int batch;                     /**< models of a step, of all ranks together */
-  int n_epoch;                   /**< at most */
+  int width[MILL_MAX_LAYER - 1]; /**< neurons of each hidden layer, 1 .. MILL_MAX_WIDTH */
+  int batch;                     /**< models in a step, all ranks together */
+  int n_epoch;                   /**< most epochs */
   enum mill_train_schedule schedule;
   double rate, least_rate; /**< first and least learning rate; PLATEAU ends below the least */
-  int patience;            /**< PLATEAU: epochs without a lower loss before the rate falls */
-  double factor;           /**< PLATEAU: multiplies the rate, in (0, 1) */
-  int stop_after;          /**< stop after this many epochs without a lower loss; 0: never */
-  double decay;            /**< decoupled weight decay of all parameters, multiplied by the rate */
+  int patience;   /**< PLATEAU: the rate falls after this many epochs without a lower loss */
+  double factor;  /**< PLATEAU: multiplies the rate, in (0, 1) */
+  int stop_after; /**< stop after this many epochs without a lower loss; 0: never */
+  /** decoupled weight decay of all parameters: a step multiplies them by 1 - rate * decay */
+  double decay;
   enum mill_train_loss_kind loss;
   double huber; /**< delta of HUBER, in units of the loss */
   uint64_t seed;
-  int n_thread;                        /**< of this rank; the bits do not depend on it */
-  enum mill_train_precision precision; /**< of a GPU */
+  int n_thread;                        /**< threads of this rank; bits do not depend on it */
+  enum mill_train_precision precision; /**< precision of matrix products on a GPU */
 } mill_train_settings;
 
 void mill_train_settings_init(mill_train_settings *settings);
 
-/** MILL_ERR_USAGE names the setting. */
+/** Check the settings.  MILL_ERR_USAGE names the wrong one. */
 int mill_train_settings_check(const mill_train_settings *settings);
 
 /** Training data: models with labels and targets.
  *
- *  The loss of a model is sum_j rho(scale_j (out_j - target_j)) / n_norm.  That of a set is the
- *  mean over its models plus a floor: the constant loss of what the targets leave out.
+ *  The loss of a model is sum_j rho(scale_j (out_j - target_j)) / n_norm.  The loss of a set of
+ *  models is their mean plus a floor: the constant loss of the part that the targets leave out.
  *
  *  x [n][n_in]            mapped labels; the first n_train models train, the others validate
  *  scale [n_out]          above 0
- *  rows                   gives targets of models, the same on every rank; valid until the next
+ *  rows                   gives the targets of models, equal on all ranks; valid until the next
  *                         call
  *  weight [n_out][width]  initial last layer; width: of the last hidden layer
  *  bias [n_out]           initial last layer
- *  /
- */
+ *  / */
 typedef struct mill_train_problem {
   int n_in, n_out, n, n_train;
   const float *x;
@@ -62,7 +62,8 @@ typedef struct mill_train_problem {
 void mill_train_shape_of(const mill_train_settings *settings, int n_in, int n_out,
                          mill_train_shape *shape);
 
-/** 1e9 operations of the matrix products for n_model models, 2 m k n each. */
+/** Return 1e-9 times the number of operations of a training pass over n_model models; a product
+ *  of m x k and k x n counts 2 m k n. */
 double mill_train_gflop(const mill_train_shape *shape, int n_model);
 
 typedef struct mill_train_team {
@@ -70,37 +71,38 @@ typedef struct mill_train_team {
   const mill_train_problem *problem;
   mill_train_net net;
   mill_train_work *work;
-  int *model;                /**< [n_room] of the models at work */
-  const float **x, **target; /**< [n_room] */
+  int *model;                /**< [n_room] numbers of the models in the batch */
+  const float **x, **target; /**< [n_room] pointers to labels and targets of these models */
   mill_train_rows rows;      /**< result of mill_train_team_rows */
-  float *param;              /**< [n_param] copy of mill_train_team_bind; else NULL */
+  float *param;              /**< [n_param] copy made by mill_train_team_bind; else NULL */
 } mill_train_team;
 
-/** Most models at a time, of n: a batch. */
+/** Return the most models at a time: a batch, or n if fewer. */
 int mill_train_room(const mill_train_settings *settings, int n);
 
-/** Create a network at work for up to n_room models at a time. */
+/** Create a rank's network with room for n_room models at a time. */
 int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings *settings,
                            const mill_train_problem *problem, int n_room, mill_train_team **out);
 void mill_train_team_destroy(mill_train_team *team); /* NULL is allowed */
 
-/** Set the parameters [n_param] to a copy of param; no step changes them. */
+/** Use a copy of param [n_param] as parameters; no step may change them. */
 int mill_train_team_bind(mill_train_team *team, const float *param);
 
-/** Fill team->rows for the models team->model [n], with or without targets. */
+/** Fill team->rows for the models numbered in team->model [n], with or without targets. */
 int mill_train_team_rows(mill_train_team *team, int n, int with_target);
 
-/** Validation loss; ranks share the models.  Collective. */
+/** Compute the validation loss; ranks share the models.  Collective. */
 int mill_train_team_validate(const mill_mpi *mpi, mill_train_team *team, double *loss);
 
-/** Sum over ranks, in rank order, so that its bits are reproducible.  Collective. */
+/** Sum a number over ranks in rank order, so that its bits are reproducible.  Collective. */
 int mill_train_sum_over_ranks(const mill_mpi *mpi, double mine, double *sum);
 
 /** Each rank's share of the parameters. */
 typedef struct mill_train_shares {
-  int *start, *count;           /**< [n_rank] first parameter and number of each share */
-  int *mine_start, *mine_count; /**< [n_rank] places in received of each rank's slopes */
-  float *received;              /**< [n_rank][count of this rank] slopes for this rank's share */
+  int *start, *count; /**< [n_rank] first parameter and number of each share */
+  /** [n_rank] first element and number of each rank's gradients in received */
+  int *mine_start, *mine_count;
+  float *received; /**< [n_rank][count of this rank] gradients for this rank's share */
 } mill_train_shares;
 
 int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_shares *shares);

@@ -9,18 +9,17 @@
  *
  *  A function that can fail returns a code, 0 for success, and fills *error unless error is NULL.
  *  On failure it leaves its output handles as they were.  A NULL pointer gives STARMILL_USAGE, or
- *  0, NaN or an empty text from functions without a code; functions that allow NULL say so, and all
- *  functions that close or free allow it.
+ *  0, NaN or an empty text from functions without a code; functions that allow NULL say so, as all
+ *  that close or free do.
  *
  *  libstarmill never calls MPI; programs whose ranks share a fit use starmill_mpi.h.  HDF5 is not
- *  thread-safe: call it only while no other thread is in starmill_library_open or a starmill_table
- *  function.
+ *  thread-safe: call HDF5 only while no other thread is in starmill_library_open or a
+ *  starmill_table function.
  *
  *  The n_par parameters are, in this order: VRAD (km/s), VSINI (km/s), the library's labels in
  *  their units (Teff in K, log g, [Fe/H], ...) and, with the key velocity_offsets, one offset
- *  (km/s) for each arm after the first.  Wavelengths are in Angstrom, ascending, in vacuum unless
- *  air is set.  Arrays are contiguous; shapes name the slowest axis first.
- */
+ *  (km/s) for each arm after the first.  Wavelengths are in Angstrom, ascending, in vacuum
+ *  unless air is set.  Arrays are contiguous; shapes name the slowest axis first. */
 #ifndef STARMILL_STARMILL_H
 #define STARMILL_STARMILL_H
 
@@ -75,9 +74,9 @@ STARMILL_API const char *starmill_revision(void);
 
 /** Open a library file.
  *
- *  config  keys of docs/use/configuration.md as YAML text ("npoly: 15\nmax_vel: 500\n"); NULL:
- *          the defaults.  starmill_file_open uses the row selection.  threads: 0, the default,
- *          means one thread; backend: auto means the CPU, cuda needs a build with CUDA;
+ *  config  keys of docs/use/configuration.md as YAML text ("npoly: 15\nmax_vel: 500\n"); NULL: the
+ *          defaults.  The row selection is for starmill_file_open.  Here threads: 0, the default,
+ *          means one thread; backend: auto means the CPU, and cuda needs a build with CUDA;
  *          wave_mask: auto masks DESI's dichroic if format is desi, else nothing.
  *
  *  Errors: STARMILL_LIBRARY, STARMILL_CONFIG, STARMILL_BACKEND, STARMILL_MEMORY. */
@@ -89,8 +88,8 @@ STARMILL_API void starmill_library_close(starmill_library *library);
 
 /** Check a library file: whether it is complete, finite, consistent and within the limits.
  *
- *  image [n_byte]  content of a file being made, with 64 zeros in place of the hash; path is then
- *                  only its name in messages.  NULL: read the file
+ *  image [n_byte]  bytes of an unfinished file, with 64 zeros in place of the hash; path is then
+ *                  only a name for messages.  NULL: read the file at path
  *  hash [65]       out  SHA-256 of the content, and a zero byte
  *
  *  Errors: STARMILL_LIBRARY. */
@@ -106,9 +105,9 @@ STARMILL_API int starmill_library_n_arm(const starmill_library *library);
 STARMILL_API const char *starmill_library_hash(const starmill_library *library);
 STARMILL_API const char *starmill_library_backend(const starmill_library *library);
 
-/** A parameter: its name in configuration files ("vrad", "vsini", "teff", ...; "offset_r" for the
- *  offset of arm r), its column in results ("VRAD", ...), its unit, and its limits.  The limits of
- *  labels are the range of the training stars. */
+/** A parameter: its name in configuration files ("vrad", "vsini", "teff", ...; "offset_r" for
+ *  the offset of arm r), its column in results ("VRAD", ...), its unit, and its limits.  A
+ *  label's limits are its range over the training stars. */
 typedef struct starmill_parameter {
   const char *name, *column, *unit;
   double min, max;
@@ -116,8 +115,8 @@ typedef struct starmill_parameter {
 STARMILL_API int starmill_library_parameter(const starmill_library *library, int i_par,
                                             starmill_parameter *parameter, starmill_error *error);
 
-/** An arm: its name, and the wavelength range that spectra may cover: the templates' range less the
- *  Doppler shift at the velocity limits. */
+/** An arm: its name, and the wavelength range (Angstrom) that spectra may cover: the templates'
+ *  range, narrowed by the Doppler shift at the velocity limits. */
 typedef struct starmill_arm {
   const char *name;
   double min_wave, max_wave;
@@ -127,8 +126,8 @@ STARMILL_API int starmill_library_arm(const starmill_library *library, int i_arm
 
 /** Fix parameters and set Gaussian priors for all later calls.
  *
- *  fixed [n_par]              value to hold; NaN: free.  NULL: all parameters are free
- *  mean, sigma [n_par]        prior of each parameter; sigma 0: none.  Both NULL: no priors
+ *  fixed [n_par]              value to hold; NaN: free; fixed NULL: all are free
+ *  mean, sigma [n_par]        prior of each parameter; sigma 0: none; both NULL: no priors
  *
  *  Replaces fix_param and priors of the configuration.  Velocity offsets cannot be fixed or have
  *  a prior.  Errors: STARMILL_USAGE, STARMILL_CONFIG. */
@@ -149,8 +148,7 @@ STARMILL_API int starmill_library_constrain(starmill_library *library, const dou
  *  resolution  [n_diag][n_pix] resolution matrix in DESI's layout; NULL: none
  *  sigma       [n_pix] Gaussian sigma of the line-spread function in Angstrom; NULL: none
  *  systematic  [n_pix] error to add in quadrature, in the unit of flux; NULL: none
- *  flux_unit   of a channel that was read, as FITS writes units; "": not known; not looked at
- */
+ *  flux_unit   FITS unit of a channel that was read, "" if unknown; ignored by fits */
 typedef struct starmill_spectrum {
   const char *name;
   int exposure, n_pix, n_diag, air;
@@ -161,8 +159,8 @@ typedef struct starmill_spectrum {
   const char *flux_unit;
 } starmill_spectrum;
 
-/** Make a star from n spectra, which are copied; the caller frees it.  A star without a piece that
- *  can be fitted is no error: the STATUS of its fit gives the reason. */
+/** Make a star from n spectra, which are copied; the caller frees the star.  A star without a
+ *  piece that can be fitted is no error: the STATUS of its fit gives the reason. */
 STARMILL_API int starmill_star_create(starmill_library *library, const starmill_spectrum *spectrum,
                                       int n, starmill_star **star, starmill_error *error);
 STARMILL_API void starmill_star_free(starmill_star *star);
@@ -179,8 +177,9 @@ STARMILL_API int starmill_file_open(starmill_library *library, const char *path,
                                     starmill_file **file, starmill_error *error);
 STARMILL_API void starmill_file_close(starmill_file *file);
 
-/** Return the number of selected rows.  Describe one: its name as in /catalog/IDENTIFIER, valid
- *  until the file is closed, and its TARGETID (-1: none).  Read one as a star. */
+/** Return the number of selected rows.  starmill_file_row describes a row: its name as in
+ *  /catalog/IDENTIFIER, valid until the file is closed, and its TARGETID (-1: none).
+ *  starmill_file_star reads a row as a star. */
 STARMILL_API int64_t starmill_file_n_row(const starmill_file *file);
 typedef struct starmill_row {
   const char *identifier;
@@ -197,9 +196,10 @@ STARMILL_API int starmill_channels_open(const char *path, const char *config,
                                         starmill_channels **channels, starmill_error *error);
 STARMILL_API void starmill_channels_close(starmill_channels *channels);
 
-/** Read an exposure and count its channels, *n; exposure: a value of /catalog/exposures/FITS_ROW.
- *  Describe a channel: name, n_pix, wave in vacuum, flux, ivar and mask, valid until the next read,
- *  and flux_unit, valid until the next call. */
+/** starmill_channels_read reads an exposure, a value of /catalog/exposures/FITS_ROW, and sets *n
+ *  to its number of channels.  starmill_channels_at describes channel i: name, n_pix, wave in
+ *  vacuum, flux, ivar and mask, valid until the next read, and flux_unit, valid until the next
+ *  call. */
 STARMILL_API int starmill_channels_read(starmill_channels *channels, int64_t exposure, int *n,
                                         starmill_error *error);
 STARMILL_API int starmill_channels_at(starmill_channels *channels, int i,
@@ -212,8 +212,8 @@ STARMILL_API int starmill_channels_at(starmill_channels *channels, int i,
  *  theta      [n][n_par]         in
  *  m2ll       [n]                out  -2 ln L without the penalty; inf if velocity or v sin i is
  *                                     beyond its limits or a label is not finite
- *  penalty    [n]                out  what a fit adds to m2ll: the penalty outside the library's
- *                                     hulls, and the priors; NULL: skip
+ *  penalty    [n]                out  terms that a fit adds to m2ll: the penalty outside the
+ *                                     library's hulls, and the priors; NULL: skip
  *  gradient   [n][n_par]         out  d m2ll / d theta; NULL: skip
  *  curvature  [n][n_par][n_par]  out  Gauss-Newton half Hessian of m2ll:
  *                                     m2ll(theta + x) ~ m2ll + gradient x + x curvature x;
@@ -221,19 +221,19 @@ STARMILL_API int starmill_channels_at(starmill_channels *channels, int i,
  *
  *  A call with derivatives takes about five times as long.  A call with ten or more points is
  *  several times faster than single calls, and consecutive points that differ only in velocity
- *  share a template.  The star stays loaded until another one is used.
- *  Errors: STARMILL_INPUT if the star has no usable pixel. */
+ *  share a template.  The star stays loaded until another one is used. Errors: STARMILL_INPUT if
+ *  the star has no usable pixel. */
 STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmill_star *star, int n,
                                         const double *theta, double *m2ll, double *penalty,
                                         double *gradient, double *curvature, starmill_error *error);
 
-/** Include the library's model error (the templates' own errors), evaluated at theta [n_par], in
- *  all later calls for this star; NULL: leave it out, the default.  A fit includes it at its
- *  solution. Has no effect if the library has no model error. */
+/** Include the library's model error (the errors of its templates), computed at theta [n_par],
+ *  in all later calls for this star.  theta NULL: leave it out, the default.  A fit includes the
+ *  model error at its solution.  No effect if the library has no model error. */
 STARMILL_API int starmill_fix_model_error(starmill_library *library, starmill_star *star,
                                           const double *theta, starmill_error *error);
 
-/** Compute a star's model at theta [n_par], by arm and by piece; the caller frees it. */
+/** Compute a star's model at theta [n_par], by arm and by piece; the caller frees the model. */
 STARMILL_API int starmill_model_create(starmill_library *library, const starmill_star *star,
                                        const double *theta, starmill_model **model,
                                        starmill_error *error);
@@ -243,8 +243,8 @@ STARMILL_API void starmill_model_free(starmill_model *model);
 STARMILL_API double starmill_model_m2ll(const starmill_model *model);
 STARMILL_API double starmill_model_penalty(const starmill_model *model);
 
-/** An arm of a model: chi-square over its good pixels, chi-square of the continuum alone, number of
- *  good pixels, and S/N. */
+/** An arm of a model: chi-square of the model and of the continuum alone over the arm's good
+ *  pixels, S/N, and number of good pixels. */
 typedef struct starmill_model_arm {
   double chisq, chisq_c, sn;
   int64_t n_pix;
@@ -252,33 +252,34 @@ typedef struct starmill_model_arm {
 STARMILL_API int starmill_model_get_arm(const starmill_model *model, int i_arm,
                                         starmill_model_arm *arm, starmill_error *error);
 
-/** A piece of the star: flux = template_flux x continuum, corrected by the model error if it is
- *  included.  The continuum is the sum of coefficient x basis function (docs/science/numerics.md).
- *  The arrays belong to the model. */
+/** A piece of the star: flux = template_flux x continuum, corrected by the model error if that
+ *  is included.  The continuum is the sum of coefficient x basis function
+ *  (docs/science/numerics.md).  The model owns the arrays. */
 typedef struct starmill_piece {
-  int i_spectrum, i_arm, exposure; /* spectrum of the star, arm of the library */
-  int first, n_pix;                /* range of pixels in the spectrum */
-  int used;                        /* 0: dropped, only wave is valid */
+  /* index of the star's spectrum, of the library's arm, exposure number */
+  int i_spectrum, i_arm, exposure;
+  int first, n_pix; /* first pixel in the spectrum, and number of pixels */
+  int used;         /* 0: dropped, only wave is valid */
   int n_continuum;
   const double *wave, *continuum;    /* [n_pix], wave in vacuum */
   const float *flux, *template_flux; /* [n_pix] */
-  const float *data, *ivar;          /* [n_pix] the star's own flux; its ivar, 0: a bad pixel */
-  const double *coefficient;         /* [n_continuum] */
+  const float *data, *ivar;  /* [n_pix] observed flux and its inverse variance; 0: a bad pixel */
+  const double *coefficient; /* [n_continuum] */
 } starmill_piece;
 STARMILL_API int starmill_model_get_piece(const starmill_model *model, int i_piece,
                                           starmill_piece *piece, starmill_error *error);
 
-/** Compute the template at theta [n_par] on a spectrum's wavelengths and line-spread function.
- *  The spectrum's flux, ivar, mask and systematic are ignored.  flux [n_pix] out, NaN outside the
- *  arms. */
+/** Compute the template at theta [n_par] for a spectrum's wavelengths and line-spread function.
+ *  The spectrum's flux, ivar, mask and systematic are ignored.  flux [n_pix] out, NaN outside
+ *  the arms. */
 STARMILL_API int starmill_template(starmill_library *library, const starmill_spectrum *spectrum,
                                    const double *theta, float *flux, starmill_error *error);
 
-/** Find where a fit would start: the templates that match best over all velocities, best first.
+/** Find the candidate starts of a fit: the templates and velocities that match best, best first.
  *
  *  theta [n_most][n_par]  out
  *  chisq [n_most]         out  up to a constant: compare differences
- *  n                      out  number of guesses found, at most n_most */
+ *  n                      out  number of candidate starts found, at most n_most */
 STARMILL_API int starmill_guess(starmill_library *library, const starmill_star *star, int n_most,
                                 double *theta, double *chisq, int *n, starmill_error *error);
 
@@ -287,11 +288,12 @@ STARMILL_API int starmill_guess(starmill_library *library, const starmill_star *
 /** Fit stars.
  *
  *  star [n]
- *  start [n][n_start][n_label + 2]  points to start from; the best of the n_start solutions is
- *                                   kept.  NULL: start from the initial guess
+ *  start [n][n_start][n_label + 2]  start points; the best of the n_start solutions is kept.  NULL:
+ *                                   start from the initial guess
  *
  *  The table has one row per star, in the same order, with the columns of /fits in a result file
- *  (docs/use/formats.md); STATUS tells why a star was not fitted.  The caller frees the table. */
+ *  (docs/use/formats.md); STATUS gives the reason if a star was not fitted.  The caller frees
+ *  the table. */
 STARMILL_API int starmill_fit(starmill_library *library, const starmill_star *const *star, int n,
                               const double *start, int n_start, starmill_table **table,
                               starmill_error *error);
@@ -324,11 +326,12 @@ typedef struct starmill_column {
 /** Describe a column by number.  In a table of a file, data is NULL until the column is read. */
 STARMILL_API int starmill_table_column_at(const starmill_table *table, int i_column,
                                           starmill_column *column, starmill_error *error);
-/** Read a column by name: one of /fits or, in a file's table, a path like "catalog/IDENTIFIER". */
+/** Read a column by name: a column of /fits or, in a file's table, a path like
+ *  "catalog/IDENTIFIER". */
 STARMILL_API int starmill_table_column(starmill_table *table, const char *name,
                                        starmill_column *column, starmill_error *error);
 
-/** Read the parameters of a row, theta [n_par] out, in the order of starmill_model_create. */
+/** Read the parameters of a row, theta [n_par] out, in the order of the library's parameters. */
 STARMILL_API int starmill_table_theta(const starmill_library *library, starmill_table *table,
                                       int64_t i_row, double *theta, starmill_error *error);
 

@@ -2,13 +2,12 @@
 /** Share a fit among the ranks of your program, on your communicator.
  *
  *  libstarmill itself calls no MPI.  Your program compiles these inline functions with its MPI,
- *  which must be the one that libstarmill is linked with.  Each rank opens the library and makes
+ *  which must be the MPI that libstarmill is linked with.  Each rank opens the library and makes
  *  its own stars (say, row % ranks == rank) with the functions of starmill.h.  The functions here
  *  are collective over comm and return the same code on all ranks: 0, or the code of the first rank
  *  that failed, with its message.  error must not be NULL.
  *
- *  On one kind of processor, a row has the same bits on any rank.
- */
+ *  On one kind of processor, a row has the same bits on any rank. */
 #ifndef STARMILL_STARMILL_MPI_H
 #define STARMILL_STARMILL_MPI_H
 
@@ -19,7 +18,8 @@
 
 #include "starmill/starmill.h"
 
-/** Return 0 if no rank failed, else the code of the first that did, with its message in *error. */
+/** Return 0 if no rank failed, else the code of the first rank that failed, with its message in
+ *  *error. */
 static inline int starmill_mpi_agree(MPI_Comm comm, int code, starmill_error *error)
 {
   struct {
@@ -65,7 +65,7 @@ static inline int starmill_mpi_row_bytes(const starmill_column *column)
 }
 
 /** Gather a column from all ranks on rank root, rank 0's rows first: *n_row rows in *data, which
- *  the caller frees; 0 and NULL on the other ranks.
+ *  the caller frees; the other ranks get 0 and NULL.
  *
  *  table     the table of this rank; NULL: it has no rows
  *  name      the same on all ranks

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** <mpi.h> of a build without MPI (MILL_MPI=OFF): what the program and its tests call, for one
- *  process.
+/** Substitute for <mpi.h> in a build without MPI (MILL_MPI=OFF): the calls of the program and its
+ *  tests, for one process.
  *
- *  Collective calls copy what the process sends to what it receives; a communicator is always that
- *  of one process, so no message is ever under way, and calls that send or wait for one fail.
- *  A datatype is its size in bytes.  The build puts this folder in front of all others.
- */
+ *  Collective calls copy the sent data to the receive buffer.  Every communicator has one
+ *  process, so no message is ever under way, and calls that send or wait for one fail.  A
+ *  datatype is its size in bytes.  The build searches this folder before all others. */
 #ifndef MILL_ONE_PROCESS_MPI_H
 #define MILL_ONE_PROCESS_MPI_H
-#pragma GCC system_header /* many parameters have no use here */
+#pragma GCC system_header /* silences warnings about unused parameters */
 
 #include <stdint.h>
 #include <stdio.h>
@@ -52,7 +51,7 @@ static inline int mill_mpi_copy(const void *from, void *to, int first, int n, MP
   return MPI_SUCCESS;
 }
 
-/* A function: its name, its parameters, and what it does and returns. */
+/* Define a function by its name, its parameters and the expression that it returns. */
 #define ONE(name, parameters, answer)                                                              \
   static inline int name parameters                                                                \
   {                                                                                                \
@@ -90,7 +89,7 @@ ONE(MPI_Type_contiguous, (int n, MPI_Datatype from, MPI_Datatype *out), SET(out,
 ONE(MPI_Type_commit, (MPI_Datatype * type), MPI_SUCCESS)
 ONE(MPI_Type_free, (MPI_Datatype * type), SET(type, MPI_DATATYPE_NULL))
 
-/* collective calls; nothing stands in front of the first rank (Exscan) */
+/* collective calls; MPI_Exscan leaves rank 0's buffer as it is */
 ONE(MPI_Barrier, (MPI_Comm comm), MPI_SUCCESS)
 ONE(MPI_Bcast, (void *data, int n, MPI_Datatype type, int root, MPI_Comm comm), MPI_SUCCESS)
 ONE(MPI_Exscan, (const void *from, void *to, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
@@ -121,7 +120,7 @@ ONE(MPI_Alltoallv,
      const int *first_to, MPI_Datatype type_to, MPI_Comm comm),
     mill_mpi_copy((const char *)from + (size_t)*first * (size_t)type, to, *first_to, *n, type))
 
-/* messages: none is under way, and nobody would take one */
+/* messages: none is under way, and no other rank could receive one */
 ONE(MPI_Iprobe, (int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status), SET(flag, 0))
 ONE(MPI_Wait, (MPI_Request * request, MPI_Status *status), MPI_SUCCESS)
 ONE(MPI_Waitall, (int n, MPI_Request *request, MPI_Status *status), MPI_SUCCESS)
