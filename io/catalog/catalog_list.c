@@ -20,7 +20,7 @@ typedef struct line {
   size_t number;    /* from 1 */
 } line;
 
-/* Call take for each line of a file that is neither blank nor a comment. */
+/* Call take for each line of the file; skip blank lines and those that begin with #. */
 static int each_line(const char *path, int (*take)(const line *, void *), void *context)
 {
   int err = MILL_OK;
@@ -121,7 +121,7 @@ static int read_fits_stars(const char *path, mill_star_list *list)
   for (int64_t i = 0; i < file->guard->hdu[i_hdu].axis[1]; i++) {
     const char *identifier = mill_fits_text_at(&v[IDENTIFIER], i);
     const char *object = mill_fits_text_at(&v[OBJECT], i);
-    if (v[ID].i64[i] != -1 || identifier[0] || object[0]) /* else nobody's */
+    if (v[ID].i64[i] != -1 || identifier[0] || object[0]) /* skip rows that name no star */
       MILL_TRY(mill_star_list_add_row(list, v[ID].i64[i], identifier, object));
   }
 done:
@@ -153,7 +153,7 @@ typedef struct number_list {
 
 enum { MAX_NUMBER = 10000000 };
 
-/* One number, digits alone; *text is moved behind it. */
+/* Read one number of 1 to 18 digits at *text and move *text past it; 0: no such number. */
 static int take_number(const char **text, int64_t *out)
 {
   char *end;
@@ -165,7 +165,7 @@ static int take_number(const char **text, int64_t *out)
   return 1;
 }
 
-/* "100,200-210"; where: what the text is of, for messages. */
+/* Append the numbers of a text such as "100,200-210".  where: source of the text, for messages. */
 static int add_numbers(const char *text, const char *where, number_list *list)
 {
   for (const char *at = text;; at++) {

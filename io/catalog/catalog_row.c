@@ -58,8 +58,8 @@ void mill_file_index_clear(mill_file_index *index)
   memset(index, 0, sizeof *index);
 }
 
-/* The same for the same rows of the same exposures in the same order, and under the names by which
-   they may be joined.  A row's place in its file is not enough: another file has it too. */
+/* Hash the rows' TARGETID, OBJECT, exposure rows and exposure numbers, in order.  The result
+ * changes if rows are replaced in the file or may be joined otherwise. */
 static int64_t hash_rows(const mill_file_index *index)
 {
   mill_sha256 sha;
@@ -67,7 +67,7 @@ static int64_t hash_rows(const mill_file_index *index)
   mill_sha256_init(&sha);
   for (int64_t i = 0; i < index->n_row; i++) {
     const mill_catalog_row *row = &index->row[i];
-    char object[sizeof row->object] = ""; /* what follows the end of a text is no content */
+    char object[sizeof row->object] = ""; /* zero the bytes after the end of the text */
     memcpy(object, row->object, strnlen(row->object, sizeof object));
     mill_sha256_update(&sha, &row->target_id, sizeof row->target_id);
     mill_sha256_update(&sha, &row->n_exposure, sizeof row->n_exposure);
@@ -82,13 +82,14 @@ static int64_t hash_rows(const mill_file_index *index)
   return (int64_t)strtoull(hex, NULL, 16);
 }
 
-/* The survey's own identifiers stay; where a file has several rows of one they get FITS_ROW too. */
+/* Complete IDENTIFIER: the survey's own, else the file's name.  ":FITS_ROW" is appended unless the
+ * survey's own belongs to the file's only row. */
 static void identify_rows(const char *path, mill_file_index *index)
 {
   const char *name = mill_base_name(path);
   size_t n = strlen(name);
   if (mill_is_gz(name))
-    n -= 3; /* the same file */
+    n -= 3; /* x.fits.gz and x.fits give the same IDENTIFIER */
   enum { N_NUMBER = 21, SIZE = sizeof index->row->identifier, MOST = SIZE - N_NUMBER - 1 };
   char file[MOST + 1], hex[65];
   if (n <= MOST) {
@@ -110,7 +111,7 @@ static void identify_rows(const char *path, mill_file_index *index)
   }
 }
 
-/* Keep the rows of listed stars, and their exposures. */
+/* Keep only the rows of listed stars, with their exposures. */
 static void keep_listed(const mill_star_list *stars, int by_object, mill_file_index *index)
 {
   int64_t n_row = 0, n_exposure = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Rows of a file of any survey: a row of the result's catalogue, and the selected rows and
- *  exposures of a file. */
+/** Catalogue rows of an input file of any survey, and the index of a file's selected rows and
+ *  exposures. */
 #ifndef MILL_CATALOG_ROW_H
 #define MILL_CATALOG_ROW_H
 
@@ -16,23 +16,24 @@ typedef struct mill_catalog_row {
   int32_t fiber, exp_id;
   int64_t ref_id;
   char ref_cat[16];
-  double z;      /**< redrock, NaN when there is none */
-  int32_t zwarn; /**< its warnings, or SDSS's; 0: none, or not known */
+  double z;      /**< by redrock, NaN: unknown */
+  int32_t zwarn; /**< warning bits of redrock or SDSS; 0: none or unknown */
   char spectype[8], subtype[24];
-  int is_other;                    /**< a class without warnings says galaxy or quasar */
-  int32_t healpix, uniqpix;        /**< of the file's division of the sky, -1: none */
-  char survey[8], program[16];     /**< main, sv3, ...; dark, bright, backup, ... */
-  int32_t tile_id, night;          /**< of all exposures, YYYYMMDD; -1: none, or several */
+  int is_other;                    /**< 1: classified as galaxy or quasar without warnings */
+  int32_t healpix, uniqpix;        /**< sky pixels of DESI's files, -1: none */
+  char survey[8], program[16];     /**< survey: main, sv3, ...; program: dark, bright, backup,
+                                    *   ... */
+  int32_t tile_id, night;          /**< night: YYYYMMDD; -1: unknown, or exposures differ */
   double pmra, pmdec, parallax;    /**< mas/yr, mas/yr, mas; NaN: none */
   double gaia_g, gaia_bp, gaia_rp; /**< mean magnitudes; NaN: none */
   char object[32];                 /**< name; empty for DESI */
-  char identifier[64];             /**< which spectrum of which survey, or file and row */
-  int64_t fits_row;                /**< first exposure's 0-based row of FIBERMAP */
-  int32_t n_exposure;              /**< rows fitted jointly */
+  char identifier[64];             /**< the survey's name of the spectrum, else file and row */
+  int64_t fits_row;                /**< 0-based FIBERMAP row of the first exposure */
+  int32_t n_exposure;              /**< number of exposures fitted jointly */
   int64_t first_exposure;          /**< index into mill_file_index.exposure_row */
 } mill_catalog_row;
 
-/** All missing: -1, NaN, "". */
+/** Set all fields to missing: -1, NaN, "". */
 void mill_catalog_row_init(mill_catalog_row *row);
 
 /** The selected rows of one input file, in file order. */
@@ -43,14 +44,15 @@ typedef struct mill_file_index {
   int64_t *exposure_row;  /**< [n_exposure] 0-based FITS rows, owned */
   int32_t *exposure_id;   /**< [n_exposure] EXPID, -1 when the file has none, owned */
   double *exposure_mjd;   /**< [n_exposure] NaN when the file has none, owned */
-  int32_t *exposure_file; /**< [n_exposure] which file of the run; NULL: this one, owned */
+  int32_t *exposure_file; /**< [n_exposure] index of the exposure's input file in the run; NULL: all
+                           *   in this file; owned */
   int64_t n_fits_row;     /**< rows of FIBERMAP before selection */
   int64_t file_size;
   double file_mtime;
   int64_t rows_hash;   /**< digest that identifies the rows (mill_spectra_index) */
-  const char *warning; /**< what a user should know of the file, static; NULL: nothing */
-  /** path of the redrock file of Z and SPECTYPE, owned, NULL: none; its size and time where
-   *  rows are selected by it, else 0 */
+  const char *warning; /**< warning for the user, static text; NULL: none */
+  /** path of the redrock file of Z and SPECTYPE, owned, NULL: none; size and time are 0 unless rows
+   *  are selected by it */
   char *redrock;
   int64_t redrock_size;
   double redrock_mtime;
@@ -59,18 +61,18 @@ typedef struct mill_file_index {
 /** Zeroed room for n_row rows and n_exposure exposures in a zeroed index; both counts stay 0. */
 int mill_file_index_alloc(mill_file_index *index, int64_t n_row, int64_t n_exposure);
 
-/** Append an exposure, for which there is room. */
+/** Append an exposure; mill_file_index_alloc must have made room. */
 void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
                          double mjd);
 
-/** The same, and count it as an exposure of the last row, whose first call sets first_exposure. */
+/** Append an exposure and count it to the last row; a row's first call sets first_exposure. */
 void mill_file_index_expose(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
                             double mjd);
 
-/** Complete the rows of an index: identifiers, which rows are of the listed stars (NULL: all), and
- *  the hash of these.  path: of the file, whose name is part of an identifier that a survey does not
- *  give.  by_object: rows of one object are joined, so an IDENTIFIER, which is of one of them,
- *  chooses only a row without TARGETID and OBJECT. */
+/** Complete an index: set identifiers, keep only the rows of the listed stars (NULL: all), and hash
+ *  the kept rows.  path: the file, whose name becomes the IDENTIFIER where the survey gives none.
+ *  by_object: rows of one object will be joined, so a listed IDENTIFIER, which names a single row,
+ *  only chooses rows without TARGETID and OBJECT. */
 void mill_file_index_identify(const char *path, const mill_star_list *stars, int by_object,
                               mill_file_index *index);
 

@@ -34,7 +34,7 @@ static size_t placeholder(const char *text, int *width, long long *divisor)
   return (size_t)(end - text) + 1;
 }
 
-/* The pattern with a number in it; *n_place: how often. */
+/* Replace each placeholder of pattern by number; *n_place: number of placeholders. */
 static int fill_in(const char *pattern, int64_t number, char *out, size_t size, int *n_place)
 {
   size_t n = 0;
@@ -63,7 +63,7 @@ static int fill_in(const char *pattern, int64_t number, char *out, size_t size, 
 
 static _Thread_local int folder_errno;
 
-/* For glob: a missing folder is not an error. */
+/* Error callback of glob: a missing folder is not an error. */
 static int folder_failed(const char *path, int reason)
 {
   (void)path;

@@ -5,14 +5,14 @@
 
 #include "io/catalog/catalog_list.h"
 
-/** All paths that match a pattern of glob(3), in the order of their bytes.  Where the pattern has
- *  {n}, {n:WIDTH} or {n/DIVISOR}, these stand for each of the numbers, one after the other; a
- *  number without a match gives its pattern as a path, so that it is reported as a missing input.
+/** Append all paths that match a glob(3) pattern, sorted by bytes.  {n}, {n:WIDTH} or {n/DIVISOR}
+ *  in the pattern are replaced by each number in turn.  A number without a match appends the
+ *  filled-in pattern, so that it is reported as a missing input.
  *
  *  list  in/out  appended to
  *
- *  MILL_ERR_USAGE: no match, {n} without numbers or wrongly written, a folder that cannot be read;
- *  the message has the pattern. */
+ *  MILL_ERR_USAGE quotes the pattern: no match, {n} without numbers or misspelt, a folder that
+ *  cannot be read. */
 int mill_input_pattern(const char *pattern, const int64_t *number, size_t n_number,
                        mill_path_list *list);
 

@@ -24,16 +24,16 @@
   "INPUT\tREASON\n"
 enum { N_FIELD = 12 };
 
-/* A line that was read; its texts are cut where the tabs were. */
+/* A line of the table; text has its tabs replaced by zeros. */
 typedef struct stored {
-  mill_input_entry entry; /* first, and in it the path, for mill_by_text_at */
+  mill_input_entry entry; /* first, and path is its first field: mill_by_text_at compares paths */
   int64_t place;
   char *text; /* owned */
 } stored;
 
 struct mill_input_table {
   int64_t n, room;
-  stored *line; /* [n] by path, of each the last */
+  stored *line; /* [n] sorted by path, the last line of each path */
 };
 
 static int compare_path(const void *a, const void *b)
@@ -58,7 +58,7 @@ static int take_integer(const char *text, int64_t *out)
   return end != text && *end == '\0' && errno == 0;
 }
 
-/* 1 when text, which is cut at its tabs, is a line of the table. */
+/* Parse a line of the table, cutting text at its tabs; 0: not such a line. */
 static int parse(char *text, mill_input_entry *entry)
 {
   char *field[N_FIELD];
@@ -81,8 +81,8 @@ static int parse(char *text, mill_input_entry *entry)
          mill_text_to_real(field[6], &entry->redrock_mtime);
 }
 
-/* Lines of a result that a later run has replaced leave the table, then those of a path that has a
- * later one. */
+/* Drop the lines of results that a later run has replaced, then all but the last line of each
+ * path. */
 static int drop_replaced(mill_input_table *table)
 {
   int err = MILL_OK;
@@ -135,12 +135,12 @@ static int read_lines(const char *path, FILE *stream, mill_input_table *table)
     stored *line = &table->line[table->n];
     *line = (stored){.place = number};
     if (strlen(text) != (size_t)length - 1 || !parse(text, &line->entry)) {
-      /* its input is fitted once more, at worst */
+      /* at worst its input is fitted again */
       mill_log_warning("--input-table %s, line %lld: cannot be read and is skipped", path,
                        (long long)number);
       continue;
     }
-    line->text = text; /* the entry is within */
+    line->text = text; /* the entry points into text */
     table->n++;
     text = NULL;
     size = 0;
@@ -202,7 +202,7 @@ int mill_input_table_takes(const char *path)
   return path[strcspn(path, "\t\r\n")] == '\0';
 }
 
-/* One line; what would break it in a reason becomes a blank. */
+/* Print one line; tabs and line ends in a reason become blanks. */
 static void print_entry(const mill_input_entry *e, FILE *out)
 {
   fprintf(out, "%s\t%lld\t%lld\t%lld\t%.17g\t%lld\t%.17g\t%s\t%s\t%s\t%s\t",
@@ -257,7 +257,7 @@ int mill_input_table_append(const char *path, const mill_input_entry *entry, siz
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the table of inputs");
   }
   out = NULL;
-  /* in one piece: runs that end at the same time do not mix their lines */
+  /* one write: runs that end at the same time do not mix their lines */
   if (write(fd, text, n_text) != (ssize_t)n_text || fsync(fd) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT,
               "--input-table %s: cannot be written: %s; the result is complete, and the same "

@@ -1,53 +1,52 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The table of inputs: a text file to which runs append the outcome of their input files.
  *
- *  docs/use/formats.md has its columns.  The last line of an input counts; of a result only the
- *  lines of its last run count, which has replaced earlier ones.
- */
+ *  docs/use/formats.md has its columns.  For an input only its last line counts.  For a result only
+ *  the lines of its last run count, since that run has replaced the result. */
 #ifndef MILL_INPUT_TABLE_H
 #define MILL_INPUT_TABLE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MILL_SETTINGS_SIZE = 17 /**< bytes of the digest of settings, with its end */ };
+enum { MILL_SETTINGS_SIZE = 17 /**< size of the settings' digest, with the final zero */ };
 
 /** One input of a run. */
 typedef struct mill_input_entry {
-  const char *path;                  /**< absolute */
-  int is_done;                       /**< else it failed */
-  int64_t size, redrock_size;        /**< as the result has them */
-  double mtime, redrock_mtime;       /**< likewise */
-  int64_t n_row, n_fitted;           /**< rows of the result, fitted ones */
+  const char *path;                  /**< of the input file, absolute */
+  int is_done;                       /**< 0: failed */
+  int64_t size, redrock_size;        /**< bytes, as stored in the result */
+  double mtime, redrock_mtime;       /**< times of last change, as stored in the result */
+  int64_t n_row, n_fitted;           /**< rows in the result, and how many were fitted */
   char settings[MILL_SETTINGS_SIZE]; /**< digest of science settings and library */
-  char time[24];                     /**< UTC, of the run */
-  const char *result;                /**< absolute */
-  const char *reason;                /**< why it failed; empty: it did not */
+  char time[24];                     /**< time of the run, UTC */
+  const char *result;                /**< path of the result, absolute */
+  const char *reason;                /**< why it failed; empty if done */
 } mill_input_entry;
 
 typedef struct mill_input_table mill_input_table;
 
-/** Read it; a missing table is empty.  Lines that cannot be read are skipped with a warning, an
- *  unterminated last one silently: its run reported the failure.  MILL_ERR_USAGE: no table of
- *  inputs. */
+/** Read a table; a missing file gives an empty table.  Unreadable lines are skipped with a
+ *  warning.  An unterminated last line is skipped silently, since its run reported the failure.
+ *  MILL_ERR_USAGE: the file is not a table of inputs. */
 int mill_input_table_read(const char *path, mill_input_table **out);
 void mill_input_table_free(mill_input_table *table); /* NULL is allowed */
 
-/** The entry of an absolute path that counts, NULL when there is none. */
+/** The entry of an input's absolute path; NULL: none. */
 const mill_input_entry *mill_input_table_find(const mill_input_table *table, const char *path);
 
-/** Is the entry of a path that counts one of this result? */
+/** Does the entry of this input's path belong to this result? */
 int mill_input_table_has(const mill_input_table *table, const char *result, const char *path);
 
-/** MILL_ERR_USAGE where something else than a table of inputs, or an empty file, is at path. */
+/** MILL_ERR_USAGE if path holds anything but a table of inputs or an empty file; a missing file is
+ *  no error. */
 int mill_input_table_check(const char *path);
 
-/** Append entries [n] in one write, and make the file where there is none.  Fails as
- *  mill_input_table_check; MILL_ERR_OUTPUT: no line is half written then, or the next reader drops
- *  it. */
+/** Append entries [n] in one write; create the file if missing.  MILL_ERR_USAGE as
+ *  mill_input_table_check.  After MILL_ERR_OUTPUT a line may be cut short; readers skip it. */
 int mill_input_table_append(const char *path, const mill_input_entry *entry, size_t n);
 
-/** Can the path stand in a line: no tab, no end of a line? */
+/** Can a line hold this path, i.e. has it no tab and no line end? */
 int mill_input_table_takes(const char *path);
 
 #endif

@@ -12,7 +12,7 @@ int mill_place_known(double ra_deg, double dec_deg)
 double mill_place_distance_deg(double ra_deg, double dec_deg, double other_ra_deg,
                                double other_dec_deg)
 {
-  /* haversines */
+  /* haversine formula */
   const double deg = atan(1.0) / 45.0;
   const double s_dec = sin(0.5 * deg * (other_dec_deg - dec_deg));
   const double s_ra = sin(0.5 * deg * (other_ra_deg - ra_deg));
@@ -20,7 +20,7 @@ double mill_place_distance_deg(double ra_deg, double dec_deg, double other_ra_de
   return 2.0 * asin(sqrt(fmin(h, 1.0))) / deg;
 }
 
-/* The places of one number so far. */
+/* The known places of one number. */
 typedef struct known_places {
   int n;
   struct {
@@ -29,14 +29,14 @@ typedef struct known_places {
   } place[MILL_MOST_PLACES];
 } known_places;
 
-/* The first row at the place of `row`. */
+/* Return the first row at the place of `row`; `row` itself if its place is new. */
 static int64_t find_first(known_places *places, int64_t row, double ra_deg, double dec_deg)
 {
   const int is_known = mill_place_known(ra_deg, dec_deg);
   int i = 0;
   for (; i < places->n && is_known; i++) {
     const double ra = places->place[i].ra_deg, dec = places->place[i].dec_deg;
-    if (!mill_place_known(ra, dec)) { /* the first row had none */
+    if (!mill_place_known(ra, dec)) { /* the number's first row had no position */
       places->place[i].ra_deg = ra_deg;
       places->place[i].dec_deg = dec_deg;
       break;

@@ -12,22 +12,22 @@
 #include "src/system/log.h"
 
 enum { COLUMN_SIZE = FLEN_VALUE, STAR_SIZE = 128 };
-/* Priors may be of one spectrum. */
+/* Keys of a star, most specific first: a prior may be meant for a single spectrum. */
 static const enum mill_star_key order[MILL_N_STAR_KEY] = {MILL_BY_IDENTIFIER, MILL_BY_TARGETID,
                                                           MILL_BY_OBJECT, MILL_BY_PLACE};
 #define ERROR_END "_ERR"
-static const double FAR = 5.0; /* errors beyond a range, which a star hardly is */
+static const double FAR = 5.0; /* errors: warn of a prior further outside its parameter's range */
 
 struct mill_prior_table {
-  int n_pair, pair[MILL_MAX_PAR]; /* parameters */
-  double *prior;                  /* [n_row][n_pair][2] value and error; error 0: none */
+  int n_pair, pair[MILL_MAX_PAR]; /* parameters that have priors */
+  double *prior;                  /* [n_row][n_pair][2] value and error; error 0: no prior */
   mill_star_rows star;
-  int64_t n_beyond;             /* values far beyond the fit's range */
-  char beyond[STAR_SIZE + 128]; /* the first of them */
+  int64_t n_beyond;             /* priors more than FAR errors outside the fit's range */
+  char beyond[STAR_SIZE + 128]; /* the first of these, for a message */
   char hash[65];
 };
 
-/* An open table of either kind. */
+/* An open FITS or HDF5 table. */
 typedef struct source {
   const char *path;
   int is_hdf5, i_hdu;
@@ -91,7 +91,7 @@ static int open_hdf5(source *s)
     char *name = s->column[s->n_column];
     const ssize_t n = H5Lget_name_by_idx(s->h5.id, ".", H5_INDEX_NAME, H5_ITER_INC, l, name,
                                          COLUMN_SIZE, H5P_DEFAULT);
-    if (n > 0 && n < COLUMN_SIZE) /* no column of ours has a longer name */
+    if (n > 0 && n < COLUMN_SIZE) /* skip longer names: no column of a prior table has one */
       s->n_column++;
   }
   for (int k = 0; k < MILL_N_STAR_COLUMN; k++) {
@@ -112,7 +112,7 @@ static int read_double(source *s, const char *column, double *out)
                     : mill_fits_column_double(s->fits, s->i_hdu, column, out, NULL);
 }
 
-/* The columns that stars are found by. */
+/* Read the columns by which stars are found. */
 static int read_star_columns(source *s, mill_fits_values *v)
 {
   const int n = mill_star_columns_wanted(has_column, s);
@@ -138,7 +138,7 @@ static int read_star_columns(source *s, mill_fits_values *v)
 
 /* ---- pairs ---- */
 
-/* The parameter of that name, of n characters; -1: none. */
+/* Return the parameter whose name is the n characters at text; -1: none. */
 static int find_parameter(const mill_library *lib, const char *text, size_t n)
 {
   for (int j = 0; j < MILL_PAR_LABEL0 + lib->n_label; j++) {
@@ -151,8 +151,8 @@ static int find_parameter(const mill_library *lib, const char *text, size_t n)
   return -1;
 }
 
-/* Column i of a pair NAME, NAME_ERR: its parameter; -1: it is none.  *other: the other half's
- * column, -1: missing. */
+/* Return the parameter of column i, NAME or NAME_ERR; -1: no parameter has this name.  *other:
+ * column of the pair's other half; -1: missing. */
 static int find_pair(const source *s, const mill_library *lib, int i, int *is_error, int *other)
 {
   const char *name = s->column[i];
@@ -167,7 +167,7 @@ static int find_pair(const source *s, const mill_library *lib, int i, int *is_er
   return find_parameter(lib, name, *is_error ? n - n_end : n);
 }
 
-/* Is column i a value with an error?  Then both are the columns of its parameter. */
+/* If column i is the value of a pair, store both columns of the pair under their parameter. */
 static int take_column(const source *s, const mill_library *lib, const mill_fit_settings *set,
                        int i, int column[][2])
 {
@@ -211,7 +211,8 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
   return MILL_OK;
 }
 
-/* What a fit with n_lib libraries allows of parameter j of lib[0]. */
+/* Range of parameter j of lib[0] that a fit with n_lib libraries allows: the widest of the
+ * libraries. */
 static void get_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
                       double range[2])
 {
@@ -252,7 +253,7 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
   return MILL_OK;
 }
 
-/* Pair k of all rows. */
+/* Read pair k into the priors of all rows. */
 static int read_pair(source *s, const int column[2], int k, const double range[2],
                      mill_prior_table *t, double *value, double *error)
 {
@@ -283,7 +284,7 @@ static int read_pair(source *s, const int column[2], int k, const double range[2
 
 /* ---- stars ---- */
 
-/* Rows by the stars that they are of. */
+/* Index the rows by star; fail if a star has two rows. */
 static int read_stars(source *s, mill_prior_table *t)
 {
   int err = MILL_OK;

@@ -16,7 +16,7 @@
 
 #define FORMAT_NAME "starmill result"
 
-enum { SHARE_PURPOSE = 21 /* of random words, in addition to that of the points */ };
+enum { SHARE_PURPOSE = 21 /* purpose of the random words; start_table.c has 20 */ };
 
 static int open_fit(const char *path, mill_h5_file *file)
 {
@@ -71,7 +71,8 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
               "%s was fitted with another library than %s (hashes %.12s and %.12s): give the "
               "library of the fit with --library",
               path, lib->path, hash, lib->hash);
-  *code = 1 + (int)((size_t)(at - hash) / sizeof lib->hash); /* a line is a digest and its end */
+  *code = 1 + (int)((size_t)(at - hash) / sizeof lib->hash); /* each line of hash is a digest and a
+                                                              * line end */
 done:
   mill_h5_close(&file);
   return err;
@@ -97,13 +98,13 @@ done:
 
 /* ---- which stars ---- */
 
-/* The rows of the fit, as far as they are asked for. */
+/* Columns of the fit's rows by which stars are chosen. */
 typedef struct fit_rows {
   const char *path;
   size_t n;
   int64_t *id, *warn;
   int32_t *status, *info;
-  double *sn, *arm_sn; /* largest of the arms' S/N, and that of one */
+  double *sn, *arm_sn; /* [n] largest S/N of all arms; S/N of the arm just read */
   mill_fits_values identifier, object;
 } fit_rows;
 
@@ -113,7 +114,7 @@ static void clear_rows(fit_rows *rows)
             rows->identifier.text, rows->object.text);
 }
 
-/* The largest S/N of the arms. */
+/* Set sn to each row's largest S/N of all arms. */
 static int read_sn(const mill_h5_file *file, fit_rows *rows)
 {
   int err = MILL_OK;
@@ -169,7 +170,7 @@ done:
   return err;
 }
 
-/* The bits of RVS_WARN and FIT_INFO that a list of names means. */
+/* Set the bits of RVS_WARN and FIT_INFO named in text, separated by commas. */
 static int read_flags(const char *text, int64_t *warn, int32_t *info)
 {
 #define OF_WARN(symbol, bit, name, meaning) {name, bit, 0},
@@ -202,14 +203,16 @@ static int read_flags(const char *text, int64_t *warn, int32_t *info)
   return MILL_OK;
 }
 
-/* A share of the stars that depends on neither their order nor what else there is. */
+/* Draw the star with probability wish->part; depends on the seed and identity alone, not on other
+ * stars. */
 static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
 {
   const mill_counter_key key = mill_counter_key_of(wish->seed, identity, SHARE_PURPOSE);
   return mill_counter_uniform(key.v[0], key.v[1]) < wish->part;
 }
 
-/* List what is asked for in kept; found as mill_star_list_has has it. */
+/* List the rows that pass the wish in kept.  found: flags of the listed stars, set by
+ * mill_star_list_has. */
 static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
                      const fit_rows *rows, unsigned char *found, mill_star_list *kept)
 {
@@ -250,8 +253,8 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
   fit_rows rows = {0};
   unsigned char *found = NULL;
   mill_star_list *kept = NULL;
-  config->fit.binaries = 0;              /* a sample is of one star */
-  config->fit.epochs = MILL_EPOCHS_NONE; /* and has one velocity */
+  config->fit.binaries = 0;              /* a sample describes one star */
+  config->fit.epochs = MILL_EPOCHS_NONE; /* with one velocity */
   if (!wish->is_listing && !wish->flag && !wish->has_sn_range && wish->part == 1.0)
     goto done;
   MILL_TRY(read_rows(path, &rows));
@@ -269,7 +272,7 @@ done:
   return err;
 }
 
-/* The input that a path is a hard link to; NULL: none. */
+/* The known input that is the same file as path by a hard link; NULL: none. */
 static const mill_known_input *find_linked(const mill_known_inputs *known, const char *path)
 {
   struct stat now, then;

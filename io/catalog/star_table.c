@@ -54,7 +54,7 @@ int mill_star_table_has(mill_fits_file *file, int i_hdu, const char *name)
   return name && mill_fits_column_find(file, i_hdu, name, &found, &column) == MILL_OK && found;
 }
 
-/* ---- which star a row is of ---- */
+/* ---- the star of a row ---- */
 
 const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN] = {
     [MILL_BY_TARGETID] = MILL_WISH("TARGETID", INT64, -1, 0),
@@ -76,7 +76,7 @@ int mill_star_columns_wanted(int (*has)(const void *table, const char *name), co
   return 0;
 }
 
-/* A table of FITS. */
+/* A table of a FITS file. */
 typedef struct fits_table {
   mill_fits_file *file;
   int i_hdu;
@@ -104,7 +104,8 @@ int mill_star_texts_read(const mill_h5_file *file, const char *name, int64_t n_r
   int err = MILL_OK;
   size_t n = 0;
   mill_output_texts texts = {0};
-  MILL_TRY(mill_h5_shape(file, name, 1, &n)); /* no more than the file can hold */
+  MILL_TRY(mill_h5_shape(file, name, 1, &n)); /* fails if the file claims more rows than it can
+                                               * hold */
   MILL_TRY(mill_output_read_texts(file->id, file->path, name, &texts));
   if (texts.n != n_row)
     MILL_FAIL(MILL_ERR_CONFIG, "%s: /%s does not hold one text for each row", file->path, name);
@@ -122,14 +123,14 @@ done:
   return err;
 }
 
-/* What a row has to be found by. */
+/* The keys by which a row can be found. */
 typedef struct names {
   int64_t id;
   const char *identifier, *object;
   double ra_deg, dec_deg;
 } names;
 
-/* Give a row its key of this kind; 0: it has none. */
+/* Copy the key of this kind to `to`; 0: the row has no such key. */
 static int take_key(enum mill_star_key kind, const names *of, mill_star_row *to)
 {
   switch (kind) {
@@ -216,7 +217,7 @@ void mill_star_rows_clear(mill_star_rows *rows)
   MILL_FREE(rows->row, rows->text[0], rows->text[1]);
 }
 
-/* The first row that is not before a key. */
+/* Index of the first row that does not sort before key. */
 static int64_t first_from(const mill_star_rows *rows, const mill_star_row *key)
 {
   int64_t lo = 0, hi = rows->n_row;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What tables of parameters by star share: FITS or HDF5, the names of the columns, and which star a
- *  row is of. */
+/** Common code of tables with parameters per star: telling FITS from HDF5, naming columns, matching
+ *  rows to stars. */
 #ifndef MILL_STAR_TABLE_H
 #define MILL_STAR_TABLE_H
 
@@ -10,22 +10,23 @@
 #include "io/hdf5/hdf5_util.h"
 #include "kernels/data/library.h"
 
-/** The names that a parameter may have in a table; the second is NULL where there is one. */
+/** The names that a table may use for a parameter; name[1] is NULL if there is only one. */
 void mill_star_table_names(const mill_library *lib, int i_par, const char *name[2]);
 
-/** Is it an HDF5 file?  what: "a FITS table or ...", for the message.  MILL_ERR_CONFIG. */
+/** Is the file HDF5?  what: expected kind of file, e.g. "a FITS table", for the message.
+ *  MILL_ERR_CONFIG. */
 int mill_star_table_is_hdf5(const char *path, const char *what, int *is_hdf5);
 
-/** The code of reading a table for a configuration's key: unreadable spectra leave a finished run,
- *  an unreadable table does not. */
+/** Turn the error of reading a configuration key's table into MILL_ERR_CONFIG, which stops the run;
+ *  with the code for an unreadable spectrum the run would go on. */
 int mill_star_table_code(int err, int is_hdf5, const char *key);
 
-/** Has this HDU the column?  name NULL: no. */
+/** Has this HDU a column `name`?  NULL: no. */
 int mill_star_table_has(mill_fits_file *file, int i_hdu, const char *name);
 
-/* ---- which star a row is of ---- */
+/* ---- the star of a row ---- */
 
-/** What stars are found by. */
+/** Keys by which stars are found. */
 enum mill_star_key {
   MILL_BY_TARGETID,
   MILL_BY_IDENTIFIER,
@@ -35,7 +36,8 @@ enum mill_star_key {
 };
 #define MILL_SAME_STAR_ARCSEC 1.0
 
-/** The columns of these keys; places are in the first pair or in the second. */
+/** Columns of these keys; a place is read from RA, DEC if both are there, else from TARGET_RA,
+ *  TARGET_DEC. */
 enum {
   MILL_STAR_RA = MILL_BY_PLACE,
   MILL_STAR_DEC,
@@ -45,56 +47,61 @@ enum {
 };
 extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 
-/** How many of these columns are read of a table: the names' where it has any, else those of places
- *  too; 0: it has no columns to find stars by.  has: does `table` have this column? */
+/** Number of leading columns of mill_star_column to read: those of the names if the table has any,
+ *  else those of places too; 0: stars cannot be found in it.  has: does `table` have this
+ *  column? */
 int mill_star_columns_wanted(int (*has)(const void *table, const char *name), const void *table);
 
-/** The same of a table of FITS, and read them: v [MILL_N_STAR_COLUMN], zeroed before and freed by
- *  mill_fits_values_free also after a failure.  MILL_ERR_INPUT. */
+/** Return mill_star_columns_wanted of a FITS table; _read also reads these columns.  v
+ *  [MILL_N_STAR_COLUMN]: zeroed before, freed by mill_fits_values_free also after a failure.
+ *  MILL_ERR_INPUT. */
 int mill_star_columns_of(mill_fits_file *file, int i_hdu);
 int mill_star_columns_read(mill_fits_file *file, int i_hdu, mill_fits_values *v);
 
-/** Texts of a dataset [n_row] of HDF5 as those of a column of FITS: without trailing blanks, which
- *  other writers pad with. */
+/** Read a text dataset [n_row] of HDF5 as a FITS column would be: without trailing blanks, with
+ *  which other writers pad. */
 int mill_star_texts_read(const mill_h5_file *file, const char *name, int64_t n_row,
                          mill_fits_values *out);
 
-/** A row of a table that is found by one key. */
+/** A row of a table and the key by which it is found. */
 typedef struct mill_star_row {
   int64_t row;
-  int rank, is_last; /* rank: of its key in the order */
+  int rank, is_last; /* rank: position of its key in mill_star_rows.order */
   int64_t id;
-  const char *name; /* NULL: it is found by its number or place */
+  const char *name; /* NULL: found by number or place */
   double ra_deg, dec_deg;
 } mill_star_row;
 
-/** The rows of a table by the stars that they are of. */
+/** The rows of a table, indexed by star. */
 typedef struct mill_star_rows {
-  const char *key, *path;          /**< of the configuration, for messages; borrowed */
-  const enum mill_star_key *order; /**< [MILL_N_STAR_KEY]; borrowed */
-  mill_star_row *row;              /**< [n_row] in the order of the keys, one a star but by place */
-  int64_t n_row, n_repeated;       /**< n_repeated: rows that a star has beyond the first */
-  mill_star_row repeated;          /**< one of them */
-  char *text[2];                   /**< behind names, owned */
+  const char *key, *path;          /**< configuration key and file, for messages; borrowed */
+  const enum mill_star_key *order; /**< [MILL_N_STAR_KEY] keys, the first one of a row counts;
+                                    *   borrowed */
+  mill_star_row *row;              /**< [n_row] sorted by key; one row per star, except for
+                                    *   places */
+  int64_t n_row, n_repeated;       /**< n_repeated: rows dropped, as their star has an earlier
+                                    *   one */
+  mill_star_row repeated;          /**< one of the dropped rows */
+  char *text[2];                   /**< memory of the rows' names, owned */
 } mill_star_rows;
 
-/** Each row is found by the first key of rows->order that it has, or not at all.  rows has key, path
- *  and order.
+/** Index rows by star, each by the first key of rows->order that it has; rows without a key are
+ *  left out.  rows->key, path and order are set by the caller.
  *
- *  v        [MILL_N_STAR_COLUMN]  columns [n_row], those that are wanted; their texts go to rows
- *  is_last  [n_row]               1: the row counts where its star has no other; NULL: none is
- */
+ *  v        [MILL_N_STAR_COLUMN]  the wanted columns [n_row]; their texts move to rows
+ *  is_last  [n_row]  1: use the row only if its star has no other; NULL: 0 for all */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows);
 void mill_star_rows_clear(mill_star_rows *rows);
 
-/** The table's row of a star, -1: none.  MILL_ERR_CONFIG: two rows are at the star's place. */
+/** *row: the table's row of a star; -1: none.  MILL_ERR_CONFIG: two rows are at the star's
+ *  place. */
 int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star, int64_t *row);
 
 /** Is any row found by this key? */
 int mill_star_rows_by(const mill_star_rows *rows, enum mill_star_key key);
 
-/** "TARGETID 39", for messages. */
+/** The key of a row as text, e.g. "TARGETID 39", for messages. */
 const char *mill_star_row_text(const mill_star_rows *rows, const mill_star_row *row,
                                char text[128]);
 

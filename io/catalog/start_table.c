@@ -15,7 +15,7 @@
 #include "kernels/math/counter_random.h"
 #include "src/system/log.h"
 
-/* A start is a star's, whichever of its spectra is fitted. */
+/* Keys of a star, TARGETID first: a start holds for any of the star's spectra. */
 static const enum mill_star_key order[MILL_N_STAR_KEY] = {MILL_BY_TARGETID, MILL_BY_OBJECT,
                                                           MILL_BY_IDENTIFIER, MILL_BY_PLACE};
 
@@ -23,22 +23,22 @@ struct mill_start_table {
   int n_par;
   int64_t n_row;
   double *theta;       /* [n_row][n_par] */
-  mill_start_fit *fit; /* [n_row], NULL: none */
-  mill_star_rows star; /* is_last: those that are not finite */
+  mill_start_fit *fit; /* [n_row], NULL: the table is no result */
+  mill_star_rows star; /* is_last: rows with a value that is not finite */
   char hash[65];
 };
 
-/* Data read from either kind of file. */
+/* Data read from a FITS or HDF5 file. */
 typedef struct raw_table {
   const char *path;
   const mill_library *lib;
   const mill_fit_settings *set;
-  int library; /* the rows that count have it in LIBRARY; 0: all do */
+  int library; /* use only rows with this code in LIBRARY; 0: all rows */
   int64_t n_row;
   mill_fits_values column[MILL_N_STAR_COLUMN];
-  double *value;         /* [n_row], of one column */
-  unsigned char *known;  /* [n_row] of a result: does its CATALOG_CRC agree? */
-  mill_start_table *out; /* its theta is filled */
+  double *value;         /* [n_row] the column just read */
+  unsigned char *known;  /* [n_row] of a result: 1 if CATALOG_CRC agrees */
+  mill_start_table *out; /* theta is filled while reading */
 } raw_table;
 
 static int start_rows(raw_table *raw, int64_t n_row)
@@ -54,7 +54,7 @@ static int start_rows(raw_table *raw, int64_t n_row)
   return MILL_ALLOC(n_row, &raw->value);
 }
 
-/* Column i_par of theta from raw->value, or from the settings. */
+/* Set column i_par of theta to raw->value, or to the settings' value if the parameter is fixed. */
 static void put_values(raw_table *raw, int i_par)
 {
   const int is_fixed = raw->set->fixed[i_par];
@@ -65,7 +65,7 @@ static void put_values(raw_table *raw, int i_par)
 
 /* ---- FITS ---- */
 
-/* Columns that a table lacks, for a message; empty: none. */
+/* List the needed columns that a table lacks, for a message; empty: none. */
 static void missing_in_fits(mill_fits_file *file, int i_hdu, const raw_table *raw, char *list,
                             size_t size)
 {
@@ -125,11 +125,12 @@ done:
 
 /* The columns of /fits that a start needs. */
 typedef struct places {
-  const mill_column *par[MILL_MAX_PAR];                  /* NULL: fixed */
-  const mill_column *id, *info, *library, *chisq, *m2ll; /* NULL: it does not matter */
+  const mill_column *par[MILL_MAX_PAR];                  /* NULL: fixed parameter */
+  const mill_column *id, *info, *library, *chisq, *m2ll; /* chisq, m2ll, library may be NULL: not
+                                                          * used */
 } places;
 
-/* The column of /fits that has one of the names, whatever the case; NULL: none has. */
+/* Find the column of /fits with one of two names, ignoring case; NULL: none, or of another type. */
 static const mill_column *find_column(const mill_columns *columns, const char *const name[2],
                                       int type)
 {
@@ -166,7 +167,7 @@ static int find_places(const raw_table *raw, const mill_columns *rows, places *a
   return MILL_OK;
 }
 
-/* Rows of /fits on their way into a table. */
+/* The rows of /fits while they are copied to a table. */
 typedef struct fits_rows {
   raw_table *raw;
   mill_stored_rows rows;
@@ -174,8 +175,8 @@ typedef struct fits_rows {
   mill_damaged_rows damaged;
 } fits_rows;
 
-/* A damaged row gets no key, so it is never found.  A row that is not done or does not count has no
- * values. */
+/* Copy row i of /fits to the table.  A damaged row loses its keys, so no star finds it.  A row that
+ * is not done, or of another library, gets NaN as parameters. */
 static int take_row(void *context, int64_t i, const char *row)
 {
   fits_rows *from = context;
@@ -268,7 +269,7 @@ done:
   return err;
 }
 
-/* Keys and values of the rows that can be found. */
+/* Hash the keys of the rows that can be found and the values of the finite ones. */
 static void digest(mill_start_table *t)
 {
   mill_sha256 sha;
@@ -334,11 +335,11 @@ const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const 
 
 uint64_t mill_star_identity(int64_t target_id, const char *object)
 {
-  enum { PURPOSE = 20 /* of random words: sampled_fit.c has the next */ };
+  enum { PURPOSE = 20 /* purpose of the random words; sampled_fit.c has 21 */ };
   uint64_t identity = (uint64_t)target_id;
   if (target_id != -1)
     return identity;
-  for (const char *c = object; *c; c++) { /* letter by letter through the generator */
+  for (const char *c = object; *c; c++) { /* hash the name, one letter at a time */
     const mill_counter_key key =
         mill_counter_key_of(identity, (uint64_t)(unsigned char)*c, PURPOSE);
     identity = (uint64_t)key.v[0] << 32 | key.v[1];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Starting points of fits instead of the guess: a table of parameters by star.
+/** Starting points of fits, from a table of parameters per star, instead of the guess.
  *
- *  A FITS binary table (a truth table of `starmill simulate`, an rvtab) or a result of
- *  `starmill fit` (finished or not), whose rows with a wrong CRC are left out, with a warning.
- *  Stars are found by TARGETID, else OBJECT, else IDENTIFIER, or by place (io/catalog/star_table.h).
- */
+ *  The table is a FITS binary table (e.g. of true values by `starmill simulate`, or an rvtab) or a
+ *  result of `starmill fit`, finished or not.  Rows of a result with a wrong CRC are left out with
+ *  a warning.  Stars are found by TARGETID, else OBJECT, else IDENTIFIER, else place
+ *  (io/catalog/star_table.h). */
 #ifndef MILL_START_TABLE_H
 #define MILL_START_TABLE_H
 
@@ -16,51 +16,52 @@
 typedef struct mill_start_table mill_start_table;
 
 enum mill_start_found {
-  MILL_START_GIVEN,     /**< all parameters are there */
-  MILL_START_ABSENT,    /**< no row of the table is this star's */
-  MILL_START_NOT_FINITE /**< it has rows, but each lacks a finite value */
+  MILL_START_GIVEN,     /**< the star's row has all parameters */
+  MILL_START_ABSENT,    /**< the table has no row of this star */
+  MILL_START_NOT_FINITE /**< each of the star's rows lacks a finite value */
 };
 
-/** Read a table; some (n_label + 10) * 8 bytes a row and its names are held until it is freed.
+/** Read a table.  It holds about (n_label + 10) * 8 bytes a row and the stars' names until freed.
  *
- *  Columns, of any case: those that stars are found by, VRAD, VSINI, and each label of lib as
- *  its column of the result file or by its own name.  Of a FITS file the first table with
- *  all of them is taken.  A parameter that set->fixed fixes needs no column: its value is
- *  the fixed one.  Of several rows of one star the first that is finite counts.
- *  library: of a result of several libraries only the rows with this code count; 0: all.
+ *  Columns, in any case: keys of the stars, VRAD, VSINI, and each label of lib by its column in the
+ *  result or its own name.  A FITS file is searched for the first table with all of them.  A
+ *  parameter that set->fixed fixes needs no column and takes its fixed value.  If a star has
+ *  several rows, the first finite one is used.  library: use only rows with this code, if the
+ *  result is of several libraries; 0: all.
  *
- *  MILL_ERR_CONFIG names the file and what is missing in it; MILL_ERR_MEMORY;
- *  MILL_ERR_OUTPUT when the scratch folder cannot take an unpacked .gz.  limits may be NULL
- *  (io/fits/fits_guard.h).  Not collective. */
+ *  MILL_ERR_CONFIG names the file and what it lacks.  MILL_ERR_MEMORY; MILL_ERR_OUTPUT if the
+ *  scratch folder cannot take an unpacked .gz.  limits may be NULL (io/fits/fits_guard.h).  Not
+ *  collective. */
 int mill_start_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
                           const mill_open_limits *limits, int library, mill_start_table **out);
 void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 
-/** Find a star.  *theta [n_label + 2] is VRAD, VSINI and the labels, borrowed from the table; NULL
- *  unless MILL_START_GIVEN.  MILL_ERR_CONFIG: two rows are at its place. */
+/** Find a star.  *theta [n_label + 2]: VRAD, VSINI and the labels, borrowed from the table; NULL
+ *  unless MILL_START_GIVEN.  MILL_ERR_CONFIG: the table has two rows at the star's place. */
 int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star,
                           const double **theta, enum mill_start_found *found);
 
-/** Does it find any star by this key? */
+/** Is any row of the table found by this key? */
 int mill_start_table_by(const mill_start_table *table, enum mill_star_key key);
 
-/** What a result says of a row; chi-square and -2 ln L of 0: it does not. */
+/** Figures of a result's row; chi-square and -2 ln L are 0 if the result lacks them. */
 typedef struct mill_start_fit {
   int32_t info; /**< FIT_INFO */
   double chisq_c_data, m2ll;
 } mill_start_fit;
 
-/** The row that theta of mill_start_table_find is of; NULL: the table is no result. */
+/** The fit whose theta mill_start_table_find returned; NULL: the table is no result. */
 const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta);
 
-/** Identity of a star for its random numbers: target_id unless it is -1, else of its name. */
+/** Number that identifies a star for its random numbers: target_id, or a hash of its name if that
+ *  is -1. */
 uint64_t mill_star_identity(int64_t target_id, const char *object);
 
-/** Rows of stars that have an earlier row in the table. */
+/** Number of rows whose star has an earlier row. */
 int64_t mill_start_table_n_repeated(const mill_start_table *table);
 
-/** SHA-256 of the values that fits can take from the table, independent of the rest of the file: 64
- *  digits. */
+/** SHA-256 (64 digits) of the keys and values that fits can use, independent of the rest of the
+ *  file. */
 const char *mill_start_table_hash(const mill_start_table *table);
 
 #endif

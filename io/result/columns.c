@@ -15,28 +15,28 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 static_assert(sizeof(mill_epoch_result) == 5 * sizeof(double) + 2 * sizeof(int32_t),
               "a packed row of /epochs is a mill_epoch_result");
 
-/* What a line of a table is repeated for, and in which runs. */
+/* Runs that have a line's columns, and whether once or per label or arm. */
 enum scope {
   ONCE,
-  LABEL,   /* each label */
-  ARM,     /* each arm */
-  OFFSET,  /* each arm, with velocity_offsets */
-  MIXED,   /* with several backends */
-  SEVERAL, /* with several libraries */
-  EPOCH,   /* with epochs */
-  PAIR,    /* with binaries */
+  LABEL,   /* once per label */
+  ARM,     /* once per arm */
+  OFFSET,  /* once per arm, with velocity_offsets */
+  MIXED,   /* ranks use several kinds of backend */
+  SEVERAL, /* fitted with several libraries */
+  EPOCH,   /* with the key epochs */
+  PAIR,    /* with the key binaries */
   PAIR_LABEL,
   PAIR_ARM,
   POST /* in a sample */
 };
 
-/* Values of line.n_value for columns whose length depends on the run (made_for.length); a column of
-   length 0 is left out. */
+/* line.n_value if the length depends on the run: index -n_value in made_for.length.  Length 0: no
+ * column. */
 enum length { MODE_LENGTH = -6, MODES_LENGTH, GRID_LENGTH, DRAWS_LENGTH, PAR_LENGTH, COVAR_LENGTH };
 enum { ERROR_LENGTH = -5, FRAME_LENGTH, FORMAT_LENGTH, REDROCK_LENGTH, PATH_LENGTH };
 enum { WAVE_LENGTH = -2, FLUX_LENGTH };
 
-/* A line of a table: a column, or one per label or arm, for which "%s" stands. */
+/* A line of a table: a column, or one column per label or arm, whose name replaces "%s". */
 typedef struct line {
   enum scope scope;
   const char *name;
@@ -54,8 +54,8 @@ typedef struct line {
 #define P(member) MILL_FROM_POSTERIOR, offsetof(mill_posterior, member)
 #define NO_SN     (-1e9)
 
-/* scope, name, type, values, source and field, missing, unit, description. Neighbouring lines of
-   one scope repeat as a block: all columns of the first label, then all of the second. */
+/* scope, name, type, values, source and field, missing, unit, description.  Adjacent lines of one
+ * scope repeat as a block: all columns of the first label, then all of the second. */
 static const line fits_line[] = {
     {ONCE, "TARGETID", I64, 1, MILL_FROM_TARGET, 0, -1, "",
      "target identifier, -1 when there is none"},
@@ -252,7 +252,7 @@ static const line catalog_line[] = {
      "FITS_ROW"},
     {ONCE, "CATALOG_CRC", MILL_TYPE_U32, 1, MILL_FROM_CRC, 0, 0, "",
      "CRC-32 of the values above in this order"},
-    /* after the CRC, because merge changes them */
+    /* after the CRC, since merge changes them */
     {ONCE, "FILE", I32, 1, MILL_FROM_FILE, 0, -1, "", "index into /catalog/files"},
     {ONCE, "FIRST_EXPOSURE", I64, 1, MILL_FROM_OFFSET, offsetof(mill_catalog_row, first_exposure),
      -1, "", "index into /catalog/exposures"},
@@ -372,17 +372,17 @@ static void fill_in(const char *pattern, const char *name, char *out, size_t siz
     snprintf(out, size, "%s", pattern);
 }
 
-/* What a table's columns depend on. */
+/* Facts of the run that set a table's columns. */
 typedef struct made_for {
   int n_label, n_arm, with;
-  int length[1 - MODE_LENGTH]; /* values of a column, indexed by -n_value */
+  int length[1 - MODE_LENGTH]; /* values per row of columns of variable length, at index -n_value */
 } made_for;
 
-/* Number of repetitions of a scope's lines; 0: left out. */
+/* How often the lines of a scope are repeated; 0: left out. */
 static int n_repeat(enum scope scope, const made_for *m)
 {
   const struct {
-    int needs, n; /* needs: a bit of enum mill_columns_with, 0: none */
+    int needs, n; /* needs: a bit of enum mill_columns_with, 0: always */
   } of[] = {[ONCE] = {0, 1},
             [LABEL] = {0, m->n_label},
             [ARM] = {0, m->n_arm},
@@ -405,7 +405,7 @@ int mill_columns_find(const mill_columns *columns, const char *name)
   return -1;
 }
 
-/* What replaces "%s": name in a column's name, unit in its unit, of in its description. */
+/* Replacements of "%s" in a column's name (name), unit (unit) and description (of). */
 typedef struct owner {
   char name[MILL_MAX_NAME];
   const char *unit, *of;
@@ -460,7 +460,7 @@ static void add(mill_columns *columns, const line *from, const owner *o, size_t 
   c->field = from->field + i_value * c->n_byte;
 }
 
-/* Refuse the last column's name if another column has it, or no dataset can have it. */
+/* Refuse the last column's name if another column has it or HDF5 does not allow it. */
 static int check_name(const mill_columns *columns, const char *where)
 {
   const int last = columns->n_column - 1;
@@ -527,8 +527,8 @@ void mill_columns_of(enum mill_table_kind kind, const int *length, mill_columns 
     add(columns, &table[kind].line[i], &(owner){.unit = "", .of = ""}, 0, &m);
 }
 
-/* Copy a column's values, all NaNs with the same bits.  from NULL: write the missing value of
-   reals, leave integers. */
+/* Copy a column's values, giving all NaNs the same bits.  from NULL: write the missing value for
+ * reals, and leave other types. */
 static void pack_values(const mill_column *c, const char *from, char *to)
 {
   if (from)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tables of the columns of a result and of a models file.  They define the datasets, their
- *  attributes and the packing of rows; a test compares docs/use/formats.md.
+/** Columns of results and models files.  These tables define the datasets, their attributes and the
+ *  packing of rows; a test compares docs/use/formats.md.
  *
- *  The columns of /fits depend on the library's labels and arms and on the settings.
- */
+ *  The columns of /fits depend on the library's labels and arms and on the settings. */
 #ifndef MILL_COLUMNS_H
 #define MILL_COLUMNS_H
 
@@ -21,33 +20,33 @@ enum mill_column_type {
   MILL_TYPE_F32
 };
 
-/** Source of a value. */
+/** Where a column's value comes from. */
 enum mill_column_source {
-  MILL_FROM_RESULT,    /**< a field of mill_fit_result, or of the table's own struct */
+  MILL_FROM_RESULT,    /**< a field of mill_fit_result, in other tables of their struct */
   MILL_FROM_CATALOG,   /**< a field of mill_catalog_row */
   MILL_FROM_FILE,      /**< index of the input file */
-  MILL_FROM_TEXT,      /**< a text; the field is a pointer to it */
-  MILL_FROM_OFFSET,    /**< first_exposure, as its index in /catalog/exposures */
-  MILL_FROM_TARGET,    /**< TARGETID, written when the file is created */
-  MILL_FROM_VRAD_GOOD, /**< STATUS = FITTED and no warning about the velocity */
-  MILL_FROM_SUCCESS,   /**< RVS_WARN = 0 and STATUS = FITTED */
+  MILL_FROM_TEXT,      /**< a text, to which the field points */
+  MILL_FROM_OFFSET,    /**< first_exposure, counted in /catalog/exposures */
+  MILL_FROM_TARGET,    /**< TARGETID, which is written when the file is created */
+  MILL_FROM_VRAD_GOOD, /**< 1: STATUS is FITTED and no warning concerns the velocity */
+  MILL_FROM_SUCCESS,   /**< 1: STATUS is FITTED and RVS_WARN is 0 */
   MILL_FROM_BACKEND,   /**< mill_columns.backend */
-  MILL_FROM_POSTERIOR, /**< a field of mill_posterior; missing in rows without a posterior */
+  MILL_FROM_POSTERIOR, /**< a field of mill_posterior; missing value if the row has none */
   MILL_FROM_DRAWS,     /**< samples of the posterior */
-  MILL_FROM_CRC,       /**< CRC-32 of the packed row's bytes before this column */
+  MILL_FROM_CRC,       /**< CRC-32 of the packed row before this column */
   MILL_N_SOURCE
 };
 
 typedef struct mill_column {
   char name[MILL_MAX_NAME + 18];
   int type;               /**< enum mill_column_type */
-  int n_value;            /**< values per row; bytes of a MILL_TYPE_TEXT */
+  int n_value;            /**< values per row; for MILL_TYPE_TEXT bytes */
   int source;             /**< enum mill_column_source */
-  int vector;             /**< the dataset is [n_row][n_value], even if n_value is 1 */
+  int vector;             /**< 1: the dataset is [n_row][n_value], even if n_value is 1 */
   size_t field;           /**< offset of the first value in the source's struct */
   size_t at;              /**< offset in a packed row */
-  size_t n_byte;          /**< in a packed row */
-  double missing;         /**< fill value of rows that were never written */
+  size_t n_byte;          /**< bytes in a packed row */
+  double missing;         /**< value in rows that were never written */
   char unit[48];          /**< empty: none */
   const char *text;       /**< description; "%s" stands for the label or arm */
   char of[MILL_MAX_NAME]; /**< name of the label or arm */
@@ -55,7 +54,7 @@ typedef struct mill_column {
 
 enum {
   MILL_MAX_COLUMN = 64 + 3 * MILL_MAX_LABEL + 10 * MILL_MAX_ARM,
-  MILL_MAX_ROW_VALUES = MILL_MAX_DRAW * MILL_MAX_PAR /**< values of one column per row */
+  MILL_MAX_ROW_VALUES = MILL_MAX_DRAW * MILL_MAX_PAR /**< most values of a column per row */
 };
 
 /** Columns of a table.  A packed row holds the values of all columns in table order, little-endian,
@@ -69,7 +68,7 @@ typedef struct mill_columns {
   uint8_t backend;               /**< this rank's enum mill_row_backend; set by the caller */
 } mill_columns;
 
-/** Optional columns of /fits: those of ... */
+/** Optional columns of /fits, and what they depend on. */
 enum mill_columns_with {
   MILL_WITH_OFFSETS = 1,   /**< the key velocity_offsets */
   MILL_WITH_BACKEND = 2,   /**< BACKEND: ranks fit on several backends */
@@ -79,13 +78,13 @@ enum mill_columns_with {
   MILL_WITH_BINARIES = 32  /**< the key binaries */
 };
 
-/** All optional columns of a fit: no label or arm may take one of their names. */
+/** All optional columns of a fit; no label or arm may have one of their names. */
 enum {
   MILL_WITH_ANY_FIT = MILL_WITH_OFFSETS | MILL_WITH_BACKEND | MILL_WITH_LIBRARY | MILL_WITH_EPOCHS |
                       MILL_WITH_BINARIES
 };
 
-/** POST_DRAWS, with n samples per star. */
+/** The column POST_DRAWS, with n samples per star. */
 #define MILL_WITH_DRAWS(n) ((n) << 8)
 
 /** Values of BACKEND; files keep them, so never renumber. */
@@ -100,7 +99,7 @@ enum mill_row_backend {
  *  where  path of the library, for messages
  *  with   bits of enum mill_columns_with
  *
- *  MILL_ERR_LIBRARY if two columns would have one name, or a name cannot be a dataset's. */
+ *  MILL_ERR_LIBRARY: two columns would have the same name, or HDF5 does not allow a name. */
 int mill_columns_fits(const mill_library *lib, const char *where, int with, mill_columns *columns);
 
 /** Other tables of a result and of a models file. */
@@ -110,25 +109,25 @@ enum mill_table_kind {
   MILL_TABLE_FILES,     /**< /catalog/files; fields of mill_input_file */
   MILL_TABLE_EPOCHS,    /**< /epochs; a packed row is a mill_epoch_result */
   MILL_TABLE_MODELS,    /**< /models of the models file, a row per exposure */
-  MILL_TABLE_ARM        /**< /models/ARM: model and, if rows differ in them, wavelengths */
+  MILL_TABLE_ARM        /**< /models/ARM: model, and wavelengths if these differ among rows */
 };
 
 enum { MILL_N_FILE_TEXT = 5 };
 
 /** Make the columns of such a table.
  *
- *  length  /catalog/files: bytes of each text column, [MILL_N_FILE_TEXT]
- *          /models/ARM: pixels of flux and of wavelength, [2]; 0: all rows share their wavelengths
+ *  length  /catalog/files: [MILL_N_FILE_TEXT] bytes of each text column
+ *          /models/ARM: [2] pixels of flux and of wavelength, the latter 0 if all rows share it
  *          other tables: NULL */
 void mill_columns_of(enum mill_table_kind kind, const int *length, mill_columns *columns);
 
 /** Append a column to a table; row_size grows. */
 mill_column *mill_columns_add(mill_columns *columns, const char *name, int type, int n_value);
 
-/** Index of the column of that name; -1: none. */
+/** Index of the column with this name; -1: none. */
 int mill_columns_find(const mill_columns *columns, const char *name);
 
-/** Pack a result into row [row_size], except TARGETID and CRC.  All NaNs get the same bits, so that
+/** Pack a result into row [row_size], except TARGETID and CRC.  All NaNs get the same bits, so
  *  equal results give equal files. */
 void mill_columns_pack(const mill_columns *columns, const mill_fit_result *result, char *row);
 
@@ -139,7 +138,7 @@ void mill_columns_pack_epoch(const mill_columns *columns, const mill_epoch_resul
 /** First value of an integer column in a packed row. */
 int64_t mill_column_integer(const mill_column *column, const char *row);
 
-/** Compute CRC-32 (zlib) of a packed row's bytes before its CRC column; store it in that column. */
+/** CRC-32 (zlib) of the bytes of a packed row before its CRC column; _set_crc stores it there. */
 uint32_t mill_columns_crc(const mill_columns *columns, const char *row);
 void mill_columns_set_crc(const mill_columns *columns, char *row);
 

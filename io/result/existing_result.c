@@ -23,7 +23,7 @@
 
 #define REFUSED(...) MILL_ERROR(MILL_ERR_OUTPUT, __VA_ARGS__)
 
-/* Print the first line that differs between two identities, as: "was", now "is". */
+/* Write the first line that differs between two identities: "was", now "is". */
 static void find_difference(const char *was, const char *is, char *out, size_t size)
 {
   size_t n_was, n_is;
@@ -75,14 +75,15 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   uint8_t finished = 0;
   int n_repaired = 0;
   mill_input_file *recorded = NULL;
-  mill_run_info then = *info; /* this run, with the inputs as the result recorded them */
+  mill_run_info then = *info; /* this run, but with inputs as the result recorded them */
   *found = MILL_FOUND_NOTHING;
   memset(summary, 0, sizeof *summary);
   MILL_TRY(mill_output_open_existing(path, &file));
   if (file < 0)
     goto done;
   MILL_TRY(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
-  /* joined rows come from several files, so repaired files cannot be told apart by row */
+  /* not for joined rows, which come from several files: a row does not tell which file was
+   * repaired */
   if (retry_failed && !strstr(info->identity, "join_by_name: true")) {
     MILL_TRY(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
     then.file = recorded;
@@ -107,10 +108,10 @@ done:
   return err;
 }
 
-/* ---- without knowing the run ---- */
+/* ---- a result of any run ---- */
 
-/* Read the state of the result at path; *found 0: there is no file.  MILL_ERR_OUTPUT: the file is
-   damaged, or no result. */
+/* Read the state of the result at path; *found 0: no file.  MILL_ERR_OUTPUT: damaged, or not a
+ * result. */
 static int look(const char *path, int *found, mill_result_peek *peek)
 {
   int err = MILL_OK;
@@ -127,7 +128,7 @@ static int look(const char *path, int *found, mill_result_peek *peek)
   MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
   MILL_TRY(mill_h5_scan(&file));
   MILL_TRY(mill_result_layout_check(file.id, path, MILL_ERR_OUTPUT));
-  /* first: the caller wants the device even if the rest is damaged */
+  /* read first: the caller needs the device even if the rest is damaged */
   MILL_TRY(
       mill_h5_read_attr_text(&file, "provenance", "DEVICE", peek->device, sizeof peek->device));
   MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
@@ -147,7 +148,8 @@ int mill_result_is_void(const char *path)
   mill_result_peek peek;
   return mill_h5_check_output(path) == MILL_OK && look(path, &found, &peek) == MILL_OK && found &&
          peek.n_status[MILL_STATUS_FITTED] == 0 &&
-         !(peek.finished && peek.n_status[MILL_STATUS_NOT_DONE] > 0); /* damaged, not empty */
+         !(peek.finished && peek.n_status[MILL_STATUS_NOT_DONE] > 0); /* finished with rows not
+                                                                       * done: damaged */
 }
 
 void mill_result_find(const char *path, mill_existing *existing)
@@ -167,8 +169,8 @@ void mill_result_find(const char *path, mill_existing *existing)
 
 /* ---- before a run writes ---- */
 
-/* On rank 0: has an earlier start of this requeued Slurm job begun the file?  If so it is
-   continued, else a script with --overwrite would start over each time. */
+/* On rank 0: did an earlier start of this requeued Slurm job begin the file?  Then it is continued;
+ * otherwise a script with --overwrite would start over each time. */
 static int is_own_work(const mill_result_file *file, const mill_run_info *info)
 {
   char job[96], made_by[96] = "";
@@ -197,7 +199,8 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
   return MILL_OK;
 }
 
-/* On rank 0, with --overwrite: an existing file becomes the target, and the run writes PATH.new. */
+/* On rank 0, with --overwrite: if a file exists, make it the target to replace, and let the run
+ * write PATH.new. */
 static int settle_target(mill_result_file *file, const mill_run_info *info)
 {
   int is_begun = 0;
@@ -212,7 +215,7 @@ static int settle_target(mill_result_file *file, const mill_run_info *info)
   return MILL_OK;
 }
 
-/* On rank 0: choose the file to write, and inspect it. */
+/* On rank 0: choose the file to write, and inspect what is there. */
 static int choose(mill_result_file *file, const char *path, const mill_run_info *info,
                   int overwrite, int retry_failed, int *found)
 {
@@ -245,7 +248,7 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
     goto done;
   const int64_t n_failed =
       info->n_row - summary->n_status[MILL_STATUS_NOT_DONE] - summary->n_status[MILL_STATUS_FITTED];
-  /* a finished PATH.new must still replace its target */
+  /* not finished until PATH.new has replaced its target */
   if (*found == MILL_FOUND_FINISHED && ((retry_failed && n_failed > 0) || file->target[0]))
     *found = MILL_FOUND_UNFINISHED;
 done:
@@ -258,7 +261,7 @@ int mill_result_claim(mill_result_file *file, const char *path, const mill_run_i
   MILL_CHECK(choose(file, path, info, overwrite, retry_failed, found));
   if (*found != MILL_FOUND_FINISHED) {
     MILL_CHECK(mill_lock_take(path, &file->lock));
-    /* look again: another job may have changed or renamed it before we had the lock */
+    /* choose again: another job may have changed or renamed the file before we had the lock */
     MILL_CHECK(choose(file, path, info, overwrite, retry_failed, found));
   }
   if (*found == MILL_FOUND_FINISHED) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Look at what is at an output's path before a run.  One rank alone. */
+/** Inspect the file at an output's path before a run.  Call on one rank. */
 #ifndef MILL_EXISTING_RESULT_H
 #define MILL_EXISTING_RESULT_H
 
@@ -17,19 +17,19 @@ enum mill_found { MILL_FOUND_NOTHING, MILL_FOUND_UNFINISHED, MILL_FOUND_FINISHED
  *  found         out  enum mill_found; a result with damaged rows or changed inputs is unfinished
  *  summary       out  counts of a finished result
  *
- *  MILL_ERR_OUTPUT, with the difference, if something else is at path. */
+ *  MILL_ERR_OUTPUT, with the difference: path holds something else. */
 int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
                         const mill_columns *columns, int *found, mill_result_summary *summary);
 
-/** Identity of a result. */
+/** What a result was made with. */
 typedef struct mill_result_origin {
-  char *identity; /**< text of the settings; free with mill_free, also after a failure */
-  char hash[80];  /**< of the library */
+  char *identity; /**< text of the settings; mill_free it, also after a failure */
+  char hash[80];  /**< of the library or libraries */
   char device[256];
 } mill_result_origin;
 int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *origin);
 
-/** Is the file at path a result without a fitted row?  0 for any other file. */
+/** 1 if path is a result without a fitted row; 0 for any other file. */
 int mill_result_is_void(const char *path);
 
 typedef struct mill_result_peek {
@@ -41,13 +41,13 @@ typedef struct mill_result_peek {
 /** State of an output. */
 typedef struct mill_existing {
   char path[MILL_MAX_PATH];
-  int is_new;       /**< path is OUT.h5.new, begun by a start with --overwrite */
-  int found;        /**< there is a result, described by peek; else at most peek.device is set */
-  char error[1024]; /**< why the file cannot be continued; empty: it can */
+  int is_new;       /**< 1: path is OUT.h5.new, begun by a start with --overwrite */
+  int found;        /**< 1: path is a result, see peek; 0: at most peek.device is set */
+  char error[1024]; /**< why the file cannot be continued; empty if it can */
   mill_result_peek peek;
 } mill_existing;
 
-/** Look at path; a damaged file is reported in existing->error. */
+/** Inspect path; existing->error reports a damaged file. */
 void mill_result_find(const char *path, mill_existing *existing);
 
 #endif

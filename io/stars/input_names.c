@@ -26,9 +26,9 @@
 #include "src/system/order.h"
 #include "src/system/watchdog.h"
 
-enum { MAX_PATH = 1024, MOST_LOOKED_AT = 100 /* for their format */ };
+enum { MAX_PATH = 1024, MOST_LOOKED_AT = 100 /* inputs examined for the format */ };
 
-/* Command line, then catalog file, then patterns. */
+/* List the inputs: command line, then catalog file, then patterns. */
 static int list_inputs(const mill_input_request *request, mill_path_list *list)
 {
   int err = MILL_OK;
@@ -61,7 +61,7 @@ int mill_input_names_format(const mill_input_request *request, const mill_config
   mill_path_list list = {0};
   *format = NULL;
   MILL_TRY(list_inputs(request, &list));
-  /* what is wrong with the others will be said when they are indexed */
+  /* indexing will report errors of the other inputs */
   for (size_t i = 0; i < list.n && i < MOST_LOOKED_AT && !*format; i++)
     if (mill_format_of(list.path[i], config, format) == MILL_ERR_CONFIG)
       MILL_TRY(MILL_ERR_CONFIG);
@@ -70,7 +70,7 @@ done:
   return err;
 }
 
-/* Digest of what distinguishes results of one input: science settings and library. */
+/* Digest of science settings and library, on which the result of an input depends. */
 static int digest_settings(const char *identity, const char *library, char out[MILL_SETTINGS_SIZE])
 {
   char hex[65];
@@ -86,7 +86,7 @@ static int digest_settings(const char *identity, const char *library, char out[M
   return MILL_OK;
 }
 
-/* Is the file as it was, by size and time? */
+/* Are the file's size and time unchanged? */
 static int is_as_it_was(const char *path, int64_t size, double mtime)
 {
   struct stat now;
@@ -94,7 +94,8 @@ static int is_as_it_was(const char *path, int64_t size, double mtime)
          (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec == mtime;
 }
 
-/* The entry of an input that is done by the table; NULL: it is not. */
+/* The table's entry of an input that is done with these settings and unchanged since; NULL:
+ * none. */
 static const mill_input_entry *find_done(const mill_input_table *table, const char *settings,
                                          const mill_selection *select, const char *name)
 {
@@ -116,14 +117,14 @@ static const mill_input_entry *find_done(const mill_input_table *table, const ch
   return is_as_it_was(redrock, entry->redrock_size, entry->redrock_mtime) ? entry : NULL;
 }
 
-/* An input that is done by the table. */
+/* An input that the table lists as done. */
 typedef struct done_input {
   const char *result;
   const mill_input_entry *entry;
-  size_t i; /* in the list */
+  size_t i; /* index in the list of inputs */
 } done_input;
 
-/* Are all rows of the input in the result, with their STATUS? */
+/* Does the result hold the unchanged input, with all its rows done? */
 static int has_rows(const mill_known_inputs *known, const mill_input_entry *entry,
                     const int32_t *status, int64_t n_row)
 {
@@ -137,8 +138,8 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
   return 1;
 }
 
-/* Look for inputs [n] in their result, which another run may have replaced since.  is_output: of
- * this run too, which replaces it if it has no fitted row. */
+/* Set is_done for inputs [n] that are still in their result, since another run may have replaced
+ * it.  is_output: the result is this run's output, which is replaced if it has no fitted row. */
 static int look_for(const done_input *done, size_t n, const char *settings, int is_output,
                     char *is_done)
 {
@@ -175,7 +176,7 @@ done:
   return err;
 }
 
-/* Mark the inputs of a list that are done: by the table, and in the result that it names. */
+/* Mark the inputs of a list that are done, both by the table and in the result that it names. */
 static int mark_done(const mill_input_request *request, const mill_input_table *table,
                      const char *settings, const mill_selection *select, const mill_path_list *list,
                      char *is_done)
@@ -211,8 +212,8 @@ done:
   return err;
 }
 
-/* The inputs of the result at path: to look one up, and as they are called there or, in another
- * folder, absolute. */
+/* Read the inputs of the result at path.  known: to look one up; own: their paths as recorded, made
+ * absolute if this run is in another folder. */
 static int read_inputs(const char *path, mill_known_inputs *known, mill_path_list *own)
 {
   int err = MILL_OK;
@@ -234,7 +235,7 @@ done:
   return err;
 }
 
-/* How many of the paths of a list are not among the known ones. */
+/* Count the paths of a list that are not known. */
 static int count_others(const mill_path_list *list, const mill_known_inputs *known, size_t *n)
 {
   char path[PATH_MAX];
@@ -246,7 +247,7 @@ static int count_others(const mill_path_list *list, const mill_known_inputs *kno
   return MILL_OK;
 }
 
-/* Does the table have all of them as inputs of the result at path? */
+/* Does the table list all known inputs under the result at path? */
 static int are_recorded(const mill_input_table *table, const char *path,
                         const mill_known_inputs *known)
 {
@@ -259,8 +260,8 @@ static int are_recorded(const mill_input_table *table, const char *path,
   return 1;
 }
 
-/* An existing result with a fitted row keeps its own inputs; other inputs that are not done wait
- * for another result. */
+/* If the output exists with a fitted row, replace the list by the output's own inputs; the others
+ * wait for a run with another output. */
 static int keep_own(const mill_input_request *request, const mill_input_table *table,
                     mill_path_list *list)
 {
@@ -271,7 +272,7 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   mill_existing *existing = NULL;
   MILL_TRY(MILL_ALLOC(1, &existing));
   mill_result_find(request->output, existing);
-  /* anything else there is replaced or refused when it is opened */
+  /* any other file there is replaced or refused when it is opened */
   if (!existing->found || existing->peek.n_status[MILL_STATUS_FITTED] == 0 || list->n == 0)
     goto done;
   MILL_TRY(read_inputs(request->output, &known, &own));
@@ -321,7 +322,7 @@ done:
   return err;
 }
 
-/* Rank 0. */
+/* List the inputs on rank 0, without those that are done. */
 static int collect_names(const mill_input_request *request, const mill_config *config,
                          const mill_library *lib, mill_input_names *names)
 {
@@ -386,7 +387,7 @@ int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *reques
                            mill_input_names *names)
 {
   int err = MILL_OK;
-  char *text = NULL; /* rank 0's, of which the others have none */
+  char *text = NULL; /* names are on rank 0 alone; gathering gives them to all */
   if (mpi->rank == 0)
     err = collect_names(request, config, lib, names);
   MILL_TRY(mill_mpi_agree(mpi, err));

@@ -23,21 +23,21 @@ enum { MAX_ERROR = 256, CUT_BYTES = 1 << 20 };
 
 /* Facts about a file; ranks exchange this struct as bytes. */
 typedef struct file_facts {
-  mill_input_file file; /* without texts and row_start */
+  mill_input_file file; /* its texts and row_start are not set */
   int64_t n_exposure;
   uint64_t device, inode;
   int32_t on_disk;   /* 1: device and inode are known */
-  int32_t n_error;   /* bytes of its error, with the final zero; 0: none */
-  int32_t n_redrock; /* bytes of its redrock file's path, likewise */
+  int32_t n_error;   /* bytes of its error text, with the final zero; 0: none */
+  int32_t n_redrock; /* bytes of its redrock file's path, with the final zero; 0: none */
 } file_facts;
 
-/* Wavelengths of an arm in this rank's files, for the models file. */
+/* Wavelengths of an arm in this rank's files; the models file needs them. */
 typedef struct arm_layout {
-  int first_file; /* the first one that has the arm; INT_MAX: none */
-  int n_pix;      /* of the longest exposure */
+  int first_file; /* first file with this arm; INT_MAX: none */
+  int n_pix;      /* pixels of the longest exposure */
   int n_pix_first;
   double *wave_aa; /* [n_pix_first] of the first exposure, owned */
-  int differs;     /* 1: some exposure has other wavelengths, or several spectra */
+  int differs;     /* 1: an exposure has other wavelengths or several spectra of the arm */
 } arm_layout;
 
 /* State of indexing. */
@@ -46,15 +46,15 @@ typedef struct index_job {
   int want_models;
   mill_inputs *inputs;
   int64_t n_held; /* bytes of rows kept so far */
-  int keeps_all;  /* 1: keep all rows, as they are joined */
-  char *text;     /* [n_text] errors and redrock files of this rank's files, owned */
+  int keeps_all;  /* 1: keep all rows, since rows are joined */
+  char *text;     /* [n_text] error texts and redrock paths of this rank's files, owned */
   size_t n_text;
   int64_t n_text_room;
   mill_read_batch batch;
   arm_layout layout[MILL_MAX_ARM];
 } index_job;
 
-/* Are wavelengths equal to a thousandth of a pixel, which is rounding by the input's maker? */
+/* Are wavelengths equal to 0.001 pixels?  Smaller differences come from rounding in the input. */
 static int same_wavelengths(int n_a, const double *a, int n_b, const double *b)
 {
   if (n_a != n_b)
@@ -66,7 +66,7 @@ static int same_wavelengths(int n_a, const double *a, int n_b, const double *b)
   return 1;
 }
 
-/* Compare the wavelengths of the exposures in the batch with the arms' first ones. */
+/* Compare the wavelengths of the batch's exposures with the first exposure of each arm. */
 static int learn_batch(index_job *job, int i_file)
 {
   const mill_read_batch *batch = &job->batch;
@@ -98,8 +98,8 @@ static int learn_batch(index_job *job, int i_file)
   return MILL_OK;
 }
 
-/* Read the wavelengths of all selected exposures of a file.  An unreadable exposure is skipped; the
-   fit will report it. */
+/* Learn the wavelengths of all selected exposures of a file; skip an unreadable exposure, which the
+ * fit will report. */
 static int learn_layout(index_job *job, mill_spectra *spectra, const mill_file_index *index,
                         int i_file)
 {
@@ -126,15 +126,15 @@ done:
   return err;
 }
 
-/* Relative cost of indexing a file: a .gz is unpacked as a whole. */
+/* Relative cost of indexing a file: a .gz must be unpacked completely. */
 static double cost_of_file(const char *name, const file_facts *facts)
 {
   return 1.0 +
          (mill_is_gz(name) && facts->file.size > 0 ? (double)facts->file.size / CUT_BYTES : 0.0);
 }
 
-/* Append a text about a file for the other ranks, cut to most - 1 bytes; *n_byte: its length with
-   the zero. */
+/* Append a text about a file, cut to most - 1 bytes, for the other ranks; *n_byte: its length with
+ * the final zero. */
 static int add_text(index_job *job, const char *text, size_t most, int32_t *n_byte)
 {
   const size_t length = strnlen(text, most - 1);
@@ -146,7 +146,7 @@ static int add_text(index_job *job, const char *text, size_t most, int32_t *n_by
   return MILL_OK;
 }
 
-/* Keep a file's rows if there is room; else only its counts, and its rows are read again later. */
+/* Keep a file's rows if there is room; else keep its counts, and read the rows again later. */
 static void hold_rows(index_job *job, mill_file_index *index)
 {
   const int64_t n_byte =
@@ -235,7 +235,8 @@ static void look_at_file(const char *path, file_facts *facts)
   facts->file.mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
 }
 
-/* Replace this rank's facts by those of all ranks; start [size + 1]: first file of each rank. */
+/* Replace facts, filled for this rank's files, by those of all files; start [size + 1]: first file
+ * of each rank. */
 static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **facts)
 {
   file_facts *all = NULL;
@@ -248,8 +249,8 @@ static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **fact
   return MILL_OK;
 }
 
-/* Divide the files among the ranks by the cost of indexing; start [size + 1]: first file of each
-   rank. Collective. */
+/* Share the files among the ranks by indexing cost; start [size + 1]: first file of each rank.
+ * Collective. */
 static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_facts **facts,
                      int *start)
 {
@@ -269,7 +270,7 @@ static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_fa
   for (int r = 1; r <= mpi->size; r++)
     start[r] = (int)names->n;
   for (int64_t i = 0; i < names->n; i++) {
-    /* a file goes to the rank whose share of the cost contains the file's middle */
+    /* a file goes to the rank whose share of the cost contains its middle */
     const double cost = cost_of_file(names->name[i], *facts + i);
     for (; rank < mpi->size && so_far + 0.5 * cost > all * rank / mpi->size; rank++)
       start[rank] = (int)i;
@@ -330,21 +331,20 @@ static int refuse_written_inputs(const mill_input_names *names, const file_facts
     MILL_CHECK(mill_file_roles_read_known(roles, "the input", name, facts[i].on_disk,
                                           facts[i].device, facts[i].inode));
     if (!may_be_redrock || mill_redrock_beside(name, beside, sizeof beside) != MILL_OK)
-      continue; /* a path that is too long is reported when the file is indexed */
+      continue; /* indexing reports a path that is too long */
     MILL_CHECK(mill_file_roles_read(roles, "the redrock file", beside));
   }
   return MILL_OK;
 }
 
-/* Barycentric and heliocentric velocities differ by 16 m/s at most, less than is measured here. */
+/* Barycentric and heliocentric velocities differ by at most 16 m/s, below the precision here. */
 static int is_solar(const char *frame)
 {
   return strcmp(frame, mill_frame_name(MILL_FRAME_BARYCENTRIC)) == 0 ||
          strcmp(frame, mill_frame_name(MILL_FRAME_HELIOCENTRIC)) == 0;
 }
 
-/* Fail if a joined row has spectra in different frames: these move against each other by up to 30
-   km/s. */
+/* Fail if a joined row mixes velocity frames, which differ by up to 30 km/s. */
 static int refuse_mixed_frames(const mill_input_names *names, const file_facts *facts,
                                const mill_inputs *inputs)
 {
@@ -419,8 +419,8 @@ static int build_table(const mill_input_names *names, const file_facts *facts,
   return MILL_OK;
 }
 
-/* Share each arm's wavelengths, those of the first file that has the arm, unless some exposure has
-   others. */
+/* Share each arm's wavelengths among ranks, from the first file with the arm; NULL if an exposure
+ * has other wavelengths. */
 static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_layout *layouts,
                         mill_inputs *inputs)
 {
@@ -451,7 +451,8 @@ static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_
   return MILL_OK;
 }
 
-/* Log each pair of format and frame once: velocities are in the frame of the wavelengths. */
+/* Log each pair of format and frame once; velocities are in the frame of the input's
+ * wavelengths. */
 static void log_frames(const mill_inputs *inputs)
 {
   for (int i = 0; i < inputs->n_file; i++) {
@@ -495,7 +496,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
   inputs->n_file = (int)names.n;
   inputs->n_skipped = (int)names.n_skipped;
   memcpy(inputs->settings_digest, names.settings, sizeof inputs->settings_digest);
-  if (names.n == 0) /* all are done */
+  if (names.n == 0) /* all inputs are done */
     goto done;
   err = MILL_ALLOC(names.n, &facts);
   if (err == MILL_OK)
@@ -567,7 +568,7 @@ int mill_inputs_load(void *context, int i_file, mill_file_index *index)
   mill_spectra *spectra;
   const int err = mill_inputs_open(context, i_file, &spectra, index);
   mill_spectra_close(spectra);
-  /* its rows are already counted, so the job cannot go on; the next start counts again */
+  /* its rows are already counted, so this job cannot go on; a restart counts again */
   return err == MILL_ERR_INPUT || err == MILL_ERR_RANGE
              ? MILL_ERROR(MILL_ERR_STOPPED,
                           "%s; it could be read before: the same command starts again",

@@ -11,11 +11,11 @@
 #include "src/system/log.h"
 #include "src/system/order.h"
 
-/* A row, as ranks exchange it.  Its place is its number in the catalog before joining. */
+/* A catalog row, as ranks exchange it.  place: its number in the catalog before joining. */
 typedef struct entry {
-  int64_t place, owner; /* owner: place of the row that takes this one */
+  int64_t place, owner; /* owner: place of the row into which this one is joined */
   char object[sizeof((mill_catalog_row *)0)->object];
-  int64_t target_id, row; /* row: of its file */
+  int64_t target_id, row; /* row: its number in its file */
   double ra, dec;         /* degrees, NaN where there are none */
   int32_t file, n_exposure;
 } entry;
@@ -26,7 +26,7 @@ typedef struct exposure {
   int32_t id, file;
 } exposure;
 
-/* Rows in catalog order: of this rank's files, or all those that its rows own. */
+/* Rows in catalog order: those of this rank's files, or after joining those that this rank owns. */
 typedef struct survey {
   int64_t n_entry, n_exposure;
   entry *entry;       /* [n_entry] */
@@ -84,7 +84,7 @@ static int number_places(const mill_mpi *mpi, survey *mine)
   return MILL_OK;
 }
 
-/* Rank whose files contain a place. */
+/* Rank whose files contain the row of a place. */
 static int home_of(const mill_mpi *mpi, const survey *mine, int64_t place)
 {
   int lo = 0, hi = mpi->size;
@@ -95,7 +95,7 @@ static int home_of(const mill_mpi *mpi, const survey *mine, int64_t place)
   return lo;
 }
 
-/* Rank on which all rows with a key meet. */
+/* Rank that collects all rows with this key. */
 static int rank_of_key(const mill_mpi *mpi, const void *key, size_t n_byte)
 {
   uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
@@ -106,8 +106,8 @@ static int rank_of_key(const mill_mpi *mpi, const void *key, size_t n_byte)
 
 /* ---- by name ---- */
 
-/* Order by name; then rows without a name by TARGETID; then rows with neither, which equal no
-   other. */
+/* Order by name; then rows without a name by TARGETID; then rows with neither, each unequal to all
+ * others. */
 static int compare_object(const entry *a, const entry *b)
 {
   const int kind_a = a->object[0] ? 0 : a->target_id >= 0 ? 1 : 2;
@@ -133,8 +133,8 @@ static double distance_deg(const entry *a, const entry *b)
   return mill_place_distance_deg(a->ra, a->dec, b->ra, b->dec);
 }
 
-/* Warn of n rows that are far from the first row of their name: the name may stand for two objects,
-   or for none.  one: the first such row on this rank, NULL: none.  Collective. */
+/* Warn of n rows far from the first row of their name, since the name may stand for two objects.
+ * one: the first such row on this rank, NULL: none.  Collective. */
 static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
 {
   int64_t place = one ? one->place : INT64_MAX, first = place;
@@ -148,8 +148,8 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
   return MILL_OK;
 }
 
-/* Set the owner of each of n rows: the first row of its name, all of whose rows are here.  Returns
-   the number of rows far from their owner; *far: the first of these. */
+/* Set owner [n] to the place of the first row of the same name; this rank has all rows of a name.
+ * Returns the number of rows far from their owner; *far: the first of these. */
 static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int64_t *owner,
                             const entry **far)
 {
@@ -172,7 +172,7 @@ static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int
   return n_far;
 }
 
-/* Find the owners by name: rows of one name meet on one rank. */
+/* Find the owners by name: send all rows of a name to one rank. */
 static int find_owners(const mill_mpi *mpi, survey *mine)
 {
   int err = MILL_OK, *rank = NULL;
@@ -209,14 +209,14 @@ done:
 
 /* ---- by position ---- */
 
-/* A position in a strip of declination; positions near a strip's upper end are also in the next
-   strip. */
+/* A row's position in a strip of declination.  A position near a strip's upper end is also listed
+ * in the next strip. */
 typedef struct spot {
   int64_t strip, place, owner;
   double ra, dec;
 } spot;
 
-/* Places of two owners that are one object. */
+/* Places of two owners that are the same object. */
 typedef struct pair {
   int64_t a, b;
 } pair;
@@ -231,7 +231,7 @@ static int compare_spot(const void *a, const void *b)
   return (x->place > y->place) - (x->place < y->place);
 }
 
-/* Root of a tree of a union-find forest, whose paths are halved. */
+/* Root of i in a union-find forest; halves the path on the way. */
 static int64_t root_of(int64_t *parent, int64_t i)
 {
   while (parent[i] != i)
@@ -239,8 +239,8 @@ static int64_t root_of(int64_t *parent, int64_t i)
   return i;
 }
 
-/* Find pairs [*n_pair] that connect the owners of near spots.  Sorts the spots and renumbers their
-   owners from 0. */
+/* Find pairs [*n_pair] of owners with spots within radius_deg of each other.  Sorts the spots and
+ * renumbers their owners from 0. */
 static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
   int err = MILL_OK;
@@ -278,7 +278,7 @@ done:
   return err;
 }
 
-/* Ask other ranks for the owners of the rows at places key [n].  Collective. */
+/* Get the owners of the rows at places key [n] from their ranks.  Collective. */
 static int ask_owners(const mill_mpi *mpi, const survey *mine, const int64_t *key, int64_t n,
                       int64_t *owner)
 {
@@ -298,7 +298,7 @@ done:
   return err;
 }
 
-/* Replace each row's owner by the owner's owner, until owners own themselves.  Collective. */
+/* Replace each row's owner by the owner's owner until no owner changes.  Collective. */
 static int settle_owners(const mill_mpi *mpi, survey *mine)
 {
   int err = MILL_OK, has_changed = 1;
@@ -320,8 +320,8 @@ done:
   return err;
 }
 
-/* Of each pair with two owners, let the earlier owner own the later one.  Each turn at least halves
-   the number of owners of a connected group.  *n_left: pairs left on all ranks.  Collective. */
+/* For each pair with two owners, join the later owner to the earlier one.  Each call at least
+ * halves the owners of a connected group.  *n_left: such pairs on all ranks.  Collective. */
 static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t *n, int64_t *n_left)
 {
   int err = MILL_OK, *rank = NULL;
@@ -351,7 +351,7 @@ done:
   return err;
 }
 
-/* List this rank's known positions, and the rank on which each one's strip meets. */
+/* List this rank's known positions, and the rank that collects each position's strip. */
 static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg, spot **spots,
                       int **rank, int64_t *n)
 {
@@ -373,8 +373,8 @@ static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg
   return MILL_OK;
 }
 
-/* Join the objects within radius_deg of each other into groups.  The first object of a group owns
-   the group.  Collective. */
+/* Join objects within radius_deg of each other into groups, each owned by its first object.
+ * Collective. */
 static int join_near(const mill_mpi *mpi, survey *mine, double radius_deg)
 {
   int err = MILL_OK, *rank = NULL;
@@ -429,8 +429,8 @@ done:
   return err;
 }
 
-/* List the parts and joined rows of this rank.  order [n_entry] out: entries by owner (key; place:
-   index of the entry), the owner itself first. */
+/* List the parts and joined rows of this rank.  order [n_entry] out: key: owner; place: index of
+ * the entry; sorted, so an owner precedes its other rows. */
 static void list_parts(const survey *taken, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
 {
@@ -487,7 +487,7 @@ done:
   return err;
 }
 
-/* Rebuild the index of a file after joining.  *next: next entry of order. */
+/* Rebuild the index of a file after joining.  *next in/out: next element of order. */
 static int rebuild(const survey *taken, const mill_keyed *order, const int64_t *exposure_start,
                    int64_t *next, int64_t n_row, int64_t n_exposure, mill_file_index *index)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Joining of rows that are one object, by name, TARGETID or position. */
+/** Join rows that are one object by name, TARGETID or position. */
 #ifndef MILL_JOIN_H
 #define MILL_JOIN_H
 
@@ -13,29 +13,28 @@ typedef struct mill_join_part {
   int64_t row; /**< of the file */
 } mill_join_part;
 
-/** Begin of a joined row. */
+/** Start of a joined row. */
 typedef struct mill_join_start {
-  int64_t part, exposure; /**< its first part; number of its first exposure in the catalog */
+  int64_t part, exposure; /**< its first part; its first exposure, counted over the catalog */
 } mill_join_start;
 
-/** Joined rows; equal on all ranks.  The large arrays exist once per node.
+/** The joined rows; equal on all ranks, with one copy of the large arrays per node.
  *
- *  Rows with one name are one object; rows without a name are identified by TARGETID, and rows
- *  without either are not joined.  Objects nearer to each other than a radius are one object too,
- *  and so are chains of such objects.  The object's row is its first in the catalog; it takes the
- *  exposures of the others, in catalog order.
- */
+ *  Rows with one name are one object.  Rows without a name are joined by TARGETID, and rows with
+ *  neither are not joined.  Objects within a radius of each other are one object too, and so are
+ *  chains of such objects.  The object's row is its first in the catalog; it takes the exposures of
+ *  the others, in catalog order. */
 typedef struct mill_join {
   int n_file;
-  int64_t *n_row_before;         /**< [n_file] */
+  int64_t *n_row_before;         /**< [n_file] rows of each file before joining */
   int64_t *row_start;            /**< [n_file + 1] first row of each file after joining */
   const mill_join_start *start;  /**< [n_row + 1], n_row = row_start[n_file] */
   const mill_join_part *part;    /**< [start[n_row].part] */
   mill_node_array starts, parts; /**< memory of start and part */
 } mill_join;
 
-/** Join the rows of all files.  Collective; the files [file_start, file_end) are this rank's, in
- *  the order of the ranks.
+/** Join the rows of all files.  Collective; this rank has the files [file_start, file_end), and
+ *  files are in the order of the ranks.
  *
  *  radius_arcsec                  in      0: do not join by position
  *  index [file_end - file_start]  in/out  rows and exposures, before and after joining

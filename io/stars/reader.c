@@ -18,18 +18,18 @@ enum {
   MAX_BATCHES = MILL_MAX_READER + MILL_READER_AHEAD
 };
 
-/* An input file: open, or with the reason why it cannot be opened. */
+/* An input file, or the reason why it cannot be opened. */
 typedef struct source {
   int i_file; /* -1: none */
   int64_t last_used;
-  mill_spectra *spectra; /* NULL: error says why */
+  mill_spectra *spectra; /* NULL: could not be opened, see error */
   mill_file_index index; /* its rows before joining */
   char error[512];
 } source;
 
 /* A star and the room for its segments. */
 typedef struct ticket {
-  mill_star star; /* the first member */
+  mill_star star; /* first member, so a mill_star * is also a ticket * */
   int64_t segment_room;
   struct ticket *next_made, *next_idle;
 } ticket;
@@ -48,13 +48,13 @@ typedef struct worker {
   int n_source;
   source source[MAX_SOURCE];
   int64_t n_asked, wanted[MILL_BATCH_ROWS];
-  /* of the batch being filled */
-  int64_t *exposure; /* numbers of the exposures to read from one file */
-  place *place;      /* of all exposures of the batch */
+  /* work space for the batch being filled */
+  int64_t *exposure; /* FITS rows of the exposures to read from one file */
+  place *place;      /* where each exposure of the batch was read */
   int *part_file;    /* file of each part */
   int *cursor;       /* next segment of each part */
   int64_t exposure_room, place_room, part_file_room, cursor_room;
-  mill_reader_cost cost; /* cpu_s: once it has ended */
+  mill_reader_cost cost; /* cpu_s is set when the thread ends */
 } worker;
 
 struct mill_reader {
@@ -84,8 +84,8 @@ static void close_source(source *s)
   s->i_file = -1;
 }
 
-/* Close all open files of this thread but one, to free room in the scratch folder; returns their
-   number. */
+/* Close this thread's other open files to free room in the scratch folder; returns how many were
+ * open. */
 static int close_others(worker *w, const source *keep)
 {
   int n = 0;
@@ -99,7 +99,8 @@ static int close_others(worker *w, const source *keep)
   return n;
 }
 
-/* Find file i open, or open it.  An unreadable file is no failure: the source's error says why. */
+/* Return file i, opened if necessary in place of the file unused for longest.  For an unreadable
+ * file the source has only an error text. */
 static int get_source(worker *w, int i, source **out)
 {
   int err = MILL_OK, watch = -1;
@@ -137,7 +138,7 @@ done:
   return err;
 }
 
-/* Wait for an idle batch; NULL when the reader is to stop. */
+/* Wait for an idle batch; NULL: the reader was stopped. */
 static mill_batch *take_idle(mill_reader *reader)
 {
   mill_batch *batch = NULL;
@@ -150,7 +151,7 @@ static mill_batch *take_idle(mill_reader *reader)
   return batch;
 }
 
-/* Take an unused star for row `row`, without spectra. */
+/* Get an unused star and assign it to `row`; its spectra are not read yet. */
 static int take_star(mill_reader *reader, int64_t row, mill_star **star)
 {
   int err = MILL_OK;
@@ -178,7 +179,7 @@ static void hand_over(mill_reader *reader, mill_batch *batch)
   pthread_mutex_unlock(&reader->mutex);
 }
 
-/* Parts, rows of files, that make up a row of file i; without joining it is *alone. */
+/* List the parts (file, row) that make up a row of file i; without joining that is *alone. */
 static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_join_part **part,
                      int64_t *n_part, mill_join_part *alone)
 {
@@ -193,7 +194,8 @@ static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_j
   }
 }
 
-/* Number of exposures of a row, and the first one's number in the catalog. */
+/* Return the number of exposures of a row; *first_exposure: its first one, counted over the
+ * catalog. */
 static int count_exposures(const mill_reader *reader, const source *s, int64_t row,
                            int64_t *first_exposure)
 {
@@ -208,7 +210,7 @@ static int count_exposures(const mill_reader *reader, const source *s, int64_t r
   return s->index.row[row].n_exposure;
 }
 
-/* Find the part of the batch for a file's spectra, or add one. */
+/* Find the batch's part for spectra of file i_file, or add one. */
 static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
 {
   for (*i_part = 0; *i_part < batch->n_part; (*i_part)++)
@@ -223,8 +225,8 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
   return MILL_OK;
 }
 
-/* Read part p of the batch, one file's spectra of the wanted rows of file i, and set the place of
-   each exposure. */
+/* Read part p of the batch: for the wanted rows of file i, the spectra that lie in the part's
+ * file.  Set the place of each exposure. */
 static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
   int err = MILL_OK, n = 0, n_asked = 0, watch = -1;
@@ -258,7 +260,7 @@ done:
   return err;
 }
 
-/* Give each star its segments, from all parts. */
+/* Collect each star's segments from all parts. */
 static int collect_segments(worker *w, mill_batch *batch)
 {
   int e = 0;
@@ -289,7 +291,7 @@ static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *r
 {
   star->identity = mill_star_identity(row->target_id, row->object);
   star->warn = row->is_other ? MILL_WARN_CLASS : 0;
-  star->stays = 1; /* as long as the batch */
+  star->stays = 1; /* its description lasts as long as the batch */
   if (plan->start)
     MILL_CHECK(mill_start_table_find(plan->start, row, &star->start, &(enum mill_start_found){0}));
   if (plan->priors)
@@ -297,8 +299,8 @@ static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *r
   return MILL_OK;
 }
 
-/* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT or MILL_ERR_RANGE: their spectra are
-   unreadable. */
+/* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT, MILL_ERR_RANGE: unreadable
+ * spectra. */
 static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, int n,
                       mill_batch *batch)
 {
@@ -332,8 +334,8 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
   return collect_segments(w, batch);
 }
 
-/* Read n wanted rows of file i into a batch, and hand it over.  If some of several rows are
-   unreadable, hand over nothing and set *retry: each must be read alone. */
+/* Read n wanted rows of file i into a batch, and hand it over.  If n > 1 and a row is unreadable,
+ * hand over nothing and set *retry: the caller then reads the rows one by one. */
 static int read_batch(worker *w, int i, const int64_t *wanted, int n, int *retry, int *stopped)
 {
   mill_reader *reader = w->reader;
@@ -346,7 +348,7 @@ static int read_batch(worker *w, int i, const int64_t *wanted, int n, int *retry
   mill_range_begin(MILL_RANGE_READ);
   int err = get_source(w, i, &s);
   if (err == MILL_OK) {
-    /* without its file all rows are unreadable */
+    /* if the file cannot be opened, all its rows are unreadable */
     const int is_lost = s->spectra == NULL;
     err = fill_batch(w, i, s, wanted, n, batch);
     if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
@@ -363,7 +365,7 @@ static int read_batch(worker *w, int i, const int64_t *wanted, int n, int *retry
   return err;
 }
 
-/* Number of the next rows that make a batch, at least one. */
+/* Number of rows that fit into the next batch, at least one. */
 static int rows_of_batch(const mill_reader *reader, const source *s, const int64_t *wanted, int n)
 {
   int n_exposure = 0, i = 0;
@@ -387,7 +389,7 @@ static int read_wanted(worker *w, int i, int n_wanted, int *stopped)
     MILL_CHECK(get_source(w, i, &s));
     n = rows_of_batch(w->reader, s, w->wanted + at, n_wanted - at);
     MILL_CHECK(read_batch(w, i, w->wanted + at, n, &retry, stopped));
-    /* one by one, so that a bad row does not cost its neighbours */
+    /* one by one, so that a bad row does not spoil the others */
     for (int k = 0; retry && k < n && !*stopped; k++)
       MILL_CHECK(read_batch(w, i, w->wanted + at + k, 1, &(int){0}, stopped));
   }
@@ -419,8 +421,8 @@ static int is_stopped(void *context)
   return stop;
 }
 
-/* Take the next rows for a thread.  Several threads share the rows of a file, except a .gz, which
-   one thread unpacks while the others take what follows. */
+/* Take the next rows for a thread.  Threads share the rows of a file, except those of a .gz: one
+ * thread unpacks it while the others take later rows. */
 static int take_share(mill_reader *reader, mill_schedule_rows *share, int *there)
 {
   int err = MILL_OK;
@@ -463,10 +465,10 @@ static void *worker_main(void *argument)
   for (int k = 0; k < w->n_source; k++)
     close_source(&w->source[k]);
   pthread_mutex_lock(&reader->mutex);
-  /* a stop request is no failure; the thread that takes the batches sees it itself */
+  /* a stop request is no failure; the consumer of the batches sees it too */
   if (err != MILL_OK && err != MILL_ERR_STOPPED && reader->failure.code == MILL_OK) {
     mill_error_save(err, &reader->failure);
-    reader->stop = 1; /* the other threads */
+    reader->stop = 1; /* stops the other threads */
   }
   w->cost.cpu_s = mill_thread_cpu_s();
   reader->n_running--;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The reader of a rank: threads that read its stars' pixels from disk.
  *
- *  The threads draw chunks of the catalog (io/stars/work.h) and hand over the stars of the wanted
- *  rows in batches of bounded size.  Several threads share the rows of a file, which each of them
- *  opens; a .gz is unpacked and read by one thread, while the others go on.  With several threads,
- *  batches come in any order.
+ *  The threads draw chunks of the catalog (io/stars/work.h) and hand over the stars of wanted rows
+ *  in batches of bounded size.  Several threads share the rows of a file, and each opens it.  A .gz
+ *  is unpacked and read by one thread, while the others go on.  With several threads, batches come
+ *  in any order.
  *
  *  A fixed number of batches circulates, so memory does not grow with the catalog:
- *  mill_reader_batches() times MILL_BATCH_EXPOSURES exposures, or times the exposures of the
- *  largest row.  A star may outlive its batch, but then without pixels.
- */
+ *  mill_reader_batches() batches of MILL_BATCH_EXPOSURES exposures, or of the largest row's
+ *  exposures if these are more.  A star may outlive its batch, but loses its pixels then. */
 #ifndef MILL_READER_H
 #define MILL_READER_H
 
@@ -22,10 +21,11 @@
 #include "kernels/data/star.h"
 
 enum {
-  MILL_BATCH_ROWS = 128,     /**< most rows per batch */
-  MILL_BATCH_EXPOSURES = 16, /**< most exposures per batch, unless a single row has more */
-  MILL_READER_AHEAD = 2, /**< batches in addition to one per thread: one is fitted, one uploaded */
-  MILL_READER_SHARE = 64 /**< rows of a file that one of several threads takes at once */
+  MILL_BATCH_ROWS = 128,     /**< most rows of a batch */
+  MILL_BATCH_EXPOSURES = 16, /**< most exposures of a batch, unless a single row has more */
+  MILL_READER_AHEAD = 2,     /**< batches beyond one per thread: one fitted, one uploaded */
+  MILL_READER_SHARE = 64 /**< most rows of a file that a thread takes at once, if there are several
+                          *   threads */
 };
 
 /** Number of batches that circulate with n_thread threads. */
@@ -34,29 +34,29 @@ static inline int mill_reader_batches(int n_thread)
   return n_thread + MILL_READER_AHEAD;
 }
 
-/** Most rows, of one exposure each, that n_thread threads take before the first is fitted. */
+/** Most rows of one exposure each that n_thread threads take before the first row is fitted. */
 static inline int64_t mill_reader_rows_ahead(int n_thread)
 {
   const int64_t n_filled = (int64_t)mill_reader_batches(n_thread) * MILL_BATCH_EXPOSURES;
   return n_thread == 1 ? n_filled : n_filled + (int64_t)n_thread * MILL_READER_SHARE;
 }
 
-/** Stars of one file with their pixels (of joined rows, also from other files), or the reason why
- *  they are unreadable. */
+/** Stars of one file with their pixels (for joined rows also from other files), or the error that
+ *  made them unreadable. */
 typedef struct mill_batch {
-  int i_file; /**< of the catalog */
+  int i_file; /**< file of the rows, index in mill_inputs.file */
   int n_row;
   mill_star *star[MILL_BATCH_ROWS]; /**< [n_row]; NULL: the caller has taken the star */
-  char error[512];                  /**< why these rows are unreadable; empty: they are readable */
+  char error[512];                  /**< why these rows are unreadable; empty if they are not */
   int n_exposure;
-  mill_read_batch *part; /**< [n_part] pixels, by file that was read, owned */
+  mill_read_batch *part; /**< [n_part] pixels read from each file, owned */
   int n_part;
   int64_t cap_part;
 } mill_batch;
 
-/** What reading has cost; set by mill_reader_stop. */
+/** Cost of reading; set by mill_reader_stop. */
 typedef struct mill_reader_cost {
-  int64_t n_opened; /**< times that the threads have opened a file */
+  int64_t n_opened; /**< number of times that a thread opened a file */
   double cpu_s;     /**< CPU seconds of the threads */
 } mill_reader_cost;
 
@@ -64,11 +64,13 @@ typedef struct mill_reader_cost {
 typedef struct mill_reader_plan {
   const mill_inputs *inputs;
   mill_work *work;                /**< rows to read; only the reader may draw from it */
-  const mill_backend *backend;    /**< its `pin` allocates pixels; NULL: ordinary memory */
+  const mill_backend *backend;    /**< its `pin` allocates memory for pixels; NULL: ordinary
+                                   *   memory */
   const mill_start_table *start;  /**< NULL: none */
   const mill_prior_table *priors; /**< NULL: none */
-  int n_thread;                   /**< 1 to MILL_MAX_READER; 1 unless mill_spectra_threads() */
-  mill_reader_cost *cost;         /**< out, zeroed before; NULL: not wanted */
+  int n_thread;                   /**< 1 to MILL_MAX_READER; must be 1 if mill_spectra_threads() is
+                                   *   0 */
+  mill_reader_cost *cost;         /**< out, zeroed by the caller; NULL: not wanted */
 } mill_reader_plan;
 
 typedef struct mill_reader mill_reader;
@@ -76,8 +78,8 @@ typedef struct mill_reader mill_reader;
 /** Start the threads.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
 int mill_reader_start(const mill_reader_plan *plan, mill_reader **out);
 
-/** Wait for the next batch; *out NULL: there are no more.  A failed thread (not an unreadable file)
- *  is reported here, after the batches that were ready. */
+/** Wait for the next batch; *out NULL: no more.  The failure of a thread (other than an unreadable
+ *  file) is returned after the batches that were ready. */
 int mill_reader_next(mill_reader *reader, mill_batch **out);
 
 /** Give back a batch, its pixels and the stars still in it.  NULL is allowed. */
@@ -86,8 +88,8 @@ void mill_reader_release(mill_reader *reader, mill_batch *batch);
 /** Give back a star that was taken from its batch. */
 void mill_reader_release_star(mill_reader *reader, mill_star *star);
 
-/** Stop the threads, even if batches are left, and free everything, also stars that were
- *  taken.  NULL is allowed. */
+/** Stop the threads, even if batches are left, and free everything, including stars taken from
+ *  batches.  NULL is allowed. */
 void mill_reader_stop(mill_reader *reader);
 
 #endif

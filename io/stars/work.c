@@ -12,8 +12,8 @@
 struct mill_work {
   mill_schedule *schedule;
   mill_draw *draw;
-  mill_schedule_walk walk; /* over the current chunk */
-  int n_at_once;           /* chunks that this rank draws at once */
+  mill_schedule_walk walk; /* position in the current chunk */
+  int n_at_once;           /* chunks that this rank draws together */
   int64_t n_taken;
   int ended;
 };
@@ -63,8 +63,8 @@ int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **
   double patience_s = (double)plan->n_ahead / plan->rate;
   int n_share = 0;
   *out = NULL;
-  /* Ranks may differ in speed, but share one list of chunks.  A rank that is n times as fast as the
-     slowest counts as n ranks and draws n chunks at once. */
+  /* Ranks differ in speed but share one list of chunks.  A rank n times as fast as the slowest
+   * counts as n ranks and draws n chunks together. */
   MILL_MPI(MPI_Allreduce(&plan->rate, &agreed.rate, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
   const int n_mine = (int)fmax(1.0, round(plan->rate / agreed.rate));
   const int64_t n_held = plan->n_held / n_mine;

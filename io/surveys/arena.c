@@ -6,9 +6,9 @@
 #include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 
-/* alignment of a slot's arrays, so that neighbours are uploaded in one copy */
+/* arrays of a slot have this alignment, so adjacent ones are uploaded in one copy */
 enum { ALIGN = MILL_ARRAY_BYTES };
-#define STEP ((size_t)1 << 20) /* bytes that a new block has beyond the piece asked for */
+#define STEP ((size_t)1 << 20) /* spare bytes of a new block beyond the requested piece */
 
 typedef struct mill_arena_block {
   char *data;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Memory that is taken piece by piece and freed at once. */
+/** Memory that is handed out in pieces and freed as a whole. */
 #ifndef MILL_ARENA_H
 #define MILL_ARENA_H
 
@@ -8,18 +8,18 @@
 
 struct mill_backend;
 
-/** Zero it before use. */
+/** An arena; zero it before use. */
 typedef struct mill_arena {
   const struct mill_backend *backend; /**< its `pin` allocates; NULL: ordinary memory */
   struct mill_arena_block *block;
   int64_t n_block, room;
 } mill_arena;
 
-/** n_byte bytes that last until the next reset, not zeroed, 64-byte aligned.  MILL_ERR_MEMORY. */
+/** Get n_byte bytes, not zeroed, 64-byte aligned, valid until the next reset.  MILL_ERR_MEMORY. */
 int mill_arena_take(mill_arena *arena, size_t n_byte, void **out);
 
-/** Free all pieces, but keep the memory for the next ones.  Several blocks become one of their
- *  total size, so that equal use allocates nothing. */
+/** Free all pieces but keep the memory.  Several blocks are merged into one of the size used, so
+ *  that the same use again allocates nothing. */
 int mill_arena_reset(mill_arena *arena);
 
 /** Does p point into the arena? */

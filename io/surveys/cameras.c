@@ -9,7 +9,8 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* Fluxes below PHYSICAL are in erg / s / cm2 / A, and are multiplied by SCALE. */
+/* Errors below PHYSICAL show that fluxes are in erg / s / cm2 / A; they are then multiplied by
+ * SCALE. */
 static const double PHYSICAL = 1e-10, SCALE = 1e17;
 
 void mill_cameras_close(void *state)
@@ -173,8 +174,8 @@ done:
   return err;
 }
 
-/* Turn counts into flux, and their noise into ivar.  factor [n_pix]: flux per count; 0: a bad
-   pixel, whose flux stays and whose ivar becomes 0. */
+/* Convert counts to flux and their noise to ivar.  factor [n_pix]: flux per count; 0: bad pixel,
+ * flux kept and ivar set to 0. */
 static void calibrate(const mill_camera *camera, const double *factor, double *flux, double *ivar)
 {
   for (int i = 0; i < camera->n_pix; i++) {
@@ -188,8 +189,8 @@ static void calibrate(const mill_camera *camera, const double *factor, double *f
   }
 }
 
-/* Read a mask as stored: truth values, or integers.  CFITSIO 4.2 cannot add the offset of unsigned
-   64-bit integers, so it is added here. */
+/* Read a mask as stored, as truth values or integers.  CFITSIO 4.2 cannot add the offset of
+ * unsigned 64-bit integers, so mask->offset is added here. */
 static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
 {
   int status = 0, any_null;
@@ -217,7 +218,7 @@ static int narrow_mask(const mill_fits_file *file, int i_hdu, const char *what, 
                        int n_pix, int32_t *out)
 {
   for (int i = 0; i < n_pix; i++) {
-    /* signed or unsigned 32 bits; written so that NaN fails */
+    /* allow signed and unsigned 32 bits; NaN fails this test */
     if (!(value[i] >= (double)INT32_MIN && value[i] <= (double)UINT32_MAX) ||
         value[i] != floor(value[i]))
       return MILL_ERROR_HDU(
@@ -273,14 +274,14 @@ static int is_good_pixel(const mill_channel *channel, int i)
          isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
 }
 
-/* Between the good pixels left and right, replace wavelengths that do not ascend by interpolated
-   ones; such a pixel takes the width of the pixel before it. */
+/* Between good pixels left and right, interpolate wavelengths that do not ascend; such a pixel gets
+ * the line width of the pixel before it. */
 static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
 {
   double *wave = spectrum->wave_aa;
   for (int i = left + 1; i < right; i++)
     if (!(wave[i] > wave[i - 1] && wave[i] < wave[right])) {
-      int next = i + 1; /* the first wavelength that can stay */
+      int next = i + 1; /* next pixel whose wavelength is kept */
       while (next < right && !(wave[next] > wave[i - 1] && wave[next] < wave[right]))
         next++;
       wave[i] = wave[i - 1] + (wave[next] - wave[i - 1]) / (next - i + 1);
@@ -288,8 +289,8 @@ static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
     }
 }
 
-/* Extend the good pixels left to right by bad ones at both ends, as long as their wavelengths
-   ascend; equal wavelengths are padding. */
+/* Extend the range left to right of good pixels at both ends, while wavelengths ascend; equal
+ * wavelengths are padding. */
 static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
 {
   *first = left;
@@ -302,8 +303,8 @@ static void find_ends(const double *wave, int n_pix, int left, int right, int *f
     ++*end;
 }
 
-/* Bad pixels (masked, or without ivar) may lack a wavelength: leave them out at the ends,
-   interpolate them elsewhere. */
+/* Repair wavelengths of bad pixels (masked or without ivar): interpolate them between good pixels,
+ * and drop bad pixels without a valid wavelength at both ends. */
 static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_single_spectrum *s,
                        mill_channel *channel)
 {
@@ -326,7 +327,7 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
     right = i;
   }
   channel->n_pix = 0;
-  if (left < 0) /* no pixel is good, so nothing is lost */
+  if (left < 0) /* no good pixel: skip the channel */
     return MILL_OK;
   find_ends(wave, camera->n_pix, left, right, &first, &end);
   channel->n_pix = end - first;

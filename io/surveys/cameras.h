@@ -1,59 +1,59 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Reader of files whose spectra are rows of images or columns of tables.  A format says where the
- *  numbers of each channel are; these functions read, calibrate and give them. */
+/** Reader of files whose spectra are rows of images or columns of tables.  A format tells where the
+ *  numbers of each channel are; these functions read and calibrate them. */
 #ifndef MILL_CAMERAS_H
 #define MILL_CAMERAS_H
 
 #include "io/surveys/single_spectrum.h"
 
-/** Where numbers of a spectrum are: in a row of an image, or in a column of a table. */
+/** Place of one kind of number (flux, mask, ...): a row of an image, or a column of a table. */
 typedef struct mill_plane {
-  const char *name;  /**< of the column, or of the image, for messages; NULL: no such numbers */
-  int i_hdu, number; /**< number: of the column, as CFITSIO counts; 0: an image */
-  int64_t row;       /**< row for all exposures; -1: each exposure has its row */
-  int mask_type;     /**< CFITSIO's type of a mask that is read as stored; 0: read as numbers */
-  uint64_t offset;   /**< to be added to stored 64-bit masks */
+  const char *name;  /**< of column or image, for messages; NULL: the file lacks these numbers */
+  int i_hdu, number; /**< number: CFITSIO's number of the column; 0: an image */
+  int64_t row;       /**< row for all exposures; -1: mill_cameras.row */
+  int mask_type;     /**< CFITSIO type of a mask read as stored; 0: read as numbers */
+  uint64_t offset;   /**< added to stored 64-bit masks */
 } mill_plane;
 
 enum mill_plane_of {
   MILL_FLUX,
   MILL_WAVE,
-  MILL_IVAR, /**< inverse variance, or what mill_camera.noise says */
+  MILL_IVAR, /**< inverse variance, error or variance, see mill_camera.noise */
   MILL_MASK,
   MILL_WIDTH, /**< width of the line-spread function, read by mill_cameras.finish */
-  MILL_SENS,  /**< flux per count: calibrates MILL_FLUX and MILL_IVAR */
+  MILL_SENS,  /**< flux per count, with which MILL_FLUX and MILL_IVAR are calibrated */
   MILL_N_PLANE
 };
 
 /** Meaning of the plane MILL_IVAR. */
 enum mill_noise { MILL_NOISE_IVAR, MILL_NOISE_ERROR, MILL_NOISE_VARIANCE };
 
-/** A channel of all exposures of a file, or of one exposure. */
+/** A channel, either of all exposures of a file or of one exposure. */
 typedef struct mill_camera {
   char name[MILL_MAX_NAME];
   int i_hdu, n_pix, air;
-  int first;           /**< first pixel in vectors that several cameras share */
+  int first;           /**< first pixel, if several cameras share a vector */
   int noise;           /**< enum mill_noise */
   int is_log;          /**< MILL_WAVE holds log10 of wavelengths */
-  int descends;        /**< pixels are stored from red to blue; set with wave_aa */
+  int descends;        /**< pixels are stored from red to blue; set when wave_aa is read */
   int32_t exposure_id; /**< EXPID, -1: none */
-  int64_t exposure;    /**< number of the exposure, unless exposures are rows */
+  int64_t exposure;    /**< identifies the exposure, if exposures are not rows */
   double mjd;          /**< middle of the exposure; NaN: unknown */
   double to_aa;        /**< Angstroms per unit of MILL_WAVE; 0: 1 */
-  double scale;        /**< factor on fluxes (mill_camera_scale); 0: 1 */
+  double scale;        /**< fluxes are multiplied by it (mill_camera_scale); 0: 1 */
   double *wave_aa;     /**< [n_pix] owned; NULL: read from its plane when first needed */
   mill_plane plane[MILL_N_PLANE];
 } mill_camera;
 
-/** State of a format, or its first member; zero it first. */
+/** A format's state, or the first member of its state; zero it before use. */
 typedef struct mill_cameras {
   mill_fits_file *file; /**< borrowed */
-  int64_t n_row;        /**< number of rows, if exposures are rows; else 0 */
+  int64_t n_row;        /**< number of exposures, if each is a row; else 0 */
   int n_camera;
   mill_camera *camera; /**< [n_camera], owned */
   int64_t camera_room;
   mill_single_spectrum spectrum;
-  /** Complete the spectrum that was read: line-spread function, mask.  NULL: nothing to do. */
+  /** Called after a camera is read: sets line widths, edits the mask.  NULL: nothing to do. */
   int (*finish)(struct mill_cameras *cameras, const mill_camera *camera);
   int64_t row; /**< row of the exposure being read */
 } mill_cameras;
@@ -61,25 +61,25 @@ typedef struct mill_cameras {
 /** Add a camera; *out is valid until the next call. */
 int mill_camera_add(mill_cameras *cameras, const char *name, int i_hdu, mill_camera **out);
 
-/** Sort cameras by exposure_id and HDU; the HDU of an exposure's first camera becomes its number.
- *  MILL_ERR_INPUT names file and HDUs: an exposure has two cameras of one name. */
+/** Sort cameras by exposure_id and HDU, and number each exposure by the HDU of its first camera.
+ *  MILL_ERR_INPUT names file and HDUs: two cameras of an exposure have the same name. */
 int mill_cameras_number(mill_cameras *cameras);
 
-/** Fill a zeroed index with all exposures, which belong to one object: a copy of `row` for each, or
- *  with is_joint one for all.  Cameras must be sorted by exposure. */
+/** Fill a zeroed index with all exposures, all of one object: a copy of `row` for each exposure, or
+ *  with is_joint one row for all.  Cameras must be sorted by exposure. */
 int mill_cameras_index(const mill_cameras *cameras, const mill_catalog_row *row, int is_joint,
                        mill_file_index *index);
 
-/** Find a camera's columns in its HDU; name NULL: skip the plane.  is_alone: the table holds one
- *  spectrum, in one row or one pixel per row; else one spectrum per row.  If n_pix is 0, the first
- *  column sets it.  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another
+/** Find a camera's columns in its HDU; name NULL: skip this plane.  is_alone: the table holds one
+ *  spectrum (in one row, or one pixel per row); else each row is a spectrum.  If n_pix is 0, the
+ *  first column sets it.  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, wrong
  *  length. */
 int mill_camera_columns(mill_cameras *cameras, mill_camera *camera, int is_alone,
                         const char *const name[MILL_N_PLANE]);
 
-/** Set camera->scale to 1e17 if fluxes are in erg / s / cm2 / A, whose inverse variances float32
- *  cannot hold; else to 1.  Decides by the first row with valid errors (or MILL_SENS): are most
- *  below 1e-10?  Not for MILL_NOISE_VARIANCE. */
+/** Set camera->scale to 1e17 if fluxes are in erg / s / cm2 / A, since float32 cannot hold their
+ *  inverse variances; else to 1.  Test: in the first row with valid errors (or MILL_SENS), most are
+ *  below 1e-10.  Not for MILL_NOISE_VARIANCE. */
 int mill_camera_scale(mill_cameras *cameras, mill_camera *camera);
 
 /** Read a plane of the exposure cameras->row into out [n_pix]. */
@@ -90,7 +90,8 @@ int mill_camera_plane(mill_cameras *cameras, const mill_camera *camera, enum mil
 int mill_camera_give(mill_cameras *cameras, mill_spectra *spectra, int i_exposure,
                      mill_camera *camera);
 
-/** The unit of the fluxes of a plane times `scale`, of its column or image, else of the file. */
+/** Unit of the fluxes of a plane times `scale`, from the column or image, else from the primary
+ *  header. */
 int mill_plane_unit(mill_fits_file *file, const mill_plane *plane, double scale,
                     char unit[MILL_FLUX_UNIT]);
 

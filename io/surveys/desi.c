@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* DESI coadd and spectra files, by names of HDUs; docs/use/input.md has the rules. */
+/* DESI coadd and spectra files; HDUs are found by name (docs/use/input.md). */
 #include "io/surveys/desi_file.h"
 
 #include <ctype.h>
@@ -15,7 +15,7 @@
 
 enum { MAX_PIX = 1 << 19 /* most pixels of a spectrum; DESI has 2881 */ };
 
-/* Shape for messages, slowest axis first: "[5][11][2751]". */
+/* Write a shape for messages, slowest axis first, e.g. "[5][11][2751]". */
 static const char *shape_text(int n_axis, const int64_t *axis, char *out, size_t size)
 {
   size_t n = 0;
@@ -44,8 +44,8 @@ static int check_image(const mill_desi_file *file, int i_hdu, int n_axis, const 
   return MILL_OK;
 }
 
-/* Read unit, medium and frame of the wavelengths; defaults are those of DESI's pipeline: Angstrom,
-   vacuum, barycentric. */
+/* Read unit, medium and frame of the wavelengths; default, as DESI's pipeline writes: Angstrom,
+ * vacuum, barycentric. */
 static int read_conventions(mill_desi_file *file, mill_desi_arm *a, int i_hdu, double *to_aa)
 {
   char medium[FLEN_VALUE] = "";
@@ -155,8 +155,8 @@ static int check_alike(const mill_desi_file *file)
   return MILL_OK;
 }
 
-/* Warn if SCORES has columns of an arm without spectra: the file may be cut.  No error, as files
-   may leave an arm out on purpose and keep its SCORES. */
+/* Warn if SCORES has columns of an arm without spectra, since the file may be cut.  No error: a
+ * file may leave out an arm on purpose. */
 static int warn_missing_arms(mill_desi_file *file)
 {
   int i_scores;
@@ -181,7 +181,7 @@ static int warn_missing_arms(mill_desi_file *file)
   return MILL_OK;
 }
 
-/* Upper-case HDU prefix of a channel's name. */
+/* Write the HDU prefix of a channel: its name in upper case. */
 static void set_prefix(char prefix[MILL_MAX_NAME], const char *name)
 {
   memset(prefix, 0, MILL_MAX_NAME);
@@ -189,7 +189,7 @@ static void set_prefix(char prefix[MILL_MAX_NAME], const char *name)
     prefix[j] = (char)toupper((unsigned char)name[j]);
 }
 
-/* Set n_spec to the rows of FIBERMAP; without it, of the first image of fluxes. */
+/* Set n_spec to the number of rows of FIBERMAP, else of the first flux image. */
 static int count_spectra(mill_desi_file *file)
 {
   int i_hdu = file->i_fibermap;
@@ -202,7 +202,7 @@ static int count_spectra(mill_desi_file *file)
   return MILL_OK;
 }
 
-/* Find and check the HDUs of a file; the arms' prefixes are set. */
+/* Find and check the HDUs of all arms, whose prefixes are already set. */
 static int open_arms(mill_desi_file *file)
 {
   MILL_CHECK(mill_fits_file_find(file->fits, "FIBERMAP", &file->i_fibermap));
@@ -228,7 +228,7 @@ static int open_arms(mill_desi_file *file)
   return warn_missing_arms(file);
 }
 
-/* ---- which arms --------------------------------------------------------- */
+/* ---- choice of arms -------------------------------------------------------- */
 
 /* Does name end with suffix?  *n_prefix: length of the part before it. */
 static int has_suffix(const char *name, const char *suffix, size_t *n_prefix)
@@ -240,7 +240,7 @@ static int has_suffix(const char *name, const char *suffix, size_t *n_prefix)
   return 1;
 }
 
-/* A DESI file has FIBERMAP, or at least the wavelengths of an arm. */
+/* Is this a DESI file, with FIBERMAP or an HDU of wavelengths? */
 static int desi_recognise(const mill_fits_guard *guard)
 {
   size_t n;
@@ -261,8 +261,8 @@ static int find_prefix(const mill_desi_file *file, const char *name)
   return -1;
 }
 
-/* Choose the channels to be read: the library's arms, and channels that the key arms names; if the
-   file has none of them, all its channels, which are then cut by wavelength. */
+/* Choose the channels to read: the library's arms and the channels named by the key arms.  If the
+ * file has none of these, read all its channels and cut them by wavelength. */
 static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settings)
 {
   const mill_library *lib = settings->lib;
@@ -304,8 +304,8 @@ static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settin
   return MILL_OK;
 }
 
-/* Mark arms that are not fitted: their S/N does not select rows.  Channels that are cut by
-   wavelength all count. */
+/* Mark arms that are not fitted, so that their S/N does not select rows.  Channels cut by
+ * wavelength stay unmarked. */
 static void want_arms(mill_desi_file *file, const mill_spectra_settings *settings)
 {
   const mill_library *lib = settings->lib;
@@ -357,14 +357,14 @@ static mill_channel describe_channel(const mill_desi_file *file, int i)
   return channel;
 }
 
-/* Place of an image's row in an exposure's memory, where rows lie in a slot's order, so that they
-   are uploaded in one copy. */
+/* Offset of an image's row within the memory of an exposure.  Rows are ordered as in a slot, so one
+ * copy uploads them. */
 typedef struct place {
-  int64_t n_pix; /* 0: not wanted */
+  int64_t n_pix; /* values of the row; 0: not wanted */
   size_t at;     /* offset in bytes */
 } place;
 
-/* Set the places of all images, and the bytes of an exposure. */
+/* Set the offsets of all images' rows; *n_byte: bytes of an exposure. */
 static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants,
                    place to[][DESI_N_IMAGE], size_t *n_byte)
 {
@@ -384,7 +384,7 @@ static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants
   return MILL_OK;
 }
 
-/* Read into the batch's memory, image by image in the order of the file. */
+/* Read the exposures into the batch's memory, image by image in file order. */
 static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
 {
   mill_desi_file *file = state;

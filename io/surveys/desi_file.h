@@ -11,28 +11,29 @@ enum { DESI_FLUX, DESI_IVAR, DESI_MASK, DESI_RESOLUTION, DESI_N_IMAGE };
 
 /** How the pixels of an image are stored. */
 typedef struct mill_desi_image {
-  int i_hdu;            /**< -1: the file has none */
-  int is_mask, is_wide; /**< is_wide: a mask of 64 bits */
-  int plain;            /**< stored in our type except for byte order, so read without CFITSIO */
-  uint64_t offset;      /**< to be added to stored 64-bit masks */
+  int i_hdu;            /**< -1: the file lacks the image */
+  int is_mask, is_wide; /**< is_wide: the mask has 64 bits */
+  int plain;            /**< float32, or int32 for masks, unscaled and not compressed: read without
+                         *   CFITSIO */
+  uint64_t offset;      /**< added to stored 64-bit masks */
 } mill_desi_image;
 
 typedef struct mill_desi_arm {
-  char prefix[MILL_MAX_NAME]; /**< of its HDUs' names, upper case */
+  char prefix[MILL_MAX_NAME]; /**< prefix of its HDUs' names, upper case */
   int n_pix;                  /**< 0: the file lacks the arm */
   int n_diag;                 /**< 0: no resolution matrix */
   int air;                    /**< wavelengths are in air */
   double *wave_aa;            /**< [n_pix], owned */
   mill_desi_image image[DESI_N_IMAGE];
-  int is_unwanted; /**< the arm is not fitted, so its S/N does not count */
+  int is_unwanted; /**< not fitted, so its S/N does not select rows */
 } mill_desi_arm;
 
 typedef struct mill_desi_file {
   mill_fits_file *fits;           /**< borrowed */
-  mill_open_limits limits;        /**< for the redrock file */
+  mill_open_limits limits;        /**< limits of opening the redrock file */
   int joint;                      /**< all exposures of a target become one row */
   int frame;                      /**< enum mill_frame */
-  int i_fibermap, i_exp_fibermap; /**< -1: the file has none */
+  int i_fibermap, i_exp_fibermap; /**< -1: the file lacks the table */
   int64_t n_spec;
   int n_arm;
   mill_desi_arm arm[MILL_MAX_ARM];
@@ -43,24 +44,23 @@ typedef struct mill_desi_file {
 /** Find out how the pixels of an image are stored. */
 int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi_image *out);
 
-/** Read FITS rows, row_pix values each, into out, a row every `pitch` bytes: int32 of a mask, else
- *  float.  NaN and infinity stay; masks of 64 bits are folded, so that a pixel is 0 here only where
- *  it is 0 there. */
+/** Read rows of row_pix values into out, where rows are `pitch` bytes apart: int32 for masks, else
+ *  float.  NaN and infinity are kept.  64-bit masks are folded to 32 bits; 0 stays 0, and all else
+ *  stays non-zero. */
 int mill_desi_read(mill_desi_file *file, const mill_desi_image *image, const int64_t *fits_row,
                    int n, int64_t row_pix, size_t pitch, void *out);
 
-/** New arrays, one value a row; NULL where the selection does not ask for them. MILL_ERR_INPUT: the
- *  file lacks the columns of the selection.
+/** Allocate arrays [n_spec]; NULL if the selection does not need them.  MILL_ERR_INPUT: the file
+ *  lacks the columns of the selection.
  *
- *  in_class   the row is of a target class that is wanted
- *  target_id  of FIBERMAP
- *  sn         the largest of the arms' S/N by SCORES; -inf where no arm has one
- */
+ *  in_class   out  1: the row is in a wanted target class
+ *  target_id  in   from FIBERMAP
+ *  sn         out  largest S/N of the fitted arms in SCORES; -inf: none */
 int mill_desi_classes(mill_desi_file *file, const mill_selection *select, int **in_class);
 int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const int64_t *target_id,
                      double **sn);
 
-/** mill_format's index; state is a mill_desi_file. */
+/** The `index` of mill_format; state: a mill_desi_file. */
 int mill_desi_index(void *state, const mill_selection *select, mill_file_index *index);
 
 #endif

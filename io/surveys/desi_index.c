@@ -15,7 +15,7 @@
 
 enum {
   SEVERAL = -2,    /* exposures differ in tile or night */
-  MAX_NSIDE = 8192 /* unique pixels of a larger nside need more than 32 bits */
+  MAX_NSIDE = 8192 /* above it, UNIQPIX needs more than 32 bits */
 };
 
 /* Columns of FIBERMAP; the first four also of EXP_FIBERMAP. */
@@ -25,7 +25,7 @@ static const mill_fits_wish wish[] = {
     [EXP] = MILL_WISH("EXPID", INT32, -1, 0),
     [TILE] = MILL_WISH("TILEID", INT32, -1, 0),
     [NIGHT] = MILL_WISH("NIGHT", INT32, -1, 0),
-    [STATUS] = MILL_WISH("FIBERSTATUS", INT64, -1, 0), /* unknown: all bits */
+    [STATUS] = MILL_WISH("FIBERSTATUS", INT64, -1, 0), /* -1, for unknown, sets all bits */
     [COADD_STATUS] = MILL_WISH("COADD_FIBERSTATUS", INT64, -1, 0),
     [OBJTYPE] = MILL_WISH("OBJTYPE", TEXT, 0, 1),
     [MJD] = MILL_WISH("MJD", DOUBLE, NAN, 0),
@@ -47,8 +47,8 @@ static const mill_fits_wish wish[] = {
 };
 enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = NIGHT + 1 };
 
-/* Set the file's pixel of an nside: its number in HEALPix's unique scheme, and the pixel of nside
-   64 that contains it; -1: none. */
+/* Set uniqpix (HEALPix's unique number of the file's pixel) and healpix (the pixel of nside 64 that
+ * contains it); -1: none. */
 static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
 {
   const int64_t ratio = nside / 64;
@@ -61,7 +61,8 @@ static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
     all->healpix = (int32_t)(pixel / (ratio * ratio));
 }
 
-/* By unique pixels, as since Matterhorn, else by nested ones of HPXNSIDE (64). */
+/* Read the file's sky pixel: UNIQPIX (since Matterhorn), else the nested pixel of HPXNSIDE (default
+ * 64). */
 static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row *all)
 {
   int found = 0;
@@ -82,8 +83,8 @@ static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row 
   return MILL_OK;
 }
 
-/* Read header values that FIBERMAP may lack, for all rows: healpix, tile, night, survey,
-   program. */
+/* Read values of the header that FIBERMAP may lack: healpix, tile, night, survey, program; they
+ * hold for all rows. */
 static int read_division(mill_desi_file *file, mill_catalog_row *all)
 {
   mill_fits_file *fits = file->fits;
@@ -92,7 +93,8 @@ static int read_division(mill_desi_file *file, mill_catalog_row *all)
   MILL_CHECK(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, NULL));
   MILL_CHECK(read_pixel(fits, group, all));
   MILL_CHECK(mill_single_key_int32(fits, 0, "TILEID", &all->tile_id, NULL));
-  if (strcmp(group, "cumulative") != 0) /* there, NIGHT is the last of several nights */
+  if (strcmp(group, "cumulative") != 0) /* in cumulative files NIGHT is the last of several
+                                         * nights */
     MILL_CHECK(mill_single_key_int32(fits, 0, "NIGHT", &all->night, NULL));
   /* tile files have SURVEY and PROGRAM only in FIBERMAP's header */
   for (int k = 0; k < (file->i_fibermap < 0 ? 1 : 2); k++) {
@@ -109,8 +111,8 @@ static int read_division(mill_desi_file *file, mill_catalog_row *all)
 
 #define NO_FIBERMAP "has no FIBERMAP: all its spectra are taken, sky and bad fibers too; "
 
-/* In a file without FIBERMAP take all spectra; SCORES, which has the same rows, may have
-   TARGETID. */
+/* In a file without FIBERMAP take all spectra, with TARGETID from SCORES, which has the same
+ * rows. */
 static int do_without_fibermap(mill_desi_file *file, const mill_selection *select,
                                mill_fits_values *map, const char **warning)
 {
@@ -151,7 +153,7 @@ static int read_fibermap(mill_desi_file *file, const mill_selection *select, mil
   return MILL_OK;
 }
 
-/* Common value of n exposures, or SEVERAL. */
+/* The value that n exposures share, or SEVERAL. */
 static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
 {
   const int32_t first = column[key[0].place];
@@ -161,8 +163,8 @@ static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
   return first;
 }
 
-/* Fill columns that a coadd's FIBERMAP lacks from EXP_FIBERMAP: EXPID if the target has one
-   exposure, TILEID and NIGHT if all its exposures agree. */
+/* Fill columns missing in a coadd's FIBERMAP from EXP_FIBERMAP: EXPID if the target has one
+ * exposure, TILEID and NIGHT if they agree for all its exposures. */
 static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
 {
   int err = MILL_OK;
@@ -210,9 +212,9 @@ done:
   return err;
 }
 
-/* Read the redrock file that the user names, else the one next to the input.  If redrock selects no
-   rows, the latter may be missing, and a bad one only leaves columns empty.  The index notes the
-   file, and its size and time if it selects rows. */
+/* Read the redrock file named by the user, else the one next to the input.  If redrock does not
+ * select rows, the latter may be missing, and an unreadable one only leaves columns empty.  The
+ * index records the path, and size and time if redrock selects rows. */
 static int read_redrock(mill_desi_file *file, const mill_selection *select, mill_redrock *redrock,
                         mill_file_index *index)
 {
@@ -259,7 +261,7 @@ static void take_redshift(const mill_redrock *redrock, mill_catalog_row *row)
   memcpy(row->subtype, match->subtype, sizeof row->subtype);
 }
 
-/* Add a row of n kept FITS rows to the index; all: values of the header. */
+/* Add the n kept FITS rows of a star to the index as one row; all: values of the header. */
 static void add_row(const char *path, const mill_fits_values *map, const mill_catalog_row *all,
                     const mill_redrock *redrock, const mill_keyed *kept, int64_t n,
                     mill_file_index *index)
@@ -278,7 +280,7 @@ static void add_row(const char *path, const mill_fits_values *map, const mill_ca
                            map[MJD].f64[kept[k].place]);
 }
 
-/* List the FITS rows to be kept, ascending; returns their number. */
+/* List the FITS rows to keep in ascending order; returns their number. */
 static int64_t select_rows(const mill_desi_file *file, const mill_selection *select,
                            const mill_fits_values *map, const int *in_class, const double *sn,
                            const mill_redrock *redrock, mill_keyed *kept)
@@ -308,7 +310,7 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
   int *in_class = NULL;
   double *sn = NULL;
   mill_catalog_row all;
-  mill_keyed *kept = NULL; /* place: FITS row; key: equal for rows of one star */
+  mill_keyed *kept = NULL; /* place: FITS row; key: the same for all rows of a star */
   MILL_TRY(read_fibermap(file, select, map, &index->warning));
   MILL_TRY(mill_desi_classes(file, select, &in_class));
   MILL_TRY(mill_desi_scores(file, select, map[ID].i64, &sn));
@@ -317,7 +319,7 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
   MILL_TRY(read_redrock(file, select, &redrock, index));
   MILL_TRY(MILL_ALLOC(file->n_spec, &kept));
   const int64_t n = select_rows(file, select, map, in_class, sn, &redrock, kept);
-  if (file->joint && map[EXP].there) { /* a coadd already has one row per target */
+  if (file->joint && map[EXP].there) { /* without EXPID it is a coadd with one row per target */
     for (int64_t i = 0; i < n; i++)
       kept[i].key = map[ID].i64[kept[i].place];
     if (mill_places_find(kept, n, map[RA].f64, map[DEC].f64))

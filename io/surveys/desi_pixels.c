@@ -25,18 +25,20 @@ int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi
   return MILL_OK;
 }
 
-/* Read a row that is not plain.  Floats come as doubles, since CFITSIO cannot narrow infinity. */
+/* Read a row that is not plain.  Floats are read as doubles, since CFITSIO cannot convert infinity
+ * to float. */
 static int convert_row(mill_desi_file *file, const mill_desi_image *im, int64_t i_row, int row_pix,
                        void *out)
 {
-  int any_null, status = 0; /* CFITSIO writes any_null even if it is given NULL */
+  int any_null, status = 0; /* CFITSIO writes any_null even where NULL is allowed */
   long first[2] = {1, (long)i_row + 1};
   if (!im->is_mask) {
     MILL_CHECK(mill_fits_image_row(file->fits, im->i_hdu, i_row, row_pix, file->convert));
     mill_single_narrow(file->convert, row_pix, out);
     return MILL_OK;
   }
-  /* CFITSIO cannot read 64-bit integers from compressed images */
+  /* 64-bit integers only where stored as such: CFITSIO cannot read them from compressed images of
+   * fewer bits */
   const uint64_t *wide = (const uint64_t *)(const void *)file->convert;
   fits_read_pix(file->fits->fptr, im->is_wide ? TLONGLONG : TDOUBLE, first, row_pix, NULL,
                 file->convert, &any_null, &status);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Selection by DESI's target bits and by S/N of SCORES. */
+/* Selection by DESI's target bits and by the S/N in SCORES. */
 #include <math.h>
 #include <stdio.h>
 
@@ -8,8 +8,8 @@
 #include "io/surveys/target_bits.h"
 #include "kernels/base/memory.h"
 
-/* Which spectra belong to the target classes, *in_class [n_spec]: by the columns of commissioning
-   or survey validation if FIBERMAP has any, else by those of the main survey. */
+/* Set *in_class [n_spec]: is the spectrum in a wanted target class?  Uses the target columns of
+ * commissioning or survey validation if FIBERMAP has any, else those of the main survey. */
 int mill_desi_classes(mill_desi_file *file, const mill_selection *select, int **in_class)
 {
   int err = MILL_OK, n[2] = {0, 0};
@@ -43,7 +43,7 @@ done:
   return err;
 }
 
-/* Fail unless SCORES has the rows of FIBERMAP, in their order. */
+/* Fail unless SCORES has the same rows as FIBERMAP, in the same order. */
 static int check_scores(mill_desi_file *file, int i_scores, const int64_t *target_id)
 {
   int err = MILL_OK, found = 0;
@@ -65,8 +65,8 @@ done:
   return err;
 }
 
-/* Largest S/N of the fitted arms, *sn [n_spec].  All arms use the first kind of column that the
-   first arm has. */
+/* Set *sn [n_spec] to the largest S/N of the fitted arms.  All arms use the kind of column found
+ * for the first arm. */
 int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const int64_t *target_id,
                      double **sn)
 {

@@ -16,7 +16,7 @@ const mill_format *const *mill_formats(int *n)
   return formats;
 }
 
-/* "desi (DESI coadd and spectra files), sdss (...)" */
+/* Write "desi (DESI coadd and spectra files), sdss (...)". */
 static void list_formats(const mill_format *const *formats, int n_format, char *out, size_t size)
 {
   size_t n = 0;

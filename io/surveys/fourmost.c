@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* 4MOST: containers of L1 spectra, one row per fibre, and files of one spectrum; docs/use/input.md
-   has the rules and assumptions. */
+/* 4MOST: L1 container files, with one row per fibre, and files of one spectrum; docs/use/input.md
+ * has the rules and assumptions. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,16 +11,16 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* All in A.  A gap above GAP separates two cameras: the high-resolution cameras are joined with
-   gaps of several 100 A.  No camera is wider than WIDEST.  In both resolutions the blue camera
-   begins below BLUE, the green one below GREEN. */
+/* In A.  Wavelengths with a step above GAP belong to two cameras; high-resolution cameras are
+ * several 100 A apart.  A camera wider than WIDEST is joined from several.  In both resolutions the
+ * blue camera begins below BLUE and the green camera below GREEN. */
 static const double GAP = 50.0, WIDEST = 3000.0, BLUE = 4600.0, GREEN = 5800.0;
 
 enum { MAX_CAMERA = 3 };
 
 typedef struct fourmost {
-  mill_cameras cameras;    /* the first has all pixels before divide() */
-  int i_spectra, i_target; /* HDUs of spectra and targets; i_target -1: a file of one spectrum */
+  mill_cameras cameras;    /* the first camera holds all pixels until divide() */
+  int i_spectra, i_target; /* HDUs of spectra and targets; i_target -1: single spectrum */
 } fourmost;
 
 static int find_single(const mill_fits_guard *guard)
@@ -29,7 +29,8 @@ static int find_single(const mill_fits_guard *guard)
   return i_phase3 >= 0 ? i_phase3 : mill_single_find_table(guard, "SPECTRUM");
 }
 
-/* A single spectrum must name the instrument: ESO's other ones use the same layout. */
+/* Is it 4MOST?  A single spectrum must also name the instrument, since other ESO spectra have the
+ * same layout. */
 static int recognise(const mill_fits_guard *guard)
 {
   return (mill_single_find_table(guard, "SPECTAB") >= 0 &&
@@ -127,7 +128,7 @@ static const char *channel_of(double first_aa, double last_aa)
   return first_aa < BLUE ? "blue" : first_aa < GREEN ? "green" : "red";
 }
 
-/* Divide the first camera into cameras at gaps in its wavelengths. */
+/* Split the first camera at gaps in its wavelengths. */
 static int divide(mill_cameras *c)
 {
   const mill_camera all = c->camera[0];
@@ -184,8 +185,8 @@ static const mill_fits_wish wish[N_WISH] = {
     [RA] = {"OBJ_RA", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_ra), {"TRG_RA", "RA"}},
     [DEC] = {"OBJ_DEC", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_dec), {"TRG_DEC", "DEC"}}};
 
-/* Type of a fibre's target as the selection names it.  FIB_ST 2: the fibre is on its target;
-   calibration and guide fibres are BAD. */
+/* Target type of a fibre, as in the selection.  Only fibres on their target (FIB_ST 2) for an
+ * object, reference or sky have one; calibration and guide fibres are BAD. */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   static const char *const name[] = {"BAD", "OBJ", "REF", "SKY"};

@@ -12,15 +12,15 @@
 #include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
 
-/* An exposure: the rows of one star with one EXPOSURE. */
+/* An exposure: the rows of a star with the same EXPOSURE. */
 typedef struct exposure {
-  int64_t group;     /* lowest FITS row of the row of the result */
+  int64_t group;     /* lowest FITS row that is joined into the same result row */
   int64_t id;        /* EXPOSURE, -1: none */
-  int64_t first_row; /* lowest FITS row: the exposure's number in the index */
+  int64_t first_row; /* lowest FITS row, which numbers the exposure in the index */
 } exposure;
 
-/* FIRST row of an exposure, a row that FOLLOWS it, or a row APART: left out, as its name is
-   doubtful. */
+/* FIRST row of an exposure; FOLLOWS: a later row of it; APART: excluded, as its name is
+ * doubtful. */
 enum row_kind { FOLLOWS, FIRST, APART };
 enum { NAME, ARM };
 
@@ -29,10 +29,10 @@ typedef struct generic {
   mill_generic_table table;
   int joint;
   mill_fits_values text[2]; /* NAME and ARM by row */
-  /* set by the index */
+  /* set by index_file */
   unsigned char *kind; /* [n_row] enum row_kind */
-  int64_t *next_row;   /* [n_row] next row of the exposure, -1: the last.  APART: the row with the
-                          same name, -1: the name is empty or too long */
+  int64_t *next_row;   /* [n_row] next row of the exposure, -1: last.  For APART: the earlier row of
+                        * the same name, -1: name is empty or too long */
   int64_t n_exposure;
   exposure *exposure; /* [n_exposure] */
 } generic;
@@ -51,11 +51,11 @@ static int recognise(const mill_fits_guard *guard)
   return mill_single_find_table(guard, "SPECTRA") >= 0;
 }
 
-/* ---- which rows belong together ---------------------------------------- */
+/* ---- rows of an exposure ------------------------------------------------ */
 
 typedef struct row_key {
-  const char *text;      /* NAME, then ARM */
-  int64_t star, id, row; /* star: its first row */
+  const char *text;      /* NAME at first, later ARM */
+  int64_t star, id, row; /* star: first row of its star */
 } row_key;
 
 static int ascending(int64_t x, int64_t y)
@@ -80,7 +80,7 @@ static int compare_exposures(const void *a, const void *b)
 
 enum { MAX_NAME = sizeof((mill_catalog_row *)0)->object - 1 };
 
-/* Check ARM, and turn it to lower case for names of channels. */
+/* Check ARM, and convert it to lower case, since it names channels. */
 static int check_arms(generic *g)
 {
   for (int64_t i = 0; i < g->table.n_row && g->text[ARM].text; i++) {
@@ -96,8 +96,8 @@ static int check_arms(generic *g)
   return MILL_OK;
 }
 
-/* Set a row apart: it becomes an unreadable exposure without a name, so it is joined with
-   nothing.  other: see next_row. */
+/* Exclude a row: it becomes an unreadable exposure without a name and is joined with nothing.
+ * other: see next_row. */
 static void set_apart(generic *g, int64_t row, int64_t id, int64_t other)
 {
   g->kind[row] = APART;
@@ -105,7 +105,7 @@ static void set_apart(generic *g, int64_t row, int64_t id, int64_t other)
   g->exposure[g->n_exposure++] = (exposure){row, id, row};
 }
 
-/* List the rows with a name, key [*n]; set the others apart. */
+/* List the rows with a valid name in key [*n]; exclude the others. */
 static int list_named(generic *g, const int64_t *id, row_key *key, int64_t *n)
 {
   for (int64_t i = 0; i < g->table.n_row; i++) {
@@ -124,7 +124,7 @@ static int list_named(generic *g, const int64_t *id, row_key *key, int64_t *n)
   return MILL_OK;
 }
 
-/* Find the star of each row of key [n], by NAME and position.  star [n]: work space. */
+/* Set the star of each row in key [n] by NAME and position.  star [n]: work space. */
 static void find_stars(const generic *g, const mill_fits_values *v, row_key *key, mill_keyed *star,
                        int64_t n, const char **warning)
 {
@@ -142,9 +142,8 @@ static void find_stars(const generic *g, const mill_fits_values *v, row_key *key
   }
 }
 
-/* Set apart the rows of key [n] that repeat star, EXPOSURE and ARM of an earlier row, or have
-   another TARGETID than their star's first row.  Returns the number of rows left, sorted by
-   exposure. */
+/* Exclude rows of key [n] that repeat star, EXPOSURE and ARM of an earlier row, or whose TARGETID
+ * differs from their star's first row.  Returns the number of rows left, sorted by exposure. */
 static int64_t drop_doubtful(generic *g, row_key *key, int64_t n, const int64_t *target_id)
 {
   int64_t n_left = 0;
@@ -166,7 +165,7 @@ static int64_t drop_doubtful(generic *g, row_key *key, int64_t n, const int64_t 
   return n_left;
 }
 
-/* Group the rows into exposures, and these into rows of the result. */
+/* Group rows into exposures, and exposures into rows of the result. */
 static int group_rows(generic *g, const mill_fits_values *v, const char **warning)
 {
   int err = MILL_OK;
@@ -174,7 +173,7 @@ static int group_rows(generic *g, const mill_fits_values *v, const char **warnin
   mill_keyed *star = NULL;
   int64_t n = 0;
   const int64_t n_row = g->table.n_row;
-  MILL_FREE(g->kind, g->next_row, g->exposure); /* of an earlier index */
+  MILL_FREE(g->kind, g->next_row, g->exposure); /* from an earlier index_file */
   g->kind = NULL;
   g->next_row = NULL;
   g->exposure = NULL;
@@ -219,7 +218,7 @@ static int vector_length(generic *g, int i, int64_t row, int64_t *length)
   MILL_CHECK_FITS(g->table.file, g->table.i_hdu, status,
                   "column %s of row %lld (counted from 0) cannot be read", v->plane.name,
                   (long long)row);
-  /* CFITSIO would read beyond the table */
+  /* checked here, as CFITSIO would read beyond the table */
   if (n < 0 || at < 0 || at > g->table.heap_bytes || n > (g->table.heap_bytes - at) / v->n_byte)
     return MILL_ERROR_TABLE(
         &g->table,
@@ -230,7 +229,7 @@ static int vector_length(generic *g, int i, int64_t row, int64_t *length)
   return MILL_OK;
 }
 
-/* Number of pixels of a row, in which its columns must agree. */
+/* Number of pixels of a row; fail unless all its columns agree. */
 static int row_length(generic *g, int64_t row, int *n_pix)
 {
   int64_t length = 0, other;
@@ -275,8 +274,8 @@ static int describe_row(generic *g, int64_t row, mill_camera *camera)
   return row_length(g, row, &camera->n_pix);
 }
 
-/* Refuse a unit of flux in which inverse variances are beyond float32, such as erg / s / cm2 / A
-   for faint stars: the pixels of the highest S/N would be lost. */
+/* Refuse fluxes in a unit whose inverse variances exceed float32, e.g. erg / s / cm2 / A for faint
+ * stars: the pixels of highest S/N would be lost. */
 static int check_ivar(const generic *g, const mill_camera *camera, const double *ivar)
 {
   int n_good = 0, n_above = 0, n_below = 0;
@@ -294,8 +293,8 @@ static int check_ivar(const generic *g, const mill_camera *camera, const double 
   return MILL_OK;
 }
 
-/* Set sigma, A.  A pixel without a width is bad; it takes its neighbour's width, as the line-spread
-   functions of good pixels reach it. */
+/* Set sigma_aa (A).  A pixel without a width becomes bad but gets its neighbour's width, since
+ * line-spread functions of good pixels extend over it. */
 static int finish(mill_cameras *c, const mill_camera *camera)
 {
   generic *g = (generic *)c;

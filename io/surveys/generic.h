@@ -7,16 +7,16 @@
 
 #include "io/surveys/cameras.h"
 
-/** Name of the channel of rows without ARM. */
+/** Channel name of rows without ARM. */
 #define MILL_GENERIC_CHANNEL "spectrum"
 
-/** A column of vectors. */
+/** A column of one vector per row. */
 typedef struct mill_generic_vector {
   mill_plane plane; /**< name NULL: the table lacks the column */
   int n_byte;       /**< bytes of an element */
   int variable;     /**< 1: of variable length */
   int64_t length;   /**< elements per row, if not variable */
-  double to_aa;     /**< Angstroms per unit, of wavelengths and widths */
+  double to_aa;     /**< Angstroms per unit of the column, for wavelengths and widths */
 } mill_generic_vector;
 
 typedef struct mill_generic_table {
@@ -25,15 +25,17 @@ typedef struct mill_generic_table {
   int64_t n_row, heap_bytes;
   int air, frame;
   mill_generic_vector vector[MILL_N_PLANE];
-  int is_error;           /**< 1: the table has ERROR in place of IVAR */
-  int n_shared;           /**< pixels of HDU WAVELENGTH, for all rows; 0: each row has its own */
-  double *shared_wave_aa; /**< [n_shared], freed by the user of the table */
+  int is_error;           /**< 1: the table has ERROR instead of IVAR */
+  int n_shared;           /**< pixels of HDU WAVELENGTH, shared by all rows; 0: each row has its own
+                           *   wavelengths */
+  double *shared_wave_aa; /**< [n_shared], freed by the caller */
 } mill_generic_table;
 
 /** MILL_ERR_INPUT about the table SPECTRA. */
 #define MILL_ERROR_TABLE(t, ...) MILL_ERROR_HDU((t)->file, (t)->i_hdu, ": " __VA_ARGS__)
 
-/** Find and check table, columns and wavelengths; medium: the key medium.  MILL_ERR_INPUT. */
+/** Open the table SPECTRA and check its columns and wavelengths; medium: value of the key medium.
+ *  MILL_ERR_INPUT. */
 int mill_generic_table_open(mill_fits_file *file, int medium, mill_generic_table *table);
 
 #endif

@@ -48,14 +48,14 @@ static int is_integer_type(int type)
          type == TULONGLONG;
 }
 
-/* Check the type of column i, and decide how it is read. */
+/* Check the type of column i and choose how to read it. */
 static int take_type(mill_generic_table *t, int i, int type, int equivalent)
 {
   mill_generic_vector *v = &t->vector[i];
   const int stored = abs(type), is_integer = is_integer_type(stored);
   v->plane.mask_type = stored;
   v->variable = type < 0;
-  v->n_byte = stored / 10; /* CFITSIO's codes of types */
+  v->n_byte = stored / 10; /* CFITSIO's type codes are 10 times the bytes */
   if (i == MILL_MASK) {
     if (stored == TLONGLONG)
       MILL_CHECK(take_mask64(t, v));
@@ -88,8 +88,8 @@ static int find_vector(mill_generic_table *t, int i, const char *name, int *foun
   return MILL_OK;
 }
 
-/* Fail if the rows' fluxes share bytes of the heap, as a small file could then claim any number of
-   pixels. Wavelengths may be shared. */
+/* Fail if rows share bytes of the heap in column FLUX, since a small file could then claim any
+ * number of pixels.  Wavelengths may be shared. */
 static int check_heap(mill_generic_table *t)
 {
   int err = MILL_OK;
@@ -106,7 +106,7 @@ static int check_heap(mill_generic_table *t)
       fits_read_descriptsll(t->file->fptr, flux->plane.number, 1, t->n_row, length, start, &status),
       "column FLUX cannot be read");
   for (int64_t i = 0; i < t->n_row; i++) {
-    /* an impossible length is refused when its row is read */
+    /* reading the row will refuse an impossible length */
     if (length[i] < 0 || length[i] > t->heap_bytes / flux->n_byte)
       continue;
     left -= length[i];
@@ -123,7 +123,7 @@ done:
   return err;
 }
 
-/* Find the columns of vectors; check that needed ones exist and that fixed lengths agree. */
+/* Find the vector columns; check that needed ones exist and that fixed lengths agree. */
 static int find_vectors(mill_generic_table *t)
 {
   static const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
@@ -168,10 +168,10 @@ static int find_vectors(mill_generic_table *t)
   return MILL_OK;
 }
 
-/* ---- wavelengths of all rows ------------------------------------------- */
+/* ---- wavelengths shared by all rows ------------------------------------- */
 
-/* Read HDU WAVELENGTH.  Padding (0, NaN, repeated values) is accepted: rows say which pixels are
-   bad. */
+/* Read HDU WAVELENGTH.  Padding (0, NaN, repeated values) is accepted, since each row marks its bad
+ * pixels. */
 static int read_shared_wave(mill_generic_table *t, int i_hdu)
 {
   const mill_fits_hdu *hdu = &t->file->guard->hdu[i_hdu];

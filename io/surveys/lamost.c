@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* LAMOST low resolution: a table COADD (DR8 and later), or an image of five rows (before DR8).
-   Medium resolution: a table for each camera's coadd and each exposure.  docs/use/input.md has the
-   rules. */
+ * Medium resolution: a table for each camera's coadd and each exposure of a camera.
+ * docs/use/input.md has the rules. */
 
 #include <ctype.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
-/* Minutes in HDU names are local time of China, UTC + 8 h. */
+/* Minutes in HDU names count local time of China, UTC + 8 h. */
 static const double LOCAL_DAYS = 8.0 / 24.0;
 
 typedef struct lamost {
@@ -32,7 +32,8 @@ static const char *const plane_name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
 static const int plane_row[MILL_N_PLANE] = {
     [MILL_FLUX] = 0, [MILL_IVAR] = 1, [MILL_WAVE] = 2, [MILL_MASK] = 3};
 
-/* Parse the name of an HDU: B-84107311 is camera and minute of the begin; COADD_B has minute -1. */
+/* Parse the name of an HDU: B-84107311 is camera B and the start in minutes; COADD_B has minute
+ * -1. */
 static int parse_name(const char *name, char *letter, int32_t *minute)
 {
   char camera[2], digits[9];
@@ -46,8 +47,8 @@ static int parse_name(const char *name, char *letter, int32_t *minute)
   return 1;
 }
 
-/* Set the middle of an exposure from its begin and length; of a coadd, the mean over its exposures;
-   without exposures, the day. */
+/* Set camera->mjd to the middle of an exposure, or for a coadd to the mean over its exposures; if
+ * the file lists none, to the day. */
 static int read_middle(mill_cameras *c, mill_camera *camera)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -81,12 +82,12 @@ static int recognise(const mill_fits_guard *guard)
   if (i_coadd >= 0)
     return guard->hdu[i_coadd].axis[1] == 1 && mill_single_find_table(guard, "SPECOBJ") < 0 &&
            mill_single_find_table(guard, "SPALL") < 0;
-  /* images of five rows exist in other surveys too */
+  /* other surveys also have images of five rows */
   return is_image_of_rows(&guard->hdu[0]) && mill_single_says(guard, "TELESCOP= 'LAMOST");
 }
 
-/* Compute wavelengths from keywords: DR1's image has the continuum-divided flux in place of
-   wavelengths. */
+/* Compute wavelengths from keywords: DR1's image holds the continuum-divided flux where later
+ * releases have wavelengths. */
 static int take_dr1_wave(mill_cameras *c, mill_camera *camera)
 {
   double first = NAN, step = NAN;
@@ -98,7 +99,7 @@ static int take_dr1_wave(mill_cameras *c, mill_camera *camera)
   return mill_single_check_wave(c->file, 0, "COEFF0 and COEFF1", camera->n_pix, camera->wave_aa);
 }
 
-/* Take the rows of the image as planes. */
+/* Use the rows of the image as planes. */
 static int take_image(mill_cameras *c, mill_camera *camera)
 {
   const mill_fits_hdu *hdu = &c->file->guard->hdu[0];
@@ -118,7 +119,7 @@ static int take_image(mill_cameras *c, mill_camera *camera)
              : MILL_OK;
 }
 
-/* The key exposures has no effect: a file is one coadd. */
+/* Open a low-resolution file.  It holds one coadd, so the key exposures has no effect. */
 static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   mill_cameras *c = state;
@@ -204,8 +205,8 @@ static const mill_fits_wish wish[] = {
     MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
 enum { N = sizeof wish / sizeof *wish };
 
-/* Take the star's name: DESIG, which all visits share, else OBSID, FILENAME or the file's name.  A
-   longer name is refused, as cut names might be equal. */
+/* Set the star's name: DESIG, which all visits share, else OBSID, FILENAME or the file's name.
+ * Refuse a name that is too long, since two cut names might be equal. */
 static int take_name(const char *path, const mill_fits_values *v, mill_catalog_row *to)
 {
   char id[16];
@@ -225,8 +226,8 @@ static int take_name(const char *path, const mill_fits_values *v, mill_catalog_r
   return MILL_OK;
 }
 
-/* Type of the fibre's target as the selection names it: SKY, BAD, or the type itself in upper
-   case. */
+/* Convert a fibre's target type to the selection's: upper case, and BAD for fibres without a
+ * target. */
 static void take_objtype(const char *type, char out[FLEN_VALUE])
 {
   static const char *const bad[] = {"UNUSED", "POSERR", "DEAD"};
@@ -239,7 +240,7 @@ static void take_objtype(const char *type, char out[FLEN_VALUE])
       strcpy(out, "BAD");
 }
 
-/* Make the identifier from day, plan, spectrograph and fibre, if the header has all of them. */
+/* Set the identifier from day, plan, spectrograph and fibre, if the header has all four. */
 static void identify(const mill_fits_values *v, mill_catalog_row *to)
 {
   const char *plan = mill_fits_text_at(&v[PLAN], 0);
@@ -247,7 +248,7 @@ static void identify(const mill_fits_values *v, mill_catalog_row *to)
   if (day >= 0 && plan[0] && spectrograph >= 0 && to->fiber >= 0 &&
       snprintf(to->identifier, sizeof to->identifier, "lamost %05d-%s-%02d-%03d", day, plan,
                spectrograph, to->fiber) >= (int)sizeof to->identifier)
-    to->identifier[0] = '\0'; /* then by file and row, as without these cards */
+    to->identifier[0] = '\0'; /* too long: identify by file and row */
 }
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
@@ -260,7 +261,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   mill_catalog_row row;
   index->n_fits_row = 1;
   mill_catalog_row_init(&row);
-  /* LAMOST writes -9999 where it knows no value */
+  /* LAMOST writes -9999 for unknown values */
   MILL_TRY(mill_single_keys(c->file, &(int){0}, 1, -9999.0, wish, N, v));
   mill_fits_fill(c->file->guard->path, wish, N, v, 0, &row);
   MILL_TRY(take_name(c->file->guard->path, v, &row));
@@ -276,9 +277,9 @@ done:
   return err;
 }
 
-/* b begins at 4000 A, below which the throughput is small.  Lines have a constant width in Angstrom
-   in b, and nearly in velocity in r, as measured in 22 stars of six spectrographs
-   (docs/science/real-library.md). */
+/* Camera b begins at 4000 A, since throughput is low below.  In 22 stars of six spectrographs, line
+ * widths were constant in Angstrom in b and nearly constant in velocity in r
+ * (docs/science/real-library.md). */
 static const mill_arm_choice cameras[] = {
     {.arm = "b", .min_aa = 4000, .max_aa = 5800, .fwhm_aa = 2.7, .most_power = 2200},
     {.arm = "r", .min_aa = 5800, .max_aa = INFINITY, .resolving_power = 1650, .most_power = 1800}};
@@ -297,8 +298,8 @@ const mill_format mill_format_lamost = {
     .n_camera = sizeof cameras / sizeof *cameras,
     .lsf_width_error = 0.06};
 
-/* The range beyond which exposures hold values that are none, with small errors; the survey's
- * resolving power. */
+/* Beyond these ranges exposures hold invalid values with small errors.  Resolving power: the
+ * survey's. */
 static const mill_arm_choice mrs_cameras[] = {
     {.arm = "b", .min_aa = 4950, .max_aa = 5350, .resolving_power = 7500, .most_power = 8500},
     {.arm = "r", .min_aa = 6300, .max_aa = 6800, .resolving_power = 7500, .most_power = 8500}};

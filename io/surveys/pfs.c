@@ -10,8 +10,8 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* Wavelengths, A, where the arms meet, and FWHM, A, of their lines; of the red arm in low and in
-   medium resolution. */
+/* Wavelengths (A) where the arms meet, and FWHM (A) of their lines; MEDIUM: red arm in medium
+ * resolution. */
 static const double RED_AA = 6400.0, INFRARED_AA = 9550.0;
 static const double BLUE_FWHM = 2.1, RED_FWHM = 2.7, MEDIUM_FWHM = 1.6, INFRARED_FWHM = 2.4;
 
@@ -19,8 +19,8 @@ typedef struct pfs {
   mill_cameras cameras;
   int i_target, i_observations;
   int is_medium; /* the red arm was taken in medium resolution */
-  int32_t bad;   /* bits of the mask */
-  int32_t fiber; /* -1: several */
+  int32_t bad;   /* mask bits of bad pixels */
+  int32_t fiber; /* -1: observations differ */
 } pfs;
 
 static int recognise(const mill_fits_guard *guard)
@@ -51,8 +51,8 @@ static int take_width(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* Take an image of n_axis axes as a plane; its first axis must have camera->n_pix pixels, if that
-   is set. */
+/* Use an image of n_axis axes as a plane.  Its first axis sets camera->n_pix, or must agree if that
+ * is set. */
 static int take_image(mill_cameras *c, mill_camera *camera, enum mill_plane_of plane,
                       const char *name, int n_axis)
 {
@@ -73,7 +73,7 @@ static int take_image(mill_cameras *c, mill_camera *camera, enum mill_plane_of p
   return MILL_OK;
 }
 
-/* Find the bits of bad pixels by their names in the header. */
+/* Find the mask bits of bad pixels, which the header names. */
 static int find_bad_bits(pfs *p, int i_hdu)
 {
   static const char *const plane[] = {"MP_BAD",      "MP_SAT",     "MP_CR",
@@ -91,8 +91,8 @@ static int find_bad_bits(pfs *p, int i_hdu)
   return MILL_OK;
 }
 
-/* Compute wavelengths from keywords.  PFS counts the first pixel as 2, not 1, so CRPIX1, the
-   middle, is one too large. */
+/* Compute wavelengths from keywords.  PFS numbers the first pixel 2, not 1, so CRPIX1 (the middle)
+ * is one too large. */
 static int read_keyword_wave(mill_cameras *c, mill_camera *camera, int medium)
 {
   static const mill_single_wcs wcs = {.start = "CRVAL1",
@@ -114,7 +114,7 @@ static int read_keyword_wave(mill_cameras *c, mill_camera *camera, int medium)
   return mill_single_linear_wave(c->file, i_hdu, &wcs, medium, n, camera->wave_aa, &camera->air);
 }
 
-/* MJD of a text YYYY-MM-DDThh:mm:ss; NaN: not such a text. */
+/* Convert a text YYYY-MM-DDThh:mm:ss to MJD; NaN: other text. */
 static double mjd_of(const char *text)
 {
   struct tm tm = {0};
@@ -128,7 +128,7 @@ static double mjd_of(const char *text)
   return (double)timegm(&tm) / 86400.0 + 40587.0;
 }
 
-/* Read visit and fiber of the observations (-1: they differ), and the mean of their times. */
+/* Read visit and fiber, -1 if the observations differ, and the mean of the observations' times. */
 static int read_observations(pfs *p, mill_camera *camera)
 {
   enum { VISIT, FIBER, ARM, TIME, N };
@@ -172,7 +172,7 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
   MILL_CHECK(mill_camera_add(c, "pfs", 0, &camera));
   MILL_CHECK(take_image(c, camera, MILL_FLUX, "FLUX", 1));
   MILL_CHECK(take_image(c, camera, MILL_MASK, "MASK", 1));
-  MILL_CHECK(take_image(c, camera, MILL_IVAR, "COVAR", 2)); /* row 0: the variance */
+  MILL_CHECK(take_image(c, camera, MILL_IVAR, "COVAR", 2)); /* its row 0 is the variance */
   camera->i_hdu = camera->plane[MILL_FLUX].i_hdu;
   camera->exposure = camera->i_hdu;
   camera->noise = MILL_NOISE_VARIANCE;
@@ -223,7 +223,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   if (snprintf(row.identifier, sizeof row.identifier, "pfs %05d-%05d-%s-%016llx%s",
                v[CATALOG].i32[0], v[TRACT].i32[0], mill_fits_text_at(&v[PATCH], 0), id,
                of_visit) >= (int)sizeof row.identifier)
-    row.identifier[0] = '\0'; /* then by file and row */
+    row.identifier[0] = '\0'; /* too long: identify by file and row */
   if (mill_selection_keeps(
           select, &(mill_candidate){&row, type >= 1 && type <= 3 ? objtype[type] : "BAD", 0, NAN}))
     MILL_TRY(mill_cameras_index(&p->cameras, &row, 1, index));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Redshifts of a redrock file (or an older zbest file) by TARGETID. */
+/** Redshifts per TARGETID, from a redrock file or an older zbest file. */
 #ifndef MILL_REDROCK_H
 #define MILL_REDROCK_H
 
@@ -12,10 +12,10 @@ typedef struct mill_redshift {
   int64_t target_id;
   double z;
   int32_t zwarn;                 /**< 0 if the file has no ZWARN */
-  char spectype[8], subtype[24]; /**< empty if the file has none */
+  char spectype[8], subtype[24]; /**< empty if the file lacks the column */
 } mill_redshift;
 
-/** Zero it before use. */
+/** The redshifts of a file; zero it before use. */
 typedef struct mill_redrock {
   size_t n;
   mill_redshift *row; /**< [n], sorted by TARGETID, owned */
@@ -24,15 +24,15 @@ typedef struct mill_redrock {
 } mill_redrock;
 
 /** Read TARGETID, Z, SPECTYPE and, if present, SUBTYPE and ZWARN from HDU REDSHIFTS, else ZBEST.
- *  If a TARGETID has several rows, the first counts.  MILL_ERR_INPUT names file, HDU and column. */
+ *  The first row of a TARGETID is used.  MILL_ERR_INPUT names file, HDU and column. */
 int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_redrock *out);
 
 void mill_redrock_clear(mill_redrock *redrock);
 
-/** Find a target; NULL: the file does not have it. */
+/** Find a target; NULL: not in the file. */
 const mill_redshift *mill_redrock_find(const mill_redrock *redrock, int64_t target_id);
 
-/** Can mill_redrock_beside find a file of this name? */
+/** Does a file of this name look like one that mill_redrock_beside finds? */
 int mill_redrock_is_name(const char *name);
 
 /** Find the redrock file next to coadd-X.fits or spectra-X.fits (or .gz): redrock-X.fits,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SDSS I to V: spec files (PLATE-MJD-FIBER or FIELD-MJD-CATALOGID), coadd or single exposures; and
-   Astra's mwmStar and mwmVisit, BOSS spectra of a star at rest.  docs/use/input.md has the
-   rules. */
+/* SDSS I to V: spec files (PLATE-MJD-FIBER or FIELD-MJD-CATALOGID), coadds or single exposures; and
+ * Astra's mwmStar and mwmVisit, with BOSS spectra shifted to the star's rest frame.
+ * docs/use/input.md has the rules. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* SPPIXMASK bits of bad pixels, whatever their ivar: the fibre's trace, flat or wavelengths are
-   worthless; or the pixel was rejected, has no sky or only sky, or has hardly any
-   calibration.  Without NODATA: since DR9, SDSS marks such pixels by ivar 0. */
+/* SPPIXMASK bits that make a pixel bad whatever its ivar: trace, flat or wavelengths of the fibre
+ * are useless, or the pixel was rejected, has no sky, bright sky or hardly any calibration.  NODATA
+ * is omitted: since DR9, such pixels have ivar 0. */
 enum {
   BAD = 1 << 0        /* NOPLUG */
         | 1 << 1      /* BADTRACE */
@@ -29,20 +29,20 @@ enum {
         | 1 << 26     /* BADFLUXFACTOR */
         | 1 << 27     /* BADSKYCHI */
         | 1 << 28,    /* REDMONSTER */
-  NO_WDISP = 1 << 30, /* wdisp is no width; set here, SPPIXMASK does not use the bit */
-  /* bits that reject one exposure's pixel; ignored in a mask that is the OR of all exposures */
+  NO_WDISP = 1 << 30, /* invalid wdisp; set by this reader, as SPPIXMASK does not use the bit */
+  /* bits that reject a pixel of one exposure; ignored in the OR over exposures */
   OF_ONE = 1 << 18 | 1 << 25,
   MAX_VISIT = 4096
 };
 
 static const double MAX_WDISP =
-    10.0; /* pixels; larger values, below resolving power 185, are errors */
+    10.0; /* pixels; a larger wdisp means resolving power below 185 and is invalid */
 
-/* Cameras are the coadd, or the blue and the red camera of each exposure.  The number of an
-   exposure is the HDU of its first camera. */
+/* Cameras are the coadd, or the blue and red camera of each exposure.  An exposure is numbered by
+ * the HDU of its first camera. */
 typedef struct sdss {
   mill_cameras cameras;
-  int i_object; /* HDU of the object's only row */
+  int i_object; /* HDU of the object's table, which has one row */
   int joint, is_mwm;
 } sdss;
 
@@ -72,7 +72,7 @@ static int recognise(const mill_fits_guard *guard)
 /* ---- exposures -------------------------------------------------------- */
 
 /* Parse the name of an exposure's HDU: B1-00104927-00104934-00104935 is camera, exposure, flat,
-   arc. */
+ * arc. */
 static int parse_exposure_name(const char *name, char *letter, int32_t *id)
 {
   char camera[2], unit[2], digits[9];
@@ -91,7 +91,8 @@ static int find_exposures(mill_cameras *c)
   for (int i = 0; i < guard->n_hdu; i++) {
     char letter = 0;
     int32_t id = -1;
-    const int is_joined = strncmp(guard->hdu[i].name, "MJD_EXP_", 8) == 0; /* both cameras */
+    const int is_joined = strncmp(guard->hdu[i].name, "MJD_EXP_", 8) == 0; /* both cameras in one
+                                                                            * spectrum */
     if (!is_joined && !parse_exposure_name(guard->hdu[i].name, &letter, &id))
       continue;
     MILL_CHECK(mill_camera_add(c, is_joined ? "coadd" : letter == 'B' ? "b" : "r", i, &camera));
@@ -122,8 +123,8 @@ static int find_coadd(mill_cameras *c)
   return MILL_OK;
 }
 
-/* Find columns, frame and medium of a camera.  A coadd's conventions are in the primary header,
-   those of an exposure in its own. */
+/* Find columns, frame and medium of a camera; conventions are in the primary header for a coadd,
+ * else in the exposure's header. */
 static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
 {
   const int is_coadd = camera->exposure_id < 0, i_header = is_coadd ? 0 : camera->i_hdu;
@@ -138,7 +139,7 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
   camera->is_log = 1;
   MILL_CHECK(mill_camera_columns(c, camera, 1, name));
   MILL_CHECK(mill_single_conventions(c->file, i_header, &frame, &camera->air));
-  /* SDSS-V: the barycentric velocity that was applied */
+  /* in SDSS-V the applied barycentric velocity; if present, the frame is barycentric */
   MILL_CHECK(mill_single_key_double(c->file, i_header, "V_RAD", &vel_km_s, &is_barycentric));
   frame = is_barycentric ? MILL_FRAME_BARYCENTRIC : frame;
   MILL_CHECK(mill_single_key_double(c->file, i_header, "TAI-BEG", &begin_s, NULL));
@@ -148,17 +149,16 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
   return MILL_OK;
 }
 
-/* Set sigma, A, from wdisp, which is in pixels of 1e-4 in log10 wavelength, also in single
-   exposures.  A pixel whose wdisp is no width becomes bad; its sigma is interpolated between its
-   neighbours, as the line-spread functions of good pixels reach it.  Without any width, sigma is
-   one pixel. */
+/* Set sigma_aa (A) from wdisp, which counts pixels of 1e-4 in log10 wavelength, also in single
+ * exposures.  A pixel with invalid wdisp becomes bad; its sigma is interpolated, since line-spread
+ * functions of good pixels extend over it.  Without any valid wdisp, sigma is one pixel. */
 static int take_wdisp(mill_cameras *c, const mill_camera *camera)
 {
   mill_single_spectrum *spectrum = &c->spectrum;
   const int n_pix = spectrum->n_pix;
   double *wdisp = spectrum->number;
-  int last = -1; /* last pixel with a width */
-  /* the other bits do not make a pixel bad */
+  int last = -1; /* last pixel with a valid width */
+  /* clear the bits that do not make a pixel bad */
   for (int i = 0; i < n_pix; i++)
     spectrum->mask[i] &= BAD;
   MILL_CHECK(mill_camera_plane(c, camera, MILL_WIDTH, wdisp));
@@ -180,10 +180,10 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* ---- stars and visits of Astra ------------------------------------------ */
+/* ---- Astra's stars and visits ------------------------------------------- */
 
-/* Set sigma, A, from the full width WRESL.  A coadd has none: use BOSS's resolving power, 1560 to
-   2270 over 3700-6000 A and 1850 to 2650 over 6000-9000 A. */
+/* Set sigma_aa (A) from WRESL, the full width at half maximum.  Coadds lack it: use BOSS's
+ * resolving power, 1560 to 2270 over 3700-6000 A and 1850 to 2650 over 6000-9000 A. */
 static int take_mwm(mill_cameras *c, const mill_camera *camera)
 {
   mill_single_spectrum *spectrum = &c->spectrum;
@@ -202,8 +202,7 @@ static int take_mwm(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* Compute the wavelengths of row i, shifted back by the velocity by which Astra took them to
-   rest. */
+/* Compute the wavelengths of row i, undoing Astra's shift to rest by vel_km_s. */
 static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double vel_km_s)
 {
   char what[96];
@@ -220,8 +219,8 @@ static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double
   return mill_single_check_wave(c->file, camera->i_hdu, what, camera->n_pix, camera->wave_aa);
 }
 
-/* Add a camera for each row of a table: coadds, shifted by v_rad, or visits, shifted by xcsao_v_rad
-   if they are in a coadd. */
+/* Add a camera for each row of a table.  Coadds were shifted by v_rad; visits that are in a coadd,
+ * by xcsao_v_rad. */
 static int open_mwm_table(mill_cameras *c, int i_hdu)
 {
   enum { V_RAD, V_VISIT, BEGIN, END, N };
@@ -266,7 +265,7 @@ static int open_mwm_table(mill_cameras *c, int i_hdu)
                                      [MILL_WIDTH] = is_visit ? "wresl" : NULL}));
     for (int k = 0; k < MILL_N_PLANE; k++)
       camera->plane[k].row = i;
-    camera->plane[MILL_WIDTH].name = "wresl"; /* take_mwm always sets a width */
+    camera->plane[MILL_WIDTH].name = "wresl"; /* take_mwm sets a width even without a column */
     MILL_TRY(read_mwm_wave(c, camera, i, vel_km_s));
   }
 done:
@@ -323,8 +322,8 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Columns of the object's table.  SDSS-I and II have SOURCETYPE in place of OBJTYPE; SDSS-V has
-   FIELD in place of PLATE, and CATALOGID. */
+/* Columns of the object's table.  SDSS-I and II have SOURCETYPE instead of OBJTYPE; SDSS-V has
+ * FIELD instead of PLATE, and CATALOGID. */
 enum {
   PLATE,
   MJD,
@@ -356,7 +355,7 @@ static const mill_fits_wish wish_of_all[N_WISH] = {
     [CLASS] = MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
     [SUBCLASS] = MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
 
-/* Read the object's row; v [N_WISH]. */
+/* Read the object's row into v [N_WISH] and *row. */
 static int describe_object(sdss *s, mill_fits_values *v, mill_catalog_row *row)
 {
   mill_fits_file *file = s->cameras.file;

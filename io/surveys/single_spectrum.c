@@ -68,7 +68,7 @@ int mill_single_says(const mill_fits_guard *guard, const char *start)
   return 0;
 }
 
-/* Read a keyword into out [size], which stays untouched if the keyword or its value is missing. */
+/* Read a keyword into out [size]; leave out untouched if the keyword or its value is missing. */
 static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, const char *kind,
                     void *out, size_t size, int *found)
 {
@@ -107,15 +107,15 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
   return read_key(file, i_hdu, key, TDOUBLE, "a number", out, sizeof *out, found);
 }
 
-/* Reads a double: reading an integer, CFITSIO 4.2 overruns a buffer if a long value is not an
-   integer. */
+/* Read as double: when reading an integer, CFITSIO 4.2 overruns a buffer if a long value is not an
+ * integer. */
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found)
 {
   double value = *out;
   MILL_CHECK(
       read_key(file, i_hdu, key, TDOUBLE, "an integer of 32 bits", &value, sizeof value, found));
-  /* written so that NaN fails */
+  /* NaN fails this test */
   if (!(value >= (double)INT32_MIN && value <= (double)INT32_MAX))
     return MILL_ERROR_HDU(
         file, i_hdu, ": keyword %s must hold an integer of 32 bits, not %g; make the file again",
@@ -124,7 +124,7 @@ int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int3
   return MILL_OK;
 }
 
-/* Convert a keyword's text, for the same reason. */
+/* Convert the text here, since CFITSIO 4.2 may overrun a buffer (see above). */
 static int take_int64(mill_fits_file *file, int i_hdu, const char *key, const char *text,
                       int64_t *out)
 {
@@ -138,7 +138,7 @@ static int take_int64(mill_fits_file *file, int i_hdu, const char *key, const ch
   return MILL_OK;
 }
 
-/* Store a keyword's value with the type of its wish. */
+/* Store a keyword's value as the wish's type. */
 static int take_key(mill_fits_file *file, int i_hdu, const char *key, const char *text,
                     const mill_fits_wish *wish, mill_fits_values *v)
 {
@@ -181,14 +181,14 @@ int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame)
   char text[FLEN_VALUE] = "";
   MILL_CHECK(mill_single_key_text(file, 0, "SPECSYS", text, sizeof text, NULL));
   MILL_CHECK(mill_single_key_text(file, i_hdu, "SPECSYS", text, sizeof text, NULL));
-  *frame = mill_frame_from_name(text, 8); /* BARYCENT, ... */
+  *frame = mill_frame_from_name(text, 8); /* 8 letters as in BARYCENT */
   return MILL_OK;
 }
 
 int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air)
 {
   int corrected = 0, vacuum = 1, found;
-  double velocity = -9999.0; /* LAMOST's value for none */
+  double velocity = -9999.0; /* LAMOST writes it for an unknown value */
   MILL_CHECK(read_key(file, i_hdu, "VACUUM", TLOGICAL, "T or F", &vacuum, sizeof vacuum, &found));
   *air = found && !vacuum;
   MILL_CHECK(
@@ -258,7 +258,8 @@ static int read_medium(mill_fits_file *file, int i_hdu, const char *key, int con
 int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_wcs *key,
                             int configured, int n_pix, double *wave_aa, int *air)
 {
-  double start = 0.0, step = 0.0, to_aa = 1.0, reference = 1.0; /* the FITS standard's CRPIX */
+  double start = 0.0, step = 0.0, to_aa = 1.0, reference = 1.0; /* reference: default of CRPIX in
+                                                                 * the FITS standard */
   char what[64];
   MILL_CHECK(need_key(file, i_hdu, key->start, NULL, &start));
   MILL_CHECK(need_key(file, i_hdu, key->step, key->other_step, &step));
@@ -328,7 +329,7 @@ int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int 
   return MILL_OK;
 }
 
-/* Only integers get a substitute for nulls, so that NaN of reals stays NaN. */
+/* Nulls of integers become NaN; reals get no substitute for nulls, so their NaNs stay. */
 int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
                         int n_pix, double *out)
 {
@@ -336,7 +337,7 @@ int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_r
   int type = TDOUBLE, any_null, status = 0;
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
   fits_get_coltype(file->fptr, number, &type, NULL, NULL, &status);
-  type = abs(type); /* negative: of variable length */
+  type = abs(type); /* negative: variable length */
   fits_read_col(file->fptr, TDOUBLE, number, i_row + 1, first + 1, n_pix,
                 type == TFLOAT || type == TDOUBLE ? NULL : &nan_value, out, &any_null, &status);
   MILL_CHECK_FITS(file, i_hdu, status, "row %lld (counted from 0) of column %d cannot be read",

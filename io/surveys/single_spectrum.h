@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Steps that formats share: keywords, units, pixels of an HDU, tables of fibres. */
+/** Steps shared by formats: keywords, units, pixels of an HDU, tables of fibres. */
 #ifndef MILL_SINGLE_SPECTRUM_H
 #define MILL_SINGLE_SPECTRUM_H
 
@@ -9,29 +9,29 @@ enum {
   MILL_SINGLE_MAX_PIX = 1 << 21 /**< most pixels of a spectrum; SDSS has 4600, models 1.6 million */
 };
 
-/** Pixels of a spectrum; zero it first.  Its memory is reused for the next spectrum. */
+/** Pixels of a spectrum; zero it before use.  Its memory is reused for the next spectrum. */
 typedef struct mill_single_spectrum {
   int n_pix, capacity;
-  double *wave_aa;        /**< [n_pix], owned, as all arrays */
-  double *number;         /**< [n_pix] numbers as read, before they are narrowed */
-  double *noise, *factor; /**< [n_pix] noise as read, flux per count */
+  double *wave_aa;        /**< [n_pix]; this and all arrays are owned */
+  double *number;         /**< [n_pix] numbers as read, before conversion to float32 */
+  double *noise, *factor; /**< [n_pix] noise as read; flux per count */
   float *flux, *ivar;     /**< [n_pix] */
-  float *sigma_aa;        /**< [n_pix] */
+  float *sigma_aa;        /**< [n_pix] sigma of the line-spread function, A */
   int32_t *mask;          /**< [n_pix] */
 } mill_single_spectrum;
 
-/** Make room for n_pix pixels, with undefined values. */
+/** Make room for n_pix pixels, whose values are undefined. */
 int mill_single_resize(mill_single_spectrum *spectrum, int n_pix);
 void mill_single_clear(mill_single_spectrum *spectrum);
 
-/** First table of that EXTNAME (upper case); -1: none. */
+/** Index of the first table with this EXTNAME (upper case); -1: none. */
 int mill_single_find_table(const mill_fits_guard *guard, const char *name);
 
-/** Does a card of the primary header begin with start? */
+/** Does any card of the primary header begin with start? */
 int mill_single_says(const mill_fits_guard *guard, const char *start);
 
-/** Read a keyword of an HDU.  If it is missing, *found is 0 and out untouched; found may be NULL.
- *  MILL_ERR_INPUT names file, HDU and keyword: it has the wrong type. */
+/** Read a keyword of an HDU.  If missing, *found is 0 and out untouched; found may be NULL.
+ *  MILL_ERR_INPUT names file, HDU and keyword: wrong type. */
 int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char *out, size_t size,
                          int *found);
 int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, double *out,
@@ -39,66 +39,69 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found);
 
-/** Frame and medium of SDSS and LAMOST.  HELIO says whether wavelengths are heliocentric; without
- *  it, a HELIO_RV (the applied correction) says that they are.  VACUUM F: in air; default:
+/** Read frame and medium of SDSS and LAMOST.  The frame is heliocentric if HELIO is true, or
+ *  without HELIO if HELIO_RV, the applied correction, has a value.  VACUUM F: in air; default:
  *  vacuum. */
 int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air);
 
-/** Frame from SPECSYS of the HDU, else of the primary header. */
+/** Read the frame from SPECSYS of the HDU, else of the primary header. */
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
 
-/** Angstroms in a unit of length; returns 0 if it is not Angstrom, AA, nm, um, micron or m. */
+/** *to_aa: Angstroms per unit named in text; returns 0 unless that is Angstrom, AA, nm, um, micron
+ *  or m. */
 int mill_single_unit(const char *text, double *to_aa);
 
-/** Angstroms in the unit that a keyword names; unit: default.  MILL_ERR_INPUT. */
+/** *to_aa: Angstroms per unit named by the keyword, or by `unit` if it is missing.
+ *  MILL_ERR_INPUT. */
 int mill_single_key_unit(mill_fits_file *file, int i_hdu, const char *key, const char *unit,
                          double *to_aa);
 
-/** Names of the keywords of wavelengths in equal steps. */
+/** Names of the keywords of a linear wavelength scale. */
 typedef struct mill_single_wcs {
-  const char *start, *step, *other_step; /**< other_step: in place of a missing step; NULL: none */
-  const char *reference, *unit, *type;   /**< type: AWAV (air) or WAVE (vacuum) */
+  const char *start, *step, *other_step; /**< other_step: used if step is missing; NULL: none */
+  const char *reference, *unit, *type;   /**< type: keyword with AWAV (air) or WAVE (vacuum) */
   const char *default_unit;              /**< "": the unit is required */
-  int beyond;                            /**< number of the first pixel - 1; 0 in FITS */
+  int beyond;                            /**< number of the first pixel, minus 1; 0 in FITS */
 } mill_single_wcs;
 
-/** Compute and check wavelengths from keywords of an HDU.  configured: the key medium, which is
- *  required if the type says neither air nor vacuum.  MILL_ERR_INPUT names file, HDU and
+/** Compute and check wavelengths from keywords of an HDU.  configured: value of the key medium,
+ *  needed if the type keyword tells neither air nor vacuum.  MILL_ERR_INPUT names file, HDU and
  *  keyword. */
 int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_wcs *key,
                             int configured, int n_pix, double *wave_aa, int *air);
 
-/** Find a column of numbers, ignoring case: in a table of one spectrum (mill_single_pixels; one row
- *  per pixel, or one row with all), or of one spectrum per row (mill_single_vector).  *n_pix:
- *  number of pixels; if it is not 0 before, the column must agree.  MILL_ERR_INPUT names file, HDU
- *  and column: missing, not numbers, another length, or not between 2 and MILL_SINGLE_MAX_PIX. */
+/** Find a column of numbers, ignoring case.  mill_single_pixels: the table holds one spectrum, with
+ *  one row per pixel or all in one row.  mill_single_vector: each row is a spectrum.  *n_pix:
+ *  number of pixels, set if 0, else the column must agree.  MILL_ERR_INPUT names file, HDU and
+ *  column: missing, not numbers, wrong length, or not 2 to MILL_SINGLE_MAX_PIX pixels. */
 int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
                        int *number);
 int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
                        int *number);
 
-/** Read n_pix numbers of a row of a column, from number `first` on.  NaN and infinity stay; nulls
- *  of integers become NaN.  MILL_ERR_INPUT. */
+/** Read n_pix numbers of a column's row, beginning with number `first`.  NaN and infinity are kept;
+ *  nulls of integers become NaN.  MILL_ERR_INPUT. */
 int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
                         int n_pix, double *out);
 
-/** First pixel whose wavelength is not finite, positive and above the one before; n_pix: none. */
+/** First pixel whose wavelength is not finite, not positive or not above the one before; n_pix:
+ *  none. */
 int mill_single_disorder(int n_pix, const double *wave_aa);
 
-/** MILL_ERR_INPUT unless wavelengths are positive, finite and ascending; names file, HDU, what (a
- *  column or row), pixel and value. */
+/** MILL_ERR_INPUT unless wavelengths are positive, finite and ascending; it names file, HDU, what
+ *  (column or row), pixel and value. */
 int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *what, int n_pix,
                            const double *wave_aa);
 
-/** Convert to float32; values beyond its range become infinite, and so bad pixels. */
+/** Convert to float32; values beyond its range become infinite, which makes the pixel bad. */
 void mill_single_narrow(const double *value, int n_pix, float *out);
 
-/** Fold a 64-bit mask into 32 bits; if a higher bit is set, bit 31 marks the pixel. */
+/** Fold a 64-bit mask into 32 bits; bit 31 is set if any higher bit was. */
 int32_t mill_single_fold(uint64_t mask);
 
-/** Offset to be added to stored 64-bit masks: CFITSIO 4.2 cannot read unsigned ones.  scale, zero:
- *  BSCALE and BZERO, or TSCAL and TZERO.  what: for the message.  MILL_ERR_INPUT: the mask is
- *  scaled. */
+/** *offset: number to add to stored 64-bit masks, as CFITSIO 4.2 cannot read unsigned ones. scale,
+ *  zero: BSCALE and BZERO, or TSCAL and TZERO.  what: for the message.  MILL_ERR_INPUT: scaled
+ *  mask. */
 int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *what, double scale,
                             double zero, uint64_t *offset);
 
@@ -116,23 +119,23 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
     }                                                                                              \
   }
 
-/** Read keywords as one row of values, as mill_fits_columns reads columns.  Each comes from the
- *  first of its names that one of the headers i_hdu [n_hdu] has.  A keyword with the value `none`
- *  counts as missing; none NAN: no value does. */
+/** Read keywords as one row of values, as mill_fits_columns reads columns.  Each value is the first
+ *  found under the wish's names, tried in this order, in the headers i_hdu [n_hdu].  A value equal
+ *  to `none` counts as missing; NAN: no value does. */
 int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double none,
                      const mill_fits_wish *wish, int n_wish, mill_fits_values *values);
 
-/** Description of a table of fibres; each row has one spectrum. */
+/** A table of fibres, with one spectrum per row. */
 typedef struct mill_fibres {
-  const mill_fits_wish *wish; /**< [n_wish]; the first is the target's name */
+  const mill_fits_wish *wish; /**< [n_wish]; wish[0] is the target's name */
   int n_wish;
-  int i_class, i_sn; /**< index of the wish for target_classes and for minsn; 0: none */
-  /** type of the target of row i, for mill_candidate */
+  int i_class, i_sn; /**< index of the wish for target_classes, for minsn; 0: none */
+  /** target type of row i, for mill_candidate */
   const char *(*objtype)(const mill_fits_values *values, int64_t i);
 } mill_fibres;
 
-/** Select rows of fibres and fill a zeroed index.  i_hdu: the table, for messages; values: of the
- *  wishes. MILL_ERR_INPUT names file, HDU and row: a name is too long. */
+/** Select rows of fibres and fill a zeroed index.  i_hdu: the table, for messages; values [n_wish]:
+ *  read by fibres->wish. MILL_ERR_INPUT names file, HDU and row: name too long. */
 int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
                       const mill_fits_values *values, int64_t n_row, const mill_selection *select,
                       mill_file_index *index);

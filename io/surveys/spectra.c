@@ -50,8 +50,8 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
   return mill_arena_take(&spectra->batch->arena, n_byte, out);
 }
 
-/* Give the piece's part of an array [n_row][n_pix] of 4-byte numbers in the batch's memory, without
-   a copy if it lies there already.  from NULL: *out is NULL. */
+/* *out: the piece's pixels of an array [n_row][n_pix] of 4-byte numbers, in the batch's memory;
+ * copied unless they are there already.  from NULL: *out is NULL. */
 static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, size_t n_row,
                 size_t n_pix, const void **out)
 {
@@ -73,7 +73,7 @@ static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, si
   return MILL_OK;
 }
 
-/* Copy the piece's wavelengths into the batch. */
+/* Copy the piece's wavelengths into the batch's memory. */
 static int add_wave(mill_spectra *spectra, const mill_known_waves *known, mill_piece *p)
 {
   double *copy = NULL;
@@ -103,7 +103,7 @@ static int add_sigma(mill_spectra *spectra, const mill_known_waves *known, mill_
   return MILL_OK;
 }
 
-/* Give the file's sigma of the piece's pixels, times lsf_factor. */
+/* *out: the file's sigma of the piece's pixels, times lsf_factor. */
 static int keep_sigma(mill_spectra *spectra, const mill_piece *p, const float *from, size_t n_pix,
                       const float **out)
 {
@@ -195,8 +195,8 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
   return MILL_OK;
 }
 
-/* Sort by exposure, then arm; equal ones keep their order.  An insertion sort, as formats give
-   their channels nearly in this order. */
+/* Sort by exposure, then arm, keeping the order of equal ones.  Insertion sort, as formats add
+ * channels nearly in this order. */
 static void sort_segments(mill_read_batch *batch)
 {
   for (int i = 1; i < batch->n_segment; i++) {
@@ -236,8 +236,8 @@ done:
   return err;
 }
 
-/* Fail if the open file has changed: a star must not mix pixels of two versions.  A replaced or
-   removed file stays open, and a .gz was unpacked as a whole, so these cannot change. */
+/* Fail if the open file has changed, as a star must not mix pixels of two versions.  Replacing or
+ * removing the file does not change an open one, nor an unpacked .gz. */
 static int check_unchanged(const mill_fits_guard *guard)
 {
   struct stat now;
@@ -354,7 +354,7 @@ const char *mill_spectra_channel(const mill_spectra *spectra, const mill_raw_seg
     for (int i = 0; i < known->n_piece; i++)
       if (known->piece[i].wave_number == segment->wave_number)
         return known->name;
-  return ""; /* forgotten, after more than MILL_MAX_KNOWN sets of wavelengths */
+  return ""; /* forgotten since the file has more than MILL_MAX_KNOWN sets of wavelengths */
 }
 
 int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segment,
@@ -372,8 +372,7 @@ int mill_spectra_frame(const mill_spectra *spectra)
   return spectra->frame;
 }
 
-/* Refuse selections that the format does not support, which would silently keep all rows or
-   none. */
+/* Refuse selections that the format does not support; they would silently keep all rows or none. */
 static int check_selection(const mill_spectra *spectra, const mill_selection *select)
 {
   const mill_format *format = spectra->format;

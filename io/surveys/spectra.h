@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Spectra of any survey behind one interface: formats, channels, arms.
+/** One interface for spectra of all surveys: formats, channels, arms.
  *
  *  A FORMAT (a table of functions per survey: desi.c, sdss.c, ...) knows the layout of its files.
- *  It gives CHANNELS: one spectrum of one exposure, with its own wavelengths.  This module
- *  recognises the format, gives each channel's pixels to the library's ARMS, and holds the pixels
- *  of a batch.
+ *  It adds CHANNELS: a channel is one spectrum of one exposure, with its own wavelengths.  This
+ *  module recognises the format, assigns each channel's pixels to the library's ARMS, and holds the
+ *  pixels of a batch.
  *
- *  A channel with the name of an arm goes to that arm, as a whole or as far as the key arms and the
- *  templates reach.  Any other channel is cut by wavelength: each pixel goes to the arm whose
- *  usable range contains it, which is the templates' range less the Doppler shift at the velocity
- *  limits. Two overlapping arms are cut in the middle of the overlap; pixels beyond all arms are
- *  dropped.  The key arms may narrow an arm's range, or name the channel that it takes.
+ *  A channel with the name of an arm goes to that arm, within the range that the key arms sets.
+ *  Any other channel is cut by wavelength: each pixel goes to the arm whose usable range contains
+ *  it.  The usable range is that of the templates, less the Doppler shift at the velocity limits.
+ *  Two overlapping arms are cut in the middle of the overlap; pixels beyond all arms are dropped.
+ *  The key arms may narrow an arm's range, or name its channel.
  *
- *  Velocities are in the frame of the file's wavelengths, which every format reports; nothing is
- *  corrected silently.
- */
+ *  Velocities are in the frame of the file's wavelengths, which every format reports; wavelengths
+ *  are not corrected to another frame. */
 #ifndef MILL_SPECTRA_H
 #define MILL_SPECTRA_H
 
@@ -24,7 +23,7 @@
 #include "kernels/data/star.h"
 #include "src/config/config.h"
 
-/** Frame of the wavelengths of a file, for the log and the provenance. */
+/** Frame of a file's wavelengths, for the log and the provenance. */
 enum mill_frame {
   MILL_FRAME_UNKNOWN,
   MILL_FRAME_BARYCENTRIC,
@@ -32,23 +31,22 @@ enum mill_frame {
   MILL_FRAME_TOPOCENTRIC
 };
 
-/** One spectrum, as a format gives it; all pointers are borrowed for the call.
+/** A spectrum from a format; all pointers are borrowed for the call.
  *
  *  sigma_aa [n_pix]  Gaussian sigma of the line-spread function, A, pixel included; NULL: unknown
- *  resolution        resolution matrix, as in mill_raw_segment; NULL: none
- */
+ *  resolution        resolution matrix, as in mill_raw_segment; NULL: none */
 typedef struct mill_channel {
   char name[MILL_MAX_NAME]; /**< lower case: b, r, z, coadd, blue, red */
   int n_pix, n_diag;
   const double *wave_aa; /**< [n_pix] ascending; vacuum unless air is set */
-  int air;               /**< 1: wavelengths in air, which are converted here */
+  int air;               /**< 1: wavelengths in air, which this module converts */
   const float *flux, *ivar;
   const int32_t *mask;
   const float *resolution;
   const float *sigma_aa;
 } mill_channel;
 
-/** Result of mill_spectra_read; the next call reuses its memory.  Zero it first, except for
+/** Result of mill_spectra_read; the next call reuses its memory.  Zero it before use, except for
  *  arena.backend. */
 typedef struct mill_read_batch {
   int n_segment;
@@ -73,11 +71,11 @@ typedef struct mill_spectra_settings {
   mill_open_limits limits;
 } mill_spectra_settings;
 
-/** May several threads read at once, each its own files?  Depends on how CFITSIO was built. */
+/** May several threads read different files at once?  Depends on how CFITSIO was built. */
 int mill_spectra_threads(void);
 
 /** Open and check a file, and recognise its format.  A file belongs to one thread at a time;
- *  several may be open, in several threads if mill_spectra_threads().  MILL_ERR_INPUT names file
+ *  several threads may each have files open if mill_spectra_threads().  MILL_ERR_INPUT names file
  *  and HDU and says what to do; MILL_ERR_OUTPUT as mill_fits_guard_open. */
 int mill_spectra_open(const char *path, const mill_spectra_settings *settings, mill_spectra **out);
 void mill_spectra_close(mill_spectra *spectra); /* NULL is allowed */
@@ -85,23 +83,23 @@ void mill_spectra_close(mill_spectra *spectra); /* NULL is allowed */
 const char *mill_spectra_format_name(const mill_spectra *spectra);
 int mill_spectra_frame(const mill_spectra *spectra); /**< enum mill_frame */
 
-/** Select rows and list them in index.  index->exposure_row holds the format's own numbers of
- *  exposures: FITS rows, HDUs, ... */
+/** Select rows and list them in index.  index->exposure_row numbers exposures as the format does:
+ *  by FITS row, HDU, ... */
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index);
 
-/** Read n exposures, numbered as in the index.  An exposure has a segment for each piece of a
- *  channel in an arm: none, one or several per arm.  MILL_ERR_INPUT. */
+/** Read n exposures, numbered as in the index.  Each piece of a channel that goes to an arm becomes
+ *  a segment: an exposure has none, one or several per arm.  MILL_ERR_INPUT. */
 int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n,
                       mill_read_batch *batch);
 
-/** Read only the wavelengths of n exposures: segments without pixels. */
+/** Read only the wavelengths of n exposures; their segments have no pixels. */
 int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
                        mill_read_batch *batch);
 
-/** Name, as in the file, of the channel of a segment of the last mill_spectra_read. */
+/** Channel name, as in the file, of a segment of the last mill_spectra_read. */
 const char *mill_spectra_channel(const mill_spectra *spectra, const mill_raw_segment *segment);
 
-/** The unit of the fluxes of such a segment, as FITS writes units; "" where it is not known. */
+/** FITS unit of such a segment's fluxes; "" if unknown. */
 enum { MILL_FLUX_UNIT = 96 };
 int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segment,
                            char unit[MILL_FLUX_UNIT]);
@@ -109,18 +107,18 @@ int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segmen
 /** "barycentric", "heliocentric", "topocentric" or "unknown". */
 const char *mill_frame_name(int frame);
 
-/** Enum mill_frame whose name agrees in the first n letters, ignoring case; unknown if none
- *  does. */
+/** The enum mill_frame whose name has the same first n letters, ignoring case; MILL_FRAME_UNKNOWN
+ *  if none has. */
 int mill_frame_from_name(const char *text, size_t n);
 
-/* ---- for formats, during their read ---------------------------------------------------------- */
+/* ---- called by formats while they read ------------------------------------------------------- */
 
-/** Add a channel to the batch being read.  Pixels are copied, unless they lie in memory of
- *  mill_spectra_alloc.  wave_aa must ascend.  n_diag > 0 with resolution NULL: the channel has a
- *  resolution matrix, which was not wanted. */
+/** Add a channel to the batch being read.  Pixels are copied unless they lie in memory of
+ *  mill_spectra_alloc.  wave_aa must ascend.  n_diag > 0 with resolution NULL: the file has a
+ *  resolution matrix, but it was not wanted. */
 int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *channel);
 
-/** Memory that lasts as long as the batch being read: not zeroed, 64-byte aligned. */
+/** Get memory that lasts as long as the batch being read; not zeroed, 64-byte aligned. */
 int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out);
 
 enum mill_wants {
@@ -129,12 +127,12 @@ enum mill_wants {
   MILL_WANTS_MATRIX = 4   /**< with its resolution matrix */
 };
 
-/** Which data of a channel are wanted?  *wants: bits of enum mill_wants.  Set name, n_pix, wave_aa,
- *  air, n_diag (above 0: it has a matrix) and sigma_aa (not NULL: it has widths); pixels need not
- *  be read yet.  A format need not ask: unwanted data are ignored. */
+/** *wants: bits of enum mill_wants, the data of a channel that are needed.  Set name, n_pix,
+ *  wave_aa, air, n_diag (above 0 if there is a matrix) and sigma_aa (not NULL if there are widths);
+ *  pixels may still be unread.  Formats need not call this: unwanted data are ignored. */
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
 
-/** Properties by which only some formats can select rows. */
+/** Selections that only some formats support. */
 enum mill_selects {
   MILL_SELECTS_CLASSES = 1, /**< select->target_class */
   MILL_SELECTS_SCORES = 2,  /**< select->sn_source */
@@ -142,31 +140,32 @@ enum mill_selects {
   MILL_SELECTS_REDROCK = 8  /**< select->redrock_file */
 };
 
-/** A format: one constant table. */
+/** A format: a constant table. */
 typedef struct mill_format {
-  const char *name;        /**< as --format takes it */
+  const char *name;        /**< name for --format */
   const char *description; /**< one line for --help and messages */
-  /** 1 when the checked file looks like this format; headers only. */
+  /** 1 if the checked file, by its headers alone, looks like this format */
   int (*recognise)(const mill_fits_guard *guard);
-  /** Bytes of the format's state.  It begins with mill_fits_file *, set to the borrowed file; the
-   *  rest is zero before open. */
+  /** Bytes of the format's state.  Its first member is a mill_fits_file *, set to the borrowed
+   *  file; the rest is zero before open. */
   size_t state_bytes;
-  /** Check the structure of the file; set *frame (enum mill_frame) if it is known. */
+  /** Check the structure of the file; set *frame (enum mill_frame) if known. */
   int (*open)(void *state, const mill_spectra_settings *settings, int *frame);
-  /** Free what the state owns; called also after a failure.  NULL: it owns nothing. */
+  /** Free the state's memory; called also after a failure.  NULL: nothing to free. */
   void (*close)(void *state);
-  /** Fill a zeroed index: rows, exposures, n_fits_row.  The caller clears it after a failure. */
+  /** Fill a zeroed index with rows, exposures and n_fits_row.  After a failure the caller clears
+   *  it. */
   int (*index)(void *state, const mill_selection *select, mill_file_index *index);
   /** Call mill_spectra_add for every channel of the exposures. */
   int (*read)(void *state, mill_spectra *spectra, const int64_t *exposure, int n);
-  /** The unit of a channel's fluxes as they were given; "" where it is not known.  NULL: never. */
+  /** FITS unit of a channel's fluxes as added; "" if unknown.  NULL: always unknown. */
   int (*flux_unit)(void *state, const char *channel, char unit[MILL_FLUX_UNIT]);
   unsigned selects; /**< bits of enum mill_selects */
-  /** Its cameras [n_camera], which become the arms if the configuration names none; see
-   *  mill_config_take_cameras. */
+  /** [n_camera] cameras, used as arms if the configuration names none; see
+   *  mill_config_take_cameras */
   const mill_arm_choice *camera;
   int n_camera;
-  int cameras_are_channels; /**< 1: each camera has a channel of its name */
+  int cameras_are_channels; /**< 1: each camera is a channel of the same name */
   double lsf_width_error;   /**< default of the key lsf_width_error */
 } mill_format;
 
@@ -174,11 +173,11 @@ extern const mill_format mill_format_desi, mill_format_sdss, mill_format_lamost,
     mill_format_lamost_mrs, mill_format_weave, mill_format_fourmost, mill_format_pfs,
     mill_format_generic;
 
-/** As mill_spectra_open, but only with these formats [n_format]. */
+/** Like mill_spectra_open, but try only formats [n_format]. */
 int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings,
                          const mill_format *const *formats, int n_format, mill_spectra **out);
 
-/** Make a source of spectra in memory, for mill_spectra_read alone.  format: only `read` is needed.
+/** Make a source of spectra in memory, for mill_spectra_read only; of format only `read` is used.
  *  name: for messages.  The caller owns state.  MILL_ERR_MEMORY. */
 int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,
                              const mill_format *format, void *state, mill_spectra **out);

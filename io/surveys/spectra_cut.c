@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which pixels of a channel go to which arm. */
+/* Assigns the pixels of channels to arms. */
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "kernels/math/doppler.h"
 #include "src/config/arms.h"
 
-/* Number of pieces so far in this process, for mill_raw_segment.wave_number. */
+/* Pieces numbered so far in this process, for mill_raw_segment.wave_number. */
 static _Atomic uint64_t n_numbered;
 
 void mill_spectra_set_rules(mill_spectra *spectra)
@@ -29,14 +29,14 @@ void mill_spectra_set_rules(mill_spectra *spectra)
     rule->channel = i >= 0 ? config->arm[i].channel : "";
     rule->min_aa = choice.min_aa;
     rule->max_aa = choice.max_aa;
-    /* the range that src/pipeline/pipeline.c accepts, less a margin for rounding */
+    /* the range accepted by src/pipeline/pipeline.c, less a margin for rounding */
     const double first = exp(lib->arm[a].ln_wave0);
     const double last =
         exp(lib->arm[a].ln_wave0 + lib->arm[a].ln_step * (double)(lib->arm[a].n_pix - 1));
     const double margin = 1e-9;
     const double least = first * exp(atanh(config->fit.max_vel_km_s / MILL_C_KM_S)) * (1 + margin);
     const double most = last * exp(atanh(config->fit.min_vel_km_s / MILL_C_KM_S)) * (1 - margin);
-    /* an open end of a configured range is that of the templates */
+    /* if only one end is configured, the templates set the other */
     if (rule->min_aa > 0.0 || isfinite(rule->max_aa)) {
       rule->min_aa = fmax(rule->min_aa, least);
       rule->max_aa = fmin(rule->max_aa, most);
@@ -46,8 +46,8 @@ void mill_spectra_set_rules(mill_spectra *spectra)
   }
 }
 
-/* Arm of a wavelength among the arms of mask; -1: none.  Of two overlapping arms, the one that
-   begins first has the lower half of the overlap. */
+/* Arm of `mask` to which a wavelength goes; -1: none.  Of two overlapping arms, the one that begins
+ * first gets the lower half of the overlap. */
 static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
 {
   int best = -1;
@@ -70,7 +70,7 @@ static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
 static int add_piece(const mill_spectra *spectra, mill_known_waves *known, int arm, int first,
                      int n)
 {
-  /* a remainder at an edge, too short to determine the continuum */
+  /* skip a remainder that is too short to determine the continuum */
   if (n < 2 * spectra->settings.config->fit.n_cont)
     return MILL_OK;
   if (known->n_piece == MILL_MAX_PIECE)
@@ -99,7 +99,7 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
     }
     if (rule->wanted)
       any |= 1u << a;
-    /* an unwanted arm still takes the channel of its name, so that no other arm does */
+    /* an unwanted arm also claims the channel of its name, which is then skipped */
     if (strcasecmp(lib->arm[a].name, known->name) == 0)
       same_name = a;
   }
@@ -112,7 +112,7 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
       first++;
     while (end > first && wave[end - 1] > rule->max_aa)
       end--;
-    /* any number of pixels: the pipeline reports too few */
+    /* keep any number of pixels: the pipeline reports too few */
     if (end > first)
       known->piece[known->n_piece++] =
           (mill_piece){.arm = same_name, .first = first, .n = end - first};
@@ -142,8 +142,8 @@ void mill_spectra_forget(mill_spectra *spectra)
   }
 }
 
-/* Vacuum wavelength, A, of an air wavelength: Piskunov's inverse (VALD) of Morton 2000, ApJS 130,
-   403.  Wavelengths below 2000 A are returned unchanged. */
+/* Convert an air wavelength (A) to vacuum: Piskunov's inverse (VALD) of Morton 2000, ApJS 130,
+ * 403.  Wavelengths below 2000 A are returned unchanged. */
 static double air_to_vacuum(double wave_air_aa)
 {
   if (!(wave_air_aa >= 2000.0))
@@ -154,7 +154,7 @@ static double air_to_vacuum(double wave_air_aa)
   return n * wave_air_aa;
 }
 
-/* Remember and cut new wavelengths. */
+/* Remember new wavelengths and cut them into pieces. */
 static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
                  mill_known_waves *known)
 {
@@ -195,7 +195,7 @@ int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_k
         strcmp((*out)->name, channel->name) == 0 &&
         memcmp((*out)->given_aa, channel->wave_aa, (size_t)channel->n_pix * sizeof(double)) == 0)
       return MILL_OK;
-  if (spectra->n_known == MILL_MAX_KNOWN) /* all would be cut again: costs only time */
+  if (spectra->n_known == MILL_MAX_KNOWN) /* start over; cutting again only costs time */
     mill_spectra_forget(spectra);
   *out = &spectra->known[spectra->n_known];
   err = learn(spectra, channel, air, *out);

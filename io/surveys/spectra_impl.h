@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Shared by the parts of the spectra: spectra.c reads files and fills batches, spectra_cut.c cuts
- *  channels into the library's arms. */
+/** Shared by the parts of the spectra reader: spectra.c reads files and fills batches,
+ *  spectra_cut.c cuts channels into the library's arms. */
 #ifndef MILL_SPECTRA_IMPL_H
 #define MILL_SPECTRA_IMPL_H
 
@@ -15,7 +15,7 @@ enum {
 typedef struct mill_piece {
   int arm, first, n;
   uint64_t wave_number;
-  /* in the batch being read; NULL: not yet there */
+  /* in the memory of the batch being read; NULL: not there yet */
   const double *wave_aa;
   const float *sigma_aa; /* from the arm's resolving power or FWHM */
 } mill_piece;
@@ -25,19 +25,21 @@ typedef struct mill_known_waves {
   char name[MILL_MAX_NAME];
   int n_pix, air;
   double *given_aa; /* [n_pix] as given, owned */
-  double *wave_aa;  /* [n_pix] in vacuum; owned, or given_aa itself */
-  int n_piece;      /* 0: no wanted arm takes the channel */
-  int outside;      /* 1: the channel is beyond all arms */
+  double *wave_aa;  /* [n_pix] in vacuum; owned, or the same as given_aa */
+  int n_piece;      /* 0: the channel goes to no wanted arm */
+  int outside;      /* 1: the channel lies beyond all arms */
   mill_piece piece[MILL_MAX_PIECE];
 } mill_known_waves;
 
-/* An arm of the library as this run uses it. */
+/* Settings of this run for an arm of the library. */
 typedef struct mill_arm_rule {
   int wanted;
-  double min_aa, max_aa;    /* configured range within the templates'; 0, inf: none configured */
-  double least_aa, most_aa; /* intersection of both ranges */
-  const char *channel;      /* configured channel; empty: any */
-  double resolving_power, fwhm_aa; /* configured resolution, 0: none; fwhm_aa has priority */
+  double min_aa, max_aa;           /* configured range, cut to that of the templates; 0, inf: not
+                             * configured */
+  double least_aa, most_aa;        /* templates' usable range, cut to min_aa, max_aa */
+  const char *channel;             /* configured channel; empty: not configured */
+  double resolving_power, fwhm_aa; /* configured resolution, 0: none; fwhm_aa is used if both are
+                                    * set */
   int needs_lsf;
 } mill_arm_rule;
 
@@ -45,28 +47,28 @@ struct mill_spectra {
   const mill_format *format;
   void *state;
   int frame;
-  mill_fits_file *fits; /* NULL: spectra in memory */
-  const char *name;     /* of the file, for messages; borrowed */
+  mill_fits_file *fits; /* NULL: spectra are in memory */
+  const char *name;     /* file name for messages; borrowed */
   mill_spectra_settings settings;
   mill_arm_rule arm[MILL_MAX_ARM];
   mill_known_waves known[MILL_MAX_KNOWN];
   int n_known;
-  /* of the read in progress */
+  /* state of the read in progress */
   mill_read_batch *batch;
   int n_exposure, n_channel, waves_only;
 };
 
-/** Set how this run uses the library's arms. */
+/** Set the rules of all arms from settings, library and configuration. */
 void mill_spectra_set_rules(mill_spectra *spectra);
 
-/** Find how a channel is cut; equal wavelengths are cut only once. */
+/** Find how a channel is cut; channels with equal name and wavelengths are cut only once. */
 int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_known_waves **out);
 
-/** Forget all wavelengths. */
+/** Forget all remembered wavelengths. */
 void mill_spectra_forget(mill_spectra *spectra);
 
-/** Source of the line-spread function of a channel's piece in an arm.  MILL_LSF_OFF: none is
- *  needed; MILL_LSF_AUTO: none is known. */
+/** Source of a channel's line-spread function in an arm.  MILL_LSF_OFF: not needed; MILL_LSF_AUTO:
+ *  unknown. */
 int mill_spectra_lsf(const mill_spectra *spectra, const mill_channel *channel, int arm);
 
 #endif

@@ -6,7 +6,7 @@
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
 
-/* A column, or a bit of the column before it in the table. */
+/* A column of target bits, or a bit of the last column above it. */
 typedef struct line {
   int bit; /* -1: a column */
   const char *name;
@@ -22,7 +22,7 @@ static const line table[] = {
 
 enum { N_LINE = sizeof table / sizeof table[0] };
 
-/* Line of column i; N_LINE: there is no such column. */
+/* Index in table of column i; N_LINE: no such column. */
 static int find_column(int i)
 {
   int at = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** DESI's target classes: names of the bits of its target columns. */
+/** DESI's target classes: names of the bits in its target columns. */
 #ifndef MILL_TARGET_BITS_H
 #define MILL_TARGET_BITS_H
 
@@ -7,19 +7,19 @@
 
 #include "src/config/config.h"
 
-/** Name of column i: DESI_TARGET, MWS_TARGET, SCND_TARGET, the same of SV1, SV2 and SV3
- *  (SV1_DESI_TARGET, ...), CMX_TARGET; NULL beyond the last. */
+/** Name of column i: DESI_TARGET, MWS_TARGET, SCND_TARGET, those of SV1, SV2 and SV3
+ *  (SV1_DESI_TARGET, ...), CMX_TARGET; NULL: i is too large. */
 const char *mill_target_column(int i);
 
-/** Does column i belong to commissioning or survey validation?  In a file with such a column, the
- *  bits of the main survey's columns are meaningless. */
+/** Does column i belong to commissioning or survey validation?  In a file that has one of these,
+ *  the main survey's columns are meaningless. */
 int mill_target_column_is_early(int i);
 
-/** Bits of column i whose names match a target class of the selection.  MILL_ERR_CONFIG. */
+/** *bits: those of column i whose names match a target class of the selection. MILL_ERR_CONFIG. */
 int mill_target_bits(const mill_selection *select, int i, uint64_t *bits);
 
-/** MILL_ERR_INPUT, naming the first, if a target class of the selection matches no bit of any
- *  column; path: of the file, for the message. */
+/** MILL_ERR_INPUT if a target class of the selection matches no bit of any column; names the first.
+ *  path: the file, for the message. */
 int mill_target_bits_check(const mill_selection *select, const char *path);
 
 #endif

@@ -16,7 +16,7 @@
 
 enum { N_ARM = 3, N_IMAGE = 3, MAX_NAME = 32 };
 
-/* HDUs are called <ARM>_DATA, ...; arms become channels in this order. */
+/* HDUs are named <ARM>_DATA, ...; the arms are channels. */
 static const char *const arm_name[N_ARM] = {"BLUE", "GREEN", "RED"};
 
 enum { DATA, IVAR, SENSFUNC };
@@ -49,7 +49,7 @@ static int recognise(const mill_fits_guard *guard)
 
 /* ---- structure -------------------------------------------------------- */
 
-/* Check the images i_hdu [N_IMAGE] of an arm, and take them as planes. */
+/* Check the images i_hdu [N_IMAGE] of an arm, and use them as planes. */
 static int take_images(const mill_cameras *c, const int *i_hdu, mill_camera *camera)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -65,7 +65,7 @@ static int take_images(const mill_cameras *c, const int *i_hdu, mill_camera *cam
   camera->n_pix = (int)data->axis[0];
   for (int i = 0; i < N_IMAGE; i++) {
     const mill_fits_hdu *hdu = &guard->hdu[i_hdu[i]];
-    const int is_row = i == SENSFUNC && hdu->n_axis == 1; /* for all fibres */
+    const int is_row = i == SENSFUNC && hdu->n_axis == 1; /* a single row for all fibres */
     if (hdu->kind != MILL_FITS_IMAGE || hdu->axis[0] != camera->n_pix ||
         (!is_row && (hdu->n_axis != 2 || hdu->axis[1] != c->n_row)))
       return MILL_ERROR_HDU(c->file, i_hdu[i],
@@ -85,8 +85,8 @@ static const mill_single_wcs wcs = {.start = "CRVAL1",
                                     .type = "CTYPE1",
                                     .default_unit = "Angstrom"};
 
-/* Open an arm, if the file has any of its images.  *frame: frame of all arms so far; unknown if
-   they differ. */
+/* Open an arm if the file has any of its images.  *frame: frame of all arms so far; unknown if they
+ * differ. */
 static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
 {
   char name[MAX_NAME];
@@ -142,8 +142,8 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Columns of FIBTABLE.  STATUS and TARGUSE say which fibres saw a target.  TARGCAT, the last, is
-   read only if rows are selected by it. */
+/* Columns of FIBTABLE.  STATUS and TARGUSE tell which fibres saw a target.  TARGCAT, the last, is
+ * read only if rows are selected by it. */
 enum { NAME, STATUS, USE, FIBER, RA, DEC, CATEGORY, N_WISH };
 static const mill_fits_wish wish[N_WISH] = {
     [NAME] = MILL_WISH("CNAME", TEXT, 0, 1),
@@ -154,8 +154,8 @@ static const mill_fits_wish wish[N_WISH] = {
     [DEC] = MILL_ROW_WISH("TARGDEC", DOUBLE, target_dec, NAN, 0),
     [CATEGORY] = MILL_WISH("TARGCAT", TEXT, 0, 1)};
 
-/* Type of a fibre's target as the selection names it: SKY, BAD, or TARGUSE itself.  STATUS A: the
-   fibre is on its target; others are parked, disabled or lost. */
+/* Target type of a fibre, as in the selection: TARGUSE, or SKY if that is S.  BAD unless STATUS is
+ * A (on target): other fibres are parked, disabled or lost. */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   const char *use = mill_fits_text_at(&v[USE], i);
