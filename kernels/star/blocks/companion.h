@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Two stars in one spectrum (kernels/star/logic/pair.h): the companion's rows at the pixels are
- *  kept in the segment, in their own unit, and added to those of the star at hand. */
+/** Two stars in one spectrum (kernels/star/logic/pair.h): the segment keeps the companion's
+ *  template and derivatives at the pixels, in their own unit, to be added to those of the current
+ *  star. */
 #ifndef MILL_COMPANION_H
 #define MILL_COMPANION_H
 
@@ -12,7 +13,7 @@ MILL_HD_INLINE int mill_is_paired(const mill_segment *s)
   return MILL_HAS_PAIRS && s->paired;
 }
 
-/** Unit of the companion's rows over that of the template at hand. */
+/** Factor from the unit of the companion's rows to that of the current template. */
 MILL_HD_INLINE double mill_pair_unit(const mill_model *m, const mill_segment *s,
                                      const mill_workspace *work)
 {
@@ -32,7 +33,8 @@ MILL_BLOCK_FN void mill_block_add_companion(mill_block *b, const mill_model *m,
   MILL_BARRIER(b);
 }
 
-/** Keep the template's rows at the pixels, work->smooth, in the segment, for the other star. */
+/** Copy the template and its derivatives at the pixels, work->smooth, to s->pair, for the other
+ *  star. */
 MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_workspace *work)
 {

@@ -47,7 +47,7 @@ MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const m
   return exp(-0.5 * mill_hull_penalty(m, slot, theta));
 }
 
-/** ln of the integral of exp(-F_P/2), F_P being priors and hull penalty, and its variance:
+/** Return ln of the integral of exp(-F_P/2), F_P being priors and hull penalty; *var: its variance.
  *  Gaussians and ranges by formula, the hulls' mean factor by random draws.  NaN: the integral is
  *  infinite. */
 MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *m,
@@ -75,7 +75,7 @@ MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *
   return ln_all + log(left);
 }
 
-/** ln of the evidence and its error into the posterior.  The mean weight of all draws is the
+/** Store ln of the evidence and its error in the posterior.  The mean weight of all draws is the
  *  integral of exp(-F/2); a refused draw has weight 0. */
 MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_slot *slot)
 {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Initial guess: cross-match with a few templates over velocity bins.
  *
- *  Data and templates are divided by their own continuum fits; with n = d/c - 1,
- *  m = T/c_T - 1, w = c^2/sigma^2 summed into bins uniform in ln wavelength,
- *  chi^2(k, v) = const - 2 sum (w n) m_k(v) + sum w m_k^2(v).
- *  That is the real part of the correlation of w - 2 i w n with m^2 + i m.  At all velocities
- *  together it is made by transforms of blocks of bins (overlap-save): a block has guess_n -
- *  2 guess_half bins of the data, and guess_n of the template, guess_half more on each side;
- *  the products of all blocks of all segments are added up and transformed back once.
- *  All of it is float32 in both precisions.
- */
+ *  Data and templates are divided by their own continuum fits.  With n = d/c - 1, m = T/c_T - 1 and
+ *  w = c^2/sigma^2 summed into bins uniform in ln wavelength
+ *    chi^2(k, v) = const - 2 sum (w n) m_k(v) + sum w m_k^2(v),
+ *  the real part of the correlation of w - 2 i w n with m^2 + i m.  Fourier transforms of blocks of
+ *  bins give it at all velocities together (overlap-save).  A block has guess_n - 2 guess_half bins
+ *  of the data, and guess_n of the template, guess_half more on each side.  The products of all
+ *  blocks of all segments are added up and transformed back once.  The guess is float32 in both
+ *  precisions. */
 #ifndef MILL_GUESS_H
 #define MILL_GUESS_H
 
@@ -42,7 +41,7 @@ MILL_HD static inline int mill_guess_takes(const mill_segment *s)
   return s->used == 1 && s->n_good > 0;
 }
 
-/** Transform x [guess_n][2][MILL_GUESS_LANE] in place. */
+/** Fourier-transform x [guess_n][2][MILL_GUESS_LANE] in place. */
 MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const float *root,
                                       float *x);
 
@@ -73,8 +72,8 @@ MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, i
                         slot->guess.chisq + (ptrdiff_t)k0 * nv);
 }
 
-/** slot->guess.chisq of one group of templates, from k0 on, for n_star stars whose segments take
- *  the same templates (n_star: a constant, MILL_GUESS_STARS at most).
+/** Compute slot->guess.chisq of one group of templates, from k0 on, for n_star stars whose segments
+ *  use the same templates.  n_star is a constant, MILL_GUESS_STARS at most.
  *
  *  sum [n_star][guess_n][2][MILL_GUESS_LANE]  work space */
 MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, int k0,
@@ -186,7 +185,7 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
     mill_block_fourier(b, n_fourier, 0, m->guess_root, s->guess + (ptrdiff_t)i * n_number);
 }
 
-/** Velocity bins [v0, v1) from low to high. */
+/** Find the velocity bins [v0, v1) that lie between low and high. */
 MILL_HD static inline void mill_guess_within(const mill_model *m, double low_km_s, double high_km_s,
                                              int *v0, int *v1)
 {
@@ -199,8 +198,8 @@ MILL_HD static inline void mill_guess_within(const mill_model *m, double low_km_
     --*v1;
 }
 
-/** Least chi^2 of each template among velocity bins [v0, v1) into slot->guess.least (infinite: none
- *  is finite), and its bin into slot->guess.velocity. */
+/** Write the least chi^2 of each template in velocity bins [v0, v1) to slot->guess.least (infinite:
+ *  none is finite), and its bin to slot->guess.velocity. */
 MILL_BLOCK_FN void mill_block_guess_least(mill_block *b, const mill_model *m, mill_slot *slot,
                                           int v0, int v1)
 {
@@ -225,8 +224,8 @@ MILL_HD static inline double mill_guess_distance2(const mill_model *m, int i, in
   return sum;
 }
 
-/** Take the template with the least chi^2 (of equal ones the first); -1: none is finite.  Templates
- *  with its labels, or labels closer than apart, cannot be taken any more. */
+/** Take the template with the least chi^2 (of equal ones the first); -1: none is finite.
+ *  Afterwards templates with its labels, or with labels closer than apart, are excluded. */
 MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill_slot *slot,
                                         double apart)
 {
@@ -293,8 +292,8 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
       theta[j] = m->set.fixed_value[j];
 }
 
-/** Transformed bins of all used segments, for mill_block_guess_match; and the squared significance
- *  of each arm's lines. */
+/** Compute the transformed bins of all used segments for mill_block_guess_match, and the squared
+ *  significance of each arm's lines (slot->lead.signal). */
 MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mill_slot *slot,
                                          mill_workspace *work)
 {
@@ -330,8 +329,8 @@ MILL_HD static inline double mill_guess_penalty(const mill_model *m, const mill_
   return f;
 }
 
-/** Add the priors, if any, to slot->guess.chisq, less their least penalty: bins and templates may
- *  be further apart than a prior is wide. */
+/** Add to slot->guess.chisq the priors' penalty, if any, less its least value on the grid: bins and
+ *  templates may be further apart than a prior is wide. */
 MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int any = 0;

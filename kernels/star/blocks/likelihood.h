@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The likelihood of a segment and its derivatives, and the answer to a slot's question in one arm.
+/** The likelihood of a segment and its derivatives, and the answer to a slot's request in one arm.
  *
- *  Sums of products over pixels are a backend's (kernels/math/primitives.h).
- */
+ *  Each backend sums products over pixels in its own way (kernels/math/primitives.h). */
 #ifndef MILL_LIKELIHOOD_H
 #define MILL_LIKELIHOOD_H
 
@@ -12,14 +11,15 @@
 #include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
-/** Normal matrix of S = P T / sigma, its factor and the projected data.
+/** Fit the continuum: normal matrix of S = P T / sigma (functions P times template T), its Cholesky
+ *  factor and the projected data.
  *
- *  Returns F of this segment without hull or priors: ln det times mill_det_weight
- *  + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2.  work->normal holds the Cholesky
- *  factor, work->solve [0, K) the coefficients a.  The template is exp(ln_scale)
- *  (level base + templ), templ NULL for zeros.  With model error <x, y> = x . y - sum (E x)(E y)
- *  is in the place of all products, and work->error holds E S and E (D - S a).
- *  +inf when the matrix is not positive definite or anything is not finite. */
+ *  Returns F of this segment without hull or priors; infinite if the matrix is not positive
+ *  definite or anything is not finite:
+ *    ln det times mill_det_weight + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2.
+ *  work->normal receives the factor L, work->solve [0, K) the coefficients a.  The template is
+ *  exp(ln_scale) (level base + templ), templ NULL for zeros.  With model error all products are
+ *  <x, y> = x . y - sum (E x)(E y), and work->error receives E S and E (D - S a). */
 MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, const mill_segment *s,
                                         const mill_real *templ, double level, double ln_scale,
                                         mill_workspace *work)
@@ -61,8 +61,8 @@ MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const 
   return mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
 }
 
-/** Row r of a rotated template (mill_block_template_row) at the located pixels, into
- *  mill_sharp_rows:  there the value comes first, then d/d(velocity) and the other derivatives. */
+/** Interpolate row r of a rotated template (mill_block_template_row) to the located pixels, into
+ *  mill_sharp_rows, where the value comes first, then d/d(velocity) and the other derivatives. */
 MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int r, const mill_real *rotated,
                                         const mill_real *bend, mill_workspace *work)
@@ -93,10 +93,10 @@ MILL_HD_INLINE double mill_row_curvature(int q, int nk, const double *sums, cons
   return h;
 }
 
-/** Gradient and curvature of a segment of finite F by n_row parameters from the sums of
- *  mill_jacobian_sums; zeros where F is not finite.
+/** Compute gradient and curvature of a segment's F by n_row parameters from the sums of
+ *  mill_jacobian_sums; zeros if F is not finite.
  *
- *  to [n_row + n_row (n_row + 1) / 2]  out  as mill_slot.answer has them */
+ *  to [n_row + n_row (n_row + 1) / 2]  out  in the layout of mill_slot.answer */
 MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, int n_row,
                                         int is_finite, const mill_workspace *work, double *to)
 {
@@ -118,13 +118,12 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, in
 
 /** F, gradient and curvature of one segment from its mill_sharp_rows.
  *
- *  Variable projection after Kaufman: with V_j = (dT/dtheta_j / sigma) (P a),
- *  N = S^T S, A = S^T V, r = D - S a:  curvature V^T V - A^T N^-1 A, gradient
- *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
- *  gradient only.  Model error as in mill_block_project.
+ *  Variable projection after Kaufman: with V_j = (dT/dtheta_j / sigma) (P a), N = S^T S, A = S^T V,
+ *  r = D - S a:  curvature V^T V - A^T N^-1 A, gradient -2 V^T r; the determinant adds 2 sum t
+ *  (dt/dtheta_j) p^T N^-1 p to the gradient only.  Model error as in mill_block_project.
  *
- *  n_share  >= 1: it is fixed here first, for a star with n_share segments of this arm
- *  answer   out, as mill_slot.answer has it */
+ *  n_share >= 1: fix the model error first, for a star with n_share segments of this arm
+ *  answer   out, in the layout of mill_slot.answer */
 MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_segment *s,
                                        int n_share, mill_workspace *work, double *answer)
 {
@@ -160,7 +159,8 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   mill_block_curvature(b, s, n_row, is_finite, work, tangents);
 }
 
-/** Add to a chunk of the model flux the residual's share of each component of the model error. */
+/** Add the best-fitting model error to a chunk of the model flux: for each component the residual's
+ *  product with it. */
 MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len,
                                        const mill_workspace *work, double *flux)
 {
@@ -181,10 +181,10 @@ MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len
     flux[i] += more[i] / (double)s->is[first + i];
 }
 
-/** Chi-square, squared significance of negative model pixels and largest squared residual of the
- *  good pixels, for the coefficients in work->solve and a template.  keep: store the model in
- *  s->model, if wanted, and model / sigma in s->scratch.  Always inlined, so that last digits do
- *  not depend on the compiler's choice. */
+/** Compute over the good pixels chi-square, the squared significance of negative model pixels and
+ *  the largest squared residual, for the coefficients in work->solve and a template.  keep: store
+ *  the model in s->model, if wanted, and model / sigma in s->scratch.  Always inlined, so that last
+ *  digits do not depend on the compiler's choice. */
 MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const mill_real *templ,
                                      double level, int keep, const mill_workspace *work,
                                      double *chisq, double *negative, double *largest)
@@ -246,8 +246,8 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
   *largest = mill_block_max(b, worst);
 }
 
-/** Store the parts of the model of mill_block_residual, template and continuum coefficients, in the
- *  template's own unit. */
+/** Store the two factors of mill_block_residual's model, template and continuum coefficients, in
+ *  the template's own unit. */
 MILL_BLOCK_FN void mill_block_parts(mill_block *b, const mill_segment *s, const mill_real *templ,
                                     double level, double ln_scale, const mill_workspace *work)
 {
@@ -276,7 +276,8 @@ MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
   return isfinite(f) ? chisq : (double)NAN;
 }
 
-/** A copy of the segment without model error, and without a place for its model. */
+/** Copy the segment.  If its model error is fixed, the copy has the data's own weights and no array
+ *  for the model. */
 MILL_BLOCK_FN mill_segment mill_segment_of_data(const mill_segment *s)
 {
   mill_segment data = *s;
@@ -334,9 +335,9 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   MILL_BARRIER(b);
 }
 
-/** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated and brought to the
- *  pixels before the next one, while it is in the cache.  If several segments share the arm, all
- *  rotated rows are kept for the later ones.  A CPU may make rows at the pixels alone
+/** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated and interpolated to
+ *  the pixels before the next one, while it is in the cache.  If several segments share the arm,
+ *  all rotated rows are kept for the later segments.  A CPU may compute rows at the pixels only
  *  (mill_block_pixel_taps). */
 MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_arm, mill_workspace *work)
@@ -451,10 +452,10 @@ MILL_BLOCK_FN void mill_block_take_stored(mill_block *b, const mill_model *m, in
   MILL_BARRIER(b);
 }
 
-/** Answer a slot's question for one arm.
+/** Answer a slot's request for one arm.
  *
- *  In: work->grid, the emulator's output for the slot's labels (one row, or one and a tangent per
- *  label for tangents; none where mill_template_there). */
+ *  In: work->grid, the emulator's output for the slot's labels: the value, for MILL_REQ_TANGENTS
+ *  also a derivative per label; nothing if mill_template_there. */
 MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot *slot, int i_arm,
                                   mill_workspace *work)
 {

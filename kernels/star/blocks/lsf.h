@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Line-spread functions given as a sigma per pixel: rows as of a resolution matrix
+/** Line-spread functions given as a sigma per pixel, as rows of a resolution matrix
  *  (docs/science/numerics.md, "Line-spread function"). */
 #ifndef MILL_LSF_H
 #define MILL_LSF_H
@@ -8,22 +8,22 @@
 #include "kernels/math/block.h"
 #include "kernels/star/slot.h"
 
-/** Half width of a kernel, and the stretch of the arm that a pixel needs to each side, in sigmas.
- */
+/** In sigmas: a kernel's half width (REACH), and a pixel's least distance from the arm's ends
+ *  (EDGE). */
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
-/** Largest fraction of the square of the missing sigma that may blur the templates on their grid;
- *  sigma, in grid steps, that they need on a grid coarser than their library's. */
+/** Templates on a grid coarser than their library's are blurred to a sigma of at least GRID_SIGMA
+ *  grid steps; this may use up to LARGEST_BLUR of the square of the missing sigma. */
 #define MILL_LARGEST_BLUR 0.95
 #define MILL_GRID_SIGMA   1.75
-/** How a kernel of sigma s, in pixels, is made.  s < SAMPLES on pixels that are even within the
- *  fraction EVEN: mill_lsf_even.  Elsewhere by mill_lsf_moments for s < MOMENTS, by samples of the
- *  Gaussian for s > SAMPLES, and by a smooth mixture between. */
+/** Method for a kernel of sigma s pixels.  mill_lsf_even if s < SAMPLES and the pixels are uniform
+ *  to the fraction EVEN.  Otherwise mill_lsf_moments below MOMENTS, samples of the Gaussian above
+ *  SAMPLES, and a linear mixture of both between. */
 #define MILL_LSF_MOMENTS 0.6
 #define MILL_LSF_SAMPLES 0.8
 #define MILL_LSF_EVEN    0.01
 
-enum { MILL_LSF_HALF = 4 /**< half width of the weights of even pixels, the least of a kernel */ };
+enum { MILL_LSF_HALF = 4 /**< half width of mill_lsf_even's kernel, the least of all kernels */ };
 
 /** Weights of five pixels around pixel i that act like a Gaussian of sigma s on the quartic through
  *  them: its moments are exact up to the fourth, for any s and spacing.  wave points at pixel i. */
@@ -52,10 +52,11 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
   weight[2] = 1.0 - sum;
 }
 
-/** Weights of nine even pixels that act like a Gaussian of sigma s pixels: the middle one and one
- *  side, stride apart.  Their error has the least variance for lines of sigma 1.3 pixels at random
- *  places.  The numbers are the inverse of the pixels' covariances exp(-d^2 / 4 sigma^2), folded
- *  about the middle.  No local arrays, which would keep compilers from vectorising over pixels. */
+/** Weights of nine uniform pixels that act like a Gaussian of sigma s pixels: weight has the middle
+ *  one and one side, stride elements apart.  Their error has the least variance for lines of sigma
+ *  1.3 pixels at random places.  The numbers are the inverse of the pixels' covariances exp(-d^2 /
+ *  4 sigma^2), folded about the middle.  Local arrays would keep compilers from vectorising over
+ *  pixels. */
 MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
 {
   const double sigma = 1.3, step = mill_exp_negative(-0.5 / (2.0 * sigma * sigma + s * s));
@@ -98,7 +99,7 @@ MILL_HD static inline int mill_lsf_takes_even(int n, const double *wave, int i, 
   return i >= MILL_LSF_HALF && i < n - MILL_LSF_HALF && mill_lsf_is_even(wave, i, s_pix);
 }
 
-/** Does it suit all of len pixels from first on? */
+/** Does mill_lsf_even suit all len pixels from first on? */
 MILL_HD static inline int mill_lsf_all_even(int n, const double *wave, int first, int len,
                                             const double *s_pix)
 {
@@ -118,8 +119,8 @@ MILL_HD static inline double mill_lsf_pixels(int n, const double *wave, int i, d
   return s * (double)(right - left) / (wave[right] - wave[left]);
 }
 
-/** Weights of the pixels i - h ... i + h (h >= MILL_LSF_HALF) for a Gaussian of sigma s in A;
- *  pixels at wave [n].  If s is not positive, or within two pixels of an end: pixel i alone. */
+/** Weights of the pixels i - h ... i + h (h >= MILL_LSF_HALF) for a Gaussian of sigma s in A; wave
+ *  [n] in A.  Pixel i alone has weight if s is not positive or an end is within two pixels. */
 MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double s, int h,
                                         double *row)
 {
@@ -161,7 +162,7 @@ MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double
   }
 }
 
-/** Make s->res and s->base of the segment's lsf_aa. */
+/** Compute s->res and s->base, the rows' sums, from the segment's lsf_aa. */
 MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;

@@ -15,7 +15,7 @@
 
 /** A valley separates two modes if its density is below this fraction of the lower summit's. */
 #define MILL_MODE_VALLEY 0.5
-/** Least weight of a mode, and least effective samples of it. */
+/** A mode has at least the fraction WEIGHT of the samples, and ESS effective samples. */
 #define MILL_MODE_WEIGHT 0.02
 #define MILL_MODE_ESS    10.0
 /** Modes of a parameter are searched within this many standard deviations of its mean. */
@@ -26,18 +26,18 @@
 /** Samples of a posterior, as differences from the solution `at`. */
 typedef struct mill_samples {
   const float *x;      /**< [n][n_free] */
-  const float *copies; /**< [n] how often each is there, n_sample together */
-  float *column;       /**< [n] work space: one parameter of all */
-  float *own;          /**< [n] work space: how often each is in a mode */
+  const float *copies; /**< [n] times that each sample counts; sum n_sample */
+  float *column;       /**< [n] work space: one parameter of all samples */
+  float *own;          /**< [n] work space: times that each sample counts in a mode */
   int n, n_free, n_sample;
-  const int *par;   /**< [n_free] their parameters */
-  const double *at; /**< by parameter */
+  const int *par;   /**< [n_free] number of each free parameter */
+  const double *at; /**< the solution, by parameter */
 } mill_samples;
 
 /** A cut between modes: samples of mode `of` beyond `at` in free parameter k become mode `to`. */
 typedef struct mill_mode_cut {
   int of, k, to;
-  double at; /**< less the solution */
+  double at; /**< parameter k less the solution */
 } mill_mode_cut;
 
 typedef struct mill_modes {
@@ -55,7 +55,7 @@ MILL_HD static inline int mill_mode_of(const mill_modes *modes, const float *x)
   return mode;
 }
 
-/** Free parameter k of all samples as s->column. */
+/** Copy free parameter k of all samples to s->column. */
 MILL_BLOCK_FN void mill_block_take_column(mill_block *b, const mill_samples *s, int k)
 {
   MILL_FOR(b, i, s->n)
@@ -65,7 +65,7 @@ MILL_BLOCK_FN void mill_block_take_column(mill_block *b, const mill_samples *s, 
   MILL_BARRIER(b);
 }
 
-/** Samples of a mode as s->own; their number. */
+/** Count the samples of a mode in s->own; returns their number. */
 MILL_BLOCK_FN double mill_block_take_mode(mill_block *b, const mill_samples *s,
                                           const mill_modes *modes, int mode)
 {
@@ -79,8 +79,8 @@ MILL_BLOCK_FN double mill_block_take_mode(mill_block *b, const mill_samples *s,
   return mill_block_sum(b, n);
 }
 
-/** Mean and variance of the sample s->column [n], whose point i counts count[i] times; n_all is the
- *  sum of the counts.  Columns hold differences from the solution, so the mean is one as well. */
+/** Mean and variance of s->column [n], whose sample i counts count[i] times; n_all is the sum of
+ *  the counts.  Columns, and so the mean, are differences from the solution. */
 MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *s,
                                              const float *count, double n_all, double *mean,
                                              double *var)
@@ -146,8 +146,9 @@ MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m
   return 1;
 }
 
-/** The deepest valley of a density with a weight of at least `least` to each side.  *at: its middle
- *  point; returns its density over that of the lower summit next to it; 1: there is none. */
+/** Find the deepest valley of a density that has at least the fraction `least` of the weight on
+ *  each side.  *at: its middle point.  Returns its density over that of the lower adjacent summit;
+ *  1: there is no valley. */
 MILL_HD static inline double mill_density_valley(const double *density, double least, int *at)
 {
   double all = 0.0, below = 0.0, low_summit = 0.0, depth = 1.0;
@@ -166,7 +167,7 @@ MILL_HD static inline double mill_density_valley(const double *density, double l
     if (ratio < depth) {
       depth = ratio;
       first = last = i;
-    } else if (ratio == depth && last == i - 1) { /* nothing is there at all */
+    } else if (ratio == depth && last == i - 1) { /* a flat valley, as of density 0 */
       last = i;
     }
   }
@@ -214,7 +215,7 @@ MILL_BLOCK_FN int mill_block_mode_split(mill_block *b, const mill_model *m, cons
   return 1;
 }
 
-/** All modes of samples whose effective number is ess, MILL_MAX_MODE at most. */
+/** Find the modes, MILL_MAX_MODE at most, of samples whose effective number is ess. */
 MILL_BLOCK_FN void mill_block_modes(mill_block *b, const mill_model *m, const mill_samples *s,
                                     double ess, double *density, mill_modes *modes)
 {

@@ -19,7 +19,7 @@
 #include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
-/** Go back to the weights of the data alone; keep them in s->own_* at the first call. */
+/** Restore the data's own weights from s->own_*, where the first call has saved them. */
 MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
 {
   const int was_fixed = s->error_fixed;
@@ -62,9 +62,9 @@ MILL_HD static inline int mill_model_error_at(const mill_model_error *error, con
   return index[i] * finer + k;
 }
 
-/** Components at the located pixels, by the cubic through four grid points, times their sigma and
- *  the template before the resolution matrix, into s->error.  Without a matrix these are C already.
- */
+/** Write to s->error each component at the located pixels, by the cubic through four grid points,
+ *  times its sigma and the template before the resolution matrix.  Without a matrix this is already
+ *  C. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
                                            mill_segment *s, double level, int n_share,
                                            const mill_workspace *work)
@@ -122,8 +122,8 @@ MILL_HD static inline double mill_error_per_width(const mill_waveset *ws, int i)
   return (double)(right - left) / (ws->ln_wave[right] - ws->ln_wave[left]);
 }
 
-/** Factor 1 + C^T C of a segment's n components into work->normal [n][n]; ln det into
- *  work->sums[0].  Not 0: it is not positive definite.  The same on all threads. */
+/** Cholesky-factor 1 + C^T C of a segment's n components into work->normal [n][n]; ln det into
+ *  work->sums[0].  Returns nonzero, on all threads, if it is not positive definite. */
 MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, int n,
                                           mill_workspace *work)
 {
@@ -146,8 +146,8 @@ MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, 
   return (int)work->sums[1];
 }
 
-/** s->error from C to E = L^-1 C, L in work->normal; products of E with the data into work->error.
- */
+/** Replace C in s->error by E = L^-1 C, L in work->normal; write the products of E with the data to
+ *  work->error. */
 MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
                                            mill_workspace *work)
 {
@@ -193,8 +193,8 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
   MILL_BARRIER(b);
 }
 
-/** Put the model error's diagonal into the weights of a released segment, whose continuum is in
- *  s->scratch.  total [2] out: sum of ln(1 + model variance / data variance), and |D|^2. */
+/** Include the model error's diagonal in s->is and s->d of a released segment, whose continuum is
+ *  in s->scratch.  total [2] out: sum of ln(1 + model variance / data variance), and |D|^2. */
 MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                           const mill_real *templ, double level, int n_share,
                                           const mill_workspace *work, double *total)
@@ -234,7 +234,7 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
       const float ratio = 1.0f / sqrtf((float)more[i]);
       is[i] = own_is[i] * ratio;
       d[i] = own_d[i] * ratio;
-      dd += (double)d[i] * (double)d[i] + (more[i] - more[i]); /* of infinity NaN */
+      dd += (double)d[i] * (double)d[i] + (more[i] - more[i]); /* NaN if more is infinite */
     }
     part[0] += mill_sum_of_logs(len, more);
     part[1] += dd;
@@ -243,9 +243,9 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** C into s->error: components times template, through the resolution matrix, times the continuum
- *  in s->scratch, over sigma.  In: the first row of mill_sharp_rows, the template before the
- *  matrix; the next three rows are lost. */
+/** Write C to s->error: components times template, through the resolution matrix, times continuum
+ *  (s->scratch) / sigma.  In: the template before the matrix, as first row of mill_sharp_rows;
+ *  overwrites the next three rows. */
 MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mill_segment *s,
                                          double level, int n_share, mill_workspace *work)
 {
@@ -283,8 +283,8 @@ MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mi
   return width2 < n2 ? width2 : 0.0;
 }
 
-/** The same from the resolution matrix: the Gaussian of a row's sum of squares (mill_find_narrow).
- */
+/** mill_lsf_width2 from the resolution matrix: the Gaussian with a row's sum of squares
+ *  (mill_find_narrow). */
 MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 {
   const int n = s->n_pix, h = s->n_diag / 2;
@@ -296,11 +296,10 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
   return width < (double)n ? width * width : 0.0;
 }
 
-/** Fill the two rows of C that follow the components: the change of the flux, in the data's sigma,
- *  when the line-spread function is wider by one standard deviation.  In the first row the width
- *  changes by one factor at all pixels, in the second by one that rises from -1 to 1 along them.
- *  By the heat equation the template changes by sigma^2 times its second derivative; s->scratch has
- *  the continuum that multiplies it. */
+/** Fill the two rows of C after the components: the change of flux / sigma when the line-spread
+ *  function is wider by one standard deviation.  In the first row the width changes by one factor
+ *  at all pixels, in the second by one that rises from -1 to 1 along them.  By the heat equation
+ *  the template changes by sigma^2 times its second derivative; the continuum is in s->scratch. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, int n_share)
 {
@@ -399,8 +398,8 @@ MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, co
   MILL_BARRIER(b);
 }
 
-/** solve [n_row][nk] = L^-1 S^T V: from the sums of mill_jacobian_sums, less what model error
- *  absorbs of them.  A barrier must follow. */
+/** solve [n_row][nk] = L^-1 S^T V from the sums of mill_jacobian_sums, less the part that model
+ *  error absorbs.  A barrier must follow. */
 MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
                                           const mill_workspace *work, double *solve)
 {

@@ -6,12 +6,12 @@
 
 #include "kernels/star/blocks/guess.h"
 
-/** A peak stands out if the correlation function there is above this times its own rms; wrong
- *  templates raise it at all velocities. */
+/** A peak stands out if the correlation function there exceeds STANDS times its rms over the
+ *  search: template errors raise the function at all velocities. */
 #define MILL_PEAK_STANDS 1.2
 
-/** Does the peak of chisq [nv] in velocity bin i stand out of the bins from v0 to v1, without a
- *  larger value just outside them? */
+/** Does the peak of chisq [nv] in velocity bin i stand out from bins [v0, v1), with no larger value
+ *  just outside? */
 MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, int v0, int v1,
                                                   int i)
 {
@@ -23,9 +23,9 @@ MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, i
          !(i == v1 - 1 && i < nv - 1 && chisq[i + 1] < chisq[i]);
 }
 
-/** The term `what` of chi^2 between the residuals of the last model (s->scratch) and the group of
- *  templates from k0 on, into slot->guess.chisq.  Of a model error only the part that is
- *  independent from pixel to pixel counts. */
+/** Compute the term `what` of chi^2 between the residuals of the last model (model / sigma in
+ *  s->scratch) and the group of templates from k0 on, into slot->guess.chisq.  Of a model error
+ *  only the diagonal counts. */
 MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int k0,
                                          enum mill_guess_bins what, mill_slot *slot,
                                          mill_workspace *work)
@@ -36,10 +36,10 @@ MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int
   mill_block_guess_match(b, m, k0, slot, work);
 }
 
-/** Find the velocity at which the residuals of the used segments look most like a star.  They are
- *  correlated with the group of guess templates of the best one, at velocities from least_apart to
- *  MILL_PAIR_MOST_APART away from the solution's.  A template m of free strength lowers chi^2 by
- *  (sum w n m)^2 / sum w m^2, the squared significance of the peak. */
+/** Find the velocity at which the residuals of the used segments look most like a star.  Correlate
+ *  them with the group of guess templates that contains the best one, at velocities from
+ *  least_apart to MILL_PAIR_MOST_APART away from the solution's.  A template m of free strength
+ *  lowers chi^2 by (sum w n m)^2 / sum w m^2, the squared significance of the peak. */
 MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,
                                    mill_workspace *work)
 {

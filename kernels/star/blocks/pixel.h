@@ -15,8 +15,8 @@ MILL_HD_INLINE float mill_exp_parts(float x, float *two_k)
 {
   const float lo = -87.0f, hi = 88.0f;
   x = x > lo ? (x < hi ? x : hi) : lo; /* NaN too: the bits below must be defined */
-  /* round to nearest by the shifter trick, valid in round-to-nearest mode; k then
-   * stands in the last bits of the sum (no conversion, so that NaN has no say) */
+  /* round to nearest by adding a large number: k is then in the sum's last bits (no conversion to
+   * int, which NaN would leave undefined) */
   const float shift = 12582912.0f;
   union {
     uint32_t u;
@@ -84,12 +84,13 @@ MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *
   }
 }
 
-/** STIFF: blocks of pixels for each continuum function.  A factor for each block could follow waves
- *  half as long as those that the continuum functions follow. */
+/** STIFF compares the continuum with a free factor in each of this many blocks of pixels per
+ *  continuum function: these can follow waves half as long as the continuum functions follow. */
 enum { MILL_STIFF_BLOCKS = 4 };
 
-/** Drop of the segment's chi-square if the model, in s->scratch over sigma, had a factor of its own
- *  in each block of pixels; and the number of blocks with a good pixel. */
+/** Compute by how much the segment's chi-square would drop if each block of pixels had its own
+ *  factor on the model (model / sigma in s->scratch), and the number of blocks with a good pixel.
+ */
 MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double *gain,
                                    double *n_block)
 {
@@ -121,8 +122,8 @@ MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double 
  *  correlation length of resampled noise, less than the width of a line. */
 enum { MILL_NOISE_LAG = 3 };
 
-/** Chi-square of the segment's good pixels that noise and misfits narrower than MILL_NOISE_LAG
- *  pixels account for, from differences of residuals; model / sigma is in s->scratch. */
+/** Chi-square of the segment's good pixels due to noise, and to misfits narrower than
+ *  MILL_NOISE_LAG pixels, from differences of residuals; model / sigma is in s->scratch. */
 MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
 {
   const float *d = s->d, *model = s->scratch;
@@ -141,8 +142,8 @@ MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
   return total[1] > 0.0 ? s->n_good * total[0] / total[1] : 0.0;
 }
 
-/** H alpha and H beta, vacuum A; half the width of their cores, and where their sides begin and
- *  end, km/s; pixels that core and sides have at least. */
+/** H alpha and H beta (vacuum A).  A line's core extends to CORE km/s, its sides from NEAR to FAR;
+ *  the line is measured if they have at least CORE_PIX and SIDE_PIX good pixels. */
 enum { MILL_BALMER_CORE_PIX = 3, MILL_BALMER_SIDE_PIX = 8 };
 #define MILL_BALMER_AA                                                                             \
   {                                                                                                \
@@ -152,13 +153,12 @@ enum { MILL_BALMER_CORE_PIX = 3, MILL_BALMER_SIDE_PIX = 8 };
 #define MILL_BALMER_NEAR 500.0
 #define MILL_BALMER_FAR  1330.0
 
-/** Light of the good pixels above the model, which is in s->scratch over sigma, in the cores of the
- *  Balmer lines of a star at a velocity.  The error is that of a mean of as many residuals as the
- *  lines' sides have: with wrong templates that is more than noise.
+/** Measure the flux of the good pixels above the model (model / sigma in s->scratch) in the cores
+ *  of the Balmer lines of a star at a velocity.  The error uses the rms of the residuals in the
+ *  lines' sides, which includes template errors.
  *
  *  light [MILL_N_BALMER][2]  out  equivalent width in A times its weight, and the weight, 1 / A^2;
- *                                 zeros where the line is not there
- */
+ *                                 zeros where a line is not measured */
 MILL_BLOCK_FN void mill_block_emission(mill_block *b, const mill_segment *s, double vel_km_s,
                                        double *light)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Pixel preparation: raw flux, ivar, mask and resolution to what the
- *  likelihood reads.  Conventions of rvspecfit's DESI reader, so that results
- *  can be compared; every rule is listed in docs/science/numerics.md.
- */
+/** Pixel preparation: converts raw flux, ivar, mask and resolution to what the likelihood reads.
+ *  Follows rvspecfit's DESI reader, so that results can be compared; docs/science/numerics.md lists
+ *  every rule. */
 #ifndef MILL_PREPARE_H
 #define MILL_PREPARE_H
 
@@ -60,7 +59,7 @@ MILL_INLINE double mill_sum_of_logs(int n, const double *x)
   return log(product) + (double)exponent * 0.69314718055994530942; /* ln 2 */
 }
 
-/** S/N, and the flux scale from which bad pixels get their errors; returns the number of pixels
+/** Compute S/N, and the flux scale that sets the sigma of bad pixels; returns the number of pixels
  *  without a mask bit. */
 MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_segment *s, double *sn,
                                         double *scale)
@@ -102,8 +101,8 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
   return (int)mill_block_sum(b, (double)part);
 }
 
-/** Set s->good; with a resolution matrix only pixels that mill_block_prepare_resolution found good.
- *  Returns the number of good pixels, and the median of their sigma. */
+/** Set s->good; with a resolution matrix, pixels with a bad row in mill_block_prepare_resolution
+ *  stay bad.  Returns the number of good pixels; *median_sigma: the median of their sigma. */
 MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segment *s,
                                   double *median_sigma)
 {
@@ -145,10 +144,10 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
   return n_good;
 }
 
-/** Flux over sigma and 1 / sigma into d and is.
+/** Write flux / sigma to s->d and 1 / sigma to s->is.
  *
  *  bad, most  in   1 / sigma of bad pixels; largest 1 / sigma of good ones
- *  total [3]  out  sum of ln (1 / sigma), sum of d^2, pixels whose numbers are not usable */
+ *  total [3] out sum of ln (1 / sigma), sum of d^2, pixels whose numbers are not usable */
 MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_segment *s,
                                            double bad, double most, double *total)
 {
@@ -195,7 +194,7 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   const int n_error = mill_n_error(&m->arm[s->arm], s->width_error);
   const uint32_t ignore = m->set.mask_ignore;
 
-  /* what a GPU loads with a row's last pixels */
+  /* clear the padding that a GPU loads with a row's last pixels */
   MILL_FOR(b, r, 1 + n_error)
   {
     float *row = r == 0 ? s->d : s->error + (ptrdiff_t)(r - 1) * pitch;

@@ -8,25 +8,25 @@
 #include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
 
-/** LSF_NARROW: rows with sigma below MILL_LSF_NARROW times that of the templates, in at least the
- *  fraction MILL_LSF_SIZEABLE of the pixels. */
+/** LSF_NARROW: at least the fraction SIZEABLE of the rows has a sigma below NARROW times the
+ *  templates'. */
 #define MILL_LSF_NARROW   0.99
 #define MILL_LSF_SIZEABLE 0.1
 
-/** Rows of a matrix are scaled to the median of their sums if the largest sum exceeds the least by
- *  more than the fraction SPREAD; a row off the median by more than the factor LOST is dropped. */
+/** If the largest sum of a matrix row exceeds the least by more than the fraction SPREAD, rows are
+ *  scaled to the median sum; a row off the median by more than the factor LOST is dropped. */
 #define MILL_ROW_SPREAD 0.01
 #define MILL_ROW_LOST   2.0
 
-/** Largest (flux / sigma)^2 of a usable pixel: float64 sums have 16 digits, and 10^4 pixels about
- *  10^4 of chi-square. */
+/** A pixel with (flux / sigma)^2 above this is bad: float64 sums have 16 digits, of which the
+ *  chi-square of 10^4 other pixels, about 10^4, would keep none. */
 #define MILL_MOST_SQUARE 1e20
 
-/** Rows of a solver (mill_deconv) that pass over the pixels together. */
+/** Rows of a solver (mill_deconv) that are multiplied in one pass over the pixels. */
 enum { MILL_DECONV_STEP = 4 };
 
-/** Replace row i of the matrix, which has no usable numbers, by the pixel alone.  The pixel is bad,
- *  but its template must be finite. */
+/** Replace row i of the matrix, which has no usable numbers, by the identity's row.  The pixel is
+ *  bad, but its template must be finite. */
 MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
 {
   for (int k = 0; k < s->n_diag; k++)
@@ -57,7 +57,8 @@ MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
   s->base[i] = base;
 }
 
-/** Rows of the matrix for len pixels from first on, from the stored diagonals; zeros beyond len. */
+/** Copy the matrix rows of len pixels from first on out of the stored diagonals; zeros beyond len.
+ */
 MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
                                   double (*row)[MILL_CHUNK])
 {
@@ -191,11 +192,11 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
   return n_narrow;
 }
 
-/** Stored diagonals (offsets +h..-h, scipy dia layout) to rows, with the templates' own resolution
- *  taken out and the rows at the ends rescaled.  A row that is narrower than the templates becomes
- *  the pixel alone, plus a difference of its neighbours that keeps the row's shift.  Sets
- *  s->narrow, and s->good:  0 if an element is not finite or the sum not positive; such a row
- *  becomes the pixel alone. */
+/** Convert the stored diagonals (offsets +h..-h, scipy dia layout) to rows: deconvolve them by the
+ *  templates' own resolution and rescale those at the ends.  A row narrower than the templates
+ *  becomes the identity's row plus a difference of its neighbours that keeps the row's shift.  A
+ *  row with an element not finite or a sum not positive becomes the identity's row, and its s->good
+ *  0.  Also sets s->narrow. */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -265,7 +266,7 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
   MILL_BARRIER(b);
 }
 
-/** No mask bit that makes a pixel bad. */
+/** Does no mask bit make the pixel bad? */
 MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
 {
   return ((uint32_t)mask & ~ignore) == 0;
@@ -286,8 +287,8 @@ MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t igno
          mill_value_usable(s->raw_flux[i], s->raw_ivar[i]);
 }
 
-/** Sums of the stored rows into s->scratch.  NaN: the pixel cannot be good, the row is cut at an
- *  end of the arm, or its sum is not positive. */
+/** Write the sums of the stored rows to s->scratch.  NaN: the pixel cannot be good, the row is cut
+ *  at an end of the arm, or its sum is not positive. */
 MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segment *s)
 {
   const int n = s->n_pix, h = s->n_diag / 2, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
@@ -312,8 +313,8 @@ MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segm
 }
 
 /** Scale the rows of raw_res to the median of their sums, if the sums differ; a row far off becomes
- *  0.  Sets s->scaled.  Why: in coadds with masked exposures columns of the matrix are missing or
- *  too large, so that rows do not map a constant to a constant. */
+ *  0. Sets s->scaled.  In coadds with masked exposures matrix columns are missing or too large, so
+ *  that the unscaled rows do not map a constant to a constant. */
 MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -347,7 +348,8 @@ MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_se
   MILL_BARRIER(b);
 }
 
-/** Templates at a segment's pixels before the matrix, aligned as mill_block_resolve needs them. */
+/** Where templates at a segment's pixels are before the resolution matrix, aligned for
+ *  mill_block_resolve. */
 MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspace *work)
 {
   return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);

@@ -11,18 +11,18 @@
 #include "kernels/star/blocks/marginal.h"
 #include "kernels/star/blocks/evidence.h"
 
-#define MILL_POST_SHARE 0.01 /**< of the samples, for the flags LIMIT and HULL */
-/** A marginal density extends from this quantile to the same one from above. */
+#define MILL_POST_SHARE 0.01 /**< flags LIMIT, HULL: more than this fraction of samples there */
+/** A marginal density covers the quantiles TAIL to 1 - TAIL. */
 #define MILL_POST_TAIL   0.001
-#define MILL_POST_DIFFER 0.15 /**< for the flag NOT_GAUSSIAN */
-#define MILL_POST_PARETO 0.7  /**< weights are trusted up to this Pareto k */
+#define MILL_POST_DIFFER 0.15 /**< flag NOT_GAUSSIAN: mill_density_differs is above this */
+#define MILL_POST_PARETO 0.7  /**< the weights are not reliable above this Pareto k */
 
 enum {
   MILL_POST_COPIES = 8 /**< samples of equal weight for each point, if max_eval leaves room */
 };
 
-/** Effective size of the points from `first` on: the least of that of the weights and those of the
- *  free parameters, which go to s->ess: variance over variance of the mean. */
+/** Effective number of samples among the points from `first` on: the least of the weights' and each
+ *  free parameter's.  s->ess [n_free] receives the latter: variance / variance of the mean. */
 MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int first)
 {
   mill_sample *s = &slot->sample;
@@ -57,9 +57,9 @@ MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int 
 
 /* ---- the end ---- */
 
-/** From weighted points to samples of equal weight: sample.sorted becomes the number of copies of
- *  each point, by systematic resampling (Carpenter et al. 1999, IEE Proc. Radar 146, 2).  ln_p and
- *  ln_w are lost. */
+/** Resample the weighted points to samples of equal weight by systematic resampling (Carpenter et
+ *  al. 1999, IEE Proc. Radar 146, 2): sample.sorted receives the number of copies of each point.
+ *  ln_p and ln_w become work space. */
 MILL_BLOCK_FN void mill_block_post_spread(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -82,7 +82,7 @@ MILL_BLOCK_FN void mill_block_post_spread(mill_block *b, const mill_model *m, mi
       s->sorted[i] = (float)(end - s->n_sample);
       s->n_sample = end;
     }
-    if (s->n_sample == 0) { /* nothing has a weight: the solution */
+    if (s->n_sample == 0) { /* all weights are 0: the solution is the sample */
       for (int k = 0; k < slot->n_free; k++)
         mill_sample_point(slot, 0)[k] = 0.0F;
       s->sorted[0] = 1.0F;
@@ -107,8 +107,7 @@ MILL_HD static inline mill_samples mill_sample_set(const mill_slot *slot)
   return s;
 }
 
-/** Mean [n_free], as difference from the solution, and covariance [n_free][n_free] of the samples.
- */
+/** Compute the samples' mean [n_free], less the solution, and covariance [n_free][n_free]. */
 MILL_BLOCK_FN void mill_block_post_moments(mill_block *b, const mill_samples *s, double *mean,
                                            double *covar)
 {
@@ -150,8 +149,8 @@ MILL_HD static inline void mill_sample_at(const mill_model *m, const mill_slot *
     theta[slot->free_par[k]] += (double)x[k];
 }
 
-/** Formal error of the fit; of a label without the library's floor, which the likelihood does not
- *  know.  0 or NaN: none. */
+/** Formal error of parameter j from the fit, 0 or NaN: none.  The library's floor is subtracted in
+ *  quadrature from a label's error, since the likelihood does not contain it. */
 MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mill_fit_result *r,
                                                    int j)
 {
@@ -162,8 +161,8 @@ MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mi
   return sqrt(fmax((e - floor) * (e + floor), 0.0));
 }
 
-/** Flags of parameter j, s->column; shift: of the mean from the solution, range: from the first to
- *  the last percentile. */
+/** Flags of parameter j, whose samples are in s->column.  shift: mean less solution; range: last
+ *  percentile less first. */
 MILL_BLOCK_FN int mill_block_post_flags(mill_block *b, const mill_model *m, const mill_slot *slot,
                                         const mill_samples *s, int j, double shift, double sigma,
                                         double range)
@@ -190,7 +189,7 @@ MILL_BLOCK_FN int mill_block_post_flags(mill_block *b, const mill_model *m, cons
   return flag;
 }
 
-/** Do too many samples lie beyond the hulls? */
+/** Are more than MILL_POST_SHARE of the samples outside the hulls? */
 MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m,
                                               const mill_slot *slot, const mill_samples *s)
 {
@@ -208,8 +207,9 @@ MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m
   return mill_block_sum(b, n_beyond) > MILL_POST_SHARE * (double)s->n_sample;
 }
 
-/** Marginal density of free parameter k, s->column, from low to high, which are widened; the flag
- *  of its shape. */
+/** Store the marginal density of free parameter k, whose samples are in s->column, from low to
+ *  high, both moved outwards by some kernel widths.  Returns MILL_POST_SHAPE if it is not Gaussian,
+ *  else 0. */
 MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mill_slot *slot,
                                           const mill_samples *s, int k, double sigma, double low,
                                           double high)
@@ -258,7 +258,8 @@ MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m, mill_s
          mill_block_post_density(b, m, slot, s, k, sigma, s->at[j] + at[N], s->at[j] + at[N + 1]);
 }
 
-/** Weight, mean and standard deviations of one mode, s->own, as number `to`. */
+/** Store weight, mean and standard deviations of a mode, of which s->own counts the n samples, as
+ *  mode number `to`. */
 MILL_BLOCK_FN void mill_block_post_mode(mill_block *b, const mill_model *m, mill_slot *slot,
                                         const mill_samples *s, double n, int to)
 {
@@ -287,7 +288,7 @@ MILL_BLOCK_FN void mill_block_post_mode(mill_block *b, const mill_model *m, mill
   }
 }
 
-/** The modes, the heaviest first; their number. */
+/** Find and store the modes, the heaviest first; returns their number. */
 MILL_BLOCK_FN int mill_block_post_modes(mill_block *b, const mill_model *m, mill_slot *slot,
                                         const mill_samples *s)
 {
@@ -312,7 +313,8 @@ MILL_BLOCK_FN int mill_block_post_modes(mill_block *b, const mill_model *m, mill
   return modes.n;
 }
 
-/** What a parameter has that is not sampled; 0 beyond the parameters. */
+/** Fill the posterior as if no parameter were sampled: the solution or NaN; 0 beyond the
+ *  parameters. */
 MILL_HD_CALLED static inline void mill_sample_blank(const mill_model *m, mill_slot *slot)
 {
   mill_posterior *p = slot->sample.posterior;
@@ -335,7 +337,7 @@ MILL_HD_CALLED static inline void mill_sample_blank(const mill_model *m, mill_sl
     p->covar[i] = 0.0;
 }
 
-/** Samples to store, all parameters each: at even steps through them. */
+/** Store n_draw samples, all parameters each, at even steps through the samples. */
 MILL_HD_CALLED static inline void mill_sample_put_draws(const mill_model *m, const mill_slot *slot)
 {
   const mill_sample *s = &slot->sample;
@@ -350,7 +352,7 @@ MILL_HD_CALLED static inline void mill_sample_put_draws(const mill_model *m, con
   }
 }
 
-/** The points are there: the posterior. */
+/** Compute the posterior from the weighted points. */
 MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_slot *slot,
                                        int converged)
 {

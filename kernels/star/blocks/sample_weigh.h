@@ -7,8 +7,8 @@
 #include "kernels/math/weights.h"
 #include "kernels/star/blocks/sample_summary.h"
 
-/** ln weights of the points by the mixture of all draws (Veach & Guibas 1995; Cornuet et al. 2012,
- *  Scand. J. Stat. 39, 798), less that of the largest, which is returned. */
+/** Weigh the points: ln_w = ln_p - ln(density of the mixture of all draws) (Veach & Guibas 1995;
+ *  Cornuet et al. 2012, Scand. J. Stat. 39, 798), less its largest value, which is returned. */
 MILL_BLOCK_FN double mill_block_points_weigh(mill_block *b, const mill_model *m,
                                              const mill_slot *slot)
 {
@@ -32,8 +32,8 @@ MILL_BLOCK_FN double mill_block_points_weigh(mill_block *b, const mill_model *m,
   return most;
 }
 
-/** Share of part i_part in point i's weight exp(power ln_w), by the parts' densities there.  The
- *  weight is added to *all. */
+/** Return the part of point i's weight exp(power ln_w) that belongs to part i_part of the proposal,
+ *  by the parts' densities at the point.  Adds the whole weight to *all. */
 MILL_HD_CALLED static inline double mill_part_claim(const mill_model *m, const mill_slot *slot,
                                                     int i_part, double power, int i, double *all)
 {
@@ -50,7 +50,7 @@ MILL_HD_CALLED static inline double mill_part_claim(const mill_model *m, const m
   return of_all > 0.0 ? w * own / of_all : 0.0;
 }
 
-/** Coordinate k of a point, less the solution; n_free: u of v sin i. */
+/** Coordinate k of point i, less the solution; for k = n_free mill_part_u of its v sin i. */
 MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slot *slot, int i,
                                              int k)
 {
@@ -61,8 +61,8 @@ MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slo
   return v < 0 ? 0.0 : mill_part_u(m, slot, slot->best.end[MILL_PAR_VSINI] + (double)x[v]);
 }
 
-/** A part from the mean [n_free + 1] and covariance [n_free + 1][n_free + 1] of its points and of
- *  u; 0: it has no axes. */
+/** Make a part from the mean [n_free + 1] and covariance [n_free + 1][n_free + 1] of its points,
+ *  whose last coordinate is u; 0: the covariance is not positive definite. */
 MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_slot *slot,
                                                 const double *mean, const double *c, double wider,
                                                 mill_part *to)
@@ -83,9 +83,9 @@ MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_
   return mill_part_shape(slot, wider, to);
 }
 
-/** Make a new part from a part of the proposal: mean and covariance of the points, weighted by its
- *  shares in them.  Returns its share of all weights; 0: too small.  sample.sorted is work space.
- */
+/** Make a new part from part i_part of the proposal: mean and covariance of the points, each
+ *  weighted by mill_part_claim.  Returns the new part's fraction of all weights; 0: too small or
+ *  without a shape. Overwrites sample.sorted. */
 MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_part, double power, mill_part *to)
 {
@@ -136,14 +136,14 @@ MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, m
   return to->share;
 }
 
-/** Power, up to 1, of the weights that leaves MILL_PART_ENOUGH effective samples for each parameter
- *  (Koblents & Miguez 2015, Stat. Comp. 25, 407). */
+/** Largest power up to 1 of the weights at which the points have MILL_PART_ENOUGH effective samples
+ *  for each free parameter (Koblents & Miguez 2015, Stat. Comp. 25, 407). */
 MILL_BLOCK_FN double mill_block_points_power(mill_block *b, const mill_slot *slot)
 {
   const mill_sample *s = &slot->sample;
   const double least = MILL_PART_ENOUGH * (double)slot->n_free;
   double low = 0.0, high = 1.0, power = 1.0;
-  for (int i = 0; i <= 20; i++) { /* the whole first */
+  for (int i = 0; i <= 20; i++) { /* first the power 1 */
     if (mill_block_weights_size(b, s->n_point, s->ln_w, power) >= least)
       low = power;
     else
@@ -156,7 +156,7 @@ MILL_BLOCK_FN double mill_block_points_power(mill_block *b, const mill_slot *slo
 }
 
 /** Make a new proposal by adapting each part of the old one to the weights (Cappe et al. 2008,
- *  Stat.  Comp. 18, 447).  0: the old one stays, for lack of room or weights. */
+ *  Stat. Comp. 18, 447).  Returns 0, and keeps the old one, for lack of room or of weights. */
 MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -182,10 +182,11 @@ MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mi
   return n > end;
 }
 
-/** A proposal with this many effective samples for each point is kept. */
+/** A proposal with at least this many effective samples per point is kept; below, a new one is
+ *  made. */
 #define MILL_SAMPLE_GOOD 0.7
-/** More points: SPARE times the number that the effective size so far predicts, and at least the
- *  fraction STEP of those there are. */
+/** Draw SPARE times the further points that the effective size so far predicts, and at least STEP
+ *  times the present number of points. */
 #define MILL_SAMPLE_SPARE 1.03
 #define MILL_SAMPLE_STEP  0.05
 

@@ -5,13 +5,13 @@
 
 #include "kernels/star/slot.h"
 
-/** Fill the spline constants of an arm from its ln_step: the response of the
- *  coefficients to one second difference, the decay at the two ends, and the
- *  scales of an interval.  The equations stand at mill_block_spline.
+/** Fill the spline constants of an arm from its ln_step: the response of the coefficients to one
+ *  second difference, the decay at the two ends, and the scales of an interval.  The equations
+ *  stand at mill_block_spline.
  *
- *  The response is c p^k to the right and c q^k to the left, that is c (1 - p q) times the
- *  product of one-sided exponentials, and of these each is a product itself:
- *  sum_{k < 4m} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < m} p^4k z^-4k). */
+ *  The response is c p^k to the right and c q^k to the left: c (1 - p q) times the product of two
+ *  one-sided exponentials.  Each of these is a product of two short filters: sum_{k < 4m} p^k z^-k
+ *  = (sum_{k < 4} p^k z^-k) (sum_{k < m} p^4k z^-4k). */
 static inline void mill_spline_filter(mill_model_arm *arm)
 {
   const double r = exp(arm->ln_step);

@@ -10,8 +10,8 @@
 #include "kernels/star/blocks/pixel.h"
 #include "kernels/star/blocks/resolution.h"
 
-/** Reach of the spline's filters, and the numbers that a tile of a spline needs in shared memory.
- */
+/** Splines: grid points that the filters FAR and LAST reach to each side; elements of shared memory
+ *  for a tile (STAGE); grid points from an end that the end changes (REACH). */
 enum {
   MILL_SPLINE_FAR = 12,
   MILL_SPLINE_LAST = MILL_WIDE ? 16 : 0,
@@ -21,12 +21,12 @@ enum {
 };
 /** Half width, in sigmas, of the Gaussian that blurs templates on their grid (mill_slot.blur). */
 #define MILL_BLUR_REACH 5.0
-/** Weights at the ends of a kernel are cut below this fraction of the middle one: F changes by less
+/** A kernel ends where its weights fall below this fraction of the middle one: F changes by less
  *  than 1e-4. */
 #define MILL_BLUR_LEAST 1e-6
 
-/** Emulator output without its mean, y, to a template t, in place.  log flux: t = exp(clip(y)) - 1
- *  in units of exp(mean); plain flux: t = y. */
+/** Convert emulator output y, less its mean, to a template t, in place.  log flux: t = exp(clip(y))
+ *  - 1 in units of exp(mean); plain flux: t = y. */
 MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, double mean,
                                    mill_real *row)
 {
@@ -44,8 +44,8 @@ MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, dou
   MILL_BARRIER(b);
 }
 
-/** A tangent y' of the emulator without its mean to the template's tangent T', in place.  log flux:
- *  T' = (1 + t) (y' + mean); plain flux: T' = y' + mean. */
+/** Convert the emulator's derivative y' by a label, less its mean, to the template's derivative T',
+ *  in place.  log flux: T' = (1 + t) (y' + mean); plain flux: T' = y' + mean. */
 MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *arm, double mean,
                                            const mill_real *t, mill_real *row)
 {
@@ -73,7 +73,7 @@ MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *
 }
 
 /** Convolve work->kernel and kernel_slope, of half width `half`, with a Gaussian of sigma grid
- *  points; returns the half width of the result.  work->sums: lost. */
+ *  points; returns the half width of the result.  Overwrites work->sums. */
 MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
                                          mill_workspace *work)
 {
@@ -116,10 +116,10 @@ MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
   return end;
 }
 
-/** Rotation kernel of v sin i into work->kernel, and its derivative by the inner parameter u, per
- *  km/s (mill_vsini_inner), into work->kernel_slope.  want_slope: the half width covers the
- *  derivative too.  blur: sigma in grid points of a further Gaussian; 0: none.  Returns the half
- *  width. */
+/** Write the rotation kernel of v sin i to work->kernel, and its derivative by the inner parameter
+ *  u of mill_vsini_inner, per km/s, to work->kernel_slope.  want_slope: the half width also covers
+ *  the derivative.  blur: sigma, in grid points, of a Gaussian to convolve with; 0: none.  Returns
+ *  the half width. */
 MILL_BLOCK_FN int mill_block_rotation_kernel(mill_block *b, int kind, const mill_model_arm *arm,
                                              double vsini_km_s, int want_slope, double blur,
                                              mill_workspace *work)
@@ -144,7 +144,7 @@ MILL_BLOCK_FN int mill_block_rotation_kernel(mill_block *b, int kind, const mill
   return half;
 }
 
-/** One element of a convolution, the row being zero beyond its ends. */
+/** Element i of in [n], 0 beyond its ends, convolved with a symmetric kernel [half + 1]. */
 MILL_HD static inline mill_real mill_convolved(int n, int half, const double *kernel,
                                                const mill_real *in, int i)
 {
@@ -154,9 +154,9 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
   return (mill_real)s;
 }
 
-/** out = in convolved with a symmetric kernel [half + 1]; in is 0 beyond the grid.  For a
- *  template's t, 0 is the mean level, while rvspecfit has flux 0 there; pixels within the velocity
- *  limits only see the difference for v sin i of some hundred km/s. */
+/** out = in convolved with a symmetric kernel [half + 1]; in is 0 beyond the grid.  In a template 0
+ *  is the mean level, where rvspecfit has flux 0.  This changes pixels within the velocity limits
+ *  only for v sin i of some hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)
 {
@@ -194,7 +194,7 @@ MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const doubl
 MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, const mill_real *y,
                                      mill_real *bend)
 {
-  /* each filter needs its input its reach beyond its output */
+  /* a filter's input extends beyond its output by the filter's reach */
   enum {
     N_FAR = MILL_TILE + 2 * MILL_SPLINE_LAST,
     N_NEAR = N_FAR + 2 * MILL_SPLINE_FAR,
@@ -217,7 +217,7 @@ MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, c
     const int len = n - first < MILL_TILE ? n - first : MILL_TILE;
     MILL_TILE_MEMORY(b, mill_real, second, MILL_SPLINE_STAGE);
     mill_real *near = second + N_SECOND;
-    /* of float64 there is another filter, into what the second differences leave free */
+    /* float64 has a third filter: `far` overwrites the second differences, no longer needed */
     mill_real *far = MILL_WIDE ? second : bend + first;
     mill_spline_differences(b, n, first - (N_SECOND - MILL_TILE) / 2, N_SECOND, e, y, second);
     MILL_TILE_BARRIER(b);
@@ -235,7 +235,7 @@ MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, c
 #endif
   }
   MILL_BARRIER(b);
-  /* natural ends: in two loops, as a GPU has registers for one */
+  /* natural ends, in two loops: a GPU has registers for one */
   const double end_left = (double)bend[0], end_right = (double)bend[n - 1];
   MILL_BARRIER(b);
   MILL_FOR(b, k, MILL_SPLINE_REACH)
@@ -249,7 +249,7 @@ MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, c
   MILL_BARRIER(b);
 }
 
-/** Where pixels lie among the grid points of an arm. */
+/** Converts ln wavelength at a velocity to a position on an arm's grid. */
 typedef struct mill_grid_place {
   double offset, inv, step, scale;
   int first, last;
@@ -266,7 +266,8 @@ MILL_INLINE mill_grid_place mill_place_at(const mill_model_arm *arm, double vel_
   return at;
 }
 
-/** Grid point and fraction of a pixel. */
+/** Find the grid point left of a pixel, and the fraction of the interval, in wavelength, to the
+ *  next. */
 MILL_INLINE void mill_locate(const mill_grid_place *at, double ln_wave, int *index, float *frac)
 {
   const double pos = (ln_wave + at->offset) * at->inv;
@@ -278,7 +279,7 @@ MILL_INLINE void mill_locate(const mill_grid_place *at, double ln_wave, int *ind
   *frac = (float)(f * at->scale * (1.0 + fs * (0.5 + fs * (1.0 / 6.0 + fs * (1.0 / 24.0)))));
 }
 
-/** Grid point and fraction of every pixel at a velocity.  No barrier at the end: each thread of
+/** mill_locate for every pixel at a velocity.  No barrier at the end: each thread of
  *  mill_block_interpolate reads only what it has written here. */
 MILL_BLOCK_FN void mill_block_locate(mill_block *b, const mill_model_arm *arm, int n,
                                      const double *ln_wave, double vel_km_s, int *index,
@@ -331,7 +332,8 @@ MILL_INLINE void mill_cubic(int len, mill_real scale_right, const float *frac,
   }
 }
 
-/** Spline of one row at the pixels of a segment at a velocity. */
+/** Evaluate the spline of a row y, with coefficients bend, at the pixels of a segment at a
+ *  velocity. */
 MILL_BLOCK_FN void mill_block_sample(mill_block *b, const mill_model_arm *arm, int n,
                                      const double *ln_wave, double vel_km_s, const mill_real *y,
                                      const mill_real *bend, mill_real *out)
@@ -359,8 +361,8 @@ MILL_BLOCK_FN void mill_block_sample(mill_block *b, const mill_model_arm *arm, i
   MILL_BARRIER(b);
 }
 
-/** Spline of one row at the located pixels, and, unless slope is NULL, its derivative by velocity
- *  into slope [n_pix]. */
+/** Evaluate the spline of a row y at the located pixels.  Unless slope is NULL, write the
+ *  derivative by velocity to slope [n_pix]; slope_ln: d ln(wavelength) / d velocity. */
 MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *arm, int n,
                                           const mill_real *y, const mill_real *bend,
                                           const int *index, const float *frac, mill_real *out,
@@ -405,11 +407,12 @@ MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** Row r of a rotated template and its spline coefficients: value (0), d/d(v sin i) (1), tangent of
- *  label r - 2.
+/** Compute row r of a rotated template and its spline coefficients: value (0), d/d(v sin i) (1),
+ *  derivative by label r - 2.
  *
- *  In: work->grid, the value as flux, the tangents as the emulator gives them; work->kernel of half
- *  width `half`.  Turns the label's tangent into flux in place, so ask once for each row. */
+ *  In: work->grid, the value as flux, the derivatives by labels as the emulator gives them;
+ *  work->kernel of half width `half`.  Converts a label's derivative to flux in place, so call once
+ *  for each row. */
 MILL_BLOCK_FN void mill_block_template_row(mill_block *b, const mill_model *m,
                                            const mill_model_arm *arm, int r, int half,
                                            mill_workspace *work, mill_real *rotated,
