@@ -13,14 +13,14 @@
 MILL_EXTERN_C_BEGIN
 
 enum {
-  MILL_SPLINE_END = 28,     /**< grid points from an end that feel it (float64: 1e-16) */
-  MILL_SPLINE_END_F32 = 14, /**< the same for float32 templates: 1e-8 */
-  MILL_N_PROFILE = 41,      /**< velocities of one profile grid, those beyond n_profile infinite */
-  MILL_N_PROFILE_FEW = 5,   /**< of the first grid (kernels/math/quartic.h) */
+  MILL_SPLINE_END = 28,     /**< grid points that an end changes by more than 1e-16 (float64) */
+  MILL_SPLINE_END_F32 = 14, /**< the same by more than 1e-8, for float32 templates */
+  MILL_N_PROFILE = 41,      /**< velocities of a full profile grid */
+  MILL_N_PROFILE_FEW = 5,   /**< velocities of a profile's first grid */
   MILL_MAX_PROFILE_ROUND = 8,
   MILL_COLUMN_PAD = 64,  /**< emulator outputs are padded to this many */
-  MILL_PANEL_BYTES = 64, /**< of a panel of a layer's outputs: 16 floats, 8 doubles */
-  MILL_GUESS_LANE = 16   /**< templates of the initial guess that lie side by side */
+  MILL_PANEL_BYTES = 64, /**< bytes of a panel of a layer's outputs: 16 floats, 8 doubles */
+  MILL_GUESS_LANE = 16   /**< guess templates stored side by side */
 };
 
 /** Step of a profile's first grid, in expected errors of the velocity. */
@@ -30,12 +30,12 @@ enum {
  *  The weights of a tile of outputs are then one piece that fits a first-level cache. */
 typedef struct mill_layer {
   int n_in, n_out, n_out_pad;
-  const void *weight;  /**< double; of the last layer float unless the run is float64 */
+  const void *weight;  /**< double; float for the last layer of a float32 run */
   const void *bias;    /**< [n_out_pad] */
   const float *narrow; /**< weights of a hidden layer for a CPU's tangents, or NULL */
 } mill_layer;
 
-/** Where the weight of input k and output i is; panel: outputs of a panel. */
+/** Index of the weight of input k and output i; panel: outputs per panel. */
 MILL_HD static inline size_t mill_weight_at(int n_in, int panel, int k, int i)
 {
   return ((size_t)(i / panel) * (size_t)n_in + (size_t)k) * (size_t)panel + (size_t)(i % panel);
@@ -54,9 +54,9 @@ typedef struct mill_model_arm {
    */
   double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
   int log_flux;
-  int first; /**< of a part of an arm (kernels/cpu/emulate.h): its place in the whole; else 0 */
-  /** The mean over pixels is taken out of the last layer and evaluated in float64
-   *  (mill_workspace.mean), so that float32 keeps its digits for the lines. */
+  int first; /**< of a part of an arm (kernels/cpu/emulate.h): its first grid point; else 0 */
+  /** The output's mean over pixels is evaluated apart in float64 (mill_workspace.mean), so that the
+   *  float32 digits of the last layer are left for the lines. */
   double mean_bias;
   const double *mean_weight; /**< [n_in of the last layer] */
   int kind;                  /**< enum mill_emulator_kind */
@@ -64,21 +64,21 @@ typedef struct mill_model_arm {
   mill_rbf rbf;              /**< of MILL_EMULATOR_RBF: the part before the only layer */
   int n_layer;
   mill_layer layer[MILL_MAX_LAYER];
-  /** Emulator output for the guess's templates, as in mill_workspace, for a start's first Jacobian.
-   */
+  /** Emulator output at the guess templates, for a start's first Jacobian. */
   const float *stored;       /**< grid [n_stored][1 + n_label][n_pix_pad] */
   const double *stored_mean; /**< mean [n_stored][1 + n_label] */
-  mill_model_error error;    /**< fraction NULL: none, or not wanted */
+  mill_model_error error;    /**< fraction NULL: no model error */
   double template_sigma_aa;  /**< as in mill_arm */
 } mill_model_arm;
 
-/** Numbers from one row over a segment's pixels to the next: a GPU may load four floats at once. */
+/** Elements from one row over a segment's pixels to the next: a GPU may load four floats at once.
+ */
 MILL_HD static inline int mill_row_pitch(int n_pix)
 {
   return (n_pix + 3) / 4 * 4;
 }
 
-/** Groups of MILL_GUESS_LANE in which n_block blocks of bins lie side by side. */
+/** Number of groups of MILL_GUESS_LANE blocks that hold n_block blocks of bins. */
 MILL_HD static inline int mill_guess_lanes(int n_block)
 {
   return (n_block + MILL_GUESS_LANE - 1) / MILL_GUESS_LANE;
@@ -87,12 +87,11 @@ MILL_HD static inline int mill_guess_lanes(int n_block)
 /** Wavelengths shared by segments, and everything that depends only on them. */
 typedef struct mill_waveset {
   int arm, n_pix, n_cont;
-  double *ln_wave; /**< [n_pix] */
-  float *cont;     /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
-  unsigned char
-      *reach; /**< which of them are not 0 in each unit of pixels (mill_reach_of), or NULL */
+  double *ln_wave;      /**< [n_pix] */
+  float *cont;          /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
+  unsigned char *reach; /**< functions not 0 in each unit of pixels (mill_reach_of), or NULL */
   /** Continuum functions as polynomials of a pixel's place in its cell of `cell` pixels (layout in
-   *  kernels/math/cells.h); cell 0: they are not as smooth as that. */
+   *  kernels/math/cells.h); cell 0: none, since a function is not smooth enough. */
   int cell;
   double *cell_coef, *cell_power;
   unsigned char *masked; /**< [n_pix] excluded by wavelength */

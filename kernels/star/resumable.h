@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Resumable functions: straight text that stops at a question and goes on with its answer.
+/** Resumable functions: each stops at a request and goes on with its answer.
  *
  *      MILL_RESUMABLE(mill_simplex_run)
  *      {
@@ -11,15 +11,14 @@
  *        MILL_END;
  *      }
  *
- *  Each has the model m, the star's slot, and *at, the line where it waits; the lines of the
- *  functions that it calls come after it.  So a slot in a device's memory knows where its star is,
- *  and one thread serves thousands of them.  After A. Dunkels et al. (2006), "Protothreads",
- *  SenSys.
+ *  A function receives the model m, the star's slot, and at: at[0] is the line where it waits, the
+ *  next elements are the lines of the functions that it calls.  The slot, in a device's memory,
+ *  thus records how far its star is, and one thread serves thousands of stars.  After A. Dunkels et
+ *  al. (2006), "Protothreads", SenSys.
  *
- *  Nothing declared in such a function outlives MILL_ASK (kernels/star/logic/ask.h) or MILL_CALL,
- *  which may stand in loops and conditions, but not in a switch, and once a line.  Places are 0
- *  before the first call.
- */
+ *  Local variables are lost at MILL_ASK (kernels/star/logic/ask.h) and MILL_CALL.  These may stand
+ *  in loops and conditions, but not in a switch or twice on a line.  All lines are 0 before the
+ *  first call. */
 #ifndef MILL_RESUMABLE_H
 #define MILL_RESUMABLE_H
 

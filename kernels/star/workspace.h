@@ -19,8 +19,8 @@ enum {
   MILL_ERROR_SPACE = MILL_ERROR_SOLVED + MILL_MAX_ERROR * MILL_MAX_CONT
 };
 
-/** Spare bytes behind the rows at the pixels: rows begin up to 15 bytes into the memory
- *  (mill_sharp_rows), on a GPU those of each warp. */
+/** Spare bytes after the rows at the pixels, on a GPU after those of each warp: rows begin up to 15
+ *  bytes into the memory (mill_sharp_rows). */
 enum { MILL_PIXEL_SPARE = 128 };
 
 /** Work space of one block.
@@ -46,7 +46,7 @@ typedef struct mill_workspace {
   double *error;                 /**< [MILL_ERROR_SPACE] products of the rows of model error */
 } mill_workspace;
 
-/** Regions of work space: the emulator's output, which lies apart, and the rest. */
+/** Regions of work space: the emulator's output, in memory apart, and the rest. */
 enum mill_workspace_region { MILL_WORK_GRID, MILL_WORK_REST, MILL_N_WORK_REGION };
 
 /** Numbers of elements of a block's arrays. */
@@ -55,7 +55,7 @@ enum mill_workspace_count {
   MILL_COUNT_PIXEL_BYTES, /**< of rows of templates at the pixels */
   MILL_COUNT_SEGMENT,     /**< pixels of the largest segment */
   MILL_COUNT_KERNEL,
-  MILL_COUNT_NORMAL, /**< of this and the next two: 0 where a backend keeps them elsewhere */
+  MILL_COUNT_NORMAL, /**< NORMAL, SOLVE, SUMS: 0 where a backend keeps these elsewhere */
   MILL_COUNT_SOLVE,
   MILL_COUNT_SUMS,
   MILL_COUNT_ERROR_SPACE,
@@ -84,19 +84,18 @@ static inline int mill_workspace_arrays(const mill_array **table)
   return (int)(sizeof array / sizeof array[0]);
 }
 
-/** Rows of templates at the pixels: one and its derivatives, with binaries of two stars. */
+/** Rows at the pixels: a template and its derivatives; twice as many with binaries. */
 MILL_HD static inline int mill_n_pixel_row(const mill_model *m)
 {
   return (m->set.binaries ? 2 : 1) * (m->n_deriv + 1);
 }
 
-/** Elements of a block's arrays for a model into count [MILL_N_WORK_COUNT]; those of normal, solve
- *  and sums become 0, since each backend sets them. */
+/** Write the elements of a block's arrays for a model to count [MILL_N_WORK_COUNT]; 0 for normal,
+ *  solve and sums, which each backend sets. */
 static inline void mill_workspace_counts(int n_deriv, int n_pixel_row, int max_pix_pad,
                                          int max_seg_pix, int precision, int guess_n, size_t *count)
 {
-  /* the guess keeps a double a pixel in the rows at the pixels, the Jacobian two; and the
-   * transforms of a group of templates on the grid */
+  /* the guess also uses rotated, for the products of a group of templates */
   const size_t guess = 2 * MILL_GUESS_LANE * sizeof(float) * (size_t)guess_n;
   const size_t real = precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);
   const size_t row = (size_t)(n_deriv + 1) * real;

@@ -58,8 +58,9 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
   return 1;
 }
 
-/** Start from `given` instead of the guesses; with try_all before them.  Parameters are cut to
- *  their limits, labels to the range of the training stars, and fixed ones keep their value. */
+/** Start only from `given`; with try_all from `given` first, then from the guesses.  Parameters are
+ *  cut to their limits, labels to the range of the training stars; fixed parameters keep their
+ *  value. */
 MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot *slot)
 {
   const int n_guess =
@@ -95,13 +96,14 @@ MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *sl
     slot->no_offset[a] = a >= m->n_arm || a == first || slot->result.n_pix[a] == 0;
 }
 
-/** Another library ties with this one if its best guess template is as good as this library's
- *  template of this rank.  Of 1371 MILES stars with two libraries none then missed the better
- *  library; the best templates alone would have missed it in 89. */
+/** Another library ties with this one if its best guess template is as good as this library's third
+ *  (index 2).  Of 1371 MILES stars with two libraries none then missed the better library; the best
+ *  templates alone would have missed it in 89. */
 enum { MILL_GUESS_TIE = 2 };
 
-/** Note for the choice between libraries the chi-square of the best of the guess's n templates and
- *  the limit of a tie, plus the least penalty of priors on labels outside the library's range. */
+/** Record for the choice between libraries: guess_chisq of the best of the guess's n templates, and
+ *  guess_tie, up to which another library ties.  Both include the least penalty of priors on labels
+ *  outside the library's range. */
 MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot, int n)
 {
   const double *chisq = slot->starts.chisq;
@@ -117,12 +119,12 @@ MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot,
   slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1] + apart;
 }
 
-/** The spectrum is hardly a star's if the guess's best template lowers the chi-square of a
- *  continuum alone by less than this, about half of what a star needs: it then gets one brief
- *  start.  All starts follow if that solution is a star's (mill_fit_no_star). */
+/** If the guess's best template lowers the chi-square of a continuum alone by less than this (about
+ *  half of what a star needs), the star gets one brief start.  All starts follow if that solution
+ *  is a star's (mill_fit_no_star). */
 #define MILL_BRIEF_GAIN 25.0
 
-/** After preparation and guess; 0: the star is not fitted, and its status says why. */
+/** Set free parameters and starts after the guess; 0: the star is not fitted, see its status. */
 MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
 {
   const int n_guess = slot->starts.n;

@@ -15,9 +15,10 @@
 #include "kernels/star/logic/profile.h"
 #include "kernels/star/logic/velocities.h"
 
-/** First step of a search, in errors of an epoch (all epochs of one weight). */
+/** First step of a search, in velocity errors of an epoch (as if all epochs had the same weight).
+ */
 #define MILL_EPOCH_STEP 2.0
-/** Epochs are scanned if one is further than this from the star's velocity, in its errors. */
+/** All epochs are scanned if one is more than this many of its errors from the star's velocity. */
 #define MILL_EPOCH_FAR 4.0
 /** Labels are fitted with each epoch at its velocity if the probability of a constant velocity is
  *  below this. */
@@ -27,7 +28,7 @@
  *  26.4.4, 5). */
 MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
 {
-  const double most = 600.0; /* of an exponent, so that no term underflows */
+  const double most = 600.0; /* largest exponent, so that no term underflows */
   const int odd = n % 2;
   double rest = 0.5 * x > most ? 0.5 * x - most : 0.0;
   double sum = odd ? erfc(sqrt(0.5 * x)) : 0.0;
@@ -50,10 +51,10 @@ MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
 /** Statistics of the n epochs that have a velocity, km/s. */
 typedef struct mill_epochs_mean {
   int n;
-  double velocity, shift; /**< means weighted by error and floor, of shift[0] the second */
+  double velocity, shift; /**< means of velocity and shift[0], weighted by error and floor */
   double by_noise;        /**< mean velocity weighted by the errors alone */
   double chisq, pval;     /**< of a constant velocity; probability of a larger chi-square */
-  double least, most;     /**< velocities */
+  double least, most;     /**< lowest and highest velocity */
 } mill_epochs_mean;
 
 MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const mill_slot *slot,
@@ -130,8 +131,7 @@ MILL_HD_CALLED static inline void mill_epochs_begin(const mill_model *m, mill_sl
                       &slot->epoch[i]);
 }
 
-/** May the minimum of an epoch be a false one, because it is far from the star's velocity or its
- *  search found none? */
+/** May an epoch's velocity be wrong: far from the star's, or no minimum found in its search? */
 MILL_HD static inline int mill_epochs_doubt(const mill_slot *slot)
 {
   int doubt = 0;
@@ -174,7 +174,7 @@ MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot
   }
 }
 
-/** Begin the searches at the least of the scans' values. */
+/** Begin each epoch's search at the least F of its scan. */
 MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_epoch; i++) {
@@ -209,7 +209,8 @@ MILL_RESUMABLE(mill_epochs_search)
 
 /** If the epochs differ, give each its own velocity.  Returns 1 before the fit with them, which
  *  begins at their mean; 0 after that fit, or if they do not differ.  After the fit, adds the
- *  weighted mean shift: VRAD becomes the epochs' weighted mean (with model error, about). */
+ *  weighted mean shift: VRAD becomes the epochs' weighted mean (approximately, with model error).
+ */
 MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slot *slot)
 {
   const int is_first = !slot->epochs_shifted;
@@ -227,7 +228,7 @@ MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slo
     slot->best.end[MILL_PAR_VRAD] += mean.shift;
     slot->best.at.theta[MILL_PAR_VRAD] += mean.shift;
   }
-  slot->profile.has_arm = 0; /* it is about another place */
+  slot->profile.has_arm = 0; /* its values are at other velocities */
   slot->epochs_shifted = 1;
   slot->result.info |= MILL_INFO_EPOCHS;
   return is_first;
@@ -243,7 +244,7 @@ MILL_RESUMABLE(mill_epochs_run)
   MILL_CALL(mill_epochs_search);
   if (!mill_epochs_shift(m, slot))
     MILL_RETURN;
-  slot->starts.brief = 0; /* as the guess knew no shifts */
+  slot->starts.brief = 0; /* the guess used no shifts */
   MILL_CALL(mill_polish_again);
   MILL_CALL(mill_profile_run);
   MILL_CALL(mill_epochs_search);
@@ -261,7 +262,8 @@ MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_sl
   return mill_has_error(m) && is_measured ? slot->best.end[MILL_PAR_VRAD] - mean->by_noise : 0.0;
 }
 
-/** Velocities of the epochs and what they say together, for the star's row. */
+/** Fill in the epochs' velocities, and their number, chi-square, probability and range in the
+ *  star's row. */
 MILL_HD_CALLED static inline void mill_epochs_row(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** How a star's companion follows it: by the curvature of all parameters, each of the companion's
- *  is at its best for any step of the star (a Schur complement).
+/** Companion's parameters eliminated from a star's fit (a Schur complement): the joint curvature
+ *  gives their best values for any step of the star.
  *
- *  docs/science/numerics.md, "Two stars".
- */
+ *  docs/science/numerics.md, "Two stars". */
 #ifndef MILL_PAIR_FOLLOW_H
 #define MILL_PAIR_FOLLOW_H
 
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
 
-/** Of a companion's parameter: is it free, and its typical uncertainty. */
+/** Is parameter k of the companion free? */
 MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *slot, int k)
 {
   const double *theta = slot->pair.theta[1 - slot->pair.star];
@@ -21,7 +20,7 @@ MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *s
   return !m->set.fixed[k] && !mill_par_at_limit(m, k, theta[k]);
 }
 
-/** Typical uncertainty of ln of the ratio of fluxes. */
+/** Typical uncertainty of ln(flux ratio). */
 #define MILL_PAIR_SCALE 0.3
 
 MILL_HD static inline double mill_pair_scale(const mill_model *m, int k)
@@ -30,8 +29,9 @@ MILL_HD static inline double mill_pair_scale(const mill_model *m, int k)
   return is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k);
 }
 
-/** The companion's parameters at their best: gradient and curvature of the star's alone, and what F
- *  becomes, from those of all in slot->space.  0: the curvature is not positive definite. */
+/** Put the companion's parameters at their best: reduce gradient and curvature of all parameters,
+ *  in slot->space, to those of the star alone, in slot->eval, and correct F.  0: the companion's
+ *  curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -89,7 +89,8 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
   return 1;
 }
 
-/** Step of a companion's parameter to where the star's turn ends, at most `most`. */
+/** Step of the companion's parameter k to its best value at the end of the star's turn, at most
+ *  `most`. */
 MILL_HD static inline double mill_pair_step(const mill_model *m, const mill_slot *slot, int k,
                                             double most)
 {
@@ -102,11 +103,11 @@ MILL_HD static inline double mill_pair_step(const mill_model *m, const mill_slot
   return step < -most ? -most : (step > most ? most : step);
 }
 
-/** Largest step of ln of the ratio of fluxes, and its least value; the largest is its opposite. */
+/** ln(flux ratio): largest step in a turn (STEP), and range LEAST to -LEAST. */
 #define MILL_PAIR_STEP  0.7
 #define MILL_PAIR_LEAST (-4.0)
 
-/** Let the ratios and offsets follow the star to the end of its turn. */
+/** Move flux ratios and velocity offsets to their best values at the end of the star's turn. */
 MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

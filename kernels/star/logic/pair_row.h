@@ -5,7 +5,7 @@
 
 #include "kernels/star/logic/row.h"
 
-/** A star's errors of the row, from the covariance at the end of its last turn. */
+/** Fill in the row's errors for one star, from the curvature at the end of its last turn. */
 MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot,
                                             const mill_point *at, const double *end)
 {
@@ -17,8 +17,8 @@ MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot
   slot->result.vrad_err_km_s = sqrt(slot->result.covar[0]);
 }
 
-/** Enter the second star's velocity, v sin i and labels into the row, whose other columns are those
- *  of the first star. */
+/** Copy the second star's velocity, v sin i and labels to the row's pair columns; the other columns
+ *  are for the first star. */
 MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -34,14 +34,15 @@ MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, m
   }
 }
 
-/** Error of ln of an arm's ratio, or of an offset, by the covariance of the row's star. */
+/** Error of ln(flux ratio) of an arm, or of an offset (parameter k of pair.at), including the part
+ *  that follows from the covariance of the row's star. */
 MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slot *slot, int k)
 {
   const mill_pair *p = &slot->pair;
   const int nd = m->n_deriv;
   const double *along = p->at.along + k * MILL_MAX_PAR, scale = slot->result.err_scale;
   double var = p->at.variance[k] * scale * scale, slope[MILL_MAX_PAR];
-  for (int i = 0; i < nd; i++) /* COVAR is of v sin i */
+  for (int i = 0; i < nd; i++) /* COVAR has v sin i, `along` its inner parameter */
     slope[i] = along[i] / mill_par_slope(m, i, slot->best.end[i]);
   for (int i = 0; i < nd; i++)
     for (int j = i; j < nd; j++)
@@ -50,7 +51,7 @@ MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slo
   return sqrt(var);
 }
 
-/** The row of two stars. */
+/** Fill in the row of two stars. */
 MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

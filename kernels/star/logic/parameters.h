@@ -20,7 +20,7 @@ MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *sl
   return slot->pair.is_fitted || slot->no_offset[j - m->n_deriv + 1];
 }
 
-/** Does the star have its own prior of parameter j?  Of two stars only the first. */
+/** Does the star have its own prior of parameter j?  With two stars only the first has. */
 MILL_HD static inline int mill_prior_own(const mill_slot *slot, int j)
 {
   return slot->prior_sigma[j] > 0.0 && !(slot->pair.is_fitted && slot->pair.star == 1);
@@ -62,7 +62,7 @@ MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
   return m->label[j - MILL_PAR_LABEL0].scale;
 }
 
-/** Largest step of a parameter in one iteration. */
+/** Trust region: largest step of a parameter in one iteration. */
 MILL_HD static inline double mill_par_limit(const mill_model *m, int j)
 {
   return j < MILL_PAR_LABEL0 || j >= m->n_deriv ? 60.0 : 7.0 * m->label[j - MILL_PAR_LABEL0].scale;
@@ -88,7 +88,7 @@ MILL_HD static inline int mill_par_at_limit(const mill_model *m, int j, double x
   return x == mill_par_min(m, j) || x == mill_par_max(m, j);
 }
 
-/** A parameter as the fit steps in it: u for v sin i, itself otherwise. */
+/** Inner parameter, in which the fit takes its steps: u for v sin i, else the parameter itself. */
 MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x)
 {
   return j == MILL_PAR_VSINI ? mill_vsini_inner(m->set.rotation, x) : x;
@@ -124,7 +124,7 @@ MILL_HD static inline void mill_map_labels(const mill_model *m, const double *th
     mapped[l] = mill_label_map(&m->label[l], theta[MILL_PAR_LABEL0 + l]);
 }
 
-/** F is MILL_OFF_LIMITS from this distance outside the hulls on (mapped units), as for velocities
+/** Further than this outside the hulls (mapped units), F is MILL_OFF_LIMITS, as for velocities
  *  outside their limits.  The emulator is meaningless there, and F could be rounding noise with a
  *  false minimum. */
 #define MILL_HULL_FAR 5.0
@@ -189,7 +189,7 @@ MILL_HD static inline double mill_epoch_shift(const mill_slot *slot, const mill_
   return slot->n_epoch > 0 ? slot->epoch[s->epoch].shift[star] : 0.0;
 }
 
-/** Whose velocity: the whole star's, an arm's, an epoch's. */
+/** Which velocity varies: the whole star's, an arm's, an epoch's. */
 enum mill_group { MILL_OF_STAR, MILL_OF_ARMS, MILL_OF_EPOCHS };
 
 /** Velocity of a segment if its group (star, arm or epoch) has velocity vel_km_s and everything
@@ -204,16 +204,17 @@ MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const 
   return shift == 0.0 ? v : mill_within_velocities(m, v + shift);
 }
 
-/** Number of parameters besides those of one of two stars: its companion's, ln(flux of the second
- *  star / flux of the first) of each arm, and the velocity offsets, which both stars share. */
+/** Number of parameters of two stars other than the current star's: its companion's, ln(flux of the
+ *  second star / flux of the first) of each arm, and the velocity offsets, which both stars share.
+ */
 MILL_HD static inline int mill_pair_n(const mill_model *m)
 {
   return m->n_par + m->n_arm;
 }
 
-/** Which parameters of the star a segment's parameter r depends on: one, or two for a velocity,
- *  which is VRAD plus the arm's offset.  Enters their numbers and returns how many.  With two stars
- *  the mill_pair_n parameters follow the star's n_par. */
+/** Write to `to` the numbers of the star's parameters on which a segment's parameter r depends;
+ *  returns how many.  A velocity depends on VRAD and the arm's offset, any other parameter on one.
+ *  With two stars the mill_pair_n parameters follow the star's n_par. */
 MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
 {
   const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);

@@ -31,7 +31,7 @@ MILL_HD static inline void mill_profile_grid(mill_slot *slot, int n)
   c->step = (n == MILL_N_PROFILE_FEW ? MILL_PROFILE_FEW_STEP : 0.5) * slot->profile.width;
 }
 
-/** Begin with a grid of n velocities for the error that the curvature predicts. */
+/** Begin with a grid of n velocities, in units of the error that the curvature predicts. */
 MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_slot *slot, int n)
 {
   double h = slot->best.at.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
@@ -46,7 +46,7 @@ MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_s
   mill_profile_grid(slot, n);
 }
 
-/** Priors of the velocity offsets where the star's velocity is VRAD. */
+/** Prior penalty of the velocity offsets if the star's velocity is vrad_km_s. */
 MILL_HD static inline double mill_offset_penalty(const mill_model *m, const mill_slot *slot,
                                                  double vrad_km_s)
 {
@@ -98,7 +98,7 @@ MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_
   return 1;
 }
 
-/** Width, skewness and kurtosis of exp(-dF/2) over the velocities. */
+/** Width (km/s), skewness and kurtosis of exp(-dF/2) over the velocities, into moment [3]. */
 MILL_HD_CALLED static inline void mill_profile_moments(const mill_curve *c, double *moment)
 {
   const int n = c->n;

@@ -15,10 +15,10 @@
 
 /** Variance of a proposal over that of its target: wider, so that tails are not cut. */
 #define MILL_PART_WIDER 1.15
-/** A mean v sin i within this many standard deviations of its limit is put at the limit. */
+/** A mean v sin i within this many standard deviations of its lower limit is put at the limit. */
 #define MILL_PART_NEAR 2.5
-/** Least share of the draws of each minimum; a part with a smaller share of the weights is dropped.
- */
+/** Each minimum gets at least the fraction ORIGIN of the draws; a new part with less than the
+ *  fraction LEAST of the weights is dropped. */
 #define MILL_PART_ORIGIN 0.125
 #define MILL_PART_LEAST  0.01
 /** The first density of v sin i ends where F is this much above its least. */
@@ -31,7 +31,8 @@ enum {
   MILL_SAMPLE_PURPOSE = 19 /**< purpose in the key of the random numbers */
 };
 
-/** Numbers of a point's random draws: its part and the hulls' refusal; its normals from 32 on. */
+/** Numbers of a point's random draws.  CHOICE: its part, and whether the hulls refuse it; from
+ *  PRIOR on: normals of a draw from the priors; from NORMAL on: the point's normals. */
 enum { MILL_DRAW_CHOICE, MILL_DRAW_PRIOR, MILL_DRAW_NORMAL = 32 };
 
 MILL_HD static inline mill_counter_words mill_sample_words(const mill_model *m,
@@ -59,7 +60,7 @@ MILL_HD static inline double mill_part_u(const mill_model *m, const mill_slot *s
          mill_par_inner(m, MILL_PAR_VSINI, slot->best.end[MILL_PAR_VSINI]);
 }
 
-/** y [n_free] of a point x [n_free], x being the difference from the solution. */
+/** Convert a point x [n_free], less the solution, to coordinates y [n_free]. */
 MILL_HD static inline void mill_part_straight(const mill_model *m, const mill_slot *slot,
                                               const mill_part *part, const float *x, double *y)
 {
@@ -159,7 +160,7 @@ MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at
   *var = sum[2] / sum[0] - *mean * *mean;
 }
 
-/** Put a mean v sin i near its limit at the limit, where the proposal is mirrored. */
+/** Put a mean v sin i near its lower limit at the limit, where the proposal is mirrored. */
 MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *part)
 {
   const int n = slot->n_free, v = slot->sample.i_vsini;
@@ -173,8 +174,9 @@ MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *pa
       c[k * n + v] = c[v * n + k] = 0.0;
 }
 
-/** From the curvature of the fit: the part's bend, and its covariance without v sin i.  Returns the
- *  curvature in u with the other parameters at their best; 0: there is no minimum. */
+/** Compute from the fit's curvature the part's bend, and its covariance at fixed v sin i.  Returns
+ *  the curvature in u with the other parameters at their best (a Schur complement); not positive:
+ *  there is no minimum. */
 MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {
@@ -196,8 +198,8 @@ MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slo
   return left;
 }
 
-/** Mean, bend and covariance of the Gaussian that the fit's curvature gives about the solution;
- *  without a minimum typical uncertainties. */
+/** Set a part to the Gaussian of the fit's curvature about the solution: mean, bend and covariance.
+ *  Without a minimum its width is typical uncertainties. */
 MILL_HD_CALLED static inline void mill_part_of_fit(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {

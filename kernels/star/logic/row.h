@@ -6,7 +6,7 @@
 #include "kernels/star/logic/epochs.h"
 #include "kernels/star/logic/polish.h"
 
-/** NEAR_HULL: a facet this many errors away cuts a sizeable part off the posterior. */
+/** NEAR_HULL: a facet is within this many errors, and so cuts a sizeable part off the posterior. */
 #define MILL_HULL_NEAR 1.0
 /** v sin i is resolved if its square is this many errors above the square of its lower limit.  The
  *  square, as -2 ln L is about quadratic in it below the width of the line-spread function. */
@@ -20,10 +20,10 @@
  *  holds something else, or has another unit. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
-/** NO_STAR: a star's template lowers the chi-square of the continuum alone by a gain of at least
- *  MILL_STAR_GAIN, in units of the noise.  The gain is also at least the fraction MILL_STAR_PART of
- *  gain + misfit, or MILL_STAR_BROAD if v sin i is at its upper limit.  Misfit: chi-square above
- *  the noise and MILL_STAR_ERRORS standard deviations of it. */
+/** NO_STAR is set unless the template lowers the chi-square of the continuum alone by a gain of at
+ *  least MILL_STAR_GAIN, in units of the noise.  The gain must also be at least the fraction
+ *  MILL_STAR_PART of gain + misfit, or MILL_STAR_BROAD if v sin i is at its upper limit.  Misfit:
+ *  chi-square above the noise plus MILL_STAR_ERRORS standard deviations. */
 #define MILL_STAR_GAIN   50.0
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
@@ -32,12 +32,12 @@
  *  and this many errors. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
-/** Velocities of arms differ below this probability.  Templates have a zero-point error of
- *  MILL_ARMS_FLOOR km/s in each arm: of 952 MILES stars at S/N 60, cut in two arms, two are
- *  flagged. */
+/** ARMS is set if arms of one velocity would differ as much with a probability below PVAL.
+ *  Templates have a zero-point error of FLOOR km/s in each arm: of 952 MILES stars at S/N 60, cut
+ *  in two arms, two are flagged. */
 #define MILL_ARMS_PVAL  1e-6
 #define MILL_ARMS_FLOOR 3.0
-/** Warnings: a velocity this close to a limit, and v sin i above this, km/s. */
+/** Warnings: a velocity within VEL_LIMIT of a limit; v sin i above VSINI_FAST. */
 #define MILL_VEL_LIMIT_KM_S 5.0
 #define MILL_VSINI_FAST     100.0
 
@@ -111,8 +111,8 @@ MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const 
   return fabs(mill_vsini_outer(kind, u < 0.0 ? 0.0 : u) - v);
 }
 
-/** Covariance of the free parameters that are not at a limit, from the curvature without
- *  the hull term; 0 when it is not positive definite. */
+/** Fill in covariance and errors of the free parameters that are not at a limit, from the curvature
+ *  without the hull term; 0 when it is not positive definite. */
 MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -134,7 +134,7 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
   if (mill_hull_near(m, slot->best.end, n, idx, inv))
     r->info |= MILL_INFO_NEAR_HULL;
   const int n_floor = mill_has_error(m) ? m->n_label : 0;
-  for (int i = 0; i < n; i++) { /* what no number of pixels averages out of the templates' error */
+  for (int i = 0; i < n; i++) { /* add the templates' error that does not average out over pixels */
     const int l = idx[i] - MILL_PAR_LABEL0;
     if (l >= 0 && l < n_floor)
       inv[i * n + i] += m->label[l].floor * m->label[l].floor;
@@ -179,8 +179,8 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
   return 1;
 }
 
-/** Reduced chi-squares.  A segment has as many continuum functions as its wavelength set says;
- *  one without a good pixel counts for nothing. */
+/** Fill in the reduced chi-squares.  Degrees of freedom are good pixels less continuum functions;
+ *  for chisq_tot also less the free parameters.  Segments without a good pixel do not count. */
 MILL_HD static inline void mill_fit_reduce(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -209,7 +209,7 @@ MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_s
     const double gain = mill_sum_models(m, slot, a, MILL_ANSWER_GAIN);
     if (!(n > 2.0 * n_block) || !(r->chisq[a] > 0.0))
       continue;
-    /* what a pixel has without them */
+    /* chi-square of a pixel without the slow waves */
     const double noise = (r->chisq[a] - gain) / (n - n_block);
     const double excess = gain - n_block * noise;
     r->stiff[a] = excess / r->chisq[a];
@@ -238,8 +238,8 @@ MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slo
   }
 }
 
-/** Probability of a larger chi-square of the arms' velocities if they are one; NaN: fewer than two.
- *  Arms with an offset may differ by its prior. */
+/** Probability that arms of one velocity differ more than these; NaN: fewer than two.  The prior of
+ *  an arm's offset adds to its error. */
 MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, const mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;
@@ -271,7 +271,7 @@ MILL_HD static inline double mill_fit_vrad_err(const mill_model *m, const mill_f
   return sqrt(scaled * scaled + floor * floor);
 }
 
-/** Keep the likelihood's errors, and scale them if requested. */
+/** Copy the likelihood's errors to the formal errors, then scale the errors if requested. */
 MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_result *r)
 {
   r->vrad_err_formal_km_s = r->vrad_err_km_s;
@@ -299,8 +299,9 @@ MILL_HD static inline int mill_fit_is_broad(const mill_model *m, const mill_fit_
          r->vsini_km_s == mill_par_max(m, MILL_PAR_VSINI);
 }
 
-/** Is this hardly a star of the library?  From chi-squares without model error, which fits anything
- *  well, and the noise of the residuals, as the file's errors may be too small. */
+/** Is the spectrum hardly that of a star of the library?  Uses chi-squares without model error,
+ *  which would fit anything well, and the noise of the residuals, as the file's errors may be too
+ *  small. */
 MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_result *r)
 {
   const double n = (double)r->n_pix_tot, noise = r->chisq_noise;
@@ -339,7 +340,7 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
     at_edge |= label->edge_min < label->edge_max &&
                (r->label[l] < label->edge_min || r->label[l] > label->edge_max);
   }
-  /* comparisons that NaN fails stand under a `!` where NaN must warn */
+  /* NaN fails every comparison: where it must warn, a `!` stands before the comparison */
   const struct {
     int bit, holds;
   } rule[] = {

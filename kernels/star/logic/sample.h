@@ -16,8 +16,8 @@
 #include "kernels/star/logic/proposal.h"
 #include "kernels/star/logic/starts.h"
 
-/** Minima that get a part of the first proposal: above the solution's F by less than this, and this
- *  many errors apart. */
+/** A minimum gets a part of the first proposal if its F is above the solution's by less than
+ *  ORIGIN_F, and it is more than APART errors from the others. */
 #define MILL_SAMPLE_ORIGIN_F 25.0
 #define MILL_SAMPLE_APART    3.0
 
@@ -98,15 +98,15 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
   return 0;
 }
 
-/** Chi-squares of one spectrum on different processors agree within this fraction: float32 leaves
- *  some 1e-6. */
+/** A chi-square that differs by more than this fraction is of another spectrum; processors differ
+ *  by some 1e-6 (float32). */
 #define MILL_SAMPLE_SAME 1e-4
-/** A fit that begins at a row's solution ends with F less than this above the row's: usually 0.05.
- */
+/** F this much above the row's is of another spectrum: a fit that begins at the row's solution ends
+ *  about 0.05 above it. */
 #define MILL_SAMPLE_RISE 5.0
 
 /** Does the sample's row belong to another spectrum?  The chi-square of the continuum without model
- *  error tells other pixels; F also tells other wavelengths and line-spread functions. */
+ *  error reveals other pixels, F also other wavelengths and line-spread functions. */
 MILL_HD static inline int mill_sample_is_other(const mill_slot *slot)
 {
   const double chisq = slot->starts.given_chisq, f = slot->starts.given_f;
@@ -114,7 +114,8 @@ MILL_HD static inline int mill_sample_is_other(const mill_slot *slot)
                          slot->result.m2ll - f > MILL_SAMPLE_RISE + MILL_SAMPLE_SAME * fabs(f));
 }
 
-/** After the fit of a star: its first proposal.  With no free parameter nothing is sampled. */
+/** Begin to sample a fitted star: its first proposal and number of points.  With no free parameter
+ *  nothing is sampled. */
 MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -133,9 +134,9 @@ MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_sl
     s->n_part = 0;
 }
 
-/** Turn a copy of the slot into one that asks for the next point, which does not depend on the
- *  answer at this one.  The copy uses the next element of each segment's velocities and values.  0:
- *  there is no next point. */
+/** Make a copy of the slot request the next point, which does not depend on the answer at the
+ *  slot's point.  The copy uses the next element of each segment's velocities and values.  0: there
+ *  is no next point. */
 MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy)
 {
   if (copy->request != MILL_REQ_VALUES || copy->sample.n_point + 1 >= copy->sample.n_target)
@@ -149,7 +150,7 @@ MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy
   return 1;
 }
 
-/** Take each segment's F from a copy that was asked at this slot's point. */
+/** Copy each segment's F from a copy of the slot that was evaluated at this slot's point. */
 MILL_HD static inline void mill_sample_take(const mill_model *m, mill_slot *slot,
                                             const mill_slot *copy)
 {
@@ -157,7 +158,8 @@ MILL_HD static inline void mill_sample_take(const mill_model *m, mill_slot *slot
     mill_answer_of(m, slot, i)[MILL_ANSWER_F] = mill_answer_of(m, copy, i)[MILL_ANSWER_F];
 }
 
-/** Keep the density of the point that has been answered. */
+/** Store ln density of the evaluated point, without the hull penalty, by which points are refused.
+ */
 MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -167,8 +169,8 @@ MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slo
   s->ln_p[s->n_point++] = isfinite(f) ? (float)(-0.5 * (f - hull - slot->result.m2ll)) : -INFINITY;
 }
 
-/** The posterior of a fitted star: points until their weights suffice.  These questions are counted
- *  in the posterior, and not in the row's evaluations. */
+/** Sample the posterior of a fitted star until the weights suffice.  These evaluations are counted
+ *  in the posterior, not in the row. */
 MILL_RESUMABLE(mill_sample_run)
 {
   mill_sample *s = &slot->sample;

@@ -11,8 +11,8 @@
 #define MILL_SIMPLEX_F_TOLERANCE 0.03
 #define MILL_SIMPLEX_X_TOLERANCE 0.5
 
-/** The simplex's next point in slot->theta.  v sin i beyond its limits is evaluated at the limit
- *  with a quadratic penalty; a velocity beyond its limits has F = MILL_OFF_LIMITS. */
+/** Write the simplex's next point to slot->theta.  v sin i beyond its limits is evaluated at the
+ *  limit with a quadratic penalty; a velocity beyond its limits has F = MILL_OFF_LIMITS. */
 MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->simplex.nm.n;
@@ -61,9 +61,9 @@ MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slo
   mill_polish_begin(m, slot, theta);
 }
 
-/** Begin a simplex, a short one for hybrid.  Its centre is polish.at, with `step` the next point of
- *  the polish; its axes are those of the curvature there.  Without a curvature: the start, and
- *  typical uncertainties. */
+/** Begin a simplex, a short one for hybrid, at polish.at, or with `step` at the polish's next
+ *  point; its axes are those of the curvature there.  If the curvature is not positive definite: at
+ *  polish.at, or else the start, along the parameters in units of typical uncertainties. */
 MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot, int step)
 {
   mill_polish *p = &slot->polish;
@@ -104,7 +104,7 @@ MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_s
   mill_nm_start(&slot->simplex.nm, axes->n, simplex, &options);
 }
 
-/** Look around by the simplex that has begun; then the polish begins at its best point. */
+/** Minimise F by the simplex that has begun; then begin a polish at its best point. */
 MILL_RESUMABLE(mill_simplex_run)
 {
   MILL_BEGIN;

@@ -14,15 +14,15 @@
 /** Starts whose F is within this of the best one agree with it. */
 #define MILL_SAME_F 2.0
 /** The first solution gets one doubt if it took more Jacobians than the first number, two if more
- *  than the second.  Those of the leading arm count as one together, those that updated the
+ *  than the second.  Jacobians of the leading arm count as one together, those that updated the
  *  curvature (mill_polish_learn) as two each. */
 enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
 #define MILL_DOUBT_CHISQ 1.1  /**< mill_reduced; a doubt if it is three errors above this */
-#define MILL_DOUBT_VSINI 30.0 /**< km/s */
+#define MILL_DOUBT_VSINI 30.0 /**< km/s; a doubt if v sin i is above */
 /** Doubts of a solution that has not converged: as many as all others together. */
 enum { MILL_DOUBT_LOST = 5 };
-/** The guess's next template gets a start if its chi-square, over the reduced chi-square of the
- *  fit, is above the best template's by less than this: without a doubt, with one doubt. */
+/** The guess's next template gets a start if its chi-square exceeds the best template's by less
+ *  than this times the fit's reduced chi-square: GAP without a doubt, ONE_GAP with one doubt. */
 #define MILL_DOUBT_GAP     30.0
 #define MILL_DOUBT_ONE_GAP 400.0
 
@@ -44,9 +44,9 @@ MILL_HD static inline int mill_near(const mill_model *m, const double *a, const 
   return sum < MILL_NEAR_SUM;
 }
 
-/** The earlier start whose polish passed near slot->theta, so that both end in one minimum; -1:
- *  none, and slot->theta is noted.  After a first solution that has not converged, the second start
- *  is not compared.  Saves 8 to 90 % of a fit. */
+/** Return the earlier start whose polish passed near slot->theta, so that both end in one minimum;
+ *  -1: none, and slot->theta is recorded.  After a first solution that has not converged, the
+ *  second start is not compared.  Saves 8 to 90 % of a fit. */
 MILL_HD_CALLED static inline int mill_start_merges(const mill_model *m, mill_slot *slot)
 {
   mill_starts *s = &slot->starts;
@@ -62,7 +62,7 @@ MILL_HD_CALLED static inline int mill_start_merges(const mill_model *m, mill_slo
   return -1;
 }
 
-/** Note where a start has ended, for the posterior. */
+/** Record where a start has ended, for the posterior. */
 MILL_HD static inline void mill_start_note(mill_slot *slot, int n_par)
 {
   mill_starts *s = &slot->starts;
@@ -111,7 +111,7 @@ MILL_HD static inline int mill_is_poor(const mill_slot *slot, double f)
          MILL_DOUBT_CHISQ + 3.0 * sqrt(2.0 / (double)slot->result.n_pix_tot);
 }
 
-/** Reasons to doubt the solution of the first start. */
+/** Count the reasons to doubt the solution of the first start. */
 MILL_HD_CALLED static inline int mill_fit_doubts(const mill_model *m, const mill_slot *slot)
 {
   double mapped[MILL_MAX_LABEL];

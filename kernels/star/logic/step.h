@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A step of the polish: damped, within the box, and held by the facets of hulls that it
- *  crosses. */
+/** A step of the polish: damped, within the parameters' limits, and held by the penalty of the hull
+ *  facets that it crosses. */
 #ifndef MILL_STEP_H
 #define MILL_STEP_H
 
@@ -9,19 +9,19 @@
 
 /** State of a facet: inactive, active, or linearly dependent on the active ones. */
 enum mill_facet_state { MILL_FACET_OFF = 0, MILL_FACET_ON, MILL_FACET_USELESS };
-/** Distance from a hull, in mapped units, that counts as none. */
+/** A distance beyond a facet up to this, in mapped units, counts as 0. */
 #define MILL_FACET_NEAR 1e-9
 
 /** A step from polish->at under construction. */
 typedef struct mill_polish_try {
-  double delta[MILL_MAX_PAR]; /**< of the inner parameters */
+  double delta[MILL_MAX_PAR]; /**< step of the inner parameters */
   int pin[MILL_MAX_PAR];      /**< -1, 1: the parameter is held at its lower, upper limit */
   int idx[MILL_MAX_PAR], n;   /**< parameters that are neither fixed nor pinned */
   mill_active_facet *facet;   /**< [n_facet] facets that the step has crossed */
   int n_facet;
 } mill_polish_try;
 
-/** Enter facet i of hull h among those that the step has crossed. */
+/** Add facet i of hull h to those that the step has crossed. */
 MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const double *at, int h,
                                                    int i, mill_polish_try *t)
 {
@@ -41,8 +41,7 @@ MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const do
   }
 }
 
-/** Enter the facets that the end of the step from `at` is beyond.  Returns whether there are new
- *  ones. */
+/** Add the facets beyond which the step from `at` ends; returns whether any is new. */
 MILL_HD_CALLED static inline int mill_polish_cross(const mill_model *m, const double *at,
                                                    mill_polish_try *t)
 {
@@ -92,8 +91,8 @@ MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, doubl
   }
 }
 
-/** How far the step under all forces ends beyond facet i, less the distance that the penalty
- *  allows:  positive where the facet should become active. */
+/** Distance beyond facet i at which the step under all forces ends, less what the penalty allows;
+ *  positive if the facet should become active. */
 MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double weight, int i)
 {
   const mill_active_facet *facet = &t->facet[i];
@@ -108,9 +107,9 @@ MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double
   return x;
 }
 
-/** Solve for the forces of the active facets and go from the present forces towards them until the
- *  first becomes 0; that facet is made inactive.  1: one was; 0: these are the forces; -1: the
- *  slopes of the facets depend on each other. */
+/** Solve for the forces of the active facets, and move the present forces towards the solution
+ *  until one becomes 0; its facet becomes inactive.  1: one did; 0: the solution is reached; -1:
+ *  the facets' slopes are linearly dependent. */
 MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double weight, double *a)
 {
   int on[MILL_MAX_PAR], k = 0, first = -1;
@@ -337,7 +336,7 @@ MILL_HD_CALLED static inline int mill_polish_step(const mill_model *m, mill_slot
   }
   p->pred = mill_polish_promise(m, slot, &t);
   for (int j = 0; j < m->n_par; j++) {
-    /* limits exactly: the way to u and back rounds, and near 0 the root of that is large */
+    /* set limits exactly: conversion to u and back rounds, and near 0 its square root is large */
     if (t.pin[j] != 0)
       theta[j] = t.pin[j] < 0 ? mill_par_min(m, j) : mill_par_max(m, j);
     else if (t.delta[j] == 0.0)

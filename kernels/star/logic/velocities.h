@@ -7,8 +7,8 @@
 #include "kernels/math/quartic.h"
 #include "kernels/star/logic/ask.h"
 
-#define MILL_SEEK_ROUNDS 8   /**< a search without a minimum ends after these rounds */
-#define MILL_SEEK_STEP   2.0 /**< step, in errors of the star's velocity, later of its own */
+#define MILL_SEEK_ROUNDS 8    /**< a search without a minimum ends after these rounds */
+#define MILL_SEEK_STEP   2.0  /**< first step in the star's velocity errors, later in the arm's */
 #define MILL_SEEK_LEAST  1.0  /**< first step at least, km/s */
 #define MILL_SEEK_MOST   60.0 /**< widest step, km/s */
 #define MILL_SEEK_NOISE  0.5  /**< errors; a step below this is doubled, as F differs by noise */
@@ -121,7 +121,7 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
   const double left = c->centre - mill_arm_vrad(m, slot, i_arm, v - along);
   const double right = mill_arm_vrad(m, slot, i_arm, v + along) - c->centre;
   double of[MILL_N_QUARTIC];
-  /* not where offsets hold the arm's velocity, or a limit does */
+  /* not if an offset or a limit holds the arm's velocity */
   if (!(right > 0.0 && fabs(right - left) < 1e-6 * right))
     return;
   mill_quartic(c->f, of);
@@ -133,7 +133,8 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
     c->step = first;
 }
 
-/** Velocities of the arms alone, where the models are those of slot->theta. */
+/** Begin the searches for the velocities of the arms alone; the last models are those of
+ *  slot->theta. */
 MILL_HD_CALLED static inline void mill_arms_begin(const mill_model *m, mill_slot *slot)
 {
   slot->of_epochs = 0;
