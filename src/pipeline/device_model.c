@@ -129,8 +129,8 @@ done:
   return err;
 }
 
-/** Upload a layer of an emulator; from the last one its mean over pixels is subtracted, and kept in
- *  mean_weight and mean_bias. */
+/** Upload layer l of an emulator.  The last layer is stored less its mean over pixels, which goes
+ *  to mean_weight and mean_bias. */
 static int load_layer(mill_device_memory *memory, int n_thread, const mill_emulator *e, int l,
                       int precision, mill_model_arm *arm)
 {
@@ -316,8 +316,8 @@ static int stored_most(const mill_library *lib, const mill_model *m)
   return (size_t)lib->n_guess < STORE_BYTES / each ? lib->n_guess : (int)(STORE_BYTES / each);
 }
 
-/** Store the emulator's rows at the guess's templates.  They are computed by the run's backend, or
- *  on the CPU if that cannot (a GPU). */
+/** Store the emulator's output at the guess templates, computed by the run's backend, or by the
+ *  CPU's if that cannot (a GPU). */
 static int load_stored(const mill_library *lib, const mill_fit_settings *settings,
                        const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                        mill_model *m)

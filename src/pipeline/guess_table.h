@@ -53,7 +53,7 @@ typedef struct mill_guess_cost {
  *  four times n_vel. */
 double mill_guess_fourier_length(double n_vel);
 
-/** The cost for a star with one spectrum in each arm; makes nothing. */
+/** Cost of the guess for a star with one spectrum in each arm, without making a table. */
 mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_settings *set);
 
 /** Emulate, rotate and bin the templates, in bins of guess_vel_step, for velocities up to the

@@ -101,8 +101,9 @@ void mill_pipeline_drop(mill_pipeline *p)
   p->held.is_there = p->held.is_ready = 0;
 }
 
-/** Number of points, of n, for one view: those that differ from the first in velocity only and so
- *  share its template.  1 on a GPU, where sums differ between one velocity and several. */
+/** Count the points, of n, that one view evaluates: the first and those after it that differ only
+ *  in velocity, and so share its template.  1 on a GPU, where sums differ between one velocity and
+ *  several. */
 static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
 {
   const size_t n_par = (size_t)p->member[0].model.n_par;
@@ -130,7 +131,7 @@ static mill_slot *view_of(mill_pipeline *p, int i, int k)
   return host;
 }
 
-/** Ask n views at their points theta, and download the answers. */
+/** Evaluate n views at their points theta, and download the answers. */
 static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
 {
   int n_done;

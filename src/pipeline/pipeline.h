@@ -23,8 +23,8 @@ typedef struct mill_pipeline mill_pipeline;
  *  and its start only until the next call, when its slot has a copy. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
-/** For a source of stars with star->stays: wait until the pixels of all stars given before the last
- *  call of this function are copied, and may be overwritten.  MILL_ERR_BACKEND. */
+/** For a source of stars with star->stays: wait until all pixels given before the previous call of
+ *  this function are copied, and so may be overwritten.  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished star with its result and models.  A code other than MILL_OK ends the run. */
@@ -42,9 +42,10 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
                          mill_pipeline **out);
 
-/** Create a pipeline with libraries lib [n_lib], of which each star gets the one that suits it
- *  (src/pipeline/several.h).  settings and rows have the first library's labels.  Such a pipeline
- *  cannot hold a star (mill_pipeline_hold) if n_lib > 1.  MILL_ERR_CONFIG of mill_several_match. */
+/** Create a pipeline with libraries lib [n_lib]; each star gets the row of the library that suits
+ *  it (src/pipeline/several.h).  settings and rows have the first library's labels.  Such a
+ *  pipeline cannot hold a star (mill_pipeline_hold) if n_lib > 1.  MILL_ERR_CONFIG of
+ *  mill_several_match. */
 int mill_pipeline_create_several(const mill_library *lib, int n_lib,
                                  const mill_fit_settings *settings, const mill_backend *backend,
                                  int n_slot, int n_thread, int want_models, mill_pipeline **out);
@@ -53,9 +54,9 @@ void mill_pipeline_destroy(mill_pipeline *pipeline);
 /** Can a segment's wavelengths be fitted?  A source must leave out segments that cannot: a star
  *  with one ends the run.
  *
- *  Makes the segment's wavelength set, if it is new, which stays until the star that the source is
- *  preparing is in its slot.  Takes microseconds for known wavelengths, else about 1 ms of CPU for
- *  each MB of the set.
+ *  Makes the segment's wavelength set if it is new; the set stays until the source's current star
+ *  is in its slot.  Takes microseconds for known wavelengths, else about 1 ms of CPU for each MB of
+ *  the set.
  *
  *  MILL_ERR_RANGE, with the reason, for wavelengths that are not ascending, not finite, too few, or
  *  outside the arm's templates at the velocity limits.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
@@ -80,7 +81,8 @@ int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *se
 int mill_pipeline_hold(mill_pipeline *pipeline, const mill_star *star, mill_fit_result *prepared);
 void mill_pipeline_drop(mill_pipeline *pipeline);
 
-/** Likelihood of a star at a point; with _TANGENTS also slopes, with _MODELS also chi-squares. */
+/** Likelihood of a star at a point; with _TANGENTS also gradient and curvature, with _MODELS also
+ *  chi-squares. */
 typedef struct mill_evaluation {
   double f, grad[MILL_MAX_PAR], hess[MILL_MAX_PAR * MILL_MAX_PAR]; /**< as in mill_eval */
   double chisq[MILL_MAX_ARM];                                      /**< of the model */
@@ -100,7 +102,7 @@ int mill_pipeline_ask(mill_pipeline *pipeline, int request, int fix_error, int n
                       const double *theta, mill_evaluation *eval, double *penalty);
 
 /** Fetch the models of the held star's last MILL_REQ_MODELS (the pipeline needs want_models);
- *  mill_pipeline_model then gives a segment's, valid until the next fetch. */
+ *  mill_pipeline_model then gives a segment's model, valid until the next fetch. */
 int mill_pipeline_models(mill_pipeline *pipeline);
 void mill_pipeline_model(const mill_pipeline *pipeline, int i_segment, mill_segment_model *model);
 

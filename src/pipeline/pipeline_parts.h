@@ -9,15 +9,15 @@
 #include "src/pipeline/pipeline.h"
 #include "src/pipeline/several.h"
 
-/** Bytes of a slot's question, which are uploaded to a view with each point. */
+/** First bytes of a slot, with its request: uploaded to a view with each point. */
 #define VIEW_HEAD_BYTES offsetof(mill_slot, is_held)
 
-/** The held star, which is in the first slot, and its views: copies of that slot, each of which is
- *  asked at points of its own. */
+/** The held star, in the first slot, and its views: copies of that slot, each evaluated at its own
+ *  points. */
 typedef struct mill_held {
   mill_star star;
   int is_there, is_ready;    /**< loaded; can be evaluated */
-  int n_view, n_copied;      /**< views; those that have this star's slot */
+  int n_view, n_copied;      /**< views; views that are copies of this star's slot */
   int n_segment;             /**< room for segments */
   size_t n_vel, n_answer;    /**< numbers in a view's velocities and answers */
   mill_device_memory memory; /**< of the views, their velocities and answers */
@@ -26,7 +26,7 @@ typedef struct mill_held {
   mill_segment *d_segment; /**< segments of the first slot, in the backend's memory */
   mill_segment *segment;   /**< host copy of them */
   double *vel, *answer;    /**< host copies: [n_view][n_vel], [n_view][n_answer] */
-  char *head;              /**< [n_view][VIEW_HEAD_BYTES] questions to upload */
+  char *head;              /**< [n_view][VIEW_HEAD_BYTES] requests to upload */
   mill_upload *piece;      /**< [n_view + 1] */
   int *n_shared;           /**< [n_view] points of a view; they differ only in velocity */
 } mill_held;
@@ -41,8 +41,8 @@ typedef struct mill_seat {
   int has_remarked;        /**< the device's remark is logged */
 } mill_seat;
 
-/** Neighbouring slots and the devices that fit their stars: all slots, or one thread's share.  A
- *  crew alone uses its slots; data of the pipeline it uses under the mutex. */
+/** Neighbouring slots and the devices that fit their stars: all slots, or one thread's share.  Only
+ *  its crew uses a slot; shared data of the pipeline need the mutex. */
 typedef struct mill_crew {
   mill_seat seat[MILL_MAX_LIBRARY]; /**< [n_lib] */
   int first, n_slot;
@@ -73,7 +73,7 @@ struct mill_pipeline {
   mill_crew all;             /**< all slots and threads */
   mill_crew *part;           /**< [n_part] one for each thread, if the backend has parts */
   int n_part;                /**< 0 or several */
-  pthread_mutex_t mutex;     /**< guards everything but the crews while part is at work */
+  pthread_mutex_t mutex;     /**< guards all but the crews' own data while part is at work */
   mill_stream stream;        /**< of a run */
   mill_posterior *posterior; /**< of the row being handed over; NULL: not wanted */
   double load_s;             /**< CPU seconds of copying stars into slots */
@@ -83,7 +83,7 @@ struct mill_pipeline {
  *  segment. */
 void mill_pipeline_fit_pixels(mill_pipeline *p, const mill_star *star);
 
-/** Bind models and slots [n] to a crew's devices, where they have changed. */
+/** Bind models and slots [n] to a crew's devices, unless nothing has changed. */
 int mill_pipeline_bind(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, int n);
 
 /** Free the held star's views and their host memory. */

@@ -10,7 +10,7 @@
 #include "src/system/stop_signal.h"
 
 enum {
-  /** Rounds between two looks for finished stars, on a backend whose host waits for the rounds. */
+  /** Rounds between two looks for finished stars, on a backend whose host waits during rounds. */
   ROUNDS_PER_CALL = 4,
   /** Most rounds between two looks on a backend whose host works meanwhile; it stops earlier when
    *  1/SLOT_SHARE of the slots are free. */
@@ -19,7 +19,7 @@ enum {
   START_TOGETHER = 16,
   /** Stars whose models are downloaded together. */
   MODELS_PER_CALL = 64,
-  /** 1/SLOT_SHARE of the slots triggers a look, and is filled between two looks. */
+  /** A look happens when 1/SLOT_SHARE of the slots are free; as many are filled between looks. */
   SLOT_SHARE = 8
 };
 
@@ -34,8 +34,8 @@ int mill_pipeline_settle(mill_pipeline *p)
   return p->backend->settle ? p->backend->settle(p->all.seat[p->n_lib - 1].device) : MILL_OK;
 }
 
-/** Memory is full: a crew goes on with half of its filled slots.  A crew without a star leaves the
- *  star to the other crews. */
+/** Memory is full: limit a crew to half of its filled slots.  A crew without a filled slot leaves
+ *  the waiting star to the other crews. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c)
 {
   const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);
@@ -332,8 +332,8 @@ static int collect(mill_pipeline *p, mill_crew *c, int *gives_up)
   return MILL_OK;
 }
 
-/** Fit with a crew: p->all until every star is fitted; one thread's until there are no more stars
- *  to load (p->all finishes the rest with all threads). */
+/** Fit with a crew.  p->all fits until every star is fitted; a thread's crew until there are no
+ *  more stars to load (then p->all finishes the rest with all threads). */
 static int work(mill_pipeline *p, mill_crew *c)
 {
   const mill_backend *be = p->backend;

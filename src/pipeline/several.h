@@ -29,13 +29,14 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 typedef struct mill_contest {
   double chisq[MILL_MAX_LIBRARY]; /**< of each library's guess */
   double tie;                     /**< chi-square up to which guesses tie: the least guess_tie */
-  double fitted;                  /**< tie of the first choice; -INFINITY during it */
+  double fitted;                  /**< first choice's tie, while a second one is made; else
+                                   *  -INFINITY */
   int is_guessing;                /**< the present turn is only a guess */
   int scaled;                     /**< MILL_INFO_LSF_SCALED or 0, of the first turn: it scales the
                                        slot's resolution rows for all libraries */
-  int is_kept;                    /**< the star's row is best, not that of the last turn */
-  mill_fit_result best;           /**< so far; NOT_DONE: none */
-  const mill_star_model *model;   /**< of best, in kept */
+  int is_kept;                    /**< the star's row is `best`, not that of the last turn */
+  mill_fit_result best;           /**< best row so far; NOT_DONE: none */
+  const mill_star_model *model;   /**< models of best, in kept */
   mill_fetched kept;
 } mill_contest;
 

@@ -98,7 +98,7 @@ static int clear_models(const mill_slots *s, void *memory, size_t n_byte)
 }
 
 /** Give a slot at least n_byte bytes.  The first time, it and the following slots without memory
- *  get a common block, as large blocks lie in large pages.  On failure a slot keeps its memory. */
+ *  get a common block, since large blocks use large pages.  On failure a slot keeps its memory. */
 static int reserve_memory(mill_slots *s, mill_slot_entry *e, size_t n_byte)
 {
   int err = MILL_OK;
@@ -256,7 +256,7 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
                sizeof(mill_slot));
 }
 
-/** Reserve memory for a star and choose the places of its parts; pixels have the same place for all
+/** Reserve memory for a star and set the offsets of its parts; pixels have the same place for all
  *  libraries. */
 static int place_star(mill_slots *s, int i_slot, const mill_star *star)
 {
@@ -345,7 +345,8 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, double limit)
   to->result.warn |= star->warn;
 }
 
-/** Fill segments and slot of a placed star for library k: the first two pieces of an upload. */
+/** Fill segments and slot of a placed star for library k: the first two pieces of an upload.
+ *  limit: of mill_slots_turn; -INFINITY: the library only guesses. */
 static int describe_star(mill_slots *s, int i_slot, int k, double limit)
 {
   mill_slot_entry *e = &s->entry[i_slot];

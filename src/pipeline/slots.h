@@ -2,9 +2,8 @@
 /** The slots of a pipeline: stars are copied into the backend's memory, and models fetched back.
  *
  *  A slot keeps its memory from star to star, and gets more if a star needs it.  It holds the
- *  wavelength sets of its star, for all libraries.  A star is copied once; the libraries fit it in
- *  turns, where it lies.  Not thread-safe: one thread at a time.
- */
+ *  wavelength sets of its star, for all libraries.  A star is copied once, and the libraries fit
+ *  that copy in turns.  Not thread-safe: one thread at a time. */
 #ifndef MILL_SLOTS_H
 #define MILL_SLOTS_H
 
@@ -52,7 +51,7 @@ typedef struct mill_slot_entry {
   double blur_ln[MILL_MAX_LIBRARY][MILL_MAX_ARM]; /**< as in mill_segment */
   int info[MILL_MAX_LIBRARY];                     /**< bits of FIT_INFO */
   size_t model_bytes;               /**< of all segments' models and the epochs together */
-  size_t raw_at, lsf_at, device_at; /**< places in its memory */
+  size_t raw_at, lsf_at, device_at; /**< offsets of pixels, sigmas, other arrays in its memory */
   size_t lsf_bytes;                 /**< of the line-spread functions for a library */
   mill_epoch *epoch;                /**< [n_epoch] in the backend's memory */
   int n_epoch;
@@ -81,11 +80,11 @@ typedef struct mill_slots {
   int n_slot, want_models;
   mill_slot_entry *entry; /**< [n_slot], owned */
   mill_slot **bound;      /**< [n_slot] the mill_slot themselves, NULL: not yet; owned */
-  mill_slot host;         /**< last downloaded or to be uploaded */
+  mill_slot host;         /**< host copy of the slot last downloaded, or next to be uploaded */
   /* of the star that is being loaded */
-  char *lsf; /**< [n_lib][lsf_bytes] sigmas between templates and line-spread functions, owned */
+  char *lsf; /**< [n_lib][lsf_bytes] extra sigmas of mill_lsf_plan_sigma, owned */
   size_t cap_lsf;
-  mill_upload *piece; /**< what is uploaded [cap_piece], owned */
+  mill_upload *piece; /**< [cap_piece] pieces of the upload, owned */
   size_t cap_piece;
   int n_piece;
   mill_fetched fetched;
@@ -131,7 +130,7 @@ int mill_slots_count_active(const mill_slots *slots, int first, int n);
  *  star->model and star->result->epoch, which are valid until the next call. */
 int mill_slots_fetch(mill_slots *slots, const int *i_slot, int n);
 
-/** A segment's model, of the star that the last mill_slots_fetch fetched alone. */
+/** Give a segment's model; the last mill_slots_fetch must have fetched this star alone. */
 void mill_slots_fetched(const mill_slots *slots, int i_slot, int i_segment,
                         mill_segment_model *model);
 

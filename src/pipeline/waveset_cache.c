@@ -186,9 +186,8 @@ static int find(const mill_waveset_cache *c, uint64_t hash, const mill_raw_segme
 
 /* ---- idle sets ------------------------------------------------------------------------------ */
 
-/** The set to free so that n_byte more fit into the limit: of the idle sets, except those of the
- *  star being prepared, the one given back first.  NONE: memory suffices, or no set can be
- *  freed. */
+/** Choose the set to free so that n_byte more fit into the limit: the idle set given back first,
+ *  except sets of the star being prepared.  NONE: memory suffices, or no set can be freed. */
 static int leaving(const mill_waveset_cache *c, size_t n_byte)
 {
   int first = NONE;

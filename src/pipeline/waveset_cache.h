@@ -26,7 +26,7 @@ typedef struct mill_waveset_view {
   int n_pix;
   int n_block;                /**< blocks of bins that the guess transforms */
   const double *wave_aa;      /**< [n_pix] host */
-  const mill_waveset *device; /**< of the backend's memory */
+  const mill_waveset *device; /**< in the backend's memory */
 } mill_waveset_view;
 
 typedef struct mill_waveset_stats {
@@ -58,16 +58,15 @@ int mill_waveset_cache_get(mill_waveset_cache *cache, const mill_raw_segment *se
 /** Give a hold back. */
 void mill_waveset_cache_release(mill_waveset_cache *cache, int id);
 
-/** Tell that the next star begins: until then all sets asked for since the last call stay. */
+/** Begin the next star: sets requested since the last call may now be freed, unless held. */
 void mill_waveset_cache_next(mill_waveset_cache *cache);
 
 /** View of a held set. */
 mill_waveset_view mill_waveset_cache_view(const mill_waveset_cache *cache, int id);
 
-/** Solvers that take the templates' own resolution out of a resolution matrix of n_diag diagonals:
- *  the inverse of the Gaussian of the arm's templates and a blur of sigma blur_ln in ln wavelength.
- *  They lie in the backend's memory and belong to the set.  MILL_ERR_RANGE, MILL_ERR_MEMORY,
- *  MILL_ERR_BACKEND. */
+/** Find or make the solvers that deconvolve a resolution matrix of n_diag diagonals by the Gaussian
+ *  of the arm's templates and a blur (sigma blur_ln in ln wavelength).  They are in the backend's
+ *  memory and belong to the set.  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_waveset_cache_deconv(mill_waveset_cache *cache, int id, int n_diag, double blur_ln,
                               mill_deconv *out);
 

@@ -10,19 +10,19 @@
 #include "kernels/star/blocks/prepare.h"
 #include "src/system/order.h"
 
-/** Templates are blurred to at least this sigma, in pixels, before they are taken at the pixels; at
- *  most MILL_LARGEST_BLUR of the line-spread function (squared) is used for it.  The second value
+/** Templates are blurred on their grid to at least this sigma, in pixels, but by at most
+ *  MILL_LARGEST_BLUR of sigma^2 of the line-spread function beyond the templates.  The second value
  *  is for a resolution matrix, whose rows would undersample narrower templates. */
 static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
-/** Solvers of a wavelength set.  If the templates' sigma in pixels varies by less than EVEN_PIXELS (relative)
- *  over the set, one solver serves all pixels.  Else there are solvers for sigmas SOLVER_STEP
- *  pixels apart, at most MOST_SOLVERS of them. */
+/** Solvers of a wavelength set.  One solver serves all pixels if the templates' sigma in pixels
+ *  varies by less than the fraction EVEN_PIXELS.  Else solvers are SOLVER_STEP pixels of sigma
+ *  apart, at most MOST_SOLVERS. */
 static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 /** Pixels examined for the width of a segment; index of the tenth percentile among their sorted
  *  widths. */
 enum { N_LOOK = 20, I_TENTH = 2 };
-/** LEAST_SIGMA (pixels): no line-spread function is narrower.  MOST_SHIFT (pixels): a matrix that
- *  moves light further is wrong; DESI's move it by less than 0.1. */
+/** LEAST_SIGMA (pixels): a narrower line-spread function is implausible.  MOST_SHIFT (pixels): a
+ *  matrix that moves light further is wrong; DESI's move it by less than 0.1. */
 static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5;
 
 enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settings *set,
@@ -78,8 +78,9 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, d
     *info |= MILL_INFO_LSF_NARROW;
 }
 
-/** Squares of sigma over wavelength: least, of the part of an arm's line-spread functions beyond
- *  the templates; wanted, of the blur that makes templates broad enough for the pixels. */
+/** Squared sigmas in ln wavelength.  least: smallest part of an arm's line-spread functions beyond
+ *  the templates; wanted: blur that makes templates broad enough for the pixels.  last_aa: last
+ *  usable wavelength. */
 typedef struct blur_range {
   double least, wanted, last_aa;
 } blur_range;
@@ -109,7 +110,8 @@ static double row_sigma(const mill_raw_segment *s, int i, double pixel)
   return pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
 }
 
-/** look_at_sigma for a matrix: examines N_LOOK rows; least is the second smallest of them. */
+/** look_at_sigma for a matrix: examines N_LOOK rows, and takes the second smallest value for least.
+ */
 static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
                            blur_range *range)
 {
@@ -262,8 +264,8 @@ static int make_solver(int n_diag, double sigma_pix, double *g, double *inverse)
   return MILL_OK;
 }
 
-/** make_solver for a Gaussian whose samples are scaled to sum up to 1, which those of a narrow
- *  Gaussian do not. */
+/** make_solver for a Gaussian whose samples are scaled to the sum 1; a narrow Gaussian's have
+ *  another. */
 static int make_normal_solver(int n_diag, double sigma_pix, double *g, double *inverse)
 {
   double sum = 0.0;
@@ -282,8 +284,8 @@ static double sigma_of_pixel(int n_pix, const double *wave_aa, double templ_aa, 
   return mill_lsf_pixels(n_pix, wave_aa, i, hypot(templ_aa, blur_ln * wave_aa[i]));
 }
 
-/** Choose the sigmas of the solvers (plan->sigma_pix, step_pix) and each pixel's place between
- *  them, at [n_pix].  Returns the number of solvers, 1 if sigma is even. */
+/** Choose the sigmas of the solvers (plan->sigma_pix, step_pix), and at [n_pix], each pixel's place
+ *  between them.  Returns the number of solvers, 1 if sigma hardly varies. */
 static int plan_solvers(int n_pix, const double *wave_aa, double templ_aa, double blur_ln,
                         float *at, mill_deconv *plan)
 {

@@ -12,18 +12,18 @@
 
 /** How templates are brought to a segment's resolution. */
 enum mill_lsf_use {
-  MILL_LSF_NO_USE = 0, /**< not at all: they have it already, or it is unknown */
+  MILL_LSF_NO_USE = 0, /**< not at all: templates have it already, or it is unknown */
   MILL_LSF_BY_MATRIX,
   MILL_LSF_BY_SIGMA
 };
 enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settings *set,
                                   const mill_raw_segment *segment);
 
-/** The blur of an arm: sigma, in ln wavelength, of the part of the line-spread functions that acts
+/** Sigma, in ln wavelength, of an arm's blur: the part of the line-spread functions that is applied
  *  on the templates' grid.  It makes templates broad enough for the pixels, and stays below the
  *  narrowest line-spread function; 0: templates are broad enough.  On a thinned grid it is at least
  *  what the splines need.  With a resolution matrix it is rounded down to steps, since each value
- *  needs solvers of its own. */
+ *  needs its own solvers. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm);
 
@@ -50,14 +50,14 @@ int mill_lsf_is_odd(const mill_raw_segment *segment, double *sigma_aa, double *w
  *  many pixels. */
 int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
 
-/** Make solvers that take the templates' own resolution out of a resolution matrix of n_diag
- *  diagonals: inverses of the Gaussian of the templates (templ_aa, A) and a blur (blur_ln).
+/** Make solvers that deconvolve a resolution matrix of n_diag diagonals by the templates' own
+ *  resolution: inverses of the Gaussian of the templates (templ_aa, A) and a blur (blur_ln).
  *
  *  wave_aa [n_pix]  in   of the segment
  *  plan             out  sigmas of the solvers, without pointers
  *  solve            out  for mill_free: n_solve numbers of the solvers; if there are several, then
  *                        n_pix floats, each pixel's place between them
- *  bytes            out  of all that
+ *  bytes            out  size of solve
  *
  *  MILL_ERR_RANGE if the Gaussian has no inverse, MILL_ERR_MEMORY. */
 int mill_lsf_make_solvers(int n_diag, int n_pix, const double *wave_aa, double templ_aa,
