@@ -36,8 +36,8 @@ typedef struct mill_workspace {
   void *pixel, *smooth;
   int *index;  /**< [max_seg_pix] left grid point */
   float *frac; /**< [max_seg_pix] position in the interval, 0..1 in wavelength */
-  /** Mean over the grid of the emulator's output, and of its tangents.  log flux:
-   *  T = exp(mean[0]) (1 + t); plain flux: T = mean[0] + t. */
+  /** Mean over the grid of the emulator's output, and of its derivatives by labels.  log flux: T =
+   *  exp(mean[0]) (1 + t); plain flux: T = mean[0] + t. */
   double mean[1 + MILL_MAX_LABEL];
   double *kernel, *kernel_slope; /**< [MILL_MAX_ROTATION + 1] */
   double *normal;                /**< [MILL_MAX_CONT^2] lower Cholesky factor */

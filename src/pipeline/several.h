@@ -13,7 +13,7 @@
 #include "src/pipeline/slots.h"
 
 /** Check that a library can be fitted along with the first: the same arms, each at the instrument's
- *  resolution in both or in neither, and labels that the first has, too.
+ *  resolution in both libraries or in neither, and only labels of the first.
  *
  *  label [other->n_label]  out  indices of its labels among the first's
  *
@@ -21,7 +21,7 @@
 int mill_several_match(const mill_library *first, const mill_library *other, int *label);
 
 /** Settings for another library: those of the first, with fixed values and priors in the order of
- *  its labels.  label: of mill_several_match. */
+ *  its labels.  label: from mill_several_match. */
 mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_label,
                                         const int *label);
 

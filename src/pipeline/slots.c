@@ -12,8 +12,8 @@
 /** Slots get their first memory together, in blocks of at most this many bytes. */
 #define SLAB_BYTES ((size_t)32 << 20)
 
-/** Most pieces of an upload: of each segment (flux, inverse variance, mask, resolution), of each
- *  star (segments, slot, line-spread functions). */
+/** Most pieces of an upload.  SEGMENT: flux, inverse variance, mask and resolution of each segment;
+ *  STAR: segments, slot and line-spread functions. */
 enum { SEGMENT_PIECES = 4, STAR_PIECES = 3 };
 
 int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want_models,

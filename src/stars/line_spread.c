@@ -18,8 +18,8 @@ static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
  *  varies by less than the fraction EVEN_PIXELS.  Else solvers are SOLVER_STEP pixels of sigma
  *  apart, at most MOST_SOLVERS. */
 static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
-/** Pixels examined for the width of a segment; index of the tenth percentile among their sorted
- *  widths. */
+/** Pixels examined for the width of a segment; index of the tenth percentile in their sorted
+ *  sigmas. */
 enum { N_LOOK = 20, I_TENTH = 2 };
 /** LEAST_SIGMA (pixels): a narrower line-spread function is implausible.  MOST_SHIFT (pixels): a
  *  matrix that moves light further is wrong; DESI's move it by less than 0.1. */

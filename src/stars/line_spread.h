@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Line-spread functions of a star's segments, before its fit: which are used, which part acts on
- *  the templates' grid and which on the pixels (docs/science/numerics.md, "Line-spread function"),
- *  which are implausible. */
+/** Line-spread functions of a star's segments, before its fit: whether they are used, which part of
+ *  them acts on the templates' grid and which on the pixels, and whether they are plausible
+ *  (docs/science/numerics.md, "Line-spread function"). */
 #ifndef MILL_LINE_SPREAD_H
 #define MILL_LINE_SPREAD_H
 
@@ -46,8 +46,8 @@ double mill_lsf_width(const mill_raw_segment *segment);
 int mill_lsf_is_odd(const mill_raw_segment *segment, double *sigma_aa, double *wave_aa,
                     double *pixel_aa);
 
-/** Does the resolution matrix move light in the middle of a segment?  If so *shift_pix is by how
- *  many pixels. */
+/** Does the resolution matrix move light in the middle of a segment?  If so *shift_pix is the shift
+ *  in pixels. */
 int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
 
 /** Make solvers that deconvolve a resolution matrix of n_diag diagonals by the templates' own

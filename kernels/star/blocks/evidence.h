@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Evidence of a star's weighted points: the integral of likelihood times priors over that of the
- *  priors (docs/science/numerics.md, "Posteriors"). */
+/** Evidence of a star's weighted points: the integral of likelihood times priors, divided by that
+ *  of the priors (docs/science/numerics.md, "Posteriors"). */
 #ifndef MILL_EVIDENCE_H
 #define MILL_EVIDENCE_H
 
@@ -48,8 +48,8 @@ MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const m
 }
 
 /** Return ln of the integral of exp(-F_P/2), F_P being priors and hull penalty; *var: its variance.
- *  Gaussians and ranges by formula, the hulls' mean factor by random draws.  NaN: the integral is
- *  infinite. */
+ *  Gaussian priors and ranges are integrated by formula, the hulls' factor by random draws.  NaN:
+ *  the integral is infinite. */
 MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *m,
                                                const mill_slot *slot, double *var)
 {

@@ -25,8 +25,9 @@ MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
   return MILL_C_KM_S * tanh(n_bin * ln_step);
 }
 
-/** Least distance, in mapped labels, of later candidate starts from start i (from 1 on): the first
- *  ones search near the best template, the last ones other parts of the library. */
+/** Candidate starts after start i (from 1 on) have at least this distance from it, in mapped
+ *  labels: the first starts search near the best template, the last ones other parts of the
+ *  library. */
 MILL_HD static inline double mill_guess_apart(int i)
 {
   return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;

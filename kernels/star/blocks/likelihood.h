@@ -116,13 +116,13 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, in
   MILL_BARRIER(b);
 }
 
-/** F, gradient and curvature of one segment from its mill_sharp_rows.
+/** Compute F, gradient and curvature of one segment from its mill_sharp_rows.
  *
- *  Variable projection after Kaufman: with V_j = (dT/dtheta_j / sigma) (P a), N = S^T S, A = S^T V,
- *  r = D - S a:  curvature V^T V - A^T N^-1 A, gradient -2 V^T r; the determinant adds 2 sum t
- *  (dt/dtheta_j) p^T N^-1 p to the gradient only.  Model error as in mill_block_project.
+ *  Variable projection after Kaufman, with V_j = (dT/dtheta_j / sigma) (P a), N = S^T S, A = S^T V,
+ *  r = D - S a.  The curvature is V^T V - A^T N^-1 A, the gradient -2 V^T r; the determinant adds
+ *  2 sum t (dt/dtheta_j) p^T N^-1 p to the gradient only.  Model error as in mill_block_project.
  *
- *  n_share >= 1: fix the model error first, for a star with n_share segments of this arm
+ *  n_share  >= 1: fix the model error first, for a star with n_share segments of this arm
  *  answer   out, in the layout of mill_slot.answer */
 MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_segment *s,
                                        int n_share, mill_workspace *work, double *answer)
@@ -159,8 +159,8 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   mill_block_curvature(b, s, n_row, is_finite, work, tangents);
 }
 
-/** Add the best-fitting model error to a chunk of the model flux: for each component the residual's
- *  product with it. */
+/** Add to a chunk of the model flux the model error that fits best: each component times its
+ *  product with the residual. */
 MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len,
                                        const mill_workspace *work, double *flux)
 {

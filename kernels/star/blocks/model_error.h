@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Model error: the errors of a star's templates as a part of the covariance.
  *
- *  The covariance of a segment's pixels, in units of the data's sigma, is the sum of three terms: 1
- *  for the data, the squared fraction of the flux on the diagonal, and C C^T of components with
- *  amplitudes of unit variance.  Two further components are the template's derivative by ln(width
- *  of the line-spread function) times the relative error of the width.  The covariance is fixed
- *  once, with one template, velocity and continuum; F is then a Gaussian likelihood of known
- *  covariance.  The diagonal enters the weights s->is and s->d = flux is.  With L L^T = 1 + C^T C
- *  and E = L^-1 C the inverse covariance is 1 - E^T E.
- */
+ *  In units of the data's variance the covariance of a segment's pixels is 1, plus each pixel's own
+ *  model error (a fraction of its flux, squared), plus C C^T.  The columns of C are components,
+ *  patterns over pixels whose amplitudes have unit variance.  Two further columns are the
+ *  template's derivative by ln(width of the line-spread function) times the relative error of the
+ *  width.  The covariance is fixed once, with one template, velocity and continuum; F is then a
+ *  Gaussian likelihood of known covariance.  The diagonal enters the weights s->is and s->d = flux
+ *  is.  With L L^T = 1 + C^T C and E = L^-1 C^T the inverse of the rest is 1 - E^T E. */
 #ifndef MILL_MODEL_ERROR_H
 #define MILL_MODEL_ERROR_H
 
@@ -146,8 +145,8 @@ MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, 
   return (int)work->sums[1];
 }
 
-/** Replace C in s->error by E = L^-1 C, L in work->normal; write the products of E with the data to
- *  work->error. */
+/** Replace C in s->error by E = L^-1 C^T, L in work->normal; write the products of E with the data
+ *  to work->error. */
 MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
                                            mill_workspace *work)
 {
@@ -337,12 +336,13 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   MILL_BARRIER(b);
 }
 
-/** Fix the model error of a released segment.  The star has n_share segments of this arm with the
- *  same template error, so the variance is multiplied by n_share in each.
+/** Fix the model error of a released segment.  Since the star has n_share segments of this arm with
+ *  the same template error, the variance is multiplied by n_share in each.
  *
  *  templ [max_seg_pix]  in      the template after the resolution
  *  work                 in/out  solve: coefficients of the continuum; index, frac: where pixels
- *                               are; pixel: mill_block_draw_error.  normal, sums, error: lost */
+ *                               are; pixel: mill_block_draw_error.  Overwrites normal, sums, error
+ */
 MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_real *templ, double level, int n_share,
                                         mill_workspace *work)

@@ -10,7 +10,7 @@
  *  search: template errors raise the function at all velocities. */
 #define MILL_PEAK_STANDS 1.2
 
-/** Does the peak of chisq [nv] in velocity bin i stand out from bins [v0, v1), with no larger value
+/** Does the peak of chisq [nv] in velocity bin i stand out from bins v0 to v1, with no larger value
  *  just outside? */
 MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, int v0, int v1,
                                                   int i)

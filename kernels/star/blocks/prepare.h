@@ -147,7 +147,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
 /** Write flux / sigma to s->d and 1 / sigma to s->is.
  *
  *  bad, most  in   1 / sigma of bad pixels; largest 1 / sigma of good ones
- *  total [3] out sum of ln (1 / sigma), sum of d^2, pixels whose numbers are not usable */
+ *  total [3]  out  sum of ln (1 / sigma), sum of d^2, pixels whose numbers are not usable */
 MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_segment *s,
                                            double bad, double most, double *total)
 {

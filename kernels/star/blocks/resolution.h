@@ -312,9 +312,9 @@ MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segm
   MILL_BARRIER(b);
 }
 
-/** Scale the rows of raw_res to the median of their sums, if the sums differ; a row far off becomes
- *  0. Sets s->scaled.  In coadds with masked exposures matrix columns are missing or too large, so
- *  that the unscaled rows do not map a constant to a constant. */
+/** Scale the rows of raw_res to the median of their sums, if the sums differ, and clear rows far
+ *  off.  In coadds with masked exposures matrix columns are missing or too large, so that the
+ *  unscaled rows do not map a constant to a constant.  Sets s->scaled. */
 MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -348,8 +348,8 @@ MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_se
   MILL_BARRIER(b);
 }
 
-/** Where templates at a segment's pixels are before the resolution matrix, aligned for
- *  mill_block_resolve. */
+/** Address of the templates at a segment's pixels before the product with the resolution matrix,
+ *  aligned for mill_block_resolve. */
 MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspace *work)
 {
   return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);

@@ -85,7 +85,7 @@ MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_
 
 /** Make a new part from part i_part of the proposal: mean and covariance of the points, each
  *  weighted by mill_part_claim.  Returns the new part's fraction of all weights; 0: too small or
- *  without a shape. Overwrites sample.sorted. */
+ *  not positive definite.  Overwrites sample.sorted. */
 MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_part, double power, mill_part *to)
 {

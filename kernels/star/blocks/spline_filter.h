@@ -6,12 +6,12 @@
 #include "kernels/star/slot.h"
 
 /** Fill the spline constants of an arm from its ln_step: the response of the coefficients to one
- *  second difference, the decay at the two ends, and the scales of an interval.  The equations
- *  stand at mill_block_spline.
+ *  second difference, the decay at the two ends, and the scales of an interval.  mill_block_spline
+ *  has the equations.
  *
  *  The response is c p^k to the right and c q^k to the left: c (1 - p q) times the product of two
- *  one-sided exponentials.  Each of these is a product of two short filters: sum_{k < 4m} p^k z^-k
- *  = (sum_{k < 4} p^k z^-k) (sum_{k < m} p^4k z^-4k). */
+ *  one-sided exponentials.  Each of these is a product of two short filters:
+ *  sum_{k < 4m} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < m} p^4k z^-4k). */
 static inline void mill_spline_filter(mill_model_arm *arm)
 {
   const double r = exp(arm->ln_step);

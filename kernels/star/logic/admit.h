@@ -22,7 +22,7 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
   }
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
-    /* exposures of an arm: the best of them */
+    /* an arm's S/N is that of its best exposure */
     if (s->sn > r->sn[s->arm])
       r->sn[s->arm] = s->sn;
     if (s->sn > best_sn)

@@ -234,8 +234,8 @@ MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slo
   return is_first;
 }
 
-/** Velocities of the epochs; if they differ, a fit with each epoch at its own, and the velocities
- *  again with that fit's template. */
+/** Find the epochs' velocities.  If they differ, fit with each epoch at its own velocity, and find
+ *  the velocities again with that fit's template. */
 MILL_RESUMABLE(mill_epochs_run)
 {
   MILL_BEGIN;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Companion's parameters eliminated from a star's fit (a Schur complement): the joint curvature
+/** Eliminate the companion's parameters from a star's fit (a Schur complement): the joint curvature
  *  gives their best values for any step of the star.
  *
  *  docs/science/numerics.md, "Two stars". */

@@ -108,8 +108,7 @@ MILL_HD static inline double mill_par_outer(const mill_model *m, int j, double u
   return x < lo ? lo : (x > hi ? hi : x);
 }
 
-/** d(parameter)/d(inner).  v sin i below 1 km/s has the slope at 1 km/s, which is finite; only the
- *  prediction of a step depends on it. */
+/** d(parameter)/d(inner).  v sin i below 1 km/s has the slope at 1 km/s, which is finite. */
 MILL_HD static inline double mill_par_slope(const mill_model *m, int j, double x)
 {
   if (j != MILL_PAR_VSINI)

@@ -8,16 +8,16 @@
 
 /** NEAR_HULL: a facet is within this many errors, and so cuts a sizeable part off the posterior. */
 #define MILL_HULL_NEAR 1.0
-/** v sin i is resolved if its square is this many errors above the square of its lower limit.  The
- *  square, as -2 ln L is about quadratic in it below the width of the line-spread function. */
+/** v sin i is resolved if its square is this many errors above the square of its lower limit.
+ *  Below the width of the line-spread function -2 ln L is about quadratic in the square. */
 #define MILL_VSINI_RESOLVED 2.0
-/** STIFF_CONTINUUM: slow waves of the residuals above this fraction of an arm's chi-square, and
- *  this many standard deviations above noise. */
+/** STIFF_CONTINUUM: slow waves of the residuals are above the fraction PART of an arm's chi-square,
+ *  and ERRORS standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
 /** CHISQ_NOISE of a good pixel is about 1 where errors are right, 0.5 where neighbours are
- *  correlated, and up to 50 where the templates lack lines of a bright star.  Beyond these IVAR
- *  holds something else, or has another unit. */
+ *  correlated, and up to 50 where the templates lack lines of a bright star.  Outside LEAST to
+ *  MOST, IVAR holds something else or has another unit. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
 /** NO_STAR is set unless the template lowers the chi-square of the continuum alone by a gain of at
@@ -32,9 +32,9 @@
  *  and this many errors. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
-/** ARMS is set if arms of one velocity would differ as much with a probability below PVAL.
- *  Templates have a zero-point error of FLOOR km/s in each arm: of 952 MILES stars at S/N 60, cut
- *  in two arms, two are flagged. */
+/** ARMS: the probability that arms of one velocity differ as much is below PVAL.  Templates have a
+ *  zero-point error of FLOOR km/s in each arm: of 952 MILES stars at S/N 60, cut in two arms, two
+ *  are flagged. */
 #define MILL_ARMS_PVAL  1e-6
 #define MILL_ARMS_FLOOR 3.0
 /** Warnings: a velocity within VEL_LIMIT of a limit; v sin i above VSINI_FAST. */
@@ -199,8 +199,8 @@ MILL_HD static inline void mill_fit_reduce(const mill_model *m, mill_slot *slot)
     r->rchisq_tot = r->chisq_tot / (double)n_left;
 }
 
-/** Slow waves in the residuals of each arm as a fraction of its chi-square (STIFF), and the flag
- *  STIFF_CONTINUUM. */
+/** Fill in STIFF, the slow waves in each arm's residuals as a fraction of its chi-square, and the
+ *  flag STIFF_CONTINUUM. */
 MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

@@ -62,8 +62,8 @@ MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slo
 }
 
 /** Begin a simplex, a short one for hybrid, at polish.at, or with `step` at the polish's next
- *  point; its axes are those of the curvature there.  If the curvature is not positive definite: at
- *  polish.at, or else the start, along the parameters in units of typical uncertainties. */
+ *  point, with the axes of the curvature at polish.at.  If that is not positive definite: at
+ *  polish.at, or else the start, along the parameters, in units of typical uncertainties. */
 MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot, int step)
 {
   mill_polish *p = &slot->polish;

@@ -13,8 +13,8 @@
 
 /** Starts whose F is within this of the best one agree with it. */
 #define MILL_SAME_F 2.0
-/** The first solution gets one doubt if it took more Jacobians than the first number, two if more
- *  than the second.  Jacobians of the leading arm count as one together, those that updated the
+/** The first solution gets one doubt if it took more than DOUBT_JAC Jacobians, two if more than
+ *  DOUBT_MORE_JAC.  Jacobians of the leading arm count as one together, those that updated the
  *  curvature (mill_polish_learn) as two each. */
 enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
 #define MILL_DOUBT_CHISQ 1.1  /**< mill_reduced; a doubt if it is three errors above this */
@@ -86,8 +86,8 @@ MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, co
   return sum;
 }
 
-/** F without the data's variances, divided by the number of pixels: the reduced chi-square plus the
- *  small share of the continuum's determinants; at least 1. */
+/** F without sum ln(variance of the data), divided by the number of pixels: the reduced chi-square
+ *  plus the small share of the continuum's determinants; at least 1. */
 MILL_HD static inline double mill_reduced(const mill_slot *slot, double f)
 {
   double ln_var = 0.0;

@@ -30,7 +30,7 @@ MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double 
   c->found = c->err = (double)NAN;
 }
 
-/** Digest F at the centre and one step to either side: end, or go on with another step or another
+/** Use F at the centre and one step to either side: end the search, or go on with another step or
  *  centre. */
 MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, double right,
                                                    mill_curve *c)
