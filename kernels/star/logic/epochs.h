@@ -15,8 +15,7 @@
 #include "kernels/star/logic/profile.h"
 #include "kernels/star/logic/velocities.h"
 
-/** First step of a search, in velocity errors of an epoch (as if all epochs had the same weight).
- */
+/** First step of a search, in velocity errors of an epoch (all epochs of one weight). */
 #define MILL_EPOCH_STEP 2.0
 /** All epochs are scanned if one is more than this many of its errors from the star's velocity. */
 #define MILL_EPOCH_FAR 4.0
@@ -262,8 +261,7 @@ MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_sl
   return mill_has_error(m) && is_measured ? slot->best.end[MILL_PAR_VRAD] - mean->by_noise : 0.0;
 }
 
-/** Fill in the epochs' velocities, and their number, chi-square, probability and range in the
- *  star's row. */
+/** Fill in the epochs' velocities, and their summary (VRAD_CHI2 ...) in the star's row. */
 MILL_HD_CALLED static inline void mill_epochs_row(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
