@@ -206,10 +206,10 @@ MILL_RESUMABLE(mill_epochs_search)
   MILL_END;
 }
 
-/** If the epochs differ, give each its own velocity.  Returns 1 before the fit with them, which
- *  begins at their mean; 0 after that fit, or if they do not differ.  After the fit, adds the
- *  weighted mean shift: VRAD becomes the epochs' weighted mean (approximately, with model error).
- */
+/** If the epochs differ, shift each to its own velocity.  Returns 1 at the first call: a fit with
+ *  these shifts follows, from their mean.  After that fit, and if they do not differ, returns 0.
+ *  After the fit it also adds the weighted mean shift: VRAD becomes the epochs' weighted mean (with
+ *  model error, approximately). */
 MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slot *slot)
 {
   const int is_first = !slot->epochs_shifted;

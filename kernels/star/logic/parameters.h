@@ -160,7 +160,7 @@ MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_s
                                             : 0.0;
 }
 
-/** Offset of an arm's velocity from VRAD: slot->theta's, or for another VRAD the best one there. */
+/** Velocity offset of an arm: that of slot->theta, or for another VRAD its best value there. */
 MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
                                              double vrad_km_s)
 {
@@ -170,7 +170,7 @@ MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slo
   return along == 0.0 ? offset : offset + mill_offset_slope(m, slot, i_arm) * along;
 }
 
-/** Velocity of an arm where the star's is VRAD. */
+/** Velocity of an arm if the star's is vrad_km_s. */
 MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot *slot, int i_arm,
                                            double vrad_km_s)
 {
