@@ -71,8 +71,7 @@ typedef struct mill_model_arm {
   double template_sigma_aa;  /**< as in mill_arm */
 } mill_model_arm;
 
-/** Elements from one row over a segment's pixels to the next: a GPU may load four floats at once.
- */
+/** Elements from one row of a segment to the next: a GPU may load four floats at once. */
 MILL_HD static inline int mill_row_pitch(int n_pix)
 {
   return (n_pix + 3) / 4 * 4;
@@ -127,7 +126,6 @@ typedef struct mill_model {
   int n_stored; /**< the first n_stored of guess_label are in mill_model_arm.stored */
 } mill_model;
 
-/** Does an arm have a model error? */
 MILL_HD static inline int mill_has_error(const mill_model *m)
 {
   int has = 0;

@@ -62,7 +62,6 @@ enum mill_workspace_count {
   MILL_N_WORK_COUNT
 };
 
-/** The arrays of a block's work space. */
 static inline int mill_workspace_arrays(const mill_array **table)
 {
   static const mill_array array[] = {

@@ -18,7 +18,6 @@ typedef struct mill_device_memory {
  *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void **out);
 
-/** Free all blocks. */
 void mill_device_memory_drop(mill_device_memory *memory);
 
 /** Free all blocks and their list. */

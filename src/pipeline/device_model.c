@@ -14,7 +14,6 @@ enum { TOGETHER = 16 }; /**< inputs that a thread averages at a time: one cache 
 /** Most memory of stored emulator rows; templates of the guess beyond it are not stored. */
 static const size_t STORE_BYTES = (size_t)64 << 20;
 
-/** Check the settings of a sample. */
 static int check_sample(const mill_sample_settings *s)
 {
   if (s->max_eval == 0)
@@ -139,7 +138,7 @@ static int load_layer(mill_device_memory *memory, int n_thread, const mill_emula
   double *mean = NULL;
   mill_layer *layer = &arm->layer[l], thin;
   const int n_in = e->n_in[l], n_out = e->n_out[l], last = l == e->n_layer - 1;
-  MILL_TRY(MILL_ALLOC(n_in + 1, &mean)); /* of the weights, then of the bias */
+  MILL_TRY(MILL_ALLOC(n_in + 1, &mean)); /* means of the weights, then of the bias */
   if (last) {
 #pragma omp parallel for schedule(static) num_threads(n_thread)
     for (int first = 0; first < n_in; first += TOGETHER) {
@@ -168,7 +167,6 @@ done:
   return err;
 }
 
-/** Upload the knots and coefficients of an arm's spline grid. */
 static int load_grid(mill_device_memory *memory, const mill_spline_grid *from,
                      mill_spline_grid *grid)
 {
@@ -187,7 +185,6 @@ static int load_grid(mill_device_memory *memory, const mill_spline_grid *from,
   return MILL_OK;
 }
 
-/** Upload the centers and coefficients of an arm's radial functions. */
 static int load_rbf(mill_device_memory *memory, const mill_rbf *from, mill_rbf *rbf)
 {
   const size_t n_center = (size_t)from->n_center, n_row = n_center + (size_t)from->n_poly;

@@ -19,8 +19,8 @@ typedef struct mill_pipeline mill_pipeline;
 
 /** Give the next star: returns 1 and *star, 0 at the end, -code on failure.
  *
- *  *star must stay valid until the sink gets it or the run ends; its pixels (unless star->stays)
- *  and its start only until the next call, when its slot has a copy. */
+ *  *star must stay valid until the sink gets it or the run ends; its start, and its pixels unless
+ *  star->stays, only until the next call, since the slot has a copy then. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
 /** For a source of stars with star->stays: wait until all pixels given before the previous call of

@@ -92,7 +92,6 @@ static int next_star(mill_pipeline *p, mill_star **star)
   return MILL_OK;
 }
 
-/** Are rounds of a crew running? */
 static int is_under_way(const mill_pipeline *p, const mill_crew *c)
 {
   int is = 0;
@@ -303,7 +302,6 @@ static void deliver_last(mill_pipeline *p, mill_crew *c)
   c->n_done = 0;
 }
 
-/** Drop the stars in a crew's slots. */
 static void free_slots(mill_pipeline *p, const mill_crew *c)
 {
   pthread_mutex_lock(&p->mutex);

@@ -9,7 +9,7 @@
 
 /** Factor on the misfit of a row with HULL, when libraries are compared. */
 static const double EDGE = 1.25;
-/** A library whose guess gains this part of the best guess's gain is fitted in a second choice. */
+/** A second choice fits libraries whose guess gains at least this part of the best guess's gain. */
 static const double NEARLY = 0.9;
 
 int mill_several_match(const mill_library *first, const mill_library *other, int *label)
@@ -91,7 +91,6 @@ static double standing(const mill_fit_result *row)
   return row->warn & MILL_WARN_HULL && row->excess > 0.0 ? EDGE * row->excess : row->excess;
 }
 
-/** Is a row better than the best so far? */
 static int is_better(const mill_fit_result *row, const mill_fit_result *best)
 {
   if (best->status == MILL_STATUS_NOT_DONE || row->status != MILL_STATUS_FITTED)

@@ -395,6 +395,7 @@ static int load(mill_slots *s, int i_slot, mill_star *star)
   MILL_CHECK(place_star(s, i_slot, star));
   e->star = star;
   e->n_epoch = star->n_epoch;
+  /* several libraries: the first turn only guesses */
   MILL_CHECK(describe_star(s, i_slot, s->n_lib - 1, s->n_lib > 1 ? -INFINITY : INFINITY));
   add_pixels(s, e);
   MILL_CHECK(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));

@@ -81,7 +81,7 @@ typedef struct mill_slots {
   mill_slot_entry *entry; /**< [n_slot], owned */
   mill_slot **bound;      /**< [n_slot] the mill_slot themselves, NULL: not yet; owned */
   mill_slot host;         /**< host copy of the slot last downloaded, or next to be uploaded */
-  /* of the star that is being loaded */
+  /* work space for the star that is being loaded */
   char *lsf; /**< [n_lib][lsf_bytes] extra sigmas of mill_lsf_plan_sigma, owned */
   size_t cap_lsf;
   mill_upload *piece; /**< [cap_piece] pieces of the upload, owned */

@@ -211,7 +211,6 @@ static void evict(mill_waveset_cache *c, int id)
   c->hash[id] = 0;
 }
 
-/** Free idle sets until the limit is met. */
 static void trim(mill_waveset_cache *c)
 {
   for (int id; (id = leaving(c, 0)) != NONE;)

@@ -18,8 +18,7 @@ static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
  *  varies by less than the fraction EVEN_PIXELS.  Else solvers are SOLVER_STEP pixels of sigma
  *  apart, at most MOST_SOLVERS. */
 static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
-/** Pixels examined for the width of a segment; index of the tenth percentile in their sorted
- *  sigmas. */
+/** Pixels examined for a segment's width; index of the tenth percentile of their sorted sigmas. */
 enum { N_LOOK = 20, I_TENTH = 2 };
 /** LEAST_SIGMA (pixels): a narrower line-spread function is implausible.  MOST_SHIFT (pixels): a
  *  matrix that moves light further is wrong; DESI's move it by less than 0.1. */
@@ -110,8 +109,7 @@ static double row_sigma(const mill_raw_segment *s, int i, double pixel)
   return pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
 }
 
-/** look_at_sigma for a matrix: examines N_LOOK rows, and takes the second smallest value for least.
- */
+/** look_at_sigma for a matrix: examines N_LOOK rows, and takes the second smallest for least. */
 static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
                            blur_range *range)
 {
@@ -264,8 +262,7 @@ static int make_solver(int n_diag, double sigma_pix, double *g, double *inverse)
   return MILL_OK;
 }
 
-/** make_solver for a Gaussian whose samples are scaled to the sum 1; a narrow Gaussian's have
- *  another. */
+/** make_solver for Gaussian samples scaled to the sum 1 (a narrow Gaussian's have another sum). */
 static int make_normal_solver(int n_diag, double sigma_pix, double *g, double *inverse)
 {
   double sum = 0.0;

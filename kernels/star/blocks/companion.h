@@ -7,7 +7,6 @@
 
 #include "kernels/star/blocks/template.h"
 
-/** Does the segment have a companion's rows? */
 MILL_HD_INLINE int mill_is_paired(const mill_segment *s)
 {
   return MILL_HAS_PAIRS && s->paired;
@@ -33,8 +32,7 @@ MILL_BLOCK_FN void mill_block_add_companion(mill_block *b, const mill_model *m,
   MILL_BARRIER(b);
 }
 
-/** Copy the template and its derivatives at the pixels, work->smooth, to s->pair, for the other
- *  star. */
+/** Copy the template's rows at the pixels, work->smooth, to s->pair, for the other star. */
 MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_workspace *work)
 {

@@ -113,7 +113,6 @@ MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, in
     mill_block_guess_shifts(b, m, k0, slot[j], sum[j]);
 }
 
-/** mill_block_guess_matches of one star. */
 MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, int k0,
                                           mill_slot *slot, mill_workspace *work)
 {

@@ -12,14 +12,13 @@
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
 /** Fit the continuum: normal matrix of S = P T / sigma (functions P times template T), its Cholesky
- *  factor and the projected data.
+ *  factor L and the projected data.  Returns F of this segment without hull or priors,
+ *    ln det times mill_det_weight + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2,
+ *  infinite if the matrix is not positive definite or anything is not finite.
  *
- *  Returns F of this segment without hull or priors; infinite if the matrix is not positive
- *  definite or anything is not finite:
- *    ln det times mill_det_weight + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2.
- *  work->normal receives the factor L, work->solve [0, K) the coefficients a.  The template is
- *  exp(ln_scale) (level base + templ), templ NULL for zeros.  With model error all products are
- *  <x, y> = x . y - sum (E x)(E y), and work->error receives E S and E (D - S a). */
+ *  work->normal receives L, work->solve [0, K) the coefficients a.  The template is exp(ln_scale)
+ *  (level base + templ), templ NULL for zeros.  With model error all products are <x, y> = x . y -
+ *  sum (E x)(E y), and work->error receives E S and E (D - S a). */
 MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, const mill_segment *s,
                                         const mill_real *templ, double level, double ln_scale,
                                         mill_workspace *work)

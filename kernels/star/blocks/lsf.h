@@ -8,8 +8,7 @@
 #include "kernels/math/block.h"
 #include "kernels/star/slot.h"
 
-/** In sigmas: a kernel's half width (REACH), and a pixel's least distance from the arm's ends
- *  (EDGE). */
+/** In sigmas: a kernel's half width, and a pixel's least distance from the arm's ends. */
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
 /** Templates on a grid coarser than their library's are blurred to a sigma of at least GRID_SIGMA

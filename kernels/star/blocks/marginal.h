@@ -45,7 +45,6 @@ typedef struct mill_modes {
   mill_mode_cut cut[MILL_MAX_MODE];
 } mill_modes;
 
-/** The mode of a sample x [n_free]. */
 MILL_HD static inline int mill_mode_of(const mill_modes *modes, const float *x)
 {
   int mode = 0;
@@ -226,8 +225,7 @@ MILL_BLOCK_FN void mill_block_modes(mill_block *b, const mill_model *m, const mi
       mode++;
 }
 
-/** Half the integral of |density - Gaussian|; the density is given at even points from low to high.
- */
+/** Half the integral of |density - Gaussian|; density at uniform points from low to high. */
 MILL_HD_CALLED static inline double mill_density_differs(const double *density, double low,
                                                          double high, double mean, double sigma)
 {

@@ -365,7 +365,7 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
   mill_block_draw_error(b, m, s, level, n_share, work);
   if (s->width_error > 0.0)
     mill_block_draw_width(b, arm, s, templ, n_share);
-  /* without a factor F is not finite either */
+  /* if the factorisation fails F is not finite either */
   const int ok = n_error > 0 && mill_block_factor_error(b, s, n_error, work) == 0;
   if (ok) {
     ln_det = work->sums[0];

@@ -89,8 +89,7 @@ MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *
 enum { MILL_STIFF_BLOCKS = 4 };
 
 /** Compute by how much the segment's chi-square would drop if each block of pixels had its own
- *  factor on the model (model / sigma in s->scratch), and the number of blocks with a good pixel.
- */
+ *  factor on the model (model / sigma in s->scratch).  n_block: blocks with a good pixel. */
 MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double *gain,
                                    double *n_block)
 {

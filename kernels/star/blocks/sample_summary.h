@@ -149,8 +149,8 @@ MILL_HD static inline void mill_sample_at(const mill_model *m, const mill_slot *
     theta[slot->free_par[k]] += (double)x[k];
 }
 
-/** Formal error of parameter j from the fit, 0 or NaN: none.  The library's floor is subtracted in
- *  quadrature from a label's error, since the likelihood does not contain it. */
+/** Formal error of parameter j from the fit; 0 or NaN: none.  A label's is without the library's
+ *  floor, which the likelihood does not contain. */
 MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mill_fit_result *r,
                                                    int j)
 {
@@ -207,9 +207,8 @@ MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m
   return mill_block_sum(b, n_beyond) > MILL_POST_SHARE * (double)s->n_sample;
 }
 
-/** Store the marginal density of free parameter k, whose samples are in s->column, from low to
- *  high, both moved outwards by some kernel widths.  Returns MILL_POST_SHAPE if it is not Gaussian,
- *  else 0. */
+/** Store the marginal density of free parameter k, whose samples are in s->column, from low to high
+ *  and some kernel widths beyond.  Returns MILL_POST_SHAPE if it is not Gaussian, else 0. */
 MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mill_slot *slot,
                                           const mill_samples *s, int k, double sigma, double low,
                                           double high)
@@ -313,8 +312,7 @@ MILL_BLOCK_FN int mill_block_post_modes(mill_block *b, const mill_model *m, mill
   return modes.n;
 }
 
-/** Fill the posterior as if no parameter were sampled: the solution or NaN; 0 beyond the
- *  parameters. */
+/** Fill the posterior as if nothing were sampled: the solution or NaN; 0 beyond n_deriv. */
 MILL_HD_CALLED static inline void mill_sample_blank(const mill_model *m, mill_slot *slot)
 {
   mill_posterior *p = slot->sample.posterior;

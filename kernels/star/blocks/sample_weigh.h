@@ -182,8 +182,7 @@ MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mi
   return n > end;
 }
 
-/** A proposal with at least this many effective samples per point is kept; below, a new one is
- *  made. */
+/** With fewer effective samples per point than this, a new proposal is made. */
 #define MILL_SAMPLE_GOOD 0.7
 /** Draw SPARE times the further points that the effective size so far predicts, and at least STEP
  *  times the present number of points. */

@@ -266,8 +266,7 @@ MILL_INLINE mill_grid_place mill_place_at(const mill_model_arm *arm, double vel_
   return at;
 }
 
-/** Find the grid point left of a pixel, and the fraction of the interval, in wavelength, to the
- *  next. */
+/** Find the grid point left of a pixel, and its fraction (in wavelength) of the way to the next. */
 MILL_INLINE void mill_locate(const mill_grid_place *at, double ln_wave, int *index, float *frac)
 {
   const double pos = (ln_wave + at->offset) * at->inv;
@@ -318,7 +317,6 @@ MILL_INLINE void mill_interval_of(int len, const int *index, const mill_real *y,
   mill_load_pairs_real(len, bend, index, at->bend_left, at->bend_right);
 }
 
-/** The cubic at len pixels. */
 MILL_INLINE void mill_cubic(int len, mill_real scale_right, const float *frac,
                             const mill_interval *at, mill_real *to)
 {
@@ -332,8 +330,7 @@ MILL_INLINE void mill_cubic(int len, mill_real scale_right, const float *frac,
   }
 }
 
-/** Evaluate the spline of a row y, with coefficients bend, at the pixels of a segment at a
- *  velocity. */
+/** Evaluate the spline of a row y, coefficients bend, at a segment's pixels at a velocity. */
 MILL_BLOCK_FN void mill_block_sample(mill_block *b, const mill_model_arm *arm, int n,
                                      const double *ln_wave, double vel_km_s, const mill_real *y,
                                      const mill_real *bend, mill_real *out)

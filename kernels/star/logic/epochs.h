@@ -15,8 +15,7 @@
 #include "kernels/star/logic/profile.h"
 #include "kernels/star/logic/velocities.h"
 
-/** First step of a search, in velocity errors of an epoch (as if all epochs had the same weight).
- */
+/** First step of a search, in velocity errors of an epoch (all epochs of one weight). */
 #define MILL_EPOCH_STEP 2.0
 /** All epochs are scanned if one is more than this many of its errors from the star's velocity. */
 #define MILL_EPOCH_FAR 4.0
@@ -207,10 +206,10 @@ MILL_RESUMABLE(mill_epochs_search)
   MILL_END;
 }
 
-/** If the epochs differ, give each its own velocity.  Returns 1 before the fit with them, which
- *  begins at their mean; 0 after that fit, or if they do not differ.  After the fit, adds the
- *  weighted mean shift: VRAD becomes the epochs' weighted mean (approximately, with model error).
- */
+/** If the epochs differ, shift each to its own velocity.  Returns 1 at the first call: a fit with
+ *  these shifts follows, from their mean.  After that fit, and if they do not differ, returns 0.
+ *  After the fit it also adds the weighted mean shift: VRAD becomes the epochs' weighted mean (with
+ *  model error, approximately). */
 MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slot *slot)
 {
   const int is_first = !slot->epochs_shifted;
@@ -262,8 +261,7 @@ MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_sl
   return mill_has_error(m) && is_measured ? slot->best.end[MILL_PAR_VRAD] - mean->by_noise : 0.0;
 }
 
-/** Fill in the epochs' velocities, and their number, chi-square, probability and range in the
- *  star's row. */
+/** Fill in the epochs' velocities, and their summary (VRAD_CHI2 ...) in the star's row. */
 MILL_HD_CALLED static inline void mill_epochs_row(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

@@ -82,7 +82,6 @@ MILL_HD static inline double mill_par_max(const mill_model *m, int j)
                             : (j == MILL_PAR_VSINI ? m->set.max_vsini_km_s : INFINITY);
 }
 
-/** Is a parameter at one of its limits? */
 MILL_HD static inline int mill_par_at_limit(const mill_model *m, int j, double x)
 {
   return x == mill_par_min(m, j) || x == mill_par_max(m, j);
@@ -130,7 +129,6 @@ MILL_HD static inline void mill_map_labels(const mill_model *m, const double *th
 /** F of a point outside the limits (rvspecfit's value). */
 #define MILL_OFF_LIMITS 1e30
 
-/** Hull penalty at theta. */
 MILL_HD_CALLED static inline double mill_hull_penalty(const mill_model *m, const mill_slot *slot,
                                                       const double *theta)
 {
@@ -162,7 +160,7 @@ MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_s
                                             : 0.0;
 }
 
-/** Offset of an arm's velocity from VRAD: slot->theta's, or for another VRAD the best one there. */
+/** Velocity offset of an arm: that of slot->theta, or for another VRAD its best value there. */
 MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
                                              double vrad_km_s)
 {
@@ -172,7 +170,7 @@ MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slo
   return along == 0.0 ? offset : offset + mill_offset_slope(m, slot, i_arm) * along;
 }
 
-/** Velocity of an arm where the star's is VRAD. */
+/** Velocity of an arm if the star's is vrad_km_s. */
 MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot *slot, int i_arm,
                                            double vrad_km_s)
 {
@@ -203,9 +201,8 @@ MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const 
   return shift == 0.0 ? v : mill_within_velocities(m, v + shift);
 }
 
-/** Number of parameters of two stars other than the current star's: its companion's, ln(flux of the
- *  second star / flux of the first) of each arm, and the velocity offsets, which both stars share.
- */
+/** Number of parameters of two stars other than the current star's: its companion's, ln(second
+ *  star's flux / first star's) of each arm, and the velocity offsets, which both stars share. */
 MILL_HD static inline int mill_pair_n(const mill_model *m)
 {
   return m->n_par + m->n_arm;

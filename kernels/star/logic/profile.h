@@ -145,8 +145,7 @@ MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slo
   return 1;
 }
 
-/** Fill in the moments of exp(-dF/2) over the grid; 1: this grid does not resolve them; evaluate
- *  the next grid. */
+/** Fill in the moments of exp(-dF/2) over the grid; 1: evaluate a better grid. */
 MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

@@ -26,13 +26,13 @@
 
 enum {
   MILL_PART_T = 12,        /**< degrees of freedom, an even number */
-  MILL_PART_POINTS = 64,   /**< even points of the first density of v sin i */
+  MILL_PART_POINTS = 64,   /**< uniform points of the first density of v sin i */
   MILL_PART_ENOUGH = 10,   /**< effective samples that a new proposal needs, for each parameter */
   MILL_SAMPLE_PURPOSE = 19 /**< purpose in the key of the random numbers */
 };
 
-/** Numbers of a point's random draws.  CHOICE: its part, and whether the hulls refuse it; from
- *  PRIOR on: normals of a draw from the priors; from NORMAL on: the point's normals. */
+/** Numbers of a point's random draws.  CHOICE: its part, and whether the hulls refuse it; PRIOR on:
+ *  normals of a draw from the priors; NORMAL on: the point's normals. */
 enum { MILL_DRAW_CHOICE, MILL_DRAW_PRIOR, MILL_DRAW_NORMAL = 32 };
 
 MILL_HD static inline mill_counter_words mill_sample_words(const mill_model *m,

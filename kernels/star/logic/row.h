@@ -148,7 +148,7 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
     const int j = idx[i];
     const double s = sqrt(inv[i * n + i]);
     sigma[j] = j == MILL_PAR_VSINI ? mill_vsini_error(m, slot->best.end[j], inv[i * n + i]) : s;
-    unit[j] = sigma[j] / s; /* COVAR is of v sin i and has VSINI_ERR on its diagonal */
+    unit[j] = sigma[j] / s; /* COVAR has v sin i itself, with VSINI_ERR^2 on its diagonal */
   }
   for (int i = 0; i < n; i++)
     for (int k = i; k < n; k++) {
@@ -258,8 +258,7 @@ MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, cons
     sum += w * v;
     square += w * v * v;
   }
-  const double chisq =
-      square - sum * sum / weight; /* rounding makes it negative where arms agree */
+  const double chisq = square - sum * sum / weight; /* rounding may make it negative */
   return n > 1 ? mill_chisq_pval(chisq > 0.0 ? chisq : 0.0, n - 1) : (double)NAN;
 }
 
@@ -312,7 +311,6 @@ MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_r
            gain >= part * (gain + (misfit > 0.0 ? misfit : 0.0)));
 }
 
-/** Is the core of a Balmer line in emission? */
 MILL_HD_CALLED static inline int mill_fit_emits(const mill_model *m, const mill_slot *slot)
 {
   int emits = 0;

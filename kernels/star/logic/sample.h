@@ -158,8 +158,7 @@ MILL_HD static inline void mill_sample_take(const mill_model *m, mill_slot *slot
     mill_answer_of(m, slot, i)[MILL_ANSWER_F] = mill_answer_of(m, copy, i)[MILL_ANSWER_F];
 }
 
-/** Store ln density of the evaluated point, without the hull penalty, by which points are refused.
- */
+/** Store ln density of the evaluated point without the hull penalty, which acts by refusal. */
 MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;

@@ -294,7 +294,7 @@ MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill
   const mill_polish *p = &slot->polish;
   const mill_point *at = &p->at;
   const double weight = slot->hull_weight;
-  double model = 0.0, before = 0.0, after = 0.0; /* the farthest facet's distance */
+  double model = 0.0, before = 0.0, after = 0.0; /* distance of the farthest facet */
   for (int j = 0; j < m->n_par; j++) {
     model += at->grad[j] * t->delta[j];
     for (int k = 0; k < m->n_par; k++)
@@ -323,7 +323,7 @@ MILL_HD_CALLED static inline int mill_polish_step(const mill_model *m, mill_slot
     t.pin[j] = 0;
     t.delta[j] = 0.0;
   }
-  /* each pass enters a facet or pins a parameter */
+  /* each pass adds a facet or pins a parameter */
   int changed = 1;
   for (int pass = 0; pass <= MILL_POLISH_MAX_FACET + MILL_MAX_PAR; pass++) {
     if (!(mill_polish_cross(m, p->at.theta, &t) | changed))

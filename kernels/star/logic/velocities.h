@@ -30,8 +30,7 @@ MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double 
   c->found = c->err = (double)NAN;
 }
 
-/** Use F at the centre and one step to either side: end the search, or go on with another step or
- *  centre. */
+/** Use F at the centre and a step to either side: end, or go on with another step or centre. */
 MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, double right,
                                                    mill_curve *c)
 {
@@ -133,8 +132,7 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
     c->step = first;
 }
 
-/** Begin the searches for the velocities of the arms alone; the last models are those of
- *  slot->theta. */
+/** Begin the search for each arm's velocity; the last models are those of slot->theta. */
 MILL_HD_CALLED static inline void mill_arms_begin(const mill_model *m, mill_slot *slot)
 {
   slot->of_epochs = 0;
