@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tiles of a spline on a CPU, whose compiler makes vectors of the loops.  Included by
+/** Tiles of a spline on a CPU, as loops that the compiler vectorises.  Included by
  *  kernels/math/spline_tile.h, which explains the names. */
 #ifndef MILL_CPU_SPLINE_TILE_H
 #define MILL_CPU_SPLINE_TILE_H
 
 enum { MILL_SPLINE_NEAR = 3 };
 
-/** Second differences of y [n] about the grid points origin + i, i < len, as the right side of
- *  the spline's equations; zero at the ends of the grid and beyond. */
+/** Compute the second differences of y [n] about grid points origin + i, i < len: the right-hand
+ *  side of the spline's equations.  They are zero at the ends of the grid and beyond. */
 MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int len, mill_real e,
                                          const mill_real *y, mill_real *second)
 {
