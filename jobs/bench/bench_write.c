@@ -36,7 +36,8 @@ typedef struct made_up {
 /* What was measured. */
 typedef struct measured {
   double create_s, write_s, plain_s;
-  int64_t n_epoch, n_write, n_byte; /* writes of all ranks after the creation */
+  /* rounds of writing; writes and bytes of all ranks after the file was created */
+  int64_t n_epoch, n_write, n_byte;
 } measured;
 
 static void make_library(mill_library *lib)

@@ -8,7 +8,7 @@
 /** Report of doctor; zero it before the first line. */
 typedef struct mill_doctor_report {
   char topic[32];  /**< topic of the last line */
-  int exit_status; /**< of the first failure; 0: no failure */
+  int exit_status; /**< exit status of the first failure; 0: no failure */
   int n_failure, n_warning;
 } mill_doctor_report;
 

@@ -24,7 +24,7 @@ typedef struct mill_fit_meters {
   int n_thread, n_slot;
 
   /* once per run: start-up and end */
-  double library_s; /**< configuration, log, library */
+  double library_s; /**< reading the configuration and libraries, opening the log */
   double index_s;   /**< indexing the inputs */
   double create_s;  /**< opening the result file */
   double model_s;   /**< uploading the emulator, making the templates of the initial guess */

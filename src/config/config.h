@@ -44,9 +44,10 @@ typedef struct mill_selection {
   /** empty: the input's path with coadd- or spectra- replaced by redrock- */
   char redrock_file[1024];
   double redrock_max_vel_km_s;
-  uint64_t fiberstatus_allowed;                 /**< FIBERSTATUS bits that may be set */
-  int n_target_class;                           /**< 0: no selection by class */
-  char target_class[MILL_MAX_TARGET_CLASS][64]; /**< regular expressions on names of classes */
+  uint64_t fiberstatus_allowed; /**< FIBERSTATUS bits that may be set */
+  int n_target_class;           /**< 0: no selection by class */
+  /** regular expressions for the beginning of class names */
+  char target_class[MILL_MAX_TARGET_CLASS][64];
   enum mill_select_by select_by;
   int min_exp_id, max_exp_id; /**< range of EXPID kept; 0: no limit */
 } mill_selection;
@@ -77,7 +78,7 @@ enum mill_lsf_source {
 
 enum mill_medium { MILL_MEDIUM_AUTO = 0, MILL_MEDIUM_VACUUM, MILL_MEDIUM_AIR };
 
-/** `arms` of the configuration, one entry per arm used. */
+/** Settings of an arm: an entry of the key arms. */
 typedef struct mill_arm_choice {
   char arm[MILL_MAX_NAME];
   double min_aa, max_aa; /**< wavelength range used; 0 and inf: all */
@@ -101,7 +102,7 @@ typedef struct mill_config {
   mill_selection select;
   int n_fixed, n_prior;
   mill_named_value fixed[MILL_MAX_PAR], prior[MILL_MAX_PAR];
-  int n_arm; /**< arms to use; 0: all of the library */
+  int n_arm; /**< arms to use; 0: all arms of the library */
   mill_arm_choice arm[MILL_MAX_ARM];
   char cameras_of[16]; /**< format whose cameras are the arms; empty: none; not a setting */
   char format[16];     /**< auto, or a format's name */

@@ -33,7 +33,7 @@ typedef struct mill_field {
   /* name in the message that the field is missing; NULL: the field is optional */
   const char *needed;
 } mill_field;
-extern const mill_field mill_arm_field[]; /* of mill_arm_choice; ends with a field without a name */
+extern const mill_field mill_arm_field[]; /* fields of mill_arm_choice; the last has no name */
 
 /* A key whose value is a list of items, each with the fields of a mill_field table. */
 typedef struct mill_items {

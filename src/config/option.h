@@ -28,9 +28,9 @@ enum mill_option_kind {
 };
 
 typedef struct mill_option {
-  const char *name; /**< of a key, or of an option without its dashes */
+  const char *name; /**< name of a key, or of an option without its dashes */
   enum mill_option_kind kind;
-  char letter; /**< short form of an option; 0: none */
+  char letter; /**< one-letter form of an option; 0: none */
   size_t offset, size, offset2;
   double min, max;          /**< both 0: no limits */
   const char *without;      /**< word allowed in place of a REAL's number; NULL: none */
@@ -63,10 +63,10 @@ typedef struct mill_option {
  *  its dashes), its allowed values and the text. */
 int mill_option_read(const mill_option *row, const char *option, const char *text, void *base);
 
-/** Allowed values of a row, for messages: "an integer from 1 to 24". */
+/** Write the allowed values of a row, for messages: "an integer from 1 to 24". */
 const char *mill_option_takes(const mill_option *row, char out[256]);
 
-/** The value in base as a text, for --help; empty if there is none or it is 0. */
+/** Write the value in base as a text, for --help; empty if it is 0 or unset. */
 const char *mill_option_shown(const mill_option *row, const void *base, char out[128]);
 
 #endif

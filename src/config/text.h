@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/** The shortest decimal that reads back as the same double; returns out. */
+/** Write the shortest decimal that reads back as the same double; returns out. */
 const char *mill_text_of_real(double x, char out[32]);
 
 /** Returns 1 and sets *value if the whole text is a decimal number (inf if too large), else 0. */
@@ -17,7 +17,7 @@ int mill_text_to_real(const char *text, double *value);
  *  characters as '?'; returns out. */
 const char *mill_text_shown(const char *text, char out[64]);
 
-/** "a, b or c"; words ends with NULL; returns out. */
+/** Join words, which end with NULL, to "a, b or c"; returns out. */
 const char *mill_text_of_words(const char *const *words, char out[128]);
 
 /** The known name closest to a misspelt one; begin with {0}. */
@@ -26,7 +26,7 @@ typedef struct mill_near {
   size_t distance;  /**< edits from one name to the other */
 } mill_near;
 
-/** Put known into near if it is closer to text than the name there. */
+/** Put the name known into near if it is closer to text than near's present name. */
 void mill_text_nearer(const char *text, const char *known, mill_near *near);
 
 /** Does the text fit a YAML file and a one-line message: UTF-8 without control characters? */
@@ -42,7 +42,7 @@ int mill_name_regex(const char *text, regex_t *regex, char *reason, size_t size)
  *  frees by free().  Call it before getopt permutes argv.  MILL_ERR_MEMORY. */
 int mill_command_text(int argc, char *const *argv, char **out);
 
-/** Print as a double-quoted YAML scalar. */
+/** Print a text as a double-quoted YAML scalar. */
 void mill_text_print_quoted(const char *text, FILE *out);
 
 #endif

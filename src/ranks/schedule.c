@@ -29,7 +29,7 @@ static const double EXPOSURE_COST = 0.6;
 /* First row of a chunk. */
 typedef struct place {
   int64_t at;  /* index in order of its first file */
-  int64_t row; /* its first row in that file */
+  int64_t row; /* first row in that file */
 } place;
 
 struct mill_schedule {
@@ -207,7 +207,7 @@ static int make_chunks(mill_schedule *s, const mill_schedule_plan *plan)
     const mill_schedule_file *file = &s->file[s->order[at]];
     MILL_CHECK(add_file(s, &d, at, (double)count_wanted(s, file) * file->row_cost));
   }
-  /* the end of the last chunk */
+  /* a last entry marks the end of the last chunk */
   MILL_CHECK(add_start(s, s->n_order, 0));
   s->n_chunk--;
   s->sum.n_chunk = s->n_chunk;

@@ -36,8 +36,8 @@ typedef struct place {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   int rank, level, file; /* file: descriptor, -1 for none */
-  int has_status;        /* an unfinished line stands on standard error */
-  int has_complained;    /* a failure to write the file was reported */
+  int has_status;        /* 1: an unfinished line is on standard error */
+  int has_complained;    /* 1: a failure to write the log file was reported */
   int n_shown;           /* lines shown of each place; 0: all */
   int n_place;
   place place[N_PLACE];

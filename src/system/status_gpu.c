@@ -36,7 +36,7 @@ static struct {
 } nvml;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Look up a function.  memcpy, as C cannot convert an object pointer to a function pointer. */
+/* Look up a function; by memcpy, as C cannot convert an object pointer to a function pointer. */
 static int find(void *library, const char *name, void *function)
 {
   void *address = dlsym(library, name);

@@ -28,7 +28,7 @@ typedef struct mill_train_arm_settings {
   enum mill_train_unit unit;
   double sn; /**< S/N of MILL_TRAIN_NOISE, above 0 */
   enum mill_train_last last;
-  int n_component; /**< 0: enough to leave out 1e-8 of the variance, at most 256 */
+  int n_component; /**< 0: enough to leave out at most 1e-8 of the variance; at most 256 */
   double keep_gib; /**< PIXELS: if the spectra need more GiB, each step reads them again */
 } mill_train_arm_settings;
 
