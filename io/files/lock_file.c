@@ -25,8 +25,8 @@
 enum {
   TEXT = 1024,
   MAX_JOB = 64,
-  EMPTY_S = 2,    /* an older lock that is still empty is stale */
-  WATCH_BEATS = 3 /* beats without a touch after which a watched lock is stale */
+  EMPTY_S = 2,    /* a lock file still empty after this time is stale */
+  WATCH_BEATS = 3 /* a watched lock is stale after so many beats without a touch */
 };
 
 double mill_lock_beat_s = 10;
@@ -37,17 +37,18 @@ struct mill_lock_beat {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   int ends;               /* guarded by mutex */
-  _Atomic double touched; /* time of the last touch (mill_boot_s), which includes suspension */
+  _Atomic double touched; /* time of the last touch, by a clock that counts suspension
+                           * (mill_boot_s) */
   _Atomic int is_lost;
 };
 
-/* Holder of a lock; "-": unknown. */
+/* Holder of a lock; text "-": unknown. */
 typedef struct holder {
   char host[256], job[MAX_JOB];
-  char space[64]; /* namespace of process numbers: containers have their own */
+  char space[64]; /* PID namespace, since containers number processes separately */
   long pid;
   int restart;
-  unsigned long long start; /* start time of the process, as numbers are reused; 0: unknown */
+  unsigned long long start; /* start time of the process, since pids are reused; 0: unknown */
 } holder;
 
 static int is_job_id(const char *text)
@@ -83,7 +84,7 @@ static void self(holder *me)
   (void)!readlink("/proc/self/ns/pid", me->space, sizeof me->space - 1);
 }
 
-/* Read an open lock file into out [TEXT]; returns its length, negative if it cannot be read. */
+/* Read an open lock file into out [TEXT]; returns its length, negative if unreadable. */
 static ssize_t read_lock(int fd, char *out)
 {
   const ssize_t n = fd < 0 ? -1 : read(fd, out, TEXT - 1);
@@ -98,8 +99,8 @@ static int open_lock(const char *path)
 
 enum verdict { LIVES, IS_GONE, WATCH };
 
-/* Does the lock still hold?  WATCH if the lock looks stale by its age or its job, but the clocks of
-   two hosts may differ, or a host that Slurm has lost may still run the earlier start of the job. */
+/* Does the lock still hold?  WATCH: it looks stale by its age or job, but the hosts' clocks may
+ * differ, or a host lost to Slurm may still run the job's earlier start. */
 static enum verdict judge(const holder *who, const holder *me, double age_s)
 {
   char state;
@@ -113,8 +114,8 @@ static enum verdict judge(const holder *who, const holder *me, double age_s)
   return age_s > MILL_LOCK_DEAD_S || is_earlier_start ? WATCH : LIVES;
 }
 
-/* Is the lock touched or replaced within WATCH_BEATS?  Opens the file each time: only then does NFS
-   ask its server. */
+/* Is the lock touched or replaced within WATCH_BEATS?  Opens the file each time, since only then
+ * does NFS ask its server. */
 static int is_touched(const char *path, const struct stat *before)
 {
   const double end = mill_wall_s() + WATCH_BEATS * mill_lock_beat_s;
@@ -134,8 +135,8 @@ static int is_touched(const char *path, const struct stat *before)
   return touched;
 }
 
-/* Remove another job's lock if it is stale, or fail.  If several processes find it stale, only one
-   removes it: each checks, under flock, that the path still names the file that it has read. */
+/* Remove another job's lock if stale, else fail.  If several processes find it stale, only one
+ * removes it: under flock, each checks that the path still names the file it read. */
 static int remove_stale(const char *path, const char *output, const holder *me)
 {
   int err = MILL_OK;
@@ -154,7 +155,7 @@ static int remove_stale(const char *path, const char *output, const holder *me)
       sscanf(text, "host %255s pid %ld job %63s restart %d start %llu space %63s", who.host,
              &who.pid, who.job, &who.restart, &who.start, who.space) == 6;
   if (n == 0 && age_s < EMPTY_S) {
-    (void)usleep(EMPTY_S * 100000); /* its job is just writing it, or was killed just now */
+    (void)usleep(EMPTY_S * 100000); /* its job is writing it now, or was killed just now */
     goto done;
   }
   if (!is_known && n > 0)
@@ -169,7 +170,7 @@ static int remove_stale(const char *path, const char *output, const holder *me)
               "longer runs, remove %s and start again",
               output, who.pid, who.host, strcmp(who.job, "-") ? ", Slurm job " : "",
               strcmp(who.job, "-") ? who.job : "", path);
-  (void)flock(fd, LOCK_EX); /* without locks, mill_lock_keep tells the loser */
+  (void)flock(fd, LOCK_EX); /* if there are no locks, mill_lock_keep stops the loser */
   if (lstat(path, &named) != 0 || opened.st_ino != named.st_ino || opened.st_dev != named.st_dev)
     goto done;
   if (unlink(path) != 0 && errno != ENOENT)
@@ -182,7 +183,7 @@ done:
   return err;
 }
 
-/* 0: another job has the lock.  A lock that is missing or unreadable still counts as ours. */
+/* Is the lock still ours?  0: another job has it; 1 also if it is missing or unreadable. */
 static int is_ours(const struct mill_lock_beat *beat)
 {
   char text[TEXT];
@@ -210,7 +211,7 @@ static void *keep_touching(void *argument)
   return NULL;
 }
 
-/* Write the holder into the new lock file fd, and start the thread that touches it. */
+/* Write the holder to the new lock file fd, and start the thread that touches the file. */
 static int begin(int fd, const char *path, const holder *me, mill_lock *lock)
 {
   int err = MILL_OK;
@@ -247,10 +248,11 @@ int mill_lock_take(const char *output, mill_lock *lock)
   char path[MILL_MAX_PATH];
   holder me;
   self(&me);
-  if (strlen(output) + sizeof me.host + 64 > sizeof path) /* also room for temporary names */
+  if (strlen(output) + sizeof me.host + 64 > sizeof path) /* leave room for temporary names too */
     return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", output);
   snprintf(path, sizeof path, "%s.lock", output);
-  for (int i_try = 0; i_try < 20; i_try++) { /* other jobs may take and leave it meanwhile */
+  for (int i_try = 0; i_try < 20; i_try++) { /* several tries, as other jobs may take and release it
+                                              * meanwhile */
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd >= 0)
       return begin(fd, path, &me, lock);
@@ -295,7 +297,7 @@ void mill_lock_release(mill_lock *lock)
   *lock = (mill_lock){.path = ""};
 }
 
-/* Is this the end of a temporary name: mill_lock_job, or for jobs in Python two numbers? */
+/* Does a temporary name end like ours: in mill_lock_job, or for Python jobs in two numbers? */
 static int is_of_job(const char *end)
 {
   const char *id = strncmp(end, "pid", 3) == 0 ? end + 3 : end;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A lock file next to an output, so that two jobs never write the same one.
+/** A lock file next to an output, so that two jobs never write the same output.
  *
- *  OUTPUT.lock names its holder: host, process, Slurm job.  The holder's thread touches it every
- *  mill_lock_beat_s.  Another job takes a stale lock over.  A lock is stale
- *  - at once, if its process was on this host and is gone;
+ *  OUTPUT.lock names its holder: host, process, Slurm job.  A thread of the holder touches it every
+ *  mill_lock_beat_s.  Another job takes over a stale lock.  A lock is stale
+ *  - at once, if its process ran on this host and is gone;
  *  - after three beats without a touch, if it is older than MILL_LOCK_DEAD_S, or if an earlier
  *    start of the same requeued Slurm job left it.
- *  A holder that was suspended meanwhile learns of it before its next write (mill_lock_keep).
- */
+ *  A holder that was suspended meanwhile learns of the loss before its next write
+ *  (mill_lock_keep). */
 #ifndef MILL_LOCK_FILE_H
 #define MILL_LOCK_FILE_H
 
@@ -19,33 +19,33 @@ enum { MILL_MAX_PATH = 4096, MILL_LOCK_DEAD_S = 1800 };
 extern double mill_lock_beat_s;
 
 typedef struct mill_lock {
-  char path[MILL_MAX_PATH];    /**< of the lock file; empty: not held */
-  struct mill_lock_beat *beat; /**< owned: the thread that touches the file; NULL: not held */
+  char path[MILL_MAX_PATH];    /**< path of the lock file; empty: not held */
+  struct mill_lock_beat *beat; /**< thread that touches the file, owned; NULL: not held */
 } mill_lock;
 
 /** Take the lock of an output; *lock must be zeroed.  One process alone; may wait for three beats.
- *  MILL_ERR_OUTPUT names the holder and what to do, or why the lock file cannot be made. */
+ *  MILL_ERR_OUTPUT names the holder and what to do, or why the lock file cannot be created. */
 int mill_lock_take(const char *output, mill_lock *lock);
 
-/** MILL_ERR_OUTPUT if another job has taken the lock over: then write nothing more.  Cheap: call it
+/** MILL_ERR_OUTPUT if another job has taken over the lock: then write nothing more.  Cheap: call it
  *  before every write, one thread at a time.  MILL_OK if the lock is not held. */
 int mill_lock_keep(const mill_lock *lock);
 
 /** Remove the lock file if it is still ours.  Does nothing if the lock is not held. */
 void mill_lock_release(mill_lock *lock);
 
-/** Remove the lock and the half-made files that a killed job left next to a finished output.  Does
+/** Remove the lock and half-written files that a killed job left next to a finished output.  Does
  *  nothing if another job holds the lock. */
 void mill_lock_tidy(const char *output);
 
-/** Remove half-made files OUTPUT.tmp-JOB that killed jobs left.  Does nothing without the lock of
- *  the output, with which no other job makes such files. */
+/** Remove half-written files OUTPUT.tmp-JOB left by killed jobs.  Does nothing unless the lock is
+ *  held, which ensures that no other job is writing such files. */
 void mill_lock_remove_leftovers(const mill_lock *lock, const char *output);
 
 /** Name of this job for temporary files: SLURM_JOB_ID, else the process id. */
 void mill_lock_job(char *out, size_t size);
 
-/** How often Slurm has put this job back into the queue; 0 outside Slurm. */
+/** How often Slurm has requeued this job; 0 outside Slurm. */
 int mill_lock_restart(void);
 
 #endif

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** SHA-256 by libcrypto, to identify contents. */
+/** SHA-256 of contents, by libcrypto. */
 #ifndef MILL_SHA256_H
 #define MILL_SHA256_H
 
 #include <stddef.h>
 
 typedef struct mill_sha256 {
-  struct evp_md_ctx_st *context; /**< owned until mill_sha256_final; NULL: libcrypto has failed */
+  struct evp_md_ctx_st *context; /**< owned until mill_sha256_final; NULL: libcrypto failed */
 } mill_sha256;
 
-/** Begin a digest; each needs one mill_sha256_final, which frees. */
+/** Begin a digest; end it by mill_sha256_final, which frees its memory. */
 void mill_sha256_init(mill_sha256 *sha);
 void mill_sha256_update(mill_sha256 *sha, const void *data, size_t n_byte);
 
-/** hex: 64 lower-case digits and a zero; empty if libcrypto has failed (no memory). */
+/** End a digest.  hex: 64 lower-case digits and a zero; empty if libcrypto failed (no memory). */
 void mill_sha256_final(mill_sha256 *sha, char hex[65]);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Writing of a whole file at once. */
+/** Replace a whole file in one step. */
 #ifndef MILL_WHOLE_FILE_H
 #define MILL_WHOLE_FILE_H
 
 #include <stddef.h>
 
-/** Write image [n_byte] under a temporary name, replacing any file of that name, then rename it to
- *  path.  is_synced: wait until the bytes are on disk.  MILL_ERR_OUTPUT. */
+/** Write image [n_byte] to the temporary name, replacing any file there, and rename it to path.
+ *  is_synced: wait until the bytes are on disk.  MILL_ERR_OUTPUT. */
 int mill_whole_file_write(const char *path, const char *temporary, int is_synced, const void *image,
                           size_t n_byte);
 

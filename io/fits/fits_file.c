@@ -35,7 +35,7 @@ int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *sou
                           const char *format, ...)
 {
   char what[MILL_ERROR_MESSAGE];
-  const char *name = file->guard->hdu[i_hdu].name; /* a primary HDU has none */
+  const char *name = file->guard->hdu[i_hdu].name; /* empty for a primary HDU */
   va_list list;
   va_start(list, format);
   vsnprintf(what, sizeof what, format, list);
@@ -51,8 +51,8 @@ int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_f
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &file));
   MILL_TRY(mill_fits_guard_open(path, limits, &file->guard));
-  /* open it by descriptor: it is the file that was checked, perhaps without a name, and CFITSIO
-   * interprets no character of its path */
+  /* open the descriptor that was checked: an unpacked file has no name, and CFITSIO would interpret
+   * brackets and the like in a path */
   char name[64];
   snprintf(name, sizeof name, "/proc/self/fd/%d", file->guard->fd);
   int status = 0;
@@ -112,9 +112,9 @@ int mill_fits_file_move(mill_fits_file *file, int i_hdu)
   return MILL_OK;
 }
 
-enum { PIECE_BYTES = 1 << 18 }; /* read at once; bytes are swapped while it is in the cache */
+enum { PIECE_BYTES = 1 << 18 }; /* bytes read at once; they stay in the cache while being swapped */
 
-/* A stored float or integer. */
+/* A 32-bit float or integer as stored. */
 typedef uint32_t __attribute__((may_alias)) stored_word;
 
 int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n, void *out)
@@ -178,8 +178,8 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
   return MILL_OK;
 }
 
-/* Read a column of integers and add offset.  Null rows (TNULL) keep the missing value, which all
-   rows of out have before. */
+/* Read a column of integers into out and add offset.  Rows that are null (TNULL) get the missing
+ * value, which the caller put into all rows of out. */
 static int read_integers(mill_fits_file *file, int i_hdu, int number, const char *name, int as,
                          __int128 offset, void *out)
 {
@@ -228,15 +228,16 @@ static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as
                           as == TDOUBLE ? "number" : "integer");
   if (n_row > 0 && as != TDOUBLE)
     return read_integers(file, i_hdu, c.number, name, as, offset, out);
-  if (n_row > 0) /* no substitute for nulls of reals, so that NaN stays NaN */
+  if (n_row > 0) /* nulls of integers become NaN; reals get no substitute for nulls, so NaN stays
+                  * NaN */
     fits_read_col(file->fptr, as, c.number, 1, 1, n_row, is_integer ? &nan_value : NULL, out,
                   &(int){0}, &status);
   MILL_CHECK_FITS(file, i_hdu, status, "column %s cannot be read", name);
   return MILL_OK;
 }
 
-/* Read TSCAL and TZERO of a column of integers exactly.  CFITSIO applies them as doubles, which
-   cannot tell neighbouring 64-bit integers apart. */
+/* Read TSCAL and TZERO of an integer column exactly.  CFITSIO applies them as doubles, which merge
+ * neighbouring 64-bit integers. */
 static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char *name,
                         double scaling[2], __int128 *offset)
 {
@@ -252,7 +253,7 @@ static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char 
     fits_clear_errmsg();
     if (status == KEY_NO_EXIST)
       continue;
-    /* the guard has checked that it is a number; FITS allows D in place of E */
+    /* the guard has checked that it is a number; FITS allows D for E */
     for (char *p = text; *p; p++)
       *p = *p == 'D' || *p == 'd' ? 'E' : *p;
     scaling[i] = status == 0 ? strtod(text, NULL) : NAN;
@@ -317,7 +318,7 @@ int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int
   return mill_fits_column_int64(file, i_hdu, name, *out, found);
 }
 
-/* Read a column of texts without trailing blanks; *text is NULL if the column is missing. */
+/* Read a column of texts, without trailing blanks; *text NULL: the column is missing. */
 static int read_texts(mill_fits_file *file, int i_hdu, const char *name, char **text,
                       size_t *stride, int *found)
 {
@@ -356,7 +357,7 @@ done:
   return err;
 }
 
-/* Allocate the values of a column, with the missing value in each row; texts get no memory. */
+/* Allocate a column's values and set each row to the missing value; texts get no memory. */
 static int make_missing(const mill_fits_wish *wish, int64_t n_row, mill_fits_values *v)
 {
   if (wish->as == MILL_AS_TEXT)
@@ -439,7 +440,7 @@ int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pi
   for (int i = 1; i < hdu->n_axis; i++)
     first[i] = i + 1 < hdu->n_axis ? 1 : (long)i_row + 1;
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
-  /* integers and compressed floats mark missing pixels by a special value */
+  /* integers and compressed floats mark missing pixels by a special value; make it NaN */
   fits_read_pix(file->fptr, TDOUBLE, first, n_pix,
                 hdu->compressed || hdu->bitpix > 0 ? &nan_value : NULL, out, &any_null, &status);
   MILL_CHECK_FITS(file, i_hdu, status, "row %lld cannot be read", (long long)i_row);

@@ -18,7 +18,7 @@
 enum {
   BLOCK = 2880,
   CARD = 80,
-  MAX_CARD = 100000, /* cards of a header; DESI's have some hundreds */
+  MAX_CARD = 100000, /* cards of a header; DESI's have hundreds */
   MAX_HDU = 10000,
   MAX_FIELD = 999 /* the FITS standard's limit */
 };
@@ -30,11 +30,11 @@ enum value_type { VALUE_NONE, VALUE_STRING, VALUE_TOKEN };
 typedef struct card {
   char keyword[9];
   int type;
-  char value[MILL_FITS_MAX_VALUE]; /* string without quotes and trailing blanks, or the token */
+  char value[MILL_FITS_MAX_VALUE]; /* string without quotes and trailing blanks, or token */
 } card;
 
-/* Copy the quoted string at text, whose first byte is the quote; returns what follows the closing
-   quote, NULL if there is none before end. */
+/* Copy the quoted string at text, which begins with the quote, to value; returns the position after
+ * the closing quote, NULL if there is none before end. */
 static const char *parse_string(const char *text, const char *end, char *value)
 {
   size_t n = 0;
@@ -52,7 +52,7 @@ static const char *parse_string(const char *text, const char *end, char *value)
   return NULL;
 }
 
-/* Number of a keyword PREFIXn; 0 if it is none.  TFORM01 counts as TFORM1, as in CFITSIO. */
+/* The n of a keyword PREFIXn; 0: another keyword.  TFORM01 counts as TFORM1, as in CFITSIO. */
 static int numbered(const char *keyword, const char *prefix)
 {
   const size_t n = strlen(prefix);
@@ -67,15 +67,15 @@ static int numbered(const char *keyword, const char *prefix)
   return number;
 }
 
-/* Is the keyword name, or name followed by a number? */
+/* Is the keyword `name`, or `name` followed by a number? */
 static int is_keyword(const char *keyword, const char *name)
 {
-  /* most keywords differ in their first letter */
+  /* compare first letters first: most keywords differ there */
   return *name == *keyword && (strcmp(keyword, name) == 0 || numbered(keyword, name));
 }
 
-/* Type that a keyword's value must have, as CFITSIO aborts on another type.  s string, i integer, r
-   real, l logical; 0: any. */
+/* Type required of a keyword's value, as CFITSIO aborts on other types: s string, i integer, r
+ * real, l logical, 0 any. */
 static char wanted_type(const char *keyword)
 {
   static const char *const known[] = {
@@ -108,7 +108,7 @@ static int parse_real(const char *text, double *out)
   size_t n = 0;
   for (; text[n]; n++) {
     if (!strchr("+-.0123456789EeDd", text[n]))
-      return 0; /* strtod would take nan, inf and hexadecimal */
+      return 0; /* strtod would accept nan, inf and hexadecimal */
     copy[n] = text[n] == 'D' || text[n] == 'd' ? 'E' : text[n];
   }
   copy[n] = '\0';
@@ -117,7 +117,7 @@ static int parse_real(const char *text, double *out)
   return n > 0 && *end == '\0' && isfinite(*out);
 }
 
-/* Read the value of a card, which begins at text + start. */
+/* Read a card's value, which begins at text + start. */
 static int parse_value(const mill_fits_place *at, const char *text, int start, int i_card,
                        card *out)
 {
@@ -197,12 +197,12 @@ static int parse_card(const mill_fits_place *at, const char *text, int i_card, c
 /* ---- one header ------------------------------------------------------- */
 
 typedef struct header {
-  char *text; /* [n_card][CARD], without END */
+  char *text; /* [n_card][CARD], without the END card */
   int n_card;
-  int64_t bytes; /* with END and its padding */
+  int64_t bytes; /* with the END card and padding */
 } header;
 
-/* Read blocks until END; *out owns its text. */
+/* Read blocks up to END; *out owns its text. */
 static int read_header(const mill_fits_place *at, int fd, int64_t start, header *out)
 {
   int64_t room = 0;
@@ -223,7 +223,7 @@ static int read_header(const mill_fits_place *at, int fd, int64_t start, header 
             return ERROR_HDU(at, "text follows END in card %d; " BAD, out->n_card + 1);
         return MILL_OK;
       }
-      /* check here, so that data taken for a header are noticed at once */
+      /* check now, so that data read as a header are noticed at once */
       for (int j = 0; j < CARD; j++)
         if (text[j] < ' ' || text[j] > '~')
           return ERROR_HDU(at,
@@ -235,7 +235,7 @@ static int read_header(const mill_fits_place *at, int fd, int64_t start, header 
   }
 }
 
-/* Find EXTNAME, in upper case, before other checks: messages name the HDU. */
+/* Find EXTNAME, in upper case.  Done before other checks, since their messages name the HDU. */
 static void find_name(const mill_fits_place *at, const header *h, char *name)
 {
   for (int i = 0; i < h->n_card; i++) {
@@ -249,7 +249,7 @@ static void find_name(const mill_fits_place *at, const header *h, char *name)
   }
 }
 
-/* Read card i_card, which must have that keyword by the FITS standard. */
+/* Read card i_card; fail unless it has this keyword, which FITS requires there. */
 static int card_at(const mill_fits_place *at, const header *h, int i_card, const char *keyword,
                    card *out)
 {
@@ -272,7 +272,7 @@ static int integer_at(const mill_fits_place *at, const header *h, int i_card, co
   return MILL_OK;
 }
 
-/* Bytes per row of a binary table's column; -1: its TFORM is malformed. */
+/* Bytes per row of a binary-table column; -1: malformed TFORM. */
 static int64_t field_bytes(const char *form)
 {
   static const char codes[] = "LBAIJEKDCMPQ";
@@ -291,7 +291,7 @@ static int64_t field_bytes(const char *form)
     return -1;
   if ((*p == 'P' || *p == 'Q') && (repeat > 1 || p[1] == '\0' || !strchr("LXBIJKAEDCM", p[1])))
     return -1;
-  if (*p == 'A' && p[1]) { /* rAw: strings of w in r bytes */
+  if (*p == 'A' && p[1]) { /* rAw: strings of w characters in r bytes */
     int64_t width;
     if (!parse_integer(p + 1, &width) || width < 1 || width > repeat)
       return -1;
@@ -301,13 +301,13 @@ static int64_t field_bytes(const char *form)
 
 /* ---- one HDU ---------------------------------------------------------- */
 
-/* The check of an HDU. */
+/* State of the check of an HDU. */
 typedef struct walk {
   mill_fits_place at;
   mill_fits_hdu *hdu;
   header h;
-  int is_binary, is_table; /* a binary table; a binary or text table */
-  int i_card;              /* next card to be checked */
+  int is_binary, is_table; /* is_binary: binary table; is_table: binary or text table */
+  int i_card;              /* next card to check */
   mill_fits_table table;
 } walk;
 
@@ -329,7 +329,7 @@ static int take_kind(walk *w)
   return MILL_OK;
 }
 
-/* Check the mandatory cards after the first, and compute the bytes of the data. */
+/* Check the mandatory cards after the first, and compute data_bytes. */
 static int take_sizes(walk *w)
 {
   const mill_fits_place *at = &w->at;
@@ -352,7 +352,7 @@ static int take_sizes(walk *w)
     if (__builtin_mul_overflow(n_element, hdu->axis[i], &n_element))
       return ERROR_HDU(at, "its axes multiply to more than a file can hold; " BAD);
   }
-  /* a file can claim any number of rows without bytes, and readers take memory for each */
+  /* a file can claim any number of empty rows, and readers allocate memory for each */
   if (w->is_table && hdu->axis[0] == 0 && hdu->axis[1] > 0)
     return ERROR_HDU(at, "its %lld rows have no bytes; " BAD, (long long)hdu->axis[1]);
   hdu->bitpix = (int)bitpix;
@@ -372,12 +372,12 @@ static int take_sizes(walk *w)
   return MILL_OK;
 }
 
-/* Check a card that describes a binary table's structure. */
+/* Check a card that describes the structure of a binary table. */
 static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_table *table)
 {
   static const struct {
     const char *name;
-    int first, last; /* range of the number after it; 0: no number */
+    int first, last; /* range of the number after the name; 0, 0: no number */
   } known[MILL_N_KEY] = {[MILL_KEY_ZNAXIS] = {"ZNAXIS", 0, MILL_FITS_MAX_AXIS},
                          [MILL_KEY_ZTILE] = {"ZTILE", 1, MILL_FITS_MAX_AXIS},
                          [MILL_KEY_ZNAME] = {"ZNAME", 1, 3},
@@ -407,7 +407,7 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
     const int number = numbered(c->keyword, known[k].name);
     if (!is_keyword(c->keyword, known[k].name) || number < known[k].first || number > known[k].last)
       continue;
-    /* CFITSIO takes the first of some keywords and the last of others */
+    /* refuse repeats: CFITSIO uses the first of some keywords and the last of others */
     mill_fits_key *key = &table->key[k][number];
     if (key->have)
       return ERROR_HDU(at, "%s stands twice; " BAD, c->keyword);
@@ -417,14 +417,14 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
   }
   if (strcmp(c->keyword, "ZIMAGE") == 0)
     table->is_image = c->value[0] == 'T';
-  /* CFITSIO indexes a table of random numbers by it */
+  /* CFITSIO uses it as an index into a table of random numbers */
   if (strcmp(c->keyword, "ZDITHER0") == 0 && (value < 1 || value > 10000))
     return ERROR_HDU(at, "ZDITHER0 = '%s', expected 1 to 10000; " BAD, c->value);
   return MILL_OK;
 }
 
-/* Is this card forbidden after the mandatory ones?  CFITSIO takes the last occurrence of some
-   keywords, so a second one would contradict what was checked. */
+/* Is this card forbidden after the mandatory ones?  CFITSIO uses the last occurrence of some
+ * keywords, so a repeat could contradict the checked value. */
 static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
 {
   static const char *const once[] = {"SIMPLE", "XTENSION", "BITPIX", "NAXIS", "PCOUNT",
@@ -444,7 +444,7 @@ static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
     return strcmp(c->value, "0") != 0;
   if (strcmp(c->keyword, "GCOUNT") == 0)
     return strcmp(c->value, "1") != 0;
-  /* LAMOST keeps NAXISn of an image that the primary HDU once had; no reader uses them */
+  /* LAMOST's empty primary HDU keeps the NAXISn of a former image; no reader uses them */
   return w->hdu->n_axis != 0 || !numbered(c->keyword, "NAXIS");
 }
 
@@ -472,7 +472,7 @@ static int check_table(walk *w)
   for (int i = 0; i < table->n_field; i++) {
     if (!table->field[i].have_form)
       return ERROR_HDU(&w->at, "TFORM%d is missing; " BAD, i + 1);
-    row_bytes += table->field[i].n_byte; /* at most 999 times 2^35 */
+    row_bytes += table->field[i].n_byte; /* no overflow: at most 999 times 2^35 */
   }
   if (row_bytes != w->hdu->axis[0])
     return ERROR_HDU(&w->at, "its columns are %lld bytes wide, its rows %lld; " BAD,
@@ -484,8 +484,8 @@ static int check_table(walk *w)
   return MILL_OK;
 }
 
-/* Check the HDU at byte start; *next: start of the following one.  image_limit: most bytes of an
-   unpacked image. */
+/* Check the HDU at byte start; *next: start of the next HDU.  image_limit: most bytes of an
+ * unpacked image. */
 static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t size,
                     int64_t image_limit, int64_t *next)
 {

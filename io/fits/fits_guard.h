@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Check of a FITS file before CFITSIO opens it.
+/** Check a FITS file before CFITSIO opens it.
  *
- *  CFITSIO aborts the process on some malformed headers, and opens a file that was cut in a header,
- *  or a cut .gz, without an error.  So every card of every header is checked here first, and the
- *  data of every HDU must lie inside the file.  A gzip file, recognised by its first bytes, is
- *  unpacked into a temporary file without a name: rows can be read from it, and a killed process
- *  leaves nothing.
+ *  CFITSIO aborts the process on some malformed headers, and opens without an error a file that was
+ *  cut in a header, or a cut .gz.  So every card of every header is checked first, and the data of
+ *  every HDU must lie inside the file.  A gzip file, recognised by its first bytes, is unpacked
+ *  into a nameless temporary file: its rows can be read in any order, and a killed process leaves
+ *  nothing behind.
  *
- *  CFITSIO opens the checked file by /proc/self/fd (Linux).
- */
+ *  CFITSIO opens the checked file by /proc/self/fd (Linux). */
 #ifndef MILL_FITS_GUARD_H
 #define MILL_FITS_GUARD_H
 
@@ -16,30 +15,32 @@
 
 #include "io/fits/gunzip.h"
 
-/** Limits for opening. */
+/** Limits on opened files. */
 typedef struct mill_open_limits {
-  double gzip_limit_mib; /**< largest unpacked .gz or tile-compressed image */
+  double gzip_limit_mib; /**< most MiB of an unpacked .gz or tile-compressed image */
   const char *scratch;   /**< folder for unpacked .gz; NULL or empty: TMPDIR or /tmp */
 } mill_open_limits;
 
 enum {
   MILL_FITS_MAX_AXIS = 9, /**< most axes of an image */
   MILL_FITS_MAX_PATH = 1024,
-  MILL_FITS_MAX_VALUE = 72,  /**< bytes of a string value with its final zero */
-  MILL_GZIP_LIMIT_MIB = 4096 /**< gzip_limit_mib if no limits are given */
+  MILL_FITS_MAX_VALUE = 72,  /**< bytes of a string value, with its final zero */
+  MILL_GZIP_LIMIT_MIB = 4096 /**< default of gzip_limit_mib */
 };
 
 enum mill_fits_kind { MILL_FITS_IMAGE, MILL_FITS_TABLE, MILL_FITS_OTHER };
 
-/** An HDU as its header describes it. */
+/** An HDU, as described by its header. */
 typedef struct mill_fits_hdu {
   char name[MILL_FITS_MAX_VALUE]; /**< EXTNAME in upper case; empty: none */
-  int kind;                       /**< enum mill_fits_kind; a compressed image is an image */
+  int kind;                       /**< enum mill_fits_kind; MILL_FITS_IMAGE also for compressed
+                                   *   images */
   int compressed;                 /**< 1: the image is stored as a table of compressed tiles */
-  int bitpix;                     /**< of the unpacked image */
+  int bitpix;                     /**< BITPIX of the unpacked image */
   int n_axis;
-  int64_t axis[MILL_FITS_MAX_AXIS]; /**< fastest first, as in FITS; of a table: row bytes, rows */
-  int64_t data_start, data_bytes;   /**< in the unpacked file, without padding */
+  int64_t axis[MILL_FITS_MAX_AXIS]; /**< fastest first, as in FITS; for a table: bytes per row,
+                                     *   rows */
+  int64_t data_start, data_bytes;   /**< in bytes of the unpacked file, without padding */
 } mill_fits_hdu;
 
 typedef struct mill_fits_guard {
@@ -49,24 +50,24 @@ typedef struct mill_fits_guard {
   mill_gunzipped unpacked;
   int n_hdu;
   mill_fits_hdu *hdu; /**< [n_hdu], hdu[0] is the primary, owned */
-  int64_t file_size;  /**< bytes of the file at path, as stored */
+  int64_t file_size;  /**< bytes of the stored file at path */
   double file_mtime;  /**< s since 1970 */
 } mill_fits_guard;
 
-/** Open a file, unpack it if it is gzip, and check all headers.  path is a plain path: brackets,
- *  URLs and pipes mean nothing.
+/** Open a file, unpack it if gzip, and check all headers.  path is a plain path: brackets, URLs and
+ *  pipes have no special meaning.
  *
  *  limits NULL: MILL_GZIP_LIMIT_MIB and the default folder.  *out is NULL on failure.
  *  MILL_ERR_INPUT names file, HDU and card and says what to do; MILL_ERR_OUTPUT: the scratch folder
  *  cannot be written; other codes as mill_gunzip.  Not collective; thread-safe; the thread that
- *  opened the file closes it. */
+ *  opens a file must close it. */
 int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_fits_guard **out);
 
 /** NULL is allowed. */
 void mill_fits_guard_close(mill_fits_guard *guard);
 
-/** Read n bytes at offset; returns the number read, fewer at the end of the file, or -1 with
- *  errno. */
+/** Read n bytes at offset; returns the number read, fewer only at the end of the file; -1: error,
+ *  see errno. */
 int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset);
 
 #endif

@@ -34,27 +34,27 @@ int mill_fits_good_bitpix(int64_t bitpix)
 }
 
 enum {
-  MAX_PACKING = 2100 /* bytes of pixels per byte of a tile: deflate's largest ratio is 1032, and
-                        integers of 4 bytes may stand for floats of 8 */
+  MAX_PACKING = 2100 /* most bytes of pixels per byte of a tile: deflate packs up to 1032:1, and
+                      * integers of 4 bytes may encode floats of 8 */
 };
 
-/* A compressed image. */
+/* A tile-compressed image. */
 typedef struct image {
-  int is_rice, n_block, byte_pix; /* BLOCKSIZE and BYTEPIX, of Rice only */
-  int pix_bytes;                  /* bytes of an unpacked pixel */
+  int is_rice, n_block, byte_pix; /* for Rice only: BLOCKSIZE and BYTEPIX */
+  int pix_bytes;                  /* bytes per unpacked pixel */
   int64_t tile[MILL_FITS_MAX_AXIS];
 } image;
 
 /* A column of descriptors, which point to compressed streams in the heap. */
 typedef struct stream_column {
   enum { STREAM_OTHER, STREAM_RICE, STREAM_GZIP } kind;
-  int64_t offset;      /* in a row */
-  int is_wide, n_byte; /* 1: 64-bit descriptors; bytes of a stream's element */
+  int64_t offset;      /* in bytes, within a row */
+  int is_wide, n_byte; /* is_wide: 64-bit descriptors; n_byte: bytes per element of a stream */
 } stream_column;
 
 /* ---- the header ------------------------------------------------------- */
 
-/* Check Rice's parameters.  CFITSIO ignores their names, so they must be in its order. */
+/* Check Rice's parameters.  CFITSIO ignores their names, so they must come in its order. */
 static int take_rice(const mill_fits_place *at, const mill_fits_table *table, image *im)
 {
   static const char *const name[] = {"", "BLOCKSIZE", "BYTEPIX"};
@@ -73,7 +73,7 @@ static int take_rice(const mill_fits_place *at, const mill_fits_table *table, im
   return MILL_OK;
 }
 
-/* Check axes and tiles; n_row: number of tiles in the table. */
+/* Check axes and tiles; n_row: tiles in the table. */
 static int take_axes(const mill_fits_place *at, const mill_fits_table *table, int64_t n_row,
                      int64_t image_limit, image *im, mill_fits_hdu *hdu)
 {
@@ -104,7 +104,7 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
   return MILL_OK;
 }
 
-/* Find the columns of descriptors, stream [n_field]. */
+/* Find the descriptor columns; stream [n_field] out, of which *n are set. */
 static int find_streams(const mill_fits_place *at, const mill_fits_table *table, const image *im,
                         stream_column *stream, int *n)
 {
@@ -143,15 +143,15 @@ static int find_streams(const mill_fits_place *at, const mill_fits_table *table,
 
 /* ---- the tiles -------------------------------------------------------- */
 
-/* Decode a Rice stream (Rice, Yeh and Miller 1993, JPL 93-1) without keeping its pixels; 1: it ends
-   inside its bytes, which CFITSIO's decoder does not check. */
+/* Decode a Rice stream (Rice, Yeh and Miller 1993, JPL 93-1) without storing pixels; returns 1 if
+ * it ends within its bytes, which CFITSIO's decoder does not check. */
 static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix, const image *im)
 {
   const int is_4 = im->byte_pix == 4, is_2 = im->byte_pix == 2;
   const int fs_bits = is_4 ? 5 : is_2 ? 4 : 3;
   const int fs_max = is_4 ? 25 : is_2 ? 14 : 6;
   const int64_t end = 8 * n_bytes;
-  int64_t at = 8 * im->byte_pix; /* in bits; the first pixel is not coded */
+  int64_t at = 8 * im->byte_pix; /* position in bits; the first pixel is not coded */
   for (int64_t i = 0; i < n_pix; i += im->n_block) {
     const int64_t n = n_pix - i < im->n_block ? n_pix - i : im->n_block;
     int fs = 0;
@@ -178,9 +178,9 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
   return 1;
 }
 
-/* Unpack a gzip stream without keeping it; 0: it is cut or has more than `most` bytes, for which
-   CFITSIO 4.2 would allocate memory without end.  CFITSIO finds other errors when it reads the
-   tile; they cost only its row. */
+/* Unpack a gzip stream without storing it; returns 0 if it is cut, or has more than `most` bytes,
+ * for which CFITSIO 4.2 would allocate memory without end.  CFITSIO finds other errors when it
+ * reads the tile; they cost only that row. */
 static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
 {
   unsigned char out[1 << 14];
@@ -199,7 +199,7 @@ static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
   return status != Z_BUF_ERROR && n_out <= most;
 }
 
-/* Pixels of a tile; tiles at the far edges of the image have fewer. */
+/* Number of pixels of a tile; tiles at the far edges of the image are smaller. */
 static int64_t tile_pixels(const mill_fits_hdu *hdu, const image *im, int64_t i_tile)
 {
   int64_t n_pix = 1;
@@ -212,8 +212,8 @@ static int64_t tile_pixels(const mill_fits_hdu *hdu, const image *im, int64_t i_
   return n_pix;
 }
 
-/* Read a descriptor, elements and offset; 0: the stream is not inside the heap, and CFITSIO would
-   read another HDU's bytes. */
+/* Read a descriptor as bytes and start in the heap; returns 0 if the stream exceeds the heap, where
+ * CFITSIO would read another HDU's bytes. */
 static int good_descriptor(const stream_column *s, const unsigned char *row, int64_t heap_bytes,
                            int64_t *n_byte, int64_t *start)
 {
@@ -229,7 +229,7 @@ static int good_descriptor(const stream_column *s, const unsigned char *row, int
   return 1;
 }
 
-/* Check that every tile lies inside the heap, and that every stream ends inside its bytes. */
+/* Check that every stream lies inside the heap, and that its decoding ends within its bytes. */
 static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
                        const mill_fits_table *table, const mill_fits_hdu *tiles,
                        const mill_fits_hdu *hdu, const image *im)
@@ -265,7 +265,7 @@ static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
         MILL_TRY(ERROR_HDU(at, "the compressed data of tile %lld are damaged: make the file again",
                            (long long)i_row + 1));
     }
-    /* refuse pixels out of nothing, and tiles that share their bytes */
+    /* refuse tiles with too few bytes for their pixels, and tiles that share bytes */
     all_bytes += packed_bytes;
     if (n_pix * im->pix_bytes / MAX_PACKING > packed_bytes || all_bytes > heap_bytes)
       MILL_TRY(
@@ -288,7 +288,7 @@ int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *
     return ERROR_HDU(at, "the compressed image has ZBITPIX %lld and ZNAXIS %lld; " BAD,
                      (long long)bitpix, (long long)n_axis);
   im.pix_bytes = (int)(llabs(bitpix) / 8);
-  /* CFITSIO's other decoders do not check their input */
+  /* CFITSIO's other decoders do not check their input, so refuse them */
   if (!im.is_rice && strcmp(type, "GZIP_1") != 0 && strcmp(type, "GZIP_2") != 0)
     return ERROR_HDU(
         at, "tiles compressed by '%s', only RICE_1, GZIP_1 and GZIP_2 are read; funpack it", type);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Shared by the check of headers (fits_guard.c) and of compressed images (fits_tiles.c). */
+/** Shared by the checks of headers (fits_guard.c) and of compressed images (fits_tiles.c). */
 #ifndef MILL_FITS_WALK_H
 #define MILL_FITS_WALK_H
 
@@ -12,7 +12,7 @@
 /** The HDU being checked, for messages. */
 typedef struct mill_fits_place {
   const char *path;
-  int i_hdu; /**< 0-based */
+  int i_hdu; /**< counted from 0 */
   const char *name;
 } mill_fits_place;
 
@@ -25,12 +25,13 @@ typedef struct mill_fits_field {
   int have_form;
   char form[MILL_FITS_MAX_VALUE];
   int64_t n_byte;       /**< bytes per row */
-  int is_tile, is_gzip; /**< number of TTYPE cards that call it COMPRESSED_DATA, GZIP_... */
+  int is_tile, is_gzip; /**< number of TTYPE cards naming it COMPRESSED_DATA,
+                         *   GZIP_COMPRESSED_DATA */
 } mill_fits_field;
 
-/** Keywords of a table that CFITSIO relies on; each may stand once. */
+/** Keywords of a table on which CFITSIO relies; each may occur once. */
 enum mill_fits_keyword {
-  MILL_KEY_ZNAXIS, /**< key[0]: the number of axes; key[1] ..: their lengths */
+  MILL_KEY_ZNAXIS, /**< key[0]: number of axes; key[1] ...: their lengths */
   MILL_KEY_ZTILE,
   MILL_KEY_ZNAME,
   MILL_KEY_ZVAL,
@@ -50,12 +51,12 @@ typedef struct mill_fits_key {
 typedef struct mill_fits_table {
   int n_field;
   mill_fits_field *field; /**< [n_field], owned by the walk */
-  int is_image;           /**< ZIMAGE = T */
-  int64_t heap_start;     /**< from the start of the data */
+  int is_image;           /**< 1: ZIMAGE is T */
+  int64_t heap_start;     /**< byte offset of the heap in the data */
   mill_fits_key key[MILL_N_KEY][MILL_FITS_MAX_AXIS + 1];
 } mill_fits_table;
 
-/** Check a table of compressed tiles, *hdu, and replace its description by that of the image.
+/** Check *hdu, a table of compressed tiles, and replace its description by that of the image.
  *  image_limit: most bytes of the unpacked image.  MILL_ERR_INPUT. */
 int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *guard,
                               const mill_fits_table *table, int64_t image_limit,

@@ -23,16 +23,16 @@
 #include "src/system/stop_signal.h"
 
 enum { IO_BYTES = 1 << 18 };
-/* of waiting for room; WAIT_S is less than the watchdog's bound of 600 s */
+/* longest wait for room (below the watchdog's 600 s), and pauses between tries */
 static const double WAIT_S = 300.0, FIRST_PAUSE_S = 0.1, MAX_PAUSE_S = 5.0;
 
-static _Thread_local int n_held; /* unpacked files of this thread */
+static _Thread_local int n_held; /* number of unpacked files that this thread has open */
 
 typedef struct unpacker {
   const char *path, *scratch;
   int in, out;
-  int no_room;   /* errno of a failed write, after which bytes are only counted; 0: none */
-  int64_t limit; /* bytes */
+  int no_room;   /* errno of a failed write, after which bytes are only counted; 0: none failed */
+  int64_t limit; /* most bytes unpacked */
   int64_t size;  /* bytes unpacked so far, written or counted */
   unsigned char *in_buffer, *out_buffer; /* [IO_BYTES] */
 } unpacker;
@@ -58,7 +58,7 @@ static int write_out(unpacker *u, size_t n)
       continue;
     if (put <= 0) {
       u->no_room = put < 0 ? errno : ENOSPC;
-      give_room_back(u); /* at once, as others may need it */
+      give_room_back(u); /* at once, since other threads may need the room */
     } else {
       done_bytes += (size_t)put;
     }
@@ -66,7 +66,7 @@ static int write_out(unpacker *u, size_t n)
   return MILL_OK;
 }
 
-/* Read the next input bytes into z; none at the end of the file. */
+/* Read the next input bytes for z; avail_in 0: end of file. */
 static int refill(unpacker *u, z_stream *z)
 {
   ssize_t got;
@@ -102,7 +102,7 @@ static int inflate_members(unpacker *u, z_stream *z)
     MILL_CHECK(write_out(u, IO_BYTES - z->avail_out));
     if (status != Z_STREAM_END)
       continue;
-    /* zeros may pad the last member; anything else must be a new member */
+    /* zeros may pad the last member; anything else begins a new member */
     do {
       while (z->avail_in > 0 && *z->next_in == 0) {
         z->next_in++;
@@ -142,7 +142,7 @@ done:
   return err;
 }
 
-/* Unpack the whole file once; sets size, and no_room if the folder is too full. */
+/* Unpack the whole file once; set size, and no_room if the folder is full. */
 static int unpack_once(unpacker *u)
 {
   int err = MILL_OK, started = 0;
@@ -162,7 +162,7 @@ done:
   return err;
 }
 
-/* Free bytes of the folder; infinite if the system does not say. */
+/* Free bytes of the folder; infinite if unknown. */
 static double free_bytes(const char *folder)
 {
   struct statvfs s;
@@ -187,8 +187,8 @@ static void sleep_s(double s)
   nanosleep(&t, NULL);
 }
 
-/* Take a shared lock on the folder, which says that this thread has a file in it.  Waits while
-   another thread, which unpacks alone, has an exclusive lock. */
+/* Take a shared lock on the folder, which tells other threads that this one has a file in it.
+ * Waits while another thread holds the exclusive lock to unpack alone. */
 static void share_folder(int lock, double end_s)
 {
   while (lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK && n_held == 0 &&
@@ -196,8 +196,8 @@ static void share_folder(int lock, double end_s)
     sleep_s(FIRST_PAUSE_S);
 }
 
-/* Wait until there may be room.  *is_alone: no other thread or rank has a file in the folder, and
-   this one has locked it exclusively.  MILL_ERR_INPUT: there will be no room. */
+/* Wait until there may be room.  *is_alone 1: no other thread or rank has a file in the folder, and
+ * this one holds its exclusive lock.  MILL_ERR_INPUT: no room can be expected. */
 static int wait_for_room(const unpacker *u, int lock, double end_s, double *pause_s, int *is_alone)
 {
   const int can_wait =
@@ -235,7 +235,7 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
     u.scratch = "/tmp";
   MILL_TRY(mill_alloc_raw(IO_BYTES, 1, (void **)&u.in_buffer));
   MILL_TRY(mill_alloc_raw(IO_BYTES, 1, (void **)&u.out_buffer));
-  /* without locks in this file system no thread waits */
+  /* if this file system has no locks, threads do not wait */
   out->lock = open(u.scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   share_folder(out->lock, end_s);
   MILL_TRY(unpack_once(&u));
@@ -248,7 +248,7 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
       share_folder(out->lock, end_s);
     MILL_TRY(unpack_once(&u));
   }
-  share_folder(out->lock, end_s); /* turn an exclusive lock into a shared one */
+  share_folder(out->lock, end_s); /* an exclusive lock becomes shared */
   out->fd = u.out;
   u.out = -1;
   n_held++;

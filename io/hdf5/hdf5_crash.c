@@ -13,7 +13,8 @@ enum {
   MAX_OPEN = 8,
   MAX_NAME = 1024,
   MAX_FRAME = 32,
-  STACK_BYTES = 1 << 16 /* of the handler: HDF5 overflows the stack on groups that nest endlessly */
+  STACK_BYTES = 1 << 16 /* stack of the handler: endlessly nested groups make HDF5 overflow the
+                         * normal stack */
 };
 
 static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
@@ -21,7 +22,7 @@ enum { N_SIGNAL = sizeof signals / sizeof *signals };
 static struct sigaction before[N_SIGNAL];
 
 typedef struct open_file {
-  hid_t id; /* 0: not open yet */
+  hid_t id; /* 0: being opened */
   int code;
   char path[MAX_NAME];
 } open_file;
@@ -29,7 +30,8 @@ typedef struct open_file {
 static _Thread_local open_file file[MAX_OPEN];
 static _Thread_local int n_file;
 
-/* Calls only async-signal-safe functions; backtrace is one after its first call. */
+/* Signal handler.  It calls only async-signal-safe functions; backtrace is safe after its first
+ * call. */
 static void on_crash(int number)
 {
   void *frame[MAX_FRAME];
@@ -66,7 +68,7 @@ void mill_h5_name_crashes(void)
 
 void mill_h5_opening(const char *path, int code)
 {
-  if (n_file == MAX_OPEN) /* forget the oldest, the least likely cause */
+  if (n_file == MAX_OPEN) /* forget the oldest file, the least likely cause */
     memmove(file, file + 1, (size_t)--n_file * sizeof *file);
   file[n_file] = (open_file){.code = code};
   snprintf(file[n_file++].path, MAX_NAME, "%s", path);

@@ -17,17 +17,18 @@
 #include "src/system/regular_file.h"
 
 enum {
-  MAX_DIM = MILL_MAX_GRID_AXIS + 1, /* those of a grid's coefficients, the most of any dataset */
+  MAX_DIM = MILL_MAX_GRID_AXIS + 1, /* dimensions of a grid's coefficients, the most of any
+                                     * dataset */
   MAX_PACKING = 1032                /* largest compression ratio of deflate */
 };
 
-/* Format and arguments of a message: which dataset or attribute, then text. */
+/* Format and arguments of a message that names a dataset or attribute, then text. */
 #define DATASET(text)   "%s: dataset /%s " text, file->path, name
 #define ATTRIBUTE(text) "%s: attribute %s of %s " text, file->path, name, object
 
 static herr_t take_innermost(unsigned n, const H5E_error2_t *entry, void *context)
 {
-  static const char before[] = "error message = '"; /* before the system's own reason */
+  static const char before[] = "error message = '"; /* stands before the system's own reason */
   const char *of_system = entry->desc ? strstr(entry->desc, before) : NULL;
   const char *text = of_system ? of_system + sizeof before - 1 : entry->desc;
   if (n == 0 && text)
@@ -46,7 +47,7 @@ const char *mill_h5_reason(void)
   return reason;
 }
 
-/* Our messages contain HDF5's reason, so HDF5 need not print its error stack. */
+/* Stop HDF5 from printing its error stack: our messages contain its reason. */
 static void be_quiet(void)
 {
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
@@ -124,7 +125,7 @@ int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int c
   if (access < 0 || H5Pset_fapl_core(access, (size_t)1 << 20, 0) < 0 ||
       H5Pset_file_image(access, (void *)(uintptr_t)image, n_byte) < 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no file in memory: %s", mill_h5_reason());
-  file->id = H5Fopen("/dev/null/image", H5F_ACC_RDONLY, access); /* a name that no file can have */
+  file->id = H5Fopen("/dev/null/image", H5F_ACC_RDONLY, access); /* no file can have this name */
   if (file->id < 0)
     MILL_FAIL(code, "%s: cannot be opened in memory: %s", path, mill_h5_reason());
 done:
@@ -164,7 +165,7 @@ static const char *link_kind(H5L_type_t type)
                                    : "an unknown";
 }
 
-/* Check the storage of a dataset, without reading it. */
+/* Check how a dataset is stored, without reading it. */
 static int scan_dataset(const mill_h5_file *file, const char *name, hid_t dataset)
 {
   int err = MILL_OK;
@@ -233,8 +234,8 @@ int mill_h5_scan(const mill_h5_file *file)
 {
   int err = MILL_OK;
   scan_state state = {file, MILL_OK};
-  /* A damaged header may hide a filter from the scan: forbid HDF5 to load plug-ins at all.  The
-     call fails only if plug-ins are off already. */
+  /* A damaged header may hide a filter from the scan, so forbid HDF5 to load any plug-in.  The call
+   * fails only if plug-ins are off already. */
   H5PLset_loading_state(0);
   const herr_t rc = H5Lvisit(file->id, H5_INDEX_NAME, H5_ITER_NATIVE, scan_link, &state);
   if (state.err != MILL_OK)
@@ -311,7 +312,7 @@ int mill_h5_exists(const mill_h5_file *file, const char *name)
   const size_t n = strlen(name);
   if (n >= sizeof part)
     return 0;
-  /* H5Lexists fails if a group of the path is missing */
+  /* check each group on the way: H5Lexists fails if one is missing */
   for (size_t i = 1; i <= n; i++) {
     if (name[i] != '/' && name[i] != '\0')
       continue;
@@ -358,12 +359,12 @@ int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t 
   for (int i = 0; i < n_dim; i++)
     if (__builtin_mul_overflow(n_byte, dim[i], &n_byte))
       n_byte = SIZE_MAX;
-  /* a dimension of 0 makes the dataset empty, even if the product overflowed */
+  /* a dimension of 0 means no bytes, even if the product overflowed */
   for (int i = 0; i < n_dim; i++)
     if (dim[i] == 0)
       n_byte = 0;
-  /* A few bytes can claim any shape, for example as chunks that were never written.  Refuse to
-   * allocate more than the file's bytes can unpack to. */
+  /* A few bytes can claim any shape, e.g. as chunks that were never written.  Refuse to allocate
+   * more than the file's bytes can unpack to. */
   if (n_byte / MAX_PACKING > file_bytes)
     MILL_FAIL(file->code,
               DATASET("claims %zu bytes, more than the file's %llu can hold; it is damaged or was "
@@ -481,7 +482,7 @@ int mill_h5_read_attr_text(const mill_h5_file *file, const char *object, const c
   if (H5Tget_class(attr.type) != H5T_STRING)
     MILL_FAIL(file->code, ATTRIBUTE("is not a text"));
   if (H5Tis_variable_str(attr.type) > 0) {
-    /* HDF5 does not convert between character sets: ask for the file's own */
+    /* HDF5 does not convert character sets, so use the file's own */
     mem_type = H5Tcopy(H5T_C_S1);
     if (mem_type < 0 || H5Tset_size(mem_type, H5T_VARIABLE) < 0 ||
         H5Tset_cset(mem_type, H5Tget_cset(attr.type)) < 0)
@@ -543,7 +544,7 @@ int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, h
     extent[i] = dim[i];
   space = H5Screate_simple(n_dim, extent, NULL);
   creation = H5Pcreate(H5P_DATASET_CREATE);
-  /* without times in it, equal content gives equal bytes */
+  /* omit times, so that equal content gives equal bytes */
   if (space < 0 || creation < 0 || H5Pset_obj_track_times(creation, 0) < 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no dataspace: %s", mill_h5_reason());
   dataset = H5Dcreate2(file->id, name, file_type, space, H5P_DEFAULT, creation, H5P_DEFAULT);

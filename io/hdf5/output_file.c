@@ -25,9 +25,9 @@
 #define READ_ERROR(what)                                                                           \
   MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot read %s: %s", path, what, mill_h5_reason())
 
-enum { SEEN_S = 20 /* longest wait until NFS shows a new file to other hosts */ };
+enum { SEEN_S = 20 /* longest wait, s, until NFS shows a new file to other hosts */ };
 
-static int is_broken; /* this process could not close a file */
+static int is_broken; /* 1: this process failed to close a file */
 
 void mill_output_leave_if_broken(const mill_mpi *mpi, int err, int exit_status)
 {
@@ -41,9 +41,9 @@ void mill_output_leave_if_broken(const mill_mpi *mpi, int err, int exit_status)
   _exit(exit_status);
 }
 
-/* Reserve n_byte of disk space (negative: the file's size), to find a full disk, an exhausted quota
-   or a file size limit before anything is written: HDF5 cannot close a file whose metadata do not
-   fit.  flags: O_CREAT | O_TRUNC for a new file. */
+/* Reserve n_byte of disk space (negative: the file's size).  So a full disk, a used-up quota or a
+ * file size limit shows before anything is written: HDF5 cannot close a file whose metadata do not
+ * fit.  flags: O_CREAT | O_TRUNC for a new file. */
 static int take_room(const char *path, int flags, int64_t n_byte)
 {
   int err = MILL_OK, rc = 0;
@@ -72,7 +72,8 @@ done:
 int mill_output_open(const char *path, unsigned flags, hid_t *file)
 {
   MILL_CHECK(mill_h5_open_as(path, flags, MILL_ERR_OUTPUT, file));
-  if (flags != H5F_ACC_RDONLY) /* it was read before, so a later crash is not its fault */
+  if (flags != H5F_ACC_RDONLY) /* the file was read before, so it is not to blame for a later
+                                * crash */
     mill_h5_forget(*file);
   return MILL_OK;
 }
@@ -82,7 +83,7 @@ int mill_output_open_existing(const char *path, hid_t *file)
   struct stat status;
   *file = H5I_INVALID_HID;
   if (stat(path, &status) != 0) {
-    if (errno == ENOENT || errno == ENOTDIR) /* a missing folder is reported by the creation */
+    if (errno == ENOENT || errno == ENOTDIR) /* creating the output will report a missing folder */
       return MILL_OK;
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be examined: %s", path, strerror(errno));
   }
@@ -118,13 +119,13 @@ int mill_output_hold(const char *path, int *fd)
   return MILL_OK;
 }
 
-/* Identifies a file on any host.  Device numbers differ from host to host, and on some file systems
- * inode numbers too. */
+/* Identifies a file on any host.  Device numbers differ between hosts, and on some file systems so
+ * do inode numbers. */
 typedef struct file_mark {
   int64_t inode, size, time_s;
 } file_mark;
 
-/* Open the file each time: only then does NFS ask its server. */
+/* Look at a file; opens it, since only then does NFS ask its server. */
 static file_mark mark_of(const char *path)
 {
   struct stat status;
@@ -189,7 +190,7 @@ int mill_output_still_there(const char *path, int fd)
                     path, n > 0 ? " and is now " : "", n > 0 ? now : "");
 }
 
-/* Flush to disk and close; the first failure counts.  *file becomes invalid. */
+/* Flush to disk and close; *file becomes invalid.  Returns the first failure. */
 static int close_file(const char *path, hid_t *file)
 {
   int err = MILL_OK;
@@ -231,7 +232,7 @@ int mill_output_rename(const char *from, const char *to)
   if (rename(from, to) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", from, to, strerror(errno));
   close(fd);
-  /* the new name must be on disk too; some file systems cannot sync folders, which is no failure */
+  /* sync the folder for the new name; that some file systems cannot is no failure */
   snprintf(folder, sizeof folder, "%s", to);
   fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0 && fsync(fd) != 0 && errno == EIO)
@@ -282,8 +283,8 @@ int mill_output_attr_int64(hid_t loc, const char *path, const char *object, cons
   return mill_h5_write_attr(&file, object, name, H5T_STD_I64LE, H5T_STD_I64LE, n_value, value);
 }
 
-/* is_column: HDF5 writes no values, as the caller writes all of them; fill: see
-   mill_output_column. */
+/* Create a dataset.  is_column: HDF5 writes no values, since the caller writes all of them; fill:
+ * see mill_output_column. */
 static int create_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                           const hsize_t *dim, int is_column, const void *fill, const char *unit,
                           const char *description)
@@ -292,7 +293,7 @@ static int create_dataset(hid_t loc, const char *path, const char *name, hid_t t
   hid_t space = H5I_INVALID_HID, create = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
   space = H5Screate_simple(n_dim, dim, NULL);
   create = H5Pcreate(H5P_DATASET_CREATE);
-  /* without times in it, equal content gives equal bytes */
+  /* omit times, so that equal content gives equal bytes */
   if (space < 0 || create < 0 || H5Pset_layout(create, H5D_CONTIGUOUS) < 0 ||
       H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY) < 0 ||
       H5Pset_fill_time(create, is_column ? H5D_FILL_TIME_NEVER : H5D_FILL_TIME_ALLOC) < 0 ||
@@ -362,7 +363,8 @@ done:
   return err;
 }
 
-/* Read a dataset of fixed-length texts; n_dim 0: a single text.  Zeros follow the last. */
+/* Read a dataset of texts of fixed length; n_dim 0: a single text.  Zeros are added after the
+ * last. */
 static int read_texts(hid_t loc, const char *path, const char *name, int n_dim,
                       mill_output_texts *out)
 {

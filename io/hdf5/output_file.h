@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** HDF5 files that a run writes: the result, the models, the particles.
+/** HDF5 files written by a run: result, models, particles.
  *
- *  One rank makes the whole structure under a temporary name, with all space allocated, and then
- *  renames the file, so that a kill never leaves a half-made one.  Afterwards each rank opens the
- *  file and writes rows by its own descriptor at their offset (mill_output_place): no rank waits
- *  for another in HDF5.  Failures are MILL_ERR_OUTPUT and name the file.  One thread at a time.
- */
+ *  One rank creates the whole structure under a temporary name, with all space allocated, and then
+ *  renames the file, so that a kill never leaves a half-made file.  Then each rank opens the file
+ *  and writes rows by its own descriptor at their offset (mill_output_place), so no rank waits for
+ *  another in HDF5.  Failures are MILL_ERR_OUTPUT and name the file.  One thread at a time. */
 #ifndef MILL_OUTPUT_FILE_H
 #define MILL_OUTPUT_FILE_H
 
@@ -17,7 +16,7 @@
 #include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
 
-/** An open output, for the functions of hdf5_util.h. */
+/** An open output as a mill_h5_file, for functions of hdf5_util.h. */
 #define MILL_OUTPUT(file, path) (&(const mill_h5_file){file, MILL_ERR_OUTPUT, path})
 
 /** Report that `what` cannot be written to the file at path, with HDF5's reason. */
@@ -25,55 +24,55 @@
   MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MILL_H5_MAKE_ROOM, path, what,             \
              mill_h5_reason())
 
-/** Create a file under its temporary name.  n_byte: its estimated size, reserved first so that a
+/** Create a file under its temporary name.  n_byte: its estimated size, reserved first, so that a
  *  full disk fails here and not inside HDF5. */
 int mill_output_create(const char *path, int64_t n_byte, hid_t *file);
 
-/** Reserve disk space for the whole of a closed file, so that writing rows cannot fill the disk. */
+/** Reserve disk space for all of a closed file, so that writing rows cannot fill the disk. */
 int mill_output_take_room(const char *path);
 
-/** Open for this rank alone; flags: H5F_ACC_RDONLY, H5F_ACC_RDWR or H5F_ACC_TRUNC (empty the
- *  file). */
+/** Open a file for this rank alone; flags: H5F_ACC_RDONLY, H5F_ACC_RDWR or H5F_ACC_TRUNC (empties
+ *  the file). */
 int mill_output_open(const char *path, unsigned flags, hid_t *file);
 
-/** Open an earlier output read-only, by one process.  If nothing is at the path, return MILL_OK
- *  with an invalid *file.  MILL_ERR_OUTPUT names what else is there. */
+/** Open an existing output read-only, by one process.  If path is missing, return MILL_OK with an
+ *  invalid *file.  MILL_ERR_OUTPUT names what else is there. */
 int mill_output_open_existing(const char *path, hid_t *file);
 
-/** Open a descriptor of the file at path, to write rows and to check later that the path still
- *  names the file.  The caller closes *fd. */
+/** Open a descriptor of the file at path, to write rows and later to check that the path still
+ *  names this file.  The caller closes *fd. */
 int mill_output_hold(const char *path, int *fd);
 
-/** Do all ranks see the file that rank 0 has made or found?  Waits some seconds, as network file
- *  systems show a new file late.  Collective.  MILL_ERR_OUTPUT names a rank and its host: hosts
- *  without a shared folder would each write their own file. */
+/** MILL_ERR_OUTPUT unless all ranks see the file that rank 0 has created or found: hosts without a
+ *  shared folder would each write their own file.  Waits up to 20 s, since network file systems
+ *  show a new file late.  The message names a rank and its host.  Collective. */
 int mill_output_check_shared(const char *path, const mill_mpi *mpi);
 
 /** Wait until everything written to fd is on disk; fd -1: nothing to do. */
 int mill_output_sync(const char *path, int fd);
 
-/** Does the path still name the open file fd?  fd -1: MILL_OK.  MILL_ERR_OUTPUT says whether the
- *  file was removed, or where it is now. */
+/** MILL_ERR_OUTPUT unless the path still names the open file fd; the message says whether the file
+ *  was removed, or where it is now.  fd -1: MILL_OK. */
 int mill_output_still_there(const char *path, int fd);
 
-/** Flush and close the file; after a failure err only close it.  Returns the first failure. */
+/** Flush and close the file; if err is a failure, only close it.  Returns the first failure. */
 int mill_output_end(const char *path, hid_t *file, int err);
 
-/** Call this before a job with the outcome err finalizes MPI.  Does what mill_mpi_abort_if_lost
- *  does. If a rank could not close a file, every rank leaves the program here with exit_status:
- *  HDF5 would close it again in MPI_Finalize, where HDF5 1.10 crashes.  Collective; all ranks have
- *  the same err, except for MILL_ERR_MPI. */
+/** Call this before a job with outcome err finalizes MPI.  Includes mill_mpi_abort_if_lost.  If any
+ *  rank failed to close a file, every rank exits here with exit_status: HDF5 would close the file
+ *  again in MPI_Finalize, where HDF5 1.10 crashes.  Collective; all ranks have the same err, except
+ *  for MILL_ERR_MPI. */
 void mill_output_leave_if_broken(const mill_mpi *mpi, int err, int exit_status);
 
 /** Read a text attribute of the file at path into out [size]. */
 int mill_output_peek(const char *path, const char *object, const char *name, char *out,
                      size_t size);
 
-/** Flush file and folder to disk, and rename the file to its final name. */
+/** Flush the file to disk, rename it to its final name, and flush the folder. */
 int mill_output_rename(const char *from, const char *to);
 
-/** Create a contiguous dataset of zeros, dim [n_dim]; n_dim 0: a scalar.  unit and description
- *  become attributes; an empty unit is left out. */
+/** Create a contiguous dataset of zeros, dim [n_dim]; n_dim 0: a scalar.  unit (if not empty) and
+ *  description become attributes. */
 int mill_output_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                                const hsize_t *dim, const char *unit, const char *description);
 
@@ -81,27 +80,27 @@ int mill_output_dataset_shaped(hid_t loc, const char *path, const char *name, hi
 int mill_output_dataset(hid_t loc, const char *path, const char *name, hid_t type, int64_t n,
                         const char *unit, const char *description);
 
-/** Create a column [n_row] or [n_row][n_value] without writing its values: the caller writes all
- *  rows.  fill: the missing value, recorded as HDF5's fill value; NULL: none. */
+/** Create a column [n_row] or [n_row][n_value] without values; the caller writes all rows.  fill:
+ *  missing value, recorded as HDF5's fill value; NULL: none. */
 int mill_output_column(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                        int64_t n_row, int64_t n_value, const void *fill, const char *unit,
                        const char *description);
 
-/** Byte offset of an open dataset's values in the file.  type: the required type; negative: any.
- *  MILL_ERR_OUTPUT if the dataset has another type or is not contiguous. */
+/** *place: byte offset of a dataset's values in the file.  type: required type; negative: any.
+ *  MILL_ERR_OUTPUT: another type, or not contiguous. */
 int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t type,
                       haddr_t *place);
 
-/** Write attributes of an object; texts are UTF-8 of fixed length. */
+/** Write an attribute of several values; texts are UTF-8 of fixed length. */
 int mill_output_attr_texts(hid_t loc, const char *path, const char *object, const char *name,
                            const char *const *text, int n_text);
 int mill_output_attr_int64(hid_t loc, const char *path, const char *object, const char *name,
                            const int64_t *value, int n_value);
 
-/** Write a scalar text dataset: texts may be longer than the 64 kB of an attribute. */
+/** Write a scalar text dataset, which unlike an attribute may exceed 64 kB. */
 int mill_output_text(hid_t loc, const char *path, const char *name, const char *text,
                      const char *description);
-/** Read such a text; the caller frees it with mill_free. */
+/** Read a scalar text dataset; the caller frees it with mill_free. */
 int mill_output_read_text(hid_t loc, const char *path, const char *name, char **text);
 
 /** A dataset [n] of texts, each padded with zeros to n_byte bytes; free text with mill_free. */
@@ -112,7 +111,7 @@ typedef struct mill_output_texts {
 } mill_output_texts;
 int mill_output_read_texts(hid_t loc, const char *path, const char *name, mill_output_texts *out);
 
-/** Read a whole dataset [n_row] of exactly this type; not collective. */
+/** Read a whole dataset [n_row], which must have this type; not collective. */
 int mill_output_read_whole(hid_t loc, const char *path, const char *name, hid_t type, int64_t n_row,
                            void *buffer);
 

@@ -28,13 +28,13 @@ void mill_grid_info_clear(mill_grid_info *info)
   memset(info, 0, sizeof *info);
 }
 
-/* "arms/arm2/flux", without name "arms/arm2" */
+/* Write a path in the file: "arms/arm2/flux", or with an empty name "arms/arm2". */
 static void grid_at(char at[GRID_AT], int arm, const char *name)
 {
   snprintf(at, GRID_AT, "arms/arm%d%s%s", arm, *name ? "/" : "", name);
 }
 
-/* Read a dataset [n] of texts into out [n][size]; longer texts are cut to size - 1 bytes. */
+/* Read a dataset [n] of texts into out [n][size]; cut longer texts to size - 1 bytes. */
 static int read_texts(const mill_h5_file *file, const char *name, int n, size_t size, char *out)
 {
   int err = MILL_OK;
@@ -54,7 +54,7 @@ static int read_texts(const mill_h5_file *file, const char *name, int n, size_t 
     MILL_TRY(MILL_REFUSED(file, "dataset /%s cannot be read: %s", name, mill_h5_reason()));
   for (size_t i = 0; i < (size_t)n; i++) {
     out[i * size + size - 1] = '\0';
-    /* names are printed: replace control characters */
+    /* replace control characters, since names are printed */
     for (char *c = out + i * size; *c; c++)
       if ((unsigned char)*c < ' ' || *c == 127)
         *c = '?';
@@ -124,7 +124,7 @@ static int read_arm(const mill_h5_file *file, int i_arm, int n_model, mill_grid_
     return MILL_REFUSED(file, "arm %d (%s) has %d pixels, this program takes %d to %d", i_arm,
                         arm->name, arm->n_pix, MILL_LIBRARY_MIN_PIX, MILL_LIBRARY_MAX_PIX);
   const double end = arm->ln_wave0 + arm->n_pix * arm->ln_step;
-  /* wavelengths of 10 A to 1 mm */
+  /* accept wavelengths of 10 A to 1 mm */
   if (!(arm->ln_step > 0) || !(arm->ln_wave0 > 2.3) || !(end < 16.2) ||
       !isfinite(arm->template_sigma_aa))
     return MILL_REFUSED(
@@ -200,7 +200,7 @@ void mill_grid_close(mill_grid_file *file)
   mill_free(file);
 }
 
-/* Number of rows from `row` on that follow one another both in the file and in memory. */
+/* Number of leading rows that are adjacent both in the file and in memory. */
 static int run_length(const mill_keyed *row, int n)
 {
   int k = 1;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The grid file: spectra with labels, cut into arms of uniform ln wavelength, from which an
- *  emulator is made (HDF5; docs/use/formats.md, "Grid file").
+/** The grid file: spectra with labels, cut into arms of uniform ln wavelength, on which emulators
+ *  are trained (HDF5; docs/use/formats.md, "Grid file").
  *
- *  starmill/templates/grid_write.py makes it, and writes a model's status after its spectra.
- */
+ *  starmill/templates/grid_write.py writes it, each model's spectra before its status. */
 #ifndef MILL_GRID_FILE_H
 #define MILL_GRID_FILE_H
 
@@ -11,27 +10,27 @@
 
 enum { MILL_GRID_NAME = 64, MILL_GRID_MAX_MODEL = 1 << 24 };
 
-/** Status of a model. */
+/** Status of a model: not computed yet, good, or failed. */
 enum mill_grid_status { MILL_GRID_TO_DO = 0, MILL_GRID_GOOD = 1, MILL_GRID_BAD = 2 };
 
-/** One arm.  Pixel i is at exp(ln_wave0 + i ln_step), vacuum wavelength in A. */
+/** An arm.  Pixel i has vacuum wavelength exp(ln_wave0 + i ln_step), A. */
 typedef struct mill_grid_arm {
   char name[MILL_MAX_NAME];
   int n_pix;
   double ln_wave0, ln_step;
-  double template_sigma_aa; /**< Gaussian sigma of the spectra's resolution, A; negative: the
-                                  instrument's own resolution */
+  double template_sigma_aa; /**< Gaussian sigma of the spectra's resolution, A; negative: that of
+                             *   the instrument */
   char sigma_origin[160];
 } mill_grid_arm;
 
-/** Description of a grid file, without its spectra; zero it first, free it by
+/** Description of a grid file, without its spectra; zero it before use, free it by
  *  mill_grid_info_clear. */
 typedef struct mill_grid_info {
   int n_model, n_label, n_arm;
   char label[MILL_MAX_LABEL][MILL_MAX_NAME];
   mill_grid_arm arm[MILL_MAX_ARM];
   double *value;                /**< [n_model][n_label] in the labels' units, owned */
-  char (*name)[MILL_GRID_NAME]; /**< [n_model] file or row that the model came from, owned */
+  char (*name)[MILL_GRID_NAME]; /**< [n_model] file or row from which the model was made, owned */
   unsigned char *status;        /**< [n_model] enum mill_grid_status, owned */
 } mill_grid_info;
 
@@ -45,19 +44,19 @@ typedef struct mill_grid_file mill_grid_file;
  *  info  out, zeroed before; borrowed until mill_grid_close; cleared on failure
  *
  *  Not collective.  The file is not trusted: limits, shapes and numbers are checked, and links to
- *  other files are refused; mill_grid_read checks the spectra.  One thread at a time (HDF5).
+ *  other files refused; mill_grid_read checks the spectra.  One thread at a time (HDF5).
  *  MILL_ERR_INPUT names file and dataset. */
 int mill_grid_open(const char *path, mill_grid_file **out, mill_grid_info *info);
 
 /** Read spectra of an arm.
  *
- *  model  [n]         rows of the file, in any order, repeated or not
+ *  model  [n]         rows of the file, in any order; repeats allowed
  *  flux   [n][n_pix]  out
  *
- *  MILL_ERR_INPUT names a good model with a flux that is not above 0 or not finite. */
+ *  MILL_ERR_INPUT: a model marked good has a flux that is not positive and finite. */
 int mill_grid_read(const mill_grid_file *file, int arm, int n, const int *model, float *flux);
 
-/** Read the options that made the file; free with mill_free. */
+/** Read the options with which the file was made; free with mill_free. */
 int mill_grid_read_settings(const mill_grid_file *file, char **settings);
 
 void mill_grid_close(mill_grid_file *file); /* NULL is allowed */

@@ -27,7 +27,7 @@ static int all_finite_f64(size_t n, const double *x)
   return i == n;
 }
 
-/* Is it a name for a configuration key and a column: letters, digits, _? */
+/* Can it name a configuration key and a column, i.e. only letters, digits and _? */
 static int is_name(const char *name)
 {
   if (!*name || strlen(name) >= MILL_MAX_NAME)
@@ -105,7 +105,7 @@ static int check_hulls(const mill_library *lib, const char *where)
       double norm2 = 0;
       for (int k = 0; k < hull->n_label; k++)
         norm2 += facet[k] * facet[k];
-      /* written so that NaN fails */
+      /* NaN fails this test */
       if (!(fabs(sqrt(norm2) - 1) <= 1e-6) || !isfinite(facet[hull->n_label]))
         return REFUSED(
             where,
@@ -120,7 +120,7 @@ static int check_hulls(const mill_library *lib, const char *where)
   return MILL_OK;
 }
 
-/* Check a clamped knot vector: `order` equal knots at both ends, ascending between. */
+/* Check a clamped knot vector: `order` equal knots at each end, ascending between. */
 static int check_knots(const mill_arm *arm, const char *label, int n_node, const double *knot,
                        const char *where)
 {
@@ -155,7 +155,7 @@ int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where)
   return MILL_OK;
 }
 
-/* Check what grids and radial functions have in common. */
+/* Check what grids and radial functions share. */
 static int check_front(const mill_library *lib, const mill_arm *arm, const char *where)
 {
   const int is_grid = arm->emulator.kind == MILL_EMULATOR_GRID;
@@ -305,7 +305,7 @@ static int check_arms(const mill_library *lib, const char *where)
   return MILL_OK;
 }
 
-/* Distance of labels [n_label], in their units, outside the hulls; 0 inside. */
+/* Distance of labels [n_label], in their units, from the hulls, in mapped labels; 0 inside. */
 static double hull_distance(const mill_library *lib, const double *label)
 {
   double x[MILL_MAX_LABEL];
@@ -318,7 +318,7 @@ static int check_guess(const mill_library *lib, const char *where)
 {
   for (int i = 0; i < lib->n_guess; i++) {
     const double *label = lib->guess_label + (size_t)i * (size_t)lib->n_label;
-    /* the tolerance allows for rounded labels of points on a facet */
+    /* tolerance: labels of points on a facet may be rounded */
     if (!all_finite_f64((size_t)lib->n_label, label) || !(hull_distance(lib, label) <= 1e-9))
       return REFUSED(where, "template %d of the initial guess is not finite or outside the hulls",
                      i);
@@ -339,6 +339,6 @@ int mill_library_check(const mill_library *lib, const char *where)
   MILL_CHECK(check_hulls(lib, where));
   MILL_CHECK(check_arms(lib, where));
   MILL_CHECK(check_guess(lib, where));
-  /* refuse here what a fit would refuse */
+  /* refuse column names that a fit would refuse */
   return mill_columns_fits(lib, where, MILL_WITH_ANY_FIT, &columns);
 }

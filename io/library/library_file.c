@@ -40,7 +40,7 @@ static int read_format(const mill_h5_file *file)
   return MILL_OK;
 }
 
-/* Read the report, text for people, if there is one. */
+/* Read the report, a text for users, if there is one. */
 static int read_report(const mill_h5_file *file, mill_library *lib)
 {
   if (!mill_h5_has_attr(file, "/", "report"))
@@ -53,7 +53,7 @@ static int read_report(const mill_h5_file *file, mill_library *lib)
   return MILL_OK;
 }
 
-/* Read a library.  image [n_byte]: see mill_library_check_file. */
+/* Read a library from path, or from image [n_byte] as in mill_library_check_file. */
 static int read_library(const char *path, const void *image, size_t n_byte, mill_library *lib)
 {
   int err = MILL_OK;
@@ -64,7 +64,7 @@ static int read_library(const char *path, const void *image, size_t n_byte, mill
               sizeof lib->path - 1, path);
   MILL_TRY(image ? mill_h5_open_image(image, n_byte, path, MILL_ERR_LIBRARY, &file)
                  : mill_h5_open(path, MILL_ERR_LIBRARY, &file));
-  MILL_TRY(read_format(&file)); /* before the scan, which may refuse another format's objects */
+  MILL_TRY(read_format(&file)); /* before the scan, which may refuse objects of another format */
   MILL_TRY(mill_h5_scan(&file));
   MILL_TRY(mill_h5_read_attr_text(&file, "/", "name", lib->name, sizeof lib->name));
   MILL_TRY(mill_library_read_contents(&file, lib));
@@ -109,7 +109,8 @@ int mill_library_writable(const char *output, int overwrite)
 {
   struct stat status;
   char path[MAX_PATH], folder[MAX_PATH] = ".";
-  MILL_CHECK(mill_resolve_links(output, path, MAX_PATH)); /* what is renamed would replace a link */
+  MILL_CHECK(mill_resolve_links(output, path, MAX_PATH)); /* follow links: renaming to a link's path
+                                                           * would replace the link */
   const size_t n = (size_t)(mill_base_name(path) - path);
   if (stat(path, &status) == 0) {
     if (!S_ISREG(status.st_mode))

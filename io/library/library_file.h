@@ -14,21 +14,20 @@ enum { MILL_LIBRARY_FORMAT = 4 };
  *  and says what to do. */
 int mill_library_read(const char *path, mill_library *lib);
 
-/** Check a library file as mill_library_read does, and compute its hash.  image [n_byte]: content
- *  of a file being made, with 64 zeros in place of the hash; NULL: read the file.
- *  MILL_ERR_LIBRARY. */
+/** Check a library file as mill_library_read does, and compute its hash.  image [n_byte]: bytes of
+ *  an unfinished file, with 64 zeros as hash; NULL: read the file.  MILL_ERR_LIBRARY. */
 int mill_library_check_file(const char *path, const void *image, size_t n_byte, char hash[65]);
 
-/** Fail unless a library can be written at output: nothing is there, or with overwrite a library,
- *  and the folder is writable.  MILL_ERR_OUTPUT; MILL_ERR_USAGE: another kind of file is there. */
+/** Fail unless a library can be written at output: the folder is writable, and the file is missing
+ *  or, with overwrite, a library.  MILL_ERR_OUTPUT; MILL_ERR_USAGE: another kind of file. */
 int mill_library_writable(const char *output, int overwrite);
 
-/** SHA-256 of the contents that a fit depends on (docs/use/formats.md), but not of path, layout,
- *  name or origin.  hex: 64 digits and a zero. */
+/** SHA-256 of the contents on which a fit depends (docs/use/formats.md), not of path, layout, name
+ *  or origin.  hex: 64 digits and a zero. */
 void mill_library_digest(const mill_library *lib, char hex[65]);
 
-/** MILL_ERR_LIBRARY unless all values of a library are finite and consistent.  The reader has
- *  checked sizes. where: begin of the message, a file's name. */
+/** MILL_ERR_LIBRARY unless all values of a library are finite and consistent.  Sizes were checked
+ *  by the reader. where: begin of the message, a file's name. */
 int mill_library_check(const mill_library *lib, const char *where);
 
 #endif

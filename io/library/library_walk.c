@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The contents of a library file as one walk, which either reads or digests a library
-   (starmill/templates/library_file.py writes it). */
+/* Walks the contents of a library file in a fixed order, either reading or digesting them
+ * (starmill/templates/library_file.py writes the file). */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,12 +15,12 @@ enum type { I32, F32, F64 };
 
 typedef struct walk {
   enum way way;
-  const mill_h5_file *file; /* for READ */
-  mill_sha256 sha;          /* for DIGEST */
-  char group[48];           /* current group; empty: the root */
+  const mill_h5_file *file; /* READ only */
+  mill_sha256 sha;          /* DIGEST only */
+  char group[48];           /* group being walked; empty: the root */
 } walk;
 
-/* Limits of a dataset's shape. */
+/* The least or most sizes of a dataset. */
 #define SIZES(...) ((const size_t[]){__VA_ARGS__})
 
 /* ---- numbers and texts ---------------------------------------------------------------------- */
@@ -58,7 +58,7 @@ static void digest_text(mill_sha256 *sha, const char *text)
   mill_sha256_update(sha, text, (size_t)n);
 }
 
-/* Digest a size, which a file stores as a dataset's shape. */
+/* Digest a size, which the file stores as a dataset's shape. */
 static void count(walk *w, int n)
 {
   if (w->way == DIGEST)
@@ -70,7 +70,7 @@ static void path_of(const walk *w, const char *name, char at[96])
   snprintf(at, 96, "%s%s%s", w->group, *w->group ? "/" : "", name);
 }
 
-/* Enter a group: "arms/arm", 2, "/grid". */
+/* Enter a group, e.g. "arms/arm2/grid" by "arms/arm", 2, "/grid". */
 static void enter(walk *w, const char *before, int i, const char *after)
 {
   snprintf(w->group, sizeof w->group, "%s%d%s", before, i, after);
@@ -81,8 +81,8 @@ static void enter_all(walk *w, const char *name)
   snprintf(w->group, sizeof w->group, "%s", name);
 }
 
-/* Read a dataset's shape, dim [n_dim], and check that each dimension is from least to most.  Does
-   nothing for DIGEST. */
+/* READ: read a dataset's shape, dim [n_dim] out, and fail unless each dimension is within least to
+ * most. */
 static int shape(const walk *w, const char *name, int n_dim, const size_t *least,
                  const size_t *most, size_t *dim)
 {
@@ -121,8 +121,8 @@ static int array(walk *w, const char *name, enum type type, int n_dim, const siz
   return MILL_OK;
 }
 
-/* Likewise for an array that the library owns; data: address of its pointer, for which READ
-   allocates. */
+/* Read or digest an array owned by the library; data: address of its pointer, for which READ
+ * allocates memory. */
 static int owned(walk *w, const char *name, enum type type, int n_dim, const size_t *dim,
                  void *data)
 {
@@ -134,7 +134,7 @@ static int owned(walk *w, const char *name, enum type type, int n_dim, const siz
   return array(w, name, type, n_dim, dim, *(void **)data);
 }
 
-/* An attribute of a group, and the member of a struct that holds it. */
+/* An attribute of a group, and the struct member that stores it. */
 typedef struct attribute {
   const char *name;
   char kind; /* 't' text, 'i' integer, 'd' double */
@@ -175,7 +175,7 @@ static int integer(walk *w, const char *name, int *value)
   return transfer(w, &(attribute){name, 'i', 0, sizeof *value}, value);
 }
 
-/* Read or digest an integer that counts groups, 1 to most. */
+/* Read or digest a number of groups or layers, from 1 to most. */
 static int counted(walk *w, const char *name, int most, int *value)
 {
   MILL_CHECK(integer(w, name, value));
@@ -237,7 +237,7 @@ static int walk_guess(walk *w, mill_library *lib)
 
 /* ---- emulators ------------------------------------------------------------------------------ */
 
-/* Read or digest the kind of emulator; check the activation of a perceptron. */
+/* Read or digest the kind of emulator; for a perceptron check the activation. */
 static int walk_kind(walk *w, mill_arm *arm)
 {
   static const char *const name[MILL_LIBRARY_N_KIND] = {
@@ -390,7 +390,7 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
   arm->n_pix = (int)n_pix;
   count(w, arm->n_pix);
   MILL_CHECK(ATTRIBUTES(w, numbers, arm));
-  if (w->way != DIGEST) /* a fit does not depend on them */
+  if (w->way != DIGEST) /* a fit does not depend on the origin */
     MILL_CHECK(ATTRIBUTES(w, origin, arm));
   if (w->way == READ)
     MILL_CHECK(MILL_ALLOC(n_pix, &arm->wave_aa));
@@ -450,6 +450,7 @@ void mill_library_digest(const mill_library *lib, char hex[65])
   walk w = {.way = DIGEST};
   mill_sha256_init(&w.sha);
   digest_text(&w.sha, "starmill library contents 4");
-  (void)walk_library(&w, (mill_library *)(uintptr_t)lib); /* DIGEST cannot fail */
+  (void)walk_library(&w, (mill_library *)(uintptr_t)lib); /* DIGEST cannot fail and changes
+                                                           * nothing */
   mill_sha256_final(&w.sha, hex);
 }

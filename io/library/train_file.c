@@ -63,7 +63,7 @@ static int begin_image(const char *path, const char *format, mill_h5_file *file)
   return mill_h5_write_attr_text(file, "/", "format", format);
 }
 
-/* Write a file in memory under a temporary name, and rename it to path. */
+/* Write a file made in memory to a temporary name, and rename it to path. */
 static int write_image(const char *path, const char *format, mill_h5_file *file)
 {
   int err = MILL_OK;
@@ -152,7 +152,7 @@ done:
               refused);                                                                            \
   } while (0)
 
-/* Read the identity, found [MAX_IDENTITY]; fail unless the file is a checkpoint. */
+/* Read the identity into found [MAX_IDENTITY]; fail unless the file is a checkpoint. */
 static int read_identity(const mill_h5_file *file, char *found)
 {
   int err = MILL_OK, version = 0;

@@ -19,7 +19,7 @@ enum { MAX_RANK = 2 + MILL_PARTICLE_DIM };
 
 /* ---- reading ---- */
 
-/* Read the evenly spaced points of an axis: the first, and their spacing. */
+/* Read the points of an axis, which must be evenly spaced; *low: first point. */
 static int read_axis(const mill_h5_file *file, const char *name, size_t n, double *low,
                      double *spacing)
 {
@@ -140,7 +140,7 @@ enum { DENSITY, BOUND, MOMENT, BAD_STEP, POSITION, STATUS, N_DATASET };
 
 static const struct {
   const char *name, *description;
-  int rank; /* number of dimensions; of DENSITY and DENSITY_BOUND without its axes */
+  int rank; /* number of dimensions; for DENSITY and DENSITY_BOUND without space */
 } dataset[N_DATASET] = {
     {"DENSITY", "density at TIME on the points X1, X2, X3; its integral is 1", 2},
     {"DENSITY_BOUND",
@@ -155,7 +155,7 @@ static const struct {
 struct mill_particle_file {
   hid_t file;
   mill_lock lock;
-  int rank[N_DATASET]; /* 0: not wanted */
+  int rank[N_DATASET]; /* number of dimensions; 0: not wanted */
   hsize_t dim[N_DATASET][MAX_RANK];
   char path[MILL_MAX_PATH];
 };
@@ -327,7 +327,7 @@ int mill_particle_file_write(mill_particle_file *f, int64_t i_problem,
   const void *value[N_DATASET] = {r->density,   r->bound,    r->moment,
                                   &r->bad_step, r->position, &status};
   MILL_CHECK(mill_lock_keep(&f->lock));
-  /* the status last: it says that the rest is written */
+  /* STATUS last: it tells that the rest is written */
   for (int i = 0; i < N_DATASET; i++)
     if (f->rank[i] > 0)
       MILL_CHECK(write_row(f, i, i_problem, value[i]));

@@ -6,35 +6,35 @@
 #include "io/files/lock_file.h"
 #include "src/particles/particle_config.h"
 
-/** Read a potential: datasets U [n_time][n1][n2][n3] or U [n1][n2][n3], as many axes as setup has;
- *  X1 [n1], X2 [n2], X3 [n3], evenly spaced points; and TIME [n_time]; all float64 or float32.  An
- *  axis that is periodic in setup, and whose points make one period, gets periodic splines.
+/** Read a potential.  Datasets, float64 or float32: U [n_time][n1][n2][n3] or U [n1][n2][n3], with
+ *  as many axes as setup; X1 [n1], X2 [n2], X3 [n3], evenly spaced points; TIME [n_time].  An axis
+ *  gets periodic splines if it is periodic in setup and its points span one period.
  *
- *  setup  in, out  sets field; free it with mill_particle_free_field
+ *  setup  in/out  field is set; free it with mill_particle_free_field
  *
- *  MILL_ERR_CONFIG: the file is not such a file, or has a value that is no number. */
+ *  MILL_ERR_CONFIG: another kind of file, or a value that is not a number. */
 int mill_particle_read_field(const char *path, mill_particle_setup *setup);
 void mill_particle_free_field(mill_particle_field *field);
 
 /** Read samples X [setup->n_particle][setup->n_dim]; free *sample with mill_free.  MILL_ERR_CONFIG,
- *  also if one is beyond the ends of its axis. */
+ *  also if a sample lies beyond the ends of an axis. */
 int mill_particle_read_samples(const char *path, const mill_particle_setup *setup, double **sample);
 
 enum mill_particle_status {
   MILL_PARTICLES_WAIT = 0,
   MILL_PARTICLES_DONE,
-  MILL_PARTICLES_BAD_STEP /**< mill_particle_result.bad_step */
+  MILL_PARTICLES_BAD_STEP /**< the step is too long, see mill_particle_result.bad_step */
 };
 
 /** The result file. */
 typedef struct mill_particle_file mill_particle_file;
 
-/** Take the lock of path; create the file, or continue one of the same identity.
+/** Take the lock of path, and create the file or continue one of the same identity.
  *
- *  identity            in   text of everything that determines the numbers
+ *  identity            in   text of all that determines the numbers
  *  status [n_problem]  out  enum mill_particle_status; done problems are not repeated
  *
- *  MILL_ERR_OUTPUT, also if a file of another identity is there and overwrite is 0. */
+ *  MILL_ERR_OUTPUT, also if the file has another identity and overwrite is 0. */
 int mill_particle_file_open(const char *path, int overwrite, const char *identity,
                             const mill_particle_config *config, unsigned char *status,
                             mill_particle_file **out);
@@ -43,11 +43,11 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
 int mill_particle_file_write(mill_particle_file *file, int64_t i_problem,
                              const mill_particle_result *result);
 
-/** Flush the problems written so far.  MILL_ERR_OUTPUT. */
+/** Flush the problems written so far to disk.  MILL_ERR_OUTPUT. */
 int mill_particle_file_flush(mill_particle_file *file);
 
-/** Close the file and release the lock.  err: an earlier failure, after which nothing is
- *  flushed.  Returns the first failure.  NULL is allowed. */
+/** Close the file and release the lock.  err: an earlier failure, after which nothing is flushed.
+ *  Returns the first failure.  NULL is allowed. */
 int mill_particle_file_close(mill_particle_file *file, int err);
 
 #endif

@@ -24,7 +24,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
 /** What a result was made with. */
 typedef struct mill_result_origin {
   char *identity; /**< text of the settings; mill_free it, also after a failure */
-  char hash[80];  /**< of the library or libraries */
+  char hash[80];  /**< hash of the library */
   char device[256];
 } mill_result_origin;
 int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *origin);

@@ -17,15 +17,21 @@
 
 #define FORMAT_NAME   "starmill models"
 #define CATALOG_NAMES "FIRST_EXPOSURE N_EXPOSURE TARGETID IDENTIFIER"
-enum { FIRST_EXPOSURE, N_EXPOSURE, TARGET, IDENTIFIER }; /* in this order */
+enum {
+  FIRST_EXPOSURE,
+  N_EXPOSURE,
+  TARGET,
+  IDENTIFIER
+}; /* columns of the catalog table, in this
+                                                          * order */
 enum { BLOCK_ROWS = 65536, NAME_SIZE = MILL_MAX_NAME + 32 };
 
 struct mill_models_file {
   char path[MILL_MAX_PATH];
   hid_t file;
   mill_table *arm[MILL_MAX_ARM]; /**< NULL: no file has the arm */
-  mill_lock lock;                /**< of rank 0 */
-  int fd;                        /**< descriptor of the same file; -1: not open */
+  mill_lock lock;                /**< held by rank 0 */
+  int fd;                        /**< descriptor of `file`; -1: not open */
 };
 
 const mill_table *mill_models_arm(const mill_models_file *models, int arm)
@@ -81,9 +87,9 @@ done:
   return err == MILL_OK ? mill_output_take_room(path) : err;
 }
 
-/* Consecutive rows of the result, and their consecutive rows of /models. */
+/* A block of consecutive result rows, and their rows of /models, which are consecutive too. */
 typedef struct block {
-  const mill_table *catalog; /* CATALOG_NAMES */
+  const mill_table *catalog; /* with the columns CATALOG_NAMES */
   int64_t first, n_model;
   char *row;   /* packed rows of /catalog */
   char *model; /* [n_model] packed rows of /models */
@@ -101,7 +107,7 @@ static int64_t integer_of(const block *b, int64_t i, int column)
   return mill_column_integer(&columns->column[column], b->row + (size_t)i * columns->row_size);
 }
 
-/* Read the rows [start, start + n) of the result, and pack their rows of /models. */
+/* Read the result's rows [start, start + n), and pack their rows of /models. */
 static int collect_models(const mill_models_info *info, const mill_columns *models, int64_t start,
                           int64_t n, block *b)
 {
@@ -136,12 +142,12 @@ static int collect_models(const mill_models_info *info, const mill_columns *mode
   return MILL_OK;
 }
 
-/* Open file and arms for writing. */
+/* Open the file and the tables of its arms for writing. */
 static int open_arms(mill_models_file *models, const char *path, const mill_models_info *info)
 {
   MILL_CHECK(mill_output_hold(path, &models->fd));
   MILL_CHECK(mill_output_open(path, H5F_ACC_RDONLY, &models->file));
-  mill_h5_forget(models->file); /* open as long as the job runs */
+  mill_h5_forget(models->file); /* not to blame for crashes: it stays open while the job runs */
   for (int a = 0; a < info->lib->n_arm; a++) {
     char group[NAME_SIZE];
     mill_columns columns;
@@ -166,7 +172,7 @@ static int close_arms(mill_models_file *models, int err)
   return mill_output_end(models->path, &models->file, err);
 }
 
-/* Write this rank's share of a new file: missing values for the models, and the rows of /models. */
+/* Write this rank's share of a new file: missing values as models, and the rows of /models. */
 static int fill(mill_models_file *models, const char *path, const mill_models_info *info,
                 const mill_mpi *mpi)
 {
@@ -241,7 +247,7 @@ void mill_models_remove_of(const char *path, const char *result)
     unlink(end);
 }
 
-/* On rank 0: can an existing file be used? */
+/* On rank 0: can this run continue an existing file? */
 static int inspect(const char *path, const mill_models_info *info, int *found)
 {
   int err = MILL_OK;
@@ -277,8 +283,8 @@ done:
   return err;
 }
 
-/* On rank 0, with the lock: find a file to continue (*found 1), or make one under a temporary
-   name. */
+/* On rank 0, holding the lock: find a file to continue (*found 1), or create one under a temporary
+ * name. */
 static int find_or_create(mill_models_file *models, int overwrite, const mill_models_info *info,
                           const char *temporary, int *found)
 {

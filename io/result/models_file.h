@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The models file: best-fit models of a result, one row per exposure.
+/** The models file: best-fit models of a result, with one row per exposure.
  *
- *  It belongs to one result, which has the same RUN_ID and whose I/O thread writes it.  Only
- *  io/result uses this header; other rooms use io/result/result_file.h.
- */
+ *  A models file belongs to the result with the same RUN_ID, whose I/O thread writes it.  Only
+ *  io/result includes this header; other code uses io/result/result_file.h. */
 #ifndef MILL_MODELS_FILE_H
 #define MILL_MODELS_FILE_H
 
@@ -23,37 +22,40 @@ typedef struct mill_models_file mill_models_file;
 
 /** Description of the result that a models file belongs to. */
 typedef struct mill_models_info {
-  const char *run_id; /**< of the result */
+  const char *run_id; /**< RUN_ID of the result */
   hid_t result;       /**< the open result */
   const char *result_path;
-  int64_t n_row, n_exposure, n_done; /**< rows of /fits, of /models; rows already fitted */
+  int64_t n_row, n_exposure, n_done; /**< rows of /fits; rows of /models; rows of /fits already
+                                      *   fitted */
   const mill_library *lib;
-  const double *wave_aa[MILL_MAX_ARM]; /**< [n_pix] of all rows; NULL: each row has its own */
-  const char *target;      /**< file to be replaced later, whose lock is taken; NULL: none */
+  const double *wave_aa[MILL_MAX_ARM]; /**< [n_pix] wavelengths shared by all rows; NULL: each row
+                                        *   has its own */
+  const char *target;      /**< file to replace at the end, and to lock now; NULL: none */
   int n_pix[MILL_MAX_ARM]; /**< 0: no file has the arm */
 } mill_models_info;
 
-/** Remove the models file at path if it belongs to the result at path `result`.  One rank alone. */
+/** Remove the models file at path if it belongs to the result at path `result`.  Call on one
+ *  rank. */
 void mill_models_remove_of(const char *path, const char *result);
 
-/** Create the models file, or open the one of the same run.  Collective.  MILL_ERR_OUTPUT, the same
- *  on every rank. */
+/** Create the models file, or open that of the same run.  Collective.  MILL_ERR_OUTPUT, the same on
+ *  every rank. */
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,
                      const mill_mpi *mpi, mill_models_file **out);
 
 /** Table of an arm's models; NULL: no file has the arm, or models is NULL. */
 const mill_table *mill_models_arm(const mill_models_file *models, int arm);
 
-/** Fail unless the lock is still ours (mill_lock_keep) and the path still names the file
- *  (mill_output_still_there).  Asks the file system, so call it once before a write.  NULL is
- *  allowed. */
+/** Fail unless this job still holds the lock (mill_lock_keep) and the path still names the open
+ *  file (mill_output_still_there).  Asks the file system, so call it only once before a write.
+ *  NULL is allowed. */
 int mill_models_still_there(const mill_models_file *models);
 
-/** Wait until all that this rank has written is on disk. */
+/** Wait until all writes of this rank are on disk. */
 int mill_models_flush(const mill_models_file *models);
 
-/** Flush, close and release the lock.  err: an earlier failure, after which nothing is flushed, and
- *  which is returned.  NULL is allowed. */
+/** Flush, close and release the lock.  err: an earlier failure, after which nothing is flushed; it
+ *  is returned.  NULL is allowed. */
 int mill_models_close(mill_models_file *models, int err);
 
 #endif

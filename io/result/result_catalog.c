@@ -12,7 +12,7 @@ enum { BLOCK_ROWS = 65536 };
 
 /* Tables to be filled. */
 typedef struct tables {
-  mill_table *catalog, *exposures, *targets; /* targets: /fits/TARGETID */
+  mill_table *catalog, *exposures, *targets; /* targets: only the column /fits/TARGETID */
   const int64_t *first_exposure;             /* [n_file] see mill_result_catalog_write */
 } tables;
 
@@ -28,13 +28,13 @@ static int open_tables(hid_t file, int fd, const char *path, int64_t n_row, int6
   return mill_table_open_named(file, fd, path, "fits", n_row, "TARGETID", &t->targets);
 }
 
-/* Consecutive files whose rows are written at once. */
+/* Consecutive files whose rows are written together. */
 typedef struct group {
-  int first, end;         /* files of the catalog */
+  int first, end;         /* files [first, end) of the catalog */
   mill_file_index *index; /* [end - first] */
-  int *is_loaded;         /* [end - first] 1: read by info->load, so cleared here */
+  int *is_loaded;         /* [end - first] 1: read by info->load, so clear_group clears it */
   int64_t n_row, n_exp;
-  char *row, *exposure; /* [n_row], [n_exp] packed */
+  char *row, *exposure; /* packed rows [n_row] and exposures [n_exp] */
 } group;
 
 static void clear_group(group *g)
@@ -46,8 +46,8 @@ static void clear_group(group *g)
   memset(g, 0, sizeof *g);
 }
 
-/* End of the group that begins with file `first`: files of at most BLOCK_ROWS rows together, but at
-   least one file. */
+/* Return the end of the group that begins with file `first`: at least one file, more while they
+ * have at most BLOCK_ROWS rows together. */
 static int end_of_group(const mill_run_info *info, int first)
 {
   int64_t n = 0;
@@ -74,7 +74,7 @@ static void pack_row(const mill_columns *columns, const mill_catalog_row *from, 
       memcpy(to, &i_file, sizeof i_file);
     else if (c->source == MILL_FROM_OFFSET)
       memcpy(to, &first, sizeof first);
-    else if (c->type == MILL_TYPE_TEXT) /* the bytes after its end are zeros */
+    else if (c->type == MILL_TYPE_TEXT) /* bytes after the text's end stay zero */
       memcpy(to, (const char *)from + c->field, strnlen((const char *)from + c->field, c->n_byte));
     else if (c->source != MILL_FROM_CRC)
       memcpy(to, (const char *)from + c->field, c->n_byte);
@@ -82,7 +82,7 @@ static void pack_row(const mill_columns *columns, const mill_catalog_row *from, 
   mill_columns_set_crc(columns, row);
 }
 
-/* Pack exposure k of file i_file; without joined rows the index has no list of files. */
+/* Pack exposure k of file i_file; only the index of joined rows lists a file per exposure. */
 static void pack_exposure(const mill_columns *columns, const mill_file_index *index, int64_t k,
                           int32_t i_file, char *row)
 {
@@ -94,7 +94,8 @@ static void pack_exposure(const mill_columns *columns, const mill_file_index *in
   }
 }
 
-/* Make the group of file `first`; read again the rows that were not kept in memory. */
+/* Make the group that begins with file `first`; rows that were not kept in memory are read
+ * again. */
 static int load_group(const mill_run_info *info, int first, group *g)
 {
   const int end = end_of_group(info, first);

@@ -23,13 +23,13 @@
 #include "src/system/watchdog.h"
 #include "kernels/base/memory.h"
 
-/* Longest time to read or write a row, s: 1 kB at 10 MB/s, the slowest lasting rate of a disk. */
+/* Longest time to read or write a row, s: 1 kB at 10 MB/s, the lowest sustained rate of a disk. */
 static const double ROW_S = 1e-4;
 
 /* ---- open ---- */
 
-/* Number the exposures of all files: first [n_file] is the number of each file's first.  Checks
-   that every file belongs to one rank, and that files follow one another in rows.  Collective. */
+/* Number the exposures of all files.  first [n_file] out: number of each file's first exposure.
+ * Fail unless each file belongs to one rank and the files' rows are contiguous.  Collective. */
 static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int64_t *first,
                             int64_t *n_exposure)
 {
@@ -81,15 +81,15 @@ static void close_descriptor(mill_result_file *file)
   file->fd = -1;
 }
 
-/* Open file and tables.  Rank 0 writes provenance by HDF5; every rank writes rows by the
-   descriptor. */
+/* Open file and tables.  Rank 0 writes provenance by HDF5; each rank writes rows by its
+ * descriptor. */
 static int open_tables(mill_result_file *file, const char *path)
 {
   mill_columns epochs;
   MILL_CHECK(mill_output_hold(path, &file->fd));
   MILL_CHECK(
       mill_output_open(path, file->mpi.rank == 0 ? H5F_ACC_RDWR : H5F_ACC_RDONLY, &file->file));
-  mill_h5_forget(file->file); /* open as long as the job runs */
+  mill_h5_forget(file->file); /* not to blame for crashes: it stays open while the job runs */
   MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, &file->columns,
                              &file->fits));
   if (mill_columns_find(&file->columns, "EPOCH_CRC") < 0)
@@ -99,7 +99,7 @@ static int open_tables(mill_result_file *file, const char *path)
                          &file->epochs);
 }
 
-/* Write this rank's share of a new file: missing values into /fits and /epochs, then /catalog. */
+/* Write this rank's share of a new file: missing values in /fits and /epochs, and /catalog. */
 static int fill(mill_result_file *file, const char *path, const mill_run_info *info,
                 const int64_t *first_exposure)
 {
@@ -110,7 +110,7 @@ static int fill(mill_result_file *file, const char *path, const mill_run_info *i
     int64_t hi;
     const int64_t lo = mill_mpi_share(&file->mpi, table[k]->n_row, &hi);
     mill_table_part part = mill_table_range(table[k], lo, hi - lo, NULL);
-    part.first = k == 0 ? file->columns.i_target + 1 : 0; /* TARGETID comes with /catalog */
+    part.first = k == 0 ? file->columns.i_target + 1 : 0; /* TARGETID is written with /catalog */
     MILL_TRY(mill_table_fill(part));
   }
   MILL_TRY(mill_result_catalog_write(file->file, file->fd, path, info, first_exposure,
@@ -122,7 +122,7 @@ done:
   return mill_output_end(path, &file->file, err);
 }
 
-/* Make the file under a temporary name, and rename it.  Collective. */
+/* Create the file under a temporary name, fill and rename it.  Collective. */
 static int create(mill_result_file *file, const mill_run_info *info, const int64_t *first_exposure)
 {
   int err = MILL_OK;
@@ -211,7 +211,7 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
   return mill_alloc_bytes((size_t)info->n_row / 8 + 1, 1, (void **)&file->wanted);
 }
 
-/* Send all ranks what rank 0 found of an earlier run.  Collective. */
+/* Send rank 0's findings about the existing file to all ranks.  Collective. */
 static int share_found(mill_result_file *file, int *found)
 {
   MILL_CHECK_MPI(MPI_Bcast(found, 1, MPI_INT, 0, file->mpi.comm));
@@ -225,7 +225,7 @@ static int share_found(mill_result_file *file, int *found)
   return MILL_OK;
 }
 
-/* Find the rows that an earlier run has left to do.  Collective. */
+/* Find the rows that earlier runs have not done.  Collective. */
 static int continue_rows(mill_result_file *file, const mill_run_info *info, int retry_failed)
 {
   int err = MILL_OK;
@@ -234,11 +234,11 @@ static int continue_rows(mill_result_file *file, const mill_run_info *info, int 
   if (file->mpi.rank == 0)
     err = mill_output_read_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1,
                                  &was_finished);
-  /* a finished file becomes unfinished while its failed rows are tried again */
+  /* a finished file is unfinished while its failed rows are fitted again */
   if (err == MILL_OK && file->mpi.rank == 0)
     err = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
                                   &not_finished);
-  /* now, as the recorded inputs must be those of every row that is fitted from here on */
+  /* before any fit: from now on, rows are fitted from the present inputs, so record these */
   if (err == MILL_OK && file->mpi.rank == 0 && retry_failed)
     err = mill_result_inputs_note(file->file, file->path, info);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
@@ -248,7 +248,7 @@ done:
   return err;
 }
 
-/* With the lock: create the file, or open the one to be continued.  Collective. */
+/* Holding the lock, create the file or open the one to continue.  Collective. */
 static int open_file(mill_result_file *file, const mill_run_info *info,
                      const int64_t *first_exposure, int retry_failed, int is_new)
 {
@@ -337,7 +337,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
                                         sizeof file->models_target - 128));
     snprintf(renewed, sizeof renewed, "%.*s" MILL_NEW_END, (int)sizeof renewed - 128,
              file->models_target);
-    /* an earlier run may have been killed after it replaced the models, but not the result */
+    /* a killed earlier run may have replaced the models but not yet the result */
     int is_replaced = info.n_done > 0 && info.n_done == info.n_row && access(renewed, F_OK) != 0;
     MILL_MPI(MPI_Bcast(&is_replaced, 1, MPI_INT, 0, file->mpi.comm));
     if (is_replaced) {
@@ -352,10 +352,11 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   if (err == MILL_OK && file->target[0] && file->mpi.rank == 0)
     err = mill_refuse_foreign(path, "--models", "starmill models");
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
-  /* --overwrite keeps the models of a result that is continued */
+  /* despite --overwrite, keep the models of a result that is continued */
   MILL_TRY(mill_models_open(path, overwrite && info.n_done == 0, &info, &file->mpi, &file->models));
 done:
-  if (err != MILL_OK && file->is_new && file->mpi.rank == 0) { /* useless without models */
+  if (err != MILL_OK && file->is_new && file->mpi.rank == 0) { /* a new result is useless without
+                                                                * its models */
     unlink(file->path);
     close_descriptor(file);
   }
@@ -365,7 +366,7 @@ done:
 
 /* ---- close ---- */
 
-/* On rank 0, after the rows are on disk: record this run, except FINISHED. */
+/* On rank 0, once the rows are on disk: record this run, except FINISHED. */
 static int write_end(mill_result_file *file)
 {
   int err = MILL_OK;
@@ -388,14 +389,14 @@ done:
   return err;
 }
 
-/* Flush the rows, then mark the file finished if all are done.  Collective. */
+/* Flush the rows, and mark the file finished if all rows are done.  Collective. */
 static int finish(mill_result_file *file, mill_result_summary *summary)
 {
   int err = MILL_OK;
   const uint8_t finished = 1;
   int64_t n_done = 0;
   const mill_owners *owners = &file->owners;
-  /* each rank counts the blocks that it wrote: a network file system may show others' late */
+  /* each rank counts its own blocks: network file systems may show those of others late */
   const int64_t step = owners->n * owners->n_block;
   err = mill_output_sync(file->path, file->fd);
   for (int64_t at = owners->mine * owners->n_block; owners->mine >= 0 && at < file->n_row;
@@ -413,7 +414,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
     n_done += summary->n_status[i];
   if (file->mpi.rank == 0)
     err = write_end(file);
-  /* finished only if the file and this rank's own count of written rows say so */
+  /* finished only if both the file and the count of written rows say so */
   if (file->mpi.rank == 0 && err == MILL_OK && n_done == file->n_row &&
       atomic_load(&file->n_done) == file->n_row)
     err = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
@@ -423,7 +424,8 @@ done:
   return err;
 }
 
-/* On rank 0, after all is on disk: new files with a fitted row replace the old ones. */
+/* On rank 0, once all is on disk: replace the old files by the new ones if these have a fitted
+ * row. */
 static int replace_old(const mill_result_file *file, const mill_result_summary *counts, int *old)
 {
   char models[MILL_MAX_PATH];
@@ -439,7 +441,7 @@ static int replace_old(const mill_result_file *file, const mill_result_summary *
     if (file->models_target[0])
       unlink(models);
   } else {
-    /* the models first: as long as PATH.new exists, the same command finishes the replacement */
+    /* models first: while PATH.new exists, the same command can finish the replacement */
     if (file->models_target[0])
       MILL_CHECK(mill_output_rename(models, file->models_target));
     MILL_CHECK(mill_output_rename(file->path, file->target));
@@ -461,15 +463,15 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   }
   mill_cond_end(&file->work, &file->mutex, &file->is_closing);
   pthread_join(file->io_thread, NULL);
-  /* the only thread now */
+  /* the I/O thread has ended */
   mill_result_set_busy(file, 1);
   const int has_failed = file->failure.code != MILL_OK;
   err = mill_models_close(file->models, file->failure.code);
-  if (has_failed) /* report that one */
+  if (has_failed) /* report the I/O thread's failure */
     err = mill_error_restore(&file->failure);
   err = mill_mpi_agree(&file->mpi, err);
-  mill_result_set_busy(file, 1); /* each of these steps may take long, so each restarts the time */
-  /* the models are on disk now, so the file may be marked finished */
+  mill_result_set_busy(file, 1); /* each step may take long, so each restarts the watchdog's time */
+  /* the models are on disk, so the result may be marked finished */
   if (err == MILL_OK)
     err = finish(file, &counts);
   mill_result_set_busy(file, 1);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The result file: one HDF5 file, written by all ranks (result_thread.c).
  *
- *  One table (io/result/columns.c) defines columns, types, units and meanings.
- */
+ *  io/result/columns.c defines its columns, types, units and meanings. */
 #ifndef MILL_RESULT_FILE_H
 #define MILL_RESULT_FILE_H
 
@@ -20,8 +19,8 @@ typedef struct mill_input_file {
   const char *path;
   int64_t size;
   double mtime;
-  int64_t row_start, n_row; /**< rows of /fits */
-  const char *error;        /**< why it could not be indexed; empty: no error */
+  int64_t row_start, n_row; /**< its rows of /fits */
+  const char *error;        /**< why it could not be indexed; empty if it could */
   char format[16];          /**< name of its mill_format; empty: unknown */
   char frame[16];           /**< frame of its wavelengths: barycentric, ... */
   int64_t rows_hash;        /**< mill_file_index.rows_hash, before joining */
@@ -30,24 +29,24 @@ typedef struct mill_input_file {
   double redrock_mtime;
 } mill_input_file;
 
-/** Description of a run; equal on all ranks, except backend, index and its range. */
+/** A run; equal on all ranks, except backend, index, file_start and file_end. */
 typedef struct mill_run_info {
-  const mill_library *lib;     /**< lives as long as the result is open */
-  const mill_library *library; /**< [n_library] values of column LIBRARY */
+  const mill_library *lib;     /**< must outlive the open result */
+  const mill_library *library; /**< [n_library] libraries, named in column LIBRARY */
   int n_library;
-  const char *identity; /**< text of the science settings (mill_config_identity) */
-  const char *config;   /**< the effective configuration (YAML) */
+  const char *identity; /**< science settings as text (mill_config_identity) */
+  const char *config;   /**< configuration in effect (YAML) */
   const char *command;  /**< the command line */
-  const char *device;   /**< backend and kind of device of all ranks: "cpu x86-64-v4" */
-  /** Names of the two kinds of backend, for column BACKEND; NULL: all ranks have one kind. */
+  const char *device;   /**< backend and kind of device of all ranks, e.g. "cpu x86-64-v4" */
+  /** Names of the two kinds of backend in column BACKEND; NULL: all ranks have the same kind. */
   const char *cpu, *gpu;
   int backend; /**< this rank's kind, enum mill_row_backend */
   int n_thread;
-  /* optional columns of /fits */
+  /* 1: /fits has these columns */
   int velocity_offsets;
-  int epochs; /**< and the table /epochs */
+  int epochs; /**< and the file has a table /epochs */
   int binaries;
-  int posteriors; /**< of `starmill sample` */
+  int posteriors; /**< columns of `starmill sample` */
   int n_draw;     /**< samples per star */
   int64_t n_row;  /**< rows of /fits */
   int n_file;
@@ -55,74 +54,73 @@ typedef struct mill_run_info {
   /** this rank's share of /catalog: files [file_start, file_end) */
   int file_start, file_end;
   const mill_file_index *index; /**< [file_end - file_start] */
-  /** Fill *index with the rows of file i_file, for a file whose index holds only counts (its member
-   *  row is NULL).  The caller clears *index.  load NULL: every index has its rows.
-   *  MILL_ERR_INPUT. */
+  /** Read the rows of file i_file into *index, if its index holds only counts (row NULL).  The
+   *  caller clears *index.  NULL: every index has its rows.  MILL_ERR_INPUT. */
   int (*load)(void *context, int i_file, mill_file_index *index);
   void *load_context;
   double write_interval_s;
-  const char *models; /**< the models file, for mill_result_open alone; NULL: none */
+  const char *models; /**< path of the models file, used by mill_result_open only; NULL: none */
 } mill_run_info;
 
 enum mill_open_outcome { MILL_OPEN_NEW, MILL_OPEN_CONTINUE, MILL_OPEN_FINISHED };
 
-/** Create the result, or continue an unfinished one of the same identity, or find it finished and
- *  leave it alone.  Collective.  Takes the lock file and starts this rank's I/O thread.
+/** Create the result, or continue an unfinished one of the same identity, or find a finished one
+ *  and leave it as it is.  Collective.  Takes the lock file and starts this rank's I/O thread.
  *
  *  Without overwrite, a result of another identity or another file at path is refused.  With
  *  overwrite, the run writes PATH.new (and MODELS.new), which replace the old files once the new
- *  result is finished and has a fitted row.  The next call with overwrite continues PATH.new if its
- *  identity is the same.  A requeued Slurm job continues what its earlier start has made.
+ *  result is finished and has a fitted row.  A later call with overwrite continues PATH.new if its
+ *  identity is the same.  A requeued Slurm job continues the file of its earlier start.
  *
  *  MILL_ERR_OUTPUT, the same on every rank. */
 int mill_result_open(const char *path, int overwrite, int retry_failed, const mill_run_info *info,
                      MPI_Comm comm, mill_result_file **out, int *outcome);
 
-/** File that mill_result_open with overwrite would continue, out [size]: PATH.new if it exists
- *  (*is_new 1), else path with its links resolved.  Not collective. */
+/** Path of the file that mill_result_open with overwrite would continue, out [size]: PATH.new if it
+ *  exists (*is_new 1), else path with links resolved.  Not collective. */
 int mill_result_begun(const char *path, char *out, size_t size, int *is_new);
 
-/** Rows still to be fitted, as bits [n_row / 8 + 1], the lowest bit first.  Thread-safe. */
+/** Copy the rows still to be fitted: bits [n_row / 8 + 1], lowest bit first.  Thread-safe. */
 void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits);
 
-/** Copy a finished row to the I/O thread; any thread, not collective.  Returns the failure of an
+/** Queue a finished row for the I/O thread; any thread, not collective.  Returns the failure of an
  *  earlier write. */
 int mill_result_put(mill_result_file *file, const mill_fit_result *result);
 
-/** Copy a star's rows of /epochs, epoch [n] from row `first` on, to the I/O thread; call it before
- *  mill_result_put of the star.  *crc: EPOCH_CRC of that row.  Only for a result with epochs. */
+/** Queue a star's rows of /epochs, epoch [n] from row `first` on, before mill_result_put of the
+ *  star.  *crc: EPOCH_CRC for the star's row.  Only if the result has epochs. */
 int mill_result_put_epochs(mill_result_file *file, int64_t first, mill_epoch_result *epoch,
                            int64_t n, uint32_t *crc);
 
-/** Copy the model of one exposure in one arm to the I/O thread, once each, after
- *  mill_result_open_models.
+/** Queue the model of an exposure in an arm, once each, after mill_result_open_models.
  *
  *  model_row        row of /models
  *  flux [n_pix]     best-fit model
- *  wave_aa [n_pix]  wavelengths; NULL if all rows of the arm share theirs */
+ *  wave_aa [n_pix]  wavelengths; NULL if all rows of the arm share them */
 int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, const float *flux,
                           const double *wave_aa, int n_pix);
 
-/** Also write best-fit models, to path: one row per exposure, in catalog order.  Collective, before
+/** Also write best-fit models to path, one row per exposure in catalog order.  Collective, before
  *  the first put.
  *
  *  n_pix    [n_arm]              pixels of the longest model in each arm; 0: no file has the arm
- *  wave_aa  [n_arm][n_pix[arm]]  wavelengths of all rows; NULL: each row brings its own */
+ *  wave_aa  [n_arm][n_pix[arm]]  wavelengths of all rows; NULL: each row has its own */
 int mill_result_open_models(mill_result_file *file, const char *path, int overwrite,
                             const double *const *wave_aa, const int *n_pix);
 
-/** What became of the old file under --overwrite. */
+/** Fate of the old file under --overwrite. */
 enum mill_old_result {
-  MILL_OLD_NONE, /**< there was none */
+  MILL_OLD_NONE, /**< there was no old file */
   MILL_OLD_REPLACED,
   MILL_OLD_WAITS, /**< kept until the new one is finished */
-  MILL_OLD_KEPT   /**< kept, as the new one has no fitted row */
+  MILL_OLD_KEPT   /**< kept, since the new result has no fitted row */
 };
 
-/** Number of bits counted of a flag, from the lowest on. */
+/** Number of bits of a flag that are counted, lowest first. */
 enum { MILL_N_RESULT_BIT = 32 };
 
-/** Counts of all ranks, then times of this rank.  n_status comes first, old last of the counts. */
+/** Counts of all ranks, then times of this rank.  Reductions over ranks need n_status first and the
+ *  times last. */
 typedef struct mill_result_summary {
   int64_t n_status[MILL_N_STATUS];
   int64_t n_warned;                  /**< fitted rows with a warning */
@@ -134,23 +132,23 @@ typedef struct mill_result_summary {
   int32_t old;                       /**< enum mill_old_result */
   double wall_s;                     /**< since mill_result_open */
   double io_cpu_s;                   /**< CPU seconds of this rank's I/O thread */
-  double write_s;  /**< wall seconds of its writes, including waits for other ranks */
-  int64_t n_write; /**< number of its writes */
+  double write_s;  /**< wall seconds of the thread's writes, with waits for other ranks */
+  int64_t n_write; /**< number of the thread's writes */
 } mill_result_summary;
 
-/** Write what is queued, mark the file finished if every row is done, stop the I/O thread and
+/** Write the queued rows, mark the file finished if all rows are done, stop the I/O thread and
  *  release the lock.  Collective.  summary may be NULL. */
 int mill_result_close(mill_result_file *file, mill_result_summary *summary);
 
-/** Let the I/O threads of all ranks call meet together every write_interval, with or without rows
- *  to write.  Collective, before the first put.  If meet fails, the job is aborted. */
+/** Make the I/O threads of all ranks call meet together every write_interval, even if there are no
+ *  rows to write.  Collective, before the first put.  The job is aborted if meet fails. */
 int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mill_mpi *io),
                      void *context);
 
-/** Rows of all ranks that are written so far. */
+/** Number of rows of all ranks written so far. */
 int64_t mill_result_n_done(const mill_result_file *file);
 
-/** Seconds that the longest write has taken so far; any thread. */
+/** Seconds of the longest write so far; any thread. */
 double mill_result_longest_write_s(const mill_result_file *file);
 
 #endif

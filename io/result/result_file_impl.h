@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by the parts of the result file: result_file.c opens and closes it, wanted_rows.c finds
- *  the rows to be fitted, result_queue.c takes finished rows from the fits, and result_thread.c is
- *  the I/O thread, which writes them. */
+ *  the rows to fit, result_queue.c queues finished rows, and result_thread.c is the I/O thread,
+ *  which writes them. */
 #ifndef MILL_RESULT_FILE_IMPL_H
 #define MILL_RESULT_FILE_IMPL_H
 
@@ -18,93 +18,95 @@
 #include "src/ranks/mpi_context.h"
 
 enum {
-  /* A rank asks for a write before write_interval is over if its rows have so many bytes, which is
-     more than a GPU fits in the usual interval.  At twice as many, mill_result_put waits. */
+  /* From this many bytes of queued rows on, a rank asks for a write before write_interval is over;
+   * a GPU fits fewer in the usual interval.  From twice as many on, mill_result_put waits. */
   MILL_WRITE_BYTES = 64 << 20,
-  MILL_WRITE_PIX = 8 << 20,  /* at so many pixels of models a rank writes them by itself: 32 MiB */
-  MILL_QUEUE_PIX = 32 << 20, /* at so many, mill_result_put_model waits: 128 MiB */
-  MILL_OWN_ROWS = 1 << 17    /* rows per ownership block: 1 MiB of a column of numbers */
+  MILL_WRITE_PIX = 8 << 20,  /* from this many pixels of models on (32 MiB), a rank writes them
+                              * alone */
+  MILL_QUEUE_PIX = 32 << 20, /* from this many on (128 MiB), mill_result_put_model waits */
+  MILL_OWN_ROWS = 1 << 17    /* rows per ownership block: 1 MiB of a float64 column */
 };
 
-/* Rows that the fits have put since the last write; the I/O thread swaps two such queues. */
+/* Rows and models queued since the last write; the I/O thread swaps two queues. */
 typedef struct mill_result_queue {
   mill_waiting fits, epochs, model[MILL_MAX_ARM];
-  int64_t n_pix;  /* pixels of the models; a wavelength counts as two */
-  double first_s; /* time (mill_wall_s) of the first row or model */
+  int64_t n_pix;  /* pixels of the queued models; a float64 wavelength counts as two */
+  double first_s; /* when the first row or model was queued (mill_wall_s) */
 } mill_result_queue;
 
 struct mill_result_file {
   char path[MILL_MAX_PATH];
-  /* files that the result and the models replace when they are finished; empty: none */
+  /* files that result and models replace once finished; empty: none */
   char target[MILL_MAX_PATH], models_target[MILL_MAX_PATH];
-  int is_new;   /* the file was made by this run */
-  int was_void; /* rank 0: path was another run's result, without a fitted row */
+  int is_new;   /* 1: this run created the file */
+  int was_void; /* rank 0: path held another run's result without a fitted row */
   mill_columns columns;
   const mill_library *lib; /* borrowed */
   mill_mpi mpi;            /* communicator of the calling threads */
   mill_mpi io;             /* communicator of the I/O threads */
-  int is_finished;         /* the result was found finished, and nothing is open */
+  int is_finished;         /* 1: the result was finished before, and nothing is open */
   mill_result_summary found;
-  hid_t file;                /* only rank 0 writes by HDF5 */
-  int fd;                    /* descriptor of the same file; -1: not open */
+  hid_t file;                /* rank 0 alone writes by HDF5 */
+  int fd;                    /* descriptor of `file`; -1: not open */
   mill_table *fits, *epochs; /* epochs NULL: the result has no /epochs */
   int64_t n_row, n_exposure;
   mill_models_file *models;
-  mill_lock lock; /* rank 0 */
+  mill_lock lock; /* held by rank 0 */
   double start_s, write_interval_s;
   _Atomic int64_t n_done; /* rows of all ranks that are written */
 
   /* under mutex */
   pthread_mutex_t mutex;
   pthread_cond_t room, work;
-  mill_result_queue *filling, *writing; /* writing belongs to the I/O thread */
+  mill_result_queue *filling, *writing; /* writing is used by the I/O thread alone */
   mill_result_queue both[2];
-  uint8_t *wanted; /* one bit a row */
+  uint8_t *wanted; /* bit 1: row still to be fitted */
   int is_closing;
-  int may_start;           /* 1: every rank has its thread; -1: some rank has none, end at once */
+  int may_start;           /* 1: all ranks have their thread; -1: some rank has none, so end at
+                            * once */
   mill_error_kept failure; /* first failed write */
-  int (*meet)(void *context, const mill_mpi *io); /* mill_result_meet; NULL: none */
+  int (*meet)(void *context, const mill_mpi *io); /* set by mill_result_meet; NULL: none */
   void *meet_context;
-  double met_s; /* rank 0: time of the last meeting; 0: not all ranks have set meet yet */
+  double met_s; /* rank 0: time of the last meeting; 0: some rank has not set meet */
 
   pthread_t io_thread;
   int has_io_thread;
-  /* of the I/O thread */
-  mill_owners owners;   /* which rank writes which block of rows, and of exposures */
-  int64_t *count, *sum; /* [n_count] counts of a write, of this rank and of all ranks */
+  /* used by the I/O thread alone */
+  mill_owners owners;   /* ranks that write each block of rows, and of exposures */
+  int64_t *count, *sum; /* [n_count] counts of a write: this rank's; summed over ranks */
   mill_parcel parcel[2];
-  mill_waiting taken[2]; /* rows of /fits and /epochs in blocks that this rank owns */
-  mill_error_kept own;   /* failure of write_many_models, reported at the next write */
+  mill_waiting taken[2]; /* rows of /fits and of /epochs that this rank will write */
+  mill_error_kept own;   /* failure of write_many_models, to be reported by the next write */
   int64_t i_write;       /* number of the next write */
   int64_t n_want_sent, n_want_taken;
   int announced_closing;
-  double io_cpu_s; /* set when the thread ends */
+  double io_cpu_s; /* CPU seconds, set when the thread ends */
   double write_s;
-  int64_t n_written;        /* writes with rows or models */
-  int has_marked;           /* UNMODELLED is set in the file */
-  int watch;                /* watchdog's token of the collective call under way; -1: none */
-  _Atomic double longest_s; /* longest write so far */
+  int64_t n_written;        /* number of writes that had rows or models */
+  int has_marked;           /* 1: UNMODELLED is set in the file */
+  int watch;                /* watchdog's token while a collective call runs; -1: none runs */
+  _Atomic double longest_s; /* seconds of the longest write so far */
 };
 
 /* ---- existing_result.c ---- */
 
-/** On rank 0: inspect the existing file, and take the lock unless it is finished.  found out: enum
- *  mill_found. */
+/** On rank 0: inspect the existing file, and take the lock unless the file is finished.  *found:
+ *  enum mill_found. */
 int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,
                       int overwrite, int retry_failed, int *found);
 
-/* ---- wanted_rows.c: one bit a row; the caller holds the mutex, or is the only thread ---- */
+/* ---- wanted_rows.c: one bit a row; the caller holds the mutex or is the only thread ---- */
 
 int mill_result_bit(const uint8_t *bits, int64_t i);
 void mill_result_set_bit(uint8_t *bits, int64_t i, int value);
 
-/** Find in the open file which rows are done; each rank examines its share.  was_finished: a row
- *  that is not done is damaged.  Collective. */
+/** Set `wanted` from the open file; each rank examines its share of the rows.  was_finished: rows
+ *  not done are damaged.  Collective. */
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished);
 
 /* ---- result_queue.c ---- */
 
-/** Bytes of rows in the queue; the caller holds the mutex. */
+/** Bytes of the queued rows; the caller holds the mutex. */
 int64_t mill_result_n_queued(const mill_result_file *file);
 
 /* ---- result_thread.c ---- */

@@ -15,9 +15,9 @@
 
 #define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
 #define GROUP       "catalog/files"
-enum { ERROR = 4, SIZE, MTIME }; /* indices of the columns that a later run may change */
+enum { ERROR = 4, SIZE, MTIME }; /* columns that a later run may rewrite */
 
-/* Text of an input in column c; "" for NULL. */
+/* Text of column c of an input; "" if NULL. */
 static const char *text_of(const mill_input_file *file, const mill_column *c)
 {
   const char *at = (const char *)file + c->field, *text = at;
@@ -28,7 +28,7 @@ static const char *text_of(const mill_input_file *file, const mill_column *c)
 
 /* ---- writing ---- */
 
-/* Pack the inputs of a run as rows [n_file]; longer texts are cut. */
+/* Pack the inputs of a run as rows [n_file]; cut texts longer than their column. */
 static int pack(const mill_run_info *info, const mill_columns *columns, char **rows)
 {
   MILL_CHECK(mill_alloc_bytes((size_t)info->n_file, columns->row_size, (void **)rows));
@@ -105,7 +105,7 @@ int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs
   MILL_TRY(mill_alloc_bytes((size_t)table->n_row, columns->row_size, (void **)&rows));
   MILL_TRY(mill_table_read(mill_table_range(table, 0, table->n_row, rows)));
   MILL_TRY(MILL_ALLOC(table->n_row, &out->file));
-  /* the texts are at most a row's bytes, plus their final zeros */
+  /* all texts of a row with their final zeros fit into this */
   MILL_TRY(mill_alloc_bytes((size_t)table->n_row, columns->row_size + MILL_N_FILE_TEXT,
                             (void **)&out->text));
   out->n_file = (int)table->n_row;
@@ -138,7 +138,7 @@ void mill_recorded_inputs_clear(mill_recorded_inputs *inputs)
   memset(inputs, 0, sizeof *inputs);
 }
 
-/* Complete a recorded path by the folder of the fit; returns 0 if out [size] is too small. */
+/* Prefix a relative recorded path with the fit's folder; returns 0 if out [size] is too small. */
 static int place(const char *folder, const char *path, char *out, size_t size)
 {
   const int has_folder = path[0] != '/' && folder[0];
@@ -217,7 +217,7 @@ const mill_known_input *mill_known_inputs_find(const mill_known_inputs *inputs, 
 
 /* ---- comparing ---- */
 
-/* Do a recorded and a present path name the same file, perhaps in different spellings? */
+/* Do the recorded path `then` and the present path `now` name the same file? */
 static int is_path(const char *folder, const char *then, const char *now)
 {
   char absolute[2 * MILL_MAX_PATH];
@@ -228,8 +228,8 @@ static int is_path(const char *folder, const char *then, const char *now)
           a.st_ino == b.st_ino);
 }
 
-/* Fail unless both paths are the same file.  what: text for the message, between the input's path
-   and the difference; NULL: the input's own path differs. */
+/* Fail unless both paths name the same file.  what: text between the input's path and the
+ * difference in the message; NULL: the input's own path differs. */
 static int check_path(const char *path, const char *folder, const char *input, const char *what,
                       const char *then, const char *now)
 {
@@ -245,7 +245,7 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
 {
 #define FIELD(member) offsetof(mill_input_file, member)
   static const struct {
-    size_t field; /* of eight bytes */
+    size_t field; /* offset of a member of eight bytes */
     const char *changed;
   } number[] = {{FIELD(size), "its size has changed"},
                 {FIELD(mtime), "its time of change differs"},
@@ -262,7 +262,7 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
            info->n_file);
   for (int i = 0; i < was.n_file; i++)
     MILL_TRY(check_path(path, was.folder, NULL, NULL, was.file[i].path, info->file[i].path));
-  for (int i = 0; i < was.n_file; i++) /* redrock files that select no rows may change */
+  for (int i = 0; i < was.n_file; i++) /* a redrock file that selects no rows may change */
     if (was.file[i].redrock_size > 0 || info->file[i].redrock_size > 0)
       MILL_TRY(check_path(path, was.folder, info->file[i].path, ": its redrock file was ",
                           was.file[i].redrock, info->file[i].redrock));
@@ -280,10 +280,10 @@ done:
   return err;
 }
 
-/* ---- files that were repaired ---- */
+/* ---- repaired files ---- */
 
-/* Fail unless a changed file may be read for its rows [start, start + n_row) of the result, which
-   has n_all rows. */
+/* Fail unless a changed input still has n_row rows and none of its rows [start, start + n_row) is
+ * fitted.  n_all: rows of the result. */
 static int check_repaired(hid_t file, const char *path, const mill_input_file *input, int64_t n_all,
                           int64_t start, int64_t n_row)
 {
@@ -318,7 +318,7 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
   if (info->n_file > 0)
     memcpy(table, info->file, (size_t)info->n_file * sizeof *table);
   MILL_TRY(mill_recorded_inputs_read(file, path, &was));
-  same = was.n_file == info->n_file; /* if not, mill_result_inputs_check reports it */
+  same = was.n_file == info->n_file; /* if they differ, mill_result_inputs_check reports it */
   for (int i = 0; i < info->n_file && same; i++) {
     same = is_path(was.folder, was.file[i].path, info->file[i].path);
     n_all += was.file[i].n_row;
@@ -344,6 +344,6 @@ done:
 
 int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *info)
 {
-  /* ERROR keeps its first width: a longer text is cut here, but complete in the log */
+  /* texts are cut to the width that ERROR got first; the log has them in full */
   return write_columns(file, path, info, ERROR, MTIME + 1);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The table /catalog/files of a result: records the input files, and compares them with the
- *  present ones.  One rank alone. */
+ *  present ones.  Call on one rank. */
 #ifndef MILL_RESULT_INPUTS_H
 #define MILL_RESULT_INPUTS_H
 
@@ -12,20 +12,21 @@
 
 typedef struct mill_recorded_inputs {
   int n_file;
-  char folder[MILL_MAX_PATH]; /**< working folder of the fit, for relative paths; empty: unknown */
+  char folder[MILL_MAX_PATH]; /**< working folder of the fit, base of relative paths; empty:
+                               *   unknown */
   mill_input_file *file;      /**< [n_file] */
-  char *text;                 /**< texts that file points to */
+  char *text;                 /**< memory of the texts that file points to */
 } mill_recorded_inputs;
 
-/** Read the table; *out is zeroed before, and cleared by the caller also after a failure.
+/** Read the table.  The caller zeroes *out before, and clears it also after a failure.
  *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs *out);
 void mill_recorded_inputs_clear(mill_recorded_inputs *inputs);
 
-/** Path of input i, completed by the folder of the fit.  MILL_ERR_RANGE: it is too long. */
+/** Path of input i, prefixed with the fit's folder if relative.  MILL_ERR_RANGE: too long. */
 int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size);
 
-/** An input of a result, by its absolute path with links followed. */
+/** An input of a result; path: absolute, with links followed. */
 typedef struct mill_known_input {
   char *path;
   int64_t size, row_start, n_row;
@@ -38,11 +39,12 @@ typedef struct mill_known_inputs {
   mill_known_input *input;
 } mill_known_inputs;
 
-/** Read them from an open result; *out is zeroed before, and cleared also after a failure. */
+/** Read the inputs of an open result.  The caller zeroes *out before, and clears it also after a
+ *  failure. */
 int mill_known_inputs_read(hid_t file, const char *path, mill_known_inputs *out);
 void mill_known_inputs_clear(mill_known_inputs *inputs);
 
-/** Find the input at an absolute path with links followed; NULL: none. */
+/** Find an input by its absolute path with links followed; NULL: none. */
 const mill_known_input *mill_known_inputs_find(const mill_known_inputs *inputs, const char *path);
 
 /** Absolute path of a file, with links followed if the file exists.  MILL_ERR_USAGE: too long. */
@@ -51,24 +53,24 @@ int mill_input_absolute(const char *name, char out[PATH_MAX]);
 /** Create /catalog/files and write it. */
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info);
 
-/** MILL_ERR_OUTPUT, with the difference, if the result was made from other inputs than this run's.
- *  Compares the files first, then the rows selected in them. */
+/** MILL_ERR_OUTPUT, with the difference, if the result was made from other inputs than this run's:
+ *  other files, or other rows selected in them. */
 int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *info);
 
-/** For --retry-failed: find the input files that were repaired since an earlier run of this result.
+/** For --retry-failed: find the input files that were changed since an earlier run of this result.
  *
- *  recorded    [n_file]  out  this run's inputs, with size and time as the result recorded them; if
+ *  recorded    [n_file]  out  this run's inputs, with size and time as recorded in the result; if
  *                             number or names of the inputs differ, a plain copy.  Texts are
  *                             borrowed from info; free it with mill_free
  *  n_repaired            out  number of files whose size or time differs
  *
- *  Does not check that the rows of a repaired file are the same stars.  Not for joined rows.
- *  MILL_ERR_OUTPUT, with what to do, if a changed file has fitted rows or another number of rows;
+ *  Does not check that the rows of a changed file are the same stars.  Not for joined rows.
+ *  MILL_ERR_OUTPUT, with advice: a changed file has fitted rows or another number of rows.
  *  MILL_ERR_MEMORY. */
 int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_info *info,
                                 mill_input_file **recorded, int *n_repaired);
 
-/** Record the present size, time and error of the inputs. */
+/** Record the inputs' present size, time and error. */
 int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *info);
 
 #endif

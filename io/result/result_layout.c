@@ -19,7 +19,7 @@
 #define FORMAT_NAME "starmill result"
 #define UNMODELLED  "provenance/UNMODELLED"
 
-/* Code or bit, name and meaning: a line of a list that becomes attributes of a column. */
+/* A code or bit with name and meaning; lists of these become attributes of a column. */
 typedef struct meaning {
   int64_t value;
   const char *name, *text;
@@ -69,8 +69,8 @@ static int write_meanings(hid_t file, const char *path, const char *dataset, con
 #define WRITE_MEANINGS(dataset, values, list)                                                      \
   MILL_TRY(write_meanings(file, path, dataset, values, list, (int)(sizeof list / sizeof list[0])))
 
-/* Write the attributes of LIBRARY: codes, names and paths of the libraries, and their hashes by
-   line. */
+/* Write the attributes of LIBRARY: codes, names and paths of the libraries, and their hashes, one a
+ * line. */
 static int write_libraries(hid_t file, const char *path, const mill_run_info *info)
 {
   meaning list[1 + MILL_MAX_LIBRARY] = {{0, "NONE", "not fitted"}};
@@ -137,7 +137,8 @@ done:
   return err;
 }
 
-/* List each pair of format and frame among the inputs: "desi barycentric\nsdss heliocentric\n". */
+/* Write each pair of format and frame among the inputs, e.g. "desi barycentric\nsdss
+ * heliocentric\n". */
 static int write_frames(hid_t file, const char *path, const mill_run_info *info)
 {
   char text[512] = "";
@@ -154,8 +155,8 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
                           "those of the velocities: nothing was corrected");
 }
 
-/* Values that later runs change are datasets, because a kill during a write may damage
-   attributes. */
+/* Create the values that later runs change.  They are datasets, since a kill while writing an
+ * attribute may damage it. */
 static int create_state(hid_t file, const char *path)
 {
   int err = MILL_OK;
@@ -246,7 +247,7 @@ int mill_result_layout_check(hid_t file, const char *path, int code)
   return MILL_OK;
 }
 
-/* Estimated bytes of the file: data, and room for headers. */
+/* Estimate the bytes of the file: data, and room for headers. */
 static int64_t estimate_size(const mill_run_info *info, const mill_columns *columns,
                              int64_t n_exposure)
 {

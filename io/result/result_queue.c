@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fits' side of a result file: rows and models that they put, under the mutex. */
+/* Queues the rows and models of the fits for the I/O thread, under the mutex. */
 #include <stdatomic.h>
 #include <string.h>
 #include <zlib.h>
@@ -9,7 +9,7 @@
 
 void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits)
 {
-  /* the file is const for the caller, but its mutex must be locked */
+  /* cast: the file is const for the caller, but its mutex must be locked */
   pthread_mutex_t *mutex = (pthread_mutex_t *)&file->mutex;
   pthread_mutex_lock(mutex);
   memcpy(bits, file->wanted, (size_t)file->n_row / 8 + 1);
@@ -37,8 +37,8 @@ static int await_room(mill_result_file *file)
   return err;
 }
 
-/* The first row or model of a queue starts the write interval; it, and a full queue, wake the I/O
-   thread.  The caller holds the mutex. */
+/* Start the write interval at the queue's first row or model; wake the I/O thread then and when the
+ * queue is full.  The caller holds the mutex. */
 static void announce(mill_result_file *file, int is_first, int is_full)
 {
   if (is_first)
@@ -100,7 +100,8 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
   int err = MILL_OK;
   char *row;
   const mill_table *models = mill_models_arm(file->models, arm);
-  const mill_column *column = models ? models->columns.column : NULL; /* [wavelength], flux */
+  const mill_column *column = models ? models->columns.column : NULL; /* wavelength if each row has
+                                                                       * its own, then flux */
   const int has_wave = wave_aa != NULL;
   pthread_mutex_lock(&file->mutex);
   if (!models || file->is_closing || model_row < 0 || model_row >= models->n_row ||

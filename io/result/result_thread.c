@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The I/O thread: when the ranks write, and in which order. */
+/* The I/O thread: decides when the ranks write, and in which order. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -14,14 +14,14 @@
 #include "kernels/base/memory.h"
 
 enum {
-  POLL_FIRST_US = 500,  /* first pause between two looks at MPI; each pause doubles */
-  POLL_MOST_US = 16000, /* the longest pause */
+  POLL_FIRST_US = 500,  /* first pause between two polls of MPI; pauses double */
+  POLL_MOST_US = 16000, /* longest pause */
   TAG_WANT = 1,
   TAG_GO,
-  TAG_ROWS /* and the next: epochs */
+  TAG_ROWS /* rows of /fits; TAG_ROWS + 1: of /epochs */
 };
 
-/* Seconds, beyond the watchdog's bound, that a rank may wait for one that writes for others. */
+/* Seconds beyond the watchdog's bound that a rank waits for others that write for it. */
 static const double LONG_S = 3600.0;
 
 void mill_result_set_busy(mill_result_file *file, int busy)
@@ -44,8 +44,8 @@ static void clear(mill_result_queue *q)
 }
 
 /* Write this rank's models from a queue, and wait until they are on disk.  Rows are written only
-   afterwards: a model has no CRC, so nothing would show that a power cut lost it.  Not
-   collective. */
+ * afterwards: models have no CRC, so a model lost in a power cut would go unnoticed.  Not
+ * collective. */
 static int write_models(mill_result_file *file, mill_result_queue *q)
 {
   if (q->n_pix == 0)
@@ -59,8 +59,8 @@ static int write_models(mill_result_file *file, mill_result_queue *q)
   return mill_models_flush(file->models);
 }
 
-/* Write the models without waiting for the other ranks if there are many.  The caller holds the
-   mutex, which is released while writing. */
+/* If this rank has queued many models, write them without waiting for other ranks.  The caller
+ * holds the mutex, which is released while writing. */
 static void write_many_models(mill_result_file *file)
 {
   mill_result_queue *full = file->writing, *q = file->filling;
@@ -84,7 +84,7 @@ static void write_many_models(mill_result_file *file)
   pthread_mutex_lock(&file->mutex);
 }
 
-/* Write the models of a queue, and pack its rows for the ranks that write them. */
+/* Write the models of a queue, and pack its rows for the ranks that will write them. */
 static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_message)
 {
   if (file->io.rank == 0) {
@@ -103,7 +103,7 @@ static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_mess
   return MILL_OK;
 }
 
-/* Where rows from other ranks are collected. */
+/* Where take_row collects rows from other ranks. */
 typedef struct taking {
   mill_waiting *rows;
   const mill_columns *columns;
@@ -118,8 +118,8 @@ static int take_row(void *context, int64_t at, const char *packed)
   return MILL_OK;
 }
 
-/* Write the rows that this rank owns.  TARGETID is read from the file, as CRC covers it.  STATUS is
-   the last column, so that a row is done only when all of it is written. */
+/* Write the rows that this rank owns.  TARGETID is read from the file, since CRC covers it.  STATUS
+ * is the last column, so that a row counts as done only once all of it is written. */
 static int write_taken(mill_result_file *file)
 {
   const mill_columns *columns = &file->columns;
@@ -139,7 +139,7 @@ static int write_taken(mill_result_file *file)
   return mill_table_write(&fits);
 }
 
-/* On rank 0, before the first rows of a run without models: note that in the file. */
+/* On rank 0, before the first rows of a run without models: record in the file that it has none. */
 static int mark_unmodelled(mill_result_file *file)
 {
   if (file->models || file->has_marked || file->io.rank != 0)
@@ -148,7 +148,7 @@ static int mark_unmodelled(mill_result_file *file)
   return mill_result_layout_mark_unmodelled(file->file, file->path);
 }
 
-/* Send rows to the ranks that own them, which write them.  Collective over the I/O threads. */
+/* Send rows to their owner ranks, which write them.  Collective over the I/O threads. */
 static int write_rows(mill_result_file *file, const int64_t *n_message)
 {
   int err = MILL_OK, code = mark_unmodelled(file);
@@ -164,8 +164,8 @@ static int write_rows(mill_result_file *file, const int64_t *n_message)
   return code == MILL_OK ? write_taken(file) : code;
 }
 
-/* Worst code of all ranks.  A rank may have much to write; its own watchdog watches that, so the
-   others wait longer than usual. */
+/* Agree on the worst code.  Waits longer than usual, since another rank may have much to write;
+ * that rank's own watchdog guards its write. */
 static int agree(mill_result_file *file, int code)
 {
   mill_result_set_busy(file, 0);
@@ -186,8 +186,7 @@ static void keep_failure(mill_result_file *file, int err)
   pthread_mutex_unlock(&file->mutex);
 }
 
-/* Is the ranks' next collective write due?  Rank 0 decides for all ranks.  The caller holds the
-   mutex. */
+/* Is the next meeting due?  Rank 0 decides for all ranks.  The caller holds the mutex. */
 static int is_time_to_meet(const mill_result_file *file)
 {
   return file->met_s > 0 && mill_wall_s() - file->met_s >= file->write_interval_s;
@@ -195,13 +194,14 @@ static int is_time_to_meet(const mill_result_file *file)
 
 enum { N_ROW, N_ITEM, N_OPEN, N_MEET, N_FAILED, N_COUNT };
 
-/* Number of counts of a write: N_COUNT, and for each table the messages to each owner. */
+/* Number of counts exchanged in a write: N_COUNT, and for each of two tables the messages to each
+ * owner. */
 static int n_count(const mill_result_file *file)
 {
   return N_COUNT + 2 * file->owners.n;
 }
 
-/* Swap the queues and prepare the filled one, *out; returns prepare's code. */
+/* Swap the queues, and prepare the filled one, *out; returns prepare's code. */
 static int begin_write(mill_result_file *file, mill_result_queue **out)
 {
   int64_t *mine = file->count;
@@ -233,8 +233,8 @@ static int meet_others(mill_result_file *file)
   return MILL_OK;
 }
 
-/* Write once.  *ends: all ranks are closing, so this was the last write.  Takes two collective
-   calls and the messages to the ranks that own rows. */
+/* Do one write.  *ends 1: all ranks are closing, so it was the last one.  Costs two collective
+ * calls and the messages to the owners of rows. */
 static int run_write(mill_result_file *file, int *ends)
 {
   int err = MILL_OK;
@@ -245,7 +245,7 @@ static int run_write(mill_result_file *file, int *ends)
   mill_error_kept kept;
   mill_error_save(begin_write(file, &q), &kept);
   MILL_MPI(MPI_Allreduce(file->count, all, n_count(file), MPI_INT64_T, MPI_SUM, file->io.comm));
-  /* before the rows, as a write may take long */
+  /* meet before writing, since a write may take long */
   if (all[N_MEET] > 0)
     MILL_TRY(meet_others(file));
   if ((all[N_ROW] > 0 || all[N_ITEM] > 0 || all[N_FAILED] > 0) && file->failure.code == MILL_OK) {
@@ -260,7 +260,7 @@ static int run_write(mill_result_file *file, int *ends)
     if (err == MILL_OK)
       atomic_fetch_add(&file->n_done, all[N_ROW]);
     else if (err != MILL_ERR_MPI)
-      keep_failure(file, err); /* the same on every rank; later writes write nothing */
+      keep_failure(file, err); /* the same on every rank; all later writes are skipped */
     if (err != MILL_ERR_MPI)
       err = MILL_OK;
   }
@@ -289,7 +289,7 @@ static int wants_write(const mill_result_file *file)
          (file->is_closing && (has_work(q) || !file->announced_closing));
 }
 
-/* In a run of one rank: wait until it needs a write. */
+/* With one rank: wait until a write is due. */
 static void await_own_write(mill_result_file *file)
 {
   pthread_mutex_lock(&file->mutex);
@@ -309,8 +309,8 @@ static void await_own_write(mill_result_file *file)
   pthread_mutex_unlock(&file->mutex);
 }
 
-/* Sleep between two looks at MPI, as a look costs tens of microseconds.  A rank that did not want a
-   write is woken when it does. */
+/* Sleep between two polls of MPI, each of which costs tens of microseconds.  A rank that did not
+ * need a write before wakes up when it does. */
 static void nap(mill_result_file *file, int has_wanted, long *us)
 {
   const struct timespec until = mill_cond_time(mill_wall_s() + 1e-6 * (double)*us);
@@ -321,8 +321,8 @@ static void nap(mill_result_file *file, int has_wanted, long *us)
   *us = 2 * *us < POLL_MOST_US ? 2 * *us : POLL_MOST_US;
 }
 
-/* On rank 0: does another rank want this write?  A wish has the write's number, so late ones are
-   ignored. */
+/* On rank 0: does another rank ask for this write?  Requests carry the write's number, so late ones
+ * are ignored. */
 static int hear_wishes(mill_result_file *file, int *wants)
 {
   for (int there = 1;;) {
@@ -352,7 +352,7 @@ static int hear_go(mill_result_file *file, int *begins)
   return MILL_OK;
 }
 
-/* Wait until rank 0 begins a write, because some rank wants one.  No rank blocks inside MPI. */
+/* Wait until rank 0 begins a write, at the request of any rank.  No rank blocks inside MPI. */
 static int await_write(mill_result_file *file)
 {
   int begins = 0, has_told = 0, has_wanted = 0;
@@ -386,13 +386,13 @@ static int await_write(mill_result_file *file)
     has_wanted |= wants;
     nap(file, has_wanted, &us);
   }
-  /* this returns: MPI buffers the 8 bytes, or rank 0 receives them in its next wait or at the
-     end */
+  /* returns soon: MPI buffers the 8 bytes, or rank 0 receives them in its next wait or at the
+   * end */
   MILL_CHECK_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
   return MILL_OK;
 }
 
-/* Receive the wishes still under way at the end, so that MPI can be finalized. */
+/* Receive the requests still under way at the end, so that MPI can be finalized. */
 static int settle_wishes(mill_result_file *file)
 {
   int64_t n_sent = 0;
@@ -431,7 +431,7 @@ static void *io_main(void *context)
   file->io_cpu_s = mill_thread_cpu_s();
 done:
   if (err != MILL_OK) {
-    /* MPI has failed, so the ranks cannot agree on an end */
+    /* MPI failed, so the ranks cannot agree to end */
     mill_log_error("%s: %s: the job is aborted; the same command continues it", file->path,
                    mill_error_message());
     MPI_Abort(file->io.comm, mill_error_exit_status(err));

@@ -14,7 +14,7 @@
 #define ORDER "COLUMNS"
 enum {
   ORDER_SIZE = MILL_MAX_COLUMN * sizeof((mill_column *)0)->name,
-  BLOCK_BYTES = 16 << 20, /* rows read at once */
+  BLOCK_BYTES = 16 << 20, /* bytes of rows read at once */
   FIRST_EXPOSURE = 0,     /* columns of `exposures` */
   N_EXPOSURE
 };
@@ -91,7 +91,7 @@ int32_t mill_stored_row_status(const mill_stored_rows *rows, const char *row, in
   return status;
 }
 
-/* Range of row i in /epochs: `first` and *n exposures; 0: the range is beyond /epochs. */
+/* *first, *n: row i's range in /epochs; returns 0 if it exceeds /epochs. */
 static int find_exposures(const mill_stored_rows *rows, const char *exposures, int64_t i,
                           int64_t *first, int64_t *n)
 {
@@ -102,8 +102,8 @@ static int find_exposures(const mill_stored_rows *rows, const char *exposures, i
   return *first >= 0 && *n >= 0 && *first <= rows->epochs->n_row - *n;
 }
 
-/* Append to each packed row of [start, start + n) a byte: 1 if the row is not fitted, or its
-   EPOCH_CRC agrees with its exposures. */
+/* Append a byte to each packed row of [start, start + n): 1 if the row is not fitted or its
+ * EPOCH_CRC agrees. */
 static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, char *row)
 {
   int err = MILL_OK;
@@ -185,8 +185,7 @@ const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MI
   return out;
 }
 
-/* A check of all rows.  is_known: bit 0 if CATALOG_CRC agrees, bit 1 if the row of /fits is
-   damaged. */
+/* A check of all rows.  is_known: bit 0: CATALOG_CRC agrees; bit 1: the row of /fits is damaged. */
 typedef struct check {
   mill_stored_rows rows;
   unsigned char *is_known; /* [n_row] */
@@ -244,7 +243,7 @@ done:
 /* ---- counts ---- */
 
 typedef struct tally {
-  const mill_columns *columns; /* STATUS, RVS_WARN, FIT_INFO; in a sample also POST_FLAG */
+  const mill_columns *columns; /* STATUS, RVS_WARN, FIT_INFO, and in a sample POST_FLAG */
   mill_result_summary *summary;
 } tally;
 

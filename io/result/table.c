@@ -17,12 +17,12 @@
 
 #define ANOTHER_SHAPE "%s: %s/%s has another shape or type than this program writes"
 enum {
-  MAX_TEXT = 1 << 16, /* bytes of a text; a longer one, or more values per row, is damage */
+  MAX_TEXT = 1 << 16, /* a longer text, or more values per row, is damage */
   MAX_VALUES = MILL_MAX_ROW_VALUES > MAX_TEXT ? MILL_MAX_ROW_VALUES : MAX_TEXT,
   NAME_SIZE = sizeof((mill_table *)0)->group + MILL_MAX_NAME + 20,
   PIECE_BYTES = 4 << 20, /* bytes of a column moved at once */
-  GAP_BYTES = 1 << 14    /* largest gap between rows that is written again with them, which costs
-                            less than a second write */
+  GAP_BYTES = 1 << 14    /* largest gap between rows that is read and written back with them, which
+                          * costs less than a second write */
 };
 
 hid_t mill_column_hdf5_type(int type)
@@ -73,13 +73,14 @@ int mill_table_go_on(void)
   return MILL_OK;
 }
 
-/* Store the missing value of a column in out; 0: all its bytes are zeros, as for every text. */
+/* Write the missing value of a column to out; returns 0 if all its bytes are zero, as for texts. */
 static int missing_value(const mill_column *c, char out[sizeof(double)])
 {
   static const char zeros[sizeof(double)];
   const double f64 = c->missing;
   const float f32 = (float)f64;
-  const int64_t i64 = isnan(f64) ? 0 : (int64_t)f64; /* little-endian: also of fewer bytes */
+  const int64_t i64 = isnan(f64) ? 0 : (int64_t)f64; /* its low bytes, first in little-endian order,
+                                                      * serve narrower integers */
   memset(out, 0, sizeof f64);
   if (c->type == MILL_TYPE_F64)
     memcpy(out, &f64, sizeof f64);
@@ -122,7 +123,7 @@ int mill_table_create(hid_t file, const char *path, const char *group, int64_t n
 
 /* ---- opening ---- */
 
-/* Open the dataset of that name as the table's next column. */
+/* Open dataset `name` as the table's next column. */
 static int open_column(mill_table *t, const char *name)
 {
   int err = MILL_OK;
@@ -152,8 +153,8 @@ done:
   return err;
 }
 
-/* Open the columns `names`, of any type, then those of `expected` (NULL: none), whose types and
-   shapes must agree. */
+/* Open the columns `names`, of any type, then those of `expected` (NULL: none), which must have its
+ * types and shapes. */
 static int open_columns(mill_table *t, const char *names, const mill_columns *expected)
 {
   char name[sizeof((mill_column *)0)->name];
@@ -180,7 +181,7 @@ static int open_columns(mill_table *t, const char *names, const mill_columns *ex
   return MILL_OK;
 }
 
-/* Set the byte offset of each column. */
+/* Find each column's byte offset in the file. */
 static int find_places(mill_table *t)
 {
   for (int i = 0; i < t->columns.n_column; i++) {
@@ -241,7 +242,7 @@ void mill_table_written(int64_t *n_write, int64_t *n_byte)
   *n_byte = n_byte_done;
 }
 
-/* Write n bytes of a column to the file, or read them, from row `row` on. */
+/* Write or read n bytes of a column, from row `row` on. */
 static int transfer(const mill_table *t, int i_column, int64_t row, int is_write, char *data,
                     size_t n)
 {
@@ -271,8 +272,8 @@ static int64_t row_of(const mill_table_part *p, int64_t i)
   return p->at ? p->at[i].key : p->start + i;
 }
 
-/* End of the run of rows from i on that is moved at once: neighbours, and rows of one ownership
-   block with only short gaps between them. */
+/* End of the run of rows from i on that is moved at once: adjacent rows, and rows of one ownership
+ * block with short gaps between. */
 static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
 {
   const int64_t first = row_of(p, i);
@@ -289,7 +290,7 @@ static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
   return end;
 }
 
-/* Move one column of a part.  piece: buffer of PIECE_BYTES, or of one row if that is larger. */
+/* Move one column of a part.  piece: buffer of PIECE_BYTES, or of one row if a row is larger. */
 static int move_column(const mill_table_part *p, int i_column, int is_write, char *piece)
 {
   const mill_column *c = &p->table->columns.column[i_column];
@@ -347,7 +348,7 @@ int mill_table_fill(mill_table_part part)
   char value[sizeof(double)];
   const int end = part.end;
   MILL_TRY(mill_alloc_bytes(part.table->columns.row_size, 1, (void **)&part.row));
-  part.stride = 0; /* write the same packed row to all rows */
+  part.stride = 0; /* the same packed row is written to all rows */
   for (; part.first < end; part.first++) {
     const mill_column *c = &part.table->columns.column[part.first];
     const size_t size = mill_column_type_size(c->type);
@@ -376,7 +377,7 @@ mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t
                            .stride = table->columns.row_size};
 }
 
-/* Read one column of a range by HDF5, which converts any layout and byte order. */
+/* Read a column of a range of rows by HDF5, which converts any layout and byte order. */
 static int read_column(const mill_table_part *p, int i_column, char *value)
 {
   int err = MILL_OK;
@@ -386,7 +387,7 @@ static int read_column(const mill_table_part *p, int i_column, char *value)
   const hsize_t start[2] = {(hsize_t)p->start, 0};
   const hsize_t count[2] = {(hsize_t)p->n, (hsize_t)c->n_value};
   const hid_t memory = H5Screate_simple(c->vector ? 2 : 1, count, NULL);
-  /* HDF5 does not convert between character sets: ask for the dataset's own */
+  /* HDF5 does not convert character sets, so use the dataset's own */
   const hid_t type =
       c->type == MILL_TYPE_TEXT ? H5Dget_type(dataset) : H5Tcopy(mill_column_hdf5_type(c->type));
   if (H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A table in an HDF5 file: a group of datasets of equal length, one per column of
+/** A table in an HDF5 file: a group of equally long datasets, one per column of
  *  io/result/columns.h.  Results and models files are read and written through these functions. */
 #ifndef MILL_TABLE_H
 #define MILL_TABLE_H
@@ -17,91 +17,91 @@ typedef struct mill_table {
   int64_t n_row;
   mill_columns columns;
   hid_t dataset[MILL_MAX_COLUMN];
-  int fd;                         /**< descriptor for writing; -1: read only */
+  int fd;                         /**< descriptor of the file, for writing; -1: read only */
   haddr_t place[MILL_MAX_COLUMN]; /**< byte offset of each column; set if fd is not -1 */
 } mill_table;
 
-/** Create the group and its datasets with all their space, but write no value.  One rank alone.
+/** Create the group and its datasets with all their space, without values.  Call on one rank.
  *  MILL_ERR_OUTPUT; MILL_ERR_STOPPED as mill_table_go_on. */
 int mill_table_create(hid_t file, const char *path, const char *group, int64_t n_row,
                       const mill_columns *columns);
 
-/** MILL_ERR_STOPPED if the job shall stop; asked between columns, as making a large output takes
- *  minutes. */
+/** MILL_ERR_STOPPED if the job shall stop.  Called between columns, as creating a large output
+ *  takes minutes. */
 int mill_table_go_on(void);
 
 /** Open a table.  Not collective.
  *
- *  fd       in   borrowed descriptor of the same file, for writing rows without HDF5 and without
- *                other ranks; -1: read only
+ *  fd       in   borrowed descriptor of the file, to write rows without HDF5 and other ranks; -1:
+ *                read only
  *  n_row    in   required number of rows; -1: any
- *  columns  in   required types and shapes; a text of one byte stands for any width
+ *  columns  in   required types and shapes; a text of one byte allows any width
  *  table    out  NULL after a failure; close it before the file
  *
  *  MILL_ERR_OUTPUT, also if a column to be written is not contiguous; MILL_ERR_MEMORY. */
 int mill_table_open(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                     const mill_columns *columns, mill_table **table);
 
-/** Open columns by name, separated by spaces, with the types and shapes that the file has. */
+/** Open the columns `names`, separated by spaces, with types and shapes as in the file. */
 int mill_table_open_named(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                           const char *names, mill_table **table);
 void mill_table_close(mill_table *table); /* NULL is allowed */
 
-/** Part of a table: rows and columns, and where they are packed in memory. */
+/** Part of a table: rows and columns, and their packed rows in memory. */
 typedef struct mill_table_part {
   const mill_table *table;
   int first, end; /**< columns [first, end) */
-  int64_t n;      /**< rows */
+  int64_t n;      /**< number of rows */
   int64_t start;  /**< first row, if at is NULL */
-  /** [n] rows of the table, ascending (key), and their places in memory; NULL: [start, start +
+  /** [n] key: row of the table, ascending; place: its index in `row`; NULL: rows [start, start +
    *  n) */
   const mill_keyed *at;
   char *row; /**< [places][stride] packed rows */
   size_t stride;
-  /** Rows per ownership block.  Only this rank writes blocks in which it has rows, so it may read a
-   *  gap between its rows and write it back.  0: never write other rows. */
+  /** Rows per ownership block.  Only this rank writes to blocks with its rows, so it may read the
+   *  gaps between its rows and write them back.  0: touch no other rows. */
   int64_t n_own;
 } mill_table_part;
 
-/** Part of all columns of the rows [start, start + n), packed in row [n][row_size]. */
+/** All columns of rows [start, start + n), packed in row [n][row_size]. */
 mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t n, char *row);
 
-/** Write a part, column by column, into a table opened with a descriptor.
- *  Each write restarts the watchdog's time.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+/** Write a part, column by column; the table must have a descriptor.  Each write restarts the
+ *  watchdog's time.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_table_write(const mill_table_part *part);
 
-/** Count of this process's writes to tables so far, and their bytes; any thread. */
+/** Number and bytes of this process's writes to tables so far; any thread. */
 void mill_table_written(int64_t *n_write, int64_t *n_byte);
 
-/** Write the missing values into a range of rows of a new table.  Columns whose missing value is 0
- *  are skipped: a new file reads as zeros.  Failures as above; MILL_ERR_STOPPED as
+/** Write missing values to a range of rows of a new table.  Columns whose missing value is 0 are
+ *  skipped, since a new file reads as zeros.  Failures as above; MILL_ERR_STOPPED as
  *  mill_table_go_on. */
 int mill_table_fill(mill_table_part part);
 
-/** Read a part into its rows; part.at needs a table opened with a descriptor.  Not collective.
- *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+/** Read a part into its packed rows; if part.at is set, the table must have a descriptor.  Not
+ *  collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_table_read(mill_table_part part);
 
-/** Packed rows that wait to be written, in any order; zero it first. */
+/** Packed rows waiting to be written, in any order; zero it before use. */
 typedef struct mill_waiting {
   int64_t n;
-  mill_keyed *at; /**< [n] row of the table (key) and its place in row */
+  mill_keyed *at; /**< [n] key: row of the table; place: its index in row */
   char *row;      /**< [n][row_size] */
   int64_t at_room, row_room;
 } mill_waiting;
 
-/** Add a zeroed row for row `at` of the table; *row is valid until the next call. 
+/** Add a zeroed packed row for row `at` of the table; *row is valid until the next call.
  *  MILL_ERR_MEMORY. */
 int mill_waiting_add(mill_waiting *rows, const mill_columns *columns, int64_t at, char **row);
 
-/** Sort the rows and return them as a part with all columns. */
+/** Sort the rows by `at`, and return them as a part with all columns. */
 mill_table_part mill_waiting_part(mill_waiting *rows, const mill_table *table);
 void mill_waiting_free(mill_waiting *rows);
 
-/** HDF5 type of a number of enum mill_column_type, in file and memory; borrowed from HDF5. */
+/** HDF5 type of a numeric enum mill_column_type, in file and memory; borrowed from HDF5. */
 hid_t mill_column_hdf5_type(int type);
 
-/** Enum mill_column_type of a dataset's type; -1: none. */
+/** The enum mill_column_type of an HDF5 type; -1: none. */
 int mill_column_type_of(hid_t type);
 
 #endif

@@ -18,15 +18,15 @@ void mill_result_set_bit(uint8_t *bits, int64_t i, int value)
   bits[i / 8] = value ? bits[i / 8] | mask : bits[i / 8] & (uint8_t)~mask;
 }
 
-/* Examination of a rank's share of the rows. */
+/* Examination of this rank's share of the rows. */
 typedef struct examination {
   mill_result_file *file;
   int retry_failed, was_finished;
   mill_stored_rows rows;
-  mill_table *fits, *catalog; /* TARGETID and STATUS of /fits; TARGETID of /catalog */
+  mill_table *fits, *catalog; /* columns TARGETID, STATUS of /fits; TARGETID of /catalog */
   int64_t start, *target;     /* TARGETID of /catalog from row `start` on */
   mill_damaged_rows damaged;
-  mill_waiting reset; /* rows of /fits whose STATUS is set to 0 */
+  mill_waiting reset; /* rows of /fits whose STATUS becomes 0 */
 } examination;
 
 static void end_examination(examination *e)
@@ -40,8 +40,8 @@ static void end_examination(examination *e)
   MILL_FREE(e->target, e);
 }
 
-/* Want a row that is damaged, or has failed and shall be tried again.  Its STATUS is reset to 0, so
-   that readers do not take it as done. */
+/* Mark the row wanted if it is not done, damaged, or failed and to be tried again.  Queue its
+ * STATUS for reset to 0, so that readers do not take it for done. */
 static int examine_row(void *context, int64_t i, const char *row)
 {
   examination *e = context;
@@ -52,19 +52,19 @@ static int examine_row(void *context, int64_t i, const char *row)
   mill_result_set_bit(e->file->wanted, i, !done);
   if (!is_whole && (e->was_finished || status != MILL_STATUS_NOT_DONE))
     mill_damaged_rows_add(&e->damaged, i);
-  /* TARGETID, the row's first value, may be damaged too */
+  /* also reset a row whose TARGETID, its first value, is damaged */
   if (done || (status == MILL_STATUS_NOT_DONE &&
                memcmp(row, &e->target[i - e->start], sizeof *e->target) == 0))
     return MILL_OK;
   return mill_waiting_add(&e->reset, &e->fits->columns, i, &reset);
 }
 
-/* Write STATUS 0 and the TARGETID of /catalog, which may be damaged in /fits and which no fit
-   writes. */
+/* Set STATUS to 0 and copy TARGETID from /catalog, since that of /fits may be damaged and no fit
+ * writes it. */
 static int reset_rows(examination *e)
 {
   mill_table_part part = mill_waiting_part(&e->reset, e->fits), from = part;
-  part.n_own = INT64_MAX; /* the rows between them are in this rank's share */
+  part.n_own = INT64_MAX; /* all rows between them are in this rank's share */
   from.table = e->catalog;
   from.end = 1;
   MILL_CHECK(mill_table_read(from));
@@ -75,7 +75,7 @@ static int reset_rows(examination *e)
   return mill_table_write(&part);
 }
 
-/* Examine the rows [start, end), and reset the wanted ones in the file. */
+/* Examine rows [start, end), and reset the wanted ones in the file. */
 static int examine_rows(examination *e, int64_t start, int64_t end)
 {
   char text[MILL_ROWS_TEXT];

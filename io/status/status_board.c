@@ -32,24 +32,24 @@ struct mill_board {
   char path[MILL_STATUS_PATH];
   int n_rank;
   double start_s, start_unix_s;
-  int i_gpu; /* NVML's number; -1: none */
+  int i_gpu; /* GPU's index in NVML; -1: none */
 
-  pthread_mutex_t mutex; /* of what follows */
-  mill_rank_state mine;  /* notes of this rank */
+  pthread_mutex_t mutex; /* guards mine and elsewhere */
+  mill_rank_state mine;  /* this rank's notes */
   struct {
-    int64_t n_done, n_failed; /* rows of other ranks in this run, at the last meeting */
-    double met_s, rate;       /* time of that meeting; their rows/s before it */
+    int64_t n_done, n_failed; /* rows of the other ranks in this run, at the last meeting */
+    double met_s, rate;       /* time of that meeting; rows/s of these ranks before it */
   } elsewhere;
 
-  /* of rank 0, by one thread at a time */
+  /* used on rank 0, by one thread at a time */
   mill_rank_state *rank; /* [n_rank] */
-  sample from, next;     /* begin of the rate's interval, and of the next interval */
+  sample from, next;     /* starts of the rate's interval, and of the next one */
   int has_complained;
 };
 
 /* ---- notes ---- */
 
-/* Lock the board; 0: there is none. */
+/* Lock the board; returns 0 if there is no board. */
 static int lock(mill_board *board)
 {
   return board && pthread_mutex_lock(&board->mutex) == 0;
@@ -104,7 +104,7 @@ void mill_board_failed(mill_board *board, int code, const char *message)
   pthread_mutex_unlock(&board->mutex);
 }
 
-/* Sum of the rows with a status of `from` or above. */
+/* Number of rows whose status is `from` or above. */
 static int64_t n_from(const int64_t n_status[MILL_N_STATUS], int from)
 {
   int64_t n = 0;
@@ -126,7 +126,8 @@ void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
   const double since_s = mill_wall_s() - board->elsewhere.met_s;
   const int64_t known = board->elsewhere.n_done;
   int64_t likely = known + (int64_t)(board->elsewhere.rate * since_s);
-  if (likely >= board->plan.n_row - *n_done) /* never claim all rows by extrapolation */
+  if (likely >= board->plan.n_row - *n_done) /* an extrapolation never claims that all rows are
+                                              * done */
     likely = board->plan.n_row - *n_done - 1;
   *n_done += likely > known ? likely : known;
   *n_failed += board->elsewhere.n_failed;
@@ -159,7 +160,7 @@ static int64_t count_done(const mill_board *board)
   return n;
 }
 
-/* Recent stars/s; NaN: not known yet. */
+/* Recent stars/s; NaN: unknown. */
 static double recent_rate(mill_board *board, sample now)
 {
   if (now.s - board->next.s >= RATE_S) {
@@ -170,7 +171,7 @@ static double recent_rate(mill_board *board, sample now)
   return passed_s > 0 ? (double)(now.n_done - board->from.n_done) / passed_s : (double)NAN;
 }
 
-/* Replace the status file, without waiting for the disk, as the ranks wait meanwhile. */
+/* Replace the status file without waiting for the disk, since the other ranks wait meanwhile. */
 static int replace_file(const char *path, const mill_status_text *what)
 {
   int err = MILL_OK;
@@ -190,7 +191,7 @@ done:
   return err;
 }
 
-/* On rank 0: write the states collected last. */
+/* On rank 0: write the states from the last meeting. */
 static void write_status(mill_board *board, const mill_board_end *end)
 {
   const sample now = {mill_wall_s(), count_done(board)};
@@ -267,7 +268,7 @@ int mill_board_check_path(const char *path)
     return MILL_ERROR(MILL_ERR_USAGE, "the path of the status file is too long: %zu bytes",
                       strlen(path));
   if (stat(path, &status) != 0)
-    return MILL_OK; /* other faults show when it is written, and only cause a warning */
+    return MILL_OK; /* other faults only cause a warning when the file is written */
   if (!S_ISREG(status.st_mode))
     return MILL_ERROR(MILL_ERR_USAGE, "%s is not a file: give another --status", path);
   if (status.st_size > 0 && access(path, R_OK) == 0 &&

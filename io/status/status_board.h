@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Progress of a fit on all ranks, in a file that others may read at any time.
  *
- *  The threads of a rank note their state here.  When the ranks meet to write rows
+ *  The threads of a rank note its state on a board.  When the ranks meet to write rows
  *  (mill_result_meet), rank 0 collects the notes and replaces the status file.  So a reader always
- *  finds a whole file, at most write_interval old.  If it cannot be written, the log says so once,
- *  and the fit goes on.
+ *  finds a complete file, at most write_interval old.  If the file cannot be written, the log says
+ *  so once, and the fit continues.
  *
- *  docs/use/formats.md describes the file.
- */
+ *  docs/use/formats.md describes the file. */
 #ifndef MILL_STATUS_BOARD_H
 #define MILL_STATUS_BOARD_H
 
@@ -16,39 +15,40 @@
 
 typedef struct mill_board mill_board;
 
-/** MILL_ERR_USAGE if a status file at path would replace another kind of file, or the path is too
- *  long.  One rank alone. */
+/** MILL_ERR_USAGE if path is too long or holds another kind of file than a status file.  Call on
+ *  one rank. */
 int mill_board_check_path(const char *path);
 
 /** Open a board; rank 0 writes the first status.  Collective.  MILL_ERR_MEMORY, MILL_ERR_MPI,
  *  MILL_ERR_INTERNAL. */
 int mill_board_open(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **out);
 
-/** Collect the notes of all ranks, and write the status; context: the board.  Collective over mpi.
- *  MILL_ERR_MPI. */
+/** Collect the notes of all ranks and write the status file; context: the board.  Collective over
+ *  mpi.  MILL_ERR_MPI. */
 int mill_board_meet(void *context, const mill_mpi *mpi);
 
-/** Note: a row of a file was taken from the reader; a row got its STATUS; this rank's stage; memory
- *  in use, of which the largest is kept; a failure, of which the first is kept.  Any thread; board
- *  may be NULL. */
+/** Note that a row of file i_file was taken from the reader (took), that a row got its STATUS
+ *  (finished), the rank's stage, the memory in use (the largest is kept), or a failure (the first
+ *  is kept).  Any thread; board may be NULL. */
 void mill_board_took(mill_board *board, int i_file);
 void mill_board_finished(mill_board *board, int status);
 void mill_board_stage(mill_board *board, enum mill_rank_stage stage);
 void mill_board_memory(mill_board *board, enum mill_purpose purpose, size_t bytes);
 void mill_board_failed(mill_board *board, int code, const char *message);
 
-/** Rows done on all ranks, and those of them without a fit, including earlier runs.  Since the last
- *  meeting the other ranks are assumed to go on at their last rate.  Zeros if board is NULL. */
+/** Count the rows done on all ranks, and those of them that were not fitted, including earlier
+ *  runs. Other ranks are assumed to have kept their last rate since the last meeting.  Zeros if
+ *  board is NULL. */
 void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed);
 
-/** Bring the last state of every rank to rank 0.  Collective.  MILL_ERR_MPI. */
+/** Send the last state of every rank to rank 0.  Collective.  MILL_ERR_MPI. */
 int mill_board_settle(mill_board *board, const mill_mpi *mpi);
 
-/** Last states [n_rank] of the ranks, on rank 0 after mill_board_settle. */
+/** States [n_rank] of the ranks; call it on rank 0 after mill_board_settle. */
 const mill_rank_state *mill_board_ranks(const mill_board *board, int *n_rank);
 
-/** Write the last status file (on rank 0), and free the board; not collective, board may be
- *  NULL.  end NULL: leave the file as it is. */
+/** On rank 0 write the last status file (end NULL: do not), and free the board.  Not collective;
+ *  board may be NULL. */
 void mill_board_free(mill_board *board, const mill_board_end *end);
 
 #endif

@@ -88,7 +88,7 @@ static void put_counts(mill_json *json, const mill_status_text *what)
     for (int r = 0; r < what->n_rank; r++)
       n[s] += what->rank[r].n_status[s];
   }
-  /* the result itself knows best, once it is closed */
+  /* once the result is closed, its own counts are exact */
   if (what->end && what->end->summary)
     memcpy(n, what->end->summary->n_status, sizeof n);
   for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
@@ -117,7 +117,7 @@ static void put_counts(mill_json *json, const mill_status_text *what)
                                           : (double)NAN);
 }
 
-/* Rank that failed first, by the ranks' own clocks; -1: none has failed. */
+/* The rank that failed first, by the ranks' own clocks; -1: none failed. */
 static int first_failure(const mill_status_text *what)
 {
   int first = -1;
@@ -137,7 +137,7 @@ static void put_end(mill_json *json, const mill_status_text *what)
     return;
   }
   mill_json_open(json, "error", '{');
-  put_known(json, "rank", rank >= 0, rank); /* unknown: all ranks failed together */
+  put_known(json, "rank", rank >= 0, rank); /* rank -1: all ranks failed together */
   mill_json_text(json, "message", rank >= 0 ? what->rank[rank].error : what->end->message);
   mill_json_close(json);
 }
@@ -151,7 +151,7 @@ int mill_status_print(const mill_status_text *what, FILE *out)
   mill_json json = {.out = out};
   mill_host_name(host, sizeof host);
   mill_json_open(&json, NULL, '{');
-  mill_json_text(&json, "format", "starmill status"); /* MILL_STATUS_SIGNATURE */
+  mill_json_text(&json, "format", "starmill status"); /* first, as in MILL_STATUS_SIGNATURE */
   mill_json_integer(&json, "format_version", MILL_STATUS_VERSION);
   mill_json_text(&json, "state",
                  !end                     ? "running"

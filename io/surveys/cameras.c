@@ -9,8 +9,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* Errors below PHYSICAL show that fluxes are in erg / s / cm2 / A; they are then multiplied by
- * SCALE. */
+/* Errors below PHYSICAL mean fluxes in erg / s / cm2 / A, which are then multiplied by SCALE. */
 static const double PHYSICAL = 1e-10, SCALE = 1e17;
 
 void mill_cameras_close(void *state)
