@@ -23,7 +23,7 @@ int mill_backend_find(const char *choice, const mill_backend **backend)
     *backend = mill_backend_cuda(&err);
     goto done;
   }
-  /* auto is a CPU until a run settles it by the number of its rows */
+  /* auto: a run may choose the GPU once its number of rows is known */
   *backend = mill_backend_cpu(NULL);
   if (!*backend)
     MILL_FAIL(MILL_ERR_BACKEND, "no CPU backend runs on this machine");

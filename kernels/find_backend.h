@@ -7,8 +7,9 @@
 
 MILL_EXTERN_C_BEGIN
 
-/** The backend of a configuration's word: cpu, auto (a CPU until a run settles it by the number of
- *  its rows), cuda, cuda+cpu (its GPU).  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
+/** Find the backend of a configuration's word: cpu, cuda, cuda+cpu (the GPU's backend) or auto.
+ *  For auto it is the CPU's; a run may change it once its number of rows is known.
+ *  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
 int mill_backend_find(const char *choice, const mill_backend **backend);
 
 /** Preferred number of stars at once of a backend with n_thread threads. */

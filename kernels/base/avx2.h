@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Functions that are compiled for AVX2 too. */
+/** Functions compiled twice, with and without AVX2. */
 #ifndef MILL_AVX2_H
 #define MILL_AVX2_H
 
-/** Define prefix##name, which calls the inline function name (MILL_AVX2_BODY), compiled for this
- *  processor. */
+/** Define prefix##name, which runs the inline function name (MILL_AVX2_BODY): its AVX2 version if
+ *  the processor has AVX2. */
 #define MILL_AVX2_BODY __attribute__((always_inline)) static inline void
 #if defined(__x86_64__)
 #define MILL_AVX2(prefix, name, parameters, arguments)                                             \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Seconds for measuring: of this thread, of the process, and of the wall. */
+/** Clocks in seconds: CPU time of the thread and the process, wall-clock time. */
 #ifndef MILL_CLOCK_H
 #define MILL_CLOCK_H
 
@@ -15,7 +15,7 @@ double mill_process_cpu_s(void);
 /** Monotonic time. Safe in a signal handler. */
 double mill_wall_s(void);
 
-/** The same, including the time that the machine is suspended. */
+/** Monotonic time that also advances while the machine is suspended. */
 double mill_boot_s(void);
 
 /** Seconds since 1970-01-01 UTC. */

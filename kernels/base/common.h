@@ -29,8 +29,7 @@
 #define MILL_HD_INLINED static inline __attribute__((always_inline))
 #endif
 
-/** A serial function that is not inlined on a GPU: inlined, it would make one function that takes
- *  the compiler minutes. */
+/** A serial function not inlined on a GPU: one huge kernel would take the compiler minutes. */
 #ifdef __CUDA_ARCH__
 #define MILL_HD_CALLED MILL_HD __noinline__
 #else
@@ -55,7 +54,7 @@ enum {
   MILL_MAX_CONT = 24,        /**< continuum functions of a segment */
   MILL_MAX_COMPONENT = 16,   /**< components of the model error of an arm */
   MILL_WIDTH_ROWS = 2,       /**< components of the width of a line-spread function */
-  MILL_MAX_ERROR = 18,       /**< of a segment: both */
+  MILL_MAX_ERROR = 18,       /**< error rows of a segment: model error and line-spread function */
   MILL_MAX_ROWS = 48,        /**< components, continuum functions and parameters together */
   MILL_MAX_GUESS_START = 10, /**< templates of the guess that a star may start from */
   MILL_MAX_DIAG = 31,        /**< diagonals of a resolution matrix, odd */

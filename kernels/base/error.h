@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Error codes, their texts, and macros that pass them on.
  *
- *  A function that can fail returns a code from the list below; its message,
- *  which names the file, row or option and what to do, lies in a buffer of the
- *  calling thread until the next failure there.
+ *  A function that can fail returns a code from the list below.  Its message names the file, row or
+ *  option and what to do; the thread keeps it until its next failure.
  *
- *  A function that holds something which a failure must free has a variable
- *  `int err` and one exit, the label `done`: MILL_FAIL sets code and message
- *  and goes there, MILL_TRY passes a failure on.  One that holds nothing
- *  returns: `return MILL_ERROR(code, "...")`, and MILL_CHECK passes a failure
- *  on.  -Wshadow refuses MILL_CHECK where there is an `err`.
+ *  A function that owns memory or handles has a variable `int err` and one exit, the label `done`,
+ *  which frees them: MILL_FAIL sets code and message and goes there, MILL_TRY passes a failure on.
+ *  A function that owns nothing uses `return MILL_ERROR(code, "...")` and MILL_CHECK.  -Wshadow
+ *  refuses MILL_CHECK next to an `err`.
  */
 #ifndef MILL_ERROR_H
 #define MILL_ERROR_H

@@ -10,8 +10,8 @@
 MILL_EXTERN_C_BEGIN
 
 enum {
-  /** Pinned buffers for uploads to a GPU, filled in turn: large enough for a star of DESI, small
-   *  enough to stay in the cache until the GPU fetches them. */
+  /** Number and size of the pinned buffers for uploads to a GPU, filled in turn.  Smaller ones
+   *  would not hold a DESI star; larger ones leave the cache before the GPU reads them. */
   MILL_N_STAGE = 4,
   MILL_STAGE_BYTES = 1 << 19
 };
@@ -19,9 +19,9 @@ enum {
 /** A copy to or from a device, or to pinned memory. */
 typedef struct mill_upload {
   void *to;
-  const void *from; /**< NULL: zeros go there */
+  const void *from; /**< NULL: set *to to zeros */
   size_t bytes;
-  int stays; /**< uploads: the source is pinned memory, which stays until the backend settles */
+  int stays; /**< uploads: from is pinned and unchanged until the backend's settle */
 } mill_upload;
 
 /** Do a copy within the host's memory. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Arrays laid out one after another in a block of memory, from a table.
  *
- *  A structure's table has a row for each array that it points to.  The owner of the structure
- *  counts the elements; mill_lay_out then measures the memory, and with memory sets the pointers.
+ *  A structure's table has a row for each array that the structure points to.  The owner counts the
+ *  elements; mill_lay_out then measures the memory or, given memory, sets the pointers.
  */
 #ifndef MILL_LAYOUT_H
 #define MILL_LAYOUT_H
@@ -29,7 +29,7 @@ static inline size_t mill_round_up(size_t bytes, size_t unit)
   return (bytes + unit - 1) / unit * unit;
 }
 
-/** Offset of the next array, which takes this many bytes; *at moves behind it. */
+/** Reserve the next array's bytes at *at: return the array's offset and move *at behind it. */
 static inline size_t mill_take(size_t *at, size_t bytes)
 {
   const size_t here = *at;
@@ -37,7 +37,8 @@ static inline size_t mill_take(size_t *at, size_t bytes)
   return here;
 }
 
-/** Arrays of n_copy equal structures: of each array those of all structures lie together.
+/** Lay out the arrays of n_copy equal structures: first array 0 of all structures, then array 1 of
+ *  all structures, and so on.
  *
  *  array [n_array]      in      the structure's table
  *  count                in      elements of an array; 0: no such array, its pointer stays

@@ -66,8 +66,7 @@ int mill_alloc_raw(size_t n, size_t size, void **out)
   if (!p)
     return MILL_ERROR(MILL_ERR_MEMORY, "no memory for %zu bytes%s", bytes, mill_memory_limit());
 #if defined(__linux__)
-  /* getting a page of 4 kB costs as much as filling it, so ask for large pages; small ones work
-   * too */
+  /* getting a 4 kB page costs as much as filling it: ask for large pages, which are optional */
   if (bytes >= HUGE_PAGE)
     (void)madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
 #endif

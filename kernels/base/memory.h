@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Memory: allocation with a message, room that grows, and what limits there are. */
+/** Memory: allocation with an error message, growing arrays, limits on address space. */
 #ifndef MILL_MEMORY_H
 #define MILL_MEMORY_H
 
@@ -22,16 +22,15 @@ void mill_free(void *p);
 /** Free n pointers; MILL_FREE(a, b, ...) counts them. */
 void mill_free_list(int n, const void *const *p);
 
-/** Room for n_need elements of size bytes at *p, of which *n_room have room now: memory at least
- *  doubles, so that appending n elements one by one costs n copies and not n * n.  *p is NULL or
- *  from this function; free with mill_free.  The new room is not zeroed.  On failure *p and
- *  *n_room stay as they are. */
+/** Enlarge the array *p, which has room for *n_room elements of size bytes, to hold n_need.  Its
+ *  room at least doubles: appending n elements one by one copies some n elements, not n * n.  *p is
+ *  NULL or from this function; free it with mill_free.  New room is not zeroed.  On failure *p and
+ *  *n_room do not change. */
 int mill_grow_bytes(void **p, int64_t *n_room, int64_t n_need, size_t size);
 #define MILL_GROW(p, n_room, n_need) mill_grow_bytes((void **)(p), n_room, n_need, sizeof(**(p)))
 
-/** Zeroed memory for n_need elements of size bytes at *p, of which *n_room have room now,
- *  discarding the contents of *p.  *p is NULL or from mill_alloc_bytes; after a failure it is NULL
- *  and *n_room is 0. */
+/** If *p has room for fewer than n_need elements of size bytes (*n_room), free it and allocate
+ *  zeroed memory.  *p is NULL or from mill_alloc_bytes; on failure it is NULL and *n_room is 0. */
 int mill_renew_bytes(void **p, size_t *n_room, size_t n_need, size_t size);
 #define MILL_RENEW(p, n_room, n_need)                                                              \
   mill_renew_bytes((void **)(p), n_room, (size_t)(n_need), sizeof(**(p)))
@@ -40,8 +39,8 @@ int mill_renew_bytes(void **p, size_t *n_room, size_t n_need, size_t size);
  *  about memory.  Valid until the next call in this thread. */
 const char *mill_memory_limit(void);
 
-/** How many of n blocks of n_byte fit into the address space now; all are freed again.  For
- *  libraries that crash without memory. */
+/** Count how many of n blocks of n_byte fit into the address space now, and free them again: a
+ *  check before calling libraries that crash without memory. */
 int mill_memory_room(int n, size_t n_byte);
 
 #define MILL_FREE(...)                                                                             \

@@ -2,9 +2,9 @@
 /** Named ranges on the timeline of a profiler (NVIDIA Nsight Systems), in one NVTX domain
  *  "starmill".
  *
- *  Without a listening tool, or without NVTX's headers, a range costs two tests of a variable.
- *  Ranges belong to the calling thread and are ended there in reverse order.
- *  docs/develop/performance.md describes the timeline.
+ *  Without a profiler, or built without NVTX's headers, a range costs two tests of a variable.  The
+ *  thread that begins ranges ends them, in reverse order.  docs/develop/performance.md describes
+ *  the timeline.
  */
 #ifndef MILL_NVTX_H
 #define MILL_NVTX_H
@@ -13,15 +13,15 @@
 
 MILL_EXTERN_C_BEGIN
 
-/** Where the ranges stand:
+/** What each range covers:
  *
  *  read        reader thread: a batch of stars from files
  *  prepare     pixels of a fresh star (on a GPU: within guess)
  *  upload      host: a star from the reader into its slot
  *  guess       initial guess of fresh stars
- *  round       one round; on a GPU one launch of many, where a graph runs them
+ *  round       one round; with a CUDA graph, one launch of many rounds
  *  emulate     templates of one arm, within a round
- *  likelihood  what follows them, within a round
+ *  likelihood  likelihood of one arm, within a round
  *  polish      steps of the optimizer, simplex or polish, within a round
  *  errors      velocity profile, last evaluation and errors, within a round
  *  download    host: finished rows and models

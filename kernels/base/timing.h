@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Where the time of a backend goes, by stage of the fit.
  *
- *  Each lane (thread) of a device counts for itself; mill_backend.timing adds them up.
- *  A round serves stars of several stages at once; the time of the emulator's products is split by
- *  number of rows.
+ *  Each lane (thread) of a device has its own counts; mill_backend.timing adds them up.  A round
+ *  serves stars in several stages; the emulator's time is divided among them by their number of
+ *  rows.
  */
 #ifndef MILL_TIMING_H
 #define MILL_TIMING_H
@@ -15,7 +15,7 @@ MILL_EXTERN_C_BEGIN
 enum mill_phase {
   MILL_PHASE_PREPARE = 0, /**< pixel preparation */
   MILL_PHASE_GUESS,       /**< initial guess */
-  MILL_PHASE_SIMPLEX,     /**< values at a point: of a simplex */
+  MILL_PHASE_SIMPLEX,     /**< values at a point of a simplex */
   MILL_PHASE_POLISH,      /**< Jacobians */
   MILL_PHASE_PROFILE,     /**< values at several velocities: profile, arms, epochs */
   MILL_PHASE_FINAL,       /**< last evaluation: models, true chi-squares */
