@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A template library in memory: labels, hulls, arms and their emulators.
+/** A template library in memory: labels (Teff, log g, ...), hulls, arms and their emulators.
  *
  *  Plain data, filled by io/library/library_file.c (or by a test) on the host and read
  *  by every block function.  The number and names of labels and arms come from
@@ -24,9 +24,9 @@ typedef struct mill_label {
   double mean, std;           /**< of the mapped value */
   double min, max;            /**< range of the training stars, in the label's unit */
   double scale;               /**< typical uncertainty, in the label's unit */
-  double floor;               /**< of its error where model error counts, in the label's unit */
-  /** A star outside of these gets MILL_WARN_LABEL_EDGE, in the label's unit; both 0: no star does.
-   *  mill_label_set_edges fills them when a fit loads the library. */
+  double floor;               /**< added in quadrature to errors of fits with model error */
+  /** A fitted label below edge_min or above edge_max (in its unit) sets MILL_WARN_LABEL_EDGE; both
+   *  0: never.  mill_label_set_edges fills them when a fit loads the library. */
   double edge_min, edge_max;
 } mill_label;
 
@@ -56,11 +56,10 @@ enum { MILL_MAX_GRID_NODE = 256, MILL_MAX_GRID_COEF = 1 << 28 };
 /** Tensor product of cubic or linear B-splines over the library's labels in mapped coordinates.
  *
  *  h_k(x) = sum_{i,j,..} B_i(x_0) B_j(x_1) .. coef[i][j]..[k].
- *  Cubic: twice continuously differentiable inside the grid.  Linear: coef are the values at
- *  the nodes, and slopes jump there (at a node, that of the interval above it is taken).
- *  Beyond the grid a coordinate continues linearly from the edge.  knot[l] holds
- *  n_node[l] + order ascending numbers, of which the first `order` are equal, and so are the
- *  last (a clamped spline).
+ *  Cubic: twice continuously differentiable inside the grid.  Linear: coef holds the values at
+ *  the nodes; a node has the slope of the interval above it.  Beyond the grid h continues linearly
+ *  from the edge.  knot[l] holds n_node[l] + order ascending numbers; the first `order` are equal,
+ *  and so are the last `order` (a clamped spline).
  */
 typedef struct mill_spline_grid {
   int n_axis;                       /**< the library's labels, MILL_MAX_GRID_AXIS at most */
@@ -71,7 +70,7 @@ typedef struct mill_spline_grid {
   int n_out;                        /**< inputs of the last layer */
 } mill_spline_grid;
 
-/** Basis functions that may differ from zero at one place of a label, its degree plus one. */
+/** Number of basis functions that can be nonzero at one value of a label: degree + 1. */
 MILL_HD static inline int mill_spline_grid_order(const mill_spline_grid *grid)
 {
   return grid->linear ? 2 : 4;
@@ -110,18 +109,18 @@ typedef struct mill_emulator {
 } mill_emulator;
 
 /** Model error of an arm's templates, relative to their flux (docs/science/numerics.md, "Model
- *  error"): components, each with an unknown amplitude in a star, and the rms outside of them. */
+ *  error"): components, whose amplitudes differ from star to star, and the rms of the rest. */
 typedef struct mill_model_error {
-  float *fraction;  /**< [mill_error_points] rms of what the components leave, owned; NULL: none */
+  float *fraction;  /**< [mill_error_points] rms of the rest, owned; NULL: no model error */
   int n_component;  /**< 0 ... MILL_MAX_COMPONENT */
   float *component; /**< [n_component][mill_error_points], owned; NULL without */
-  double sigma[MILL_MAX_COMPONENT]; /**< standard deviations of the components' shares */
-  double correlation; /**< of its points, over which what the components leave is correlated */
-  int finer;          /**< its points to one of the arm's grid, if more than 1 */
-  int pitch;          /**< in a model: of the rows of component */
+  double sigma[MILL_MAX_COMPONENT]; /**< standard deviations of the components' amplitudes */
+  double correlation;               /**< correlation length of the rest, in error points */
+  int finer;                        /**< error points per step of the arm's grid, if above 1 */
+  int pitch; /**< in a mill_model: numbers from one row of component to the next */
 } mill_model_error;
 
-/** Points of the model error of an arm with n_pix grid points. */
+/** Number of model-error points of an arm with n_pix grid points. */
 MILL_HD static inline int mill_error_points(const mill_model_error *error, int n_pix)
 {
   return error->finer > 1 ? (n_pix - 1) * error->finer + 1 : n_pix;
@@ -138,15 +137,14 @@ typedef struct mill_arm {
   double ln_wave0; /**< natural logarithm of the first vacuum wavelength in A */
   double ln_step;  /**< uniform step in ln wavelength */
   double *wave_aa; /**< [n_pix] vacuum A, owned */
-  int sampling;    /**< a fit's: grid points of the library to one of these, if more than 1 */
-  /** Gaussian sigma in A that the templates already carry, to be taken out of
-   *  a resolution matrix; negative: templates are at the instrument's own
-   *  resolution and no resolution matrix applies.  At most MILL_MAX_SIGMA_WIDTH of the arm's
-   *  width. */
+  int sampling;    /**< in a fit: the library's grid points per grid point here, if above 1 */
+  /** Gaussian sigma (A) of the templates, which fits deconvolve from resolution matrices; at most
+   *  MILL_MAX_SIGMA_WIDTH of the arm's width.  Negative: the templates have the instrument's
+   *  resolution, and fits ignore resolution matrices. */
   double template_sigma_aa;
   mill_emulator emulator;
   mill_model_error error;
-  /* where it came from; printed and kept, no part of the hash; may be empty */
+  /* origin, printed and written to files; may be empty; does not enter the hash */
   char sigma_origin[160]; /**< why template_sigma_aa is what it is */
   char source[128];       /**< name of the emulator's file, without its folder */
   char revision[64];      /**< of the emulator, as its file says */
@@ -168,20 +166,21 @@ typedef struct mill_library {
   char name[128];
   char hash[65]; /**< lower-case hexadecimal digest of the contents */
   char path[1024];
-  char *report; /**< how good it is, lines of text (starmill/templates/measure.py); NULL: not
-                   known; owned, no part of the hash */
+  char *report; /**< |quality measures as lines of text (starmill/templates/measure.py); NULL:
+                   unknown; owned; does not enter the hash */
 } mill_library;
 
 /** Free what a library owns and zero it; NULL is allowed. */
 void mill_library_clear(mill_library *lib);
 
-/** The same for an arm, a grid, radial functions and a model error; an arm must be there. */
+/** Free what an arm, a grid, radial functions or a model error owns and zero it.  NULL is allowed
+ *  except for the arm. */
 void mill_arm_clear(mill_arm *arm);
 void mill_spline_grid_clear(mill_spline_grid *grid);
 void mill_rbf_clear(mill_rbf *rbf);
 void mill_model_error_clear(mill_model_error *error);
 
-/** Edges of a label by how its name begins: rvspecfit's range of teff, logg and feh. */
+/** Set a label's edges to rvspecfit's range, by the beginning of its name: teff, logg or feh. */
 void mill_label_set_edges(mill_label *label);
 
 /** Index of the label or arm of that name, -1 when there is none. */

@@ -43,31 +43,30 @@ enum {
   MILL_MAX_MODE = 4
 };
 
-/** By parameter in the order VRAD, VSINI, labels.  A parameter that the fit holds has its value as
- *  mean and percentiles, no variance, and NaN as effective size. */
+/** Parameters are ordered VRAD, VSINI, labels.  A parameter fixed in the fit has its value as mean
+ *  and percentiles, variance 0 and effective size NaN. */
 typedef struct mill_posterior {
   int32_t flag;      /**< bits of enum mill_post_flag */
   int32_t n_eval;    /**< likelihood evaluations */
   double pareto;     /**< Pareto k of the weights */
   double m2ll_least; /**< lowest -2 ln L of a sample, with priors and hull penalty */
-  /** ln of the mean of the likelihood over the priors, and its error; NaN where a
-   *  label has no bounds. */
+  /** ln of the likelihood averaged over the priors, and its error; NaN if a label has no bounds. */
   double ln_evidence, ln_evidence_err;
   double mean[MILL_MAX_PAR];
   double covar[MILL_MAX_COVAR]; /**< packed as that of mill_fit_result */
   double percentile[MILL_N_PERCENTILE][MILL_MAX_PAR];
   double ess[MILL_MAX_PAR]; /**< effective sample size */
-  /** Marginal densities [n_label + 2][MILL_N_DENSITY] in 1/unit, on points evenly from
-   *  density_low to density_high, both of them points; NaN where the parameter is held. */
+  /** Marginal densities [n_label + 2][MILL_N_DENSITY], 1/unit, at even points from density_low to
+   *  density_high, both included; NaN for a fixed parameter. */
   double density_low[MILL_MAX_PAR], density_high[MILL_MAX_PAR];
   double density[MILL_MAX_PAR * MILL_N_DENSITY];
   int64_t n_mode;
   double mode_weight[MILL_MAX_MODE]; /**< the heaviest first, sum 1; NaN beyond n_mode */
-  /** [MILL_MAX_MODE][n_label + 2] mean and standard deviation of the samples of each. */
+  /** [MILL_MAX_MODE][n_label + 2] mean and standard deviation of each mode's samples. */
   double mode_mean[MILL_MAX_MODE * MILL_MAX_PAR], mode_sigma[MILL_MAX_MODE * MILL_MAX_PAR];
 } mill_posterior;
 
-/** Samples that are kept one by one, [n_draw][n_label + 2], lie behind the posterior. */
+/** Individual samples [n_draw][n_label + 2], stored directly after the structure. */
 MILL_HD static inline double *mill_posterior_draw(const mill_posterior *posterior)
 {
   return (double *)(void *)(posterior + 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Science settings of a fit, in plain data that a device can hold.
+/** Science settings of a fit, as plain data that can be copied to a device.
  *
  *  src/config/config_keys.c has their keys in the YAML configuration, with the defaults.
  */
@@ -18,8 +18,8 @@ enum mill_rotation_kind { MILL_ROT_SPLINE = 0, MILL_ROT_LINEAR = 1 };
 enum mill_epochs_kind { MILL_EPOCHS_NONE = 0, MILL_EPOCHS_EXPOSURE = 1, MILL_EPOCHS_NIGHT = 2 };
 enum mill_resolution_use { MILL_RES_AUTO = 0, MILL_RES_MATRIX = 1, MILL_RES_NONE = 2 };
 
-/** Parameters are ordered VRAD, VSINI, the library's labels, then with velocity offsets one for
- *  each arm of the library but the first. */
+/** Parameters are ordered VRAD, VSINI, the library's labels, then, with velocity_offsets, one
+ *  offset for each arm of the library except the first. */
 enum { MILL_PAR_VRAD = 0, MILL_PAR_VSINI = 1, MILL_PAR_LABEL0 = 2 };
 
 typedef struct mill_wave_range {
@@ -30,9 +30,9 @@ enum { MILL_MAX_WAVE_MASK = 32 };
 
 /** How the posterior of a fitted star is sampled (kernels/star/logic/sample.h). */
 typedef struct mill_sample_settings {
-  int max_eval;     /**< likelihood evaluations of a star; 0: it is not */
-  int n_draw;       /**< samples that are kept one by one */
-  double least_ess; /**< a star is done when all parameters have this effective size */
+  int max_eval;     /**< likelihood evaluations per star; 0: no sampling */
+  int n_draw;       /**< individual samples kept per star */
+  double least_ess; /**< sampling ends when every parameter has this effective sample size */
   uint64_t seed;
 } mill_sample_settings;
 
@@ -40,38 +40,38 @@ typedef struct mill_fit_settings {
   enum mill_optimizer optimizer;
   enum mill_likelihood_kind likelihood;
   enum mill_continuum_kind continuum;
-  int n_cont; /**< continuum functions per segment (npoly), 1..MILL_MAX_CONT, at least */
+  int n_cont; /**< least number of continuum functions per segment (npoly), 1..MILL_MAX_CONT */
   enum mill_precision precision; /**< of the emulator and the templates */
   enum mill_resolution_use resolution;
   enum mill_rotation_kind rotation; /**< how rotation acts below a grid step */
-  double n_cont_per_1000aa;         /**< as many by width, where more: mill_continuum_count */
-  int model_error; /**< 1: what the library knows of its templates' errors is used */
-  /** Of the factor of a line-spread function's width: standard deviation; 0: it is 1, negative:
-   *  that of the input's format. */
+  double n_cont_per_1000aa;         /**< per 1000 A, if that is more: mill_continuum_count */
+  int model_error;                  /**< 1: use the library's model error */
+  /** Relative standard deviation of the line-spread function's width; 0: the width is exact,
+   *  negative: the value of the input's format. */
   double lsf_width_error;
   double min_vel_km_s, max_vel_km_s;
   double min_vsini_km_s, max_vsini_km_s;
   double guess_vel_step_km_s; /**< bins of the initial guess */
-  double second_start_sn;     /**< below this S/N the fit always runs from the second guess */
-  int max_starts;             /**< templates of the guess that a star may start from, 1 or more */
+  double second_start_sn;     /**< below this S/N: always a start from the second guess */
+  int max_starts;             /**< guess templates from which a star may start, 1 or more */
   int n_simplex_round;        /**< rounds of the short simplex of `hybrid` */
-  double min_sn;              /**< largest S/N of the arms below it: LOW_SN, no fit; -inf: none */
-  int max_eval;               /**< of one star; a simplex that reaches it goes on to the polish */
+  double min_sn;              /**< below this S/N in every arm: no fit, LOW_SN; -inf: no limit */
+  int max_eval;               /**< evaluations per star; a simplex at this limit polishes */
   int edge_pix;               /**< pixels dropped at each end when a resolution matrix is used */
   double sigma_floor;         /**< sigma of good pixels is at least this times its median */
   double bad_sigma_factor;    /**< sigma of bad pixels in units of |median flux| */
-  int rescale_errors;         /**< errors times the root of the reduced chi-square, where above 1 */
-  double vrad_floor_km_s;     /**< of the spectra's wavelengths, added to errors of velocities */
-  /** 1: a star's arms but its first have velocities of their own, VRAD and an offset. */
+  int rescale_errors;         /**< 1: multiply errors by sqrt(reduced chi-square), if above 1 */
+  double vrad_floor_km_s;     /**< error of the wavelength scale, added to velocity errors */
+  /** 1: each arm of a star except the first has the velocity VRAD + offset. */
   int velocity_offsets;
   double velocity_offset_sigma_km_s; /**< of the Gaussian prior of an offset, about 0 */
-  enum mill_epochs_kind epochs;      /**< exposures of a star that get a velocity of their own */
-  double epoch_floor_km_s; /**< added to its error for the probability of a constant velocity */
-  int binaries; /**< 1: a second star where its lines are seen (kernels/star/logic/pair.h) */
+  enum mill_epochs_kind epochs;      /**< own velocity for each exposure or night, or none */
+  double epoch_floor_km_s; /**< added in quadrature to an epoch's error in weights and chi-square */
+  int binaries; /**< 1: fit a second star where its lines are seen (kernels/star/logic/pair.h) */
   int n_wave_mask;
   mill_wave_range wave_mask[MILL_MAX_WAVE_MASK]; /**< never used for fitting: the dichroic */
   uint32_t mask_ignore;                          /**< mask bits that do not make a pixel bad */
-  /** by parameter, offsets left out: fixed to a value; Gaussian priors (sigma 0: none) */
+  /** by parameter, without offsets: fixed to a value; Gaussian prior (sigma 0: none) */
   int fixed[MILL_MAX_PAR];
   double fixed_value[MILL_MAX_PAR];
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];

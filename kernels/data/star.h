@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A star on its way from the reader through the fit to its row, on the host. */
+/** A star in host memory, from the reader through the fit to its row. */
 #ifndef MILL_STAR_H
 #define MILL_STAR_H
 
@@ -10,19 +10,21 @@ MILL_EXTERN_C_BEGIN
 /** Use of a segment. */
 enum mill_segment_use {
   MILL_SEGMENT_FIT,    /**< fit it */
-  MILL_SEGMENT_NO_LSF, /**< the library needs a line-spread function, and none is known */
-  MILL_SEGMENT_OUTSIDE /**< a channel beyond all arms; arm is -1, n_pix is 0 */
+  MILL_SEGMENT_NO_LSF, /**< skip it: the library needs a line-spread function */
+  MILL_SEGMENT_OUTSIDE /**< the channel overlaps no arm; arm is -1, n_pix is 0 */
 };
 
 /** One arm of one exposure (or coadd).
  *
- *  wave_aa [n_pix] vacuum A; equal wavelengths of a file are one array;
- *  flux [n_pix], ivar [n_pix] as in the file, any unit; mask [n_pix] bits, NULL
- *  for none; resolution [n_diag][n_pix] as DESI stores it (scipy dia layout,
- *  offsets +n_diag/2 ... -n_diag/2), NULL for none; sigma_aa [n_pix] Gaussian sigma
- *  of the line-spread function in A, pixel included, NULL for none (a resolution
- *  matrix comes first).  The arrays are the reader's and need not outlive the source's next
- *  call (src/pipeline/pipeline.h).
+ *  wave_aa     [n_pix]          vacuum A; spectra of a file with equal wavelengths share the array
+ *  flux, ivar  [n_pix]          as in the file, any unit
+ *  mask        [n_pix]          bits; NULL: none
+ *  resolution  [n_diag][n_pix]  as DESI stores it (scipy dia layout, offsets +n_diag/2 ...
+ *                               -n_diag/2); NULL: none
+ *  sigma_aa    [n_pix]          Gaussian sigma (A) of the line-spread function, pixel included;
+ *                               NULL: none; ignored with a resolution matrix
+ *  The reader owns the arrays; they are valid until the next call of the source
+ *  (src/pipeline/pipeline.h).
  */
 typedef struct mill_raw_segment {
   int arm;      /**< index into the library's arms */
@@ -31,27 +33,27 @@ typedef struct mill_raw_segment {
   int n_pix;
   int n_diag;
   const double *wave_aa;
-  /** Number of the wavelengths: segments of the same number, arm and n_pix have the same ones, so
-   *  that nobody needs to compare them; 0: not numbered. */
+  /** Number of the wavelength array: segments equal in number, arm and n_pix have equal
+   *  wavelengths, which need no comparison.  0: not numbered. */
   uint64_t wave_number;
   const float *flux;
   const float *ivar;
   const int32_t *mask;
   const float *resolution;
   const float *sigma_aa;
-  double width_error; /**< relative, of the line-spread function: standard deviation; 0: none */
-  /* for the reader and the job; the pipeline does not ask */
+  double width_error; /**< relative error (1 sigma) of the line-spread function's width; 0: exact */
+  /* for the reader and the job; the pipeline ignores them */
   enum mill_segment_use use; /**< other than MILL_SEGMENT_FIT: no pixels */
   int i_file;                /**< of the catalog */
   int has_own_lsf;           /**< 1: its line-spread function is the file's */
   double mjd;                /**< of the exposure; NaN: not known */
-  int channel;               /**< among the channels that the format has added in this read */
-  int first;                 /**< pixel of the channel with which it begins */
+  int channel;               /**< index among the channels of this read */
+  int first;                 /**< the channel's pixel at which the segment begins */
   double first_aa, last_aa;  /**< of MILL_SEGMENT_OUTSIDE alone: the channel's range */
 } mill_raw_segment;
 
-/** Best-fit model of a segment, [n_pix] each: flux in the unit of the input, NaN where the arm was
- *  dropped, and wavelengths in A. */
+/** Best-fit model of a segment: flux [n_pix] in the input's unit, NaN if the arm was dropped, at
+ *  the vacuum wavelengths wave_aa [n_pix], A. */
 typedef struct mill_star_model {
   const float *flux;
   const double *wave_aa;
@@ -59,20 +61,20 @@ typedef struct mill_star_model {
 
 typedef struct mill_star {
   int64_t row;            /**< of /fits */
-  int64_t first_exposure; /**< among all exposures of the catalog; -1: its file is unreadable */
+  int64_t first_exposure; /**< index in the catalog's exposures; -1: its file is unreadable */
   int n_exposure;
-  uint64_t identity; /**< of its random numbers; used by samples only */
+  uint64_t identity; /**< key of its random numbers, used by sampling only */
   int n_segment;
   mill_raw_segment *segment; /**< [n_segment] by exposure, then arm */
-  int n_epoch;               /**< epochs that get a velocity of their own; 0: none is wanted */
+  int n_epoch;               /**< epochs with their own velocity; 0: none wanted */
   int64_t warn;              /**< bits of RVS_WARN known before the fit */
-  int try_all;               /**< also starts from the guess: it has several minima */
-  int is_several;            /**< a sample's row has two stars, or epochs that differ */
-  double start_chisq;        /**< its CHISQ_C_DATA, 0: not known */
-  double start_f;            /**< its M2LL, infinite: of another model than the sample's */
-  int stays; /**< 1: pixels lie in memory of the backend's pin, until mill_pipeline_settle */
+  int try_all;               /**< 1: start from the guess too: the earlier fit had two minima */
+  int is_several;            /**< 1: the earlier fit has two stars, or epochs that differ */
+  double start_chisq;        /**< CHISQ_C_DATA of the fit of start; 0: unknown */
+  double start_f;            /**< M2LL of the fit of start; infinite: it had another model */
+  int stays;           /**< 1: pixels lie in pinned memory, unchanged until mill_pipeline_settle */
   const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */
-  /** Gaussian priors of its own, instead of those of the settings; sigma 0: none */
+  /** this star's Gaussian priors, instead of those of the settings; sigma 0: none */
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
   double taken_s; /**< wall clock when its fit began */
   /* for the sink, until it returns */

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Blocks as fibers: the checking build that finds missing barriers.
  *
- *  A block function runs as several cooperating fibers.  Each runs until its
- *  next barrier; then the fibers that still have to reach it run, in an order
- *  drawn from a seed.  Code that reads what another thread has yet to write
- *  therefore gives another result than the plain build, and tests compare.
- *  mill_block_run aborts the program with a message when fibers disagree about a
- *  barrier (some end while others wait): on a GPU that would hang.
+ *  A block function runs as several fibers.  Each fiber runs to its next barrier, then the next
+ *  fiber in an order drawn from a seed.  Code that reads a number before another thread has written
+ *  it thus gives another result than the plain build, and tests compare the two.  mill_block_run
+ *  aborts the program if some fibers end while others wait at a barrier: a GPU would hang.
  */
 #ifndef MILL_FIBER_H
 #define MILL_FIBER_H
 
 #include "kernels/math/block.h"
 
-/** Fibers of every block and the seed of their order; for tests. */
+/** Set the number of fibers per block and the seed of their order; for tests. */
 void mill_fiber_configure(int n_fiber, unsigned seed);
 
 #endif

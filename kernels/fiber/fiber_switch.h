@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Go from one fiber of a thread to another, for checking builds.
+/** Switch between fibers of a thread, for checking builds.
  *
- *  ucontext asks the kernel for the signal mask at every switch, which takes longer than most of
- *  what a fiber does between two barriers.  On x86-64 the registers that a call must keep are all
- *  there is to save; elsewhere, and where AddressSanitizer follows the stacks, ucontext does it. */
+ *  On x86-64 a switch saves only the registers that a call must preserve.  Elsewhere, and with
+ *  AddressSanitizer, which must follow the stacks, ucontext switches.  It is slower: its system
+ *  call for the signal mask takes longer than most work between two barriers. */
 #ifndef MILL_FIBER_SWITCH_H
 #define MILL_FIBER_SWITCH_H
 
@@ -39,7 +39,7 @@ static inline void mill_fiber_make(mill_fiber_place *fiber, void *stack, size_t 
   fiber->stack = at;
 }
 
-/** Leave the fiber that runs and go on with another one, until something switches back. */
+/** Suspend the running fiber in *from and resume *to; returns when a switch resumes *from. */
 /* clang-format off */
 __attribute__((naked, noinline, unused)) static void
 mill_fiber_switch(__attribute__((unused)) mill_fiber_place *from,
@@ -60,7 +60,7 @@ mill_fiber_switch(__attribute__((unused)) mill_fiber_place *from,
           "popq %r12\n\t"
           "popq %rbx\n\t"
           "popq %rbp\n\t"
-          "popq %rcx\n\t" /* no ret: it would not return to where the last call was */
+          "popq %rcx\n\t" /* jump, since a ret must match the last call */
           "jmp *%rcx");
 }
 

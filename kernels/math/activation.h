@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The activation of hidden layers, SiLU: z / (1 + exp(-z)), in float64.
  *
- *  Branch-free arithmetic, so that loops over neurons vectorise: with libm's exp, one
- *  call a neuron, the activation takes longer than the layers before it.
+ *  Loops over this branch-free arithmetic vectorise; with one call of libm's exp per neuron the
+ *  activation takes longer than the layers before it.
  */
 #ifndef MILL_ACTIVATION_H
 #define MILL_ACTIVATION_H
@@ -11,8 +11,8 @@
 
 MILL_EXTERN_C_BEGIN
 
-/** 1.5 2^52: added to a number below 2^51 it rounds to an integer, which then stands in
- *  the last bits of the sum (a conversion to integers would not vectorise with AVX2). */
+/** 1.5 2^52: adding it to a number below 2^51 rounds the number to an integer, found in the sum's
+ *  last bits (AVX2 has no vector conversion to 64-bit integers). */
 #define MILL_SHIFTER 6755399441055744.0
 
 /** 2^k, k from -1022 to 1023 given as k + MILL_SHIFTER. */
@@ -27,11 +27,11 @@ MILL_HD static inline double mill_two_to(double k_shifted)
   return v.f;
 }
 
-/** exp(x) for x <= 0: relative error below 3e-16, rounded once more where it is
- *  subnormal; NaN for NaN. */
+/** exp(x) for x <= 0: relative error below 3e-16, plus one rounding of subnormal results; NaN for
+ *  NaN. */
 MILL_HD static inline double mill_exp_negative(double x)
 {
-  x = x < -800.0 ? -800.0 : x; /* there it is 0; NaN stays NaN */
+  x = x < -800.0 ? -800.0 : x; /* exp(-800) is 0; NaN stays NaN */
   /* x = k ln 2 + r, |r| <= ln 2 / 2 (Cody-Waite: k times the high part is exact) */
   const double k = (x * 1.44269504088896338700 + MILL_SHIFTER) - MILL_SHIFTER;
   const double r = (x - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
@@ -54,14 +54,14 @@ MILL_HD static inline double mill_exp_negative(double x)
 
 /** SiLU and its slope: z s and s (1 + z (1 - s)), s = 1 / (1 + exp(-z)).
  *
- *  Relative error of the value below 1e-15; of the slope, which has a zero, 1e-15 of
- *  s (1 + |z| (1 - s)).  At -inf both are 0, at inf the slope is 1. */
+ *  The value's relative error is below 1e-15, the slope's error below 1e-15 s (1 + |z| (1 - s)).
+ *  At -inf both are 0, at inf the slope is 1. */
 MILL_HD static inline double mill_silu(double z, double *slope)
 {
   const double e = mill_exp_negative(-fabs(z)), d = 1.0 / (1.0 + e);
   /* s and 1 - s without cancellation */
   const double s = z < 0.0 ? e * d : d, rest = z < 0.0 ? d : e * d;
-  /* no infinity times the zero that e is out there */
+  /* clip z: beyond 800 e is 0, and infinity times 0 would be NaN */
   const double low = z < -800.0 ? -800.0 : z, at = low > 800.0 ? 800.0 : low;
   *slope = s * (1.0 + at * rest);
   return low * s;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A block: the work of one star as loops over pixels between barriers.
+/** A block: the threads that work on one star, in loops over pixels between barriers.
  *
  *  On the CPU a block is one thread, on a GPU a thread block, in the checking build several
  *  fibers (kernels/math/primitives.h).  Each backend's block.h gives:
  *
  *   MILL_BLOCK_FN                   qualifiers of a block function
- *   MILL_HAS_PAIRS                  1: spectra of two stars are fitted; on a GPU in some kernels
+ *   MILL_HAS_PAIRS                  1: fit spectra of two stars; on a GPU 1 in some kernels only
  *   MILL_ARM_FIRST(arm)             arm->first; 0 on a GPU, which takes whole arms
  *   MILL_FOR(b, i, n)               a loop over i = 0 .. n - 1, shared among the threads
- *   MILL_FOR_SIMD(b, i, n)          the same; the CPU works on several i at once
- *   MILL_FOR_BATCHES(b, first, n)   a loop over batches of elements: a thread loads them all, works
- *                                   on them, then stores them: loads overlap; in it
- *   MILL_BATCH_LEN(first, n)        their number, MILL_BATCH at most
- *   MILL_BATCH_AT(b, first, i, n)   the place of the batch's element i, one of 0 .. n - 1
- *   MILL_BATCH_HAS(b, first, i, n)  whether this thread is to store element i
+ *   MILL_FOR_SIMD(b, i, n)          MILL_FOR; the CPU works on several i at once
+ *   MILL_FOR_BATCHES(b, first, n)   a loop over batches of elements: a thread loads a whole batch,
+ *                                   computes, then stores it, so that loads overlap; inside it
+ *   MILL_BATCH_LEN(first, n)        elements of the batch, MILL_BATCH at most
+ *   MILL_BATCH_AT(b, first, i, n)   index of the batch's element i, one of 0 .. n - 1
+ *   MILL_BATCH_HAS(b, first, i, n)  must this thread store element i?
  *   MILL_FOR_MIN(b, i, n, x, sum)   MILL_FOR_SIMD with a minimum x and a sum of each thread
  *   MILL_FOR_SUM(b, i, n, ...)      MILL_FOR_SIMD with sums of each thread
  *   MILL_SERIAL(b)                  work of one thread
@@ -23,11 +23,11 @@
  *   MILL_GLOBAL(p)                  p points to global memory of a GPU
  *   MILL_UNROLL                     before a loop whose array must stay in registers
  *   MILL_FOR_TILES(b, c, n)         a loop over tiles of elements with common inputs, each taken
- *                                   by a thread of a CPU, by a warp of a GPU; in it
+ *                                   by a thread of a CPU, by a warp of a GPU; inside it
  *   MILL_TILE_MEMORY(b, type, x, n) declares x [n], which a tile's elements share,
  *   MILL_FOR_TILE(b, i, first, end) loops over some of them, and
- *   MILL_TILE_BARRIER(b)            stands between two such loops
- *   MILL_FORGET()                   after it a GPU loads again what it held in registers
+ *   MILL_TILE_BARRIER(b)            separates two such loops
+ *   MILL_FORGET()                   a GPU drops values in registers and loads them again
  *   MILL_CHUNK, MILL_PIXEL_CHUNK    elements that a thread takes at a time, of a sum and of a
  *                                   row of pixels; MILL_TILE: elements of a tile
  *   mill_block_sum_n, mill_block_max

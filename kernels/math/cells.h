@@ -3,9 +3,9 @@
  *
  *  Within a cell of 16 to 64 neighbouring pixels a continuum function is a polynomial of the
  *  pixel's place x = (i - (cell - 1) / 2) / (cell / 2), i counted from the cell's first pixel.
- *  Sums over pixels of products with the functions then follow from a few moments of each cell,
- *  instead of one sum for each function or pair of functions (kernels/cpu/cell_sums.h).  The last
- *  cell may reach beyond the last pixel.
+ *  Sums over pixels of products with these functions then need a few moments per cell, instead of
+ *  one sum per function or pair of functions (kernels/cpu/cell_sums.h).  The last cell may reach
+ *  beyond the last pixel.
  *
  *  coef [n_cell][MILL_CELL_COEF][mill_cell_pitch]    of the powers 0, 1, ... of x
  *  power [MILL_CELL_MOMENTS][cell]                   powers of x of a cell's pixels
@@ -27,7 +27,7 @@ enum {
 /** Largest error of the polynomials: the rounding error of float32 at 1. */
 #define MILL_CELL_ERROR 3e-8
 
-/** Numbers from one row of a cell's coefficients, of n_cont functions, to the next. */
+/** Pitch of a cell's coefficient rows [n_cont], in numbers. */
 MILL_HD static inline int mill_cell_pitch(int n_cont)
 {
   return (n_cont + 7) / 8 * 8;
@@ -38,7 +38,7 @@ MILL_HD static inline int mill_cell_count(int n_pix, int cell)
   return (n_pix + cell - 1) / cell;
 }
 
-/** Powers of the places of a cell's pixels. */
+/** Fill power with the powers 0, 1, ...  of the places x of a cell's pixels. */
 static inline void mill_cell_powers(int cell, double *power)
 {
   for (int i = 0; i < cell; i++) {
@@ -50,8 +50,8 @@ static inline void mill_cell_powers(int cell, double *power)
   }
 }
 
-/** Place of a pixel within its segment, -1 to 1; beyond the last pixel extrapolated from the last
- *  three. */
+/** Place of pixel i in its segment, linear in wavelength, -1 to 1.  Wavelengths beyond the last
+ *  pixel are extrapolated from the last three. */
 static inline double mill_cell_place(int n_pix, const double *wave_aa, int i)
 {
   const int last = n_pix - 1, beyond = i - last;
@@ -64,8 +64,8 @@ static inline double mill_cell_place(int n_pix, const double *wave_aa, int i)
   return 2.0 * (wave - wave_aa[0]) / (wave_aa[last] - wave_aa[0]) - 1.0;
 }
 
-/** Coefficients of the least-squares polynomials of n_cont functions; 0 where one is off by more
- *  than MILL_CELL_ERROR at a pixel.
+/** Fit the polynomials of n_cont functions by least squares; returns 0 if a polynomial errs by more
+ *  than MILL_CELL_ERROR at a pixel, else 1.
  *
  *  n_pix >= 3, wave_aa [n_pix] ascending, power from mill_cell_powers, coef out */
 static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *wave_aa, int cell,
@@ -82,7 +82,7 @@ static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *w
     }
   if (mill_cholesky(N, normal, N) != 0)
     return 0;
-  /* from the last cell on: pixels are widest there, so most failures come at once */
+  /* last cell first: its pixels are widest, so most failures appear there */
   for (int c = mill_cell_count(n_pix, cell) - 1; c >= 0; c--) {
     double *of = coef + (ptrdiff_t)c * N * pitch, x[MILL_CELL_MOST];
     for (int i = 0; i < cell; i++)

@@ -6,8 +6,8 @@
 #include "kernels/data/settings.h"
 #include "kernels/math/activation.h"
 
-/** Continuum functions of a segment: npoly, or by its width where that gives more; the width
- *  never asks for more than half the pixels. */
+/** Number of continuum functions of a segment: the larger of n_cont and its width times
+ *  n_cont_per_1000aa.  The width adds none beyond half the number of pixels or MILL_MAX_CONT. */
 MILL_HD static inline int mill_continuum_count(const mill_fit_settings *set, int n_pix,
                                                double width_aa)
 {
@@ -71,8 +71,9 @@ static inline void mill_continuum_row(int kind, int n, int k, int n_pix, const d
     out[i] = mill_continuum(kind, n, k, x[i]);
 }
 
-/** The narrow functions [*low, *end) of nk that are not 0 among len pixels from first on.  reach
- *  [units of MILL_REACH_PIX pixels][2]: this range for each unit; NULL: all narrow functions. */
+/** Range [*low, *end) of the narrow functions, among nk, that are not 0 in pixels [first, first +
+ *  len).  reach [unit][2]: the range in each unit of MILL_REACH_PIX pixels; NULL: all narrow
+ *  functions. */
 MILL_HD static inline void mill_reach_of(const unsigned char *reach, int nk, int first, int len,
                                          int *low, int *end)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tiles of the rotation (template.h) and of the resolution matrix (resolution.h of
- *  kernels/star/blocks), away from the ends of their rows.  Each backend's convolve_tile.h
- *  (kernels/math/primitives.h) gives
+/** Tiles (groups of neighbouring outputs) of the convolution by rotation and by the resolution
+ *  matrix (template.h and resolution.h of kernels/star/blocks), away from the ends of a row.  Each
+ *  backend's convolve_tile.h (kernels/math/primitives.h) defines
  *
- *   MILL_ROTATE_TILE, MILL_RESOLVE_TILE  numbers of a tile
- *   MILL_ROTATE_ANYWHERE                 1: a rotation's tiles may also begin between whole ones
- *   mill_tiles_first(half)               where the first tile begins, from `half` on
- *   mill_resolve_most(n, n_diag, first)  resolution tiles from there on, in rows of n
+ *   MILL_ROTATE_TILE, MILL_RESOLVE_TILE  outputs of a tile
+ *   MILL_ROTATE_ANYWHERE                 1: a rotation's tile may begin at any output
+ *   mill_tiles_first(half)               begin of the first tile, at `half` or later
+ *   mill_resolve_most(n, n_diag, first)  number of resolution tiles from first on, in rows of n
  *   mill_resolve_shift(n_diag)           numbers from a multiple of 16 bytes to the begin of the
  *                                        rows that the resolution matrix takes
  *   mill_rotate_tile                     to [MILL_ROTATE_TILE] = x convolved with a symmetric

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Random numbers by counting, for both backends: Philox 4x32-10 (Salmon et al. 2011, SC'11).
  *
- *  A number is a pure function of (seed, problem, purpose) and of (particle, step, draw): it does
- *  not depend on the rank, batch, thread or backend that makes it, nor on what was made before.
- *  src/system/random.h has streams of the same generator for host code, from Random123.  This copy
- *  is written so that GCC vectorises it and nvcc compiles it for a GPU; a test compares it with
- *  published values.
+ *  A number is a pure function of (seed, problem, purpose) and (particle, step, draw): it depends
+ *  neither on rank, batch, thread or backend, nor on earlier draws.  src/system/random.h has
+ *  streams of the same generator, from Random123, for host code.  GCC vectorises this copy and nvcc
+ *  compiles it for GPUs; a test compares it with published values.
  */
 #ifndef MILL_COUNTER_RANDOM_H
 #define MILL_COUNTER_RANDOM_H
@@ -45,8 +44,8 @@ MILL_HD_INLINED mill_counter_words mill_philox(uint32_t c0, uint32_t c1, uint32_
   return out;
 }
 
-/** The key of a problem (a star's TARGETID, say) and a purpose under a seed: words of Philox
- *  itself, so that keys of neighbouring problems have nothing in common. */
+/** Key for a seed, a problem (a star's TARGETID, say) and a purpose: two Philox words, so that keys
+ *  of neighbouring problems are unrelated. */
 MILL_HD_INLINED mill_counter_key mill_counter_key_of(uint64_t seed, uint64_t problem,
                                                      uint32_t purpose)
 {
@@ -60,14 +59,14 @@ MILL_HD_INLINED mill_counter_key mill_counter_key_of(uint64_t seed, uint64_t pro
   return key;
 }
 
-/** The words of a particle at a step; draw tells several of them apart. */
+/** The four words of draw number `draw` of a particle at a step. */
 MILL_HD_INLINED mill_counter_words mill_counter_at(mill_counter_key key, uint32_t particle,
                                                    uint32_t step, uint32_t draw)
 {
   return mill_philox(draw, step, particle, 0, key);
 }
 
-/** Uniform in (0, 1) by 53 bits of two words: the middle of one of 2^53 equal intervals. */
+/** Uniform in (0, 1) from 53 bits of two words: the middle of one of 2^53 equal intervals. */
 MILL_HD_INLINED double mill_counter_uniform(uint32_t high, uint32_t low)
 {
   const double u = ((double)(((uint64_t)high << 32 | low) >> 11) + 0.5) * 0x1p-53;
@@ -85,8 +84,8 @@ MILL_HD_INLINED void mill_counter_normals(const mill_counter_words *words, doubl
 
 /** -2 ln u of a word, u in [2^-32, 1], by plain arithmetic.
  *
- *  Without branches or calls, so that loops become vector code; the series here and
- *  below end where float32 no longer sees them. */
+ *  Without branches or calls, so that loops vectorise.  The series here and below end where further
+ *  terms are below float32's rounding. */
 MILL_HD_INLINED float mill_counter_twice_minus_ln(uint32_t word)
 {
   union {
@@ -104,8 +103,8 @@ MILL_HD_INLINED float mill_counter_twice_minus_ln(uint32_t word)
   return -1.38629436f * e - 4.0f * s * series;
 }
 
-/** Cosine and sine of the angle 2 pi word / 2^32 + const.: a quadrant from the first
- *  two bits, the angle within it, from -pi/4 to pi/4, from the others. */
+/** Cosine and sine of the angle 2 pi word / 2^32 + const.: the first two bits give the quadrant,
+ *  the others the angle within it, from -pi/4 to pi/4. */
 MILL_HD_INLINED void mill_counter_circle(uint32_t word, float *cosine, float *sine)
 {
   const int32_t quadrant = (int32_t)(word >> 30);

@@ -13,7 +13,7 @@ MILL_HD static inline double mill_doppler_ln(double vel_km_s)
   return -atanh(vel_km_s / MILL_C_KM_S);
 }
 
-/** Its derivative with respect to velocity, per km/s. */
+/** d mill_doppler_ln / d(velocity), per km/s. */
 MILL_HD static inline double mill_doppler_ln_slope(double vel_km_s)
 {
   const double beta = vel_km_s / MILL_C_KM_S;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Discrete Fourier transforms of float32 sequences that lie side by side.
+/** Discrete Fourier transforms of interleaved float32 sequences.
  *
- *  x [n][2][MILL_FOURIER_LANE] holds real and imaginary parts, a sequence a lane; n is a power of
- *  two.  Forward (decimation in frequency) leaves frequencies in the order of their bits reversed,
- *  inverse (decimation in time) takes them so and does not divide by n: products of transforms need
- *  no other order.
+ *  x [n][2][MILL_FOURIER_LANE] holds real and imaginary parts, one sequence per lane; n is a power
+ *  of two.  The forward transform (decimation in frequency) leaves frequencies in bit-reversed
+ *  order; the inverse (decimation in time) expects that order and does not divide by n.  Products
+ *  of transforms work in any order.
  */
 #ifndef MILL_FOURIER_H
 #define MILL_FOURIER_H
@@ -23,7 +23,7 @@ static inline void mill_fourier_roots(int n, float *root)
   }
 }
 
-/** Butterfly j < n / 2 of the step whose pairs lie `half` apart, in n_lane lanes from x on. */
+/** Apply butterfly j < n / 2 of the step with pairs `half` apart to the first n_lane lanes of x. */
 MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const float *root,
                                       int n_lane, float *x)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sums of products of all pairs of rows: their layout. */
+/** Layout of the sums of products of all pairs of rows (a Gram matrix). */
 #ifndef MILL_GRAM_H
 #define MILL_GRAM_H
 
 #include "kernels/base/common.h"
 
-/** Place of the pair (r, c), c <= r, in a packed lower triangle. */
+/** Index of the pair (r, c), c <= r, in a packed lower triangle. */
 MILL_HD static inline int mill_gram_at(int r, int c)
 {
   return r * (r + 1) / 2 + c;

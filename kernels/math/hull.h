@@ -5,7 +5,7 @@
 
 #include "kernels/data/library.h"
 
-/** A label's value in the emulator's coordinates and its slope. */
+/** A label's value in the emulator's (mapped) coordinates; below, its derivative by the label. */
 MILL_HD static inline double mill_label_map(const mill_label *label, double value)
 {
   const double x = label->mapping == MILL_MAP_LOG10 ? log10(value) : value;
@@ -36,8 +36,8 @@ MILL_HD static inline double mill_facet_value(const mill_hull *hull, int i_facet
   return s;
 }
 
-/** Largest facet value over all hulls: negative inside, by the distance to the
- *  nearest facet; -infinity without hulls; NaN in, NaN out. */
+/** Largest facet value over all hulls: inside, minus the distance to the nearest facet; -infinity
+ *  without hulls; NaN for NaN. */
 MILL_HD static inline double mill_hull_signed(int n_hull, const mill_hull *hull,
                                               const double *mapped)
 {
@@ -53,7 +53,7 @@ MILL_HD static inline double mill_hull_signed(int n_hull, const mill_hull *hull,
   return d;
 }
 
-/** The same, 0 when none is positive. */
+/** Penalty distance: mill_hull_signed, or 0 where it is negative. */
 MILL_HD static inline double mill_hull_distance(int n_hull, const mill_hull *hull,
                                                 const double *mapped)
 {

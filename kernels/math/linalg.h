@@ -13,7 +13,7 @@
 
 #include "kernels/base/common.h"
 
-/** a . b of long rows, in an order that does not depend on the instruction set. */
+/** a .  b of long rows, summed in the same order for every instruction set. */
 static inline double mill_dot(int n, const double *a, const double *b)
 {
   double part[8] = {0};
@@ -31,10 +31,9 @@ static inline double mill_dot(int n, const double *a, const double *b)
  *  a [n][lda]  in: symmetric, lower triangle; out: L in the lower triangle.  The
  *              upper triangle is neither read nor written.
  *
- *  0 when a is positive definite to working precision, else 1 + the row of the first
- *  pivot that is not: not positive, not finite, NaN, or less than n * DBL_EPSILON of
- *  the diagonal element it came from, which leaves no correct digit.  The rows before
- *  it are then factored, its own row is spoilt, later rows are as they came in.
+ *  Returns 0 if a is positive definite to working precision, else 1 + the row of the first bad
+ *  pivot: not above n * DBL_EPSILON times its diagonal element (no correct digit is left) or NaN.
+ *  Rows before it are then factored, its own row is spoilt, later rows are unchanged.
  */
 MILL_HD static inline int mill_cholesky(int n, double *a, int lda)
 {

@@ -20,8 +20,8 @@ MILL_BLOCK_FN int mill_block_count_below(mill_block *b, int n, const float *x, f
   return (int)mill_block_sum(b, (double)part);
 }
 
-/** The two middle values of x [n], NaN ignored: equal for an odd count, NaN if there is no number.
- *  Exact, in parallel and without sorting: up to 32 rounds of counting. */
+/** Find the two middle values of x [n], ignoring NaN: equal for an odd count, NaN if all are NaN.
+ *  Exact, by up to 32 parallel counts instead of sorting. */
 MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float *low, float *high)
 {
   int part = 0;
@@ -39,17 +39,17 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   for (int bit = 31; bit >= 0; bit--) {
     const uint32_t probe = key | (1u << bit);
     const float limit = mill_float_from_key(probe);
-    /* keys beyond both infinities are NaN: all values, or none, lie below */
+    /* a key beyond an infinity is NaN: all values lie below it (+) or none (-) */
     const int n_below =
         limit == limit ? mill_block_count_below(b, n, x, limit) : (probe & 0x80000000u ? count : 0);
     if (n_below <= rank)
       key = probe;
   }
-  /* zeros of both signs count alike, so a zero is the positive one */
+  /* -0 and +0 compare equal, so a zero found is +0 */
   *low = *high = mill_float_from_key(key);
   if (count % 2 != 0)
     return;
-  /* the next value: the same one if it occurs often enough, else the least above it */
+  /* the upper middle value: *low again if it occurs often enough, else the least value above it */
   float least = INFINITY;
   int n_above = 0;
   MILL_FOR_MIN(b, i, n, least, n_above)

@@ -10,9 +10,9 @@
  *      while (mill_nm_tell(&nm, f) == MILL_NM_GO);
  *      x = mill_nm_best(&nm, &f);
  *
- *  The points asked for are those that SciPy's Nelder-Mead visits from the same initial simplex, in
- *  the same order, and bit for bit if multiplications and additions are not fused: the expressions
- *  below keep SciPy's order of operations.
+ *  It visits the same points in the same order as SciPy's Nelder-Mead from the same initial
+ *  simplex: the expressions below keep SciPy's order of operations.  Without fused multiply-add the
+ *  points agree bit for bit.
  *
  *  Nelder & Mead 1965, Comput. J. 7, 308.  Serial code: one thread of a star's block runs it.
  */
@@ -65,7 +65,7 @@ typedef struct mill_nm {
   double f_reflected;
 } mill_nm;
 
-/** An axis-aligned simplex: x0 and x0 with one coordinate moved.
+/** Make an axis-aligned simplex: x0, and n copies of x0 with one coordinate moved by its step.
  *
  *  x0 [n], step [n]   in   step may be negative, not zero
  *  simplex0 [n+1][n]  out
@@ -231,7 +231,7 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
 
   if (nm->status != MILL_NM_GO)
     return nm->status;
-  /* written so that NaN and both infinities fail: they must never become the best */
+  /* the negated test catches NaN and both infinities, which must never become the best */
   if (!(fabs(f) < MILL_NM_HUGE))
     f = MILL_NM_HUGE;
   ++nm->n_eval;
@@ -294,7 +294,7 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
   return nm->status;
 }
 
-/** The best point evaluated so far [n], in nm; valid until the next mill_nm_tell.
+/** Best point so far [n], a row of nm; valid until the next mill_nm_tell.
  *
  *  f  out  its value, may be NULL; MILL_NM_HUGE when no value was finite or given
  */
@@ -305,7 +305,7 @@ MILL_HD static inline const double *mill_nm_best(const mill_nm *nm, double *f)
     if (nm->f[i] < nm->f[i_best])
       i_best = i;
 
-  /* stopped by max_eval, or called, between a reflection and the step after it */
+  /* the reflected point is the best if the expansion after it is not yet evaluated */
   const int pending = nm->state == MILL_NM_EXPAND && nm->f_reflected < nm->f[i_best];
   if (f)
     *f = pending ? nm->f_reflected : nm->f[i_best];

@@ -6,16 +6,16 @@
  *
  *   - block.h: loops over the elements of a block, barriers, sums over the threads of a
  *     block, tiles that neighbours share, lengths of chunks;
- *  - vector.h: the numbers that one instruction works on; - guess_tile.h: products of the
- *  transforms of the guess; - spline_tile.h: second differences and filters of a spline; -
- *  convolve_tile.h: rotation and resolution matrix away from the ends of a row; - pixel_sums.h:
- *  sums of products over pixels, and the small matrices made of them; a template at
- *     the pixels alone.
+ *   - vector.h: vectors as wide as one instruction works on;
+ *   - guess_tile.h: products of the guess's Fourier transforms;
+ *   - spline_tile.h: second differences and filters of a spline;
+ *   - convolve_tile.h: rotation and resolution matrix away from the ends of a row;
+ *   - pixel_sums.h: sums of products over pixels, and the small matrices made of them;
+ *     templates computed at the pixels only.
  *
- *  Apart from kernels/base/common.h, which declares functions of both, only this header asks which
- *  backend is compiled.  Fibers (MILL_BLOCK_FIBERS) are a checking build of the CPU's code: a block
- *  is several fibers that run between barriers in a seeded random order, so that a missing barrier
- *  shows without a GPU. */
+ *  Only this header and kernels/base/common.h ask which backend is compiled.  Fibers
+ *  (MILL_BLOCK_FIBERS) are a checking build of the CPU's code: a block is several fibers that run
+ *  between barriers in a seeded random order, which reveals a missing barrier without a GPU. */
 #ifndef MILL_PRIMITIVES_H
 #define MILL_PRIMITIVES_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The front of an emulator of scattered labels: radial functions and a polynomial.
+/** The front (part before the last layer) of an emulator with radial functions and a polynomial.
  *
- *  Sums of |x - center|^3 over all centers and of the monomials after them, with the
- *  derivative along each label (mill_rbf of kernels/data/library.h).
+ *  It sums |x - center|^3 over all centers, then the monomials, with the derivative along each
+ *  label (mill_rbf of kernels/data/library.h).
  */
 #ifndef MILL_KERNELS_RBF_H
 #define MILL_KERNELS_RBF_H
@@ -19,9 +19,8 @@ MILL_HD static inline int mill_rbf_n_poly(int n_axis, int degree)
   return n;
 }
 
-/** The exponents of the next monomial: by degree, in one degree the first variable's
- *  highest power first (1, a, b, aa, ab, bb, aaa, ..).  exponent [n_axis], zeros for the
- *  first one. */
+/** Advance exponent [n_axis] to the next monomial, by degree and within a degree by falling power
+ *  of the first variable: 1, a, b, aa, ab, bb, aaa, ...  All zeros: the first monomial. */
 MILL_HD static inline void mill_rbf_next_monomial(int n_axis, int *exponent)
 {
   const int last = n_axis - 1;
@@ -35,7 +34,7 @@ MILL_HD static inline void mill_rbf_next_monomial(int n_axis, int *exponent)
   exponent[at + 1] += carried + 1; /* at -1: the next degree begins */
 }
 
-/** A monomial of u [n_axis] and its derivative by each of them, slope [n_axis]. */
+/** Value of a monomial at u [n_axis], and its derivative by each variable, slope [n_axis]. */
 MILL_HD static inline double mill_rbf_monomial(int n_axis, const int *exponent, const double *u,
                                                double *slope)
 {
@@ -54,7 +53,7 @@ MILL_HD static inline double mill_rbf_monomial(int n_axis, const int *exponent, 
   return value;
 }
 
-/** Input rows of the last layer from those of the emulator, one star's.
+/** Compute one star's inputs of the last layer, and their derivatives, from its labels.
  *
  *  rbf                        in   its arrays in the block's memory space
  *  n_tangent                  in   0: only the value; n_axis: a tangent per label too
@@ -63,8 +62,8 @@ MILL_HD static inline double mill_rbf_monomial(int n_axis, const int *exponent, 
  *  out [1 + n_tangent][n_out] out  h, and its derivative by each label
  *  in_pitch, out_pitch        in   distance of their rows, in numbers
  *
- *  Every output is one sum in a fixed order, float64: centers, then monomials.  No
- *  barrier: out may be read after the caller's. */
+ *  Each output is one float64 sum in a fixed order: centers, then monomials.  The caller must wait
+ *  at a barrier before it reads out. */
 MILL_BLOCK_FN void mill_block_rbf(mill_block *b, const mill_rbf *rbf, int n_tangent,
                                   const double *in, size_t in_pitch, double *out, size_t out_pitch)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The type of templates: float, or double where the run's precision is float64.
  *
- *  A source file is compiled for one of them: it defines MILL_PRECISION, 32 or 64, before its
- *  includes; tools and tests that do not say get 64.  Sums over pixels are float64 in both.
+ *  A source file chooses by defining MILL_PRECISION as 32 or 64 before its includes; the default is
+ *  64.  Sums over pixels are float64 in both.
  */
 #ifndef MILL_REAL_H
 #define MILL_REAL_H
@@ -29,7 +29,7 @@ typedef mill_vec_f64 mill_vec_real;
 #define mill_load_pairs_real mill_load_pairs_f64
 #endif
 
-/** Store a thread's batch x of a row of n numbers, from element first on (block.h). */
+/** Store a thread's batch x (block.h), which begins at element first, in a row of n numbers. */
 MILL_INLINE void mill_put_batch(mill_block *b, int first, int n, const mill_real *x, mill_real *row)
 {
   const int len = MILL_BATCH_LEN(first, n);

@@ -32,13 +32,14 @@
 /** v sin i in km/s below which F depends on its square (MILL_ROT_SPLINE). */
 #define MILL_VSINI_SOFT 30.0
 
-/** MILL_ROT_SPLINE: the weights have the moments up to this R, the quintic from the second R on. */
+/** MILL_ROT_SPLINE: up to the first R use the weights by moments, from the second R on the quintic,
+ *  between them a mixture. */
 #define MILL_ROTATION_MOMENTS 1.5
 #define MILL_ROTATION_QUINTIC 2.5
 
 enum {
   MILL_MAX_ROTATION = 512, /**< largest half width in grid points */
-  MILL_ROTATION_REACH = 3, /**< of the quintic L, and of the seven weights */
+  MILL_ROTATION_REACH = 3, /**< grid points on each side: quintic L, seven weights */
   MILL_ROTATION_NODES = 14
 };
 
@@ -56,7 +57,7 @@ MILL_HD static inline void mill_rotation_primitives(double x, double *k0, double
   *k1 = -c1 * q * root / 3.0 + c2 * (0.5 * t * t - 0.25 * t * t * t * t);
 }
 
-/** Half width in grid points of the kernel for R = r_pix. */
+/** Half width of the kernel for R = r_pix, in grid points. */
 MILL_HD static inline int mill_rotation_half_width(int kind, double r_pix)
 {
   if (!(r_pix >= 1e-9)) /* NaN too: a count must not come from it */
@@ -67,7 +68,7 @@ MILL_HD static inline int mill_rotation_half_width(int kind, double r_pix)
                                         : (int)ceil(r_pix) + MILL_ROTATION_REACH - 1;
 }
 
-/** Half width that covers the slopes too, which the neighbours have even at R = 0. */
+/** Half width that also covers the slopes dW_k/dR: neighbours have one even at R = 0. */
 MILL_HD static inline int mill_rotation_slope_half_width(int kind, double r_pix)
 {
   const int least = kind == MILL_ROT_LINEAR ? 1 : MILL_ROTATION_REACH;
@@ -75,8 +76,8 @@ MILL_HD static inline int mill_rotation_slope_half_width(int kind, double r_pix)
   return half < least ? least : half;
 }
 
-/** The triangle as L: W_k and dW_k/dR.  At r_pix = 0 the slope is the limit from
- *  above: int_0^1 x K for the neighbours, -2 times that in the centre. */
+/** W_k and dW_k/dR with the triangle as L.  At r_pix = 0 the slope is the limit from above: int_0^1
+ *  x K for the neighbours, -2 times that in the centre. */
 MILL_HD static inline void mill_rotation_linear(double r_pix, int k, double *weight, double *slope)
 {
   double a0, a1, b0, b1, c0, c1;
@@ -119,12 +120,12 @@ MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *we
   *slope = p2 + q * (p4 / 6.0 + q * (p6 / 120.0));
 }
 
-/** W_k and dW_k/d(R^2/2) with the quintic L: Gauss-Legendre between grid points in
- *  t = tan(asin(x) / 2), in which K dx is analytic to its ends.  The nodes leave
- *  rounding only; a closed form would lose digits as R^5. */
+/** W_k and dW_k/d(R^2/2) with the quintic L, by Gauss-Legendre quadrature between grid points in t
+ *  = tan(asin(x) / 2), in which K dx is analytic to its ends.  Its error is below rounding; a
+ *  closed form would lose digits as R^5. */
 MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *weight, double *slope)
 {
-  /* of |y| = i + s by powers of s */
+  /* L at |y| = i + s: coefficients of the powers of s */
   const double piece[MILL_ROTATION_REACH][6] = {
       {1.0, 0.0, -5.0 / 4, -35.0 / 12, 21.0 / 4, -25.0 / 12},
       {0.0, -2.0 / 3, 2.0 / 3, 13.0 / 8, -8.0 / 3, 25.0 / 24},
@@ -168,7 +169,7 @@ MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *we
   *slope = slope_sum / r_pix;
 }
 
-/** W_k for one k >= 0, r_pix >= 0 (their sum is 1 up to rounding), and its slope:
+/** W_k for one k >= 0, r_pix >= 0 (the sum over all k is 1 up to rounding), and its slope:
  *  MILL_ROT_LINEAR dW_k/dR; MILL_ROT_SPLINE dW_k/d(R^2/2), because dW_k/dR is 0 at R = 0. */
 MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, double *weight,
                                                 double *slope)
@@ -195,9 +196,9 @@ MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, d
   *weight += share * (quintic - *weight);
 }
 
-/** The parameter u in which the fit steps for v sin i, km/s, u >= 0: v itself
- *  (MILL_ROT_LINEAR), or sqrt(v^2 + s^2) - s, s = MILL_VSINI_SOFT, which is v^2 / 2s
- *  where F depends on v^2 and v where it depends on v. */
+/** The fit's internal parameter u >= 0 for v sin i, km/s.  MILL_ROT_LINEAR: u = v.
+ *  MILL_ROT_SPLINE: u = sqrt(v^2 + s^2) - s, s = MILL_VSINI_SOFT: about v^2 / 2s for slow rotators,
+ *  where F depends on v^2, and v for fast ones. */
 MILL_HD static inline double mill_vsini_inner(int kind, double vsini_km_s)
 {
   const double s = MILL_VSINI_SOFT, v = vsini_km_s;
@@ -225,8 +226,8 @@ MILL_HD static inline double mill_vsini_rise(int kind, double vsini_km_s)
   return kind == MILL_ROT_LINEAR ? v : sqrt(v * v + s * s);
 }
 
-/** Factor from a slope of mill_rotation_weight to dW_k/du, per km/s; per_km_s: grid points per
- *  km/s.  MILL_ROT_SPLINE: d(R^2/2)/du. */
+/** Factor that turns the slope of mill_rotation_weight into dW_k/du, per km/s: dR/du
+ *  (MILL_ROT_LINEAR) or d(R^2/2)/du.  per_km_s: grid points per km/s. */
 MILL_HD static inline double mill_rotation_slope_scale(int kind, double vsini_km_s, double per_km_s)
 {
   return kind == MILL_ROT_LINEAR ? per_km_s

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Order statistics without sorting, exact: up to 32 rounds of counting, which run in parallel. */
+/** Exact order statistics by 32 parallel counts instead of sorting. */
 #ifndef MILL_SELECT_H
 #define MILL_SELECT_H
 
 #include "kernels/math/block.h"
 
-/** The float of rank `key` when all of them are put in order, NaN aside: the inverse of
- *  an order-preserving map of their bits to unsigned. */
+/** The float with rank `key` among all floats in ascending order, NaN apart: the inverse of an
+ *  order-preserving map from a float's bits to unsigned. */
 MILL_HD static inline float mill_float_from_key(uint32_t key)
 {
   union {
@@ -17,15 +17,15 @@ MILL_HD static inline float mill_float_from_key(uint32_t key)
   return v.f;
 }
 
-enum { MILL_SELECT_MOST = 8 /**< order statistics that are looked for at once */ };
+enum { MILL_SELECT_MOST = 8 /**< order statistics found in one pass */ };
 
-/** Order statistics of x [n], in which x[i] occurs count[i] times (whole numbers; NULL: once):
- *  value[q] gets those of rank k[q] and k[q] + 1, counted from 0; for the last rank twice the same.
- *  n_want:  MILL_SELECT_MOST at most; no NaN. */
+/** For q < n_want find the values of rank k[q] and k[q] + 1 (from 0) among x [n], value[q]; for the
+ *  last rank both are equal.  x[i] counts count[i] times (whole numbers; NULL: once) and is not
+ *  NaN; n_want <= MILL_SELECT_MOST. */
 MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const float *count,
                                      int n_want, const double *k, double (*value)[2])
 {
-  uint32_t key[MILL_SELECT_MOST] = {0}; /* largest key with k values at most below it */
+  uint32_t key[MILL_SELECT_MOST] = {0}; /* largest key with at most k values below it */
   float limit[MILL_SELECT_MOST];
   double part[MILL_SELECT_MOST], sum[MILL_SELECT_MOST];
   for (uint32_t bit = 1u << 31; bit > 0; bit >>= 1) {
@@ -40,7 +40,7 @@ MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const
         part[q] += x[i] < limit[q] ? there : 0.0;
     }
     mill_block_sum_n(b, part, n_want, sum);
-    /* keys beyond both infinities are NaN: all values, or none, lie below */
+    /* a key beyond an infinity is NaN: all values lie below it (+) or none (-) */
     for (int q = 0; q < n_want; q++)
       if (limit[q] == limit[q] ? sum[q] <= k[q] : !((key[q] | bit) >> 31))
         key[q] |= bit;
@@ -62,8 +62,8 @@ MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const
   }
 }
 
-/** Quantiles q [n_want] of the values of mill_block_select, linear between neighbours (Hyndman &
- *  Fan 1996, definition 7).  n_all: sum of the counts. */
+/** Quantiles out [n_want], for probabilities q, of x with the counts of mill_block_select, linear
+ *  between neighbours (Hyndman & Fan 1996, definition 7).  n_all: sum of the counts. */
 MILL_BLOCK_FN void mill_block_quantiles(mill_block *b, int n, const float *x, const float *count,
                                         int n_all, int n_want, const double *q, double *out)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The front of a grid emulator: cubic or linear B-splines over its labels.
+/** The front (part before the last layer) of a grid emulator: cubic or linear B-splines over
+ *  labels.
  *
- *  de Boor's recurrence for the basis, and the sum over the 4^n_axis (2^n_axis) grid points
- *  that a place touches, with the derivative along each label.
+ *  de Boor's recurrence gives the basis; values and derivatives along each label are sums over the
+ *  4^n_axis (linear: 2^n_axis) grid points around the labels.
  */
 #ifndef MILL_KERNELS_SPLINE_GRID_H
 #define MILL_KERNELS_SPLINE_GRID_H
@@ -10,16 +11,16 @@
 #include "kernels/math/block.h"
 #include "kernels/data/library.h"
 
-/** Basis functions of a cubic spline that may differ from zero at one place. */
+/** Number of cubic basis functions that can be nonzero at one x. */
 enum { MILL_SPLINE_ORDER = 4 };
 
-/** Values and derivatives at x of the basis functions that may differ from zero there.
+/** Values and derivatives at x of the four basis functions that can be nonzero there.
  *
  *  n_node, knot [n_node + 4]  in   of one axis of a mill_spline_grid
  *  x                          in   beyond the knots the functions go on linearly
  *  weight [4], slope [4]      out  NaN where x is
  *
- *  The index of the first of the four functions, 0 .. n_node - 4 for any x. */
+ *  Returns the index of the first of the four functions, 0 ..  n_node - 4 for any x. */
 MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, double x,
                                             double *weight, double *slope)
 {
@@ -54,9 +55,9 @@ MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, doub
   return span - (MILL_SPLINE_ORDER - 1);
 }
 
-/** The same for linear functions: knot [n_node + 2], of which knot[1] .. knot[n_node] are the
- *  nodes.  weight [4], slope [4]: the last two are 0.  The index of the first function,
- *  0 .. n_node - 2 for any x. */
+/** mill_spline_basis for linear functions: knot [n_node + 2]; knot[1] ..  knot[n_node] are the
+ *  nodes.  weight [4], slope [4]: the last two are 0.  Returns the index of the first function, 0
+ *  ..  n_node - 2 for any x. */
 MILL_HD static inline int mill_linear_basis(int n_node, const double *knot, double x,
                                             double *weight, double *slope)
 {
@@ -78,7 +79,7 @@ MILL_HD static inline int mill_linear_basis(int n_node, const double *knot, doub
   return span - 1;
 }
 
-/** Basis of label l of a grid at x, of whichever degree it has. */
+/** Basis of label l of a cubic or linear grid at x. */
 MILL_HD static inline int mill_grid_basis(const mill_spline_grid *grid, int l, double x,
                                           double *weight, double *slope)
 {
@@ -86,7 +87,7 @@ MILL_HD static inline int mill_grid_basis(const mill_spline_grid *grid, int l, d
                       : mill_spline_basis(grid->n_node[l], grid->knot[l], x, weight, slope);
 }
 
-/** Input rows of the last layer from those of the emulator, one star's.
+/** Compute one star's inputs of the last layer, and their derivatives, from its labels.
  *
  *  grid                       in   its arrays in the block's memory space
  *  n_tangent                  in   0: only the value; n_axis: a tangent per label too
@@ -95,8 +96,8 @@ MILL_HD static inline int mill_grid_basis(const mill_spline_grid *grid, int l, d
  *  out [1 + n_tangent][n_out] out  h, and its derivative by each label
  *  in_pitch, out_pitch        in   distance of their rows, in numbers
  *
- *  Every output is one sum in a fixed order, float64.  No barrier: out may be read
- *  after the caller's. */
+ *  Each output is one float64 sum in a fixed order.  The caller must wait at a barrier before it
+ *  reads out. */
 MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid *grid,
                                           int n_tangent, const double *in, size_t in_pitch,
                                           double *out, size_t out_pitch)
@@ -107,7 +108,7 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
       slope[MILL_MAX_GRID_AXIS][MILL_SPLINE_ORDER];
   size_t stride[MILL_MAX_GRID_AXIS], origin = 0, row = (size_t)n_out;
   const int order = mill_spline_grid_order(grid), bits = order / 2; /* log2 of 2 or 4 */
-  int n_line = 1; /* of `order` grid points along the last axis */
+  int n_line = 1; /* lines of `order` grid points along the last axis */
   for (int l = last; l >= 0; l--) {
     const int first = mill_grid_basis(grid, l, in[l], weight[l], slope[l]);
     for (int i = 0; i < MILL_SPLINE_ORDER && n_tangent > 0; i++)
@@ -118,7 +119,7 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
     n_line *= l < last ? order : 1;
   }
   const double *w = weight[last], *d = slope[last];
-  /* linear lines have two points, whose coefficients stand in for those of weight 0 */
+  /* linear: reuse the two points' coefficients for the third and fourth, whose weight is 0 */
   const int beyond = order > 2 ? 2 * n_out : 0;
   (void)b; /* the CPU's loop has no use for it */
 
@@ -131,7 +132,8 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
       for (int c = 0; c < n; c++)
         sum[t][c] = 0.0;
     for (int i_line = 0; i_line < n_line; i_line++) {
-      /* products over the axes but the last: weights, and with one slope among them */
+      /* products over all axes except the last: of weights (product), or with the slope of axis t
+       * (tangent[t]) */
       double product = 1.0, tangent[MILL_MAX_GRID_AXIS];
       size_t at = origin + (size_t)k0;
       for (int l = 0; l < last; l++) {

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Parts of a tile of a spline (kernels/star/blocks/template.h): second differences of a row, and
- *  short filters.  Each backend's spline_tile.h (kernels/math/primitives.h) gives
- *  mill_spline_differences, mill_spline_filter_row and MILL_SPLINE_NEAR, how many second
- *  differences a tile needs to each side of the first filter's output: its reach of three, or more.
+/** Parts of a spline's tile (kernels/star/blocks/template.h): second differences of a row, and
+ *  short filters.  Each backend's spline_tile.h (kernels/math/primitives.h) defines
+ *  mill_spline_differences, mill_spline_filter_row and MILL_SPLINE_NEAR.  The first filter reaches
+ *  three points to each side; a tile needs MILL_SPLINE_NEAR >= 3 second differences there.
  */
 #ifndef MILL_SPLINE_TILE_H
 #define MILL_SPLINE_TILE_H
 
 #include "kernels/math/real.h"
 
-/** Second difference of y about a grid point, as the right side of the spline's equations. */
+/** Second difference of y about a grid point: right-hand side of the spline's equations. */
 MILL_INLINE mill_real mill_spline_difference(mill_real e, const mill_real *y)
 {
   const mill_real left = y[0] - y[-1], right = y[1] - y[0];
   return (mill_real)6 * ((right - left) - e * left);
 }
 
-/** A filter of seven taps that stand `apart` grid points apart. */
+/** Seven-tap filter with taps `apart` grid points apart. */
 MILL_INLINE mill_real mill_spline_filtered(const mill_real *w, int apart, const mill_real *x)
 {
   return w[0] * x[0] + w[1] * x[apart] + w[2] * x[2 * apart] + w[3] * x[3 * apart] +

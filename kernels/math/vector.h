@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Short vectors of numbers, as wide as the registers of the instruction set.
  *
- *  For loops that must keep several sums in registers, which compilers fail to do for plain loops
- *  over arrays.  + - * work on vectors and on a number times a vector.  A GPU's vector is one
- *  number, because a thread is a lane.  Each backend's vector.h (kernels/math/primitives.h) gives:
+ *  Loops over them keep several sums in registers, as compilers do not for arrays.  + - * work on
+ *  two vectors, and * on a number and a vector.  A GPU's vector is one number, because a thread is
+ *  a lane.  Each backend's vector.h (kernels/math/primitives.h) defines:
  *
  *   mill_vec_f32, mill_vec_f64       the types, of MILL_VEC_N_F32 and MILL_VEC_N_F64 numbers,
  *                                    at any alignment: rows of a segment are not padded
@@ -20,7 +20,7 @@
 
 #include MILL_PRIMITIVES_VECTOR
 
-/** As many numbers as a vector has, from float32. */
+/** Load a vector from float32 numbers; below, as float64. */
 MILL_INLINE mill_vec_f32 mill_vec_load_f32(const float *p)
 {
   return *(const mill_vec_f32 *)p;
@@ -53,7 +53,7 @@ MILL_INLINE int mill_vec_padded_f64(int n)
   return (n + MILL_VEC_N_F64 - 1) / MILL_VEC_N_F64 * MILL_VEC_N_F64;
 }
 
-/** Sum of the numbers of a vector, in turn. */
+/** Sum of the numbers of a vector, from first to last. */
 MILL_INLINE double mill_vec_sum_f64(const mill_vec_f64 *v)
 {
   const double *x = (const double *)v;

@@ -6,13 +6,13 @@
 #include "kernels/math/select.h"
 
 enum {
-  MILL_PARETO_TAIL = 1000, /**< tail: largest weights in the estimate of k, at most */
-  MILL_PARETO_LEAST = 5,   /**< tail at least */
+  MILL_PARETO_TAIL = 1000, /**< most weights in the tail, the largest weights, which give k */
+  MILL_PARETO_LEAST = 5,   /**< least weights in the tail */
   MILL_PARETO_GRID = 64    /**< room for 30 + sqrt(tail) values */
 };
 
-/** Effective size (sum w)^2 / sum w^2 of weights exp(power ln_w) (Kish 1965); ln_w [n] at most 0, a
- *  finite one among them, -infinity: none. */
+/** Effective size (sum w)^2 / sum w^2 of the weights w = exp(power ln_w) (Kish 1965).  ln_w [n] <=
+ *  0, at least one finite; -infinity: weight 0. */
 MILL_BLOCK_FN double mill_block_weights_size(mill_block *b, int n, const float *ln_w, double power)
 {
   double part[2] = {0.0, 0.0}, sum[2];
@@ -41,9 +41,9 @@ MILL_HD static inline double mill_pareto_grid(int m, int j, double last, double 
   return 1.0 / last + (1.0 - sqrt((double)m / (j + 0.5))) / (3.0 * quartile);
 }
 
-/** Shape k of the generalised Pareto distribution of x [n] > 0, ascending (Zhang & Stephens 2009,
- *  Technometrics 51, 316), shrunk to 0.5 with the weight of ten values (Vehtari et al. 2024, J.
- *  Mach. Learn. Res.  25, 72, appendix C).
+/** Fit the shape k of a generalised Pareto distribution to x [n] > 0, ascending (Zhang & Stephens
+ *  2009, Technometrics 51, 316).  A prior of 0.5 with the weight of ten values shrinks k (Vehtari
+ *  et al. 2024, J. Mach. Learn. Res. 25, 72, appendix C).
  *
  *  like [MILL_PARETO_GRID]  work space */
 MILL_BLOCK_FN double mill_block_pareto_shape(mill_block *b, int n, const float *x, double *like)
@@ -74,7 +74,7 @@ MILL_BLOCK_FN double mill_block_pareto_shape(mill_block *b, int n, const float *
 MILL_HD_CALLED static inline void mill_sort(int n, float *x)
 {
   for (int start = n / 2 - 1, end = n; end > 1;) {
-    if (start < 0) { /* a heap: its largest goes behind it */
+    if (start < 0) { /* heap complete: move its largest to its end */
       const float swap = x[--end];
       x[end] = x[0];
       x[0] = swap;
@@ -92,8 +92,8 @@ MILL_HD_CALLED static inline void mill_sort(int n, float *x)
   }
 }
 
-/** Pareto k of weights exp(ln_w): above 0.7 weighted means are unreliable (Vehtari et al. 2024).
- *  +infinity: too few weights; 0: the largest weights are equal.
+/** Pareto k of the weights exp(ln_w): above 0.7 weighted means are unreliable (Vehtari et al.
+ *  2024).  +infinity: too few weights; 0: the largest weights are equal.
  *
  *  ln_w [n]                  in   the largest 0
  *  tail [min(n, MILL_PARETO_TAIL)], like [MILL_PARETO_GRID]

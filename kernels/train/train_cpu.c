@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A network at work on the CPU: forwards and backwards over some models. */
+/* Training on the CPU: forward and backward passes of the network over a batch of models. */
 #include <string.h>
 
 #include <cblas.h>
@@ -9,21 +9,21 @@
 #include "kernels/base/memory.h"
 #include "kernels/train/train_cpu.h"
 
-/* Threads share models in blocks of ROWS, neurons in blocks of NEURONS, and outputs of the last
-   layer in n_block blocks of n_wide, whatever their number. */
+/* Threads share models in blocks of ROWS, neurons in blocks of NEURONS and the last layer's outputs
+   in n_block blocks of n_wide. The blocks do not depend on the number of threads. */
 enum { ROWS = 64, WIDE = 512, NEURONS = 64, CHUNK = 16384, FEW_BLOCK = 4 };
 
 struct mill_train_work {
   mill_train_net net;
   int n_block, n_wide;
   float *param, *m, *v;         /* the caller's */
-  float *act[MILL_MAX_LAYER];   /* [n_room][n_in of the layer] what goes into it */
-  float *slope[MILL_MAX_LAYER]; /* [n_room][n_out] of a hidden layer's SiLU */
-  float *delta[MILL_MAX_LAYER]; /* [n_room][n_out] slope of the loss before its SiLU */
-  float *out;                   /* [n_block][n_room][n_wide] of the last layer */
-  float *part;                  /* [n_block][n_room][n_in of the last] slopes from each block */
+  float *act[MILL_MAX_LAYER];   /* [n_room][n_in] inputs of a layer */
+  float *slope[MILL_MAX_LAYER]; /* [n_room][n_out] slope of a hidden layer's SiLU */
+  float *delta[MILL_MAX_LAYER]; /* [n_room][n_out] d loss / d (input of the SiLU) */
+  float *out;                   /* [n_block][n_room][n_wide] outputs, then d loss / d output */
+  float *part;                  /* [n_block][n_room][n_in] d loss / d last input, by block */
   double *row_loss;             /* [n_block][n_room] */
-  double loss;                  /* the loss summed by slopes */
+  double loss;                  /* sum of the losses since take_loss */
   float *gradient;              /* [n_param] */
 };
 
@@ -32,8 +32,8 @@ static int least(int a, int b)
   return a < b ? a : b;
 }
 
-/* c [m][n] = op(a) op(b), of which op(a) [m][k] and op(b) [k][n] are transposed where asked; ld*:
-   numbers from row to row as they lie in memory. */
+/* c [m][n] = op(a) op(b), op(a) [m][k], op(b) [k][n]; op transposes if transpose_* is set. ld*:
+   numbers from one row to the next in memory. */
 static void gemm(int transpose_a, int transpose_b, int m, int n, int k, const float *a, int lda,
                  const float *b, int ldb, float *c, int ldc)
 {
@@ -93,7 +93,7 @@ static int bind(mill_train_work *w, float *param, float *m, float *v)
   return MILL_OK;
 }
 
-/* fetch and renew: the parameters are worked on where they lie */
+/* fetch and renew: nothing to copy, since the CPU works in the caller's arrays */
 static int stay(mill_train_work *w)
 {
   (void)w;
@@ -130,7 +130,8 @@ static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
   return MILL_OK;
 }
 
-/* Block b of the last layer's outputs, and with n_all > 0 the slopes that follow from it alone. */
+/* Compute block b of the last layer's outputs and losses. With n_all > 0 also the gradient of the
+ * block's weights and biases, and the block's part of d loss / d input. */
 static void last_layer(mill_train_work *w, int b, const mill_train_rows *rows, int n_all)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -161,7 +162,7 @@ static void last_layer(mill_train_work *w, int b, const mill_train_rows *rows, i
   gemm(0, 0, n_row, width, n, out, w->n_wide, weight, width, part, width);
 }
 
-/* All blocks; the sum of the losses in the order of models and blocks. */
+/* Run last_layer for all blocks; return the losses' sum, in the order of models and blocks. */
 static double last_layers(mill_train_work *w, const mill_train_rows *rows, int n_all)
 {
   double loss = 0;
@@ -183,7 +184,7 @@ static int losses(mill_train_work *w, const mill_train_rows *rows, double *loss)
 
 /* ---- backwards ------------------------------------------------------------------------------- */
 
-/* Slopes of the loss before each hidden layer's SiLU, for models [i, i + n). */
+/* Compute delta, d loss / d (input of the SiLU), of every hidden layer for models [i, i + n). */
 static void backward(mill_train_work *w, int i, int n)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -206,7 +207,7 @@ static void backward(mill_train_work *w, int i, int n)
   }
 }
 
-/* Slopes along the weights of neurons [first, first + n) of a hidden layer. */
+/* Gradient by the weights and biases of neurons [first, first + n) of hidden layer l. */
 static void weight_slopes(mill_train_work *w, int l, int first, int n, int n_row)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -221,7 +222,7 @@ static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
   const mill_train_shape *s = &w->net.shape;
   const int last = s->n_layer - 1, n_thread = w->net.n_thread;
   int n_task = 0;
-  if (rows->n == 0) { /* of a batch smaller than the number of ranks */
+  if (rows->n == 0) { /* the batch has fewer models than there are ranks */
     memset(w->gradient, 0, s->n_param * sizeof *w->gradient);
     return MILL_OK;
   }

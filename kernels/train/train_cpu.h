@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Vector code of the CPU's training: train_cpu_math.c for train_cpu.c alone. */
+/** Vectorised loops of training on the CPU: functions of train_cpu_math.c, called by train_cpu.c.
+ *  */
 #ifndef MILL_TRAIN_CPU_H
 #define MILL_TRAIN_CPU_H
 
 #include "kernels/train/train_ops.h"
 
-/** A part of the outputs of some rows against what they should be.
+/** Task of mill_train_cpu_loss: the loss of n outputs of n_row models, and its derivatives.
  *
- *  out     [n_row][ld]    in: the last layer without its bias; out: slope of the loss along each
- *                         of these, times factor
+ *  out     [n_row][ld]    in: the last layer without its bias; out: factor * d loss / d output
  *  bias    [n]
- *  target  [n_row]        pointers to rows, of which [first, first + n) belong to out
+ *  target  [n_row]        pointers to target rows; elements [first, first + n) belong to out
  *  scale   [n]            u = scale (out + bias - target)
- *  row_loss [n_row] out   sums over the n outputs, not times factor
+ *  row_loss [n_row] out   loss summed over the n outputs, without factor
  */
 typedef struct mill_train_loss_task {
   int kind; /**< enum mill_train_loss_kind */
@@ -24,11 +24,11 @@ typedef struct mill_train_loss_task {
   double *row_loss;
 } mill_train_loss_task;
 
-/** z [n_row][n] without bias becomes its SiLU; slope [n_row][n] */
+/** z [n_row][n] = SiLU(z + bias); slope [n_row][n]: its derivative */
 void mill_train_cpu_activate(int n_row, int n, const float *bias, float *z, float *slope);
-/** delta [n] times slope [n] */
+/** delta [n] *= slope [n] */
 void mill_train_cpu_multiply(size_t n, const float *slope, float *delta);
-/** sum [n] over the rows of delta [n_row][ld], in their order */
+/** sum [n] = sum of the rows of delta [n_row][ld], in their order */
 void mill_train_cpu_sum_rows(int n_row, int n, const float *delta, int ld, float *sum);
 void mill_train_cpu_loss(const mill_train_loss_task *task);
 void mill_train_cpu_adam(size_t n, const mill_train_adam *adam, const float *gradient, float *param,

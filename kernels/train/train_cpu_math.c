@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The bits are the same with AVX2 and without: no products are fused, and sums have eight parts in
- * both. */
+/* The bits do not depend on AVX2: no products are fused, and sums always have eight parts. */
 #include "kernels/train/train_cpu.h"
 
 #include "kernels/base/avx2.h"
@@ -40,7 +39,8 @@ MILL_AVX2_BODY sum_rows(int n_row, int n, const float *delta, int ld, float *sum
   }
 }
 
-/* Outputs [j, j + n_here) of one row; eight sums side by side. */
+/* Add the losses of outputs [j, j + n_here) of one row to part [PARTS], and replace the outputs by
+ * their derivatives. */
 #define LOSS_PART(kind, n_here)                                                                    \
   for (int q = 0; q < (n_here); q++) {                                                             \
     const float u = scale[j + q] * (out[j + q] + bias[j + q] - target[j + q]);                     \

@@ -48,7 +48,7 @@ MILL_HD_INLINED float mill_train_rho(int kind, float delta, float u)
   return size <= delta ? 0.5f * size * size : delta * (size - 0.5f * delta);
 }
 
-/** Its slope along u, times factor. */
+/** factor * d mill_train_rho / du. */
 MILL_HD_INLINED float mill_train_rho_slope(int kind, float delta, float factor, float u)
 {
   const float size = u < 0 ? -u : u, most = kind == MILL_TRAIN_L1 ? factor : factor * delta;
@@ -59,7 +59,7 @@ MILL_HD_INLINED float mill_train_rho_slope(int kind, float delta, float factor, 
   return u > 0 ? most : u < 0 ? -most : 0;
 }
 
-/** Factors of a step, common to all parameters. */
+/** Factors of an Adam step, common to all parameters. */
 typedef struct mill_train_pace {
   float beta1, beta2, rest1, rest2, keep, step, unbias, epsilon;
 } mill_train_pace;

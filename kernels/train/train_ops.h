@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The arithmetic of training a network on one rank, as one table of functions: the CPU's, and a
- *  GPU's (kernels/cuda/train_cuda.cu).  src/train/train_network.c is written over this table.
+/** The arithmetic of training a network on one rank: a table of functions, one for the CPU and one
+ *  for a GPU (kernels/cuda/train_cuda.cu).  src/train/train_network.c calls them.
  *
  *  Matrices are row-major float32.
  */
@@ -11,21 +11,22 @@
 
 MILL_EXTERN_C_BEGIN
 
-/** What a residual u, in units of the loss, adds to the loss. */
+/** Contribution rho(u) of a scaled residual u to the loss. */
 enum mill_train_loss_kind {
   MILL_TRAIN_L2 = 0, /**< u^2 */
   MILL_TRAIN_L1,     /**< |u| */
   MILL_TRAIN_HUBER   /**< u^2 / 2 up to |u| = delta, then delta (|u| - delta / 2) */
 };
 
-/** Products of matrices on a GPU; sums are float32 always, and a CPU knows FLOAT32 only. */
+/** Precision of matrix products on a GPU; sums are always float32.  A CPU has FLOAT32 only. */
 enum mill_train_precision {
   MILL_TRAIN_FLOAT32 = 0,
-  MILL_TRAIN_TF32, /**< factors are rounded to 10 bits behind the point */
-  MILL_TRAIN_BF16  /**< to 7 */
+  MILL_TRAIN_TF32, /**< factors are rounded to 10 bits of mantissa */
+  MILL_TRAIN_BF16  /**< factors are rounded to 7 bits of mantissa */
 };
 
-/** Where weights [n_out][n_in] and biases [n_out] of each layer lie in one row of numbers. */
+/** Offsets of each layer's weights [n_out][n_in] and biases [n_out] in the parameter array
+ *  [n_param]. */
 typedef struct mill_train_shape {
   int n_layer;
   int n_in[MILL_MAX_LAYER], n_out[MILL_MAX_LAYER];
@@ -40,15 +41,15 @@ typedef struct mill_train_net {
   double huber;       /**< delta of HUBER */
   double n_norm;      /**< > 0 */
   const float *scale; /**< [n_out of the last layer] > 0, borrowed */
-  int n_room;         /**< models at most at a time */
+  int n_room;         /**< most models per call */
   int n_thread;       /**< of the CPU; the bits do not depend on it */
   int precision;      /**< enum mill_train_precision */
 } mill_train_net;
 
-/** Models at work.
+/** A batch of n models.
  *
  *  x       [n] pointers to mapped labels [n_in of the first layer]
- *  target  [n] pointers to what the outputs should be; NULL where they are not needed */
+ *  target  [n] pointers to the wanted outputs; NULL where they are not needed */
 typedef struct mill_train_rows {
   int n;
   const float *const *x;
@@ -61,44 +62,45 @@ typedef struct mill_train_adam {
   int64_t n_step; /**< this one included */
 } mill_train_adam;
 
-/** A network at work on one rank. */
+/** A network with its work space on one rank. */
 typedef struct mill_train_work mill_train_work;
 
 /** All functions return MILL_OK or a failure of memory or of the GPU. */
 typedef struct mill_train_ops {
   const char *name;
-  /** The leading directions of rows x [n_row][n_pix], in float64: the n largest eigenvalues [n] of
-   *  x x^T, ascending, and out [n][n_pix], the rows v^T x of their eigenvectors v, whose square
-   *  sums are the eigenvalues.  MILL_ERR_INTERNAL when LAPACK, or cuSOLVER, fails. */
+  /** Principal directions of the rows of x [n_row][n_pix], float64: value [n], the n largest
+   *  eigenvalues of x x^T, ascending, and out [n][n_pix], the rows v^T x for their eigenvectors v.
+   *  A row's sum of squares is its eigenvalue.  MILL_ERR_INTERNAL if LAPACK or cuSOLVER fails. */
   int (*directions)(int n_row, int n_pix, const double *x, int n, double *value, double *out);
   int (*create)(const mill_train_net *net, mill_train_work **out);
   void (*destroy)(mill_train_work *work); /**< NULL is allowed */
-  /** The host's parameters, and moments where steps are made (else NULL), each [n_param].  They
-   *  stay the caller's and in place: a CPU works in them; a GPU copies them, and `fetch` brings
-   *  back what has become of them. */
+  /** Set the host's parameters and Adam's moments m and v (NULL: no steps), each [n_param].  The
+   *  caller owns them and must not move them.  A CPU works in place; a GPU works on copies, and
+   *  `fetch` copies these back. */
   int (*bind)(mill_train_work *work, float *param, float *m, float *v);
   int (*fetch)(mill_train_work *work);
-  /** The host's parameters have changed. */
+  /** Take over parameters that the host has changed. */
   int (*renew)(mill_train_work *work);
   /** Outputs of the hidden layers for models, h [n][n_in of the last layer]. */
   int (*hidden)(mill_train_work *work, const mill_train_rows *rows, float *h);
   /** Sum of the losses of models, not divided by n_norm. */
   int (*losses)(mill_train_work *work, const mill_train_rows *rows, double *loss);
-  /** Slopes of the mean loss of n_all models, of which these are some or none, along every
-   *  parameter; the sum of these models' losses is added to what take_loss gives. */
+  /** Compute these models' part of the gradient of the mean loss of n_all models (there may be no
+   *  model here).  Add their losses to the sum that take_loss returns. */
   int (*slopes)(mill_train_work *work, const mill_train_rows *rows, int n_all);
-  /** The loss summed by slopes since the last call. */
+  /** Sum of the losses of all calls of slopes since the last take_loss. */
   int (*take_loss)(mill_train_work *work, double *loss);
-  /** The last slopes [n_param], valid until the next call of slopes; may be written over. */
+  /** Host copy of the last gradient [n_param], valid until the next call of slopes; the caller may
+   *  overwrite it. */
   int (*gradient)(mill_train_work *work, float **gradient);
-  /** A step of parameters [first, first + n) by gradient [n], or by the last slopes where that is
-   *  NULL.  With a gradient the host's parameters of this part have made the step too. */
+  /** Make an Adam step of parameters [first, first + n) by gradient [n], or by the last call of
+   *  slopes if NULL.  With a gradient, these parameters are updated on the host too. */
   int (*adam)(mill_train_work *work, const mill_train_adam *adam, size_t first, size_t n,
               const float *gradient);
 } mill_train_ops;
 
-/** On the CPU: BLAS for the products, the rest by vector code whose bits do not depend on the
- *  processor. */
+/** Training functions of the CPU: BLAS multiplies matrices; the bits of all other code do not
+ *  depend on the processor. */
 const mill_train_ops *mill_train_ops_cpu(void);
 
 MILL_EXTERN_C_END
