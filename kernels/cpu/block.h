@@ -37,10 +37,10 @@ typedef struct mill_block {
 #define MILL_TILE_BARRIER(b)               ((void)(b))
 #define MILL_FORGET()                      ((void)0)
 
-/** Such that the rows of a chunk of pixels stay in the first-level cache. */
+/** Sizes with which the rows of a chunk of pixels stay in the first-level cache. */
 enum { MILL_CHUNK = 64, MILL_PIXEL_CHUNK = 128, MILL_BATCH = 128, MILL_TILE = 256 };
 
-/** Run a block function; task is what it casts its argument to. */
+/** Run a block function with its task. */
 static inline void mill_block_run(void (*body)(mill_block *, void *), void *task)
 {
   mill_block b = {0};

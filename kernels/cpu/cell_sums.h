@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sums over pixels of products with the K continuum functions, from moments of cells of pixels
- *  (kernels/math/cells.h): some 20 products a pixel instead of K (K + 3) / 2. */
+/** Sums over pixels of products with K continuum functions, from moments of pixel cells
+ *  (kernels/math/cells.h): some 20 multiplications a pixel instead of K (K + 3) / 2. */
 #ifndef MILL_CPU_CELL_SUMS_H
 #define MILL_CPU_CELL_SUMS_H
 
 #include "kernels/math/cells.h"
 #include "kernels/math/vector.h"
 
-/** The first n moments of w over a cell.  Sums are separate variables, since compilers would keep
- *  an array of them in memory. */
+/** Compute moment [n], the sums over a cell of w times the powers 0 to n - 1.  Separate variables
+ *  keep the sums in registers, as an array would not. */
 MILL_INLINE void mill_cell_moments(const int n, int cell, const double *power, const double *w,
                                    double *moment)
 {
@@ -34,8 +34,8 @@ MILL_INLINE void mill_cell_moments(const int n, int cell, const double *power, c
 #undef MILL_CELL_PUT
 }
 
-/** Add a cell's sums of weight times product of two functions to the lower triangle of sum
- *  [n_cont][pitch]; moment: of the weight.  The upper triangle is spoilt. */
+/** Add a cell's sums of weight times products of two functions to the lower triangle of sum
+ *  [n_cont][pitch]; moment: the weight's moments.  The upper triangle is spoilt. */
 MILL_INLINE void mill_cell_add_pairs(int n_cont, int pitch, const double *coef,
                                      const double *moment, double *sum)
 {
@@ -61,7 +61,7 @@ MILL_INLINE void mill_cell_add_pairs(int n_cont, int pitch, const double *coef,
     }
 }
 
-/** Add a cell's sums of function times x to sum [pitch]; moment: of x. */
+/** Add a cell's sums of function times x to sum [pitch]; moment: the moments of x. */
 MILL_INLINE void mill_cell_add(int n_cont, int pitch, const double *coef, const double *moment,
                                double *sum)
 {

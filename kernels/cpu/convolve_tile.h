@@ -45,7 +45,8 @@ MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_rea
     *(vec *)(to + v * MILL_VEC_N) = sum[v];
 }
 
-/** Sums are separate variables, since compilers would keep an array of them in memory. */
+/** Multiply nr <= MILL_RESOLVE_ROWS rows by the resolution matrix.  Separate variables keep the
+ *  sums in registers, as an array would not. */
 MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res, const float *res,
                                    ptrdiff_t pitch, const mill_real *in, mill_real *out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The logic of a fit, the same for templates of either type. */
+/* The logic of a fit, which does not depend on the templates' precision. */
 #include "kernels/cpu/cpu_logic.h"
 #include "kernels/star/logic/fit_star.h"
 

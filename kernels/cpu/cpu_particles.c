@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The particle engine on a CPU: drives the block functions of kernels/particles.
  *
- * Compiled once per instruction set (MILL_ISA), and once more with fibers in place of threads of a
- * block.  A problem's particles are cut into parts whose number depends on the problem alone, and
- * sums over parts have one order, so the bits do not depend on the threads. */
+ * Compiled once per instruction set (MILL_ISA), and once with fibers for the checking build. The
+ * setup alone decides into how many parts a problem's particles are cut, and parts are summed in a
+ * fixed order: the bits do not depend on the number of threads. */
 #include <string.h>
 
 #include <omp.h>
@@ -16,16 +16,16 @@
 enum {
   LEAST_PART = 4096, /* particles of a part at least */
   MOST_PART = 64,
-  PART_BYTES = 32 << 20, /* of the densities of all parts of a problem, about */
+  PART_BYTES = 32 << 20, /* most memory of the densities of a problem's parts, about */
   AT_ONCE_BYTES = 256 << 20
 };
 
-/* A problem and its memory. */
+/* A problem with its arrays. */
 typedef struct cloud {
   mill_particle_cloud c;
   mill_particle_kernel kernel;
-  double *grid_part; /* [n_part][n_out] points of the grid, or nodes */
-  double *work[2];   /* of the axes of nodes */
+  double *grid_part; /* [n_part][n_out] sums at grid points, or nodes */
+  double *work[2];   /* [n_out] nodes convolved along some axes */
   mill_particle_result *result;
 } cloud;
 
@@ -36,7 +36,7 @@ typedef struct engine {
   mill_kernel_work **work; /* [n_thread] */
 } engine;
 
-/* What a block function takes. */
+/* Arguments of a block function. */
 typedef struct task {
   engine *e;
   cloud *cloud;
@@ -66,7 +66,7 @@ static void free_clouds(engine *e)
   e->work = NULL;
 }
 
-/* Room for n problems. */
+/* Allocate the arrays of n problems. */
 static int make_clouds(engine *e, int n)
 {
   const mill_particle_setup *s = e->setup;
@@ -88,7 +88,7 @@ static int make_clouds(engine *e, int n)
   return MILL_OK;
 }
 
-/* Load a problem. */
+/* Put a problem into c. */
 static void bind(engine *e, cloud *c, const mill_particle_problem *problem,
                  mill_particle_result *result)
 {
@@ -101,12 +101,13 @@ static void bind(engine *e, cloud *c, const mill_particle_problem *problem,
 static void body_move(mill_block *b, void *argument)
 {
   task *t = argument;
-  mill_particle_cloud c = t->cloud->c; /* with the sums of each step in turn */
+  mill_particle_cloud c = t->cloud->c; /* copy, whose sums point to each step's row in turn */
   for (int i = 0; i < t->n_step; i++, c.sums += c.n_part * MILL_PARTICLE_SUMS)
     mill_block_particles(b, &c, t->part, t->step + i);
 }
 
-/* The kernels of one part's particles on the grid, or the particles on nodes. */
+/* Sum the kernels of one part's particles on the grid (exact), or spread the particles over nodes
+ * (binned). */
 static void body_density(mill_block *b, void *argument)
 {
   task *t = argument;
@@ -137,7 +138,7 @@ static void body_density(mill_block *b, void *argument)
     }
 }
 
-/* All parts' together. */
+/* Add the sums of all parts to the cloud's density. */
 static void body_total(mill_block *b, void *argument)
 {
   task *t = argument;
@@ -163,7 +164,8 @@ static void body_total(mill_block *b, void *argument)
 
 /* ---- an evolution ---- */
 
-/* Steps [step, step + n_step), 0 being the start: a part makes them all while it is in the cache.
+/* Make steps [step, step + n_step) of all clouds; step 0 is the start. A part makes all of them in
+ * turn, while it is in the cache.
  */
 static void move_all(engine *e, int step, int n_step)
 {
@@ -209,7 +211,7 @@ static void densities(engine *e, int step, int i_record)
   }
 }
 
-/* Positions in the caller's order. */
+/* Copy bad_step and positions [n_particle][n_dim] to the results. */
 static void hand_over(const engine *e)
 {
   const size_t n = (size_t)e->setup->n_particle, n_dim = (size_t)e->setup->n_dim;
@@ -222,7 +224,7 @@ static void hand_over(const engine *e)
   }
 }
 
-/* All steps of the loaded problems. */
+/* Make all steps and densities of the loaded problems. */
 static void run(engine *e)
 {
   const mill_particle_setup *s = e->setup;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** CPU functions for templates of one type, one set of names per instruction set.
+/** CPU functions for float32 or float64 templates, one set of names per instruction set.
  *
  *  kernels/cpu/cpu_real_f32.c and cpu_real_f64.c define them.
  */
@@ -11,7 +11,7 @@
 #include "kernels/star/slot.h"
 
 enum {
-  MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< of hidden layers; not a multiple of a cache's sets */
+  MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< of hidden layers; powers of two crowd few cache sets */
 };
 
 /** mill_block_arm (kernels/star/blocks/likelihood.h). */
@@ -21,9 +21,9 @@ mill_answer_arm MILL_ISA_SYMBOL(mill_answer_arm_f32), MILL_ISA_SYMBOL(mill_answe
 
 /** out[r][0..n_out_pad) = W h[r] (+ bias where is_value[r]).
  *
- *  weight                       in   W of the layer in panels (mill_layer), of the type of h
+ *  weight                       in   W of the layer in panels (mill_layer), in the type of h
  *  h [n_row][MILL_ROW_PITCH]    in
- *  out [n_row]                  out  rows of layer->n_out_pad; the bias is of their type */
+ *  out [n_row]                  out  pointers to rows [layer->n_out_pad], of the bias's type */
 void MILL_ISA_SYMBOL(mill_layer_product_f32)(const mill_layer *layer, const void *weight, int n_row,
                                              const float *h, const int *is_value,
                                              float *const *out);

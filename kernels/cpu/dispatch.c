@@ -19,7 +19,8 @@ typedef struct isa_entry {
     name, &mill_backend_cpu_##symbol, &mill_particle_ops_cpu_##symbol                              \
   }
 
-/* The named instruction set, or the best one, if it runs here. */
+/* Find the named instruction set, or the best one (isa NULL), if this machine runs it; else all
+ * zeros. */
 static isa_entry find(const char *isa)
 {
   isa_entry table[4];

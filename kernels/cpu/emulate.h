@@ -17,8 +17,8 @@
 #define layer_product_f64 MILL_ISA_SYMBOL(mill_layer_product_f64)
 
 enum {
-  MILL_GROUP = 32,      /**< slots of a group, which share the emulator's weights */
-  MILL_BATCH_ROWS = 160 /**< rows of the emulator that share one pass over its weights */
+  MILL_GROUP = 32,      /**< slots per group; a group shares a pass over the emulator's weights */
+  MILL_BATCH_ROWS = 160 /**< rows that share one pass over the emulator's weights */
 };
 _Static_assert(1 + MILL_MAX_LABEL <= MILL_BATCH_ROWS, "a Jacobian is one batch at most");
 _Static_assert((int)MILL_GROUP <= (int)MILL_N_PROFILE, "each copy has a place for its value");
@@ -26,16 +26,16 @@ _Static_assert((int)MILL_GROUP <= (int)MILL_N_PROFILE, "each copy has a place fo
 /** Work space of one thread. */
 typedef struct mill_lane {
   int max_seg_pix;
-  double *front[2];  /**< [1 + MILL_MAX_LABEL][MILL_ROW_PITCH] labels, and output of a front */
+  double *front[2];  /**< [1 + MILL_MAX_LABEL][MILL_ROW_PITCH] labels; output of the front */
   double *hidden[2]; /**< [MILL_BATCH_ROWS][MILL_ROW_PITCH] inputs and outputs of layers */
   float *narrow[2];  /**< the same */
-  char *memory;      /**< emulator output of each slot; the other work space serves slots in turn */
+  char *memory;      /**< emulator output of each slot; the slots share other work space */
   mill_workspace work[MILL_GROUP];
-  mill_slot *ahead; /**< [MILL_GROUP] copies that ask for further points of a posterior, or NULL */
+  mill_slot *ahead; /**< [MILL_GROUP] slot copies for the next points of a posterior, or NULL */
   mill_timing timing;
 } mill_lane;
 
-/** The front of a grid or radial-function emulator, for one star. */
+/** Task: evaluate the front of a grid or radial-function emulator for one star. */
 typedef struct mill_front_task {
   const mill_model_arm *arm;
   int n_tangent;
@@ -43,18 +43,18 @@ typedef struct mill_front_task {
   double *out;      /**< the same */
 } mill_front_task;
 
-/** Bytes of a number of a template. */
+/** Size of a template's number, bytes. */
 static size_t real_bytes(const mill_model *m)
 {
   return m->set.precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);
 }
 
-/** Grid points at each end of a part of the grid where splines and taps would give other bits, beyond
- *  the reach of the rotation. */
+/** Margin of a cut grid, in grid points beyond the reach of the rotation: nearer to the cut splines
+ *  and taps would give other bits. */
 enum { MILL_PART_EDGE = MILL_COLUMN_PAD };
 
-/** Make arm i_arm of `part`, a copy of the model, the part of the arm's grid that the pixels of n
- *  slots see at any velocity.  Rows at the pixels are the same bits as from the whole grid. */
+/** Cut arm i_arm of `part`, a copy of the model, to the grid points that the pixels of n slots need
+ *  at any velocity.  Rows at the pixels have the same bits as from the whole grid. */
 static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slot, mill_model *part)
 {
   const mill_model_arm *whole = &m->arm[i_arm];
@@ -103,7 +103,8 @@ static void body_front(mill_block *b, void *arg)
     mill_block_rbf(b, &t->arm->rbf, t->n_tangent, t->in, MILL_ROW_PITCH, t->out, MILL_ROW_PITCH);
 }
 
-/** SiLU of the value row; the tangent rows, double or float (thin), are multiplied by its slope. */
+/** Replace the value row by its SiLU; multiply the tangent rows by the SiLU's slope.  thin: float
+ *  tangent rows, or NULL: tangent has them as double. */
 static void activate(int n, double *value, int n_tangent, double *const *tangent,
                      float *const *thin)
 {
@@ -130,13 +131,13 @@ static int n_tangent_of(const mill_model *m, const mill_slot *slot)
   return slot->request == MILL_REQ_TANGENTS ? m->n_label : 0;
 }
 
-/** The rows of a batch: first the values, one for each slot, then all tangents.  Row r of the
- *  layers' inputs and outputs is at r MILL_ROW_PITCH of the lane's buffers, in hidden, or from
- *  n_wide on in narrow. */
+/** The rows of a batch: first a value row for each slot, then all tangent rows.  Row r of a layer's
+ *  input or output begins at element r * MILL_ROW_PITCH of the lane's buffer: hidden for r <
+ *  n_wide, else narrow. */
 typedef struct mill_rows {
   int n_slot, n_row;
-  int n_wide;                                   /**< rows from here on are float32 from the first */
-  int first[MILL_GROUP], n_tangent[MILL_GROUP]; /**< of a slot's tangents */
+  int n_wide;                                   /**< rows from here on are float32 in all layers */
+  int first[MILL_GROUP], n_tangent[MILL_GROUP]; /**< a slot's first tangent row, and their number */
   int is_value[MILL_BATCH_ROWS];
 } mill_rows;
 
@@ -154,7 +155,8 @@ static void number_rows(const mill_model *m, int n_slot, mill_slot *const *slot,
     rows->is_value[r] = r < n_slot;
 }
 
-/** Mapped labels of a slot and their slopes, the input of the emulator. */
+/** Write the emulator's input for a slot: a row of mapped labels, then n_tangent rows with the
+ *  slope of one label's mapping each. */
 static void label_rows(const mill_model *m, const mill_slot *slot, int n_tangent, double *row)
 {
   mill_map_labels(m, slot->theta, row);
@@ -166,7 +168,7 @@ static void label_rows(const mill_model *m, const mill_slot *slot, int n_tangent
   }
 }
 
-/** Inputs of the first layer: labels, or the output of the front. */
+/** Write the first layer's input rows: labels, or the output of the front. */
 static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot *const *slot,
                        const mill_rows *rows, mill_lane *lane)
 {
@@ -192,7 +194,7 @@ static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot
   }
 }
 
-/** A hidden layer and its activation, from buffers [from] to buffers [1 - from]. */
+/** Compute a hidden layer and its activation, from buffers [from] to buffers [1 - from]. */
 static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int from, mill_lane *lane)
 {
   double *to[MILL_BATCH_ROWS];
@@ -214,14 +216,14 @@ static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int fro
   }
 }
 
-/** Emulate one arm for a batch of slots of MILL_BATCH_ROWS rows at most; slot i's rows go
- *  to lane->work[i].grid (pitch max_pix_pad), each grid point of the whole arm to its own place:
- *  the value, and for a Jacobian one tangent per label.
+/** Emulate one arm for a batch of slots with MILL_BATCH_ROWS rows at most.  Slot i's rows go to
+ *  lane->work[i].grid (pitch max_pix_pad), indexed by the whole arm's grid points: the value, and
+ *  for a Jacobian one tangent per label.
  *
- *  Labels, grids, radial functions and the hidden layers of values are float64 in both precisions:
- *  rounding there moves all pixels together, as a change of labels would.  In a tangent it makes
- *  the step wrong by 1e-6 of its length, so tangents are of the run's precision from the first
- *  layer on.  The last layer, the expensive one, is of that precision for both. */
+ *  Labels, grids, radial functions and the hidden layers of values are always float64: rounding
+ *  there moves all pixels together, as a change of labels would.  Tangents have the run's precision
+ *  from the first layer on: float32 makes a step wrong by only 1e-6 of its length.  The last layer,
+ *  the expensive one, has the run's precision for values and tangents. */
 static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const *slot,
                     mill_lane *lane)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sums of products of all pairs of rows, float64: what normal matrices are made of.
+/** Sums over pixels of the products of all pairs of rows, float64: the elements of normal matrices.
  *
- *  A tile of rows by rows keeps its sums in registers while it passes once over a
- *  chunk of pixels, so that a number that is loaded serves several sums. */
+ *  A tile of rows times rows keeps its sums in registers during one pass over a chunk of pixels, so
+ *  that each number loaded serves several sums. */
 #ifndef MILL_CPU_GRAM_H
 #define MILL_CPU_GRAM_H
 
@@ -15,9 +15,8 @@ enum { MILL_GRAM_TILE = 4 }; /* 16 sums, 4 + 1 factors, of 32 registers */
 enum { MILL_GRAM_TILE = 3 }; /* 9 and 3 + 1 of 16 */
 #endif
 
-/** nr rows x times nc rows z, added to the places at [nc] of each row's sums; whole: all pairs,
- *  else those with c <= r.  Sums are separate variables, since compilers would keep an array of
- *  them in memory. */
+/** Add the products of row r of x [nr] and row c of z [nc] to sum[r][at[c]]; whole: all pairs, else
+ *  those with c <= r.  Separate variables keep the sums in registers, as an array would not. */
 MILL_INLINE void mill_gram_tile(const int nr, const int nc, const int whole, int len, int pitch,
                                 const double *x, const double *z, const int *at,
                                 mill_vec_f64 *const *sum)
@@ -91,18 +90,18 @@ MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pit
 #undef MILL_GRAM_CASE
 }
 
-/** Add the products of rows first .. n - 1 with themselves and with all rows before them.
+/** Add the products of each row first .. n - 1 with itself and with all rows before it.
  *
- *  row [n][pitch]  in      len numbers of each, a whole number of vectors (zeros fill up)
- *  of [n]          in      which row of a larger matrix each is, ascending
- *  sum             in/out  of its pair (r, c) at mill_gram_at(r, c) - origin
+ *  row [n][pitch]  in      len numbers per row, whole vectors (padded with zeros)
+ *  of [n]          in      number of each row in a larger matrix, ascending
+ *  sum             in/out  sum of the pair (r, c) of that matrix at mill_gram_at(r, c) - origin
  *
- *  Every sum has a chain for each place in a vector, in the order of the pixels. */
+ *  Each place in a vector has its own partial sum, in the order of the pixels. */
 MILL_BLOCK_FN void mill_gram_add(int first, int n, int len, int pitch, const double *row,
                                  const int *of, int origin, mill_vec_f64 *sum)
 {
   enum { T = MILL_GRAM_TILE };
-  /* tiles of nearly equal size: small ones have too few sums under way */
+  /* tiles of nearly equal size: a small tile has too few independent sums */
   const int n_before = (first + T - 1) / T, n_tile = n_before + (n - first + T - 1) / T;
   int bound[MILL_MAX_ROWS / T + 3];
   for (int i = 0; i < n_before; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The guess's products on a CPU: vectors of templates.  Included by
- *  kernels/star/blocks/guess.h. */
+/** Products of the initial guess's Fourier transforms on a CPU, for vectors of templates.  Included
+ *  by kernels/star/blocks/guess.h. */
 #ifndef MILL_CPU_GUESS_TILE_H
 #define MILL_CPU_GUESS_TILE_H
 
@@ -19,16 +19,17 @@ MILL_INLINE void mill_guess_zero(float *sum)
     sum[l] = 0.0f;
 }
 
-/** Stars for which a template is loaded once: as many as have their sums in registers. */
+/** Stars that share one load of a template: as many as keep their sums in registers. */
 enum { MILL_GUESS_STARS = MILL_VEC_BYTES == 64 ? 8 : 4 };
 
 /** Add conj(D) T of n_block blocks at one frequency, for MILL_GUESS_TEMPLATES templates and n_star
  *  stars.
  *
- *  d    in      real parts of D of a star's blocks, imaginary parts MILL_GUESS_LANE on
- *  t    in      real parts of T of the first template, imaginary parts MILL_GUESS_LANE on; blocks
- *               lie 2 MILL_GUESS_LANE apart
- *  sum  in/out  of a star: real parts, imaginary parts MILL_GUESS_LANE on */
+ *  d    in      pointers to each star's D: real parts of its blocks, MILL_GUESS_LANE further the
+ *               imaginary parts
+ *  t    in      T: real parts of the templates, MILL_GUESS_LANE further the imaginary parts; blocks
+ *               are 2 MILL_GUESS_LANE apart
+ *  sum  in/out  pointers to each star's sums: real parts, then imaginary parts as in t */
 MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float *const *d,
                                      const float *t, float *const *sum)
 {
@@ -63,8 +64,8 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
   }
 }
 
-/** Transform sum back; the real parts of the first nv <= n / 4 elements of n_lane sequences go, in
- *  reverse order, into chisq [n_lane][nv]. */
+/** Transform sum back.  Write the real parts of the first nv <= n / 4 elements of n_lane sequences,
+ *  in reverse order, to chisq [n_lane][nv]. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {
@@ -78,7 +79,8 @@ MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lan
   MILL_BARRIER(b);
 }
 
-/** The least of chisq [v0, v1), infinite where none is finite, and the first place where it is. */
+/** Find the least of chisq [v0, v1) and return its first index; *least is infinite if no value is
+ *  finite. */
 MILL_INLINE int mill_guess_least(const double *chisq, int v0, int v1, double *least)
 {
   double x = INFINITY;
@@ -89,7 +91,7 @@ MILL_INLINE int mill_guess_least(const double *chisq, int v0, int v1, double *le
   MILL_SIMD_MIN(at)
   for (int v = v0; v < v1; v++)
     at = chisq[v] == x && v < at ? v : at;
-  *least = at < v1 ? x : INFINITY; /* clang begins with a finite one */
+  *least = at < v1 ? x : INFINITY; /* clang's minimum starts from a finite number */
   return at < v1 ? at : v0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Names defined by kernels/cpu/cpu_*.c, one set per instruction set.
  *
- *  CMake compiles those files with MILL_ISA = x86_64_v2, x86_64_v3, x86_64_v4
- *  (or generic) and MILL_ISA_NAME its text.
+ *  CMake compiles those files with MILL_ISA = x86_64_v2, x86_64_v3, x86_64_v4 (or generic) and
+ *  MILL_ISA_NAME, the name as a string.
  */
 #ifndef MILL_ISA_H
 #define MILL_ISA_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sums of Gaussian kernels on a CPU: one thread's work on a batch of particles, by vectors.
+/** Sum the Gaussian kernels of a batch of particles on a CPU, by vectors in one thread.
  *
- *  Particles are sorted by the grid's cell that they are in along the last axis.  Those of a cell,
- *  LANES at a time, go along the grid's lines by one product a point
- *  (kernels/particles/density.h); all of them meet at the same point of the line, so that no sum
- *  depends on the particle's place.
+ *  Particles are sorted by their grid cell along the last axis.  MILL_KERNEL_LANES particles of a
+ *  cell are added to a grid line together, with one multiplication per point
+ *  (kernels/particles/density.h).  All of them start from the same grid point, so the loop is the
+ *  same for each.
  */
 #ifndef MILL_CPU_KERNEL_SUM_H
 #define MILL_CPU_KERNEL_SUM_H
@@ -15,27 +15,26 @@
 #include "kernels/particles/density.h"
 
 enum {
-  /** Particles of a batch: enough for many in most cells. */
+  /** Particles of a batch: with fewer, cells would hold too few to fill the lanes. */
   MILL_PARTICLE_BATCH = 8192,
   MILL_KERNEL_LANES = 16,
   MILL_KERNEL_MAX_CELL = 16384
 };
 
-/** exp(-x^2 / 2) is 0 in float64 from here on. */
+/** From this x on exp(-x^2 / 2) is 0 in float64. */
 #define MILL_KERNEL_END 38.7
 
 enum { MILL_KERNEL_VECS = MILL_KERNEL_LANES / MILL_VEC_N_F64 };
 
-/** Work of one thread; a member of mill_particle_batch. */
+/** Work space of one thread: `work` of mill_particle_batch. */
 typedef struct mill_kernel_work {
   double x[MILL_PARTICLE_DIM][MILL_PARTICLE_BATCH], weight[MILL_PARTICLE_BATCH];
-  double
-      sheared[MILL_PARTICLE_BATCH]; /* place along the last axis, sheared, in steps of the grid */
+  double sheared[MILL_PARTICLE_BATCH]; /* place along the last axis plus shear, in grid steps */
   int cell[MILL_PARTICLE_BATCH], first[MILL_KERNEL_MAX_CELL + 1];
-  /* sorted by cells; offset: steps from its cell */
+  /* sorted by cell; offset: grid steps from the cell's centre */
   double offset[MILL_PARTICLE_BATCH], place[MILL_PARTICLE_DIM][MILL_PARTICLE_BATCH];
   double share[MILL_PARTICLE_BATCH];
-  /* of the lanes at work */
+  /* for each lane: ratio up and down the line, value at the start point */
   double up[MILL_KERNEL_LANES], down[MILL_KERNEL_LANES], start[MILL_KERNEL_LANES];
   double fade[MILL_PARTICLE_MAX_GRID];         /* exp(-rho^2 k^2 / 2) */
   mill_vec_f64 sum[2][MILL_PARTICLE_MAX_GRID]; /* upwards, downwards */
@@ -46,9 +45,9 @@ typedef struct mill_kernel_lines {
   const mill_particle_setup *setup;
   const mill_particle_kernel *kernel;
   int last, n_point, n_line;
-  int reach;            /**< points from the nearest one at which a kernel ends */
+  int reach;            /**< grid points from the nearest one to a kernel's end */
   double rho2;          /**< (step / width)^2 along a line */
-  int low_cell, n_cell; /**< cells that particles are sorted into */
+  int low_cell, n_cell; /**< first cell, and number of cells */
 } mill_kernel_lines;
 
 static inline void mill_kernel_lines_make(const mill_particle_setup *s,
@@ -63,7 +62,7 @@ static inline void mill_kernel_lines_make(const mill_particle_setup *s,
   l->n_line = 1;
   for (int a = 0; a < last; a++)
     l->n_line *= s->n_grid[a];
-  /* the shear is linear, so the corners of the grid have its ends */
+  /* the shear is linear: its extremes are at corners of the grid */
   for (int a = 0; a < last; a++) {
     const double x = k->shear[a] * s->grid_low[a], y = k->shear[a] * s->grid_high[a];
     low += fmin(x, y);
@@ -76,7 +75,7 @@ static inline void mill_kernel_lines_make(const mill_particle_setup *s,
   l->low_cell = l->n_cell > MILL_KERNEL_MAX_CELL ? 0 : (int)low;
 }
 
-/** Particles of weight by cells: those of cell c are first[c] .. first[c + 1] - 1. */
+/** Sort the particles with weight by cell: cell c holds first[c] .. first[c + 1] - 1. */
 static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                     mill_kernel_work *w)
 {
@@ -118,9 +117,10 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
   w->first[0] = 0;
 }
 
-/** Particles from `from` on, n or LANES of them, at the point of a line nearest to their cell, and
- *  their ratios up and down the line; lanes without a particle have no weight.  delta: from offset
- *  to the distance to that point.  0 where no lane reaches the line. */
+/** Load up to MILL_KERNEL_LANES of the n particles from `from` on into the lanes: kernel value at
+ *  the line's start point, and ratio from point to point up and down the line.  delta: added to a
+ *  particle's offset gives its distance from the start point.  Empty lanes have value 0.  Returns 0
+ *  if no lane reaches the line. */
 static inline int mill_kernel_start(const mill_kernel_lines *l, const double *other, double delta,
                                     int from, int n, mill_kernel_work *w)
 {
@@ -157,8 +157,8 @@ static inline int mill_kernel_start(const mill_kernel_lines *l, const double *ot
   return 1;
 }
 
-/** Add the lanes to n points one after another, by their ratio from one to the next.  Two points at
- *  a time, as a product waits for the one before. */
+/** Add start * ratio^k of all lanes to sum[k - 1], k = 1 .. n.  Two points per pass halve the
+ *  chain of dependent multiplications. */
 static inline void mill_kernel_walk(const double *start, const double *ratio, int n,
                                     mill_vec_f64 *sum)
 {
@@ -169,7 +169,7 @@ static inline void mill_kernel_walk(const double *start, const double *ratio, in
     even[v] = odd[v] * r;
     two[v] = r * r;
   }
-  for (int k = 0; k < n; k += 2) { /* sum has room for one more */
+  for (int k = 0; k < n; k += 2) { /* sum has room for n + 1 points */
     mill_vec_f64 first = odd[0], second = even[0];
     odd[0] *= two[0];
     even[0] *= two[0];
@@ -192,7 +192,7 @@ static inline double mill_kernel_total(const mill_vec_f64 *sum)
   return total;
 }
 
-/** The particles of one cell on all lines. */
+/** Add the kernels of one cell's particles to all lines of the grid. */
 static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_kernel_work *w,
                                     double *out)
 {
@@ -231,8 +231,8 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
   }
 }
 
-/** Particle by particle, where the grid's step is so wide that products of it would overflow: few
- *  points then see a particle. */
+/** Add one particle's kernel point by point, for grid steps so wide that the ratios would overflow;
+ *  a kernel then covers few points. */
 static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                    int i, double *out)
 {
@@ -256,7 +256,7 @@ static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_partic
   }
 }
 
-/** Add the kernels of a batch to out [n_grid[0]]..., in units of their peak. */
+/** Add the kernels of a batch to out [n_grid[0]]..., in units of a kernel's peak. */
 static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_particle_kernel *k,
                                    const mill_particle_batch *batch, double *out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Vectors are written out, so that sums stay in registers. */
+/* Sums are separate variables, so that they stay in registers. */
 #include "kernels/cpu/lanes.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ MILL_AVX2_BODY layer_block(const mill_lanes_layer *f, int block, double *weight)
   const int end = f->n_out - first < MILL_LANES_BLOCK ? f->n_out : first + MILL_LANES_BLOCK;
   for (int i0 = first; i0 < end; i0 += MILL_LANES_PIXELS) {
     const int n_row = end - i0 < MILL_LANES_PIXELS ? end - i0 : MILL_LANES_PIXELS;
-    /* rows beyond the end are the last one again */
+    /* beyond the end, repeat the last row */
     const float *row[MILL_LANES_PIXELS];
     double bias[MILL_LANES_PIXELS];
     for (int i = 0; i < MILL_LANES_PIXELS; i++) {
@@ -89,7 +89,7 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
   mill_four a[MILL_MAX_CONT + MILL_LANES_TILE][N_VEC];
   const mill_four zero = {0.0, 0.0, 0.0, 0.0};
 
-  /* right-hand sides: sums of basis times mean over the bins of the data */
+  /* right-hand sides of the continuum fits: sums of basis times mean over the data's bins */
   for (int k0 = 0; k0 < nk; k0 += MILL_LANES_TILE) {
     mill_four s00 = zero, s01 = zero, s10 = zero, s11 = zero, s20 = zero, s21 = zero, s30 = zero,
               s31 = zero, s40 = zero, s41 = zero;
@@ -127,7 +127,7 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
     mill_four c0 = zero, c1 = zero;
     const double *basis = f->basis + (size_t)i * (size_t)f->pitch;
     if (mill_lanes_count(f, i) == 0) {
-      /* beyond the template take the mean, which favours no shift */
+      /* beyond the template: 0, the mean, which favours no shift */
       memset(out, 0, MILL_LANE * sizeof *out);
       continue;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sums of products over pixels on a CPU.  A thread computes the rows of a chunk of pixels in the
- *  cache, as vectors, and sums their products; small matrices are handled by one thread. */
+/** Sums of products over pixels on a CPU.  A thread computes the rows of a chunk of pixels as
+ *  vectors, in the cache, and sums their products. */
 #ifndef MILL_CPU_PIXEL_SUMS_H
 #define MILL_CPU_PIXEL_SUMS_H
 
@@ -13,7 +13,7 @@
 #include "kernels/math/real.h"
 #include "kernels/star/blocks/pixel.h"
 
-/** out = p t, a chunk of len pixels, zeros up to a whole vector. */
+/** out = p t for a chunk of len pixels, padded with zeros to a whole vector. */
 MILL_BLOCK_FN void mill_pixel_product(int len, const float *p, const double *t, double *out)
 {
   int i = 0;
@@ -25,7 +25,8 @@ MILL_BLOCK_FN void mill_pixel_product(int len, const float *p, const double *t, 
     out[i] = 0.0;
 }
 
-/** copy = p and sum += a p, a chunk of len pixels; copy has zeros up to a whole vector. */
+/** copy = p and sum += a p for a chunk of len pixels; copy is padded with zeros to a whole vector.
+ *  */
 MILL_BLOCK_FN void mill_pixel_add(int len, double a, const float *p, double *copy, double *sum)
 {
   int i = 0;
@@ -42,7 +43,8 @@ MILL_BLOCK_FN void mill_pixel_add(int len, double a, const float *p, double *cop
     copy[i] = 0.0;
 }
 
-/** The continuum functions that are not 0 at len pixels from first on; returns their number. */
+/** Write to which the indices of the continuum functions not 0 in pixels [first, first + len);
+ *  returns their number. */
 MILL_BLOCK_FN int mill_pixel_functions(const mill_segment *s, int first, int len, int *which)
 {
   int n = 0, low, end;
@@ -55,7 +57,7 @@ MILL_BLOCK_FN int mill_pixel_functions(const mill_segment *s, int first, int len
   return n;
 }
 
-/** The inverse of L L^T, chol [nk][nk] with L in its lower triangle. */
+/** Compute the inverse of L L^T; chol [nk][nk] has L in its lower triangle. */
 MILL_BLOCK_FN void mill_normal_inverse(int nk, const double *chol, double (*inverse)[MILL_MAX_CONT])
 {
   double row[MILL_MAX_CONT][MILL_MAX_CONT]; /* of L^-1 */
@@ -85,8 +87,8 @@ MILL_BLOCK_FN void mill_normal_inverse(int nk, const double *chol, double (*inve
 /** p^T N^-1 p for every pixel of a chunk.
  *
  *  inverse                  in   N^-1
- *  n, which                 in   the functions that count
- *  p [n][MILL_PIXEL_CHUNK]  in   len numbers of each, a whole number of vectors
+ *  n, which                 in   the continuum functions that are not 0 here
+ *  p [n][MILL_PIXEL_CHUNK]  in   their values at len pixels, whole vectors
  *  quad [len]               out */
 MILL_BLOCK_FN void mill_pixel_quadratic(const double (*inverse)[MILL_MAX_CONT], int n,
                                         const int *which, int len, const double *p, double *quad)
@@ -119,8 +121,9 @@ MILL_BLOCK_FN void mill_pixel_quadratic(const double (*inverse)[MILL_MAX_CONT], 
   }
 }
 
-/** Factor a normal matrix a [n][n] (lower triangle) and solve for v [n].  out: [0] ln det,
- *  [1] |L^-1 v|^2.  0, or what mill_cholesky returns; the same on all threads. */
+/** Factor the normal matrix a [n][n] (lower triangle) and replace the right-hand side v [n] by the
+ *  solution.  out: [0] ln det, [1] |L^-1 v|^2.  Returns the result of mill_cholesky (0: no failure)
+ *  on all threads. */
 MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, double *out)
 {
   MILL_SERIAL(b)
@@ -141,9 +144,10 @@ MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, 
   return (int)out[2];
 }
 
-/** Normal matrix a [nk][nk] and right-hand side v of a segment, less the part of model error, from
- *  the sums of mill_normal_sums; with_s [n_error][nk] and with_residual [n_error]: products of E
- *  with S and with D.  No barrier at the end: mill_block_normal has the next one. */
+/** Compute a segment's normal matrix a [nk][nk] and right-hand side v [nk] from the sums of
+ *  mill_normal_sums, with the n_error rows E of model error eliminated.  Copy the products of E
+ *  with P t to with_s [n_error][nk], those with D to with_residual [n_error].  No barrier at the
+ *  end: mill_block_normal has the next one. */
 MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, const double *sums,
                                             double *a, double *v, double *with_s,
                                             double *with_residual)
@@ -161,7 +165,7 @@ MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, 
         a[k * nk + l] = row[q + l];
       v[k] = with_d[q + k];
     }
-    /* by vectors of elements, since one element is a chain of products */
+    /* loop over elements inside: sums of different elements are independent */
     for (int e = 0; e < q; e++) {
       const double *at = with_s + (ptrdiff_t)e * nk;
       with_residual[e] = with_d[e];
@@ -179,14 +183,14 @@ MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, 
   }
 }
 
-/** A block's share of independent work: velocities first, first + step, ... */
+/** A team's share of independent velocities: first, first + step, ... */
 typedef struct mill_team {
   mill_block block;
   mill_workspace *work;
   int first, step;
 } mill_team;
 
-/** The team of the calling thread for likelihoods of a segment: on a CPU the whole block. */
+/** Choose the calling thread's team for a segment's likelihoods: on a CPU the whole block. */
 MILL_BLOCK_FN void mill_block_team(mill_block *b, int n, const mill_segment *s, size_t row_bytes,
                                    mill_workspace *work, mill_team *team)
 {
@@ -199,7 +203,8 @@ MILL_BLOCK_FN void mill_block_team(mill_block *b, int n, const mill_segment *s, 
   team->step = 1;
 }
 
-/** The first n rows of model error, of len pixels from first on, zeros up to a whole vector. */
+/** Load the first n rows of model error at pixels [first, first + len), padded with zeros to a
+ *  whole vector. */
 MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int len,
                                  double (*row)[MILL_PIXEL_CHUNK])
 {
@@ -214,8 +219,8 @@ MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int le
   }
 }
 
-/** of: numbers, among all rows, of a chunk's rows: model error, the n functions in `which`, and
- *  n_last rows that come after all n_cont functions. */
+/** Write to `of` the numbers, among all rows, of a chunk's rows: model error, the n continuum
+ *  functions in `which`, and n_last rows that follow all n_cont functions. */
 MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_cont, int n_last,
                                  int *of)
 {
@@ -227,8 +232,8 @@ MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_con
     of[n_error + n + j] = n_error + n_cont + j;
 }
 
-/** A thread's sums of the products of the first n rows of error with each other, acc at
- *  mill_gram_at. */
+/** Compute a thread's sums of the products of the first n rows of model error with each other: acc
+ *  [mill_gram_at(r, c)]. */
 MILL_BLOCK_FN void mill_error_pairs(mill_block *b, const mill_segment *s, int n, double *acc)
 {
   const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
@@ -249,7 +254,7 @@ MILL_BLOCK_FN void mill_error_pairs(mill_block *b, const mill_segment *s, int n,
   mill_vec_sums_f64(mill_gram_at(n, 0), sum, acc);
 }
 
-/** The sums of mill_normal_sums by cells of pixels, without model error. */
+/** mill_normal_sums by cells of pixels, for a segment without model error. */
 MILL_BLOCK_FN void mill_cell_normal_sums(mill_block *b, int nk, const mill_segment *s,
                                          const mill_real *templ, double level, double *sums)
 {
@@ -288,9 +293,10 @@ MILL_BLOCK_FN void mill_cell_normal_sums(mill_block *b, int nk, const mill_segme
   mill_block_sum_n(b, part, mill_gram_at(nk, nk), sums);
 }
 
-/** Products of the rows P_k t, k < nk, and D of a segment's pixels with all rows up to themselves,
- *  those of model error the first, into sums, at mill_gram_at(row, column) -
- *  mill_gram_at(n_error, 0); t is the template over sigma, templ NULL for zeros. */
+/** Sum products of rows over a segment's pixels.  The rows are: n_error of model error, P_k t for k
+ *  < nk (t: template / sigma), and the data D.  Each row P_k t and D is multiplied by itself and
+ *  all rows before it; the sum is at mill_gram_at(row, column) - mill_gram_at(n_error, 0) of sums.
+ *  templ NULL: zeros. */
 MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s,
                                     const mill_real *templ, double level, double *sums)
 {
@@ -341,8 +347,8 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   mill_block_sum_n(b, part, n_sum, sums);
 }
 
-/** Add the part of model error to slope, the weights of half the gradient at len pixels: (P a) E^T
- *  E r from the residual r, and -p^T N^-1 U^T E from the determinant. */
+/** Add the terms of model error to slope, the weights of half the gradient at len pixels: (P a) E^T
+ *  E r for the residual r, and -p^T N^-1 U^T E for the determinant. */
 MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len,
                                    const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
                                    int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],
@@ -379,9 +385,9 @@ MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len
   }
 }
 
-/** Of len pixels from first on, with zeros up to a whole vector: rows of model error and P_k t of
- *  the n functions in `which`; poly, the continuum P a; slope, the weight of half the gradient,
- *  mill_det_weight t p^T N^-1 p - (P a) r. */
+/** At pixels [first, first + len), padded with zeros to a whole vector, compute: row, model error
+ *  and P_k t of the n functions in `which`; poly, the continuum P a; slope, the weight of half the
+ *  gradient, mill_det_weight t p^T N^-1 p - (P a) r. */
 MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s, int first,
                                       int len, const mill_real *templ, double level,
                                       const mill_workspace *work,
@@ -420,19 +426,19 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
     slope[i] = 0.0;
 }
 
-/** With V_j = (dT/dtheta_j / sigma) (P a): for every parameter in turn the products of V_j with
- *  the rows of model error, with P_k t and with the V up to itself, into work->sums at
- *  mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0); after them half the
- *  gradient of each.
+/** Sums of a Jacobian over a segment's pixels, into work->sums.  V_j = (dT/dtheta_j / sigma) (P a)
+ *  is row n_error + nk + j, after those of model error and P_k t.  Its products with itself and all
+ *  rows before it are at mill_gram_at(n_error + nk + j, ..)  - mill_gram_at(n_error + nk, 0).  Half
+ *  the gradient by each parameter follows.
  *
  *  templ [1 + np][max_seg_pix]  in  the template and its derivatives
- *  work                       in  solve: a, normal: the factor of N;  pixel: lost */
+ *  work                       in  solve: a, normal: the factor of N;  pixel: lost on a GPU */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       int np, const mill_real *templ, double level,
                                       mill_workspace *work)
 {
   const int n = s->n_pix, nk = s->ws->n_cont, nv = s->n_error + nk;
-  const int origin = mill_gram_at(nv, 0); /* V comes after nv rows */
+  const int origin = mill_gram_at(nv, 0); /* the rows V follow nv other rows */
   const int n_pair = mill_gram_at(nv + np, 0) - origin, n_sum = n_pair + np;
   double inverse[MILL_MAX_CONT][MILL_MAX_CONT];
   if (m->set.likelihood == MILL_LIKE_MARGINAL)

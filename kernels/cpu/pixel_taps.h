@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Rotation, spline and interpolation of a template in one sum for each pixel, on a CPU.  Included
- *  by kernels/cpu/pixel_sums.h.  Saves 12 to 60 % of a fit where the grid is finer than the pixels.
+/** Rotation, spline and interpolation of a template as one sum (of taps) per pixel, on a CPU.
+ *  Saves 12 to 60 % of a fit's time where the grid is finer than the pixels.  Included by
+ *  kernels/cpu/pixel_sums.h.
  *
- *  A pixel's value is linear in the row: kernel K rotates it, and kernel B gives the spline
- *  coefficients of the rotated row.  So the weight of the grid point t points after the pixel's own
- *  is a cubic of the pixel's place in its interval, with the coefficients
+ *  A pixel's value is linear in the grid's row: kernel K rotates the row, and kernel B gives the
+ *  spline coefficients of the rotated row.  The weight of the grid point t points after the
+ *  interval's left end is a cubic in the pixel's place in the interval, with the coefficients
  *
  *    P0 = K[t], P1 = K[t-1] - K[t] - B[t] / 3 - s B[t-1] / 6, P2 = B[t] / 2,
  *    P3 = (s B[t-1] - B[t]) / 6,
@@ -19,12 +20,12 @@
 
 enum {
   MILL_TAPS = 64,      /**< most grid points of a pixel */
-  MILL_TAPS_MORE = 14, /**< how far B may reach beyond K: it falls to 0.27 a grid point */
+  MILL_TAPS_MORE = 14, /**< reach of B beyond K: B falls by a factor 0.27 per grid point */
   MILL_TAPS_SPACE = MILL_TAPS + 2 * MILL_TAPS_MORE,
-  MILL_TAPS_END = MILL_SPLINE_END_F32 + 2 /**< grid points from an end that feel it, and two */
+  MILL_TAPS_END = MILL_SPLINE_END_F32 + 2 /**< grid points that a grid's end disturbs, plus two */
 };
-/** Above this number of grid points to a pixel, one sum for each pixel is less work than convolving
- *  all grid points. */
+/** Above this number of grid points per pixel use taps; below, convolving all grid points is less
+ *  work. */
 #define MILL_TAPS_GAIN 2.5
 
 /** Coefficients of a kernel's weights, zero from 2 reach + 2 on. */
@@ -33,8 +34,8 @@ typedef struct mill_taps {
   int reach;
 } mill_taps;
 
-/** B [2 * most + 1] from K [2 * most + 3]: the response to the right side of the spline's equations
- *  (mill_block_spline) is an exponential to each side. */
+/** Compute B, bend [2 * most + 1], from K, kernel [2 * most + 3]: the spline's response to its
+ *  right-hand side (mill_block_spline) falls exponentially to each side. */
 MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const double *kernel,
                                 double *bend)
 {
@@ -55,8 +56,9 @@ MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const doubl
   }
 }
 
-/** Taps of a symmetric kernel [half + 1], cut where K and B are below MILL_BLUR_LEAST times the
- *  middle of K; B enters the flux with a factor of 0.06 at most.  0: the kernel is too broad. */
+/** Make the taps of a symmetric kernel [half + 1], cut where K and B are below MILL_BLUR_LEAST
+ *  times the middle of K; B enters the flux with a factor of 0.06 at most.  Returns 0 if the kernel
+ *  is too broad. */
 MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_arm *arm,
                              mill_taps *taps)
 {
@@ -91,8 +93,8 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
   return 1;
 }
 
-/** Weights of as many pixels as a vector has numbers, n_vec vectors each, and with slope not NULL
- *  their derivatives by the place in the interval. */
+/** Compute the taps' weights for MILL_VEC_N_F32 pixels, n_vec vectors per pixel.  slope (or NULL):
+ *  their derivatives by the pixel's place frac in its interval. */
 MILL_INLINE void mill_taps_weigh(const int n_vec, const float *frac, const mill_taps *taps,
                                  mill_vec_f32 *weight, mill_vec_f32 *slope)
 {
@@ -111,7 +113,7 @@ MILL_INLINE void mill_taps_weigh(const int n_vec, const float *frac, const mill_
   }
 }
 
-/** A row at MILL_VEC_N_F32 pixels. */
+/** Sum a row with the weights, at MILL_VEC_N_F32 pixels. */
 MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *row,
                                        const int *index, const mill_vec_f32 *weight)
 {
@@ -127,8 +129,8 @@ MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *
   return mill_vec_fold_f32(sum);
 }
 
-/** Value, d/d(velocity) and label rows at MILL_VEC_N_F32 pixels from `first` on, into the rows of
- *  `to`; slope_ln 0: the value alone. */
+/** Write value, d/d(velocity) and label derivatives at MILL_VEC_N_F32 pixels from `first` on to
+ *  rows 0, 1, 3, 4, ...  of `to`; slope_ln 0: the value alone. */
 MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill_taps *taps,
                                 double slope_ln, double e, int first, const mill_workspace *work,
                                 float *to)
@@ -162,17 +164,17 @@ MILL_BLOCK_FN void mill_taps_tile(const mill_model *m, const mill_taps *taps, do
     mill_taps_rows(MILL_TAPS / MILL_VEC_N_F32, m, taps, slope_ln, e, first, work, to);
 }
 
-/** Are the taps, with the zeros after them, within the grid and away from its ends?  low, high:
- *  grid points of the first and of the last pixel. */
+/** Are the taps, zero padding included, within the grid and away from its ends?  low, high: grid
+ *  points of the first and last pixel. */
 MILL_INLINE int mill_taps_inside(const mill_taps *taps, int low, int high, int n_grid)
 {
   return low >= taps->reach && low >= MILL_TAPS_END && high - taps->reach + MILL_TAPS <= n_grid &&
          high + MILL_TAPS_END + 1 < n_grid;
 }
 
-/** Make all rows at the pixels, in place of mill_block_template_row and mill_block_pixel_row.  0:
- *  not done, because the grid is too coarse, the kernel too broad, or a pixel too near an end of
- *  the grid. */
+/** Compute all rows at the pixels, in place of mill_block_template_row and mill_block_pixel_row.
+ *  Returns 0, with nothing done, if the grid is too coarse, the kernel too broad or a pixel too
+ *  near an end of the grid. */
 MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int half, mill_workspace *work)
 {

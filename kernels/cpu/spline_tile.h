@@ -6,8 +6,8 @@
 
 enum { MILL_SPLINE_NEAR = 3 };
 
-/** Second differences of y [n] about the grid points origin + i, i < len, as the right side of
- *  the spline's equations; zero at the ends of the grid and beyond. */
+/** Compute the second differences of y [n] about grid points origin + i, i < len: the right-hand
+ *  side of the spline's equations.  They are zero at the ends of the grid and beyond. */
 MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int len, mill_real e,
                                          const mill_real *y, mill_real *second)
 {

@@ -20,7 +20,7 @@ typedef float mill_vec_f32 __attribute__((vector_size(MILL_VEC_BYTES), aligned(4
 typedef double mill_vec_f64 __attribute__((vector_size(MILL_VEC_BYTES), aligned(8)));
 typedef float mill_vec_half __attribute__((vector_size(MILL_VEC_BYTES / 2), aligned(4)));
 enum { MILL_VEC_N_F32 = MILL_VEC_BYTES / 4, MILL_VEC_N_F64 = MILL_VEC_BYTES / 8 };
-/* GCC makes five instructions of __builtin_convertvector where the processor has one. */
+/* GCC turns __builtin_convertvector into five instructions; the processor has one. */
 #if defined(__AVX512F__)
 #define MILL_VEC_WIDEN(p) ((mill_vec_f64)_mm512_cvtps_pd(_mm256_loadu_ps(p)))
 #elif defined(__AVX__)
@@ -31,8 +31,8 @@ enum { MILL_VEC_N_F32 = MILL_VEC_BYTES / 4, MILL_VEC_N_F64 = MILL_VEC_BYTES / 8 
 #define MILL_INLINE    static inline __attribute__((always_inline))
 #define MILL_HD_INLINE MILL_INLINE
 
-/* Two neighbouring floats are loaded as one double.  Half of the pairs go into one vector and half
- * into another, arranged so that shuffles stay within parts of 128 bits. */
+/* Load two neighbouring floats as one double. Half of the pairs go into each of two vectors, in an
+ * order that keeps shuffles within 128 bits. */
 typedef double mill_vec_pair __attribute__((vector_size(MILL_VEC_BYTES)));
 typedef float mill_vec_ends __attribute__((vector_size(MILL_VEC_BYTES)));
 #if MILL_VEC_BYTES == 64
@@ -63,8 +63,8 @@ typedef int mill_vec_lanes __attribute__((vector_size(MILL_VEC_BYTES)));
 #define MILL_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (mill_vec_lanes){__VA_ARGS__})
 #endif
 
-/* Sums of several vectors at once.  A fold adds two shuffles of vectors a and b: each group of 2 h
- * lanes then has partial sums of a in its first h lanes and of b in the others. */
+/* Sum several vectors at once by folds. A fold adds two shuffles of vectors a and b: in each group
+ * of 2 h lanes the first h have partial sums of a, the others of b. */
 #define MILL_FOLD_LOW(h, l)                                                                        \
   ((l) / (h) % 2 * (int)MILL_VEC_N_F32 + (l) / (2 * (h)) * 2 * (h) + (l) % (h))
 #define MILL_FOLD_HIGH(h, l) (MILL_FOLD_LOW(h, l) + (h))
@@ -84,7 +84,7 @@ typedef int mill_vec_lanes __attribute__((vector_size(MILL_VEC_BYTES)));
            MILL_SHUFFLE(v[i], v[i + (h)], MILL_FOLD_LANES(MILL_FOLD_HIGH, h));                     \
   }
 
-/** The sum of each of MILL_VEC_N_F32 vectors, in order; v: lost. */
+/** Return a vector with the sums of v [MILL_VEC_N_F32], in their order; v is overwritten. */
 MILL_INLINE mill_vec_f32 mill_vec_fold_f32(mill_vec_f32 *v)
 {
 #if MILL_VEC_BYTES == 64

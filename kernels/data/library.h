@@ -166,7 +166,7 @@ typedef struct mill_library {
   char name[128];
   char hash[65]; /**< lower-case hexadecimal digest of the contents */
   char path[1024];
-  char *report; /**< |quality measures as lines of text (starmill/templates/measure.py); NULL:
+  char *report; /**< quality measures as lines of text (starmill/templates/measure.py); NULL:
                    unknown; owned; does not enter the hash */
 } mill_library;
 

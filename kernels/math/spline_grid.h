@@ -20,7 +20,7 @@ enum { MILL_SPLINE_ORDER = 4 };
  *  x                          in   beyond the knots the functions go on linearly
  *  weight [4], slope [4]      out  NaN where x is
  *
- *  Returns the index of the first of the four functions, 0 ..  n_node - 4 for any x. */
+ *  Returns the index of the first of the four functions, 0 .. n_node - 4 for any x. */
 MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, double x,
                                             double *weight, double *slope)
 {
@@ -55,9 +55,9 @@ MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, doub
   return span - (MILL_SPLINE_ORDER - 1);
 }
 
-/** mill_spline_basis for linear functions: knot [n_node + 2]; knot[1] ..  knot[n_node] are the
+/** mill_spline_basis for linear functions: knot [n_node + 2]; knot[1] .. knot[n_node] are the
  *  nodes.  weight [4], slope [4]: the last two are 0.  Returns the index of the first function, 0
- *  ..  n_node - 2 for any x. */
+ *  .. n_node - 2 for any x. */
 MILL_HD static inline int mill_linear_basis(int n_node, const double *knot, double x,
                                             double *weight, double *slope)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The density that a Gaussian kernel makes of particles on a grid.
+/** Kernel density estimate of particles on a grid, with a Gaussian kernel.
  *
  *  Along the last axis of the grid the kernel of one particle is a geometric series times numbers
  *  that do not depend on the particle: with rho the grid's step in units of the kernel's width
@@ -13,18 +13,18 @@
 #include "kernels/math/activation.h"
 #include "kernels/particles/move.h"
 
-/** Widths of a kernel beyond which its images at boundaries and its nodes are left out: there it
- *  is below 3e-18 of its peak. */
+/** Kernel widths beyond which a particle's images at boundaries and nodes are left out: the kernel
+ *  is below 3e-18 of its peak there. */
 #define MILL_KERNEL_REACH 9.0
 
-/** The kernel of one cloud after one step. */
+/** The kernel of one cloud of particles after one step. */
 typedef struct mill_particle_kernel {
   int is_there;                    /**< 0: it has no width */
   double width[MILL_PARTICLE_DIM]; /**< standard deviations */
-  double peak;                     /**< of the kernel of one particle, over the number of them */
-  double along;                    /**< precision along the last axis, the others held */
-  double shear[MILL_PARTICLE_DIM]; /**< of the last axis by each other one */
-  double rest[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM]; /**< precision of the others alone */
+  double peak;  /**< peak of one particle's kernel, divided by the number of particles */
+  double along; /**< inverse variance along the last axis at fixed other axes */
+  double shear[MILL_PARTICLE_DIM]; /**< minus the regression slopes of the last axis */
+  double rest[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM]; /**< inverse covariance of the other axes */
 } mill_particle_kernel;
 
 /** Step of the grid along an axis. */
@@ -33,8 +33,8 @@ MILL_HD static inline double mill_grid_step(const mill_particle_setup *s, int a)
   return s->n_grid[a] > 1 ? (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 1.0;
 }
 
-/** Does the kernel ignore covariances?  An image at a mirror would have them with the opposite
- *  sign.
+/** Does the kernel ignore covariances?  A particle's mirror image would have covariances of the
+ *  opposite sign.
  */
 MILL_HD static inline int mill_kernel_is_along_axes(const mill_particle_setup *s)
 {
@@ -44,10 +44,10 @@ MILL_HD static inline int mill_kernel_is_along_axes(const mill_particle_setup *s
   return along;
 }
 
-/** Precision and its parts from the covariance [3][3] of a kernel of n_dim axes.
+/** Set k's peak, along, shear and rest from a kernel's covariance [3][3] over n_dim axes.
  *
- *  The axes but the last alone have the inverse of their block of the covariance as precision, and
- *  the last one, the others held, that of the regression on them. */
+ *  rest is the inverse of the covariance without the last axis; shear and along describe the
+ *  regression of the last axis on the others. */
 MILL_HD static inline void mill_kernel_split(int n_dim, double cov[][MILL_PARTICLE_DIM],
                                              mill_particle_kernel *k)
 {
@@ -72,13 +72,13 @@ MILL_HD static inline void mill_kernel_split(int n_dim, double cov[][MILL_PARTIC
   k->along = 1.0 / left;
   for (int a = 0; a < n_dim; a++)
     k->is_there = k->is_there && cov[a][a] > 0.0;
-  /* 1e-12: nearly singular, which float64 cannot tell from singular */
+  /* below 1e-12 float64 cannot tell a covariance from a singular one */
   k->is_there = k->is_there && left > 1e-12 * cov[last][last] &&
                 (last < 2 || det > 1e-12 * cov[0][0] * cov[1][1]);
   k->peak = pow(2.0 * MILL_PI, -0.5 * n_dim) / sqrt(det * left);
 }
 
-/** The kernel of a cloud from its moments [MILL_PARTICLE_MOMENTS]. */
+/** Make a cloud's kernel from its moments [MILL_PARTICLE_MOMENTS]. */
 MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const double *moment,
                                             mill_particle_kernel *k)
 {
@@ -88,7 +88,7 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
   const double factor = pow(base, -1.0 / (n_dim + 4));
   double cov[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM] = {{0}};
   k->is_there = 0;
-  if (!(n >= 1.0)) /* none is left, or NaN */
+  if (!(n >= 1.0)) /* no particle is left, or NaN */
     return;
   for (int a = 0; a < n_dim; a++)
     for (int e = 0; e < n_dim; e++) {
@@ -105,8 +105,8 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
     k->width[a] = sqrt(cov[a][a]);
 }
 
-/** Line i of the grid along its last axis: where its points are on the other axes, other
- *  [MILL_PARTICLE_DIM] out, and by how many steps it is sheared. */
+/** For line i of the grid along the last axis, write its coordinates on the other axes to other
+ *  [MILL_PARTICLE_DIM]; returns the shear there, in grid steps of the last axis. */
 MILL_HD static inline double mill_kernel_line(const mill_particle_setup *s,
                                               const mill_particle_kernel *k, int i, double *other)
 {
@@ -123,7 +123,7 @@ MILL_HD static inline double mill_kernel_line(const mill_particle_setup *s,
   return shift / mill_grid_step(s, last);
 }
 
-/** Contribution of a particle, or of one of its images, to a density. */
+/** Particles, or their images at boundaries, to be added to a density. */
 typedef struct mill_particle_batch {
   int n;
   double *x[MILL_PARTICLE_DIM]; /**< [n] places */
@@ -131,13 +131,13 @@ typedef struct mill_particle_batch {
   void *work;                   /**< of the backend's sum */
 } mill_particle_batch;
 
-/** Images of an axis that may reach the grid: 1, or 3 with the neighbours'. */
+/** Images along axis a that may reach the grid: 1, or 3 on reflecting and periodic axes. */
 MILL_HD static inline int mill_particle_images(const mill_particle_setup *s, int a)
 {
   return s->boundary[a] == MILL_REFLECTING || s->boundary[a] == MILL_PERIODIC ? 3 : 1;
 }
 
-/** Images of a particle along all axes, itself among them. */
+/** Number of images of a particle over all axes, the particle itself included. */
 MILL_HD static inline int mill_particle_all_images(const mill_particle_setup *s)
 {
   int n = 1;
@@ -146,7 +146,7 @@ MILL_HD static inline int mill_particle_all_images(const mill_particle_setup *s)
   return n;
 }
 
-/** Where image `which` of an axis sees a particle at x: sign x + shift. */
+/** Image `which` along an axis of a particle at x lies at sign x + shift. */
 MILL_HD static inline void mill_particle_image(const mill_particle_setup *s, int a, int which,
                                                double *sign, double *shift)
 {
@@ -161,8 +161,8 @@ MILL_HD static inline void mill_particle_image(const mill_particle_setup *s, int
   }
 }
 
-/** Particles [first, first + n) of a cloud as the image'th of all images sees them, 0 being the
- *  particles themselves; images that do not reach the grid have no weight. */
+/** Put image number `image` of particles [first, first + n) of a cloud into batch; 0: the particles
+ *  themselves.  Images out of the grid's reach get weight 0. */
 MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
                                     const mill_particle_kernel *k, int image, int first, int n,
                                     const mill_particle_batch *batch)
@@ -195,8 +195,8 @@ MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
 
 /* ---- nodes ---- */
 
-/** Nodes of an axis: the first, and their distance.  They reach beyond the grid as far as the
- *  kernel does. */
+/** Position of the first node of an axis, and the nodes' spacing.  They extend MILL_KERNEL_REACH
+ *  widths beyond the grid. */
 MILL_HD static inline void mill_node_axis(const mill_particle_setup *s,
                                           const mill_particle_kernel *k, int a, double *low,
                                           double *spacing)
@@ -206,12 +206,11 @@ MILL_HD static inline void mill_node_axis(const mill_particle_setup *s,
   *low = s->grid_low[a] - reach - 2.0 * *spacing;
 }
 
-/** Bound on the error of a density by nodes, in units of the peak of the kernel.
+/** Bound on the error of one particle's binned density, in units of its kernel's peak.
  *
- *  The kernel between nodes is its cubic interpolation from four: |error| <= (9/16) / 24 w^4
- *  max |K''''|, and max |K''''| = 3 K(0) / h^4; along several axes each one's error is at most
- *  5/4, the sum of the weights' sizes, times as large for each other one.  1e-13: rounding, and
- *  what lies beyond the nodes. */
+ *  Cubic interpolation from four nodes w apart errs by |error| <= (9/16) / 24 w^4 max |K''''|, with
+ *  max |K''''| = 3 K(0) / h^4 for width h.  Each further axis multiplies an axis's error by at most
+ *  5/4, the sum of the weights' absolute values.  1e-13: rounding, and the kernel beyond nodes. */
 MILL_HD static inline double mill_node_bound(const mill_particle_setup *s,
                                              const mill_particle_kernel *k)
 {
@@ -235,8 +234,8 @@ MILL_HD static inline void mill_node_weights(double t, double weight[4])
   weight[3] = sixth * p * t * q;
 }
 
-/** The four of n_node nodes around u, which counts in nodes from the first: the first of the four,
- *  and their weights.  0 where u is not between two of the inner nodes. */
+/** For the position u, in node spacings from the first node, find the first of the four nodes
+ *  around it (*at) and their weights.  Returns 0 if u is outside the inner nodes. */
 MILL_HD static inline int mill_node_find(double u, int n_node, int *at, double weight[4])
 {
   const int is_inside = u >= 1.0 && u < n_node - 2;
@@ -245,8 +244,9 @@ MILL_HD static inline int mill_node_find(double u, int n_node, int *at, double w
   return is_inside;
 }
 
-/** Where a particle, x[a][i] of a batch, stands among the nodes: the first of the four of each axis
- *  and their weights.  0 where it is too far away to count.  low, inverse: of mill_node_axis */
+/** For particle i of a batch find the first of its four nodes on each axis, at [a], and their
+ *  weights.  Returns 0 if the particle does not count: weight 0 or too far away.  low, inverse:
+ *  position of the first node and 1 / spacing (mill_node_axis) */
 MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
                                           const mill_particle_batch *batch, int i,
                                           const double *low, const double *inverse, int *at,
@@ -261,7 +261,8 @@ MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
   return is_inside;
 }
 
-/** Row j, e of the four nodes of a particle along the last axis: its first node, and its weight. */
+/** Index of the first of a particle's four nodes along the last axis, at node j of the first and e
+ *  of the second axis; *part: the weight of that row. */
 MILL_HD static inline size_t mill_node_row(const mill_particle_setup *s, const int *at,
                                            double weight[][4], int j, int e, double *part)
 {
@@ -275,13 +276,13 @@ MILL_HD static inline size_t mill_node_row(const mill_particle_setup *s, const i
   return to + (size_t)(last == 0 ? at[0] : (last == 1 ? at[1] : at[2]));
 }
 
-/** A Gaussian kernel, whose peak is 1, at u widths from it. */
+/** A Gaussian kernel with peak 1, u widths from its centre. */
 MILL_HD static inline double mill_kernel_factor(double u)
 {
   return mill_exp_negative(-0.5 * u * u);
 }
 
-/** The same between nodes and grid: 0 where it ends. */
+/** The kernel from nodes to grid points: 0 beyond sqrt(2) MILL_KERNEL_REACH widths. */
 MILL_HD static inline double mill_node_factor(double u)
 {
   return u * u > 2.0 * MILL_KERNEL_REACH * MILL_KERNEL_REACH ? 0.0 : mill_kernel_factor(u);
@@ -294,9 +295,9 @@ MILL_HD static inline double mill_node_along(const mill_particle_setup *s, doubl
   return s->n_dim == 1 ? weight[0][q] : (s->n_dim == 2 ? weight[1][q] : weight[2][q]);
 }
 
-/** Bound on the error of a density, with the moments [MILL_PARTICLE_MOMENTS] that its kernel is
- *  made of: 0 for the exact form, NaN where there is no kernel.
- *  rounding: what a particle's nodes are rounded by together, in units of the kernel's peak */
+/** Bound on the error of a density: 0 for the exact form, NaN without a kernel.  moment
+ *  [MILL_PARTICLE_MOMENTS]: of the kernel's cloud.  rounding: total rounding of one particle's
+ *  nodes, in units of the kernel's peak */
 MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
                                                 const mill_particle_kernel *k, const double *moment,
                                                 double rounding)
@@ -308,8 +309,8 @@ MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
   return (mill_node_bound(s, k) + rounding) * k->peak * (moment[0] * s->n_particle);
 }
 
-/** The density of one axis after another: out [n_row][n_grid][n_inner] from in
- *  [n_row][n_node][n_inner], by the kernel along axis a, whose peak here is 1. */
+/** Convolve along axis a from nodes to grid points: out [n_row][n_grid][n_inner] from in
+ *  [n_row][n_node][n_inner], by a kernel with peak 1. */
 MILL_BLOCK_FN void mill_block_convolve(mill_block *b, const mill_particle_setup *s,
                                        const mill_particle_kernel *k, int a, int n_row, int n_inner,
                                        const double *in, double *out)
@@ -338,7 +339,7 @@ MILL_BLOCK_FN void mill_block_convolve(mill_block *b, const mill_particle_setup 
   MILL_BARRIER(b);
 }
 
-/** Sums of parts: total [n] of part [n_part][n], times factor. */
+/** total [n] = factor * sum of part [n_part][n] over the parts. */
 MILL_BLOCK_FN void mill_block_sum_parts(mill_block *b, int n_part, int n, double factor,
                                         const double *part, double *total)
 {

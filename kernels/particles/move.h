@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Moves of particles: starts, steps, boundaries and moments, as block functions over one part of
+/** Motion of particles: start, steps, boundaries and moments.  Block functions work on one part of
  *  a problem's particles. */
 #ifndef MILL_PARTICLE_MOVE_H
 #define MILL_PARTICLE_MOVE_H
@@ -7,36 +7,37 @@
 #include "kernels/math/counter_random.h"
 #include "kernels/particles/potential.h"
 
-/** Sums over particles: alive, lost, then x, xx of the moments about a reference. */
+/** Sums over particles: number alive, number lost, first and second moments about a reference
+ *  point. */
 enum { MILL_PARTICLE_SUMS = 2 + 9 };
 
-/** Where the sum over x_a x_e, a <= e, stands among the second moments. */
+/** Index of the sum over x_a x_e, a <= e, among the second moments. */
 MILL_HD static inline int mill_particle_cross(int a, int e)
 {
   return a * (2 * MILL_PARTICLE_DIM - 1 - a) / 2 + e;
 }
 
 enum {
-  /** Steps at most that a part makes before all parts' sums meet. */
+  /** Most steps that a part makes before the sums of all parts are added. */
   MILL_PARTICLE_STRIDE = 64
 };
 
-/** Purposes of random numbers. */
+/** Purposes of random numbers, for mill_counter_key_of. */
 enum { MILL_PARTICLE_DRAW_START = 1, MILL_PARTICLE_DRAW_STEP = 2 };
 
-/** A problem at work, in the memory of its backend. */
+/** State of a problem, in the memory of its backend. */
 typedef struct mill_particle_cloud {
   const mill_particle_setup *setup;
   const mill_particle_problem *problem;
-  int n_part;                          /**< parts, of each of which one block makes sums */
+  int n_part;                          /**< parts of the particles, one block each */
   double *x;                           /**< [n_dim][n_particle] */
   double *alive;                       /**< [n_particle] 1 or 0 */
   double *sums;                        /**< [n_part][MILL_PARTICLE_SUMS] */
-  double reference[MILL_PARTICLE_DIM]; /**< sums are about this place */
+  double reference[MILL_PARTICLE_DIM]; /**< point about which moments are summed */
   int bad_step;                        /**< of mill_particle_result */
 } mill_particle_cloud;
 
-/** A problem that has not begun; arrays are the caller's. */
+/** Set up a problem before its first step; the caller sets the arrays. */
 static inline void mill_particle_cloud_begin(mill_particle_cloud *c,
                                              const mill_particle_setup *setup,
                                              const mill_particle_problem *problem, int n_part)
@@ -53,14 +54,14 @@ static inline void mill_particle_cloud_begin(mill_particle_cloud *c,
   }
 }
 
-/** First particle of a part; part n_part: their number. */
+/** Index of a part's first particle; for part n_part the number of particles. */
 MILL_HD static inline int mill_particle_first(const mill_particle_cloud *c, int part)
 {
   return (int)((int64_t)c->setup->n_particle * part / c->n_part);
 }
 
-/** Standard normals of n particles from first on at a step, and a uniform number of each, by which
- *  it survives the ends of its axes.  noise [MILL_PARTICLE_DIM][MILL_CHUNK]. */
+/** Draw standard normals for every axis of particles [first, first + n) at a step: noise
+ *  [MILL_PARTICLE_DIM][MILL_CHUNK]. */
 MILL_HD static inline void mill_particle_noise(mill_counter_key key, int n_dim, int first, int n,
                                                uint32_t step, double noise[][MILL_CHUNK])
 {
@@ -86,7 +87,7 @@ MILL_HD static inline void mill_particle_noise(mill_counter_key key, int n_dim, 
   }
 }
 
-/** Take n places of one axis to where they are after its boundary has acted. */
+/** Apply the boundary of one axis to n coordinates x: mirror or wrap them. */
 MILL_HD static inline void mill_particle_bound(int boundary, double low, double high, int n,
                                                double *x)
 {
@@ -107,11 +108,11 @@ MILL_HD static inline void mill_particle_bound(int boundary, double low, double 
   }
 }
 
-/** Whether particles have left an absorbing axis, also within the step: a Brownian bridge between
- *  two places at distances p and q before an end crosses it with probability exp(-p q / (D step))
- *  (Gobet 2000, Stoch. Proc. Appl. 87, 167).
+/** Set alive [n] to 0 for particles that left an absorbing axis, also if they crossed an end within
+ *  the step and returned.  A Brownian bridge between places at distances p and q from an end
+ *  crosses it with probability exp(-p q / (D step)) (Gobet 2000, Stoch. Proc. Appl. 87, 167).
  *
- *  word [n]: random words of this axis; alive [n] becomes 0 */
+ *  from, to [n]: coordinates before and after the step; word [n]: random words of this axis */
 MILL_HD static inline void mill_particle_absorb(const mill_particle_setup *s, double diffusion,
                                                 int a, int n, const double *from, const double *to,
                                                 const uint32_t *word, double *alive)
@@ -128,7 +129,8 @@ MILL_HD static inline void mill_particle_absorb(const mill_particle_setup *s, do
   }
 }
 
-/** Sums of n particles, of which i at [a][i] and alive [i], added to sum. */
+/** Add to sum the number and the first and second moments (about the reference) of those of n
+ *  particles that are alive; at [a][i]: coordinate of particle i. */
 MILL_HD static inline void mill_particle_sum(const mill_particle_cloud *c, int n,
                                              double at[][MILL_CHUNK], const double *alive,
                                              double *sum)
@@ -161,8 +163,8 @@ MILL_HD static inline void mill_particle_sum(const mill_particle_cloud *c, int n
   }
 }
 
-/** One step of n particles at [a][i] from particle first on; alive [n] becomes 0 where one is
- *  absorbed.  The number of those that are nowhere or have gone too far. */
+/** Move particles [first, first + n), at [a][i], by one step; alive [i] becomes 0 for an absorbed
+ *  one.  Returns how many steps were NaN or too long, counted per axis. */
 MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, int step, int first,
                                                 int n, double at[][MILL_CHUNK], double *alive)
 {
@@ -195,7 +197,7 @@ MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, in
   }
   MILL_FOR_AXES(a, n_dim)
   {
-    /* beyond this distance boundaries are meaningless */
+    /* a step longer than a bounded axis is an error */
     const double most = s->boundary[a] == MILL_OPEN ? 1e300 : s->high[a] - s->low[a];
     double lost = 0.0;
     MILL_SIMD_SUM(lost)
@@ -223,7 +225,7 @@ MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, in
   return bad;
 }
 
-/** Where n particles from first on begin. */
+/** Set the first coordinates, at [a][i], and alive [i] of particles [first, first + n). */
 MILL_HD static inline void mill_particle_begin(const mill_particle_cloud *c, int first, int n,
                                                double at[][MILL_CHUNK], double *alive)
 {
@@ -255,7 +257,7 @@ MILL_HD static inline void mill_particle_begin(const mill_particle_cloud *c, int
   }
 }
 
-/** A part of a cloud begins (step 0) or makes a step; its row of sums follows. */
+/** Start a part of a cloud (step 0) or move it by one step; then write its row of c->sums. */
 MILL_BLOCK_FN void mill_block_particles(mill_block *b, const mill_particle_cloud *c, int part,
                                         int step)
 {
@@ -294,8 +296,8 @@ MILL_BLOCK_FN void mill_block_particles(mill_block *b, const mill_particle_cloud
     c->sums[(size_t)part * MILL_PARTICLE_SUMS + (size_t)k] = total[k];
 }
 
-/** The moments of a cloud from the sums of its parts, after a step; one thread's work.
- *  moment [MILL_PARTICLE_MOMENTS] out */
+/** Compute a cloud's moments after a step from its parts' sums, by one thread.  moment
+ *  [MILL_PARTICLE_MOMENTS] out: NaN from the first bad step on */
 MILL_HD static inline void mill_particle_moments(mill_particle_cloud *c, int step, double *moment)
 {
   const int n_dim = c->setup->n_dim;
@@ -318,11 +320,11 @@ MILL_HD static inline void mill_particle_moments(mill_particle_cloud *c, int ste
       moment[k] = n > 1.0 ? cross / (n - 1.0) : 0.0;
     }
   for (int a = 0; a < n_dim; a++)
-    moment[1 + a] = c->reference[a] + sum[2 + a] / n; /* NaN where none is left */
+    moment[1 + a] = c->reference[a] + sum[2 + a] / n; /* NaN if no particle is left */
 }
 
-/** The same for n_step steps from step on, whose sums follow one another; the last mean is what
- *  sums are about from then on.  moment [n_step][MILL_PARTICLE_MOMENTS] out */
+/** Compute the moments of n_step consecutive steps, the first being `step`; later sums are taken
+ *  about the last mean.  moment [n_step][MILL_PARTICLE_MOMENTS] out */
 MILL_HD static inline void mill_particle_settle(mill_particle_cloud *c, int step, int n_step,
                                                 double *moment)
 {

@@ -7,8 +7,8 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/** A step times a curvature of U above this is refused: at 2 Euler's steps grow without limit, and
- *  from 1 on they jump over the minimum. */
+/** Refuse a larger product of step and curvature of U: above 1 an Euler step jumps over a minimum,
+ *  above 2 steps grow without limit. */
 #define MOST_CURVATURE_STEP 1.0
 
 static int is_real(double x)
@@ -73,8 +73,8 @@ int mill_particle_check_setup(const mill_particle_setup *s)
 
 /* ---- problems ---- */
 
-/* The largest curvature of a gridded U along one axis at its nodes, and the curvature of its
- * splines is linear between them. */
+/* Largest curvature of a gridded U along an axis. A cubic spline's curvature is linear between
+ * nodes, so only nodes are examined. */
 static double field_curvature(const mill_particle_field *f)
 {
   size_t n[MILL_PARTICLE_DIM] = {1, 1, 1}, n_all = 1;
@@ -99,7 +99,7 @@ static double field_curvature(const mill_particle_field *f)
   return most;
 }
 
-/* The largest curvature of U along an axis where the problem's particles begin, and in its minima.
+/* Largest curvature of U along an axis, in its minima and where the problem's particles begin.
  */
 static double curvature(const mill_particle_setup *s, const mill_particle_problem *p)
 {
@@ -177,9 +177,9 @@ size_t mill_particle_n_coef(const mill_particle_field *f)
   return n;
 }
 
-/* Coefficients c [n + 2] of uniform cubic B-splines, (c[i] + 4 c[i + 1] + c[i + 2]) / 6 = u[i];
- * not-a-knot: the third derivative is continuous at the second and the last but one point, so the
- * second one there is the points' own second difference. work [n]. */
+/* Coefficients c [n + 2] of the uniform cubic B-spline through u [n], (c[i] + 4 c[i + 1] + c[i +
+ * 2]) / 6 = u[i]. Not-a-knot: a continuous third derivative at the second and the last but one
+ * point, where the second derivative thus equals the second difference of u. work [n]. */
 static void fit_line(int n, const double *u, double *c, double *work)
 {
   const int first = 1, last = n - 2;
@@ -200,8 +200,9 @@ static void fit_line(int n, const double *u, double *c, double *work)
   c[last + 3] = 6 * u[last + 1] - 4 * c[last + 2] - c[last + 1];
 }
 
-/* The same for a period of n points: two recursions with the pole sqrt(3) - 2 (Unser, Aldroubi &
- * Eden 1993, IEEE Trans. Signal Process. 41, 821).  c[0] is the last point's. */
+/* Coefficients of a periodic spline with n points a period, by two recursions with the pole sqrt(3)
+ * - 2 (Unser, Aldroubi & Eden 1993, IEEE Trans. Signal Process. 41, 821). c[0] belongs to the last
+ * point. */
 static void fit_period(int n, const double *u, double *c)
 {
   const double z = sqrt(3.0) - 2.0;
@@ -226,7 +227,8 @@ static void fit_period(int n, const double *u, double *c)
   c[n + 1] = p[0];
 }
 
-/* Along one axis: from [n_row][n][n_inner] to [n_row][n + 2][n_inner]. */
+/* Fit splines along one axis: values from [n_row][n][n_inner], coefficients to [n_row][n +
+ * 2][n_inner]. */
 static void fit_axis(int n, int periodic, size_t n_row, size_t n_inner, const double *from,
                      double *to, double *work)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Particles that drift and diffuse, dX = -grad U(t, X) dt + sqrt(2 D) dW, and the density that a
- *  Gaussian kernel makes of them (docs/science/particles.md).
+/** Particles that drift and diffuse, dX = -grad U(t, X) dt + sqrt(2 D) dW, and their kernel density
+ *  estimate (docs/science/particles.md).
  *
- *  A problem is one cloud of particles; many problems of one shape are one evolution.  What a
- *  particle draws depends on seed, problem, particle and step alone.
- *  Lengths, times and U have the user's units; U has those of D.
+ *  A problem is one cloud of particles; an evolution runs many problems with the same setup.  A
+ *  particle's random numbers depend only on seed, problem, particle and step.  Lengths and times
+ *  have the user's units; U has the unit of D.
  */
 #ifndef MILL_PARTICLES_H
 #define MILL_PARTICLES_H
@@ -21,12 +21,12 @@ enum {
   MILL_PARTICLE_MAX_N = 1 << 30
 };
 
-/** Coordinates and lengths at most: determinants of their covariances stay finite. */
+/** Largest coordinate and length: determinants of covariances stay finite below it. */
 #define MILL_PARTICLE_FAR 1e30
 
 /** Boundary condition of an axis. */
 enum mill_boundary {
-  MILL_OPEN = 0,   /**< nothing */
+  MILL_OPEN = 0,   /**< none: the axis has no ends */
   MILL_REFLECTING, /**< a particle beyond an end is mirrored at it */
   MILL_PERIODIC,   /**< it re-enters at the other end */
   MILL_ABSORBING   /**< it is removed, also if it crossed the end within a step and returned */
@@ -47,7 +47,7 @@ enum mill_particle_scheme {
 
 enum mill_density_form {
   MILL_DENSITY_EXACT = 0, /**< sum over all particles */
-  MILL_DENSITY_BINNED     /**< the particles are spread over nodes first */
+  MILL_DENSITY_BINNED     /**< spread particles over nodes, then convolve the nodes */
 };
 
 enum mill_bandwidth {
@@ -62,16 +62,16 @@ enum mill_particle_start {
   MILL_START_SAMPLES
 };
 
-/** A potential on a grid: values of cubic B-splines, linear between times.
+/** A potential U on a grid: cubic B-splines in space, linear between times.
  *
- *  Beyond the grid the slope stays what it is at the edge; on a periodic axis the grid is one
- *  period, without the point that comes again. */
+ *  Beyond the grid U has the slope at the edge.  On a periodic axis the grid is one period and does
+ *  not repeat the first point. */
 typedef struct mill_particle_field {
   int n_dim, n_time;
-  int n_node[MILL_PARTICLE_DIM];   /**< 1 for axes that are not there */
+  int n_node[MILL_PARTICLE_DIM];   /**< 1 for axes beyond n_dim */
   int periodic[MILL_PARTICLE_DIM]; /**< else not-a-knot */
   double low[MILL_PARTICLE_DIM], spacing[MILL_PARTICLE_DIM];
-  const double *time; /**< [n_time] ascending; before the first and after the last U stays */
+  const double *time; /**< [n_time] ascending; U is constant before the first and after the last */
   const double *coef; /**< [n_time][n_node[0] + 2]..., one more at each end of an axis */
 } mill_particle_field;
 
@@ -94,54 +94,55 @@ typedef struct mill_particle_setup {
   uint64_t seed;
   int boundary[MILL_PARTICLE_DIM];                        /**< enum mill_boundary */
   double low[MILL_PARTICLE_DIM], high[MILL_PARTICLE_DIM]; /**< ends of axes that are not open */
-  int n_grid[MILL_PARTICLE_DIM]; /**< points of the density; 1 for axes that are not there */
+  int n_grid[MILL_PARTICLE_DIM]; /**< points of the density; 1 for axes beyond n_dim */
   double grid_low[MILL_PARTICLE_DIM], grid_high[MILL_PARTICLE_DIM]; /**< first and last point */
   int form, bandwidth;             /**< enum mill_density_form, mill_bandwidth */
   double width[MILL_PARTICLE_DIM]; /**< of MILL_WIDTH_GIVEN */
-  int along_axes; /**< the kernel has the variances of the particles, not their covariances */
-  int n_node[MILL_PARTICLE_DIM]; /**< of MILL_DENSITY_BINNED, >= 16; 1 for axes that are not there
+  int along_axes; /**< 1: the kernel has the particles' variances but not their covariances */
+  int n_node[MILL_PARTICLE_DIM]; /**< of MILL_DENSITY_BINNED, >= 16; 1 for axes beyond n_dim
                                   */
   mill_particle_field field;     /**< of MILL_GRIDDED */
   const double *sample;          /**< [n_particle][n_dim] of MILL_START_SAMPLES */
   int n_record;
-  const int *record; /**< [n_record] ascending: the steps after which there is a density */
+  const int *record; /**< [n_record] ascending: steps after which a density is computed */
   int n_thread;      /**< of the CPU; the bits do not depend on it */
 } mill_particle_setup;
 
 /** Results of a problem; arrays belong to the caller. */
 typedef struct mill_particle_result {
-  double *density; /**< [n_record][n_grid[0]]...: its integral is 1 whatever mass is left; NaN where
-                    *   the kernel has no width, as all particles are in one place or gone */
-  double *bound;   /**< [n_record] no value of density is further from the exact sum; 0: it is */
-  double *moment;  /**< [n_step + 1][MILL_PARTICLE_MOMENTS] mass: particles left of all;
+  double *density;  /**< [n_record][n_grid[0]]...: integral 1 over the particles left; NaN if all
+                    *   particles are gone or in one place, where a kernel has no width */
+  double *bound;    /**< [n_record] largest error of density; 0: density is the exact sum */
+  double *moment;   /**< [n_step + 1][MILL_PARTICLE_MOMENTS] mass: fraction of particles left;
                     *   covariance with n - 1 */
-  double *position; /**< [n_particle][n_dim] in the end, NaN for absorbed ones; NULL: not wanted */
-  int bad_step; /**< -1; else the first step after which a particle was nowhere or had gone further
-                 *   than its axis is long: step is too long for the drift.  What follows is NaN */
+  double *position; /**< [n_particle][n_dim] at the end, NaN if absorbed; NULL: not wanted */
+  int bad_step; /**< -1, or the first step that moved a particle to NaN or further than its axis is
+                 *   long: step is too long for the drift, and all later results are NaN */
 } mill_particle_result;
 
 /** The engine of a backend. */
 typedef struct mill_particle_ops {
   const char *name;
-  /** Run whole evolutions: one upload and one download.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+  /** Run all steps of n_problem problems, with one upload and one download.  MILL_ERR_MEMORY,
+   *  MILL_ERR_BACKEND. */
   int (*evolve)(const mill_particle_setup *setup, int n_problem,
                 const mill_particle_problem *problem, mill_particle_result *result);
 } mill_particle_ops;
 
-/** The engine of the CPU's instruction set of that name, NULL: the best that runs here. */
+/** The CPU engine for instruction set isa; NULL: the best that runs here. */
 const mill_particle_ops *mill_particle_ops_cpu(const char *isa);
 
-/** Check a setup and a problem whose numbers are finite and in the ranges of their keys
- *  (src/particles/particle_config.c); the message says what to give instead: a grid without extent,
- *  a start outside, a step too large for the drift (the longest step that the potential's curvature
- *  allows is named).  MILL_ERR_CONFIG. */
+/** Check a setup, or a problem, for a grid without extent, a start outside the axes or a step too
+ *  long for the potential's curvature.  MILL_ERR_CONFIG; the message says what to give instead.
+ *  The caller has checked that numbers are finite and within their keys' ranges
+ *  (src/particles/particle_config.c). */
 int mill_particle_check_setup(const mill_particle_setup *setup);
 int mill_particle_check_problem(const mill_particle_setup *setup,
                                 const mill_particle_problem *problem);
 
-/** Coefficients of a field from values of U on its grid.
+/** Compute a field's coefficients from values of U on its grid.
  *
- *  value [n_time][n_node[0]]...  in   as mill_particle_field describes, 4 nodes of an axis at least
+ *  value [n_time][n_node[0]]...  in   grid of mill_particle_field, at least 4 nodes per axis
  *  coef [mill_particle_n_coef]   out  for field->coef
  *
  *  MILL_ERR_CONFIG for a value that is not finite, with its place; MILL_ERR_MEMORY. */

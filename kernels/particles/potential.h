@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Slopes of potentials at many places. */
+/** Gradients of potentials at many places. */
 #ifndef MILL_PARTICLE_POTENTIAL_H
 #define MILL_PARTICLE_POTENTIAL_H
 
 #include "kernels/math/block.h"
 #include "kernels/particles/particles.h"
 
-/** A loop over the first n axes, of which a GPU makes one piece, so that it has what they index in
+/** A loop over the first n axes, unrolled on a GPU so that arrays indexed by axis stay in
  *  registers. */
 #define MILL_FOR_AXES(a, n)                                                                        \
   MILL_UNROLL                                                                                      \
   for (int a = 0; a < MILL_PARTICLE_DIM; a++)                                                      \
     if (a < (n))
 
-/** Four values, or slopes by t, of uniform cubic B-splines at t in [0, 1] of an interval. */
+/** Values and derivatives by t of the four uniform cubic B-splines at t in [0, 1] of an interval.
+ *  */
 MILL_HD static inline void mill_bspline(double t, double value[4], double slope[4])
 {
   const double s = 1.0 - t, sixth = 1.0 / 6.0;
@@ -27,8 +28,8 @@ MILL_HD static inline void mill_bspline(double t, double value[4], double slope[
   slope[3] = 0.5 * t * t;
 }
 
-/** The interval of an axis in which x is, and how far into it; beyond the grid the edge, and for
- *  NaN the first node. */
+/** Index of the interval of axis a that contains x, and the place *t in it, 0 to 1.  Beyond the
+ *  grid: the edge; NaN: the first node. */
 MILL_HD static inline int mill_field_interval(const mill_particle_field *f, int a, double x,
                                               double *t)
 {
@@ -44,13 +45,13 @@ MILL_HD static inline int mill_field_interval(const mill_particle_field *f, int 
   return i;
 }
 
-/** The place of coefficient i of an axis: a period's first ones come again after its last one. */
+/** Index of coefficient i of an axis; on a periodic axis those after the last wrap to the first. */
 MILL_HD static inline size_t mill_field_at(const mill_particle_field *f, int a, int i)
 {
   return (size_t)(i < f->n_node[a] + 2 ? i : i - f->n_node[a]);
 }
 
-/** The time slices around a time: the first of them, and the weight of the second. */
+/** Index of the first of the two time slices around a time; *part: weight of the second slice. */
 MILL_HD static inline int mill_field_slice(const mill_particle_field *f, double time, double *part)
 {
   int k = 0;
@@ -64,12 +65,12 @@ MILL_HD static inline int mill_field_slice(const mill_particle_field *f, double 
   return k;
 }
 
-/** A place, or a slope, along the axes. */
+/** Coordinates of a place, or of a gradient. */
 typedef struct mill_particle_place {
   double v[MILL_PARTICLE_DIM];
 } mill_particle_place;
 
-/** The slope of one slice at a place, 0 along axes that are not there. */
+/** Gradient of one time slice at a place; 0 along axes beyond n_dim. */
 MILL_HD_CALLED static inline mill_particle_place
 mill_field_slope(const mill_particle_field *f, const double *coef, mill_particle_place at)
 {
