@@ -428,7 +428,7 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
 
 /** Sums of a Jacobian over a segment's pixels, into work->sums.  V_j = (dT/dtheta_j / sigma) (P a)
  *  is row n_error + nk + j, after those of model error and P_k t.  Its products with itself and all
- *  rows before it are at mill_gram_at(n_error + nk + j, ..)  - mill_gram_at(n_error + nk, 0).  Half
+ *  rows before it are at mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0).  Half
  *  the gradient by each parameter follows.
  *
  *  templ [1 + np][max_seg_pix]  in  the template and its derivatives

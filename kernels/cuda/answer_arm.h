@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The kernel of the likelihood, by the name and for the precision that the including file defines:
- *  MILL_KERNEL_ANSWER, MILL_PRECISION, MILL_HAS_PAIRS. */
+/** The kernel of the likelihood.  The including file defines its name, MILL_KERNEL_ANSWER, and
+ *  MILL_PRECISION and MILL_HAS_PAIRS. */
 #ifndef MILL_ANSWER_ARM_H
 #define MILL_ANSWER_ARM_H
 
@@ -11,7 +11,7 @@
 #define MILL_KERNEL_ANSWER answer_arm
 #endif
 
-/** The likelihood of one arm.  One block per lane. */
+/** Answer a slot's request for one arm: its likelihood.  One block per lane. */
 static __global__ void __launch_bounds__(STAR_THREADS, 4)
     MILL_KERNEL_ANSWER(device_view v, int first, int arm)
 {

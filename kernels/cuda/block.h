@@ -5,13 +5,14 @@
 #define MILL_CUDA_BLOCK_H
 
 typedef struct mill_block {
-  int thread, n_thread; /**< constants once the compiler has taken the functions apart */
+  int thread, n_thread; /**< constants after inlining */
   double *shared;       /**< [MILL_BLOCK_SHARED] shared by the threads of the block */
-  void *stage;          /**< [warps][numbers of a tile's memory] shared by a warp; NULL: no tiles */
-  struct mill_team_memory *team; /**< of warps that work apart; NULL: none do */
+  void *stage;          /**< [warps][numbers of a tile's memory] shared memory; NULL: no tiles */
+  struct mill_team_memory *team; /**< memory of warps that work alone; NULL: none do */
 } mill_block;
 
-/** Threads of a block; sums that cross it at once, and numbers that takes. */
+/** Threads of a block; sums over its threads made at once, and numbers of shared memory for
+ *  them. */
 enum {
   MILL_BLOCK_THREADS = 128,
   MILL_BLOCK_WARPS = MILL_BLOCK_THREADS / 32,
@@ -41,20 +42,20 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 }
 
 #define MILL_PRAGMA(x) _Pragma(#x)
-/* A function that is called keeps the block in memory instead of registers: only where that does
- * not matter a file says so, and compiles in half the time. */
+/* Inline block functions, to keep the block in registers.  A file where this does not matter
+ * defines MILL_BLOCK_FN as __noinline__ and compiles in half the time. */
 #ifndef MILL_BLOCK_FN
 #define MILL_BLOCK_FN static __device__ __forceinline__
 #endif
-#ifndef MILL_HAS_PAIRS /* 1 in kernels of their own: others would keep less in registers */
+#ifndef MILL_HAS_PAIRS /* 1 in separate kernels: with pairs a kernel keeps less in registers */
 #define MILL_HAS_PAIRS 0
 #endif
 #define MILL_ARM_FIRST(arm) 0
 #define MILL_FOR(b, i, n)   for (int i = (b)->thread; i < (n); i += (b)->n_thread)
-/* several elements' loads under way at once */
+/* overlap the loads of several elements */
 #define MILL_FOR_SIMD(b, i, n) MILL_PRAGMA(unroll 4) MILL_FOR(b, i, n)
-/* Neighbouring threads take neighbouring elements.  Beyond the end a thread takes its own first
- * element again: another thread's element may have been written with no barrier in between. */
+/* Neighbouring threads take neighbouring elements.  Beyond the end a thread repeats its own first
+ * element: another thread may be writing any other. */
 #define MILL_FOR_BATCHES(b, first, n)                                                              \
   for (int first = (b)->thread; first < (n); first += MILL_BATCH * (b)->n_thread)
 #define MILL_BATCH_LEN(first, n)       MILL_BATCH
@@ -69,15 +70,15 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #define MILL_SIMD_SUM(...)
 #define MILL_SIMD_MAX(x)
 #define MILL_SIMD_PRODUCT(product, sum)
-#if defined(__CUDA_ARCH__) /* the host's compiler, which sees MILL_HD too, does not know it */
+#if defined(__CUDA_ARCH__) /* the host's compiler, which sees MILL_HD too, lacks it */
 #define MILL_UNROLL MILL_PRAGMA(unroll)
 #else
 #define MILL_UNROLL
 #endif
-/* With the first two a load knows which memory it is of, without it must ask.  Never use it on a
- * pointer and on another derived from it: nvcc 13.0 then removed a whole function as unreachable,
- * which tests/cuda/kernel_gates.py checks.  After the third nothing that was loaded counts as
- * known.
+/* MILL_GLOBAL and MILL_SHARED tell the compiler a pointer's memory space, so that loads need no
+ * run-time check.  Never use them on a pointer and on another derived from it: nvcc 13.0 then
+ * removed a whole function as unreachable (tests/cuda/kernel_gates.py checks).  After MILL_FORGET
+ * the compiler loads all values again.
  */
 #if defined(__CUDA_ARCH__)
 #define MILL_GLOBAL(p) __builtin_assume(__isGlobal(p))
@@ -100,7 +101,7 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 /** Chunks of one, so that neighbouring threads are at neighbouring elements. */
 enum { MILL_CHUNK = 1, MILL_PIXEL_CHUNK = 1, MILL_BATCH = 4, MILL_TILE = 224 };
 
-/** Sum over the lanes of a warp, the same on all of them; fixed order. */
+/** Sum over the lanes of a warp, in a fixed order, returned to all lanes. */
 static __device__ inline double mill_warp_sum(double x)
 {
   for (int o = 16; o > 0; o >>= 1)

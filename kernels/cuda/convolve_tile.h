@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tiles of convolutions on a GPU: a thread makes four neighbours from numbers that it loads four
- *  at a time.  Included by kernels/math/convolve_tile.h, which explains the names. */
+/** Tiles of convolutions on a GPU: a thread computes four neighbouring outputs and loads four
+ *  numbers at a time.  Included by kernels/math/convolve_tile.h, which explains the names. */
 #ifndef MILL_CUDA_CONVOLVE_TILE_H
 #define MILL_CUDA_CONVOLVE_TILE_H
 
@@ -13,11 +13,14 @@ MILL_INLINE int mill_tiles_first(int half)
   return (half + 3) / 4 * 4;
 }
 
-/** As many as end `half` before the row does and load nothing beyond it. */
+/** Number of tiles whose outputs end at least half = n_diag / 2 before the row's end and whose
+ *  loads stay within the row. */
 MILL_INLINE int mill_resolve_most(int n, int n_diag, int first)
 {
   const int half = n_diag / 2, loaded = (n_diag + 3) / 4 * 4 + 4 - half;
-  const int after = loaded > half + 4 ? loaded : half + 4; /* from a tile's first number on */
+  const int after = loaded > half + 4
+                        ? loaded
+                        : half + 4; /* numbers of the row needed from a tile's first output on */
   return n >= first + after ? (n - first - after) / 4 + 1 : 0;
 }
 
@@ -38,7 +41,7 @@ MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_rea
     const mill_quad before = mill_quad_at(x - k0 - 4), after = mill_quad_at(x + k0 + 4);
     mill_real weight[5];
     MILL_UNROLL
-    for (int k = 1; k <= 4; k++) /* beyond the last one zeros, with no branch between the loads */
+    for (int k = 1; k <= 4; k++) /* zeros beyond the last weight: no branch between the loads */
       weight[k] = k0 + k <= half ? (mill_real)kernel[k0 + k] : 0;
     MILL_UNROLL
     for (int k = 1; k <= 4; k++) {

@@ -7,8 +7,8 @@
 
 #include "kernels/base/error.h"
 
-/** Open a library of the toolkit, for good; function arguments differ only between major
- *  versions. */
+/** Open a library of the CUDA toolkit and never close it.  Function arguments change only with the
+ *  major version. */
 static int open_library(const char *stem, int version, char name[32], void **out)
 {
   static const char *const folder[] = {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"};
@@ -28,13 +28,13 @@ static int open_library(const char *stem, int version, char name[32], void **out
   return MILL_OK;
 }
 
-/** A function of a library, and the pointer to set. */
+/** Name of a library's function, and the pointer to set. */
 struct symbol {
   const char *name;
   void *to;
 };
 
-/** All functions of a library of the toolkit. */
+/** Load all the named functions of a library of the toolkit. */
 template <size_t n> static int load(const char *stem, int version, const symbol (&all)[n])
 {
   char name[32];

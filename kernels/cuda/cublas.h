@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** cuBLAS and cuSOLVER, loaded when a training begins: fits do not need them, and drivers do not
- *  include them. */
+/** cuBLAS and cuSOLVER, loaded when training begins: fits do not need them, and the GPU's driver
+ *  does not contain them. */
 #ifndef MILL_CUBLAS_H
 #define MILL_CUBLAS_H
 
@@ -24,10 +24,10 @@ typedef struct mill_cublas {
                           const double *, const double *, int, const double *, double *, int);
 } mill_cublas;
 
-/** MILL_ERR_CONFIG where there is no such library. */
+/** Load cuBLAS.  MILL_ERR_CONFIG if it is not installed. */
 int mill_cublas_load(const mill_cublas **out);
 
-/** And of cuSOLVER. */
+/** Functions of cuSOLVER that training calls, named as in its header. */
 typedef struct mill_cusolver {
   cusolverStatus_t (*create)(cusolverDnHandle_t *);
   cusolverStatus_t (*destroy)(cusolverDnHandle_t);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The CUDA backend: opening the device, and the table of functions.  What they call is in
+/* The CUDA backend: opening the device, and the table of functions, which call those of
  * cuda_copy.cu, cuda_work.cu and cuda_rounds.cu.
  *
- * CUDA takes its own memory before stars get any: kernels are loaded when the device is opened, and
- * empty rounds follow every binding. */
+ * CUDA must take its own memory before stars get any: opening the device loads all kernels, and
+ * each bind runs an empty round. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +13,15 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/base/memory.h"
 
-/** Memory of a star of a DESI-like survey with its work space, generously. */
+/** Ample memory for one star of a DESI-like survey with its work space. */
 static const size_t SLOT_BYTES = (size_t)3 << 20;
 
 enum { MIN_SLOT = 64, MAX_SLOT = MILL_GPU_SLOTS, GRAPH_DRIVER = 12040 };
 
 /* ---- errors ---- */
 
-/** Error code of a failure and advice.  MILL_ERR_CONFIG where something is missing and nothing has
- *  failed. */
+/** Error code of a CUDA failure, and advice.  MILL_ERR_CONFIG: hardware, driver or code is
+ *  missing. */
 static int explain(cudaError_t status, const char **advice)
 {
   switch (status) {
@@ -64,7 +64,7 @@ int mill_cuda_error(cudaError_t status, const char *what, const char *file, int 
 {
   const char *advice = NULL;
   const int code = explain(status, &advice);
-  /* clear it, or the query after the next launch would report it again */
+  /* clear the error, or the check after the next launch would report it again */
   (void)cudaGetLastError();
   return mill_error_set(code, file, line, "backend cuda: %s: %s (%s); %s", what,
                         cudaGetErrorString(status), cudaGetErrorName(status), advice);
@@ -90,14 +90,14 @@ done:
   return err;
 }
 
-/** With the kernels of fits. */
+/** Open this rank's GPU and load the kernels of fits. */
 static int choose_device(int *id)
 {
   MILL_CHECK(mill_cuda_open(id));
   return mill_cuda_load_kernels();
 }
 
-/** Shall rounds run as a graph?  A profiler's ranges stand between launches. */
+/** Shall rounds run as a CUDA graph?  Not under a profiler: its ranges need separate launches. */
 static int choose_graph(int *has_graph)
 {
   int driver = 0;
@@ -114,8 +114,8 @@ static void cuda_close(mill_device *d)
   if (!d)
     return;
   (void)cudaSetDevice(d->id);
-  /* nothing under way may still use what is freed; failures were reported, or belong to
-   * work that no call waits for */
+  /* wait for work that may use the memory to be freed; its failures were reported, or nobody waits
+   * for its results */
   const cudaStream_t stream[] = {d->stream, d->up, d->down};
   for (int i = 0; i < 3; i++)
     if (stream[i])
@@ -149,8 +149,8 @@ static int cuda_open(int n_thread, mill_device **out)
   int err = MILL_OK;
   (void)n_thread;
   mill_device *d = NULL;
-  /* the thread that waits for rounds or for a buffer sleeps: its core has readers to run.  Waking
-   * up takes tens of microseconds, rounds between two waits take milliseconds. */
+  /* a thread that waits for rounds or for a buffer sleeps and leaves its core to readers.  Waking
+   * up takes tens of microseconds, the rounds between two waits milliseconds. */
   const unsigned waited_for = cudaEventDisableTiming | cudaEventBlockingSync;
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &d));
@@ -199,8 +199,8 @@ static void cuda_unpin(void *memory)
 
 /* ---- stars and rounds ---- */
 
-/** Where the slots are, to the device, if that has changed or `all` is set.  The pinned copy is
- * free: nothing is under way. */
+/** Upload the slots' addresses if they have changed or `all` is set.  No work is under way, so the
+ *  pinned copy is free. */
 static int send_slots(mill_device *d, int all)
 {
   const size_t bytes = (size_t)d->n_slot * sizeof *d->slot;
@@ -232,7 +232,7 @@ static const char *cuda_remark(mill_device *d)
   return d->remark[0] ? d->remark : NULL;
 }
 
-/** A list of slots to the device.  The pinned one is free: nothing is under way. */
+/** Upload a list of slot numbers.  No work is under way, so the pinned copy is free. */
 static int send_list(mill_device *d, const int *index, int n, int *pinned, const int *to)
 {
   memcpy(pinned, index, (size_t)n * sizeof *index);
@@ -247,7 +247,7 @@ static int cuda_start(mill_device *d, const int *index, int n)
   MILL_CHECK(mill_cuda_after_uploads(d, d->stream));
   MILL_CHECK(send_slots(d, 0));
   MILL_CHECK(send_list(d, index, n, d->h_fresh, d->view.fresh));
-  /* rows of an earlier start that were not collected */
+  /* drop rows of an earlier start that were not collected */
   CHECK_CUDA(cudaMemsetAsync(&d->view.state->n_finished, 0, sizeof(int), d->stream));
   return mill_cuda_start_stars(d, n);
 }
@@ -306,7 +306,7 @@ static int cuda_wait(mill_device *d)
   return MILL_OK;
 }
 
-/** Slots for the memory that this process may have. */
+/** Default number of slots, by the GPU memory that this process may have. */
 static int default_slots(int *n_slot)
 {
   size_t n_free = 0;
@@ -321,7 +321,7 @@ static int default_slots(int *n_slot)
 
 const mill_backend *mill_backend_cuda(int *out)
 {
-  /* shorter than what jobs compare between ranks */
+  /* at most the length that jobs compare between ranks */
   static char name[60];
   static mill_backend table;
   int err = MILL_OK, id = 0, has_graph = 0;
@@ -357,7 +357,7 @@ const mill_backend *mill_backend_cuda(int *out)
   table.collect = cuda_collect;
   table.wait = cuda_wait;
   table.remark = cuda_remark;
-  table.timing = NULL; /* kernels run one after the other: use a profiler for details */
+  table.timing = NULL; /* no times by stage: use a profiler */
 done:
   if (out)
     *out = err;

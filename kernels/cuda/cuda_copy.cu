@@ -2,21 +2,22 @@
 /* Memory of the GPU and copies to and from it.
  *
  *  Uploads use one stream, downloads of rows and models another, so neither waits for running
- *  rounds.  Pixels that readers have put into pinned memory are uploaded from there, all else is
- *  collected in pinned buffers. */
+ *  rounds.  Pixels in the readers' pinned memory are uploaded directly, all other data through
+ *  pinned buffers. */
 #include <string.h>
 
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/base/memory.h"
 
-/** A request of this size or more is refused where it would leave less than RESERVE_BYTES of
- *  the GPU's memory, or than a part of it: CUDA itself may want more when kernels run. */
+/** An allocation of LARGE_BYTES or more fails if it would leave less free GPU memory than
+ *  RESERVE_BYTES, or than 1 / RESERVE_PART of the total if that is less: CUDA may need memory when
+ *  kernels run.  Smaller allocations are always tried. */
 static const size_t LARGE_BYTES = (size_t)64 << 10;
 static const size_t RESERVE_BYTES = (size_t)512 << 20;
 enum { RESERVE_PART = 16 };
 
-/** Pieces that stay and lie one behind the other are copied to a buffer where they have less than
- *  this: a call for a copy takes as long. */
+/** Adjacent pieces in pinned memory below this size together pass through a buffer: a separate copy
+ *  call would take longer.  From this size on they are uploaded directly. */
 static const size_t DIRECT_BYTES = (size_t)32 << 10;
 
 int mill_cuda_flush(mill_device *d)
@@ -30,7 +31,7 @@ done:
   return err;
 }
 
-/** The next buffer of uploads, once the copies from it are done. */
+/** Switch to the next upload buffer, after waiting for the copies from it. */
 static int next_stage(mill_device *d)
 {
   MILL_CHECK(mill_cuda_flush(d));
@@ -41,8 +42,8 @@ static int next_stage(mill_device *d)
   return MILL_OK;
 }
 
-/** Does memory at `to` follow the last copy to be sent from a buffer?  Then the bytes between
- *  them. */
+/** Does memory at `to` follow the target of the last pending copy from a buffer?  *gap: bytes
+ *  between them. */
 static int follows(const mill_device *d, const char *to, size_t *gap)
 {
   if (d->n_send == 0 || d->send[d->n_send - 1].stays)
@@ -54,7 +55,7 @@ static int follows(const mill_device *d, const char *to, size_t *gap)
          d->staged + *gap < MILL_STAGE_BYTES;
 }
 
-/** Copy a piece to the buffers. */
+/** Copy a piece to the upload buffers and queue its upload. */
 static int stage_piece(mill_device *d, const mill_upload *piece)
 {
   char *dest = (char *)piece->to;
@@ -87,8 +88,8 @@ static int stage_piece(mill_device *d, const mill_upload *piece)
   return MILL_OK;
 }
 
-/** How many of the n pieces stay and lie one behind the other as their targets do: they are one
- *  copy, *all.  At least the first. */
+/** Join the first pieces in pinned memory that are adjacent, as are their targets, to one copy,
+ *  *all.  Returns their number, 1 or more. */
 static int join_pieces(const mill_upload *piece, int n, mill_upload *all)
 {
   int i = 1;
@@ -109,7 +110,7 @@ int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
   mill_upload all;
   size_t most = 0;
   CHECK_CUDA(cudaSetDevice(d->id));
-  /* pieces that lie one behind the other go as one, if they find room in one buffer */
+  /* adjacent pieces become one copy if one buffer holds them */
   for (int i = 0; i < n; i++)
     most += piece[i].stays ? 0 : piece[i].bytes + MILL_ARRAY_BYTES;
   if (most <= MILL_STAGE_BYTES &&
@@ -165,7 +166,7 @@ int mill_cuda_after_uploads(mill_device *d, cudaStream_t stream)
 
 int mill_cuda_download_all(mill_device *d, const mill_upload *piece, int n)
 {
-  size_t done = 0; /* bytes of piece[begin] that are there */
+  size_t done = 0; /* bytes of piece[begin] downloaded so far */
   CHECK_CUDA(cudaSetDevice(d->id));
   MILL_CHECK(mill_cuda_after_uploads(d, d->down));
   for (int begin = 0; begin < n;) {
@@ -198,7 +199,7 @@ int mill_cuda_download(mill_device *d, void *to, const void *from, size_t bytes)
   return mill_cuda_download_all(d, &piece, 1);
 }
 
-/** cudaErrorMemoryAllocation where a piece would take the memory reserved for CUDA. */
+/** Returns cudaErrorMemoryAllocation if an allocation would take memory reserved for CUDA. */
 static cudaError_t leave_reserve(size_t bytes)
 {
   size_t n_free = 0, n_total = 0;
@@ -217,8 +218,8 @@ int mill_cuda_alloc(mill_device *d, size_t bytes, void **out)
   int err = MILL_OK;
   *out = NULL;
   TRY_CUDA(cudaSetDevice(d->id));
-  /* longer, so that no piece begins within MILL_ARRAY_BYTES of another's end: what is uploaded to
-   * both must not become one copy, which CUDA refuses */
+  /* padding keeps allocations MILL_ARRAY_BYTES apart: CUDA refuses a copy that spans two of them,
+   * and `follows` joins nearer targets */
   bytes += MILL_ARRAY_BYTES;
   TRY_CUDA_AT("memory for a star", leave_reserve(bytes));
   TRY_CUDA_AT("memory for a star", cudaMalloc(out, bytes));
@@ -230,7 +231,7 @@ done:
 
 void mill_cuda_bury(mill_device *d)
 {
-  /* copies to it may be under way; a failure comes back with the next call */
+  /* copies to this memory may be under way; the next call reports a failure */
   if (d->n_grave > 0)
     (void)cudaStreamSynchronize(d->up);
   for (int i = 0; i < d->n_grave; i++)
@@ -243,9 +244,9 @@ void mill_cuda_release(mill_device *d, void *memory)
   if (!memory)
     return;
   (void)cudaSetDevice(d->id);
-  /* the copy that waits may be for it; a failure comes back with the next call */
+  /* a pending copy may write to this memory; the next call reports a failure */
   (void)mill_cuda_flush(d);
-  /* cudaFree waits for the device, which would keep the host from filling slots */
+  /* cudaFree waits for the device; while rounds run, defer it so that the host can fill slots */
   if (d->is_busy && MILL_GROW(&d->grave, &d->cap_grave, d->n_grave + 1) == MILL_OK) {
     d->grave[d->n_grave++] = memory;
   } else {

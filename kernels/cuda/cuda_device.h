@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The device of the CUDA backend, shared by its source files.
+/** The device structure of the CUDA backend, shared by its source files.
  *
- *  cuda_backend.cu opens it and has the table of functions, cuda_copy.cu its memory and copies,
- *  cuda_work.cu its work space, cuda_rounds.cu and kernel_*.cu the kernels and their launches. Only
- *  these include this.
+ *  cuda_backend.cu opens the device and has the table of functions, cuda_copy.cu handles memory and
+ *  copies, cuda_work.cu the work space; cuda_rounds.cu and kernel_*.cu have the kernels and their
+ *  launches.
  */
 #ifndef MILL_CUDA_DEVICE_H
 #define MILL_CUDA_DEVICE_H
@@ -33,35 +33,36 @@ struct work_shape {
 
 struct mill_device {
   int id;
-  int has_graph;       /**< rounds run as one graph: MILL_CUDA_GRAPH, and the driver knows loops */
+  int has_graph; /**< rounds run as one graph: MILL_CUDA_GRAPH is not 0, and the driver has loops */
   cudaStream_t stream; /**< rounds */
   cudaStream_t up, down;
   cudaEvent_t uploaded, settled, ended;
-  char *stage[MILL_N_STAGE]; /**< pinned; uploads that do not stay are collected here */
+  char *stage[MILL_N_STAGE]; /**< pinned buffers of uploads */
   cudaEvent_t stage_free[MILL_N_STAGE];
   int i_stage;
   size_t staged; /**< bytes in stage[i_stage] */
-  /** Copies to be started, from stage[i_stage], of which the last may grow, or of what stays. */
+  /** Pending uploads from stage[i_stage] or from pinned pieces; the last one from a stage may
+   *  grow. */
   mill_upload send[MILL_CUDA_MAX_SEND];
   int n_send;
   char *back;       /**< pinned [MILL_CUDA_BACK_BYTES]; downloads pass through it */
   mill_model model; /**< host copy */
   int n_slot;
-  mill_slot *const *slot; /**< [n_slot] where they are now, borrowed */
+  mill_slot *const *slot; /**< [n_slot] the slots' current addresses, borrowed */
   char *book;             /**< device memory of lists and rows, owned */
   char *arena;            /**< all work space, owned */
   work_shape shape;
-  void *d_grid; /**< first of mill_workspace.grid; the others follow at grid_lane elements */
+  void *d_grid; /**< grid of lane 0's mill_workspace; lane i's is i * grid_lane elements further */
   size_t grid_lane;
   device_view view;
   /* pinned */
   int *h_fresh, *h_listed, *h_finished; /**< [n_slot] */
-  mill_slot **h_slot;                   /**< [n_slot] as the device knows them */
+  mill_slot **h_slot;                   /**< [n_slot] addresses as last uploaded */
   mill_fit_result *h_result;            /**< [n_slot] */
   loop_state *h_state;
-  int n_listed; /**< of the rounds under way */
+  int n_listed; /**< slots of the rounds under way */
   int is_busy;  /**< rounds are under way */
-  void **grave; /**< to be freed when no rounds are */
+  void **grave; /**< memory to free when no rounds are under way */
   int n_grave;
   int64_t cap_grave;
   char remark[1024]; /**< for the log; empty: nothing */
@@ -71,7 +72,7 @@ struct mill_device {
 };
 
 /** Record a failure with advice; returns its code: MILL_ERR_MEMORY, MILL_ERR_BACKEND, or
- *  MILL_ERR_CONFIG where something is missing and nothing has failed. */
+ *  MILL_ERR_CONFIG if hardware, driver or code is missing. */
 int mill_cuda_error(cudaError_t status, const char *what, const char *file, int line);
 
 /* A failure goes to `done`, or is returned. */
@@ -95,7 +96,7 @@ int mill_cuda_error(cudaError_t status, const char *what, const char *file, int 
 /** Make this rank's GPU the current one of this thread. */
 int mill_cuda_open(int *id);
 
-/** Room for n elements in a block of memory; NULL: only the size is counted. */
+/** Reserve n elements at *at of a block of memory; block NULL: only advance *at. */
 template <typename type> static inline type *mill_cuda_take(char *block, size_t *at, size_t n)
 {
   type *here = block ? (type *)(void *)(block + *at) : (type *)NULL;
@@ -103,7 +104,7 @@ template <typename type> static inline type *mill_cuda_take(char *block, size_t 
   return here;
 }
 
-/** A kernel on a stream. */
+/** Launch a kernel on a stream. */
 template <typename... want, typename... have>
 static inline int mill_cuda_launch(cudaStream_t stream, const char *name, dim3 grid, int n_thread,
                                    void (*kernel)(want...), have &&...argument)
@@ -117,7 +118,7 @@ static inline int mill_cuda_launch(cudaStream_t stream, const char *name, dim3 g
   return MILL_OK;
 }
 
-/** Pinned memory of n elements. */
+/** Allocate pinned host memory for n elements. */
 template <typename type> static inline int mill_cuda_pin(type **out, size_t n)
 {
   void *memory = NULL;
@@ -145,14 +146,13 @@ void mill_cuda_bury(mill_device *d);
 
 /* ---- cuda_work.cu ---- */
 
-/** The GPU's free memory that this process may have. */
+/** Free GPU memory that this process may use, bytes. */
 int mill_cuda_free_bytes(size_t *n_free);
-/** Lists and rows for n slots. */
+/** Allocate lists and result rows for n_slot slots. */
 int mill_cuda_reserve_book(mill_device *d, int n_slot);
 void mill_cuda_free_book(mill_device *d);
-/** Make the work space fit the model: a lane for every slot, or a half, a quarter ... of
- *  that where it would take more than half of the free memory, as stars need some too; a
- *  round then takes several passes. */
+/** Allocate the model's work space: one lane per slot.  Halve the number of lanes until they take
+ *  at most half of the free memory, which stars need too; a round then takes several passes. */
 int mill_cuda_reserve_lanes(mill_device *d);
 
 /* ---- kernel_*.cu: kernels that take long to compile ----
@@ -168,17 +168,17 @@ extern void (*const mill_kernel_digest)(device_view v, int first, int is_fresh);
 
 /* ---- cuda_rounds.cu ---- */
 
-/** Look for this build's code for every kernel, which also loads it: later there may be no memory
- *  for it, and nothing may be loaded while a graph is captured. */
+/** Load every kernel, and fail if this build has no code for this GPU.  Later there may be no
+ *  memory for a kernel, and none may be loaded while a graph is captured. */
 int mill_cuda_load_kernels(void);
-/** An empty round, whose kernels take all memory that they need besides ours: code, graphs, thread
- *  stacks.  Stars may take the rest. */
+/** Run an empty round, so that CUDA takes the memory it needs for code, graphs and thread stacks
+ *  before stars take the rest. */
 int mill_cuda_rehearse(mill_device *d);
 void mill_cuda_drop_graph(mill_device *d);
-/** Prepare the n slots of the list view.fresh, guess, and make their first request. */
+/** Prepare the n slots of the list view.fresh, compute their guess and set their first request. */
 int mill_cuda_start_stars(mill_device *d, int n);
-/** Rounds over the n slots of the list view.listed: until n_want of them have finished, or
- *  max_round. */
+/** Queue at most max_round rounds over the n slots of the list view.listed, until n_want of them
+ *  have finished. */
 int mill_cuda_rounds(mill_device *d, int n, int n_want, int max_round);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The launches of all kernels, and the kernels that compile quickly.
  *
- *  - Rounds and what begins a star run on one stream, in a graph that goes on by itself
- *    where the driver can do that, else launch by launch.
+ *  - Rounds and starts of stars run on one stream: rounds in a graph that loops by itself if
+ *    the driver has loops, else kernel by kernel.
  *  - A star's result does not depend on the batch: every output of a product is one sum in a
  *    fixed order, and the threads of a block add up in a fixed order. */
 #include <stdio.h>
@@ -18,12 +18,12 @@
 #include "kernels/math/spline_grid.h"
 
 enum {
-  PLAIN_ROUNDS = 4 /**< without a graph: rounds before the host looks */
+  PLAIN_ROUNDS = 4 /**< without a graph: most rounds per advance */
 };
 
 /* ---- kernels ---- */
 
-/** Begin rounds over n_listed slots: until n_want of them have finished, or max_round. */
+/** Set up at most max_round rounds over n_listed slots, until n_want of them have finished. */
 static __global__ void __launch_bounds__(DIGEST_THREADS)
     loop_begin(device_view v, int n_listed, int n_want, int max_round)
 {
@@ -36,7 +36,7 @@ static __global__ void __launch_bounds__(DIGEST_THREADS)
   s->n_round = 0;
 }
 
-/** List the slots that want something, in the order in which they were given.  One block. */
+/** List the slots that have a request, in their given order: v.active.  One block. */
 static __global__ void __launch_bounds__(LIST_THREADS) round_list(device_view v)
 {
   __shared__ int of_warp[LIST_THREADS / 32];
@@ -66,7 +66,7 @@ static __global__ void __launch_bounds__(LIST_THREADS) round_list(device_view v)
     v.state->n_active = at;
 }
 
-/** Forget the rows of the pass before.  One block. */
+/** Clear the row counts of the previous pass.  One block. */
 static __global__ void __launch_bounds__(DIGEST_THREADS) pass_begin(device_view v)
 {
   static_assert((int)MILL_MAX_ARM <= (int)DIGEST_THREADS, "a thread clears each count");
@@ -74,7 +74,7 @@ static __global__ void __launch_bounds__(DIGEST_THREADS) pass_begin(device_view 
     v.row_count[threadIdx.x] = 0;
 }
 
-/** Enter the n rows of the block's lane into the list of an arm. */
+/** Append the n rows of the block's lane to the list of an arm. */
 static __device__ inline void enter_rows(const device_view &v, int arm, int n)
 {
   int *to = v.row_list + (size_t)arm * v.row_pitch + atomicAdd(&v.row_count[arm], n);
@@ -82,11 +82,11 @@ static __device__ inline void enter_rows(const device_view &v, int arm, int n)
     to[t] = (int)blockIdx.x * v.n_row + t;
 }
 
-/** Write a star's input rows for the emulators, and enter the rows' numbers into the list of each
- *  arm. One block per lane.
+/** Write a star's input rows for the emulators and append their numbers to the list of each arm
+ *  that needs templates.  One block per lane.
  *
- *  The hardware decides the order within a list.  Results do not depend on this order, since a
- *  product treats every row alike. */
+ *  The order within a list depends on the hardware; results do not, since a product treats every
+ *  row alike. */
 static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v, int first)
 {
   mill_slot *slot = slot_of_block(v, first);
@@ -112,7 +112,7 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
   }
 }
 
-/** The front of an emulator that is no network.  One block per lane. */
+/** Compute the front of a grid or radial-function emulator.  One block per lane. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     front(device_view v, int first, int arm, row_layout<double> out)
 {
@@ -129,7 +129,8 @@ static __global__ void __launch_bounds__(STAR_THREADS)
     mill_block_rbf(&b, &a->rbf, n_tangent(v.m, slot), in, v.input.row, to, out.row);
 }
 
-/** SiLU of the value row, its slope times the tangent rows.  One block per lane. */
+/** Replace the value row by its SiLU; multiply the tangent rows by the SiLU's slope.  One block per
+ *  lane. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     activate(device_view v, int first, int arm, int n_out, row_layout<double> rows)
 {
@@ -146,8 +147,8 @@ static __global__ void __launch_bounds__(STAR_THREADS)
   }
 }
 
-/** Mean over pixels of the last layer's output, from its input and in float64, and
- *  that input in float32 where the last layer is.  One block per lane, a warp a row. */
+/** Compute the mean over pixels of the last layer's output, in float64 from the layer's input; with
+ *  narrow set, copy the input to float32.  One block per lane, one warp per row. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     last_input(device_view v, int first, int arm, int n_in, int narrow, row_layout<double> in)
 {
@@ -172,7 +173,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
   }
 }
 
-/** Is another round needed?  One thread, after all digests of a round. */
+/** Count the round; returns 1 if another is needed.  One thread, after all digests of a round. */
 static __device__ inline int round_count(const device_view &v)
 {
   loop_state *s = v.state;
@@ -186,7 +187,7 @@ static __global__ void __launch_bounds__(DIGEST_THREADS) round_end(device_view v
     (void)round_count(v);
 }
 
-/** The same in a graph, as the condition of its loop. */
+/** round_end in a graph: set the condition of its loop. */
 static __global__ void __launch_bounds__(DIGEST_THREADS)
     round_end_graph(device_view v, cudaGraphConditionalHandle go_on)
 {
@@ -242,13 +243,13 @@ void mill_cuda_drop_graph(mill_device *d)
   d->graph = NULL;
 }
 
-/** Rows of an arm. */
+/** Rows of an arm in this pass. */
 static row_batch rows_of(const device_view *v, int arm)
 {
   return {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch};
 }
 
-/** A layer of n_most rows at most. */
+/** Launch the product of a layer, for n_most rows at most. */
 template <typename real>
 static int layer(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
                  const row_layout<real> *in, const row_layout<real> *out, const char *name,
@@ -274,10 +275,10 @@ static int layer_f64(mill_device *d, size_t n_most, const row_batch &batch, cons
   return layer<double>(d, n_most, batch, l, in, out, "kernel product_f64", product_f64);
 }
 
-/** One arm's templates for all lanes that want it, into their work->grid and mean.
+/** Emulate one arm for all lanes that want its templates, into their work->grid and mean.
  *
- *  Labels, grids, radial functions and hidden layers are float64 in both precisions, see
- *  emulate() of kernels/cpu/cpu_backend.c. */
+ *  Labels, grids, radial functions and hidden layers are always float64, see emulate() of
+ *  kernels/cpu/emulate.h; here tangents too. */
 static int emulate(mill_device *d, int first, unsigned n, int i_arm)
 {
   const mill_model_arm *arm = &d->model.arm[i_arm];
@@ -309,7 +310,7 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
   return MILL_OK;
 }
 
-/** One pass: n lanes from entry first of the round's list. */
+/** Launch one pass: n lanes work on entries first, first + 1, ... of the round's list. */
 static int one_pass(mill_device *d, int first, unsigned n)
 {
   int err = MILL_OK;
@@ -342,7 +343,7 @@ done:
   return err;
 }
 
-/** One round over at most n_listed slots, without its end. */
+/** Launch one round over at most n_listed slots, except round_end. */
 static int one_round(mill_device *d, int n_listed)
 {
   MILL_CHECK(launch(d, "kernel round_list", 1, 1, LIST_THREADS, round_list, d->view));
@@ -353,7 +354,7 @@ static int one_round(mill_device *d, int n_listed)
   return MILL_OK;
 }
 
-/** The rounds as a graph: a loop whose body is one round over all slots. */
+/** Build the graph of the rounds: a loop whose body is one round over all slots. */
 static int build_graph(mill_device *d)
 {
   int err = MILL_OK;
@@ -382,15 +383,15 @@ static int build_graph(mill_device *d)
   if (err == MILL_OK)
     err = launch(d, "kernel round_end_graph", 1, 1, DIGEST_THREADS, round_end_graph, d->view,
                  d->go_on);
-  /* also after a failure, or the stream would be lost; the first failure counts */
+  /* end the capture even after a failure, or the stream is lost; report the first failure */
   status = cudaStreamEndCapture(d->stream, &captured);
   MILL_TRY(err);
   TRY_CUDA_AT("capturing a round", status);
   half_captured = 0;
   TRY_CUDA(cudaGraphInstantiate(&d->exec, d->graph, 0));
 done:
-  /* left alone: to destroy a graph has ended in a segmentation fault where the capture of a
-   * conditional node's body had failed (github.com/NVIDIA/cuda-python, issue 2918) */
+  /* leak a half-captured graph: destroying it can crash after a failed capture of a conditional
+   * node's body (github.com/NVIDIA/cuda-python, issue 2918) */
   if (half_captured)
     d->graph = NULL;
   if (err)
@@ -398,7 +399,7 @@ done:
   return err;
 }
 
-/** Rounds one by one. */
+/** Launch up to PLAIN_ROUNDS rounds one by one. */
 static int plain_rounds(mill_device *d, int max_round)
 {
   int err = MILL_OK;
@@ -414,7 +415,7 @@ done:
   return err;
 }
 
-/** The rounds that loop_begin has described, of n_listed slots. */
+/** Launch the rounds that loop_begin has set up, over n_listed slots. */
 static int launch_rounds(mill_device *d, int n_listed, int max_round)
 {
   d->n_listed = n_listed;
@@ -428,8 +429,8 @@ static int launch_rounds(mill_device *d, int n_listed, int max_round)
   return plain_rounds(d, max_round);
 }
 
-/** Make the graph and run it empty.  If only that fails, rounds are launched one by one from now
- *  on. */
+/** Build the graph and run it on an empty list.  If only the graph fails, launch rounds one by one
+ *  from now on, with a remark for the log. */
 static int try_graph(mill_device *d)
 {
   const char *why;
@@ -438,7 +439,7 @@ static int try_graph(mill_device *d)
     err = launch_rounds(d, d->n_slot, 1);
   if (err == MILL_OK || cudaStreamSynchronize(d->stream) != cudaSuccess)
     goto done;
-  /* the failure, without the advice for one that ends the run */
+  /* keep the failure's first part; its advice is for failures that end the run */
   why = mill_error_message();
   n_why = (int)strcspn(why, ";");
   snprintf(d->remark, sizeof d->remark, "rounds are launched one by one, without a graph: %.*s",

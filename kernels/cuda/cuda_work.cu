@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The work space of the lanes, and the lists and rows of the slots. */
+/* Work space of the lanes; lists and result rows of the slots. */
 #include <string.h>
 
 #include "kernels/cuda/device_choice.h"
@@ -19,7 +19,7 @@ static work_shape shape_of(const mill_model *m, int n_lane)
   s.max_seg_pix = m->max_seg_pix;
   s.guess_n = m->guess_n;
   s.wide = m->set.precision == MILL_FLOAT64;
-  s.pitch = MILL_COLUMN_PAD; /* an emulator without hidden layers has its labels there */
+  s.pitch = MILL_COLUMN_PAD; /* least: the labels, for an emulator without hidden layers */
   for (int a = 0; a < m->n_arm; a++) {
     for (int l = 0; l < m->arm[a].n_layer - 1; l++)
       if (m->arm[a].layer[l].n_out_pad > s.pitch)
@@ -29,12 +29,13 @@ static work_shape shape_of(const mill_model *m, int n_lane)
     if (m->arm[a].kind == MILL_EMULATOR_RBF && m->arm[a].rbf.n_out > s.pitch)
       s.pitch = m->arm[a].rbf.n_out;
   }
-  /* fronts have outputs as they are, and rows begin at multiples of 16 bytes (product_f32) */
+  /* a front's number of outputs is arbitrary; rows must begin at multiples of 16 bytes
+   * (product_f32) */
   s.pitch = (s.pitch + MILL_COLUMN_PAD - 1) / MILL_COLUMN_PAD * MILL_COLUMN_PAD;
   return s;
 }
 
-/** Rows of a matrix for each of the lanes, of the width pitch. */
+/** Reserve n_row rows of pitch numbers for each lane. */
 template <typename type>
 static row_layout<type> take_rows(char *block, size_t *at, size_t n_lane, size_t n_row,
                                   size_t pitch)
@@ -42,10 +43,11 @@ static row_layout<type> take_rows(char *block, size_t *at, size_t n_lane, size_t
   return {mill_cuda_take<type>(block, at, n_lane * n_row * pitch), n_row * pitch, pitch};
 }
 
-/** Work space for n_lane lanes in one block of memory.  block NULL: only its size, and a view
- *  without work space.  work [n_lane] host copy of the lanes' structures, NULL with block.
+/** Lay out the work space of s->n_lane lanes in one block of memory and return its bytes.  block
+ *  NULL: only measure; the view's pointers become NULL.  work [n_lane]: host copy of the lanes'
+ *  structures, NULL if block is.
  *
- *  Sums, normal matrices and solutions are in shared memory (star_shared). */
+ *  Sums, normal matrices and solutions are in shared memory instead (star_shared). */
 static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_workspace *work)
 {
   const size_t n = (size_t)s->n_lane, n_row = (size_t)s->n_label + 1, pitch = (size_t)s->pitch;
@@ -65,9 +67,9 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
   const int precision = s->wide ? MILL_FLOAT64 : MILL_FLOAT32;
   mill_workspace_counts(s->n_deriv, s->n_pixel_row, s->max_pix_pad, s->max_seg_pix, precision,
                         s->guess_n, count);
-  count[MILL_COUNT_ERROR_SPACE] *= MILL_BLOCK_WARPS; /* which may work apart */
+  count[MILL_COUNT_ERROR_SPACE] *= MILL_BLOCK_WARPS; /* one per warp, as warps may work alone */
   const int n_array = mill_workspace_arrays(&array);
-  /* all in one region: each array of all lanes behind the one before */
+  /* one region: array by array, each for all lanes */
   size_t end[MILL_N_WORK_REGION] = {at, 0};
   mill_lay_out(1, array, count, MILL_CUDA_ALIGN, end, block, s->n_lane, work, sizeof *work);
   end[MILL_WORK_REST] = end[MILL_WORK_GRID];
@@ -106,7 +108,7 @@ int mill_cuda_reserve_lanes(mill_device *d)
     shape.n_lane = d->n_slot;
   }
   if (d->arena) {
-    /* stars have the rest of the memory by now: as much again as before is no more */
+    /* stars have taken other memory by now: allow at least the old work space's size */
     n_most = lay_out(d, &d->shape, NULL, NULL);
     memory = d->arena;
     d->arena = NULL;

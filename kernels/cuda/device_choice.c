@@ -10,7 +10,8 @@
 
 enum { MAX_ARCHITECTURES = 256 };
 
-/* "86-real", "90a-virtual", "80": number, letter behind it ('\0': none), which code. */
+/* Split "86-real", "90a-virtual" or "80" into number, letter ('\0': none) and kind of code: real
+ * (machine code), virtual (PTX) or both.  Returns 0 for other words. */
 static int read_architecture(const char *word, int *number, char *letter, int *real, int *virtual_)
 {
   char *end = NULL;
@@ -24,7 +25,8 @@ static int read_architecture(const char *word, int *number, char *letter, int *r
   return *real || *virtual_;
 }
 
-/* 90a is for 9.0 alone, 100f for 10.0 and later minor versions, 80's PTX for all later ones. */
+/* 90a fits capability 9.0 alone, 100f fits 10.0 and later 10.x, 80 fits 8.0 and all later ones (as
+ * PTX). */
 static int is_for(int number, char letter, int capability)
 {
   if (letter == 'a')
@@ -43,7 +45,7 @@ int mill_gpu_has_code(const char *architectures, int major, int minor, int may_t
     int number, real, virtual_;
     char letter;
     if (!read_architecture(word, &number, &letter, &real, &virtual_))
-      return 1; /* native, all, all-major: the runtime tells */
+      return 1; /* native, all, all-major: the runtime will tell */
     if (is_for(number, letter, capability)) {
       if (real && number / 10 == major)
         return 1;
@@ -56,7 +58,7 @@ int mill_gpu_has_code(const char *architectures, int major, int minor, int may_t
 
 static int check_driver(const mill_gpu_node *node)
 {
-  const int needed = node->runtime / 1000 * 1000; /* minor versions go together */
+  const int needed = node->runtime / 1000 * 1000; /* minor versions are compatible */
   if (node->driver == 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "no NVIDIA driver on this machine: ask for a node with a GPU");

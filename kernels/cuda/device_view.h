@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Addresses of lists, rows and work space, shared by kernels and host of the CUDA backend. */
+/** Device addresses of lists, rows and work space, used by the CUDA backend's kernels and host
+ *  code. */
 #ifndef MILL_CUDA_DEVICE_VIEW_H
 #define MILL_CUDA_DEVICE_VIEW_H
 
@@ -13,8 +14,8 @@ template <typename real> struct row_layout {
 
 /** Bookkeeping of rounds, in device memory. */
 struct loop_state {
-  int n_finished;                  /**< rows that wait to be fetched: finished, row */
-  int n_listed, n_want, max_round; /**< as asked */
+  int n_finished;                  /**< entries of finished and result not yet collected */
+  int n_listed, n_want, max_round; /**< arguments of loop_begin */
   int n_round;                     /**< rounds done */
   int n_active;                    /**< entries of active */
 };
@@ -25,14 +26,14 @@ struct device_view {
   mill_slot *const *slot; /**< [n_slot] */
   mill_workspace *work;   /**< [n_lane] */
   int n_slot, n_lane;
-  int n_row; /**< rows a lane may have: the value and a tangent per label */
+  int n_row; /**< most rows of a lane: the value and a tangent per label */
   loop_state *state;
   const int *fresh;        /**< slots that begin */
   const int *listed;       /**< [n_listed] slots of the rounds */
-  int *active;             /**< [n_slot] those of them that want something now */
+  int *active;             /**< [n_slot] listed slots that have a request */
   int *finished;           /**< [n_slot] slots with a result */
-  mill_fit_result *result; /**< [n_slot] theirs */
-  int *row_count;          /**< [MILL_MAX_ARM] rows of a pass */
+  mill_fit_result *result; /**< [n_slot] result rows of these slots */
+  int *row_count;          /**< [MILL_MAX_ARM] rows of a pass in row_list */
   int *row_list;           /**< [MILL_MAX_ARM][row_pitch] lane * n_row + row */
   size_t row_pitch;
   row_layout<double> input;     /**< mapped labels, [n_lane][n_row][MILL_MAX_LABEL] */

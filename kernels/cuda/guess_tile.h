@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The guess's products and transforms on a GPU: four templates a thread, in 16 bytes each.
- *  Included by kernels/star/blocks/guess.h. */
+/** Products and Fourier transforms of the initial guess on a GPU: a thread works on four templates,
+ *  loaded as 16 bytes.  Included by kernels/star/blocks/guess.h. */
 #ifndef MILL_CUDA_GUESS_TILE_H
 #define MILL_CUDA_GUESS_TILE_H
 
@@ -9,7 +9,8 @@
 
 enum { MILL_GUESS_TEMPLATES = 4, MILL_GUESS_STARS = 1 };
 
-/** Real and imaginary parts of four sequences, MILL_GUESS_LANE apart. */
+/** One complex number of four sequences; in memory the imaginary parts follow MILL_GUESS_LANE after
+ *  the real parts. */
 typedef struct mill_four {
   __align__(16) float re[MILL_GUESS_TEMPLATES];
   __align__(16) float im[MILL_GUESS_TEMPLATES];
@@ -29,7 +30,7 @@ MILL_INLINE void mill_four_put(const mill_four *x, float *to)
   *(float4 *)(void *)(to + MILL_GUESS_LANE) = make_float4(x->im[0], x->im[1], x->im[2], x->im[3]);
 }
 
-/** As on a CPU (kernels/cpu/guess_tile.h). */
+/** As on a CPU (kernels/cpu/guess_tile.h): transform back, real parts in reverse order to chisq. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {
@@ -72,7 +73,7 @@ MILL_INLINE void mill_guess_products(int, int n_block, const float *const *of_st
   MILL_GLOBAL(t);
   MILL_GLOBAL(sum);
   mill_four s = mill_four_at(sum);
-  MILL_PRAGMA(unroll 4) /* blocks whose loads are under way together */
+  MILL_PRAGMA(unroll 4) /* overlap the loads of four blocks */
   for (int k = 0; k < n_block; k++) {
     const float x = d[k], y = d[MILL_GUESS_LANE + k];
     const mill_four of = mill_four_at(t + 2 * MILL_GUESS_LANE * k);

@@ -4,8 +4,8 @@
 #include "kernels/cuda/rounds.h"
 #include "kernels/star/logic/fit_star.h"
 
-/** A warp writes the row of a finished slot.  The order of rows depends on the hardware, nothing
- *  else does. */
+/** Write the result row of a finished slot, by one warp.  Only the order of rows depends on the
+ *  hardware. */
 static __device__ inline void finish_slot(const device_view &v, int i_slot)
 {
   static_assert(sizeof(mill_fit_result) % sizeof(double) == 0, "a row is made of doubles");
@@ -22,8 +22,8 @@ static __device__ inline void finish_slot(const device_view &v, int i_slot)
     to[i] = from[i];
 }
 
-/** Go on with the fit of a slot by its answer, or from its guess, to the next request.  A warp per
- *  lane, or per fresh slot. */
+/** Continue a slot's fit from its answer, or after its guess (is_fresh), to the next request.  One
+ *  warp per lane or fresh slot. */
 static __global__ void __launch_bounds__(DIGEST_THREADS, 16)
     round_digest(device_view v, int first, int is_fresh)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The kernels that prepare a star and compare its residuals with templates. */
-#define MILL_PRECISION 32 /* the guess is float32 in both */
+#define MILL_PRECISION 32 /* the guess is float32 in both precisions */
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/rounds.h"
 #include "kernels/star/blocks/peak.h"
 #include "kernels/star/blocks/prepare.h"
 
-/** Prepare and guess.  One block per fresh slot. */
+/** Prepare a star's segments and compute its guess.  One block per fresh slot. */
 static __global__ void __launch_bounds__(STAR_THREADS, 4) star_start(device_view v, int first)
 {
   __shared__ star_shared<STAGE_SUMS> shared;
@@ -17,7 +17,7 @@ static __global__ void __launch_bounds__(STAR_THREADS, 4) star_start(device_view
   mill_block_guess(&b, v.m, slot, &shared.work);
 }
 
-/** Compare residuals with templates.  One block per lane. */
+/** Compare a star's residuals with templates (second star).  One block per lane. */
 static __global__ void __launch_bounds__(STAR_THREADS, 4) star_peak(device_view v, int first)
 {
   __shared__ star_shared<STAGE_SUMS> shared;

@@ -4,13 +4,13 @@
 #define MILL_CUDA_MMA_H
 
 enum {
-  MILL_MMA_ROWS = 8, /**< of a tile of products */
-  MILL_MMA_SUMS = 4  /**< that one instruction adds up */
+  MILL_MMA_ROWS = 8, /**< rows and columns of a tile of products */
+  MILL_MMA_SUMS = 4  /**< products that one instruction adds up */
 };
 
-/** c [8][8] += a [8][4] b [4][8], all of a warp.  A lane has a of row lane / 4 and column
- *  lane % 4, b of row lane % 4 and column lane / 4, c of row lane / 4 and columns
- *  2 (lane % 4) and the next: so the same numbers as a and b are products of rows. */
+/** c [8][8] += a [8][4] b [4][8], by a warp.  A lane holds a at row lane / 4, column lane % 4; b at
+ *  row lane % 4, column lane / 4; and c at row lane / 4, columns 2 (lane % 4) and the next.
+ *  Passing one lane's number as both a and b gives the products of rows with each other. */
 static __device__ __forceinline__ void mill_mma_f64(double a, double b, double *c)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

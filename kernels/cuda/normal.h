@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Solution of normal equations by a warp of a GPU. */
+/** Solution of normal equations by one warp of a GPU. */
 #ifndef MILL_CUDA_NORMAL_H
 #define MILL_CUDA_NORMAL_H
 
@@ -7,11 +7,11 @@
 
 #include "kernels/math/block.h"
 
-/** Factor a [n][n] (lower triangle) as mill_cholesky does and solve for v [n], by the first
- *  warp.
+/** Factor a [n][n] (lower triangle) as mill_cholesky does, and replace v [n] by the solution, with
+ *  the first warp.
  *
- *  n <= 32.  out: [0] ln det, [1] |L^-1 v|^2.  0, or 1 + the row
- *  that failed; the same on all threads. */
+ *  n <= 32.  out: [0] ln det, [1] |L^-1 v|^2.  Returns 0, or 1 + the row that failed, on all
+ *  threads. */
 static __device__ __noinline__ int mill_threads_normal(int thread, int n_thread, int n, double *a,
                                                        double *v, double *out)
 {
@@ -71,7 +71,7 @@ static __device__ __noinline__ int mill_threads_normal(int thread, int n_thread,
   return (int)out[2];
 }
 
-/** The same for the threads of a block. */
+/** mill_threads_normal for the threads of a block. */
 static __device__ inline int mill_block_normal(mill_block *b, int n, double *a, double *v,
                                                double *out)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Particles in the memory of a GPU, and the sums of their kernels by thread blocks: what the
- *  kernels of particles.cu work on. */
+/** Particles in GPU memory, and the functions of a thread block that sum their Gaussian kernels,
+ *  for particles.cu. */
 #ifndef MILL_CUDA_PARTICLE_VIEW_H
 #define MILL_CUDA_PARTICLE_VIEW_H
 
 #include "kernels/particles/density.h"
 
 enum {
-  /** Points of a line of the grid that one thread sums. */
+  /** Neighbouring points of a grid line that one thread sums: a segment. */
   MILL_SEGMENT = 16,
   MILL_SEGMENT_MIDDLE = MILL_SEGMENT / 2,
-  /** Particles in shared memory at a time. */
+  /** Particles in shared memory at a time: a tile. */
   MILL_PARTICLE_TILE = MILL_BLOCK_THREADS
 };
 
@@ -18,26 +18,26 @@ enum {
 struct particle_view {
   mill_particle_setup setup; /**< without record */
   int n_cloud;
-  int n_part;                   /**< parts of a cloud that move */
-  int n_slab;                   /**< parts of a cloud whose kernels are summed */
-  int n_segment;                /**< side by side in a block, a power of 2 */
-  int n_grid;                   /**< points of a density */
-  int n_node;                   /**< 0 for the exact form */
-  double node_unit;             /**< nodes count in this, a power of 2 */
-  double rounding;              /**< of all nodes of a particle and its images, in peaks */
+  int n_part;       /**< parts of a cloud's particles, for steps */
+  int n_slab;       /**< parts of a cloud's particles, for densities */
+  int n_segment;    /**< segments of a block, a power of 2 */
+  int n_grid;       /**< points of a density */
+  int n_node;       /**< 0 for the exact form */
+  double node_unit; /**< unit of the integer nodes, a power of 2 */
+  double rounding;  /**< rounding of one particle's and its images' nodes, in kernel peaks */
   mill_particle_cloud *cloud;   /**< [n_cloud] */
   mill_particle_kernel *kernel; /**< [n_cloud] */
   double *total;                /**< [n_cloud][MILL_PARTICLE_STRIDE][MILL_PARTICLE_SUMS] */
   double *slab;                 /**< [n_cloud][n_slab][n_grid] */
   unsigned long long *node;     /**< [n_cloud][n_node] two's complement */
-  double *work[2];              /**< [n_cloud][n_work] axes done */
+  double *work[2];              /**< [n_cloud][n_work] nodes convolved along some axes */
   size_t n_work;
   /* results, as in mill_particle_result, one problem after the other */
   double *density, *bound, *moment, *position;
   int *bad_step;
 };
 
-/** Particles of a block, and what it sums. */
+/** A tile of particles in a block's shared memory. */
 struct particle_tile {
   double x[MILL_PARTICLE_DIM][MILL_PARTICLE_TILE], weight[MILL_PARTICLE_TILE];
 };
@@ -53,16 +53,16 @@ static __device__ inline mill_particle_batch particle_batch_of(particle_tile *ti
   return batch;
 }
 
-/** Points of a segment that one thread sums. */
+/** Position of a segment on the grid. */
 struct particle_segment {
   int is_there;                    /**< 0: beyond the grid */
   double other[MILL_PARTICLE_DIM]; /**< places along the other axes */
-  double middle;                   /**< along the last axis, in steps, sheared */
-  double rho2;                     /**< (step / width)^2 */
-  double inverse;                  /**< 1 / step */
+  double middle;  /**< place of its middle along the last axis, in grid steps, plus shear */
+  double rho2;    /**< (step / width)^2 */
+  double inverse; /**< 1 / step */
 };
 
-/** Points are numbered by their segment and within it: the number on the grid, or -1. */
+/** Grid index of point q of segment i, or -1 beyond the grid. */
 static __device__ inline int particle_segment_point(const particle_view &v,
                                                     const mill_particle_setup *s, int i, int q)
 {
@@ -88,11 +88,11 @@ static __device__ inline void particle_segment_make(const particle_view &v,
   g->inverse = 1.0 / step;
 }
 
-/** Add the kernel of particle i of a tile, whose peak is 1, to the points of a segment, those
- *  away from the middle without their part of mill_segment_fade.
+/** Add the kernel (peak 1) of particle i of a tile to the points of a segment.  Points off the
+ *  middle still lack the factor particle_segment_fade.
  *
- *  Where a step is at most a width the points follow from the middle by products: a kernel that is
- *  0 there in float64 is below 1e-190 at all points of the segment. */
+ *  If a grid step is at most a kernel width, values are products from the middle outward.  A kernel
+ *  that underflows to 0 in the middle is below 1e-190 at all points of the segment. */
 static __device__ inline void particle_segment_add(const mill_particle_setup *s,
                                                    const mill_particle_kernel *k,
                                                    const particle_segment *g,
@@ -134,18 +134,19 @@ static __device__ inline void particle_segment_add(const mill_particle_setup *s,
   }
 }
 
-/** Factor that point q of a segment still needs. */
+/** Factor by which particle_segment_add leaves point q too large. */
 static __device__ inline double particle_segment_fade(const particle_segment *g, int q)
 {
   const double d = q - MILL_SEGMENT_MIDDLE;
   return g->rho2 <= 1.0 ? mill_exp_negative(-0.5 * g->rho2 * d * d) : 1.0;
 }
 
-/** The kernels of one slab of a cloud at the points of one tile of the grid, n_segment segments:
- *  out [n_grid].  Threads of one segment share the particles; their sums meet in a fixed order.
+/** Sum the kernels of one slab of a cloud's particles at the points of one grid tile (n_segment
+ *  segments) of out [n_grid].  The threads of a segment share the particles; their sums are added
+ *  in a fixed order.
  *
- *  c     with the slabs as its parts
- *  meet  [MILL_SEGMENT][MILL_BLOCK_THREADS] shared */
+ *  c     the cloud, its parts being the slabs
+ *  meet  [MILL_SEGMENT][MILL_BLOCK_THREADS] shared memory for the threads' sums */
 static __device__ inline void particle_slab_sum(mill_block *b, const particle_view &v,
                                                 const mill_particle_cloud *c,
                                                 const mill_particle_kernel *k, int i_tile,
@@ -188,8 +189,8 @@ static __device__ inline void particle_slab_sum(mill_block *b, const particle_vi
   }
 }
 
-/** Spread one slab of a cloud over nodes [n_node], which count in units of 1 / scale: integers,
- *  whose sums do not depend on their order. */
+/** Spread one slab of a cloud's particles over node [n_node]: integers in units of 1 / scale, whose
+ *  sums do not depend on the order. */
 static __device__ inline void particle_slab_spread(mill_block *b, const mill_particle_cloud *c,
                                                    const mill_particle_kernel *k, int i_slab,
                                                    double scale, particle_tile *tile,

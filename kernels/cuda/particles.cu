@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Particles on a GPU: the table of kernels/particles/particles.h.
  *
- *  All problems of a call move at once.  They lie in one piece of device memory: what goes up, what
- *  comes down, and work space; each of the first two crosses in one copy.  Nothing waits for the
- *  host in between: steps until the next density are one launch, their moments another, a density
- *  two (exact), or one and one for each axis (binned).
+ *  All problems of a call move at once.  One piece of device memory holds inputs, results and work
+ *  space; inputs are uploaded and results downloaded in one copy each.  Nothing waits for the host
+ *  in between.  The launches are: one for the steps to the next density, one for their moments, and
+ *  for a density two (exact) or 1 + number of axes (binned).
  *
- *  A cloud's particles are cut into parts, a block each, whose number depends on the problem alone.
- *  Sums over parts have one order, and nodes count in integers, so that the bits depend neither on
- *  the order of blocks nor on the other problems. */
+ *  A cloud's particles are cut into parts, one block each; their number depends on the setup
+ *  alone.  Sums over parts have a fixed order, and nodes are integers: the bits depend neither on
+ *  the order of blocks nor on other problems. */
 #include <string.h>
 
 #include "kernels/cuda/cuda_device.h"
@@ -18,19 +18,19 @@
 enum {
   THREADS = MILL_BLOCK_THREADS,
   WARPS = MILL_BLOCK_WARPS,
-  PART = 128,            /* particles of a part at least: one a thread */
-  MOST_PART = 1024,      /* some eight on each multiprocessor of a large GPU */
-  MOST_SUM_BLOCK = 4096, /* of the kernels of one cloud, about */
-  SLAB_BYTES = 32 << 20, /* of a cloud's sums of kernels, about */
-  MOST_AT_ONCE = 32768   /* clouds: blocks along one axis of a launch */
+  PART = 128,            /* least particles of a part: one per thread */
+  MOST_PART = 1024,      /* most parts: some eight on each multiprocessor of a large GPU */
+  MOST_SUM_BLOCK = 4096, /* most blocks that sum one cloud's kernels, about */
+  SLAB_BYTES = 32 << 20, /* most memory of one cloud's slabs, about */
+  MOST_AT_ONCE = 32768   /* most clouds per launch, along one axis of blocks */
 };
 
-/** Of the GPU's memory, left to CUDA. */
+/** GPU memory left to CUDA. */
 static const size_t SPARE_BYTES = (size_t)128 << 20;
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/** A cloud as n_part blocks share it. */
+/** Cloud i, cut into n_part parts. */
 static __device__ inline mill_particle_cloud cloud_of(const particle_view &v, int i, int n_part)
 {
   mill_particle_cloud c = v.cloud[i];
@@ -39,7 +39,7 @@ static __device__ inline mill_particle_cloud cloud_of(const particle_view &v, in
   return c;
 }
 
-/** A block for each part and cloud: steps [step, step + n_step), 0 being the start. */
+/** Make steps [step, step + n_step) of a part; step 0: start.  One block per part and cloud. */
 static __global__ void __launch_bounds__(THREADS, 3)
     particle_move(const __grid_constant__ particle_view v, int step, int n_step)
 {
@@ -54,8 +54,8 @@ static __global__ void __launch_bounds__(THREADS, 3)
   }
 }
 
-/** A block for each cloud: the moments of steps [step, step + n_step); after the last of them
- *  begins density i_record, where it is not below 0. */
+/** Compute a cloud's moments after steps [step, step + n_step).  With i_record >= 0, also the
+ *  kernel and error bound of density i_record, after the last step.  One block per cloud. */
 static __global__ void __launch_bounds__(THREADS)
     particle_settle(const __grid_constant__ particle_view v, int step, int n_step, int i_record)
 {
@@ -91,7 +91,7 @@ static __global__ void __launch_bounds__(THREADS)
       mill_density_bound(&v.setup, &v.kernel[i], moment, v.rounding);
 }
 
-/** A block for each tile of the grid, slab and cloud. */
+/** Sum a slab's kernels at a tile of the grid (exact form).  One block per tile, slab and cloud. */
 static __global__ void __launch_bounds__(THREADS, 4)
     particle_sum(const __grid_constant__ particle_view v)
 {
@@ -106,7 +106,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
                       v.slab + ((size_t)i * (size_t)v.n_slab + (size_t)slab) * (size_t)v.n_grid);
 }
 
-/** A warp for each point of the grid, along x, and cloud: all slabs together. */
+/** Add all slabs to the density at a grid point.  One warp per point, along x, and per cloud. */
 static __global__ void __launch_bounds__(THREADS)
     particle_total(const __grid_constant__ particle_view v, int i_record)
 {
@@ -124,8 +124,9 @@ static __global__ void __launch_bounds__(THREADS)
               (size_t)point] = v.kernel[i].is_there ? v.kernel[i].peak * sum : NAN;
 }
 
-/** A block for each slab and cloud.  Nodes are in global memory, where the hardware adds 64-bit
- *  integers; in shared memory it would be a loop that compares and swaps. */
+/** Spread the particles of a slab over nodes (binned form).  One block per slab and cloud.  Nodes
+ *  are in global memory, where the hardware adds 64-bit integers; in shared memory an addition is a
+ *  loop of compare and swap. */
 static __global__ void __launch_bounds__(THREADS)
     particle_spread(const __grid_constant__ particle_view v)
 {
@@ -139,8 +140,8 @@ static __global__ void __launch_bounds__(THREADS)
                          v.node + (size_t)i * (size_t)v.n_node);
 }
 
-/** A warp for each point that one axis more makes, along x, and cloud: the axis a of
- *  mill_block_convolve, from nodes (the last axis) or from work. */
+/** Convolve along axis a as mill_block_convolve does, from the nodes (last axis) or from work.  One
+ *  warp per output point, along x, and per cloud. */
 static __global__ void __launch_bounds__(THREADS)
     particle_convolve(const __grid_constant__ particle_view v, int a, int n_point, int n_inner,
                       const double *from, double *to, size_t n_to)
@@ -173,7 +174,7 @@ static __global__ void __launch_bounds__(THREADS)
   to[(size_t)i * n_to + (size_t)point] = k->is_there ? sum : NAN;
 }
 
-/** Positions in the caller's order. */
+/** Write positions [n_particle][n_dim], NaN for absorbed particles. */
 static __global__ void __launch_bounds__(THREADS)
     particle_hand_over(const __grid_constant__ particle_view v)
 {
@@ -198,18 +199,18 @@ struct batch {
   particle_view view;
   cudaStream_t stream;
   char *device;                        /* all memory there, owned */
-  size_t n_up, n_down, down_at, n_all; /* bytes; what goes up comes first */
+  size_t n_up, n_down, down_at, n_all; /* bytes; inputs (up) come first */
   char *up, *down;                     /* pinned */
 };
 
-/** A piece of what goes up: its place in the buffer is that on the device. */
+/** Reserve n elements of input: device pointer, and *offset, the same in the pinned buffer. */
 template <typename type> static type *piece(batch *b, size_t *at, size_t n, size_t *offset)
 {
   *offset = *at;
   return mill_cuda_take<type>(b->device, at, n);
 }
 
-/** Numbers that go up, where there are any: their place on the device. */
+/** Put n input numbers (value NULL: none) into the buffer; returns their device pointer. */
 static const double *place_numbers(batch *b, size_t *at, size_t n, const double *value)
 {
   size_t to;
@@ -219,7 +220,7 @@ static const double *place_numbers(batch *b, size_t *at, size_t n, const double 
   return d_value;
 }
 
-/** Clouds and problems with what their setup points to. */
+/** Place the problems and the arrays of the setup; with a buffer, fill clouds and problems. */
 static void place_problems(batch *b, size_t *at)
 {
   const mill_particle_setup *s = b->setup;
@@ -239,8 +240,7 @@ static void place_problems(batch *b, size_t *at)
   }
 }
 
-/** Give all arrays their places, and where there are buffers, fill that of what goes up.  Clouds
- *  come first. */
+/** Lay out all arrays in device memory, clouds first; with buffers, fill the upload buffer. */
 static void lay_out(batch *b)
 {
   const mill_particle_setup *s = b->setup;
@@ -281,7 +281,7 @@ static void lay_out(batch *b)
   b->n_all = at;
 }
 
-/** Error of a memory call; when memory is full, with advice. */
+/** Turn the status of an allocation into an error code, with advice if memory is full. */
 static int memory_error(const batch *b, cudaError_t status, const char *which, size_t bytes)
 {
   const mill_particle_setup *s = b->setup;
@@ -338,7 +338,7 @@ static void release(batch *b)
 
 /* ---- an evolution ---------------------------------------------------------------------------- */
 
-/** Blocks along x that give each of n its warp. */
+/** Blocks along x for n warps. */
 static unsigned warps(int n)
 {
   return (unsigned)((n + WARPS - 1) / WARPS);
@@ -416,7 +416,7 @@ static void hand_out(const batch *b)
   const size_t n_density = n_record * (size_t)v->n_grid;
   const size_t n_moment = (size_t)(b->setup->n_step + 1) * MILL_PARTICLE_MOMENTS;
   const size_t n_position = (size_t)b->setup->n_particle * (size_t)b->setup->n_dim;
-  /* where an array of the device lies in the buffer */
+  /* place of a device array in the download buffer */
 #define HOST(array) ((const char *)(array) - (b->device + b->down_at) + b->down)
   for (size_t i = 0; i < (size_t)b->n; i++) {
     mill_particle_result *r = &b->result[i];
@@ -478,11 +478,11 @@ static void shape(batch *b)
     v->n_slab = at_most(v->n_part, MOST_SUM_BLOCK / b->n_tile);
     v->n_slab = at_most(v->n_slab, SLAB_BYTES / (int64_t)sizeof(double) / n_grid);
   }
-  /* all particles and images at one node must not overflow */
+  /* the integer must hold all particles and images at one node */
   while (((int64_t)1 << bits) < n_image * s->n_particle)
     bits++;
   v->node_unit = ldexp(1.0, bits - 62);
-  /* each of 4, 16 or 64 nodes is rounded to half a unit at most */
+  /* each of a particle's 4, 16 or 64 nodes is rounded by half a unit at most */
   v->rounding = 0.5 * v->node_unit * (double)(n_image << (2 * s->n_dim));
   for (int64_t a = s->n_dim - 1, n = v->n_node; a > 0; a--) {
     n = n / s->n_node[a] * s->n_grid[a];

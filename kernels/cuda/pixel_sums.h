@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sums of products over pixels on a GPU: rows by float64 tensor cores, small matrices by the lanes
- *  of a warp.  Only the order of sums differs from the CPU's (kernels/cpu/pixel_sums.h).
+/** Sums of products over pixels on a GPU: float64 tensor cores multiply rows, the lanes of a warp
+ *  handle small matrices.  Only the order of sums differs from the CPU's
+ *  (kernels/cpu/pixel_sums.h).
  *
- *  A warp takes 32 pixels at a time.  Each lane first makes what rows are multiplied by at one
- *  pixel, into the warp's stage.  Then the lanes load the rows, eight pixels of one row in each
- *  group of rows, all of them before the first is used, and tensor cores add up the products. */
+ *  A warp takes 32 pixels at a time.  Each lane computes the multipliers of the rows (MILL_BY_*) at
+ *  one pixel and puts them into the warp's stage in shared memory.  Then each lane loads eight
+ *  pixels of one row per group of eight rows, and tensor cores add up the products. */
 #ifndef MILL_CUDA_PIXEL_SUMS_H
 #define MILL_CUDA_PIXEL_SUMS_H
 
@@ -15,29 +16,28 @@
 #include "kernels/star/blocks/template.h"
 
 enum {
-  MILL_GRAM_PIXELS = 32, /**< that a warp takes at a time */
-  MILL_GRAM_EACH = 8,    /**< of them that a lane loads of a row */
-  MILL_FEW_CONT = 12,    /**< continuum functions of one pixel that registers hold easily */
+  MILL_GRAM_PIXELS = 32, /**< pixels that a warp takes at a time */
+  MILL_GRAM_EACH = 8,    /**< pixels of a row that a lane loads */
+  MILL_FEW_CONT = 12,    /**< continuum functions of one pixel that fit in registers */
   MILL_TEAM_SPACE = 440  /**< numbers of a warp's own sums */
 };
 
-/** What rows are multiplied by, for each pixel of a warp in its stage; the last is not for rows but
- *  for the gradient. */
+/** Multipliers in a warp's stage, one per pixel each: three for rows, the last for the gradient. */
 enum {
   MILL_BY_ONE,
-  MILL_BY_TEMPLATE,  /**< of continuum functions: t */
-  MILL_BY_CONTINUUM, /**< of derivatives of the template: P a / sigma */
+  MILL_BY_TEMPLATE,  /**< for continuum functions: t */
+  MILL_BY_CONTINUUM, /**< for derivatives of the template: P a / sigma */
   MILL_BY_SLOPE,     /**< weight of half the gradient / sigma */
   MILL_N_BY
 };
 
-/** Two numbers of a stage at once. */
+/** Load two numbers of a stage at once. */
 static __device__ __forceinline__ double2 mill_two(const double *at)
 {
   return *(const double2 *)(const void *)at;
 }
 
-/** One tile of mill_gram_collect: rows of group g, columns of group h. */
+/** Add one tile, rows of group g times rows of group h, to sums (mill_gram_collect). */
 static __device__ __forceinline__ void mill_gram_collect_tile(int lane, int first, int n_row, int g,
                                                               int h, int is_first, const double *c,
                                                               double *sums)
@@ -52,17 +52,17 @@ static __device__ __forceinline__ void mill_gram_collect_tile(int lane, int firs
   }
 }
 
-/** Add the tiles of all warps in turn to sums: the products of rows [first, n_row) in n_own groups
- *  from g0 on, at mill_gram_at(r, c) - mill_gram_at(first, 0): with each other (own, unless h > 0),
- *  groups (0, 0), (1, 0), (1, 1), and of one group with those of group h < g0 (across).  Complete
- *  for all of the n_thread threads on return. */
+/** Add the tiles of all warps, in order, to sums, at mill_gram_at(r, c) - mill_gram_at(first, 0)
+ *  for rows r in [first, n_row).  own (used if h is 0): products among the n_own groups from g0 on,
+ *  pairs (0, 0), (1, 0), (1, 1).  across (used if n_own is 1 and h < g0): products of group g0 with
+ *  group h.  On return the sums are complete for all n_thread threads. */
 template <int n_own>
 static __device__ __forceinline__ void
 mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,
                   const double *across, const double (*own)[2], double *sums)
 {
   const int lane = thread & 31, warp = thread >> 5, n_warp = n_thread >> 5;
-  mill_threads_wait(n_thread); /* other threads may still read the sums before these */
+  mill_threads_wait(n_thread); /* other threads may still read the previous sums */
   for (int w = 0; w < n_warp; w++) {
     if (w == warp) {
       if (n_own == 1 && h < g0)
@@ -77,7 +77,7 @@ mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,
   }
 }
 
-/** The next functions are as on a CPU (kernels/cpu/pixel_sums.h). */
+/** This and the next function are as on a CPU (kernels/cpu/pixel_sums.h). */
 static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, int n_error,
                                                        const double *sums, double *a, double *v,
                                                        double *with_s, double *with_residual)
@@ -129,7 +129,8 @@ static __device__ inline void mill_error_pairs(mill_block *b, const mill_segment
   }
 }
 
-/** a . p and |L^-1 p|^2 of p [nk], all numbers in registers.  inverse [nk] of L's diagonal. */
+/** Compute poly = a . p and quad = |L^-1 p|^2 for p [nk], in registers.  inverse [nk]: of L's
+ *  diagonal elements. */
 template <int n_max>
 static __device__ __forceinline__ void
 mill_pixel_quadratic_of(int nk, const double *a, const double *chol, const double *inverse,
@@ -159,16 +160,17 @@ typedef struct mill_team_memory {
   double *space; /**< [MILL_BLOCK_WARPS][MILL_TEAM_SPACE], the memory of the block's own sums */
 } mill_team_memory;
 
-/** A team's share of independent work: velocities first, first + step, ... */
+/** A team's share of independent velocities: first, first + step, ... */
 typedef struct mill_team {
   mill_block block;
   mill_workspace *work;
   int first, step;
 } mill_team;
 
-/** The team of the calling thread, for likelihoods of a segment: a warp, which has rows over pixels
- *  of row_bytes and sums of its own; where shared memory has no room for these, all threads.  A
- *  warp has no memory for sums over a block or for tiles: only likelihoods are for it. */
+/** Choose the calling thread's team for the n likelihoods of a segment: its warp, with its own
+ *  pixel rows (row_bytes each) and sums.  All threads form one team if n is 1 or shared memory is
+ *  too small for a warp's sums.  A warp lacks memory for block sums and tiles, so it computes
+ *  likelihoods only. */
 static __device__ inline void mill_block_team(mill_block *b, int n, const mill_segment *s,
                                               size_t row_bytes, mill_workspace *work,
                                               mill_team *team)
@@ -189,7 +191,7 @@ static __device__ inline void mill_block_team(mill_block *b, int n, const mill_s
   team->work = own;
   team->first = warp;
   team->step = MILL_BLOCK_WARPS;
-  __syncthreads(); /* the block's own sums are not needed any more */
+  __syncthreads(); /* no thread needs the block's own sums any more */
   if (team->block.thread == 0) {
     *own = *work;
     own->pixel =
@@ -207,7 +209,7 @@ static_assert(MILL_N_BY * MILL_GRAM_PIXELS * sizeof(double) <=
                   MILL_SPLINE_STAGE * sizeof(mill_real),
               "a warp's stage holds what rows are multiplied by");
 
-/** A row of the products: of float32, or with float64 templates also of these. */
+/** A row to be multiplied: float32 numbers, or float64 template derivatives (wide). */
 typedef struct mill_product_row {
   const float *at;
 #if MILL_WIDE
@@ -216,8 +218,8 @@ typedef struct mill_product_row {
   const double *by; /**< the row's multipliers */
 } mill_product_row;
 
-/** Rows of model error, continuum functions and then the data (templ NULL) or the derivatives of
- *  the template. */
+/** Find row number `row`: model error first, then continuum functions, then the data (templ NULL)
+ *  or the template's derivatives. */
 static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segment *s, int row,
                                                                int n_row, const mill_real *templ,
                                                                int templ_pitch, const double *stage)
@@ -230,7 +232,7 @@ static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segmen
 #endif
   if (row < ne) {
     r.at = s->error + (ptrdiff_t)row * pitch;
-  } else if (row < ne + nk || row >= n_row) { /* beyond the last one any row will do */
+  } else if (row < ne + nk || row >= n_row) { /* beyond the last row any will do */
     r.at = s->ws->cont + (row < n_row ? (ptrdiff_t)(row - ne) * pitch : 0);
     by = MILL_BY_TEMPLATE;
   } else if (!templ) {
@@ -249,8 +251,8 @@ static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segmen
   return r;
 }
 
-/** Eight pixels of a row for this lane, of the 32 from base on: 4 (lane % 4) and the next three,
- *  and those 16 further; beyond the row's pitch those at its end again. */
+/** Load this lane's eight pixels of a row into x, of the 32 from base on: 4 (lane % 4) and the next
+ *  three, and the four that are 16 further.  Beyond the row's pitch repeat its last four. */
 static __device__ __forceinline__ void mill_load_row(const mill_product_row *r, int base, int pitch,
                                                      mill_real *x)
 {
@@ -276,7 +278,7 @@ static __device__ __forceinline__ void mill_load_row(const mill_product_row *r, 
   }
 }
 
-/** Clear the elements beyond n that mill_load_row has loaded. */
+/** Zero this lane's pixels from n on after mill_load_row. */
 static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *x)
 {
 #pragma unroll
@@ -285,9 +287,9 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
       x[k] = 0;
 }
 
-/** Add the products of a warp's 32 pixels: of the rows r in n_own row groups, which x holds, among
- *  themselves (own), and of one such group with the group of the row q, which other holds (across).
- *  gradient: sum of the rows by their weights. */
+/** Add products of rows over a warp's 32 pixels.  own: the n_own row groups r, loaded in x, with
+ *  each other.  across (n_own 1): this group with the group of row q, loaded in other.  gradient
+ *  (Jacobian): row times MILL_BY_SLOPE. */
 template <int is_jacobian, int n_own>
 static __device__ __forceinline__ void
 mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*x)[MILL_GRAM_EACH],
@@ -321,8 +323,8 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
   }
 }
 
-/** What model error adds to the weights that mill_weights_of has made: of the residual
- *  (P a) E^T E r, and the determinant's -p^T N^-1 U^T E. */
+/** Add the terms of model error to by[pitch ...], the weights of mill_weights_of: (P a) E^T E r for
+ *  the residual r, and -p^T N^-1 U^T E for the determinant. */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,
@@ -348,9 +350,8 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
   mill_threads_wait(n_thread);
 }
 
-/** Multipliers of the rows at each pixel of a segment, into by [2][pitch]: the continuum P a and
- * the weight of half the gradient, t p^T N^-1 p times mill_det_weight - (P a) r, both over sigma.
- * Of n_max continuum functions at most. */
+/** Compute by [2][pitch] at each pixel of a segment, both divided by sigma: [0] the continuum P a,
+ * [1] the weight of half the gradient, mill_det_weight t p^T N^-1 p - (P a) r.  nk <= n_max. */
 template <int n_max>
 static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, const mill_model *m,
                                                     const mill_segment *s, const mill_real *templ,
@@ -375,7 +376,7 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
     inverse[k] = 1.0 / chol[k * nk + k];
   mill_threads_wait(n_thread);
   for (int p = thread; p < n; p += n_thread) {
-    MILL_FORGET(); /* or the factor's numbers would fill the registers and more */
+    MILL_FORGET(); /* else the factor's numbers would overflow the registers */
     float of[n_max];
 #pragma unroll
     for (int k = 0; k < n_max; k++)
@@ -391,14 +392,15 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
   mill_threads_wait(n_thread);
 }
 
-/** Half the gradient of a group's rows, from a lane's share, behind the sums. */
+/** Add the lanes' shares of half the gradient by the rows of group g0; the result follows the
+ *  sums. */
 static __device__ __forceinline__ void mill_gather_gradient(int thread, int n_thread, int g0,
                                                             int first, int n_row, double gradient,
                                                             double *sums)
 {
   const int lane = thread & 31, warp = thread >> 5, n_warp = n_thread >> 5;
   double *const half = sums + mill_gram_at(n_row, 0) - mill_gram_at(first, 0);
-  gradient += __shfl_xor_sync(0xffffffffu, gradient, 1); /* over the four lanes of a row */
+  gradient += __shfl_xor_sync(0xffffffffu, gradient, 1); /* sum over the four lanes of a row */
   gradient += __shfl_xor_sync(0xffffffffu, gradient, 2);
   const int row = MILL_MMA_ROWS * g0 + lane / 4;
   for (int w = 0; w < n_warp; w++) {
@@ -408,13 +410,13 @@ static __device__ __forceinline__ void mill_gather_gradient(int thread, int n_th
   }
 }
 
-/** Sums over the pixels of a segment, of rows [first, n_row) in n_own groups from g0 on: with each
- *  other, where n_own is 1 also with the rows of group h, into sums at mill_gram_at(row, column) -
- *  mill_gram_at(first, 0), and a Jacobian's gradient behind all of them.  By n_thread threads,
- *  whose stages are shared memory.
+/** Sum products of rows over a segment's pixels: the n_own groups from g0 on with each other and,
+ *  if n_own is 1, with group h.  Those of rows [first, n_row) go to sums at mill_gram_at(row,
+ *  column) - mill_gram_at(first, 0); a Jacobian's gradient follows.  stages: shared memory of the
+ *  n_thread threads.
  *
- *  templ [..][pitch]  in  the template (NULL: zeros) and, of a Jacobian, its derivatives
- *  by [2][pitch]      in  of a Jacobian: mill_weights_of */
+ *  templ [..][pitch]  in  the template (NULL: zeros); for a Jacobian its derivatives too
+ *  by [2][pitch]      in  from mill_weights_of, for a Jacobian */
 template <int is_jacobian, int n_own>
 static __device__ __noinline__ void mill_sums_of(int thread, int n_thread, double *stages,
                                                  const mill_segment *s, int g0, int h, int first,
@@ -452,7 +454,7 @@ static __device__ __noinline__ void mill_sums_of(int thread, int n_thread, doubl
     const float sigma = is[at];
     double flux = 0.0;
     if (templ) {
-      if (!is_jacobian) /* else rows are made from it */
+      if (!is_jacobian) /* in a Jacobian other pointers derive from templ */
         MILL_GLOBAL(templ);
       flux = (double)templ[at];
     }
@@ -465,7 +467,7 @@ static __device__ __noinline__ void mill_sums_of(int thread, int n_thread, doubl
       if (n_own == 1)
         mill_cut_row(base, n, other);
     }
-    __syncwarp(); /* the pixels before have been used */
+    __syncwarp(); /* all lanes have used the previous pixels */
     stage[MILL_BY_TEMPLATE * MILL_GRAM_PIXELS + lane] = t;
     if (is_jacobian) {
       stage[MILL_BY_CONTINUUM * MILL_GRAM_PIXELS + lane] = u;
@@ -480,7 +482,7 @@ static __device__ __noinline__ void mill_sums_of(int thread, int n_thread, doubl
   mill_gather_gradient(thread, n_thread, g0, first, n_row, gradient, sums);
 }
 
-/** The same for all groups of these rows. */
+/** mill_sums_of for all groups of rows [first, n_row). */
 template <int is_jacobian>
 static __device__ inline void mill_sums_of_all(mill_block *b, const mill_segment *s, int first,
                                                int n_row, const mill_real *templ, int pitch,
@@ -492,9 +494,10 @@ static __device__ inline void mill_sums_of_all(mill_block *b, const mill_segment
                                    n_row, templ, pitch, level, by, sums);
 }
 
-/** Products of the rows P_k t, k < nk, and D of a segment's pixels with all rows up to themselves,
- *  those of model error the first, into sums, at mill_gram_at(row, column) -
- *  mill_gram_at(n_error, 0); t is the template over sigma, templ NULL for zeros. */
+/** Sum products of rows over a segment's pixels.  The rows are: n_error of model error, P_k t for k
+ *  < nk (t: template / sigma), and the data D.  Each row P_k t and D is multiplied by itself and
+ *  all rows before it; the sum is at mill_gram_at(row, column) - mill_gram_at(n_error, 0) of sums.
+ *  templ NULL: zeros. */
 MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s,
                                     const mill_real *templ, double level, double *sums)
 {
@@ -506,10 +509,10 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
     mill_sums_of_all<0>(b, s, ne, n_row, templ, 0, level, NULL, sums);
 }
 
-/** With V_j = (dT/dtheta_j / sigma) (P a): for every parameter in turn the products of V_j with
- *  the rows of model error, with P_k t and with the V up to itself, into work->sums at
- *  mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0); after them half the
- *  gradient of each.
+/** Sums of a Jacobian over a segment's pixels, into work->sums.  V_j = (dT/dtheta_j / sigma) (P a)
+ *  is row n_error + nk + j, after those of model error and P_k t.  Its products with itself and all
+ *  rows before it are at mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0).  Half
+ *  the gradient by each parameter follows.
  *
  *  templ [1 + np][max_seg_pix]  in  the template and its derivatives
  *  work                       in  solve: a, normal: the factor of N;  pixel: lost */
@@ -529,7 +532,7 @@ MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const 
   mill_sums_of_all<1>(b, s, first, n_row, templ, pitch, level, by, work->sums);
 }
 
-/** A GPU makes the rows first. */
+/** No taps on a GPU, which computes whole rows first. */
 MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int half, mill_workspace *work)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Matrix products of the emulator's layers, for the rows of a list.
+/** Matrix products of the emulator's layers, for a list of rows.
  *
- *  Block (x, y) makes ROWS rows of the list by TILE columns, whatever the number of rows:
- *  every output is the sum over its inputs in turn, in float32 over blocks of K_BLOCK of them, so a
- *  row does not depend on what else is in the list.  Only cuda_rounds.cu includes this.
+ *  Block (x, y) computes ROWS rows of the list by TILE columns.  Every output sums its inputs in
+ *  order (float32: in blocks of K_BLOCK), so a row does not depend on the other rows of the list.
+ *  Only cuda_rounds.cu includes this.
  *
- *  Inputs and weights come to shared memory in pieces of 16 bytes, which pass no register: those of
- *  the next STAGE inputs are all under way while the block multiplies the last ones. */
+ *  Inputs and weights are copied to shared memory asynchronously, in pieces of 16 bytes: the copy
+ *  of the next STAGE inputs overlaps with the multiplication of the present ones. */
 #ifndef MILL_CUDA_PRODUCT_H
 #define MILL_CUDA_PRODUCT_H
 
@@ -18,19 +18,20 @@ enum {
   K_BLOCK = 32, /**< inputs summed before they are added to the total */
   STAGE = 16,   /**< inputs in one of the two buffers */
   N_BUFFER = 2,
-  PIECE_BYTES = 16, /**< that a thread copies at a time */
-  PAIR = 2,         /**< inputs of a row that a thread takes from a buffer at a time */
+  PIECE_BYTES = 16, /**< bytes that a thread copies at a time */
+  PAIR = 2,         /**< inputs of a row that a thread loads from a buffer at a time */
 };
 static_assert(MILL_COLUMN_PAD % TILE == 0, "padded outputs must be whole tiles");
 static_assert(K_BLOCK % STAGE == 0, "blocks of sums end where a buffer does");
 
-/** Rows of a block, threads along rows and along columns, which each make as many outputs as keep
- *  arithmetic and neither shared memory nor the second-level cache busy, how far apart these
- *  are, and columns without a number, so that a warp's weights lie in different banks. */
+/** ROWS: rows of a block.  ROW_SIDE, SIDE: threads along rows and along columns; a thread has as
+ *  many outputs as make arithmetic the limit, not shared memory or the second-level cache.  APART:
+ *  distance of a thread's columns.  EMPTY: unused columns, which put a warp's weights into
+ *  different banks. */
 template <typename real> struct product_shape;
 template <> struct product_shape<float> {
   enum { ROWS = 128, ROW_SIDE = 16, SIDE = 8, APART = 8, EMPTY = 0 };
-  enum { BLOCKS = 3 /**< a multiprocessor: 168 registers */ };
+  enum { BLOCKS = 3 /**< blocks per multiprocessor: 168 registers a thread */ };
 };
 template <> struct product_shape<double> {
   enum { ROWS = 64, ROW_SIDE = 16, SIDE = 16, APART = MILL_MMA_ROWS / 2, EMPTY = 4, BLOCKS = 3 };
@@ -52,14 +53,15 @@ template <typename real> struct product_size : product_shape<real> {
   static_assert((int)THREADS >= (int)shape::ROWS, "a thread finds each row of a tile");
 };
 
-/** Rows that a product is to make. */
+/** The rows to be computed by a product. */
 struct row_batch {
-  int n_row;        /**< rows that a lane may have: entry = lane * n_row + row */
-  const int *count; /**< entries */
+  int n_row;        /**< most rows of a lane: entry = lane * n_row + row */
+  const int *count; /**< number of entries */
   const int *list;
 };
 
-/** Sources and targets of a tile's rows; rows beyond the list come from row 0. */
+/** Offsets of a tile's input and output rows.  Rows beyond the list's end stand for row 0 and are
+ *  not written. */
 template <typename real> struct tile_rows {
   enum { ROWS = product_size<real>::ROWS };
   size_t from[ROWS], to[ROWS];
@@ -82,8 +84,8 @@ static __device__ inline void find_rows(tile_rows<real> *rows, const row_batch &
   __syncthreads();
 }
 
-/** Begin to copy a piece to shared memory: n_byte bytes, 0 too, and zeros behind them.  Before
- *  sm_80, and in the emulation, it is done at once. */
+/** Begin to copy a piece to shared memory: n_byte bytes (0 allowed), then zeros.  Before sm_80, and
+ *  in the emulation, the copy is synchronous. */
 static __device__ __forceinline__ void fetch(void *to, const void *from, int n_byte)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -101,7 +103,7 @@ static __device__ __forceinline__ void fetch(void *to, const void *from, int n_b
 #endif
 }
 
-/** Close a group of all copies that this thread has begun. */
+/** Close the group of copies that this thread has begun. */
 static __device__ __forceinline__ void end_group()
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -109,7 +111,7 @@ static __device__ __forceinline__ void end_group()
 #endif
 }
 
-/** Wait for all groups of this thread but the last one. */
+/** Wait for all groups of this thread except the last. */
 static __device__ __forceinline__ void wait_group()
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -133,7 +135,7 @@ static __device__ __forceinline__ void get_piece(const double *at, double *to)
   to[1] = v.y;
 }
 
-/** Two numbers side by side. */
+/** Load two neighbouring numbers. */
 static __device__ __forceinline__ void get_pair(const float *at, float *to)
 {
   const float2 v = *(const float2 *)(const void *)at;
@@ -151,14 +153,14 @@ static __device__ __forceinline__ void put_piece(const double *from, double *at)
   *(double2 *)(void *)at = make_double2(from[0], from[1]);
 }
 
-/** Inputs and weights of STAGE inputs. */
+/** STAGE inputs of a tile's rows, and their weights. */
 template <typename real> struct product_buffer {
   __align__(16) real h[product_size<real>::ROWS][product_size<real>::PITCH];
   __align__(16) real w[STAGE][TILE + product_size<real>::EMPTY];
 };
 
-/** Begin to copy inputs k0 .. k0 + STAGE - 1 of the n_row rows of all threads and of the columns of
- *  a tile; zeros past the last one. */
+/** Begin to copy inputs k0 .. k0 + STAGE - 1 of a tile's rows (n_row per thread) and their weights
+ *  for the tile's columns; zeros past the last input. */
 template <typename real, int n_row>
 static __device__ __forceinline__ void
 fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const real *weight,
@@ -177,7 +179,7 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
     if (N_INPUT % size::THREADS == 0 || i + thread < N_INPUT)
       fetch(&to->h[r][k_in], input + rows.from[r], r < n_left ? n_there * (int)sizeof(real) : 0);
   }
-  /* a panel's columns of one input after the other lie side by side */
+  /* within a panel, the columns of one input are contiguous, input after input */
   const int c = thread % IN_PANEL * size::PIECE;
   const real *const from = weight + mill_weight_at(n_in, size::PANEL, k0, column + c);
 #pragma unroll
@@ -188,8 +190,8 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
   }
 }
 
-/** A thread's first row and column of a tile; its rows are ROW_SIDE apart, and column j of each,
- *  the first one of a piece, is APART j further. */
+/** A thread's first row and column of a tile.  Its rows are ROW_SIDE apart; its piece of columns
+ *  that starts at j lies APART j further. */
 struct product_place {
   int row, column;
 };
@@ -200,17 +202,18 @@ static __device__ __forceinline__ product_place place_of(const float *)
   return {(int)threadIdx.x / size::SIDE, (int)threadIdx.x % size::SIDE * size::PIECE};
 }
 
-/** As mill_mma_f64 wants it: a warp makes every second eight rows by sixteen columns. */
+/** By the layout of mill_mma_f64: a warp computes every second group of eight rows by sixteen
+ *  columns. */
 static __device__ __forceinline__ product_place place_of(const double *)
 {
   typedef product_size<double> size;
-  enum { N_WARP = TILE / (size::APART * size::N_COLUMN) /**< along the columns */ };
+  enum { N_WARP = TILE / (size::APART * size::N_COLUMN) /**< warps along the columns */ };
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
   return {warp / N_WARP * MILL_MMA_ROWS + lane / 4,
           warp % N_WARP * size::APART * size::N_COLUMN + lane % 4 * size::PIECE};
 }
 
-/** Add the products of n_k inputs of a buffer, in their order. */
+/** Add the products of n_k inputs of a buffer to sum, in their order. */
 template <int n_row>
 static __device__ __forceinline__ void add_stage(const product_buffer<float> &from, int n_k,
                                                  const product_place &at,
@@ -238,7 +241,8 @@ static __device__ __forceinline__ void add_stage(const product_buffer<float> &fr
   }
 }
 
-/** By tensor cores, of all inputs of the buffer: those past the last one are zeros. */
+/** The same in float64 by tensor cores, for all inputs of the buffer, as those past the last are
+ *  zeros. */
 template <int n_row>
 static __device__ __forceinline__ void
 add_stage(const product_buffer<double> &from, int, const product_place &at,
@@ -263,7 +267,7 @@ add_stage(const product_buffer<double> &from, int, const product_place &at,
   }
 }
 
-/** The n_left rows of a tile, n_row of each thread. */
+/** Compute the n_left rows of a tile, n_row per thread. */
 template <typename real, int n_row>
 static __device__ __forceinline__ void
 multiply_rows(product_buffer<real> *buffer, const tile_rows<real> &rows, int n_left, int n_in,
@@ -271,7 +275,7 @@ multiply_rows(product_buffer<real> *buffer, const tile_rows<real> &rows, int n_l
               const row_layout<real> &out)
 {
   typedef product_size<real> size;
-  constexpr bool by_block = sizeof(real) == sizeof(float); /* of K_BLOCK inputs */
+  constexpr bool by_block = sizeof(real) == sizeof(float); /* sum in blocks of K_BLOCK inputs */
   const int column = (int)blockIdx.y * TILE;
   const product_place at = place_of((const real *)NULL);
   real total[n_row][size::N_COLUMN], acc[n_row][size::N_COLUMN];
@@ -318,8 +322,8 @@ multiply_rows(product_buffer<real> *buffer, const tile_rows<real> &rows, int n_l
   }
 }
 
-/** The same by half of the rows, a quarter ... where they are enough: the last tile of a list is
- *  seldom full. */
+/** multiply_rows with the least of n_row, n_row / 2, n_row / 4 ... rows per thread that hold n_left
+ *  rows: the last tile of a list is seldom full. */
 template <typename real, int n_row = product_size<real>::N_ROW, typename... argument>
 static __device__ __forceinline__ void multiply_tile(product_buffer<real> *buffer,
                                                      const tile_rows<real> &rows, int n_left,
@@ -331,8 +335,8 @@ static __device__ __forceinline__ void multiply_tile(product_buffer<real> *buffe
   multiply_rows<real, n_row>(buffer, rows, n_left, more...);
 }
 
-/** A layer: out = W in (+ bias for values, not tangents), fused multiply-adds in turn.  Rows of
- *  inputs and outputs, weights and biases begin at multiples of PIECE_BYTES. */
+/** Compute a layer: out = W in, plus bias in value rows, by fused multiply-adds in order.  Rows of
+ *  inputs and outputs, weights and biases must begin at multiples of PIECE_BYTES. */
 template <typename real>
 static __device__ __forceinline__ void
 multiply(product_buffer<real> *buffer, tile_rows<real> *rows, const row_batch &batch, int n_in,
@@ -342,7 +346,7 @@ multiply(product_buffer<real> *buffer, tile_rows<real> *rows, const row_batch &b
   const int first = (int)blockIdx.x * product_size<real>::ROWS;
   const int n_left = *batch.count - first;
   if (n_left <= 0)
-    return; /* the grid is made for the most rows possible */
+    return; /* the launch has blocks for the most rows possible */
   find_rows(rows, batch, first, n_left, (int)blockIdx.y * TILE, in, out);
   multiply_tile<real>(buffer, *rows, n_left, n_in, weight, bias, in, out);
 }
@@ -358,8 +362,8 @@ static __global__ void __launch_bounds__(product_size<double>::THREADS,
   multiply(buffer, &rows, batch, n_in, weight, bias, in, out);
 }
 
-/** A layer in float32.  A thread makes eight rows by twice four columns: 128 multiply-adds for
- * every eight loads of two numbers and four of four from shared memory. */
+/** A layer in float32.  A thread computes eight rows by twice four columns: for two inputs 128
+ *  multiply-adds need eight loads of two numbers and four loads of four from shared memory. */
 static __global__ void __launch_bounds__(product_size<float>::THREADS, product_size<float>::BLOCKS)
     product_f32(row_batch batch, int n_in, const float *weight, const float *bias,
                 row_layout<const float> in, row_layout<float> out)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Four neighbours of a row, which a GPU's thread loads and stores together. */
+/** Four neighbouring numbers of a row, which a GPU's thread loads and stores together. */
 #ifndef MILL_CUDA_QUAD_H
 #define MILL_CUDA_QUAD_H
 
@@ -9,7 +9,7 @@ typedef struct mill_quad {
   __align__(16) mill_real v[4];
 } mill_quad;
 
-/** The four numbers at a multiple of four. */
+/** Load four numbers; x is aligned to four. */
 MILL_INLINE mill_quad mill_quad_at(const mill_real *x)
 {
   return *(const mill_quad *)(const void *)x;
@@ -20,7 +20,7 @@ MILL_INLINE void mill_quad_put(const mill_quad *q, mill_real *to)
   *(mill_quad *)(void *)to = *q;
 }
 
-/** The same into global memory, by one instruction: nvcc may take the four apart. */
+/** Store into global memory by one instruction; nvcc might split a plain store. */
 MILL_INLINE void mill_quad_put_global(const mill_quad *q, mill_real *to)
 {
 #if defined(__CUDA_ARCH__) && !MILL_WIDE

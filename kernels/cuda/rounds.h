@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the kernels of a fit share, in which one block of threads works on one star.  Those that
- *  take long to compile have a file each, kernel_*.cu; cuda_rounds.cu has the others, but for the
- *  matrix products (product.h).
+/** Shared code of a fit's kernels, in which one thread block works on one star.  Kernels that take
+ *  long to compile have a file each, kernel_*.cu; product.h has the matrix products, cuda_rounds.cu
+ *  the others.
  *
- *  Slots hold stars, lanes hold work space.  In a round, the slots with a request form a list; in a
- *  pass over it, lane i works on entry first + i. */
+ *  Slots hold stars, lanes hold work space.  A round lists the slots with a request; in a pass over
+ *  the list, lane i works on entry first + i. */
 #ifndef MILL_CUDA_ROUNDS_H
 #define MILL_CUDA_ROUNDS_H
 
@@ -12,27 +12,27 @@
 #include "kernels/star/blocks/likelihood.h"
 
 enum {
-  STAR_THREADS = MILL_BLOCK_THREADS, /**< of the block that works on one star */
+  STAR_THREADS = MILL_BLOCK_THREADS, /**< threads of the block that works on one star */
   STAR_WARPS = MILL_BLOCK_WARPS,
-  DIGEST_THREADS = 32, /**< a warp, of which one thread runs the logic */
-  LIST_THREADS = 1024  /**< of the block that makes the list of a round */
+  DIGEST_THREADS = 32, /**< one warp; one of its threads runs the logic */
+  LIST_THREADS = 1024  /**< threads of the block that makes a round's list */
 };
 
-/** The slot of this block in a pass that begins at entry first of the list; NULL: none.
- *  The same on all threads. */
+/** The slot of this block in a pass that begins at entry `first` of the list; NULL: none.  All
+ *  threads get the same. */
 static __device__ inline mill_slot *slot_of_block(const device_view &v, int first)
 {
   const int i = first + (int)blockIdx.x;
   return i < v.state->n_active ? v.slot[v.active[i]] : NULL;
 }
 
-/** Has the slot something to evaluate in this arm?  The same on all threads. */
+/** Does the slot's request need this arm?  All threads get the same. */
 static __device__ inline int wants_arm(const mill_slot *slot, int arm)
 {
   return slot && mill_slot_wants(slot, arm);
 }
 
-/** Does its template need the emulator? */
+/** Does the slot's request need the emulator in this arm? */
 static __device__ inline int wants_template(const device_view &v, const mill_slot *slot, int arm)
 {
   return wants_arm(slot, arm) && !mill_template_there(v.m, slot);
@@ -43,7 +43,7 @@ static __device__ inline int n_tangent(const mill_model *m, const mill_slot *slo
   return slot->request == MILL_REQ_TANGENTS ? m->n_label : 0;
 }
 
-/** Arrays that the blocks of a star keep in shared memory instead of the lane's work space. */
+/** A star's arrays in shared memory, instead of the lane's work space. */
 template <int n_stage> struct star_shared {
   double sum[MILL_BLOCK_SHARED];
   union {
@@ -65,7 +65,7 @@ enum {
 };
 static_assert(STAR_WARPS * MILL_SPLINE_STAGE % 2 == 0, "stages are counted in doubles");
 
-/** A block over this shared memory and the rest of a lane's work space. */
+/** Make a block that uses this shared memory and the rest of a lane's work space. */
 template <int n_stage>
 static __device__ inline mill_block use_shared(star_shared<n_stage> *shared,
                                                const mill_workspace *work)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tiles of a spline on a GPU: a thread makes four neighbours from numbers that it loads four at a
- *  time.  Included by kernels/math/spline_tile.h, which explains the names. */
+/** Tiles of a spline on a GPU: a thread computes four neighbouring outputs and loads four numbers
+ *  at a time.  Included by kernels/math/spline_tile.h, which explains the names. */
 #ifndef MILL_CUDA_SPLINE_TILE_H
 #define MILL_CUDA_SPLINE_TILE_H
 
@@ -8,8 +8,8 @@
 
 enum { MILL_SPLINE_NEAR = 4 /**< tiles begin at multiples of four */ };
 
-/** Second differences of y [n] about the grid points origin + i, i < len; zero at the ends of the
- *  grid and beyond.  origin and len: multiples of four. */
+/** Compute the second differences of y [n] about grid points origin + i, i < len; zero at the ends
+ *  of the grid and beyond.  origin and len: multiples of four. */
 MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int len, mill_real e,
                                          const mill_real *y, mill_real *second)
 {
@@ -35,7 +35,7 @@ MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int l
   }
 }
 
-/** A filter of len numbers; `to` lies at a multiple of four, x at one or behind it. */
+/** Filter len numbers.  `to` is aligned to four numbers; so is x, or x - 1 if apart is 1. */
 MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real *w, const int apart,
                                         const mill_real *x, mill_real *to)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A network at work on a GPU: the functions of kernels/train/train_ops.h.
+/* Training on a GPU: the functions of kernels/train/train_ops.h.
  *
- *  Parameters, moments and slopes stay on the device while a process trains alone; products are
- *  cuBLAS's, in the same order of sums in every run.  Models go up through two pinned buffers, so
- *  that the next ones are on their way while these are at work, and no step waits for the host. */
+ *  Parameters, moments and gradients stay on the device while one process trains.  cuBLAS
+ *  multiplies matrices, in the same order of sums in every run.  Two pinned buffers upload the next
+ *  models during a step, so that no step waits for the host. */
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -17,7 +17,7 @@
 
 enum { THREADS = 256, N_STAGE = 2 };
 
-/** Models on their way, in one piece: x [n_room][n_in], then targets [n_room][n_out]. */
+/** Buffer for uploading a batch of models: x [n_room][n_in], then targets [n_room][n_out]. */
 struct input {
   float *host, *device; /* host: pinned */
   cudaEvent_t is_up, is_free;
@@ -29,17 +29,17 @@ struct mill_train_work {
   cublasHandle_t handle;
   cublasComputeType_t compute;
   cudaStream_t stream, up;
-  float *arena; /* all that follows on the device */
+  float *arena; /* device memory of all arrays below */
   float *param, *m, *v, *gradient, *scale;
   float *act[MILL_MAX_LAYER], *slope[MILL_MAX_LAYER], *delta[MILL_MAX_LAYER];
-  float *out; /* [n_room][n_out] of the last layer */
+  float *out; /* [n_room][n_out] outputs, then d loss / d output */
   double *row_loss;
-  double *sum; /* [2] of slopes until it is taken, and of losses */
+  double *sum; /* [2] losses summed by slopes, and by losses */
   input in[N_STAGE];
   int i_stage;
   size_t x_size, target_at, stage_size; /* numbers */
   float *host_param, *host_m, *host_v;  /* the caller's */
-  float *host_gradient, *h_back;        /* pinned: slopes for other ranks; hidden outputs */
+  float *host_gradient, *h_back;        /* pinned: gradient for other ranks; hidden outputs */
   double *h_loss;                       /* pinned */
 };
 
@@ -72,7 +72,8 @@ static __global__ void __launch_bounds__(THREADS)
     sum[j] = all;
 }
 
-/** A block for a model. */
+/** Replace a model's outputs by d loss / d output, times factor, and write its loss.  One block per
+ *  model. */
 static __global__ void __launch_bounds__(THREADS)
     train_loss(int kind, int n, float delta, float factor, const float *bias, const float *scale,
                const float *target, float *out, double *row_loss)
@@ -99,7 +100,7 @@ static __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/** By one thread: the order of the sum is that of the models. */
+/** Add the models' losses to *loss in their order, by one thread. */
 static __global__ void train_add_losses(int n, const double *row_loss, double *loss)
 {
   double sum = 0;
@@ -124,7 +125,8 @@ static unsigned blocks(size_t n)
   return (unsigned)((n + THREADS - 1) / THREADS);
 }
 
-/** c [m][n] = op(a) op(b), as the CPU's gemm has it.  cuBLAS has columns where we have rows. */
+/** c [m][n] = op(a) op(b), as gemm of train_cpu.c.  cuBLAS is column-major, so a and b are
+ *  exchanged. */
 static int product(mill_train_work *w, int transpose_a, int transpose_b, int m, int n, int k,
                    const float *a, int lda, const float *b, int ldb, float *c, int ldc)
 {
@@ -171,7 +173,7 @@ static void destroy(mill_train_work *w)
   mill_free(w);
 }
 
-/** The next n numbers of the arena, or, before there is one, their room. */
+/** Reserve n numbers of the arena; before it is allocated, only advance *at. */
 static float *take(const mill_train_work *w, size_t *at, size_t n)
 {
   float *out = w->arena ? w->arena + *at : NULL;
@@ -193,7 +195,7 @@ static size_t lay_out(mill_train_work *w)
   w->v = take(w, &at, s->n_param);
   w->gradient = take(w, &at, s->n_param);
   w->scale = take(w, &at, n_out);
-  for (int l = 0; l <= last; l++) /* what goes into the first layer lies where it arrives */
+  for (int l = 0; l <= last; l++) /* the first layer reads the upload buffer */
     w->act[l] = l > 0 ? take(w, &at, room * (size_t)s->n_in[l]) : NULL;
   for (int l = 0; l < last; l++) {
     w->slope[l] = take(w, &at, room * (size_t)s->n_out[l]);
@@ -307,7 +309,7 @@ static int fetch(mill_train_work *w)
 
 /* ---- forwards -------------------------------------------------------------------------------- */
 
-/** Upload the models; *in: their address, valid in the order of the stream. */
+/** Upload the models through a buffer, *in; later work of the stream waits for the copy. */
 static int send(mill_train_work *w, const mill_train_rows *rows, input **in)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -360,8 +362,8 @@ static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
   return MILL_OK;
 }
 
-/** Outputs, losses and their slopes along the outputs of models that are on their way; the losses
- *  are added to sum. */
+/** Queue the outputs, losses and d loss / d output of models whose upload is under way; add the
+ *  losses to *sum. */
 static int compare(mill_train_work *w, const input *in, int n_row, int n_all, double *sum)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -404,7 +406,7 @@ static int losses(mill_train_work *w, const mill_train_rows *rows, double *loss)
 
 /* ---- backwards ------------------------------------------------------------------------------- */
 
-/** Slopes along weights and biases of layer l from those along its outputs. */
+/** Gradient by the weights and biases of layer l from delta, d loss / d output of the layer. */
 static int layer_slopes(mill_train_work *w, int l, int n_row, const float *delta)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -421,7 +423,7 @@ static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
   const int last = s->n_layer - 1, n_row = rows->n;
   const float *delta = w->out;
   input *in = NULL;
-  if (n_row == 0) { /* of a batch smaller than the number of ranks */
+  if (n_row == 0) { /* the batch has fewer models than there are ranks */
     CHECK_CUDA(cudaMemsetAsync(w->gradient, 0, s->n_param * sizeof *w->gradient, w->stream));
     return MILL_OK;
   }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Principal directions of a training on a GPU: cuBLAS's products, cuSOLVER's eigenvectors. */
+/* Principal directions of training spectra on a GPU: products by cuBLAS, eigenvectors by
+ * cuSOLVER. */
 
 #include <string.h>
 
@@ -57,7 +58,8 @@ static void close_solvers(directions *d)
     (void)cudaStreamDestroy(d->stream);
 }
 
-/** The n largest eigenvalues and vectors of d->product [n_row][n_row], in place. */
+/** Compute the n largest eigenvalues, d->value, and eigenvectors of d->product [n_row][n_row],
+ *  which the vectors replace. */
 static int solve(directions *d, int n_row, int n)
 {
   int n_found = 0, info = 0;
@@ -96,7 +98,7 @@ int mill_train_directions_cuda(int n_row, int n_pix, const double *x, int n, dou
   MILL_TRY(reserve(&d.out, size));
   MILL_TRY(reserve((double **)&d.info, 1));
   TRY_CUDA(cudaMemcpyAsync(d.x, x, rows * pixels * sizeof *x, cudaMemcpyHostToDevice, d.stream));
-  /* cuBLAS has columns where we have rows */
+  /* cuBLAS is column-major: it sees x transposed */
   if (d.cublas->dsyrk(d.products, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_T, n_row, n_pix, &one, d.x,
                       n_pix, &zero, d.product, n_row) != CUBLAS_STATUS_SUCCESS)
     MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS failed in the products of %d spectra", n_row);
