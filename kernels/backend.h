@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A backend: one table of functions, chosen at run time.
  *
- *  The pipeline (src/pipeline/pipeline.c) is written once over this table.  A backend
- *  owns memory and drives the block functions of kernels/; it knows no files,
- *  ranks or science.
+ *  The pipeline (src/pipeline/pipeline.c) calls only these functions.  A backend owns memory and
+ *  runs the block functions of kernels/; it handles no files or ranks.
  */
 #ifndef MILL_BACKEND_H
 #define MILL_BACKEND_H

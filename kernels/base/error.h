@@ -43,8 +43,8 @@ const char *mill_error_text(int code);
 /** Exit status (0, 2, 3, 4, 70 or 75) of a job that ends with code. */
 int mill_error_exit_status(int code);
 
-/** Record code and a printf-style message for this thread; returns code.
- *  file and line say where, for the debug log. */
+/** Record code and a printf-style message for this thread; returns code.  file and line: place of
+ *  the failure, for the debug log. */
 int mill_error_set(int code, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

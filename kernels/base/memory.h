@@ -10,12 +10,12 @@
 
 MILL_EXTERN_C_BEGIN
 
-/** Zeroed memory for n elements of size bytes, 64-byte aligned; free with
- *  mill_free.  MILL_ERR_MEMORY when there is none or n * size overflows;
- *  *out is then NULL.  n = 0 gives a valid pointer. */
+/** Allocate zeroed memory for n elements of size bytes, 64-byte aligned; free it with mill_free.  n
+ *  = 0 gives a valid pointer.  MILL_ERR_MEMORY (*out NULL) if memory is full or n * size
+ *  overflows. */
 int mill_alloc_bytes(size_t n, size_t size, void **out);
 
-/** The same, not zeroed: for large memory that is written before it is read. */
+/** mill_alloc_bytes without zeroing, for large memory that is written before it is read. */
 int mill_alloc_raw(size_t n, size_t size, void **out);
 void mill_free(void *p);
 

@@ -46,8 +46,8 @@ enum mill_range { MILL_RANGE_LIST(MILL_RANGE_ENUM) MILL_N_RANGE };
 /** Is a profiler listening?  Set by mill_nvtx_start, for the two functions below. */
 extern int mill_nvtx_listens;
 
-/** Look for a profiler, once, before other threads start.  Without this call there are no
- *  ranges. */
+/** Connect to a profiler, if one listens: once, before other threads start.  Without this call
+ *  there are no ranges. */
 void mill_nvtx_start(void);
 
 /** Name the calling thread on the timeline. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tiles of convolutions on a CPU: vectors of numbers.  Included by kernels/math/convolve_tile.h,
- *  which explains the names. */
+/** Tiles of convolutions on a CPU: a tile is one or more vectors.  Included by
+ *  kernels/math/convolve_tile.h, which explains the names. */
 #ifndef MILL_CPU_CONVOLVE_TILE_H
 #define MILL_CPU_CONVOLVE_TILE_H
 

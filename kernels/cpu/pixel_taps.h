@@ -130,7 +130,7 @@ MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *
 }
 
 /** Write value, d/d(velocity) and label derivatives at MILL_VEC_N_F32 pixels from `first` on to
- *  rows 0, 1, 3, 4, ...  of `to`; slope_ln 0: the value alone. */
+ *  rows 0, 1, 3, 4, ... of `to`; slope_ln 0: the value alone. */
 MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill_taps *taps,
                                 double slope_ln, double e, int first, const mill_workspace *work,
                                 float *to)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tiles of a spline on a CPU, whose compiler makes vectors of the loops.  Included by
+/** Tiles of a spline on a CPU, as loops that the compiler vectorises.  Included by
  *  kernels/math/spline_tile.h, which explains the names. */
 #ifndef MILL_CPU_SPLINE_TILE_H
 #define MILL_CPU_SPLINE_TILE_H

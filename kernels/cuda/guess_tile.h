@@ -63,7 +63,7 @@ MILL_INLINE void mill_guess_zero(float *sum)
 }
 
 /** Add conj(D) T of n_block blocks at one frequency, for MILL_GUESS_TEMPLATES templates and one
- *  star, as on a CPU (kernels/cpu/guess_tile.h). */
+ *  star; arrays as on a CPU (kernels/cpu/guess_tile.h). */
 MILL_INLINE void mill_guess_products(int, int n_block, const float *const *of_star, const float *t,
                                      float *const *to_star)
 {

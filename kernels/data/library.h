@@ -81,9 +81,9 @@ enum { MILL_MAX_RBF_CENTER = 1 << 16, MILL_MAX_RBF_DEGREE = 3, MILL_MAX_RBF_COEF
 
 /** Radial functions around scattered labels and a polynomial, both in mapped labels.
  *
- *  h_k(x) = sum_i |x - center_i|^3 coef[i][k] + sum_m p_m(x) poly[m][k],
- *  |..| over scaled coordinates x_l / length[l]; p_m: all monomials of x / length up
- *  to `degree` (graded, as mill_rbf_next_monomial of kernels/math/rbf.h counts them).  Twice
+ *  h_k(x) = sum_i |x - center_i|^3 coef[i][k] + sum_m p_m(x) coef[n_center + m][k].
+ *  |..| is the distance in scaled coordinates x_l / length[l].  p_m are all monomials of x / length
+ *  up to `degree`, in the order of mill_rbf_next_monomial (kernels/math/rbf.h).  h is twice
  *  continuously differentiable everywhere.
  */
 typedef struct mill_rbf {

@@ -38,7 +38,7 @@ MILL_HD static inline int mill_cell_count(int n_pix, int cell)
   return (n_pix + cell - 1) / cell;
 }
 
-/** Fill power with the powers 0, 1, ...  of the places x of a cell's pixels. */
+/** Fill power with the powers 0, 1, ... of the places x of a cell's pixels. */
 static inline void mill_cell_powers(int cell, double *power)
 {
   for (int i = 0; i < cell; i++) {

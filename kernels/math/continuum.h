@@ -33,7 +33,7 @@ MILL_HD static inline double mill_continuum_gauss(int n, int k, double x)
   return mill_exp_negative(-0.5 * u * u);
 }
 
-/** Function k of n at x in [-1, 1] (linear in wavelength over a segment).
+/** Continuum function k of n at x in [-1, 1]; x is linear in wavelength over a segment.
  *
  *  MILL_CONT_RBF: 1, x, x^2, then n - 3 Gaussians of width 1/(n - 3) at centres
  *  evenly spaced over [-1, 1] (a single one at -1, as numpy.linspace gives).

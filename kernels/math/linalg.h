@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Cholesky factorisation of the small normal matrices of one star, and products of rows.
  *
- *  The continuum's normal matrix (at most MILL_MAX_CONT rows) and the curvature of the
- *  parameters (at most MILL_MAX_PAR) are factored by one thread in float64.  Matrices
- *  are symmetric, row-major, with lda >= n elements from one row to the next; only the
- *  lower triangle is read.  No other memory is used.
+ *  One thread factors, in float64, the continuum's normal matrix (at most MILL_MAX_CONT rows) or
+ *  the parameters' curvature matrix (at most MILL_MAX_PAR).  Matrices are symmetric and row-major,
+ *  with lda >= n elements from one row to the next; only the lower triangle is read.  No work space
+ *  is needed.
  */
 #ifndef MILL_LINALG_H
 #define MILL_LINALG_H
@@ -13,7 +13,7 @@
 
 #include "kernels/base/common.h"
 
-/** a .  b of long rows, summed in the same order for every instruction set. */
+/** a . b of long rows, summed in the same order for every instruction set. */
 static inline double mill_dot(int n, const double *a, const double *b)
 {
   double part[8] = {0};
@@ -104,7 +104,7 @@ MILL_HD static inline void mill_cholesky_solve(int n, const double *l, int lda, 
   mill_cholesky_backward(n, l, lda, b);
 }
 
-/** ln det(L L^T) of a factor l [n][lda] from mill_cholesky; 0 for n = 0.  A sum of logarithms,
+/** ln det(L L^T) for the factor l [n][lda] from mill_cholesky; 0 for n = 0.  It sums logarithms,
  *  since a product could overflow.
  */
 MILL_HD static inline double mill_cholesky_logdet(int n, const double *l, int lda)
@@ -115,7 +115,7 @@ MILL_HD static inline double mill_cholesky_logdet(int n, const double *l, int ld
   return 2.0 * sum;
 }
 
-/** (L L^T)^-1, both triangles, symmetric bit for bit.
+/** Compute (L L^T)^-1, both triangles, symmetric bit for bit.
  *
  *  l   [n][lda]     in   from mill_cholesky
  *  inv [n][ld_inv]  out  may not be l

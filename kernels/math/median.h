@@ -65,8 +65,8 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   *high = (float)-mill_block_max(b, -(double)least);
 }
 
-/** Median of x [n], NaN ignored (numpy.nanmedian: the mean of the two middle ones
- *  for an even count); NaN when there is none. */
+/** Median of x [n] as by numpy.nanmedian: NaN ignored, mean of the two middle values for an even
+ *  count; NaN if all are NaN. */
 MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x)
 {
   float low, high;

@@ -44,8 +44,8 @@ enum mill_nm_state {
 
 typedef struct mill_nm_options {
   int max_eval; /**< evaluations, never exceeded */
-  /** SciPy's fatol and xatol, both must hold: largest |f_i - f_best|, and largest
-   *  difference of a coordinate from the best vertex's. */
+  /** Converged if |f_i - f_best| <= f_tol and |coordinate - that of the best vertex| <= x_tol for
+   *  all vertices (SciPy's fatol and xatol). */
   double f_tol, x_tol;
 } mill_nm_options;
 
@@ -78,8 +78,8 @@ MILL_HD_CALLED static inline void mill_nm_simplex(int n, const double *x0, const
       simplex0[(ptrdiff_t)i * n + j] = i == j + 1 ? x0[j] + step[j] : x0[j];
 }
 
-/** Sort the vertices by value, keeping the order of equal ones (as NumPy's argsort does
- *  for up to 16 values). */
+/** Sort the vertices by value; equal ones keep their order, as in NumPy's argsort of up to 16
+ *  values. */
 MILL_HD static inline void mill_nm_sort(mill_nm *nm)
 {
   const int n = nm->n;
@@ -187,8 +187,8 @@ MILL_HD static inline void mill_nm_end_iteration(mill_nm *nm)
 
 /** Start a minimisation; the first point to evaluate is simplex0's first.
  *
- *  nm                 out  no memory besides the struct; nothing to free
- *  n                       1 ... MILL_MAX_PAR; otherwise nm has ended at once with
+ *  nm                 out  needs no other memory; nothing to free
+ *  n                       1 ... MILL_MAX_PAR; otherwise nm ends at once with
  *                          MILL_NM_RANGE and n = 0
  *  simplex0 [n+1][n]  in   vertices, copied
  *  options            in   copied
@@ -213,16 +213,15 @@ MILL_HD_CALLED static inline void mill_nm_start(mill_nm *nm, int n, const double
   mill_nm_propose_vertex(nm, 0);
 }
 
-/** The point to evaluate next [n], in nm; valid until the next call of mill_nm_tell.
- *  Calling it again gives the same point. */
+/** The point to evaluate next [n], a row of nm; valid and unchanged until mill_nm_tell. */
 MILL_HD static inline const double *mill_nm_ask(const mill_nm *nm)
 {
   return nm->trial;
 }
 
-/** Digest the value f of the point of mill_nm_ask.
+/** Take the value f at the point of mill_nm_ask and choose the next point.
  *
- *  MILL_NM_GO, or how it ended (enum mill_nm_status).  Once it has ended, further calls
+ *  Returns MILL_NM_GO, or how the minimisation ended (enum mill_nm_status); then further calls
  *  change nothing.
  */
 MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)

@@ -8,7 +8,7 @@
 enum { MILL_N_QUARTIC = 5 };
 
 /** Compute the coefficients c [5] of the powers 0 to 4 of x from the values f [5] at x = -2, -1, 0,
- *  1, 2.  Any f not finite: nor are coefficients. */
+ *  1, 2.  Coefficients are not finite if a value is not. */
 MILL_HD static inline void mill_quartic(const double *f, double *c)
 {
   const double even1 = 0.5 * (f[3] + f[1]) - f[2], even2 = 0.5 * (f[4] + f[0]) - f[2];

@@ -4,22 +4,21 @@
  *  The kernel of Gray (The Observation and Analysis of Stellar Photospheres)
  *  with linear limb darkening eps = 0.6,
  *    K(x) = [2 (1 - eps) sqrt(1 - x^2) + (pi/2) eps (1 - x^2)] / (pi (1 - eps/3)),
- *  x = v / (v sin i), as weights W_k of the grid points, R = v sin i / (c step).
+ *  x = v / (v sin i), becomes weights W_k of the grid points; R = v sin i / (c step).
  *
  *  MILL_ROT_LINEAR, rvspecfit's convention: exact for a spectrum that is linear
  *  between grid points,
  *    W_k = int_-1^1 L(k - R x) K(x) dx,  L(y) = max(0, 1 - |y|).
- *  Below a grid step its effect is proportional to R and too strong.
+ *  For R < 1 its broadening is proportional to R, which is too strong.
  *
  *  MILL_ROT_SPLINE: for a smooth spectrum.
- *   - R >= 2.5: the same integral with the L of a quintic spline.  Between two grid
- *     points it has the values and the first two derivatives that five-point
- *     differences give there: twice continuously differentiable, of reach 3, exact
- *     for quartics.
- *   - R <= 1.5: seven weights with the moments 0, 2, 4 and 6 of the profile, so
- *     exact for polynomials up to degree 7 and a polynomial in R^2, as the
- *     broadening of a smooth spectrum is.
- *   - between, a smooth mixture.
+ *   - R >= 2.5: the same integral with the L of a quintic spline, which interpolates values and
+ *     the first two derivatives by five-point differences: twice continuously differentiable,
+ *     of reach 3, exact for quartics.
+ *   - R <= 1.5: seven weights with the profile's moments 0, 2, 4 and 6.  They are exact for
+ *     polynomials up to degree 7, and polynomials in R^2, as the broadening of a smooth
+ *     spectrum is.
+ *   - between: a smooth mixture of both.
  */
 #ifndef MILL_ROTATION_H
 #define MILL_ROTATION_H

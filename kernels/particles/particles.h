@@ -41,8 +41,8 @@ enum mill_potential {
 
 enum mill_particle_scheme {
   MILL_EULER = 0, /**< Euler and Maruyama's: weak order 1 */
-  MILL_HEUN       /**< weak order 2 for noise that does not depend on the place: Kloeden & Platen
-                   *   (1992), eq. 15.1.1 with b constant */
+  MILL_HEUN       /**< weak order 2 for a constant diffusion: Kloeden & Platen (1992), eq. 15.1.1
+                   *   with b constant */
 };
 
 enum mill_density_form {
