@@ -14,7 +14,7 @@
 #include "kernels/cpu/kernel_sum.h"
 
 enum {
-  LEAST_PART = 4096, /* particles of a part at least */
+  LEAST_PART = 4096, /* least particles of a part */
   MOST_PART = 64,
   PART_BYTES = 32 << 20, /* most memory of the densities of a problem's parts, about */
   AT_ONCE_BYTES = 256 << 20

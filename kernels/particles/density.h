@@ -19,7 +19,7 @@
 
 /** The kernel of one cloud of particles after one step. */
 typedef struct mill_particle_kernel {
-  int is_there;                    /**< 0: it has no width */
+  int is_there;                    /**< 0: the cloud has no width, so no kernel */
   double width[MILL_PARTICLE_DIM]; /**< standard deviations */
   double peak;  /**< peak of one particle's kernel, divided by the number of particles */
   double along; /**< inverse variance along the last axis at fixed other axes */
@@ -128,7 +128,7 @@ typedef struct mill_particle_batch {
   int n;
   double *x[MILL_PARTICLE_DIM]; /**< [n] places */
   double *weight;               /**< [n] 1, or 0: nothing */
-  void *work;                   /**< of the backend's sum */
+  void *work;                   /**< work space of the backend's sum */
 } mill_particle_batch;
 
 /** Images along axis a that may reach the grid: 1, or 3 on reflecting and periodic axes. */
