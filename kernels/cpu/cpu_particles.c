@@ -165,8 +165,7 @@ static void body_total(mill_block *b, void *argument)
 /* ---- an evolution ---- */
 
 /* Make steps [step, step + n_step) of all clouds; step 0 is the start. A part makes all of them in
- * turn, while it is in the cache.
- */
+ * turn, while it is in the cache. */
 static void move_all(engine *e, int step, int n_step)
 {
   const int n = e->n_cloud * e->n_part;

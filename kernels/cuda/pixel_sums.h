@@ -515,7 +515,7 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
  *  the gradient by each parameter follows.
  *
  *  templ [1 + np][max_seg_pix]  in  the template and its derivatives
- *  work                       in  solve: a, normal: the factor of N;  pixel: lost */
+ *  work                       in  solve: a, normal: the factor of N;  pixel: overwritten */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       int np, const mill_real *templ, double level,
                                       mill_workspace *work)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Kernel density estimate of particles on a grid, with a Gaussian kernel.
  *
- *  Along the last axis of the grid the kernel of one particle is a geometric series times numbers
- *  that do not depend on the particle: with rho the grid's step in units of the kernel's width
- *  there, and delta the particle's distance from a point in steps,
- *    exp(-rho^2 (k - delta)^2 / 2) = exp(-rho^2 delta^2 / 2) exp(rho^2 delta)^k exp(-rho^2 k^2 /
- *  2), so that a line of the grid costs two exponentials a particle (kernel_sum.h of the backend).
+ *  Along the last axis a particle's kernel is a geometric series times factors that are the same for
+ *  all particles.  With rho the grid's step in kernel widths, delta the particle's distance from a
+ *  grid point and k the distance of another point from it, both in steps:
+ *    exp(-rho^2 (k - delta)^2 / 2)
+ *      = exp(-rho^2 delta^2 / 2) exp(rho^2 delta)^k exp(-rho^2 k^2 / 2).
+ *  So a line of the grid costs two exponentials per particle (kernel_sum.h of the CPU).
  */
 #ifndef MILL_PARTICLE_DENSITY_H
 #define MILL_PARTICLE_DENSITY_H

@@ -99,8 +99,7 @@ static double field_curvature(const mill_particle_field *f)
   return most;
 }
 
-/* Largest curvature of U along an axis, in its minima and where the problem's particles begin.
- */
+/* Largest curvature of U along an axis, in its minima and where the problem's particles begin. */
 static double curvature(const mill_particle_setup *s, const mill_particle_problem *p)
 {
   double most = 0;
