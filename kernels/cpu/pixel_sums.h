@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Sums of products over pixels on a CPU.  A thread computes the rows of a chunk of pixels as
- *  vectors, in the cache, and sums their products. */
+ *  vectors, in the cache, and sums their products.  Symbols: kernels/star/blocks/likelihood.h (P,
+ *  T, S, N, a, r, V); E: rows of model error; D: data. */
 #ifndef MILL_CPU_PIXEL_SUMS_H
 #define MILL_CPU_PIXEL_SUMS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Kernel density estimate of particles on a grid, with a Gaussian kernel.
  *
- *  Along the last axis a particle's kernel is a geometric series times factors that are the same for
+ *  Along the last axis a particle's kernel is a geometric series times factors equal for
  *  all particles.  With rho the grid's step in kernel widths, delta the particle's distance from a
  *  grid point and k the distance of another point from it, both in steps:
  *    exp(-rho^2 (k - delta)^2 / 2)
