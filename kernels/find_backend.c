@@ -12,7 +12,7 @@ int mill_backend_slots(const mill_backend *backend, int n_thread)
 {
   if (backend->default_slot > 0)
     return backend->default_slot;
-  /* a batch of the emulator has the stars of one thread */
+  /* per thread: an emulator batch holds the stars of one thread */
   return backend->kind == MILL_BACKEND_CPU ? THREAD_SLOTS * n_thread : MANY_SLOTS;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The backends that are linked, by name. */
+/** Find a linked backend by name. */
 #ifndef MILL_FIND_BACKEND_H
 #define MILL_FIND_BACKEND_H
 

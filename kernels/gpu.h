@@ -30,12 +30,12 @@ int mill_gpu_try(int gpu, const char *name, size_t *free_bytes);
  *  use. */
 void mill_gpu_release(void);
 
-/** A GPU for doctor: PCI address, bytes of memory. */
+/** A GPU as `doctor` reports it: PCI address, bytes of memory. */
 typedef struct mill_cuda_device {
   char bus_id[32];
   size_t total, free;
 } mill_cuda_device;
-/** Describe device i of mill_gpu_look.  Creates a context there.  MILL_ERR_BACKEND. */
+/** Describe GPU i of mill_gpu_look, making a context there.  MILL_ERR_BACKEND. */
 int mill_cuda_probe_device(int i, mill_cuda_device *device);
 /** Write the PCI address of this thread's current device; "" without one. */
 void mill_cuda_probe_bus(char *out, size_t size);

@@ -43,20 +43,20 @@
 
 /** Limits of one library and one fit; a library beyond them is refused. */
 enum {
-  MILL_MAX_LABEL = 16,       /**< labels of a library (Teff, log g, ...) */
-  MILL_MAX_PAR = 18,         /**< velocity, v sin i, the labels and velocity offsets */
-  MILL_MAX_ARM = 8,          /**< arms of a library */
-  MILL_MAX_LIBRARY = 4,      /**< libraries of a fit */
-  MILL_MAX_LAYER = 12,       /**< layers of an emulator */
-  MILL_MAX_WIDTH = 1024,     /**< neurons of a hidden layer */
-  MILL_MAX_GRID_AXIS = 6,    /**< labels of a grid emulator (4096 terms) */
-  MILL_MAX_HULL = 16,        /**< hulls of a library */
-  MILL_MAX_CONT = 24,        /**< continuum functions of a segment */
-  MILL_MAX_COMPONENT = 16,   /**< components of the model error of an arm */
-  MILL_WIDTH_ROWS = 2,       /**< components of the width of a line-spread function */
-  MILL_MAX_ERROR = 18,       /**< error rows of a segment: model error and line-spread function */
-  MILL_MAX_ROWS = 48,        /**< components, continuum functions and parameters together */
-  MILL_MAX_GUESS_START = 10, /**< templates of the guess that a star may start from */
+  MILL_MAX_LABEL = 16,     /**< labels of a library (Teff, log g, ...) */
+  MILL_MAX_PAR = 18,       /**< velocity, v sin i, the labels and velocity offsets */
+  MILL_MAX_ARM = 8,        /**< arms of a library */
+  MILL_MAX_LIBRARY = 4,    /**< libraries of a fit */
+  MILL_MAX_LAYER = 12,     /**< layers of an emulator */
+  MILL_MAX_WIDTH = 1024,   /**< neurons of a hidden layer */
+  MILL_MAX_GRID_AXIS = 6,  /**< labels of a grid emulator (4096 terms) */
+  MILL_MAX_HULL = 16,      /**< hulls of a library */
+  MILL_MAX_CONT = 24,      /**< continuum functions of a segment */
+  MILL_MAX_COMPONENT = 16, /**< components of the model error of an arm */
+  MILL_WIDTH_ROWS = 2,     /**< error rows for the width of a line-spread function */
+  MILL_MAX_ERROR = 18,     /**< error rows of a segment: model error and line-spread function */
+  MILL_MAX_ROWS = 48, /**< rows of model error, continuum functions and parameters of a segment */
+  MILL_MAX_GUESS_START = 10, /**< guess templates from which a star may start */
   MILL_MAX_DIAG = 31,        /**< diagonals of a resolution matrix, odd */
   MILL_MAX_NAME = 32         /**< bytes of a label, arm or setup name with its end */
 };

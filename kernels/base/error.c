@@ -29,7 +29,7 @@ int mill_error_exit_status(int code)
 
 int mill_error_set(int code, const char *file, int line, const char *format, ...)
 {
-  /* the message may quote the one it replaces, so it is built aside */
+  /* build the text apart: its arguments may quote the old message */
   char text[sizeof message];
   va_list args;
   va_start(args, format);

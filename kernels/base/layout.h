@@ -20,8 +20,8 @@ enum { MILL_ARRAY_BYTES = 64 };
 typedef struct mill_array {
   size_t member;  /**< offset of the pointer in the structure, bytes */
   size_t element; /**< size of an element, bytes */
-  int region;     /**< number of the region of the block in which it lies */
-  int count;      /**< index of its number of elements in the caller's counts */
+  int region;     /**< index of the block's region that holds it */
+  int count;      /**< index into the caller's count: number of elements */
 } mill_array;
 
 static inline size_t mill_round_up(size_t bytes, size_t unit)

@@ -43,7 +43,7 @@ MILL_EXTERN_C_BEGIN
 enum mill_range { MILL_RANGE_LIST(MILL_RANGE_ENUM) MILL_N_RANGE };
 #undef MILL_RANGE_ENUM
 
-/** Is a profiler listening?  Set by mill_nvtx_start, for the two functions below. */
+/** 1: a profiler listens.  mill_nvtx_start sets it; the inline functions below test it. */
 extern int mill_nvtx_listens;
 
 /** Connect to a profiler, if one listens: once, before other threads start.  Without this call

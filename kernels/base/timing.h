@@ -17,7 +17,7 @@ enum mill_phase {
   MILL_PHASE_GUESS,       /**< initial guess */
   MILL_PHASE_SIMPLEX,     /**< values at a point of a simplex */
   MILL_PHASE_POLISH,      /**< Jacobians */
-  MILL_PHASE_PROFILE,     /**< values at several velocities: profile, arms, epochs */
+  MILL_PHASE_PROFILE,     /**< velocity profiles of star, arms and epochs */
   MILL_PHASE_FINAL,       /**< last evaluation: models, true chi-squares */
   MILL_N_PHASE
 };
@@ -25,7 +25,7 @@ enum mill_phase {
 /** Thread seconds and counts since the device was opened. */
 typedef struct mill_timing {
   double emulate_s[MILL_N_PHASE]; /**< emulator: front, hidden layers, last layer */
-  double pixel_s[MILL_N_PHASE];   /**< everything after it; all of PREPARE and GUESS */
+  double pixel_s[MILL_N_PHASE];   /**< all other work, with all of PREPARE and GUESS */
   int64_t n_value[MILL_N_PHASE];  /**< requests answered, one per star and round */
   int64_t n_jacobian[MILL_N_PHASE];
 } mill_timing;

@@ -14,7 +14,7 @@
 #include "kernels/cpu/kernel_sum.h"
 
 enum {
-  LEAST_PART = 4096, /* particles of a part at least */
+  LEAST_PART = 4096, /* least particles of a part */
   MOST_PART = 64,
   PART_BYTES = 32 << 20, /* most memory of the densities of a problem's parts, about */
   AT_ONCE_BYTES = 256 << 20
@@ -165,8 +165,7 @@ static void body_total(mill_block *b, void *argument)
 /* ---- an evolution ---- */
 
 /* Make steps [step, step + n_step) of all clouds; step 0 is the start. A part makes all of them in
- * turn, while it is in the cache.
- */
+ * turn, while it is in the cache. */
 static void move_all(engine *e, int step, int n_step)
 {
   const int n = e->n_cloud * e->n_part;

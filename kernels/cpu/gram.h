@@ -10,9 +10,9 @@
 #include "kernels/math/vector.h"
 
 #if defined(__AVX512F__)
-enum { MILL_GRAM_TILE = 4 }; /* 16 sums, 4 + 1 factors, of 32 registers */
+enum { MILL_GRAM_TILE = 4 }; /* of 32 registers 16 hold sums, 4 + 1 factors */
 #else
-enum { MILL_GRAM_TILE = 3 }; /* 9 and 3 + 1 of 16 */
+enum { MILL_GRAM_TILE = 3 }; /* of 16 registers 9 hold sums, 3 + 1 factors */
 #endif
 
 /** Add the products of row r of x [nr] and row c of z [nc] to sum[r][at[c]]; whole: all pairs, else

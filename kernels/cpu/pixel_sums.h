@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Sums of products over pixels on a CPU.  A thread computes the rows of a chunk of pixels as
- *  vectors, in the cache, and sums their products. */
+ *  vectors, in the cache, and sums their products.  Symbols: kernels/star/blocks/likelihood.h (P,
+ *  T, S, N, a, r, V); E: rows of model error; D: data. */
 #ifndef MILL_CPU_PIXEL_SUMS_H
 #define MILL_CPU_PIXEL_SUMS_H
 
@@ -432,7 +433,7 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
  *  the gradient by each parameter follows.
  *
  *  templ [1 + np][max_seg_pix]  in  the template and its derivatives
- *  work                       in  solve: a, normal: the factor of N;  pixel: lost on a GPU */
+ *  work                       in  solve: a, normal: the factor of N;  pixel: a GPU overwrites it */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       int np, const mill_real *templ, double level,
                                       mill_workspace *work)

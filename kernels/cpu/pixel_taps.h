@@ -19,7 +19,7 @@
 #include "kernels/star/blocks/template.h"
 
 enum {
-  MILL_TAPS = 64,      /**< most grid points of a pixel */
+  MILL_TAPS = 64,      /**< most taps (grid points) of a pixel */
   MILL_TAPS_MORE = 14, /**< reach of B beyond K: B falls by a factor 0.27 per grid point */
   MILL_TAPS_SPACE = MILL_TAPS + 2 * MILL_TAPS_MORE,
   MILL_TAPS_END = MILL_SPLINE_END_F32 + 2 /**< grid points that a grid's end disturbs, plus two */
@@ -28,7 +28,7 @@ enum {
  *  work. */
 #define MILL_TAPS_GAIN 2.5
 
-/** Coefficients of a kernel's weights, zero from 2 reach + 2 on. */
+/** Coefficients P0 to P3 of a kernel's taps, zero from tap 2 reach + 2 on. */
 typedef struct mill_taps {
   float p[4][MILL_TAPS];
   int reach;

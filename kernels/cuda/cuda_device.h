@@ -27,8 +27,8 @@ enum {
 /** Sizes of a lane's work space. */
 struct work_shape {
   int n_lane, n_deriv, n_label, n_pixel_row, max_pix_pad, max_seg_pix, guess_n;
-  int pitch; /**< of a row of hidden layers */
-  int wide;  /**< float64 templates */
+  int pitch; /**< numbers from row to row of hidden layers */
+  int wide;  /**< 1: float64 templates */
 };
 
 struct mill_device {

@@ -47,7 +47,7 @@ static __global__ void __launch_bounds__(LIST_THREADS) round_list(device_view v)
   int count = 0;
   for (int i = begin; i < end; i++)
     count += v.slot[v.listed[i]]->request != MILL_REQ_NONE;
-  /* sum over the threads before this one */
+  /* number of requests up to this thread's slots */
   int upto = count;
   for (int o = 1; o < 32; o *= 2) {
     const int left = __shfl_sync(0xffffffffu, upto, lane >= o ? lane - o : lane);

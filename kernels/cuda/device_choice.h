@@ -48,8 +48,8 @@ typedef struct mill_gpu_node {
  *  Unknown words (native, all) count as code. */
 int mill_gpu_has_code(const char *architectures, int major, int minor, int may_translate);
 
-/** Choose the GPU of a node's rank number local_rank: number local_rank modulo their count among
- *  the GPUs that run this build and admit programs. */
+/** Choose the GPU of rank local_rank of a node: number local_rank % n of the n GPUs that run this
+ *  build and admit programs. */
 int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu);
 
 /** Name of the backend on this GPU: "cuda NVIDIA H200 sm_90", at most 59 bytes. */

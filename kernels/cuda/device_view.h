@@ -28,7 +28,7 @@ struct device_view {
   int n_slot, n_lane;
   int n_row; /**< most rows of a lane: the value and a tangent per label */
   loop_state *state;
-  const int *fresh;        /**< slots that begin */
+  const int *fresh;        /**< newly loaded slots */
   const int *listed;       /**< [n_listed] slots of the rounds */
   int *active;             /**< [n_slot] listed slots that have a request */
   int *finished;           /**< [n_slot] slots with a result */

@@ -314,7 +314,7 @@ static int fit_memory(batch *b, int n)
       memory_error(b, cudaMallocHost((void **)&b->up, b->n_up), "pinned host memory", b->n_up));
   MILL_CHECK(memory_error(b, cudaMallocHost((void **)&b->down, b->n_down), "pinned host memory",
                           b->n_down));
-  memset(b->up, 0, b->n_up); /* also between the pieces */
+  memset(b->up, 0, b->n_up); /* zero the gaps between arrays too */
   lay_out(b);
   return MILL_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Sums of products over pixels on a GPU: float64 tensor cores multiply rows, the lanes of a warp
- *  handle small matrices.  Only the order of sums differs from the CPU's
- *  (kernels/cpu/pixel_sums.h).
+ *  handle small matrices.  Symbols are those of the CPU's version (kernels/cpu/pixel_sums.h); only
+ *  the order of sums differs.
  *
  *  A warp takes 32 pixels at a time.  Each lane computes the multipliers of the rows (MILL_BY_*) at
  *  one pixel and puts them into the warp's stage in shared memory.  Then each lane loads eight
@@ -515,7 +515,7 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
  *  the gradient by each parameter follows.
  *
  *  templ [1 + np][max_seg_pix]  in  the template and its derivatives
- *  work                       in  solve: a, normal: the factor of N;  pixel: lost */
+ *  work                       in  solve: a, normal: the factor of N;  pixel: overwritten */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       int np, const mill_real *templ, double level,
                                       mill_workspace *work)

@@ -190,8 +190,8 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
   }
 }
 
-/** A thread's first row and column of a tile.  Its rows are ROW_SIDE apart; its piece of columns
- *  that starts at j lies APART j further. */
+/** A thread's first row and column of a tile.  Its rows are ROW_SIDE apart, its pieces of columns
+ *  APART * PIECE. */
 struct product_place {
   int row, column;
 };

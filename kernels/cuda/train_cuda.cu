@@ -181,7 +181,7 @@ static float *take(const mill_train_work *w, size_t *at, size_t n)
   return out;
 }
 
-/** Lay out all arrays; returns the numbers they need. */
+/** Lay out all arrays; returns their size in floats. */
 static size_t lay_out(mill_train_work *w)
 {
   const mill_train_shape *s = &w->net.shape;

@@ -21,7 +21,7 @@ typedef struct mill_label {
   char column[MILL_MAX_NAME]; /**< column of the result file: TEFF, LOGG, FEH, ALPHAFE */
   char unit[MILL_MAX_NAME];   /**< K, log(cm s**-2), dex; empty when none */
   int mapping;                /**< enum mill_mapping */
-  double mean, std;           /**< of the mapped value */
+  double mean, std;           /**< mean and standard deviation of the mapped value */
   double min, max;            /**< range of the training stars, in the label's unit */
   double scale;               /**< typical uncertainty, in the label's unit */
   double floor;               /**< added in quadrature to errors of fits with model error */
@@ -145,9 +145,9 @@ typedef struct mill_arm {
   mill_emulator emulator;
   mill_model_error error;
   /* origin, printed and written to files; may be empty; does not enter the hash */
-  char sigma_origin[160]; /**< why template_sigma_aa is what it is */
+  char sigma_origin[160]; /**< where template_sigma_aa comes from */
   char source[128];       /**< name of the emulator's file, without its folder */
-  char revision[64];      /**< of the emulator, as its file says */
+  char revision[64];      /**< emulator's revision, from its file */
 } mill_arm;
 
 typedef struct mill_library {

@@ -43,7 +43,7 @@ typedef struct mill_fit_settings {
   int n_cont; /**< least number of continuum functions per segment (npoly), 1..MILL_MAX_CONT */
   enum mill_precision precision; /**< of the emulator and the templates */
   enum mill_resolution_use resolution;
-  enum mill_rotation_kind rotation; /**< how rotation acts below a grid step */
+  enum mill_rotation_kind rotation; /**< broadening kernel (kernels/math/rotation.h) */
   double n_cont_per_1000aa;         /**< per 1000 A, if that is more: mill_continuum_count */
   int model_error;                  /**< 1: use the library's model error */
   /** Relative standard deviation of the line-spread function's width; 0: the width is exact,
@@ -51,25 +51,25 @@ typedef struct mill_fit_settings {
   double lsf_width_error;
   double min_vel_km_s, max_vel_km_s;
   double min_vsini_km_s, max_vsini_km_s;
-  double guess_vel_step_km_s; /**< bins of the initial guess */
+  double guess_vel_step_km_s; /**< velocity step of the initial guess */
   double second_start_sn;     /**< below this S/N: always a start from the second guess */
   int max_starts;             /**< guess templates from which a star may start, 1 or more */
   int n_simplex_round;        /**< rounds of the short simplex of `hybrid` */
   double min_sn;              /**< below this S/N in every arm: no fit, LOW_SN; -inf: no limit */
   int max_eval;               /**< evaluations per star; a simplex at this limit polishes */
   int edge_pix;               /**< pixels dropped at each end when a resolution matrix is used */
-  double sigma_floor;         /**< sigma of good pixels is at least this times its median */
+  double sigma_floor;         /**< least sigma of good pixels, in units of the median sigma */
   double bad_sigma_factor;    /**< sigma of bad pixels in units of |median flux| */
   int rescale_errors;         /**< 1: multiply errors by sqrt(reduced chi-square), if above 1 */
-  double vrad_floor_km_s;     /**< error of the wavelength scale, added to velocity errors */
+  double vrad_floor_km_s;     /**< wavelength-scale error, added in quadrature to velocity errors */
   /** 1: each arm of a star except the first has the velocity VRAD + offset. */
   int velocity_offsets;
-  double velocity_offset_sigma_km_s; /**< of the Gaussian prior of an offset, about 0 */
+  double velocity_offset_sigma_km_s; /**< sigma of an offset's Gaussian prior, mean 0 */
   enum mill_epochs_kind epochs;      /**< own velocity for each exposure or night, or none */
   double epoch_floor_km_s; /**< added in quadrature to an epoch's error in weights and chi-square */
   int binaries; /**< 1: fit a second star where its lines are seen (kernels/star/logic/pair.h) */
   int n_wave_mask;
-  mill_wave_range wave_mask[MILL_MAX_WAVE_MASK]; /**< never used for fitting: the dichroic */
+  mill_wave_range wave_mask[MILL_MAX_WAVE_MASK]; /**< ranges never fitted, such as the dichroic */
   uint32_t mask_ignore;                          /**< mask bits that do not make a pixel bad */
   /** by parameter, without offsets: fixed to a value; Gaussian prior (sigma 0: none) */
   int fixed[MILL_MAX_PAR];

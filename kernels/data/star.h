@@ -43,13 +43,13 @@ typedef struct mill_raw_segment {
   const float *sigma_aa;
   double width_error; /**< relative error (1 sigma) of the line-spread function's width; 0: exact */
   /* for the reader and the job; the pipeline ignores them */
-  enum mill_segment_use use; /**< other than MILL_SEGMENT_FIT: no pixels */
-  int i_file;                /**< of the catalog */
-  int has_own_lsf;           /**< 1: its line-spread function is the file's */
+  enum mill_segment_use use; /**< if not MILL_SEGMENT_FIT, the segment has no pixels */
+  int i_file;                /**< index of its file in the catalog */
+  int has_own_lsf;           /**< 1: the file gives its line-spread function */
   double mjd;                /**< of the exposure; NaN: not known */
   int channel;               /**< index among the channels of this read */
   int first;                 /**< the channel's pixel at which the segment begins */
-  double first_aa, last_aa;  /**< of MILL_SEGMENT_OUTSIDE alone: the channel's range */
+  double first_aa, last_aa;  /**< range of a MILL_SEGMENT_OUTSIDE channel, A */
 } mill_raw_segment;
 
 /** Best-fit model of a segment: flux [n_pix] in the input's unit, NaN if the arm was dropped, at
@@ -60,7 +60,7 @@ typedef struct mill_star_model {
 } mill_star_model;
 
 typedef struct mill_star {
-  int64_t row;            /**< of /fits */
+  int64_t row;            /**< row of /fits */
   int64_t first_exposure; /**< index in the catalog's exposures; -1: its file is unreadable */
   int n_exposure;
   uint64_t identity; /**< key of its random numbers, used by sampling only */

@@ -18,13 +18,13 @@
 
 enum {
   MILL_CELL_COEF = 6,                         /**< coefficients of a polynomial */
-  MILL_CELL_MOMENTS = 2 * MILL_CELL_COEF - 1, /**< powers in a product of two */
+  MILL_CELL_MOMENTS = 2 * MILL_CELL_COEF - 1, /**< powers of x in a product of two polynomials */
   MILL_CELL_MOST = 64,                        /**< pixels of a cell at most */
   MILL_CELL_LEAST = 16,                       /**< pixels of a cell at least */
   MILL_CELL_MAX_PITCH = (MILL_MAX_CONT + 7) / 8 * 8
 };
 
-/** Largest error of the polynomials: the rounding error of float32 at 1. */
+/** A larger error makes mill_cell_fit fail: the rounding error of float32 at 1. */
 #define MILL_CELL_ERROR 3e-8
 
 /** Pitch of a cell's coefficient rows [n_cont], in numbers. */

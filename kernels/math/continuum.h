@@ -21,8 +21,8 @@ MILL_HD static inline int mill_continuum_count(const mill_fit_settings *set, int
 }
 
 enum {
-  MILL_BROAD_CONT = 3, /**< the first functions, which are no Gaussians and count at all pixels */
-  MILL_REACH_PIX = 64  /**< pixels of a unit of mill_reach_of */
+  MILL_BROAD_CONT = 3, /**< number of first functions: polynomials, used at all pixels */
+  MILL_REACH_PIX = 64  /**< pixels per unit of mill_reach_of */
 };
 
 MILL_HD static inline double mill_continuum_gauss(int n, int k, double x)

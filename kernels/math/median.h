@@ -8,7 +8,7 @@
 #include "kernels/math/block.h"
 #include "kernels/math/select.h"
 
-/** How many of x [n] lie below a limit, ignoring NaN. */
+/** Count the values of x [n] below a limit, ignoring NaN. */
 MILL_BLOCK_FN int mill_block_count_below(mill_block *b, int n, const float *x, float limit)
 {
   int part = 0;
@@ -33,7 +33,7 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   *low = *high = NAN;
   if (count < 1)
     return;
-  /* find the largest key with at most (count - 1) / 2 values below it */
+  /* bit by bit, find the largest key with at most (count - 1) / 2 values below it */
   const int rank = (count - 1) / 2;
   uint32_t key = 0;
   for (int bit = 31; bit >= 0; bit--) {
@@ -60,7 +60,8 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   }
   if (count - (int)mill_block_sum(b, (double)n_above) > rank + 1)
     return;
-  if (least == FLT_MAX) /* clang's reduction begins there: all values above are infinite */
+  if (least ==
+      FLT_MAX) /* clang's minimum starts from FLT_MAX: all values above *low are infinite */
     least = INFINITY;
   *high = (float)-mill_block_max(b, -(double)least);
 }

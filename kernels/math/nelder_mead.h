@@ -21,7 +21,7 @@
 
 #include "kernels/base/common.h"
 
-/** Stands for +infinity: replaces a value that is NaN, infinite or larger. */
+/** Replaces every value that is NaN, infinite or beyond it. */
 #define MILL_NM_HUGE 1e300
 
 /** Status: returned by mill_nm_tell. */
@@ -54,12 +54,12 @@ typedef struct mill_nm {
   int n;
   int state;                                      /**< enum mill_nm_state, of the point in trial */
   int status;                                     /**< enum mill_nm_status */
-  int i_vertex;                                   /**< of INIT and SHRINK: the vertex in trial */
+  int i_vertex;                                   /**< in INIT and SHRINK: the vertex in trial */
   int n_eval;                                     /**< evaluations so far */
   int n_iter;                                     /**< as SciPy counts: 1 + finished iterations */
   double simplex[MILL_MAX_PAR + 1][MILL_MAX_PAR]; /**< sorted by f while reflecting */
   double f[MILL_MAX_PAR + 1];
-  double centroid[MILL_MAX_PAR]; /**< of all vertices but the worst */
+  double centroid[MILL_MAX_PAR]; /**< mean of all vertices except the worst */
   double trial[MILL_MAX_PAR];
   double reflected[MILL_MAX_PAR];
   double f_reflected;
@@ -105,7 +105,7 @@ MILL_HD static inline void mill_nm_sort(mill_nm *nm)
   }
 }
 
-/** Next point: vertex i as it stands. */
+/** Next point: vertex i, unchanged. */
 MILL_HD static inline void mill_nm_propose_vertex(mill_nm *nm, int i)
 {
   nm->state = MILL_NM_INIT;
@@ -114,7 +114,7 @@ MILL_HD static inline void mill_nm_propose_vertex(mill_nm *nm, int i)
     nm->trial[j] = nm->simplex[i][j];
 }
 
-/** Next point: vertex i drawn towards the best. */
+/** Next point: vertex i, half-way to the best. */
 MILL_HD static inline void mill_nm_propose_shrunk(mill_nm *nm, int i)
 {
   nm->state = MILL_NM_SHRINK;
@@ -123,7 +123,7 @@ MILL_HD static inline void mill_nm_propose_shrunk(mill_nm *nm, int i)
     nm->trial[j] = nm->simplex[0][j] + 0.5 * (nm->simplex[i][j] - nm->simplex[0][j]);
 }
 
-/** Next point: one on the line from the worst vertex through the centroid. */
+/** Next point: on the line from the worst vertex through the centroid, by state. */
 MILL_HD static inline void mill_nm_propose_line(mill_nm *nm, int state)
 {
   const double *worst = nm->simplex[nm->n];

@@ -28,7 +28,7 @@
 
 #define MILL_LIMB_DARKENING 0.6
 
-/** v sin i in km/s below which F depends on its square (MILL_ROT_SPLINE). */
+/** v sin i in km/s: well below it F depends on its square, well above on v sin i. */
 #define MILL_VSINI_SOFT 30.0
 
 /** MILL_ROT_SPLINE: up to the first R use the weights by moments, from the second R on the quintic,
@@ -59,7 +59,7 @@ MILL_HD static inline void mill_rotation_primitives(double x, double *k0, double
 /** Half width of the kernel for R = r_pix, in grid points. */
 MILL_HD static inline int mill_rotation_half_width(int kind, double r_pix)
 {
-  if (!(r_pix >= 1e-9)) /* NaN too: a count must not come from it */
+  if (!(r_pix >= 1e-9)) /* or NaN, from which no count must come */
     return 0;
   if (kind == MILL_ROT_LINEAR)
     return (int)ceil(r_pix);
@@ -186,7 +186,7 @@ MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, d
     return;
   double quintic, quintic_slope;
   mill_rotation_quintic(r_pix, k, &quintic, &quintic_slope);
-  /* share of the quintic: 0 to 1 with two continuous derivatives */
+  /* weight of the quintic: 0 to 1 with two continuous derivatives */
   const double width = MILL_ROTATION_QUINTIC - MILL_ROTATION_MOMENTS;
   const double s = (r_pix - MILL_ROTATION_MOMENTS) / width;
   const double share = s * s * s * (10.0 + s * (-15.0 + s * 6.0));

@@ -37,7 +37,7 @@ MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, doub
   }
   weight[0] = 1.0;
   for (int p = 1; p < MILL_SPLINE_ORDER; p++) {
-    /* from degree p - 1 to p; the slopes of the last degree are left over */
+    /* from degree p - 1 to p; the last pass leaves the slopes of degree 3 */
     double carry = 0.0, before = 0.0;
     for (int r = 0; r < p; r++) {
       const double left = knot[span + 1 - p + r], right = knot[span + 1 + r];

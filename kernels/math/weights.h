@@ -35,7 +35,7 @@ MILL_HD_CALLED static inline double mill_pareto_mean(int n, const float *x, doub
   return sum / (double)n;
 }
 
-/** Trial value j of m of the parameter b (Zhang & Stephens 2009). */
+/** Trial value j of m for the parameter b (Zhang & Stephens 2009). */
 MILL_HD static inline double mill_pareto_grid(int m, int j, double last, double quartile)
 {
   return 1.0 / last + (1.0 - sqrt((double)m / (j + 0.5))) / (3.0 * quartile);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Kernel density estimate of particles on a grid, with a Gaussian kernel.
  *
- *  Along the last axis of the grid the kernel of one particle is a geometric series times numbers
- *  that do not depend on the particle: with rho the grid's step in units of the kernel's width
- *  there, and delta the particle's distance from a point in steps,
- *    exp(-rho^2 (k - delta)^2 / 2) = exp(-rho^2 delta^2 / 2) exp(rho^2 delta)^k exp(-rho^2 k^2 /
- *  2), so that a line of the grid costs two exponentials a particle (kernel_sum.h of the backend).
+ *  Along the last axis a particle's kernel is a geometric series times factors equal for
+ *  all particles.  With rho the grid's step in kernel widths, delta the particle's distance from a
+ *  grid point and k the distance of another point from it, both in steps:
+ *    exp(-rho^2 (k - delta)^2 / 2)
+ *      = exp(-rho^2 delta^2 / 2) exp(rho^2 delta)^k exp(-rho^2 k^2 / 2).
+ *  So a line of the grid costs two exponentials per particle (kernel_sum.h of the CPU).
  */
 #ifndef MILL_PARTICLE_DENSITY_H
 #define MILL_PARTICLE_DENSITY_H
@@ -19,7 +20,7 @@
 
 /** The kernel of one cloud of particles after one step. */
 typedef struct mill_particle_kernel {
-  int is_there;                    /**< 0: it has no width */
+  int is_there;                    /**< 0: the cloud has no width, so no kernel */
   double width[MILL_PARTICLE_DIM]; /**< standard deviations */
   double peak;  /**< peak of one particle's kernel, divided by the number of particles */
   double along; /**< inverse variance along the last axis at fixed other axes */
@@ -128,7 +129,7 @@ typedef struct mill_particle_batch {
   int n;
   double *x[MILL_PARTICLE_DIM]; /**< [n] places */
   double *weight;               /**< [n] 1, or 0: nothing */
-  void *work;                   /**< of the backend's sum */
+  void *work;                   /**< work space of the backend's sum */
 } mill_particle_batch;
 
 /** Images along axis a that may reach the grid: 1, or 3 on reflecting and periodic axes. */

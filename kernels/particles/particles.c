@@ -99,8 +99,7 @@ static double field_curvature(const mill_particle_field *f)
   return most;
 }
 
-/* Largest curvature of U along an axis, in its minima and where the problem's particles begin.
- */
+/* Largest curvature of U along an axis, in its minima and where the problem's particles begin. */
 static double curvature(const mill_particle_setup *s, const mill_particle_problem *p)
 {
   double most = 0;
@@ -111,7 +110,7 @@ static double curvature(const mill_particle_setup *s, const mill_particle_proble
       most = fmax(most, fabs(p->rate[a]));
     if (p->potential != MILL_DOUBLE_WELL)
       continue;
-    /* five standard deviations, or the samples themselves */
+    /* starts reach to five standard deviations (normal), the spread, or the samples */
     const double reach = p->start == MILL_START_NORMAL ? 5 : 1;
     double far = p->half[a];
     far = fmax(far, fabs(p->start_centre[a] - p->centre[a]) + reach * p->start_spread[a]);

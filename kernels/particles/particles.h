@@ -69,10 +69,10 @@ enum mill_particle_start {
 typedef struct mill_particle_field {
   int n_dim, n_time;
   int n_node[MILL_PARTICLE_DIM];   /**< 1 for axes beyond n_dim */
-  int periodic[MILL_PARTICLE_DIM]; /**< else not-a-knot */
+  int periodic[MILL_PARTICLE_DIM]; /**< 1: periodic splines; 0: not-a-knot */
   double low[MILL_PARTICLE_DIM], spacing[MILL_PARTICLE_DIM];
   const double *time; /**< [n_time] ascending; U is constant before the first and after the last */
-  const double *coef; /**< [n_time][n_node[0] + 2]..., one more at each end of an axis */
+  const double *coef; /**< [n_time][n_node[0] + 2]...; an axis has one more at each end */
 } mill_particle_field;
 
 /** One cloud. */

@@ -59,7 +59,7 @@ typedef struct mill_train_rows {
 /** A step of Adam (Kingma & Ba 2015) with decoupled weight decay (Loshchilov & Hutter 2019). */
 typedef struct mill_train_adam {
   double rate, decay, beta1, beta2, epsilon;
-  int64_t n_step; /**< this one included */
+  int64_t n_step; /**< number of steps made, this one included */
 } mill_train_adam;
 
 /** A network with its work space on one rank. */
