@@ -12,7 +12,7 @@ against stated errors.  WORK keeps what was made; fits that are there are not re
 
   --starmill PROGRAM   (build/release/starmill)
   --data DATA          the test data, with real/lamost, sdss and miles (STARMILL_TEST_DATA)
-  --sets NAME,...      of gbs, lamost, sdss, miles, repeats (all)
+  --sets NAME,...      of gbs, lamost, sdss, miles, repeats (all these), desi, overlap
   --stars NAME CONFIG TABLE FILES  stars of your own, may be given several times: inputs of `fit`
                        (a pattern in quotes), and a table (FITS or CSV) whose column TARGETID or
                        NAME names the star, with those of TEFF, LOGG, FEH, ALPHAFE and VRAD
@@ -25,6 +25,10 @@ The stars of MILES are every second row of its file (the first, the third, ...),
 HALF.h5 where it is given: a library that has seen only the others (real-library --rows half).
 Benchmark stars of real/gbs, in MILES, are fitted with the FOLD%d.h5 that have not seen them, of
 real-library --rows K/N with K for %d, ten at most.
+desi fits real/desi-blue against the labels of the survey's other pipeline, and finds which side is
+off: MILES stars over the same wavelengths, and a library of MILES's own spectra on DESI's.
+overlap takes two libraries, of cool and of hot stars, and prints how the second differs from the
+first for MILES stars that are in both, and their velocities of real/marcs, which are 0.
 Needs NumPy, SciPy, Astropy, h5py and, for figures, matplotlib.
 """
 
@@ -41,6 +45,7 @@ import h5py
 import numpy as np
 from astropy.io import fits
 from astropy.table import Table
+from scipy.ndimage import gaussian_filter1d
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(SOURCE, "python"))
@@ -77,6 +82,11 @@ BENCHMARKS = (
     ("giants, 4200 to 5200 K",
      lambda s: (s["TEFF"] > 4200) & (s["TEFF"] < 5200) & (s["LOGG"] < 3.5)),
 )
+PIPELINES = tuple(
+    ("dwarfs, %d to %d K" % span,
+     lambda s, span=span: (s["LOGG"] > 3.9) & (s["TEFF"] >= span[0]) & (s["TEFF"] < span[1]))
+    for span in ((4000, 4500), (4500, 5000), (5000, 5800), (5800, 6500)))
+DESI_CONFIG = "format: generic\narms: [{name: b, min: 4000, max: 5000}]\n"
 # what the fits of MILES's spectra need; two parts, as a continuum has at most 24 functions
 MILES_CONFIG = """format: generic
 npoly_per_1000aa: 9
@@ -177,6 +187,57 @@ class Campaign:
         published = {k: np.array(table[k]) for k in table.colnames if k[:3] in ("TEF", "LOG", "FEH")}
         return rows, {"TARGETID": table["MILES_ID"], "FEH_ERR": BENCHMARK_FEH_ERR, **published}
 
+    # ---- DESI's blue stars ----
+
+    def desi(self, label, library):
+        """Sets that say which of two pipelines is off."""
+        data, config = os.path.join(self.args.data, "real/desi-blue"), self.at("desi.yaml")
+        path, own = os.path.join(data, "desi-fgk-half.fits.gz"), self.at("MILES.h5")
+        with open(config, "w") as f:
+            f.write(DESI_CONFIG)
+        table = Table.read(os.path.join(data, "labels-half.fits"))
+        theirs = {k: np.asarray(table[k]) for k in ("TARGETID", "TEFF", "LOGG", "FEH")}
+        yield "DESI − other pipeline", self.fit("desi-" + label, library, config, [path]), theirs
+        stars, published = self.miles_stars("miles", 0, 1)
+        rows = self.fit("miles-desi-" + label, library, config, [stars])
+        yield "MILES, 4000 to 5000 Å", rows, published
+        if not os.path.exists(own):
+            self.run("library", "spectra", "--output", own, "--range", "3950,7380", "--align",
+                     "--model-error", "8", self.miles_path())
+        broad = self.at("desi-broad.fits")
+        generic.write(broad, [at_miles(s["WAVELENGTH"], s["FLUX"], s["IVAR"],
+                                       np.median(s["LSF_SIGMA"]), NAME=s["NAME"],
+                                       TARGETID=s["TARGETID"])
+                              for s in Table.read(path)], "vacuum")
+        rows = self.fit("desi-own", own, config, [broad])
+        yield "DESI by MILES's spectra − other pipeline", rows, theirs
+
+    # ---- where two libraries meet ----
+
+    def overlap(self, *libraries):
+        """Print how fits of MILES stars with the second library differ from those with the first
+        where neither is flagged, and both libraries' velocities of synthetic spectra."""
+        _, flux, labels = self.miles()
+        rows = [i for i in range(len(flux)) if 6600 < labels["TEFF"][i] < 7700]
+        first, second = (self.fit_miles("overlap", path, rows=rows)[0] for path in libraries)
+        second = {k: second[k][match(first, second)] for k in (*COLUMNS, "SUCCESS") if k in second}
+        good = (first["SUCCESS"] == 1) & (second["SUCCESS"] == 1)
+        for k in (k for k in COLUMNS if k in second):
+            d = (second[k] - first[k])[good]
+            print("%d MILES stars, second − first: %s %+.2f ± %.2f"
+                  % (len(d), COLUMNS[k], np.median(d), mad(d)))
+        with fits.open(os.path.join(self.args.data, "real/marcs/marcs-fgk.fits.gz")) as h:
+            card, models = h[0].header, h[0].data[h["LABELS"].data["TEFF"] >= 6500].astype(float)
+        path, wave = self.at("marcs.fits"), card["CRVAL1"] + card["CDELT1"] * np.arange(len(models.T))
+        generic.write(path, [at_miles(wave, x, np.full(len(x), (SN_OBSERVED / np.median(x)) ** 2),
+                                      card["FWHM"] / 2.3548, 4, NAME="m%d" % i, TARGETID=i)
+                             for i, x in enumerate(models)], "vacuum")
+        for library in libraries:
+            name = os.path.basename(library).removesuffix(".h5")
+            vrad = self.fit("marcs-" + name, library, self.miles_config(library), [path])["VRAD"]
+            print("%d MARCS models, %s: velocity %+.2f ± %.2f km/s"
+                  % (len(vrad), name, np.median(vrad), mad(vrad)))
+
     # ---- sets of stars: name, result rows, published, types of stars ----
 
     def sets(self, label, library, half, folds):
@@ -196,6 +257,9 @@ class Campaign:
         if "sdss" in wanted:
             stars = sorted(glob.glob(os.path.join(real, "sdss/*.fits.gz")))
             yield "SDSS", self.fit("sdss-" + label, library, config["sdss"], stars), {}, TYPES[:1]
+        if "desi" in wanted:
+            for part in self.desi(label, library):
+                yield (*part, PIPELINES)
         for name, config, table, files in self.args.stars:
             rows = self.fit(name + "-" + label, library, config, sorted(glob.glob(files)))
             table = Table.read(table)
@@ -213,6 +277,16 @@ class Campaign:
         both = {k: np.concatenate([p[k] for p in parts]) for k in parts[0]
                 if parts[0][k].ndim == 1}
         yield "MILES, two noises of S/N 30", both, both["TARGETID"]
+
+
+def at_miles(wave, flux, ivar, sigma_aa, step=1, **names):
+    """Every step-th pixel of a spectrum with this line-spread function, at MILES's resolution."""
+    good, pixel, sigma = ivar > 0, np.arange(len(flux)), FWHM_AA / 2.3548
+    kernel = np.sqrt(sigma**2 - sigma_aa**2) / np.median(np.diff(wave))
+    near = gaussian_filter1d((~good).astype(float), kernel) > 0.05
+    flux = gaussian_filter1d(np.interp(pixel, pixel[good], flux[good]), kernel)
+    return dict(WAVELENGTH=wave[::step], FLUX=flux[::step], IVAR=np.where(near, 0, ivar)[::step],
+                LSF_SIGMA=np.full(len(flux[::step]), sigma), **names)
 
 
 def inside(row):
@@ -412,7 +486,8 @@ def main():
         MILES_ERR.clear()  # those are of cooler stars
     if args.figures and not {"lamost", "miles"} & set(args.sets.split(",")):
         parser.error("--figures draws the sets lamost and miles")
-    unknown = set(args.sets.split(",")) - {"gbs", "lamost", "sdss", "miles", "repeats", ""}
+    unknown = set(args.sets.split(",")) - {"gbs", "lamost", "sdss", "miles", "repeats", "desi",
+                                           "overlap", ""}
     if unknown:
         parser.error("no set " + ", ".join(sorted(unknown)))
     if args.sets and not os.path.isdir(os.path.join(args.data, "real")):
@@ -427,6 +502,8 @@ def main():
     files = [os.path.basename(f) for _, *paths in libraries for f in set(paths)]
     if len(set(files)) < len(files):
         parser.error("files in WORK are named after the libraries: give these other names")
+    if "overlap" in args.sets.split(","):
+        campaign.overlap(*[path for _, path, *_ in libraries[:2]])
     print_all(campaign, libraries)
 
 

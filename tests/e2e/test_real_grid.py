@@ -375,15 +375,15 @@ def write_models(folder):
 
 
 def write_miles(path):
-    """As MILES is packed; labels of the stars."""
+    """As MILES is packed; three labels and the velocity of each star."""
     labels = random_labels(N_STAR, False)
     labels[:, 3] = np.clip(-0.4 * labels[:, 2], 0, 0.4)
     wave = np.arange(3945, 7440, 0.1)
     pixels = 3955 + 0.9 * np.arange(3850)
     from scipy.interpolate import CubicSpline
+    vrad = 20 + 10 * rng.normal(size=N_STAR)
     flux = [CubicSpline(air(wave), spectrum(wave, label, SIGMA_STAR, *extra))(pixels)
-            for label, extra in zip(labels, zip(rng.uniform(0, 0.5, N_STAR),
-                                                rng.normal(size=N_STAR) * 10))]
+            for label, extra in zip(labels, zip(rng.uniform(0, 0.5, N_STAR), vrad))]
     flux = np.array(flux) * (1 + 0.004 * rng.normal(size=(N_STAR, len(pixels))))
     image = pyfits.PrimaryHDU(flux.astype("f4"))
     for key, value in (("CRVAL1", pixels[0]), ("CDELT1", 0.9), ("CRPIX1", 1), ("FWHM", 2.5),
@@ -391,7 +391,7 @@ def write_miles(path):
         image.header[key] = value
     table = {name: ("E", labels[:, i]) for i, name in enumerate(list(LABELS)[:3])}
     pyfits.HDUList([image, bintable({**table, "NAME": ("8A", [f"s{i}" for i in range(N_STAR)])}, "LABELS")]).writeto(path)
-    return labels
+    return np.column_stack([labels[:, :3], vrad])
 
 
 PYHAMMER = os.path.join(DATA, "real", "cool", "pyhammer-cool.fits.gz")
@@ -455,8 +455,8 @@ class RealLibrary(ProgramTest):
         self.assertLess(np.median(size), 0.02)
 
         with open(tmp("published.csv"), "w") as f:
-            f.write("TARGETID,TEFF,LOGG,FEH\n")
-            f.writelines(f"{i + 1},{a:.1f},{b:.3f},{c:.3f}\n" for i, (a, b, c, _) in
+            f.write("TARGETID,TEFF,LOGG,FEH,VRAD\n")
+            f.writelines(f"{i + 1},{a:.1f},{b:.3f},{c:.3f},{v:.3f}\n" for i, (a, b, c, v) in
                          enumerate(labels))
         done = tool(VALIDATION, "--sets", "", "--stars", "made up",
                     tmp("work/miles.yaml"), tmp("published.csv"), tmp("work/miles.fits"),
@@ -468,4 +468,6 @@ class RealLibrary(ProgramTest):
         self.assertEqual(cells[3], "40")
         # Teff of the models within 25 K: 1 % of the range, of 60 models in four labels
         self.assertLess(abs(float(cells[6].split()[0])), 25)
+        # the spectra's mean velocity, 20 km/s, is not taken for that of the templates
+        self.assertLess(abs(float(cells[9].split()[0])), 1)
         self.assertLess(float(cells[6].split()[2]), 60)

@@ -237,7 +237,7 @@ def measure_error(recipe, args, bare, out):
     good = error < MAX_VRAD_ERR
     print("%d spectra of MILES, %d with a velocity" % (len(rows), good.sum()), flush=True)
     rest = os.path.join(args.work, "miles-at-rest.fits")
-    write_at_rest(rest, wave, flux, labels, rows[good], vrad[good] - np.median(vrad[good]))
+    write_at_rest(rest, wave, flux, labels, rows[good], vrad[good])
     columns = [label.column for label in library.label]
     scale = ["--error-columns", ",".join(c + "_ERR" for c in columns)] if args.benchmarks else []
     recipe.run("library", "correct", *shlex.split(PLANS[args.plan][4]), *scale, "--range", RANGE,
