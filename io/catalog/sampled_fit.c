@@ -71,8 +71,7 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
               "%s was fitted with another library than %s (hashes %.12s and %.12s): give the "
               "library of the fit with --library",
               path, lib->path, hash, lib->hash);
-  *code = 1 + (int)((size_t)(at - hash) / sizeof lib->hash); /* each line of hash is a digest and a
-                                                              * line end */
+  *code = 1 + (int)((size_t)(at - hash) / sizeof lib->hash); /* a digest and a line end */
 done:
   mill_h5_close(&file);
   return err;
@@ -203,16 +202,14 @@ static int read_flags(const char *text, int64_t *warn, int32_t *info)
   return MILL_OK;
 }
 
-/* Draw the star with probability wish->part; depends on the seed and identity alone, not on other
- * stars. */
+/* Draw the star with probability wish->part, by seed and identity alone. */
 static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
 {
   const mill_counter_key key = mill_counter_key_of(wish->seed, identity, SHARE_PURPOSE);
   return mill_counter_uniform(key.v[0], key.v[1]) < wish->part;
 }
 
-/* List the rows that pass the wish in kept.  found: flags of the listed stars, set by
- * mill_star_list_has. */
+/* List the rows that pass the wish in kept.  found: see mill_star_list_has. */
 static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
                      const fit_rows *rows, unsigned char *found, mill_star_list *kept)
 {

@@ -126,8 +126,7 @@ done:
 /* The columns of /fits that a start needs. */
 typedef struct places {
   const mill_column *par[MILL_MAX_PAR];                  /* NULL: fixed parameter */
-  const mill_column *id, *info, *library, *chisq, *m2ll; /* chisq, m2ll, library may be NULL: not
-                                                          * used */
+  const mill_column *id, *info, *library, *chisq, *m2ll; /* last three may be NULL: not used */
 } places;
 
 /* Find the column of /fits with one of two names, ignoring case; NULL: none, or of another type. */

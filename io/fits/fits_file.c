@@ -228,8 +228,7 @@ static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as
                           as == TDOUBLE ? "number" : "integer");
   if (n_row > 0 && as != TDOUBLE)
     return read_integers(file, i_hdu, c.number, name, as, offset, out);
-  if (n_row > 0) /* nulls of integers become NaN; reals get no substitute for nulls, so NaN stays
-                  * NaN */
+  if (n_row > 0) /* integers' nulls become NaN; reals keep their NaNs */
     fits_read_col(file->fptr, as, c.number, 1, 1, n_row, is_integer ? &nan_value : NULL, out,
                   &(int){0}, &status);
   MILL_CHECK_FITS(file, i_hdu, status, "column %s cannot be read", name);

@@ -82,8 +82,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   if (file < 0)
     goto done;
   MILL_TRY(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
-  /* not for joined rows, which come from several files: a row does not tell which file was
-   * repaired */
+  /* not for joined rows: they come from several files, so which was repaired is unknown */
   if (retry_failed && !strstr(info->identity, "join_by_name: true")) {
     MILL_TRY(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
     then.file = recorded;
@@ -148,8 +147,7 @@ int mill_result_is_void(const char *path)
   mill_result_peek peek;
   return mill_h5_check_output(path) == MILL_OK && look(path, &found, &peek) == MILL_OK && found &&
          peek.n_status[MILL_STATUS_FITTED] == 0 &&
-         !(peek.finished && peek.n_status[MILL_STATUS_NOT_DONE] > 0); /* finished with rows not
-                                                                       * done: damaged */
+         !(peek.finished && peek.n_status[MILL_STATUS_NOT_DONE] > 0); /* damaged, not empty */
 }
 
 void mill_result_find(const char *path, mill_existing *existing)
@@ -199,8 +197,7 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
   return MILL_OK;
 }
 
-/* On rank 0, with --overwrite: if a file exists, make it the target to replace, and let the run
- * write PATH.new. */
+/* On rank 0, with --overwrite: make an existing file the target, and write to PATH.new instead. */
 static int settle_target(mill_result_file *file, const mill_run_info *info)
 {
   int is_begun = 0;

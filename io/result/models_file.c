@@ -17,13 +17,7 @@
 
 #define FORMAT_NAME   "starmill models"
 #define CATALOG_NAMES "FIRST_EXPOSURE N_EXPOSURE TARGETID IDENTIFIER"
-enum {
-  FIRST_EXPOSURE,
-  N_EXPOSURE,
-  TARGET,
-  IDENTIFIER
-}; /* columns of the catalog table, in this
-                                                          * order */
+enum { FIRST_EXPOSURE, N_EXPOSURE, TARGET, IDENTIFIER }; /* columns, in this order */
 enum { BLOCK_ROWS = 65536, NAME_SIZE = MILL_MAX_NAME + 32 };
 
 struct mill_models_file {

@@ -94,8 +94,7 @@ static int is_as_it_was(const char *path, int64_t size, double mtime)
          (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec == mtime;
 }
 
-/* The table's entry of an input that is done with these settings and unchanged since; NULL:
- * none. */
+/* The table's entry of an unchanged input that is done with these settings; NULL: none. */
 static const mill_input_entry *find_done(const mill_input_table *table, const char *settings,
                                          const mill_selection *select, const char *name)
 {

@@ -235,8 +235,7 @@ static void look_at_file(const char *path, file_facts *facts)
   facts->file.mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
 }
 
-/* Replace facts, filled for this rank's files, by those of all files; start [size + 1]: first file
- * of each rank. */
+/* Replace this rank's facts by those of all ranks; start [size + 1]: first file of each rank. */
 static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **facts)
 {
   file_facts *all = NULL;
@@ -451,8 +450,7 @@ static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_
   return MILL_OK;
 }
 
-/* Log each pair of format and frame once; velocities are in the frame of the input's
- * wavelengths. */
+/* Log each pair of format and frame once; velocities are in the frame of the wavelengths. */
 static void log_frames(const mill_inputs *inputs)
 {
   for (int i = 0; i < inputs->n_file; i++) {

@@ -194,8 +194,7 @@ static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_j
   }
 }
 
-/* Return the number of exposures of a row; *first_exposure: its first one, counted over the
- * catalog. */
+/* Return the number of exposures of a row; *first_exposure: its first one in the catalog. */
 static int count_exposures(const mill_reader *reader, const source *s, int64_t row,
                            int64_t *first_exposure)
 {

@@ -126,8 +126,7 @@ void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
   const double since_s = mill_wall_s() - board->elsewhere.met_s;
   const int64_t known = board->elsewhere.n_done;
   int64_t likely = known + (int64_t)(board->elsewhere.rate * since_s);
-  if (likely >= board->plan.n_row - *n_done) /* an extrapolation never claims that all rows are
-                                              * done */
+  if (likely >= board->plan.n_row - *n_done) /* never claim all rows by extrapolation */
     likely = board->plan.n_row - *n_done - 1;
   *n_done += likely > known ? likely : known;
   *n_failed += board->elsewhere.n_failed;

@@ -91,8 +91,7 @@ static int find_exposures(mill_cameras *c)
   for (int i = 0; i < guard->n_hdu; i++) {
     char letter = 0;
     int32_t id = -1;
-    const int is_joined = strncmp(guard->hdu[i].name, "MJD_EXP_", 8) == 0; /* both cameras in one
-                                                                            * spectrum */
+    const int is_joined = strncmp(guard->hdu[i].name, "MJD_EXP_", 8) == 0; /* both cameras */
     if (!is_joined && !parse_exposure_name(guard->hdu[i].name, &letter, &id))
       continue;
     MILL_CHECK(mill_camera_add(c, is_joined ? "coadd" : letter == 'B' ? "b" : "r", i, &camera));

@@ -258,8 +258,7 @@ static int read_medium(mill_fits_file *file, int i_hdu, const char *key, int con
 int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_wcs *key,
                             int configured, int n_pix, double *wave_aa, int *air)
 {
-  double start = 0.0, step = 0.0, to_aa = 1.0, reference = 1.0; /* reference: default of CRPIX in
-                                                                 * the FITS standard */
+  double start = 0.0, step = 0.0, to_aa = 1.0, reference = 1.0; /* 1: FITS's default CRPIX */
   char what[64];
   MILL_CHECK(need_key(file, i_hdu, key->start, NULL, &start));
   MILL_CHECK(need_key(file, i_hdu, key->step, key->other_step, &step));
