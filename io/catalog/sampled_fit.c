@@ -56,9 +56,8 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
   if (n_library > 1)
     return MILL_ERROR(
         MILL_ERR_USAGE,
-        "%s was fitted with %d libraries, and a sample takes the stars of one: choose "
-        "it by --library",
-        path, n_library);
+        "%s was fitted with %d libraries, but a sample takes one: choose it by --library", path,
+        n_library);
   MILL_TRY(open_fit(path, &file));
   MILL_TRY(mill_h5_read_attr_text(&file, "provenance", "LIBRARY_HASH", hash, sizeof hash));
   if (strcmp(hash, lib->hash) == 0)
@@ -86,8 +85,8 @@ int mill_sampled_check_priors(const char *path, const char *table, const char *h
   MILL_TRY(mill_output_read_text(file.id, path, "provenance/IDENTITY", &text));
   if (!strstr(text, hash))
     MILL_FAIL(MILL_ERR_CONFIG,
-              "prior_table: %s has changed since %s was fitted with it: give the table of the fit, "
-              "or this one, with --prior-table",
+              "prior_table: %s has changed since %s was fitted with it: choose the fit's table, or "
+              "this one, by --prior-table",
               table, path);
 done:
   mill_free(text);
@@ -230,10 +229,10 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
   }
   const int64_t n_missing = wish->is_listing ? mill_star_list_missing(stars, found, name) : 0;
   if (n_missing > 0)
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "--object '%s' (%lld such): %s has no row of this TARGETID, IDENTIFIER or "
-                      "OBJECT",
-                      name, (long long)n_missing, rows->path);
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "--object '%s' (%lld such names): %s has no row of this TARGETID, IDENTIFIER or OBJECT",
+        name, (long long)n_missing, rows->path);
   if (kept->n_number + kept->n_name == 0)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
@@ -297,7 +296,7 @@ int mill_sampled_check_inputs(const char *path, const mill_inputs *inputs)
       then = find_linked(&known, now->path);
     if (then && !now->error[0] && (then->size != now->size || then->mtime != now->mtime))
       MILL_FAIL(MILL_ERR_OUTPUT,
-                "%s has changed since %s was made of it (%s): restore it, or fit it again",
+                "%s has changed since the fit %s (%s): restore the file, or fit it again",
                 now->path, path,
                 then->size != now->size ? "its size differs" : "its time of change differs");
   }

@@ -174,7 +174,7 @@ static int remove_stale(const char *path, const char *output, const holder *me)
     goto done;
   if (unlink(path) != 0 && errno != ENOENT)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: stale lock cannot be removed: %s", path, strerror(errno));
-  mill_log_info("%s: %s%s left it behind and no longer runs; taking it over", path,
+  mill_log_info("%s: taking over this lock, left by %s%s that no longer runs", path,
                 is_known ? "a process on host " : "a job", who.host);
 done:
   if (fd >= 0)

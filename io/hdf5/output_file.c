@@ -342,8 +342,8 @@ int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t t
   *place = H5Dget_offset(dataset);
   if (!is_ours || (*place == HADDR_UNDEF && !is_empty))
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "%s: %s is in chunks or of another byte order, so this program cannot write "
-                      "it: copy the file with h5repack -f NONE -l CONTI, or give --overwrite",
+                      "%s: %s is in chunks or in another byte order, which this program cannot "
+                      "write: copy the file with h5repack -f NONE -l CONTI, or give --overwrite",
                       path, name);
   return MILL_OK;
 }

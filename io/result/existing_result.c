@@ -96,7 +96,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
     MILL_TRY(mill_stored_rows_count(file, path, info->n_row, 0, info->n_row, summary));
   MILL_TRY(mill_damaged_rows_find(file, path, info->n_row, finished, &damaged));
   if (damaged.n_catalog > 0)
-    MILL_TRY(REFUSED("%s: %s, and what is in /catalog cannot be fitted again", path,
+    MILL_TRY(REFUSED("%s: %s; a fit cannot repair /catalog", path,
                      mill_damaged_rows_text(&damaged, text)));
   *found =
       finished && n_repaired == 0 && damaged.n == 0 ? MILL_FOUND_FINISHED : MILL_FOUND_UNFINISHED;
@@ -267,7 +267,7 @@ int mill_result_claim(mill_result_file *file, const char *path, const mill_run_i
   } else
     mill_lock_remove_leftovers(&file->lock, path);
   if (file->was_void) {
-    mill_log_info("%s is of other inputs or settings and has no fitted row: it is replaced",
+    mill_log_info("%s was made from other inputs or settings and has no fitted row: it is replaced",
                   file->path);
     if (info->models)
       mill_models_remove_of(info->models, file->path);
@@ -279,6 +279,6 @@ int mill_result_claim(mill_result_file *file, const char *path, const mill_run_i
   if (overwrite && *found != MILL_FOUND_NOTHING)
     mill_log_info("%s: an earlier start %s has begun it: it is continued", file->path,
                   file->target[0] ? "with --overwrite"
-                                  : "of this Slurm job, whose --overwrite has been done,");
+                                  : "of this Slurm job, which has done its --overwrite,");
   return MILL_OK;
 }

@@ -543,8 +543,8 @@ int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spect
     char host[256];
     mill_host_name(host, sizeof host);
     MILL_FAIL(MILL_ERR_INPUT,
-              "%s changed while the job was running, or is on host %s a copy that has lost the "
-              "file's time: run it again on the new file, or copy with times (cp -p, sbcast -p)",
+              "%s changed while the job was running, or its copy on host %s has lost the file's "
+              "time: run it again on the new file, or copy with times (cp -p, sbcast -p)",
               file->path, host);
   }
   if (!is_same || !has_same_rows)
@@ -569,7 +569,7 @@ int mill_inputs_load(void *context, int i_file, mill_file_index *index)
   /* its rows are already counted, so this job cannot go on; a restart counts again */
   return err == MILL_ERR_INPUT || err == MILL_ERR_RANGE
              ? MILL_ERROR(MILL_ERR_STOPPED,
-                          "%s; it could be read before: the same command starts again",
+                          "%s; the file was readable before: the same command starts again",
                           mill_error_message())
              : err;
 }

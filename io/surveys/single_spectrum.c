@@ -382,7 +382,8 @@ int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *w
 {
   if (scale != 1.0 || (zero != 0.0 && zero != 0x1p63))
     return MILL_ERROR_HDU(
-        file, i_hdu, "%s holds scaled integers of 64 bits, which no mask has; make the file again",
+        file, i_hdu,
+        "%s holds scaled integers of 64 bits, but masks must be unscaled; make the file again",
         what);
   *offset = zero != 0.0 ? UINT64_C(1) << 63 : 0;
   return MILL_OK;
