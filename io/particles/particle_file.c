@@ -140,7 +140,7 @@ enum { DENSITY, BOUND, MOMENT, BAD_STEP, POSITION, STATUS, N_DATASET };
 
 static const struct {
   const char *name, *description;
-  int rank; /* number of dimensions; for DENSITY and DENSITY_BOUND without space */
+  int rank; /* number of dimensions, for DENSITY without those of space */
 } dataset[N_DATASET] = {
     {"DENSITY", "density at TIME on the points X1, X2, X3; its integral is 1", 2},
     {"DENSITY_BOUND",
