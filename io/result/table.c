@@ -402,7 +402,7 @@ int mill_table_read(mill_table_part part)
 {
   int err = MILL_OK;
   char *value = NULL;
-  if (part.at || part.n == 0)
+  if (part.at || part.n == 0) /* scattered rows: read by the descriptor, without HDF5 */
     return move_part(&part, 0);
   MILL_TRY(mill_alloc_bytes((size_t)part.n, widest(&part), (void **)&value));
   for (int i = part.first; i < part.end; i++)

@@ -19,7 +19,7 @@
 #include "src/system/status_process.h"
 #include "src/system/watchdog.h"
 
-/* the recent rate is that of the last RATE_S to 2 RATE_S seconds */
+/* the recent rate is measured over the last RATE_S to 2 RATE_S seconds */
 static const double RATE_S = 30.0;
 
 typedef struct sample {
