@@ -182,7 +182,7 @@ static int add_numbers(const char *text, const char *where, number_list *list)
     if (!is_right || (*at != ',' && *at != '\0'))
       return MILL_ERROR(
           MILL_ERR_USAGE,
-          "%s: '%.40s' is not a list of numbers; write such as 100,200-210, the lower one first",
+          "%s: '%.40s' is not a list of numbers; write e.g. 100,200-210, a range from low to high",
           where, item);
     if (last - first >= MAX_NUMBER || (int64_t)list->n + last - first >= MAX_NUMBER)
       return MILL_ERROR(MILL_ERR_USAGE, "%s: more than %d numbers", where, MAX_NUMBER);

@@ -82,8 +82,8 @@ static int64_t hash_rows(const mill_file_index *index)
   return (int64_t)strtoull(hex, NULL, 16);
 }
 
-/* Complete IDENTIFIER: the survey's own, else the file's name.  ":FITS_ROW" is appended unless the
- * survey's own belongs to the file's only row. */
+/* IDENTIFIER: the survey's own, else the file's name; ":FITS_ROW" is added unless the survey's own
+ * names the file's only row. */
 static void identify_rows(const char *path, mill_file_index *index)
 {
   const char *name = mill_base_name(path);

@@ -21,14 +21,13 @@ typedef struct mill_catalog_row {
   char spectype[8], subtype[24];
   int is_other;                    /**< 1: classified as galaxy or quasar without warnings */
   int32_t healpix, uniqpix;        /**< sky pixels of DESI's files, -1: none */
-  char survey[8], program[16];     /**< survey: main, sv3, ...; program: dark, bright, backup,
-                                    *   ... */
+  char survey[8], program[16];     /**< main, sv3, ...; dark, bright, backup, ... */
   int32_t tile_id, night;          /**< night: YYYYMMDD; -1: unknown, or exposures differ */
   double pmra, pmdec, parallax;    /**< mas/yr, mas/yr, mas; NaN: none */
   double gaia_g, gaia_bp, gaia_rp; /**< mean magnitudes; NaN: none */
   char object[32];                 /**< name; empty for DESI */
   char identifier[64];             /**< the survey's name of the spectrum, else file and row */
-  int64_t fits_row;                /**< 0-based FIBERMAP row of the first exposure */
+  int64_t fits_row;                /**< first exposure, as exposure_row numbers it */
   int32_t n_exposure;              /**< number of exposures fitted jointly */
   int64_t first_exposure;          /**< index into mill_file_index.exposure_row */
 } mill_catalog_row;
@@ -41,12 +40,11 @@ typedef struct mill_file_index {
   int64_t n_row;
   mill_catalog_row *row; /**< [n_row], owned */
   int64_t n_exposure;
-  int64_t *exposure_row;  /**< [n_exposure] 0-based FITS rows, owned */
+  int64_t *exposure_row;  /**< [n_exposure] the format's numbers (DESI: FIBERMAP rows), owned */
   int32_t *exposure_id;   /**< [n_exposure] EXPID, -1 when the file has none, owned */
   double *exposure_mjd;   /**< [n_exposure] NaN when the file has none, owned */
-  int32_t *exposure_file; /**< [n_exposure] index of the exposure's input file in the run; NULL: all
-                           *   in this file; owned */
-  int64_t n_fits_row;     /**< rows of FIBERMAP before selection */
+  int32_t *exposure_file; /**< [n_exposure] input file, by index; NULL: all this one, owned */
+  int64_t n_fits_row;     /**< spectra in the file before selection */
   int64_t file_size;
   double file_mtime;
   int64_t rows_hash;   /**< digest that identifies the rows (mill_spectra_index) */

@@ -21,7 +21,8 @@ double mill_place_distance_deg(double ra_deg, double dec_deg, double other_ra_de
 
 /** The mill_file_index.warning of a file in which one name has several places. */
 #define MILL_TOLD_PLACES                                                                           \
-  "rows of one name or TARGETID are more than 1 arcmin apart: each place is a star of its own"
+  "rows of one name or TARGETID are more than 1 arcmin apart: each place is fitted as a separate " \
+  "star"
 
 enum { MILL_MOST_PLACES = 64 };
 

@@ -184,11 +184,10 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
       mill_star_table_names(lib, k, one);
       snprintf(all + n, sizeof all - n, " %s", one[0]);
     }
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "prior_table: %s has columns %s and %s, but no parameter has that name; those "
-        "of the library are%s: rename or remove them",
-        s->path, s->column[other], name, all);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "prior_table: %s has columns %s and %s, but no parameter has this name; the "
+                      "library has%s: rename or remove the columns",
+                      s->path, s->column[other], name, all);
   }
   if (other < 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
@@ -211,8 +210,7 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
   return MILL_OK;
 }
 
-/* Range of parameter j of lib[0] that a fit with n_lib libraries allows: the widest of the
- * libraries. */
+/* Range of parameter j of lib[0] in a fit with n_lib libraries: the widest of theirs. */
 static void get_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
                       double range[2])
 {

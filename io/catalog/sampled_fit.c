@@ -56,9 +56,8 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
   if (n_library > 1)
     return MILL_ERROR(
         MILL_ERR_USAGE,
-        "%s was fitted with %d libraries, and a sample takes the stars of one: choose "
-        "it by --library",
-        path, n_library);
+        "%s was fitted with %d libraries, but a sample takes one: choose it by --library", path,
+        n_library);
   MILL_TRY(open_fit(path, &file));
   MILL_TRY(mill_h5_read_attr_text(&file, "provenance", "LIBRARY_HASH", hash, sizeof hash));
   if (strcmp(hash, lib->hash) == 0)
@@ -71,8 +70,7 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
               "%s was fitted with another library than %s (hashes %.12s and %.12s): give the "
               "library of the fit with --library",
               path, lib->path, hash, lib->hash);
-  *code = 1 + (int)((size_t)(at - hash) / sizeof lib->hash); /* each line of hash is a digest and a
-                                                              * line end */
+  *code = 1 + (int)((size_t)(at - hash) / sizeof lib->hash); /* a digest and a line end */
 done:
   mill_h5_close(&file);
   return err;
@@ -87,8 +85,8 @@ int mill_sampled_check_priors(const char *path, const char *table, const char *h
   MILL_TRY(mill_output_read_text(file.id, path, "provenance/IDENTITY", &text));
   if (!strstr(text, hash))
     MILL_FAIL(MILL_ERR_CONFIG,
-              "prior_table: %s has changed since %s was fitted with it: give the table of the fit, "
-              "or this one, with --prior-table",
+              "prior_table: %s has changed since %s was fitted with it: choose the fit's table, or "
+              "this one, by --prior-table",
               table, path);
 done:
   mill_free(text);
@@ -203,16 +201,14 @@ static int read_flags(const char *text, int64_t *warn, int32_t *info)
   return MILL_OK;
 }
 
-/* Draw the star with probability wish->part; depends on the seed and identity alone, not on other
- * stars. */
+/* Draw the star with probability wish->part, by seed and identity alone. */
 static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
 {
   const mill_counter_key key = mill_counter_key_of(wish->seed, identity, SHARE_PURPOSE);
   return mill_counter_uniform(key.v[0], key.v[1]) < wish->part;
 }
 
-/* List the rows that pass the wish in kept.  found: flags of the listed stars, set by
- * mill_star_list_has. */
+/* List the rows that pass the wish in kept.  found: see mill_star_list_has. */
 static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
                      const fit_rows *rows, unsigned char *found, mill_star_list *kept)
 {
@@ -233,10 +229,10 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
   }
   const int64_t n_missing = wish->is_listing ? mill_star_list_missing(stars, found, name) : 0;
   if (n_missing > 0)
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "--object '%s' (%lld such): %s has no row of this TARGETID, IDENTIFIER or "
-                      "OBJECT",
-                      name, (long long)n_missing, rows->path);
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "--object '%s' (%lld such names): %s has no row of this TARGETID, IDENTIFIER or OBJECT",
+        name, (long long)n_missing, rows->path);
   if (kept->n_number + kept->n_name == 0)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
@@ -300,7 +296,7 @@ int mill_sampled_check_inputs(const char *path, const mill_inputs *inputs)
       then = find_linked(&known, now->path);
     if (then && !now->error[0] && (then->size != now->size || then->mtime != now->mtime))
       MILL_FAIL(MILL_ERR_OUTPUT,
-                "%s has changed since %s was made of it (%s): restore it, or fit it again",
+                "%s has changed since the fit %s (%s): restore the file, or fit it again",
                 now->path, path,
                 then->size != now->size ? "its size differs" : "its time of change differs");
   }

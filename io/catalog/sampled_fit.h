@@ -14,7 +14,7 @@ int mill_sampled_read_config(const char *path, mill_config *config);
  *  libraries, else 0.  MILL_ERR_CONFIG: another library; MILL_ERR_USAGE: n_library > 1. */
 int mill_sampled_check_library(const char *path, const mill_library *lib, int n_library, int *code);
 
-/** MILL_ERR_CONFIG if hash is not that of the fit's prior table. */
+/** MILL_ERR_CONFIG unless the fit used a prior table with this hash. */
 int mill_sampled_check_priors(const char *path, const char *table, const char *hash);
 
 /** Conditions on the fit's stars that are sampled. */

@@ -13,8 +13,7 @@
 /** The names that a table may use for a parameter; name[1] is NULL if there is only one. */
 void mill_star_table_names(const mill_library *lib, int i_par, const char *name[2]);
 
-/** Is the file HDF5?  what: expected kind of file, e.g. "a FITS table", for the message.
- *  MILL_ERR_CONFIG. */
+/** Is the file HDF5?  what: the expected file ("a FITS table"), for messages.  MILL_ERR_CONFIG. */
 int mill_star_table_is_hdf5(const char *path, const char *what, int *is_hdf5);
 
 /** Turn the error of reading a configuration key's table into MILL_ERR_CONFIG, which stops the run;
@@ -36,7 +35,7 @@ enum mill_star_key {
 };
 #define MILL_SAME_STAR_ARCSEC 1.0
 
-/** Columns of these keys; a place is read from RA, DEC if both are there, else from TARGET_RA,
+/** Columns of these keys; places are in RA, DEC if both are there, else in TARGET_RA,
  *  TARGET_DEC. */
 enum {
   MILL_STAR_RA = MILL_BY_PLACE,
@@ -48,8 +47,7 @@ enum {
 extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 
 /** Number of leading columns of mill_star_column to read: those of the names if the table has any,
- *  else those of places too; 0: stars cannot be found in it.  has: does `table` have this
- *  column? */
+ *  else of places too; 0: it has no keys.  has: does `table` have this column? */
 int mill_star_columns_wanted(int (*has)(const void *table, const char *name), const void *table);
 
 /** Return mill_star_columns_wanted of a FITS table; _read also reads these columns.  v
@@ -75,12 +73,9 @@ typedef struct mill_star_row {
 /** The rows of a table, indexed by star. */
 typedef struct mill_star_rows {
   const char *key, *path;          /**< configuration key and file, for messages; borrowed */
-  const enum mill_star_key *order; /**< [MILL_N_STAR_KEY] keys, the first one of a row counts;
-                                    *   borrowed */
-  mill_star_row *row;              /**< [n_row] sorted by key; one row per star, except for
-                                    *   places */
-  int64_t n_row, n_repeated;       /**< n_repeated: rows dropped, as their star has an earlier
-                                    *   one */
+  const enum mill_star_key *order; /**< [MILL_N_STAR_KEY] keys, best first; borrowed */
+  mill_star_row *row;              /**< [n_row] by key; one per star, except for places */
+  int64_t n_row, n_repeated;       /**< n_repeated: dropped rows (star has an earlier one) */
   mill_star_row repeated;          /**< one of the dropped rows */
   char *text[2];                   /**< memory of the rows' names, owned */
 } mill_star_rows;
@@ -94,8 +89,7 @@ int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char 
                         mill_star_rows *rows);
 void mill_star_rows_clear(mill_star_rows *rows);
 
-/** *row: the table's row of a star; -1: none.  MILL_ERR_CONFIG: two rows are at the star's
- *  place. */
+/** *row: the table's row of a star; -1: none.  MILL_ERR_CONFIG: two rows at the star's place. */
 int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star, int64_t *row);
 
 /** Is any row found by this key? */

@@ -102,8 +102,8 @@ static int read_fits(raw_table *raw, const mill_open_limits *limits)
     MILL_FAIL(MILL_ERR_CONFIG, "%s: has no table to start from", raw->path);
   if (i_hdu == file->guard->n_hdu)
     MILL_FAIL(MILL_ERR_CONFIG,
-              "%s: no table has all columns to start from; HDU %d (%s) lacks%s (a parameter "
-              "fixed by fix_param needs none)",
+              "%s: no table has all columns to start from; HDU %d (%s) lacks%s (a parameter fixed "
+              "by fix_param needs no column)",
               raw->path, nearest + 1, file->guard->hdu[nearest].name, least);
   MILL_TRY(start_rows(raw, file->guard->hdu[i_hdu].axis[1]));
   MILL_TRY(mill_star_columns_read(file, i_hdu, raw->column));
@@ -126,8 +126,7 @@ done:
 /* The columns of /fits that a start needs. */
 typedef struct places {
   const mill_column *par[MILL_MAX_PAR];                  /* NULL: fixed parameter */
-  const mill_column *id, *info, *library, *chisq, *m2ll; /* chisq, m2ll, library may be NULL: not
-                                                          * used */
+  const mill_column *id, *info, *library, *chisq, *m2ll; /* last three may be NULL: not used */
 } places;
 
 /* Find the column of /fits with one of two names, ignoring case; NULL: none, or of another type. */
@@ -161,7 +160,7 @@ static int find_places(const raw_table *raw, const mill_columns *rows, places *a
     if (!at->par[j] && !raw->set->fixed[j])
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "%s: has no /fits/%s to start from (a parameter fixed by fix_param needs none)",
+          "%s: has no /fits/%s to start from (a parameter fixed by fix_param needs no column)",
           raw->path, name[0]);
   }
   return MILL_OK;
@@ -235,7 +234,7 @@ static int read_hdf5(raw_table *raw)
   MILL_TRY(find_places(raw, &fits.rows.table->columns, &fits.at));
   MILL_TRY(mill_stored_rows_each(&fits.rows, 0, raw->n_row, take_row, &fits));
   if (fits.damaged.n > 0)
-    mill_log_warning("%s: %s; no fit starts from them", raw->path,
+    mill_log_warning("%s: %s; fits do not start from these rows", raw->path,
                      mill_damaged_rows_text(&fits.damaged, text));
 done:
   mill_stored_rows_close(&fits.rows);

@@ -53,8 +53,7 @@ typedef struct mill_start_fit {
 /** The fit whose theta mill_start_table_find returned; NULL: the table is no result. */
 const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta);
 
-/** Number that identifies a star for its random numbers: target_id, or a hash of its name if that
- *  is -1. */
+/** Identity of a star for its random numbers: target_id, or if -1 a hash of its name. */
 uint64_t mill_star_identity(int64_t target_id, const char *object);
 
 /** Number of rows whose star has an earlier row. */

@@ -37,8 +37,7 @@ struct mill_lock_beat {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   int ends;               /* guarded by mutex */
-  _Atomic double touched; /* time of the last touch, by a clock that counts suspension
-                           * (mill_boot_s) */
+  _Atomic double touched; /* time of the last touch (mill_boot_s, which counts suspension) */
   _Atomic int is_lost;
 };
 
@@ -175,7 +174,7 @@ static int remove_stale(const char *path, const char *output, const holder *me)
     goto done;
   if (unlink(path) != 0 && errno != ENOENT)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: stale lock cannot be removed: %s", path, strerror(errno));
-  mill_log_info("%s: %s%s left it behind and no longer runs; taking it over", path,
+  mill_log_info("%s: taking over this lock, left by %s%s that no longer runs", path,
                 is_known ? "a process on host " : "a job", who.host);
 done:
   if (fd >= 0)
@@ -251,8 +250,7 @@ int mill_lock_take(const char *output, mill_lock *lock)
   if (strlen(output) + sizeof me.host + 64 > sizeof path) /* leave room for temporary names too */
     return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", output);
   snprintf(path, sizeof path, "%s.lock", output);
-  for (int i_try = 0; i_try < 20; i_try++) { /* several tries, as other jobs may take and release it
-                                              * meanwhile */
+  for (int i_try = 0; i_try < 20; i_try++) { /* other jobs may take and release it meanwhile */
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd >= 0)
       return begin(fd, path, &me, lock);

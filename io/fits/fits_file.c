@@ -86,7 +86,7 @@ int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu
     if (strcmp(file->guard->hdu[i].name, name) != 0)
       continue;
     if (*i_hdu >= 0)
-      return MILL_ERROR(MILL_ERR_INPUT, "%s: HDUs %d and %d are both named %s; leave one of them",
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: HDUs %d and %d are both named %s; remove one of them",
                         file->guard->path, *i_hdu + 1, i + 1, name);
     *i_hdu = i;
   }
@@ -125,7 +125,8 @@ int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, i
     return MILL_ERROR(MILL_ERR_INTERNAL, "%s: HDU %d (%s) is not a plain image of 32 bits",
                       file->guard->path, i_hdu + 1, hdu->name);
   if (first < 0 || n < 0 || first > all || n > all - first)
-    return MILL_ERROR(MILL_ERR_RANGE, "%s: HDU %d (%s) has %lld elements, not %lld from %lld on",
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "%s: HDU %d (%s) has %lld elements, too few to read %lld from index %lld on",
                       file->guard->path, i_hdu + 1, hdu->name, (long long)all, (long long)n,
                       (long long)first);
   char *to = out;
@@ -195,11 +196,10 @@ static int read_integers(mill_fits_file *file, int i_hdu, int number, const char
   for (int64_t i = 0; i < n_row && (any_null || offset != 0); i++) {
     const __int128 value = is_null[i] ? missing : (narrow ? narrow[i] : wide[i]) + offset;
     if (value < INT64_MIN || value > INT64_MAX)
-      MILL_TRY(MILL_ERROR_HDU(
-          file, i_hdu,
-          ": column %s, row %lld (counted from 0): the integer is beyond the signed ones "
-          "of 64 bits, which is all that a result can hold",
-          name, (long long)i));
+      MILL_TRY(MILL_ERROR_HDU(file, i_hdu,
+                              ": column %s, row %lld (counted from 0): the integer does not fit "
+                              "into 64 bits with sign, the most that a result can hold",
+                              name, (long long)i));
     if (narrow)
       narrow[i] = (int)value;
     else
@@ -228,8 +228,7 @@ static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as
                           as == TDOUBLE ? "number" : "integer");
   if (n_row > 0 && as != TDOUBLE)
     return read_integers(file, i_hdu, c.number, name, as, offset, out);
-  if (n_row > 0) /* nulls of integers become NaN; reals get no substitute for nulls, so NaN stays
-                  * NaN */
+  if (n_row > 0) /* integers' nulls become NaN; reals keep their NaNs */
     fits_read_col(file->fptr, as, c.number, 1, 1, n_row, is_integer ? &nan_value : NULL, out,
                   &(int){0}, &status);
   MILL_CHECK_FITS(file, i_hdu, status, "column %s cannot be read", name);
@@ -451,7 +450,7 @@ void mill_fits_text_copy(const char *path, const char *name, const char *text, c
                          size_t size)
 {
   if (strlen(text) >= size)
-    mill_log_warning("%s: %s '%.100s' is cut to the %zu bytes that there is room for", path, name,
-                     text, size - 1);
+    mill_log_warning("%s: %s '%.100s' is cut to %zu bytes, all that is stored", path, name, text,
+                     size - 1);
   snprintf(out, size, "%s", text);
 }

@@ -89,8 +89,7 @@ int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, in
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
                             int *found);
 
-/** Read such a column into new memory, *out, which the caller frees.  missing: the missing
- *  value. */
+/** Read such a column into *out, which the caller frees.  missing: the missing value. */
 int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t missing,
                           int64_t **out, int *found);
 
@@ -102,8 +101,7 @@ typedef struct mill_fits_wish {
   enum mill_fits_as as;
   double missing; /**< value if the file lacks it */
   int is_needed;
-  size_t at, size;      /**< offset and size of the struct member set by mill_fits_fill; size 0:
-                         *   none */
+  size_t at, size;      /**< struct member that mill_fits_fill sets; size 0: none */
   const char *other[2]; /**< alternative names of a keyword; NULL: none */
 } mill_fits_wish;
 #define MILL_WISH(name, as, missing, is_needed)                                                    \

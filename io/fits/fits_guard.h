@@ -33,13 +33,11 @@ enum mill_fits_kind { MILL_FITS_IMAGE, MILL_FITS_TABLE, MILL_FITS_OTHER };
 /** An HDU, as described by its header. */
 typedef struct mill_fits_hdu {
   char name[MILL_FITS_MAX_VALUE]; /**< EXTNAME in upper case; empty: none */
-  int kind;                       /**< enum mill_fits_kind; MILL_FITS_IMAGE also for compressed
-                                   *   images */
+  int kind;                       /**< enum mill_fits_kind; a compressed image is an image */
   int compressed;                 /**< 1: the image is stored as a table of compressed tiles */
   int bitpix;                     /**< BITPIX of the unpacked image */
   int n_axis;
-  int64_t axis[MILL_FITS_MAX_AXIS]; /**< fastest first, as in FITS; for a table: bytes per row,
-                                     *   rows */
+  int64_t axis[MILL_FITS_MAX_AXIS]; /**< fastest first, as in FITS; table: bytes per row, rows */
   int64_t data_start, data_bytes;   /**< in bytes of the unpacked file, without padding */
 } mill_fits_hdu;
 

@@ -25,8 +25,7 @@ typedef struct mill_fits_field {
   int have_form;
   char form[MILL_FITS_MAX_VALUE];
   int64_t n_byte;       /**< bytes per row */
-  int is_tile, is_gzip; /**< number of TTYPE cards naming it COMPRESSED_DATA,
-                         *   GZIP_COMPRESSED_DATA */
+  int is_tile, is_gzip; /**< number of TTYPE cards that name it COMPRESSED_DATA, GZIP_... */
 } mill_fits_field;
 
 /** Keywords of a table on which CFITSIO relies; each may occur once. */

@@ -135,7 +135,7 @@ static int open_unnamed(unpacker *u)
   else
     MILL_FAIL(MILL_ERR_OUTPUT,
               "scratch folder %s cannot be written (%s), so %s cannot be unpacked; set scratch or "
-              "TMPDIR to a folder that can, or gunzip the input",
+              "TMPDIR to a writable folder, or gunzip the input",
               u->scratch, strerror(errno), u->path);
 done:
   mill_free(name);
@@ -242,8 +242,9 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
   for (int n_try = 1; u.no_room != 0; n_try++) {
     MILL_TRY(wait_for_room(&u, out->lock, end_s, &pause_s, &is_alone));
     if (n_try == 1)
-      mill_log_info("%s: waited for room in the scratch folder %s, which others fill", path,
-                    u.scratch);
+      mill_log_info(
+          "%s: waited for room in the scratch folder %s, which other threads or ranks had filled",
+          path, u.scratch);
     if (!is_alone)
       share_folder(out->lock, end_s);
     MILL_TRY(unpack_once(&u));

@@ -13,8 +13,7 @@ enum {
   MAX_OPEN = 8,
   MAX_NAME = 1024,
   MAX_FRAME = 32,
-  STACK_BYTES = 1 << 16 /* stack of the handler: endlessly nested groups make HDF5 overflow the
-                         * normal stack */
+  STACK_BYTES = 1 << 16 /* stack of the handler: endlessly nested groups overflow the usual one */
 };
 
 static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
@@ -30,8 +29,7 @@ typedef struct open_file {
 static _Thread_local open_file file[MAX_OPEN];
 static _Thread_local int n_file;
 
-/* Signal handler.  It calls only async-signal-safe functions; backtrace is safe after its first
- * call. */
+/* Signal handler: calls only async-signal-safe functions (backtrace is, after its first call). */
 static void on_crash(int number)
 {
   void *frame[MAX_FRAME];

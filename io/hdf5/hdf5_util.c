@@ -17,8 +17,7 @@
 #include "src/system/regular_file.h"
 
 enum {
-  MAX_DIM = MILL_MAX_GRID_AXIS + 1, /* dimensions of a grid's coefficients, the most of any
-                                     * dataset */
+  MAX_DIM = MILL_MAX_GRID_AXIS + 1, /* of a grid's coefficients, the most of any dataset */
   MAX_PACKING = 1032                /* largest compression ratio of deflate */
 };
 

@@ -22,8 +22,7 @@ typedef struct mill_h5_file {
   "; if the disk is full or a quota is used up, make room, then the same command continues"
 
 enum {
-  MILL_H5_MAX_NUMBER = 16 /**< most bytes of a number; larger ones are damage, but HDF5 would
-                           *   convert them */
+  MILL_H5_MAX_NUMBER = 16 /**< most bytes of a number; HDF5 would convert larger, damaged ones */
 };
 
 /** Innermost reason of this thread's last HDF5 failure; call it before any other HDF5 function. */
@@ -41,15 +40,13 @@ typedef struct mill_h5_array {
   hid_t id, type, space;
 } mill_h5_array;
 
-/** Open a dataset or an attribute; returns 0 on failure, for mill_h5_reason.  Close it in both
- *  cases. */
+/** Open a dataset or an attribute; 0: failed, see mill_h5_reason.  Close it in both cases. */
 int mill_h5_array_open(hid_t loc, const char *name, mill_h5_array *array);
 int mill_h5_array_open_attr(hid_t loc, const char *object, const char *name, mill_h5_array *array);
 void mill_h5_array_close(mill_h5_array *array);
 
-/** Open or create a file with H5F_ACC_... flags.  Without file locks, which read-only and network
- *  file systems often lack, and without a cache of raw data, since ranks write rows without
- *  HDF5. */
+/** Open or create a file by H5F_ACC_... flags, without file locks, which read-only and network file
+ *  systems often lack, and without a cache of raw data, since ranks write rows without HDF5. */
 int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file);
 
 /** Open read-only, without a lock.  The message tells apart missing, unreadable, not a file, not

@@ -72,8 +72,7 @@ done:
 int mill_output_open(const char *path, unsigned flags, hid_t *file)
 {
   MILL_CHECK(mill_h5_open_as(path, flags, MILL_ERR_OUTPUT, file));
-  if (flags != H5F_ACC_RDONLY) /* the file was read before, so it is not to blame for a later
-                                * crash */
+  if (flags != H5F_ACC_RDONLY) /* not to blame for later crashes: it was read before */
     mill_h5_forget(*file);
   return MILL_OK;
 }
@@ -343,8 +342,8 @@ int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t t
   *place = H5Dget_offset(dataset);
   if (!is_ours || (*place == HADDR_UNDEF && !is_empty))
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "%s: %s is in chunks or of another byte order, so this program cannot write "
-                      "it: copy the file with h5repack -f NONE -l CONTI, or give --overwrite",
+                      "%s: %s is in chunks or in another byte order, which this program cannot "
+                      "write: copy the file with h5repack -f NONE -l CONTI, or give --overwrite",
                       path, name);
   return MILL_OK;
 }
@@ -363,8 +362,7 @@ done:
   return err;
 }
 
-/* Read a dataset of texts of fixed length; n_dim 0: a single text.  Zeros are added after the
- * last. */
+/* Read a dataset of fixed-length texts; n_dim 0: a single text.  Zeros are added at the end. */
 static int read_texts(hid_t loc, const char *path, const char *name, int n_dim,
                       mill_output_texts *out)
 {

@@ -56,8 +56,9 @@ static int check_labels(const mill_library *lib, const char *where)
       return REFUSED(where, "the unit of label %s has unprintable characters", label->name);
     if (strcmp(label->name, "vrad") == 0 || strcmp(label->name, "vsini") == 0 ||
         strcmp(label->column, "VRAD") == 0 || strcmp(label->column, "VSINI") == 0)
-      return REFUSED(where, "a label may not be called %s (column %s), every fit has one already",
-                     label->name, label->column);
+      return REFUSED(
+          where, "a label may not be called %s (column %s): every fit already has this parameter",
+          label->name, label->column);
     for (int j = 0; j < i; j++)
       if (strcmp(label->name, lib->label[j].name) == 0 ||
           strcmp(label->column, lib->label[j].column) == 0)
@@ -86,10 +87,11 @@ static int check_hulls(const mill_library *lib, const char *where)
   for (int i = 0; i < lib->n_hull; i++) {
     const mill_hull *hull = &lib->hull[i];
     if (hull->n_label > lib->n_label)
-      return REFUSED(where, "hull %d spans %d labels of %d", i, hull->n_label, lib->n_label);
+      return REFUSED(where, "hull %d spans %d labels, but the library has %d", i, hull->n_label,
+                     lib->n_label);
     for (int j = 0; j < hull->n_label; j++) {
       if (hull->label[j] < 0 || hull->label[j] >= lib->n_label)
-        return REFUSED(where, "hull %d names label %d, there are %d", i, hull->label[j],
+        return REFUSED(where, "hull %d names label %d, but there are %d labels", i, hull->label[j],
                        lib->n_label);
       for (int k = 0; k < j; k++)
         if (hull->label[j] == hull->label[k])

@@ -450,7 +450,6 @@ void mill_library_digest(const mill_library *lib, char hex[65])
   walk w = {.way = DIGEST};
   mill_sha256_init(&w.sha);
   digest_text(&w.sha, "starmill library contents 4");
-  (void)walk_library(&w, (mill_library *)(uintptr_t)lib); /* DIGEST cannot fail and changes
-                                                           * nothing */
+  (void)walk_library(&w, (mill_library *)(uintptr_t)lib); /* DIGEST only reads, and cannot fail */
   mill_sha256_final(&w.sha, hex);
 }

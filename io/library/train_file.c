@@ -184,7 +184,7 @@ int mill_train_file_backend(const char *path, size_t size, char *out)
   MILL_TRY(read_identity(&file, found));
   const char *at = strstr(found, name);
   if (!at)
-    REFUSE(&file, "its backend is not there");
+    REFUSE(&file, "its backend is missing");
   at += sizeof name - 1;
   snprintf(out, size, "%.*s", (int)strcspn(at, "\n"), at);
 done:
@@ -205,7 +205,7 @@ static int check_identity(const mill_h5_file *file, const char *identity)
     size_t n_a = 0, n_b = 0;
     b = found;
     mill_first_difference(&a, &n_a, &b, &n_b);
-    REFUSE(file, "the checkpoint of another training: it has '%.*s' where this one has '%.*s'",
+    REFUSE(file, "the checkpoint of another training: it has '%.*s', this training has '%.*s'",
            (int)(n_b < 80 ? n_b : 80), b, (int)(n_a < 80 ? n_a : 80), a);
   }
 done:
@@ -227,8 +227,8 @@ static int read_numbers(const mill_h5_file *file, const char *at, int n_epoch, m
   if (s->n_epoch < 1 || s->n_epoch > n_epoch || (s->n_epoch == n_epoch && !s->ended) ||
       s->best_epoch < 0 || s->best_epoch > s->n_epoch || s->n_wait < 0 || !(n_step >= 1) ||
       !(n_step < 9e15) || !(s->rate >= 0) || !isfinite(s->rate) || isnan(s->best_loss))
-    REFUSE(file, "numbers of %s that no training has (%d epochs of %d, %g steps)", at, s->n_epoch,
-           n_epoch, n_step);
+    REFUSE(file, "impossible numbers in %s (%d epochs of %d, %g steps)", at, s->n_epoch, n_epoch,
+           n_step);
   s->n_step = (int64_t)n_step;
 done:
   return err;

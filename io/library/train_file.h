@@ -7,8 +7,7 @@
 #include "kernels/data/library.h"
 #include "src/train/train_network.h"
 
-/** Write a checkpoint to a temporary name, and rename it to path; no other kind of file is
- *  replaced.
+/** Write a checkpoint to a temporary name, and rename it to path.  Replaces only a checkpoint.
  *
  *  identity          text of what is trained and how; a training continues only with an equal one
  *  state    [n_arm]  an arm without parameters has not begun

@@ -33,10 +33,10 @@ static int read_axis(const mill_h5_file *file, const char *name, size_t n, doubl
   *spacing = (x[n - 1] - x[0]) / (double)(n - 1);
   for (size_t i = 0; i < n; i++)
     if (!(fabs(x[i] - (*low + (double)i * *spacing)) <= 1e-6 * *spacing))
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s: %s [%zu] is %g, where even spacing would have %g: give points that ascend in "
-                "even steps",
-                file->path, name, i, x[i], *low + (double)i * *spacing);
+      MILL_FAIL(
+          MILL_ERR_CONFIG,
+          "%s: %s [%zu] is %g, but even spacing needs %g: give points that ascend in even steps",
+          file->path, name, i, x[i], *low + (double)i * *spacing);
 done:
   mill_free(x);
   return err;
@@ -140,7 +140,7 @@ enum { DENSITY, BOUND, MOMENT, BAD_STEP, POSITION, STATUS, N_DATASET };
 
 static const struct {
   const char *name, *description;
-  int rank; /* number of dimensions; for DENSITY and DENSITY_BOUND without space */
+  int rank; /* number of dimensions, for DENSITY without those of space */
 } dataset[N_DATASET] = {
     {"DENSITY", "density at TIME on the points X1, X2, X3; its integral is 1", 2},
     {"DENSITY_BOUND",

@@ -82,8 +82,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   if (file < 0)
     goto done;
   MILL_TRY(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
-  /* not for joined rows, which come from several files: a row does not tell which file was
-   * repaired */
+  /* not for joined rows: they come from several files, so which was repaired is unknown */
   if (retry_failed && !strstr(info->identity, "join_by_name: true")) {
     MILL_TRY(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
     then.file = recorded;
@@ -97,7 +96,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
     MILL_TRY(mill_stored_rows_count(file, path, info->n_row, 0, info->n_row, summary));
   MILL_TRY(mill_damaged_rows_find(file, path, info->n_row, finished, &damaged));
   if (damaged.n_catalog > 0)
-    MILL_TRY(REFUSED("%s: %s, and what is in /catalog cannot be fitted again", path,
+    MILL_TRY(REFUSED("%s: %s; a fit cannot repair /catalog", path,
                      mill_damaged_rows_text(&damaged, text)));
   *found =
       finished && n_repaired == 0 && damaged.n == 0 ? MILL_FOUND_FINISHED : MILL_FOUND_UNFINISHED;
@@ -148,8 +147,7 @@ int mill_result_is_void(const char *path)
   mill_result_peek peek;
   return mill_h5_check_output(path) == MILL_OK && look(path, &found, &peek) == MILL_OK && found &&
          peek.n_status[MILL_STATUS_FITTED] == 0 &&
-         !(peek.finished && peek.n_status[MILL_STATUS_NOT_DONE] > 0); /* finished with rows not
-                                                                       * done: damaged */
+         !(peek.finished && peek.n_status[MILL_STATUS_NOT_DONE] > 0); /* damaged, not empty */
 }
 
 void mill_result_find(const char *path, mill_existing *existing)
@@ -199,8 +197,7 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
   return MILL_OK;
 }
 
-/* On rank 0, with --overwrite: if a file exists, make it the target to replace, and let the run
- * write PATH.new. */
+/* On rank 0, with --overwrite: make an existing file the target, and write to PATH.new instead. */
 static int settle_target(mill_result_file *file, const mill_run_info *info)
 {
   int is_begun = 0;
@@ -270,7 +267,7 @@ int mill_result_claim(mill_result_file *file, const char *path, const mill_run_i
   } else
     mill_lock_remove_leftovers(&file->lock, path);
   if (file->was_void) {
-    mill_log_info("%s is of other inputs or settings and has no fitted row: it is replaced",
+    mill_log_info("%s was made from other inputs or settings and has no fitted row: it is replaced",
                   file->path);
     if (info->models)
       mill_models_remove_of(info->models, file->path);
@@ -282,6 +279,6 @@ int mill_result_claim(mill_result_file *file, const char *path, const mill_run_i
   if (overwrite && *found != MILL_FOUND_NOTHING)
     mill_log_info("%s: an earlier start %s has begun it: it is continued", file->path,
                   file->target[0] ? "with --overwrite"
-                                  : "of this Slurm job, whose --overwrite has been done,");
+                                  : "of this Slurm job, which has done its --overwrite,");
   return MILL_OK;
 }

@@ -17,13 +17,7 @@
 
 #define FORMAT_NAME   "starmill models"
 #define CATALOG_NAMES "FIRST_EXPOSURE N_EXPOSURE TARGETID IDENTIFIER"
-enum {
-  FIRST_EXPOSURE,
-  N_EXPOSURE,
-  TARGET,
-  IDENTIFIER
-}; /* columns of the catalog table, in this
-                                                          * order */
+enum { FIRST_EXPOSURE, N_EXPOSURE, TARGET, IDENTIFIER }; /* columns, in this order */
 enum { BLOCK_ROWS = 65536, NAME_SIZE = MILL_MAX_NAME + 32 };
 
 struct mill_models_file {
@@ -221,7 +215,7 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
     describe_arm(info, a, 1, group, &columns);
     if (mill_table_open(file, -1, path, group, info->n_exposure, &columns, &each) != MILL_OK)
       MILL_FAIL(MILL_ERR_OUTPUT,
-                "%s has one set of wavelengths for all rows in arm %s, but they differ now", path,
+                "%s has one set of wavelengths for all rows in arm %s, but now rows differ", path,
                 info->lib->arm[a].name);
     goto done;
   }

@@ -25,17 +25,14 @@ typedef struct mill_models_info {
   const char *run_id; /**< RUN_ID of the result */
   hid_t result;       /**< the open result */
   const char *result_path;
-  int64_t n_row, n_exposure, n_done; /**< rows of /fits; rows of /models; rows of /fits already
-                                      *   fitted */
+  int64_t n_row, n_exposure, n_done; /**< rows of /fits, of /models; fitted rows of /fits */
   const mill_library *lib;
-  const double *wave_aa[MILL_MAX_ARM]; /**< [n_pix] wavelengths shared by all rows; NULL: each row
-                                        *   has its own */
+  const double *wave_aa[MILL_MAX_ARM]; /**< [n_pix] of all rows; NULL: each row has its own */
   const char *target;      /**< file to replace at the end, and to lock now; NULL: none */
   int n_pix[MILL_MAX_ARM]; /**< 0: no file has the arm */
 } mill_models_info;
 
-/** Remove the models file at path if it belongs to the result at path `result`.  Call on one
- *  rank. */
+/** Remove the models file at path if it belongs to the result at path `result`.  One rank alone. */
 void mill_models_remove_of(const char *path, const char *result);
 
 /** Create the models file, or open that of the same run.  Collective.  MILL_ERR_OUTPUT, the same on

@@ -94,8 +94,7 @@ static void pack_exposure(const mill_columns *columns, const mill_file_index *in
   }
 }
 
-/* Make the group that begins with file `first`; rows that were not kept in memory are read
- * again. */
+/* Make the group that begins with file `first`, reading rows again that were not kept. */
 static int load_group(const mill_run_info *info, int first, group *g)
 {
   const int end = end_of_group(info, first);

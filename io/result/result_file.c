@@ -355,8 +355,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   /* despite --overwrite, keep the models of a result that is continued */
   MILL_TRY(mill_models_open(path, overwrite && info.n_done == 0, &info, &file->mpi, &file->models));
 done:
-  if (err != MILL_OK && file->is_new && file->mpi.rank == 0) { /* a new result is useless without
-                                                                * its models */
+  if (err != MILL_OK && file->is_new && file->mpi.rank == 0) { /* a new result needs its models */
     unlink(file->path);
     close_descriptor(file);
   }
@@ -424,8 +423,7 @@ done:
   return err;
 }
 
-/* On rank 0, once all is on disk: replace the old files by the new ones if these have a fitted
- * row. */
+/* On rank 0, once all is on disk: replace the old files if the new ones have a fitted row. */
 static int replace_old(const mill_result_file *file, const mill_result_summary *counts, int *old)
 {
   char models[MILL_MAX_PATH];

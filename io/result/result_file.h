@@ -119,8 +119,7 @@ enum mill_old_result {
 /** Number of bits of a flag that are counted, lowest first. */
 enum { MILL_N_RESULT_BIT = 32 };
 
-/** Counts of all ranks, then times of this rank.  Reductions over ranks need n_status first and the
- *  times last. */
+/** Counts of all ranks (n_status first, for reductions), then times of this rank. */
 typedef struct mill_result_summary {
   int64_t n_status[MILL_N_STATUS];
   int64_t n_warned;                  /**< fitted rows with a warning */

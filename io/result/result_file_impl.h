@@ -21,9 +21,9 @@ enum {
   /* From this many bytes of queued rows on, a rank asks for a write before write_interval is over;
    * a GPU fits fewer in the usual interval.  From twice as many on, mill_result_put waits. */
   MILL_WRITE_BYTES = 64 << 20,
-  MILL_WRITE_PIX = 8 << 20,  /* from this many pixels of models on (32 MiB), a rank writes them
+  MILL_WRITE_PIX = 8 << 20,  /* from so many pixels of models on (32 MiB), a rank writes them
                               * alone */
-  MILL_QUEUE_PIX = 32 << 20, /* from this many on (128 MiB), mill_result_put_model waits */
+  MILL_QUEUE_PIX = 32 << 20, /* from so many on (128 MiB), mill_result_put_model waits */
   MILL_OWN_ROWS = 1 << 17    /* rows per ownership block: 1 MiB of a float64 column */
 };
 
@@ -62,8 +62,7 @@ struct mill_result_file {
   mill_result_queue both[2];
   uint8_t *wanted; /* bit 1: row still to be fitted */
   int is_closing;
-  int may_start;           /* 1: all ranks have their thread; -1: some rank has none, so end at
-                            * once */
+  int may_start;           /* 1: all ranks have their thread; -1: one has none, end at once */
   mill_error_kept failure; /* first failed write */
   int (*meet)(void *context, const mill_mpi *io); /* set by mill_result_meet; NULL: none */
   void *meet_context;

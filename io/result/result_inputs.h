@@ -12,8 +12,7 @@
 
 typedef struct mill_recorded_inputs {
   int n_file;
-  char folder[MILL_MAX_PATH]; /**< working folder of the fit, base of relative paths; empty:
-                               *   unknown */
+  char folder[MILL_MAX_PATH]; /**< folder of the fit, base of relative paths; empty: unknown */
   mill_input_file *file;      /**< [n_file] */
   char *text;                 /**< memory of the texts that file points to */
 } mill_recorded_inputs;
@@ -39,8 +38,7 @@ typedef struct mill_known_inputs {
   mill_known_input *input;
 } mill_known_inputs;
 
-/** Read the inputs of an open result.  The caller zeroes *out before, and clears it also after a
- *  failure. */
+/** Read the inputs of an open result; *out is zeroed before, and cleared also after a failure. */
 int mill_known_inputs_read(hid_t file, const char *path, mill_known_inputs *out);
 void mill_known_inputs_clear(mill_known_inputs *inputs);
 

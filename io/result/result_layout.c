@@ -137,8 +137,7 @@ done:
   return err;
 }
 
-/* Write each pair of format and frame among the inputs, e.g. "desi barycentric\nsdss
- * heliocentric\n". */
+/* List each pair of format and frame among the inputs: "desi barycentric\nsdss heliocentric\n". */
 static int write_frames(hid_t file, const char *path, const mill_run_info *info)
 {
   char text[512] = "";

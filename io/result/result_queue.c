@@ -100,8 +100,7 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
   int err = MILL_OK;
   char *row;
   const mill_table *models = mill_models_arm(file->models, arm);
-  const mill_column *column = models ? models->columns.column : NULL; /* wavelength if each row has
-                                                                       * its own, then flux */
+  const mill_column *column = models ? models->columns.column : NULL; /* [wavelength], flux */
   const int has_wave = wave_aa != NULL;
   pthread_mutex_lock(&file->mutex);
   if (!models || file->is_closing || model_row < 0 || model_row >= models->n_row ||

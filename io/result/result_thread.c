@@ -194,8 +194,7 @@ static int is_time_to_meet(const mill_result_file *file)
 
 enum { N_ROW, N_ITEM, N_OPEN, N_MEET, N_FAILED, N_COUNT };
 
-/* Number of counts exchanged in a write: N_COUNT, and for each of two tables the messages to each
- * owner. */
+/* Number of counts exchanged in a write: N_COUNT, and per table the messages to each owner. */
 static int n_count(const mill_result_file *file)
 {
   return N_COUNT + 2 * file->owners.n;

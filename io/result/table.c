@@ -79,8 +79,7 @@ static int missing_value(const mill_column *c, char out[sizeof(double)])
   static const char zeros[sizeof(double)];
   const double f64 = c->missing;
   const float f32 = (float)f64;
-  const int64_t i64 = isnan(f64) ? 0 : (int64_t)f64; /* its low bytes, first in little-endian order,
-                                                      * serve narrower integers */
+  const int64_t i64 = isnan(f64) ? 0 : (int64_t)f64; /* little-endian: low bytes come first */
   memset(out, 0, sizeof f64);
   if (c->type == MILL_TYPE_F64)
     memcpy(out, &f64, sizeof f64);
@@ -403,7 +402,7 @@ int mill_table_read(mill_table_part part)
 {
   int err = MILL_OK;
   char *value = NULL;
-  if (part.at || part.n == 0)
+  if (part.at || part.n == 0) /* scattered rows: read by the descriptor, without HDF5 */
     return move_part(&part, 0);
   MILL_TRY(mill_alloc_bytes((size_t)part.n, widest(&part), (void **)&value));
   for (int i = part.first; i < part.end; i++)

@@ -59,7 +59,7 @@ static int examine_row(void *context, int64_t i, const char *row)
   return mill_waiting_add(&e->reset, &e->fits->columns, i, &reset);
 }
 
-/* Set STATUS to 0 and copy TARGETID from /catalog, since that of /fits may be damaged and no fit
+/* Set STATUS to 0 and copy TARGETID from /catalog, since /fits may be damaged and no fit
  * writes it. */
 static int reset_rows(examination *e)
 {

@@ -94,8 +94,7 @@ static int is_as_it_was(const char *path, int64_t size, double mtime)
          (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec == mtime;
 }
 
-/* The table's entry of an input that is done with these settings and unchanged since; NULL:
- * none. */
+/* The table's entry of an unchanged input that is done with these settings; NULL: none. */
 static const mill_input_entry *find_done(const mill_input_table *table, const char *settings,
                                          const mill_selection *select, const char *name)
 {
@@ -202,7 +201,7 @@ static int mark_done(const mill_input_request *request, const mill_input_table *
     err = look_for(done + first, end - first, settings, strcmp(result, output) == 0, is_done);
     mill_watch_end(watch);
     if (err == MILL_ERR_OUTPUT) {
-      mill_log_warning("%s: its inputs are fitted again", mill_error_message());
+      mill_log_warning("%s; the inputs of this result are fitted again", mill_error_message());
       err = MILL_OK;
     }
     MILL_TRY(err);
@@ -283,8 +282,8 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
               "for them (and join the results with starmill merge)",
               request->output, n_waiting);
   if (n_waiting > 0)
-    mill_log_warning("%s is continued with the %zu inputs that it was begun with; %zu others wait "
-                     "for the next run, with another --output",
+    mill_log_warning("%s is continued with its own %zu inputs; %zu others wait for the next run, "
+                     "with another --output",
                      request->output, own.n, n_waiting);
   mill_path_list_clear(list);
   *list = own;
@@ -313,8 +312,8 @@ static int skip_done(const mill_input_request *request, const mill_config *confi
       list->path[n_kept++] = list->path[i];
   names->n_skipped = (int64_t)(list->n - n_kept);
   list->n = n_kept;
-  mill_log_info("%lld inputs are done, %zu are not, by %s", (long long)names->n_skipped, n_kept,
-                request->input_table);
+  mill_log_info("%lld inputs are done and %zu are not, according to %s",
+                (long long)names->n_skipped, n_kept, request->input_table);
   MILL_TRY(keep_own(request, table, list));
 done:
   mill_free(is_done);

@@ -29,8 +29,7 @@ typedef struct mill_input_names {
   char *text;                        /**< all names, each with its final zero, owned */
   const char **name;                 /**< [n] into text, owned */
   int64_t n_skipped;                 /**< inputs left out because they are done */
-  char settings[MILL_SETTINGS_SIZE]; /**< digest of this run's settings; on rank 0, with
-                                      *   --input-table */
+  char settings[MILL_SETTINGS_SIZE]; /**< digest of this run's; on rank 0, with --input-table */
 } mill_input_names;
 
 /** List the inputs on rank 0 and send them to all ranks; n = 0 if all are done.  Collective.

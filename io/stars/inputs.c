@@ -235,8 +235,7 @@ static void look_at_file(const char *path, file_facts *facts)
   facts->file.mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
 }
 
-/* Replace facts, filled for this rank's files, by those of all files; start [size + 1]: first file
- * of each rank. */
+/* Replace this rank's facts by those of all ranks; start [size + 1]: first file of each rank. */
 static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **facts)
 {
   file_facts *all = NULL;
@@ -451,8 +450,7 @@ static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_
   return MILL_OK;
 }
 
-/* Log each pair of format and frame once; velocities are in the frame of the input's
- * wavelengths. */
+/* Log each pair of format and frame once; velocities are in the frame of the wavelengths. */
 static void log_frames(const mill_inputs *inputs)
 {
   for (int i = 0; i < inputs->n_file; i++) {
@@ -545,8 +543,8 @@ int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spect
     char host[256];
     mill_host_name(host, sizeof host);
     MILL_FAIL(MILL_ERR_INPUT,
-              "%s changed while the job was running, or is on host %s a copy that has lost the "
-              "file's time: run it again on the new file, or copy with times (cp -p, sbcast -p)",
+              "%s changed while the job was running, or its copy on host %s has lost the file's "
+              "time: run it again on the new file, or copy with times (cp -p, sbcast -p)",
               file->path, host);
   }
   if (!is_same || !has_same_rows)
@@ -571,7 +569,7 @@ int mill_inputs_load(void *context, int i_file, mill_file_index *index)
   /* its rows are already counted, so this job cannot go on; a restart counts again */
   return err == MILL_ERR_INPUT || err == MILL_ERR_RANGE
              ? MILL_ERROR(MILL_ERR_STOPPED,
-                          "%s; it could be read before: the same command starts again",
+                          "%s; the file was readable before: the same command starts again",
                           mill_error_message())
              : err;
 }

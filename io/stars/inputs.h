@@ -31,8 +31,7 @@ typedef struct mill_inputs {
   int file_start, file_end;                 /**< this rank indexes files [file_start, file_end) */
   mill_file_index *index;                   /**< [file_end - file_start], owned */
   char *path_text, *file_text;              /**< texts that file points to, owned */
-  mill_spectra_settings settings;           /**< settings of indexing; its lib and config are
-                                             *   borrowed */
+  mill_spectra_settings settings;           /**< settings of indexing; borrows lib and config */
   mill_join *join; /**< joins rows across files, owned; NULL: rows are not joined */
   /** per arm, if models are wanted: pixels of the longest exposure (0: no file has the arm);
    *  wavelengths if all exposures share them to 0.001 pixels, else NULL */
@@ -57,8 +56,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
 int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spectra,
                      mill_file_index *index);
 
-/** The mill_run_info.load function; context: the inputs.  MILL_ERR_STOPPED: the file became
- *  unreadable. */
+/** mill_run_info.load; context: the inputs.  MILL_ERR_STOPPED: the file became unreadable. */
 int mill_inputs_load(void *context, int i_file, mill_file_index *index);
 
 /** Free the rows that this rank indexed, once they are written. */

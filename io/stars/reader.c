@@ -49,7 +49,7 @@ typedef struct worker {
   source source[MAX_SOURCE];
   int64_t n_asked, wanted[MILL_BATCH_ROWS];
   /* work space for the batch being filled */
-  int64_t *exposure; /* FITS rows of the exposures to read from one file */
+  int64_t *exposure; /* exposures to read from one file, as its format numbers them */
   place *place;      /* where each exposure of the batch was read */
   int *part_file;    /* file of each part */
   int *cursor;       /* next segment of each part */
@@ -84,8 +84,7 @@ static void close_source(source *s)
   s->i_file = -1;
 }
 
-/* Close this thread's other open files to free room in the scratch folder; returns how many were
- * open. */
+/* Close this thread's other files to free room in the scratch folder; returns their number. */
 static int close_others(worker *w, const source *keep)
 {
   int n = 0;
@@ -194,8 +193,7 @@ static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_j
   }
 }
 
-/* Return the number of exposures of a row; *first_exposure: its first one, counted over the
- * catalog. */
+/* Return the number of exposures of a row; *first_exposure: its first one in the catalog. */
 static int count_exposures(const mill_reader *reader, const source *s, int64_t row,
                            int64_t *first_exposure)
 {
@@ -291,7 +289,7 @@ static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *r
 {
   star->identity = mill_star_identity(row->target_id, row->object);
   star->warn = row->is_other ? MILL_WARN_CLASS : 0;
-  star->stays = 1; /* its description lasts as long as the batch */
+  star->stays = 1; /* its pixels stay in pinned memory with the batch */
   if (plan->start)
     MILL_CHECK(mill_start_table_find(plan->start, row, &star->start, &(enum mill_start_found){0}));
   if (plan->priors)
@@ -299,8 +297,7 @@ static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *r
   return MILL_OK;
 }
 
-/* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT, MILL_ERR_RANGE: unreadable
- * spectra. */
+/* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT, MILL_ERR_RANGE: unreadable. */
 static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, int n,
                       mill_batch *batch)
 {

@@ -24,8 +24,7 @@ enum {
   MILL_BATCH_ROWS = 128,     /**< most rows of a batch */
   MILL_BATCH_EXPOSURES = 16, /**< most exposures of a batch, unless a single row has more */
   MILL_READER_AHEAD = 2,     /**< batches beyond one per thread: one fitted, one uploaded */
-  MILL_READER_SHARE = 64 /**< most rows of a file that a thread takes at once, if there are several
-                          *   threads */
+  MILL_READER_SHARE = 64     /**< most rows of a file that one of several threads takes at once */
 };
 
 /** Number of batches that circulate with n_thread threads. */
@@ -64,12 +63,10 @@ typedef struct mill_reader_cost {
 typedef struct mill_reader_plan {
   const mill_inputs *inputs;
   mill_work *work;                /**< rows to read; only the reader may draw from it */
-  const mill_backend *backend;    /**< its `pin` allocates memory for pixels; NULL: ordinary
-                                   *   memory */
+  const mill_backend *backend;    /**< its `pin` allocates pixels; NULL: ordinary memory */
   const mill_start_table *start;  /**< NULL: none */
   const mill_prior_table *priors; /**< NULL: none */
-  int n_thread;                   /**< 1 to MILL_MAX_READER; must be 1 if mill_spectra_threads() is
-                                   *   0 */
+  int n_thread;                   /**< 1 to MILL_MAX_READER; 1 unless mill_spectra_threads() */
   mill_reader_cost *cost;         /**< out, zeroed by the caller; NULL: not wanted */
 } mill_reader_plan;
 

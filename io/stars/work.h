@@ -15,8 +15,7 @@ typedef struct mill_work_plan {
   const mill_inputs *inputs;
   const mill_result_file *result; /**< tells which rows are not done; NULL: fit all rows */
   int64_t n_row_limit;            /**< fit only rows of /fits below it; 0: all */
-  double rate;                    /**< expected stars/s of this rank; fast ranks draw several chunks
-                                   *   together */
+  double rate;                    /**< expected stars/s; fast ranks draw several chunks together */
   int64_t n_held;                 /**< rows that this rank takes before it finishes the first */
   int64_t n_ahead;                /**< rows of these that its reader holds */
 } mill_work_plan;

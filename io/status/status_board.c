@@ -19,7 +19,7 @@
 #include "src/system/status_process.h"
 #include "src/system/watchdog.h"
 
-/* the recent rate is that of the last RATE_S to 2 RATE_S seconds */
+/* the recent rate is measured over the last RATE_S to 2 RATE_S seconds */
 static const double RATE_S = 30.0;
 
 typedef struct sample {
@@ -126,8 +126,7 @@ void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
   const double since_s = mill_wall_s() - board->elsewhere.met_s;
   const int64_t known = board->elsewhere.n_done;
   int64_t likely = known + (int64_t)(board->elsewhere.rate * since_s);
-  if (likely >= board->plan.n_row - *n_done) /* an extrapolation never claims that all rows are
-                                              * done */
+  if (likely >= board->plan.n_row - *n_done) /* never claim all rows by extrapolation */
     likely = board->plan.n_row - *n_done - 1;
   *n_done += likely > known ? likely : known;
   *n_failed += board->elsewhere.n_failed;

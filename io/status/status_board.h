@@ -36,9 +36,9 @@ void mill_board_stage(mill_board *board, enum mill_rank_stage stage);
 void mill_board_memory(mill_board *board, enum mill_purpose purpose, size_t bytes);
 void mill_board_failed(mill_board *board, int code, const char *message);
 
-/** Count the rows done on all ranks, and those of them that were not fitted, including earlier
- *  runs. Other ranks are assumed to have kept their last rate since the last meeting.  Zeros if
- *  board is NULL. */
+/** Count the rows done on all ranks, and those not fitted among them, including earlier runs.
+ *  Assumes that other ranks have kept their last rate since the last meeting.  board NULL:
+ *  zeros. */
 void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed);
 
 /** Send the last state of every rank to rank 0.  Collective.  MILL_ERR_MPI. */

@@ -45,8 +45,7 @@ typedef struct mill_rank_state {
   int32_t has_gpu, gpu_percent;    /**< gpu_percent -1: unknown */
   int64_t n_status[MILL_N_STATUS]; /**< rows of each STATUS finished in this run */
   int64_t resident, peak;          /**< memory of the process, bytes */
-  int64_t bytes[MILL_N_PURPOSE];   /**< largest bytes used so far for each purpose, on the device if
-                                    *   any */
+  int64_t bytes[MILL_N_PURPOSE];   /**< largest use so far, on the device if there is one */
   int64_t gpu_used, gpu_total; /**< memory of its GPU, bytes: used by all processes, and total */
   double sign_s;               /**< time of the last star taken or finished, s since 1970 */
   double failed_s;             /**< time of its failure, s since 1970 */

@@ -50,7 +50,7 @@ int mill_cameras_number(mill_cameras *c)
       if (strcmp(other->name, camera->name) == 0)
         return MILL_ERROR(
             MILL_ERR_INPUT,
-            "%s: HDUs %d (%s) and %d (%s) are both channel %s of exposure %d; leave one of them",
+            "%s: HDUs %d (%s) and %d (%s) are both channel %s of exposure %d; remove one of them",
             guard->path, other->i_hdu + 1, guard->hdu[other->i_hdu].name, camera->i_hdu + 1,
             guard->hdu[camera->i_hdu].name, camera->name, camera->exposure_id);
     }
@@ -317,7 +317,7 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
       return MILL_ERROR_HDU(
           c->file, camera->i_hdu,
           ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; mask "
-          "pixels that are none, or give columns of variable length",
+          "padding pixels, or give columns of variable length",
           plane_text(c, &camera->plane[MILL_WAVE], text), i, wave[i]);
     if (left < 0)
       left = i;

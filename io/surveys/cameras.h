@@ -90,8 +90,7 @@ int mill_camera_plane(mill_cameras *cameras, const mill_camera *camera, enum mil
 int mill_camera_give(mill_cameras *cameras, mill_spectra *spectra, int i_exposure,
                      mill_camera *camera);
 
-/** Unit of the fluxes of a plane times `scale`, from the column or image, else from the primary
- *  header. */
+/** Unit of a plane's fluxes times `scale`, by its column or image, else by the primary header. */
 int mill_plane_unit(mill_fits_file *file, const mill_plane *plane, double scale,
                     char unit[MILL_FLUX_UNIT]);
 

@@ -219,11 +219,10 @@ static int open_arms(mill_desi_file *file)
     n_there += a->n_pix > 0;
   }
   if (n_there == 0)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "%s: has none of the library's arms (%s); give a DESI file, another library, or "
-        "fetch the file again if it should have them (it is cut)",
-        file->fits->guard->path, names);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: has none of the library's arms (%s); give a DESI file or another "
+                      "library, or fetch the file again if it is cut",
+                      file->fits->guard->path, names);
   MILL_CHECK(check_alike(file));
   return warn_missing_arms(file);
 }

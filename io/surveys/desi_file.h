@@ -13,8 +13,7 @@ enum { DESI_FLUX, DESI_IVAR, DESI_MASK, DESI_RESOLUTION, DESI_N_IMAGE };
 typedef struct mill_desi_image {
   int i_hdu;            /**< -1: the file lacks the image */
   int is_mask, is_wide; /**< is_wide: the mask has 64 bits */
-  int plain;            /**< float32, or int32 for masks, unscaled and not compressed: read without
-                         *   CFITSIO */
+  int plain;            /**< unscaled float32, or int32 masks: read without CFITSIO */
   uint64_t offset;      /**< added to stored 64-bit masks */
 } mill_desi_image;
 

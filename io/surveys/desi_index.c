@@ -61,8 +61,7 @@ static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
     all->healpix = (int32_t)(pixel / (ratio * ratio));
 }
 
-/* Read the file's sky pixel: UNIQPIX (since Matterhorn), else the nested pixel of HPXNSIDE (default
- * 64). */
+/* Read the file's sky pixel: UNIQPIX (since Matterhorn), else nested, of HPXNSIDE (default 64). */
 static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row *all)
 {
   int found = 0;
@@ -93,8 +92,7 @@ static int read_division(mill_desi_file *file, mill_catalog_row *all)
   MILL_CHECK(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, NULL));
   MILL_CHECK(read_pixel(fits, group, all));
   MILL_CHECK(mill_single_key_int32(fits, 0, "TILEID", &all->tile_id, NULL));
-  if (strcmp(group, "cumulative") != 0) /* in cumulative files NIGHT is the last of several
-                                         * nights */
+  if (strcmp(group, "cumulative") != 0) /* else NIGHT is the last of several */
     MILL_CHECK(mill_single_key_int32(fits, 0, "NIGHT", &all->night, NULL));
   /* tile files have SURVEY and PROGRAM only in FIBERMAP's header */
   for (int k = 0; k < (file->i_fibermap < 0 ? 1 : 2); k++) {

@@ -29,8 +29,7 @@ static int find_single(const mill_fits_guard *guard)
   return i_phase3 >= 0 ? i_phase3 : mill_single_find_table(guard, "SPECTRUM");
 }
 
-/* Is it 4MOST?  A single spectrum must also name the instrument, since other ESO spectra have the
- * same layout. */
+/* 4MOST?  A single spectrum must name the instrument: other ESO spectra have the same layout. */
 static int recognise(const mill_fits_guard *guard)
 {
   return (mill_single_find_table(guard, "SPECTAB") >= 0 &&
@@ -48,9 +47,10 @@ static int find_tables(fourmost *f)
   f->i_target = mill_single_find_table(guard, "FIBMETATAB");
   f->i_spectra = mill_single_find_table(guard, "SPECTAB");
   if ((f->i_spectra >= 0) != (f->i_target >= 0))
-    return MILL_ERROR(MILL_ERR_INPUT,
-                      "%s: has no table %s though it has the other of a container; fetch it again",
-                      guard->path, f->i_target < 0 ? "FIBMETATAB" : "SPECTAB");
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: has no table %s, but its partner SPECTAB or FIBMETATAB; fetch the file again",
+        guard->path, f->i_target < 0 ? "FIBMETATAB" : "SPECTAB");
   if (f->i_spectra < 0)
     f->i_spectra = find_single(guard);
   if (f->i_spectra < 0)
@@ -64,7 +64,7 @@ static int find_tables(fourmost *f)
   if (f->cameras.n_row != wanted)
     return MILL_ERROR_HDU(file, f->i_spectra, " has %lld rows, expected %lld: %s",
                           (long long)f->cameras.n_row, (long long)wanted,
-                          f->i_target < 0 ? "a file of one spectrum" : "those of FIBMETATAB");
+                          f->i_target < 0 ? "a file of one spectrum" : "one per row of FIBMETATAB");
   return MILL_OK;
 }
 

@@ -402,12 +402,11 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
           &g->table, "NAME of row %lld (counted from 0) is '%s'; it must have 1 to %d characters",
           (long long)number[i], mill_fits_text_at(&g->text[NAME], number[i]), MAX_NAME);
     if (g->kind[number[i]] == APART)
-      return MILL_ERROR_TABLE(
-          &g->table,
-          "row %lld (counted from 0) has NAME '%s' of row %lld, and either the same "
-          "EXPOSURE and ARM, if any, or another TARGETID; give it another name",
-          (long long)number[i], mill_fits_text_at(&g->text[NAME], number[i]),
-          (long long)g->next_row[number[i]]);
+      return MILL_ERROR_TABLE(&g->table,
+                              "row %lld (counted from 0) has the NAME '%s' of row %lld, and either "
+                              "its EXPOSURE and ARM or another TARGETID; give it another name",
+                              (long long)number[i], mill_fits_text_at(&g->text[NAME], number[i]),
+                              (long long)g->next_row[number[i]]);
     int64_t *row = &g->cameras.row;
     for (*row = number[i]; *row >= 0; *row = g->next_row[*row])
       MILL_CHECK(give_row(g, spectra, i));

@@ -26,16 +26,14 @@ typedef struct mill_generic_table {
   int air, frame;
   mill_generic_vector vector[MILL_N_PLANE];
   int is_error;           /**< 1: the table has ERROR instead of IVAR */
-  int n_shared;           /**< pixels of HDU WAVELENGTH, shared by all rows; 0: each row has its own
-                           *   wavelengths */
+  int n_shared;           /**< pixels of HDU WAVELENGTH, shared by all rows; 0: no such HDU */
   double *shared_wave_aa; /**< [n_shared], freed by the caller */
 } mill_generic_table;
 
 /** MILL_ERR_INPUT about the table SPECTRA. */
 #define MILL_ERROR_TABLE(t, ...) MILL_ERROR_HDU((t)->file, (t)->i_hdu, ": " __VA_ARGS__)
 
-/** Open the table SPECTRA and check its columns and wavelengths; medium: value of the key medium.
- *  MILL_ERR_INPUT. */
+/** Open the table SPECTRA and check columns and wavelengths; medium: the key.  MILL_ERR_INPUT. */
 int mill_generic_table_open(mill_fits_file *file, int medium, mill_generic_table *table);
 
 #endif

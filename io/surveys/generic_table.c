@@ -214,10 +214,10 @@ static int find_wavelengths(mill_generic_table *t)
   MILL_CHECK(mill_fits_file_find(t->file, WAVELENGTH, &i_hdu));
   const int has_column = t->vector[MILL_WAVE].plane.name != NULL;
   if (has_column == (i_hdu >= 0))
-    return MILL_ERROR_TABLE(t, "%s",
-                            has_column
-                                ? "there are a column and an HDU WAVELENGTH; leave one of them"
-                                : "has no column WAVELENGTH, nor has the file an HDU of that name");
+    return MILL_ERROR_TABLE(
+        t, "%s",
+        has_column ? "there are both a column and an HDU WAVELENGTH; remove one of them"
+                   : "has no column WAVELENGTH, nor has the file an HDU of that name");
   if (i_hdu >= 0)
     MILL_CHECK(read_shared_wave(t, i_hdu));
   const mill_generic_vector *flux = &t->vector[MILL_FLUX];

@@ -32,8 +32,7 @@ static const char *const plane_name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
 static const int plane_row[MILL_N_PLANE] = {
     [MILL_FLUX] = 0, [MILL_IVAR] = 1, [MILL_WAVE] = 2, [MILL_MASK] = 3};
 
-/* Parse the name of an HDU: B-84107311 is camera B and the start in minutes; COADD_B has minute
- * -1. */
+/* Parse an HDU's name: B-84107311 is camera B and the start in minutes; COADD_B has minute -1. */
 static int parse_name(const char *name, char *letter, int32_t *minute)
 {
   char camera[2], digits[9];

@@ -86,8 +86,9 @@ static int find_bad_bits(pfs *p, int i_hdu)
       p->bad |= (int32_t)(UINT32_C(1) << bit);
   }
   if (!p->bad)
-    return MILL_ERROR_HDU(p->cameras.file, i_hdu,
-                          " names none of its bits by keywords MP_NO_DATA, ...; make it again");
+    return MILL_ERROR_HDU(
+        p->cameras.file, i_hdu,
+        " names none of its bits by keywords MP_NO_DATA, ...; make the file again");
   return MILL_OK;
 }
 

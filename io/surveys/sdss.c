@@ -91,8 +91,7 @@ static int find_exposures(mill_cameras *c)
   for (int i = 0; i < guard->n_hdu; i++) {
     char letter = 0;
     int32_t id = -1;
-    const int is_joined = strncmp(guard->hdu[i].name, "MJD_EXP_", 8) == 0; /* both cameras in one
-                                                                            * spectrum */
+    const int is_joined = strncmp(guard->hdu[i].name, "MJD_EXP_", 8) == 0; /* both cameras */
     if (!is_joined && !parse_exposure_name(guard->hdu[i].name, &letter, &id))
       continue;
     MILL_CHECK(mill_camera_add(c, is_joined ? "coadd" : letter == 'B' ? "b" : "r", i, &camera));
@@ -249,8 +248,8 @@ static int open_mwm_table(mill_cameras *c, int i_hdu)
     double vel_km_s = v[is_visit ? V_VISIT : V_RAD].f64[i];
     if (!is_visit && !isfinite(vel_km_s))
       MILL_TRY(MILL_ERROR_HDU(c->file, i_hdu,
-                              ": v_rad of row %lld (counted from 0) is none, so its wavelengths at "
-                              "rest cannot be moved back; give the mwmVisit file",
+                              ": v_rad of row %lld (counted from 0) is not a number, so the shift "
+                              "to rest cannot be undone; give the mwmVisit file",
                               (long long)i));
     if (is_visit && !(is_in && isfinite(vel_km_s)))
       vel_km_s = 0.0;

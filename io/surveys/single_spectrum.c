@@ -258,8 +258,7 @@ static int read_medium(mill_fits_file *file, int i_hdu, const char *key, int con
 int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_wcs *key,
                             int configured, int n_pix, double *wave_aa, int *air)
 {
-  double start = 0.0, step = 0.0, to_aa = 1.0, reference = 1.0; /* reference: default of CRPIX in
-                                                                 * the FITS standard */
+  double start = 0.0, step = 0.0, to_aa = 1.0, reference = 1.0; /* 1: FITS's default CRPIX */
   char what[64];
   MILL_CHECK(need_key(file, i_hdu, key->start, NULL, &start));
   MILL_CHECK(need_key(file, i_hdu, key->step, key->other_step, &step));
@@ -383,7 +382,8 @@ int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *w
 {
   if (scale != 1.0 || (zero != 0.0 && zero != 0x1p63))
     return MILL_ERROR_HDU(
-        file, i_hdu, "%s holds scaled integers of 64 bits, which no mask has; make the file again",
+        file, i_hdu,
+        "%s holds scaled integers of 64 bits, but masks must be unscaled; make the file again",
         what);
   *offset = zero != 0.0 ? UINT64_C(1) << 63 : 0;
   return MILL_OK;

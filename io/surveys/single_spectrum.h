@@ -47,12 +47,10 @@ int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *ai
 /** Read the frame from SPECSYS of the HDU, else of the primary header. */
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
 
-/** *to_aa: Angstroms per unit named in text; returns 0 unless that is Angstrom, AA, nm, um, micron
- *  or m. */
+/** *to_aa: Angstroms per unit; returns 0 unless text is Angstrom, AA, nm, um, micron or m. */
 int mill_single_unit(const char *text, double *to_aa);
 
-/** *to_aa: Angstroms per unit named by the keyword, or by `unit` if it is missing.
- *  MILL_ERR_INPUT. */
+/** *to_aa: Angstroms per unit that the keyword, else `unit`, names.  MILL_ERR_INPUT. */
 int mill_single_key_unit(mill_fits_file *file, int i_hdu, const char *key, const char *unit,
                          double *to_aa);
 
@@ -84,8 +82,7 @@ int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int 
 int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
                         int n_pix, double *out);
 
-/** First pixel whose wavelength is not finite, not positive or not above the one before; n_pix:
- *  none. */
+/** First pixel whose wavelength is not finite, positive and above the one before; n_pix: none. */
 int mill_single_disorder(int n_pix, const double *wave_aa);
 
 /** MILL_ERR_INPUT unless wavelengths are positive, finite and ascending; it names file, HDU, what

@@ -246,7 +246,7 @@ static int check_unchanged(const mill_fits_guard *guard)
   if (fstat(guard->fd, &now) != 0 || (int64_t)now.st_size != guard->file_size ||
       (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec != guard->file_mtime)
     return MILL_ERROR(MILL_ERR_INPUT,
-                      "%s changed while it was being read: run the fit again when it is complete",
+                      "%s changed while being read: run the fit again when the file is complete",
                       guard->path);
   return MILL_OK;
 }
@@ -290,8 +290,8 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
   const char *cameras = settings->config->cameras_of;
   if (cameras[0] && strcmp(cameras, spectra->format->name) != 0)
     MILL_FAIL(MILL_ERR_INPUT,
-              "%s: is of format %s, and the library's arm was cut into the cameras of %s, the "
-              "first input's format: fit it in a run of its own, or name the arms by the key arms",
+              "%s: has format %s, but the library's arm was split into the cameras of %s, the "
+              "first input's format: fit this file in a separate run, or set the key arms",
               spectra->name, spectra->format->name, cameras);
   MILL_TRY(mill_alloc_bytes(spectra->format->state_bytes, 1, &spectra->state));
   *(mill_fits_file **)spectra->state = spectra->fits;
@@ -391,11 +391,10 @@ static int check_selection(const mill_spectra *spectra, const mill_selection *se
   };
   for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
     if (need[i].asked && !(format->selects & need[i].bit))
-      return MILL_ERROR(
-          MILL_ERR_INPUT,
-          "%s: files of format %s cannot be selected by %s, which needs %s; leave it out "
-          "for them",
-          spectra->fits->guard->path, format->name, need[i].keys, need[i].needs);
+      return MILL_ERROR(MILL_ERR_INPUT,
+                        "%s: rows of format %s cannot be selected by %s, which needs %s; leave it "
+                        "out for such files",
+                        spectra->fits->guard->path, format->name, need[i].keys, need[i].needs);
   return MILL_OK;
 }
 

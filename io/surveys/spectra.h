@@ -153,8 +153,7 @@ typedef struct mill_format {
   int (*open)(void *state, const mill_spectra_settings *settings, int *frame);
   /** Free the state's memory; called also after a failure.  NULL: nothing to free. */
   void (*close)(void *state);
-  /** Fill a zeroed index with rows, exposures and n_fits_row.  After a failure the caller clears
-   *  it. */
+  /** Fill a zeroed index: rows, exposures, n_fits_row.  The caller clears it after a failure. */
   int (*index)(void *state, const mill_selection *select, mill_file_index *index);
   /** Call mill_spectra_add for every channel of the exposures. */
   int (*read)(void *state, mill_spectra *spectra, const int64_t *exposure, int n);

@@ -132,11 +132,10 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
   for (int i = 0; i < N_ARM; i++)
     MILL_CHECK(open_arm(&w->cameras, i, settings->config->medium, frame));
   if (w->cameras.n_camera == 0)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "%s: has no images BLUE_DATA, GREEN_DATA or RED_DATA; give row-stacked WEAVE L1 "
-        "spectra, or fetch the file again if it is one (it is cut)",
-        file->guard->path);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: has no images BLUE_DATA, GREEN_DATA or RED_DATA; give row-stacked WEAVE "
+                      "L1 spectra, or fetch the file again if it is cut",
+                      file->guard->path);
   return MILL_OK;
 }
 
