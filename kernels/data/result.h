@@ -116,7 +116,10 @@ enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
   X(MILL_EPOCH_NO_MINIMUM, 2, "NO_MINIMUM", "no minimum of -2 ln L near the star's velocity")      \
   X(MILL_EPOCH_LIMIT, 4, "VEL_LIMIT", "its search has met a limit of the velocity")                \
   X(MILL_EPOCH_EXCHANGEABLE, 8, "EXCHANGEABLE",                                                    \
-    "of two stars: -2 ln L does not tell which velocity is whose, or no epoch tells them apart")
+    "of two stars: -2 ln L does not tell which velocity is whose, or no epoch tells them apart")   \
+  X(MILL_EPOCH_MASS_RATIO, 16, "MASS_RATIO",                                                       \
+    "of two stars: lines are blended; both velocities are on the line of mass ratio of other "     \
+    "epochs")
 
 #define MILL_EPOCH_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_epoch_flag { MILL_EPOCH_LIST(MILL_EPOCH_ENUM) };

@@ -93,13 +93,11 @@ typedef struct mill_curve {
   double found, err; /**< minimum and its error, km/s; NaN until the search converges */
 } mill_curve;
 
-/** Gradient and curvature of F in the velocities of a star and its companion. */
+/** Gradient and curvature of F in the velocities of two stars. */
 enum mill_moment {
-  MILL_MOMENT_OWN = 0,
-  MILL_MOMENT_OTHER,
-  MILL_MOMENT_OWN2,
-  MILL_MOMENT_OTHER2,
-  MILL_MOMENT_BOTH,
+  MILL_MOMENT_SLOPE = 0, /**< of either star */
+  MILL_MOMENT_BEND = 2,  /**< likewise */
+  MILL_MOMENT_BOTH = 4,
   MILL_MOMENT_F, /**< F itself */
   MILL_N_MOMENT
 };

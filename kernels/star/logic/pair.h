@@ -31,6 +31,8 @@
 #define MILL_PAIR_BROAD      30.0
 #define MILL_PAIR_SHARP      10.0
 #define MILL_PAIR_GAIN       40.0
+/** With a model error two velocities must differ by so many times more. */
+#define MILL_PAIR_WRONG 2.0
 /** The first ratio of their fluxes. */
 #define MILL_PAIR_RATIO 0.3
 /** Two slow stars are tried first where v sin i, km/s, is above this and resolved: lines so far
@@ -57,29 +59,22 @@ enum {
   MILL_PAIR_MOST_JAC = 12
 };
 
-/** Chi-square that one star leaves a pixel, without model error: where templates are wrong, a
- *  second one lowers F by their errors too. */
-MILL_HD static inline double mill_pair_unit_of(const mill_slot *slot)
-{
-  const double unit = slot->result.chisq_data / (double)slot->result.n_pix_tot;
-  return unit > 1.0 ? unit : 1.0;
-}
-
 /** Will the turn not lower F by half of what two stars must, more promised? */
-MILL_HD static inline int mill_pair_loses(const mill_slot *slot, double promised)
+MILL_HD static inline int mill_pair_loses(const mill_model *m, const mill_slot *slot,
+                                          double promised)
 {
   return !(slot->result.m2ll - slot->polish.at.f + promised >
-           0.5 * MILL_PAIR_GAIN * mill_pair_unit_of(slot));
+           0.5 * MILL_PAIR_GAIN * mill_pair_unit_of(m, slot));
 }
 
 /** Is this first turn not worth another Jacobian? */
-MILL_HD static inline int mill_pair_is_hopeless(const mill_slot *slot)
+MILL_HD static inline int mill_pair_is_hopeless(const mill_model *m, const mill_slot *slot)
 {
   const mill_polish *polish = &slot->polish;
   /* lines of stars that move are smeared at first */
   const int later = polish->n_jac >= MILL_PAIR_LATER_JAC && !slot->pair.is_moving;
   return polish->n_jac >= MILL_PAIR_JAC &&
-         (mill_pair_loses(slot, (later ? 1.0 : MILL_PAIR_PROMISE) * polish->pred) ||
+         (mill_pair_loses(m, slot, (later ? 1.0 : MILL_PAIR_PROMISE) * polish->pred) ||
           (later && polish->at.theta[MILL_PAR_VSINI] > MILL_PAIR_BLUNT));
 }
 
@@ -107,7 +102,7 @@ MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot 
   const double err = m->n_par > m->n_deriv ? 1.0 / sqrt(slot->best.at.hess[MILL_PAR_VRAD])
                                            : slot->result.vrad_err_formal_km_s;
   p->least_apart = MILL_PAIR_APART * err * sqrt(0.5 * signal); /* offsets make VRAD's larger */
-  p->is_fitted = 1;
+  p->is_fitted = 0;
   slot->profile.has_arm = 0; /* it is one star's */
   return 1;
 }
@@ -154,17 +149,24 @@ MILL_HD_CALLED static inline void mill_pair_take_flux(const mill_model *m, mill_
       slot->pair.flux[slot->segment[i].arm][k] += mill_answer_of(m, slot, i)[at + k];
 }
 
+/** Least difference of two stars' velocities: more if templates have a model error. */
+MILL_HD static inline double mill_pair_least_apart(const mill_model *m, const mill_pair *p)
+{
+  return p->least_apart * (mill_has_error(m) ? MILL_PAIR_WRONG : 1.0);
+}
+
 /** Is the peak of residuals what wrong templates make: a high level at all velocities, too low for
- *  the chi-square that they leave, or within a line's width of a star whose lines no companion
- *  there makes broader?  Not with epochs, which one star at one velocity fits as badly. */
+ *  the chi-square that they leave, or within a line's width (two with a model error) of a star
+ *  whose lines no companion there makes broader?  Stars that move are fitted as badly by one at one
+ *  velocity. */
 MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
   const double off = p->peak_km_s - slot->best.end[MILL_PAR_VRAD];
-  return !mill_pair_has_epochs(slot) &&
-         (!p->peak_stands || !(p->peak > MILL_PAIR_PEAK_WRONG * mill_pair_unit_of(slot)) ||
+  return !p->is_moving &&
+         (!p->peak_stands || !(p->peak > MILL_PAIR_PEAK_WRONG * mill_pair_unit_of(m, slot)) ||
           (!m->set.fixed[MILL_PAR_VSINI] && slot->result.vsini_km_s < MILL_PAIR_SHARP &&
-           fabs(off) * MILL_PAIR_APART < p->least_apart));
+           fabs(off) * MILL_PAIR_APART < mill_pair_least_apart(m, p)));
 }
 
 /** May the star's rotation be that of two slow stars' lines?  Then one star leaves more above
@@ -176,7 +178,7 @@ MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slo
   return !mill_pair_has_epochs(slot) && !m->set.fixed[MILL_PAR_VSINI] &&
          r->vsini_km_s > MILL_PAIR_SPLIT && (r->info & MILL_INFO_VSINI_ZERO) == 0 &&
          (r->warn & MILL_WARN_HULL) == 0 &&
-         r->chisq_data - r->chisq_noise > 2.0 * MILL_PAIR_GAIN * mill_pair_unit_of(slot);
+         r->chisq_data - r->chisq_noise > 2.0 * MILL_PAIR_GAIN * mill_pair_unit_of(m, slot);
 }
 
 /** The residuals have answered: may there be a second star at their peak? */
@@ -186,7 +188,7 @@ MILL_HD_CALLED static inline int mill_pair_is_seen(const mill_model *m, mill_slo
   const double least =
       slot->result.vsini_km_s > MILL_PAIR_BROAD ? MILL_PAIR_PEAK_BROAD : MILL_PAIR_PEAK_LEAST;
   slot->result.pair_peak = slot->pair.peak;
-  return peak > least * sqrt(mill_pair_unit_of(slot)) && !mill_pair_misled(m, slot);
+  return peak > least * sqrt(mill_pair_unit_of(m, slot)) && !mill_pair_misled(m, slot);
 }
 
 /** Begin with two stars: instead of one that rotates, or with one at the residuals' peak. */
@@ -215,12 +217,67 @@ MILL_HD_CALLED static inline void mill_pair_turn(const mill_model *m, mill_slot 
   mill_polish_begin(m, slot, slot->pair.theta[slot->pair.star]);
 }
 
+/** Mean over pixels of ln of the second star's flux over the first one's, by the last Jacobian. */
+MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mill_slot *slot)
+{
+  const mill_pair *p = &slot->pair;
+  double sum = 0.0;
+  for (int a = 0; a < m->n_arm; a++)
+    if (p->flux[a][0] > 0.0 && p->flux[a][1] > 0.0)
+      sum += (double)slot->result.n_pix[a] * log(p->flux[a][1 - p->star] / p->flux[a][p->star]);
+  return sum / (double)slot->result.n_pix_tot;
+}
+
+/** The width of a star's lines by the curvature of F without model error; the arms are of one star,
+ *  the epochs of the first of two, whose flux after the second one's turn is known. */
+MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
+{
+  const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
+  const double other = slot->of_epochs ? exp(-2.0 * mill_pair_brightness(m, slot)) : 0.0;
+  double curve = 0.0;
+  for (int i = 0; i < n; i++) {
+    const mill_curve *c = slot->of_epochs ? &slot->epoch[i].curve : &slot->arm[i];
+    const double bend = 0.5 * (c->f[0] + c->f[2] - 2.0 * c->f[1]) / (c->step * c->step);
+    curve += c->n > 0 && isfinite(bend) ? bend : 0.0;
+  }
+  if (curve > 0.0)
+    slot->pair.least_apart =
+        MILL_PAIR_APART * sqrt(0.5 * mill_lines_signal(m, slot) / (1.0 + other) / curve);
+}
+
+/** Measure the width of the lines by noise alone: a model error makes the velocity's error larger,
+ *  but not the lines broader. */
+MILL_RESUMABLE(mill_pair_measure)
+{
+  MILL_BEGIN;
+  for (int i = 0; i < slot->n_epoch && slot->of_epochs; i++)
+    mill_seek_begin(slot, mill_pair_epoch_vrad(slot, i, 0), (double)NAN, &slot->epoch[i].curve);
+  for (int a = 0; a < m->n_arm && !slot->of_epochs; a++)
+    mill_seek_begin(slot, mill_arm_vrad(m, slot, a, slot->theta[MILL_PAR_VRAD]), (double)NAN,
+                    &slot->arm[a]);
+  if (!mill_seeks_next(m, slot))
+    MILL_RETURN;
+  mill_ask_curves(m, slot, slot->of_epochs ? MILL_OF_EPOCHS : MILL_OF_ARMS);
+  slot->data_only = 1;
+  MILL_WAIT(MILL_REQ_VALUES);
+  mill_answered(m, slot);
+  mill_take_curves(m, slot, slot->of_epochs ? MILL_OF_EPOCHS : MILL_OF_ARMS);
+  mill_pair_measured(m, slot);
+  MILL_END;
+}
+
 /** Before a turn of stars that move: scans for the velocities of their epochs, and Jacobians that
  *  settle them. */
 MILL_RESUMABLE(mill_pair_epochs_look)
 {
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
+  if (p->is_moving && p->n_turn == 1) { /* one star's lines were smeared */
+    slot->of_epochs = 1;
+    for (int j = 0; j < m->n_par; j++)
+      slot->theta[j] = p->theta[0][j];
+    MILL_CALL(mill_pair_measure);
+  }
   while (mill_pair_scan(m, slot)) {
     MILL_ASK_CURVES(MILL_OF_EPOCHS);
     mill_pair_scanned(slot);
@@ -235,17 +292,6 @@ MILL_RESUMABLE(mill_pair_epochs_look)
     MILL_CALL(mill_pair_keep_rows);
   }
   MILL_END;
-}
-
-/** Mean over pixels of ln of the second star's flux over the first one's, by the last Jacobian. */
-MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mill_slot *slot)
-{
-  const mill_pair *p = &slot->pair;
-  double sum = 0.0;
-  for (int a = 0; a < m->n_arm; a++)
-    if (p->flux[a][0] > 0.0 && p->flux[a][1] > 0.0)
-      sum += (double)slot->result.n_pix[a] * log(p->flux[a][1 - p->star] / p->flux[a][p->star]);
-  return sum / (double)slot->result.n_pix_tot;
 }
 
 /** Error of the second star's velocity; infinite: it has none. */
@@ -302,7 +348,7 @@ MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot
   }
   if (outcome != MILL_POLISH_GO || p->n_turn > 0)
     return outcome;
-  if (mill_pair_is_hopeless(slot))
+  if (mill_pair_is_hopeless(m, slot))
     return MILL_POLISH_GIVEN_UP;
   return slot->polish.n_jac < MILL_PAIR_MOST_JAC ? MILL_POLISH_GO : MILL_POLISH_CUT;
 }
@@ -318,7 +364,7 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   for (int j = 0; j < m->n_par; j++)
     p->theta[p->star][j] = converged ? polish->end[j] : polish->at.theta[j];
   mill_pair_follow(m, slot);
-  mill_pair_epochs_move(slot);
+  mill_pair_epochs_move(m, slot);
   if (p->star == 1)
     p->point = polish->at;
   else
@@ -326,7 +372,7 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   p->n_turn++;
   p->n_scan = 0;
   const int early = p->is_moving && p->n_turn <= MILL_PAIR_SCANNED + 1;
-  if (!early && (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))))
+  if (!early && (mill_pair_loses(m, slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))))
     return mill_pair_drop(slot);
   if (p->n_turn == mill_pair_turns(p, MILL_PAIR_SWAP)) {
     if (mill_pair_brightness(m, slot) > 0.0) {
@@ -359,8 +405,8 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
   for (int j = m->n_deriv; j < m->n_par; j++) /* the offsets are of both */
     f -= mill_prior_penalty(m, slot, j, p->theta[0][j]);
   const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0; /* of velocities */
-  if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
-        mill_pair_apart(slot) > p->least_apart && mill_pair_is_star(m, slot) &&
+  if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(m, slot) + chance &&
+        mill_pair_apart(slot) > mill_pair_least_apart(m, p) && mill_pair_is_star(m, slot) &&
         !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST) &&
         !(p->is_split && p->theta[0][MILL_PAR_VSINI] > MILL_PAIR_SLOWER * r->vsini_km_s))) {
     p->is_fitted = 0;
@@ -376,7 +422,7 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
     if (r->n_pix[a] > 0)
       r->flux_ratio[a] = p->flux[a][1] / p->flux[a][0];
   r->info = slot->best.info | MILL_INFO_PAIR;
-  mill_pair_epochs_row(slot);
+  mill_pair_epochs_row(m, slot);
 }
 
 /** Turns of two stars from where they begin, until they are kept or not (slot->pair.is_fitted). */
@@ -411,9 +457,11 @@ MILL_RESUMABLE(mill_pair_run)
   MILL_BEGIN;
   if (!mill_pair_begin(m, slot))
     MILL_RETURN;
+  slot->of_epochs = 0;
+  if (mill_has_error(m))
+    MILL_CALL(mill_pair_measure);
   MILL_CALL(mill_pair_peaks);
   p->is_seen = mill_pair_is_seen(m, slot);
-  p->is_fitted = 0;
   p->is_split = mill_pair_is_blend(m, slot);
   if (p->is_split)
     MILL_CALL(mill_pair_try);

@@ -32,6 +32,11 @@ enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
  *  second star that only all epochs together show may be at a wrong velocity. */
 #define MILL_PAIR_RESOLVED 0.8
 #define MILL_PAIR_SEEN     4.0
+/** Lines are blended where they differ by less than so many widths: then a second star's velocity
+ *  makes up for what is wrong of the templates. */
+#define MILL_PAIR_BLENDED 1.2
+/** On the line of mass ratio they tell whose is whose where they differ by so many errors. */
+#define MILL_PAIR_SIDED 2.0
 
 /** Errors from which an epoch has no velocity, as the search of one star finds none, km/s. */
 #define MILL_PAIR_ERR_MOST (MILL_SEEK_MOST / MILL_SEEK_NOISE)
@@ -39,6 +44,31 @@ enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
 {
   return slot->n_epoch > 1;
+}
+
+/** A chi-square of all pixels, without model error, by pixel of a coadd of the epoch's exposures; -1:
+ *  of all.  What is wrong of a template is the same in each, and a second star lowers F by that. */
+MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_model *m, const mill_slot *slot,
+                                                      double chisq, int epoch)
+{
+  const double excess = chisq / (double)slot->result.n_pix_tot - 1.0;
+  int most = 1;
+  for (int a = 0; a < m->n_arm; a++) {
+    int n = 0;
+    for (int i = 0; i < slot->n_segment; i++) {
+      const mill_segment *s = &slot->segment[i];
+      n += s->arm == a && s->used && (epoch < 0 || s->epoch == epoch);
+    }
+    most = n > most ? n : most;
+  }
+  return 1.0 + (excess > 0.0 ? most * excess : 0.0);
+}
+
+/** Unit of what two stars gain on one.  Of a star that moves only exposures of one epoch, here the
+ *  first, have the templates' errors at the same pixels. */
+MILL_HD_CALLED static inline double mill_pair_unit_of(const mill_model *m, const mill_slot *slot)
+{
+  return mill_pair_unit_at(m, slot, slot->result.chisq_data, slot->epochs_shifted ? 0 : -1);
 }
 
 /** Set all segments aside but those of one epoch; -1: none. */
@@ -78,6 +108,7 @@ MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
     mill_epoch *e = &slot->epoch[i];
     e->shift[1] = 0.0;
     e->pair_err[0] = e->pair_err[1] = INFINITY;
+    e->exchanged = 0.0;
     if ((e->result.flag & MILL_EPOCH_NO_DATA) == 0)
       sum += e->peak * e->peak - MILL_PAIR_NOISE * MILL_PAIR_NOISE;
   }
@@ -185,6 +216,7 @@ MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
 MILL_HD_CALLED static inline void mill_pair_epochs_take(const mill_model *m, mill_slot *slot)
 {
   const int nd = m->n_deriv, n_row = mill_n_row(m, 1), own = MILL_PAR_VRAD, other = nd + own;
+  const int star = slot->pair.star;
   for (int i = 0; i < slot->n_epoch; i++)
     for (int k = 0; k < MILL_N_MOMENT; k++)
       slot->epoch[i].moment[k] = 0.0;
@@ -195,38 +227,128 @@ MILL_HD_CALLED static inline void mill_pair_epochs_take(const mill_model *m, mil
     if (!slot->segment[i].paired)
       continue;
     moment[MILL_MOMENT_F] += answer[MILL_ANSWER_F];
-    moment[MILL_MOMENT_OWN] += g[own];
-    moment[MILL_MOMENT_OTHER] += g[other];
-    moment[MILL_MOMENT_OWN2] += h[own * (own + 1) / 2 + own];
-    moment[MILL_MOMENT_OTHER2] += h[other * (other + 1) / 2 + other];
+    moment[MILL_MOMENT_SLOPE + star] += g[own];
+    moment[MILL_MOMENT_SLOPE + 1 - star] += g[other];
+    moment[MILL_MOMENT_BEND + star] += h[own * (own + 1) / 2 + own];
+    moment[MILL_MOMENT_BEND + 1 - star] += h[other * (other + 1) / 2 + other];
     moment[MILL_MOMENT_BOTH] += h[other * (other + 1) / 2 + own];
   }
 }
 
-/** The end of a turn: Newton's step of both velocities of each epoch, where their errors are less
- *  than half a line's width, from the turn's last accepted point. */
-MILL_HD_CALLED static inline void mill_pair_epochs_move(mill_slot *slot)
+/** Does the epoch have data, and lines that are not blended? */
+MILL_HD static inline int mill_pair_is_clear(const mill_slot *slot, int i)
+{
+  const double apart = mill_pair_epoch_vrad(slot, i, 1) - mill_pair_epoch_vrad(slot, i, 0);
+  return (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0 &&
+         fabs(apart) * MILL_PAIR_APART > MILL_PAIR_BLENDED * slot->pair.least_apart;
+}
+
+/** Does -2 ln L tell which velocity of the epoch is whose? */
+MILL_HD_CALLED static inline int mill_pair_is_sided(const mill_model *m, const mill_slot *slot,
+                                                    int i)
+{
+  double f = 0.0;
+  for (int k = 0; k < slot->n_epoch; k++)
+    f += slot->epoch[k].moment[MILL_MOMENT_F];
+  const double chisq = slot->result.chisq_data - (slot->result.m2ll - f); /* of both stars */
+  return slot->epoch[i].exchanged > MILL_PAIR_TOLD * mill_pair_unit_at(m, slot, chisq, i);
+}
+
+/** Does the epoch by itself tell both velocities?  Templates without error do of blended lines. */
+MILL_HD static inline int mill_pair_is_told(const mill_model *m, const mill_slot *slot, int i)
+{
+  return mill_pair_is_sided(m, slot, i) && (!mill_has_error(m) || mill_pair_is_clear(slot, i));
+}
+
+/** The velocities of two stars that move about each other are on a line: v2 = v[1] + slope
+ *  (v1 - v[0]), where the slope is minus the ratio of masses. */
+typedef struct mill_pair_line {
+  double v[2], slope, variance; /**< slope 0: not known; variance of v2, (km/s)^2 */
+} mill_pair_line;
+
+/** The line through the epochs that tell the stars apart. */
+MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *m,
+                                                              const mill_slot *slot)
+{
+  mill_pair_line line = {{0.0, 0.0}, 0.0, 0.0};
+  double sum = 0.0, xx = 0.0, xy = 0.0, yy = 0.0;
+  const double least = slot->pair.least_apart * slot->pair.least_apart;
+  for (int pass = 0; pass < 2; pass++) {
+    for (int i = 0; i < slot->n_epoch; i++) {
+      const double *err = slot->epoch[i].pair_err;
+      const double w = 1.0 / (err[0] * err[0] + err[1] * err[1]);
+      const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
+      if (!mill_pair_is_told(m, slot, i) || !mill_pair_is_clear(slot, i))
+        continue;
+      if (pass == 0) {
+        sum += w;
+        line.v[0] += w * v0;
+        line.v[1] += w * v1;
+      } else {
+        xx += w * (v0 - line.v[0]) * (v0 - line.v[0]);
+        xy += w * (v0 - line.v[0]) * (v1 - line.v[1]);
+        yy += w * (v1 - line.v[1]) * (v1 - line.v[1]);
+      }
+    }
+    line.v[0] /= pass == 0 ? sum : 1.0;
+    line.v[1] /= pass == 0 ? sum : 1.0;
+  }
+  if (xy < 0.0 && xx > sum * least && yy > sum * least) {
+    line.slope = 0.5 * (yy - xx + sqrt((yy - xx) * (yy - xx) + 4.0 * xy * xy)) / xy;
+    line.variance = 1.0 / sum;
+  }
+  return line;
+}
+
+/** Newton's step of both velocities of an epoch, all else held; `most` at most, and none where their
+ *  errors are larger. */
+MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_epoch *e)
+{
+  const double *g = e->moment + MILL_MOMENT_SLOPE, *h = e->moment + MILL_MOMENT_BEND;
+  const double both = e->moment[MILL_MOMENT_BOTH], det = h[0] * h[1] - both * both;
+  for (int k = 0; k < 2; k++) {
+    const double by = -0.5 * (h[1 - k] * g[k] - both * g[1 - k]) / det;
+    e->pair_err[k] = h[k] > 0.0 && det > 0.0 ? sqrt(h[1 - k] / det) : INFINITY;
+    step[k] = e->pair_err[k] < most ? (by < -most ? -most : (by > most ? most : by)) : 0.0;
+  }
+}
+
+/** Likewise along the line of mass ratio, from which v2 is `off`. */
+MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, double off, double most,
+                                                double *step, mill_epoch *e)
+{
+  const double *g = e->moment + MILL_MOMENT_SLOPE, *h = e->moment + MILL_MOMENT_BEND;
+  const double slope = line->slope, cross = e->moment[MILL_MOMENT_BOTH] + slope * h[1];
+  const double bend = h[0] + slope * (e->moment[MILL_MOMENT_BOTH] + cross);
+  const double by = bend > 0.0 ? (off * cross - 0.5 * (g[0] + slope * g[1])) / bend : 0.0;
+  step[0] = by < -most ? -most : (by > most ? most : by);
+  step[1] = slope * step[0] - off;
+  e->pair_err[0] = bend > 0.0 ? sqrt(1.0 / bend + line->variance) : INFINITY;
+  e->pair_err[1] = bend > 0.0 ? sqrt(slope * slope / bend + line->variance) : INFINITY;
+}
+
+/** The end of a turn: steps of both velocities of each epoch from the turn's last accepted point;
+ *  where an epoch does not tell the stars apart on the line of mass ratio. */
+MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   const double most = 2.0 * p->least_apart;
+  /* with the labels that have just been found the whole step leads too far */
+  const double part = p->is_moving && p->n_settle == 0 ? 0.5 : 1.0;
   if (!mill_pair_has_epochs(slot))
     return;
   p->theta[p->star][MILL_PAR_VRAD] = slot->polish.at.theta[MILL_PAR_VRAD];
+  const mill_pair_line line = mill_pair_line_of(m, slot);
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
-    const double *t = e->moment;
-    const double det =
-        t[MILL_MOMENT_OWN2] * t[MILL_MOMENT_OTHER2] - t[MILL_MOMENT_BOTH] * t[MILL_MOMENT_BOTH];
-    for (int k = 0; k < 2; k++) {
-      const int star = k == 0 ? p->star : 1 - p->star;
-      const double own = t[MILL_MOMENT_OWN2 + k], other = t[MILL_MOMENT_OTHER2 - k];
-      const double err = own > 0.0 && det > 0.0 ? sqrt(other / det) : INFINITY;
-      double step = -0.5 * (other * t[k] - t[MILL_MOMENT_BOTH] * t[1 - k]) / det;
-      step = step < -most ? -most : (step > most ? most : step);
-      e->pair_err[star] = err;
-      if (err < most)
-        e->shift[star] += step;
-    }
+    const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
+    double step[2];
+    if (line.slope < 0.0 && !mill_pair_is_told(m, slot, i))
+      mill_pair_step_along(&line, v1 - line.v[1] - line.slope * (v0 - line.v[0]), most, step, e);
+    else
+      mill_pair_step_free(most, step, e);
+    e->shift[0] += part * step[0];
+    e->shift[1] += part * step[1];
   }
   mill_pair_epochs_centre(slot, 0);
   mill_pair_epochs_centre(slot, 1);
@@ -253,7 +375,7 @@ MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_sl
   mill_pair_epochs_take(m, slot);
   if (left % MILL_PAIR_SETTLE != 0) {
     slot->polish.at.theta[MILL_PAR_VRAD] = p->theta[p->star][MILL_PAR_VRAD];
-    mill_pair_epochs_move(slot);
+    mill_pair_epochs_move(m, slot);
     return;
   }
   for (int i = 0; i < slot->n_epoch; i++) {
@@ -309,24 +431,30 @@ MILL_HD static inline int mill_pair_epoch_tells(const mill_epoch *e, int star)
 }
 
 /** Those of both into the epochs. */
-MILL_HD_CALLED static inline void mill_pair_epochs_row(mill_slot *slot)
+MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill_slot *slot)
 {
   double peak = 0.0;
   for (int i = 0; i < slot->n_epoch; i++)
     peak = slot->epoch[i].peak > peak ? slot->epoch[i].peak : peak;
   const int is_sure = peak > MILL_PAIR_SEEN && mill_pair_apart(slot) * MILL_PAIR_APART >
                                                    MILL_PAIR_RESOLVED * slot->pair.least_apart;
+  const mill_pair_line line = mill_pair_line_of(m, slot);
   for (int i = 0; i < slot->n_epoch && mill_pair_has_epochs(slot); i++) {
     mill_epoch *e = &slot->epoch[i];
+    const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
     const int known = mill_pair_epoch_tells(e, 0) && mill_pair_epoch_tells(e, 1);
+    const int is_told = mill_pair_is_told(m, slot, i), on_line = !is_told && line.slope < 0.0;
+    const int is_apart = fabs(v1 - v0) > MILL_PAIR_SIDED * (e->pair_err[0] + e->pair_err[1]);
     e->result.flag &= MILL_EPOCH_NO_DATA;
-    if (known && !(is_sure && e->exchanged > MILL_PAIR_TOLD))
+    if (known && on_line)
+      e->result.flag |= MILL_EPOCH_MASS_RATIO;
+    if (known && !(is_sure && (is_told || (on_line && is_apart && mill_pair_is_sided(m, slot, i)))))
       e->result.flag |= MILL_EPOCH_EXCHANGEABLE;
     if (!known && e->result.flag == 0)
       e->result.flag = MILL_EPOCH_NO_MINIMUM;
-    e->curve.found = known ? mill_pair_epoch_vrad(slot, i, 0) : (double)NAN;
+    e->curve.found = known ? v0 : (double)NAN;
     e->curve.err = known ? e->pair_err[0] : (double)NAN;
-    e->result.pair_vrad_km_s = known ? mill_pair_epoch_vrad(slot, i, 1) : (double)NAN;
+    e->result.pair_vrad_km_s = known ? v1 : (double)NAN;
     e->result.pair_vrad_err_km_s = known ? e->pair_err[1] : (double)NAN;
   }
 }
