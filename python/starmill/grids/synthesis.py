@@ -192,7 +192,7 @@ def join(pieces, grid=plan.FGK):
         sums[:, near] += s
         total[near] += t
     expected = sigma * np.sqrt(2 * np.pi)
-    if np.abs(total / expected - 1).max() > 0.1:  # up to half a step is missing where the step changes
+    if np.abs(total / expected - 1).max() > 0.1:  # up to half a step is missing at changes
         raise BadModel("the pieces do not cover all wavelengths")
     return at, sums[0] / total, sums[1] / total
 

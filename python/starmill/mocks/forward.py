@@ -21,7 +21,7 @@ MIN_PIX = 200  # least grid points of a part of an arm; shorter parts are left o
 SPLINE_MARGIN = 64  # grid points added at each end, where a spline's end condition has effect
 
 LIMB_DARKENING = 0.6
-MOMENTS, QUINTIC = 1.5, 2.5  # v sin i in grid points: below, moment weights; above, quintic ones
+MOMENTS, QUINTIC = 1.5, 2.5  # grid points of v sin i: moment weights below, quintic ones above
 # 2nd, 4th and 6th difference over seven points: weights by distance from the middle, 0 to 3
 DIFFERENCE = np.array([[-49 / 18, 3 / 2, -3 / 20, 1 / 90], [28 / 3, -13 / 2, 2, -1 / 6],
                        [-20, 15, -6, 1]])
