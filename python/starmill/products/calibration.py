@@ -53,7 +53,7 @@ def fitted(pairs, knots):
         with_floor = min((least(floor, 1e3) for floor in (0.1, 1.0)), key=lambda found: found.fun)
         best = with_floor if with_floor.fun < best.fun - WORTH else best
     factor, floor = np.exp(best.x[:-1]), best.x[-1] * unit
-    width = half_width(pairs.delta / scaled(pairs, knots, factor, floor))  # scaled by it, the width is 1
+    width = half_width(pairs.delta / scaled(pairs, knots, factor, floor))  # rescale it to 1
     return factor * width, floor * width
 
 

@@ -202,7 +202,7 @@ def sky_axes(figure, place, wcs, shape, whole):
         coordinate.set_major_formatter("d" if whole else "d.d")
         coordinate.set_ticklabel(size=8)
     if whole:
-        for coordinate, at in zip(axes.coords, "hv"):  # labels on the map: the colour bar is outside
+        for coordinate, at in zip(axes.coords, "hv"):  # on the map: the colour bar is outside
             coordinate.set_ticklabel_position(at)
             coordinate.set_ticklabel(size=7, color=INK, exclude_overlapping=True)
     return axes

@@ -7,7 +7,8 @@ from starmill.products import rvtab, table
 from starmill.products.product import words
 from starmill.products.result import text
 
-OF_STAR = ("VRAD_SKEW", "VRAD_KURT", "VRAD_CCF", "NIGHT")  # columns left out: they belong to the star's mean velocity
+# columns left out: they describe the star's one velocity
+OF_STAR = ("VRAD_SKEW", "VRAD_KURT", "VRAD_CCF", "NIGHT")
 OF_EXPOSURE = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "EXPID", "MJD", "SN", "EPOCH", "EPOCH_FLAG")
 
 

@@ -245,7 +245,7 @@ class Survey:
             for p in self.result.parameters:
                 value, err = (self._read(name, wanted) for name in (p, p + "_ERR"))
                 if p == "VSINI":
-                    err = np.where(info & VSINI_UNRESOLVED, np.nan, err)  # an upper limit, not an error
+                    err = np.where(info & VSINI_UNRESOLVED, np.nan, err)  # an upper limit
                 delta[p] = value[b] - value[a]
                 errors[p] = np.stack([err[a], err[b]])
             # drop pairs of equal values: one spectrum in two inputs
