@@ -40,7 +40,7 @@ def main():
         sys.exit(status)
     except Failure as failure:
         status, message = failure.status, str(failure)
-    except (SystemError, ImportError) as error:  # e.g. of a signal while HDF5 or numpy called Python
+    except (SystemError, ImportError) as error:  # or a signal while HDF5 or numpy ran Python
         failure = error.__cause__ or error.__context__
         if isinstance(failure, Failure):
             status, message = failure.status, str(failure)

@@ -187,7 +187,7 @@ class FromOthers:
         """
         if type(table).__name__ == "FITS_rec":
             raise TypeError("a FITS_rec does not know its units: give Table.read(hdu)")
-        names = getattr(getattr(table, "dtype", None), "names", None)  # of a NumPy array or astropy table
+        names = getattr(getattr(table, "dtype", None), "names", None)  # array, astropy table
         names = list(names or (table.keys() if hasattr(table, "keys") else ()))
         if not names:
             raise TypeError(f"from_table takes a table with columns, not {type(table).__name__}")

@@ -35,7 +35,7 @@ def page(name, summary, *texts):
 def page_of_job(name, summary):
     text = said_by(name, "--help")
     subs = re.match(rf"usage: starmill {name} ([a-z]\S*\|\S*)", text)
-    own = subs[1].split("|") if subs and "\n  --" not in text else ()  # options are in sub-commands' help
+    own = subs[1].split("|") if subs and "\n  --" not in text else ()  # with options
     return page(f"starmill-{name}", summary, text, *(said_by(name, sub, "--help") for sub in own))
 
 

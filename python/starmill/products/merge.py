@@ -70,7 +70,7 @@ class Part:
             for group, unit in GROUPS.items():
                 for name, dataset in result.file.get(group, {}).items():
                     name = f"{group}/{name}"
-                    if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # PRIMARY: of one part
+                    if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # that is per part
                         self.columns[name] = Column(path, name, dataset, unit)
             self.n = {column.unit: column.n for column in self.columns.values()}
             result.whole(0, result.n_row)
