@@ -235,7 +235,7 @@ def put_in_place(temporary, path, overwrite):
 @contextlib.contextmanager
 def replacing(path, overwrite=True):
     """Yield the name of a new file, which becomes path at the end, so that path is always complete;
-    an error removes it. overwrite: of put_in_place; true if the caller holds path's lock."""
+    an error removes it.  overwrite: of put_in_place; true if the caller holds path's lock."""
     temporary = begin_file(path)
     try:
         yield temporary

@@ -71,7 +71,7 @@ class Job(argparse.ArgumentParser):
         self.group = self.add_argument_group(title)
 
     def add(self, name, says, metavar="FILE", check=lambda text: text, needed=False, **how):
-        """Add an option. check(text) returns its value or raises ValueError(what the option
+        """Add an option.  check(text) returns its value or raises ValueError(what the option
         takes)."""
         self.needed += [(name, metavar)] * needed
 

@@ -190,7 +190,7 @@ def write_provenance(file, first, parts, command):
 
 
 def copy_part(part, start, columns, file, lock):
-    """Copy a part's rows. start: {unit: index in the whole of the part's first row, exposure,
+    """Copy a part's rows.  start: {unit: index in the whole of the part's first row, exposure,
     file}."""
     with h5py.File(part.path, "r") as source:
         for name, column in columns.items():

@@ -82,7 +82,7 @@ def cell(key, value, words=None):
 
 
 def table(head, rows):
-    """Return an HTML table. head: titles, of number columns with a leading #; rows: lists of
+    """Return an HTML table.  head: titles, of number columns with a leading #; rows: lists of
     cells."""
     heads = "".join(f'<th class="n">{escape(h[1:])}</th>' if h.startswith("#")
                     else f"<th>{escape(h)}</th>" for h in head)

@@ -152,7 +152,7 @@ def weighted(arm, floor, vrad, errors):
 
 def model_errors(result, library):
     """Return {code of LIBRARY: {arm name: library's Arm with model error}}; empty if the fit counts
-    no model error or the library is gone. library: path of the result's only library; None: the
+    no model error or the library is gone.  library: path of the result's only library; None: the
     path in the result."""
     if result.setting("model_error") not in (True, "true"):
         return {}

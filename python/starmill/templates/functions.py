@@ -141,7 +141,7 @@ class Maker:
 
     def make_radial(self, mapped, scores, size):
         """Fit radial functions to the scores of all arms at once, since the slow part depends on
-        the labels alone. size [n_score]: norm of a component over the arm's pixels."""
+        the labels alone.  size [n_score]: norm of a component over the arm's pixels."""
         score = np.concatenate(scores, axis=1)
         length = choose_length(mapped, score * size, self.degree, self.smoothing)
         fit = RadialFit(mapped, length, np.ones(len(mapped)), score, self.degree, self.smoothing)

@@ -174,7 +174,7 @@ def array_of(group, name, dtype, n_dim):
 
 def writable(path, overwrite, reads=()):
     """Refuse, before the work begins, a path to which no library can be written; return the path
-    with links resolved. reads: as check_output takes them."""
+    with links resolved.  reads: as check_output takes them."""
     end = os.path.realpath(path)
     if os.path.exists(end) and not os.path.isfile(end):
         raise Failure(OUTPUT, f"{end}: exists and is not a regular file")
@@ -188,7 +188,7 @@ def writable(path, overwrite, reads=()):
 
 
 def write(path, library, overwrite=False, program=None):
-    """Write the file completely or not at all; a symbolic link at path is kept. program: as
+    """Write the file completely or not at all; a symbolic link at path is kept.  program: as
     seal."""
     end = writable(path, overwrite)
     write_whole(end, [seal(library, path, program)], overwrite)
