@@ -1,4 +1,4 @@
-# The libraries starmill stands on, each found once and named here.
+# The libraries starmill needs; each is found here, once.
 
 find_package(PkgConfig REQUIRED)
 
@@ -126,12 +126,12 @@ if(NOT MILL_CUDA STREQUAL "OFF")
   endif()
 endif()
 
-# Ranges for profilers: headers only, they come with CUDA's toolkit but need none of it.
+# Ranges for profilers (NVTX): headers of CUDA's toolkit that do not need the toolkit.
 find_path(MILL_NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h
           HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDA_HOME PATHS /usr/local/cuda
           PATH_SUFFIXES include)
 
-# C++ only to check that public headers are fit for it (CUDA reads them so).
+# C++ only checks that public headers compile as C++ (CUDA reads them so).
 include(CheckLanguage)
 check_language(CXX)
 if(CMAKE_CXX_COMPILER)

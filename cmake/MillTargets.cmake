@@ -17,7 +17,7 @@ if(MILL_FUZZ)
     message(FATAL_ERROR "MILL_FUZZ=ON needs clang with libFuzzer: add -DCMAKE_C_COMPILER=clang "
                         "(on Debian and Ubuntu: apt-get install clang libclang-rt-14-dev libomp-dev)")
   endif()
-  # what a file says must not be converted to an integer that cannot hold it either
+  # nor may a number from a file be converted to an integer that cannot hold it
   set(sanitize -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all
       -fno-omit-frame-pointer)
   target_compile_options(mill_options INTERFACE
@@ -27,7 +27,7 @@ elseif(MILL_SANITIZE)
   set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   if(MILL_SANITIZE STREQUAL thread)
     set(sanitize -fsanitize=thread -fno-omit-frame-pointer)
-    # its calls in a loop keep clang from making vectors of it
+    # its calls in a loop keep clang from vectorising the loop
     target_compile_options(mill_options INTERFACE -Wno-pass-failed)
   endif()
   target_compile_options(mill_options INTERFACE "$<$<COMPILE_LANGUAGE:C>:${sanitize}>")
@@ -35,8 +35,8 @@ elseif(MILL_SANITIZE)
 endif()
 
 # mill_library(NAME SOURCES file... LINK library...): a static library of the
-# folder's files with the common options; all it links is passed on.  A folder
-# without sources gives a library without code, so links need no conditions.
+# folder's files with the common options; its link libraries are passed on.  A folder
+# without sources gives an empty library, so that links need no conditions.
 function(mill_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
   if(arg_SOURCES)

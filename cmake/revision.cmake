@@ -1,5 +1,5 @@
-# Write MILL_REVISION, the git revision with -dirty where the tree differs, to
-# OUTPUT; the file is touched only when the revision has changed.
+# Write MILL_REVISION, the git revision, with -dirty if the tree has changes, to
+# OUTPUT; the file is written only if the revision has changed.
 set(revision "unknown")
 # git archive puts the commit there (.gitattributes)
 file(STRINGS "${SOURCE_DIR}/cmake/archive-commit.txt" commit LIMIT_COUNT 1)

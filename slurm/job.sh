@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the job scripts share; needs bash 4.3.  Read after the site file;
+# Code shared by the job scripts; needs bash 4.3.  Read it after the site file;
 # starmill-submit copies both into the script that it fills in.
 #
 # A fit stops in good order before the time limit (SIGUSR1 to the batch shell, see
@@ -38,10 +38,10 @@ job_arguments=()  # of that command
 job_output=       # its --output
 job_stop_files=() # any of them stops the job
 job_can_requeue=1
-job_is_part=0     # a task of a job array
+job_is_part=0     # 1: a task of a job array
 job_asked=        # why the ranks were asked to stop: limit, term or file
-job_late=0        # they were asked and have not stopped in time
-job_interrupted=0 # a trap ran while the script waited
+job_late=0        # 1: the ranks were asked to stop and have not stopped in time
+job_interrupted=0 # 1: a trap ran while the script waited
 job_pid=          # process of the launcher
 job_status=0      # exit status of the launcher
 job_helpers=()    # background shells that only send signals
@@ -79,7 +79,7 @@ job_read_arguments() { # BACKEND [COMMAND] ARGUMENTS...: of starmill, as the scr
   [[ -n $job_output ]] || job_refuse "no output: give --output OUT.h5, the option in full"
   ((has_backend)) || job_arguments=(--backend "$backend" "${job_arguments[@]}")
   job_stop_files+=("$job_output.stop")
-  if ((job_is_part)); then # one for all parts as well
+  if ((job_is_part)); then # also the common stop file of all parts
     case $job_output in
       */*) job_stop_files+=("${job_output%/*}/stop") ;;
       *) job_stop_files+=(stop) ;;
@@ -87,7 +87,7 @@ job_read_arguments() { # BACKEND [COMMAND] ARGUMENTS...: of starmill, as the scr
   fi
 }
 
-job_set_up() { # the site's modules; its functions need not be as strict as this script
+job_set_up() { # load the site's modules; set +eu: its functions may fail or use unset variables
   local status=0
   if declare -F site_setup >/dev/null; then
     set +eu
@@ -98,11 +98,11 @@ job_set_up() { # the site's modules; its functions need not be as strict as this
   fi
   command -v -- "$SITE_PROGRAM" >/dev/null ||
     job_refuse "no program $SITE_PROGRAM: set SITE_PROGRAM in the site file"
-  # srun does not take it over from sbatch since Slurm 22.05
+  # since Slurm 22.05 srun does not inherit --cpus-per-task from sbatch
   [[ -z ${SLURM_CPUS_PER_TASK:-} ]] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 }
 
-job_stop_file() { # prints the stop file that is there
+job_stop_file() { # print the existing stop file; status 1: none
   local file
   for file in "${job_stop_files[@]}"; do
     if [[ -e $file ]]; then
@@ -128,7 +128,7 @@ job_ask() { # WHY: ask the ranks to stop in good order
     file) job_say "stop file $(job_stop_file || :): the ranks are asked to stop" ;;
   esac
   [[ -z $job_pid ]] || kill -USR1 "$job_pid" 2>/dev/null || :
-  # Slurm kills at the limit, and then the job would not come back
+  # requeue before Slurm kills the job at the limit: a killed job is not requeued
   (
     sleep "$((SITE_WARN_S * 3 / 4))"
     kill -ALRM "$$"
@@ -136,7 +136,7 @@ job_ask() { # WHY: ask the ranks to stop in good order
   job_helpers+=("$!")
 }
 
-job_watch() { # look for a stop file until there is one
+job_watch() { # wait for a stop file, then send this script SIGUSR2
   while sleep "$SITE_POLL_S"; do
     if job_stop_file >/dev/null; then
       kill -USR2 "$$"
@@ -145,7 +145,7 @@ job_watch() { # look for a stop file until there is one
   done
 }
 
-job_run() { # COMMAND...: run it to its end, or until it is late to stop; sets job_status
+job_run() { # COMMAND...: run it to its end, or until job_late; sets job_status
   "$@" &
   job_pid=$!
   # the request may have come before job_pid was known
@@ -162,8 +162,7 @@ job_run() { # COMMAND...: run it to its end, or until it is late to stop; sets j
   job_helpers=()
 }
 
-job_is_lost() { # is the output unfinished though the launcher ended with 0, as srun 22.05 does
-  # when a node fails?
+job_is_lost() { # is the output unfinished?  srun 22.05 may end with 0 when a node fails
   local status=0
   [[ ${job_command[0]} == library ]] && return 1
   "$SITE_PROGRAM" status "$job_output" >/dev/null 2>&1 || status=$?
@@ -172,7 +171,7 @@ job_is_lost() { # is the output unfinished though the launcher ended with 0, as 
 
 job_requeue() { # put the job back into the queue and end; does not return
   local state='' i id=$SLURM_JOB_ID
-  # the last task of an array has the array's own number as SLURM_JOB_ID
+  # SLURM_JOB_ID of an array's last task is the array's own number
   [[ -z ${SLURM_ARRAY_TASK_ID:-} ]] || id=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
   if ((!job_can_requeue)); then
     job_say "stopped in good order; submit the same again to continue"
@@ -202,7 +201,7 @@ job_requeue() { # put the job back into the queue and end; does not return
   exit 75
 }
 
-job_main() { # COMMAND...: run it, try again what may help, requeue, or end with its status
+job_main() { # COMMAND...: run it; retry after a crash, requeue, or exit with its status
   local file tries=0
   if file=$(job_stop_file); then
     job_say "not started: there is a stop file, $file; remove it and submit the same again"
@@ -228,9 +227,9 @@ job_main() { # COMMAND...: run it, try again what may help, requeue, or end with
       3) job_say "done, but some input was unreadable, or no row was fitted" ;;
       2 | 4) job_say "ended with status $job_status; the lines above say why" ;;
       *)
-        # the program looks for the first of these files itself, and more often
+        # the program may have seen a stop file before job_watch did
         [[ -n $job_asked ]] || ! job_stop_file >/dev/null || job_asked='file'
-        # a program that is asked before it can listen dies of the signal: nothing is lost
+        # SIGUSR1 before the program handles it kills the program; nothing is lost
         if [[ $job_asked == limit || (-z $job_asked && $job_status == 75) ]]; then
           job_requeue
         elif [[ -n $job_asked ]]; then
@@ -258,7 +257,7 @@ job_fit() { # gpu|cpu ARGUMENTS...: starmill fit, sample or library train with a
   job_main "${SITE_LAUNCHER[@]}" "$SITE_PROGRAM" "${job_command[@]}" "${job_arguments[@]}"
 }
 
-job_part() { # gpu|cpu ARGUMENTS...: the same with this task's number, four digits, for {part}
+job_part() { # gpu|cpu ARGUMENTS...: job_fit with {part} replaced by the task's number, four digits
   local kind=$1 mark='{part}' part argument arguments=()
   shift
   [[ -n ${SLURM_ARRAY_TASK_ID:-} ]] || job_refuse "this is a job array: sbatch --array=0-N"
@@ -270,7 +269,7 @@ job_part() { # gpu|cpu ARGUMENTS...: the same with this task's number, four digi
   job_fit "$kind" "${arguments[@]}"
 }
 
-job_profile() { # gpu|cpu ARGUMENTS...: the same under nsys, once
+job_profile() { # gpu|cpu ARGUMENTS...: job_fit under nsys, without retries and requeueing
   local backend=cpu
   [[ $1 == cpu ]] || backend=$SITE_GPU_BACKEND
   shift
@@ -278,7 +277,7 @@ job_profile() { # gpu|cpu ARGUMENTS...: the same under nsys, once
   job_set_up
   job_can_requeue=0
   SITE_RETRIES=0
-  # %q{...} is nsys's; a % of the path must not be
+  # %q{...} is a pattern of nsys; escape % in the path
   job_main "${SITE_LAUNCHER[@]}" "${SITE_NSYS[@]}" \
     --output="${job_output//%/%%}.rank%q{SLURM_PROCID}" \
     "$SITE_PROGRAM" "${job_command[@]}" "${job_arguments[@]}"

@@ -17,7 +17,7 @@ interpreter's lock.  Calls on one library run one at a time: to work in parallel
 per thread.
 """
 
-TYPE_CHECKING = False  # but for type checkers
+TYPE_CHECKING = False  # type checkers take it as True
 
 __all__ = [
     "Library", "Model", "Parameter", "Piece", "Result", "SpectraFile", "Spectrum", "StarmillError",
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str):
-    """Jobs start without what only importers of the package need."""
+    """Import names on first use, so that jobs start fast."""
     if name not in __all__:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    if name == "Result":  # without libstarmill
+    if name == "Result":  # needs no libstarmill
         from .result import Result
         return Result
     from . import library

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Run a job that is written in Python: python3 -m starmill JOB ARGUMENT..., or this file.
+"""Runs a job written in Python: python3 -m starmill JOB ARGUMENT..., or this file.
 
-`starmill JOB` becomes that, and names itself in the environment variable STARMILL_PROGRAM.
+`starmill JOB` executes it and gives its own path in the environment variable STARMILL_PROGRAM.
 """
 
 import atexit
@@ -13,13 +13,13 @@ import signal
 import sys
 
 _interrupt = signal.getsignal(signal.SIGINT)
-if _interrupt is signal.default_int_handler:  # else SIGINT is ignored, as in the background
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until main no one would catch it
+if _interrupt is signal.default_int_handler:  # otherwise SIGINT is ignored, as for a background job
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # before main nobody catches KeyboardInterrupt
 
-if not __package__:  # started as a file; site-packages stay behind Python's own modules
+if not __package__:  # started as a file: add our folder, site-packages last
     _folder = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     sys.path[:1] = [] if _folder in map(os.path.realpath, sys.path[1:]) else [_folder]
-# Python starts with -E: folders of PYTHONPATH replace packages, but no modules of Python or ours
+# Python ran with -E: PYTHONPATH goes before site-packages, but after Python's modules and ours
 _place = [i for i, folder in enumerate(sys.path) if folder.endswith("-packages")] + [len(sys.path)]
 sys.path[_place[0]:_place[0]] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
 
@@ -40,7 +40,7 @@ def main():
         sys.exit(status)
     except Failure as failure:
         status, message = failure.status, str(failure)
-    except (SystemError, ImportError) as error:  # a signal came while HDF5 or numpy called Python
+    except (SystemError, ImportError) as error:  # or a signal while HDF5 or numpy ran Python
         failure = error.__cause__ or error.__context__
         if isinstance(failure, Failure):
             status, message = failure.status, str(failure)
@@ -51,7 +51,7 @@ def main():
             raise
     except BrokenPipeError:  # `starmill show OUT.h5 STAR | head`
         status, message = OUTPUT, None
-    except OSError as error:  # standard output takes no more, or HDF5 failed without naming a file
+    except OSError as error:  # standard output failed, or HDF5 without a file name
         status, message = OUTPUT, str(error)
         if error.errno == errno.EBADF:
             message = "standard output is closed"
@@ -61,18 +61,18 @@ def main():
         status, message = INTERNAL, "out of memory" + memory_limit()
     except KeyboardInterrupt:
         status, message = 130, None
-    with contextlib.suppress(OSError):  # nobody reads it
+    with contextlib.suppress(OSError):  # standard error is closed
         if message:
             name = " ".join(["starmill", *words[:2 if words[:1] == ["library"] else 1]])
             print(printable(f"{name}: {message}"), file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # Python would print the rest again at exit, and complain again
+        except OSError:  # Python would try to flush and fail again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(status)
 
 
 if __name__ == "__main__":
-    atexit.register(gc.freeze)  # the end would look for cycles in all that was imported, 0.1 s
+    atexit.register(gc.freeze)  # skips a collection at exit, 0.1 s
     main()

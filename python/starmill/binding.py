@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""libstarmill by cffi's ABI mode: what starmill.h declares, nothing to compile."""
+"""Binds libstarmill by cffi's ABI mode from the declarations in starmill.h, without a compiler."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NAME = "libstarmill.so.0"
 
 
 def _find() -> str:
-    """Return the path of libstarmill: that of the program that runs, of the package's tree, of the
-    program in PATH, or as pkg-config or the loader knows it."""
+    """Return the path of libstarmill: next to the running program, in the package's tree, next to
+    the program in PATH, else from pkg-config or the loader."""
     places = [HERE, os.path.join(HERE, "../../../..")]
     for first, program in ((True, os.environ.get("STARMILL_PROGRAM")),
                            (False, shutil.which("starmill"))):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Figures of a star for notebooks, by the code of `starmill plot`."""
+"""Draws figures of a star for notebooks, with the code of `starmill plot`."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,7 +13,7 @@ from starmill.surveys.spectra import Arm, Inputs, arms_with_error, weighted
 
 
 def drawn(draw, *arguments):
-    """A figure, closed for matplotlib, else a notebook shows it twice."""
+    """Draw a figure and close it for matplotlib: a notebook would show an open one twice."""
     with errors(), plt.rc_context(STYLE):
         figure = draw(*arguments)
     plt.close(figure)
@@ -21,7 +21,7 @@ def drawn(draw, *arguments):
 
 
 def draw_row(result, row, options, limits):
-    """A row of a result.  options: models, library and program of starmill.products.models."""
+    """Draw a row of a result.  options: models, library and program, as in products/models.py."""
     def draw():
         fitted = open_models(result, [row], options)
         return draw_star(result, row, Inputs(result, options.library), fitted, limits)
@@ -29,7 +29,8 @@ def draw_row(result, row, options, limits):
 
 
 def draw_pieces(library, theta, pieces, limits):
-    """A star's pieces (starmill.Piece) in its best exposure, with parameters theta."""
+    """Draw a star's pieces (starmill.Piece) of the exposure with the highest S/N, with parameters
+    theta."""
     if not any(piece.ivar.any() for piece in pieces):
         raise ValueError("the star has no usable pixel")
     strength = {piece.exposure: 0.0 for piece in pieces}

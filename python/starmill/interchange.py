@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What astropy, pandas and specutils take from our tables, and we from their spectra."""
+"""Converts tables to astropy and pandas, and spectra from specutils and tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 N_SHOWN = 8  # rows of a table that a notebook shows
 
-# names of a table's columns, any case, by what they hold: arguments of Spectrum, but for variance
+# {contents: known column names, any case}; contents: arguments of Spectrum, and variance
 NAMES = {
     "wave": ("wavelength", "wave", "lambda", "lam", "wl"), "loglam": ("loglam",),
     "flux": ("flux", "intensity"), "mask": ("mask", "and_mask"), "sigma": ("lsf_sigma",),
@@ -27,7 +27,7 @@ NAMES = {
 
 
 def known_unit(unit: str, words: str) -> tuple[str, str]:
-    """Return unit and description; a unit that FITS does not know stands in the description."""
+    """Return unit and description; a unit unknown to FITS moves to the description."""
     from astropy import units
     try:
         units.Unit(unit, format="fits")
@@ -37,7 +37,8 @@ def known_unit(unit: str, words: str) -> tuple[str, str]:
 
 
 def in_unit(values, unit, power=1):
-    """Values as numbers in unit ** power, where Astropy's quantities and columns say theirs."""
+    """Return values in unit ** power: quantities and columns of Astropy are converted, other values
+    unchanged."""
     own = getattr(values, "unit", None)
     if own is None:
         return values
@@ -48,7 +49,7 @@ def in_unit(values, unit, power=1):
 
 
 def symmetric(triangle: Any, n: int) -> Any:
-    """Return the matrix [n, n] of which COVAR has the upper triangle."""
+    """Return the symmetric matrix [n, n] from its upper triangle, as COVAR stores it."""
     full = np.zeros((n, n))
     full[np.triu_indices(n)] = triangle
     return full + np.triu(full, 1).T
@@ -56,7 +57,7 @@ def symmetric(triangle: Any, n: int) -> Any:
 
 @contextlib.contextmanager
 def errors():
-    """Turn a job's Failure into what callers of Python expect."""
+    """Turn a job's Failure into ValueError (usage) or OSError."""
     try:
         yield
     except Failure as failure:
@@ -65,7 +66,7 @@ def errors():
 
 
 class Columns:
-    """Columns by name.  A subclass has names, units, descriptions, len() and [name]."""
+    """Columns by name.  A subclass defines names, units, descriptions, len() and [name]."""
 
     names: list[str]
     units: dict[str, str]
@@ -94,7 +95,7 @@ class Columns:
         from astropy.table import Column, Table
         made, units, words = Table(), self.units, self.descriptions
         for name in self.names if names is None else names:
-            values = self[name]  # a KeyError of an unknown name suggests another
+            values = self[name]  # an unknown name: KeyError with a suggestion
             unit, meaning = known_unit(units[name], words[name])
             made[name] = Column(values, unit=unit or None, description=meaning,
                                 meta={"ucd": self.ucds[name]} if name in self.ucds else None)
@@ -178,7 +179,7 @@ class FromOthers:
                 Columns by name, in any case: ``wave``, ``wavelength`` or ``lambda`` (Angstrom, or
                 with a unit) or ``loglam``; ``flux``; ``ivar``, or ``error``, ``flux_err`` or
                 ``uncertainty``; optionally ``mask`` and ``lsf_sigma``.
-            **more: Other arguments of `Spectrum`, which go before the table's.
+            **more: Other arguments of `Spectrum`; they override the table's columns.
 
         Raises:
             TypeError: The object has no columns.
@@ -186,7 +187,7 @@ class FromOthers:
         """
         if type(table).__name__ == "FITS_rec":
             raise TypeError("a FITS_rec does not know its units: give Table.read(hdu)")
-        names = getattr(getattr(table, "dtype", None), "names", None)  # of an array, or astropy's
+        names = getattr(getattr(table, "dtype", None), "names", None)  # array, astropy table
         names = list(names or (table.keys() if hasattr(table, "keys") else ()))
         if not names:
             raise TypeError(f"from_table takes a table with columns, not {type(table).__name__}")

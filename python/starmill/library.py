@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `import starmill` gives: libraries, stars, fits and results by libstarmill."""
+"""The package's interface: libraries, stars, fits and results, by libstarmill."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Spectrum(FromOthers):
             mask = np.ma.filled(self.mask, 1)
             if mask.dtype.kind == "f":
                 mask = mask != 0
-            elif mask.dtype.itemsize > 4:  # bit 31 stands for the upper ones
+            elif mask.dtype.itemsize > 4:  # bit 31 is set for any bit above
                 mask = mask.astype(np.uint64)
                 mask = (mask | (mask >> 32 != 0).astype(np.uint64) << 31).astype(np.uint32)
             self.mask = self._pixels(mask, np.int32, "mask", n_pix)
@@ -128,7 +128,7 @@ class Spectrum(FromOthers):
         return array
 
     def _fill(self, to) -> list:
-        """Fill a starmill_spectrum; keep the returned list as long as it is in use."""
+        """Fill a starmill_spectrum.  The caller must keep the returned list while it is used."""
         name = None if self.name is None else _ffi.new("char[]", self.name.encode())
         to.name = _ffi.NULL if name is None else name
         to.exposure, to.n_pix, to.air = self.exposure, self.wave.size, self.air
@@ -171,7 +171,7 @@ class Library:
 
     @property
     def parameters(self) -> list[Parameter]:
-        """The parameters in their order."""
+        """The parameters in order."""
         found, one = [], _ffi.new("starmill_parameter *")
         for i in range(_lib.starmill_library_n_par(self._handle)):
             _call(_lib.starmill_library_parameter, self._handle, i, one)
@@ -204,7 +204,7 @@ class Library:
         """Make a star from one or more spectra, which are copied."""
         listed = []
         for spectrum in [spectra] if isinstance(spectra, Spectrum) else spectra:
-            if not isinstance(spectrum, Spectrum):  # some objects count as a sequence without end
+            if not isinstance(spectrum, Spectrum):  # some objects iterate without end
                 raise TypeError(f"a star is made of a starmill.Spectrum or several, not of "
                                 f"{type(spectra).__name__}: give Spectrum(wave, flux, ivar), or "
                                 "see Spectrum.from_specutils and from_table")
@@ -321,8 +321,8 @@ class SpectraFile:
 @dataclass
 class Piece:
     """Model of a spectrum in one arm: flux = template x continuum, corrected by the model error if
-    included.  The continuum is the sum of coefficient x basis function.  data and ivar are the
-    star's own, ivar 0 where a pixel is bad."""
+    included.  The continuum is the sum of coefficient x basis function.  data and ivar: the
+    star's spectrum, ivar 0 at bad pixels."""
 
     spectrum: int
     arm: str
@@ -370,7 +370,8 @@ def _points(library: Library, theta: ArrayLike) -> tuple[Floats, bool]:
 
 
 def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penalty: bool = False):
-    """Compute -2 ln L at theta [n_par] or [n, n_par]; inf if velocity or v sin i is out of limits.
+    """Compute -2 ln L at theta [n_par] or [n, n_par]; inf if velocity or v sin i exceeds its
+    limits.
 
     Args:
         penalty (bool): Add priors and the penalty outside the library's hulls, as a fit does.
@@ -471,7 +472,7 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
 
 
 def guess(star: Star, n: int = 5) -> tuple[Floats, Floats]:
-    """Find where a fit would start: the n templates that match best over all velocities.
+    """Find where a fit would start: the n best templates over all velocities.
 
     Returns:
         theta (array [at most n, n_par]): Best first.
@@ -553,8 +554,8 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
     """Fit stars of one library; the table has one row per star, with STATUS 1 if it was fitted.
 
     Args:
-        start (array [n_star, n_start, 2 + n_label], optional): Points to start from, of which the
-            best solution is kept (default: the initial guess).
+        start (array [n_star, n_start, 2 + n_label], optional): Points to start from; the best
+            solution is kept (default: the initial guess).
         fixed (mapping of str to float, optional): Values of parameters to hold; to fit the velocity
             alone, fix all others.
         priors (mapping of str to (mean, sigma), optional): Gaussian priors.  fixed and priors

@@ -25,18 +25,17 @@ if TYPE_CHECKING:
 
 
 class Result(Columns):
-    """A result file, whose columns are read when they are used.
+    """A result file; columns are read on first use.
 
     ``result["TEFF"]`` is a column [n_row] or [n_row, n_value] of ``/fits`` or ``/catalog``
-    (docs/use/formats.md): NaN where nothing is, truth values for flags of one bit, texts as str.
+    (docs/use/formats.md): NaN if missing, bool for flags of one bit, str for texts.
     ``result[mask]``, ``result[10:20]``, ``result[["VRAD", "TEFF"]]``, `star` and `select` give
     Results of some rows or columns.
 
     Args:
         path (str or path-like): OUT.h5; a fit may be writing it.
         calibrated (bool): Scale errors by the calibration of ``starmill merge --calibrate``.
-        check (bool): Read all rows once and leave those out, with a warning, whose checksum is
-            wrong.
+        check (bool): Read all rows once and leave out rows with a wrong checksum, with a warning.
 
     Raises:
         OSError: The file is no result, or cannot be read.
@@ -119,7 +118,7 @@ class Result(Columns):
         return self._columns[name]
 
     def _values(self, name: str) -> NDArray:
-        """All sound rows of a column."""
+        """Return all undamaged rows of a column."""
         column = self._column(name)
         if name not in self._read:
             with errors():
@@ -204,4 +203,4 @@ def _read_table(file: Any, path: str = "") -> Table:
 
 
 registry.register_identifier("starmill", Table, _is_result)
-registry.register_reader("starmill", Table, _read_table, priority=1)  # before that of HDF5
+registry.register_reader("starmill", Table, _read_table, priority=1)  # before astropy's HDF5 reader

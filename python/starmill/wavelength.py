@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Conventions of wavelengths, resolutions and velocities that several jobs share."""
+"""Wavelengths in vacuum, resolution and Doppler factor, shared by the jobs."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ FWHM_PER_SIGMA = 2.3548200450309493  # of a Gaussian: 2 sqrt(2 ln 2)
 
 
 def vacuum(wave):
-    """Convert air wavelengths above 2000 A to vacuum, A: Piskunov's fit of the inverse of Morton
-    (2000, ApJS 130, 403), as VALD and io/surveys/spectra.c have it."""
+    """Convert air wavelengths (A) from 2000 A on to vacuum: Piskunov's fit to the inverse of Morton
+    (2000, ApJS 130, 403), as in VALD and io/surveys/spectra.c."""
     s2 = (1e4 / wave) ** 2
     n = (1 + 8.336624212083e-5 + 0.02408926869968 / (130.1065924522 - s2)
          + 1.599740894897e-4 / (38.92568793293 - s2))
@@ -17,6 +17,6 @@ def vacuum(wave):
 
 
 def doppler(vel_km_s):
-    """Return the factor that multiplies wavelengths at this velocity."""
+    """Return the factor by which a velocity (positive: receding) multiplies wavelengths."""
     beta = vel_km_s / C_KM_S
     return np.sqrt((1 + beta) / (1 - beta))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the jobs share: errors, files, locks, progress, processes."""
+"""Code shared by the jobs: errors, files, locks, progress, processes."""
 
 import os
 import shutil
@@ -10,13 +10,14 @@ OF_WHEEL = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file_
 
 
 def program():
-    """Return the path of the program: the running one, that of the wheel or that of PATH."""
+    """Return the path of the program: the running one, else the wheel's, else the one in PATH."""
     wheel = OF_WHEEL if os.path.exists(OF_WHEEL) else None
     return os.environ.get("STARMILL_PROGRAM") or wheel or shutil.which("starmill")
 
 
 def shipped_file(name):
-    """Return the path of a shipped file: of a wheel, in share/starmill or in the source tree."""
+    """Return the path of a shipped file: in the wheel, else in share/starmill or the source
+    tree."""
     package = os.path.dirname(os.path.dirname(__file__))
     wheel = os.path.join(package, "share/starmill", name)
     return os.path.realpath(wheel if os.path.exists(wheel) else
@@ -24,6 +25,6 @@ def shipped_file(name):
 
 
 def main():
-    """The command `starmill` of a wheel: become the program in it, whose jobs use this Python."""
+    """Command `starmill` of a wheel: execute the wheel's program, with this Python for its jobs."""
     os.environ.setdefault("STARMILL_PYTHON", sys.executable)
     os.execv(OF_WHEEL, ["starmill", *sys.argv[1:]])

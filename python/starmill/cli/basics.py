@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the Python jobs share; imports the standard library only."""
+"""Code shared by the Python jobs; imports the standard library only."""
 
 import contextlib
 import importlib
@@ -14,9 +14,9 @@ import sys
 USAGE, INPUT, OUTPUT, INTERNAL, STOPPED = 2, 3, 4, 70, 75  # exit statuses, as those of the program
 STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGUSR1
 SYSTEM_PYTHON = "/usr/bin/python3"
-BLAS_BYTES = 129 << 20  # of a thread of OpenBLAS, as in src/system/blas_threads.c
+BLAS_BYTES = 129 << 20  # buffer of a thread of OpenBLAS, as in src/system/blas_threads.c
 
-# HDF5's locks fail on file systems without them, and reading while a run writes does no harm
+# HDF5's locks fail on file systems without locks; without them, reading during a run is harmless
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 
 # pip's package name for each module
@@ -30,7 +30,7 @@ class Failure(Exception):
     """An error that ends the script with one line and an exit status."""
 
     def __init__(self, status, message):
-        super().__init__(status, message)  # both, for processes that hand it on
+        super().__init__(status, message)  # both arguments, so that it can be pickled
         self.status, self.message = status, message
 
     def __str__(self):
@@ -49,7 +49,7 @@ def check_packages(*modules):
             take_blas_room()
         return
     if not os.environ.get("STARMILL_PYTHON") and os.path.exists(SYSTEM_PYTHON):
-        os.environ["STARMILL_PYTHON"] = SYSTEM_PYTHON  # once
+        os.environ["STARMILL_PYTHON"] = SYSTEM_PYTHON  # rerun only once
         flags = "-BE" + "s" * sys.flags.no_user_site
         os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, flags, *sys.argv])
     raise Failure(USAGE, f"{sys.executable} lacks {', '.join(missing)}: install "
@@ -63,26 +63,26 @@ def import_package(module, file):
         importlib.import_module(module)
     except (Failure, MemoryError):
         raise
-    except Exception as error:  # a package may raise anything while it is imported
+    except Exception as error:  # an import may raise anything
         raise Failure(USAGE, f"{sys.executable} cannot import {module} ({file}): {error}: mend it "
                              "or PYTHONPATH, or name another Python by the environment variable "
                              f"STARMILL_PYTHON{memory_limit()}") from error
 
 
 def memory_limit():
-    """Return what to add to a message about memory."""
+    """Return a text on the memory limit for a message, "" without a limit."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return "" if limit == resource.RLIM_INFINITY else \
         f"; the limit on address space (ulimit -v) is {limit >> 20} MiB"
 
 
 def take_blas_room():
-    """Let each OpenBLAS take its buffer now, or raise MemoryError.  Later, without room, OpenBLAS
-    would ask for the buffer for ever and ignore signals."""
+    """Let each OpenBLAS take its buffer now, or raise MemoryError.  Otherwise, out of memory,
+    OpenBLAS would retry for ever and ignore signals."""
     import numpy
     square = numpy.ones((128, 128))
     products = [numpy.dot]
-    if "scipy" in sys.modules:  # may have its own
+    if "scipy" in sys.modules:  # scipy may have its own OpenBLAS
         from scipy.linalg.blas import dgemm
         products.append(lambda a, b: dgemm(1.0, a, b))
     for product in products:
@@ -94,26 +94,25 @@ def take_blas_room():
 
 
 def catch_stops():
-    """Turn every stop signal into a Failure, raised where the job happens to be."""
+    """Raise a Failure at every stop signal, wherever the job is."""
     def stop(*_):
         raise Failure(STOPPED, "stopped in good order; give the same command again")
 
     for number in STOP_SIGNALS:
         signal.signal(number, stop)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # the program may have held them
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # the program may have blocked them
 
 
 def printable(words):
-    """Return the text with control characters, which a terminal would obey, and bytes that are no
-    UTF-8 escaped."""
+    """Escape control characters, which a terminal would obey, and bytes that are not UTF-8."""
     return "".join(
         c if c.isprintable() else f"\\x{ord(c) - 0xdc00:02x}" if "\udc80" <= c <= "\udcff"
         else c.encode("unicode_escape").decode() for c in words)
 
 
 def refuse_input(path, reads, ends=("", ".lock")):
-    """Refuse an output if it, or path + one of the ends, is one of the files read, or would be.
-    reads: (what it is, path or None) of each."""
+    """Refuse an output if path + one of the ends is, or would become, a file that is read.  reads:
+    [(what it is, path or None)]."""
     written = [path + end for end in ends]
     names = [os.path.realpath(one) for one in written]
     there = [os.stat(one) for one in written if os.path.exists(one)]
@@ -140,7 +139,7 @@ def check_output(path, overwrite, reads):
 
 
 def refuse_data(path):
-    """Refuse to replace spectra, a library or a result by a text or a picture."""
+    """Refuse to replace a FITS, gzip or HDF5 file by a text or a picture."""
     if os.path.isfile(path):
         with open(path, "rb") as file:
             if file.read(9).startswith((b"SIMPLE  =", b"\x1f\x8b", b"\x89HDF")):
@@ -170,7 +169,7 @@ def version(program):
 
 @contextlib.contextmanager
 def writing(path):
-    """Turn an error of what writes path into a Failure of OUTPUT that names it."""
+    """Turn an OSError while path is written into a Failure of OUTPUT that names path."""
     try:
         yield
     except OSError as error:
@@ -179,8 +178,8 @@ def writing(path):
 
 
 def make_folder(folder):
-    """Make the folder of --output, or one below it, unless it is there; Failure of OUTPUT if it is
-    no folder that can be used."""
+    """Make the folder of --output, or one below it, unless it exists; Failure of OUTPUT if it is
+    not a readable and writable folder."""
     try:
         os.mkdir(folder)
     except FileExistsError as error:
@@ -205,13 +204,13 @@ def process(pid):
 
 
 def temporary_name(path):
-    """Return a name next to path that no other process gives; the lock of a killed process names
-    what it left (lock.py)."""
+    """Return a name next to path, unique to this process. lock.py finds a killed process's files by
+    the process id and start time in it."""
     return f"{path}.tmp-{os.getpid()}-{(process(os.getpid()) or (0, 0))[1]}"
 
 
 def begin_file(path):
-    """Make an empty file of that temporary name and return it."""
+    """Make an empty file with temporary_name(path); return the name."""
     temporary = temporary_name(path)
     with writing(path):
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
@@ -219,8 +218,8 @@ def begin_file(path):
 
 
 def put_in_place(temporary, path, overwrite):
-    """Give a finished file its name.  Without overwrite Failure where a file is there, which
-    another job wrote meanwhile; the temporary file may stay."""
+    """Rename a finished file to path.  Without overwrite, Failure if another job has written path
+    meanwhile; the temporary file may remain."""
     try:
         if not overwrite:
             os.link(temporary, path)
@@ -235,8 +234,8 @@ def put_in_place(temporary, path, overwrite):
 
 @contextlib.contextmanager
 def replacing(path, overwrite=True):
-    """Yield the name of a new file that becomes path at the end, so path never holds half a file;
-    an error removes it.  overwrite: of put_in_place; true where the lock of path is held."""
+    """Yield the name of a new file, which becomes path at the end, so that path is always complete;
+    an error removes it.  overwrite: of put_in_place; true if the caller holds path's lock."""
     temporary = begin_file(path)
     try:
         yield temporary
@@ -255,9 +254,9 @@ def write_whole(path, pieces, overwrite):
 
 
 def did_you_mean(word, known, near=()):
-    """Return "; did you mean WORD?" with the first word of near, else with the known word most like
-    the given one; an empty text where none is like it."""
-    import difflib  # after a mistake alone
+    """Return "; did you mean WORD?" with the first of near, else the known word closest to the
+    given one; "" if none is close."""
+    import difflib  # slow; needed only after a mistake
     near = near or difflib.get_close_matches(word, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The jobs in Python, and how one is run."""
+"""Finds and runs the jobs in Python."""
 
 import importlib
 import os
@@ -8,7 +8,7 @@ import types
 from starmill.cli import program
 from starmill.cli.basics import USAGE, Failure, check_packages, did_you_mean
 
-# the rooms whose options.py has the jobs
+# {job: folder whose options.py defines it}
 ROOMS = {"simulate": "mocks", "grid": "grids", "convert": "surveys", **dict.fromkeys(
     ("status", "report", "plot", "show", "select", "compare", "export", "merge"),
     "products")}
@@ -45,8 +45,8 @@ def find_job(words):
 
 
 def options_of_train(words):
-    """Return what the program has read: NAME=VALUE, NAME= for a flag that is set, or NAME alone if
-    the option was not given, then -- and the grid file."""
+    """Return the options that the program has read.  words: NAME=VALUE, NAME= for a flag that is
+    set, NAME for an option not given, then -- and the grid file."""
     end = words.index("--")
     options = types.SimpleNamespace(arguments=words[end + 1:])
     for word in words[:end]:
@@ -69,7 +69,7 @@ def run(words):
         return 0
     options.program = program()
     threads = 1 if job.is_shared else getattr(options, "threads", None)
-    if threads:  # before NumPy starts them
+    if threads:  # before NumPy starts its threads
         os.environ["OPENBLAS_NUM_THREADS"] = str(threads)
     check_packages(*job.packages)
     return importlib.import_module(job.module).main(options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The lock file of an output, OUTPUT.lock, which names its holder; as io/files/lock_file.h."""
+"""The lock file of an output, OUTPUT.lock, which names its holder (as io/files/lock_file.h)."""
 
 import contextlib
 import fcntl
@@ -13,6 +13,7 @@ import time
 
 from starmill.cli.basics import OUTPUT, Failure, printable, process
 
+# s between renewals; age of a suspect lock; age at which an empty lock is stale; renewals to watch
 BEAT_S, DEAD_S, EMPTY_S, WATCH_BEATS = 10, 1800, 2, 3
 FORM = re.compile(r"host (\S+)\npid (\d+)\njob (\S+)\nrestart (-?\d+)\nstart (\d+)\nspace (\S+)")
 
@@ -45,8 +46,8 @@ def own_text():
 
 
 def judge(who, age_s):
-    """Return "gone" or "lives" for the holder of a lock; or "watch", where its age or an earlier
-    restart says that it is gone, but clocks of hosts differ and a lost host may still run."""
+    """Return "gone" or "lives" for the holder of a lock, or "watch".  "watch": age or restart count
+    suggest that it is gone, but clocks of hosts differ and a lost host may still run."""
     host, pid, job, restart, start, space = who
     me = FORM.match(own_text()).groups()
     if (host, space) == (me[0], me[5]):
@@ -58,14 +59,14 @@ def judge(who, age_s):
 
 
 def is_touched(path, before):
-    """Return whether a lock is touched or replaced within some beats."""
+    """Return whether a lock is touched or replaced within WATCH_BEATS renewals."""
     print(printable(f"{path}: watching for {WATCH_BEATS * BEAT_S} s whether its job still runs"),
           file=sys.stderr, flush=True)
     end = time.monotonic() + WATCH_BEATS * BEAT_S
     while time.monotonic() < end:
         time.sleep(0.1 * BEAT_S)
         try:
-            with open(path, "rb") as file:  # opened anew: NFS then asks its server
+            with open(path, "rb") as file:  # reopened, so that NFS asks its server
                 now = os.fstat(file.fileno())
         except OSError:
             return True
@@ -75,8 +76,8 @@ def is_touched(path, before):
 
 
 class Holder:
-    """The holder of an output's lock.  is_held; host and pid ("" and 0 if unknown); is_gone: the
-    process ran on this host and has ended."""
+    """The holder of an output's lock.  is_held: the lock exists; host, pid: "" and 0 if unknown;
+    is_gone: the process ran on this host and has ended."""
 
     def __init__(self, output):
         self.is_held, self.is_gone, self.host, self.pid = False, False, "", 0
@@ -99,13 +100,13 @@ class Holder:
 
 
 class OutputLock:
-    """Hold an output's lock: with OutputLock(output) as lock.  Failure if another job has it."""
+    """Holds an output's lock: `with OutputLock(output) as lock`.  Failure if another job has it."""
 
     def __init__(self, output):
         self.output, self.path, self.text = output, output + ".lock", own_text()
 
     def __enter__(self):
-        for _ in range(20):  # other jobs may take and release it meanwhile
+        for _ in range(20):  # others may take and release it between tries
             try:
                 fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             except FileExistsError:
@@ -135,8 +136,7 @@ class OutputLock:
                 os.unlink(self.path)
 
     def _is_ours(self):
-        """Return whether this job still holds the lock, also if the file is invisible or was
-        removed."""
+        """Return whether this job still holds the lock; true if the file cannot be read."""
         try:
             with open(self.path, encoding="utf-8", errors="replace") as file:
                 return file.read() == self.text
@@ -155,8 +155,8 @@ class OutputLock:
         self._touched = time.monotonic()
 
     def _remove_stale(self):
-        """Remove a stale lock; if several processes try, one removes it, and only the file it has
-        read."""
+        """Remove a stale lock.  If several processes try, only one removes it, and never a newer
+        lock than the one it read."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -167,7 +167,7 @@ class OutputLock:
         with open(fd, encoding="utf-8", errors="replace") as file:
             opened, text = os.fstat(fd), file.read(1024)
             age_s, who = time.time() - opened.st_mtime, FORM.match(text)
-            if not text and age_s < EMPTY_S:  # its job is writing it, or was killed while it did
+            if not text and age_s < EMPTY_S:  # being written, or its writer was killed
                 time.sleep(EMPTY_S / 10)
                 return
             if not who and text:
@@ -189,7 +189,7 @@ class OutputLock:
                         self._remove_half_made(who)
 
     def _remove_half_made(self, who):
-        """Remove what the holder of a stale lock had begun (basics.temporary_name)."""
+        """Remove temporary files (basics.temporary_name) of a stale lock's holder."""
         folder = glob.escape(os.path.dirname(self.path) or ".")
         for path in glob.glob(f"{folder}/*.tmp-{who[2]}-{who[5]}"):
             with contextlib.suppress(FileNotFoundError):

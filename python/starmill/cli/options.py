@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Command lines of the jobs in Python: argparse with the words and the layout of the program's own
-options (jobs/options/option_table.c)."""
+"""Command lines of the jobs in Python: argparse, with messages and layout as in the program's
+jobs/options/option_table.c."""
 
 import argparse
 import math
@@ -12,7 +12,7 @@ MAX_SEED = 2**64 - 1
 
 
 def with_facts(text, *facts):
-    """Return a help text with facts in its last parenthesis."""
+    """Append facts to a help text, in its last parenthesis if it ends in one."""
     said = "; ".join(fact for fact in facts if fact)
     if not said:
         return text
@@ -28,14 +28,14 @@ def either(words, last="or"):
 
 
 def number_of(text):
-    """Return the text; ValueError for what Python would also take as a number."""
+    """Return the text; ValueError for forms that only Python takes as numbers (1_000, blanks)."""
     if not re.fullmatch(r"[-+.\w]+", text, re.ASCII) or "_" in text:
         raise ValueError
     return text
 
 
 class Once(argparse.Action):
-    """An option that would not say what is meant if it was given twice."""
+    """An option that may be given only once."""
 
     def __call__(self, parser, options, value, name=None):
         if getattr(options, self.dest) is not None:
@@ -46,16 +46,16 @@ class Once(argparse.Action):
 class Job(argparse.ArgumentParser):
     """Options of a job.
 
-    module  below starmill; its main(options) may return an exit status.  options.arguments is what
-            is no option
-    usage   what follows the name
-    about   the text before the options
-    needs   modules of packages that Python must have; more: text about other ones
-    end     the text after the options
-    takes   least and most number of arguments, and what they are
+    module  module below starmill; its main(options) may return an exit status.  options.arguments:
+            the arguments that are not options
+    usage   text after the name in the usage line
+    about   text before the options
+    needs   modules that Python must have; more: text about further ones
+    end     text after the options
+    takes   (least, most, description) of the arguments
     """
 
-    is_shared = False  # the work is shared by processes, so BLAS takes one thread
+    is_shared = False  # True: several processes share the work, so BLAS uses one thread
 
     def __init__(self, name, module, usage, about, needs, end, takes, more=""):
         self.packages = needs.split()
@@ -71,7 +71,8 @@ class Job(argparse.ArgumentParser):
         self.group = self.add_argument_group(title)
 
     def add(self, name, says, metavar="FILE", check=lambda text: text, needed=False, **how):
-        """check returns an option's value, or raises ValueError with what the option takes."""
+        """Add an option.  check(text) returns its value or raises ValueError(what the option
+        takes)."""
         self.needed += [(name, metavar)] * needed
 
         def value(text):
@@ -100,7 +101,7 @@ class Job(argparse.ArgumentParser):
         self.add(name, with_facts(says, either(words)), metavar, check, default=default)
 
     def number(self, name, least, most, says, default=None, kind=int, metavar=None, above=False):
-        """kind: int or float; above: the least is not allowed itself."""
+        """Add a number from least to most.  kind: int or float; above: exclude least."""
         what = "an integer" if kind is int else "a number"
         low, high = shown(least), shown(most)
         bounds = f" above {low}" if above else f", {low} or more" if most == math.inf else \
@@ -140,7 +141,7 @@ class Job(argparse.ArgumentParser):
                       super().format_help())
 
     def error(self, message):
-        """Of argparse."""
+        """Raise a Failure with argparse's message in the program's words."""
         name = re.match(r"argument (--[\w-]+)|ambiguous option: (\S+)", message)
         if "expected one argument" in message:
             message = f"option {name[1]} needs a value"
@@ -158,7 +159,7 @@ class Job(argparse.ArgumentParser):
                       f"{did_you_mean(word_alone, known, near)}; see {self.prog} --help")
 
     def read(self, words):
-        """Return the options, or None where the help has been printed."""
+        """Return the options; None: the help was printed."""
         self.flag("help", "this text")
         self.add_argument("-h", action="store_true", dest="help", help=argparse.SUPPRESS)
         end = words.index("--") if "--" in words else len(words)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill help man [JOB]`, man pages (roff) with what --help says, and `help completion`, of
-bash."""
+"""`starmill help man [JOB]`: man pages (roff) of the --help texts; `help completion`: bash's."""
 
 import os
 import re
@@ -13,7 +12,7 @@ SPECIAL = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~
 
 
 def roff(line):
-    """Return a line so that roff prints it unchanged."""
+    """Escape a line so that roff prints it unchanged."""
     text = "".join(SPECIAL.get(c, c) for c in line)
     return "\\&" * text.startswith(".") + text
 
@@ -36,7 +35,7 @@ def page(name, summary, *texts):
 def page_of_job(name, summary):
     text = said_by(name, "--help")
     subs = re.match(rf"usage: starmill {name} ([a-z]\S*\|\S*)", text)
-    own = subs[1].split("|") if subs and "\n  --" not in text else ()  # their options stand there
+    own = subs[1].split("|") if subs and "\n  --" not in text else ()  # with options
     return page(f"starmill-{name}", summary, text, *(said_by(name, sub, "--help") for sub in own))
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Progress of a job on standard error: on a terminal a bar redrawn several times a second, in a log
-one line a minute."""
+"""Shows progress on standard error: on a terminal a bar, redrawn every REDRAW_S; in a log a line
+every LOG_S."""
 
 import math
 import sys
 import time
 
 REDRAW_S, LOG_S, WIDTH = 0.2, 60, 20
-SMOOTH_S = 20  # averaging time of the rate
+SMOOTH_S = 20  # the rate averages over about this time
 
 
 def left(seconds):
@@ -21,7 +21,7 @@ def left(seconds):
 
 
 class Progress:
-    """Show done of total units.  Call update() as often as you like, then end()."""
+    """Shows how many of total units are done.  Call update() at any rate, then end()."""
 
     def __init__(self, total, unit, done=0):
         self.total, self.unit, self._done = total, unit, done

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What long jobs share: roles of files, stopping in good order, work for many processes."""
+"""Code shared by long jobs: checks of file roles, stopping in good order, worker processes."""
 
 import multiprocessing
 import os
@@ -21,7 +21,7 @@ def tell(message):
 # ---- files ----
 
 def check_roles(output, reads):
-    """Check the output before any file is opened or made.  reads: (what it is, path or None)."""
+    """Check the output before any file is opened or made.  reads: as for refuse_input."""
     if output.endswith(".new") and os.path.exists(output[:-4]):
         raise Failure(USAGE, f"--output {output} is the temporary file of --overwrite for "
                              f"{output[:-4]}: give another name; a run begun with --overwrite is "
@@ -32,8 +32,9 @@ def check_roles(output, reads):
 # ---- the end ----
 
 class Stop:
-    """Note SIGTERM, SIGINT and SIGUSR1, and look for a stop file.  A second signal ends the process
-    if it comes a second or more after the first: launchers often send one request twice."""
+    """Notes SIGTERM, SIGINT and SIGUSR1, and looks for a stop file.  A second signal a second or
+    more after the first ends the process at once; an earlier one is ignored, as launchers often
+    send a signal twice."""
 
     def __init__(self, file=None):
         if file and os.path.exists(file):
@@ -62,8 +63,8 @@ def n_workers(given):
 
 
 def each(function, items, n_worker):
-    """Yield function(item) for each item, in order, computed by n_worker forked copies of this
-    process; function may be any callable, and data already in memory is shared."""
+    """Yield function(item) for each item, in order, computed by n_worker forks of this process.
+    They share its memory, so function may be any callable."""
     global _function
     if n_worker == 1:
         yield from map(function, items)
@@ -80,7 +81,7 @@ def each(function, items, n_worker):
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
         for child in multiprocessing.active_children():
-            child.kill()  # the pool would wait for them, and they ignore SIGTERM
+            child.kill()  # they ignore SIGTERM, and the pool would wait for them
         raise Failure(INTERNAL, "a worker process was killed, perhaps for want of memory: give "
                                 "a lower --workers (simulate: --threads)") from error
     finally:
@@ -89,12 +90,12 @@ def each(function, items, n_worker):
 
 def _begin(parent):
     for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # sent to the group: the parent decides the end
+        signal.signal(number, signal.SIG_IGN)  # signals reach the whole group; the parent decides
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()
 
 
 def _follow(parent):
-    """End this worker when its parent is gone; an idle worker would not notice."""
+    """End this worker when its parent is gone, which an idle worker would not notice."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

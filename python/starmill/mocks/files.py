@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The files of a mock survey: coadds as DESI lays them out, redrock's tables, the truth."""
+"""Writes the files of a mock survey: coadds in DESI's layout, redrock tables, the truth."""
 
 import contextlib
 import os
@@ -11,12 +11,12 @@ from starmill.cli.basics import Failure, begin_file, writing
 from starmill.mocks.instrument import N_DIAG, N_GROUP
 from starmill.wavelength import doppler
 
-N_FIBER = 5000  # of the instrument, 500 a petal
+N_FIBER = 5000  # fibers of the instrument, 500 per petal
 BROKEN, REACH = 1 << 2, 1 << 3  # a forbidden and an allowed bit of the fiber status
 DESI_MWS_ANY, DESI_SKY, MWS_BROAD = 1 << 61, 1 << 32, 1 << 0
 ZWARN_SKY, ZWARN_DELTACHI2, ZWARN_NEGATIVE, ZWARN_NODATA = 1 << 0, 1 << 2, 1 << 3, 1 << 9
-GALAXY_Z, MAX_NOISE_Z, NOISE_Z_ERROR = 0.3, 1.6, 1e-3
-Z_ERROR_AT_SN10 = 2e-5  # 6 km/s
+GALAXY_Z, MAX_NOISE_Z, NOISE_Z_ERROR = 0.3, 1.6, 1e-3  # redshift of "galaxy" rows; of noise
+Z_ERROR_AT_SN10 = 2e-5  # 6 km/s; falls as 1 / S/N
 
 # DESI's names, types and units
 FIBERMAP = [("TARGETID", "i8", ""), ("LOCATION", "i8", ""), ("FIBER", "i4", ""),
@@ -36,13 +36,13 @@ REDSHIFTS = [("TARGETID", "i8", ""), ("Z", "f8", ""), ("ZERR", "f8", ""), ("ZWAR
 
 
 class FitsOutput:
-    """A FITS file of known size whose rows several processes write; it takes its name when it is
-    whole."""
+    """A FITS file of known size into which several processes write rows.  It has a temporary name
+    until commit()."""
 
     def __init__(self, path, origin, hdus, cards=()):
-        """origin: the survey's history as a digest (keyword MOCKID) and in words (HISTORY)."""
+        """origin: (digest, lines of text) of the survey's history, for MOCKID and HISTORY."""
         self.path, self.temporary = path, begin_file(path)
-        self.start = {}  # of the data of each HDU, bytes
+        self.start = {}  # {EXTNAME: byte offset of the data}
         primary = fits.PrimaryHDU().header
         primary["EXTEND"] = True
         primary["MOCKID"] = (origin[0], "digest of what the file is made from")
@@ -56,7 +56,7 @@ class FitsOutput:
             raise
 
     def _begin(self, primary, hdus):
-        """Write all headers, with room for the data; hdus: (header, bytes of its data)."""
+        """Write all headers and leave room for the data; hdus: [(header, bytes of data)]."""
         with writing(self.path), open(self.temporary, "r+b") as file:
             end = file.write(primary.tostring().encode())
             for header, n_byte in hdus:
@@ -67,7 +67,7 @@ class FitsOutput:
             file.truncate(end)
 
     def put(self, name, row, values):
-        """Write values [n]... to rows row to row + n of an HDU."""
+        """Write values [n]... to n rows of an HDU, from row on."""
         data = np.ascontiguousarray(values, values.dtype.newbyteorder(">"))
         with writing(self.path), open(self.temporary, "r+b", buffering=0) as file:
             file.seek(self.start[name] + row * (data.nbytes // len(data)))
@@ -86,8 +86,8 @@ class FitsOutput:
 
 
 def _table(name, columns, n_row):
-    """Return the header and number of bytes of a table of (name, type, unit) columns.  The header is
-    put together here: astropy.io.fits' table would import astropy.table, a third of a small survey's time."""
+    """Return the header and data size (bytes) of a table of (name, type, unit) columns.  Made by
+    hand: tables of astropy.io.fits import astropy.table, a third of a small survey's time."""
     dtype = np.dtype([column[:2] for column in columns])
     letter = {"i4": "J", "i8": "K", "f4": "E", "f8": "D"}
     header = fits.Header([
@@ -112,7 +112,7 @@ def _image(name, dtype, shape, unit):
 
 
 def _fill(columns, n, values):
-    """[n] rows of a table from {column: values}; the others are 0."""
+    """Return n rows of a table from {column: values}; other columns are 0."""
     rows = np.zeros(n, np.dtype([column[:2] for column in columns]))
     for name in rows.dtype.names:
         if name in values:
@@ -144,7 +144,7 @@ def open_coadd(path, survey, n_row):
 
 
 def put_coadd(file, row, survey, stars, spectra, median_sn):
-    """spectra and median_sn as simulate.observe.observe gives them."""
+    """Write stars from row on; spectra, median_sn: of observe.observe."""
     tables = _coadd_tables(stars, median_sn)
     for name, columns in (("FIBERMAP", FIBERMAP), ("EXP_FIBERMAP", EXP_FIBERMAP),
                           ("SCORES", SCORES)):
@@ -156,7 +156,7 @@ def put_coadd(file, row, survey, stars, spectra, median_sn):
 
 
 def _coadd_tables(stars, median_sn):
-    """{column: values [n]}"""
+    """Return {column: values [n]} of the three tables."""
     is_sky = stars.kind == "sky"
     # fibers of one group share a line-spread function, as neighbours in a spectrograph do
     n_group_fiber = N_FIBER // N_GROUP
@@ -184,9 +184,8 @@ def open_redrock(path, survey, n_row):
 
 
 def put_redrock(file, row, survey, stars):
-    """Simulated results of redrock: the velocity with a separate error, the type by Teff;
-    pathological rows according to their kind.  Nothing is fitted: CHI2 and DELTACHI2 are rough
-    expectations."""
+    """Write mock results of redrock, without a fit: redshift with a random error, SUBTYPE by Teff,
+    pathological rows by kind.  CHI2 and DELTACHI2 are rough expectations."""
     n, n_pix, empty = len(stars.index), sum(arm.n_pix for arm in survey.arms), stars.is_empty()
     is_galaxy = stars.kind == "galaxy"
     uniform, normal = stars.redrock.T

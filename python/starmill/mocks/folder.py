@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The folder of a mock survey: who owns its files, and who may write."""
+"""The folder of a mock survey: recognises its files and locks it for writing."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ OURS = re.compile(r"(?:coadd|redrock)-mock-\d{5,}\.fits|truth\.fits|catalog\.txt
 
 
 def is_same(survey, path):
-    """Return whether the file belongs to this survey; refuse one not made by starmill simulate."""
+    """Return whether a file belongs to this survey; refuse a file not of starmill simulate."""
     found = None
     if os.path.isfile(path):
-        with open(path, "rb") as file:  # a card, or in the catalog's first line
+        with open(path, "rb") as file:  # as a card, or in the catalog's first line
             found = re.search(rb"MOCKID  = '(.{16})", file.read(2880))
     if not found:
         raise Failure(OUTPUT, f"{path} exists and was not made by starmill simulate: choose "
@@ -25,8 +25,8 @@ def is_same(survey, path):
 
 
 def is_complete(survey):
-    """Return whether all files exist; refuse foreign files, and without --overwrite another
-    survey."""
+    """Return whether all files of the survey exist.  Refuse foreign files, and without --overwrite
+    files of another survey."""
     n_file = 0
     for name in sorted(os.listdir(survey.folder)):
         if not OURS.fullmatch(name):
@@ -41,8 +41,8 @@ def is_complete(survey):
 
 
 def clear(survey):
-    """Remove the truth, and with --overwrite the survey."""
-    # first, as it says that the survey is complete
+    """Remove the truth table, with --overwrite all files of the survey."""
+    # truth first: its presence means that the survey is complete
     for name in [TRUTH, *sorted(os.listdir(survey.folder))]:
         if OURS.fullmatch(name) and (survey.overwrite or name == TRUTH):
             with contextlib.suppress(FileNotFoundError):
@@ -51,8 +51,8 @@ def clear(survey):
 
 @contextlib.contextmanager
 def claimed(survey):
-    """Make the folder and lock it.  Yield the lock, or None if the survey is
-    complete, as another job may have finished it meanwhile."""
+    """Make the folder and lock it.  Yield the lock, or None if the survey is complete: another job
+    may have finished it meanwhile."""
     make_folder(survey.folder)
     with OutputLock(survey.path(TRUTH)) as lock:
         complete = is_complete(survey)

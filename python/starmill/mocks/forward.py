@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Noise-free spectra at the instrument's pixels: the fit's model (docs/science/numerics.md) in
-float64, written unlike the fit's block functions."""
+float64, coded independently of the fit."""
 
 import dataclasses
 import functools
@@ -17,15 +17,15 @@ from starmill.mocks.instrument import HALF, N_DIAG, N_GROUP
 from starmill.wavelength import C_KM_S, doppler
 
 MAX_VEL_KM_S, MAX_VSINI_KM_S = 1000.0, 500.0  # of a fit, by default
-MIN_PIX = 200  # grid points of a part of an arm; a shorter part is left out of the library
-SPLINE_MARGIN = 64  # grid points added at each end, which the end condition of a spline affects
+MIN_PIX = 200  # least grid points of a part of an arm; shorter parts are left out
+SPLINE_MARGIN = 64  # grid points added at each end, where a spline's end condition has effect
 
 LIMB_DARKENING = 0.6
-MOMENTS, QUINTIC = 1.5, 2.5  # grid points: up to which the moments decide, from which the quintic
-# even differences of seven points, by the distance from the middle
+MOMENTS, QUINTIC = 1.5, 2.5  # grid points of v sin i: moment weights below, quintic ones above
+# 2nd, 4th and 6th difference over seven points: weights by distance from the middle, 0 to 3
 DIFFERENCE = np.array([[-49 / 18, 3 / 2, -3 / 20, 1 / 90], [28 / 3, -13 / 2, 2, -1 / 6],
                        [-20, 15, -6, 1]])
-# the cardinal function of the quintic spline at |y| = i + s, by powers of s
+# cardinal function of the quintic spline at |y| = i + s: row i, coefficients of s^0 to s^5
 PIECE = np.array([[1, 0, -5 / 4, -35 / 12, 21 / 4, -25 / 12],
                   [0, -2 / 3, 2 / 3, 13 / 8, -8 / 3, 25 / 24],
                   [0, 1 / 12, -1 / 24, -3 / 8, 13 / 24, -5 / 24], np.zeros(6)])
@@ -35,9 +35,8 @@ PIECE = np.array([[1, 0, -5 / 4, -35 / 12, 21 / 4, -25 / 12],
 
 
 def cut_arms(library, ranges):
-    """Return the library with its only arm cut into parts, as a fit cuts it; ranges: {name: (first,
-    last wavelength in A)}.  A library with several arms, or with an arm of one of these names, is
-    returned unchanged."""
+    """Cut a library's only arm into parts, as a fit does; ranges: {name: (first, last wavelength in
+    A)}.  Return the library unchanged if it has several arms or one of these names."""
     whole = library.arm[0]
     if len(library.arm) != 1 or whole.name in ranges:
         return library
@@ -67,7 +66,7 @@ def _part(whole, name, part):
 
 
 class Template:
-    """An arm of the library as the instrument's arm sees it."""
+    """The library's arm for an arm of the instrument, with its resolution matrices."""
 
     def __init__(self, library, instrument):
         names = [arm.name for arm in library.arm]
@@ -78,14 +77,14 @@ class Template:
         self.arm, self.instrument = library.arm[self.i_arm], instrument
         wave_aa, reach = instrument.wave_aa, np.exp(np.arctanh(MAX_VEL_KM_S / C_KM_S))
         first_aa, last_aa = self.arm.wave_aa[[0, -1]]
-        # [n_pix] at every velocity
+        # [n_pix] pixels inside the template at every velocity up to MAX_VEL_KM_S
         self.is_reached = (wave_aa >= first_aa * reach) & (wave_aa <= last_aa / reach)
         if self.is_reached.sum() < len(wave_aa) // 2:
             raise Failure(USAGE, f"{library.path}: arm {instrument.name} covers {first_aa:.1f} to "
                                  f"{last_aa:.1f} A, less than half of the instrument's "
                                  f"{wave_aa[0]:.1f} to {wave_aa[-1]:.1f} A at all velocities up to "
                                  f"{MAX_VEL_KM_S:g} km/s")
-        self.rows = None  # templates are at the instrument's resolution
+        self.rows = None  # None: templates at the instrument's resolution
         if self.arm.template_sigma_aa >= 0:
             self.rows = [resolution_rows(instrument.resolution[group].astype(float),
                                          self.arm.template_sigma_aa / instrument.step_aa)
@@ -93,8 +92,9 @@ class Template:
 
 
 def resolution_rows(resolution, sigma_pix):
-    """Rows [n_pix][N_DIAG] of a matrix [N_DIAG][n_pix] without the templates' own sigma; those at
-    the ends are rescaled, so that their weights inside the arm sum to the median row's."""
+    """Deconvolve a resolution matrix [N_DIAG][n_pix] (DESI's layout) by the templates' sigma;
+    return its rows [n_pix][N_DIAG].  Rows cut by the arm's ends are rescaled to the median row's
+    sum."""
     n_pix = resolution.shape[1]
     i, k = np.mgrid[:n_pix, :N_DIAG]
     column = i - HALF + k
@@ -120,8 +120,8 @@ def resolution_rows(resolution, sigma_pix):
 
 
 def _profile(n):
-    """Places x and shares K dx of the profile K = c1 sqrt(1 - x^2) + c2 (1 - x^2), Gray's with limb
-    darkening, by the midpoint rule in asin(x)."""
+    """Return n points x and weights K dx of the rotation profile K = c1 sqrt(1 - x^2) + c2 (1 -
+    x^2), Gray's with limb darkening, by the midpoint rule in asin(x)."""
     cosine, x = (function((np.arange(n) + 0.5) * np.pi / n - np.pi / 2)
                  for function in (np.cos, np.sin))
     norm = 1.0 - LIMB_DARKENING / 3.0
@@ -134,20 +134,22 @@ POWER = np.array([2, 4, 6])
 
 @functools.lru_cache(maxsize=1)
 def _moments():
-    """The profile's moments 2, 4 and 6."""
+    """Return the profile's moments 2, 4 and 6."""
     x, k_dx = _profile(1000)
     return k_dx @ x[:, np.newaxis] ** POWER
 
 
 def _moment_weights(r):
-    """W_k, k = 0 to 3: the profile's moments 0, 2, 4 and 6."""
+    """Return W_k, k = 0 to 3, with the profile's moments 0, 2, 4 and 6 at v sin i of r grid
+    points."""
     weight = (r ** POWER * _moments() / [2, 24, 720]) @ DIFFERENCE
     weight[0] += 1.0
     return weight
 
 
 def _quintic_weights(r):
-    """W_k = integral of K(x) L(k - r x), k >= 0, L of a quintic spline of reach 3."""
+    """Return W_k = integral of K(x) L(k - r x) dx, k >= 0; L: cardinal function, 0 beyond |y| =
+    3."""
     x, k_dx = _profile(150 * int(np.ceil(r)))  # good to 1e-8
     k = (np.floor(r * x) + np.arange(-2, 4)[:, np.newaxis]).ravel()
     y = np.abs(k - np.tile(r * x, 6))
@@ -160,8 +162,8 @@ def _quintic_weights(r):
 @functools.lru_cache(maxsize=8)
 def rotation_weights(r):
     """Return the weights [2 half + 1], sum 1, that broaden a spectrum by a v sin i of r grid
-    points.  They are smooth in r even where a fit takes others: the truth table promises a
-    physical v sin i."""
+    points.  They are smooth in r, also where a fit uses other weights, since the truth table
+    states a physical v sin i."""
     weight = _moment_weights(r) if r < QUINTIC else _quintic_weights(r)
     if MOMENTS < r < QUINTIC:
         s = (r - MOMENTS) / (QUINTIC - MOMENTS)
@@ -178,10 +180,9 @@ def rotation_weights(r):
 def _error(error, share, is_correlated, random):
     """Return the template's relative error [n_pix]: the components times the star's shares.
 
-    is_correlated adds what the components leave: a stationary Gaussian process (AR(1)) with rms
-    error.fraction, whose correlation falls by one factor from pixel to pixel.  The factor follows
-    from the correlation that the library measured, the sum over all lags: (1 + factor) / (1 -
-    factor)."""
+    is_correlated adds the error outside the components: a Gaussian AR(1) process of rms
+    error.fraction, whose correlation falls by `factor` per pixel.  error.correlation, the sum of
+    the correlation over all lags, is (1 + factor) / (1 - factor)."""
     out = np.zeros(len(error.fraction))
     if error.component is not None:
         out += (share * error.sigma) @ error.component
@@ -196,16 +197,16 @@ def _error(error, share, is_correlated, random):
 
 
 def _white_rest(template, shift, random):
-    """Return a draw [n_pix], relative to the flux, of the error that the components leave: white
-    noise, as a fit counts it."""
+    """Draw the model error outside the components [n_pix], relative to the flux: white noise, as a
+    fit assumes."""
     wave_aa = template.instrument.wave_aa
     return (template.arm.white_error(wave_aa * shift, template.instrument.step_aa / wave_aa)
             * random.standard_normal(len(wave_aa)))
 
 
 def labels_of_templates(survey, stars):
-    """Return the labels [n, n_label] of the templates to use: those of the stars plus, where there
-    is a model error, Gaussian errors of the size of the library's floors."""
+    """Return the labels [n, n_label] at which templates are computed: the stars' labels plus, with
+    model error, Gaussian errors of the library's floors."""
     if survey.settings.model_error == "false" or all(t.arm.error is None for t in survey.templates):
         return stars.label
     floor = np.array([label.floor for label in survey.library.label])
@@ -214,7 +215,8 @@ def labels_of_templates(survey, stars):
 
 
 def forward(survey, stars, i, a, flux):
-    """Star i in the instrument's arm a, any scale: [n_pix] of the template's flux [arm.n_pix]."""
+    """Return star i in the instrument's arm a [n_pix], any scale, from the template's flux
+    [arm.n_pix]: rotation, model error, Doppler shift, line-spread function."""
     template = survey.templates[a]
     arm, instrument = template.arm, template.instrument
     how = survey.settings.model_error if arm.error is not None else "false"

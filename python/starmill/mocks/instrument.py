@@ -10,11 +10,11 @@ import numpy as np
 
 from starmill.wavelength import FWHM_PER_SIGMA
 
-N_GROUP, N_DIAG = 5, 11  # groups of fibers with one line-spread function; diagonals
+N_GROUP, N_DIAG = 5, 11  # groups of fibers, each of one line-spread function; matrix diagonals
 HALF = N_DIAG // 2
 
-# an exposure of a survey telescope: photons per pixel follow from these
-AREA_CM2 = 8.66e4  # of the mirror, its obstruction taken off
+# an exposure of a survey telescope: these give the electrons per pixel
+AREA_CM2 = 8.66e4  # of the mirror without its obstruction
 EXPOSURE_S = 1000.0
 PHOTON_ERG_AA = 1.98644586e-8  # h c: energy of a photon times its wavelength in A
 FLUX_UNIT = 1e-17
@@ -23,8 +23,8 @@ SKY_RESIDUAL = 0.01  # error of the sky model, relative to the sky
 
 # Airglow lines: air wavelength in A and strength in 1e-17 erg/(s cm2) into a fiber.
 # Wavelengths with three decimals are those of OH in Osterbrock et al. (1996, PASP 108, 277) and of
-# atomic lines; the others are rough places of blends, of the O2 band at 8650 A and of OH beyond
-# 9300 A.  Strengths are round numbers by class, no measurement: only the noise depends on them.
+# atomic lines; the others are rough positions of blends, of the O2 band at 8650 A and of OH beyond
+# 9300 A.  Strengths are round numbers, not measured: only the noise depends on them.
 SKY_LINES = np.array("""
 4046.563 3  4358.328 6  5197.9 2  5460.735 10  5577.338 130  5889.951 20  5895.924 12  5915.301 4
 5932.862 5  5953.420 4  6257.961 4  6287.434 5  6300.304 50  6306.869 3  6363.780 17  6498.729 5
@@ -73,7 +73,7 @@ def _logistic(x):
 
 
 def _sky(group, wave_aa):
-    """Dark sky into one fiber, 1e-17 erg / (s cm2 A), through the line-spread function."""
+    """Return the dark sky in one fiber, 1e-17 erg / (s cm2 A), at the instrument's resolution."""
     sky = 1.2 + 0.9 * (wave_aa - 3600.0) / 6224.0
     s2 = 1e8 / SKY_LINES[:, 0] ** 2  # Ciddor (1996, Appl. Opt. 35, 1566): good to 1e-3 A
     vacuum = SKY_LINES[:, 0] * (1.0 + 5.792105e-2 / (238.0185 - s2) + 1.67917e-3 / (57.362 - s2))
@@ -86,26 +86,27 @@ def _sky(group, wave_aa):
 
 
 def _resolution(group, wave_aa, step_aa):
-    """Rows are the Gaussian at the pixels of the diagonals, its sum 1; [N_DIAG][n_pix]."""
+    """Return the resolution matrix [N_DIAG][n_pix]: each row a Gaussian over N_DIAG pixels, sum
+    1."""
     k = np.arange(-HALF, HALF + 1)
     sigma = lsf_sigma(group, wave_aa) / step_aa
     weight = np.exp(-0.5 * (k[:, np.newaxis] / sigma) ** 2)
     weight /= weight.sum(axis=0)
     out = np.zeros((N_DIAG, len(wave_aa)))
     for offset, row in zip(k, weight):
-        # element (i, i + offset) stands in the diagonal of that offset, at column i + offset
+        # element (i, i + offset) is in the diagonal of this offset, at column i + offset
         i = np.arange(max(0, -offset), len(wave_aa) - max(0, offset))
         out[HALF - offset, i + offset] = row[i]
     return out.astype("f4")
 
 
 def _arm(name, wave0_aa, step_aa, n_pix, peak, blue, red):
-    """peak, blue and red (wavelength and width of its edge in A): of the share of the photons at
-    the top of the atmosphere that become electrons."""
+    """Make an arm.  peak: largest throughput, the share of photons above the atmosphere that become
+    electrons; blue, red: (wavelength, width) of its edges in A."""
     wave_aa = wave0_aa + step_aa * np.arange(n_pix)
     throughput = (peak * _logistic((wave_aa - blue[0]) / blue[1])
                   * _logistic((red[0] - wave_aa) / red[1]))
-    # per unit of flux; Poisson: the variance of N electrons is N
+    # electrons per unit of flux; the variance of N electrons is N
     electrons = (FLUX_UNIT * AREA_CM2 * EXPOSURE_S * step_aa * wave_aa / PHOTON_ERG_AA
                  * throughput)
     sky = np.stack([_sky(group, wave_aa) for group in range(N_GROUP)])

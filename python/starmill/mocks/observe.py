@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the instrument makes of the stars: brightness, noise, calibration error, defects."""
+"""Observes the stars: brightness, noise, calibration error, defects."""
 
 import numpy as np
 
@@ -36,9 +36,8 @@ def noiseless(survey, stars):
 
 
 def _amplitude(arm_r, group, ideal, sn):
-    """Return the factor on the ideal flux with which its median S/N is sn.  ln S/N rises by 1/2 to
-    1 for each unit of ln amplitude.  So a step of 4/3 of the missing ln S/N leaves at most a
-    third of it."""
+    """Return the factor on the ideal flux that gives a median S/N of sn.  d ln S/N / d ln amplitude
+    is 1/2 to 1, so a step of 4/3 of the missing ln S/N leaves at most a third of it."""
     ln_a = np.log(sn)
     for _ in range(40):
         flux = np.exp(ln_a) * ideal
@@ -52,16 +51,16 @@ def _amplitude(arm_r, group, ideal, sn):
 
 def _distortion(rms, random, n_pix):
     """Return the calibration error of an arm [n_pix]: a factor, 1 plus Legendre polynomials of
-    degree 0 to 2 in wavelength with equal rms.  The continuum of any fit can follow these.  A
-    cubic it follows to a few per cent only, which pulls at high S/N would show."""
+    degree 0 to 2 in wavelength with equal rms.  The continuum of any fit can follow these, but a
+    cubic only to a few per cent, which would show in pulls at high S/N."""
     x = np.linspace(-1.0, 1.0, n_pix)
     a = rms * np.sqrt((2.0 * np.arange(3) + 1.0) / 3.0) * random.standard_normal(3)
     return np.maximum(1.0 + a[0] + a[1] * x + a[2] * (1.5 * x * x - 0.5), 0.1)
 
 
 def _runs(random, p, length, n):
-    """Yield slices of the n pixels of an arm.  After the end of one slice the next begins at each
-    pixel with probability p; its length is length(u), u uniform in 0 to 1."""
+    """Yield random slices of the n pixels of an arm.  Each pixel after a slice begins the next one
+    with probability p; its length is length(u), u uniform in [0, 1)."""
     i = random.geometric(p) - 1
     while i < n:
         end = i + length(random.random())
@@ -70,8 +69,8 @@ def _runs(random, p, length, n):
 
 
 def _cosmics(random, sigma, flux, mask, is_noiseless):
-    """Masked runs of one to three pixels, with wild flux."""
-    # p starts per free pixel give this share of pixels for runs of two on average
+    """Add cosmic rays: masked runs of one to three pixels with high flux."""
+    # p gives COSMIC_SHARE of all pixels, with runs of two pixels on average
     p = COSMIC_SHARE / (2.0 - COSMIC_SHARE)
     for run in _runs(random, p, lambda u: 1 + int(3.0 * u), len(flux)):
         height = 10.0 ** (1.5 + 2.5 * random.random(run.stop - run.start))
@@ -89,7 +88,7 @@ def _dead(random, flux, ivar):
 
 
 def _defect(kind, random, flux, ivar, mask):
-    """Put the defect of a pathological row into its flux, ivar and mask [arm][n_pix]."""
+    """Apply the defect of a pathological row to its flux, ivar and mask [arm][n_pix]."""
     for a, n in enumerate(map(len, flux)):
         if kind == "masked_arm" and a == 0:
             mask[a] |= ALLBAD
@@ -101,7 +100,7 @@ def _defect(kind, random, flux, ivar, mask):
             ivar[a][:] = 0.0
         elif kind == "half_masked":
             mask[a][::2] |= ALLBAD
-        elif kind == "inf_pixels":  # one at random of each fiftieth of the arm
+        elif kind == "inf_pixels":  # one random pixel in each fiftieth of the arm
             i = ((np.arange(50) + random.random(50)) * n / 50.0).astype(int)
             flux[a][i] = np.where(np.arange(50) % 2, -np.inf, np.inf)
             mask[a][i] = 0
@@ -117,8 +116,8 @@ def _good_sn(flux, ivar, mask):
 
 
 def _observe_star(survey, stars, i, ideal, out):
-    """Star i of ideal [n_pix] of each arm, into out's flux, ivar and mask [n][n_pix] of each arm;
-    returns the arms' median S/N."""
+    """Observe star i: from ideal [n_pix] of each arm, fill row i of out's flux, ivar and mask
+    [n][n_pix] of each arm.  Return the arms' median S/N."""
     settings, group, index = survey.settings, stars.group[i], stars.index[i]
     flux, ivar, mask = ([part[what][i] for part in out] for what in range(3))
     amplitude = 0.0
@@ -127,10 +126,10 @@ def _observe_star(survey, stars, i, ideal, out):
     if stars.kind[i] == "negative":
         amplitude = -amplitude
     noise = generator(settings.seed, NOISE, index)
-    # also without noise, so that the same pixels are dead and ivar is the same
+    # drawn also with --noiseless, so that dead pixels and ivar are the same
     defect = generator(settings.seed, DEFECT, index)
     for a, arm in enumerate(survey.arms):
-        # the noise is multiplied as the flux is: ivar is the true one of what is written
+        # the calibration error multiplies the noise too: ivar is that of the written flux
         factor = _distortion(settings.distortion, defect, arm.n_pix)
         star = amplitude * ideal[a]
         variance = (arm.gain * np.abs(star) + arm.background[group]) * factor ** 2
@@ -148,8 +147,8 @@ def _observe_star(survey, stars, i, ideal, out):
 
 
 def observe(survey, stars):
-    """Return (flux, ivar, mask) [n][n_pix] of each arm in 1e-17 erg / (s cm2 A), float32 and int32,
-    and the arms' median S/N [n][3]."""
+    """Return each arm's (flux, ivar, mask) [n][n_pix], float32 in 1e-17 erg / (s cm2 A) and int32,
+    and the median S/N of each arm [n][3]."""
     n = len(stars.index)
     ideal = noiseless(survey, stars)
     out = [tuple(np.zeros((n, arm.n_pix), dtype) for dtype in ("f4", "f4", "i4"))

@@ -13,10 +13,10 @@ from starmill.cli.progress import Progress
 from starmill.mocks import draw, files, folder, forward, instrument, observe
 from starmill.templates import library_file
 
-# incremented with every change of a survey's contents at given settings, so that a survey made by
-# an older program does not count as complete
+# incremented with every change of a survey's contents at equal settings, so that a survey made by
+# an older program is not taken for complete
 CONTENTS = 4
-BLOCK_ROWS, TRUTH_ROWS = 32, 4096  # made at once
+BLOCK_ROWS, TRUTH_ROWS = 32, 4096  # rows that a process makes at once
 MAX_FILE = 1000000
 
 
@@ -46,7 +46,7 @@ class Survey:
         self.origin = (digest[:16], history)
 
     def _history(self, program):
-        """Everything that the bytes of the survey depend on, in words."""
+        """Return lines of text with all settings on which the bytes of the survey depend."""
         set_ = self.settings
         error = {"false": "without", "true": "with draws of",
                  "correlated": "with correlated draws of"}[set_.model_error]
@@ -87,22 +87,23 @@ def path_of_library(given):
 
 
 class Batch:
-    """Files of the same rows, which are made in blocks."""
+    """Files of the same rows, made in blocks."""
 
     def __init__(self, survey, names, first, n_row, n_block):
-        """names: {coadd, redrock or truth: of the file}; first: star; n_block: rows."""
+        """names: {coadd, redrock or truth: file name}; first: index of the first star; n_block:
+        rows of a block."""
         self.first, self.n_row, self.n_left, self.n_block = first, n_row, n_row, n_block
         self.outputs = {what: files.OPEN[what](survey.path(name), survey, n_row)
                         for what, name in names.items()}
 
     def blocks(self):
-        """(self, row, n)"""
+        """Yield (self, first row, number of rows) of each block."""
         for row in range(0, self.n_row, self.n_block):
             yield self, row, min(self.n_block, self.n_row - row)
 
 
 def make_block(survey, block):
-    """In any process."""
+    """Draw the stars of a block and write them to all files of its batch, in any process."""
     batch, row, n = block
     stars = draw.draw(survey, batch.first + row, n)
     for what, file in batch.outputs.items():
@@ -115,7 +116,8 @@ def make_block(survey, block):
 
 
 def make_batches(survey, batches, job, tell):
-    """tell(batch, n) of n rows that have been made, which may end it."""
+    """Make all batches in parallel; call tell(batch, n) after each block of n rows (it may
+    raise)."""
     under_way, order = [], deque()
 
     def blocks():
@@ -144,7 +146,7 @@ def make_batches(survey, batches, job, tell):
 
 
 def missing(survey):
-    """Of each file {coadd or redrock: name} of those that are not there."""
+    """Yield {coadd or redrock: name} of the missing files, for each file number."""
     whats = ("coadd", "redrock") if survey.settings.redrock else ("coadd",)
     for i in range(survey.n_file):
         names = {what: survey.name(i, what) for what in whats}
@@ -153,7 +155,8 @@ def missing(survey):
 
 
 def make(survey, job):
-    """Make missing files, then catalog and truth; return how many files existed, and rows made."""
+    """Make missing files, then catalog and truth.  Return the number of files kept and of rows
+    made."""
     todo = list(missing(survey))
     n_kept = n_file = sum(not names for names in todo)
     n_row = sum(survey.n_row(i) for i, names in enumerate(todo) if "coadd" in names)
@@ -192,7 +195,7 @@ def write_catalog(survey):
 
 
 def say(survey, made, seconds, n_process):
-    """The summary; made is what make returned, None where nothing was to do."""
+    """Print the summary; made: result of make(), None: nothing was to do."""
     if made is None:
         print(f"{survey.folder} is complete already; nothing was done")
     print(f"stars        {survey.settings.stars}")
@@ -208,7 +211,7 @@ def say(survey, made, seconds, n_process):
 
 
 class Job:
-    """How it runs."""
+    """Processes, lock and stop signal of this run."""
 
     def __init__(self, options):
         self.quiet, self.stop = options.quiet, running.Stop()
@@ -223,7 +226,7 @@ class Job:
 def main(options):
     start_s, made = time.monotonic(), None
     job = Job(options)
-    # errors of options and library before a survey is removed or a folder made
+    # first: errors of options and library must not cost an old survey
     survey = Survey(options)
     if not (os.path.isdir(survey.folder) and folder.is_complete(survey)):
         with folder.claimed(survey) as job.lock:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Errors calibrated by repeats: for each parameter a factor by S/N and a floor, with which repeated
-rows of a star differ as their errors say."""
+"""Calibrates errors by repeats: each parameter gets a factor by S/N and a floor that make the
+errors match the differences of repeated rows of a star."""
 
 import collections
 
@@ -11,30 +11,30 @@ from scipy.optimize import minimize
 from starmill.cli.basics import warn
 from starmill.products.survey import Survey, half_width
 
-LEAST, LEAST_FLOOR = 10, 30  # with fewer pairs there is no factor, or no floor
-PER_KNOT, MOST_KNOTS = 100, 5  # pairs for each factor along S/N, and most factors
+LEAST, LEAST_FLOOR = 10, 30  # pairs; with fewer, no factor, or no floor
+PER_KNOT, MOST_KNOTS = 100, 5  # pairs for each factor along S/N; most factors
 LOW, HIGH = np.log(0.05), np.log(20)  # limits of ln factor
-TAIL = 4.0  # degrees of freedom of Student's distribution, which outliers hardly move
-WORTH = 4.0  # fall of -2 ln L that a floor must bring
+TAIL = 4.0  # degrees of freedom of Student's distribution: outliers have little weight
+WORTH = 4.0  # a floor is kept if it lowers -2 ln L by more
 
-# factor [n_knot]; n: pairs; before, after: robust widths of the differences in stated and in
-# calibrated errors.  For after, each half of the pairs is calibrated by the other half.  thirds:
-# after, for thirds of the pairs by S/N
+# factor [n_knot]; n: pairs; before, after: robust widths of differences / errors, stated and
+# calibrated.  For after, each half of the pairs is calibrated by the other half.  thirds: after, of
+# thirds of the pairs by S/N
 Calibration = collections.namedtuple("Calibration", "name n factor floor before after thirds")
 # delta [n]; error, ln_sn [2][n] of both rows
 Pairs = collections.namedtuple("Pairs", "delta error ln_sn")
 
 
 def scaled(pairs, knots, factor, floor):
-    """Calibrated errors of differences."""
+    """Return the calibrated errors of the differences [n]."""
     rows = (np.interp(pairs.ln_sn, knots, factor) * pairs.error) ** 2 + floor**2
     return np.sqrt(rows.sum(axis=0))
 
 
 def fitted(pairs, knots):
-    """(factor, floor) of all pairs."""
+    """Fit (factor, floor) to all pairs; NaN with too few."""
     n = len(pairs.delta)
-    if n < LEAST or not half_width(pairs.delta) > 0:  # equal values would say: no error
+    if n < LEAST or not half_width(pairs.delta) > 0:  # equal values would give error 0
         return np.full(len(knots), np.nan), np.nan
     unit = np.median(pairs.error)
 
@@ -53,7 +53,7 @@ def fitted(pairs, knots):
         with_floor = min((least(floor, 1e3) for floor in (0.1, 1.0)), key=lambda found: found.fun)
         best = with_floor if with_floor.fun < best.fun - WORTH else best
     factor, floor = np.exp(best.x[:-1]), best.x[-1] * unit
-    width = half_width(pairs.delta / scaled(pairs, knots, factor, floor))  # exactly 1 afterwards
+    width = half_width(pairs.delta / scaled(pairs, knots, factor, floor))  # rescale it to 1
     return factor * width, floor * width
 
 
@@ -73,7 +73,7 @@ def calibrated(name, pairs, knots):
 
 
 def of_result(result):
-    """(S/N of the factors, [Calibration] of all parameters) of an open result."""
+    """Return the S/N of the factors and a Calibration for each parameter of an open result."""
     r = Survey(result).repeats
     for words in r.unjoined:
         warn(f"--calibrate: {words}")

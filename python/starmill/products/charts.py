@@ -15,14 +15,14 @@ from starmill.products.survey import half_width
 DPI = 150
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", "#000000")
 MANY = 4000  # points above which a map counts rows in cells
-FEW_DECADES = 12  # ratio of an axis' ends below which decades are too few to label
-FEW, LEAST_DENSITY = 3, 2000  # stars below which there is no map, and points, not a density
-PAD = 0.04  # between a map and its bar
-FAINT = 300  # a density map shows down to this part of its peak
+FEW_DECADES = 12  # ratio of an axis' ends: below, numbers between decades are labelled too
+FEW, LEAST_DENSITY = 3, 2000  # stars: below the first no map, below the second points
+PAD = 0.04  # between a map and its colour bar
+FAINT = 300  # a density map shows densities above peak / FAINT
 
 
 def spread(values, low=0.5, high=99.5):
-    """Limits that hold nearly all, with a margin."""
+    """Return axis limits: percentiles low and high, with a margin."""
     values = values[np.isfinite(values)]
     a, b = np.percentile(values, [low, high])
     margin = 0.05 * (b - a) or 0.5
@@ -30,12 +30,13 @@ def spread(values, low=0.5, high=99.5):
 
 
 def n_bin(values, most):
-    """As many bins as the values fill."""
+    """Return a number of bins that grows with the square root of the number of values."""
     return int(np.clip(2 * np.sqrt(len(values)), 12, most))
 
 
 def logarithmic(axis, low, high):
-    """Plain numbers beside a logarithmic axis: of decades, and between them where these are few."""
+    """Label a logarithmic axis with plain numbers: decades, and numbers between if decades are
+    few."""
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("{x:g}" if high / low < FEW_DECADES else "")
     if high / low < FEW_DECADES:
@@ -43,7 +44,7 @@ def logarithmic(axis, low, high):
 
 
 def histogram(axes, values, edges, colour, label):
-    """Steps; what lies beyond the edges is counted in the last bins."""
+    """Draw a histogram as steps; values beyond the edges count in the outermost bins."""
     values = values[np.isfinite(values)]
     if len(values):
         counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
@@ -78,7 +79,7 @@ def quality(survey):
 
 
 def errors(survey):
-    """Stated error against S/N, with its median."""
+    """Draw each parameter's stated error against S/N, with its running median."""
     result, s = survey.result, survey.sample
     if not (survey.good & (survey.sn > 0)).any():
         return None
@@ -99,7 +100,7 @@ def errors(survey):
         unit = result.shown_unit(p)
         axes.set(xscale="log", yscale="log", xlabel="S/N per pixel",
                  title=f"error of {symbol(p)}" + (f" ({unit})" if unit else ""))
-        if not len(x):  # it is held
+        if not len(x):  # a fixed parameter
             axes.set(xscale="linear", yscale="linear", xticks=[], yticks=[])
             continue
         logarithmic(axes.xaxis, x.min(), x.max())
@@ -109,7 +110,8 @@ def errors(survey):
 
 
 def points(axes, x, y, colour=None, limits=None, **how):
-    """Draw dots; more than MANY as cells, with the median colour or the number of their dots."""
+    """Draw dots; above MANY, cells of the dots' median colour, or of their number without
+    colour."""
     if len(x) > MANY:
         if colour is None:
             return axes.hexbin(x, y, gridsize=60, mincnt=1, linewidths=0, cmap="viridis",
@@ -120,7 +122,8 @@ def points(axes, x, y, colour=None, limits=None, **how):
 
 
 def shade(axes, values, label, pad=PAD, **how):
-    """A density on a logarithmic scale, with its bar; lowest values are left white."""
+    """Draw a density on a logarithmic scale with a colour bar; values below peak / FAINT are
+    white."""
     top = np.nanmax(values)
     shown = np.where(values > top / FAINT, values, np.nan)
     image = axes.imshow(shown, origin="lower", cmap="viridis", interpolation="nearest",
@@ -133,18 +136,18 @@ def kiel_axes(axes, x, y):
 
 
 def kiel_density(axes, survey, s):
-    """Kernel density of the Kiel diagram."""
+    """Draw the Kiel diagram as a kernel density, few stars as points."""
     x, y = spread(s["TEFF"], 0.1, 99.9), spread(s["LOGG"], 0.1, 99.9)
     if len(s["TEFF"]) < LEAST_DENSITY:
         axes.plot(s["TEFF"], s["LOGG"], ".", color=RESIDUAL)
-    else:  # the sample stands for every k-th row
+    else:  # the sample is every k-th row: scale to all
         shade(axes, density.plane(s["TEFF"], s["LOGG"], x, y) * survey.every, "stars per K and dex",
               extent=(*x, *y), aspect="auto")
     kiel_axes(axes, x, y)
 
 
 def kiel_metals(axes, _, s):
-    """The Kiel diagram coloured by [Fe/H]."""
+    """Draw the Kiel diagram coloured by [Fe/H]."""
     x, y = spread(s["TEFF"]), spread(s["LOGG"])
     how = dict(zip(("vmin", "vmax"), spread(s["FEH"], 2, 98)), cmap="viridis")
     drawn = points(axes, s["TEFF"], s["LOGG"], s["FEH"], (*x, *y), **how)
@@ -153,7 +156,7 @@ def kiel_metals(axes, _, s):
 
 
 def abundances(axes, _, s):
-    """[alpha/Fe] against [Fe/H]."""
+    """Draw [alpha/Fe] against [Fe/H]."""
     x, y = spread(s["FEH"]), spread(s["ALPHAFE"])
     drawn = points(axes, s["FEH"], s["ALPHAFE"], None, (*x, *y))
     axes.set(xlim=x, ylim=y, xlabel="[Fe/H] (dex)", ylabel=symbol("ALPHAFE") + " (dex)")
@@ -166,13 +169,13 @@ def velocities(axes, _, s):
     axes.set(xlabel="velocity (km/s)", ylabel="rows")
 
 
-# what is drawn, and of which columns
+# (drawing function, columns it needs)
 PANELS = ((kiel_density, ("TEFF", "LOGG")), (kiel_metals, ("TEFF", "LOGG", "FEH")),
           (abundances, ("FEH", "ALPHAFE")), (velocities, ("VRAD",)))
 
 
 def maps(survey):
-    """Panels of the rows without a warning, as far as the library has their labels."""
+    """Draw the PANELS whose labels the library has, of rows without a warning."""
     possible = []
     for draw, names in PANELS:
         if survey.result.has(*names):
@@ -189,7 +192,7 @@ def maps(survey):
 
 
 def sky_axes(figure, place, wcs, shape, whole):
-    """Axes of a map in a projection of equal areas, with its grid; whole: of the whole sky."""
+    """Make the axes of an equal-area map with a coordinate grid; whole: of the whole sky."""
     axes = figure.add_subplot(place, projection=wcs,
                               frame_class=EllipticalFrame if whole else RectangularFrame)
     axes.set(xlim=(-0.5, shape[1] - 0.5), ylim=(-0.5, shape[0] - 0.5), aspect="equal")
@@ -199,14 +202,14 @@ def sky_axes(figure, place, wcs, shape, whole):
         coordinate.set_major_formatter("d" if whole else "d.d")
         coordinate.set_ticklabel(size=8)
     if whole:
-        for coordinate, at in zip(axes.coords, "hv"):  # on the map: outside is the colour bar
+        for coordinate, at in zip(axes.coords, "hv"):  # on the map: the colour bar is outside
             coordinate.set_ticklabel_position(at)
             coordinate.set_ticklabel(size=7, color=INK, exclude_overlapping=True)
     return axes
 
 
 def sky(survey):
-    """Stars per square degree, and velocity, over the sky; None without positions."""
+    """Draw stars per square degree and velocities over the sky; None without positions."""
     s = survey.sample
     at = survey.good & has_place(s["TARGET_RA"], s["TARGET_DEC"]) & np.isfinite(s["VRAD"])
     if at.sum() < FEW:
@@ -232,7 +235,7 @@ def sky(survey):
 
 
 def panels(n, height, columns=3):
-    """A figure of n axes of a height in inches, with at most `columns` of them side by side."""
+    """Make a figure of n axes, each `height` inches high, in at most `columns` columns."""
     columns = min(columns, n)
     figure, grid = plt.subplots(-(-n // columns), columns, squeeze=False,
                                 figsize=(9.6, height * -(-n // columns)))
@@ -242,7 +245,7 @@ def panels(n, height, columns=3):
 
 
 def repeats(survey):
-    """Differences of repeated stars in units of their stated errors, beside a Gaussian."""
+    """Draw histograms of differences of repeated stars over their stated errors, and a Gaussian."""
     r = survey.repeats
     if r.n_pair < 5:
         return None
@@ -263,7 +266,7 @@ def repeats(survey):
 
 
 def constant(survey):
-    """Probabilities of a constant velocity of the rows without a warning."""
+    """Draw the probabilities of a constant velocity of rows without a warning."""
     pval = survey.sample["VRAD_PVAL"][survey.good]
     pval = pval[np.isfinite(pval)]
     figure, axes = plt.subplots(figsize=(4.8, 2.6))
@@ -276,7 +279,7 @@ def constant(survey):
 
 
 def pairs(survey):
-    """Velocity differences of the rows of two stars, and how certain these are."""
+    """Draw velocity differences of rows fitted as two stars, and their SB2_GAIN."""
     s = survey.sample
     at = s["SB2"] == 1
     apart = np.abs(s["VRAD_2"] - s["VRAD"])[at]
@@ -292,13 +295,13 @@ def pairs(survey):
 
 
 def curves(result, rows, names):
-    """Velocity of each epoch against its time, or its number where that is not known."""
+    """Draw the velocities of each row's epochs against time, or epoch number without times."""
     figure, grid = panels(len(rows), 2.2)
     for axes, row, name in zip(grid, rows, names):
         exposure, _ = result.exposures_of(np.array([row]))
         seen = result.exposure_values(exposure, ("MJD", "VRAD", "VRAD_ERR", "EPOCH"))
-        seen = seen[np.unique(seen["EPOCH"], return_index=True)[1]]  # a night has one velocity
-        has_time = (seen["MJD"] > 0).all()  # NaN, 0 or -9999: not known
+        seen = seen[np.unique(seen["EPOCH"], return_index=True)[1]]  # one point per epoch
+        has_time = (seen["MJD"] > 0).all()  # unknown times are NaN, 0 or -9999
         time = seen["MJD"] - int(seen["MJD"].min()) if has_time else seen["EPOCH"]
         axes.errorbar(time, seen["VRAD"], seen["VRAD_ERR"], fmt="o", ms=3, color=RESIDUAL, lw=1)
         axes.axhline(result.fits["VRAD"][row], color=MODEL, lw=0.8)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill compare`: two results of the same stars, star by star.
+"""`starmill compare`: compare two results of the same stars, star by star.
 
-Both are fits of the same pixels, so noise does not make them differ.  Where the programs agree, the
-differences are small parts of the stated errors; the larger of the two errors counts.
+Both fit the same pixels, so noise causes no difference.  If the programs agree, differences are
+small fractions of the stated errors; the larger of the two errors counts.
 """
 
 import numpy as np
@@ -19,17 +19,17 @@ QUANTITIES = (("VRAD", "km/s", 3), ("TEFF", "K", 1), ("LOGG", "", 3), ("FEH", ""
               ("ALPHAFE", "", 3), ("VSINI", "km/s", 1), ("VRAD_ERR", "km/s", 3),
               ("TEFF_ERR", "K", 1), ("LOGG_ERR", "", 3), ("FEH_ERR", "", 3),
               ("ALPHAFE_ERR", "", 3), ("CHISQ_TOT", "", 2), ("SN", "", 2))
-# rvspecfit's, and those of starmill above them
+# bits of RVS_WARN: up to 64 rvspecfit's, above starmill's own
 WARNINGS = {1: "CHISQ", 2: "VEL_LIMIT", 4: "VEL_ERR", 8: "LABEL_EDGE", 16: "VSINI",
             32: "BAD_SPECTRUM", 64: "BAD_HESSIAN", 256: "HULL", 512: "NEGATIVE", 1024: "OUTLIER",
             2048: "POOR_FIT", 4096: "NOT_CONVERGED", 8192: "NONFINITE"}
-FAR = 5.0  # errors
+FAR = 5.0  # errors; larger differences are counted
 IDS = "TARGETID", "EXPID", "OBJECT"
 PANELS = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE", "VSINI")
 
 
 def native(values):
-    """An array in the byte order of this machine, texts without padding."""
+    """Return an array in this machine's byte order, texts as str without padding."""
     values = np.asarray(values)
     if values.dtype.kind == "S":
         return np.array([text(v) for v in values])
@@ -37,7 +37,7 @@ def native(values):
 
 
 def read_one(path):
-    """Columns of a result, or of the table RVTAB or STARMILL."""
+    """Return the columns of a result, or of a FITS table RVTAB or STARMILL."""
     try:
         with open(path, "rb") as file:
             is_hdf5 = file.read(4) == b"\x89HDF"
@@ -55,7 +55,7 @@ def read_one(path):
 
 
 def read(paths):
-    """Return the columns that all files have; paths: names joined by commas."""
+    """Return the rows of all files with the columns common to all; paths: joined by commas."""
     parts = [Table(part) for part in map(read_one, paths.split(",")) if part]
     if not parts:
         raise Failure(OUTPUT, f"{paths}: has no row")
@@ -70,7 +70,8 @@ def read(paths):
 
 
 def match(a, b):
-    """A row for each star of both tables, columns NAME_A and NAME_B; says what is left out."""
+    """Match two tables; print how many rows are left out.  Return {column: values} of the matched
+    stars in a and in b, and a table of both with columns NAME_A and NAME_B."""
     def known(name, none):
         return all(name in t.colnames and (t[name] != none).any() for t in (a, b))
 
@@ -96,13 +97,13 @@ def match(a, b):
 
 
 def larger_error(a, b, name):
-    """The larger of the two stated errors of a column; None where a file has none."""
+    """Return the larger of the two stated errors of a column; None if a file has none."""
     name += "_ERR"
     return np.fmax(a[name], b[name]).astype(float) if name in a and name in b else None
 
 
 def print_quantities(a, b, keep):
-    """A line for each column: differences B - A, by themselves and in errors."""
+    """Print for each column the differences B - A, in its unit and divided by their errors."""
     print(f"\n| B - A | stars | median | scatter | in errors: median | scatter | "
           f"beyond {FAR:g} |\n|---|---|---|---|---|---|---|")
     for name, unit, digits in QUANTITIES:
@@ -135,7 +136,7 @@ def print_warnings(a, b):
 
 
 def print_chisq(a, b, keep):
-    """Which fit is better, star by star: both count the same pixels where NPIX_TOT agrees."""
+    """Print in how many stars each fit has the lower chi-square, of stars with equal NPIX_TOT."""
     if any("CHISQ_TOT" not in t or "NPIX_TOT" not in t for t in (a, b)):
         return
     same = keep & (a["NPIX_TOT"] == b["NPIX_TOT"])
@@ -146,7 +147,7 @@ def print_chisq(a, b, keep):
 
 
 def print_worst(a, b, keep, n_worst):
-    """The stars whose velocities or labels differ by most errors."""
+    """Print the n_worst stars whose velocity or a label differs by the most errors."""
     far = np.zeros(len(a["VRAD"]))
     of = np.full(len(far), "", dtype="U16")
     for name in PANELS:
@@ -167,7 +168,7 @@ def print_worst(a, b, keep, n_worst):
 
 
 def draw(a, b, keep, names, path):
-    """Differences above the values of A, coloured by S/N."""
+    """Draw differences B - A against A, coloured by S/N, and their histograms in errors."""
     check_packages("matplotlib")
     import matplotlib.pyplot as plt
     panels = [(n, u) for n, u, _ in QUANTITIES if n in PANELS and n in a and n in b
@@ -180,7 +181,7 @@ def draw(a, b, keep, names, path):
         x, d = a[name][good].astype(float), (b[name].astype(float) - a[name])[good]
         most = 4 * max(half_width(d, 1), np.spacing(np.abs(x).max()))
         middle = np.median(d)
-        shown = np.clip(d, middle - most, middle + most)  # what is beyond lies at the edge
+        shown = np.clip(d, middle - most, middle + most)  # outliers are drawn at the edge
         sn = np.log10(np.clip(np.nan_to_num(a["SN"][good].astype(float), nan=1.0), 1, 1000))
         dots = left.scatter(x, shown, c=sn, s=6, cmap="viridis", vmin=0.5, vmax=2.0,
                             linewidths=0, rasterized=True)

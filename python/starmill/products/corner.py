@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The posterior of a star beside the Gaussian of its fit, of `starmill plot --corner` and the report."""
+"""Draws a star's posterior and the Gaussian of its fit, for `starmill plot --corner` and the
+report."""
 
 import os
 
@@ -11,11 +12,11 @@ from starmill.products.drawing import DATA, INK, MODEL, literal, plt
 from starmill.products.result import number, symbol
 
 PANEL = 1.6  # inches
-REACH = 4  # standard deviations that are drawn
+REACH = 4  # standard deviations shown on each side
 
 
 def draw_ellipses(axes, x, y, covariance, colour):
-    """One and two standard deviations about a point."""
+    """Draw the ellipses of one and two standard deviations about (x, y)."""
     value, vector = np.linalg.eigh(covariance)
     angle = np.linspace(0, 2 * np.pi, 100)
     dx, dy = vector * np.sqrt(np.maximum(value, 0)) @ np.array([np.cos(angle), np.sin(angle)])
@@ -24,8 +25,8 @@ def draw_ellipses(axes, x, y, covariance, colour):
 
 
 def corner(result, row):
-    """A figure: marginal densities on the diagonal, below it samples, or without these (--draws) the
-    ellipses of the covariance.  None: the star was not sampled."""
+    """Draw a corner plot: marginal densities on the diagonal, samples below, or ellipses of the
+    covariance if samples were not kept (--draws).  None: the star was not sampled."""
     values, n_all = result.row(row), len(result.parameters)
     density = np.reshape(values["POST_DENSITY"], (n_all, -1))
     free = [j for j in range(n_all) if np.isfinite(density[j]).all()]
@@ -78,7 +79,7 @@ def corner(result, row):
 
 
 def draw_corner(result, row):
-    """The page of a row."""
+    """Draw the corner plot of a row, with a title."""
     if "POST_DENSITY" not in result.fits:
         raise Failure(USAGE, f"{result.path}: --corner needs a result of starmill sample")
     figure = corner(result, row)

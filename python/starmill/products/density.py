@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Kernel densities of stars: in a plane as the Kiel diagram, and over the sky.
+"""Kernel densities of stars, in a plane such as the Kiel diagram and over the sky.
 
-Stars are counted in cells that are small beside the kernel, and the counts are smoothed with a
-Gaussian whose widths along the axes follow Scott's rule, n^(-1/6).
+Stars are counted in cells smaller than the kernel.  A Gaussian whose widths along the axes follow
+Scott's rule, n^(-1/6), smooths the counts.
 """
 
 import numpy as np
@@ -13,9 +13,9 @@ from starmill.products.sky import unit_vectors
 from starmill.products.survey import half_width
 
 N_CELL = 240  # along the longer axis of a map
-LEAST_WIDTH = 1.5  # of the kernel, in cells: narrower ones would show the cells
+LEAST_WIDTH = 1.5  # least width of the kernel, cells; a narrower one would show the cells
 REACH = 4  # widths at which the kernel ends
-WIDE_DEG = 60  # a survey that reaches further from its middle is drawn on the whole sky
+WIDE_DEG = 60  # stars farther than this from the survey's centre: draw the whole sky
 
 
 def scott(values):
@@ -49,9 +49,10 @@ def middle_of_empty(ra):
 
 
 def sky_frame(ra, dec, n_cell=N_CELL):
-    """A map of equal areas around stars, north up, east left: its WCS, and its shape in cells.
+    """Return WCS and shape (cells) of an equal-area map around the stars, north up, east left.
 
-    Zenithal (ZEA), or Mollweide's (MOL) of the whole sky, cut where there are fewest stars."""
+    The projection is zenithal (ZEA), or Mollweide (MOL) for the whole sky, which is then cut in the
+    widest gap of right ascension."""
     mean = unit_vectors(ra, dec).mean(axis=0)
     mean /= np.linalg.norm(mean) or 1.0
     centre = np.degrees([np.arctan2(mean[1], mean[0]), np.arcsin(np.clip(mean[2], -1, 1))])
@@ -76,7 +77,7 @@ def sky_frame(ra, dec, n_cell=N_CELL):
 def sky(ra, dec, wcs, shape):
     """Return stars per square degree, [row][column] of the map; NaN beyond the sky.
 
-    At the edge of the sky the density is divided by the part of the kernel that lies on the sky."""
+    At the edge of the sky the density is divided by the fraction of the kernel on the sky."""
     x, y = wcs.wcs_world2pix(ra, dec, 0)
     step = abs(wcs.wcs.cdelt[1])
     edges = [np.arange(n + 1) - 0.5 for n in shape]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How `starmill plot` and `report` draw spectra."""
+"""Draws spectra for `starmill plot` and `report`."""
 
 import io
 
@@ -9,9 +9,9 @@ from PIL import Image
 
 from starmill.cli.basics import printable
 
-N_COLOUR = 256  # of the palette, which keeps the files small
+N_COLOUR = 256  # colours of the palette; it keeps files small
 INK, DATA, PALE, BAD = "#4d4d4d", "#8c8c8c", "#bdbdbd", "#f6e7c8"
-MODEL, RESIDUAL = "#d55e00", "#0072b2"  # Okabe and Ito: apart for every eye
+MODEL, RESIDUAL = "#d55e00", "#0072b2"  # Okabe and Ito, distinct for the colour-blind
 STYLE = {
     "font.size": 10,
     "axes.linewidth": 0.7,
@@ -21,11 +21,11 @@ STYLE = {
     "xtick.direction": "out",
     "ytick.direction": "out",
 }
-MAX_RESIDUAL = 5.0
+MAX_RESIDUAL = 5.0  # errors; larger residuals are drawn here
 
 
 def literal(words):
-    """Return text of a file for matplotlib, which reads text between dollars as mathematics."""
+    """Escape a text for matplotlib, which reads text between dollars as mathematics."""
     return printable(words).replace("$", r"\$")
 
 
@@ -36,13 +36,13 @@ def png(figure, dpi):
     plt.close(figure)
     memory.seek(0)
     image = Image.open(memory).convert("RGB")
-    # 1: the whole range of colours, so that rare ones keep theirs; dithering would not compress
+    # method 1 keeps rare colours; dithering would compress badly
     image.quantize(N_COLOUR, method=1, dither=0).save(small, format="png", optimize=True)
     return small.getvalue()
 
 
 def binned(wave, flux, ivar, model, n):
-    """Return means over n pixels, weighted by ivar."""
+    """Return wave, flux, ivar and model averaged over n pixels with weights ivar."""
     n_bin = len(wave) // n
     wave, flux, ivar, model = (v[: n_bin * n].reshape(n_bin, n) for v in (wave, flux, ivar, model))
     weight = ivar.sum(axis=1)
@@ -52,7 +52,7 @@ def binned(wave, flux, ivar, model, n):
 
 
 def draw_panel(upper, lower, arms, limits, n):
-    """One range of one star: data, model and residuals, n pixels averaged.
+    """Draw one wavelength range of a star: data and model above, residuals below; average n pixels.
 
     arms: (wavelength, flux, ivar, model) each; ivar 0 where a pixel is bad.
     """
@@ -66,7 +66,7 @@ def draw_panel(upper, lower, arms, limits, n):
         flux = np.where(ivar > 0, flux, np.nan)
         residual = (flux - model) * np.sqrt(ivar)
         upper.plot(wave, flux, color=DATA, lw=1.3, drawstyle="steps-mid")
-        # where nothing was fitted a continuum may go anywhere
+        # the continuum is unconstrained where no pixel is fitted
         upper.plot(wave, np.where(ivar > 0, model, np.nan), color=MODEL, lw=0.8)
         lower.plot(wave, np.clip(residual, -MAX_RESIDUAL, MAX_RESIDUAL), color=RESIDUAL, lw=0.6,
                    drawstyle="steps-mid")

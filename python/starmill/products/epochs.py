@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The exposures of a fit with epochs: a row of RVTAB for each, with the velocity of its epoch."""
+"""`starmill export --to epochs`: one row of RVTAB per exposure, with the velocity of its epoch."""
 
 import numpy as np
 
@@ -7,7 +7,8 @@ from starmill.products import rvtab, table
 from starmill.products.product import words
 from starmill.products.result import text
 
-OF_STAR = ("VRAD_SKEW", "VRAD_KURT", "VRAD_CCF", "NIGHT")  # of its only velocity
+# columns left out: they describe the star's one velocity
+OF_STAR = ("VRAD_SKEW", "VRAD_KURT", "VRAD_CCF", "NIGHT")
 OF_EXPOSURE = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "EXPID", "MJD", "SN", "EPOCH", "EPOCH_FLAG")
 
 

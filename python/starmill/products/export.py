@@ -22,7 +22,7 @@ from starmill.products.product import head, is_done, words, writing_product
 from starmill.products.result import Result
 
 INCOMPLETE = 3  # exit status: products or rows are missing
-FITS = ("fits", "epochs")  # one file of the whole result, as have:
+FITS = ("fits", "epochs")  # kinds with one FITS file of the whole result; TABLES: one file
 TABLES = (*FITS, *formats.WRITE, "hats")
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
             "HPXNSIDE", "HPXNEST", "UNIQPIX", "SURVEY", "PROGRAM")  # keywords copied from an input
@@ -111,7 +111,7 @@ class Export:
     """The products of a result; each process has its own Export."""
 
     def __init__(self, options):
-        self.options, self.n_without = options, 0  # rows that the format does not take
+        self.options, self.n_without = options, 0  # rows that the format cannot hold (HATS)
         self.result = Result(options.arguments[0])
         self.models = Models(options.models, self.result) if options.models else None
         self.kind = {"fits": "table"}.get(options.to, options.to) + \
@@ -199,7 +199,8 @@ class Export:
         return columns, self.result, whole, facts
 
     def found(self, path):
-        """Return what is_done does of FITS; Failure of another format if its output is there."""
+        """Return is_done of a FITS output; for another format raise a Failure if the output
+        exists."""
         if self.options.to in FITS:
             return is_done(path, self.kind, self.result, self.options.overwrite)
         if self.options.to == "hats" and os.path.lexists(path):

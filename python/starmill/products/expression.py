@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Expressions over columns of a result, as `starmill select` takes them: Python's syntax, NumPy's
-values, and no more of either than is named here."""
+"""Expressions over columns of a result for `starmill select`: Python's syntax, NumPy's values; only
+the functions and operators named here are allowed."""
 
 import ast
 import difflib
@@ -23,10 +23,10 @@ OPERATORS = {
     ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.Eq: operator.eq, ast.NotEq: operator.ne,
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
     ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Invert: operator.invert}
-# of integers, which would wrap around beyond 64 bits
+# operators whose integer results are checked: beyond 64 bits they would wrap around
 ARITHMETIC = ast.Add, ast.Sub, ast.Mult, ast.Pow
 MAX_SHOWN = 200  # characters of an expression in a message
-# C's operators as Python's, but within quotes
+# C's operators become Python's, except within quotes
 WORDS = {"&&": " and ", "||": " or ", "!": " not "}
 SPLIT = re.compile(r"('[^']*'|\"[^\"]*\")|(&&|\|\||!(?!=))")
 
@@ -40,7 +40,7 @@ def truth(values):
 
 
 class Expression:
-    """rows(): where it is true.  A failure of the text is one of the constructor."""
+    """An expression; rows() tells where it is true.  The constructor raises errors of the text."""
 
     def __init__(self, words, result):
         self.text, self.result, self._span = words, result, slice(0, 0)
@@ -95,7 +95,7 @@ class Expression:
         return functools.reduce(join, (truth(self._value(v)) for v in node.values))
 
     def _Compare(self, node):
-        """a < b < c: a < b and b < c."""
+        """Evaluate comparisons; a < b < c means a < b and b < c."""
         sides = [self._value(side) for side in (node.left, *node.comparators)]
         for a, op, b in zip(sides, node.ops, sides[1:]):
             if (np.asarray(a).dtype.kind == "S") != (np.asarray(b).dtype.kind == "S"):
@@ -107,7 +107,8 @@ class Expression:
                                       for left, op, right in zip(sides, node.ops, sides[1:])])
 
     def _check_exact(self, *sides):
-        """Integers beyond 2**53 would be rounded to be equal to a real number."""
+        """Refuse to compare integers with a real number beyond 2**53: rounding would make them
+        equal."""
         kinds = sorted(side.dtype.kind for side in sides)
         if kinds == ["f", "i"] and any((np.abs(side) >= 2**53).any() for side in sides
                                        if side.dtype.kind == "f"):
@@ -131,8 +132,8 @@ class Expression:
         name = node.func.id.lower() if isinstance(node.func, ast.Name) else ast.unparse(node.func)
         if name not in FUNCTIONS or node.keywords:
             raise self._failure(f"has {name}(), which is not one of {' '.join(sorted(FUNCTIONS))}")
-        n = getattr(FUNCTIONS[name], "nin", 3)  # where takes 3
-        if len(node.args) != n:  # NumPy would write its result into one too many
+        n = getattr(FUNCTIONS[name], "nin", 3)  # where() takes 3
+        if len(node.args) != n:  # NumPy would write its result into an extra argument
             raise self._failure(f"has {ast.unparse(node)}: {name} takes {n} value{'s' * (n > 1)}")
         return FUNCTIONS[name](*(self._value(a) for a in node.args))
 
@@ -165,7 +166,7 @@ class Expression:
         return stored[self._span, element]
 
     def _column(self, name):
-        """A column's own name, and its dataset."""
+        """Return a column's name (any case given) and its dataset."""
         known = self._known.get(name.lower())
         if known:
             return known, self.result.column(known)

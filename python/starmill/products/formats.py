@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The table of all columns as VOTable, CSV, Parquet or a HATS catalogue, in bounded memory."""
+"""Writes all columns as VOTable, CSV, Parquet or a HATS catalogue, in bounded memory."""
 
 import base64
 import contextlib
@@ -19,7 +19,7 @@ from starmill.products.product import printable, writing_product
 from starmill.products.sky import has_place, healpix
 
 VOTABLE = {"D": "double", "K": "long", "J": "int", "I": "short", "L": "boolean", "A": "char"}
-GROUP_BYTES = 64 << 20  # of the rows that Parquet keeps together
+GROUP_BYTES = 64 << 20  # bytes of a row group of Parquet
 PIXEL = table.Column("_healpix_29", "K", 1, "", "nested HEALPix pixel of TARGET_RA and TARGET_DEC, "
                      "order 29; -1 without a position", "pos.healpix", None)
 END = "</TABLE></RESOURCE></VOTABLE>\n"
@@ -32,7 +32,7 @@ def rows(result, columns, whole, texts):
 
 
 def votable_head(columns, facts, n):
-    """Return a VOTable of n rows up to its data.  facts: (name, text) of what the result says."""
+    """Return the text of a VOTable of n rows up to its data.  facts: [(name, text)] for INFO."""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>',
              '<VOTABLE version="1.4" xmlns="http://www.ivoa.net/xml/VOTable/v1.3">', "<RESOURCE>"]
     lines += [f"<INFO name={quoteattr(name)} value={quoteattr(value)}/>" for name, value in facts]
@@ -47,7 +47,7 @@ def votable_head(columns, facts, n):
 
 
 def votable(product, columns, result, whole, facts):
-    """Its binary rows are those of FITS, but for texts, which end with zeros."""
+    """Write a VOTable.  Its binary rows are FITS rows, with texts padded by zeros."""
     product.write((votable_head(columns, facts, whole.sum())
                    + '<DATA><BINARY><STREAM encoding="base64">\n').encode())
     rest = b""
@@ -60,7 +60,7 @@ def votable(product, columns, result, whole, facts):
 
 
 def comma_separated(product, columns, result, whole, _):
-    """Write columns of one value, nothing where it is missing."""
+    """Write columns of one value as CSV, missing values as empty fields."""
     vectors = [c.name for c in columns if c.n > 1 and c.form != "A"]
     if vectors:
         warn(f"CSV has no columns of several values: without {', '.join(vectors)}")
@@ -80,8 +80,8 @@ def comma_separated(product, columns, result, whole, _):
 
 
 def parquet(product, columns, result, whole, facts):
-    """Write the rows in the order of their pixels, with the VOTable's words (VOParquet 1.0).  The
-    rows wait in a file without a name, next to the output."""
+    """Write the rows sorted by HEALPix pixel, with the VOTable's metadata (VOParquet 1.0).  An
+    unnamed file next to the output holds the rows until they are sorted."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
@@ -124,8 +124,8 @@ def parquet(product, columns, result, whole, facts):
 
 
 def hats(path, columns, result, whole, facts):
-    """Make a catalogue of the rows with positions, by hats-import over a Parquet file; return the
-    number of the other rows."""
+    """Make a HATS catalogue of the rows with positions, by hats-import from a Parquet file.  Return
+    the number of rows without a position."""
     from dask.distributed import Client
     from hats_import.catalog.arguments import ImportArguments
     from hats_import.pipeline import pipeline_with_client

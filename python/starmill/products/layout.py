@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is checked when a result is opened (docs/use/formats.md), so that no job meets a group,
-column or text that is lacking or of another type.  Values are checked by the CRC of their row."""
+"""Checks the layout of a result when it is opened (docs/use/formats.md): all groups, columns and
+texts exist and have the right type.  The CRC of a row checks its values."""
 
 import h5py
 import numpy as np
 
 ROWS, EXPOSURES, FILES = "rows", "exposures", "files"  # what each column of a group counts
 GROUPS = {"fits": ROWS, "catalog": ROWS, "catalog/exposures": EXPOSURES, "catalog/files": FILES,
-          "epochs": EXPOSURES}  # the last one not of every result
+          "epochs": EXPOSURES}  # epochs is optional
 NEEDED = {
     "fits": "TARGETID VRAD VRAD_ERR VSINI COVAR RVS_WARN FIT_INFO SUCCESS VRAD_GOOD CHISQ_TOT "
             "NPIX_TOT STATUS CRC",
@@ -29,11 +29,12 @@ COUNTED = "N_RANK N_THREAD N_RUN WALL_S FINISHED UNMODELLED".split()
 
 
 class Wrong(ValueError):
-    """What is wrong, in words that follow "is damaged: "."""
+    """A damaged layout; the text follows "is damaged: "."""
 
 
 def check_object(item):
-    """Look at all of an object but its data: HDF5 may crash, or Python know no such type."""
+    """Read attributes, type and fill value of an object: HDF5 may crash, or h5py not know the
+    type."""
     dict(item.attrs)
     if not all(isinstance(name, str) for name in (item.name, *item.attrs)):
         raise Wrong(f"a name in {item.parent.name!r} is no UTF-8")
@@ -50,7 +51,7 @@ def check_object(item):
 
 
 def check_columns(file, name, n):
-    """Check the columns of a group; n: rows, None: as the first column has."""
+    """Check the columns of a group and return their length; n: expected rows, None: any."""
     group = file.get(name)
     if not isinstance(group, h5py.Group):
         raise Wrong(f"it has no group {name}")
@@ -80,7 +81,7 @@ def check_list(column, key):
 
 
 def check_vectors(fits):
-    """Check ORDER, the parameters of COVAR, and the lengths of what is of each parameter."""
+    """Check ORDER (parameters of COVAR), and that vectors have one or more values per parameter."""
     order = np.asarray(fits["COVAR"].attrs.get("ORDER", 0))
     names = order.tolist() if order.ndim == 1 and order.dtype.kind == "S" else []
     if not names or not all(name in fits for name in names):
@@ -95,7 +96,8 @@ def check_vectors(fits):
 
 
 def text(value):
-    """Of HDF5's bytes; those that are no UTF-8 are kept, and escaped by what shows them."""
+    """Return HDF5's bytes as str; bytes that are not UTF-8 become surrogates (printable()
+    escapes)."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 

@@ -19,7 +19,7 @@ from starmill.products.layout import EXPOSURES, FILES, GROUPS, ROWS
 from starmill.products.result import FITTED, NOT_DONE, Result
 
 BLOCK_BYTES = 4 << 20
-# columns that hold numbers of rows, exposures or files, which shift when parts are joined
+# columns of row, exposure or file indices: merge adds the number of those in earlier parts
 SHIFTED = {"catalog/FILE": FILES, "catalog/FIRST_EXPOSURE": EXPOSURES,
            "catalog/exposures/FILE": FILES, "catalog/files/ROW_START": ROWS}
 PRIMARY = "catalog/PRIMARY"
@@ -33,7 +33,7 @@ def refuse(message):
 
 
 class Column:
-    """A column of a part: unit (of GROUPS), shape of a row, type, properties."""
+    """A column of a part.  unit: what its rows count (GROUPS); shape: of one row; type: HDF5's."""
 
     def __init__(self, path, name, dataset, unit):
         self.name, self.unit, self.shape = name, unit, dataset.shape[1:]
@@ -42,7 +42,7 @@ class Column:
             raise Failure(OUTPUT, f"{path} is damaged: {name} is not a column of a result")
 
     def take(self, other, first, path):
-        """Take in the same column of another part; file names get the length of the longest."""
+        """Check the same column of another part; columns of file names widen to the longest."""
         if (other.shape, other.dtype.kind) != (self.shape, self.dtype.kind):
             refuse(f"column {self.name} of {path} differs from that of {first} in kind or size")
         if self.unit == FILES and self.dtype.kind == "S":
@@ -52,8 +52,8 @@ class Column:
 
 
 class Part:
-    """A finished result.  n: {unit: number of rows, exposures or files}; columns; inputs: [(path,
-    keys)], where a key identifies an input under any name; said: its /provenance."""
+    """A finished result.  n: {unit: number of rows, exposures or files}; columns: {name: Column};
+    inputs: [(path, keys)], keys identify an input under any name; said: its /provenance."""
 
     def __init__(self, path, n_part):
         self.path = path
@@ -70,7 +70,7 @@ class Part:
             for group, unit in GROUPS.items():
                 for name, dataset in result.file.get(group, {}).items():
                     name = f"{group}/{name}"
-                    if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # PRIMARY: per part
+                    if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # that is per part
                         self.columns[name] = Column(path, name, dataset, unit)
             self.n = {column.unit: column.n for column in self.columns.values()}
             result.whole(0, result.n_row)
@@ -96,7 +96,7 @@ class Part:
 
 
 def difference(a, b):
-    """Return the first line in which two texts differ."""
+    """Return a text with the first line in which two texts differ."""
     for x, y in itertools.zip_longest(a.splitlines(), b.splitlines(), fillvalue=""):
         if x != y:
             return f'"{x[:100]}" and "{y[:100]}"'
@@ -125,8 +125,8 @@ def compare(first, part):
 
 
 def refuse_duplicates(parts):
-    """Refuse an input that is in two parts, which would give its stars twice: the same size, time
-    and digest of rows, or two names of one file."""
+    """Refuse an input that is in two parts, since its stars would appear twice.  Inputs are equal
+    if size, time and digest of rows are, or if they are one file."""
     known = {}
     for part in parts:
         for path, keys in part.inputs:
@@ -157,7 +157,7 @@ def create_like(file, name, model, column, n):
 
 
 def facts(parts, command):
-    """Return what /provenance says about the whole."""
+    """Return the entries of /provenance that differ from the first part's."""
     frames = {line: None for part in parts for line in part.said["FRAMES"].splitlines()}
     return {"COMMAND": "\n".join([command, *(part.said["COMMAND"] for part in parts)]),
             "FRAMES": "".join(f"{line}\n" for line in frames),
@@ -168,8 +168,8 @@ def facts(parts, command):
 
 
 def write_provenance(file, first, parts, command):
-    """Write /provenance: the first part's, marked finished, with the values of the whole.  HDF5's
-    own copy of a damaged group may crash."""
+    """Write /provenance: the first part's with the values of the whole, copied item by item, since
+    HDF5's own copy may crash on a damaged group."""
     group = file.create_group("provenance")
     copy_attributes(first["provenance"], group.id)
     group.attrs.modify("RUN_ID", np.bytes_(secrets.token_hex(16)))
@@ -190,7 +190,8 @@ def write_provenance(file, first, parts, command):
 
 
 def copy_part(part, start, columns, file, lock):
-    """Copy a part's rows.  start: {unit: number in the whole of the part's first one}."""
+    """Copy a part's rows.  start: {unit: index in the whole of the part's first row, exposure,
+    file}."""
     with h5py.File(part.path, "r") as source:
         for name, column in columns.items():
             row_bytes = max(1, column.dtype.itemsize * int(np.prod(column.shape)))
@@ -198,7 +199,7 @@ def copy_part(part, start, columns, file, lock):
             for at in range(0, at_most, block):
                 lock.keep()
                 values = source[name][at:min(at + block, at_most)]
-                if name in SHIFTED:  # negative numbers mean none
+                if name in SHIFTED:  # a negative index means none
                     values = np.where(values >= 0, values + start[SHIFTED[name]], values).astype(
                         column.dtype)
                 to = start[column.unit] + at
@@ -211,9 +212,9 @@ def copy_part(part, start, columns, file, lock):
 def by_place(star, ra, dec):
     """Return for each row [n] the first row of its star, which identifies the star.
 
-    star [n]: rows of one star have one number.  Rows of one number that are more than FAR_AM apart
-    are different stars; after MOST_PLACES places each further row is its own star.  A row whose
-    position (degrees) is unknown counts as at the first row of its number."""
+    star [n]: number by name.  Rows of one number more than FAR_AM apart are different stars; beyond
+    MOST_PLACES places each further row is its own star.  A row of unknown position (degrees)
+    belongs to the first row of its number."""
     _, first, star, n = np.unique(star, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
     left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))
@@ -240,7 +241,7 @@ def primary(file):
         if name.startswith("SN_"):
             sn = fits[name][...]
             sn2 += np.where((sn > 0) & np.isfinite(sn), sn, 0.0) ** 2
-    # a star is identified by its name, else its number, else its row; and by its place
+    # a star is identified by OBJECT, else TARGETID, else its row; and by its position
     star = np.unique(objects, return_inverse=True)[1]
     numbers = np.unique(targets, return_inverse=True)[1] + n_row
     star = np.where(objects != b"", star,

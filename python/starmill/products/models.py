@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Best-fit models of some rows of a result: of its models file, or by fitting them once more."""
+"""Best-fit models of some rows of a result, from its models file or by fitting the rows again."""
 
 import os
 import subprocess
@@ -56,7 +56,7 @@ class Models:
 
 
 class Refitted:
-    """Models of rows that were fitted once more, with the library and settings of the result."""
+    """Models of rows fitted again with the library and settings of the result."""
 
     def __init__(self, result, rows, options):
         rows = [r for r in rows if result.fits["STATUS"][r] == FITTED]
@@ -108,7 +108,7 @@ class Refitted:
         return again
 
     def _pair(self, again, rows):
-        """The new rows of the old ones, which must have the same solution."""
+        """Match the rows of the new fit with the old ones; refuse rows with another solution."""
         new = {}
         for i in range(again.n_row):
             new[(text(again.catalog["IDENTIFIER"][i]), int(again.fits["TARGETID"][i]))] = i
@@ -130,7 +130,7 @@ class Refitted:
 
 
 def open_models(result, rows, options):
-    """Something with .of(row)."""
+    """Return Models or Refitted; .of(row) gives the models of a row."""
     if options.models:
         return Models(options.models, result)
     path = result.models_path()
@@ -139,4 +139,4 @@ def open_models(result, rows, options):
     except Failure as failure:
         if failure.status != USAGE or not path:
             raise
-        return Refitted(result, rows, options)  # the path has another fit's models now
+        return Refitted(result, rows, options)  # the file now holds models of another fit

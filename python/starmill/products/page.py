@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The HTML of a report: one page without a network, its pictures inside."""
+"""The HTML of a report: one page with embedded pictures, which needs no network."""
 
 import base64
 import html
@@ -57,7 +57,8 @@ def escape(value):
 
 
 def number(value, digits=3):
-    """HTML: with so many significant digits, thousands apart; an en dash where there is none."""
+    """Format a number for HTML with `digits` significant digits and separated thousands; an en dash
+    if missing."""
     if value is None or not np.isfinite(value):
         return "–"
     if isinstance(value, float) and abs(value) >= 1e6:
@@ -72,7 +73,7 @@ def number(value, digits=3):
 
 
 def full(key, value):
-    """The attributes of a number that programs read."""
+    """Return HTML attributes with key and full value of a number, for programs."""
     return f'data-key="{escape(key)}" data-value="{getattr(value, "item", lambda: value)()!r}"'
 
 
@@ -81,7 +82,8 @@ def cell(key, value, words=None):
 
 
 def table(head, rows):
-    """head: texts, those of numbers with a leading #; rows: whole cells."""
+    """Return an HTML table.  head: titles, of number columns with a leading #; rows: lists of
+    cells."""
     heads = "".join(f'<th class="n">{escape(h[1:])}</th>' if h.startswith("#")
                     else f"<th>{escape(h)}</th>" for h in head)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
@@ -93,7 +95,7 @@ def td(value):
 
 
 def image(data, alt):
-    """A PNG inside the page."""
+    """Return the HTML of an embedded PNG."""
     if data is None:
         return ""
     width = int.from_bytes(data[16:20], "big") * 2 // 3  # drawn at 150 dots, shown at 100
@@ -102,7 +104,7 @@ def image(data, alt):
 
 
 def whole(title, subtitle, figures, sections, footer):
-    """figures: (key, value, its HTML, label); sections: (anchor, name, HTML)."""
+    """Return the page.  figures: [(key, value, HTML, label)]; sections: [(anchor, name, HTML)]."""
     boxes = "".join(f'<div><b {full(k, v)}>{w}</b>'
                     f"<span>{escape(label)}</span></div>" for k, v, w, label in figures)
     links = "".join(f'<a href="#{a}">{escape(n)}</a>' for a, n, _ in sections)

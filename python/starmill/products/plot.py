@@ -18,8 +18,8 @@ from starmill.products.result import FITTED, SYMBOL, Result, number, symbol
 from starmill.surveys.spectra import Inputs
 from starmill.wavelength import C_KM_S
 
-MAX_PIXELS = 1500  # of an arm's panel: more are averaged, for there is no room for them
-# lines to look at, in vacuum and at rest, the most telling first
+MAX_PIXELS = 1500  # of an arm's panel; more pixels are averaged
+# lines to zoom in on, vacuum A at rest, the most informative first
 LINES = (
     ("H$\\beta$", 4815.0, 4910.0), ("Mg b", 5140.0, 5220.0), ("Ca II triplet", 8475.0, 8695.0),
     ("H$\\alpha$", 6520.0, 6610.0), ("Ca II H and K", 3915.0, 3995.0), ("Na D", 5870.0, 5920.0),
@@ -28,7 +28,8 @@ LINES = (
 
 
 def zooms(arms, vrad):
-    """Three ranges that have good pixels: lines at the star's velocity, else what there is."""
+    """Return three ranges with good pixels: around lines at the star's velocity, else parts of
+    arms."""
     found = []
     shift = 1 + (vrad if np.isfinite(vrad) else 0.0) / C_KM_S
     for title, low, high in LINES:
@@ -39,7 +40,7 @@ def zooms(arms, vrad):
                     and not arm.bad[at].all() and arm.bad[at].mean() < 0.5):
                 found.append((title, limits))
                 break
-    for k in range(3 - len(found)):  # parts of what there is
+    for k in range(3 - len(found)):  # no line left: parts of the arms
         arm = max(arms, key=lambda a: (~a.bad).sum())
         width = (arm.wave[-1] - arm.wave[0]) / 5
         low = arm.wave[0] + (2 * k + 0.5) * width
@@ -48,7 +49,7 @@ def zooms(arms, vrad):
 
 
 def draw_range(upper, lower, arms, limits, most=MAX_PIXELS):
-    """draw_panel with at most so many pixels, and the bad ones behind it."""
+    """Draw a panel of at most `most` pixels, with bad pixels shaded behind."""
     inside = [(a, (a.wave >= limits[0]) & (a.wave <= limits[1])) for a in arms]
     n = max(1, max(int(at.sum()) for _, at in inside) // most)
     for arm, at in inside:
@@ -67,7 +68,7 @@ def draw_range(upper, lower, arms, limits, most=MAX_PIXELS):
 
 
 def write_table(figure, result, row, note):
-    """Parameters with errors, and flags in words."""
+    """Write parameters with errors, and flags in words, above the panels."""
     values = result.row(row)
     height = figure.get_figheight()
     line, left = 0.2 / height, 0.05
@@ -109,7 +110,7 @@ def write_table(figure, result, row, note):
 
 
 def within(arms, limits):
-    """The parts of arms between two wavelengths."""
+    """Return the parts of arms between two wavelengths (limits, A)."""
     found = [arm._replace(**{name: values[at] for name, values in arm._asdict().items()
                              if isinstance(values, np.ndarray)})
              for arm in arms for at in [(arm.wave >= limits[0]) & (arm.wave <= limits[1])]
@@ -121,7 +122,7 @@ def within(arms, limits):
 
 
 def named(unit):
-    """A unit in words of matplotlib."""
+    """Return a unit in matplotlib's notation."""
     try:
         return units.Unit(unit).to_string("latex_inline")
     except ValueError:
@@ -129,8 +130,8 @@ def named(unit):
 
 
 def draw_arms(arms, unit, vrad, limits=None):
-    """Spectra, models and residuals of arms (starmill.surveys.spectra), below room for a table;
-    limits: wavelengths to draw alone, A."""
+    """Draw spectra, models and residuals of Arms (surveys/spectra.py) below room for a table.
+    limits: draw only these wavelengths, A."""
     width, top, arm_height, zoom_height = 11.0, 1.45, 1.95, 2.35  # inches
     if limits:
         arms, arm_height, zoom_height = within(arms, limits), 3.2, 0.2
@@ -166,7 +167,7 @@ def draw_arms(arms, unit, vrad, limits=None):
 
 
 def draw_star(result, row, inputs, models, limits=None):
-    """The whole page of one row."""
+    """Draw the whole page of one row."""
     arms, note = inputs.star(row, models.of(row))
     figure = draw_arms(arms, inputs.unit(row), float(result.fits["VRAD"][row]), limits)
     write_table(figure, result, row, note)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A FITS file made by an export: written under a temporary name until it is complete, one HDU after
-the other, data in pieces so that memory does not grow with the survey."""
+"""A FITS file made by an export: HDUs are appended in pieces, so that memory does not grow with the
+survey.  It has a temporary name until it is complete."""
 
 import contextlib
 import os
@@ -79,7 +79,7 @@ def head(kind, *axes, bitpix=8):
 
 @contextlib.contextmanager
 def writing_product(path):
-    """Yield a Product that takes its name at the end; a symbolic link is kept.  Failure if another
+    """Yield a Product, renamed to path when complete; a symbolic link is kept.  Failure if another
     export writes it, or it cannot be written."""
     path = os.path.realpath(path)
     with OutputLock(path) as lock, replacing(path) as temporary:
@@ -90,7 +90,7 @@ def writing_product(path):
                 product.file.flush()
                 os.fsync(product.file.fileno())
         finally:
-            with contextlib.suppress(OSError):  # of a full disk, which has been told
+            with contextlib.suppress(OSError):  # a full disk, already reported
                 product.file.close()
 
 

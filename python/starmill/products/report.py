@@ -18,12 +18,12 @@ from starmill.products.result import plain, text
 from starmill.products.survey import N_WORST, Survey, half_width
 from starmill.surveys.spectra import Inputs
 
-MAX_COMMAND = 600  # characters of the command line that are shown
+MAX_COMMAND = 600  # characters of the command line; the rest is not shown
 N_POSTERIOR, N_VARIABLE, N_PAIR = 4, 12, 12
 LOW_PVAL = 1e-3
-LEAST_ROWS = 5  # fitted ones, of which distributions are drawn
-N_FILE = 8  # unreadable inputs that are named
-MAX_PIXELS = 420  # of a star's picture: more are averaged
+LEAST_ROWS = 5  # fitted rows; with fewer, no distributions are drawn
+N_FILE = 8  # most unreadable inputs that are named
+MAX_PIXELS = 420  # of a star's picture; more pixels are averaged
 
 
 def share(n, of):
@@ -31,7 +31,7 @@ def share(n, of):
 
 
 def counted(n, one, more=None):
-    """A number with its noun; more: the words after any number but 1."""
+    """Return a number with its noun: `one` after 1, else `more`, by default one + "s"."""
     return f"{number(int(n))} {one if int(n) == 1 else more or one + 's'}"
 
 
@@ -117,7 +117,8 @@ def flags_section(survey, links):
 
 
 def numbers_table(survey):
-    """Percentiles of values and the median error, of rows without a warning."""
+    """Return a table of each parameter's percentiles and median error, of rows without a
+    warning."""
     result, rows = survey.result, []
     for p in result.parameters:
         value = survey.sample[p][survey.good]
@@ -243,7 +244,7 @@ def pairs_section(survey):
 
 
 class Stars:
-    """Cards of stars with their spectra, as far as these can be read; a row has one card."""
+    """Makes cards of stars, with their spectra if these can be read."""
 
     def __init__(self, result, rows, options):
         self.result, self.problem, self.shown = result, "", set()
@@ -312,14 +313,14 @@ class Stars:
 
 
 def example_rows(survey):
-    """The first row of each reason."""
+    """Return the first row of each state and warning."""
     rows = [r.rows[0] for kind in ("status", "warning") for r in survey.reasons(kind)
             if not (kind == "status" and r.code in (NOT_DONE, FITTED))]
     return sorted(set(rows))
 
 
 def posterior_section(survey, links):
-    """What is special about the posteriors, and corner plots of stars along S/N."""
+    """Return a table of POST_FLAG, and corner plots of stars along S/N."""
     result = survey.result
     at = np.flatnonzero(survey.fitted)
     at = at[np.argsort(survey.sn[at], kind="stable")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A result of `starmill fit` or `sample` (docs/use/formats.md), as far as it is looked at."""
+"""Reads results of `starmill fit` or `sample` (docs/use/formats.md)."""
 
 import ast
 import os
@@ -18,13 +18,13 @@ from starmill.products.layout import text
 FORMAT, VERSION = "starmill result", 4
 NOT_DONE, FITTED = 0, 1  # STATUS
 VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upper limit
-BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, that are read at once
+BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, read at once
 # columns of /epochs whose bytes EPOCH_CRC checks
 EPOCH = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "SN", "EPOCH", "EPOCH_FLAG")
 NO_SN = -1e9  # S/N of an arm without a good pixel
-N_NAMED = 10  # damaged rows that a warning names
+N_NAMED = 10  # most damaged rows that a warning names
 
-# how a column is written in a picture, and with how many digits
+# {column: (symbol in a picture, decimals)}
 SYMBOL = {"VRAD": ("velocity", 2), "VSINI": ("$v\\,\\sin i$", 1), "TEFF": ("$T_{\\rm eff}$", 0),
           "LOGG": ("$\\log g$", 2), "FEH": ("[Fe/H]", 2), "ALPHAFE": ("[$\\alpha$/Fe]", 2)}
 PLAIN = {"VRAD": "velocity", "VSINI": "v sin i", "TEFF": "Teff", "LOGG": "log g", "FEH": "[Fe/H]",
@@ -260,13 +260,13 @@ class Result:
         return values
 
     def note(self, rows):
-        """Damaged rows, of which warn_damaged tells at the end."""
+        """Count damaged rows and keep the first N_NAMED, for warn_damaged."""
         self.n_damaged += len(rows)
         self._damaged += [int(r) for r in rows[: N_NAMED - len(self._damaged)]] \
             if len(self._damaged) < N_NAMED else []
 
     def damaged_rows(self):
-        """Words for those that were noted."""
+        """Return a text about the damaged rows noted so far."""
         rows = ", ".join(map(str, self._damaged))
         rows += ", ..." if self.n_damaged > len(self._damaged) else ""
         one, catalog = self.n_damaged == 1, "CATALOG_CRC, " * self.is_catalog_damaged
@@ -298,8 +298,8 @@ class Result:
     # --- stars ---
 
     def find(self, stars):
-        """Rows of stars, each once: of a star those with this TARGETID, else IDENTIFIER, else
-        OBJECT."""
+        """Return the rows of stars, without duplicates: rows with this TARGETID, else IDENTIFIER,
+        else OBJECT."""
         found = []
         for star in stars:
             found += self._find(star)
@@ -331,7 +331,8 @@ class Result:
         return best
 
     def chisq_of_data(self, values):
-        """Chi-square per pixel without model error, which alone says how well the model fits."""
+        """Return chi-square per pixel without model error, the measure of how well the model
+        fits."""
         return values["CHISQ_DATA"] / max(values["NPIX_TOT"], 1)
 
     def words(self, bits, of):
@@ -339,17 +340,18 @@ class Result:
         return [name for bit, (name, _) in of.items() if int(bits) & bit]
 
     def input_path(self, i):
-        """Where input i is: relative paths count from the folder of the fit, or from this one where
-        the survey was moved."""
+        """Return the path of input i.  A relative path is relative to the folder of the fit, or, if
+        it is not there, to the current folder."""
         return self.found(self.files[i])
 
     def found(self, given):
-        """Where a file of the fit is, as input_path."""
+        """Return the path of a file of the fit, as input_path does."""
         path = os.path.join(self.provenance["FOLDER"], given)
         return path if os.path.exists(path) else given
 
     def unchanged_input(self, i):
-        """The path of input i, whose size and time of change are those that it had in the fit."""
+        """Return the path of input i; Failure if size or modification time differ from those at the
+        fit."""
         path, files = self.input_path(i), self.catalog["files"]
         try:
             status = os.stat(path)
@@ -357,7 +359,7 @@ class Result:
             raise Failure(INPUT, f"{path} cannot be read: {error.strerror}") from error
         then = int(files["SIZE"][i]), float(files["MTIME"][i])
         seconds, rest = divmod(status.st_mtime_ns, 10**9)
-        now = status.st_size, seconds + 1e-9 * rest  # as the program has it, bit for bit
+        now = status.st_size, seconds + 1e-9 * rest  # computed as the program does, bit for bit
         if now != then:
             said = ["{} bytes of {}".format(size, time.strftime("%F %T", time.gmtime(when)))
                     for size, when in (then, now)]
@@ -366,12 +368,12 @@ class Result:
         return path
 
     def exposures(self, row):
-        """[(input, number in its file)] of the exposures of a row."""
+        """Return [(input, number in its file)] of the exposures of a row."""
         exposure, _ = self.exposures_of(np.array([row]))
         return self.exposure_values(exposure, ("FILE", "FITS_ROW")).tolist()
 
     def setting(self, key):
-        """Value of a key of the configuration as it was used; lists of numbers as lists."""
+        """Return the value of a configuration key as used by the fit; None if it is not set."""
         used = self.provenance["IDENTITY"] + "\n" + self.provenance["CONFIG"]
         found = re.search(rf"^{key}: (.*)$", used, re.MULTILINE)
         if not found:
@@ -390,7 +392,7 @@ class Result:
                 *(("the input", self.input_path(i)) for i in range(len(self.files)))]
 
     def models_path(self):
-        """The models file that the first run was told to write; None: none, or it is not there."""
+        """Return the models file that the command named; None: none named, or it does not exist."""
         words = shlex.split(self.provenance["COMMAND"])
         for i, word in enumerate(words):
             path = word[9:] if word.startswith("--models=") else \

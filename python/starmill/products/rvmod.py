@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""rvmod of an input: its best-fit models, an image per arm with a row for each exposure."""
+"""`starmill export --to rvmod`: best-fit models of an input, an image per arm, a row per
+exposure."""
 
 import numpy as np
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""rvtab of an input, as rvspecfit writes it: RVTAB, and the matching rows of a DESI input's
-tables."""
+"""`starmill export --to rvtab`: rvspecfit's table RVTAB of an input, and the matching rows of a
+DESI input's tables."""
 
 import collections
 import contextlib
@@ -48,7 +48,7 @@ def columns(result):
         for name in names:
             dataset = result.catalog[source] if source else result.fits.get(name)
             found[name] = table.column(name, dataset, form)
-    for name in result.checked if result.has("SB2") else ():  # of two stars, all there are
+    for name in result.checked if result.has("SB2") else ():  # all columns of the second star
         if name.startswith(("SB2", "FLUX_RATIO_")) or name.endswith(("_2", "_2_ERR")):
             found[name] = table.column(name, result.fits[name], "L" if name == "SB2" else None)
     return list(found.values())

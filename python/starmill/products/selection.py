@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill select`: the rows of a result for which an expression is true, one a line."""
+"""`starmill select`: list the rows of a result for which an expression is true, one a line."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from starmill.products.result import Result, star_names, text
 
 
 class Selection:
-    """n_found: rows so far; lines(): bytes of the list, block by block, in bounded memory."""
+    """The list of selected rows.  lines(): its bytes, block by block; n_found: rows so far."""
 
     def __init__(self, result, expression, what):
         self.result, self.expression, self.what, self.n_found = result, expression, what, 0

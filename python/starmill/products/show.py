@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill show`: all that a result says of stars."""
+"""`starmill show`: print all values of stars in a result."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from starmill.cli.basics import printable
 from starmill.interchange import symmetric
 from starmill.products.result import NOT_DONE, Result, text
 
-MAX_SHOWN = 24  # values of a column, which has hundreds where it is a density
+MAX_SHOWN = 24  # most values of a vector that are printed; a density has hundreds
 INDENT = " " * 27
 
 
@@ -18,7 +18,7 @@ def words(value):
 
 
 def meanings(column, value):
-    """Words for a code or for the bits that are set, where the column has such."""
+    """Return the meanings of a code or of the set bits; [] for other columns."""
     attrs = column.attrs
     key = next((k for k in ("BITS", "CODES") if k in attrs), None)
     if not key:
@@ -32,7 +32,8 @@ def meanings(column, value):
 
 
 def covariance(order, packed):
-    """Lines of a matrix: variances on the diagonal, covariances above, correlations below it."""
+    """Return lines of a matrix: variances on the diagonal, covariances above, correlations
+    below."""
     whole = symmetric(packed, len(order))
     sigma = np.sqrt(np.diag(whole))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -70,7 +71,7 @@ def show_column(result, name, column, row):
 
 
 def show_epochs(result, row):
-    """A line for each exposure; its flags in words are in the file's attributes."""
+    """Print a line per exposure; flags as numbers, whose meanings are in the file's attributes."""
     names = ("EXPID", "MJD", *(n for n in result.names(result.epochs) if not n.endswith("CRC")))
     print("\nepochs\n  " + " ".join(f"{name:>12}" for name in names))
     for exposure in result.exposure_values(result.exposures_of(np.array([row]))[0], names):

@@ -3,11 +3,12 @@
 
 import numpy as np
 
-ORDER = 29  # of HEALPix: pixels of 0.4 milliarcsec, as HATS catalogues have
+ORDER = 29  # of HEALPix, as in HATS catalogues: pixels of 0.4 milliarcsec
 
 
 def has_place(ra, dec):
-    """Catalogues mark unknown positions by NaN, -999 and the like, or two zeros."""
+    """Return which positions (degrees) are known; catalogues mark others by NaN, -999 or two
+    zeros."""
     return (np.abs(ra) <= 360) & (np.abs(dec) <= 90) & ((ra != 0) | (dec != 0))
 
 

@@ -20,8 +20,8 @@ SIGNATURE = b'{\n  "format": "starmill status"'
 SHOWN_RANKS = 8
 ROWS = 1 << 16  # read at once
 SILENT_S, SILENT_INTERVALS = 60.0, 10.0  # a rank without a new star for this long gets a line
-GONE_S, GONE_INTERVALS = 660.0, 10.0  # a run that has not written for so long is gone: the watchdog
-                                      # ends one whose ranks have not met for 600 s
+GONE_S, GONE_INTERVALS = 660.0, 10.0  # a run silent for longer is gone: the watchdog ends a run
+                                      # whose ranks have not met for 600 s
 AGAIN = "the same command continues it"
 STATES = {  # state: (exit status, text to print)
     "finished": (0, "finished"), "running": (10, "running"),
@@ -119,8 +119,8 @@ class Job:
             self.state, self.damage = "damaged", self._file.damaged_rows()
             self.result["damaged"] = self._file.n_damaged
 
-    # The result decides about rows, the status file about the run; that of an earlier run is
-    # ignored.
+    # Rows come from the result, the state of the run from the status file; a status file of an
+    # earlier run is ignored.
 
     def _is_running(self):
         """Return whether the run that wrote the status file still runs, as far as the file says."""

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The numbers of a report: one pass over the rows of a result in blocks.
+"""Computes the numbers of a report in one pass over the rows of a result, in blocks.
 
-Counts are of all rows that are not damaged.  So that memory does not grow with the survey,
-distributions, maps and medians are of every k-th row where there are more than MAX_SAMPLE, and
-repeats are of every m-th star.
+Counts are of all undamaged rows.  To bound memory, distributions, maps and medians use every k-th
+row if there are more than MAX_SAMPLE, and repeats every m-th star beyond MAX_KEYS rows.
 """
 
 import collections
@@ -17,11 +16,12 @@ from scipy.spatial import cKDTree
 from starmill.products.result import FITTED, NO_SN, VSINI_UNRESOLVED
 from starmill.products.sky import has_place, unit_vectors
 
-MAX_SAMPLE = 400_000  # rows that are held
-MAX_KEYS = 1_000_000  # rows among which repeats are looked for
-MAX_REPEATS = 200_000  # rows of repeated stars whose values are read
-NEAR_AS, FAR_AS = 1.5, 60  # rows without a common name this near (arcsec) are one star; rows of one
-# name farther apart are different stars
+MAX_SAMPLE = 400_000  # most rows held in memory
+MAX_KEYS = 1_000_000  # most rows searched for repeats
+MAX_REPEATS = 200_000  # most rows of repeated stars whose values are read
+# arcsec: rows within NEAR_AS are one star without a common name; rows of one name farther apart
+# than FAR_AS are different stars
+NEAR_AS, FAR_AS = 1.5, 60
 CROWD = 100  # more rows than this in a cell of NEAR_AS share a placeholder position, not a star
 HUGE = 1e100  # larger values count as missing, since their squares would overflow
 N_WORST, N_TYPICAL, N_EXAMPLE = 12, 12, 3
@@ -43,7 +43,7 @@ def half_width(values, least=5):
 
 
 def mixed(keys):
-    """A hash of 64 bits (splitmix64), by which stars are chosen."""
+    """Return a 64-bit hash (splitmix64) of keys; it selects stars."""
     x = keys.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -92,8 +92,9 @@ def joined(key, ra, dec, by_place):
 
 
 class Survey:
-    """n_fitted, n_good; every: k; sample: columns by name of the rows `rows`; sn: of their best arms;
-    fitted, good: which of them are; worst: [(reduced chi-square, row)]; typical: rows; repeats."""
+    """n_fitted, n_good: counts; every: k, of every k-th row sampled; rows: their indices; sample:
+    {column: values}; sn: of their best arms; fitted, good: masks; worst: [(reduced chi-square,
+    row)]; typical: rows; repeats: Repeats."""
 
     def __init__(self, result):
         self.result = result
@@ -130,7 +131,7 @@ class Survey:
         self.repeats = self._find_repeats()
 
     def _names(self):
-        """Columns that are sampled."""
+        """Return the columns to sample."""
         r = self.result
         names = ["STATUS", "RVS_WARN", "RCHISQ_TOT", "NEVAL", "FIT_INFO", "TARGET_RA", "TARGET_DEC"]
         for p in r.parameters:
@@ -169,7 +170,7 @@ class Survey:
             self.counts[kind][code] = (count + len(found), rows)
 
     def reasons(self, kind):
-        """[Reason] that there are, the most frequent first; kind: a key of counts."""
+        """Return the Reasons that occur, the most frequent first; kind: a key of counts."""
         words = {"status": self.result.statuses, "velocity": VELOCITIES,
                  "warning": self.result.warnings, "info": self.result.infos, "posterior": self.result.posteriors}[kind]
         found = [Reason(kind, code, *words.get(code, (str(code), "")), n, rows)
@@ -186,7 +187,8 @@ class Survey:
         self.worst = sorted(self.worst + found, key=lambda w: (-w[0], w[1]))[:N_WORST]
 
     def _choose_typical(self):
-        """Good stars along S/N, each that of the median chi-square among its neighbours."""
+        """Choose typical rows: of each of N_TYPICAL ranges of S/N the good row of median
+        chi-square."""
         at = np.flatnonzero(self.good & np.isfinite(self.sample["RCHISQ_TOT"]))
         at = at[np.argsort(self.sn[at], kind="stable")]
         rows = []
@@ -198,9 +200,9 @@ class Survey:
     # --- repeats ---
 
     def _keep_keys(self, block):
-        """Keep keys and positions of rows for _find_repeats, for every m-th star.  A row is fitted,
-        without a warning, and without a prior, which would make repeats alike.  A row without a
-        name gets its own key if its position may be paired."""
+        """Keep keys and positions of rows for _find_repeats, of every m-th star.  Only fitted rows
+        count, without a warning, a second star or a prior, which would make repeats alike.  A row
+        without a name gets its own key if its position can be matched."""
         target = block["TARGETID"]
         key = mixed(target)
         named = target >= 0
@@ -229,7 +231,7 @@ class Survey:
         key, row = key[order], row[order]
         _, first, n = np.unique(key, return_index=True, return_counts=True)
         n_star = int((n > 1).sum())
-        within = np.arange(len(key)) - np.repeat(first, n)  # number of the row within its star
+        within = np.arange(len(key)) - np.repeat(first, n)  # index of the row within its star
         left = np.flatnonzero((within % 2 == 0) & (within + 1 < np.repeat(n, n)))
         left = left[: MAX_REPEATS // 2]
         delta, errors, sn = {}, {}, None
@@ -243,10 +245,10 @@ class Survey:
             for p in self.result.parameters:
                 value, err = (self._read(name, wanted) for name in (p, p + "_ERR"))
                 if p == "VSINI":
-                    err = np.where(info & VSINI_UNRESOLVED, np.nan, err)  # a limit
+                    err = np.where(info & VSINI_UNRESOLVED, np.nan, err)  # an upper limit
                 delta[p] = value[b] - value[a]
                 errors[p] = np.stack([err[a], err[b]])
-            # one spectrum in two inputs is no repeat
+            # drop pairs of equal values: one spectrum in two inputs
             own = ~np.all([(d == 0) | np.isnan(d) for d in delta.values()], axis=0)
             delta, errors = {p: d[own] for p, d in delta.items()}, {p: e[:, own] for p, e in errors.items()}
             left, sn = left[own], sn[:, own]
@@ -254,7 +256,7 @@ class Survey:
                        errors, sn)
 
     def _read(self, name, rows):
-        """Some rows of a column, ascending, in blocks."""
+        """Return a column in some rows (ascending), read in blocks."""
         column, block, found = self.result.fits[name], self.result.block, []
         for start in range(0, self.result.n_row, block):
             low, high = np.searchsorted(rows, [start, start + block])

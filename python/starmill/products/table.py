@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows of a result as a table: columns, units, UCDs, and the meanings of flags."""
+"""Turns rows of a result into a table: columns, units, UCDs, meanings of flags."""
 
 import collections
 import re
@@ -18,7 +18,7 @@ FORM = {"f8": "D", "i8": "K", "i4": "J", "u4": "K", "u1": "I"}  # FITS letter of
 TYPE = {"D": ">f8", "K": ">i8", "J": ">i4", "I": ">i2", "E": ">f4", "B": "u1", "L": "u1"}
 FIRST = ("TARGETID", "IDENTIFIER", "OBJECT", "TARGET_RA", "TARGET_DEC")
 TRUTHS = ("SUCCESS", "VRAD_GOOD", "SB2", "PRIMARY")  # 1 or 0
-# names and their UCD1+; a first group of *_ERR is the column that the error is of
+# (pattern of column names, UCD1+); the group of *_ERR is the column of which it is the error
 UCDS = [(re.compile(names), ucd) for names, ucd in (
     (r"(.+)_ERR(?:_FORMAL)?", "stat.error"), ("TARGETID", "meta.id;meta.main"),
     ("IDENTIFIER|OBJECT", "meta.id"), ("REF_ID", "meta.id.cross"), ("REF_CAT", "meta.ref"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill convert`: spectra of any origin as a generic table (docs/use/input.md, "Other
+"""`starmill convert`: convert spectra of any origin to a generic table (docs/use/input.md, "Other
 spectra")."""
 
 import io
@@ -20,25 +20,25 @@ from starmill.wavelength import FWHM_PER_SIGMA
 FILES = re.compile(r"(.+)\.(fits?(\.gz)?|csv|tsv|txt|dat|asc|ascii|npy)", re.I | re.S)
 UNIT = re.compile(r"(.*?)[\s_]*(?:[\[(](.*)[\])]|(?<=[\s_])(å|aa?|ang\w*|nm|um|microns?))", re.I)
 IVAR, VARIANCE = re.compile("I(NV(ERSE)?)?_?VAR"), re.compile("VAR")
-# of WAVE, FLUX, ERROR and SIGMA
+# known names of columns WAVE, FLUX, ERROR and SIGMA
 KNOWN = [[name.upper() for what in kind.split() for name in NAMES[what]]
          for kind in ("wave", "flux", "error ivar variance", "sigma")]
-MAX_BYTES, MAX_TOTAL = 512 << 20, 1 << 25  # of a text file; pixels of a table
-SHORT_AA = 3000  # a spectrum that ends below may be in nm
-NAME = 31  # characters
+MAX_BYTES, MAX_TOTAL = 512 << 20, 1 << 25  # bytes of a text file; pixels of the output
+SHORT_AA = 3000  # a spectrum without unit that ends below may be in nm: refuse it
+NAME = 31  # most characters of a star's name
 
 
 # ---- columns ----
 
 def split_unit(name):
-    """Return a column's name in capitals and the unit in it, as in wave_nm or lambda (um)."""
+    """Split a column's name such as wave_nm or lambda (um): return (name in capitals, unit)."""
     match = UNIT.fullmatch(name)
     return (match[1].upper(), match[2] or match[3] or "") if match else (name.upper(), "")
 
 
 def find_known(names):
-    """Return the names that are WAVE, FLUX, ERROR and SIGMA, without the last ones where there are
-    none; None: the first two are not there."""
+    """Return the names of columns WAVE, FLUX and, if present, ERROR and then SIGMA; None: no WAVE
+    or no FLUX."""
     have = {split_unit(name)[0]: name for name in reversed(names)}
     found = [next((have[name] for name in known if name in have), None) for known in KNOWN]
     n = found.index(None) if None in found else len(found)
@@ -46,14 +46,14 @@ def find_known(names):
 
 
 def split(line):
-    """Return the fields of a line; a unit in brackets belongs to the name before."""
+    """Return the fields of a line; a unit in brackets stays with the name before it."""
     line = re.sub(r"\s+(?=[\[(])", "", line)
     mark = next((mark for mark in ",;\t" if mark in line), None)
     return [field.strip().strip("\"'") for field in line.strip("\r\n").split(mark)]
 
 
 def numbers(fields):
-    """Return the fields as numbers, NaN where one is empty; None: one is a text."""
+    """Return the fields as numbers, empty ones as NaN; None: a field is not a number."""
     try:
         return [float(field) if field else np.nan for field in fields]
     except ValueError:
@@ -61,7 +61,8 @@ def numbers(fields):
 
 
 def read_text(path):
-    """Return the names in a header, or none, and [n_column, n_pix]."""
+    """Read a text file.  Return the column names ([] without a header) and values [n_column,
+    n_pix]."""
     if os.path.getsize(path) > MAX_BYTES:
         raise Failure(INPUT, f"{path}: is larger than {MAX_BYTES >> 20} MiB, expected the text of "
                              "one spectrum")
@@ -89,7 +90,8 @@ def read_text(path):
 
 
 def read_array(path):
-    """As read_text: of an array [n_pix, n_column], [n_column, n_pix] or with named fields."""
+    """Read a .npy array [n_pix, n_column], [n_column, n_pix] or with named fields.  Return as
+    read_text."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         if array.size > 64 * MAX_PIX:
@@ -102,7 +104,7 @@ def read_array(path):
 
 
 def read_columns(path, names, values, request):
-    """Return the Spectrum of a text or an array, and the name of its error."""
+    """Return the Spectrum of columns values [n_column, n_pix], and the name of its error column."""
     if values.ndim != 2 or values.shape[1] < 2 or request.wave or request.wave_file:
         raise Failure(INPUT, f"{path}: has no columns of 2 or more pixels, or --wave, --log-wave "
                              "or --wave-file is given, which are for images")
@@ -126,7 +128,7 @@ def read_columns(path, names, values, request):
 # ---- files ----
 
 def read_fits(path, request):
-    """Return the Spectrum of a FITS file, and the name of its error."""
+    """Return the Spectrum of a FITS file, and the name of its error column or image."""
     columns = request.columns
     with opened(path) as hdus:
         if not (columns or request.wave or request.wave_file):
@@ -145,7 +147,7 @@ def read_fits(path, request):
 
 
 def read(path, request):
-    """Return the Spectrum of a file of any kind, and the name of its error."""
+    """Return the Spectrum of a file of any kind, and the name of its error column."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise Failure(INPUT, f"{path}: is not a regular file")
     try:
@@ -160,7 +162,7 @@ def read(path, request):
 
 
 def noise(path, flux):
-    """Return the noise of a pixel: DER_SNR of Stoehr et al. (2008, ASP Conf. 394, 505)."""
+    """Estimate the rms noise of a pixel: DER_SNR of Stoehr et al. (2008, ASP Conf. 394, 505)."""
     second = 2 * flux[2:-2] - flux[:-4] - flux[4:]
     sigma = 1.482602 / np.sqrt(6) * np.median(abs(second)) if len(second) else 0
     if not sigma > 0:
@@ -170,7 +172,8 @@ def noise(path, flux):
 
 
 def inverse_variance(name, error):
-    """Of an error, which a name as IVAR or VARIANCE says is one; 0 where it is not positive."""
+    """Return the inverse variance of a column error; its name may say that it is an IVAR or
+    VARIANCE. 0 where it is not positive."""
     name = split_unit(name)[0]
     with np.errstate(all="ignore"):
         ivar = error if IVAR.search(name) else 1 / error if VARIANCE.search(name) else error**-2.0
@@ -178,7 +181,7 @@ def inverse_variance(name, error):
 
 
 def row_of(path, request, power):
-    """Return the row of a file, as generic.write takes them."""
+    """Return a file's row for generic.write."""
     one, error_name = read(path, request)
     if one.wave[-1] < SHORT_AA and not (one.origin.unit or request.wave or request.wave_file):
         raise Failure(INPUT, f"{path}: does not give the unit of its wavelengths, up to "
@@ -193,9 +196,9 @@ def row_of(path, request, power):
     level = np.median(abs(one.flux[good]))
     scale = 1.0 if 1e-6 < level < 1e6 else 10.0 ** np.floor(np.log10(level))
     ivar = inverse_variance(error_name, one.extra[0]) if one.extra else np.zeros(len(good))
-    estimated = not (ivar[good] > 0).any()  # ESO's products may have a column of NaN
+    estimated = not (ivar[good] > 0).any()  # ESO's products may have only NaN errors
     if estimated:
-        ivar[good] = noise(path, one.flux[good]) ** -2.0  # the gap of two detectors is 0
+        ivar[good] = noise(path, one.flux[good]) ** -2.0  # good: the gap between two detectors is 0
     row = {"NAME": name, "WAVELENGTH": one.wave, "FLUX": np.where(finite, one.flux / scale, 0),
            "IVAR": np.where(finite, ivar * scale**2, 0), "FLUX_SCALE": scale,
            "ERROR_ESTIMATED": estimated}
@@ -207,7 +210,7 @@ def row_of(path, request, power):
 
 
 def read_rows(paths, request, power):
-    """Return the rows, and the Failures of files that are left out."""
+    """Return the rows of all readable files, and the Failures of the others."""
     rows, failures, seen, total = [], [], {}, 0
     for path in paths:
         try:

@@ -6,7 +6,7 @@ from astropy.io import fits
 
 
 def vectors(name, spectra, code, unit=None):
-    """A column of one vector a row, each as long as its spectrum."""
+    """Return a column of vectors, one per row, each as long as its spectrum; code: FITS type."""
     rows = np.empty(len(spectra), object)
     for i, s in enumerate(spectra):
         rows[i] = np.asarray(s[name], {"D": "f8", "E": "f4", "K": "i8"}[code])
@@ -16,8 +16,8 @@ def vectors(name, spectra, code, unit=None):
 def write(path, spectra, medium, frame=None, unit="Angstrom"):
     """Write spectra, a list of dictionaries with the layout's column names as keys:
     NAME, WAVELENGTH, FLUX, IVAR or ERROR and, in all of them or none, MASK, LSF_SIGMA,
-    TARGETID, RA, DEC, MJD, ARM, EXPOSURE, FLUX_SCALE, ERROR_ESTIMATED.  unit is that of
-    wavelengths and LSF_SIGMA.
+    TARGETID, RA, DEC, MJD, ARM, EXPOSURE, FLUX_SCALE, ERROR_ESTIMATED.  unit: of
+    WAVELENGTH and LSF_SIGMA.
     """
     has = spectra[0].keys()
     columns = [vectors("WAVELENGTH", spectra, "D", unit)]

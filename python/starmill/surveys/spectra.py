@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Spectra of a result's stars as their files have them, put beside the models of the fit.
+"""Reads the observed spectra of a result's stars from the input files, and matches them with the
+fit's models.
 
 Formats are those of docs/use/input.md.  A channel is one spectrum of one exposure.  A model has the
-wavelengths of the pixels that were fitted; the channel must have these to a hundredth of a pixel.
+wavelengths of the fitted pixels; a channel must have them to NEAR of a pixel.
 """
 
 import collections
@@ -17,14 +18,14 @@ from starmill.templates import library_file
 from starmill.wavelength import doppler
 
 Channel = collections.namedtuple("Channel", "name wave flux ivar bad")  # wave: vacuum, Angstrom
-Arm = collections.namedtuple("Arm", "name wave flux ivar bad model")  # model None: there is none
+Arm = collections.namedtuple("Arm", "name wave flux ivar bad model")  # model None: no model stored
 
-MAX_OPEN = 4
+MAX_OPEN = 4  # input files open at once
 NEAR = 0.01  # of a pixel
 
 
 class SpectraFile:
-    """A file in any format of a fit, without a library.  config: YAML text."""
+    """An input file in any format of a fit; no library is needed.  config: YAML text."""
 
     def __init__(self, path, config):
         from starmill import binding  # 0.1 s
@@ -39,8 +40,8 @@ class SpectraFile:
             raise Failure(INPUT, str(error)) from error
 
     def channels(self, exposure, ignored):
-        """The channels of one exposure, by its number; ignored: bits of masks.  self.unit: of the
-        flux as it is read, "" where the file does not say."""
+        """Return the Channels of an exposure (its number in the file); ignored: mask bits that do
+        not make a pixel bad.  Set self.unit, the flux unit, "" if the file gives none."""
         n, one = self._c.ffi.new("int *"), self._c.ffi.new("starmill_spectrum *")
         self._call("read", self._handle, exposure, n)
         found = []
@@ -64,7 +65,7 @@ class SpectraFile:
 
 
 class Inputs:
-    """The input files of a result, a few of them open."""
+    """The input files of a result; at most MAX_OPEN are open."""
 
     def __init__(self, result, library=None):
         self.result = result
@@ -74,14 +75,14 @@ class Inputs:
         self.opened, self.units = collections.OrderedDict(), {}
 
     def unit(self, row):
-        """The unit of a row's flux, "" where it is not known."""
+        """Return the unit of a row's flux, "" if unknown."""
         i, number = self.result.exposures(row)[0]
         if i not in self.units:
             self.channels(i, number)
         return self.units[i]
 
     def channels(self, i, number):
-        """Of one exposure."""
+        """Return the Channels of exposure `number` of input file i."""
         if i not in self.opened:
             path = self.result.unchanged_input(i)
             if len(self.opened) == MAX_OPEN:
@@ -94,11 +95,11 @@ class Inputs:
         return channels
 
     def star(self, row, models):
-        """Return the arms of a row by wavelength, and a note about the exposures.
+        """Return the Arms of a row sorted by wavelength, and a note about the exposures.
 
-        Arms are of the exposure with the highest S/N; an arm that it lacks, as in WEAVE's files of
-        one arm, is of the next best.  models: [{arm: (wavelengths, fluxes)}] by exposure; without
-        models (None) the channels themselves are the arms.
+        Arms come from the exposure with the highest S/N; an arm that it lacks (WEAVE has files of
+        one arm) comes from the next best.  models: [{arm: (wavelengths, fluxes)}] by exposure;
+        None: the channels are the arms.
         """
         exposures = self.result.exposures(row)
         if not exposures:
@@ -128,7 +129,8 @@ class Inputs:
         return sorted((self.marked(a, vrad, errors) for a in arms), key=lambda a: a.wave[0]), note
 
     def marked(self, arm, vrad, errors):
-        """Return the arm with the masked ranges of the configuration bad, and the fit's errors."""
+        """Return the arm with pixels in the configuration's wave_mask bad, and with the fit's
+        errors."""
         bad = arm.bad.copy()
         for low, high in self.result.setting("wave_mask") or []:
             bad |= (arm.wave > low) & (arm.wave < high)
@@ -137,8 +139,8 @@ class Inputs:
 
 
 def weighted(arm, floor, vrad, errors):
-    """An arm with the errors of a fit: no smaller than its floor, and with the library's model error
-    (arms_with_error)."""
+    """Return an arm with the fit's ivar: errors at least floor times the median error, plus the
+    library's model error.  errors: of arms_with_error."""
     ivar = np.where(arm.bad, 0.0, arm.ivar)
     if floor > 0 and not arm.bad.all():
         ivar = np.minimum(ivar, np.median(ivar[~arm.bad]) / floor**2)
@@ -149,9 +151,9 @@ def weighted(arm, floor, vrad, errors):
 
 
 def model_errors(result, library):
-    """Return {code of LIBRARY: {arm: the library's arm with its model error}}; empty where the fit
-    counts no model error or the library is gone.  library: path of a result's only library, None
-    for the path in the result."""
+    """Return {code of LIBRARY: {arm name: library's Arm with model error}}; empty if the fit counts
+    no model error or the library is gone.  library: path of the result's only library; None: the
+    path in the result."""
     if result.setting("model_error") not in (True, "true"):
         return {}
     hashes = text(result.fits["LIBRARY"].attrs["HASHES"]).split() if "LIBRARY" in result.fits \
@@ -164,7 +166,8 @@ def model_errors(result, library):
 
 
 def arms_with_error(names, path, hashes):
-    """Of the library if it is one of these hashes.  names: arms of the fit."""
+    """Return {arm name: library's Arm with model error} if the library has one of these hashes.
+    names: arms of the fit."""
     try:
         found = library_file.read(path)
     except (Failure, OSError):
@@ -172,13 +175,13 @@ def arms_with_error(names, path, hashes):
     if found.hash not in hashes:
         return {}
     arms = {arm.name: arm for arm in found.arm if arm.error is not None}
-    if len(found.arm) == 1 and arms:  # one that was cut into cameras
+    if len(found.arm) == 1 and arms:  # the fit cut a library's only arm into cameras
         arms |= {name: found.arm[0] for name in names}
     return arms
 
 
 def fraction_at(arm, wave, vrad):
-    """The standard deviation of a model error in pixels of a star, as a part of the model."""
+    """Return the rms model error of a star's pixels, relative to the model; arm: the library's."""
     at = wave * doppler(-vrad)
     found = arm.white_error(at, np.gradient(np.log(wave))) ** 2
     if arm.error.component is not None:
@@ -188,13 +191,13 @@ def fraction_at(arm, wave, vrad):
 
 
 def pieces(wave):
-    """Slices of spectra that stand one after the other: their wavelengths begin again."""
+    """Return the slices of concatenated spectra: a new one begins where wavelengths decrease."""
     ends = [0, *(np.flatnonzero(np.diff(wave) < 0) + 1), len(wave)]
     return [slice(a, b) for a, b in zip(ends[:-1], ends[1:])]
 
 
 def matched(channels, models, path):
-    """Return the arms of one exposure: the pixels of the channels that have a model."""
+    """Return the Arms of one exposure: the channels' pixels that have a model."""
     arms = []
     for name, (wave, model) in models.items():
         known = np.isfinite(wave) & np.isfinite(model)
@@ -202,7 +205,7 @@ def matched(channels, models, path):
         if not len(wave):
             continue
         for piece in pieces(wave):
-            # first the channel of the arm's name: DESI's arms overlap on one grid
+            # try the channel of the arm's name first: DESI's arms overlap on one grid
             order = sorted(channels, key=lambda c: c.name != name)
             for c in order:
                 at = pixels(c.wave, wave[piece])
@@ -211,13 +214,13 @@ def matched(channels, models, path):
                                     model[piece].astype(float)))
                     break
             else:
-                raise Failure(INPUT, f"{path} has no spectrum with the wavelengths of the model of "
-                                     f"arm {name}: it is another file now")
+                raise Failure(INPUT, f"{path} changed: no spectrum has the wavelengths of the "
+                                     f"model in arm {name}")
     return arms
 
 
 def pixels(have, wanted):
-    """Return the indices of the wanted wavelengths in have, or None if one is not there."""
+    """Return the indices in have of the wanted wavelengths; None if one is missing."""
     if len(have) < 2:
         return None
     at = np.clip(np.searchsorted(have, wanted), 1, len(have) - 1)

@@ -2,7 +2,7 @@
 """Arms of template spectra, from a YAML file (config/templates/): wavelengths, pixels, resolution.
 
 sigma (Gaussian, A) and resolving_power (wavelength / FWHM) are numbers, or points [wavelength,
-value] between which they are linear and beyond which they stay; without either an arm keeps the
+value], interpolated linearly and constant beyond the ends.  Without either an arm keeps the
 resolution of the input.
 """
 
@@ -29,11 +29,11 @@ class SetupArm:
     ln_step: float = 0.0
     sigma: list = None  # [(wavelength, value)], or one pair whose wavelength is None
     resolving_power: list = None
-    at_instrument: bool = False  # the fit applies no resolution of the spectra
+    at_instrument: bool = False  # templates at the instrument's resolution: fits smooth no further
 
     @property
     def n_pix(self):
-        """Return the number of pixels: the first is at min, the last at or beyond max."""
+        """Return the number of pixels; the first is at min, the last at or just beyond max."""
         return int(np.ceil(np.log(self.max / self.min) / self.ln_step - 1e-9)) + 1
 
     def sigma_aa(self, wave):

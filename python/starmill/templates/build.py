@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill library build`: spectra with labels in, one grid file out, from which an emulator is
-made (docs/use/libraries.md, "A grid of models")."""
+"""`starmill library build`: write spectra with labels to one grid file, the input of `library
+train` (docs/use/libraries.md, "A grid of models")."""
 
 import os
 import time
@@ -21,7 +21,7 @@ from starmill.templates.spectra_files import Source
 from starmill.templates.spectra_options import list_files, request_of
 from starmill.wavelength import FWHM_PER_SIGMA
 
-N_TRIED = 3  # models of which one must be good before a file is made
+N_TRIED = 3  # models tried before a file is made; if none is good, no file
 FLOAT32 = np.finfo("f4")
 
 
@@ -59,13 +59,13 @@ class Job:
     # ---- models and arms ----
 
     def find_models(self):
-        """self.models, and self.index [n] of the source's spectra."""
+        """Set self.models and self.index [n], the index of each model's spectrum in the source."""
         self.models, self.index = select_models(self.source, self.options, self.n_worker)
         mark_doubles(self.models)
         check_labels(self.models, self.source.names)
 
     def native_sigma(self, wave):
-        """Gaussian sigma of the input, A."""
+        """Return the Gaussian sigma (A) of the input at wave."""
         o = self.options
         if o.native_sigma is not None:
             return np.full(len(wave), o.native_sigma)
@@ -74,8 +74,8 @@ class Job:
         return np.full(len(wave), self.origin.fwhm_aa / FWHM_PER_SIGMA)
 
     def frame_arms(self):
-        """Resolution and convolution of the arms, tried on a model: what none can pass is told
-        before a file is made."""
+        """Set the resolution and the convolution of the arms.  Try them on up to N_TRIED models, so
+        that an error of all models is raised before a file is made."""
         self.cut, failures = None, []
         for i in np.flatnonzero(self.models.status == TO_DO)[:N_TRIED]:
             try:
@@ -123,7 +123,7 @@ class Job:
     # ---- one spectrum ----
 
     def cut_spectrum(self, spectrum):
-        """[flux, or flux and continuum] of each arm, float32, both divided by the flux's level."""
+        """Return for each arm [flux] or [flux, continuum], float32, divided by the flux's level."""
         o, fwhm = self.options, spectrum.origin.fwhm_aa
         if o.native_sigma is None and not o.native_resolving_power and not (
                 abs(fwhm - self.origin.fwhm_aa) <= 1e-6 * self.origin.fwhm_aa):
@@ -148,7 +148,7 @@ class Job:
         return out
 
     def check_pixels(self, what, arm, flux, good, must):
-        """Refuse the first pixel that is not good [n_pix]; must: what holds for good ones."""
+        """Refuse a spectrum with a pixel not good [n_pix] and name it; must: the condition."""
         if not good.all():
             i = np.argmin(good)
             raise Failure(INPUT, f"its {what} in arm {arm.name} is {flux[i]:g} at "
@@ -156,7 +156,7 @@ class Job:
                                  f"{must}")
 
     def write_model(self, i):
-        """In a worker: the spectra of model i; why it is bad, or empty."""
+        """Write the spectra of model i, in a worker.  Return why the model is bad, or b""."""
         try:
             arms = self.cut_spectrum(self.source.read(self.index[i]))
         except Failure as failure:
@@ -171,7 +171,7 @@ class Job:
     # ---- the file ----
 
     def settings(self):
-        """What runs that continue one another must share."""
+        """Return the settings as text; a run continues a file only if they are equal."""
         o, request = self.options, self.source.request
         lines = [f"input: {os.path.basename(os.path.normpath(o.arguments[0]))}, {self.source.n} "
                  "models", *(f"label {name}: {column}" for name, column in request.labels)]
@@ -249,8 +249,8 @@ class Job:
             self.writer.close()
 
     def end(self, target, output):
-        """Print what is in the file; with --overwrite it replaces the old one, if it has a good
-        model."""
+        """Print what the file holds.  With --overwrite it then replaces the old file, unless no
+        model is good."""
         grid = open_grid(output)
         grid.file.close()
         print(self.origin)
@@ -268,7 +268,7 @@ class Job:
     # ---- a file that is there ----
 
     def continue_file(self, output):
-        """Takes from it which models are done; True: all are."""
+        """Take the status of the models from an existing file; return whether all are done."""
         help_ = (f"give the same options and input to continue it, or remove {output}"
                  if self.options.overwrite else "give the same options and input to continue it, "
                  "another name, or --overwrite to begin again")
@@ -290,7 +290,8 @@ class Job:
         return complete
 
     def compare_models(self, output, there, help_):
-        """A bad one may have been mended meanwhile."""
+        """Refuse a file whose models are not those of the input.  Labels and contents of bad models
+        may differ, since their files may have been repaired."""
         now, names = self.models, [os.fsdecode(n) for n in self.models.name]
         was_bad = there["status"] == BAD
         other = there["name"] != now.name
@@ -312,7 +313,8 @@ class Job:
                                  f"{help_}")
 
     def take_status(self, output, there, complete):
-        """With --retry-bad, bad models without a known defect are to be done again."""
+        """Take the status of the models that are done and return whether all are.  --retry-bad sets
+        bad models to do again, unless the labels already show a defect."""
         bad = there["status"] == BAD
         done = ~bad if self.options.retry_bad else np.full(len(bad), True)
         self.models.status[done], self.models.why[done] = there["status"][done], there["why"][done]

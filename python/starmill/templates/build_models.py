@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The models of a grid: their labels and names, which are wanted, and what is wrong with them."""
+"""The models of a grid: labels, names, selection by --keep and --exclude, and defects."""
 
 import os
 
@@ -11,7 +11,7 @@ from starmill.templates.grid_models import BAD, TO_DO
 from starmill.templates.grid_write import WHY, Models, short
 from starmill.templates.spectra_options import read_ranges
 
-N_SERIAL = 500  # files that one process looks at sooner than several start
+N_SERIAL = 500  # files; up to here one process is faster than starting several
 
 
 def inside(ranges, labels, names):
@@ -24,7 +24,8 @@ def inside(ranges, labels, names):
 
 
 def select_models(source, options, n_worker):
-    """The wanted Models, and the source's numbers of them.  One with bad labels is wanted."""
+    """Return the wanted Models and their indices in the source; models with bad labels are kept, so
+    that the file says why they are bad."""
     request = source.request
     keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
     exclude = [read_ranges("exclude", text, request.labels)
@@ -46,8 +47,8 @@ def select_models(source, options, n_worker):
 
 
 def mark_doubles(models):
-    """Of models with the same labels one is good: a good one where there is one already, else the
-    first; the others that are not bad become so."""
+    """Keep one of the models with the same labels and mark the others bad.  A model that is already
+    good is kept, else the first."""
     todo_last = np.argsort(models.status == TO_DO, kind="stable")
     first = {}
     for i in todo_last:

@@ -4,21 +4,22 @@
 import numpy as np
 from scipy.linalg import eigh, qr
 
-SPARE = 16  # directions more than components, so that the last ones kept converge too
+SPARE = 16  # extra directions of the iteration, so that the last components kept converge too
 N_ITERATION = 3
 BLOCK = 128  # spectra at once
 
 
 def most(x):
-    """Return the largest number of components of spectra [n][n_pix]; centring costs one
-    dimension."""
+    """Return the largest number of components of spectra x [n][n_pix]: subtracting the mean costs
+    one dimension."""
     return min(x.shape) - 1
 
 
 def leading(x, n_component):
-    """(weight [n_pix][n_component], bias [n_pix], both float32; scores [n][n_component] of mean
-    square 1; what they leave) of spectra x float32 [n][n_pix], by subspace iteration.  What is
-    left is the largest rms over the pixels of a spectrum.  Uses x up."""
+    """Find the leading components of spectra x float32 [n][n_pix] by subspace iteration. x is lost.
+
+    Return weight [n_pix][n_component] and bias [n_pix], both float32, scores [n][n_component] of
+    mean square 1, and the largest rms residual (over pixels) of a spectrum."""
     n = len(x)
     bias = x.mean(axis=0, dtype=float).astype("f4")
     x -= bias
@@ -31,7 +32,7 @@ def leading(x, n_component):
     score = (x @ direction.astype("f4")).astype(float)
     variance, vector = eigh(score.T @ score / n)
     variance, vector = variance[::-1][:n_component], vector[:, ::-1][:, :n_component]
-    # weights may not grow beyond all bounds where a component has no variance left
+    # a component without variance would otherwise divide by 0
     rms = np.sqrt(np.maximum(variance, 1e-14 * variance[0]))
     weight, score = (direction @ (vector * rms)).astype("f4"), score @ (vector / rms)
     left = 0.0
@@ -42,8 +43,8 @@ def leading(x, n_component):
 
 
 def enough(weight, score, left, limit):
-    """(number of components that leave at most limit of every spectrum, what they leave), where all
-    of them leave `left`."""
+    """Return the least number of components whose rms residual is at most limit in every spectrum
+    (all if none is), and this residual.  left: the residual of all components."""
     power = (weight.astype(float) ** 2).mean(axis=0) * score ** 2  # [n][n_component]
     rest = np.cumsum(power[:, ::-1], axis=1)[:, ::-1] + left ** 2  # without those from k on
     rest = np.append(np.sqrt(rest.max(axis=0)), left)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill library correct`: templates corrected by real spectra with known labels, and the model
-error of what remains (docs/science/numerics.md, "Correction by real spectra")."""
+"""`starmill library correct`: correct templates by real spectra with known labels, and measure the
+remaining model error (docs/science/numerics.md, "Correction by real spectra")."""
 
 import copy
 
@@ -12,12 +12,12 @@ from starmill.templates.calibrators import clipped, mad
 from starmill.templates.library_file import write
 from starmill.templates.model_error import begin, covers_half, missing_sigma, refuse_uncovered
 
-TAPER_AA = 60  # over which the correction fades at both ends of --range; a third beside --mask
+TAPER_AA = 60  # length over which the correction fades at the ends of --range; a third at --mask
 LEAST_STARS = 30
-# The second round takes out what the first left: the spectra are broader than the templates, and an
-# emulator follows a correction only in part.
+# The second round corrects what the first one missed: the spectra are broader than the templates,
+# and an emulator reproduces a correction only in part.
 N_ROUND = 2
-BLOCK_AA = 100  # length of wavelength ranges; odd and even ones are fitted apart and compared
+BLOCK_AA = 100  # length of wavelength ranges; odd and even ranges are fitted apart and compared
 TABLE_AA = 500  # wavelengths of one line of the printed table
 
 
@@ -71,8 +71,8 @@ def label_errors(options, library):
 
 
 def until_true(pulls, low, high, n_step):
-    """Return the value between low and high with which the pulls have a robust width of 1, by
-    bisection of its logarithm."""
+    """Return the x between low and high at which pulls(x) has a robust width of 1, by bisection in
+    ln x."""
     for _ in range(n_step):
         middle = np.sqrt(low * high)
         low, high = (middle, high) if mad(pulls(middle)) > 1 else (low, middle)
@@ -80,15 +80,15 @@ def until_true(pulls, low, high, n_step):
 
 
 def make_true(library, arm, found, x, noise2, published):
-    """Set the correlation of an arm's model error, and return the floors [n_label] of the errors of
-    labels, so that stated errors are true.
+    """Set the correlation of an arm's model error, and return error floors of the labels [n_label],
+    so that stated errors match the scatter.
 
-    Velocities and labels are measured in two sets of wavelength ranges, odd and even ones, so that
-    slow errors of the wavelength scale cancel.  With the correlation their velocities differ as
-    their errors say, with the floors their labels do.
-    noise2:    variance of a spectrum's pixels, per pixel of the arm
-    published: errors [n, n_label] of the spectra's labels; floors are also such that fitted and
-               published labels differ as both errors say.  NaN: not asked
+    Odd and even wavelength ranges give two measurements of velocity and labels, in which slow
+    errors of the wavelength scale cancel.  The correlation makes the errors of the two velocities
+    match their difference; the floors do this for the labels.
+    noise2:    noise variance of a spectrum, per pixel of the arm
+    published: errors [n, n_label] of the spectra's labels, NaN if not to be used; a floor is also
+               large enough for the difference of fitted and published labels
     """
     fraction2 = arm.error.fraction[found.at].astype(float) ** 2
     stride = found.at[1] - found.at[0]
@@ -118,7 +118,7 @@ def make_true(library, arm, found, x, noise2, published):
                            1e-3 * label.scale, 10 * label.scale, 30)
                 for k, label in enumerate(library.label)]
 
-    # each half has twice the variance of the whole, so their difference has four times: a factor 2
+    # a half has twice the variance of the whole, a difference of halves four times: twice the error
     by_turns = floors(d, error, 2)
     known = np.isfinite(published).any(axis=0)
     d, error = estimates(arm.error.correlation, 1)
@@ -127,9 +127,9 @@ def make_true(library, arm, found, x, noise2, published):
 
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
-    """Set the model error of an arm from residuals [n, n_pix] of spectra left out; return Facts.
-    Pixels that were not corrected get the size of the residuals before the correction, pixels
-    beyond the spectra that of the nearest quarter."""
+    """Set the model error of an arm from residuals rest [n, n_pix] of spectra left out.  Return
+    Facts.  Uncorrected pixels get the rms residual before the correction, pixels beyond the spectra
+    the mean of the nearest quarter."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):
@@ -148,7 +148,8 @@ def measure_error(arm, found, rest, n_component, n_continuum, noise):
 
 
 def describe(arm, found, learned, change, rest, names):
-    """Lines of text about a correction: change [n, n_pix] of ln flux, rest of spectra left out."""
+    """Return lines of text about a correction.  change [n, n_pix]: of ln flux; rest [n, n_pix]:
+    residuals of spectra left out."""
     lines = [f"correction of arm {arm.name}: {len(change)} spectra, polynomials of degree "
              f"{learned.degree} of {', '.join(names[i] for i in learned.use)}, ridge "
              f"{learned.ridge:g}", "  A            correction, %   residuals before, left out, %"]
@@ -163,8 +164,8 @@ def describe(arm, found, learned, change, rest, names):
 
 
 def take_out(library, i_arm, found, how, kind):
-    """Correct an arm.  Return the Correction, made with kind (use, degree, ridge), and its change of
-    ln flux [n, n_pix]."""
+    """Correct an arm; kind: (use, degree, ridge) of the Correction.  Return the Correction and its
+    change of ln flux [n, n_pix] at the spectra's labels."""
     learned = correction.learn(found, *kind)
     terms = learned.terms(found.mapped)
     change = (terms @ learned.coef) * found.measures
@@ -178,8 +179,8 @@ def take_out(library, i_arm, found, how, kind):
 
 
 def onto_scale(library, i_arm, found, how, kind):
-    """Bring the published labels of the spectra in `how` to the scale of the benchmark stars among
-    them; return the Calibrators and lines of text."""
+    """Shift published labels of spectra (how[0]) to the scale of the benchmark stars among them.
+    Return the Calibrators and lines of text."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)
     stars = calibrators.compare(trial, i_arm, *how)
@@ -195,7 +196,7 @@ def onto_scale(library, i_arm, found, how, kind):
 
 
 def correct_arm(options, library, i_arm, spectra, sigma_aa):
-    """Lines of text about what was done to an arm, and the floors of the labels' errors."""
+    """Correct an arm.  Return lines of text about it, and the floors of the labels' errors."""
     arm, use = library.arm[i_arm], labels_to_use(options, library)
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
     n_continuum = options.continuum

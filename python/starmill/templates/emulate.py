@@ -22,7 +22,7 @@ def ln_flux(library, i_arm, values):
 
 
 def output(library, i_arm, values):
-    """The output of the last layer, within what exp takes where it is ln flux."""
+    """Return the output [n][n_pix] of the last layer; ln flux is clipped to +-300."""
     emulator = library.arm[i_arm].emulator
     x = library.map(np.atleast_2d(np.asarray(values, np.float64)))
     if emulator.front is not None:
@@ -56,8 +56,8 @@ def monomials(u, degree):
 
 
 def grid_basis(knot, degree, x):
-    """Return the degree + 1 B-splines that may be non-zero at x [n], and the index [n] of the
-    first; beyond the knots they continue linearly."""
+    """Return the values [n][degree + 1] of the B-splines that may be non-zero at x [n], and the
+    index [n] of the first.  Beyond the knots the splines continue linearly."""
     n_node = len(knot) - degree - 1
     inside = np.clip(x, knot[degree], knot[n_node])
     first = np.clip(np.searchsorted(knot, inside, side="right") - 1 - degree, 0,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill library import: emulators trained elsewhere, one HDF5 file an arm (docs/use/formats.md,
-"Emulator file", or rvspecfit's own), become a library."""
+"""starmill library import: make a library from emulators trained elsewhere, one HDF5 file per arm
+(docs/use/formats.md, "Emulator file", or rvspecfit's own files)."""
 
 import math
 import os
@@ -16,10 +16,10 @@ from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm
                                              Library, hull_distance)
 from starmill.templates.library_file import array_of, text_of
 
-# largest difference from the check values, relative to max(1, |y|) of the network's output y: the
+# largest allowed difference from the check values, relative to max(1, |y|) of the output y; the
 # check values and their labels are float32
 CHECK_TOLERANCE = 1e-5
-# sigma of templates whose revision ends in rm or resolmat, by rvspecfit's convention of names
+# sigma (A) of templates whose revision ends in rm or resolmat, rvspecfit's convention
 MATRIX_SIGMA_AA = 0.5
 
 
@@ -51,7 +51,7 @@ def main(options):
 
 
 def check_options(options, paths):
-    """(names, sigmas in A) of the files' arms, None where the file says it."""
+    """Return the arm names and sigmas (A) of the files; None: take it from the file."""
     if options.at_instrument_resolution and options.template_sigma:
         raise Failure(USAGE, "--template-sigma and --at-instrument-resolution exclude each other")
     names = options.arm_names or [None] * len(paths)
@@ -79,8 +79,8 @@ def read_sigma(item):
 
 
 def read_file(path, arm_name, sigma):
-    """Return a library of one arm, the least and largest mapped labels of the training stars, and
-    the largest difference from the check values."""
+    """Read one emulator file.  Return a library of one arm, the least and largest mapped labels of
+    the training stars, and the largest difference from the check values."""
     network = rvspecfit.FILE.fullmatch(os.path.basename(path))
     if network and os.path.exists(path) and not h5py.is_hdf5(path):
         raise Failure(USAGE, f"{path}: is no HDF5 file (rvspecfit before 0.6 stored pickles, which "
@@ -95,7 +95,7 @@ def read_file(path, arm_name, sigma):
         low, high = read_range(file, library.label)
         library.hull = read_hulls(file, library.n_label)
         library.arm = [read_arm(file, path, arm_name, sigma)]
-        # everything but the guess, so that the check values meet a sound library
+        # one guess template, so that the library can be checked before its check values are used
         guess.fill_range(library, low, high, 1)
         library_file.seal(library, path)
         return library, low, high, verify(file, library)
@@ -125,7 +125,8 @@ def read_labels(file):
 
 
 def read_range(file, labels):
-    """Least and largest mapped labels of the training stars; their labels' ranges and scales."""
+    """Return the least and largest mapped labels of the training stars; set the labels' range and
+    scale."""
     points = array_of(file, "outside/points", "f8", 2)
     if points.shape[1] != len(labels) or not np.isfinite(points).all():
         raise ValueError(f"outside/points of shape {points.shape} is not finite or not of "
@@ -135,7 +136,7 @@ def read_range(file, labels):
         least, most = label.unmap(low[i]), label.unmap(high[i])
         if not least < most:
             raise ValueError(f"outside/points: all training stars have the same {label.name}")
-        # float32 points leave 4000.0008 for 4000, and mapping and back 2.8e-17 for 0
+        # round: float32 turns 4000 into 4000.0008, mapping and unmapping turn 0 into 2.8e-17
         digits = 5 - math.floor(math.log10(most - least))
         label.min, label.max = round(float(least), digits) + 0.0, round(float(most), digits) + 0.0
         label.scale = label.scale or 0.03 * (label.max - label.min)
@@ -194,7 +195,7 @@ def read_arm(file, path, arm_name, sigma):
 
 
 def verify(file, library):
-    """The largest difference from the check values, in the terms of CHECK_TOLERANCE."""
+    """Return the largest difference from the check values, relative as CHECK_TOLERANCE is."""
     if "check/params" not in file:
         raise ValueError("has no check values (check/params, check/spectra, check/outside), which "
                          "prove that it is read correctly")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Emulators that are functions of the labels: radial functions, splines or linear interpolation on
-principal components of ln flux (docs/use/libraries.md)."""
+"""Emulators by functions of the labels: radial functions, splines or linear interpolation give the
+scores of principal components of ln flux (docs/use/libraries.md)."""
 
 import numpy as np
 from scipy.interpolate import make_interp_spline
@@ -15,15 +15,15 @@ from starmill.templates.library_data import (MAX_AXIS, MAX_COEF, MAX_WIDTH, Emul
 from starmill.templates.radial import SMOOTHINGS, RadialFit
 
 N_COMPONENT = 128  # of an arm, by default
-LEFT = 1e-5  # rms of ln flux that components of linear interpolation may leave of a model
-SMOOTHING = 1e-8  # through the models, which have no errors
-MIN_MODEL, MAX_RADIAL = 12, 20000  # the time of radial functions goes with the third power
-MAX_LENGTH, N_LENGTH = 32, 250  # ratio of lengths, and models to choose them by
+LEFT = 1e-5  # linear interpolation: components are added until no model has a larger rms residual
+SMOOTHING = 1e-8  # nearly none: models have no errors, so functions pass through them
+MIN_MODEL, MAX_RADIAL = 12, 20000  # models; the time of radial functions grows as their cube
+MAX_LENGTH, N_LENGTH = 32, 250  # largest ratio of two lengths; models that choose the lengths
 
 
 def choose_length(x, score, degree, smoothing):
-    """Return the lengths [n_label] along mapped labels x [n, n_label], of which the least is 1, that
-    make the functions closest to the scores [n, n_component] of models left out in turn."""
+    """Choose the lengths [n_label] of the mapped labels x [n, n_label] that best predict the scores
+    [n, n_component] of models left out in turn; the least length is 1."""
     some = np.linspace(0, len(x) - 1, min(len(x), N_LENGTH)).astype(int)
 
     def error(power):
@@ -47,7 +47,7 @@ def choose_length(x, score, degree, smoothing):
 
 
 class Maker:
-    """Makes emulators of one kind, of a grid file's models."""
+    """Makes emulators of one kind from the models of a grid file."""
 
     def __init__(self, options):
         self.kind = options.emulator
@@ -104,7 +104,8 @@ class Maker:
         return lattice
 
     def make_layer(self, grid, i_arm, models):
-        """Return (weight, bias, scores of the models, remaining rms) of an arm."""
+        """Return (weight, bias, scores of the models, largest rms residual of a model) of an
+        arm."""
         def try_layer(n):
             x = grid.flux(i_arm, models)
             np.log(x, out=x)
@@ -119,7 +120,7 @@ class Maker:
         return np.ascontiguousarray(weight[:, :n]), bias, score[:, :n], left
 
     def make_grid(self, lattice, score):
-        """Splines through the scores at all nodes."""
+        """Return splines (or linear interpolation) through the scores at all nodes."""
         shape, n_out = lattice.model.shape, score.shape[1]
         if lattice.model.size * n_out > MAX_COEF:
             raise Failure(INPUT, f"a grid of {lattice.model.size} nodes and {n_out} components has "
@@ -139,8 +140,8 @@ class Maker:
         return SplineGrid(degree, knots, np.ascontiguousarray(coef, "f4"))
 
     def make_radial(self, mapped, scores, size):
-        """Of all arms at once: what takes the time depends on the labels alone; size [n_score] is
-        what a unit of a score is in the arm's pixels."""
+        """Fit radial functions to the scores of all arms at once, since the slow part depends on
+        the labels alone.  size [n_score]: norm of a component over the arm's pixels."""
         score = np.concatenate(scores, axis=1)
         length = choose_length(mapped, score * size, self.degree, self.smoothing)
         fit = RadialFit(mapped, length, np.ones(len(mapped)), score, self.degree, self.smoothing)
@@ -151,9 +152,8 @@ class Maker:
                         f"{fit.smooth.max():.3g}, lengths {', '.join(f'{x:.3g}' for x in length)}"]
 
     def choose_left_out(self, grid, models, n_wanted, seed):
-        """Which models to leave out [n], that the others lie around: none at the end of a label of
-        three values or more; of a grid nodes with models on both sides, no two next to each
-        other."""
+        """Choose models to leave out [n] that the others surround: none at the end of a label of
+        three values or more.  On a grid, nodes with models on both sides, no two adjacent."""
         values, out = grid.values[models], np.zeros(len(models), bool)
         order = np.random.default_rng(seed).permutation(len(models))
         low, high = values.min(axis=0), values.max(axis=0)

@@ -18,17 +18,17 @@ MAX_NAMED_BAD = 20
 
 @dataclass
 class Grid:
-    """An open grid file; closed with its models at the end of the program."""
+    """An open grid file; nobody closes it before the end of the program."""
     path: str
     file: object
     complete: bool
     settings: str
     label: list  # names
     values: np.ndarray  # [n_model][n_label] in the labels' units
-    name: list  # of the models
-    why: list  # why they are bad
+    name: list  # names of the models
+    why: list  # why a model is bad, else empty
     status: np.ndarray  # [n_model]
-    arm: list  # Arm without emulator
+    arm: list  # of Arm, without emulators
 
     def good(self, unfinished):
         """Return which models are good [n]; refuse an incomplete file unless `unfinished` is
@@ -36,11 +36,12 @@ class Grid:
         n = int((self.status == TO_DO).sum())
         if n and not unfinished:
             raise Failure(INPUT, f"{self.path}: {n} of its {len(self.status)} models are still to "
-                                 "do; let its library build come to an end, or take --unfinished")
+                                 "do; finish it by library build, or give --unfinished")
         return np.flatnonzero(self.status == GOOD)
 
     def flux(self, i_arm, models, what="flux"):
-        """Return float32 [n][n_pix] of models in ascending order; None for a missing continuum."""
+        """Return flux or continuum, float32 [n][n_pix], of models (ascending indices); None: the
+        file has no continuum."""
         at = f"arms/arm{i_arm}/{what}"
         if what != "flux" and at not in self.file:
             return None

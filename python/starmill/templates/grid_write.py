@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writes grid files (docs/use/formats.md, "Grid file"); grid_models.py reads them.
 
-create() makes the whole file, in which models are still to do.  All datasets lie in one piece, so
-a Writer puts rows in their places without HDF5: each model gets its status after its spectra, and
-the file is valid whenever its writer is killed.
-"""
+create() makes the whole file, with all models still to do.  All datasets are contiguous, so a
+Writer writes rows at their file offsets, without HDF5.  Each model's status is written after its
+spectra, so the file is valid whenever the writer is killed. """
 
 import contextlib
 import errno
@@ -16,8 +15,8 @@ import numpy as np
 
 from starmill.cli.basics import INPUT, OUTPUT, Failure, replacing
 
-NAME, WHY = 64, 128  # bytes of a name and of a reason, with a zero
-MAX_SETTINGS = 60000  # of an attribute
+NAME, WHY = 64, 128  # bytes of a name and of a reason, final zero included
+MAX_SETTINGS = 60000  # bytes; HDF5 limits an attribute to 64 KiB
 MEANING = {"models/label": "labels of each model, in their units",
            "models/name": "file or row that each model comes from",
            "models/status": "0 still to do, 1 good, 2 bad",
@@ -29,7 +28,7 @@ MEANING = {"models/label": "labels of each model, in their units",
 
 
 def short(text, n):
-    """At most n - 1 bytes."""
+    """Return text as at most n - 1 bytes."""
     return os.fsencode(text)[:n - 1]
 
 
@@ -37,9 +36,9 @@ def short(text, n):
 class Models:
     label: np.ndarray  # [n, n_label]
     name: np.ndarray  # [n] bytes
-    stamp: np.ndarray  # [n] uint64
+    stamp: np.ndarray  # [n] uint64, stamp_of each model's file
     why: np.ndarray  # [n] bytes, empty where a model is not bad
-    status: np.ndarray  # [n]
+    status: np.ndarray  # [n] TO_DO, GOOD or BAD
 
     def __len__(self):
         return len(self.status)
@@ -69,7 +68,7 @@ def writing(path):
 
 
 def create(path, label_names, models, arms, settings, generator):
-    """Create the whole file, with room for all spectra, under a temporary name, then rename it."""
+    """Create the file with room for all spectra, under a temporary name, and rename it."""
     n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes
                             + sum(4 * a.n_pix * (1 + a.has_continuum) for a in arms)) + (1 << 16)
     if len(settings.encode()) > MAX_SETTINGS:
@@ -98,7 +97,7 @@ def take_room(path, n_byte):
         os.posix_fallocate(fd, 0, n_byte)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
-            raise  # else a file system that cannot say
+            raise  # other codes: the file system cannot reserve room
     finally:
         os.close(fd)
 
@@ -117,7 +116,7 @@ def make_arm(group, arm, n_model):
     if arm.sigma is not None:
         put(group, "sigma", data=arm.sigma)
     for name in ("flux", "continuum")[:1 + arm.has_continuum]:
-        how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)  # its space is there at once, and zero
+        how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)  # allocate the space at once
         how.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         how.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
         put(group, name, shape=(n_model, arm.n_pix), dtype="<f4", dcpl=how)
@@ -155,7 +154,7 @@ class Writer:
 
 
 def datasets(file):
-    """Yield (name, dataset) of those with a row for each model."""
+    """Yield (name, dataset) of all datasets with one row per model."""
     for group in (file["models"], *file["arms"].values()):
         for name, dataset in group.items():
             if name != "sigma":
@@ -163,8 +162,8 @@ def datasets(file):
 
 
 def revise(path, models):
-    """Bad models are to do again: labels, stamps and reasons are those of now.  The status is
-    last."""
+    """Rewrite labels, stamps, reasons and status of all models.  The status goes last: a kill
+    before leaves bad models bad."""
     with writing(path), h5py.File(path, "r+") as file:
         file.attrs.modify("complete", np.int32(0))
         for name in ("label", "stamp", "why", "status"):

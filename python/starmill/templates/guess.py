@@ -10,9 +10,9 @@ VSINI_KM_S = (0.0, 100.0)
 
 
 def fill_range(library, low, high, n_guess):
-    """Set n_guess quasi-random templates of the initial guess, inside all hulls and between low and
-    high [n_label], mapped labels.  The points are the additive recurrence of the generalised
-    golden ratio, which fills a box evenly in any number of dimensions."""
+    """Set n_guess quasi-random guess templates inside all hulls and between mapped labels low and
+    high [n_label].  Points: the additive recurrence of the generalised golden ratio, which fills
+    a box evenly in any number of dimensions."""
     n_label = library.n_label
     phi = np.roots([1] + [0] * (n_label - 1) + [-1, -1])
     alpha = phi[np.isreal(phi) & (phi.real > 1)].real[0] ** -np.arange(1.0, n_label + 1)
@@ -32,21 +32,21 @@ def fill_range(library, low, high, n_guess):
 
 
 def spread(library, values, n_guess):
-    """Take up to n_guess models with labels values [n][n_label], inside the hulls, as templates of
-    the initial guess: each the farthest from those before, in mapped labels.  Return which models
-    are outside the hulls [n]."""
+    """Choose up to n_guess guess templates among models with labels values [n][n_label].  The first
+    is the most central one inside the hulls, each further one the farthest from all before, in
+    mapped labels.  Return which models are outside the hulls [n]."""
     mapped = library.map(values)
     outside = ~(hull_distance(library, values) <= 1e-10)
     if outside.all():
         raise Failure(INPUT, "no spectrum lies inside the hulls of its labels")
     free = np.where(outside, -1.0, np.inf)
-    at = int(np.argmin(np.where(outside, np.inf, (mapped ** 2).sum(axis=1))))  # from the middle
+    at = int(np.argmin(np.where(outside, np.inf, (mapped ** 2).sum(axis=1))))  # central model
     taken = []
     while len(taken) < min(n_guess, len(values)):
         taken.append(at)
         free = np.minimum(free, ((mapped - mapped[at]) ** 2).sum(axis=1))
         at = int(np.argmax(free))
-        if free[at] <= 1e-12:  # two spectra of the same labels are one template
+        if free[at] <= 1e-12:  # the rest have labels of templates already chosen
             break
     library.guess_label = values[taken]
     library.guess_vsini_km_s = np.array(VSINI_KM_S)

@@ -11,8 +11,8 @@ from starmill.templates.library_data import MAX_FACET, MAX_HULL, Hull
 
 
 def make_hulls(labels, mapped, kind="pairs"):
-    """Return hulls of points mapped [n][n_label]: of every pair of labels ("pairs"), of every pair
-    without isolated points ("dense"), or one of all labels ("whole")."""
+    """Return hulls of mapped labels [n][n_label]. kind "pairs": one hull per pair of labels;
+    "dense": the same without isolated points; "whole": one hull of all labels."""
     n_label = len(labels)
     if n_label == 1:
         return [Hull(np.array([0]), np.array([[-1, mapped.min()], [1, -mapped.max()]]))]
@@ -35,8 +35,8 @@ def make_hulls(labels, mapped, kind="pairs"):
 
 
 def near(x):
-    """Return which points [n][2] have neighbours: an isolated one would open the hull over labels
-    that no model covers."""
+    """Return which points [n][2] have neighbours.  An isolated point would extend the hull over
+    labels without models."""
     if len(x) <= 3:
         return np.ones(len(x), bool)
     third = KDTree(x).query(x, 4)[0][:, 3]
@@ -62,6 +62,6 @@ def whole_hull(x):
     if len(facet) > MAX_FACET:
         raise Failure(INPUT, f"the hull of {n_label} labels of {n} models has {len(facet)} facets, "
                              f"at most {MAX_FACET}: use hulls of pairs")
-    for f in facet:  # points on a facet lie within rounding of it: none is to be outside
+    for f in facet:  # move facets outward by rounding errors, so that no model is outside
         f[-1] -= max(0.0, (x @ f[:-1] + f[-1]).max())
     return Hull(np.arange(n_label), facet)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Labels of a library from those of its models: columns, units, mapping, range."""
+"""Makes a library's labels from the labels of its models: column, unit, mapping, range."""
 
 import math
 import re
@@ -15,7 +15,7 @@ KNOWN = {"teff": ("TEFF", "K", 60.0), "logg": ("LOGG", "log(cm s**-2)", 0.15),
 
 
 def describe(name):
-    """Return a label of that name; an unknown one has no scale yet."""
+    """Return a Label of that name; scale 0 if the name is not in KNOWN."""
     column, unit, scale = KNOWN.get(name, (re.sub("[^A-Z0-9]", "_", name.upper()), "", 0.0))
     return Label(name, column, unit, scale=scale)
 
@@ -27,7 +27,7 @@ def make_labels(names, values):
 
 
 def measure(label, value):
-    """Set mapping, range, mean, spread and scale of a label from values [n]; return it."""
+    """Set mapping, range, mean, std and scale of a label from values [n]; return the label."""
     label.min, label.max = float(value.min()), float(value.max())
     label.mapping = int(label.name == "teff")
     if label.mapping and not label.min > 0:

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Models at the nodes of a grid of labels, and the filling of nodes without a model."""
+"""Models on a grid of labels; nodes without a model are filled from their neighbours."""
 
 import numpy as np
 
 from starmill.cli.basics import INPUT, Failure
 from starmill.templates.library_data import MAX_NODE
 
-SAME_NODE = 1e-6  # of a label's range
+SAME_NODE = 1e-6  # closer values are one node; fraction of the label's range
 MAX_NAMED = 3
 
 
 class Lattice:
-    """Models on a grid of labels.  node: the mapped values of each label; model [n_node of label
-    0]...: index of the model at each node, -1 where there is none."""
+    """Models on a grid of labels.  node: list of each label's mapped values; model [n_node of label
+    0][n_node of label 1]...: index of the model at each node, -1 without."""
 
     def __init__(self, labels, mapped, names):
         self.labels, self.node, at = labels, [], []
@@ -52,14 +52,14 @@ class Lattice:
                              "no grid")
 
     def line(self, i_node, axis):
-        """The nodes along a label through a node."""
+        """Return the indices of the nodes on the line along label `axis` through a node."""
         at = list(np.unravel_index(i_node, self.model.shape))
         at[axis] = np.arange(self.model.shape[axis])
         return np.ravel_multi_index(np.broadcast_arrays(*at), self.model.shape)
 
     def is_inner(self, i_node, left_out):
-        """Return whether a node has models on both sides along every label of three or more nodes,
-        and no neighbour that is left out [n_model]."""
+        """Return whether both neighbours along every label have models and none is left out
+        [n_model].  Labels of one or two nodes may lack a neighbour."""
         for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
             line = np.pad(self.model.flat[self.line(i_node, axis)], 1, constant_values=-1)
             models = line[[c, c + 2]]  # of the nodes before and after
@@ -68,9 +68,9 @@ class Lattice:
         return True
 
     def fill(self, value, cubic):
-        """Values [nodes][n_out] at nodes without a model, from their neighbours (docs/use/
-        libraries.md): nodes between others by interpolation, then those at the end of a line of
-        two, then those next to a single one; a filled node counts from the next pass on."""
+        """Set value [nodes][n_out] at nodes without a model from their neighbours
+        (docs/use/libraries.md).  Interpolate where possible, else extrapolate from two neighbours,
+        else copy one.  A filled node counts as known from the next pass on."""
         known, way = self.model.ravel() >= 0, 0
         while not known.all():
             filled = []
@@ -86,16 +86,16 @@ class Lattice:
             way = 0 if filled else way + 1
 
     def around(self, i_node, known):
-        """Yield for each label (axis, the node's place c on the line along it, known places below
-        c, known places above c), the nearest places first."""
+        """Yield for each label: axis, place c of the node on its line along this label, and the
+        known places below and above c, nearest first."""
         at = np.unravel_index(i_node, self.model.shape)
         for axis, c in enumerate(at):
             places = np.flatnonzero(known[self.line(i_node, axis)])
             yield axis, c, places[places < c][::-1], places[places > c]
 
     def between(self, i_node, known, most):
-        """Return the interpolations along labels with values on both sides; only those with the
-        most points."""
+        """Return the interpolations (weight, nodes, factors) along labels with known values on both
+        sides; only those of the highest order."""
         found = []
         for axis, c, below, above in self.around(i_node, known):
             if len(below) and len(above):
@@ -106,14 +106,15 @@ class Lattice:
         return [term for n, *term in found if n == best]
 
     def beyond(self, i_node, known, n_point):
-        """Return extrapolations from the nearest n_point values of one side, where the first of
-        them is next to the node."""
+        """Return extrapolations (weight, nodes, factors) from the nearest n_point values of one
+        side, if the first is adjacent to the node."""
         return [(1.0, *self.through(i_node, axis, c, side[:n_point]))
                 for axis, c, *sides in self.around(i_node, known) for side in sides
                 if len(side) >= n_point and abs(side[0] - c) == 1]
 
     def through(self, i_node, axis, c, places):
-        """(nodes, the factors of their values) of the polynomial through places of a line."""
+        """Return the nodes at `places` of a line, and the factors of their values in the polynomial
+        through them at place c."""
         x = self.node[axis][places]
         factor = [np.prod([(self.node[axis][c] - other) / (own - other)
                            for j, other in enumerate(x) if j != i]) for i, own in enumerate(x)]
@@ -121,7 +122,7 @@ class Lattice:
 
 
 def distinct(x):
-    """Values that differ by more than SAME_NODE of the range."""
+    """Return the sorted values of x, without those within SAME_NODE of the range of another."""
     x = np.sort(x)
     same, node = SAME_NODE * (x[-1] - x[0]), [x[0]]
     for value in x:

@@ -9,7 +9,7 @@ import numpy as np
 MAX_LABEL, MAX_AXIS, MAX_HULL, MAX_FACET, MAX_ARM = 16, 6, 16, 100000, 8
 MIN_PIX, MAX_PIX, MAX_LAYER, MAX_WIDTH, MAX_NODE = 8, 1 << 20, 12, 1024, 256
 MAX_COEF = 1 << 28
-MAX_SIGMA_WIDTH = 0.25  # largest plausible sigma of the templates, by the width of the arm
+MAX_SIGMA_WIDTH = 0.25  # largest plausible sigma of the templates, over the width of the arm
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Label:
     min: float = 0.0  # of the training stars, in the label's unit
     max: float = 0.0
     scale: float = 0.0  # typical uncertainty, in the label's unit
-    floor: float = 0.0  # of its error where model error counts, in the label's unit
+    floor: float = 0.0  # least error of a fit that counts model error, in the label's unit
 
     def map(self, value):
         return ((np.log10(value) if self.mapping else np.asarray(value)) - self.mean) / self.std
@@ -41,7 +41,7 @@ class Hull:
 
 @dataclass
 class SplineGrid:
-    """B-splines over every label, before the last layer."""
+    """Tensor-product B-splines of the labels; they feed the last layer."""
     degree: int  # 1 or 3
     knot: list  # of each label [n_node + degree + 1], mapped
     coef: np.ndarray  # float32 [n_node of label 0]...[n_out]
@@ -49,7 +49,7 @@ class SplineGrid:
 
 @dataclass
 class Radial:
-    """|u - u_i|^3 around centers and a polynomial of u = x / length, before the last layer."""
+    """|u - u_i|^3 around centers and a polynomial in u = x / length; they feed the last layer."""
     degree: int
     length: np.ndarray  # [n_label]
     center: np.ndarray  # [n_center][n_label], mapped
@@ -66,7 +66,7 @@ class Emulator:
 
 @dataclass
 class ModelError:
-    fraction: np.ndarray  # float32 [n_pix]: rms of what the components leave, by the flux
+    fraction: np.ndarray  # float32 [n_pix]: rms error outside the components, relative to flux
     correlation: float = 0.0  # pixels
     component: np.ndarray = None  # float32 [n_component][n_pix], or None
     sigma: np.ndarray = None  # [n_component]
@@ -91,9 +91,9 @@ class Arm:
         return len(self.wave_aa)
 
     def white_error(self, wave_aa, width):
-        """What the components leave as a fit counts it at rest wavelengths, relative to the flux:
-        white noise in pixels of that width in ln wavelength, with the power that the correlated
-        error has at long wavelengths."""
+        """Return the rms error outside the components at rest wavelengths wave_aa, relative to the
+        flux.  A fit takes it as white noise, of the correlated error's power on scales above its
+        correlation length.  width: of the spectrum's pixels in ln wavelength."""
         fraction = np.interp(wave_aa, self.wave_aa, self.error.fraction)
         return fraction * np.sqrt(self.error.correlation * self.ln_step / width)
 
@@ -108,7 +108,7 @@ class Library:
     name: str = ""
     hash: str = ""
     path: str = ""
-    report: str = None  # how good it is, lines of text
+    report: str = None  # lines of text: errors measured on spectra left out
 
     @property
     def n_label(self):
@@ -120,7 +120,7 @@ class Library:
                          for i, label in enumerate(self.label)], axis=-1)
 
     def unmap(self, mapped):
-        """Return the labels [..., n_label], in their units, of mapped ones."""
+        """Return the labels [..., n_label], in their units, from mapped labels."""
         return np.stack([label.unmap(mapped[..., i])
                          for i, label in enumerate(self.label)], axis=-1)
 
@@ -130,7 +130,8 @@ def wavelengths(ln_wave0, ln_step, n_pix):
 
 
 def hull_distance(library, values):
-    """Return the largest facet value over all hulls at values [n][n_label], 0 inside."""
+    """Return the largest facet value (a.x + b, mapped labels) over all hulls at values
+    [n][n_label]; 0 inside all hulls."""
     mapped = library.map(values)
     distance = np.zeros(len(mapped))
     for hull in library.hull:

@@ -21,8 +21,8 @@ FORMAT, VERSION, NO_HASH = "starmill library", 4, "0" * 64
 
 
 def check(path, image=None):
-    """Return the hash of a library file that is complete, finite, consistent and within the limits;
-    else raise a Failure.  image: of a file that is being made."""
+    """Check that a library file is complete, finite, consistent and within the limits, else raise a
+    Failure; return its hash.  image: the file's bytes, if not yet on disk."""
     from starmill import binding  # 0.1 s
     found, ffi = binding.ffi.new("char[65]"), binding.ffi
     data, size = (ffi.NULL, 0) if image is None else (ffi.from_buffer(image), len(image))
@@ -34,8 +34,8 @@ def check(path, image=None):
 
 
 def seal(library, path, program=None):
-    """Return the bytes of a library's file, after the check; library.hash becomes its hash.
-    program: whose --version is written."""
+    """Make and check the bytes of a library's file and return them; set library.hash.
+    program: its --version goes into the file."""
     image = io.BytesIO()
     with h5py.File(image, "w") as file:
         _attributes(file, format=FORMAT, format_version=VERSION, written_by=version(program),
@@ -44,7 +44,7 @@ def seal(library, path, program=None):
         if library.report is not None:
             _attributes(file, report=library.report)
     library.hash = check(path, image.getbuffer())
-    # attributes stand at the file's begin
+    # fill in the hash: attributes are near the file's start
     image.seek(image.getbuffer()[:1 << 16].tobytes().index(NO_HASH.encode()))
     image.write(library.hash.encode())
     return image.getbuffer()
@@ -59,7 +59,7 @@ def read(path):
     try:
         with h5py.File(path, "r") as file:
             library = _read_all(file)
-    except (KeyError, OSError) as error:  # it has been replaced
+    except (KeyError, OSError) as error:  # the file was replaced after the check
         raise Failure(USAGE, f"{path}: cannot be read: {error}") from error
     library.hash, library.path = found, path
     return library
@@ -116,8 +116,8 @@ def _array(group, name, dtype="f8"):
 
 @contextlib.contextmanager
 def opened(path, status):
-    """Yield an HDF5 file that has no links out of it, and leave it open.  What is wrong in the file
-    becomes a Failure with this exit status that names it."""
+    """Yield an open HDF5 file and do not close it.  Links out of the file are refused.  An error
+    while reading becomes a Failure with this exit status that names the file."""
     try:
         file = h5py.File(path, "r")
         refuse_links(path, file)
@@ -150,7 +150,7 @@ def refuse_links(path, file):
 
 
 def text_of(group, name):
-    """Return an attribute of a group, stored as either kind of text."""
+    """Return a text attribute of a group, stored as bytes or as str."""
     if name not in group.attrs:
         raise KeyError(f"attribute {name} of {group.name} is missing")
     value = group.attrs[name]
@@ -173,8 +173,8 @@ def array_of(group, name, dtype, n_dim):
 
 
 def writable(path, overwrite, reads=()):
-    """Before the work: may a library be written there?  The file at the end of its links.
-    reads: as check_output takes them."""
+    """Refuse, before the work begins, a path to which no library can be written; return the path
+    with links resolved.  reads: as check_output takes them."""
     end = os.path.realpath(path)
     if os.path.exists(end) and not os.path.isfile(end):
         raise Failure(OUTPUT, f"{end}: exists and is not a regular file")
@@ -188,7 +188,8 @@ def writable(path, overwrite, reads=()):
 
 
 def write(path, library, overwrite=False, program=None):
-    """Whole or not at all; a link at path stays one.  program: whose --version is written."""
+    """Write the file completely or not at all; a symbolic link at path is kept.  program: as
+    seal."""
     end = writable(path, overwrite)
     write_whole(end, [seal(library, path, program)], overwrite)
 
@@ -257,7 +258,7 @@ def _write_error(group, error):
 
 def _attributes(group, **values):
     for name, value in values.items():
-        if isinstance(value, str):  # of fixed length, so that it stands near the file's start
+        if isinstance(value, str):  # fixed length keeps it near the file's start
             group.attrs.create(name, value.encode(), dtype=f"S{max(1, len(value.encode()))}")
         else:
             group.attrs[name] = np.int32(value) if isinstance(value, int) else np.float64(value)

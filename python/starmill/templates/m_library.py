@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes libraries/m.h5 of PyHammer's empirical spectra of K7 to M6 dwarfs.
+"""Makes libraries/m.h5 from PyHammer's empirical spectra of K7 to M6 dwarfs.
 
 usage: python3 -m starmill.templates.m_library [--starmill PROGRAM] PYHAMMER.fits.gz WORK OUT.h5
 
-PYHAMMER is an image of spectra, log10 of vacuum wavelengths, and a table LABELS with SPTYPE, FEH
-and N_COADD.  Teff is that of the type; log g follows from it and is no label.  Each template is
-shifted to the mean of those of its own and the next types and [Fe/H], all together to atomic lines.
-Floors of the labels' errors are the scatter of templates fitted with a library without them.
+PYHAMMER holds an image of spectra on a log10 grid of vacuum wavelengths, and a table LABELS with
+SPTYPE, FEH and N_COADD.  Teff is that of the type; log g follows from it and is no label.  Each
+template is shifted to the mean of templates of similar type and [Fe/H], then all by one velocity to
+the atomic lines.  Floors of the labels' errors are the scatter of templates left out and fitted.
 """
 
 import argparse
@@ -29,25 +29,26 @@ SOURCES = (
     "templates: PyHammer, Kesseli et al. 2017, ApJS 230, 16 (spectra of BOSS)",
     "Teff of types: Pecaut & Mamajek 2013, ApJS 208, 9, table of 2022-04-16",
 )
-# Later types would let M giants pass for dwarfs: their bands are those of M7 and M8.
+# No later types: M giants, which have the bands of M7 and M8, would be fitted as dwarfs.
 TEFF = {"K7": 4100, "M0": 3850, "M1": 3660, "M2": 3560, "M3": 3430, "M4": 3210, "M5": 3060,
         "M6": 2810}
 RESOLVING_POWER, SN, FOLDS = 2000, 60, 5
-FEH_ERR = 0.9  # K7 to M4 dwarfs of MILES and LAMOST exceed their published [Fe/H] by this
+FEH_ERR = 0.9  # dex: fits of K7 to M4 dwarfs of MILES and LAMOST exceed published [Fe/H] by this
 LINES_AA = 7701.09, 8185.51, 8197.08, 8544.44, 8664.52  # K I, Na I twice, Ca II twice; vacuum
-# between bands of oxygen and water
+# wavelengths between telluric bands of O2 and H2O
 RANGES_AA = (5000, 6860), (6970, 7160), (7350, 7580), (7720, 8120), (8180, 9200)
 
 
 def lowest(values, step):
-    """Place of the minimum of values on a grid around 0, by a parabola."""
+    """Return the x of the minimum of values on a grid of this step centred on 0, by a parabola."""
     i = np.clip(np.argmin(values), 1, len(values) - 2)
     a, b, c = values[i - 1:i + 2]
     return step * (i - len(values) // 2 + 0.5 * (a - c) / (a - 2 * b + c))
 
 
 def relative_velocities(flat, near, ln_wave):
-    """Velocities [n] of spectra from the means of others, weights near [n, n]."""
+    """Return the velocities [n] of spectra flat [n, n_pix] relative to weighted means of the
+    others; near [n, n]: weights."""
     wave, v = np.exp(ln_wave), np.zeros(len(flat))
     use = np.any([(wave > low) & (wave < high) for low, high in RANGES_AA], axis=0)
     shifted = ln_wave[use] - np.arange(-80, 81, 4)[:, None] / C_KM_S
@@ -60,7 +61,7 @@ def relative_velocities(flat, near, ln_wave):
 
 
 def line_velocity(wave, flux):
-    """Mean velocity of the atomic lines, Gaussians on a slope."""
+    """Return the mean velocity of the atomic lines, each fitted by a Gaussian on a slope."""
     out = []
     for line in LINES_AA:
         use = abs(wave - line) < 12
@@ -71,7 +72,7 @@ def line_velocity(wave, flux):
 
 
 def read_at_rest(path):
-    """ln wavelengths, spectra at rest and their labels."""
+    """Return ln wavelengths, spectra shifted to rest, and the table of their labels."""
     with fits.open(path) as hdus:
         table, head = Table(hdus["LABELS"].data), hdus[0].header
         table["TEFF"] = [float(TEFF.get(t.strip(), np.nan)) for t in table["SPTYPE"]]
@@ -81,7 +82,7 @@ def read_at_rest(path):
     log = np.log(np.maximum(flux, 0.02 * np.median(flux, axis=1)[:, None]))
     kind, feh = np.unique(table["TEFF"], return_inverse=True)[1], np.array(table["FEH"], float)
     near = (abs(kind[:, None] - kind) < 2) & (abs(feh[:, None] - feh) < 0.6)
-    near = near * np.minimum(table["N_COADD"], 20.0)  # the noisiest do not set a mean
+    near = near * np.minimum(table["N_COADD"], 20.0)  # noisy templates weigh less in a mean
     np.fill_diagonal(near, 0)
     v = relative_velocities(log - gaussian_filter1d(log, 60, axis=1), near, ln_wave)
 
@@ -94,7 +95,7 @@ def read_at_rest(path):
 
 
 def make(recipe, path, ln_wave, flux, table):
-    """The library path.h5 of spectra."""
+    """Make the library path.h5 from spectra; return its path."""
     image, log = fits.PrimaryHDU(flux.astype("f4")), ln_wave / np.log(10)
     image.header.update({"CRVAL1": log[0], "CD1_1": log[1] - log[0], "CRPIX1": 1, "DC-FLAG": 1,
                          "VACUUM": True})
@@ -107,7 +108,7 @@ def make(recipe, path, ln_wave, flux, table):
 
 
 def fit(recipe, path, library, ln_wave, flux):
-    """VRAD, TEFF and FEH [n, 3] of spectra."""
+    """Fit the spectra with a library; return VRAD, TEFF and FEH [n, 3]."""
     wave = np.exp(ln_wave)
     generic.write(path + ".fits", [{
         "NAME": str(i), "TARGETID": i, "WAVELENGTH": wave, "FLUX": y,

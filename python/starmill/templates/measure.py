@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The quality of a library, from spectra that took no part in making it (docs/use/libraries.md,
-"The report of a library")."""
+"""Measures a library by spectra left out of it (docs/use/libraries.md, "The report of a
+library")."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ from starmill.templates import emulate, residuals
 from starmill.templates.library_data import hull_distance
 from starmill.templates.measure_fit import fit_all
 
-ALL_SN = (20, 100)  # a pixel, of the fits
-MAX_SPECTRA = 1000  # they are held in memory, with their errors
-MAX_FITS = 200  # of these, evenly taken, whose labels are fitted
+ALL_SN = (20, 100)  # S/N per pixel at which the spectra are fitted
+MAX_SPECTRA = 1000  # all are held in memory, with their errors
+MAX_FITS = 200  # of these, evenly spaced, are fitted
 N_WORST = 5
-BLOCK = 64  # spectra that are emulated at once
+BLOCK = 64  # spectra emulated at once
 
 
 @dataclass
@@ -23,9 +23,9 @@ class ModelSet:
     """Spectra on the pixels of a library.
 
     labels     [n, n_label] in their units
-    names      [n] for people
-    flux       of each arm [n, n_pix], above 0
-    continuum  of each arm the same, or None of all arms
+    names      [n] for messages
+    flux       list of each arm's [n, n_pix], above 0
+    continuum  the same of the continuum, or None for each arm
     """
     labels: np.ndarray
     names: list
@@ -40,7 +40,8 @@ def robust(x):
 
 
 def arm_errors(library, i_arm, models):
-    """Errors [n, n_pix] of the pixels in per cent, and the spectra over their templates minus 1."""
+    """Return the pixels' errors [n, n_pix] in per cent of the continuum (without one, the flux),
+    and spectra / templates - 1 [n, n_pix]."""
     flux, continuum = models.flux[i_arm], models.continuum[i_arm]
     error, residual = np.empty(flux.shape, "f4"), np.empty(flux.shape)
     for first in range(0, len(flux), BLOCK):
@@ -54,7 +55,7 @@ def arm_errors(library, i_arm, models):
 
 
 def pixel_lines(library, models, n_component):
-    """Lines on pixels, lines on residuals, and of each arm the model error, or None."""
+    """Return lines of text on pixels and on residuals, and each arm's ModelError or None."""
     names = [arm.name for arm in library.arm]
     n, errors, residual_lines, model_errors = len(models.labels), [], [], []
     for i, arm in enumerate(library.arm):
@@ -114,8 +115,8 @@ def label_lines(library, models):
 
 
 def report(library, models, n_component, how):
-    """(text, [ModelError of each arm, or None with too few spectra]) from a ModelSet of at most
-    MAX_SPECTRA; how: a line that says which spectra were left out, and how the library was made."""
+    """Measure a library by a ModelSet of at most MAX_SPECTRA.  Return the text, and each arm's
+    ModelError (None with too few spectra).  how: a line that says which spectra were left out."""
     n = len(models.labels)
     if not 1 <= n <= MAX_SPECTRA:
         raise Failure(USAGE, f"spectra left out: expected 1 to {MAX_SPECTRA}, got {n}")
@@ -134,5 +135,5 @@ def report(library, models, n_component, how):
         lines += ['residuals without their continuum (docs/science/numerics.md, "Model error")',
                   *rest]
     text = "\n".join([*lines, ""])
-    # names of models may be anything
+    # names of models may have any bytes; the report is ASCII
     return "".join(c if c == "\n" or " " <= c <= "~" else "?" for c in text), errors

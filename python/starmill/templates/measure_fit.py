@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Labels and velocity of spectra on a library's own pixels, fitted with this library by
-libstarmill: for the report of a library (docs/use/libraries.md, "The report of a library")."""
+"""Fits labels and velocity of spectra on a library's own pixels with this library, by libstarmill
+(docs/use/libraries.md, "The report of a library")."""
 
 import tempfile
 
@@ -10,12 +10,12 @@ from starmill.cli.basics import INPUT, Failure
 from starmill.templates import emulate, library_file
 from starmill.wavelength import C_KM_S
 
-MAX_SHIFT = 6  # pixels that templates may move: so many at each end of an arm take no part
+MAX_SHIFT = 6  # pixels a template may move; fits leave out as many at each end of an arm
 
 
 def open_library(library):
-    """The library for fits without rotation and model error, with velocities within MAX_SHIFT
-    pixels and as many continuum functions as config/sdss.yaml takes."""
+    """Open the library for fits without rotation and model error.  Velocities stay within MAX_SHIFT
+    pixels; npoly_per_1000aa is that of config/sdss.yaml."""
     from starmill.library import Library  # 0.1 s
     most = MAX_SHIFT * C_KM_S * min(arm.ln_step for arm in library.arm)
     with tempfile.NamedTemporaryFile(suffix=".h5") as file:
@@ -27,7 +27,8 @@ def open_library(library):
 
 
 def fit(fitter, library, flux, noise, sn, start=None):
-    """(found, sigma) [n, n_label + 1] of spectra flux (of each arm [n, n_pix]) with noise."""
+    """Fit spectra with noise; flux, noise: lists of each arm's [n, n_pix].  Return labels and
+    velocity [n, n_label + 1], and their errors."""
     from starmill.library import Spectrum, fit as fit_stars
     stars = []
     for row in range(len(flux[0])):
@@ -48,11 +49,11 @@ def fit(fitter, library, flux, noise, sn, start=None):
 
 
 def fit_all(library, labels, flux, all_sn):
-    """For each S/N (found, sigma, own) [n, n_label + 1]: labels and velocity found in spectra with
-    noise, their errors, and what is found in the emulator's own spectra of the same labels with the
-    same noise.  NaN: a star could not be fitted.
+    """Fit spectra with noise at each S/N.  Return for each (found, sigma, own) [n, n_label + 1]:
+    labels and velocity, their errors, and labels and velocity from the emulator's spectra of the
+    same labels with the same noise.  NaN: the fit failed.
 
-    labels [n, n_label]; flux: of each arm [n, n_pix], above 0
+    labels [n, n_label]; flux: list of each arm's [n, n_pix], above 0
     """
     from starmill.library import StarmillError
     random = np.random.default_rng(1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill library model-error`: the error of a library's templates from spectra at rest with
-known labels."""
+"""`starmill library model-error`: measure the error of a library's templates by rest-frame spectra
+with known labels."""
 
 import numpy as np
 
@@ -14,14 +14,14 @@ from starmill.templates.spectra_grid import is_good
 from starmill.templates.spectra_options import MAX_LABEL, Request
 from starmill.wavelength import FWHM_PER_SIGMA
 
-LEAST_LEVEL = 0.01  # of the mean flux of an arm
-SIGMA_TOLERANCE = 0.01  # relative: cards are rounded
-BLOCK = 64  # spectra that are emulated at once
+LEAST_LEVEL = 0.01  # floor of the mean template, relative to the mean flux of an arm
+SIGMA_TOLERANCE = 0.01  # relative; sigmas this close are equal, since cards are rounded
+BLOCK = 64  # spectra emulated at once
 
 
 def between(wave, at):
-    """Return how a cubic through four pixels interpolates spectra from wavelengths wave to `at`:
-    the first of the four [n_at], their weights [4, n_at], and where four pixels are around."""
+    """Return the cubic interpolation from wavelengths wave to `at`: index of the first of four
+    pixels [n_at], their weights [4, n_at], and whether two pixels lie on each side [n_at]."""
     k = np.clip(np.searchsorted(wave, at, side="right") - 1, 1, max(len(wave) - 3, 1))
     x = np.array([wave[k + i] for i in (-1, 0, 1, 2)])
     weight = np.array([np.prod([(at - x[j]) / (x[i] - x[j]) for j in range(4) if j != i], axis=0)
@@ -30,8 +30,8 @@ def between(wave, at):
 
 
 def smoother(arm, kernel_aa):
-    """Return an ArmCut that convolves templates of an arm, and the slice of its pixels: at the ends
-    of the arm templates do not reach far enough."""
+    """Return an ArmCut that convolves templates of an arm with sigma kernel_aa, and the slice of
+    its pixels: the kernel would reach beyond the arm's ends."""
     reach = 0.5 + 5 * kernel_aa / (arm.wave_aa[0] * arm.ln_step)
     if not 2 * reach + residuals.N_CONTINUUM < arm.n_pix:
         raise Failure(INPUT, f"arm {arm.name} has no pixel farther than five times {kernel_aa:g} A "
@@ -44,11 +44,10 @@ def smoother(arm, kernel_aa):
 
 
 def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
-    """Spectra over templates minus 1 [n, n_pix], NaN where a spectrum is not known, and the mean
-    template [n_pix] in units of its mean flux.
+    """Return spectra / templates - 1 [n, n_pix], each ratio first divided by its mean, NaN for
+    unknown pixels; and the mean template [n_pix] over its mean flux.
 
-    spectra: wave, flux and labels of LabelledSpectra; kernel_aa: Gaussian sigma by which they are
-    broader than the templates, which are convolved with it first
+    spectra: LabelledSpectra; kernel_aa: Gaussian sigma with which the templates are convolved first
     """
     arm = library.arm[i_arm]
     first, weight, covered = between(spectra.wave, arm.wave_aa)
@@ -68,13 +67,13 @@ def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
             out[block, inside] = np.where(known, value / model, np.nan)[:, inside]
     count = np.isfinite(out).sum(axis=1, keepdims=True)
     mean = np.nansum(out, axis=1, keepdims=True) / np.maximum(count, 1)
-    # templates of networks of the flux may be below 0
+    # floor: networks of the flux may give negative templates
     return out / mean - 1, np.maximum(level / len(out), LEAST_LEVEL)
 
 
 def missing_sigma(path, arm, sigma_aa):
-    """Return the Gaussian sigma (A) by which the spectra are broader than the templates of an arm;
-    0 where the spectra's is not known (NaN) or the templates have the instrument's resolution."""
+    """Return the Gaussian sigma (A) that brings the templates of an arm to the spectra's sigma_aa;
+    0 if sigma_aa is NaN (unknown) or the templates have the instrument's resolution."""
     if np.isnan(sigma_aa) or arm.template_sigma_aa < 0:
         return 0.0
     if sigma_aa < arm.template_sigma_aa * (1 - SIGMA_TOLERANCE):
@@ -90,7 +89,7 @@ def missing_sigma(path, arm, sigma_aa):
 
 
 def read_inside(options, library, error_columns):
-    """LabelledSpectra inside the library's hulls."""
+    """Read the LabelledSpectra and keep those with labels inside the library's hulls."""
     columns = options.columns.split(",") if options.columns else [
         label.column for label in library.label]
     if library.n_label > MAX_LABEL:
@@ -126,7 +125,8 @@ def covers_half(arm, wave):
 
 
 def measure_arm(options, library, i_arm, spectra, sigma_aa):
-    """1 where the arm is measured."""
+    """Set the model error of an arm.  Return 1; 0: not in --arms, or the spectra cover under
+    half."""
     arm, wanted = library.arm[i_arm], options.arms and options.arms.split(",")
     if arm.name not in wanted if wanted else not covers_half(arm, spectra.wave):
         return 0
@@ -141,8 +141,8 @@ def measure_arm(options, library, i_arm, spectra, sigma_aa):
 
 
 def begin(options, error_columns=None):
-    """Return the library, the spectra inside of it and the sigma (A) of their line-spread function;
-    before that, whether the output can be written."""
+    """Check that the output can be written; return the library, the spectra inside its hulls and
+    the sigma (A) of their line-spread function."""
     path = options.arguments[0]
     writable(options.output, options.overwrite,
              [("the library", path), ("--spectra", options.spectra)])

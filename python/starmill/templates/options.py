@@ -6,7 +6,7 @@ import math
 from starmill.cli.options import Job, Once
 
 NEEDS = "numpy scipy h5py astropy cffi"
-MAX_ARM, MAX_WIDTH, MAX_ERROR, MAX_CONTINUUM = 8, 1024, 16, 24  # of a library
+MAX_ARM, MAX_WIDTH, MAX_ERROR, MAX_CONTINUUM = 8, 1024, 16, 24  # limits of a library
 
 
 def add_output(job):
@@ -151,7 +151,7 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
 
 
 def add_labelled(job):
-    """Of spectra with known labels that a library is compared with."""
+    """Add the options of jobs that compare a library with spectra of known labels."""
     add_output(job)
     job.add("spectra", "an image of spectra and a table of their labels, as library spectra reads "
             "them", "FILE.fits", needed=True)
@@ -183,21 +183,21 @@ labels, at the templates' resolution or lower, and writes the library with this 
 def correct():
     job = Job("library correct", "templates.correct",
               "--spectra FILE.fits --output LIB.h5 [options] LIBRARY.h5", """\
-correct learns from rest-frame spectra with known labels what the templates of a library get
-wrong, as smooth functions of the labels, takes it out, and measures the error of the rest.""",
+correct learns the errors of a library's templates from rest-frame spectra with known labels, as
+smooth functions of the labels, removes them, and measures the remaining model error.""",
               NEEDS, "", (1, 1, "one library"))
     add_labelled(job)
     job.add("assumed", "labels of the spectra that are assumed, not measured: the correction does "
             "not depend on them", "alpha,...")
-    job.add("error-columns", "columns of errors of the labels, in the library's order, NaN but for "
-            "benchmark stars: all labels are brought to the scale of these", "TEFF_ERR,LOGG_ERR,...")
+    job.add("error-columns", "columns of the labels' errors, in the library's order, NaN but for "
+            "benchmark stars: all labels are brought to their scale", "TEFF_ERR,LOGG_ERR,...")
     job.add("range", "wavelengths to correct, A in vacuum (default: of the spectra)", "MIN,MAX")
     job.add("mask", "wavelengths not to correct, A in vacuum", "MIN:MAX,...")
-    job.number("degree", 0, 3, "of the polynomials, 0 for the same change at all labels (default: "
+    job.number("degree", 0, 3, "degree of the polynomials, 0: same change at all labels (default: "
                "1 to 3, chosen by spectra left out)")
-    job.add("label-errors", "errors of the spectra's labels, in the library's order and units, "
-            "beside which the labels of fits scatter no more than these say (default: the "
-            "library's typical errors, of which that is not asked)", "X,...")
+    job.add("label-errors", "errors of the spectra's labels, in the library's order and units; "
+            "they also raise the floors of errors until fitted and given labels agree within both "
+            "(default: the library's typical errors, without effect on the floors)", "X,...")
     job.number("components", 0, MAX_ERROR, "principal components of the model error", 4)
     return job
 

@@ -11,27 +11,26 @@ from scipy.spatial.distance import cdist
 from starmill.cli.basics import INPUT, USAGE, Failure
 from starmill.templates.emulate import monomials
 
-RANK_LIMIT = 1e-9  # smaller pivots, relative to the first: the monomial follows from others
+RANK_LIMIT = 1e-9  # a pivot below this times the first: the monomial depends on the others
 SMOOTHINGS = 10.0 ** np.arange(-8, 4.5, 0.5)  # to choose from
 
 
 class RadialFit:
-    """Of all functions h = sum_i |x - x_i|^3 coef_i + polynomial, the first coefficients orthogonal
-    to the polynomials, the one that minimises sum_i weight_i (value_i - h(x_i))^2 + smooth c.K.c.
+    """Fit h = sum_i |x - x_i|^3 c_i + polynomial to values, with c orthogonal to the polynomials.
+    It minimises sum_i weight_i (value_i - h(x_i))^2 + smooth c.K.c, K_ij = |x_i - x_j|^3.
 
     x       [n, n_label]  mapped labels; points may coincide
-    length  [n_label]     units of distances along the labels
+    length  [n_label]     unit of distance along each label
     weight  [n]           of the squared residuals, above 0
     value   [n, n_out]
-    degree                of the polynomial, lower where the points do not determine it
-    smooth                smoothings to choose from for each output, by the weighted squares of the
-                          residuals of points left out in turn: the largest whose sum is within
-                          `tolerance` standard errors of the least
-
+    degree                of the polynomial; lower if the points do not determine it
+    smooth                candidate smoothings.  Each output takes the largest whose sum of weighted
+                          squared leave-one-out residuals is within `tolerance` standard errors of
+                          the least sum
     same                  a RadialFit of the same points, lengths and weights, to reuse its work
 
     coef [n + n_poly, n_out]; smooth [n_out]; residual and left_out [n, n_out]: value minus the fit
-    to all points, and to all others.  Time goes with n^3, memory with n^2.
+    to all points, and to all points but this one.  Time grows as n^3, memory as n^2.
     """
 
     def __init__(self, x, length, weight, value, degree=2, smooth=SMOOTHINGS, tolerance=0.0,
@@ -52,7 +51,8 @@ class RadialFit:
         self.left_out /= root
 
     def _factor(self, u, root, degree):
-        """Factor (QR) the weighted monomials of the highest degree that the points determine."""
+        """Return the QR factors of the weighted monomials; self.degree: highest the points
+        determine."""
         n, n_label = u.shape
         for self.degree in range(degree, 0, -1):
             if comb(n_label + self.degree, n_label) + 1 >= n:
@@ -65,9 +65,9 @@ class RadialFit:
                       "from the others: leave labels out or add points")
 
     def _decompose(self, u, root, degree):
-        """Set what depends on points and weights alone: eigenvectors _basis [n, n - m] and
-        eigenvalues _eigen of the kernel projected orthogonally to the polynomials; _pole and
-        _pole_k [n, m] give the polynomial's coefficients of weighted values and of the kernel."""
+        """Set what depends on points and weights only. _basis [n, n - m] and _eigen: eigenvectors
+        and eigenvalues of the kernel projected orthogonally to the m polynomials. _pole, _pole_k
+        [n, m]: maps from weighted values and from gamma to the polynomial's coefficients."""
         qr, tau = self._factor(u, root, degree)
         n, m = qr.shape
 
@@ -79,14 +79,14 @@ class RadialFit:
         self._pole = solve_triangular(qr[:m], times_q("L", "N", np.eye(n, m)).T).T
         self._pole_k = kernel @ self._pole
         kernel = times_q("R", "N", times_q("L", "T", kernel))
-        # |x|^3 is positive there but for rounding
+        # the projected |x|^3 has no negative eigenvalues but by rounding
         self._eigen, vector = eigh(kernel[m:, m:], driver="evd", overwrite_a=True,
                                    check_finite=False)
         self._eigen = np.maximum(self._eigen, 0)
         self._basis = times_q("L", "N", np.concatenate([np.zeros((m, n - m)), vector]))
 
     def _choose(self, projected, smooth, tolerance):
-        """self.smooth, and self.left_out over the roots of the weights."""
+        """Choose self.smooth; set self.left_out times the roots of the weights."""
         factor = smooth / (self._eigen[:, None] + smooth)  # [n - m, n_smooth]
         free = np.maximum((self._basis**2) @ factor, np.finfo(float).tiny)  # 1 - H_ii
         total, error = np.empty((2, len(smooth), projected.shape[1]))

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A spectrum cut into an arm: convolved with a Gaussian whose width varies along the arm, averaged
-over pixels of uniform ln wavelength, and divided by its level.
+"""Cuts a spectrum into an arm: convolves it with a Gaussian whose width varies along the arm,
+averages it over pixels of uniform ln wavelength, and gives the level to divide it by.
 
 Pixel p spans [lo, hi] = exp(ln_wave0 + (p -+ 1/2) ln_step), and gets
 
     F_p = int f(x) [Phi((hi - x) / s_p) - Phi((lo - x) / s_p)] dx / (hi - lo),
 
-Phi the normal distribution, s_p the kernel of the pixel, f the natural cubic spline through the
-spectrum: flux density averaged over the pixel, so that the integral over pixels is that of the
-smoothed spectrum.  Where s_p is 0 it is the average of the spline itself.
+the flux density of the smoothed spectrum, averaged over the pixel.  Phi is the normal distribution,
+s_p the sigma of the pixel's kernel, f the natural cubic spline through the spectrum.  If s_p is 0,
+F_p is the average of the spline itself.
 
-The integral is a sum over equal steps in ln wavelength, no longer than those of the spectrum and
-than s_p / 2.5, where such sums of a Gaussian times a sampled function are exact to below 1e-9; so
-it is a sparse matrix times the spline's values.  Gaussians end at 5 sigma (6e-7 of the area).
+The integral is a sum over equal steps in ln wavelength, so a sparse matrix multiplies the spline's
+values.  Steps are at most those of the spectrum and s_p / 2.5, where the sum is exact to 1e-9.
+Gaussians end at 5 sigma (6e-7 of the area).
 """
 
 import numpy as np
@@ -24,17 +24,17 @@ from starmill.cli.basics import INPUT, Failure
 
 KERNEL_SIGMA = 5.0
 STEP_OF_SIGMA = 2.5
-MIN_KERNEL = 0.01  # pixels; narrower ones change flux by less than 5e-5 of a line
-MAX_WEIGHT = 1 << 26  # 800 MB
-BLOCK = 1 << 18  # weights that are made at once
-MARGIN = 16  # samples of the spline beyond the arm, so that its ends have no effect
-STEP_QUANTILE = 20  # the steps of a spectrum but for its shortest 1 / 20
-MEDIAN_WIDTH = 0.1  # of the smooth median, in ln flux
+MIN_KERNEL = 0.01  # pixels; narrower kernels change flux by less than 5e-5 of a line's depth
+MAX_WEIGHT = 1 << 26  # matrix elements, 800 MB
+BLOCK = 1 << 18  # weights computed at once
+MARGIN = 16  # samples beyond the arm, so that the spline's end conditions have no effect
+STEP_QUANTILE = 20  # the shortest 1 / 20 of a spectrum's steps do not count
+MEDIAN_WIDTH = 0.1  # of the smooth median, in ln flux: 0 would be the median, infinity the mean
 
 
 class ArmCut:
-    """kernel_aa [n_pix]: Gaussian sigma of the convolution, A; below 0.01 pixels it counts as 0
-    where all are, else as 0.01 pixels.  min_aa, max_aa: what a spectrum must cover."""
+    """kernel_aa [n_pix]: Gaussian sigma (A) of the convolution.  Values below 0.01 pixels count as
+    0.01 pixels, or as 0 if all are below.  min_aa, max_aa: range that a spectrum must cover."""
 
     def __init__(self, n_pix, ln_wave0, ln_step, kernel_aa):
         self.n_pix, self.ln_wave0, self.ln_step = n_pix, ln_wave0, ln_step
@@ -47,8 +47,7 @@ class ArmCut:
         self._wave, self._n_sub = None, 0
 
     def prepare(self, wave):
-        """Prepare for spectra at these ascending wavelengths, A; do nothing if they are
-        unchanged."""
+        """Prepare for spectra at ascending wavelengths wave (A); do nothing for the same array."""
         if wave is self._wave:
             return
         if len(wave) < 4 or not wave[0] <= self.min_aa or not wave[-1] >= self.max_aa:
@@ -67,7 +66,7 @@ class ArmCut:
         self._wave = wave
 
     def _make_weights(self, n_sub):
-        """Rows of pixels, columns of steps; each row's sum is 1."""
+        """Make the matrix: one row per pixel, one column per step; each row sums to 1."""
         self._n_sub = 0
         step = self.ln_step / n_sub
         first = np.ceil((np.log(self.low) - self.ln_wave0) / step)
@@ -91,16 +90,16 @@ class ArmCut:
             x = self._fine[column[part]]
             low, high = ((x - edge[row]) / (np.sqrt(2) * self.kernel[row])
                          for edge in (self.edge[:-1], self.edge[1:]))
-            # of two small tails rather than of two numbers near 1; a step spans an interval
-            # proportional to its wavelength
+            # difference of two small tails, not of two numbers near 1; times x, as a step spans
+            # an interval proportional to its wavelength
             weight[part] = x * np.where(low < 0, erfc(-low) - erfc(-high), erfc(high) - erfc(low))
         weight /= np.repeat(np.add.reduceat(weight, at[:-1]), n)
         self._weights = csr_matrix((weight, column, at), shape=(self.n_pix, len(self._fine)))
         self._n_sub = n_sub
 
     def apply(self, flux):
-        """Return the arm [n_pix] of a spectrum's flux density at the wavelengths of prepare(), in
-        the same unit; samples beyond min_aa and max_aa may be bad."""
+        """Return a spectrum's flux density in the arm's pixels [n_pix], from flux at the
+        wavelengths of prepare(), in its unit.  Samples beyond min_aa and max_aa may be bad."""
         x, y = self._wave[self._used], flux[self._used]
         lost = ~np.isfinite(y)
         below = np.flatnonzero(lost[:-1] & (x[1:] <= self.min_aa))
@@ -118,9 +117,9 @@ class ArmCut:
 
 
 def smooth_median(y):
-    """The m that solves sum z / sqrt(1 + z^2) = 0, z = (y - m) / MEDIAN_WIDTH.  It lies near the
-    median, which itself has a kink wherever another y becomes the middle one, and no smooth
-    function of labels follows that.  By Newton's method, kept inside the bracket of its signs."""
+    """Return the m that solves sum z / sqrt(1 + z^2) = 0, z = (y - m) / MEDIAN_WIDTH: a smooth
+    median.  The median itself has kinks where another y becomes the middle one, which an emulator
+    cannot follow.  Newton's method, bracketed."""
     low, high, m = y.min(), y.max(), y.mean()
     for _ in range(100):
         z = (y - m) / MEDIAN_WIDTH
@@ -136,8 +135,8 @@ def smooth_median(y):
 
 
 def level_of(flux, how):
-    """Return the level an arm's flux is divided by; how: none, median or smooth-median (of ln
-    flux)."""
+    """Return the level by which an arm's flux is divided; how: none, median, or smooth-median (exp
+    of the smooth median of ln flux)."""
     if how == "none":
         return 1.0
     return np.median(flux) if how == "median" else np.exp(smooth_median(np.log(flux)))

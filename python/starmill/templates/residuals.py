@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The model error of an arm from residuals of spectra whose labels are known
+"""Measures the model error of an arm from residuals of spectra with known labels
 (docs/science/numerics.md, "Model error")."""
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from starmill.templates import library_data
 
 LEAST_SPECTRA = 8
 N_COMPONENT, N_CONTINUUM = 8, 10  # by default
-MAX_LAG = 64  # pixels over which correlation is looked for
-SMALL_ERROR = 0.02  # of the flux: most spectra have as much noise
+MAX_LAG = 64  # pixels; correlation at larger lags does not count
+SMALL_ERROR = 0.02  # relative to flux, typical noise: smaller residuals weigh no more
 
 
 @dataclass
@@ -21,8 +21,8 @@ class Facts:
     """What is printed about a model error."""
     n: int  # spectra
     rms: float  # of the residuals, relative to the flux, without continuum and noise
-    left: float  # part of the variance that the components leave
-    correlation_aa: float  # length over which the rest is correlated, in the middle of the arm
+    left: float  # fraction of the variance outside the components
+    correlation_aa: float  # correlation length of the rest, at the middle of the arm
 
 
 def continuum(x, n):
@@ -33,8 +33,8 @@ def continuum(x, n):
 
 
 def measure_scale(level, x):
-    """Return the factors [n_pix] that make residuals x comparable: the level over the rms of level
-    * x within a fortieth of the arm.  SMALL_ERROR keeps this rms from vanishing."""
+    """Return scale factors [n_pix] for residuals x: level over the rms of level * x within a
+    fortieth of the arm on each side.  SMALL_ERROR is added in quadrature to the rms."""
     n_pix = len(level)
     total = np.concatenate([[0], np.cumsum(np.nansum(x**2, axis=0) * level**2)])
     at, reach = np.arange(n_pix), n_pix // 40
@@ -44,8 +44,8 @@ def measure_scale(level, x):
 
 
 def divide_by_continuum(x, known, functions, scale):
-    """Return 1 + x [n, n_pix] over its continuum, minus 1.  The continuum is a least-squares fit of
-    the functions to the known pixels, with weights scale**2."""
+    """Divide 1 + x [n, n_pix] by its continuum and return the result minus 1.  The continuum is a
+    least-squares fit of the functions to the known pixels, with weights scale**2."""
     k = len(functions)
     weight = scale**2
     pairs = (functions[:, None] * functions * weight).reshape(k * k, -1)
@@ -59,12 +59,12 @@ def divide_by_continuum(x, known, functions, scale):
 
 
 def flatten(wave, x, weight, level, n_continuum):
-    """Return the residuals without continuum, times the roots of the weights, 0 where unknown; the
-    known pixels; and the scale of measure_scale.
+    """Remove the continuum from residuals x.  Return them times the roots of the weights, 0 where
+    unknown; the known pixels; and the factors of measure_scale.
 
-    Rows that know less than half of the pixels known to any row are left out.  With a level there
-    are two rounds: the second gives less weight to pixels where the templates are poor, which
-    would bend the continuum."""
+    Spectra with less than half of the pixels from the first to the last known one are dropped.
+    With a level there are two rounds; the second gives low weight to pixels where templates are
+    poor, which would bend the continuum."""
     known = np.isfinite(x)
     inside = np.flatnonzero(known.any(axis=0))
     span = slice(inside[0], inside[-1] + 1) if len(inside) else slice(0, 1)
@@ -84,9 +84,9 @@ def flatten(wave, x, weight, level, n_continuum):
 
 
 def take_components(x, q, noise2, scale):
-    """Return at most q principal components (about zero) of x * scale, divided by scale [q, n_pix]
-    and of rms 1; their standard deviations [q]; and what they leave of x.  Noise adds to the
-    eigenvalues of the rows' products and is subtracted from them."""
+    """Find at most q principal components (about zero) of x * scale.  Return them divided by scale,
+    of rms 1 [q, n_pix]; their standard deviations [q]; and x without them.  The noise is
+    subtracted from the eigenvalues."""
     n, n_pix = x.shape
     scaled = x * scale
     value, vector = eigh(scaled @ scaled.T, subset_by_index=[n - max(q, 1), n - 1],
@@ -103,9 +103,9 @@ def take_components(x, q, noise2, scale):
 
 
 def fill_fraction(fraction, error2, n_known):
-    """Fill the fraction where no row is known.  No component reaches there, so the fraction is the
-    whole error: in gaps the mean of the arm, beyond the ends the mean of the nearest quarter, as
-    errors differ from blue to red."""
+    """Set the fraction of pixels unknown in all spectra to the whole error, since components are 0
+    there.  Gaps take the mean of the arm, pixels beyond the ends the mean of the nearest quarter,
+    as errors differ from blue to red."""
     inside = np.flatnonzero(n_known)
     first, last = inside[0], inside[-1]
     quarter = (last - first) // 4
@@ -119,7 +119,7 @@ def fill_fraction(fraction, error2, n_known):
 
 
 def measure_correlation(x, fraction, free):
-    """Return the sum of the pixels' correlation over all lags, up to the first lag at which it is
+    """Return 1 + 2 sum of the pixels' correlation at lags 1, 2, ... up to the first lag where it is
     not above 0."""
     zero, correlation = (fraction**2).sum(), 1.0
     for lag in range(1, min(MAX_LAG + 1, x.shape[1]) if zero > 0 else 1):
@@ -131,17 +131,15 @@ def measure_correlation(x, fraction, free):
 
 
 def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUUM, level=None):
-    """Model error of an arm and Facts about it.
+    """Return the ModelError of an arm and Facts about it.
 
     wave   [n_pix]      of the arm, A
-    x      [n, n_pix]   observed over template - 1, NaN where it is not known; the continuum may
-                        still be in it
+    x      [n, n_pix]   observed / template - 1, with or without continuum; NaN: unknown
     weight [n]          0 or more
     noise               rms of a pixel of the spectra relative to their flux
-    level  [n_pix]      flux of the templates, any unit, above 0: continuum and components are those
-                        of the flux, not of the ratio, which is large in the cores of strong lines,
-                        and in units of their rms nearby, so that a range where data are poor does
-                        not take them all
+    level  [n_pix]      template flux, any unit, above 0.  Continuum and components then describe
+                        the flux over its rms error nearby, not the ratio x.  The ratio is large in
+                        cores of strong lines, and a range of poor data would take all components.
     """
     weight = np.ones(len(x)) if weight is None else weight
     x, known, scale = flatten(wave, x, weight, level, n_continuum)
@@ -153,7 +151,7 @@ def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUU
     before = (x**2).mean() - noise2
     component, sigma, x = take_components(x, n_component, noise2, scale)
     left = (x**2).mean() - noise2
-    part = 1 - len(sigma) / n  # of the degrees of freedom
+    part = 1 - len(sigma) / n  # fraction of the degrees of freedom left by the components
     fraction = np.where(n_known > 0, np.sqrt(np.maximum(
         (x**2).sum(axis=0) / (np.maximum(n_known, 1) * part) - noise2, 0)), 0)
     correlation = measure_correlation(x, fraction, n * part)

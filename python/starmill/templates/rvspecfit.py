@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Networks of rvspecfit, interp_SETUP.h5 with the weights NNstate_SETUP.sav beside it, as emulator
-files in memory for `starmill library import` (docs/use/formats.md, "Emulator file").
+"""Reads networks of rvspecfit, interp_SETUP.h5 with the weights NNstate_SETUP.sav in the same
+folder, as emulator files in memory for `starmill library import` (docs/use/formats.md, "Emulator
+file").
 
-torch (any, without a GPU) reads the weights.  rvspecfit itself is not needed, and nothing in its
-files is run.
+torch (any version, no GPU) reads the weights.  rvspecfit is not needed; no code in its files runs.
 """
 
 import io
@@ -19,8 +19,8 @@ from starmill.cli.basics import check_packages, warn
 from starmill.templates.emulate import silu
 
 FILE = re.compile(r"interp_(.+)\.h5")
-N_CHECK = 12  # rows of check values: half of them spectra of the training, half around and outside
-BN_EPSILON = 1e-5  # of torch's batch normalisation
+N_CHECK = 12  # rows of check values: half at training labels, half around and outside
+BN_EPSILON = 1e-5  # added to variances by torch's batch normalisation
 TRAIN_AGAIN = (
     "make a library of the spectra that it was made of by `starmill library build` and "
     "`starmill library train` (docs/use/libraries.md)")
@@ -30,7 +30,7 @@ TRAIN_AGAIN = (
 
 
 def value(file, name, default=None):
-    """A number, text or array that rvspecfit stored under this name, or the default."""
+    """Return the number, text or array that rvspecfit stored under this name, else the default."""
     if name not in file and default is not None:
         return default
     found = file[name]
@@ -48,7 +48,7 @@ def value(file, name, default=None):
 
 
 def read_interpolator(file, setup):
-    """What an interp_SETUP.h5 says of a network, as a namespace; ValueError for other kinds."""
+    """Return the contents of an interp_SETUP.h5 as a namespace; ValueError if not of a network."""
     if file.attrs.get("version") != 1:
         raise ValueError(f"the version of its layout is {file.attrs.get('version')}, this program "
                          "knows 1")
@@ -83,7 +83,7 @@ def read_interpolator(file, setup):
 
 
 def check_interpolator(net):
-    """Shapes that the check values need; emulator_files.py checks the rest."""
+    """Check the shapes that check values need; emulator_files.py checks the rest."""
     n = len(net.names)
     if not 2 <= n <= 10:
         raise ValueError(f"has {n} labels; 2 to 10 are possible")
@@ -97,7 +97,7 @@ def check_interpolator(net):
 
 
 def refuse_air(path):
-    """starmill's wavelengths are in vacuum; only the spectra's own file says what theirs are."""
+    """Refuse networks trained on air wavelengths: only specs_SETUP.h5 says which they are."""
     if not os.path.exists(path) or not h5py.is_hdf5(path):
         warn(f"{path}, which says whether the wavelengths are in air, is not there; they are taken "
              "as vacuum")
@@ -113,7 +113,7 @@ def refuse_air(path):
 
 
 def read_weights(path):
-    """The network's arrays by their names, through torch, which runs no code of the file."""
+    """Return {name: array} of the network by torch.load, which with weights_only runs no code."""
     check_packages("torch")
     import torch
     try:
@@ -135,7 +135,7 @@ def read_weights(path):
 
 
 def find_layers(net, state):
-    """[(weight, bias, normalisation after SiLU or None)] of all layers, as stored."""
+    """Return [(weight, bias, batch normalisation after SiLU or None)] of all layers, as stored."""
     left = dict(state)
 
     def take(name):
@@ -168,8 +168,8 @@ def find_layers(net, state):
 
 
 def fold(layers):
-    """[(weight, bias)] of the same network without batch normalisation, which after training is
-    a factor and an addend for each output of SiLU and so goes into the layer that follows."""
+    """Return [(weight, bias)] of the same network without batch normalisation.  After training this
+    is a factor and an addend per output of SiLU, so the next layer can include it."""
     folded, factor, addend = [], 1.0, 0.0
     for weight, bias, norm in layers:
         weight = weight.astype(float)
@@ -193,11 +193,12 @@ def map_labels(net, labels):
 
 
 def check_labels(net):
-    """Labels of the check values: of training spectra, and around them up to 1.3 of their range."""
+    """Return labels for the check values: training labels, and points up to 1.3 times their
+    range."""
     n = N_CHECK // 2
     inner = net.points[np.linspace(0, len(net.points) - 1, n).astype(int)]
     middle = (net.points.min(0) + net.points.max(0)) / 2
-    other = np.random.default_rng(1).permuted(inner, axis=0)  # each label by itself
+    other = np.random.default_rng(1).permuted(inner, axis=0)  # shuffle each label separately
     x = np.concatenate([inner, middle + 1.3 * (other - middle)])
     labels = x * net.std + net.mean
     labels[:, net.log_ids] = 10 ** labels[:, net.log_ids]
@@ -205,7 +206,7 @@ def check_labels(net):
 
 
 def spectra(net, layers, labels):
-    """Spectra of the layers as they are stored, in double precision."""
+    """Return the spectra of the stored layers (not folded) at labels, in float64."""
     x = map_labels(net, labels)
     for i, (weight, bias, norm) in enumerate(layers):
         x = x @ weight.T.astype(float) + bias
@@ -218,12 +219,14 @@ def spectra(net, layers, labels):
 
 
 def hull_groups(n_label):
-    """Labels of the hulls: rvspecfit has one over the first two, and one over the others."""
+    """Return the label indices of each hull: rvspecfit has one of labels 0 and 1, one of the
+    rest."""
     return [list(range(2))] + ([list(range(2, n_label))] if n_label > 2 else [])
 
 
 def hull_facets(net):
-    """{labels: facets [n][n_label + 1]} over the training spectra's mapped labels."""
+    """Return {label indices: facets [n][n_label + 1]} around the training spectra's mapped
+    labels."""
     facets = {}
     for group in hull_groups(len(net.names)):
         x = net.points[:, group]
@@ -238,7 +241,7 @@ def hull_facets(net):
 
 
 def outside(facets, x):
-    """rvspecfit's penalty: the square of the largest distance from a facet, 0 inside."""
+    """Return rvspecfit's penalty: squared largest distance beyond a facet, 0 inside."""
     far = [(x[:, list(group)] @ f[:, :-1].T + f[:, -1]).max(1) for group, f in facets.items()]
     return np.maximum(np.max(far, axis=0), 0) ** 2
 
@@ -247,8 +250,8 @@ def outside(facets, x):
 
 
 def emulator_file(net, layers, labels, flux):
-    """An open HDF5 file in memory; labels and flux are the check values, layers as find_layers has
-    them."""
+    """Make an emulator file, an open HDF5 file in memory.  labels, flux: check values; layers: of
+    find_layers."""
     facets, folded = hull_facets(net), fold(layers)
     file = h5py.File(io.BytesIO(), "w")
     file.attrs.update(setup=net.setup, parnames=",".join(net.names), log_spec=True, log_step=True,
@@ -267,7 +270,7 @@ def emulator_file(net, layers, labels, flux):
 
 
 def read(file, setup):
-    """The emulator file of an open interp_SETUP.h5."""
+    """Return the emulator file of an open interp_SETUP.h5."""
     net = read_interpolator(file, setup)
     layers, labels = find_layers(net, read_weights(net.weights)), check_labels(net)
     return emulator_file(net, layers, labels, spectra(net, layers, labels))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill library spectra`: a library from labelled spectra."""
+"""`starmill library spectra`: make a library from labelled spectra."""
 
 import os
 import types
@@ -43,8 +43,8 @@ def check_options(options):
 
 
 def resolution(options, path, low, high, fwhm):
-    """Gaussian sigma in A of spectra from low to high A, -1 for the instrument's own, and where it
-    is from; fwhm: of the header, NaN without."""
+    """Return the Gaussian sigma (A) of spectra from low to high A, -1: the instrument's own; and a
+    text on its origin.  fwhm: card FWHM (A), NaN without."""
     if options.at_instrument_resolution:
         return -1.0, "--at-instrument-resolution"
     if options.sigma:
@@ -73,8 +73,8 @@ def resolution(options, path, low, high, fwhm):
 
 
 def read_settings(options, request, path):
-    """Settings of spectra_fit that do not depend on the spectra: limits [n_label, 2], beyond which
-    spectra are left out; continuum: degree, -1 for none; smoothing None: by
+    """Return the settings of spectra_fit that do not depend on the spectra.  limits [n_label, 2]:
+    spectra beyond them are left out; continuum: degree, -1: keep it; smoothing None: choose by
     leave-one-out; n_error None: no model error."""
     names = [name for name, _ in request.labels]
     keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
@@ -97,10 +97,10 @@ def read_settings(options, request, path):
         error_sn=options.spectra_sn or np.inf)
 
 
-# ---- what is said ----
+# ---- output ----
 
 def rows_text(names, rows):
-    """Names of files, or rows from 1 as FITS counts them, runs as 3-7."""
+    """Return file names, or row numbers from 1 as FITS counts, with runs as 3-7."""
     if names:
         return f"file{'s' * (len(rows) != 1)} " + ", ".join(names[i] for i in rows)
     runs = []
@@ -114,7 +114,7 @@ def rows_text(names, rows):
 
 
 def print_spectra(made, names):
-    """Which spectra are used, and which are not."""
+    """Print which spectra are used, and why others are not."""
     print(f"spectra: {len(made.rows)} of {len(made.fate)} used")
     for code, why in enumerate(FATES):
         rows = (made.fate == code).nonzero()[0]
@@ -171,7 +171,7 @@ def print_made(made, settings, spectra):
 
 
 def measure(made, names, part, seed):
-    """The report from spectra left out, by a library that is made without them."""
+    """Print the report on spectra left out of a second library, and store it in the library."""
     try:
         names = [names[i] if names else f"row {i + 1}" for i in made.rows]
         pair = leave_out(made, names, part, seed)
@@ -183,7 +183,7 @@ def measure(made, names, part, seed):
             without, left, N_COMPONENT, f"of {len(names)} spectra; measured with a library made "
             "without them; this one uses all")
         print(made.library.report, end="")
-    except Failure as failure:  # costs the report and not the library
+    except Failure as failure:  # the library is written without a report
         if failure.status != INPUT:
             raise
         print(f"no report: {failure}")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Spectra with labels from FITS, as `library build`, `spectra` and `model-error` read them
+"""Reads spectra with labels from FITS for `library build`, `spectra` and `model-error`
 (docs/use/libraries.md, "What is read").
 
-spectra_options.py makes a Request of the options and lists the files; Source has the spectra one
-at a time, read_all all of them on one grid.  What is wrong with one spectrum is a Failure of INPUT
-whose message begins with the path of its file.
+spectra_options.py makes a Request from the options and lists the files.  Source reads one spectrum
+at a time, read_all all of them onto one grid.  An error of one spectrum is a Failure of INPUT whose
+message begins with the path of its file.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ from starmill.templates.spectra_fits import (Origin, card, card_of_both, check_w
                                              where)
 from starmill.templates.spectra_options import MAX_LABEL, labels_of_name, stem
 
-MAX_PIX = 2097152  # of a file with one spectrum
-MAX_SPECTRUM, MAX_NUMBER = 20000, 268435456  # of read_all: the fit takes their third power
-MAX_MODEL = 1 << 24
-NAME = 64  # bytes of a name in a grid file, with a zero
-N_WARNED = 20
+MAX_PIX = 2097152  # pixels of a file with one spectrum
+MAX_SPECTRUM, MAX_NUMBER = 20000, 268435456  # spectra and pixels of read_all; time grows as n^3
+MAX_MODEL = 1 << 24  # spectra of a file with many
+NAME = 64  # bytes of a name in a grid file, final zero included
+N_WARNED = 20  # spectra left out that are named; further ones are only counted
 
 
 # ---- files with one spectrum ----
@@ -37,7 +37,7 @@ N_WARNED = 20
 class Spectrum:
     wave: np.ndarray  # [n_pix] vacuum A
     flux: np.ndarray  # [n_pix] as the file has it
-    extra: list = field(default_factory=list)  # arrays of request.columns after the flux
+    extra: list = field(default_factory=list)  # arrays of the columns after WAVE and FLUX
     origin: Origin = field(default_factory=Origin)
 
 
@@ -76,8 +76,8 @@ def read_table(path, hdus, i, request):
 
 
 def read_one(path, request, first=None):
-    """Read the spectrum of a file.  first: one read before; --wave-file is reused for the same
-    number of pixels."""
+    """Read the spectrum of a file.  first: a Spectrum read before; its wavelengths are reused with
+    --wave-file and the same number of pixels."""
     with opened(path) as hdus:
         i = find_one(path, hdus, request)
         if request.columns:
@@ -100,7 +100,7 @@ def read_one(path, request, first=None):
 
 
 def labels_of_cards(path, request):
-    """[n_label], NaN where there is no card; the spectrum is only looked for."""
+    """Return labels [n_label] from cards, NaN without a card; the pixels are not read."""
     with opened(path) as hdus:
         i = find_one(path, hdus, request)
         values = [card_of_both(path, hdus, i, column) for _, column in request.labels]
@@ -108,7 +108,8 @@ def labels_of_cards(path, request):
 
 
 def labels_of_table(paths, request):
-    """[n_file, n_label] of the rows whose names are those of the files; NaN where there is none."""
+    """Return labels [n_file, n_label] from the table's rows with the files' names; NaN without a
+    row."""
     path = request.table
     with opened(path) as hdus:
         i = next((i for i, h in enumerate(hdus) if has_columns(h, [request.name_column])), None)
@@ -144,7 +145,7 @@ def labels_of_table(paths, request):
 # ---- files with many spectra ----
 
 def find_image(path, hdus):
-    """The first image of spectra: two axes, or the more of a cube."""
+    """Return the index of the first image of spectra: with two axes, or more (a cube)."""
     for i, hdu in enumerate(hdus):
         if hdu.is_image and 2 <= len(hdu.shape) <= 1 + MAX_LABEL and hdu.shape[-1] > 1 and all(
                 hdu.shape):
@@ -155,7 +156,8 @@ def find_image(path, hdus):
 
 
 def axis_values(path, hdus, i, k, name, n):
-    """Of a label along axis k of a cube: the image with its name, or equal steps from the cards."""
+    """Return a label's values along axis k of a cube: from the image with its name, else CRVAL,
+    CRPIX, CDELT."""
     for j, hdu in enumerate(hdus):
         if hdu.name.upper() == name.upper():
             if not hdu.is_image or hdu.shape != (n,):
@@ -172,7 +174,8 @@ def axis_values(path, hdus, i, k, name, n):
 
 
 def labels_of_cube(path, hdus, i, request):
-    """[n_spectrum, n_label]: each axis but the first is a label, by CTYPE or CNAME."""
+    """Return labels [n_spectrum, n_label] of a cube: each axis but the first is a label, named by
+    CTYPE or CNAME."""
     shape, header, at = hdus[i].shape[:-1], hdus[i].header, where(path, hdus, i)
     columns = [column.upper() for _, column in request.labels]
     if len(shape) != len(columns):
@@ -199,7 +202,8 @@ def labels_of_cube(path, hdus, i, request):
 
 
 def labels_beside_image(path, hdus, n, request):
-    """[n, n_label] of the first table that has the columns and a row for each spectrum."""
+    """Return labels [n, n_label] from the first table with their columns and one row per
+    spectrum."""
     tables = [i for i, h in enumerate(hdus) if is_table(h) and h.header["NAXIS2"] == n]
     columns = [column for _, column in request.labels]
     for i in tables:
@@ -218,8 +222,8 @@ def labels_beside_image(path, hdus, n, request):
 # ---- spectra one at a time ----
 
 def stamp_of(path):
-    """Distinguishes a file from another one of the same name, cheaply; 0 where it cannot be read.
-    The digest is that of docs/use/formats.md."""
+    """Return a digest of size, time and middle 4096 bytes (docs/use/formats.md), which shows
+    cheaply whether a file has changed; 0: it cannot be read."""
     try:
         about = os.stat(path)
         if not stat.S_ISREG(about.st_mode):
@@ -234,8 +238,8 @@ def stamp_of(path):
 
 
 class Source:
-    """n spectra of files with one each, or of one file with many, which stays open; memory holds
-    one spectrum, and the labels of a file with many.  close() it, or use with."""
+    """Reads n spectra one by one, from files with one spectrum each or from one file with many.
+    The latter stays open, with all labels in memory: close() it, or use `with`."""
 
     def __init__(self, paths, is_many, request):
         self.paths, self.is_many, self.request = paths, is_many, request
@@ -279,7 +283,7 @@ class Source:
 
     @contextlib.contextmanager
     def _guard(self):
-        """As opened() does, while the file stays open."""
+        """Turn errors of astropy into Failures, as opened() does."""
         try:
             yield
         except Failure:
@@ -291,13 +295,14 @@ class Source:
         return self.paths[0 if self.is_many else i]
 
     def why(self, i, failure):
-        """A Failure as spectrum i's own: without the path, since its name stands before it."""
+        """Return the text of a Failure without the path, for lines that begin with spectrum i's
+        name."""
         path, message = self.path(i), str(failure)
         return message[len(path):].lstrip(":, ") if message.startswith(path) else message
 
     def entry(self, i):
-        """(name, labels, stamp, why) of a spectrum, of which only the header is read; why: it
-        cannot be used, or empty; NaN: a label that is not known."""
+        """Return (name, labels, stamp, why) of a spectrum from its header.  labels: NaN if unknown;
+        why: reason why it cannot be used, else empty."""
         nothing = [np.nan] * len(self.names)
         if self.is_many:
             name, labels, stamp, why = f"row {i + 1}", list(self._known[i]), self._stamp, ""
@@ -308,7 +313,7 @@ class Source:
                 if self.request.table:
                     labels = list(self._known[i])
                 elif self.request.name_pattern:
-                    # with its end, which a pattern may give, and the folders that it names
+                    # match the extension too, and as many folders as the pattern has
                     pattern = self.request.name_pattern
                     n_part = 1 + re.sub(r"\{[^{}]*\}", "", pattern).count("/")
                     labels = labels_of_name(pattern, self.names,
@@ -325,7 +330,7 @@ class Source:
         return name, labels or nothing, stamp, why
 
     def read(self, i):
-        """The Spectrum; spectra with equal wavelengths share the array of the first."""
+        """Read spectrum i.  Wavelengths equal to the first one's share its array."""
         if self.is_many:
             with self._guard():
                 at = np.unravel_index(i, self.shape[:-1])
@@ -343,21 +348,21 @@ class Source:
 @dataclass
 class LabelledSpectra:
     wave: np.ndarray  # [n_pix] vacuum A
-    flux: np.ndarray  # [n, n_pix] float32, NaN: bad or beyond the spectrum's own pixels
+    flux: np.ndarray  # [n, n_pix] float32, NaN: bad, or outside the spectrum's range
     labels: np.ndarray  # [n, n_label] NaN: not known
-    names: list  # of files with one spectrum each, else None
+    names: list  # of the files; None: one file with many spectra
     origin: Origin  # of the first
-    errors: np.ndarray = None  # [n, n_label] of the labels of benchmark stars, else NaN
+    errors: np.ndarray = None  # [n, n_label] of benchmark stars' labels; NaN: other stars
 
 
 def on_grid(one, wave):
-    """Flux at wave: the same numbers where it is the spectrum's own, else a natural cubic spline,
-    NaN where one of the four samples around is bad."""
+    """Return the flux at wave, unchanged if the spectrum has this grid, else by a natural cubic
+    spline; NaN if one of the four nearest samples is bad."""
     if len(one.wave) == len(wave) and (abs(one.wave - wave) <= 1e-9 * wave).all():
         return one.flux
     good = np.isfinite(one.flux)
     last = np.maximum.accumulate(np.where(good, np.arange(len(good)), -1))
-    filled = np.where(last >= 0, one.flux[last], 0)  # neighbours of a bad sample are lost anyway
+    filled = np.where(last >= 0, one.flux[last], 0)  # pixels near a bad sample become NaN below
     out = CubicSpline(one.wave, filled, bc_type="natural")(wave)
     at = np.clip(np.searchsorted(one.wave, wave, side="right") - 1, 0, len(one.wave) - 2)
     padded = np.pad(good & (one.flux > 0), 2, constant_values=True)
@@ -366,8 +371,8 @@ def on_grid(one, wave):
 
 
 def read_all(paths, is_many, request):
-    """All spectra on the wavelengths of the first that can be read.  One that cannot be read is
-    NaN, as labels that cannot, and a warning names it; all of them are a Failure."""
+    """Read all spectra onto the wavelengths of the first readable one.  Unreadable spectra and
+    labels become NaN, with a warning; if no spectrum is readable, raise the first Failure."""
     with Source(paths, is_many, request) as source:
         labels = np.full((source.n, len(source.names)), np.nan)
         names, failures, first, out = [], [], None, None
@@ -379,7 +384,7 @@ def read_all(paths, is_many, request):
             except Failure as failure:
                 failures.append(failure)
                 continue
-            if why and not why.endswith("is not known"):  # of which the jobs tell
+            if why and not why.endswith("is not known"):  # callers report unknown labels
                 failures.append(f"{source.path(i)}: {why}")
             if out is None:
                 first, out = one, room_for(source.n, one)

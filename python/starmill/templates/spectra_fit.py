@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A library from labelled spectra: principal components of ln flux as smooth functions of the
-labels (docs/use/libraries.md, "Labelled spectra")."""
+"""Makes a library from labelled spectra: principal components of ln flux, their scores smooth
+functions of the labels (docs/use/libraries.md, "Labelled spectra")."""
 
 from dataclasses import dataclass
 
@@ -19,26 +19,26 @@ from starmill.templates.spectra_grid import LEAST_SPECTRA, OUTLIER, Grid
 from starmill.wavelength import C_KM_S
 
 N_REWEIGHT = N_FILL = 3
-N_NEIGHBOUR = 40  # with similar labels, that a spectrum is compared with
-TOLERANCE = 1.0  # of the smoothings: the one-standard-error rule
-STIFF = 1e8  # a smoothing that leaves the polynomial
-# residuals in units of those of spectra with similar labels: beyond the first a spectrum counts
-# less, beyond the second not at all
+N_NEIGHBOUR = 40  # spectra of most similar labels, to whose residuals one is compared
+TOLERANCE = 1.0  # standard errors (RadialFit): the one-standard-error rule
+STIFF = 1e8  # smoothing so large that only the polynomial remains
+# residual over the median residual of spectra with similar labels: above DOUBT a spectrum's weight
+# is (DOUBT / ratio)^2, above REJECT 0
 DOUBT, REJECT = 1.5, 5.0
-MAX_ALIGN = 4  # rounds of a stage; three are enough
-MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: looked for, and what ends the search
-BLOCK = 1000  # spectra whose neighbours are found at once
+MAX_ALIGN = 4  # most rounds of a stage of align; three usually suffice
+MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: range searched; scatter of changes to stop at
+BLOCK = 1000  # spectra whose neighbours are searched at once
 
 
 class Functions:
-    """Of the labels, through spectra y [n, n_pix] with labels values [n, n_label], gaps (bool) and
-    weights [n].
+    """Functions of the labels fitted to spectra y [n, n_pix] (ln flux) with labels values
+    [n, n_label], gaps gap [n, n_pix] (bool) and weights [n].
 
-    Components: mean [n_pix], pattern [q, n_pix] orthonormal, score [n, q]; lost [n]: mean square
-    over pixels that they do not carry.  fit: scores of the labels.
-    aligning: while spectra have velocities none is rejected.  stiff: functions that follow single
-    spectra follow their velocities too, so the first rounds have the polynomials alone.
-    used [n_before]: which are not rejected.
+    Components: mean [n_pix], pattern [q, n_pix] orthonormal, score [n, q]; lost [n]: mean square of
+    a spectrum outside the components.  fit: RadialFit of the scores.
+    aligning: reject no spectrum, since velocities are not yet removed.  stiff: polynomials only,
+    for the first rounds, since functions that follow single spectra also follow their velocities.
+    used [n given]: spectra not rejected.
     """
 
     def __init__(self, settings, values, y, gap, weight=None, aligning=False, stiff=False):
@@ -66,7 +66,7 @@ class Functions:
         self._fit_scores()
         rows = self.gap.any(axis=1)
         for _ in range(N_FILL if rows.any() else 0):
-            # the change falls by the part of the pixels that are gaps, or faster
+            # each round multiplies the change by at most the fraction of pixels in gaps
             smooth = self.mean + (self.score - self.fit.residual)[rows] @ self.pattern
             self.y[rows] = np.where(self.gap[rows], smooth, self.y[rows])
             self._find_components()
@@ -83,7 +83,7 @@ class Functions:
                                 check_finite=False)
         if not variance[-1] > 0:
             raise Failure(INPUT, f"the {n} spectra in use are all the same")
-        # components that are nothing but rounding would be divided by it
+        # drop components of rounding errors: they would be divided by their tiny variance
         use = variance >= 1e-13 * variance[-1]
         variance, vector = variance[use][::-1], vector[:, use][:, ::-1]
         self.score = vector * np.sqrt(variance)
@@ -97,7 +97,7 @@ class Functions:
                              self.smooth, TOLERANCE, same)
 
     def _neighbours(self):
-        """[n, N_NEIGHBOUR] spectra with the most similar labels."""
+        """Return the indices [n, N_NEIGHBOUR] of the spectra with the most similar labels."""
         u, out = self.mapped, []
         for first in range(0, len(u), BLOCK):
             far = sum((a[first:first + BLOCK, None] - a) ** 2 for a in u.T)
@@ -106,12 +106,12 @@ class Functions:
         return np.concatenate(out)
 
     def _doubt(self, near):
-        """[n] residuals in units of the median of those with similar labels.  A spectrum's residual
-        is the geometric mean of those with and without it in the fit: of equal expected size
-        whatever its share in its own fit."""
+        """Return each spectrum's residual over the median of its neighbours' [n].  The residual is
+        the geometric mean of those of the fits with and without the spectrum, so its expected size
+        does not depend on the spectrum's leverage."""
         square = np.abs(self.fit.left_out * self.fit.residual).sum(axis=1) / self.y.shape[1]
         residual = np.sqrt(square + self.lost)
-        # no spectrum is doubtful if the functions fit to rounding
+        # at least 1e-4: where functions fit to rounding, no spectrum is doubtful
         return residual / np.maximum(np.median(residual[near], axis=1), 1e-4)
 
     def _reject(self, ratio):
@@ -124,22 +124,22 @@ class Functions:
         self._make()
 
     def left_out(self):
-        """[n, n_pix] what functions made without each spectrum give for it."""
+        """Return each spectrum as predicted by functions fitted without it [n, n_pix]."""
         return self.mean + (self.score - self.fit.left_out) @ self.pattern
 
     def library(self, arm):
-        """A library of one arm, and which spectra are outside its hulls [n]."""
+        """Make a library of one arm; return it and which spectra are outside its hulls [n]."""
         s, rms = self.settings, np.sqrt((self.score**2).mean(axis=0))
         library = Library(self.labels, make_hulls(self.labels, self.mapped, s.hull), [arm])
         outside = spread(library, self.values, s.n_guess)
-        # scores of unit mean square, as all of them go through the fit in float32 together
+        # scale scores to mean square 1, since fits multiply them in float32
         arm.emulator = Emulator(
             [(self.pattern.T * rms).astype("f4")], [self.mean.astype("f4")],
             Radial(self.fit.degree, self.length, self.mapped, (self.fit.coef / rms).astype("f4")))
         return library, outside
 
     def model_error(self, arm):
-        """ModelError and its Facts, from spectra left out in turn."""
+        """Return the ModelError and its Facts, from spectra left out in turn."""
         s = self.settings
         x = np.where(self.gap, np.nan, np.expm1(self.y - self.left_out()))
         return residuals.measure(arm.wave_aa, x, s.n_error, self.weight, 1 / s.error_sn)
@@ -148,9 +148,9 @@ class Functions:
 # ---- velocities of the spectra ----
 
 def find_velocities(functions, ln_step):
-    """[n] km/s of each spectrum against the functions without it: the least misfit among shifts by
-    whole pixels, and a parabola through its neighbours, which is exact at zero velocity.  NaN: at
-    the end of the range."""
+    """Return each spectrum's velocity (km/s) [n] relative to functions fitted without it: the
+    whole- pixel shift of least misfit, refined by a parabola, which is exact at zero velocity.
+    NaN: the minimum is at the end of the range."""
     y, good = functions.y, ~functions.gap
     model = functions.left_out()
     n, n_pix = y.shape
@@ -174,9 +174,9 @@ def find_velocities(functions, ln_step):
 
 
 def align(functions, ln_step, velocity, rows):
-    """Adds to the velocities [n_spectrum] what is left of them in the spectra in use; the robust
-    scatter of the changes.  Comparing spectra with each other leaves their common velocity open:
-    its median is 0."""
+    """Measure the velocities left in the spectra in use (rows) and add them to velocity
+    [n_spectrum].  Return the robust scatter of the changes.  Relative velocities leave a common one
+    undetermined: the median is set to 0."""
     found = find_velocities(functions, ln_step)
     good = np.isfinite(found)
     at = rows[good]
@@ -190,9 +190,9 @@ def align(functions, ln_step, velocity, rows):
 
 @dataclass
 class Made:
-    """A library of labelled spectra; of the n spectra given: fate, gap (part of the pixels),
-    velocity (km/s, taken out) and weight; outside: rows in use outside of the hulls; rounds of
-    align, and the scatter of the last one's changes."""
+    """A library and how its n input spectra were used.  rows: spectra in use; fate [n]: of FATES;
+    gap [n]: fraction of pixels in gaps; velocity [n]: km/s, removed; outside: rows in use outside
+    the hulls; n_align, align_step: rounds of align, and scatter of the last changes (km/s)."""
     library: Library
     functions: Functions
     rows: np.ndarray
@@ -233,9 +233,9 @@ def build(settings, spectra):
 
 
 def leave_out(made, names, part, seed):
-    """A library made with the same settings and weights from a part of the spectra, and a ModelSet
-    of the others, which these lie around: none is at the end of a label of three values or more.
-    None where there is none such."""
+    """Leave out up to a fraction `part` of the spectra, none at the end of a label of three values
+    or more.  Return a library of the other spectra, made with the same settings and weights, and a
+    ModelSet of those left out.  None if all are at ends."""
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))

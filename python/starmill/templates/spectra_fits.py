@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""FITS files of spectra: opening them, cards, columns, wavelengths in vacuum."""
+"""FITS files of spectra: open them, read cards, columns and wavelengths in vacuum."""
 
 import contextlib
 import gzip
@@ -19,7 +19,7 @@ from starmill.cli.basics import INPUT, Failure
 from starmill.templates.spectra_options import number
 from starmill.wavelength import vacuum
 
-GZIP_LIMIT = 4096 << 20  # bytes that are unpacked
+GZIP_LIMIT = 4096 << 20  # most bytes after unpacking
 UNITS = {**dict.fromkeys(("", "a", "aa", "å", "0.1nm"), 1.0),
          **dict.fromkeys(("nm", "nanometer", "nanometers"), 10.0),
          **dict.fromkeys(("um", "micron", "microns", "micrometer"), 1e4), "m": 1e10}  # in A
@@ -37,7 +37,7 @@ def opened(path):
             raise
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise Failure(INPUT, f"{path}: is no whole gzip file: {error}") from error
-        except Exception as error:  # of astropy: any, of a damaged file
+        except Exception as error:  # astropy raises many kinds for a damaged file
             reason = str(error).partition(". ")[0]
             raise Failure(INPUT, f"{path}: cannot be read: {reason}") from error
 
@@ -46,13 +46,13 @@ _open = weakref.WeakSet()
 
 
 def _reopen():
-    """A worker process must not share the place in a file with the others."""
+    """Reopen files in a forked worker: a shared descriptor would share the file position."""
     for file in _open:
         if not file.closed:
             own = os.open(file.name, os.O_RDONLY | os.O_CLOEXEC)
             os.dup2(own, file.fileno(), inheritable=False)
             os.close(own)
-            file.seek(0, os.SEEK_END)  # what was read ahead is forgotten
+            file.seek(0, os.SEEK_END)  # drops the read buffer
 
 
 os.register_at_fork(after_in_child=_reopen)
@@ -60,7 +60,7 @@ os.register_at_fork(after_in_child=_reopen)
 
 def open_fits(path, stack):
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+        if not stat.S_ISREG(os.stat(path).st_mode):  # reading a pipe would block
             raise Failure(INPUT, f"{path}: is not a regular file")
         file = stack.enter_context(open(path, "rb"))
         _open.add(file)
@@ -100,7 +100,8 @@ def card(path, hdus, i, key):
 
 
 def card_of_both(path, hdus, i, key):
-    """Of the spectrum's header or of the first one."""
+    """Return a card's number from the spectrum's header, else from the primary header, else
+    None."""
     value = card(path, hdus, i, key)
     return card(path, hdus, 0, key) if value is None else value
 
@@ -111,7 +112,8 @@ def text_card(header, key):
 
 
 def image_part(hdu, index):
-    """Numbers of an image as float64; only this part is read, but of a compressed image."""
+    """Return part of an image as float64.  Only this part is read, unless the image is
+    compressed."""
     data = hdu.section[index] if hasattr(hdu, "section") else hdu.data[index]
     return np.asarray(data, float)
 
@@ -127,7 +129,7 @@ def has_columns(hdu, columns):
 
 
 def column_numbers(path, hdus, i, name):
-    """A column as float64, NaN where an integer is the column's null."""
+    """Return a column as float64; integers equal to the column's null become NaN."""
     hdu = hdus[i]
     values = np.asarray(hdu.data.field(name))
     if values.dtype.kind not in "iuf":
@@ -163,7 +165,7 @@ def medium_of(header):
         if key == "VACUUM":
             if text[:1] in ("T", "F"):
                 return "vacuum" if text[0] == "T" else "air", f"card {key}"
-        # WAVELENGTH, which many write, says nothing of the medium; WAVE-LOG does
+        # CTYPE1 WAVELENGTH is common and means either medium; WAVE-LOG is vacuum
         elif text.startswith("AIR") or re.fullmatch("AWAV(-.*)?", text):
             return "air", f"card {key}"
         elif text.startswith("VAC") or re.fullmatch("WAVE(-.*)?", text):
@@ -172,7 +174,7 @@ def medium_of(header):
 
 
 def unit_aa(at, what, unit):
-    """Return a unit of wavelengths in A; 1 where there is none."""
+    """Return a wavelength unit in A; an empty unit is A."""
     name = unit.strip().lower()
     scale = 1.0 if name.startswith("ang") else UNITS.get(name)
     if scale is None:
@@ -182,7 +184,7 @@ def unit_aa(at, what, unit):
 
 
 def to_vacuum(at, header, request, wave, origin):
-    """Check the wavelengths and return them in vacuum, A; origin gets the medium."""
+    """Check wavelengths (A) and return them in vacuum; set the medium in origin."""
     medium = request.medium
     if not medium:
         found = medium_of(header)
@@ -203,7 +205,7 @@ def to_vacuum(at, header, request, wave, origin):
 
 
 def rule_of_header(path, hdus, i, request, origin):
-    """(first, step, is_log10) in A; origin gets how it was found."""
+    """Return (first, step, is_log10) in A from the header; set unit and text in origin."""
     header, at = hdus[i].header, where(path, hdus, i)
     iraf = re.search(r"units=(\w+)", text_card(header, "WAT1_001"))
     origin.unit = request.unit or text_card(header, "CUNIT1") or (iraf[1] if iraf else "")
@@ -215,7 +217,7 @@ def rule_of_header(path, hdus, i, request, origin):
 
 
 def rule_of_cards(path, hdus, i, at, scale):
-    """(first, step, is_log10) in a unit of scale A, and how it was found."""
+    """Return (first, step, is_log10) in a unit of scale A, and a text on the cards used."""
     header, kind = hdus[i].header, text_card(hdus[i].header, "CTYPE1")
     c0, c1 = card(path, hdus, i, "COEFF0"), card(path, hdus, i, "COEFF1")
     if c0 is not None and c1 is not None:
@@ -241,7 +243,7 @@ def rule_of_cards(path, hdus, i, at, scale):
     if flag is None and "-" in kind:
         raise Failure(INPUT, f"{at}: CTYPE1 is '{kind[:40]}', a kind of axis that is not known "
                              f"here; {HELP_WAVE}")
-    # without DC-FLAG a first wavelength below 10 can only be a log10
+    # without DC-FLAG, a first value below 10 A must be a log10
     is_log10 = value * scale < 10 if flag is None else flag == 1
     return ((value + (1 - pixel) * step, step, is_log10),
             f"{'log10' if is_log10 else 'linear'} from CRVAL1 {value:.10g}, {step_key} {step:.6g} "
@@ -262,7 +264,7 @@ def wavelengths_of_file(request, n_pix, origin):
 
 
 def wavelengths(path, hdus, i, request, n_pix, origin):
-    """Of an image, [n_pix] in vacuum, A."""
+    """Return the wavelengths [n_pix] of an image, vacuum A, from options or header."""
     if request.wave_file:
         return wavelengths_of_file(request, n_pix, origin)
     if request.wave:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Labelled spectra on the pixels of a library, as ln flux without velocity, continuum and level."""
+"""Puts labelled spectra on the pixels of a library: ln flux without velocity, continuum, level."""
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -8,9 +8,9 @@ from starmill.cli.basics import INPUT, Failure
 from starmill.templates.library_data import Arm
 from starmill.wavelength import doppler
 
-LEAST_SPECTRA = 12  # that a library needs
-LEAST_PIX, MOST_PIX = 4 * 28, 1 << 20  # the first: as the fit's splines need
-MOST_GAP = 0.2  # part of a spectrum's pixels that may be bad: they are filled
+LEAST_SPECTRA = 12  # of a library
+LEAST_PIX, MOST_PIX = 4 * 28, 1 << 20  # pixels of an arm; the fit's splines need the least
+MOST_GAP = 0.2  # bad fraction of pixels: up to here they are filled, above the spectrum is dropped
 
 USED, NO_LABEL, OUTSIDE, BAD_FLUX, OUTLIER = range(5)
 FATES = ("used", "a label is not known", "a label is outside the range to keep",
@@ -24,7 +24,7 @@ def is_good(flux):
 
 
 def legendre(wave, n):
-    """[n, n_pix] polynomials in wavelength, orthonormal on the pixels."""
+    """Return n polynomials in wavelength [n, n_pix], orthonormal on the pixels."""
     x = (wave - 0.5 * (wave[0] + wave[-1])) / (0.5 * (wave[-1] - wave[0]))
     return np.linalg.qr(np.polynomial.legendre.legvander(x, max(n - 1, 0)))[0].T[:n]
 
@@ -32,9 +32,9 @@ def legendre(wave, n):
 class Grid:
     """The arm of a library, and LabelledSpectra (spectra_files) on it.
 
-    fate [n]            of FATES, from labels and pixels alone
-    good_aa             first and last wavelength of the longest range in which no spectrum that has
-                        labels has a bad pixel; None: there is none
+    fate [n]            index into FATES, from labels and pixels only
+    good_aa             first and last wavelength of the longest range in which no spectrum with
+                        usable labels has a bad pixel; None: no such range
     """
 
     def __init__(self, settings, spectra):
@@ -45,7 +45,7 @@ class Grid:
                           f"{settings.max_aa:g} A, at least {LEAST_PIX} are needed; the spectra "
                           f"have {len(inside)} from {spectra.wave[0]:.2f} to "
                           f"{spectra.wave[-1]:.2f} A in vacuum")
-        # spectra that are moved move against the range
+        # to remove velocities, pixels beyond the range are needed
         self.use = slice(None) if settings.align else inside
         self.fate = self._fates(inside)
         self._check_pixels(inside)
@@ -62,7 +62,7 @@ class Grid:
                          [NO_LABEL, OUTSIDE, BAD_FLUX], USED)
 
     def _check_pixels(self, inside):
-        """Fails where half of the spectra have a bad pixel at the same place."""
+        """Refuse spectra of which more than half have a bad pixel at the same wavelength."""
         rows = np.flatnonzero((self.fate == USED) | (self.fate == BAD_FLUX))
         bad = np.zeros(len(inside), int)
         for row in rows:
@@ -75,7 +75,8 @@ class Grid:
                           f"spectra have a pixel that is not finite or not above 0{self._help()}")
 
     def _longest(self, good):
-        """First and last wavelength of the longest run of good pixels; None: there is none."""
+        """Return the first and last wavelength of the longest run of good pixels; None: all are
+        short."""
         runs = np.flatnonzero(np.diff(np.concatenate([[0], good, [0]]))).reshape(-1, 2)
         if not len(runs) or np.diff(runs).max() < LEAST_PIX:
             return None
@@ -91,8 +92,8 @@ class Grid:
         return "; no --range helps"
 
     def _make_arm(self, wave):
-        """Uniform in ln wavelength from the first pixel on, with the input's finest step: its only
-        one when it is uniform in ln wavelength itself but for rounding."""
+        """Return an arm uniform in ln wavelength from the first pixel on, with the input's finest
+        step (its mean step if the input is uniform up to rounding)."""
         span, step = np.log(wave[-1] / wave[0]), np.diff(np.log(wave)).min()
         if span / step - (len(wave) - 1) < 0.01:
             step = span / (len(wave) - 1)
@@ -106,12 +107,12 @@ class Grid:
                    revision="spectra1")
 
     def _one(self, flux, vel_km_s):
-        """ln flux [n_pix] of a spectrum that has this velocity, and where there is none: near bad
-        pixels, beyond the ends, or where the spline dips to 0."""
+        """Shift a spectrum of velocity vel_km_s to rest.  Return its ln flux [n_pix], and gap
+        [n_pix]: pixels near bad ones, beyond the ends, or where the spline is not above 0."""
         wave, x = self.spectra.wave[self.use], self.arm.wave_aa
         flux = flux[self.use].astype(float)
         good = is_good(flux)
-        level = flux[good].mean()  # so that no unit of flux is too small or too large
+        level = flux[good].mean()  # avoids overflow in extreme flux units
         index = np.arange(len(flux))
         if not good.all():
             flux = np.interp(index, index[good], flux[good])
@@ -128,7 +129,7 @@ class Grid:
         return np.log(np.where(gap, 1, value)), gap
 
     def _flatten(self, y, gap):
-        """Takes continuum and level out of rows, from the good pixels alone."""
+        """Remove continuum and median from each row of y, fitted to its good pixels."""
         whole = ~gap.any(axis=1)
         flat = y[whole]
         flat -= (flat @ self.basis.T) @ self.basis
@@ -144,9 +145,9 @@ class Grid:
             row -= np.median(row[good])
 
     def put(self, velocity):
-        """Spectra without their velocities [n]: fates [n], part of the pixels that are gaps [n],
-        which spectra are used, and of these ln flux and gaps [.., n_pix].  Gaps hold the mean of
-        the spectra that are good there."""
+        """Shift all spectra by their velocities [n] (km/s) to rest.  Return fate [n], the fraction
+        of pixels in gaps [n], the rows used, and their ln flux and gaps [n used, n_pix].  A gap
+        holds the mean of the spectra good at this pixel."""
         fate, part = self.fate.copy(), np.zeros(len(self.fate))
         rows = np.flatnonzero(fate == USED)
         y = np.empty((len(rows), self.arm.n_pix))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Options of the jobs that read spectra with labels, and labels in the names of files."""
+"""Options of jobs that read spectra with labels; labels in file names."""
 
 import contextlib
 import os
@@ -16,9 +16,9 @@ STEM = re.compile(r"(.+)\.fits?(\.gz)?", re.IGNORECASE | re.DOTALL)
 
 @dataclass
 class Request:
-    """labels: (name, column, card, or axis of a cube); wave: (first, step, they are log10 of A);
-    columns: of a table with one spectrum, WAVE, FLUX and, where the job takes them, CONTINUUM or
-    ERROR and SIGMA; unit: of wavelengths, None: as the file says."""
+    """What to read.  labels: [(name, column, card or axis of a cube)]; wave: (first, step, True:
+    log10 of A); columns of a table with one spectrum: WAVE, FLUX and, if the job takes them,
+    CONTINUUM or ERROR and SIGMA; unit: of wavelengths, None: from the file."""
 
     labels: list
     medium: str = None  # "air" or "vacuum"; None: as the header says
@@ -62,7 +62,7 @@ def read_labels(text):
 
 
 def read_ranges(option, text, labels):
-    """Return {name: (min, max)} of NAME=MIN:MAX,...; names are those of labels."""
+    """Return {name: (min, max)} of NAME=MIN:MAX,...; each NAME must be one of labels."""
     out = {}
     for name, value in items(option, text):
         low, _, high = value.partition(":")
@@ -83,8 +83,8 @@ def read_columns(text, n_most):
 
 
 def request_of(options, n_column=2):
-    """Of the options of a job, which may lack name_pattern and unit; n_column 3: --columns may name
-    a continuum, 4: an error and a sigma."""
+    """Return the Request of a job's options (name_pattern and unit may be absent).  n_column: most
+    --columns; 3: with a continuum, 4: with an error and a sigma."""
     if options.wave and options.log_wave:
         raise Failure(USAGE, "--wave and --log-wave exclude each other")
     if sum(bool(o) for o in (options.wave, options.log_wave, options.wave_file,
@@ -108,7 +108,7 @@ def request_of(options, n_column=2):
 
 
 def files_below(folder, wanted=STEM, kinds=".fits, .fit, .fits.gz or .fit.gz"):
-    """Return the spectra of a folder and its subfolders, sorted in each; links are followed."""
+    """Return the paths of spectra in a folder and its subfolders, each sorted; follow links."""
     def fail(error):
         raise Failure(INPUT, f"{error.filename}: cannot be listed: {error.strerror}") from error
 
@@ -136,7 +136,7 @@ def is_list(path):
 
 
 def files_of_list(path):
-    """Return the paths in a list, one a line and relative to its folder; # begins a comment."""
+    """Return the paths in a text file, one a line, relative to its folder; # begins a comment."""
     try:
         with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
             lines = [line.strip() for line in file]
@@ -151,8 +151,8 @@ def files_of_list(path):
 
 
 def list_files(arguments, request):
-    """Return the files that folders, lists and names of files stand for, without the table and the
-    wavelengths; and whether it is one file of many spectra."""
+    """Expand folders, lists and file names to paths, without --table and --wave-file.  Return them,
+    and whether it is one file of many spectra."""
     paths = []
     for path in arguments:
         one = files_of_list(path) if is_list(path) else [path]
@@ -177,8 +177,8 @@ def stem(path, known=STEM):
 
 
 def read_pattern(pattern, names):
-    """A compiled pattern of file names, and {name: divisor}: * is anything, {NAME} a number, and
-    {NAME/10} ten times the label; signs may be p and m."""
+    """Compile a --name-pattern: * is anything, {NAME} a number, {NAME/10} ten times the label;
+    signs may be p and m.  Return the expression and {name: divisor}."""
     parts, divisor = [], {}
     for text in re.findall(r"\{[^{}]*\}|\*|[^*{]+|\{", pattern):
         match = re.fullmatch(r"\{([^/]*)(?:/(.*))?\}", text)
@@ -192,7 +192,7 @@ def read_pattern(pattern, names):
         elif match[1] in divisor:
             raise Failure(USAGE, f"--name-pattern {pattern}: {{{match[1]}}} appears twice")
         else:
-            # all digits that there are: what has been looked at is not given back
+            # take all digits: a lookahead is never shortened by backtracking
             parts.append(rf"(?=(?P<_{match[1]}>[-+pm]?\d+(?:\.\d+)?))(?P=_{match[1]})")
             divisor[match[1]] = number(match[2] or "1")
     for name in names:

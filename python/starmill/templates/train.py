@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill library train: functions of the labels, and the end of a training of networks, whose
-emulators the program has handed over."""
+"""starmill library train: make emulators that are functions of the labels, or make a library from
+networks that the program has trained."""
 
 import os
 import time
@@ -46,8 +46,8 @@ def train_functions(options):
 
 
 def finish_networks(options):
-    """The library of networks that the program trained and handed over (mill_trained_write of
-    io/library/train_file.h)."""
+    """Make the library from the networks that the program trained and wrote to a file
+    (mill_trained_write, io/library/train_file.h)."""
     path = options.arguments[0]
     checkpoint = options.checkpoint or options.output + ".training"
     trained = checkpoint + ".networks"
@@ -58,7 +58,7 @@ def finish_networks(options):
         values = grid.values[models]
         library.label, _ = make_labels(grid.label, values)
         for label, mean, std in zip(library.label, file["mean"], file["std"]):
-            label.mean, label.std = float(mean), float(std)  # to the last bit
+            label.mean, label.std = float(mean), float(std)  # the training's values, bit by bit
         for i, arm in enumerate(library.arm):
             group = file[f"arm{i}"]
             layers = range(int(group.attrs["n_layer"]))
@@ -77,7 +77,7 @@ def finish_networks(options):
     print(f"losses: {options.output}.losses.csv")
     keep(options, library)
     for done in (trained, checkpoint):
-        try:  # a file that stays does no harm: the library is there
+        try:  # a leftover file does no harm
             os.remove(os.path.realpath(done))
         except OSError:
             pass
@@ -95,7 +95,7 @@ def good_models(grid, unfinished):
 
 
 def frame(grid):
-    """A library with a grid file's arms."""
+    """Return a library with copies of a grid file's arms, without labels and emulators."""
     return Library(arm=[copy(arm) for arm in grid.arm])
 
 
@@ -106,7 +106,7 @@ def name_it(library, kind, path):
 
 
 def report_left_out(options, maker, grid, models, library):
-    """From models left out of a library like this one."""
+    """Report on models left out of a second library, made like this one from the others."""
     n = len(models)
     n_wanted = min(int(float(options.left_out or 0.1) * n + 0.5), MAX_SPECTRA)
     try:
@@ -115,7 +115,7 @@ def report_left_out(options, maker, grid, models, library):
             raise Failure(INPUT, f"none of {n} models that can be left out is surrounded by "
                                  "others: give a larger --left-out or --validation")
         without = frame(grid)
-        # its nodes without a model are those left out
+        # fill gaps: the models left out leave empty nodes
         maker.make(grid, models[~out], without, True)
         filled = "" if options.emulator == "radial" else \
             ", whose nodes are filled from their neighbours"
@@ -127,7 +127,7 @@ def report_left_out(options, maker, grid, models, library):
 
 
 def report_validation(options, grid, models, library):
-    """From models of another file, with the same labels and arms."""
+    """Report on models of another grid file, which must have the same labels and arms."""
     def need(good, message):
         if not good:
             raise Failure(INPUT, f"--validation {options.validation}: {message}")
@@ -151,8 +151,8 @@ def report_validation(options, grid, models, library):
 
 
 def measure(options, library, grid, models, how, to):
-    """The report of a library by models of a grid file goes into to, with --model-error the model
-    error too."""
+    """Measure a library by models of a grid file.  Store the report in library `to`, with
+    --model-error also the model error."""
     n = min(len(models), MAX_SPECTRA)
     if options.model_error and n < residuals.LEAST_SPECTRA:
         raise Failure(INPUT, f"{n} models are left out, too few for a model error, which needs "
@@ -176,7 +176,7 @@ def measure(options, library, grid, models, how, to):
 
 
 def without_report(options, failure):
-    """Costs the report and not the library, but where its model error is wanted."""
+    """Print why there is no report; with --model-error, which needs it, raise the failure."""
     if options.model_error or failure.status != INPUT:
         raise failure
     print(f"no report: {failure}")
