@@ -119,8 +119,7 @@ static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_expo
   enum { MOST = 1 << 16 };
   *n_exposure = 1;
   if (n < 0 || (n > 0 && !spectrum))
-    return MILL_ERROR(MILL_ERR_USAGE, "expected 0 spectra or more, got %d%s", n,
-                      n > 0 ? ", but NULL" : "");
+    return MILL_ERROR(MILL_ERR_USAGE, "%d spectra%s: give 0 or more", n, n > 0 ? ", but NULL" : "");
   for (int i = 0; i < n; i++) {
     const starmill_spectrum *s = &spectrum[i];
     if (s->exposure < 0 || s->exposure >= MOST)

@@ -49,7 +49,7 @@ static int find_tables(fourmost *f)
   if ((f->i_spectra >= 0) != (f->i_target >= 0))
     return MILL_ERROR(
         MILL_ERR_INPUT,
-        "%s: has no table %s, but its partner SPECTAB or FIBMETATAB; fetch the file again",
+        "%s: has no table %s, only the other of SPECTAB and FIBMETATAB; fetch it again",
         guard->path, f->i_target < 0 ? "FIBMETATAB" : "SPECTAB");
   if (f->i_spectra < 0)
     f->i_spectra = find_single(guard);
