@@ -306,6 +306,8 @@ int starmill_model_get_piece(const starmill_model *model, int i_piece, starmill_
 
 /* ---- templates ---- */
 
+/* Evaluate the template at a spectrum's pixels, NaN outside the arms.  ones [n_pix] replace its
+ * flux and ivar. */
 static int make_template(starmill_library *h, const starmill_spectrum *spectrum, const float *ones,
                          const double *theta, float *flux)
 {

@@ -49,8 +49,8 @@ typedef struct mill_file_index {
   double file_mtime;
   int64_t rows_hash;   /**< digest that identifies the rows (mill_spectra_index) */
   const char *warning; /**< warning for the user, static text; NULL: none */
-  /** path of the redrock file of Z and SPECTYPE, owned, NULL: none; size and time are 0 unless rows
-   *  are selected by it */
+  /** path of the redrock file that gives Z and SPECTYPE, owned; NULL: none.  redrock_size and
+   *  redrock_mtime are 0 unless redrock selects rows. */
   char *redrock;
   int64_t redrock_size;
   double redrock_mtime;

@@ -329,6 +329,7 @@ static int walk_rbf(walk *w, int i_arm, mill_rbf *rbf)
   return owned(w, "coefficients", F32, 2, coef, &rbf->coef);
 }
 
+/* Read or digest the sizes, weight and bias of layer i_layer, which has up to most_out outputs. */
 static int walk_layer(walk *w, int i_layer, size_t most_out, mill_emulator *e)
 {
   size_t dim[2] = {(size_t)e->n_out[i_layer], (size_t)e->n_in[i_layer]};

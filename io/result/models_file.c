@@ -223,7 +223,8 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
   MILL_TRY(MILL_ALLOC(info->n_pix[a], &wave));
   MILL_TRY(mill_output_read_whole(file, path, name, H5T_NATIVE_DOUBLE, info->n_pix[a], wave));
   if (memcmp(wave, info->wave_aa[a], sizeof *wave * (size_t)info->n_pix[a]) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s has other wavelengths in arm %s", path, info->lib->arm[a].name);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: the wavelengths of arm %s differ from this run's", path,
+              info->lib->arm[a].name);
 done:
   mill_free(wave);
   mill_table_close(flux);

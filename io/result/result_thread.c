@@ -200,7 +200,8 @@ static int n_count(const mill_result_file *file)
   return N_COUNT + 2 * file->owners.n;
 }
 
-/* Swap the queues, and prepare the filled one, *out; returns prepare's code. */
+/* Swap the queues, fill this rank's counts and, unless an earlier write failed, prepare the filled
+ * queue, *out; returns prepare's code. */
 static int begin_write(mill_result_file *file, mill_result_queue **out)
 {
   int64_t *mine = file->count;

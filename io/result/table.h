@@ -78,8 +78,8 @@ void mill_table_written(int64_t *n_write, int64_t *n_byte);
  *  mill_table_go_on. */
 int mill_table_fill(mill_table_part part);
 
-/** Read a part into its packed rows; if part.at is set, the table must have a descriptor.  Not
- *  collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+/** Read rows of the table into part.row.  For scattered rows (part.at) the table must have a
+ *  descriptor.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_table_read(mill_table_part part);
 
 /** Packed rows waiting to be written, in any order; zero it before use. */

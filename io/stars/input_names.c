@@ -137,8 +137,9 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
   return 1;
 }
 
-/* Set is_done for inputs [n] that are still in their result, since another run may have replaced
- * it.  is_output: the result is this run's output, which is replaced if it has no fitted row. */
+/* Set is_done for those of n inputs whose rows their result still has: another run may have
+ * replaced the file.  is_output: the result is this run's output, which is replaced if it has no
+ * fitted row. */
 static int look_for(const done_input *done, size_t n, const char *settings, int is_output,
                     char *is_done)
 {

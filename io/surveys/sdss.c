@@ -30,7 +30,7 @@ enum {
         | 1 << 27     /* BADSKYCHI */
         | 1 << 28,    /* REDMONSTER */
   NO_WDISP = 1 << 30, /* invalid wdisp; set by this reader, as SPPIXMASK does not use the bit */
-  /* bits that reject a pixel of one exposure; ignored in the OR over exposures */
+  /* bits that reject a pixel of one exposure; ignored in an OR over exposures */
   OF_ONE = 1 << 18 | 1 << 25,
   MAX_VISIT = 4096
 };
@@ -181,8 +181,9 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
 
 /* ---- Astra's stars and visits ------------------------------------------- */
 
-/* Set sigma_aa (A) from WRESL, the full width at half maximum.  Coadds lack it: use BOSS's
- * resolving power, 1560 to 2270 over 3700-6000 A and 1850 to 2650 over 6000-9000 A. */
+/* Keep the mask's BAD bits except OF_ONE, and set sigma_aa (A) from WRESL, the full width at half
+ * maximum.  Coadds lack it: use BOSS's resolving power, 1560 to 2270 over 3700-6000 A and
+ * 1850 to 2650 over 6000-9000 A. */
 static int take_mwm(mill_cameras *c, const mill_camera *camera)
 {
   mill_single_spectrum *spectrum = &c->spectrum;

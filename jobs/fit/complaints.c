@@ -99,8 +99,8 @@ void mill_complain_nonfinite(const mill_inputs *inputs, const mill_fit_result *r
   for (int f = 0; f < inputs->n_file; f++) {
     const mill_input_file *file = &inputs->file[f];
     if (result->row >= file->row_start && result->row < file->row_start + file->n_row) {
-      mill_log_warning("%s: NaN or infinity in the fit of row %lld of /fits (row %lld of this "
-                       "file's); it is flagged NONFINITE%s",
+      mill_log_warning("%s: row %lld of /fits (row %lld from this file) has NaN or infinity in its "
+                       "fit and is flagged NONFINITE%s",
                        file->path, (long long)result->row,
                        (long long)(result->row - file->row_start),
                        result->status == MILL_STATUS_FITTED ? "" : " and not fitted");

@@ -122,7 +122,8 @@ static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
   return mill_result_meet(out->result, mill_board_meet, out->board);
 }
 
-/* Return the expected stars/s of this rank, which set the sizes of its chunks. */
+/* Return the expected stars/s of this rank, which set the sizes of its chunks.  With options->fit,
+ * the stars of that result are sampled, not fitted. */
 static double expected_rate(const mill_fit_call *call, const mill_fit_setup *setup,
                             const mill_fit_device *device)
 {

@@ -78,8 +78,8 @@ static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
   if (options->fit && options->n_library == 0 && config->n_template_lib > 1) {
     config->n_template_lib = 1;
     if (call->mpi->rank == 0)
-      mill_log_warning("%s was fitted with several libraries: sampling the stars of %s; those of "
-                       "another with --library",
+      mill_log_warning("%s was fitted with several libraries: sampling the stars of %s; choose "
+                       "another by --library",
                        options->fit, config->template_lib[0]);
   }
   if (config->n_template_lib == 0)

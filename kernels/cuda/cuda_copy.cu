@@ -16,8 +16,8 @@ static const size_t LARGE_BYTES = (size_t)64 << 10;
 static const size_t RESERVE_BYTES = (size_t)512 << 20;
 enum { RESERVE_PART = 16 };
 
-/** Adjacent pieces in pinned memory below this size together pass through a buffer: a separate copy
- *  call would take longer.  From this size on they are uploaded directly. */
+/** Adjacent pieces in pinned memory with a total below this size pass through a buffer, as a copy
+ *  call of their own would take longer; larger ones are uploaded directly. */
 static const size_t DIRECT_BYTES = (size_t)32 << 10;
 
 int mill_cuda_flush(mill_device *d)

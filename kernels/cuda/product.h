@@ -322,8 +322,8 @@ multiply_rows(product_buffer<real> *buffer, const tile_rows<real> &rows, int n_l
   }
 }
 
-/** multiply_rows with the least of n_row, n_row / 2, n_row / 4 ... rows per thread that hold n_left
- *  rows: the last tile of a list is seldom full. */
+/** multiply_rows for n_left rows, with the rows per thread halved from n_row while they suffice:
+ *  the last tile of a list is seldom full. */
 template <typename real, int n_row = product_size<real>::N_ROW, typename... argument>
 static __device__ __forceinline__ void multiply_tile(product_buffer<real> *buffer,
                                                      const tile_rows<real> &rows, int n_left,

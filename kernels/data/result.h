@@ -161,8 +161,8 @@ typedef struct mill_fit_result {
    *  hull penalty.  It leaves out model error and the continuum's determinant, which do not tell
    *  whose templates are better. */
   double excess;
-  /** Chi-square of the guess's best template (only differences have a meaning), and the largest one
-   *  of another library that may still belong to a better fit; infinite: no guess. */
+  /** Chi-square of the guess's best template (only differences have a meaning), and the chi-square
+   *  up to which another library's best template ties with it.  Both infinite: no guess. */
   double guess_chisq, guess_tie;
   uint8_t library;  /**< 1 + index of the library, where there are several; 0: none */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */

@@ -64,10 +64,11 @@ static inline double mill_cell_place(int n_pix, const double *wave_aa, int i)
   return 2.0 * (wave - wave_aa[0]) / (wave_aa[last] - wave_aa[0]) - 1.0;
 }
 
-/** Fit the polynomials of n_cont functions by least squares; returns 0 if a polynomial errs by more
- *  than MILL_CELL_ERROR at a pixel, else 1.
+/** Fit each of n_cont continuum functions by one polynomial per cell (least squares); returns 0 if
+ *  one errs by more than MILL_CELL_ERROR at a pixel, else 1.
  *
- *  n_pix >= 3, wave_aa [n_pix] ascending, power from mill_cell_powers, coef out */
+ *  n_pix >= 3, wave_aa [n_pix] ascending, cell: pixels per cell, power from mill_cell_powers, coef
+ *  out */
 static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *wave_aa, int cell,
                                 const double *power, double *coef)
 {

@@ -75,8 +75,8 @@ MILL_HD static inline int mill_rotation_slope_half_width(int kind, double r_pix)
   return half < least ? least : half;
 }
 
-/** W_k and dW_k/dR with the triangle as L.  At r_pix = 0 the slope is the limit from above: int_0^1
- *  x K for the neighbours, -2 times that in the centre. */
+/** Compute W_k and dW_k/dR of MILL_ROT_LINEAR.  The slope at r_pix = 0 is the limit from above:
+ *  s = int_0^1 x K(x) dx for the neighbours, -2 s in the centre. */
 MILL_HD static inline void mill_rotation_linear(double r_pix, int k, double *weight, double *slope)
 {
   double a0, a1, b0, b1, c0, c1;

@@ -45,8 +45,8 @@ typedef struct mill_segment {
   float *templ_flux; /**< [n_pix] its template, without continuum; NULL: not wanted */
   double *cont_coef; /**< [MILL_MAX_CONT] of the continuum functions; NULL: not wanted */
   float *scratch; /**< [n_pix] work space; after MILL_REQ_MODELS: model / sigma, 0 for bad pixels */
-  /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] weights and products of the guess's
-   *  bins, blocks side by side, and their transforms. */
+  /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] Fourier transforms of w and
+   *  -2 w n (guess.h), summed over the guess's bins; blocks side by side. */
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma, with model error ln det of the covariance */
   double dd;         /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */

@@ -260,6 +260,7 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
     /* the error of a linear rotation kernel grows with the square of the grid step */
     const int chosen = choice->sampling > 0 || config->fit.rotation == MILL_ROT_LINEAR;
     int factor = chosen ? 1 : MILL_MAX_SAMPLING;
+    /* the largest factor that all libraries allow, each by its arm of this name or else range */
     for (int k = 0; k < n_lib; k++) {
       const int own = mill_library_find_arm(&lib[k], choice->arm);
       const int a = own < 0 ? arm_with(&lib[k], choice) : own;
@@ -497,8 +498,8 @@ static int cut_all(const mill_config *config, mill_library *lib)
   if (n_part < config->n_arm)
     MILL_FAIL(
         MILL_ERR_CONFIG,
-        "arms: some are parts of the library's arms, others are not; give all of them a range "
-        "by min or max and a name of its own");
+        "arms: some are parts of the library's arms, others are not; give each a range by min or "
+        "max, and a name of its own");
   MILL_TRY(MILL_ALLOC(MILL_MAX_ARM, &part));
   memcpy(choice, config->arm, sizeof choice);
   qsort(choice, (size_t)n_part, sizeof choice[0], compare_choice);

@@ -24,7 +24,10 @@ static int check_sample(const mill_sample_settings *s)
                       "sample size of %g (--ess): give twice as many",
                       s->max_eval, s->least_ess);
   if (s->n_draw < 0 || s->n_draw > MILL_MAX_DRAW || !(s->least_ess > 0.0))
-    return MILL_ERROR(MILL_ERR_INTERNAL, "settings of a sample that no option can give");
+    return MILL_ERROR(MILL_ERR_INTERNAL,
+                      "%d draws per star (0 to %d) or effective sample size %g (above 0) out of "
+                      "range",
+                      s->n_draw, MILL_MAX_DRAW, s->least_ess);
   return MILL_OK;
 }
 
@@ -313,8 +316,8 @@ static int stored_most(const mill_library *lib, const mill_model *m)
   return (size_t)lib->n_guess < STORE_BYTES / each ? lib->n_guess : (int)(STORE_BYTES / each);
 }
 
-/** Store the emulator's output at the guess templates, computed by the run's backend, or by the
- *  CPU's if that cannot (a GPU). */
+/** Store the emulator's output at the guess templates, computed by the run's backend; for a GPU, by
+ *  the CPU's. */
 static int load_stored(const mill_library *lib, const mill_fit_settings *settings,
                        const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                        mill_model *m)

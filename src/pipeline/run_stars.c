@@ -209,7 +209,7 @@ static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
   return err;
 }
 
-/** Give stars to the library of their next turn; those without a next turn stay in c->done. */
+/** Give each star in c->done to the library that tries it next; stars without one stay. */
 static int take_turns(mill_pipeline *p, mill_crew *c)
 {
   int n = 0;

@@ -52,8 +52,8 @@ int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
 /** Gather the distributed moments m and v on every rank.  Collective. */
 int mill_train_gather(const mill_mpi *mpi, mill_train_state *state);
 
-/** Compute the loss of models [n], without the floor, and its gradient; param and gradient
- *  [n_param of mill_train_shape_of]. */
+/** Compute the loss of models [n], less mill_train_problem's floor, and its gradient; param and
+ *  gradient [n_param of mill_train_shape_of]. */
 int mill_train_gradient(const mill_train_ops *ops, const mill_train_settings *settings,
                         const mill_train_problem *problem, int n, const int *model,
                         const float *param, float *gradient, double *loss);

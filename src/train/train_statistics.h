@@ -61,8 +61,8 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
 int mill_train_components_share(const mill_mpi *mpi, mill_train_components *c);
 void mill_train_components_clear(mill_train_components *c); /* NULL is allowed */
 
-/** Scores z [n][n_component] of spectra y [n][n_pix]; rest [n]: what the components leave of the
- *  squares of scale (y - mean), summed over pixels. */
+/** Compute scores z [n][n_component] of spectra y [n][n_pix], and rest [n]: the part of the sum
+ *  over pixels of (scale (y - mean))^2 that the components do not explain. */
 int mill_train_components_scores(const mill_train_components *c, const double *scale, int n,
                                  const float *y, double *z, double *rest);
 

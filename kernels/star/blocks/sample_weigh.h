@@ -61,8 +61,8 @@ MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slo
   return v < 0 ? 0.0 : mill_part_u(m, slot, slot->best.end[MILL_PAR_VSINI] + (double)x[v]);
 }
 
-/** Make a part from the mean [n_free + 1] and covariance [n_free + 1][n_free + 1] of its points,
- *  whose last coordinate is u; 0: the covariance is not positive definite. */
+/** Make a component of the proposal from the mean [n_free + 1] and covariance [n_free + 1]^2 of its
+ *  points, with mill_part_u last.  Returns 0 if the covariance is not positive definite. */
 MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_slot *slot,
                                                 const double *mean, const double *c, double wider,
                                                 mill_part *to)

@@ -5,9 +5,9 @@
 
 #include "kernels/star/slot.h"
 
-/** Fill the spline constants of an arm from its ln_step: the response of the coefficients to one
- *  second difference, the decay at the two ends, and the scales of an interval.  mill_block_spline
- *  has the equations.
+/** Compute an arm's spline constants from its ln_step: the coefficients' response to a unit second
+ *  difference, its decay at the two ends, expm1_step and spline_scale_right.  mill_block_spline has
+ *  the equations.
  *
  *  The response is c p^k to the right and c q^k to the left: c (1 - p q) times the product of two
  *  one-sided exponentials.  Each of these is a product of two short filters:

@@ -26,8 +26,9 @@ MILL_HD static inline int mill_begins_far(const mill_slot *slot)
 #define MILL_LEAD_SIGNAL  1000.0
 enum { MILL_LEAD_MAX_JAC = 3 };
 
-/** Begin a start with the arm that has the most significant lines: its Jacobian costs a third of
- *  one of three arms.  Not with velocity offsets.  Saves 13 to 20 % of a fit of several arms. */
+/** Begin a start with the arm that has the most significant lines: with three arms, its
+ *  Jacobian costs a third of the full one.  Not with velocity offsets.  Saves 13 to 20 % of a fit
+ *  of several arms. */
 MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 {
   int lead = 0, n_arm = 0;

@@ -78,7 +78,7 @@ MILL_HD static inline int mill_pair_is_hopeless(const mill_model *m, const mill_
           (later && polish->at.theta[MILL_PAR_VSINI] > MILL_PAIR_BLUNT));
 }
 
-/** These two stars are none.  Returns 0. */
+/** Drop the pair: it is a single star.  Returns 0. */
 MILL_HD static inline int mill_pair_drop(mill_slot *slot)
 {
   slot->pair.is_fitted = 0;
@@ -107,7 +107,7 @@ MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot 
   return 1;
 }
 
-/** The ratio of fluxes to the segments, whose rows are the companion's. */
+/** Set each segment's flux ratio of the companion, whose rows it stores, to this star. */
 MILL_HD static inline void mill_pair_relate(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_segment; i++) {
@@ -118,8 +118,8 @@ MILL_HD static inline void mill_pair_relate(mill_slot *slot)
   }
 }
 
-/** Keep the rows of the star at the pixels, and go to the other one, whose Jacobians are made with
- *  them. */
+/** Store this star's template and its derivatives at the pixels, then switch to the other star,
+ *  whose Jacobians use them. */
 MILL_RESUMABLE(mill_pair_keep_rows)
 {
   mill_pair *p = &slot->pair;
@@ -266,13 +266,13 @@ MILL_RESUMABLE(mill_pair_measure)
   MILL_END;
 }
 
-/** Before a turn of stars that move: scans for the velocities of their epochs, and Jacobians that
- *  settle them. */
+/** Find the velocities of moving stars at their epochs before a turn: scan them, then refine them
+ *  by Jacobians. */
 MILL_RESUMABLE(mill_pair_epochs_look)
 {
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
-  if (p->is_moving && p->n_turn == 1) { /* one star's lines were smeared */
+  if (p->is_moving && p->n_turn == 1) { /* measure again: the fit of one star smeared lines */
     slot->of_epochs = 1;
     for (int j = 0; j < m->n_par; j++)
       slot->theta[j] = p->theta[0][j];
@@ -312,8 +312,8 @@ MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m
   return sqrt(e[0]);
 }
 
-/** Is the second star one?  A template also imitates what is wrong of the first star's: at any
- *  velocity, with broad lines, at no certain place. */
+/** Is the second star real?  A template also imitates errors of the first star's: at any velocity,
+ *  with broad lines, at no certain place. */
 MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;

@@ -366,8 +366,8 @@ MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slo
     mill_pair_sharpen(m, slot, star);
 }
 
-/** Digest a Jacobian of the velocities: half of them lead to the first minimum of each epoch, the
- *  other half to that from where its velocities are exchanged, and the lower one is kept. */
+/** Digest a Jacobian of the velocities.  The first half of the Jacobians lead each epoch to a
+ *  minimum, the others to one from its two velocities exchanged; the lower minimum is kept. */
 MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

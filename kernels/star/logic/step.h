@@ -186,9 +186,9 @@ MILL_HD_CALLED static inline void mill_polish_forces(mill_polish_try *t, double 
   }
 }
 
-/** Solve for the step of the parameters that are neither fixed nor pinned, with damping and the
- *  facets that it has crossed.  The factor of the curvature goes to axes too, unless NULL.
- *  0: the curvature is not positive definite. */
+/** Solve for the damped step of the parameters that are neither fixed nor pinned, with forces of
+ *  the hull facets that it has crossed so far (t->facet).  Unless NULL, axes gets the Cholesky
+ *  factor of the curvature.  Returns 0 if the curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slot *slot,
                                                    mill_polish_try *t, mill_polish_axes *axes)
 {

@@ -25,8 +25,8 @@ UNSOELD_ELSE = 2.5
 MOLECULES = ("mooghyd", "moogcn", "moogc2", "moogfeh", "moogsih")
 # Species of these lists that are not used: hydrogen halides, which have no lines here.
 SKIP = {"109.0", "117.00135", "117.00137", "108.0"}
-# (wavelength up to which it holds, largest lg gf) of CH: a few hundred lines of high excitation
-# were extrapolated to absurd strengths. Those of A-X and B-X are below this.
+# (up to this wavelength in A, largest lg gf) of CH: stronger lines are left out, a few hundred of
+# high excitation with absurd extrapolated strengths. True lines of A-X and B-X are weaker.
 STRONGEST_CH = ((4600.0, -0.5), (1e9, -1.7))
 # A molecular line is left out if weaker by more than this (dex) than the strongest of its species.
 # THETA = 5040 / T: about 3900 K (hydrides, CN, C2) and 3300 K (TiO).

@@ -37,8 +37,8 @@ def split_unit(name):
 
 
 def find_known(names):
-    """Return the names of columns WAVE, FLUX and, if present, ERROR and then SIGMA; None: no WAVE
-    or no FLUX."""
+    """Return the names of columns WAVE, FLUX and, if present, ERROR; with ERROR also SIGMA.  None:
+    no WAVE or no FLUX."""
     have = {split_unit(name)[0]: name for name in reversed(names)}
     found = [next((have[name] for name in known if name in have), None) for known in KNOWN]
     n = found.index(None) if None in found else len(found)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Real spectra of known labels beside the templates of an arm: what their ratio is, what it would
-be at other labels, and which labels and velocities it pretends (docs/science/numerics.md,
+"""Compare real spectra of known labels with an arm's templates: their ratio, the ratio at other
+labels, and the shifts of labels and velocity that would explain it (docs/science/numerics.md,
 "Correction by real spectra")."""
 
 from dataclasses import dataclass, replace
@@ -75,9 +75,9 @@ class Calibrators:
         return out
 
     def estimates(self, x, variance, patterns, use):
-        """What residuals x pretend: least-squares shifts of labels and velocity [n, n_label + 1]
-        from the pixels `use`, and their errors.  Residuals have that variance [n_pix] and shares
-        of unit variance of patterns [n_pattern, n_pix]."""
+        """Return the shifts of labels and velocity [n, n_label + 1] that best explain residuals x
+        (least squares over the pixels `use`), and their errors.  Residuals have that
+        variance [n_pix] and shares of unit variance of patterns [n_pattern, n_pix]."""
         out, error = np.empty((2, len(x), len(self.slope)))
         small = np.diag(np.append(1e-4 * self.scale**-2.0, 1e-8))
         for i in range(len(x)):

@@ -22,8 +22,8 @@ MAX_LENGTH, N_LENGTH = 32, 250  # largest ratio of two lengths; models that choo
 
 
 def choose_length(x, score, degree, smoothing):
-    """Choose the lengths [n_label] of the mapped labels x [n, n_label] that best predict the scores
-    [n, n_component] of models left out in turn; the least length is 1."""
+    """Choose length scales [n_label] of mapped labels x [n, n_label] that best predict the scores
+    [n, n_component] of models left out in turn, scaled so that the shortest is 1."""
     some = np.linspace(0, len(x) - 1, min(len(x), N_LENGTH)).astype(int)
 
     def error(power):
