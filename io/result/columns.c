@@ -92,7 +92,7 @@ static const line fits_line[] = {
      "CHISQ_TOT without model error: of the same template, with the continuum that then is best"},
     {ONCE, "CHISQ_C_DATA", F64, 1, R(chisq_c_data), NAN, "", "CHISQ_C_TOT without model error"},
     {ONCE, "CHISQ_NOISE", F64, 1, R(chisq_noise), NAN, "",
-     "what noise has of CHISQ_DATA, by differences of residuals three pixels apart"},
+     "noise's part of CHISQ_DATA, by differences of residuals three pixels apart"},
     {ONCE, "NPIX_TOT", I64, 1, R(n_pix_tot), 0, "", "good pixels of all arms"},
     {ONCE, "M2LL", F64, 1, R(m2ll), NAN, "",
      "-2 ln L with priors and hull penalty at the solution"},
@@ -120,12 +120,12 @@ static const line fits_line[] = {
     {OFFSET, "VRAD_OFFSET_%s_ERR", F64, 1, R(vrad_offset_err_km_s), NAN, "km/s",
      "error of the velocity offset of arm %s, times ERR_SCALE; 0 in the star's first arm"},
     {ONCE, "NEVAL", I32, 1, R(n_eval), 0, "",
-     "questions to the likelihood; a Jacobian, a velocity profile and a round of the searches for "
+     "requests to the likelihood; a Jacobian, a velocity profile and a round of the searches for "
      "the arms' velocities count once each"},
     {ONCE, "NJAC", I32, 1, R(n_jac), 0, "", "Jacobians among them"},
     {ONCE, "RVS_WARN", I64, 1, R(warn), 0, "", "warning bits, listed in the attributes"},
     {ONCE, "FIT_INFO", I32, 1, R(info), 0, "",
-     "bits of facts that need no warning, listed in the attributes"},
+     "bits: facts that need no warning, listed in the attributes"},
     {ONCE, "VRAD_GOOD", MILL_TYPE_U8, 1, MILL_FROM_VRAD_GOOD, 0, 0, "",
      "1 when STATUS is FITTED and no warning concerns the velocity, whatever the labels"},
     {ONCE, "SUCCESS", MILL_TYPE_U8, 1, MILL_FROM_SUCCESS, 0, 0, "",
@@ -184,10 +184,10 @@ static const line fits_line[] = {
      "NaN where a label has neither a hull nor a prior"},
     {POST, "POST_LN_EVIDENCE_ERR", F64, 1, P(ln_evidence_err), NAN, "", "its statistical error"},
     {POST, "POST_PARETO_K", F64, 1, P(pareto), NAN, "",
-     "Pareto k of the weights: above 0.7 the posterior is not to be believed"},
+     "Pareto k of the weights: above 0.7 do not trust the posterior"},
     {POST, "POST_NEVAL", I32, 1, P(n_eval), 0, "", "likelihood evaluations of the sample"},
     {POST, "POST_FLAG", I32, 1, P(flag), 0, "",
-     "bits of what to know about the posterior, listed in the attributes"},
+     "bits: what to know about the posterior, listed in the attributes"},
     {POST, "POST_DENSITY", F64, GRID_LENGTH, P(density), NAN, "1 / that of each parameter",
      "marginal densities by parameter in ORDER, each at 64 even points from POST_DENSITY_LOW to "
      "POST_DENSITY_HIGH; NaN for a fixed parameter"},
@@ -263,7 +263,7 @@ static const line catalog_line[] = {
 static const line epoch_line[] = {
     {ONCE, "VRAD", F64, 1, E(vrad_km_s), NAN, "km/s", "radial velocity of the exposure's epoch"},
     {ONCE, "VRAD_ERR", F64, 1, E(vrad_err_km_s), NAN, "km/s",
-     "its error where labels and v sin i are known, without model error, times ERR_SCALE"},
+     "its error at fixed labels and v sin i, without model error, times ERR_SCALE"},
     {ONCE, "VRAD_2", F64, 1, E(pair_vrad_km_s), NAN, "km/s",
      "the same of the second star, with SB2"},
     {ONCE, "VRAD_2_ERR", F64, 1, E(pair_vrad_err_km_s), NAN, "km/s",
@@ -271,7 +271,7 @@ static const line epoch_line[] = {
     {ONCE, "SN", F64, 1, E(sn), NO_SN, "", "largest median signal-to-noise of the epoch's arms"},
     {ONCE, "EPOCH", I32, 1, E(epoch), -1, "", "which epoch of the row: 0, 1, ..."},
     {ONCE, "EPOCH_FLAG", I32, 1, E(flag), 0, "",
-     "bits of why the epoch has no velocity, or which of two is unsure, listed in the attributes"},
+     "bits: why there is no velocity, or which star's is uncertain; listed in the attributes"},
 };
 
 #undef E
