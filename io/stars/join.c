@@ -142,8 +142,9 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
   MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT64_T, MPI_MIN, mpi->comm));
   if (one && first == place)
     mill_log_warning(
-        "join_by_name: %lld rows, such as one of '%s' (TARGETID %lld), were joined to the first "
-        "row of their name or TARGETID, over 1 arcmin away: are they one object?",
+        "join_by_name: %lld rows are more than 1 arcmin from the first row of their name or "
+        "TARGETID, such as '%s' (TARGETID %lld), but joined to it: are they one "
+        "object?",
         (long long)n, one->object, (long long)one->target_id);
   return MILL_OK;
 }
