@@ -380,7 +380,7 @@ MILL_TEST(models_belong_to_one_result)
   /* continued: used again, what was written stays */
   file = open_as(&s, in_dir("mine.h5"), 0, MILL_OPEN_CONTINUE);
   assert_fails(mill_result_open_models(file, in_dir("m.h5"), 0, other_aa, n_pix), MILL_ERR_OUTPUT,
-               "other wavelengths");
+               "differ from this run's");
   assert_fails(mill_result_open_models(file, in_dir("m.h5"), 0, none_aa, n_pix), MILL_ERR_OUTPUT,
                "one set of wavelengths for all rows");
   assert_fails(mill_result_open_models(file, in_dir("missing.h5"), 0, wave_aa, n_pix),
