@@ -116,12 +116,15 @@ static int has_range(const mill_arm_choice *choice)
   return choice->min_aa > 0.0 || isfinite(choice->max_aa);
 }
 
-/* Return the library's arm that covers most of a wavelength range, or -1 if none covers any of
- * it. */
-static int arm_with(const mill_library *lib, const mill_arm_choice *choice)
+/* Return the library's arm of this name; else its arm that covers most of the range, or its first
+ * arm if none covers any of it. */
+static const mill_arm *arm_with(const mill_library *lib, const mill_arm_choice *choice)
 {
-  int best = -1;
+  const int own = mill_library_find_arm(lib, choice->arm);
+  int best = 0;
   double most = 0.0;
+  if (own >= 0)
+    return &lib->arm[own];
   for (int a = 0; a < lib->n_arm; a++) {
     const mill_arm *arm = &lib->arm[a];
     const double covered = log(fmin(choice->max_aa, arm->wave_aa[arm->n_pix - 1])) -
@@ -131,7 +134,7 @@ static int arm_with(const mill_library *lib, const mill_arm_choice *choice)
       best = a;
     }
   }
-  return best;
+  return &lib->arm[best];
 }
 
 int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
@@ -262,9 +265,7 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
     int factor = chosen ? 1 : MILL_MAX_SAMPLING;
     /* the largest factor that all libraries allow, each by its arm of this name or else range */
     for (int k = 0; k < n_lib; k++) {
-      const int own = mill_library_find_arm(&lib[k], choice->arm);
-      const int a = own < 0 ? arm_with(&lib[k], choice) : own;
-      const mill_arm *arm = &lib[k].arm[a < 0 ? 0 : a];
+      const mill_arm *arm = arm_with(&lib[k], choice);
       while (factor > 1 && !allows(config, choice, arm, factor))
         factor--;
     }
@@ -451,8 +452,8 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
     if (mill_library_find_arm(lib, camera[i].arm) >= 0)
       return; /* the library's arms are the cameras already */
   for (int i = 0; i < n; i++) {
-    const int k = mill_config_find_arm(config, camera[i].arm), a = arm_with(lib, &camera[i]);
-    const mill_arm *arm = &lib->arm[a < 0 ? 0 : a];
+    const int k = mill_config_find_arm(config, camera[i].arm);
+    const mill_arm *arm = arm_with(lib, &camera[i]);
     if (lib->n_arm > 1 &&
         (camera[i].min_aa < arm->wave_aa[0] || camera[i].max_aa > arm->wave_aa[arm->n_pix - 1]))
       return; /* the camera extends beyond its library arm */
@@ -503,10 +504,8 @@ static int cut_all(const mill_config *config, mill_library *lib)
   MILL_TRY(MILL_ALLOC(MILL_MAX_ARM, &part));
   memcpy(choice, config->arm, sizeof choice);
   qsort(choice, (size_t)n_part, sizeof choice[0], compare_choice);
-  for (int i = 0; i < n_part; i++) {
-    const int a = arm_with(lib, &choice[i]);
-    MILL_TRY(cut(config, &lib->arm[a < 0 ? 0 : a], &choice[i], &part[i]));
-  }
+  for (int i = 0; i < n_part; i++)
+    MILL_TRY(cut(config, arm_with(lib, &choice[i]), &choice[i], &part[i]));
   for (int a = 0; a < lib->n_arm; a++)
     mill_arm_clear(&lib->arm[a]);
   memcpy(lib->arm, part, (size_t)n_part * sizeof *part);
