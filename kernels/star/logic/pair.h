@@ -60,21 +60,20 @@ enum {
 };
 
 /** Will the turn not lower F by half of what two stars must, more promised? */
-MILL_HD static inline int mill_pair_loses(const mill_model *m, const mill_slot *slot,
-                                          double promised)
+MILL_HD static inline int mill_pair_loses(const mill_slot *slot, double promised)
 {
   return !(slot->result.m2ll - slot->polish.at.f + promised >
-           0.5 * MILL_PAIR_GAIN * mill_pair_unit_of(m, slot));
+           0.5 * MILL_PAIR_GAIN * mill_pair_unit_of(slot));
 }
 
 /** Is this first turn not worth another Jacobian? */
-MILL_HD static inline int mill_pair_is_hopeless(const mill_model *m, const mill_slot *slot)
+MILL_HD static inline int mill_pair_is_hopeless(const mill_slot *slot)
 {
   const mill_polish *polish = &slot->polish;
   /* lines of stars that move are smeared at first */
   const int later = polish->n_jac >= MILL_PAIR_LATER_JAC && !slot->pair.is_moving;
   return polish->n_jac >= MILL_PAIR_JAC &&
-         (mill_pair_loses(m, slot, (later ? 1.0 : MILL_PAIR_PROMISE) * polish->pred) ||
+         (mill_pair_loses(slot, (later ? 1.0 : MILL_PAIR_PROMISE) * polish->pred) ||
           (later && polish->at.theta[MILL_PAR_VSINI] > MILL_PAIR_BLUNT));
 }
 
@@ -164,7 +163,7 @@ MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot 
   const mill_pair *p = &slot->pair;
   const double off = p->peak_km_s - slot->best.end[MILL_PAR_VRAD];
   return !p->is_moving &&
-         (!p->peak_stands || !(p->peak > MILL_PAIR_PEAK_WRONG * mill_pair_unit_of(m, slot)) ||
+         (!p->peak_stands || !(p->peak > MILL_PAIR_PEAK_WRONG * mill_pair_unit_of(slot)) ||
           (!m->set.fixed[MILL_PAR_VSINI] && slot->result.vsini_km_s < MILL_PAIR_SHARP &&
            fabs(off) * MILL_PAIR_APART < mill_pair_least_apart(m, p)));
 }
@@ -178,7 +177,7 @@ MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slo
   return !mill_pair_has_epochs(slot) && !m->set.fixed[MILL_PAR_VSINI] &&
          r->vsini_km_s > MILL_PAIR_SPLIT && (r->info & MILL_INFO_VSINI_ZERO) == 0 &&
          (r->warn & MILL_WARN_HULL) == 0 &&
-         r->chisq_data - r->chisq_noise > 2.0 * MILL_PAIR_GAIN * mill_pair_unit_of(m, slot);
+         r->chisq_data - r->chisq_noise > 2.0 * MILL_PAIR_GAIN * mill_pair_unit_of(slot);
 }
 
 /** The residuals have answered: may there be a second star at their peak? */
@@ -188,7 +187,7 @@ MILL_HD_CALLED static inline int mill_pair_is_seen(const mill_model *m, mill_slo
   const double least =
       slot->result.vsini_km_s > MILL_PAIR_BROAD ? MILL_PAIR_PEAK_BROAD : MILL_PAIR_PEAK_LEAST;
   slot->result.pair_peak = slot->pair.peak;
-  return peak > least * sqrt(mill_pair_unit_of(m, slot)) && !mill_pair_misled(m, slot);
+  return peak > least * sqrt(mill_pair_unit_of(slot)) && !mill_pair_misled(m, slot);
 }
 
 /** Begin with two stars: instead of one that rotates, or with one at the residuals' peak. */
@@ -249,6 +248,7 @@ MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_s
  *  but not the lines broader. */
 MILL_RESUMABLE(mill_pair_measure)
 {
+  const enum mill_group group = slot->of_epochs ? MILL_OF_EPOCHS : MILL_OF_ARMS;
   MILL_BEGIN;
   for (int i = 0; i < slot->n_epoch && slot->of_epochs; i++)
     mill_seek_begin(slot, mill_pair_epoch_vrad(slot, i, 0), (double)NAN, &slot->epoch[i].curve);
@@ -257,11 +257,11 @@ MILL_RESUMABLE(mill_pair_measure)
                     &slot->arm[a]);
   if (!mill_seeks_next(m, slot))
     MILL_RETURN;
-  mill_ask_curves(m, slot, slot->of_epochs ? MILL_OF_EPOCHS : MILL_OF_ARMS);
+  mill_ask_curves(m, slot, group);
   slot->data_only = 1;
   MILL_WAIT(MILL_REQ_VALUES);
   mill_answered(m, slot);
-  mill_take_curves(m, slot, slot->of_epochs ? MILL_OF_EPOCHS : MILL_OF_ARMS);
+  mill_take_curves(m, slot, group);
   mill_pair_measured(m, slot);
   MILL_END;
 }
@@ -348,7 +348,7 @@ MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot
   }
   if (outcome != MILL_POLISH_GO || p->n_turn > 0)
     return outcome;
-  if (mill_pair_is_hopeless(m, slot))
+  if (mill_pair_is_hopeless(slot))
     return MILL_POLISH_GIVEN_UP;
   return slot->polish.n_jac < MILL_PAIR_MOST_JAC ? MILL_POLISH_GO : MILL_POLISH_CUT;
 }
@@ -372,7 +372,7 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   p->n_turn++;
   p->n_scan = 0;
   const int early = p->is_moving && p->n_turn <= MILL_PAIR_SCANNED + 1;
-  if (!early && (mill_pair_loses(m, slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))))
+  if (!early && (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))))
     return mill_pair_drop(slot);
   if (p->n_turn == mill_pair_turns(p, MILL_PAIR_SWAP)) {
     if (mill_pair_brightness(m, slot) > 0.0) {
@@ -405,7 +405,7 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
   for (int j = m->n_deriv; j < m->n_par; j++) /* the offsets are of both */
     f -= mill_prior_penalty(m, slot, j, p->theta[0][j]);
   const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0; /* of velocities */
-  if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(m, slot) + chance &&
+  if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
         mill_pair_apart(slot) > mill_pair_least_apart(m, p) && mill_pair_is_star(m, slot) &&
         !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST) &&
         !(p->is_split && p->theta[0][MILL_PAR_VSINI] > MILL_PAIR_SLOWER * r->vsini_km_s))) {

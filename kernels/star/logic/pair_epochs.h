@@ -48,27 +48,24 @@ MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
 
 /** A chi-square of all pixels, without model error, by pixel of a coadd of the epoch's exposures; -1:
  *  of all.  What is wrong of a template is the same in each, and a second star lowers F by that. */
-MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_model *m, const mill_slot *slot,
-                                                      double chisq, int epoch)
+MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, double chisq,
+                                                      int epoch)
 {
   const double excess = chisq / (double)slot->result.n_pix_tot - 1.0;
-  int most = 1;
-  for (int a = 0; a < m->n_arm; a++) {
-    int n = 0;
-    for (int i = 0; i < slot->n_segment; i++) {
-      const mill_segment *s = &slot->segment[i];
-      n += s->arm == a && s->used && (epoch < 0 || s->epoch == epoch);
-    }
-    most = n > most ? n : most;
+  int n[MILL_MAX_ARM] = {0}, most = 1;
+  for (int i = 0; i < slot->n_segment; i++) {
+    const mill_segment *s = &slot->segment[i];
+    n[s->arm] += s->used && (epoch < 0 || s->epoch == epoch);
+    most = n[s->arm] > most ? n[s->arm] : most;
   }
   return 1.0 + (excess > 0.0 ? most * excess : 0.0);
 }
 
 /** Unit of what two stars gain on one.  Of a star that moves only exposures of one epoch, here the
  *  first, have the templates' errors at the same pixels. */
-MILL_HD_CALLED static inline double mill_pair_unit_of(const mill_model *m, const mill_slot *slot)
+MILL_HD_CALLED static inline double mill_pair_unit_of(const mill_slot *slot)
 {
-  return mill_pair_unit_at(m, slot, slot->result.chisq_data, slot->epochs_shifted ? 0 : -1);
+  return mill_pair_unit_at(slot, slot->result.chisq_data, slot->epochs_shifted ? 0 : -1);
 }
 
 /** Set all segments aside but those of one epoch; -1: none. */
@@ -244,20 +241,19 @@ MILL_HD static inline int mill_pair_is_clear(const mill_slot *slot, int i)
 }
 
 /** Does -2 ln L tell which velocity of the epoch is whose? */
-MILL_HD_CALLED static inline int mill_pair_is_sided(const mill_model *m, const mill_slot *slot,
-                                                    int i)
+MILL_HD_CALLED static inline int mill_pair_is_sided(const mill_slot *slot, int i)
 {
   double f = 0.0;
   for (int k = 0; k < slot->n_epoch; k++)
     f += slot->epoch[k].moment[MILL_MOMENT_F];
   const double chisq = slot->result.chisq_data - (slot->result.m2ll - f); /* of both stars */
-  return slot->epoch[i].exchanged > MILL_PAIR_TOLD * mill_pair_unit_at(m, slot, chisq, i);
+  return slot->epoch[i].exchanged > MILL_PAIR_TOLD * mill_pair_unit_at(slot, chisq, i);
 }
 
 /** Does the epoch by itself tell both velocities?  Templates without error do of blended lines. */
 MILL_HD static inline int mill_pair_is_told(const mill_model *m, const mill_slot *slot, int i)
 {
-  return mill_pair_is_sided(m, slot, i) && (!mill_has_error(m) || mill_pair_is_clear(slot, i));
+  return mill_pair_is_sided(slot, i) && (!mill_has_error(m) || mill_pair_is_clear(slot, i));
 }
 
 /** The velocities of two stars that move about each other are on a line: v2 = v[1] + slope
@@ -448,7 +444,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill
     e->result.flag &= MILL_EPOCH_NO_DATA;
     if (known && on_line)
       e->result.flag |= MILL_EPOCH_MASS_RATIO;
-    if (known && !(is_sure && (is_told || (on_line && is_apart && mill_pair_is_sided(m, slot, i)))))
+    if (known && !(is_sure && (is_told || (on_line && is_apart && mill_pair_is_sided(slot, i)))))
       e->result.flag |= MILL_EPOCH_EXCHANGEABLE;
     if (!known && e->result.flag == 0)
       e->result.flag = MILL_EPOCH_NO_MINIMUM;
