@@ -23,11 +23,8 @@ CHAIN = 1  # raise it when the way to make models changes
 N_MODEL = 400
 NEEDS_BYTES = 200 << 20  # free disk below this: no model starts, and the run ends
 
-ATMOSPHERES = {
-    "fgk": "MARCS: Gustafsson et al. 2008, A&A 486, 951",
-    "elements": "MARCS: Gustafsson et al. 2008, A&A 486, 951",
-    "oba": "ATLAS9: Castelli & Kurucz 2003, IAU Symp. 210, A20",
-}
+MARCS = "MARCS: Gustafsson et al. 2008, A&A 486, 951"
+ATLAS9 = "ATLAS9: Castelli & Kurucz 2003, IAU Symp. 210, A20"
 SOURCES = (
     "Turbospectrum: Plez 2012, ascl:1205.004",
     "Gaia-ESO lines: Heiter et al. 2021, A&A 645, A106",
@@ -167,7 +164,7 @@ def set_up(work):
 def origin(grid):
     cards = [("CHAIN", CHAIN, "version of the way models are made")]
     cards += [("PACKAGE%d" % (i + 1), p, "") for i, p in enumerate(PACKAGES)]
-    sources = (ATMOSPHERES[grid.name.split("-")[0]], *SOURCES)
+    sources = (ATLAS9 if grid is plan.OBA else MARCS, *SOURCES)
     return cards + [("SOURCE%d" % (i + 1), s, "") for i, s in enumerate(sources)]
 
 

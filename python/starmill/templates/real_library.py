@@ -292,7 +292,7 @@ def make(args):
     bare, full = (os.path.join(args.work, name) for name in ("bare.h5", "full.h5"))
     n, sources = make_templates(recipe, args, n, bare)
     name = "%s (%s, MILES)" % (args.plan, sources[0].split()[0])
-    if args.no_model_error or not PLANS[args.plan][4]:
+    if args.no_model_error:
         shutil.copy(bare, full)
         name = name.replace(", MILES", "")
     else:
@@ -337,7 +337,8 @@ def main():
         args.setup = shipped_file("config/templates/%s.yaml" % args.plan.replace("oba", "fgk"))
     if not re.fullmatch(r"all|half|\d+/[1-9]\d*", args.rows):
         parser.error("--rows: expected all, half or K/N")
-    if not args.miles and not args.no_model_error and PLANS[args.plan][4]:
+    args.no_model_error |= PLANS[args.plan][4] is None
+    if not args.miles and not args.no_model_error:
         parser.error("--miles FILE, or --no-model-error")
     try:
         make(args)
