@@ -143,8 +143,7 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
   if (one && first == place)
     mill_log_warning(
         "join_by_name: %lld rows are more than 1 arcmin from the first row of their name or "
-        "TARGETID, such as '%s' (TARGETID %lld), but joined to it: are they one "
-        "object?",
+        "TARGETID, such as '%s' (TARGETID %lld), but joined to it: are they one object?",
         (long long)n, one->object, (long long)one->target_id);
   return MILL_OK;
 }
