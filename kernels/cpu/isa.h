@@ -18,12 +18,10 @@ extern const mill_backend mill_backend_cpu_x86_64_v2;
 extern const mill_backend mill_backend_cpu_x86_64_v3;
 extern const mill_backend mill_backend_cpu_x86_64_v4;
 extern const mill_backend mill_backend_cpu_generic;
-extern const mill_backend mill_backend_cpu_fiber;
 
 extern const mill_particle_ops mill_particle_ops_cpu_x86_64_v2;
 extern const mill_particle_ops mill_particle_ops_cpu_x86_64_v3;
 extern const mill_particle_ops mill_particle_ops_cpu_x86_64_v4;
 extern const mill_particle_ops mill_particle_ops_cpu_generic;
-extern const mill_particle_ops mill_particle_ops_cpu_fiber;
 
 #endif
