@@ -4,8 +4,7 @@
  *  The pipeline (src/pipeline/pipeline.c) calls only these functions.  A backend owns memory and
  *  runs the block functions of kernels/; it handles no files or ranks.
  */
-#ifndef MILL_BACKEND_H
-#define MILL_BACKEND_H
+#pragma once
 
 #include "kernels/base/host_copy.h"
 #include "kernels/base/timing.h"
@@ -85,5 +84,3 @@ typedef struct mill_backend {
 const mill_backend *mill_backend_cpu(const char *isa);
 
 MILL_EXTERN_C_END
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Find a linked backend by name. */
-#ifndef MILL_FIND_BACKEND_H
-#define MILL_FIND_BACKEND_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -16,5 +15,3 @@ int mill_backend_find(const char *choice, const mill_backend **backend);
 int mill_backend_slots(const mill_backend *backend, int n_thread);
 
 MILL_EXTERN_C_END
-
-#endif

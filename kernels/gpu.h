@@ -3,8 +3,7 @@
  *  that run on one.  In a build without CUDA (kernels/no_gpu.c) every function that can fail does,
  *  with MILL_ERR_CONFIG.
  */
-#ifndef MILL_GPU_H
-#define MILL_GPU_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/cuda/device_choice.h"
@@ -69,5 +68,3 @@ const mill_particle_ops *mill_particle_ops_cuda(int *err);
 const mill_train_ops *mill_train_ops_cuda(int *err);
 
 MILL_EXTERN_C_END
-
-#endif

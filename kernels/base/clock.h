@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Clocks in seconds: CPU time of the thread and the process, wall-clock time. */
-#ifndef MILL_CLOCK_H
-#define MILL_CLOCK_H
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -22,5 +21,3 @@ double mill_boot_s(void);
 double mill_unix_s(void);
 
 MILL_EXTERN_C_END
-
-#endif

@@ -4,8 +4,7 @@
  *  Read by C11 and by CUDA C++ alike, so only their common subset is used:
  *  no variable-length arrays, no bare restrict, explicit casts.
  */
-#ifndef MILL_COMMON_H
-#define MILL_COMMON_H
+#pragma once
 
 #include <assert.h>
 #include <math.h>
@@ -63,5 +62,3 @@ enum {
 
 /** Packed length of a symmetric matrix of MILL_MAX_PAR rows. */
 #define MILL_MAX_COVAR (MILL_MAX_PAR * (MILL_MAX_PAR + 1) / 2)
-
-#endif

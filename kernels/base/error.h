@@ -9,8 +9,7 @@
  *  A function that owns nothing uses `return MILL_ERROR(code, "...")` and MILL_CHECK.  -Wshadow
  *  refuses MILL_CHECK next to an `err`.
  */
-#ifndef MILL_ERROR_H
-#define MILL_ERROR_H
+#pragma once
 
 #include <stddef.h>
 
@@ -95,5 +94,3 @@ int mill_error_restore(const mill_error_kept *kept);
   } while (0)
 
 MILL_EXTERN_C_END
-
-#endif

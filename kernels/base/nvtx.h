@@ -6,8 +6,7 @@
  *  thread that begins ranges ends them, in reverse order.  docs/develop/performance.md describes
  *  the timeline.
  */
-#ifndef MILL_NVTX_H
-#define MILL_NVTX_H
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -72,5 +71,3 @@ static inline void mill_range_end(void)
 }
 
 MILL_EXTERN_C_END
-
-#endif

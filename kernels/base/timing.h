@@ -5,12 +5,9 @@
  *  serves stars in several stages; the emulator's time is divided among them by their number of
  *  rows.
  */
-#ifndef MILL_TIMING_H
-#define MILL_TIMING_H
+#pragma once
 
 #include "kernels/base/common.h"
-
-MILL_EXTERN_C_BEGIN
 
 enum mill_phase {
   MILL_PHASE_PREPARE = 0, /**< pixel preparation */
@@ -29,7 +26,3 @@ typedef struct mill_timing {
   int64_t n_value[MILL_N_PHASE];  /**< requests answered, one per star and round */
   int64_t n_jacobian[MILL_N_PHASE];
 } mill_timing;
-
-MILL_EXTERN_C_END
-
-#endif

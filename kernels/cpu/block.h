@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A block on a CPU: one thread.  Included by kernels/math/block.h, which explains the names. */
-#ifndef MILL_CPU_BLOCK_H
-#define MILL_CPU_BLOCK_H
+#pragma once
 
 typedef struct mill_block {
   int unused;
@@ -59,5 +58,3 @@ static inline double mill_block_max(mill_block *b, double x)
   (void)b;
   return x;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The logic of a fit (kernels/star/logic) as the CPU backend calls it, one set of names per
  *  instruction set. */
-#ifndef MILL_CPU_LOGIC_H
-#define MILL_CPU_LOGIC_H
+#pragma once
 
 #include "kernels/cpu/isa.h"
 #include "kernels/star/slot.h"
@@ -15,5 +14,3 @@ int MILL_ISA_SYMBOL(mill_look_ahead)(const mill_model *m, mill_slot *copy);
 
 /** mill_sample_take (kernels/star/logic/sample.h). */
 void MILL_ISA_SYMBOL(mill_take_ahead)(const mill_model *m, mill_slot *slot, const mill_slot *copy);
-
-#endif

@@ -3,8 +3,7 @@
  *
  *  kernels/cpu/cpu_real_f32.c and cpu_real_f64.c define them.
  */
-#ifndef MILL_CPU_REAL_H
-#define MILL_CPU_REAL_H
+#pragma once
 
 #include "kernels/cpu/isa.h"
 #include "kernels/math/block.h"
@@ -30,5 +29,3 @@ void MILL_ISA_SYMBOL(mill_layer_product_f32)(const mill_layer *layer, const void
 void MILL_ISA_SYMBOL(mill_layer_product_f64)(const mill_layer *layer, const void *weight, int n_row,
                                              const double *h, const int *is_value,
                                              double *const *out);
-
-#endif

@@ -3,8 +3,7 @@
  *
  *  A tile of rows times rows keeps its sums in registers during one pass over a chunk of pixels, so
  *  that each number loaded serves several sums. */
-#ifndef MILL_CPU_GRAM_H
-#define MILL_CPU_GRAM_H
+#pragma once
 
 #include "kernels/math/gram.h"
 #include "kernels/math/vector.h"
@@ -123,5 +122,3 @@ MILL_BLOCK_FN void mill_gram_add(int first, int n, int len, int pitch, const dou
     mill_gram_tile_of(nr, nr, 0, len, pitch, x, x, of + r, to);
   }
 }
-
-#endif

@@ -4,8 +4,7 @@
  *  CMake compiles those files with MILL_ISA = x86_64_v2, x86_64_v3, x86_64_v4 (or generic) and
  *  MILL_ISA_NAME, the name as a string.
  */
-#ifndef MILL_ISA_H
-#define MILL_ISA_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/particles/particles.h"
@@ -23,5 +22,3 @@ extern const mill_particle_ops mill_particle_ops_cpu_x86_64_v2;
 extern const mill_particle_ops mill_particle_ops_cpu_x86_64_v3;
 extern const mill_particle_ops mill_particle_ops_cpu_x86_64_v4;
 extern const mill_particle_ops mill_particle_ops_cpu_generic;
-
-#endif

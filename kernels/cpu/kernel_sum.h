@@ -6,8 +6,7 @@
  *  (kernels/particles/density.h).  All of them start from the same grid point, so the loop is the
  *  same for each.
  */
-#ifndef MILL_CPU_KERNEL_SUM_H
-#define MILL_CPU_KERNEL_SUM_H
+#pragma once
 
 #include <string.h>
 
@@ -301,5 +300,3 @@ static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_p
       }
   }
 }
-
-#endif

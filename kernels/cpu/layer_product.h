@@ -11,8 +11,7 @@
  *  weights come from memory once for all rows of a call.  The outputs of a batch are too many for
  *  the second-level cache, so a tile also fetches what it writes in the next strip.
  */
-#ifndef MILL_LAYER_PRODUCT_H
-#define MILL_LAYER_PRODUCT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -164,5 +163,3 @@ static void layer_product(const mill_layer *layer, const void *weight_w, int n_r
     }
   }
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A block on a GPU: a thread block.  Included by kernels/math/block.h, which explains the
  *  names. */
-#ifndef MILL_CUDA_BLOCK_H
-#define MILL_CUDA_BLOCK_H
+#pragma once
 
 typedef struct mill_block {
   int thread, n_thread; /**< constants after inlining */
@@ -146,5 +145,3 @@ static __device__ inline double mill_block_max(mill_block *b, double x)
   MILL_BARRIER(b);
   return largest;
 }
-
-#endif

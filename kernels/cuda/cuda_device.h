@@ -5,8 +5,7 @@
  *  copies, cuda_work.cu the work space; cuda_rounds.cu and kernel_*.cu have the kernels and their
  *  launches.
  */
-#ifndef MILL_CUDA_DEVICE_H
-#define MILL_CUDA_DEVICE_H
+#pragma once
 
 #include <cuda_runtime.h>
 #include <string.h>
@@ -180,5 +179,3 @@ int mill_cuda_start_stars(mill_device *d, int n);
 /** Queue at most max_round rounds over the n slots of the list view.listed, until n_want of them
  *  have finished. */
 int mill_cuda_rounds(mill_device *d, int n, int n_want, int max_round);
-
-#endif

@@ -5,8 +5,7 @@
  *  cannot be used, MILL_ERR_MEMORY if its memory is taken; the message gives advice.  The caller
  *  decides whether to use the CPU instead.
  */
-#ifndef MILL_DEVICE_CHOICE_H
-#define MILL_DEVICE_CHOICE_H
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -86,5 +85,3 @@ void mill_gpu_assign(const mill_gpu_place *place);
 int mill_gpu_assigned(mill_gpu_place *place);
 
 MILL_EXTERN_C_END
-
-#endif

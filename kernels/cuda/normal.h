@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Solution of normal equations by one warp of a GPU. */
-#ifndef MILL_CUDA_NORMAL_H
-#define MILL_CUDA_NORMAL_H
+#pragma once
 
 #include <float.h>
 
@@ -77,5 +76,3 @@ static __device__ inline int mill_block_normal(mill_block *b, int n, double *a, 
 {
   return mill_threads_normal(b->thread, b->n_thread, n, a, v, out);
 }
-
-#endif

@@ -6,8 +6,7 @@
  *  A warp takes 32 pixels at a time.  Each lane computes the multipliers of the rows (MILL_BY_*) at
  *  one pixel and puts them into the warp's stage in shared memory.  Then each lane loads eight
  *  pixels of one row per group of eight rows, and tensor cores add up the products. */
-#ifndef MILL_CUDA_PIXEL_SUMS_H
-#define MILL_CUDA_PIXEL_SUMS_H
+#pragma once
 
 #include "kernels/cuda/mma.h"
 #include "kernels/cuda/normal.h"
@@ -539,5 +538,3 @@ MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, cons
   (void)b, (void)m, (void)s, (void)vel_km_s, (void)half, (void)work;
   return 0;
 }
-
-#endif

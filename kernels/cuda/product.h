@@ -7,8 +7,7 @@
  *
  *  Inputs and weights are copied to shared memory asynchronously, in pieces of 16 bytes: the copy
  *  of the next STAGE inputs overlaps with the multiplication of the present ones. */
-#ifndef MILL_CUDA_PRODUCT_H
-#define MILL_CUDA_PRODUCT_H
+#pragma once
 
 #include "kernels/cuda/device_view.h"
 #include "kernels/cuda/mma.h"
@@ -372,5 +371,3 @@ static __global__ void __launch_bounds__(product_size<float>::THREADS, product_s
   __shared__ tile_rows<float> rows;
   multiply(buffer, &rows, batch, n_in, weight, bias, in, out);
 }
-
-#endif

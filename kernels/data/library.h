@@ -5,8 +5,7 @@
  *  by every block function.  The number and names of labels and arms come from
  *  the library; nothing assumes four labels or three arms.
  */
-#ifndef MILL_LIBRARY_H
-#define MILL_LIBRARY_H
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -191,5 +190,3 @@ int mill_library_find_arm(const mill_library *lib, const char *name);
 int mill_arm_overlaps(const mill_arm *arm, double min_aa, double max_aa);
 
 MILL_EXTERN_C_END
-
-#endif

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Result of `starmill sample` for one star: its posterior by importance sampling. */
-#ifndef MILL_POSTERIOR_H
-#define MILL_POSTERIOR_H
+#pragma once
 
 #include "kernels/base/common.h"
-
-MILL_EXTERN_C_BEGIN
 
 /** POST_FLAG: bit, attribute name, meaning.  Never renumber: files keep them. */
 #define MILL_POST_LIST(X)                                                                          \
@@ -77,7 +74,3 @@ static inline size_t mill_posterior_bytes(int n_draw, int n_deriv)
 {
   return sizeof(mill_posterior) + (size_t)n_draw * (size_t)n_deriv * sizeof(double);
 }
-
-MILL_EXTERN_C_END
-
-#endif

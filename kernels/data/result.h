@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Result of a fit of one star: STATUS, warnings, parameters, errors. */
-#ifndef MILL_RESULT_H
-#define MILL_RESULT_H
+#pragma once
 
 #include "kernels/base/common.h"
 #include "kernels/data/library.h"
@@ -207,5 +206,3 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
                           int status);
 
 MILL_EXTERN_C_END
-
-#endif

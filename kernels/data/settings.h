@@ -3,12 +3,9 @@
  *
  *  src/config/config_keys.c has their keys in the YAML configuration, with the defaults.
  */
-#ifndef MILL_SETTINGS_H
-#define MILL_SETTINGS_H
+#pragma once
 
 #include "kernels/base/common.h"
-
-MILL_EXTERN_C_BEGIN
 
 enum mill_optimizer { MILL_OPT_HYBRID = 0, MILL_OPT_NELDER_MEAD = 1, MILL_OPT_LM = 2 };
 enum mill_likelihood_kind { MILL_LIKE_MARGINAL = 0, MILL_LIKE_PROFILE = 1 };
@@ -86,7 +83,3 @@ static inline int mill_wave_masked(const mill_fit_settings *set, double wave_aa)
     is_masked |= wave_aa > set->wave_mask[i].min_aa && wave_aa < set->wave_mask[i].max_aa;
   return is_masked;
 }
-
-MILL_EXTERN_C_END
-
-#endif

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A star in host memory, from the reader through the fit to its row. */
-#ifndef MILL_STAR_H
-#define MILL_STAR_H
+#pragma once
 
 #include "kernels/data/result.h"
-
-MILL_EXTERN_C_BEGIN
 
 /** Use of a segment. */
 enum mill_segment_use {
@@ -81,7 +78,3 @@ typedef struct mill_star {
   mill_fit_result *result;
   const mill_star_model *model; /**< [n_segment]; NULL: not wanted, or the star was not fitted */
 } mill_star;
-
-MILL_EXTERN_C_END
-
-#endif

@@ -4,12 +4,9 @@
  *  Loops over this branch-free arithmetic vectorise; with one call of libm's exp per neuron the
  *  activation takes longer than the layers before it.
  */
-#ifndef MILL_ACTIVATION_H
-#define MILL_ACTIVATION_H
+#pragma once
 
 #include "kernels/base/common.h"
-
-MILL_EXTERN_C_BEGIN
 
 /** 1.5 2^52: adding it to a number below 2^51 rounds the number to an integer, found in the sum's
  *  last bits (AVX2 has no vector conversion to 64-bit integers). */
@@ -66,7 +63,3 @@ MILL_HD static inline double mill_silu(double z, double *slope)
   *slope = s * (1.0 + at * rest);
   return low * s;
 }
-
-MILL_EXTERN_C_END
-
-#endif

@@ -38,8 +38,7 @@
  *  scalar work is in MILL_SERIAL, and a barrier follows before another thread reads its results;
  *  sums go through mill_block_sum, which returns the total to all threads.
  */
-#ifndef MILL_BLOCK_H
-#define MILL_BLOCK_H
+#pragma once
 
 #include "kernels/base/common.h"
 #include "kernels/math/primitives.h"
@@ -56,5 +55,3 @@ MILL_BLOCK_FN double mill_block_sum(mill_block *b, double part)
   mill_block_sum_n(b, &part, 1, &total);
   return total;
 }
-
-#endif

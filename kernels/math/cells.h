@@ -10,8 +10,7 @@
  *  coef [n_cell][MILL_CELL_COEF][mill_cell_pitch]    of the powers 0, 1, ... of x
  *  power [MILL_CELL_MOMENTS][cell]                   powers of x of a cell's pixels
  */
-#ifndef MILL_CELLS_H
-#define MILL_CELLS_H
+#pragma once
 
 #include "kernels/math/continuum.h"
 #include "kernels/math/linalg.h"
@@ -109,5 +108,3 @@ static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *w
   }
   return 1;
 }
-
-#endif

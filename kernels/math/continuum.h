@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Continuum functions: rvspecfit's polynomials and Gaussians, or Chebyshev. */
-#ifndef MILL_CONTINUUM_H
-#define MILL_CONTINUUM_H
+#pragma once
 
 #include "kernels/data/settings.h"
 #include "kernels/math/activation.h"
@@ -85,5 +84,3 @@ MILL_HD static inline void mill_reach_of(const unsigned char *reach, int nk, int
   }
   *end = *end < nk ? *end : nk;
 }
-
-#endif

@@ -13,8 +13,7 @@
  *                                        kernel [half + 1]
  *   mill_resolve_tile                    a tile of nr rows; in: first input of its first diagonal
  */
-#ifndef MILL_CONVOLVE_TILE_H
-#define MILL_CONVOLVE_TILE_H
+#pragma once
 
 #include "kernels/math/real.h"
 
@@ -22,5 +21,3 @@
 enum { MILL_RESOLVE_ROWS = 4 };
 
 #include MILL_PRIMITIVES_CONVOLVE
-
-#endif

@@ -6,8 +6,7 @@
  *  streams of the same generator, from Random123, for host code.  GCC vectorises this copy and nvcc
  *  compiles it for GPUs; a test compares it with published values.
  */
-#ifndef MILL_COUNTER_RANDOM_H
-#define MILL_COUNTER_RANDOM_H
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -127,5 +126,3 @@ MILL_HD_INLINED void mill_counter_pair(uint32_t word0, uint32_t word1, float *x,
   *x = radius * cosine;
   *y = radius * sine;
 }
-
-#endif

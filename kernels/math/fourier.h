@@ -6,8 +6,7 @@
  *  order; the inverse (decimation in time) expects that order and does not divide by n.  Products
  *  of transforms work in any order.
  */
-#ifndef MILL_FOURIER_H
-#define MILL_FOURIER_H
+#pragma once
 
 #include "kernels/math/vector.h"
 
@@ -51,5 +50,3 @@ MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const
     }
   }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Layout of the sums of products of all pairs of rows (a Gram matrix). */
-#ifndef MILL_GRAM_H
-#define MILL_GRAM_H
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -10,5 +9,3 @@ MILL_HD static inline int mill_gram_at(int r, int c)
 {
   return r * (r + 1) / 2 + c;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Label mapping and distance outside the hulls of a library. */
-#ifndef MILL_HULL_H
-#define MILL_HULL_H
+#pragma once
 
 #include "kernels/data/library.h"
 
@@ -60,5 +59,3 @@ MILL_HD static inline double mill_hull_distance(int n_hull, const mill_hull *hul
   const double d = mill_hull_signed(n_hull, hull, mapped);
   return d <= 0.0 ? 0.0 : d;
 }
-
-#endif

@@ -6,8 +6,7 @@
  *  with lda >= n elements from one row to the next; only the lower triangle is read.  No work space
  *  is needed.
  */
-#ifndef MILL_LINALG_H
-#define MILL_LINALG_H
+#pragma once
 
 #include <float.h>
 
@@ -138,5 +137,3 @@ MILL_HD static inline void mill_cholesky_inverse(int n, const double *l, int lda
       *upper = mean;
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Median of a row of numbers by a block. */
-#ifndef MILL_MEDIAN_H
-#define MILL_MEDIAN_H
+#pragma once
 
 #include <float.h>
 
@@ -74,5 +73,3 @@ MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x)
   mill_block_middle(b, n, x, &low, &high);
   return 0.5 * ((double)low + (double)high);
 }
-
-#endif

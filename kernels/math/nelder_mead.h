@@ -16,8 +16,7 @@
  *
  *  Nelder & Mead 1965, Comput. J. 7, 308.  Serial code: one thread of a star's block runs it.
  */
-#ifndef MILL_NELDER_MEAD_H
-#define MILL_NELDER_MEAD_H
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -310,5 +309,3 @@ MILL_HD static inline const double *mill_nm_best(const mill_nm *nm, double *f)
     *f = pending ? nm->f_reflected : nm->f[i_best];
   return pending ? nm->reflected : nm->simplex[i_best];
 }
-
-#endif

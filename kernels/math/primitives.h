@@ -16,8 +16,7 @@
  *  Only this header and kernels/base/common.h ask which backend is compiled.  The checking build of
  *  the CPU's code names tests/fiber/block.h as MILL_PRIMITIVES_BLOCK: a block is then several fibers
  *  that run between barriers in a seeded random order, which reveals a missing barrier without a GPU. */
-#ifndef MILL_PRIMITIVES_H
-#define MILL_PRIMITIVES_H
+#pragma once
 
 #if defined(__CUDACC__)
 #define MILL_PRIMITIVES_BLOCK      "kernels/cuda/block.h"
@@ -35,6 +34,4 @@
 #define MILL_PRIMITIVES_SPLINE     "kernels/cpu/spline_tile.h"
 #define MILL_PRIMITIVES_CONVOLVE   "kernels/cpu/convolve_tile.h"
 #define MILL_PRIMITIVES_PIXEL_SUMS "kernels/cpu/pixel_sums.h"
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The quartic through five values, one step apart. */
-#ifndef MILL_QUARTIC_H
-#define MILL_QUARTIC_H
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -24,5 +23,3 @@ MILL_HD static inline double mill_quartic_at(const double *c, double x)
 {
   return c[0] + x * (c[1] + x * (c[2] + x * (c[3] + x * c[4])));
 }
-
-#endif

@@ -4,8 +4,7 @@
  *  It sums |x - center|^3 over all centers, then the monomials, with the derivative along each
  *  label (mill_rbf of kernels/data/library.h).
  */
-#ifndef MILL_KERNELS_RBF_H
-#define MILL_KERNELS_RBF_H
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/data/library.h"
@@ -125,5 +124,3 @@ MILL_BLOCK_FN void mill_block_rbf(mill_block *b, const mill_rbf *rbf, int n_tang
         out[(size_t)t * out_pitch + (size_t)(k0 + c)] = sum[t][c];
   }
 }
-
-#endif

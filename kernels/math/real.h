@@ -4,8 +4,7 @@
  *  A source file chooses by defining MILL_PRECISION as 32 or 64 before its includes; the default is
  *  64.  Sums over pixels are float64 in both.
  */
-#ifndef MILL_REAL_H
-#define MILL_REAL_H
+#pragma once
 
 #include "kernels/math/vector.h"
 
@@ -39,5 +38,3 @@ MILL_INLINE void mill_put_batch(mill_block *b, int first, int n, const mill_real
     if (MILL_BATCH_HAS(b, first, i, n))
       row[MILL_BATCH_AT(b, first, i, n)] = x[i];
 }
-
-#endif

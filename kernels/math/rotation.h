@@ -20,8 +20,7 @@
  *     spectrum is.
  *   - between: a smooth mixture of both.
  */
-#ifndef MILL_ROTATION_H
-#define MILL_ROTATION_H
+#pragma once
 
 #include "kernels/base/common.h"
 #include "kernels/data/settings.h"
@@ -232,5 +231,3 @@ MILL_HD static inline double mill_rotation_slope_scale(int kind, double vsini_km
   return kind == MILL_ROT_LINEAR ? per_km_s
                                  : per_km_s * per_km_s * mill_vsini_rise(kind, vsini_km_s);
 }
-
-#endif

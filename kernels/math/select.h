@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Exact order statistics by 32 parallel counts instead of sorting. */
-#ifndef MILL_SELECT_H
-#define MILL_SELECT_H
+#pragma once
 
 #include "kernels/math/block.h"
 
@@ -74,5 +73,3 @@ MILL_BLOCK_FN void mill_block_quantiles(mill_block *b, int n, const float *x, co
   for (int e = 0; e < n_want; e++)
     out[e] = value[e][0] + (q[e] * (double)(n_all - 1) - k[e]) * (value[e][1] - value[e][0]);
 }
-
-#endif

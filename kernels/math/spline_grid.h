@@ -5,8 +5,7 @@
  *  de Boor's recurrence gives the basis; values and derivatives along each label are sums over the
  *  4^n_axis (linear: 2^n_axis) grid points around the labels.
  */
-#ifndef MILL_KERNELS_SPLINE_GRID_H
-#define MILL_KERNELS_SPLINE_GRID_H
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/data/library.h"
@@ -168,5 +167,3 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
         out[(size_t)t * out_pitch + (size_t)(k0 + c)] = sum[t][c];
   }
 }
-
-#endif

@@ -4,8 +4,7 @@
  *  mill_spline_differences, mill_spline_filter_row and MILL_SPLINE_NEAR.  The first filter reaches
  *  three points to each side; a tile needs MILL_SPLINE_NEAR >= 3 second differences there.
  */
-#ifndef MILL_SPLINE_TILE_H
-#define MILL_SPLINE_TILE_H
+#pragma once
 
 #include "kernels/math/real.h"
 
@@ -24,5 +23,3 @@ MILL_INLINE mill_real mill_spline_filtered(const mill_real *w, int apart, const 
 }
 
 #include MILL_PRIMITIVES_SPLINE
-
-#endif

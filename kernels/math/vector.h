@@ -13,8 +13,7 @@
  *                                    unroll
  *   MILL_HD_INLINE                   a small function of host and device inside vector loops
  */
-#ifndef MILL_VECTOR_H
-#define MILL_VECTOR_H
+#pragma once
 
 #include "kernels/math/block.h"
 
@@ -70,5 +69,3 @@ MILL_INLINE void mill_vec_sums_f64(int n, const mill_vec_f64 *v, double *sum)
   for (int k = 0; k < n; k++)
     sum[k] = mill_vec_sum_f64(&v[k]);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Statistics of importance weights: effective size, Pareto k. */
-#ifndef MILL_WEIGHTS_H
-#define MILL_WEIGHTS_H
+#pragma once
 
 #include "kernels/math/select.h"
 
@@ -127,5 +126,3 @@ MILL_BLOCK_FN double mill_block_weights_pareto(mill_block *b, int n, const float
   MILL_BARRIER(b);
   return mill_block_pareto_shape(b, n_beyond, tail, like);
 }
-
-#endif

@@ -8,8 +8,7 @@
  *      = exp(-rho^2 delta^2 / 2) exp(rho^2 delta)^k exp(-rho^2 k^2 / 2).
  *  So a line of the grid costs two exponentials per particle (kernel_sum.h of the CPU).
  */
-#ifndef MILL_PARTICLE_DENSITY_H
-#define MILL_PARTICLE_DENSITY_H
+#pragma once
 
 #include "kernels/math/activation.h"
 #include "kernels/particles/move.h"
@@ -353,5 +352,3 @@ MILL_BLOCK_FN void mill_block_sum_parts(mill_block *b, int n_part, int n, double
   }
   MILL_BARRIER(b);
 }
-
-#endif

@@ -6,8 +6,7 @@
  *  particle's random numbers depend only on seed, problem, particle and step.  Lengths and times
  *  have the user's units; U has the unit of D.
  */
-#ifndef MILL_PARTICLES_H
-#define MILL_PARTICLES_H
+#pragma once
 
 #include "kernels/base/common.h"
 #include "kernels/base/memory.h"
@@ -150,5 +149,3 @@ int mill_particle_field_fit(const mill_particle_field *field, const double *valu
 size_t mill_particle_n_coef(const mill_particle_field *field);
 
 MILL_EXTERN_C_END
-
-#endif

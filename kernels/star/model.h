@@ -2,15 +2,12 @@
 /** Data that a device holds once for all stars: the library's emulators and the shared wavelengths
  *  of spectra.  Plain structures of pointers into one memory space.
  */
-#ifndef MILL_MODEL_H
-#define MILL_MODEL_H
+#pragma once
 
 #include "kernels/base/layout.h"
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
 #include "kernels/math/rotation.h"
-
-MILL_EXTERN_C_BEGIN
 
 enum {
   MILL_SPLINE_END = 28,     /**< grid points that an end changes by more than 1e-16 (float64) */
@@ -133,7 +130,3 @@ MILL_HD static inline int mill_has_error(const mill_model *m)
     has |= m->arm[a].error.fraction != NULL;
   return has;
 }
-
-MILL_EXTERN_C_END
-
-#endif

@@ -19,8 +19,7 @@
  *  Local variables are lost at MILL_ASK (kernels/star/logic/ask.h) and MILL_CALL.  These may stand
  *  in loops and conditions, but not in a switch or twice on a line.  All lines are 0 before the
  *  first call. */
-#ifndef MILL_RESUMABLE_H
-#define MILL_RESUMABLE_H
+#pragma once
 
 #include "kernels/star/slot.h"
 
@@ -68,5 +67,3 @@ enum mill_resumed { MILL_HAS_ENDED = 0, MILL_IS_ASKING };
     if (name(m, slot, at + 1) == MILL_IS_ASKING)                                                   \
       return MILL_IS_ASKING;                                                                       \
   } while (0)
-
-#endif

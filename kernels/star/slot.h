@@ -2,13 +2,10 @@
 /** A slot holds one star: its spectra as segments (arm x exposure), the state of its fit, and the
  *  question that the next round answers.
  */
-#ifndef MILL_SLOT_H
-#define MILL_SLOT_H
+#pragma once
 
 #include "kernels/star/stages.h"
 #include "kernels/star/workspace.h"
-
-MILL_EXTERN_C_BEGIN
 
 /** Matrices that take the templates' own Gaussian out of a resolution matrix, tabulated by its
  *  sigma in pixels. */
@@ -334,7 +331,3 @@ static inline int mill_slot_arrays(const mill_array **table)
   *table = array;
   return (int)(sizeof array / sizeof array[0]);
 }
-
-MILL_EXTERN_C_END
-
-#endif

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The state of a star's fit, a struct for each stage.
  */
-#ifndef MILL_STAGES_H
-#define MILL_STAGES_H
+#pragma once
 
 #include "kernels/data/posterior.h"
 #include "kernels/data/result.h"
 #include "kernels/math/nelder_mead.h"
 #include "kernels/star/model.h"
-
-MILL_EXTERN_C_BEGIN
 
 /** What the logic asks the device. */
 enum mill_request {
@@ -274,7 +271,3 @@ typedef struct mill_fit_space {
   double mean[MILL_MAX_PAR + 1]; /**< kernels/star/logic/proposal.h, as the next */
   double moment[(MILL_MAX_PAR + 1) * (MILL_MAX_PAR + 1)];
 } mill_fit_space;
-
-MILL_EXTERN_C_END
-
-#endif

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Work space of one block: rows of templates on the grid and at the pixels.
  */
-#ifndef MILL_WORKSPACE_H
-#define MILL_WORKSPACE_H
+#pragma once
 
 #include <string.h>
 
 #include "kernels/base/layout.h"
 #include "kernels/star/model.h"
-
-MILL_EXTERN_C_BEGIN
 
 /** Layout of mill_workspace.error, products of the rows E of model error (model_error.h): U = E S^T
  *  [n_error][n_cont], S the rows of the normal matrix N; E r [n_error], r the residual; N^-1 U. */
@@ -107,7 +104,3 @@ static inline void mill_workspace_counts(int n_deriv, int n_pixel_row, int max_p
   count[MILL_COUNT_KERNEL] = MILL_MAX_ROTATION + 1;
   count[MILL_COUNT_ERROR_SPACE] = MILL_ERROR_SPACE;
 }
-
-MILL_EXTERN_C_END
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Vectorised loops of training on the CPU: functions of train_cpu_math.c, called by train_cpu.c.
  *  */
-#ifndef MILL_TRAIN_CPU_H
-#define MILL_TRAIN_CPU_H
+#pragma once
 
 #include "kernels/train/train_ops.h"
 
@@ -33,5 +32,3 @@ void mill_train_cpu_sum_rows(int n_row, int n, const float *delta, int ld, float
 void mill_train_cpu_loss(const mill_train_loss_task *task);
 void mill_train_cpu_adam(size_t n, const mill_train_adam *adam, const float *gradient, float *param,
                          float *m, float *v);
-
-#endif

@@ -4,8 +4,7 @@
  *
  *  Matrices are row-major float32.
  */
-#ifndef MILL_TRAIN_OPS_H
-#define MILL_TRAIN_OPS_H
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -104,5 +103,3 @@ typedef struct mill_train_ops {
 const mill_train_ops *mill_train_ops_cpu(void);
 
 MILL_EXTERN_C_END
-
-#endif

@@ -3,8 +3,7 @@
  *
  *  Keys have rvspecfit's names where it has them.  Unknown keys, wrong types and values out of
  *  range are MILL_ERR_CONFIG, with file, line and key in the message. */
-#ifndef MILL_CONFIG_H
-#define MILL_CONFIG_H
+#pragma once
 
 #include <stdio.h>
 
@@ -170,5 +169,3 @@ int mill_config_print_keys(FILE *out);
  *  out, because the result keeps the library's hash.  start and prior_table are replaced by
  *  their hashes; a missing hash is MILL_ERR_INTERNAL.  Also MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_identity(const mill_config *config, char **text);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared declarations of src/config/. */
-#ifndef MILL_CONFIG_INTERNAL_H
-#define MILL_CONFIG_INTERNAL_H
+#pragma once
 
 #include "src/config/config.h"
 #include "src/config/option.h"
@@ -79,5 +78,3 @@ int mill_config_bind_arms(const mill_config *config, const mill_library *lib);
  * MILL_ERR_MEMORY. */
 enum { MILL_THINNED_POINTS = 128 };
 int mill_arm_thin(int factor, mill_arm *arm);
-
-#endif

@@ -4,8 +4,7 @@
  *
  *  A row gives the setting's name, allowed values, texts of --help and documentation, and the
  *  place of its value: offset bytes from the start of a structure, called base here. */
-#ifndef MILL_OPTION_H
-#define MILL_OPTION_H
+#pragma once
 
 #include <float.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ const char *mill_option_takes(const mill_option *row, char out[256]);
 
 /** Write the value in base as a text, for --help; empty if it is 0 or unset. */
 const char *mill_option_shown(const mill_option *row, const void *base, char out[128]);
-
-#endif

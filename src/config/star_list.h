@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A list of stars, each by its TARGETID, IDENTIFIER or OBJECT. */
-#ifndef MILL_STAR_LIST_H
-#define MILL_STAR_LIST_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ int64_t mill_star_list_missing(const mill_star_list *list, const unsigned char *
                                char text[MILL_STAR_NAME]);
 
 void mill_star_list_free(mill_star_list *list); /* NULL is allowed */
-
-#endif

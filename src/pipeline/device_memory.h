@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Blocks of backend memory that are freed together. */
-#ifndef MILL_DEVICE_MEMORY_H
-#define MILL_DEVICE_MEMORY_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -22,5 +21,3 @@ void mill_device_memory_drop(mill_device_memory *memory);
 
 /** Free all blocks and their list. */
 void mill_device_memory_clear(mill_device_memory *memory);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A library as a mill_model in a backend's memory. */
-#ifndef MILL_DEVICE_MODEL_H
-#define MILL_DEVICE_MODEL_H
+#pragma once
 
 #include "src/pipeline/device_memory.h"
 #include "src/pipeline/guess_table.h"
@@ -22,5 +21,3 @@ int mill_device_model_load(const mill_library *lib, const mill_fit_settings *set
 
 /** Check that a fit can handle the settings with this library.  MILL_ERR_RANGE, MILL_ERR_CONFIG. */
 int mill_device_model_check(const mill_library *lib, const mill_fit_settings *settings);
-
-#endif

@@ -5,8 +5,7 @@
  *  averaged into bins.  For each range of bins that wavelength sets need, they are divided by their
  *  continuum and Fourier transformed.
  */
-#ifndef MILL_GUESS_TABLE_H
-#define MILL_GUESS_TABLE_H
+#pragma once
 
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
@@ -83,5 +82,3 @@ size_t mill_guess_table_numbers(const mill_guess_table *table, const mill_guess_
 int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib,
                           const mill_fit_settings *set, const mill_guess_range *range, int n_thread,
                           float *templ);
-
-#endif

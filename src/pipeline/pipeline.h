@@ -5,8 +5,7 @@
  *  goes to a sink, and its slot takes the next star.  A star's row does not depend on the number of
  *  slots or threads, nor on the stars fitted at the same time.
  */
-#ifndef MILL_PIPELINE_H
-#define MILL_PIPELINE_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/data/library.h"
@@ -146,5 +145,3 @@ int mill_pipeline_slots(const mill_pipeline *pipeline);
 
 /** CPU seconds that copying stars into slots has taken. */
 double mill_pipeline_load_s(const mill_pipeline *pipeline);
-
-#endif

@@ -7,8 +7,7 @@
  *  the first.  If that row has HULL, libraries whose guess is nearly as good fit the star as well.
  *  So a row depends on its star alone.
  */
-#ifndef MILL_SEVERAL_H
-#define MILL_SEVERAL_H
+#pragma once
 
 #include "src/pipeline/slots.h"
 
@@ -54,5 +53,3 @@ int mill_contest_take(mill_contest *contest, mill_slots *slots, int i_slot, int 
                       double *limit);
 
 void mill_contest_clear(mill_contest *contest);
-
-#endif

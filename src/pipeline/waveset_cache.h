@@ -8,8 +8,7 @@
  *  used for longest are freed.  So even if each spectrum has its own wavelengths, memory is bounded
  *  by the stars under way.
  */
-#ifndef MILL_WAVESET_CACHE_H
-#define MILL_WAVESET_CACHE_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/data/library.h"
@@ -69,5 +68,3 @@ mill_waveset_view mill_waveset_cache_view(const mill_waveset_cache *cache, int i
  *  memory and belong to the set.  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_waveset_cache_deconv(mill_waveset_cache *cache, int id, int n_diag, double blur_ln,
                               mill_deconv *out);
-
-#endif

@@ -12,8 +12,7 @@
  *  Only time in which the process ran counts: waking from suspension does not end a job.  The
  *  watchdog runs during the whole program; in another program that uses starmill's parts, from
  *  mill_mpi_start to mill_mpi_end. */
-#ifndef MILL_WATCHDOG_H
-#define MILL_WATCHDOG_H
+#pragma once
 
 /** Kind of an announced call.  It sets the seconds that the call may take after a stop request,
  *  always less than Slurm's 30 s between SIGTERM and SIGKILL. */
@@ -52,5 +51,3 @@ void mill_watch_again(void);
 
 /** Withdraw an announced call; any thread; token -1 is allowed. */
 void mill_watch_end(int token);
-
-#endif

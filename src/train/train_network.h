@@ -3,8 +3,7 @@
  *
  *  Ranks share each mini-batch, and threads share a rank's part.  Sums have a fixed order, so
  *  bits depend on the number of ranks but not of threads. */
-#ifndef MILL_TRAIN_NETWORK_H
-#define MILL_TRAIN_NETWORK_H
+#pragma once
 
 #include "src/train/train_work.h"
 
@@ -69,5 +68,3 @@ int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *sett
 int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
                           const mill_train_settings *settings, const mill_train_problem *problem,
                           mill_train_state *state, double *before, double *after);
-
-#endif

@@ -2,8 +2,7 @@
 /** Two stars in one spectrum (kernels/star/logic/pair.h): the segment keeps the companion's
  *  template and derivatives at the pixels, in their own unit, to be added to those of the current
  *  star. */
-#ifndef MILL_COMPANION_H
-#define MILL_COMPANION_H
+#pragma once
 
 #include "kernels/star/blocks/template.h"
 
@@ -88,5 +87,3 @@ MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, cons
   }
   MILL_BARRIER(b);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Evidence of a star's weighted points: the integral of likelihood times priors, divided by that
  *  of the priors (docs/science/numerics.md, "Posteriors"). */
-#ifndef MILL_EVIDENCE_H
-#define MILL_EVIDENCE_H
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/star/logic/proposal.h"
@@ -100,5 +99,3 @@ MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_
         isfinite(ln_z) ? sqrt(1.0 / size - 1.0 / (double)s->n_draw + var) : (double)NAN;
   }
 }
-
-#endif

@@ -9,8 +9,7 @@
  *  of the data, and guess_n of the template, guess_half more on each side.  The products of all
  *  blocks of all segments are added up and transformed back once.  The guess is float32 in both
  *  precisions. */
-#ifndef MILL_GUESS_H
-#define MILL_GUESS_H
+#pragma once
 
 #include "kernels/math/fourier.h"
 #include "kernels/math/hull.h"
@@ -385,5 +384,3 @@ MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slo
     mill_block_guess_match(b, m, k0, slot, work);
   mill_block_guess_starts(b, m, slot);
 }
-
-#endif

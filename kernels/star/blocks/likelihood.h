@@ -2,8 +2,7 @@
 /** The likelihood of a segment and its derivatives, and the answer to a slot's request in one arm.
  *
  *  Each backend sums products over pixels in its own way (kernels/math/primitives.h). */
-#ifndef MILL_LIKELIHOOD_H
-#define MILL_LIKELIHOOD_H
+#pragma once
 
 #include "kernels/math/primitives.h"
 #include "kernels/star/blocks/companion.h"
@@ -476,5 +475,3 @@ MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot 
       mill_block_values(b, m, slot, i, work);
   }
 }
-
-#endif

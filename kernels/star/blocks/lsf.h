@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Line-spread functions given as a sigma per pixel, as rows of a resolution matrix
  *  (docs/science/numerics.md, "Line-spread function"). */
-#ifndef MILL_LSF_H
-#define MILL_LSF_H
+#pragma once
 
 #include "kernels/math/activation.h"
 #include "kernels/math/block.h"
@@ -219,5 +218,3 @@ MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
   }
   MILL_BARRIER(b);
 }
-
-#endif

@@ -6,8 +6,7 @@
  *  by valleys of marginal densities: samples are cut at the deepest valley of all parameters, and
  *  each part is examined again (docs/science/numerics.md, "Posteriors").
  */
-#ifndef MILL_MARGINAL_H
-#define MILL_MARGINAL_H
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/particles/density.h"
@@ -240,5 +239,3 @@ MILL_HD_CALLED static inline double mill_density_differs(const double *density, 
   }
   return 0.5 * (differs + (within < 1.0 ? 1.0 - within : 0.0));
 }
-
-#endif

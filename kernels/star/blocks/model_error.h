@@ -8,8 +8,7 @@
  *  width.  The covariance is fixed once, with one template, velocity and continuum; F is then a
  *  Gaussian likelihood of known covariance.  The diagonal enters the weights s->is and s->d = flux
  *  is.  With L L^T = 1 + C^T C and E = L^-1 C^T the inverse of the rest is 1 - E^T E. */
-#ifndef MILL_MODEL_ERROR_H
-#define MILL_MODEL_ERROR_H
+#pragma once
 
 #include "kernels/math/activation.h"
 #include "kernels/math/block.h"
@@ -419,5 +418,3 @@ MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, in
     mill_cholesky_forward(nk, work->normal, nk, solve + (ptrdiff_t)j * nk);
   }
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The answer to MILL_REQ_PEAK, of all arms together: do the residuals of the last model look like
  *  a second star (kernels/star/logic/pair.h)? */
-#ifndef MILL_PEAK_H
-#define MILL_PEAK_H
+#pragma once
 
 #include "kernels/star/blocks/guess.h"
 
@@ -88,5 +87,3 @@ MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot
   }
   MILL_BARRIER(b);
 }
-
-#endif

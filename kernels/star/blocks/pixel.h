@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Pixels of a template: exponential, continuum, and sums over residuals. */
-#ifndef MILL_PIXEL_H
-#define MILL_PIXEL_H
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/math/continuum.h"
@@ -195,5 +194,3 @@ MILL_BLOCK_FN void mill_block_emission(mill_block *b, const mill_segment *s, dou
 /** The constant of a template and the logarithm of its unit: mill_workspace.mean. */
 #define MILL_LEVEL(arm, work)    ((arm)->log_flux ? 1.0 : (work)->mean[0])
 #define MILL_LN_SCALE(arm, work) ((arm)->log_flux ? (work)->mean[0] : 0.0)
-
-#endif

@@ -2,8 +2,7 @@
 /** Pixel preparation: converts raw flux, ivar, mask and resolution to what the likelihood reads.
  *  Follows rvspecfit's DESI reader, so that results can be compared; docs/science/numerics.md lists
  *  every rule. */
-#ifndef MILL_PREPARE_H
-#define MILL_PREPARE_H
+#pragma once
 
 #include "kernels/star/blocks/lsf.h"
 #include "kernels/star/blocks/resolution.h"
@@ -243,5 +242,3 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   }
   MILL_BARRIER(b);
 }
-
-#endif

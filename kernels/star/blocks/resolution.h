@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Resolution matrix of a segment: its preparation, and its product with templates. */
-#ifndef MILL_RESOLUTION_H
-#define MILL_RESOLUTION_H
+#pragma once
 
 #include "kernels/math/convolve_tile.h"
 #include "kernels/math/median.h"
@@ -427,5 +426,3 @@ MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int 
   }
   MILL_BARRIER(b);
 }
-
-#endif

@@ -3,8 +3,7 @@
  *  and flags (docs/science/numerics.md, "Posteriors").  Returned numbers are the same on all
  *  threads.
  */
-#ifndef MILL_SAMPLE_SUMMARY_H
-#define MILL_SAMPLE_SUMMARY_H
+#pragma once
 
 #include "kernels/math/select.h"
 #include "kernels/math/weights.h"
@@ -400,5 +399,3 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
   }
   MILL_BARRIER(b);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The answer to MILL_REQ_WEIGH: weights of a posterior's points, whether they suffice, and a new
  *  proposal from them. */
-#ifndef MILL_SAMPLE_WEIGH_H
-#define MILL_SAMPLE_WEIGH_H
+#pragma once
 
 #include "kernels/math/weights.h"
 #include "kernels/star/blocks/sample_summary.h"
@@ -237,5 +236,3 @@ MILL_BLOCK_FN void mill_block_points_look(mill_block *b, const mill_model *m, mi
   }
   MILL_BARRIER(b);
 }
-
-#endif

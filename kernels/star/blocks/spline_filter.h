@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The filter that turns second differences into spline coefficients. */
-#ifndef MILL_SPLINE_FILTER_H
-#define MILL_SPLINE_FILTER_H
+#pragma once
 
 #include "kernels/star/slot.h"
 
@@ -40,5 +39,3 @@ static inline void mill_spline_filter(mill_model_arm *arm)
     arm->spline_end_right[k] = pow(left, k);
   }
 }
-
-#endif

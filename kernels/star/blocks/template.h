@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A template from the emulator to the pixels of a segment: flux, rotation, spline, resolution. */
-#ifndef MILL_TEMPLATE_H
-#define MILL_TEMPLATE_H
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/math/doppler.h"
@@ -422,5 +421,3 @@ MILL_BLOCK_FN void mill_block_template_row(mill_block *b, const mill_model *m,
   mill_block_rotate(b, arm->n_pix, half, r == 1 ? work->kernel_slope : work->kernel, row, rotated);
   mill_block_spline(b, arm, rotated, bend);
 }
-
-#endif

@@ -2,8 +2,7 @@
 /** Decisions between guess and fit: can the star be fitted, which parameters are free, where does
  *  it start?
  */
-#ifndef MILL_ADMIT_H
-#define MILL_ADMIT_H
+#pragma once
 
 #include "kernels/star/logic/polish.h"
 #include "kernels/star/logic/row.h"
@@ -155,5 +154,3 @@ MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *
   slot->starts.brief = !slot->starts.has_given && slot->starts.chisq[0] > -MILL_BRIEF_GAIN;
   return 1;
 }
-
-#endif

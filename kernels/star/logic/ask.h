@@ -5,8 +5,7 @@
  *  velocities of the star, of each arm or of each epoch.  Sums over segments are made here, arm by
  *  arm, so that their order does not depend on the device.
  */
-#ifndef MILL_ASK_H
-#define MILL_ASK_H
+#pragma once
 
 #include "kernels/star/logic/parameters.h"
 #include "kernels/star/resumable.h"
@@ -176,5 +175,3 @@ MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *
     mill_answered(m, slot);                                                                        \
     mill_take_curves(m, slot, group);                                                              \
   } while (0)
-
-#endif

@@ -2,8 +2,7 @@
 /** From a start to a minimum: the polish, a simplex where the polish is misled, and the next method
  *  where one fails.
  */
-#ifndef MILL_DESCEND_H
-#define MILL_DESCEND_H
+#pragma once
 
 #include "kernels/star/logic/simplex.h"
 #include "kernels/star/logic/starts.h"
@@ -268,5 +267,3 @@ MILL_RESUMABLE(mill_polish_again)
   }
   MILL_END;
 }
-
-#endif

@@ -8,8 +8,7 @@
  *
  *  docs/science/numerics.md, "Epochs".
  */
-#ifndef MILL_EPOCHS_H
-#define MILL_EPOCHS_H
+#pragma once
 
 #include "kernels/star/logic/descend.h"
 #include "kernels/star/logic/profile.h"
@@ -282,5 +281,3 @@ MILL_HD_CALLED static inline void mill_epochs_row(const mill_model *m, mill_slot
   r->vrad_pval = mean.n > 1 ? mean.pval : (double)NAN;
   r->vrad_range_km_s = mean.n > 0 ? mean.most - mean.least : (double)NAN;
 }
-
-#endif

@@ -3,8 +3,7 @@
  *  questions.  Like all of this folder, it is run by one thread of the star's block after each
  *  round.
  */
-#ifndef MILL_FIT_STAR_H
-#define MILL_FIT_STAR_H
+#pragma once
 
 #include "kernels/star/logic/admit.h"
 #include "kernels/star/logic/epochs.h"
@@ -129,5 +128,3 @@ MILL_HD static inline void mill_fit_resume(const mill_model *m, mill_slot *slot)
   if (!slot->is_held && mill_fit_star(m, slot, slot->place) == MILL_HAS_ENDED)
     slot->request = MILL_REQ_NONE;
 }
-
-#endif

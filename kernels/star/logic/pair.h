@@ -11,8 +11,7 @@
  *
  *  docs/science/numerics.md, "Two stars".
  */
-#ifndef MILL_PAIR_H
-#define MILL_PAIR_H
+#pragma once
 
 #include "kernels/star/logic/pair_epochs.h"
 #include "kernels/star/logic/pair_follow.h"
@@ -480,5 +479,3 @@ MILL_RESUMABLE(mill_pair_run)
   mill_pair_finish(m, slot);
   MILL_END;
 }
-
-#endif

@@ -9,8 +9,7 @@
  *
  *  docs/science/numerics.md, "Two stars".
  */
-#ifndef MILL_PAIR_EPOCHS_H
-#define MILL_PAIR_EPOCHS_H
+#pragma once
 
 #include "kernels/star/logic/epochs.h"
 
@@ -454,5 +453,3 @@ MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill
     e->result.pair_vrad_err_km_s = known ? e->pair_err[1] : (double)NAN;
   }
 }
-
-#endif

@@ -3,8 +3,7 @@
  *  gives their best values for any step of the star.
  *
  *  docs/science/numerics.md, "Two stars". */
-#ifndef MILL_PAIR_FOLLOW_H
-#define MILL_PAIR_FOLLOW_H
+#pragma once
 
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
@@ -123,5 +122,3 @@ MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slo
     p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* the second star's */
   }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The row of two stars in one spectrum (kernels/star/logic/pair.h). */
-#ifndef MILL_PAIR_ROW_H
-#define MILL_PAIR_ROW_H
+#pragma once
 
 #include "kernels/star/logic/row.h"
 
@@ -73,5 +72,3 @@ MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slo
     slot->epoch[i].result.pair_vrad_err_km_s *= r->err_scale;
   slot->pair.is_fitted = 0;
 }
-
-#endif

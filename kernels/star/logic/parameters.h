@@ -2,8 +2,7 @@
 /** A star's parameters: typical uncertainties, limits, the inner v sin i, hulls, priors, and the
  *  linear map from them to a segment's parameters.
  */
-#ifndef MILL_PARAMETERS_H
-#define MILL_PARAMETERS_H
+#pragma once
 
 #include "kernels/math/hull.h"
 #include "kernels/math/rotation.h"
@@ -250,5 +249,3 @@ MILL_HD static inline void mill_go_to_best(const mill_model *m, mill_slot *slot)
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = slot->best.end[j];
 }
-
-#endif

@@ -5,8 +5,7 @@
  *  gradient and curvature are in v sin i's inner parameter u (kernels/math/rotation.h); points hold
  *  v sin i itself.  Settings: docs/science/numerics.md.
  */
-#ifndef MILL_POLISH_H
-#define MILL_POLISH_H
+#pragma once
 
 #include "kernels/star/logic/step.h"
 
@@ -242,5 +241,3 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
     return MILL_POLISH_FAILED;
   return MILL_POLISH_GO;
 }
-
-#endif

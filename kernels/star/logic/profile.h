@@ -4,8 +4,7 @@
  *
  *  docs/science/numerics.md, "Velocity profile".
  */
-#ifndef MILL_PROFILE_H
-#define MILL_PROFILE_H
+#pragma once
 
 #include "kernels/math/quartic.h"
 #include "kernels/star/logic/ask.h"
@@ -182,5 +181,3 @@ MILL_RESUMABLE(mill_profile_run)
   } while (mill_profile_digest(m, slot));
   MILL_END;
 }
-
-#endif

@@ -6,8 +6,7 @@
  *  follow v^2, so that their density is bent in v.  The Jacobian is 1 (docs/science/numerics.md,
  *  "Posteriors").
  */
-#ifndef MILL_PROPOSAL_H
-#define MILL_PROPOSAL_H
+#pragma once
 
 #include "kernels/math/counter_random.h"
 #include "kernels/math/linalg.h"
@@ -244,5 +243,3 @@ MILL_HD static inline float *mill_sample_point(const mill_slot *slot, int i)
 {
   return slot->sample.x + (size_t)i * (size_t)slot->n_free;
 }
-
-#endif

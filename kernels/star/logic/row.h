@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The row of a finished fit: covariance, errors, chi-squares and flags. */
-#ifndef MILL_ROW_H
-#define MILL_ROW_H
+#pragma once
 
 #include "kernels/star/logic/epochs.h"
 #include "kernels/star/logic/polish.h"
@@ -416,5 +415,3 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
   r->warn |= mill_fit_warnings(m, slot, mapped, f);
   mill_fit_end(slot, isfinite(f) ? MILL_STATUS_FITTED : MILL_STATUS_FIT_FAILED);
 }
-
-#endif

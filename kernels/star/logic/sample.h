@@ -9,8 +9,7 @@
  *  weights.  Random numbers depend on the seed, the star's identity and the number of the draw
  *  (docs/science/numerics.md, "Posteriors").
  */
-#ifndef MILL_SAMPLE_H
-#define MILL_SAMPLE_H
+#pragma once
 
 #include "kernels/star/logic/ask.h"
 #include "kernels/star/logic/proposal.h"
@@ -195,5 +194,3 @@ MILL_RESUMABLE(mill_sample_run)
   slot->result.status = MILL_STATUS_FITTED;
   MILL_END;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The simplex of a fit, in coordinates x with F about F0 + |x|^2. */
-#ifndef MILL_SIMPLEX_H
-#define MILL_SIMPLEX_H
+#pragma once
 
 #include "kernels/star/logic/ask.h"
 #include "kernels/star/logic/polish.h"
@@ -116,5 +115,3 @@ MILL_RESUMABLE(mill_simplex_run)
   mill_simplex_end(m, slot);
   MILL_END;
 }
-
-#endif

@@ -6,8 +6,7 @@
  *  MILES spectra at S/N 10, 20 and 60, 200 simulated DESI stars of other templates and 375 real
  *  stars (docs/science/numerics.md).
  */
-#ifndef MILL_STARTS_H
-#define MILL_STARTS_H
+#pragma once
 
 #include "kernels/star/logic/polish.h"
 
@@ -157,5 +156,3 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
     return n_agree <= s->n_doubt;
   }
 }
-
-#endif

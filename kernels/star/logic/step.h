@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A step of the polish: damped, within the parameters' limits, and held by the penalty of the hull
  *  facets that it crosses. */
-#ifndef MILL_STEP_H
-#define MILL_STEP_H
+#pragma once
 
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
@@ -346,5 +345,3 @@ MILL_HD_CALLED static inline int mill_polish_step(const mill_model *m, mill_slot
   }
   return 1;
 }
-
-#endif

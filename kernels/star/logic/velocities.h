@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Velocity of each arm or of each epoch: the minimum of its F by parabolas through three values.
  */
-#ifndef MILL_VELOCITIES_H
-#define MILL_VELOCITIES_H
+#pragma once
 
 #include "kernels/math/quartic.h"
 #include "kernels/star/logic/ask.h"
@@ -145,5 +144,3 @@ MILL_HD_CALLED static inline void mill_arms_begin(const mill_model *m, mill_slot
       mill_arm_known(m, slot, a, c);
   }
 }
-
-#endif
