@@ -2,8 +2,7 @@
 /** A backend: one table of functions, chosen at run time.
  *
  *  The pipeline (src/pipeline/pipeline.c) calls only these functions.  A backend owns memory and
- *  runs the block functions of kernels/; it handles no files or ranks.
- */
+ *  runs the block functions of kernels/; it handles no files or ranks. */
 #pragma once
 
 #include "kernels/base/host_copy.h"

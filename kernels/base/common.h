@@ -2,8 +2,7 @@
 /** Portability, limits and constants shared by every layer.
  *
  *  Read by C11 and by CUDA C++ alike, so only their common subset is used:
- *  no variable-length arrays, no bare restrict, explicit casts.
- */
+ *  no variable-length arrays, no bare restrict, explicit casts. */
 #pragma once
 
 #include <assert.h>

@@ -7,8 +7,7 @@
  *  A function that owns memory or handles has a variable `int err` and one exit, the label `done`,
  *  which frees them: MILL_FAIL sets code and message and goes there, MILL_TRY passes a failure on.
  *  A function that owns nothing uses `return MILL_ERROR(code, "...")` and MILL_CHECK.  -Wshadow
- *  refuses MILL_CHECK next to an `err`.
- */
+ *  refuses MILL_CHECK next to an `err`. */
 #pragma once
 
 #include <stddef.h>

@@ -2,8 +2,7 @@
 /** Arrays laid out one after another in a block of memory, from a table.
  *
  *  A structure's table has a row for each array that the structure points to.  The owner counts the
- *  elements; mill_lay_out then measures the memory or, given memory, sets the pointers.
- */
+ *  elements; mill_lay_out then measures the memory or, given memory, sets the pointers. */
 #pragma once
 
 #include <string.h>

@@ -4,8 +4,7 @@
  *
  *  Without a profiler, or built without NVTX's headers, a range costs two tests of a variable.  The
  *  thread that begins ranges ends them, in reverse order.  docs/develop/performance.md describes
- *  the timeline.
- */
+ *  the timeline. */
 #pragma once
 
 #include "kernels/base/common.h"
@@ -24,8 +23,7 @@ MILL_EXTERN_C_BEGIN
  *  polish      steps of the optimizer, simplex or polish, within a round
  *  errors      velocity profile, last evaluation and errors, within a round
  *  download    host: finished rows and models
- *  write       I/O thread: a collective write
- */
+ *  write       I/O thread: a collective write */
 #define MILL_RANGE_LIST(X)                                                                         \
   X(MILL_RANGE_READ, "read")                                                                       \
   X(MILL_RANGE_PREPARE, "prepare")                                                                 \

@@ -3,8 +3,7 @@
  *
  *  Each lane (thread) of a device has its own counts; mill_backend.timing adds them up.  A round
  *  serves stars in several stages; the emulator's time is divided among them by their number of
- *  rows.
- */
+ *  rows. */
 #pragma once
 
 #include "kernels/base/common.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** CPU functions for float32 or float64 templates, one set of names per instruction set.
  *
- *  kernels/cpu/cpu_real_f32.c and cpu_real_f64.c define them.
- */
+ *  kernels/cpu/cpu_real_f32.c and cpu_real_f64.c define them. */
 #pragma once
 
 #include "kernels/cpu/isa.h"

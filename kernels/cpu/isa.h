@@ -2,8 +2,7 @@
 /** Names defined by kernels/cpu/cpu_*.c, one set per instruction set.
  *
  *  CMake compiles those files with MILL_ISA = x86_64_v2, x86_64_v3, x86_64_v4 (or generic) and
- *  MILL_ISA_NAME, the name as a string.
- */
+ *  MILL_ISA_NAME, the name as a string. */
 #pragma once
 
 #include "kernels/backend.h"

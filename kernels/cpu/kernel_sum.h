@@ -4,8 +4,7 @@
  *  Particles are sorted by their grid cell along the last axis.  MILL_KERNEL_LANES particles of a
  *  cell are added to a grid line together, with one multiplication per point
  *  (kernels/particles/density.h).  All of them start from the same grid point, so the loop is the
- *  same for each.
- */
+ *  same for each. */
 #pragma once
 
 #include <string.h>

@@ -9,8 +9,7 @@
  *  columns of the weights, a strip, stay in the first-level cache while the tiles of all rows
  *  pass over them, and the next strip is fetched meanwhile, a share before each tile: a layer's
  *  weights come from memory once for all rows of a call.  The outputs of a batch are too many for
- *  the second-level cache, so a tile also fetches what it writes in the next strip.
- */
+ *  the second-level cache, so a tile also fetches what it writes in the next strip. */
 #pragma once
 
 #include <stddef.h>

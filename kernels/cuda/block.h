@@ -77,8 +77,7 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 /* MILL_GLOBAL and MILL_SHARED tell the compiler a pointer's memory space, so that loads need no
  * run-time check.  Never use them on a pointer and on another derived from it: nvcc 13.0 then
  * removed a whole function as unreachable (tests/cuda/kernel_gates.py checks).  After MILL_FORGET
- * the compiler loads all values again.
- */
+ * the compiler loads all values again. */
 #if defined(__CUDA_ARCH__)
 #define MILL_GLOBAL(p) __builtin_assume(__isGlobal(p))
 #define MILL_SHARED(p) __builtin_assume(__isShared(p))

@@ -3,8 +3,7 @@
  *
  *  cuda_backend.cu opens the device and has the table of functions, cuda_copy.cu handles memory and
  *  copies, cuda_work.cu the work space; cuda_rounds.cu and kernel_*.cu have the kernels and their
- *  launches.
- */
+ *  launches. */
 #pragma once
 
 #include <cuda_runtime.h>
@@ -154,8 +153,7 @@ void mill_cuda_free_book(mill_device *d);
  *  at most half of the free memory, which stars need too; a round then takes several passes. */
 int mill_cuda_reserve_lanes(mill_device *d);
 
-/* ---- kernel_*.cu: kernels that take long to compile ----
- */
+/* ---- kernel_*.cu: kernels that take long to compile ---- */
 
 extern void (*const mill_kernel_star_start)(device_view v, int first);
 extern void (*const mill_kernel_star_peak)(device_view v, int first);

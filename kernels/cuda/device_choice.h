@@ -3,8 +3,7 @@
  *  kernels/gpu.h).  These functions make no CUDA calls, so they can be tested without a GPU.  They
  *  fail with MILL_ERR_CONFIG if the machine does not suit this build, MILL_ERR_BACKEND if a GPU
  *  cannot be used, MILL_ERR_MEMORY if its memory is taken; the message gives advice.  The caller
- *  decides whether to use the CPU instead.
- */
+ *  decides whether to use the CPU instead. */
 #pragma once
 
 #include "kernels/base/common.h"

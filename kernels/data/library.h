@@ -3,8 +3,7 @@
  *
  *  Plain data, filled by io/library/library_file.c (or by a test) on the host and read
  *  by every block function.  The number and names of labels and arms come from
- *  the library; nothing assumes four labels or three arms.
- */
+ *  the library; nothing assumes four labels or three arms. */
 #pragma once
 
 #include "kernels/base/common.h"
@@ -33,8 +32,7 @@ typedef struct mill_label {
  *
  *  Inside: facet[i][0..n_label-1] . x + facet[i][n_label] <= 0 for all i.
  *  Normals have unit length.  The penalty distance of a point is the largest
- *  facet value over all hulls, 0 when none is positive.
- */
+ *  facet value over all hulls, 0 when none is positive. */
 typedef struct mill_hull {
   int n_label;
   int label[MILL_MAX_LABEL]; /**< indices into the library's labels */
@@ -58,8 +56,7 @@ enum { MILL_MAX_GRID_NODE = 256, MILL_MAX_GRID_COEF = 1 << 28 };
  *  Cubic: twice continuously differentiable inside the grid.  Linear: coef holds the values at
  *  the nodes; a node has the slope of the interval above it.  Beyond the grid h continues linearly
  *  from the edge.  knot[l] holds n_node[l] + order ascending numbers; the first `order` are equal,
- *  and so are the last `order` (a clamped spline).
- */
+ *  and so are the last `order` (a clamped spline). */
 typedef struct mill_spline_grid {
   int n_axis;                       /**< the library's labels, MILL_MAX_GRID_AXIS at most */
   int linear;                       /**< 1: linear, 0: cubic */
@@ -83,8 +80,7 @@ enum { MILL_MAX_RBF_CENTER = 1 << 16, MILL_MAX_RBF_DEGREE = 3, MILL_MAX_RBF_COEF
  *  h_k(x) = sum_i |x - center_i|^3 coef[i][k] + sum_m p_m(x) coef[n_center + m][k].
  *  |..| is the distance in scaled coordinates x_l / length[l].  p_m are all monomials of x / length
  *  up to `degree`, in the order of mill_rbf_next_monomial (kernels/math/rbf.h).  h is twice
- *  continuously differentiable everywhere.
- */
+ *  continuously differentiable everywhere. */
 typedef struct mill_rbf {
   int n_axis; /**< the library's labels, MILL_MAX_GRID_AXIS at most */
   int n_center, degree, n_poly;

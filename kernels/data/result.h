@@ -137,8 +137,7 @@ typedef struct mill_epoch_result {
  *  -1e9 (S/N, as rvspecfit has it) or 0 (counts).
  *
  *  covar holds the upper triangle, row by row, over the n_label + 2 parameters in the order VRAD,
- *  VSINI, labels, integrated over velocity offsets; parameters fixed or at a limit have zeros.
- */
+ *  VSINI, labels, integrated over velocity offsets; parameters fixed or at a limit have zeros. */
 typedef struct mill_fit_result {
   int64_t row; /**< of /fits */
   int32_t status;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Science settings of a fit, as plain data that can be copied to a device.
  *
- *  src/config/config_keys.c has their keys in the YAML configuration, with the defaults.
- */
+ *  src/config/config_keys.c has their keys in the YAML configuration, with the defaults. */
 #pragma once
 
 #include "kernels/base/common.h"

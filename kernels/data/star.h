@@ -21,8 +21,7 @@ enum mill_segment_use {
  *  sigma_aa    [n_pix]          Gaussian sigma (A) of the line-spread function, pixel included;
  *                               NULL: none; ignored with a resolution matrix
  *  The reader owns the arrays; they are valid until the next call of the source
- *  (src/pipeline/pipeline.h).
- */
+ *  (src/pipeline/pipeline.h). */
 typedef struct mill_raw_segment {
   int arm;      /**< index into the library's arms */
   int exposure; /**< 0 ... n_exposure - 1 of this star */

@@ -2,8 +2,7 @@
 /** The activation of hidden layers, SiLU: z / (1 + exp(-z)), in float64.
  *
  *  Loops over this branch-free arithmetic vectorise; with one call of libm's exp per neuron the
- *  activation takes longer than the layers before it.
- */
+ *  activation takes longer than the layers before it. */
 #pragma once
 
 #include "kernels/base/common.h"

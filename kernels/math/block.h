@@ -36,8 +36,7 @@
  *  Rules for code in a block function: every thread reaches every barrier; a loop body writes
  *  only its own elements; a MILL_BARRIER separates a loop that writes data from one that reads it;
  *  scalar work is in MILL_SERIAL, and a barrier follows before another thread reads its results;
- *  sums go through mill_block_sum, which returns the total to all threads.
- */
+ *  sums go through mill_block_sum, which returns the total to all threads. */
 #pragma once
 
 #include "kernels/base/common.h"

@@ -8,8 +8,7 @@
  *  beyond the last pixel.
  *
  *  coef [n_cell][MILL_CELL_COEF][mill_cell_pitch]    of the powers 0, 1, ... of x
- *  power [MILL_CELL_MOMENTS][cell]                   powers of x of a cell's pixels
- */
+ *  power [MILL_CELL_MOMENTS][cell]                   powers of x of a cell's pixels */
 #pragma once
 
 #include "kernels/math/continuum.h"

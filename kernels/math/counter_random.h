@@ -4,8 +4,7 @@
  *  A number is a pure function of (seed, problem, purpose) and (particle, step, draw): it depends
  *  neither on rank, batch, thread or backend, nor on earlier draws.  src/system/random.h has
  *  streams of the same generator, from Random123, for host code.  GCC vectorises this copy and nvcc
- *  compiles it for GPUs; a test compares it with published values.
- */
+ *  compiles it for GPUs; a test compares it with published values. */
 #pragma once
 
 #include "kernels/base/common.h"

@@ -4,8 +4,7 @@
  *  x [n][2][MILL_FOURIER_LANE] holds real and imaginary parts, one sequence per lane; n is a power
  *  of two.  The forward transform (decimation in frequency) leaves frequencies in bit-reversed
  *  order; the inverse (decimation in time) expects that order and does not divide by n.  Products
- *  of transforms work in any order.
- */
+ *  of transforms work in any order. */
 #pragma once
 
 #include "kernels/math/vector.h"

@@ -14,8 +14,7 @@
  *  simplex: the expressions below keep SciPy's order of operations.  Without fused multiply-add the
  *  points agree bit for bit.
  *
- *  Nelder & Mead 1965, Comput. J. 7, 308.  Serial code: one thread of a star's block runs it.
- */
+ *  Nelder & Mead 1965, Comput. J. 7, 308.  Serial code: one thread of a star's block runs it. */
 #pragma once
 
 #include "kernels/base/common.h"
@@ -67,8 +66,7 @@ typedef struct mill_nm {
 /** Make an axis-aligned simplex: x0, and n copies of x0 with one coordinate moved by its step.
  *
  *  x0 [n], step [n]   in   step may be negative, not zero
- *  simplex0 [n+1][n]  out
- */
+ *  simplex0 [n+1][n]  out */
 MILL_HD_CALLED static inline void mill_nm_simplex(int n, const double *x0, const double *step,
                                                   double *simplex0)
 {
@@ -190,8 +188,7 @@ MILL_HD static inline void mill_nm_end_iteration(mill_nm *nm)
  *  n                       1 ... MILL_MAX_PAR; otherwise nm ends at once with
  *                          MILL_NM_RANGE and n = 0
  *  simplex0 [n+1][n]  in   vertices, copied
- *  options            in   copied
- */
+ *  options            in   copied */
 MILL_HD_CALLED static inline void mill_nm_start(mill_nm *nm, int n, const double *simplex0,
                                                 const mill_nm_options *options)
 {
@@ -221,8 +218,7 @@ MILL_HD static inline const double *mill_nm_ask(const mill_nm *nm)
 /** Take the value f at the point of mill_nm_ask and choose the next point.
  *
  *  Returns MILL_NM_GO, or how the minimisation ended (enum mill_nm_status); then further calls
- *  change nothing.
- */
+ *  change nothing. */
 MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
 {
   const int n = nm->n;
@@ -294,8 +290,7 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
 
 /** Best point so far [n], a row of nm; valid until the next mill_nm_tell.
  *
- *  f  out  its value, may be NULL; MILL_NM_HUGE when no value was finite or given
- */
+ *  f  out  its value, may be NULL; MILL_NM_HUGE when no value was finite or given */
 MILL_HD static inline const double *mill_nm_best(const mill_nm *nm, double *f)
 {
   int i_best = 0;

@@ -2,8 +2,7 @@
 /** The front (part before the last layer) of an emulator with radial functions and a polynomial.
  *
  *  It sums |x - center|^3 over all centers, then the monomials, with the derivative along each
- *  label (mill_rbf of kernels/data/library.h).
- */
+ *  label (mill_rbf of kernels/data/library.h). */
 #pragma once
 
 #include "kernels/math/block.h"

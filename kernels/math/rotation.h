@@ -18,8 +18,7 @@
  *   - R <= 1.5: seven weights with the profile's moments 0, 2, 4 and 6.  They are exact for
  *     polynomials up to degree 7, and polynomials in R^2, as the broadening of a smooth
  *     spectrum is.
- *   - between: a smooth mixture of both.
- */
+ *   - between: a smooth mixture of both. */
 #pragma once
 
 #include "kernels/base/common.h"

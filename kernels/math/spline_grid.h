@@ -3,8 +3,7 @@
  *  labels.
  *
  *  de Boor's recurrence gives the basis; values and derivatives along each label are sums over the
- *  4^n_axis (linear: 2^n_axis) grid points around the labels.
- */
+ *  4^n_axis (linear: 2^n_axis) grid points around the labels. */
 #pragma once
 
 #include "kernels/math/block.h"

@@ -11,8 +11,7 @@
  *   mill_load_pairs_f32              as mill_load_pairs_f64
  *   MILL_INLINE                      an inlined function, whose loops the caller's constant counts
  *                                    unroll
- *   MILL_HD_INLINE                   a small function of host and device inside vector loops
- */
+ *   MILL_HD_INLINE                   a small function of host and device inside vector loops */
 #pragma once
 
 #include "kernels/math/block.h"

@@ -6,8 +6,7 @@
  *  grid point and k the distance of another point from it, both in steps:
  *    exp(-rho^2 (k - delta)^2 / 2)
  *      = exp(-rho^2 delta^2 / 2) exp(rho^2 delta)^k exp(-rho^2 k^2 / 2).
- *  So a line of the grid costs two exponentials per particle (kernel_sum.h of the CPU).
- */
+ *  So a line of the grid costs two exponentials per particle (kernel_sum.h of the CPU). */
 #pragma once
 
 #include "kernels/math/activation.h"
@@ -34,8 +33,7 @@ MILL_HD static inline double mill_grid_step(const mill_particle_setup *s, int a)
 }
 
 /** Does the kernel ignore covariances?  A particle's mirror image would have covariances of the
- *  opposite sign.
- */
+ *  opposite sign. */
 MILL_HD static inline int mill_kernel_is_along_axes(const mill_particle_setup *s)
 {
   int along = s->along_axes || s->n_dim == 1 || s->bandwidth == MILL_WIDTH_GIVEN;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Data that a device holds once for all stars: the library's emulators and the shared wavelengths
- *  of spectra.  Plain structures of pointers into one memory space.
- */
+ *  of spectra.  Plain structures of pointers into one memory space. */
 #pragma once
 
 #include "kernels/base/layout.h"

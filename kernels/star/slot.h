@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A slot holds one star: its spectra as segments (arm x exposure), the state of its fit, and the
- *  question that the next round answers.
- */
+ *  question that the next round answers. */
 #pragma once
 
 #include "kernels/star/stages.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The state of a star's fit, a struct for each stage.
- */
+/** The state of a star's fit, a struct for each stage. */
 #pragma once
 
 #include "kernels/data/posterior.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Work space of one block: rows of templates on the grid and at the pixels.
- */
+/** Work space of one block: rows of templates on the grid and at the pixels. */
 #pragma once
 
 #include <string.h>
@@ -23,8 +22,7 @@ enum { MILL_PIXEL_SPARE = 128 };
 /** Work space of one block.
  *
  *  grid holds the emulator's output, rotated the rotated templates, bend their spline coefficients;
- *  float or double, by the run's precision.
- */
+ *  float or double, by the run's precision. */
 typedef struct mill_workspace {
   void *grid, *rotated, *bend; /**< [n_deriv + 1][max_pix_pad] */
   void *templ; /**< rotated template of a value: the first row of rotated, or in mill_slot.kept */

@@ -11,8 +11,7 @@
  *  bias    [n]
  *  target  [n_row]        pointers to target rows; elements [first, first + n) belong to out
  *  scale   [n]            u = scale (out + bias - target)
- *  row_loss [n_row] out   loss summed over the n outputs, without factor
- */
+ *  row_loss [n_row] out   loss summed over the n outputs, without factor */
 typedef struct mill_train_loss_task {
   int kind; /**< enum mill_train_loss_kind */
   int n_row, n, ld, first;

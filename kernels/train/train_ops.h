@@ -2,8 +2,7 @@
 /** The arithmetic of training a network on one rank: a table of functions, one for the CPU and one
  *  for a GPU (kernels/cuda/train_cuda.cu).  src/train/train_network.c calls them.
  *
- *  Matrices are row-major float32.
- */
+ *  Matrices are row-major float32. */
 #pragma once
 
 #include "kernels/base/common.h"

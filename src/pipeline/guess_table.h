@@ -3,8 +3,7 @@
  *
  *  Once a run, the emulator makes spectra at the library's guess labels; they are rotated and
  *  averaged into bins.  For each range of bins that wavelength sets need, they are divided by their
- *  continuum and Fourier transformed.
- */
+ *  continuum and Fourier transformed. */
 #pragma once
 
 #include "kernels/data/library.h"

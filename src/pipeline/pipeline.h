@@ -3,8 +3,7 @@
  *
  *  Free slots take stars from a source; the stars of all slots advance in rounds; a finished star
  *  goes to a sink, and its slot takes the next star.  A star's row does not depend on the number of
- *  slots or threads, nor on the stars fitted at the same time.
- */
+ *  slots or threads, nor on the stars fitted at the same time. */
 #pragma once
 
 #include "kernels/backend.h"
@@ -95,8 +94,7 @@ typedef struct mill_evaluation {
  *  fix_error               1, with _TANGENTS: fix the model error at the first point
  *  theta [n_point][n_par]  in   parameters of a fit: VRAD, VSINI, labels, velocity offsets
  *  eval [n_point]          out  without hull penalty and priors
- *  penalty [n_point]       out  hull penalty and priors, to be added to f
- */
+ *  penalty [n_point]       out  hull penalty and priors, to be added to f */
 int mill_pipeline_ask(mill_pipeline *pipeline, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty);
 

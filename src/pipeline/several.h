@@ -5,8 +5,7 @@
  *  library of the best guess fits the star, and those whose guesses tie with it, in their order.
  *  The star gets the row of least mill_fit_result.excess (times 1.25 if it has HULL), of equal ones
  *  the first.  If that row has HULL, libraries whose guess is nearly as good fit the star as well.
- *  So a row depends on its star alone.
- */
+ *  So a row depends on its star alone. */
 #pragma once
 
 #include "src/pipeline/slots.h"

@@ -6,8 +6,7 @@
  *  range share templates of the initial guess (2 MB for an arm of DESI).  A slot holds the sets of
  *  its star.  Sets that no slot holds stay in memory until all sets exceed a limit; then those not
  *  used for longest are freed.  So even if each spectrum has its own wavelengths, memory is bounded
- *  by the stars under way.
- */
+ *  by the stars under way. */
 #pragma once
 
 #include "kernels/backend.h"

@@ -46,8 +46,7 @@ int mill_train_settings_check(const mill_train_settings *settings);
  *  rows                   gives the targets of models, equal on all ranks; valid until the next
  *                         call
  *  weight [n_out][width]  initial last layer; width: of the last hidden layer
- *  bias [n_out]           initial last layer
- *  / */
+ *  bias [n_out]           initial last layer */
 typedef struct mill_train_problem {
   int n_in, n_out, n, n_train;
   const float *x;

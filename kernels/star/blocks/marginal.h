@@ -4,8 +4,7 @@
  *  The density of a parameter is a sum of Gaussian kernels, mirrored at the limits of velocity and
  *  v sin i; their width follows Scott's rule with the effective sample size.  Modes are separated
  *  by valleys of marginal densities: samples are cut at the deepest valley of all parameters, and
- *  each part is examined again (docs/science/numerics.md, "Posteriors").
- */
+ *  each part is examined again (docs/science/numerics.md, "Posteriors"). */
 #pragma once
 
 #include "kernels/math/block.h"

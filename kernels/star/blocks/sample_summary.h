@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The posterior of a star's weighted points: effective size, samples of equal weight, statistics
  *  and flags (docs/science/numerics.md, "Posteriors").  Returned numbers are the same on all
- *  threads.
- */
+ *  threads. */
 #pragma once
 
 #include "kernels/math/select.h"

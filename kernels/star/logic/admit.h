@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Decisions between guess and fit: can the star be fitted, which parameters are free, where does
- *  it start?
- */
+ *  it start? */
 #pragma once
 
 #include "kernels/star/logic/polish.h"

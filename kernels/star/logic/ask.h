@@ -3,8 +3,7 @@
  *
  *  A point is slot->theta: each segment is asked at one velocity.  Curves ask for F at several
  *  velocities of the star, of each arm or of each epoch.  Sums over segments are made here, arm by
- *  arm, so that their order does not depend on the device.
- */
+ *  arm, so that their order does not depend on the device. */
 #pragma once
 
 #include "kernels/star/logic/parameters.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** From a start to a minimum: the polish, a simplex where the polish is misled, and the next method
- *  where one fails.
- */
+ *  where one fails. */
 #pragma once
 
 #include "kernels/star/logic/simplex.h"

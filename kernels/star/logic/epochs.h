@@ -6,8 +6,7 @@
  *  broad.  Then a scan over many line widths restarts the searches, the labels are fitted with each
  *  epoch at its velocity, and the searches are repeated with the new template.
  *
- *  docs/science/numerics.md, "Epochs".
- */
+ *  docs/science/numerics.md, "Epochs". */
 #pragma once
 
 #include "kernels/star/logic/descend.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The fit of one star: a resumable function (kernels/star/resumable.h) that asks the device
  *  questions.  Like all of this folder, it is run by one thread of the star's block after each
- *  round.
- */
+ *  round. */
 #pragma once
 
 #include "kernels/star/logic/admit.h"

@@ -9,8 +9,7 @@
  *  uncertainty of their place (a Schur complement), and F, gradient and curvature of the star are
  *  those of the fit of both.  A few turns end in the joint minimum, with the joint covariance.
  *
- *  docs/science/numerics.md, "Two stars".
- */
+ *  docs/science/numerics.md, "Two stars". */
 #pragma once
 
 #include "kernels/star/logic/pair_epochs.h"

@@ -7,8 +7,7 @@
  *  looked for at all velocities of both.  Before some turns the velocities alone settle, without
  *  rotation, and once more from where both are exchanged.
  *
- *  docs/science/numerics.md, "Two stars".
- */
+ *  docs/science/numerics.md, "Two stars". */
 #pragma once
 
 #include "kernels/star/logic/epochs.h"

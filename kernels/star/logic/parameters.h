@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A star's parameters: typical uncertainties, limits, the inner v sin i, hulls, priors, and the
- *  linear map from them to a segment's parameters.
- */
+ *  linear map from them to a segment's parameters. */
 #pragma once
 
 #include "kernels/math/hull.h"

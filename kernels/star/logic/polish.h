@@ -3,8 +3,7 @@
  *
  *  Every trial point is evaluated with its derivatives, since most steps are accepted.  Steps,
  *  gradient and curvature are in v sin i's inner parameter u (kernels/math/rotation.h); points hold
- *  v sin i itself.  Settings: docs/science/numerics.md.
- */
+ *  v sin i itself.  Settings: docs/science/numerics.md. */
 #pragma once
 
 #include "kernels/star/logic/step.h"

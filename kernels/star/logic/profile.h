@@ -2,8 +2,7 @@
 /** Likelihood of the velocity about the solution, on a grid: its moments are VRAD_ERR, VRAD_SKEW
  *  and VRAD_KURT.
  *
- *  docs/science/numerics.md, "Velocity profile".
- */
+ *  docs/science/numerics.md, "Velocity profile". */
 #pragma once
 
 #include "kernels/math/quartic.h"

@@ -4,8 +4,7 @@
  *  Coordinates are y.  For v sin i, y = v - (its lower limit), mirrored there.  For another
  *  parameter x, y = x - bend u(v), u the inner parameter of v sin i: unresolved lines make labels
  *  follow v^2, so that their density is bent in v.  The Jacobian is 1 (docs/science/numerics.md,
- *  "Posteriors").
- */
+ *  "Posteriors"). */
 #pragma once
 
 #include "kernels/math/counter_random.h"

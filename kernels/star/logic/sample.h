@@ -7,8 +7,7 @@
  *  the hulls with the probability 1 - exp(-penalty/2).  Points are drawn until the effective sample
  *  size suffices: from the same proposal if it is good, otherwise from one learned from the
  *  weights.  Random numbers depend on the seed, the star's identity and the number of the draw
- *  (docs/science/numerics.md, "Posteriors").
- */
+ *  (docs/science/numerics.md, "Posteriors"). */
 #pragma once
 
 #include "kernels/star/logic/ask.h"

@@ -4,8 +4,7 @@
  *  The candidate starts are the guess's best templates with labels apart from each other
  *  (kernels/star/blocks/guess.h).  An easy star has one start.  The limits below were chosen on 984
  *  MILES spectra at S/N 10, 20 and 60, 200 simulated DESI stars of other templates and 375 real
- *  stars (docs/science/numerics.md).
- */
+ *  stars (docs/science/numerics.md). */
 #pragma once
 
 #include "kernels/star/logic/polish.h"
