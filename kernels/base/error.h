@@ -85,6 +85,9 @@ int mill_error_restore(const mill_error_kept *kept);
       goto done;                                                                                   \
   } while (0)
 
+/** Make a call unless an earlier one has failed: steps of a rank before all ranks agree. */
+#define MILL_STEP(call) (err = err == MILL_OK ? (call) : err)
+
 #define MILL_CHECK(call)                                                                           \
   do {                                                                                             \
     const int err = (call);                                                                        \

@@ -380,9 +380,8 @@ static int build_graph(mill_device *d)
   TRY_CUDA(cudaStreamBeginCaptureToGraph(d->stream, body, NULL, NULL, 0,
                                          cudaStreamCaptureModeThreadLocal));
   err = one_round(d, d->n_slot);
-  if (err == MILL_OK)
-    err = launch(d, "kernel round_end_graph", 1, 1, DIGEST_THREADS, round_end_graph, d->view,
-                 d->go_on);
+  MILL_STEP(launch(d, "kernel round_end_graph", 1, 1, DIGEST_THREADS, round_end_graph, d->view,
+                   d->go_on));
   /* end the capture even after a failure, or the stream is lost; report the first failure */
   status = cudaStreamEndCapture(d->stream, &captured);
   MILL_TRY(err);
@@ -406,8 +405,7 @@ static int plain_rounds(mill_device *d, int max_round)
   for (int i = 0; i < max_round && i < PLAIN_ROUNDS; i++) {
     mill_range_begin(MILL_RANGE_ROUND);
     err = one_round(d, d->n_listed);
-    if (err == MILL_OK)
-      err = launch(d, "kernel round_end", 1, 1, DIGEST_THREADS, round_end, d->view);
+    MILL_STEP(launch(d, "kernel round_end", 1, 1, DIGEST_THREADS, round_end, d->view));
     mill_range_end();
     MILL_TRY(err);
   }
@@ -435,8 +433,7 @@ static int try_graph(mill_device *d)
 {
   const char *why;
   int n_why, err = build_graph(d);
-  if (err == MILL_OK)
-    err = launch_rounds(d, d->n_slot, 1);
+  MILL_STEP(launch_rounds(d, d->n_slot, 1));
   if (err == MILL_OK || cudaStreamSynchronize(d->stream) != cudaSuccess)
     goto done;
   /* keep the failure's first part; its advice is for failures that end the run */
@@ -471,9 +468,8 @@ int mill_cuda_start_stars(mill_device *d, int n)
     const int left = n - first, now = left < d->shape.n_lane ? left : d->shape.n_lane;
     err = launch(d, "kernel star_start", (unsigned)now, 1, STAR_THREADS, mill_kernel_star_start,
                  d->view, first);
-    if (err == MILL_OK)
-      err = launch(d, "kernel round_digest", (unsigned)now, 1, DIGEST_THREADS, mill_kernel_digest,
-                   d->view, first, 1);
+    MILL_STEP(launch(d, "kernel round_digest", (unsigned)now, 1, DIGEST_THREADS, mill_kernel_digest,
+                     d->view, first, 1));
   }
   mill_range_end();
   return err;

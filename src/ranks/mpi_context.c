@@ -234,8 +234,7 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
 {
   mill_mpi mpi;
   int err = mill_mpi_start(&mpi);
-  if (err == MILL_OK)
-    err = run(&mpi, argc, argv);
+  MILL_STEP(run(&mpi, argc, argv));
   const int exit_status = mill_mpi_tell(&mpi, name, err);
   mill_mpi_abort_if_lost(&mpi, err, exit_status);
   mill_mpi_end(&mpi);
@@ -305,10 +304,8 @@ int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_
     MILL_FAIL(MILL_ERR_RANGE, "%lld %s", (long long)*n_all, too_many); /* on every rank */
   n = (int)n_mine;
   err = MILL_ALLOC(mpi->size, &count);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(mpi->size, &start);
-  if (err == MILL_OK)
-    err = mill_alloc_bytes((size_t)*n_all, size, all);
+  MILL_STEP(MILL_ALLOC(mpi->size, &start));
+  MILL_STEP(mill_alloc_bytes((size_t)*n_all, size, all));
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Allgather(&n, 1, MPI_INT, count, 1, MPI_INT, mpi->comm));
   for (int rank = 1; rank < mpi->size; rank++)

@@ -73,8 +73,7 @@ static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
   MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, name, &free_bytes)));
   /* every rank has a context and nothing else: its memory now free can be divided */
   err = mill_gpu_try(place.gpu, name, &free_bytes);
-  if (err == MILL_OK)
-    err = mill_gpu_memory(name, free_bytes, place.n_sharing, &place.bytes);
+  MILL_STEP(mill_gpu_memory(name, free_bytes, place.n_sharing, &place.bytes));
   MILL_TRY(mill_mpi_agree(mpi, err));
   mill_gpu_assign(&place);
   mill_log_debug("GPU %d of this rank's: %s, rank %d of %d on it, %.1f GiB for this rank",
@@ -102,8 +101,7 @@ static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine)
   mine->gpu = -1;
   MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
   err = choose(node.rank, may_be_none, mine);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(node.size, &all);
+  MILL_STEP(MILL_ALLOC(node.size, &all));
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Allgather(&mine->facts, (int)sizeof mine->facts, MPI_BYTE, all,
                          (int)sizeof mine->facts, MPI_BYTE, node.comm));

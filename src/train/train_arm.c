@@ -154,10 +154,8 @@ static int first_phase(arm *a, const mill_train_ops *ops)
   int err = MILL_OK;
   mill_train_statistics *s = NULL;
   err = mill_train_statistics_create(ops, a->task->n_pix, MILL_TRAIN_STATISTICS_ROWS, &s);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(a->task->n_pix, &a->scale);
-  if (err == MILL_OK)
-    err = add_spectra(a, s);
+  MILL_STEP(MILL_ALLOC(a->task->n_pix, &a->scale));
+  MILL_STEP(add_spectra(a, s));
   MILL_TRY(mill_mpi_agree(a->mpi, err));
   MILL_TRY(mill_train_statistics_join(a->mpi, s));
   if (a->mpi->rank == 0)
@@ -218,13 +216,10 @@ static int make_scores(arm *a)
   const int n_component = a->c.n_component, n_left = a->task->n - a->task->n_train;
   const double norm[2] = {(double)a->task->n_train * a->c.n_pix, (double)n_left * a->c.n_pix};
   err = MILL_ALLOC((size_t)a->task->n * (size_t)n_component, &a->target);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(n_component, &a->net_scale);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(2 * a->mpi->size, &all);
+  MILL_STEP(MILL_ALLOC(n_component, &a->net_scale));
+  MILL_STEP(MILL_ALLOC(2 * a->mpi->size, &all));
   share_of(a->mpi, a->task->n, &first, &end);
-  if (err == MILL_OK)
-    err = score_share(a, first, end, rest);
+  MILL_STEP(score_share(a, first, end, rest));
   MILL_TRY(mill_mpi_agree(a->mpi, err));
   MILL_TRY(exchange_rows(a->mpi, a->task->n, n_component, a->target));
   MILL_MPI(MPI_Allgather(rest, 2, MPI_DOUBLE, all, 2, MPI_DOUBLE, a->mpi->comm));

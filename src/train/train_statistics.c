@@ -203,8 +203,7 @@ int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s)
   int err = MILL_OK;
   double *pixel = NULL; /* mean, square */
   err = MILL_ALLOC(2 * (size_t)s->n_pix, &pixel);
-  if (err == MILL_OK)
-    err = centre(s);
+  MILL_STEP(centre(s));
   if (err == MILL_OK && mpi->rank > 0)
     err = condense(s); /* rank 0 has room for so many rows */
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -318,8 +317,7 @@ int mill_train_components_share(const mill_mpi *mpi, mill_train_components *c)
     *c = (mill_train_components){.n_pix = size[0], .n_component = size[1]};
     for (int i = 0; i < 3 && err == MILL_OK; i++)
       err = MILL_ALLOC(length[i], array[i]);
-    if (err == MILL_OK)
-      err = MILL_ALLOC(n * n_pix, &c->pattern);
+    MILL_STEP(MILL_ALLOC(n * n_pix, &c->pattern));
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Bcast(&c->total, 1, MPI_DOUBLE, 0, mpi->comm));
