@@ -402,14 +402,12 @@ done:
 static int plain_rounds(mill_device *d, int max_round)
 {
   int err = MILL_OK;
-  for (int i = 0; i < max_round && i < PLAIN_ROUNDS; i++) {
+  for (int i = 0; err == MILL_OK && i < max_round && i < PLAIN_ROUNDS; i++) {
     mill_range_begin(MILL_RANGE_ROUND);
     err = one_round(d, d->n_listed);
     MILL_STEP(launch(d, "kernel round_end", 1, 1, DIGEST_THREADS, round_end, d->view));
     mill_range_end();
-    MILL_TRY(err);
   }
-done:
   return err;
 }
 
@@ -435,7 +433,7 @@ static int try_graph(mill_device *d)
   int n_why, err = build_graph(d);
   MILL_STEP(launch_rounds(d, d->n_slot, 1));
   if (err == MILL_OK || cudaStreamSynchronize(d->stream) != cudaSuccess)
-    goto done;
+    return err;
   /* keep the failure's first part; its advice is for failures that end the run */
   why = mill_error_message();
   n_why = (int)strcspn(why, ";");
@@ -443,9 +441,7 @@ static int try_graph(mill_device *d)
            n_why < (int)sizeof d->remark / 2 ? n_why : (int)sizeof d->remark / 2, why);
   mill_cuda_drop_graph(d);
   d->has_graph = 0;
-  err = MILL_OK;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_cuda_rehearse(mill_device *d)

@@ -10,22 +10,18 @@
 #include "src/config/text.h"
 #include "src/system/order.h"
 
-static void print_ranges(const mill_config *config, FILE *out)
+static void print_wave_mask(const mill_config *config, FILE *out)
 {
   char a[32], b[32];
+  if (config->wave_mask_auto) {
+    fputs(" auto\n", out);
+    return;
+  }
   fputs(" [", out);
   for (int i = 0; i < config->fit.n_wave_mask; i++)
     fprintf(out, "%s[%s, %s]", i ? ", " : "", mill_text_of_real(config->fit.wave_mask[i].min_aa, a),
             mill_text_of_real(config->fit.wave_mask[i].max_aa, b));
   fputs("]\n", out);
-}
-
-static void print_wave_mask(const mill_config *config, FILE *out)
-{
-  if (config->wave_mask_auto)
-    fputs(" auto\n", out);
-  else
-    print_ranges(config, out);
 }
 
 static void print_mask_ignore(const mill_config *config, FILE *out)

@@ -84,16 +84,14 @@ static void remove_own_folder(void)
 
 static int choose_components(void)
 {
-  int err = MILL_OK;
 #ifdef OPEN_MPI
   /* without a launcher: start no daemon, which only MPI_Comm_spawn needs (saves 0.25 s), and open
    * no networks (saves 0.2 s) */
   if (setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
       (!is_launched() && (setenv("OMPI_MCA_pml", "ob1", 0) != 0 || make_own_folder() != 0)))
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for an environment variable");
-done:
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for an environment variable");
 #endif
-  return err;
+  return MILL_OK;
 }
 
 static const mill_mpi nobody = {.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
@@ -326,15 +324,8 @@ done:
 
 int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context)
 {
-  int err = MILL_OK;
-  if (mpi->rank == 0)
-    err = load(context);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  if (mpi->rank != 0)
-    err = load(context);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-done:
-  return err;
+  MILL_CHECK(mill_mpi_agree(mpi, mpi->rank == 0 ? load(context) : MILL_OK));
+  return mill_mpi_agree(mpi, mpi->rank == 0 ? MILL_OK : load(context));
 }
 
 int64_t mill_mpi_share(const mill_mpi *mpi, int64_t n, int64_t *end)

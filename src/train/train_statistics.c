@@ -160,25 +160,21 @@ int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
 /* Rank 0: receive another rank's statistics and take them in. */
 static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_statistics *s)
 {
-  int err = MILL_OK;
   const size_t n_pix = (size_t)s->n_pix;
   int64_t size[2];
-  MILL_MPI(MPI_Recv(size, 2, MPI_INT64_T, from, 0, mpi->comm, MPI_STATUS_IGNORE));
+  int code = MILL_OK;
+  MILL_CHECK_MPI(MPI_Recv(size, 2, MPI_INT64_T, from, 0, mpi->comm, MPI_STATUS_IGNORE));
   if (s->n_row + size[1] + 1 > s->n_room)
-    err = condense(s);
-  MILL_MPI(MPI_Send(&err, 1, MPI_INT, from, 1, mpi->comm)); /* may it come? */
-  MILL_TRY(err);
-  if (size[0] == 0)
-    goto done;
-  MILL_MPI(MPI_Recv(pixel, 2 * s->n_pix, MPI_DOUBLE, from, 2, mpi->comm, MPI_STATUS_IGNORE));
-  for (int64_t i = 0; i < size[1]; i++) {
-    MILL_MPI(MPI_Recv(s->row + (size_t)s->n_row * n_pix, s->n_pix, MPI_DOUBLE, from, 3, mpi->comm,
-                      MPI_STATUS_IGNORE));
-    s->n_row++;
-  }
+    code = condense(s);
+  MILL_CHECK_MPI(MPI_Send(&code, 1, MPI_INT, from, 1, mpi->comm)); /* may it come? */
+  if (code != MILL_OK || size[0] == 0)
+    return code;
+  MILL_CHECK_MPI(MPI_Recv(pixel, 2 * s->n_pix, MPI_DOUBLE, from, 2, mpi->comm, MPI_STATUS_IGNORE));
+  for (int64_t i = 0; i < size[1]; i++, s->n_row++)
+    MILL_CHECK_MPI(MPI_Recv(s->row + (size_t)s->n_row * n_pix, s->n_pix, MPI_DOUBLE, from, 3,
+                            mpi->comm, MPI_STATUS_IGNORE));
   move_mean(s, size[0], pixel, pixel + n_pix);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics *s)
