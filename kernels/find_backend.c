@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "kernels/find_backend.h"
+#include "kernels/gpu.h"
 
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "kernels/gpu.h"
 
 enum { MANY_SLOTS = 64, THREAD_SLOTS = 32 };
 

@@ -9,7 +9,7 @@
 
 #include "io/catalog/prior_table.h"
 #include "io/library/library_file.h"
-#include "kernels/find_backend.h"
+#include "kernels/backend.h"
 #include "src/system/thread.h"
 #include "src/system/version.h"
 #include "kernels/base/memory.h"

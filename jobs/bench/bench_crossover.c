@@ -10,7 +10,6 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "kernels/find_backend.h"
 #include "kernels/gpu.h"
 #include "kernels/particles/particles.h"
 #include "src/train/train_network.h"

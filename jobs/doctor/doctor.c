@@ -17,7 +17,6 @@
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "kernels/find_backend.h"
 #include "kernels/gpu.h"
 #include "src/ranks/mpi_context.h"
 #include "src/run/backend_choice.h"

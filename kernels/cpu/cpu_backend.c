@@ -8,7 +8,7 @@
 #include <omp.h>
 
 #include "kernels/backend.h"
-#include "kernels/cpu/cpu_logic.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/emulate.h"
 #include "kernels/cpu/laps.h"
 #include "kernels/base/clock.h"

@@ -6,7 +6,6 @@
 
 #include "kernels/cpu/isa.h"
 #include "kernels/math/block.h"
-#include "kernels/star/slot.h"
 
 enum {
   MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< of hidden layers; powers of two crowd few cache sets */

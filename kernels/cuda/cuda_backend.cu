@@ -124,22 +124,16 @@ static void cuda_close(mill_device *d)
   mill_free(d->grave);
   mill_cuda_drop_graph(d);
   mill_cuda_free_book(d);
-  if (d->arena)
-    (void)cudaFree(d->arena);
+  (void)cudaFree(d->arena);
   for (int i = 0; i < MILL_N_STAGE; i++) {
-    if (d->stage[i])
-      (void)cudaFreeHost(d->stage[i]);
-    if (d->stage_free[i])
-      (void)cudaEventDestroy(d->stage_free[i]);
+    mill_cuda_unpin(d->stage[i]);
+    mill_cuda_drop_event(d->stage_free[i]);
   }
-  if (d->back)
-    (void)cudaFreeHost(d->back);
+  mill_cuda_unpin(d->back);
   const cudaEvent_t event[] = {d->uploaded, d->settled, d->ended};
   for (int i = 0; i < 3; i++) {
-    if (event[i])
-      (void)cudaEventDestroy(event[i]);
-    if (stream[i])
-      (void)cudaStreamDestroy(stream[i]);
+    mill_cuda_drop_event(event[i]);
+    mill_cuda_drop_stream(stream[i]);
   }
   mill_free(d);
 }

@@ -125,6 +125,23 @@ template <typename type> static inline int mill_cuda_pin(type **out, size_t n)
   return MILL_OK;
 }
 
+/* Give back what was made, if it was.  A failure here was reported before or cannot be handled. */
+static inline void mill_cuda_unpin(void *memory)
+{
+  if (memory)
+    (void)cudaFreeHost(memory);
+}
+static inline void mill_cuda_drop_event(cudaEvent_t event)
+{
+  if (event)
+    (void)cudaEventDestroy(event);
+}
+static inline void mill_cuda_drop_stream(cudaStream_t stream)
+{
+  if (stream)
+    (void)cudaStreamDestroy(stream);
+}
+
 /* ---- cuda_copy.cu: functions of the backend's table, and ---- */
 
 int mill_cuda_alloc(mill_device *d, size_t bytes, void **out);

@@ -321,17 +321,12 @@ static int fit_memory(batch *b, int n)
 
 static void release(batch *b)
 {
-  /* a failure here was reported before or cannot be handled */
   if (b->stream)
     (void)cudaStreamSynchronize(b->stream);
-  if (b->device)
-    (void)cudaFree(b->device);
-  if (b->up)
-    (void)cudaFreeHost(b->up);
-  if (b->down)
-    (void)cudaFreeHost(b->down);
-  if (b->stream)
-    (void)cudaStreamDestroy(b->stream);
+  (void)cudaFree(b->device);
+  mill_cuda_unpin(b->up);
+  mill_cuda_unpin(b->down);
+  mill_cuda_drop_stream(b->stream);
   b->device = b->up = b->down = NULL;
   b->stream = NULL;
 }

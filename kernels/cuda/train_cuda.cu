@@ -147,29 +147,21 @@ static void destroy(mill_train_work *w)
 {
   if (!w)
     return;
-  /* a failure here was reported before or cannot be handled */
   if (w->stream)
     (void)cudaStreamSynchronize(w->stream);
   if (w->handle)
     (void)w->cublas->destroy(w->handle);
   for (int i = 0; i < N_STAGE; i++) {
-    if (w->in[i].host)
-      (void)cudaFreeHost(w->in[i].host);
-    if (w->in[i].is_up)
-      (void)cudaEventDestroy(w->in[i].is_up);
-    if (w->in[i].is_free)
-      (void)cudaEventDestroy(w->in[i].is_free);
+    mill_cuda_unpin(w->in[i].host);
+    mill_cuda_drop_event(w->in[i].is_up);
+    mill_cuda_drop_event(w->in[i].is_free);
   }
-  float *const pinned[] = {w->host_gradient, w->h_back, (float *)w->h_loss};
-  for (float *memory : pinned)
-    if (memory)
-      (void)cudaFreeHost(memory);
-  if (w->arena)
-    (void)cudaFree(w->arena);
-  if (w->up)
-    (void)cudaStreamDestroy(w->up);
-  if (w->stream)
-    (void)cudaStreamDestroy(w->stream);
+  mill_cuda_unpin(w->host_gradient);
+  mill_cuda_unpin(w->h_back);
+  mill_cuda_unpin(w->h_loss);
+  (void)cudaFree(w->arena);
+  mill_cuda_drop_stream(w->up);
+  mill_cuda_drop_stream(w->stream);
   mill_free(w);
 }
 

@@ -14,6 +14,32 @@ enum { TOGETHER = 16 }; /**< inputs that a thread averages at a time: one cache 
 /** Most memory of stored emulator rows; templates of the guess beyond it are not stored. */
 static const size_t STORE_BYTES = (size_t)64 << 20;
 
+int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void **out)
+{
+  MILL_CHECK(MILL_GROW(&memory->block, &memory->n_room, memory->n_block + 1));
+  MILL_CHECK(memory->backend->alloc(memory->device, bytes, out));
+  memory->block[memory->n_block++] = *out;
+  if (from) {
+    memory->uploaded += bytes;
+    MILL_CHECK(memory->backend->upload(memory->device, *out, from, bytes));
+  }
+  return MILL_OK;
+}
+
+void mill_device_memory_drop(mill_device_memory *memory)
+{
+  while (memory->n_block > 0)
+    memory->backend->release(memory->device, memory->block[--memory->n_block]);
+}
+
+void mill_device_memory_clear(mill_device_memory *memory)
+{
+  mill_device_memory_drop(memory);
+  mill_free((void *)memory->block);
+  memory->block = NULL;
+  memory->n_room = 0;
+}
+
 static int check_sample(const mill_sample_settings *s)
 {
   if (s->max_eval == 0)
