@@ -186,11 +186,6 @@ static int cuda_pin(size_t bytes, void **out)
   return MILL_OK;
 }
 
-static void cuda_unpin(void *memory)
-{
-  (void)cudaFreeHost(memory);
-}
-
 /* ---- stars and rounds ---- */
 
 /** Upload the slots' addresses if they have changed or `all` is set.  No work is under way, so the
@@ -340,7 +335,7 @@ const mill_backend *mill_backend_cuda(int *out)
   table.upload = mill_cuda_upload;
   table.upload_all = mill_cuda_upload_all;
   table.pin = cuda_pin;
-  table.unpin = cuda_unpin;
+  table.unpin = mill_cuda_unpin;
   table.settle = mill_cuda_settle;
   table.zero = mill_cuda_zero;
   table.download = mill_cuda_download;

@@ -263,12 +263,6 @@ static int layer(mill_device *d, size_t n_most, const row_batch &batch, const mi
                 (const real *)l->weight, (const real *)l->bias, from, *out);
 }
 
-static int layer_f32(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
-                     const row_layout<float> *in, const row_layout<float> *out)
-{
-  return layer<float>(d, n_most, batch, l, in, out, "kernel product_f32", product_f32);
-}
-
 static int layer_f64(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
                      const row_layout<double> *in, const row_layout<double> *out)
 {
@@ -305,7 +299,8 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
     MILL_CHECK(layer_f64(d, n_most, rows, last, in, &grid));
   } else {
     const row_layout<float> grid = {(float *)d->d_grid, d->grid_lane, pitch};
-    MILL_CHECK(layer_f32(d, n_most, rows, last, &d->view.narrow, &grid));
+    MILL_CHECK(layer<float>(d, n_most, rows, last, &d->view.narrow, &grid, "kernel product_f32",
+                            product_f32));
   }
   return MILL_OK;
 }

@@ -339,14 +339,6 @@ static unsigned warps(int n)
   return (unsigned)((n + WARPS - 1) / WARPS);
 }
 
-static int launch_move(batch *b, int step, int n_step)
-{
-  const particle_view &v = b->view;
-  return mill_cuda_launch(b->stream, "kernel particle_move",
-                          dim3((unsigned)v.n_part, (unsigned)v.n_cloud), THREADS, particle_move, v,
-                          step, n_step);
-}
-
 static int launch_exact(batch *b, int i_record)
 {
   const particle_view &v = b->view;
@@ -392,7 +384,9 @@ static int run_steps(batch *b)
     const int until = i_record < s->n_record ? s->record[i_record] : s->n_step;
     const int n = until - step + 1 < MILL_PARTICLE_STRIDE ? until - step + 1 : MILL_PARTICLE_STRIDE;
     const int is_record = i_record < s->n_record && s->record[i_record] == step + n - 1;
-    MILL_CHECK(launch_move(b, step, n));
+    MILL_CHECK(mill_cuda_launch(b->stream, "kernel particle_move",
+                                dim3((unsigned)v.n_part, (unsigned)v.n_cloud), THREADS,
+                                particle_move, v, step, n));
     MILL_CHECK(mill_cuda_launch(b->stream, "kernel particle_settle", dim3((unsigned)v.n_cloud),
                                 THREADS, particle_settle, v, step, n, is_record ? i_record : -1));
     if (is_record)

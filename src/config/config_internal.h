@@ -63,7 +63,7 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
 /* Read all keys of a YAML document into config and check it.  *line: line of a failure; 0:
  * unknown. */
 struct yaml_document_s;
-int mill_config_read_document(struct yaml_document_s *document, mill_config *config, int *line);
+int mill_config_read_document(struct yaml_document_s *document, void *config, int *line);
 
 /* Fill *where and return MILL_ERR_CONFIG with "key: item 2: message" (item -1: without item). */
 int mill_config_wrong(mill_config_fault *where, const char *key, const char *other, int item,

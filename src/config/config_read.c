@@ -497,7 +497,7 @@ static int line_of_fault(const places *where, const mill_config_fault *fault)
                                         : where->key[mill_config_find_key(fault->other)];
 }
 
-int mill_config_read_document(struct yaml_document_s *document, mill_config *config, int *line)
+int mill_config_read_document(struct yaml_document_s *document, void *config, int *line)
 {
   char text[80];
   reader in = {document, config, NULL, 0};

@@ -76,12 +76,6 @@ typedef struct arm {
   float *weight, *bias; /* initial last layer */
 } arm;
 
-static void arm_clear(arm *a)
-{
-  mill_train_components_clear(&a->c);
-  MILL_FREE(a->scale, a->target, a->net_scale, a->weight, a->bias);
-}
-
 /* Read the targets y [n][n_pix] of models: ln flux, or flux if log_flux is 0. */
 static int read_y(const arm *a, int n, const int *model, float *y)
 {
@@ -458,7 +452,7 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   MILL_TRY(second_phase(&a, ops, &problem, watch, state, &best, report));
   MILL_TRY(mill_mpi_agree(mpi, export(&a, &shape, best, emulator)));
 done:
-  mill_free(best);
-  arm_clear(&a);
+  mill_train_components_clear(&a.c);
+  MILL_FREE(best, a.scale, a.target, a.net_scale, a.weight, a.bias);
   return err;
 }

@@ -32,11 +32,6 @@ typedef struct normal {
   double *change;
 } normal;
 
-static void normal_clear(normal *q)
-{
-  MILL_FREE(q->h, q->mean_h, q->mean_rest, q->vector, q->value, q->right, q->change);
-}
-
 static int allocate(const mill_train_problem *p, int width, normal *q)
 {
   const size_t n = (size_t)width, n_out = (size_t)p->n_out;
@@ -206,7 +201,6 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
   }
 done:
   mill_train_team_destroy(team);
-  MILL_FREE(tried, first);
-  normal_clear(&q);
+  MILL_FREE(tried, first, q.h, q.mean_h, q.mean_rest, q.vector, q.value, q.right, q.change);
   return err;
 }

@@ -64,18 +64,12 @@ void mill_train_components_clear(mill_train_components *c)
 
 /* ---- room ---- */
 
-/* Number of rows that replace earlier spectra: twice as many, and one for a change of the mean, fit
- * into the room. */
-static int n_condensed(const mill_train_statistics *s)
-{
-  return s->n_room / 2 - 1;
-}
-
 /* Replace the rows by the leading principal directions of their covariance. */
 static int condense(mill_train_statistics *s)
 {
   int err = MILL_OK;
-  const int n = n_condensed(s);
+  /* twice as many rows, and one for a change of the mean, fit into the room */
+  const int n = s->n_room / 2 - 1;
   const size_t n_pix = (size_t)s->n_pix;
   double *value = NULL, *rows = NULL;
   if (s->n_row <= n)
