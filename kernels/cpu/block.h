@@ -39,7 +39,6 @@ typedef struct mill_block {
 /** Sizes with which the rows of a chunk of pixels stay in the first-level cache. */
 enum { MILL_CHUNK = 64, MILL_PIXEL_CHUNK = 128, MILL_BATCH = 128, MILL_TILE = 256 };
 
-/** Run a block function with its task. */
 static inline void mill_block_run(void (*body)(mill_block *, void *), void *task)
 {
   mill_block b = {0};

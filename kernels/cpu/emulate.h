@@ -233,7 +233,6 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
   double *to[MILL_BATCH_ROWS];
   float *to32[MILL_BATCH_ROWS];
   int from = 0;
-
   number_rows(m, n_slot, slot, &rows);
   first_rows(m, arm, slot, &rows, lane);
   for (int l = 0; l < arm->n_layer - 1; l++) {

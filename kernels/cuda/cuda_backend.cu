@@ -90,7 +90,6 @@ done:
   return err;
 }
 
-/** Open this rank's GPU and load the kernels of fits. */
 static int choose_device(int *id)
 {
   MILL_CHECK(mill_cuda_open(id));

@@ -102,7 +102,6 @@ template <typename type> static inline type *mill_cuda_take(char *block, size_t 
   return here;
 }
 
-/** Launch a kernel on a stream. */
 template <typename... want, typename... have>
 static inline int mill_cuda_launch(cudaStream_t stream, const char *name, dim3 grid, int n_thread,
                                    void (*kernel)(want...), have &&...argument)

@@ -197,7 +197,6 @@ static __global__ void __launch_bounds__(DIGEST_THREADS)
 
 /* ---- launches ---- */
 
-/** Launch a kernel on the stream of rounds. */
 template <typename... want, typename... have>
 static int launch(mill_device *d, const char *name, unsigned n_x, unsigned n_y, int n_thread,
                   void (*kernel)(want...), have &&...argument)
@@ -393,7 +392,6 @@ done:
   return err;
 }
 
-/** Launch up to PLAIN_ROUNDS rounds one by one. */
 static int plain_rounds(mill_device *d, int max_round)
 {
   int err = MILL_OK;

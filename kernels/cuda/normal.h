@@ -70,7 +70,6 @@ static __device__ __noinline__ int mill_threads_normal(int thread, int n_thread,
   return (int)out[2];
 }
 
-/** mill_threads_normal for the threads of a block. */
 static __device__ inline int mill_block_normal(mill_block *b, int n, double *a, double *v,
                                                double *out)
 {

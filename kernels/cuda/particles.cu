@@ -397,7 +397,6 @@ static int run_steps(batch *b)
   return MILL_OK;
 }
 
-/** Copy results to the caller. */
 static void hand_out(const batch *b)
 {
   const particle_view *v = &b->view;

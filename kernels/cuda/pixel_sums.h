@@ -30,7 +30,6 @@ enum {
   MILL_N_BY
 };
 
-/** Load two numbers of a stage at once. */
 static __device__ __forceinline__ double2 mill_two(const double *at)
 {
   return *(const double2 *)(const void *)at;

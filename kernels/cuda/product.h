@@ -134,7 +134,6 @@ static __device__ __forceinline__ void get_piece(const double *at, double *to)
   to[1] = v.y;
 }
 
-/** Load two neighbouring numbers. */
 static __device__ __forceinline__ void get_pair(const float *at, float *to)
 {
   const float2 v = *(const float2 *)(const void *)at;

@@ -35,11 +35,9 @@ static inline double mill_dot(int n, const double *a, const double *b)
 MILL_HD static inline int mill_cholesky(int n, double *a, int lda)
 {
   const double floor_rel = (double)n * DBL_EPSILON;
-
   for (int i = 0; i < n; ++i) {
     double *row = a + (ptrdiff_t)i * lda;
     const double diagonal = row[i];
-
     /* row i of L only needs the rows above it, so a failure leaves the later rows whole */
     for (int j = 0; j < i; ++j) {
       const double *above = a + (ptrdiff_t)j * lda;

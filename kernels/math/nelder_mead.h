@@ -81,7 +81,6 @@ MILL_HD static inline void mill_nm_sort(mill_nm *nm)
 {
   const int n = nm->n;
   double x[MILL_MAX_PAR];
-
   for (int i = 1; i <= n; ++i) {
     const double f = nm->f[i];
     int k = i;
@@ -124,7 +123,6 @@ MILL_HD static inline void mill_nm_propose_shrunk(mill_nm *nm, int i)
 MILL_HD static inline void mill_nm_propose_line(mill_nm *nm, int state)
 {
   const double *worst = nm->simplex[nm->n];
-
   nm->state = state;
   for (int j = 0; j < nm->n; ++j) {
     const double c = nm->centroid[j], w = worst[j];
@@ -152,7 +150,6 @@ MILL_HD static inline void mill_nm_begin_iteration(mill_nm *nm)
 {
   const int n = nm->n;
   double x_spread = 0.0, f_spread = 0.0;
-
   mill_nm_sort(nm);
   if (nm->n_eval >= nm->options.max_eval) {
     nm->status = MILL_NM_LIMIT;
@@ -193,7 +190,6 @@ MILL_HD_CALLED static inline void mill_nm_start(mill_nm *nm, int n, const double
                                                 const mill_nm_options *options)
 {
   const int in_range = n >= 1 && n <= MILL_MAX_PAR;
-
   nm->options = *options;
   nm->n = in_range ? n : 0;
   nm->status = in_range ? MILL_NM_GO : MILL_NM_RANGE;
@@ -222,14 +218,12 @@ MILL_HD static inline const double *mill_nm_ask(const mill_nm *nm)
 MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
 {
   const int n = nm->n;
-
   if (nm->status != MILL_NM_GO)
     return nm->status;
   /* the negated test catches NaN and both infinities, which must never become the best */
   if (!(fabs(f) < MILL_NM_HUGE))
     f = MILL_NM_HUGE;
   ++nm->n_eval;
-
   switch (nm->state) {
   case MILL_NM_INIT:
     nm->f[nm->i_vertex] = f;
@@ -238,7 +232,6 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
     else
       mill_nm_begin_iteration(nm);
     break;
-
   case MILL_NM_REFLECT:
     if (f >= nm->f[0] && f < nm->f[n - 1]) {
       mill_nm_accept(nm, n, nm->trial, f);
@@ -255,7 +248,6 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
     else
       mill_nm_propose_line(nm, MILL_NM_CONTRACT_IN);
     break;
-
   case MILL_NM_EXPAND:
     if (f < nm->f_reflected)
       mill_nm_accept(nm, n, nm->trial, f);
@@ -263,7 +255,6 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
       mill_nm_accept(nm, n, nm->reflected, nm->f_reflected);
     mill_nm_end_iteration(nm);
     break;
-
   case MILL_NM_CONTRACT_OUT:
   case MILL_NM_CONTRACT_IN:
     if (nm->state == MILL_NM_CONTRACT_OUT ? f <= nm->f_reflected : f < nm->f[n]) {
@@ -273,7 +264,6 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
       mill_nm_propose_shrunk(nm, 1);
     }
     break;
-
   default: /* MILL_NM_SHRINK */
     mill_nm_accept(nm, nm->i_vertex, nm->trial, f);
     if (nm->i_vertex < n)
@@ -282,7 +272,6 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
       mill_nm_end_iteration(nm);
     break;
   }
-
   if (nm->status == MILL_NM_GO && nm->n_eval >= nm->options.max_eval)
     nm->status = MILL_NM_LIMIT;
   return nm->status;
@@ -297,7 +286,6 @@ MILL_HD static inline const double *mill_nm_best(const mill_nm *nm, double *f)
   for (int i = 1; i <= nm->n; ++i)
     if (nm->f[i] < nm->f[i_best])
       i_best = i;
-
   /* the reflected point is the best if the expansion after it is not yet evaluated */
   const int pending = nm->state == MILL_NM_EXPAND && nm->f_reflected < nm->f[i_best];
   if (f)

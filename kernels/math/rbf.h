@@ -73,7 +73,6 @@ MILL_BLOCK_FN void mill_block_rbf(mill_block *b, const mill_rbf *rbf, int n_tang
     rise[l] = n_tangent > 0 ? scale[l] * in[(size_t)(1 + l) * in_pitch + (size_t)l] : 0.0;
   }
   (void)b; /* the CPU's loop has no use for it */
-
   MILL_FOR(b, i_chunk, n_chunk)
   {
     const int k0 = i_chunk * MILL_CHUNK;

@@ -120,7 +120,6 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
   /* linear: reuse the two points' coefficients for the third and fourth, whose weight is 0 */
   const int beyond = order > 2 ? 2 * n_out : 0;
   (void)b; /* the CPU's loop has no use for it */
-
   MILL_FOR(b, i_chunk, n_chunk)
   {
     const int k0 = i_chunk * MILL_CHUNK;

@@ -390,7 +390,6 @@ int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
   mill_mpi node;
   cpu_set_t mine, *all = NULL;
   double share = 0;
-
   *n_thread = 1;
   CPU_ZERO(&mine);
   /* fails if the machine has more cores than a cpu_set_t: then use one thread, unless --threads

@@ -129,7 +129,6 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   const int is_pair = mill_is_paired(s), n_row = mill_n_row(m, is_pair);
   double *tangents = answer + MILL_ANSWER_TANGENTS;
   mill_real *smooth = (mill_real *)work->smooth;
-
   if (is_pair)
     mill_block_pair_rows(b, m, s, work, tangents + n_row + n_row * (n_row + 1) / 2);
   if (n_share > 0) {
@@ -138,7 +137,6 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
                                     MILL_LN_SCALE(arm, work), work)))
       mill_block_fix_error(b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
   }
-
   const double ln_scale =
       MILL_LN_SCALE(arm, work) + (is_pair && s->paired == 2 ? -s->pair_ln_ratio : 0.0);
   const double f = mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), ln_scale, work);

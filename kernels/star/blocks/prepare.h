@@ -192,7 +192,6 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   const int n = s->n_pix, pitch = mill_row_pitch(n);
   const int n_error = mill_n_error(&m->arm[s->arm], s->width_error);
   const uint32_t ignore = m->set.mask_ignore;
-
   /* clear the padding that a GPU loads with a row's last pixels */
   MILL_FOR(b, r, 1 + n_error)
   {
@@ -212,7 +211,6 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
     }
     MILL_BARRIER(b);
   }
-
   double sn, scale, median_sigma;
   const int n_clear = mill_block_flux_level(b, ignore, s, &sn, &scale);
   MILL_SERIAL(b)
@@ -226,7 +224,6 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   MILL_BARRIER(b);
   if (n_clear < 1 || !isfinite(scale) || scale == 0.0)
     return;
-
   const int n_good = mill_block_good(b, m, s, &median_sigma);
   const double bad = 1.0 / (m->set.bad_sigma_factor * fabs(scale));
   const double most = n_good > 0 ? 1.0 / (m->set.sigma_floor * median_sigma) : 0.0;

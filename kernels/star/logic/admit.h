@@ -13,7 +13,6 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
   int n_used = 0, n_dropped = 0;
   int64_t n_pix_all = 0, n_good = 0;
   double best_sn = -1e9;
-
   for (int a = 0; a < MILL_MAX_ARM; a++) {
     r->sn[a] = -1e9;
     r->n_pix[a] = 0;
