@@ -120,9 +120,6 @@ def _fill(columns, n, values):
     return rows
 
 
-# ---- coadds --------------------------------------------------------------------------------------
-
-
 def open_coadd(path, survey, n_row):
     hdus = [_table(name, columns, n_row) for name, columns in
             (("FIBERMAP", FIBERMAP), ("EXP_FIBERMAP", EXP_FIBERMAP), ("SCORES", SCORES))]
@@ -174,9 +171,6 @@ def _coadd_tables(stars, median_sn):
     columns.update(zip(("FLUX_G", "FLUX_R", "FLUX_Z"), flux.T))
     columns.update(zip((name for name, _, _ in SCORES[1:]), median_sn.T))
     return columns
-
-
-# ---- redrock and truth ---------------------------------------------------------------------------
 
 
 def open_redrock(path, survey, n_row):

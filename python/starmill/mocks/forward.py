@@ -31,9 +31,6 @@ PIECE = np.array([[1, 0, -5 / 4, -35 / 12, 21 / 4, -25 / 12],
                   [0, 1 / 12, -1 / 24, -3 / 8, 13 / 24, -5 / 24], np.zeros(6)])
 
 
-# ---- the library's arms --------------------------------------------------------------------------
-
-
 def cut_arms(library, ranges):
     """Cut a library's only arm into parts, as a fit does; ranges: {name: (first, last wavelength in
     A)}.  Return the library unchanged if it has several arms or one of these names."""
@@ -116,9 +113,6 @@ def resolution_rows(resolution, sigma_pix):
     return rows
 
 
-# ---- rotation ------------------------------------------------------------------------------------
-
-
 def _profile(n):
     """Return n points x and weights K dx of the rotation profile K = c1 sqrt(1 - x^2) + c2 (1 -
     x^2), Gray's with limb darkening, by the midpoint rule in asin(x)."""
@@ -172,9 +166,6 @@ def rotation_weights(r):
         weight += s ** 3 * (10.0 + s * (-15.0 + s * 6.0)) * (quintic - weight)
     weight = np.r_[weight[:0:-1], weight]
     return weight / weight.sum()
-
-
-# ---- a star --------------------------------------------------------------------------------------
 
 
 def _error(error, share, is_correlated, random):

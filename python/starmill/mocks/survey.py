@@ -83,9 +83,6 @@ def path_of_library(given):
     return given or shipped
 
 
-# ---- making --------------------------------------------------------------------------------------
-
-
 class Batch:
     """Files of the same rows, made in blocks."""
 
@@ -189,9 +186,6 @@ def write_catalog(survey):
              f"'{survey.origin[0]}'"]
     lines += [survey.name(i) for i in range(survey.n_file)]
     write_whole(survey.path(folder.CATALOG), ["\n".join(lines).encode() + b"\n"], overwrite=True)
-
-
-# ---- the job -------------------------------------------------------------------------------------
 
 
 def say(survey, made, seconds, n_process):

@@ -51,9 +51,6 @@ def check(options):
         options.prefix = kind + "-"
 
 
-# --- names ------------------------------------------------------------------------------------
-
-
 def name_of(path, subdirs, prefix):
     """Return the path of an input's product below the output folder, without .gz."""
     *folders, name = path.split("/")
@@ -73,9 +70,6 @@ def names_of(result, subdirs, prefix):
             raise Failure(USAGE, f"two inputs would have the product {name}: {what}")
         seen.add(name)
     return names
-
-
-# --- products ---------------------------------------------------------------------------------
 
 
 def primary(result, kind, n_left_out, i=None, file=None):
@@ -209,8 +203,6 @@ class Export:
         refuse_data(path)
         return None
 
-
-# --- the job ------------------------------------------------------------------------------------
 
 _export = None  # each worker process has its own
 

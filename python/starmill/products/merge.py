@@ -137,9 +137,6 @@ def refuse_duplicates(parts):
                            "part is named twice")
 
 
-# --- the whole ----------------------------------------------------------------------------------
-
-
 def copy_attributes(model, made):
     """Copy attributes bit for bit, including the kind of text."""
     for key in model.attrs:

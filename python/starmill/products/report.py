@@ -35,9 +35,6 @@ def counted(n, one, more=None):
     return f"{number(int(n))} {one if int(n) == 1 else more or one + 's'}"
 
 
-# --- the run ---
-
-
 def key_figures(survey):
     result, p = survey.result, survey.result.provenance
     n = result.n_row
@@ -86,9 +83,6 @@ def run_section(survey):
     return body + f"<details><summary>settings</summary><pre>{escape(p['IDENTITY'])}</pre></details>"
 
 
-# --- failures and flags ---
-
-
 def reason_table(reasons, of, links):
     rows = []
     for r in reasons:
@@ -111,9 +105,6 @@ def flags_section(survey, links):
         body += reason_table(reasons, survey.n_fitted, links) if reasons else \
             '<p class="soft">none</p>'
     return body
-
-
-# --- distributions ---
 
 
 def numbers_table(survey):
@@ -240,9 +231,6 @@ def pairs_section(survey):
         ("row", "star", "#gain", *names, "flux ratio by arm", "warnings"), rows)
 
 
-# --- stars ---
-
-
 class Stars:
     """Makes cards of stars, with their spectra if these can be read."""
 
@@ -339,9 +327,6 @@ def posterior_section(survey, links):
     flags = reason_table(survey.reasons("posterior"), survey.n_fitted, links)
     return flags + (f'<p class="soft">{words}</p><div class="posterior">{body}</div>' if body else
                     '<p class="soft">no row has a posterior</p>')
-
-
-# --- the page ---
 
 
 def main(options):

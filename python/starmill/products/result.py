@@ -201,8 +201,6 @@ class Result:
             return f"< {number(value + error, digits)}"
         return number(value, digits) + f" ± {number(error, digits)}" * bool(np.isfinite(error))
 
-    # --- rows whose bytes are not what was written ---
-
     def damaged(self, start, stop, among=None):
         """Return which of the rows start to stop are damaged: a wrong STATUS, CRC, CATALOG_CRC or
         EPOCH_CRC.  Rows that are not done are damaged only in a finished result.  among: which rows
@@ -232,8 +230,6 @@ class Result:
             found[[row for k, row in enumerate(fitted) if zlib.crc32(
                 np.ascontiguousarray(packed[ends[k]:ends[k + 1]])) != crc[k]]] = True
         return found
-
-    # --- exposures ---
 
     def exposures_of(self, rows):
         """Return the numbers of all exposures of rows, which must ascend, and for each exposure the
@@ -294,8 +290,6 @@ class Result:
             to = min(at + self.block, stop)
             yield Block(self, at,
                         self.whole(at, to) if whole is None else whole[at - start:to - start])
-
-    # --- stars ---
 
     def find(self, stars):
         """Return the rows of stars, without duplicates: rows with this TARGETID, else IDENTIFIER,

@@ -54,8 +54,6 @@ def columns(result):
     return list(found.values())
 
 
-# --- the input -------------------------------------------------------------------------------
-
 # exported spectra of an input: row [n] of the result; input: row of the input's FIBERMAP, None
 # where some belong to other inputs; target: TARGETID; exposure: row of /catalog/exposures and of
 # the models

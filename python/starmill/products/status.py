@@ -173,9 +173,6 @@ class Job:
                 if n and name not in ("NOT_DONE", "FITTED")}
 
 
-# --- text -----------------------------------------------------------------------------------
-
-
 def count_lines(job):
     n = job.counts()
     part = 100.0 * n["done"] / n["rows"] if n["rows"] else 100.0

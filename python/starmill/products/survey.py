@@ -144,8 +144,6 @@ class Survey:
             names += ["SB2", "SB2_GAIN", "VRAD_2"]
         return names
 
-    # --- counts ---
-
     def _count(self, block):
         status, warn, info = (block[n] for n in ("STATUS", "RVS_WARN", "FIT_INFO"))
         self.n_fitted += int((status == FITTED).sum())
@@ -177,8 +175,6 @@ class Survey:
                  for code, (n, rows) in self.counts[kind].items()]
         return sorted(found, key=lambda r: -r.count)
 
-    # --- stars to draw ---
-
     def _keep_worst(self, block):
         chi = np.where(block["STATUS"] == FITTED, block["RCHISQ_TOT"], np.nan)
         chi = np.where(np.isfinite(chi), chi, -1.0)
@@ -196,8 +192,6 @@ class Survey:
             chi = self.sample["RCHISQ_TOT"][part]
             rows.append(int(self.rows[part[np.argmin(np.abs(chi - np.median(chi)))]]))
         return rows
-
-    # --- repeats ---
 
     def _keep_keys(self, block):
         """Keep keys and positions of rows for _find_repeats, of every m-th star.  Only fitted rows

@@ -28,8 +28,6 @@ SHORT_AA = 3000  # a spectrum without unit that ends below may be in nm: refuse 
 NAME = 31  # most characters of a star's name
 
 
-# ---- columns ----
-
 def split_unit(name):
     """Split a column's name such as wave_nm or lambda (um): return (name in capitals, unit)."""
     match = UNIT.fullmatch(name)
@@ -124,8 +122,6 @@ def read_columns(path, names, values, request):
     wave = to_vacuum(path, {}, request, wave * unit_aa(path, "the unit", unit), origin)
     return Spectrum(wave, flux, extra, origin), named[2] if extra else ""
 
-
-# ---- files ----
 
 def read_fits(path, request):
     """Return the Spectrum of a FITS file, and the name of its error column or image."""

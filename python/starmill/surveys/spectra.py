@@ -61,9 +61,6 @@ class SpectraFile:
         return found
 
 
-# --- stars ----------------------------------------------------------------------------------
-
-
 class Inputs:
     """The input files of a result; at most MAX_OPEN are open."""
 

@@ -56,8 +56,6 @@ class Job:
         self.n_worker = n_workers(options.workers)
         self.normalise = options.normalise
 
-    # ---- models and arms ----
-
     def find_models(self):
         """Set self.models and self.index [n], the index of each model's spectrum in the source."""
         self.models, self.index = select_models(self.source, self.options, self.n_worker)
@@ -120,8 +118,6 @@ class Job:
                         len(self.source.request.columns or ()) == 3, sigma if varies else None),
                 ArmCut(want.n_pix, np.log(want.min), want.ln_step, kernel))
 
-    # ---- one spectrum ----
-
     def cut_spectrum(self, spectrum):
         """Return for each arm [flux] or [flux, continuum], float32, divided by the flux's level."""
         o, fwhm = self.options, spectrum.origin.fwhm_aa
@@ -167,8 +163,6 @@ class Job:
             for name, row in zip(("flux", "continuum"), spectra):
                 self.writer.put(f"arms/arm{a}/{name}", i, row)
         return b""
-
-    # ---- the file ----
 
     def settings(self):
         """Return the settings as text; a run continues a file only if they are equal."""
@@ -264,8 +258,6 @@ class Job:
             raise Failure(INPUT, f"{target}: no model is good; {grid.name[0]}: {grid.why[0]}{kept}")
         if self.options.overwrite:
             os.replace(output, target)
-
-    # ---- a file that is there ----
 
     def continue_file(self, output):
         """Take the status of the models from an existing file; return whether all are done."""

@@ -117,9 +117,6 @@ def choose(calibrators, use, degrees=DEGREES):
     return chosen
 
 
-# ---- scale of the labels -----------------------------------------------------------------------
-
-
 @dataclass
 class Scale:
     """How far labels are from the scale of benchmark stars: linear in the mapped labels `use`,
@@ -165,9 +162,6 @@ def scale_of(stars, use, label):
                            f"known to {jackknife:.2g}; {n} stars scatter by "
                            f"{mad(data[1] - value):.2g}, {less.sum()} count less")
     return found
-
-
-# ---- into the emulator -------------------------------------------------------------------------
 
 
 class Nearby:

@@ -75,9 +75,6 @@ def read_sigma(item):
     return sigma
 
 
-# ---- one file ----------------------------------------------------------------------------------
-
-
 def read_file(path, arm_name, sigma):
     """Read one emulator file.  Return a library of one arm, the least and largest mapped labels of
     the training stars, and the largest difference from the check values."""
@@ -225,9 +222,6 @@ def verify(file, library):
         raise ValueError(f"check/outside, row {i}: the hulls as read give the squared distance "
                          f"{square[i]:.9g}, the file says {outside[i]:.9g}")
     return off.max()
-
-
-# ---- agreement ---------------------------------------------------------------------------------
 
 
 def join(library, one, path0, path, sigma):

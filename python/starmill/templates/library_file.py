@@ -17,9 +17,6 @@ from starmill.templates.library_data import (MAX_COEF, MAX_PIX, Arm, Emulator, H
 FORMAT, VERSION, NO_HASH = "starmill library", 4, "0" * 64
 
 
-# ---- checking ----------------------------------------------------------------------------------
-
-
 def check(path, image=None):
     """Check that a library file is complete, finite, consistent and within the limits, else raise a
     Failure; return its hash.  image: the file's bytes, if not yet on disk."""
@@ -48,9 +45,6 @@ def seal(library, path, program=None):
     image.seek(image.getbuffer()[:1 << 16].tobytes().index(NO_HASH.encode()))
     image.write(library.hash.encode())
     return image.getbuffer()
-
-
-# ---- reading -----------------------------------------------------------------------------------
 
 
 def read(path):
@@ -167,9 +161,6 @@ def array_of(group, name, dtype, n_dim):
     if not 1 <= data.size <= MAX_COEF or max(data.shape) > MAX_PIX:
         raise ValueError(f"dataset {data.name} has the impossible shape {data.shape}")
     return data[...].astype(dtype, copy=False)
-
-
-# ---- writing -----------------------------------------------------------------------------------
 
 
 def writable(path, overwrite, reads=()):

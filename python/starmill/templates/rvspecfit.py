@@ -26,9 +26,6 @@ TRAIN_AGAIN = (
     "`starmill library train` (docs/use/libraries.md)")
 
 
-# ---- interp_SETUP.h5 ---------------------------------------------------------------------------
-
-
 def value(file, name, default=None):
     """Return the number, text or array that rvspecfit stored under this name, else the default."""
     if name not in file and default is not None:
@@ -109,9 +106,6 @@ def refuse_air(path):
                          "starmill's are in vacuum; make them again without --air, and train again")
 
 
-# ---- NNstate_SETUP.sav -------------------------------------------------------------------------
-
-
 def read_weights(path):
     """Return {name: array} of the network by torch.load, which with weights_only runs no code."""
     check_packages("torch")
@@ -183,9 +177,6 @@ def fold(layers):
     return folded
 
 
-# ---- check values ------------------------------------------------------------------------------
-
-
 def map_labels(net, labels):
     x = np.array(labels, float)
     x[:, net.log_ids] = np.log10(x[:, net.log_ids])
@@ -244,9 +235,6 @@ def outside(facets, x):
     """Return rvspecfit's penalty: squared largest distance beyond a facet, 0 inside."""
     far = [(x[:, list(group)] @ f[:, :-1].T + f[:, -1]).max(1) for group, f in facets.items()]
     return np.maximum(np.max(far, axis=0), 0) ** 2
-
-
-# ---- the emulator file -------------------------------------------------------------------------
 
 
 def emulator_file(net, layers, labels, flux):

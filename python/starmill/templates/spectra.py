@@ -16,7 +16,6 @@ from starmill.templates.spectra_grid import BAD_FLUX, FATES
 from starmill.templates.spectra_options import list_files, read_ranges, request_of
 from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA
 
-# ---- options ----
 
 def read_continuum(text):
     if text is None or text == "keep":
@@ -96,8 +95,6 @@ def read_settings(options, request, path):
         n_guess=options.guess_templates, n_error=options.model_error,
         error_sn=options.spectra_sn or np.inf)
 
-
-# ---- output ----
 
 def rows_text(names, rows):
     """Return file names, or row numbers from 1 as FITS counts, with runs as 3-7."""

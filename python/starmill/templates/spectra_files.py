@@ -31,8 +31,6 @@ NAME = 64  # bytes of a name in a grid file, final zero included
 N_WARNED = 20  # spectra left out that are named; further ones are only counted
 
 
-# ---- files with one spectrum ----
-
 @dataclass
 class Spectrum:
     wave: np.ndarray  # [n_pix] vacuum A
@@ -142,8 +140,6 @@ def labels_of_table(paths, request):
     return out
 
 
-# ---- files with many spectra ----
-
 def find_image(path, hdus):
     """Return the index of the first image of spectra: with two axes, or more (a cube)."""
     for i, hdu in enumerate(hdus):
@@ -218,8 +214,6 @@ def labels_beside_image(path, hdus, n, request):
     raise Failure(INPUT, f"{path}: no table with a row for each of the {n} spectra has a column "
                          f"{missing}; name the labels' columns with --labels NAME=COLUMN,...")
 
-
-# ---- spectra one at a time ----
 
 def stamp_of(path):
     """Return a digest of size, time and middle 4096 bytes (docs/use/formats.md), which shows
@@ -342,8 +336,6 @@ class Source:
             one.wave = self.first.wave
         return one
 
-
-# ---- all of them ----
 
 @dataclass
 class LabelledSpectra:

@@ -145,8 +145,6 @@ class Functions:
         return residuals.measure(arm.wave_aa, x, s.n_error, self.weight, 1 / s.error_sn)
 
 
-# ---- velocities of the spectra ----
-
 def find_velocities(functions, ln_step):
     """Return each spectrum's velocity (km/s) [n] relative to functions fitted without it: the
     whole- pixel shift of least misfit, refined by a parabola, which is exact at zero velocity.
@@ -185,8 +183,6 @@ def align(functions, ln_step, velocity, rows):
     velocity[rows] -= np.median(velocity[rows])
     return robust(found[good])[1] if good.any() else np.nan
 
-
-# ---- all of it ----
 
 @dataclass
 class Made:

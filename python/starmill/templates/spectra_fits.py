@@ -141,8 +141,6 @@ def column_numbers(path, hdus, i, name):
     return out
 
 
-# ---- wavelengths ----
-
 @dataclass
 class Origin:
     """How wavelengths were found; fwhm_aa: card FWHM, NaN where there is none."""
