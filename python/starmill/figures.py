@@ -29,8 +29,7 @@ def draw_row(result, row, options, limits):
 
 
 def draw_pieces(library, theta, pieces, limits):
-    """Draw a star's pieces (starmill.Piece) of the exposure with the highest S/N, with parameters
-    theta."""
+    """Draw the starmill.Pieces of a star's exposure with the highest S/N, with parameters theta."""
     if not any(piece.ivar.any() for piece in pieces):
         raise ValueError("the star has no usable pixel")
     strength = {piece.exposure: 0.0 for piece in pieces}

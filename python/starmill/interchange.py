@@ -37,8 +37,7 @@ def known_unit(unit: str, words: str) -> tuple[str, str]:
 
 
 def in_unit(values, unit, power=1):
-    """Return values in unit ** power: quantities and columns of Astropy are converted, other values
-    unchanged."""
+    """Return values in unit ** power; values that are no quantity or column stay as they are."""
     own = getattr(values, "unit", None)
     if own is None:
         return values

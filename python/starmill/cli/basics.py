@@ -254,8 +254,7 @@ def write_whole(path, pieces, overwrite):
 
 
 def did_you_mean(word, known, near=()):
-    """Return "; did you mean WORD?" with the first of near, else the known word closest to the
-    given one; "" if none is close."""
+    """Return "; did you mean WORD?": the first of near, else the closest known word; "" if none."""
     import difflib  # slow; needed only after a mistake
     near = near or difflib.get_close_matches(word, known, 1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -36,8 +36,7 @@ REDSHIFTS = [("TARGETID", "i8", ""), ("Z", "f8", ""), ("ZERR", "f8", ""), ("ZWAR
 
 
 class FitsOutput:
-    """A FITS file of known size into which several processes write rows.  It has a temporary name
-    until commit()."""
+    """A FITS file that several processes write; commit() gives it its name."""
 
     def __init__(self, path, origin, hdus, cards=()):
         """origin: (digest, lines of text) of the survey's history, for MOCKID and HISTORY."""

@@ -134,16 +134,14 @@ def _moments():
 
 
 def _moment_weights(r):
-    """Return W_k, k = 0 to 3, with the profile's moments 0, 2, 4 and 6 at v sin i of r grid
-    points."""
+    """Return W_k, k = 0 to 3, with the profile's moments 0 to 6 at v sin i of r grid points."""
     weight = (r ** POWER * _moments() / [2, 24, 720]) @ DIFFERENCE
     weight[0] += 1.0
     return weight
 
 
 def _quintic_weights(r):
-    """Return W_k = integral of K(x) L(k - r x) dx, k >= 0; L: cardinal function, 0 beyond |y| =
-    3."""
+    """Return W_k, k >= 0: the integral of K(x) L(k - r x) dx; L: cardinal function, 0 beyond 3."""
     x, k_dx = _profile(150 * int(np.ceil(r)))  # good to 1e-8
     k = (np.floor(r * x) + np.arange(-2, 4)[:, np.newaxis]).ravel()
     y = np.abs(k - np.tile(r * x, 6))
@@ -188,8 +186,7 @@ def _error(error, share, is_correlated, random):
 
 
 def _white_rest(template, shift, random):
-    """Draw the model error outside the components [n_pix], relative to the flux: white noise, as a
-    fit assumes."""
+    """Draw the relative model error outside the components [n_pix]: white noise, as fits assume."""
     wave_aa = template.instrument.wave_aa
     return (template.arm.white_error(wave_aa * shift, template.instrument.step_aa / wave_aa)
             * random.standard_normal(len(wave_aa)))

@@ -86,8 +86,7 @@ def _sky(group, wave_aa):
 
 
 def _resolution(group, wave_aa, step_aa):
-    """Return the resolution matrix [N_DIAG][n_pix]: each row a Gaussian over N_DIAG pixels, sum
-    1."""
+    """Return the resolution matrix [N_DIAG][n_pix]; each row is a Gaussian over N_DIAG pixels."""
     k = np.arange(-HALF, HALF + 1)
     sigma = lsf_sigma(group, wave_aa) / step_aa
     weight = np.exp(-0.5 * (k[:, np.newaxis] / sigma) ** 2)

@@ -113,8 +113,7 @@ def make_block(survey, block):
 
 
 def make_batches(survey, batches, job, tell):
-    """Make all batches in parallel; call tell(batch, n) after each block of n rows (it may
-    raise)."""
+    """Make all batches in parallel; call tell(batch, n), which may raise, after each n rows."""
     under_way, order = [], deque()
 
     def blocks():
@@ -152,8 +151,7 @@ def missing(survey):
 
 
 def make(survey, job):
-    """Make missing files, then catalog and truth.  Return the number of files kept and of rows
-    made."""
+    """Make missing files, then catalog and truth.  Return numbers of files kept and rows made."""
     todo = list(missing(survey))
     n_kept = n_file = sum(not names for names in todo)
     n_row = sum(survey.n_row(i) for i, names in enumerate(todo) if "coadd" in names)

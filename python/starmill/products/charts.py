@@ -35,8 +35,7 @@ def n_bin(values, most):
 
 
 def logarithmic(axis, low, high):
-    """Label a logarithmic axis with plain numbers: decades, and numbers between if decades are
-    few."""
+    """Label a logarithmic axis with plain numbers: decades, and numbers between few decades."""
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("{x:g}" if high / low < FEW_DECADES else "")
     if high / low < FEW_DECADES:
@@ -110,8 +109,7 @@ def errors(survey):
 
 
 def points(axes, x, y, colour=None, limits=None, **how):
-    """Draw dots; above MANY, cells of the dots' median colour, or of their number without
-    colour."""
+    """Draw dots; above MANY, cells of the dots' median colour, without colour of their number."""
     if len(x) > MANY:
         if colour is None:
             return axes.hexbin(x, y, gridsize=60, mincnt=1, linewidths=0, cmap="viridis",
@@ -122,8 +120,7 @@ def points(axes, x, y, colour=None, limits=None, **how):
 
 
 def shade(axes, values, label, pad=PAD, **how):
-    """Draw a density on a logarithmic scale with a colour bar; values below peak / FAINT are
-    white."""
+    """Draw a density on a logarithmic scale with a colour bar, white below peak / FAINT."""
     top = np.nanmax(values)
     shown = np.where(values > top / FAINT, values, np.nan)
     image = axes.imshow(shown, origin="lower", cmap="viridis", interpolation="nearest",

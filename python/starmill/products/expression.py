@@ -107,8 +107,7 @@ class Expression:
                                       for left, op, right in zip(sides, node.ops, sides[1:])])
 
     def _check_exact(self, *sides):
-        """Refuse to compare integers with a real number beyond 2**53: rounding would make them
-        equal."""
+        """Refuse to compare integers with reals beyond 2**53, whose rounding hides a difference."""
         kinds = sorted(side.dtype.kind for side in sides)
         if kinds == ["f", "i"] and any((np.abs(side) >= 2**53).any() for side in sides
                                        if side.dtype.kind == "f"):

@@ -187,8 +187,7 @@ def write_provenance(file, first, parts, command):
 
 
 def copy_part(part, start, columns, file, lock):
-    """Copy a part's rows.  start: {unit: index in the whole of the part's first row, exposure,
-    file}."""
+    """Copy a part's rows.  start: {unit: index in the whole of the part's first}."""
     with h5py.File(part.path, "r") as source:
         for name, column in columns.items():
             row_bytes = max(1, column.dtype.itemsize * int(np.prod(column.shape)))

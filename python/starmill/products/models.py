@@ -43,8 +43,7 @@ class Models:
                 raise ValueError(f"types or sizes in models/{name}")
 
     def of(self, row):
-        """Return [{arm: (wavelengths, fluxes)}] by exposure of a row, or None if it was not
-        fitted."""
+        """Return [{arm: (wavelengths, fluxes)}] of a row's exposures; None: it was not fitted."""
         if self.result.fits["STATUS"][row] != FITTED:
             return None
         first = int(self.result.catalog["FIRST_EXPOSURE"][row])

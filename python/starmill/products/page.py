@@ -57,8 +57,7 @@ def escape(value):
 
 
 def number(value, digits=3):
-    """Format a number for HTML with `digits` significant digits and separated thousands; an en dash
-    if missing."""
+    """Format a number for HTML: significant digits, separated thousands, an en dash if missing."""
     if value is None or not np.isfinite(value):
         return "–"
     if isinstance(value, float) and abs(value) >= 1e6:
@@ -82,8 +81,7 @@ def cell(key, value, words=None):
 
 
 def table(head, rows):
-    """Return an HTML table.  head: titles, of number columns with a leading #; rows: lists of
-    cells."""
+    """Return an HTML table.  head: titles, a leading # marks numbers; rows: lists of cells."""
     heads = "".join(f'<th class="n">{escape(h[1:])}</th>' if h.startswith("#")
                     else f"<th>{escape(h)}</th>" for h in head)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)

@@ -28,8 +28,7 @@ LINES = (
 
 
 def zooms(arms, vrad):
-    """Return three ranges with good pixels: around lines at the star's velocity, else parts of
-    arms."""
+    """Return three ranges with good pixels: lines at the star's velocity, else parts of arms."""
     found = []
     shift = 1 + (vrad if np.isfinite(vrad) else 0.0) / C_KM_S
     for title, low, high in LINES:

@@ -63,8 +63,7 @@ def encoded(value):
 
 
 def head(kind, *axes, bitpix=8):
-    """Return an HDU's header.  kind: "IMAGE", "BINTABLE", or "" for the first; axes: fastest
-    first."""
+    """Return an HDU's header.  kind: "IMAGE", "BINTABLE", "" for the first; axes: fastest first."""
     header = pyfits.Header()
     header["XTENSION" if kind else "SIMPLE"] = kind or True
     header["BITPIX"], header["NAXIS"] = bitpix, len(axes)

@@ -108,8 +108,7 @@ def flags_section(survey, links):
 
 
 def numbers_table(survey):
-    """Return a table of each parameter's percentiles and median error, of rows without a
-    warning."""
+    """Return a table of parameters' percentiles and median errors in rows without a warning."""
     result, rows = survey.result, []
     for p in result.parameters:
         value = survey.sample[p][survey.good]

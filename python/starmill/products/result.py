@@ -59,8 +59,7 @@ def walk(file):
 
 
 def works(path, function):
-    """Return whether function(open file) ends without an error, tried in a child process: HDF5 may
-    crash on a damaged file."""
+    """Return whether function(open file) succeeds in a child process: HDF5 may crash."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -161,8 +160,7 @@ class Result:
         return self.fits[name] if name in self.fits else self.catalog[name]
 
     def names(self, *groups):
-        """Return the names of the columns of groups in the order of the file; by default of /fits,
-        then /catalog."""
+        """Return the columns of groups, by default /fits then /catalog, in the file's order."""
         order = {name: i for i, name in enumerate(self.checked)}  # as they are written
         names = []
         for group in groups or (self.fits, self.catalog):
@@ -292,8 +290,7 @@ class Result:
                         self.whole(at, to) if whole is None else whole[at - start:to - start])
 
     def find(self, stars):
-        """Return the rows of stars, without duplicates: rows with this TARGETID, else IDENTIFIER,
-        else OBJECT."""
+        """Return the rows of stars, once each: of this TARGETID, else IDENTIFIER, else OBJECT."""
         found = []
         for star in stars:
             found += self._find(star)
@@ -325,8 +322,7 @@ class Result:
         return best
 
     def chisq_of_data(self, values):
-        """Return chi-square per pixel without model error, the measure of how well the model
-        fits."""
+        """Return chi-square per pixel without model error: how well the model fits."""
         return values["CHISQ_DATA"] / max(values["NPIX_TOT"], 1)
 
     def words(self, bits, of):
@@ -344,8 +340,7 @@ class Result:
         return path if os.path.exists(path) else given
 
     def unchanged_input(self, i):
-        """Return the path of input i; Failure if size or modification time differ from those at the
-        fit."""
+        """Return the path of input i; Failure if its size or time is not that at the fit."""
         path, files = self.input_path(i), self.catalog["files"]
         try:
             status = os.stat(path)

@@ -17,8 +17,7 @@ def runs(rows, most):
 
 
 def image(product, name, dataset, kind, rows, unit=None):
-    """Append an image.  kind: numpy's big-endian type; rows: of the dataset, None if it is one
-    row."""
+    """Append an image.  kind: numpy's big-endian type; rows: of the dataset, None if one row."""
     n_pix = dataset.shape[-1]
     axes = (n_pix,) if rows is None else (n_pix, len(rows))
     header = head("IMAGE", *axes, bitpix=-8 * np.dtype(kind).itemsize)

@@ -97,8 +97,7 @@ def reading(path):
 
 @contextlib.contextmanager
 def opened(result, i, spectra):
-    """Open input i if it is a DESI file and check its targets; yield None if it has another format
-    or no FIBERMAP."""
+    """Open input i, a DESI file, and check its targets; yield None without a FIBERMAP."""
     if text(result.catalog["files/FORMAT"][i]) != "desi":
         yield None
         return

@@ -154,8 +154,7 @@ class Job:
 
     @property
     def is_told_by_run(self):
-        """Return whether to take counts from the run: while it runs they are newer than the
-        result's."""
+        """Return whether to take counts from the run, which are newer while it runs."""
         return self.run is not None and (self.state == "running" or not self.has_result)
 
     def counts(self):

@@ -33,8 +33,7 @@ Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every unjoined 
 
 
 def half_width(values, least=5):
-    """Return half the width of the central 68.27 %, a standard deviation robust to outliers; NaN of
-    fewer values than `least`."""
+    """Return half the width of the central 68.27 %, a robust sigma; NaN of fewer than `least`."""
     values = values[np.isfinite(values)]
     if len(values) < least:
         return np.nan
@@ -183,8 +182,7 @@ class Survey:
         self.worst = sorted(self.worst + found, key=lambda w: (-w[0], w[1]))[:N_WORST]
 
     def _choose_typical(self):
-        """Choose typical rows: of each of N_TYPICAL ranges of S/N the good row of median
-        chi-square."""
+        """Choose the good row of median chi-square in each of N_TYPICAL ranges of S/N."""
         at = np.flatnonzero(self.good & np.isfinite(self.sample["RCHISQ_TOT"]))
         at = at[np.argsort(self.sn[at], kind="stable")]
         rows = []

@@ -59,8 +59,7 @@ def numbers(fields):
 
 
 def read_text(path):
-    """Read a text file.  Return the column names ([] without a header) and values [n_column,
-    n_pix]."""
+    """Read a text file: return column names ([] without a header) and values [n_column, n_pix]."""
     if os.path.getsize(path) > MAX_BYTES:
         raise Failure(INPUT, f"{path}: is larger than {MAX_BYTES >> 20} MiB, expected the text of "
                              "one spectrum")
@@ -88,8 +87,7 @@ def read_text(path):
 
 
 def read_array(path):
-    """Read a .npy array [n_pix, n_column], [n_column, n_pix] or with named fields.  Return as
-    read_text."""
+    """Read a .npy array, with or without named fields; return as read_text."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         if array.size > 64 * MAX_PIX:

@@ -243,8 +243,7 @@ class Job:
             self.writer.close()
 
     def end(self, target, output):
-        """Print what the file holds.  With --overwrite it then replaces the old file, unless no
-        model is good."""
+        """Print what the file holds; with --overwrite replace the old one if a model is good."""
         grid = open_grid(output)
         grid.file.close()
         print(self.origin)

@@ -10,8 +10,7 @@ BLOCK = 128  # spectra at once
 
 
 def most(x):
-    """Return the largest number of components of spectra x [n][n_pix]: subtracting the mean costs
-    one dimension."""
+    """Return the largest number of components: subtracting the mean costs one dimension."""
     return min(x.shape) - 1
 
 

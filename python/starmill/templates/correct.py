@@ -32,8 +32,7 @@ def numbers(option, text, n):
 
 
 def where_to_measure(options):
-    """Return a function of wavelengths (A): 1 in --range, 0 outside of it and in --mask, smooth
-    at the edges."""
+    """Return a smooth function of wavelength (A): 1 in --range, 0 outside and in --mask."""
     low, high = numbers("range", options.range, 2) if options.range else (0, np.inf)
     if not low < high:
         raise Failure(USAGE, f"--range {options.range}: expected MIN,MAX")
@@ -71,8 +70,7 @@ def label_errors(options, library):
 
 
 def until_true(pulls, low, high, n_step):
-    """Return the x between low and high at which pulls(x) has a robust width of 1, by bisection in
-    ln x."""
+    """Bisect in ln x for the x where pulls(x) has a robust width of 1."""
     for _ in range(n_step):
         middle = np.sqrt(low * high)
         low, high = (middle, high) if mad(pulls(middle)) > 1 else (low, middle)

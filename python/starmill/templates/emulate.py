@@ -39,8 +39,7 @@ def silu(z):
 
 
 def front(part, x):
-    """Return components [n][n_out] of splines or radial functions at mapped labels x
-    [n][n_label]."""
+    """Return components [n][n_out] of splines or radial functions at mapped labels x."""
     if isinstance(part, SplineGrid):
         return grid_front(part, x)
     u = x / part.length

@@ -122,8 +122,7 @@ def read_labels(file):
 
 
 def read_range(file, labels):
-    """Return the least and largest mapped labels of the training stars; set the labels' range and
-    scale."""
+    """Set the labels' range and scale; return least and largest mapped labels of training stars."""
     points = array_of(file, "outside/points", "f8", 2)
     if points.shape[1] != len(labels) or not np.isfinite(points).all():
         raise ValueError(f"outside/points of shape {points.shape} is not finite or not of "

@@ -104,8 +104,7 @@ class Maker:
         return lattice
 
     def make_layer(self, grid, i_arm, models):
-        """Return (weight, bias, scores of the models, largest rms residual of a model) of an
-        arm."""
+        """Return an arm's (weight, bias, scores of models, largest rms residual of a model)."""
         def try_layer(n):
             x = grid.flux(i_arm, models)
             np.log(x, out=x)

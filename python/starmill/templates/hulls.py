@@ -35,8 +35,7 @@ def make_hulls(labels, mapped, kind="pairs"):
 
 
 def near(x):
-    """Return which points [n][2] have neighbours.  An isolated point would extend the hull over
-    labels without models."""
+    """Return which points [n][2] have neighbours; isolated ones would extend the hull."""
     if len(x) <= 3:
         return np.ones(len(x), bool)
     third = KDTree(x).query(x, 4)[0][:, 3]

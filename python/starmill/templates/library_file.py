@@ -179,8 +179,7 @@ def writable(path, overwrite, reads=()):
 
 
 def write(path, library, overwrite=False, program=None):
-    """Write the file completely or not at all; a symbolic link at path is kept.  program: as
-    seal."""
+    """Write the whole file or nothing, to where a link at path points.  program: as seal."""
     end = writable(path, overwrite)
     write_whole(end, [seal(library, path, program)], overwrite)
 

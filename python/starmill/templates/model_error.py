@@ -125,8 +125,7 @@ def covers_half(arm, wave):
 
 
 def measure_arm(options, library, i_arm, spectra, sigma_aa):
-    """Set the model error of an arm.  Return 1; 0: not in --arms, or the spectra cover under
-    half."""
+    """Set an arm's model error and return 1; 0: not in --arms, or under half covered."""
     arm, wanted = library.arm[i_arm], options.arms and options.arms.split(",")
     if arm.name not in wanted if wanted else not covers_half(arm, spectra.wave):
         return 0

@@ -184,8 +184,7 @@ def map_labels(net, labels):
 
 
 def check_labels(net):
-    """Return labels for the check values: training labels, and points up to 1.3 times their
-    range."""
+    """Return check values' labels: of training, and points up to 1.3 times their range."""
     n = N_CHECK // 2
     inner = net.points[np.linspace(0, len(net.points) - 1, n).astype(int)]
     middle = (net.points.min(0) + net.points.max(0)) / 2
@@ -210,14 +209,12 @@ def spectra(net, layers, labels):
 
 
 def hull_groups(n_label):
-    """Return the label indices of each hull: rvspecfit has one of labels 0 and 1, one of the
-    rest."""
+    """Return the label indices of rvspecfit's hulls: one of the first two, one of the rest."""
     return [list(range(2))] + ([list(range(2, n_label))] if n_label > 2 else [])
 
 
 def hull_facets(net):
-    """Return {label indices: facets [n][n_label + 1]} around the training spectra's mapped
-    labels."""
+    """Return {label indices: facets [n][n_label + 1]} around the mapped training labels."""
     facets = {}
     for group in hull_groups(len(net.names)):
         x = net.points[:, group]
@@ -238,8 +235,7 @@ def outside(facets, x):
 
 
 def emulator_file(net, layers, labels, flux):
-    """Make an emulator file, an open HDF5 file in memory.  labels, flux: check values; layers: of
-    find_layers."""
+    """Make an emulator file in memory, open.  labels, flux: check values; layers: as stored."""
     facets, folded = hull_facets(net), fold(layers)
     file = h5py.File(io.BytesIO(), "w")
     file.attrs.update(setup=net.setup, parnames=",".join(net.names), log_spec=True, log_step=True,

@@ -106,8 +106,7 @@ def labels_of_cards(path, request):
 
 
 def labels_of_table(paths, request):
-    """Return labels [n_file, n_label] from the table's rows with the files' names; NaN without a
-    row."""
+    """Return labels [n_file, n_label] from the table's row with each file's name; NaN without."""
     path = request.table
     with opened(path) as hdus:
         i = next((i for i, h in enumerate(hdus) if has_columns(h, [request.name_column])), None)
@@ -152,8 +151,7 @@ def find_image(path, hdus):
 
 
 def axis_values(path, hdus, i, k, name, n):
-    """Return a label's values along axis k of a cube: from the image with its name, else CRVAL,
-    CRPIX, CDELT."""
+    """Return a label's values along axis k of a cube: of the image with its name, or of cards."""
     for j, hdu in enumerate(hdus):
         if hdu.name.upper() == name.upper():
             if not hdu.is_image or hdu.shape != (n,):
@@ -198,8 +196,7 @@ def labels_of_cube(path, hdus, i, request):
 
 
 def labels_beside_image(path, hdus, n, request):
-    """Return labels [n, n_label] from the first table with their columns and one row per
-    spectrum."""
+    """Return labels [n, n_label] from the first table with their columns and a row a spectrum."""
     tables = [i for i, h in enumerate(hdus) if is_table(h) and h.header["NAXIS2"] == n]
     columns = [column for _, column in request.labels]
     for i in tables:
@@ -289,8 +286,7 @@ class Source:
         return self.paths[0 if self.is_many else i]
 
     def why(self, i, failure):
-        """Return the text of a Failure without the path, for lines that begin with spectrum i's
-        name."""
+        """Return a Failure's text without the path, for lines that begin with the name."""
         path, message = self.path(i), str(failure)
         return message[len(path):].lstrip(":, ") if message.startswith(path) else message
 

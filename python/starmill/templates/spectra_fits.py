@@ -100,8 +100,7 @@ def card(path, hdus, i, key):
 
 
 def card_of_both(path, hdus, i, key):
-    """Return a card's number from the spectrum's header, else from the primary header, else
-    None."""
+    """Return a number from the spectrum's header, else from the primary header, else None."""
     value = card(path, hdus, i, key)
     return card(path, hdus, 0, key) if value is None else value
 
@@ -112,8 +111,7 @@ def text_card(header, key):
 
 
 def image_part(hdu, index):
-    """Return part of an image as float64.  Only this part is read, unless the image is
-    compressed."""
+    """Return part of an image as float64; of an uncompressed image, only this part is read."""
     data = hdu.section[index] if hasattr(hdu, "section") else hdu.data[index]
     return np.asarray(data, float)
 

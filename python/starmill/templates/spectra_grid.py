@@ -75,8 +75,7 @@ class Grid:
                           f"spectra have a pixel that is not finite or not above 0{self._help()}")
 
     def _longest(self, good):
-        """Return the first and last wavelength of the longest run of good pixels; None: all are
-        short."""
+        """Return the ends of the longest run of good pixels (A); None: all are short."""
         runs = np.flatnonzero(np.diff(np.concatenate([[0], good, [0]]))).reshape(-1, 2)
         if not len(runs) or np.diff(runs).max() < LEAST_PIX:
             return None
