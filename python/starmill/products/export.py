@@ -215,13 +215,6 @@ def product(options, i):
     return _export.product(i)
 
 
-def products(export, options):
-    """Yield the products of all inputs in order."""
-    n = len(export.names)
-    n_worker = min(running.n_workers(options.workers), max(1, n))
-    make_folder(options.output)
-    yield from running.each(functools.partial(product, options), range(n), n_worker)
-
 
 def main(options):
     start = time.monotonic()
@@ -233,11 +226,16 @@ def main(options):
     result, n, refused, n_damaged = export.result, {}, [], 0
     if not result.finished:
         raise Failure(USAGE, f"{result.path} is not finished: give the command of the fit again")
+    n_file, products = len(export.names), ()
     if options.to in TABLES:
         is_written, n_damaged = export.table()
         n["written" if is_written else "existing"] = 1
-    progress = Progress(len(export.names), "inputs")
-    for done in products(export, options) if options.to not in TABLES else ():
+    else:
+        make_folder(options.output)
+        products = running.each(functools.partial(product, options), range(n_file),
+                                min(running.n_workers(options.workers), max(1, n_file)))
+    progress = Progress(n_file, "inputs")
+    for done in products:
         n[done.what] = n.get(done.what, 0) + 1
         if not options.quiet:
             progress.update(sum(n.values()), n.get("left out", 0))

@@ -330,12 +330,10 @@ class Result:
         return [name for bit, (name, _) in of.items() if int(bits) & bit]
 
     def input_path(self, i):
-        """Return the path of input i.  A relative path is relative to the folder of the fit, or, if
-        it is not there, to the current folder."""
         return self.found(self.files[i])
 
     def found(self, given):
-        """Return the path of a file of the fit, as input_path does."""
+        """Return the path of a file of the fit: relative to the fit's folder, if it is there."""
         path = os.path.join(self.provenance["FOLDER"], given)
         return path if os.path.exists(path) else given
 

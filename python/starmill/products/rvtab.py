@@ -113,18 +113,12 @@ def opened(result, i, spectra):
     with file:
         with reading(path):
             has_map = "FIBERMAP" in file
-            here = targets(file["FIBERMAP"]) if has_map else spectra.target
-        if has_map:
-            check_targets(path, here, spectra)
+            here = targets(file["FIBERMAP"]) if has_map else ()
+        for row, target in zip(*map(list, (spectra.input, spectra.target))) if has_map else ():
+            if not 0 <= row < len(here) or here[row] != target:
+                raise Failure(INPUT, f"{path}: row {row} of FIBERMAP is not target {target}, which "
+                              f"was fitted there: the file has changed; fit it again, or {ALONE}")
         yield file if has_map else None
-
-
-def check_targets(path, here, spectra):
-    """Check that the rows of FIBERMAP hold the targets that were fitted."""
-    for row, target in zip(spectra.input.tolist(), spectra.target.tolist()):
-        if not 0 <= row < len(here) or here[row] != target:
-            raise Failure(INPUT, f"{path}: row {row} of FIBERMAP is not target {target}, which was "
-                                 f"fitted there: the file has changed; fit it again, or {ALONE}")
 
 
 def raw(hdu):

@@ -6,9 +6,9 @@ row if there are more than MAX_SAMPLE, and repeats every m-th star beyond MAX_KE
 """
 
 import collections
+import hashlib
 
 import numpy as np
-
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
@@ -51,13 +51,8 @@ def mixed(keys):
 
 def object_keys(objects):
     """Return a number for each name, 0 for an empty one."""
-    words = np.ascontiguousarray(objects).view(np.uint8).reshape(len(objects), -1)
-    pad = -words.shape[1] % 8
-    words = np.pad(words, ((0, 0), (0, pad))).copy().view(np.uint64)
-    key = np.zeros(len(objects), np.uint64)
-    for column in words.T:
-        key = mixed(key ^ column)
-    return np.where(objects == b"", np.uint64(0), key)
+    digests = b"".join(hashlib.blake2b(name, digest_size=8).digest() for name in objects)
+    return np.where(objects == b"", np.uint64(0), np.frombuffer(digests, np.uint64))
 
 
 def joined(key, ra, dec, by_place):

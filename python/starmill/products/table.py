@@ -52,10 +52,6 @@ def ucd_of(name, unit=""):
     return "phys.abund" if (ucd, unit) == ("stat.fit.param", "dex") else ucd
 
 
-def described_by(column):
-    """Return unit and description, as known_unit does."""
-    return known_unit(column.unit, column.words)
-
 
 def column(name, source, form=None):
     """Describe a column.  form: letter of its FITS type; None: the one that keeps its values."""
@@ -121,7 +117,7 @@ def native(column, rows):
 def header(columns, name, n):
     found = head("BINTABLE", row_type(columns).itemsize, int(n))
     found["TFIELDS"] = len(columns)
-    said = [described_by(c) for c in columns]
+    said = [known_unit(c.unit, c.words) for c in columns]
     for i, c in enumerate(columns, 1):
         found[f"TTYPE{i}"], found[f"TFORM{i}"] = c.name, f"{c.n}{c.form}"
         unit = said[i - 1][0].replace("km/s", "km s-1")  # as in rvspecfit
