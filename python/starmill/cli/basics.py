@@ -169,12 +169,13 @@ def version(program):
 
 @contextlib.contextmanager
 def writing(path):
-    """Turn an OSError while path is written into a Failure of OUTPUT that names path."""
+    """Turn an error while path is written, by HDF5 too, into a Failure of OUTPUT."""
     try:
         yield
-    except OSError as error:
-        raise Failure(OUTPUT, f"{path} cannot be written: {error.strerror}: make room or choose "
-                              "another output") from error
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error  # HDF5 has none of its own failures
+        raise Failure(OUTPUT, f"{path} cannot be written: {reason}: make room or choose another "
+                              "output") from error
 
 
 def make_folder(folder):

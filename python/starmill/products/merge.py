@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages,
-                                 refuse_foreign, replacing, warn)
+                                 refuse_foreign, replacing, warn, writing)
 from starmill.cli.lock import OutputLock
 from starmill.cli.progress import Progress
 from starmill.products.layout import EXPOSURES, FILES, GROUPS, ROWS
@@ -372,16 +372,12 @@ def main(options):
         if made:
             print(f"{options.output} is finished already; nothing was done")
             return
-        try:
-            with replacing(output) as temporary:
-                n_row = write_whole(temporary, parts, options, lock)
-                found = calibrate(temporary, lock) if options.calibrate else None
-                with open(temporary, "rb+") as file:
-                    os.fsync(file.fileno())
-                lock.keep()
-        except (OSError, RuntimeError) as error:
-            raise Failure(OUTPUT, f"{output} cannot be written: {error}: make room or choose "
-                                  "another output") from error
+        with writing(output), replacing(output) as temporary:
+            n_row = write_whole(temporary, parts, options, lock)
+            found = calibrate(temporary, lock) if options.calibrate else None
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            lock.keep()
     if not options.quiet:
         if found:
             print(found)

@@ -5,7 +5,6 @@ create() makes the whole file, with all models still to do.  All datasets are co
 Writer writes rows at their file offsets, without HDF5.  Each model's status is written after its
 spectra, so the file is valid whenever the writer is killed. """
 
-import contextlib
 import errno
 import os
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 import h5py
 import numpy as np
 
-from starmill.cli.basics import INPUT, OUTPUT, Failure, replacing
+from starmill.cli.basics import INPUT, Failure, replacing, writing
 
 NAME, WHY = 64, 128  # bytes of a name and of a reason, final zero included
 MAX_SETTINGS = 60000  # bytes; HDF5 limits an attribute to 64 KiB
@@ -55,16 +54,6 @@ class GridArm:
     has_continuum: bool = False
     sigma: np.ndarray = field(default=None, repr=False)  # [n_pix] where it varies
 
-
-@contextlib.contextmanager
-def writing(path):
-    try:
-        yield
-    except (OSError, RuntimeError, ValueError) as error:
-        # HDF5 has no errno of its own failures
-        reason = os.strerror(error.errno) if getattr(error, "errno", None) else error
-        raise Failure(OUTPUT, f"{path}: cannot be written: {reason}; make room, or give another "
-                              "place: the same command continues") from error
 
 
 def create(path, label_names, models, arms, settings, generator):
@@ -147,10 +136,6 @@ class Writer:
             n = os.pwrite(self._fd, data.tobytes(), at + i * data.nbytes)
             if n < data.nbytes:  # the disk is full but for n bytes
                 os.pwrite(self._fd, data.tobytes()[n:], at + i * data.nbytes + n)
-
-    def put_status(self, i, status, why=b""):
-        self.put("models/why", i, why)
-        self.put("models/status", i, status)
 
 
 def datasets(file):

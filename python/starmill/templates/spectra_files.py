@@ -343,19 +343,20 @@ class LabelledSpectra:
     errors: np.ndarray = None  # [n, n_label] of benchmark stars' labels; NaN: other stars
 
 
-def on_grid(one, wave):
-    """Return the flux at wave, unchanged if the spectrum has this grid, else by a natural cubic
+def on_grid(wave, flux, to):
+    """Return the flux at wavelengths `to`, unchanged if these are `wave`, else by a natural cubic
     spline; NaN if one of the four nearest samples is bad."""
-    if len(one.wave) == len(wave) and (abs(one.wave - wave) <= 1e-9 * wave).all():
-        return one.flux
-    good = np.isfinite(one.flux)
-    last = np.maximum.accumulate(np.where(good, np.arange(len(good)), -1))
-    filled = np.where(last >= 0, one.flux[last], 0)  # pixels near a bad sample become NaN below
-    out = CubicSpline(one.wave, filled, bc_type="natural")(wave)
-    at = np.clip(np.searchsorted(one.wave, wave, side="right") - 1, 0, len(one.wave) - 2)
-    padded = np.pad(good & (one.flux > 0), 2, constant_values=True)
+    if len(wave) == len(to) and (abs(wave - to) <= 1e-9 * to).all():
+        return flux
+    good = np.isfinite(flux)
+    if not good.any():
+        return np.full(len(to), np.nan)
+    filled = np.interp(wave, wave[good], flux[good])  # pixels near a bad sample become NaN below
+    out = CubicSpline(wave, filled, bc_type="natural")(to)
+    at = np.clip(np.searchsorted(wave, to, side="right") - 1, 0, len(wave) - 2)
+    padded = np.pad(good & (flux > 0), 2, constant_values=True)
     around = padded[at + 1] & padded[at + 2] & padded[at + 3] & padded[at + 4]
-    return np.where(around & (wave >= one.wave[0]) & (wave <= one.wave[-1]), out, np.nan)
+    return np.where(around & (to >= wave[0]) & (to <= wave[-1]), out, np.nan)
 
 
 def read_all(paths, is_many, request):
@@ -376,7 +377,7 @@ def read_all(paths, is_many, request):
                 failures.append(f"{source.path(i)}: {why}")
             if out is None:
                 first, out = one, room_for(source.n, one)
-            out[i] = on_grid(one, first.wave)
+            out[i] = on_grid(one.wave, one.flux, first.wave)
     if out is None:
         raise failures[0]
     warn_left_out(failures)

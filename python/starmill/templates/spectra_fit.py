@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.spatial import KDTree
 
 from starmill.cli.basics import INPUT, Failure
 from starmill.templates import residuals
@@ -27,7 +28,7 @@ STIFF = 1e8  # smoothing so large that only the polynomial remains
 DOUBT, REJECT = 1.5, 5.0
 MAX_ALIGN = 4  # most rounds of a stage of align; three usually suffice
 MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: range searched; scatter of changes to stop at
-BLOCK = 1000  # spectra whose neighbours are searched at once
+
 
 
 class Functions:
@@ -50,7 +51,7 @@ class Functions:
         self._make()
         if settings.keep_outliers or weight is not None:
             return
-        near = self._neighbours()
+        near = KDTree(self.mapped).query(self.mapped, min(N_NEIGHBOUR + 1, len(y)))[1][:, 1:]
         for i in range(N_REWEIGHT):
             ratio = self._doubt(near)
             self.weight = np.where(ratio > DOUBT, (DOUBT / np.maximum(ratio, DOUBT)) ** 2, 1)
@@ -96,14 +97,7 @@ class Functions:
         self.fit = RadialFit(self.mapped, self.length, self.weight, self.score, s.degree,
                              self.smooth, TOLERANCE, same)
 
-    def _neighbours(self):
-        """Return the indices [n, N_NEIGHBOUR] of the spectra with the most similar labels."""
-        u, out = self.mapped, []
-        for first in range(0, len(u), BLOCK):
-            far = sum((a[first:first + BLOCK, None] - a) ** 2 for a in u.T)
-            far[np.arange(len(far)), first + np.arange(len(far))] = -1  # itself
-            out.append(np.argsort(far, axis=1, kind="stable")[:, 1:N_NEIGHBOUR + 1])
-        return np.concatenate(out)
+
 
     def _doubt(self, near):
         """Return each spectrum's residual over the median of its neighbours' [n].  The residual is
