@@ -215,7 +215,6 @@ def product(options, i):
     return _export.product(i)
 
 
-
 def main(options):
     start = time.monotonic()
     check(options)

@@ -52,7 +52,6 @@ def ucd_of(name, unit=""):
     return "phys.abund" if (ucd, unit) == ("stat.fit.param", "dex") else ucd
 
 
-
 def column(name, source, form=None):
     """Describe a column.  form: letter of its FITS type; None: the one that keeps its values."""
     if source is None:

@@ -55,7 +55,6 @@ class GridArm:
     sigma: np.ndarray = field(default=None, repr=False)  # [n_pix] where it varies
 
 
-
 def create(path, label_names, models, arms, settings, generator):
     """Create the file with room for all spectra, under a temporary name, and rename it."""
     n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes

@@ -18,7 +18,6 @@ SIGMA_TOLERANCE = 0.01  # relative; sigmas this close are equal, since cards are
 BLOCK = 64  # spectra emulated at once
 
 
-
 def smoother(arm, kernel_aa):
     """Return an ArmCut that convolves templates of an arm with sigma kernel_aa, and the slice of
     its pixels: the kernel would reach beyond the arm's ends."""
@@ -40,7 +39,6 @@ def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
     spectra: LabelledSpectra; kernel_aa: Gaussian sigma with which the templates are convolved first
     """
     arm = library.arm[i_arm]
-
     cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
     out, level = np.full((len(spectra.flux), arm.n_pix), np.nan), np.zeros(arm.n_pix)
     for start in range(0, len(out), BLOCK):

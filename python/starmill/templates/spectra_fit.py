@@ -30,7 +30,6 @@ MAX_ALIGN = 4  # most rounds of a stage of align; three usually suffice
 MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: range searched; scatter of changes to stop at
 
 
-
 class Functions:
     """Functions of the labels fitted to spectra y [n, n_pix] (ln flux) with labels values
     [n, n_label], gaps gap [n, n_pix] (bool) and weights [n].
@@ -96,8 +95,6 @@ class Functions:
         s = self.settings
         self.fit = RadialFit(self.mapped, self.length, self.weight, self.score, s.degree,
                              self.smooth, TOLERANCE, same)
-
-
 
     def _doubt(self, near):
         """Return each spectrum's residual over the median of its neighbours' [n].  The residual is
