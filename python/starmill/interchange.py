@@ -101,11 +101,7 @@ class Columns:
         return made
 
     def to_pandas(self, names: Optional[Sequence[str]] = None) -> "pandas.DataFrame":
-        """Make a data frame; a column of several values holds an array in each row.
-
-        Args:
-            names (sequence of str, optional): Columns to take; all by default.
-        """
+        """Make a data frame, by default of all columns; vectors become arrays in each row."""
         import pandas
         columns = {name: self[name] for name in (self.names if names is None else names)}
         return pandas.DataFrame({name: values if values.ndim == 1 else list(values)

@@ -472,12 +472,8 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
 
 
 def guess(star: Star, n: int = 5) -> tuple[Floats, Floats]:
-    """Find where a fit would start: the n best templates over all velocities.
-
-    Returns:
-        theta (array [at most n, n_par]): Best first.
-        chisq (array [at most n]): Chi-square up to a constant.
-    """
+    """Find where a fit would start: return theta [at most n, n_par] of the best templates over all
+    velocities, the best first, and their chi-squares up to a constant."""
     handle = star.library._handle
     n_par = _lib.starmill_library_n_par(handle)
     theta, chisq, found = np.empty((n, n_par)), np.empty(n), _ffi.new("int *")

@@ -127,14 +127,7 @@ class Result(Columns):
         return self._read[name]
 
     def star(self, name: Union[str, int]) -> "Result":
-        """Return the rows of a star.
-
-        Args:
-            name (str or int): Its TARGETID, else IDENTIFIER, else OBJECT.
-
-        Raises:
-            KeyError: There is none.
-        """
+        """Return the rows of a star by TARGETID, else IDENTIFIER, else OBJECT; KeyError without."""
         try:
             found = self._file.find([str(name)])
         except Failure as failure:
@@ -142,14 +135,8 @@ class Result(Columns):
         return self[np.isin(self.rows, found)]
 
     def select(self, expression: str) -> "Result":
-        """Return the rows for which an expression of ``starmill select`` is true.
-
-        Args:
-            expression (str): For example ``"SN_R > 10 and FEH < -2"``.
-
-        Raises:
-            ValueError: It is no expression, or names no column.
-        """
+        """Return the rows for which an expression of ``starmill select`` is true, such as ``"SN_R >
+        10 and FEH < -2"``; ValueError if it is no expression or names no column."""
         from starmill.products.expression import Expression
         with errors():
             test, n, step = Expression(expression, self._file), self._file.n_row, self._file.block

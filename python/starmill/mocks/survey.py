@@ -10,7 +10,7 @@ from collections import deque
 from starmill.cli import running, shipped_file
 from starmill.cli.basics import STOPPED, USAGE, Failure, version, write_whole
 from starmill.cli.progress import Progress
-from starmill.mocks import draw, files, folder, forward, instrument, observe
+from starmill.mocks import draw, files, folder, forward, instrument
 from starmill.templates import library_file
 
 # incremented with every change of a survey's contents at equal settings, so that a survey made by
@@ -90,7 +90,7 @@ class Batch:
         """names: {coadd, redrock or truth: file name}; first: index of the first star; n_block:
         rows of a block."""
         self.first, self.n_row, self.n_left, self.n_block = first, n_row, n_row, n_block
-        self.outputs = {what: files.OPEN[what](survey.path(name), survey, n_row)
+        self.outputs = {what: files.KINDS[what][0](survey.path(name), survey, n_row)
                         for what, name in names.items()}
 
     def blocks(self):
@@ -104,12 +104,7 @@ def make_block(survey, block):
     batch, row, n = block
     stars = draw.draw(survey, batch.first + row, n)
     for what, file in batch.outputs.items():
-        if what == "coadd":
-            files.put_coadd(file, row, survey, stars, *observe.observe(survey, stars))
-        elif what == "redrock":
-            files.put_redrock(file, row, survey, stars)
-        else:
-            files.put_truth(file, row, survey, stars)
+        files.KINDS[what][1](file, row, survey, stars)
 
 
 def make_batches(survey, batches, job, tell):

@@ -73,7 +73,6 @@ def quality(survey):
         axes.legend(frameon=False, fontsize=9, ncol=len(values), loc="upper right")
     right.axvline(1.0, color=INK, lw=0.8, ls=":")
     left.set_ylabel("fitted rows")
-    figure.tight_layout()
     return png(figure, DPI)
 
 
@@ -104,7 +103,6 @@ def errors(survey):
             continue
         logarithmic(axes.xaxis, x.min(), x.max())
         logarithmic(axes.yaxis, y.min(), y.max())
-    figure.tight_layout()
     return png(figure, DPI)
 
 
@@ -184,7 +182,6 @@ def maps(survey):
     figure, grid = panels(len(possible), 3.6, 2)
     for axes, (draw, values) in zip(grid, possible):
         draw(axes, survey, values)
-    figure.tight_layout()
     return png(figure, DPI)
 
 
@@ -227,7 +224,6 @@ def sky(survey):
     drawn = points(axes, x, y, v, (-0.5, shape[1] - 0.5, -0.5, shape[0] - 0.5),
                    cmap="coolwarm", vmin=-limit, vmax=limit)
     figure.colorbar(drawn, ax=axes, label="velocity (km/s)", extend="both", pad=pad)
-    figure.tight_layout()
     return png(figure, DPI)
 
 
@@ -258,7 +254,6 @@ def repeats(survey):
         axes.plot(edges, gauss, color=MODEL, lw=1.2)
         axes.set_title(f"{symbol(p)}: width {number(half_width(pull), 2)}")
     figure.supxlabel("difference of two rows of a star / its stated error", fontsize=10)
-    figure.tight_layout()
     return png(figure, DPI)
 
 
@@ -271,7 +266,6 @@ def constant(survey):
     histogram(axes, pval, edges, RESIDUAL, None)
     axes.axhline(len(pval) * edges[1], color=INK, lw=0.8, ls=":")
     axes.set(xlabel="VRAD_PVAL", ylabel="rows without a warning", xlim=(0, 1))
-    figure.tight_layout()
     return png(figure, DPI)
 
 
@@ -287,7 +281,6 @@ def pairs(survey):
     right.plot(apart, s["SB2_GAIN"][at], ".", color=RESIDUAL, ms=4)
     left.set(xlabel="|VRAD_2 − VRAD|, km/s", ylabel="rows of two stars", xlim=(0, None))
     right.set(xlabel="|VRAD_2 − VRAD|, km/s", ylabel="SB2_GAIN", yscale="log", xlim=(0, None))
-    figure.tight_layout()
     return png(figure, DPI)
 
 
@@ -305,5 +298,4 @@ def curves(result, rows, names):
         axes.set_title(literal(name), fontsize=9)
         axes.set_xlabel(f"MJD − {int(seen['MJD'].min())}" if has_time else "epoch", fontsize=8)
     figure.supylabel("velocity, km/s", fontsize=10)
-    figure.tight_layout()
     return png(figure, DPI)

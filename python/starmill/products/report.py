@@ -346,7 +346,7 @@ def main(options):
     title = os.path.basename(path)
     subtitle = f"{counted(result.n_row, 'row')} of {counted(len(result.files), 'file')}, " \
                f"written by starmill {result.provenance['VERSION']}, {result.provenance['END_TIME']}"
-    with plt.rc_context(STYLE):
+    with plt.rc_context({**STYLE, "figure.autolayout": True}):  # as tight_layout()
         sections = [
             ("run", "Run", run_section(survey)),
             ("flags", "Failures and flags", flags_section(survey, set(drawn))),

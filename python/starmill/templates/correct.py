@@ -33,9 +33,9 @@ def numbers(option, text, n):
 
 def where_to_measure(options):
     """Return a smooth function of wavelength (A): 1 in --range, 0 outside and in --mask."""
-    low, high = numbers("range", options.range, 2) if options.range else (0, np.inf)
-    if not low < high:
-        raise Failure(USAGE, f"--range {options.range}: expected MIN,MAX")
+    low, high = options.range or (0, np.inf)
+    if low == high:
+        raise Failure(USAGE, "--range takes MIN,MAX with MIN below MAX")
     masks = [numbers("mask", part.replace(":", ","), 2)
              for part in options.mask.split(",")] if options.mask else []
 

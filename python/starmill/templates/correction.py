@@ -57,18 +57,22 @@ def robust_ridge(terms, x, known, ridge):
     return coef
 
 
+def linear(terms, y, error=None):
+    """Coefficients of y, its residuals, and which of these, beyond ROBUST errors, count less.
+    error: by default the residuals' robust deviation."""
+    weight = np.ones(len(y)) if error is None else 1 / error
+    for _ in range(10):
+        coef = np.linalg.lstsq(terms * weight[:, None], y * weight, rcond=None)[0]
+        rest = y - terms @ coef
+        sigma = mad(rest) + 1e-12 if error is None else error
+        size = np.abs(rest) / sigma
+        weight = np.sqrt(np.minimum(1, ROBUST / np.maximum(size, 1e-12))) / sigma
+    return coef, rest, size > ROBUST
+
+
 def without_trend(shift, terms):
     """Shifts of labels less their robust trend with the labels, so that these keep their scale."""
-    out = shift.copy()
-    for k in range(shift.shape[1]):
-        weight = np.ones(len(terms))
-        for _ in range(6):
-            coef = np.linalg.lstsq(terms * weight[:, None], shift[:, k] * weight, rcond=None)[0]
-            rest = shift[:, k] - terms @ coef
-            size = np.maximum(np.abs(rest), 1e-12)
-            weight = np.sqrt(np.minimum(1, ROBUST * (mad(rest) + 1e-12) / size))
-        out[:, k] = rest
-    return out
+    return np.stack([linear(terms, one)[1] for one in shift.T], axis=1)
 
 
 def learn(calibrators, use, degree, ridge, rounds=ROUNDS):
@@ -132,16 +136,6 @@ class Scale:
         return emulate.monomials(np.clip(mapped[:, self.use], self.low, self.high), 1) @ self.coef
 
 
-def linear(terms, y, error):
-    """Coefficients of y, and which of its residuals, those beyond ROBUST errors, count less."""
-    weight = 1 / error
-    for _ in range(10):
-        coef = np.linalg.lstsq(terms * weight[:, None], y * weight, rcond=None)[0]
-        size = np.abs(y - terms @ coef) / error
-        weight = np.sqrt(np.minimum(1, ROBUST / np.maximum(size, 1e-12))) / error
-    return coef, size > ROBUST
-
-
 def scale_of(stars, use, label):
     """The Scale, from benchmark stars beside corrected templates."""
     mapped, n_label = stars.mapped[:, use], len(label)
@@ -154,13 +148,13 @@ def scale_of(stars, use, label):
             continue
         data = (emulate.monomials(mapped[known], 1), shift[known, k],
                 np.hypot(stars.errors[known, k], stars.scale[k]))
-        found.coef[:, k], less = linear(*data)
-        value = data[0] @ found.coef[:, k]
+        found.coef[:, k], rest, less = linear(*data)
+        value = data[1] - rest
         without = [data[0] @ linear(*(np.delete(x, i, axis=0) for x in data))[0] for i in range(n)]
         jackknife = np.median(np.sqrt((n - 1) * np.var(without, axis=0)))
         found.lines.append(f"  {label[k].name:<8} off by {np.median(value):.3g} {label[k].unit}, "
                            f"known to {jackknife:.2g}; {n} stars scatter by "
-                           f"{mad(data[1] - value):.2g}, {less.sum()} count less")
+                           f"{mad(rest):.2g}, {less.sum()} count less")
     return found
 
 

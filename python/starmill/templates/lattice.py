@@ -2,6 +2,7 @@
 """Models on a grid of labels; nodes without a model are filled from their neighbours."""
 
 import numpy as np
+from scipy.interpolate import barycentric_interpolate
 
 from starmill.cli.basics import INPUT, Failure
 from starmill.templates.library_data import MAX_NODE
@@ -75,50 +76,30 @@ class Lattice:
         while not known.all():
             filled = []
             for i in np.flatnonzero(~known):
-                terms = (self.between(i, known, 4 if cubic else 2) if way == 0 else
-                         self.beyond(i, known, 3 - way))
+                terms = list(self.estimates(i, known, value, 4 if cubic else 2, way))
                 if terms:
-                    total = sum(weight for weight, _, _ in terms)
-                    value[i] = sum(weight * (part @ value[nodes])
-                                   for weight, nodes, part in terms) / total
+                    order = max(n for n, _, _ in terms)
+                    _, weight, own = zip(*(term for term in terms if term[0] == order))
+                    value[i] = np.average(own, axis=0, weights=weight)
                     filled.append(i)
             known[filled] = True
             way = 0 if filled else way + 1
 
-    def around(self, i_node, known):
-        """Yield for each label: axis, place c of the node on its line along this label, and the
-        known places below and above c, nearest first."""
-        at = np.unravel_index(i_node, self.model.shape)
-        for axis, c in enumerate(at):
-            places = np.flatnonzero(known[self.line(i_node, axis)])
-            yield axis, c, places[places < c][::-1], places[places > c]
-
-    def between(self, i_node, known, most):
-        """Return the interpolations (weight, nodes, factors) along labels with known values on both
-        sides; only those of the highest order."""
-        found = []
-        for axis, c, below, above in self.around(i_node, known):
-            if len(below) and len(above):
-                use = [below[0], above[0], *below[1:2], *above[1:2]][:most]
-                found.append((len(use), (above[0] - below[0]) ** -2.0,
-                              *self.through(i_node, axis, c, use)))
-        best = max((n for n, *_ in found), default=0)
-        return [term for n, *term in found if n == best]
-
-    def beyond(self, i_node, known, n_point):
-        """Return extrapolations (weight, nodes, factors) from the nearest n_point values of one
-        side, if the first is adjacent to the node."""
-        return [(1.0, *self.through(i_node, axis, c, side[:n_point]))
-                for axis, c, *sides in self.around(i_node, known) for side in sides
-                if len(side) >= n_point and abs(side[0] - c) == 1]
-
-    def through(self, i_node, axis, c, places):
-        """Return the nodes at `places` of a line, and the factors of their values in the polynomial
-        through them at place c."""
-        x = self.node[axis][places]
-        factor = [np.prod([(self.node[axis][c] - other) / (own - other)
-                           for j, other in enumerate(x) if j != i]) for i, own in enumerate(x)]
-        return self.line(i_node, axis)[places], np.array(factor)
+    def estimates(self, i_node, known, value, most, way):
+        """Yield (nodes used, weight, value) of a node by polynomials along each label.  way 0: of
+        up to `most` nodes on both sides; 1: of two on a side, the first adjacent; 2: of one."""
+        for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
+            line, x, uses = self.line(i_node, axis), self.node[axis], []
+            places = np.flatnonzero(known[line])
+            below, above = places[places < c][::-1], places[places > c]
+            if way:
+                uses = [(side[:3 - way], 1.0) for side in (below, above)
+                        if len(side) >= 3 - way and abs(side[0] - c) == 1]
+            elif len(below) and len(above):
+                uses = [([below[0], above[0], *below[1:2], *above[1:2]][:most],
+                         (above[0] - below[0]) ** -2.0)]
+            for use, weight in uses:
+                yield len(use), weight, barycentric_interpolate(x[use], value[line[use]], x[c])
 
 
 def distinct(x):

@@ -19,9 +19,9 @@ from scipy.interpolate import CubicSpline
 
 from starmill.cli.basics import INPUT, Failure, warn
 from starmill.templates.spectra_fits import (Origin, card, card_of_both, check_whole,
-                                             column_numbers, has_columns, image_part, is_table,
-                                             opened, text_card, to_vacuum, unit_aa, wavelengths,
-                                             where)
+                                             column_numbers, guarded, has_columns, image_part,
+                                             is_table, opened, text_card, to_vacuum, unit_aa,
+                                             wavelengths, where)
 from starmill.templates.spectra_options import MAX_LABEL, labels_of_name, stem
 
 MAX_PIX = 2097152  # pixels of a file with one spectrum
@@ -257,7 +257,7 @@ class Source:
         path = self.paths[0]
         self._stamp = stamp_of(path)
         hdus = self._hdus = self._stack.enter_context(opened(path))
-        with self._guard():
+        with guarded(path):
             self._i = i = find_image(path, hdus)
             *shape, n_pix = self.shape = hdus[i].shape
             self.n = int(np.prod(shape, dtype=object))
@@ -271,16 +271,6 @@ class Source:
             fwhm = card(path, hdus, i, "FWHM")
             origin.fwhm_aa = np.nan if fwhm is None else fwhm
             self.first = Spectrum(wave, None, origin=origin)
-
-    @contextlib.contextmanager
-    def _guard(self):
-        """Turn errors of astropy into Failures, as opened() does."""
-        try:
-            yield
-        except Failure:
-            raise
-        except Exception as error:
-            raise Failure(INPUT, f"{self.paths[0]}: cannot be read: {error}") from error
 
     def path(self, i):
         return self.paths[0 if self.is_many else i]
@@ -322,7 +312,7 @@ class Source:
     def read(self, i):
         """Read spectrum i.  Wavelengths equal to the first one's share its array."""
         if self.is_many:
-            with self._guard():
+            with guarded(self.paths[0]):
                 at = np.unravel_index(i, self.shape[:-1])
                 flux = image_part(self._hdus[self._i], (*map(int, at), slice(None)))
             return Spectrum(self.first.wave, flux, origin=self.first.origin)

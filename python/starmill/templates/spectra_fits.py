@@ -27,19 +27,25 @@ HELP_WAVE = "give --wave FIRST,STEP or --log-wave FIRST,STEP"
 
 
 @contextlib.contextmanager
+def guarded(path):
+    """Turn any error that astropy finds in a file into a Failure."""
+    try:
+        yield
+    except Failure:
+        raise
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise Failure(INPUT, f"{path}: is no whole gzip file: {error}") from error
+    except Exception as error:  # astropy raises many kinds for a damaged file
+        reason = str(error).partition(". ")[0]
+        raise Failure(INPUT, f"{path}: cannot be read: {reason}") from error
+
+
+@contextlib.contextmanager
 def opened(path):
-    """Yield the HDUs of a file; any error astropy finds in it, now or later, becomes a Failure."""
-    with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+    """Yield the HDUs of a file, guarded."""
+    with warnings.catch_warnings(), contextlib.ExitStack() as stack, guarded(path):
         warnings.simplefilter("ignore")
-        try:
-            yield stack.enter_context(open_fits(path, stack))
-        except Failure:
-            raise
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise Failure(INPUT, f"{path}: is no whole gzip file: {error}") from error
-        except Exception as error:  # astropy raises many kinds for a damaged file
-            reason = str(error).partition(". ")[0]
-            raise Failure(INPUT, f"{path}: cannot be read: {reason}") from error
+        yield stack.enter_context(open_fits(path, stack))
 
 
 _open = weakref.WeakSet()
