@@ -26,6 +26,11 @@ N_FILE = 8  # most unreadable inputs that are named
 MAX_PIXELS = 420  # of a star's picture; more pixels are averaged
 
 
+def percentile(values, k):
+    values = values[np.isfinite(values)]
+    return float(np.percentile(values, k)) if len(values) else np.nan
+
+
 def share(n, of):
     return f"{100 * n / of:.1f} %" if of else "–"
 
@@ -40,7 +45,7 @@ def key_figures(survey):
     n = result.n_row
     wall = float(p["WALL_S"])
     sn = survey.sn[survey.fitted & (survey.sn > 0)]
-    median = float(np.median(sn)) if len(sn) else np.nan
+    median = percentile(sn, 50)
     done = n - survey.counts["status"].get(NOT_DONE, (0, []))[0]
     rate = done / wall if wall > 0 else np.nan
     return [("rows", n, number(n), "row" if n == 1 else "rows"),
@@ -67,7 +72,7 @@ def run_section(survey):
                  f"running in {counted(p['N_RUN'], 'run')}"),
         ("frames", escape("; ".join(p["FRAMES"].split("\n")).strip("; "))),
         ("evaluations", "the median star took "
-         + number(float(np.median(evaluations)) if len(evaluations) else np.nan)
+         + number(percentile(evaluations, 50))
          + " evaluations of the likelihood"),
     ]
     errors = [text(e) for e in result.catalog["files/ERROR"][...]]
@@ -111,17 +116,12 @@ def numbers_table(survey):
     """Return a table of parameters' percentiles and median errors in rows without a warning."""
     result, rows = survey.result, []
     for p in result.parameters:
-        value = survey.sample[p][survey.good]
-        error = survey.sample[p + "_ERR"][survey.good]
-        value, error = value[np.isfinite(value)], error[np.isfinite(error)]
         cells = [td(plain(p)), td(result.shown_unit(p))]
-        digits = SYMBOL.get(p, (p, 3))[1]
         for k in (16, 50, 84):
-            v = float(np.percentile(value, k)) if len(value) else np.nan
-            cells.append(cell(f"p{k}-{p}", v, fixed(v, digits)))
-        v = float(np.median(error)) if len(error) else np.nan
-        cells.append(cell(f"error-{p}", v))
-        rows.append(cells)
+            v = percentile(survey.sample[p][survey.good], k)
+            cells.append(cell(f"p{k}-{p}", v, fixed(v, SYMBOL.get(p, (p, 3))[1])))
+        error = percentile(survey.sample[p + "_ERR"][survey.good], 50)
+        rows.append([*cells, cell(f"error-{p}", error)])
     return page.table(("rows without a warning", "unit", "#16 %", "#median", "#84 %",
                        "#median error"), rows)
 
@@ -131,13 +131,8 @@ def arms_table(survey):
     for a in result.arms:
         at = survey.fitted & (survey.sample["NPIX_" + a] > 0)
         cells = [td(a.lower()), cell(f"n-{a}", int(at.sum()))]
-        for name in ("SN_", "RCHISQ_"):
-            values = survey.sample[name + a][at]
-            values = values[np.isfinite(values)]
-            for k in (5, 50, 95):
-                v = float(np.percentile(values, k)) if len(values) else np.nan
-                cells.append(cell(f"{name}{a}-p{k}", v))
-        rows.append(cells)
+        rows.append(cells + [cell(f"{name}{a}-p{k}", percentile(survey.sample[name + a][at], k))
+                             for name in ("SN_", "RCHISQ_") for k in (5, 50, 95)])
     return page.table(("arm", "#fitted rows", "#S/N 5 %", "#median", "#95 %",
                        "#chi-square 5 %", "#median", "#95 %"), rows)
 

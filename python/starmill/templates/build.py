@@ -14,8 +14,8 @@ from starmill.cli.running import Stop, check_roles, each, n_workers, tell
 from starmill.templates.arm_setup import read_setup
 from starmill.templates.build_models import check_labels, mark_doubles, select_models
 from starmill.templates.grid_models import BAD, GOOD, TO_DO, describe_models, open_grid
-from starmill.templates.grid_write import WHY, GridArm, Writer, create, finish, revise, short
-from starmill.templates.library_data import MAX_SIGMA_WIDTH
+from starmill.templates.grid_write import WHY, Writer, create, finish, revise, short
+from starmill.templates.library_data import MAX_SIGMA_WIDTH, Arm
 from starmill.templates.resample import ArmCut, level_of
 from starmill.templates.spectra_files import Source
 from starmill.templates.spectra_options import list_files, request_of
@@ -55,6 +55,7 @@ class Job:
         self.options, self.setup, self.source = options, setup, source
         self.n_worker = n_workers(options.workers)
         self.normalise = options.normalise
+        self.parts = ("flux", "continuum")[:1 + (len(source.request.columns or ()) == 3)]
 
     def find_models(self):
         """Set self.models and self.index [n], the index of each model's spectrum in the source."""
@@ -80,7 +81,7 @@ class Job:
                 spectrum = self.source.read(self.index[i])
                 if not self.cut:
                     self.origin = spectrum.origin
-                    self.arms, self.cut = zip(*map(self.frame_arm, self.setup))
+                    self.arms, self.sigmas, self.cut = zip(*map(self.frame_arm, self.setup))
                 self.cut_spectrum(spectrum)
                 return
             except Failure as failure:
@@ -114,8 +115,8 @@ class Job:
         elif varies:
             kind += "; that of the middle of the arm, it varies"
         kernel = np.sqrt(np.maximum(0, sigma**2 - native**2))
-        return (GridArm(want.name, want.n_pix, np.log(want.min), want.ln_step, middle, kind,
-                        len(self.source.request.columns or ()) == 3, sigma if varies else None),
+        return (Arm(want.name, want.name, np.log(want.min), want.ln_step, wave,
+                    template_sigma_aa=middle, sigma_origin=kind), sigma if varies else None,
                 ArmCut(want.n_pix, np.log(want.min), want.ln_step, kernel))
 
     def cut_spectrum(self, spectrum):
@@ -130,8 +131,7 @@ class Job:
         for arm, cut in zip(self.arms, self.cut):
             cut.prepare(spectrum.wave)
             out.append([])
-            for what, given in zip(("flux", "continuum")[:1 + arm.has_continuum],
-                                   (spectrum.flux, *spectrum.extra)):
+            for what, given in zip(self.parts, (spectrum.flux, *spectrum.extra)):
                 flux = cut.apply(given)
                 self.check_pixels(what, arm, flux, (flux > 0) & np.isfinite(flux), "above 0")
                 if what == "flux":
@@ -148,8 +148,7 @@ class Job:
         if not good.all():
             i = np.argmin(good)
             raise Failure(INPUT, f"its {what} in arm {arm.name} is {flux[i]:g} at "
-                                 f"{np.exp(arm.ln_wave0 + i * arm.ln_step):.6g} A; it must be "
-                                 f"{must}")
+                                 f"{arm.wave_aa[i]:.6g} A; it must be {must}")
 
     def write_model(self, i):
         """Write the spectra of model i, in a worker.  Return why the model is bad, or b""."""
@@ -160,7 +159,7 @@ class Job:
                 raise
             return short(self.source.why(self.index[i], failure), WHY)
         for a, spectra in enumerate(arms):
-            for name, row in zip(("flux", "continuum"), spectra):
+            for name, row in zip(self.parts, spectra):
                 self.writer.put(f"arms/arm{a}/{name}", i, row)
         return b""
 
@@ -210,8 +209,8 @@ class Job:
             if os.path.exists(output) and os.path.getsize(output):
                 complete = self.continue_file(output)
             else:
-                create(output, self.source.names, self.models, self.arms, self.settings(),
-                       version(self.options.program))
+                create(output, self.source.names, self.models, list(zip(self.arms, self.sigmas)),
+                       self.parts, self.settings(), version(self.options.program))
             if complete:
                 print(f"{output} is complete already; nothing was done")
             else:
