@@ -76,23 +76,6 @@ class Result(Columns):
         return self._block.rows[self._rows]
 
     @property
-    def names(self) -> list[str]:
-        return list(self._columns)
-
-    @property
-    def units(self) -> dict[str, str]:
-        return {name: c.unit for name, c in self._columns.items()}
-
-    @property
-    def descriptions(self) -> dict[str, str]:
-        return {name: c.words for name, c in self._columns.items()}
-
-    @property
-    def ucds(self) -> dict[str, str]:
-        """UCD1+ of each column."""
-        return {name: c.ucd for name, c in self._columns.items()}
-
-    @property
     def parameters(self) -> list[str]:
         """Columns of the parameters, in the order of COVAR."""
         return self._file.parameters
@@ -167,9 +150,9 @@ class Result(Columns):
             return self.star(star).plot(limits=limits, models=models, library=library)
         if len(self) != 1:
             raise ValueError(f"there are {len(self)} rows: plot one, result.star(name)[i].plot()")
-        from starmill import figures
+        from starmill.products import plot
         options = types.SimpleNamespace(models=models, library=library, program=program())
-        return figures.draw_row(self._file, int(self.rows[0]), options, limits)
+        return plot.draw_row(self._file, int(self.rows[0]), options, limits)
 
 
 # --- Table.read("OUT.h5", path="fits") of astropy -----------------------------------------------

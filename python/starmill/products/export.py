@@ -16,7 +16,7 @@ from starmill.cli import running
 from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_output,
                                  check_packages, make_folder, printable, refuse_data, refuse_input)
 from starmill.cli.progress import Progress
-from starmill.products import epochs, formats, rvmod, rvtab, table
+from starmill.products import formats, rvtab, table
 from starmill.products.models import Models
 from starmill.products.product import head, is_done, words, writing_product
 from starmill.products.result import Result
@@ -154,7 +154,7 @@ class Export:
                 is_done(path, self.kind, result, self.options.overwrite)  # by another job meanwhile
                 product.append(primary(result, self.kind, n_left_out, i, file))
                 if self.models:
-                    rvmod.write(product, self.models, file, spectra)
+                    rvtab.write_models(product, self.models, file, spectra)
                 else:
                     rvtab.write(product, result, start, whole, file, spectra)
         return n_left_out
@@ -178,7 +178,7 @@ class Export:
                 return True, n_left_out
             product.append(first)
             if to == "epochs":
-                epochs.write(product, result, whole)
+                rvtab.write_epochs(product, result, whole)
             else:
                 table.write(product, table.whole(result), "STARMILL", result, 0, whole)
             table.write_files(product, result)

@@ -146,13 +146,6 @@ def copy_attributes(model, made):
         h5py.h5a.create(made, key.encode(), kind, attribute.get_space()).write(value, kind)
 
 
-def create_like(file, name, model, column, n):
-    """Create a column of n rows like the first part's, with its attributes and fill value."""
-    space = h5py.h5s.create_simple((n, *column.shape))
-    made = h5py.h5d.create(file.id, name.encode(), column.type, space, model.id.get_create_plist())
-    copy_attributes(model, made)
-
-
 def facts(parts, command):
     """Return the entries of /provenance that differ from the first part's."""
     frames = {line: None for part in parts for line in part.said["FRAMES"].splitlines()}
@@ -281,7 +274,9 @@ def write_whole(path, parts, options, lock):
             if group in first:
                 file.create_group(group)
         for name, column in columns.items():
-            create_like(file, name, first[name], column, n[column.unit])
+            space = h5py.h5s.create_simple((n[column.unit], *column.shape))
+            copy_attributes(first[name], h5py.h5d.create(
+                file.id, name.encode(), column.type, space, first[name].id.get_create_plist()))
         write_provenance(file, first, parts, command_of(options))
         progress = Progress(n[ROWS], "rows")
         for part, start in zip(parts, starts):

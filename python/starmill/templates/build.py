@@ -37,7 +37,6 @@ def main(options):
     setup = read_setup(options.setup)
     with Source(paths, is_many, request) as source:
         job = Job(options, setup, source)
-        job.find_models()
         job.frame_arms()
         job.run(target, stop, start)
 
@@ -51,17 +50,17 @@ def check_options(o):
 
 
 class Job:
+    """models: those of the input; index [n]: of each model's spectrum in the source."""
+
     def __init__(self, options, setup, source):
         self.options, self.setup, self.source = options, setup, source
         self.n_worker = n_workers(options.workers)
         self.normalise = options.normalise
         self.parts = ("flux", "continuum")[:1 + (len(source.request.columns or ()) == 3)]
 
-    def find_models(self):
-        """Set self.models and self.index [n], the index of each model's spectrum in the source."""
-        self.models, self.index = select_models(self.source, self.options, self.n_worker)
+        self.models, self.index = select_models(source, options, self.n_worker)
         mark_doubles(self.models)
-        check_labels(self.models, self.source.names)
+        check_labels(self.models, source.names)
 
     def native_sigma(self, wave):
         """Return the Gaussian sigma (A) of the input at wave."""

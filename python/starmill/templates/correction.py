@@ -191,18 +191,13 @@ def labels_inside(library, calibrators):
     return np.concatenate([*inside, near[hull_distance(library, near) <= 0]])
 
 
-def last_inputs(emulator, mapped):
-    """What the last layer of a network takes [n, n_in]."""
-    x = mapped
-    for weight, bias in zip(emulator.weight[:-1], emulator.bias[:-1]):
-        x = emulate.silu(x @ weight.T.astype(float) + bias)
-    return x
-
-
 def into_network(library, emulator, calibrators, values_at, by_term):
     """Weights and biases of the last layer take the terms as least squares of its inputs."""
     mapped = library.map(labels_inside(library, calibrators))
-    inputs = np.hstack([last_inputs(emulator, mapped), np.ones((len(mapped), 1))])
+    inputs = mapped
+    for weight, bias in zip(emulator.weight[:-1], emulator.bias[:-1]):
+        inputs = emulate.silu(inputs @ weight.T.astype(float) + bias)
+    inputs = np.hstack([inputs, np.ones((len(mapped), 1))])
     size = np.sqrt((inputs**2).mean(axis=0))
     scaled, value = inputs / size, values_at(mapped)
     normal = scaled.T @ scaled + LSQ_RIDGE * len(mapped) * np.eye(len(size))

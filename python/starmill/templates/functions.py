@@ -4,9 +4,10 @@ scores of principal components of ln flux (docs/use/libraries.md)."""
 
 import numpy as np
 from scipy.interpolate import make_interp_spline
+from scipy.linalg import eigh, qr
 
 from starmill.cli.basics import INPUT, Failure
-from starmill.templates import components, guess
+from starmill.templates import guess
 from starmill.templates.hulls import make_hulls
 from starmill.templates.labels import make_labels
 from starmill.templates.lattice import Lattice
@@ -18,7 +19,48 @@ N_COMPONENT = 128  # of an arm, by default
 LEFT = 1e-5  # linear interpolation: components are added until no model has a larger rms residual
 SMOOTHING = 1e-8  # nearly none: models have no errors, so functions pass through them
 MIN_MODEL, MAX_RADIAL = 12, 20000  # models; the time of radial functions grows as their cube
+SPARE = 16  # extra directions of the iteration, so that the last components kept converge too
+N_ITERATION = 3
+BLOCK = 128  # spectra at once
 MAX_LENGTH, N_LENGTH = 32, 250  # largest ratio of two lengths; models that choose the lengths
+
+
+def leading(x, n_component):
+    """Find the leading components of spectra x float32 [n][n_pix] by subspace iteration. x is lost.
+
+    Return weight [n_pix][n_component] and bias [n_pix], both float32, scores [n][n_component] of
+    mean square 1, and the largest rms residual (over pixels) of a spectrum."""
+    n, most = len(x), min(x.shape) - 1  # subtracting the mean costs one dimension
+    n_component = min(n_component, most)
+    bias = x.mean(axis=0, dtype=float).astype("f4")
+    x -= bias
+    n_direction = min(n_component + SPARE, most)
+    start = x[np.arange(n_direction) * n // n_direction]
+    direction = qr(start.T.astype(float), mode="economic")[0]
+    for _ in range(N_ITERATION):
+        score = x @ direction.astype("f4")
+        direction = qr((x.T @ score).astype(float), mode="economic")[0]
+    score = (x @ direction.astype("f4")).astype(float)
+    variance, vector = eigh(score.T @ score / n)
+    variance, vector = variance[::-1][:n_component], vector[:, ::-1][:, :n_component]
+    # a component without variance would otherwise divide by 0
+    rms = np.sqrt(np.maximum(variance, 1e-14 * variance[0]))
+    weight, score = (direction @ (vector * rms)).astype("f4"), score @ (vector / rms)
+    left = 0.0
+    for first in range(0, n, BLOCK):
+        rest = x[first:first + BLOCK] - score[first:first + BLOCK].astype("f4") @ weight.T
+        left = max(left, np.sqrt((rest.astype(float) ** 2).mean(axis=1).max()))
+    return weight, bias, score, left
+
+
+def enough(weight, score, left, limit):
+    """Return the least number of components whose rms residual is at most limit in every spectrum
+    (all if none is), and this residual.  left: the residual of all components."""
+    power = (weight.astype(float) ** 2).mean(axis=0) * score ** 2  # [n][n_component]
+    rest = np.cumsum(power[:, ::-1], axis=1)[:, ::-1] + left ** 2  # without those from k on
+    rest = np.append(np.sqrt(rest.max(axis=0)), left)
+    n = next((k for k in range(1, len(rest)) if rest[k] <= limit), len(rest) - 1)
+    return n, rest[n]
 
 
 def choose_length(x, score, degree, smoothing):
@@ -108,14 +150,14 @@ class Maker:
         def try_layer(n):
             x = grid.flux(i_arm, models)
             np.log(x, out=x)
-            return components.leading(x, min(n, components.most(x)))
+            return leading(x, n)
 
         if self.kind != "linear" or self.n_component:
             return try_layer(self.n_component or N_COMPONENT)
         weight, bias, score, left = try_layer(2 * N_COMPONENT)
         if left > LEFT and score.shape[1] == 2 * N_COMPONENT:
             weight, bias, score, left = try_layer(MAX_WIDTH)
-        n, left = components.enough(weight, score, left, LEFT)
+        n, left = enough(weight, score, left, LEFT)
         return np.ascontiguousarray(weight[:, :n]), bias, score[:, :n], left
 
     def make_grid(self, lattice, score):

@@ -208,15 +208,11 @@ def spectra(net, layers, labels):
     return np.exp(np.clip(x, -300, 300))
 
 
-def hull_groups(n_label):
-    """Return the label indices of rvspecfit's hulls: one of the first two, one of the rest."""
-    return [list(range(2))] + ([list(range(2, n_label))] if n_label > 2 else [])
-
-
 def hull_facets(net):
-    """Return {label indices: facets [n][n_label + 1]} around the mapped training labels."""
-    facets = {}
-    for group in hull_groups(len(net.names)):
+    """Return {label indices: facets [n][n_label + 1]} around the mapped training labels: of the
+    first two labels, and of the rest."""
+    facets, labels = {}, list(range(len(net.names)))
+    for group in filter(None, (labels[:2], labels[2:])):
         x = net.points[:, group]
         try:
             facets[tuple(group)] = ConvexHull(x).equations if len(group) > 1 else \

@@ -366,7 +366,11 @@ def read_all(paths, is_many, request):
             if why and not why.endswith("is not known"):  # callers report unknown labels
                 failures.append(f"{source.path(i)}: {why}")
             if out is None:
-                first, out = one, room_for(source.n, one)
+                n, n_pix, first = source.n, len(one.flux), one
+                if n > MAX_SPECTRUM or n * n_pix > MAX_NUMBER:
+                    raise Failure(INPUT, f"{n} spectra of {n_pix} pixels, at most {MAX_SPECTRUM} "
+                                         f"spectra and {MAX_NUMBER} numbers")
+                out = np.full((n, n_pix), np.nan, "f4")
             out[i] = on_grid(one.wave, one.flux, first.wave)
     if out is None:
         raise failures[0]
@@ -379,10 +383,3 @@ def warn_left_out(failures):
         warn(f"left out: {failure}")
     if len(failures) > N_WARNED:
         warn(f"left out: {len(failures) - N_WARNED} more")
-
-
-def room_for(n, one):
-    if n > MAX_SPECTRUM or n * len(one.flux) > MAX_NUMBER:
-        raise Failure(INPUT, f"{n} spectra of {len(one.flux)} pixels, at most {MAX_SPECTRUM} "
-                             f"spectra and {MAX_NUMBER} numbers")
-    return np.full((n, len(one.flux)), np.nan, "f4")
