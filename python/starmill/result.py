@@ -120,7 +120,7 @@ class Result(Columns):
     def select(self, expression: str) -> "Result":
         """Return the rows for which an expression of ``starmill select`` is true, such as ``"SN_R >
         10 and FEH < -2"``; ValueError if it is no expression or names no column."""
-        from starmill.products.expression import Expression
+        from starmill.products.selection import Expression
         with errors():
             test, n, step = Expression(expression, self._file), self._file.n_row, self._file.block
             found = [test.rows(at, min(at + step, n)) for at in range(0, n, step)]

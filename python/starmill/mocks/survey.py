@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill simulate`: a mock survey in DESI's layout with a table of the truth."""
 
+import contextlib
 import functools
 import hashlib
 import os
+import re
 import time
 from collections import deque
 
 from starmill.cli import running, shipped_file
-from starmill.cli.basics import STOPPED, USAGE, Failure, version, write_whole
+from starmill.cli.basics import (OUTPUT, STOPPED, USAGE, Failure, make_folder, version,
+                                 write_whole)
+from starmill.cli.lock import OutputLock
 from starmill.cli.progress import Progress
-from starmill.mocks import draw, files, folder, forward, instrument
+from starmill.mocks import draw, files, forward, instrument
 from starmill.templates import library_file
 
 # incremented with every change of a survey's contents at equal settings, so that a survey made by
@@ -18,6 +22,8 @@ from starmill.templates import library_file
 CONTENTS = 4
 BLOCK_ROWS, TRUTH_ROWS = 32, 4096  # rows that a process makes at once
 MAX_FILE = 1000000
+TRUTH, CATALOG = "truth.fits", "catalog.txt"
+OURS = re.compile(r"(?:coadd|redrock)-mock-\d{5,}\.fits|truth\.fits|catalog\.txt")
 
 
 class Survey:
@@ -81,6 +87,55 @@ def path_of_library(given):
                              "shipped with this program: there is no share/starmill/libraries/"
                              "fgk.h5 next to its bin)")
     return given or shipped
+
+
+def is_same(survey, path):
+    """Return whether a file belongs to this survey; refuse a file not of starmill simulate."""
+    found = None
+    if os.path.isfile(path):
+        with open(path, "rb") as file:  # as a card, or in the catalog's first line
+            found = re.search(rb"MOCKID  = '(.{16})", file.read(2880))
+    if not found:
+        raise Failure(OUTPUT, f"{path} exists and was not made by starmill simulate: choose "
+                              "another folder, or move it away")
+    return found[1].decode("ascii", "replace") == survey.origin[0]
+
+
+def is_complete(survey):
+    """Return whether all files of the survey exist.  Refuse foreign files, and without --overwrite
+    files of another survey."""
+    n_file = 0
+    for name in sorted(os.listdir(survey.folder)):
+        if not OURS.fullmatch(name):
+            continue
+        same = is_same(survey, survey.path(name))
+        if not same and not survey.overwrite:
+            raise Failure(OUTPUT, f"{survey.path(name)} belongs to a survey with other settings: "
+                                  "give its settings to continue it, another folder, or "
+                                  "--overwrite to remove it")
+        n_file += same
+    return not survey.overwrite and n_file == survey.n_file * (1 + survey.settings.redrock) + 2
+
+
+def clear(survey):
+    """Remove the truth table, with --overwrite all files of the survey."""
+    # truth first: its presence means that the survey is complete
+    for name in [TRUTH, *sorted(os.listdir(survey.folder))]:
+        if OURS.fullmatch(name) and (survey.overwrite or name == TRUTH):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(survey.path(name))
+
+
+@contextlib.contextmanager
+def claimed(survey):
+    """Make the folder and lock it.  Yield the lock, or None if the survey is complete: another job
+    may have finished it meanwhile."""
+    make_folder(survey.folder)
+    with OutputLock(survey.path(TRUTH)) as lock:
+        complete = is_complete(survey)
+        if not complete:
+            clear(survey)
+        yield None if complete else lock
 
 
 class Batch:
@@ -168,7 +223,7 @@ def make(survey, job):
         if progress:
             progress.end()
     write_catalog(survey)
-    truth = Batch(survey, {"truth": folder.TRUTH}, 0, survey.settings.stars, TRUTH_ROWS)
+    truth = Batch(survey, {"truth": TRUTH}, 0, survey.settings.stars, TRUTH_ROWS)
     make_batches(survey, [truth], job,
                  lambda batch, n: job.check("stopped while the truth table was written"))
     return n_kept, n_row
@@ -178,7 +233,7 @@ def write_catalog(survey):
     lines = ["# of starmill simulate, for starmill fit --catalog; MOCKID  = "
              f"'{survey.origin[0]}'"]
     lines += [survey.name(i) for i in range(survey.n_file)]
-    write_whole(survey.path(folder.CATALOG), ["\n".join(lines).encode() + b"\n"], overwrite=True)
+    write_whole(survey.path(CATALOG), ["\n".join(lines).encode() + b"\n"], overwrite=True)
 
 
 def say(survey, made, seconds, n_process):
@@ -192,9 +247,9 @@ def say(survey, made, seconds, n_process):
     if made is not None:
         processes = "1 process" if n_process == 1 else f"{n_process} processes"
         print(f"time         {seconds:.1f} s, {made[1] / seconds:.1f} stars/s ({processes})")
-    print(f"truth        {survey.path(folder.TRUTH)}")
+    print(f"truth        {survey.path(TRUTH)}")
     print(f"to fit it    starmill fit --library {survey.library.path} --catalog "
-          f"{survey.path(folder.CATALOG)} --output RESULT.h5")
+          f"{survey.path(CATALOG)} --output RESULT.h5")
 
 
 class Job:
@@ -215,8 +270,8 @@ def main(options):
     job = Job(options)
     # first: errors of options and library must not cost an old survey
     survey = Survey(options)
-    if not (os.path.isdir(survey.folder) and folder.is_complete(survey)):
-        with folder.claimed(survey) as job.lock:
+    if not (os.path.isdir(survey.folder) and is_complete(survey)):
+        with claimed(survey) as job.lock:
             if job.lock is not None:
                 made = make(survey, job)
     if not job.quiet:
