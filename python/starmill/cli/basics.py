@@ -19,11 +19,8 @@ BLAS_BYTES = 129 << 20  # buffer of a thread of OpenBLAS, as in src/system/blas_
 # HDF5's locks fail on file systems without locks; without them, reading during a run is harmless
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 
-# pip's package name for each module
-PACKAGES = {"numpy": "numpy", "h5py": "h5py", "scipy": "scipy", "astropy": "astropy",
-            "matplotlib": "matplotlib", "PIL": "pillow",
-            "yaml": "pyyaml", "cffi": "cffi", "pyarrow": "pyarrow", "torch": "torch",
-            "hats_import": "hats-import"}
+# pip's package of a module with another name
+PACKAGES = {"PIL": "pillow", "yaml": "pyyaml", "hats_import": "hats-import"}
 
 
 class Failure(Exception):
@@ -54,7 +51,7 @@ def check_packages(*modules):
         os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, flags, *sys.argv])
     raise Failure(USAGE, f"{sys.executable} lacks {', '.join(missing)}: install "
                   f"{' '.join('python3-' + module.lower() for module in missing)} (Debian) or pip "
-                  f"install {' '.join(PACKAGES[module] for module in missing)}, or name another "
+                  f"install {' '.join(PACKAGES.get(name, name) for name in missing)}, or name another "
                   "Python by the environment variable STARMILL_PYTHON")
 
 

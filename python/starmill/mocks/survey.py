@@ -32,6 +32,7 @@ class Survey:
     def __init__(self, options):
         self.settings = settings = options
         self.folder, self.overwrite = options.output, options.overwrite
+        self.n_process = running.n_workers(options.threads)
         self.n_file = -(-settings.stars // settings.per_file)
         if self.n_file > MAX_FILE:
             raise Failure(USAGE, f"--stars {settings.stars} in files of --per-file "
@@ -162,7 +163,7 @@ def make_block(survey, block):
         files.KINDS[what][1](file, row, survey, stars)
 
 
-def make_batches(survey, batches, job, tell):
+def make_batches(survey, batches, lock, tell):
     """Make all batches in parallel; call tell(batch, n), which may raise, after each n rows."""
     under_way, order = [], deque()
 
@@ -173,10 +174,10 @@ def make_batches(survey, batches, job, tell):
                 order.append(block)
                 yield block
 
-    made = running.each(functools.partial(make_block, survey), blocks(), job.n_process)
+    made = running.each(functools.partial(make_block, survey), blocks(), survey.n_process)
     try:
         for _ in made:
-            job.lock.keep()
+            lock.keep()
             batch, _, n = order.popleft()
             batch.n_left -= n
             if batch.n_left == 0:
@@ -200,12 +201,16 @@ def missing(survey):
                if not os.path.exists(survey.path(name))}
 
 
-def make(survey, job):
+def make(survey, lock, stop):
     """Make missing files, then catalog and truth.  Return numbers of files kept and rows made."""
     todo = list(missing(survey))
     n_kept = n_file = sum(not names for names in todo)
     n_row = sum(survey.n_row(i) for i, names in enumerate(todo) if "coadd" in names)
-    n_made, progress = 0, None if job.quiet else Progress(n_row, "stars")
+    n_made, progress = 0, None if survey.settings.quiet else Progress(n_row, "stars")
+
+    def check(message):
+        if stop.asked():
+            raise Failure(STOPPED, f"{message}; give the same command again to continue")
 
     def tell(batch, n):
         nonlocal n_file, n_made
@@ -213,19 +218,19 @@ def make(survey, job):
         n_made += n if "coadd" in batch.outputs else 0
         if progress:
             progress.update(n_made)
-        job.check(f"stopped with {n_file} of {survey.n_file} files complete")
+        check(f"stopped with {n_file} of {survey.n_file} files complete")
 
     try:
         make_batches(survey, (Batch(survey, names, i * survey.settings.per_file, survey.n_row(i),
                                     BLOCK_ROWS) for i, names in enumerate(todo) if names),
-                     job, tell)
+                     lock, tell)
     finally:
         if progress:
             progress.end()
     write_catalog(survey)
     truth = Batch(survey, {"truth": TRUTH}, 0, survey.settings.stars, TRUTH_ROWS)
-    make_batches(survey, [truth], job,
-                 lambda batch, n: job.check("stopped while the truth table was written"))
+    make_batches(survey, [truth], lock,
+                 lambda batch, n: check("stopped while the truth table was written"))
     return n_kept, n_row
 
 
@@ -236,7 +241,7 @@ def write_catalog(survey):
     write_whole(survey.path(CATALOG), ["\n".join(lines).encode() + b"\n"], overwrite=True)
 
 
-def say(survey, made, seconds, n_process):
+def say(survey, made, seconds):
     """Print the summary; made: result of make(), None: nothing was to do."""
     if made is None:
         print(f"{survey.folder} is complete already; nothing was done")
@@ -245,34 +250,21 @@ def say(survey, made, seconds, n_process):
     print(f"files        {survey.n_file}{kept}")
     print(f"library      {survey.library.path}")
     if made is not None:
-        processes = "1 process" if n_process == 1 else f"{n_process} processes"
+        processes = "1 process" if survey.n_process == 1 else f"{survey.n_process} processes"
         print(f"time         {seconds:.1f} s, {made[1] / seconds:.1f} stars/s ({processes})")
     print(f"truth        {survey.path(TRUTH)}")
     print(f"to fit it    starmill fit --library {survey.library.path} --catalog "
           f"{survey.path(CATALOG)} --output RESULT.h5")
 
 
-class Job:
-    """Processes, lock and stop signal of this run."""
-
-    def __init__(self, options):
-        self.quiet, self.stop = options.quiet, running.Stop()
-        self.n_process = running.n_workers(options.threads)
-        self.lock = None
-
-    def check(self, message):
-        if self.stop.asked():
-            raise Failure(STOPPED, f"{message}; give the same command again to continue")
-
-
 def main(options):
     start_s, made = time.monotonic(), None
-    job = Job(options)
+    stop = running.Stop()
     # first: errors of options and library must not cost an old survey
     survey = Survey(options)
     if not (os.path.isdir(survey.folder) and is_complete(survey)):
-        with claimed(survey) as job.lock:
-            if job.lock is not None:
-                made = make(survey, job)
-    if not job.quiet:
-        say(survey, made, time.monotonic() - start_s, job.n_process)
+        with claimed(survey) as lock:
+            if lock is not None:
+                made = make(survey, lock, stop)
+    if not options.quiet:
+        say(survey, made, time.monotonic() - start_s)
