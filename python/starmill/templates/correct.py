@@ -183,14 +183,14 @@ def onto_scale(library, i_arm, found, how, kind):
     take_out(trial, i_arm, found, how, kind)
     stars = calibrators.compare(trial, i_arm, *how)
     stars = stars.rows(np.isfinite(stars.errors).any(axis=1))
-    scale = correction.scale_of(stars, kind[0], library.label)
-    if not scale.lines:
+    scale, lines = correction.scale_of(stars, kind[0], library.label)
+    if not lines:
         raise Failure(INPUT, f"--error-columns: no label has errors of {correction.LEAST_BENCHMARK} "
                       "spectra, which a scale needs")
     published = ~np.isfinite(spectra.errors).any(axis=1)
     spectra.labels[published] -= scale(library.map(spectra.labels[published]))
     return calibrators.compare(library, i_arm, *how), [
-        "labels were brought to the scale of benchmark stars", *scale.lines]
+        "labels were brought to the scale of benchmark stars", *lines]
 
 
 def correct_arm(options, library, i_arm, spectra, sigma_aa):

@@ -121,25 +121,11 @@ def choose(calibrators, use, degrees=DEGREES):
     return chosen
 
 
-@dataclass
-class Scale:
-    """How far labels are from the scale of benchmark stars: linear in the mapped labels `use`,
-    constant beyond the benchmark stars."""
-
-    use: list
-    low: np.ndarray  # [n_use] mapped labels of benchmark stars
-    high: np.ndarray
-    coef: np.ndarray  # [n_term, n_label], 0 for labels without benchmark stars
-    lines: list  # of text about it
-
-    def __call__(self, mapped):
-        return emulate.monomials(np.clip(mapped[:, self.use], self.low, self.high), 1) @ self.coef
-
-
 def scale_of(stars, use, label):
-    """The Scale, from benchmark stars beside corrected templates."""
+    """Return, from benchmark stars and corrected templates, how far labels are from the scale of
+    these stars, a function of mapped labels, constant beyond the stars; and lines of text."""
     mapped, n_label = stars.mapped[:, use], len(label)
-    found = Scale(use, mapped.min(axis=0), mapped.max(axis=0), np.zeros((len(use) + 1, n_label)), [])
+    coef, lines = np.zeros((len(use) + 1, n_label)), []  # 0 for labels without benchmark stars
     shift = stars.shifts(stars.x, FREE * stars.scale)
     for k in range(n_label):
         known = np.isfinite(stars.errors[:, k])
@@ -148,29 +134,27 @@ def scale_of(stars, use, label):
             continue
         data = (emulate.monomials(mapped[known], 1), shift[known, k],
                 np.hypot(stars.errors[known, k], stars.scale[k]))
-        found.coef[:, k], rest, less = linear(*data)
+        coef[:, k], rest, less = linear(*data)
         value = data[1] - rest
         without = [data[0] @ linear(*(np.delete(x, i, axis=0) for x in data))[0] for i in range(n)]
         jackknife = np.median(np.sqrt((n - 1) * np.var(without, axis=0)))
-        found.lines.append(f"  {label[k].name:<8} off by {np.median(value):.3g} {label[k].unit}, "
+        lines.append(f"  {label[k].name:<8} off by {np.median(value):.3g} {label[k].unit}, "
                            f"known to {jackknife:.2g}; {n} stars scatter by "
                            f"{mad(rest):.2g}, {less.sum()} count less")
-    return found
+
+    def scale(mapped_labels):
+        inside = np.clip(mapped_labels[:, use], mapped.min(axis=0), mapped.max(axis=0))
+        return emulate.monomials(inside, 1) @ coef
+    return scale, lines
 
 
-class Nearby:
-    """1 at labels with calibrators around, and smoothly 0 far from them."""
-
-    def __init__(self, calibrators, library, use):
-        middle = np.median(calibrators.labels, axis=0)
-        up = library.map(middle + 0.5 * calibrators.scale)
-        self.length = REACH * (up - library.map(middle - 0.5 * calibrators.scale))[use]
-        self.use, self.tree = use, cKDTree(calibrators.mapped[:, use] / self.length)
-
-    def __call__(self, mapped):
-        k = min(5, self.tree.n)
-        distance = self.tree.query(mapped[:, self.use] / self.length, k=[k])[0][:, 0]
-        return 0.5 * (1 + np.cos(np.pi * np.clip((distance - 1) / (FAR - 1), 0, 1)))
+def nearby(calibrators, library, use, mapped):
+    """Return 1 at mapped labels with calibrators around, and smoothly 0 far from them."""
+    middle, half = np.median(calibrators.labels, axis=0), 0.5 * calibrators.scale
+    length = REACH * (library.map(middle + half) - library.map(middle - half))[use]
+    tree = cKDTree(calibrators.mapped[:, use] / length)
+    distance = tree.query(mapped[:, use] / length, k=[min(5, tree.n)])[0][:, 0]
+    return 0.5 * (1 + np.cos(np.pi * np.clip((distance - 1) / (FAR - 1), 0, 1)))
 
 
 def labels_inside(library, calibrators):
@@ -238,10 +222,9 @@ def apply(library, i_arm, calibrators, correction):
                              "flux can be corrected")
     by_term = np.nan_to_num(CubicSpline(calibrators.wave, correction.coef * calibrators.measures,
                                         axis=1, extrapolate=False)(arm.wave_aa))
-    nearby = Nearby(calibrators, library, correction.use)
-
     def values_at(mapped):
-        return correction.terms(mapped) * nearby(mapped)[:, None]
+        return correction.terms(mapped) * nearby(calibrators, library, correction.use,
+                                                 mapped)[:, None]
 
     if emulator.front is None:
         into_network(library, emulator, calibrators, values_at, by_term)

@@ -2,7 +2,7 @@
 """Makes a library from labelled spectra: principal components of ln flux, their scores smooth
 functions of the labels (docs/use/libraries.md, "Labelled spectra")."""
 
-from dataclasses import dataclass
+import types
 
 import numpy as np
 from scipy.linalg import eigh
@@ -175,25 +175,10 @@ def align(functions, ln_step, velocity, rows):
     return robust(found[good])[1] if good.any() else np.nan
 
 
-@dataclass
-class Made:
-    """A library and how its n input spectra were used.  rows: spectra in use; fate [n]: of FATES;
-    gap [n]: fraction of pixels in gaps; velocity [n]: km/s, removed; outside: rows in use outside
-    the hulls; n_align, align_step: rounds of align, and scatter of the last changes (km/s)."""
-    library: Library
-    functions: Functions
-    rows: np.ndarray
-    fate: np.ndarray
-    gap: np.ndarray
-    velocity: np.ndarray
-    outside: np.ndarray
-    good_aa: tuple
-    n_align: int
-    align_step: float
-    error_facts: residuals.Facts
-
-
 def build(settings, spectra):
+    """Return a library and how its n input spectra were used.  rows: spectra in use; fate [n]: of
+    FATES; gap [n]: fraction of pixels in gaps; velocity [n]: km/s, removed; outside: rows in use
+    outside the hulls; n_align, align_step: rounds of align, scatter of the last changes (km/s)."""
     grid = Grid(settings, spectra)
     velocity, n_align, step = np.zeros(len(spectra.flux)), 0, np.nan
 
@@ -215,8 +200,10 @@ def build(settings, spectra):
     facts = None
     if settings.n_error is not None:
         grid.arm.error, facts = functions.model_error(grid.arm)
-    return Made(library, functions, rows, fate, gap, velocity, rows[outside], grid.good_aa, n_align,
-                step, facts)
+    return types.SimpleNamespace(
+        library=library, functions=functions, rows=rows, fate=fate, gap=gap, velocity=velocity,
+        outside=rows[outside], good_aa=grid.good_aa, n_align=n_align, align_step=step,
+        error_facts=facts)
 
 
 def leave_out(made, names, part, seed):
