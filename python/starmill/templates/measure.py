@@ -3,7 +3,7 @@
 library")."""
 
 import tempfile
-from dataclasses import dataclass
+from collections import namedtuple
 
 import numpy as np
 
@@ -20,19 +20,9 @@ BLOCK = 64  # spectra emulated at once
 MAX_SHIFT = 6  # pixels a template may move; fits leave out as many at each end of an arm
 
 
-@dataclass
-class ModelSet:
-    """Spectra on the pixels of a library.
-
-    labels     [n, n_label] in their units
-    names      [n] for messages
-    flux       list of each arm's [n, n_pix], above 0
-    continuum  the same of the continuum, or None for each arm
-    """
-    labels: np.ndarray
-    names: list
-    flux: list
-    continuum: list
+# spectra on the pixels of a library.  labels [n, n_label] in their units; names [n] for messages;
+# flux: list of each arm's [n, n_pix], above 0; continuum: the same, or None for each arm
+ModelSet = namedtuple("ModelSet", "labels names flux continuum")
 
 
 def robust(x):
