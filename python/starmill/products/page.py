@@ -4,12 +4,14 @@
 import base64
 import html
 import importlib.resources
+import string
 
 import numpy as np
 
 from starmill.cli.basics import printable
 
-CSS = importlib.resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+PAGE = string.Template(importlib.resources.files(__package__).joinpath("page.html").read_text(
+    encoding="utf-8"))
 
 
 def escape(value):
@@ -67,10 +69,5 @@ def whole(title, subtitle, figures, sections, footer):
                     f"<span>{escape(label)}</span></div>" for k, v, w, label in figures)
     links = "".join(f'<a href="#{a}">{escape(n)}</a>' for a, n, _ in sections)
     body = "".join(f'<section id="{a}"><h2>{escape(n)}</h2>{t}</section>' for a, n, t in sections)
-    return (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-            f'<meta name="viewport" content="width=device-width,initial-scale=1">'
-            f"<title>{escape(title)}</title><style>{CSS}</style></head><body>"
-            f'<header><div class="wide"><h1>{escape(title)}</h1><p>{escape(subtitle)}</p></div>'
-            f'</header><nav><div class="wide">{links}</div></nav><div class="wide">'
-            f'<div class="figures">{boxes}</div>{body}<footer>{escape(footer)}</footer>'
-            f"</div></body></html>")
+    return PAGE.substitute(title=escape(title), subtitle=escape(subtitle), links=links, boxes=boxes,
+                           body=body, footer=escape(footer))
