@@ -41,7 +41,15 @@ def check_packages(*modules):
     missing = [module for module, spec in specs.items() if spec is None]
     if not missing:
         for module, spec in specs.items():
-            import_package(module, spec.origin)
+            try:
+                importlib.import_module(module)
+            except (Failure, MemoryError):
+                raise
+            except Exception as error:  # an import may raise anything
+                raise Failure(USAGE, f"{sys.executable} cannot import {module} ({spec.origin}): "
+                                     f"{error}: mend it or PYTHONPATH, or name another Python by "
+                                     "the environment variable STARMILL_PYTHON"
+                                     f"{memory_limit()}") from error
         if "numpy" in modules or "scipy" in modules:
             take_blas_room()
         return
@@ -53,17 +61,6 @@ def check_packages(*modules):
                   f"{' '.join('python3-' + module.lower() for module in missing)} (Debian) or pip "
                   f"install {' '.join(PACKAGES.get(name, name) for name in missing)}, or name another "
                   "Python by the environment variable STARMILL_PYTHON")
-
-
-def import_package(module, file):
-    try:
-        importlib.import_module(module)
-    except (Failure, MemoryError):
-        raise
-    except Exception as error:  # an import may raise anything
-        raise Failure(USAGE, f"{sys.executable} cannot import {module} ({file}): {error}: mend it "
-                             "or PYTHONPATH, or name another Python by the environment variable "
-                             f"STARMILL_PYTHON{memory_limit()}") from error
 
 
 def memory_limit():

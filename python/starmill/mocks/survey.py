@@ -39,7 +39,12 @@ class Survey:
                                  f"{settings.per_file} are {self.n_file} files, more than "
                                  f"{MAX_FILE}: give more rows a file")
         self.arms = instrument.arms()
-        whole = library_file.read(path_of_library(options.library))
+        shipped = shipped_file("libraries/fgk.h5")
+        if not options.library and not os.path.exists(shipped):
+            raise Failure(USAGE, "no library to draw stars from: give --library LIB.h5 (none was "
+                                 "shipped with this program: there is no share/starmill/libraries/"
+                                 "fgk.h5 next to its bin)")
+        whole = library_file.read(options.library or shipped)
         self.library = forward.cut_arms(whole, {arm.name: arm.wave_aa[[0, -1]]
                                                 for arm in self.arms})
         self.templates = [forward.Template(self.library, arm) for arm in self.arms]
@@ -78,16 +83,6 @@ class Survey:
     def n_row(self, i_file):
         return min(self.settings.per_file,
                    self.settings.stars - i_file * self.settings.per_file)
-
-
-def path_of_library(given):
-    """Return --library, or by default the shipped library."""
-    shipped = shipped_file("libraries/fgk.h5")
-    if not given and not os.path.exists(shipped):
-        raise Failure(USAGE, "no library to draw stars from: give --library LIB.h5 (none was "
-                             "shipped with this program: there is no share/starmill/libraries/"
-                             "fgk.h5 next to its bin)")
-    return given or shipped
 
 
 def is_same(survey, path):
@@ -227,18 +222,13 @@ def make(survey, lock, stop):
     finally:
         if progress:
             progress.end()
-    write_catalog(survey)
+    lines = ["# of starmill simulate, for starmill fit --catalog; MOCKID  = "
+             f"'{survey.origin[0]}'", *map(survey.name, range(survey.n_file))]
+    write_whole(survey.path(CATALOG), ["\n".join(lines).encode() + b"\n"], overwrite=True)
     truth = Batch(survey, {"truth": TRUTH}, 0, survey.settings.stars, TRUTH_ROWS)
     make_batches(survey, [truth], lock,
                  lambda batch, n: check("stopped while the truth table was written"))
     return n_kept, n_row
-
-
-def write_catalog(survey):
-    lines = ["# of starmill simulate, for starmill fit --catalog; MOCKID  = "
-             f"'{survey.origin[0]}'"]
-    lines += [survey.name(i) for i in range(survey.n_file)]
-    write_whole(survey.path(CATALOG), ["\n".join(lines).encode() + b"\n"], overwrite=True)
 
 
 def say(survey, made, seconds):

@@ -249,15 +249,6 @@ def primary(file):
     return found
 
 
-def check_room(path, n_byte):
-    """Check for disk space first: HDF5 cannot close a file that does not fit."""
-    with open(path, "r+b") as file:
-        file.truncate(n_byte)
-        file.truncate(0)
-    if shutil.disk_usage(os.path.dirname(path)).free < n_byte:
-        raise OSError(28, "No space left on device")
-
-
 def write_whole(path, parts, options, lock):
     n, starts = dict.fromkeys((ROWS, EXPOSURES, FILES), 0), []
     for part in parts:
@@ -266,7 +257,12 @@ def write_whole(path, parts, options, lock):
             n[unit] += part.n[unit]
     if n[FILES] > 2**31 - 1:
         refuse("more than 2147483647 inputs")
-    check_room(path, sum(os.path.getsize(part.path) for part in parts))
+    n_byte = sum(os.path.getsize(part.path) for part in parts)
+    with open(path, "r+b") as file:  # HDF5 cannot close a file that does not fit
+        file.truncate(n_byte)
+        file.truncate(0)
+    if shutil.disk_usage(os.path.dirname(path)).free < n_byte:
+        raise OSError(28, "No space left on device")
     columns = parts[0].columns
     with h5py.File(path, "w") as file, h5py.File(parts[0].path, "r") as first:
         copy_attributes(first, file.id)  # FORMAT, FORMAT_VERSION

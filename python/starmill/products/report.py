@@ -146,12 +146,6 @@ def distributions_section(survey):
     return body + numbers_table(survey)
 
 
-def maps_section(survey):
-    maps = page.image(charts.maps(survey), "Kiel diagram, abundances and velocities")
-    sky = page.image(charts.sky(survey), "stars and velocities over the sky")
-    return (maps + sky) or '<p class="soft">too few rows without a warning</p>'
-
-
 def repeats_section(survey):
     r = survey.repeats
     every = f"; looked for among every {r.every}th star" if r.every > 1 else ""
@@ -294,13 +288,6 @@ class Stars:
                 + "".join(self.card(r) for r in rows) + "</div>")
 
 
-def example_rows(survey):
-    """Return the first row of each state and warning."""
-    rows = [r.rows[0] for kind in ("status", "warning") for r in survey.reasons(kind)
-            if not (kind == "status" and r.code in (NOT_DONE, FITTED))]
-    return sorted(set(rows))
-
-
 def posterior_section(survey, links):
     """Return a table of POST_FLAG, and corner plots of stars along S/N."""
     result = survey.result
@@ -333,7 +320,8 @@ def main(options):
         raise Failure(2, f"{path} has no rows: there is nothing to report")
     survey = Survey(result)
     result.warn_damaged()
-    examples = example_rows(survey)
+    examples = sorted({r.rows[0] for kind in ("status", "warning") for r in survey.reasons(kind)
+                       if kind == "warning" or r.code not in (NOT_DONE, FITTED)})
     worst = [row for _, row in survey.worst]
     alone = survey.n_fitted <= N_WORST  # all fitted rows are among the worst
     drawn = sorted(set(examples + worst + ([] if alone else survey.typical)))
@@ -346,7 +334,10 @@ def main(options):
             ("run", "Run", run_section(survey)),
             ("flags", "Failures and flags", flags_section(survey, set(drawn))),
             ("distributions", "Distributions", distributions_section(survey)),
-            ("maps", "Maps", maps_section(survey)),
+            ("maps", "Maps", page.image(
+                charts.maps(survey), "Kiel diagram, abundances and velocities") + page.image(
+                charts.sky(survey), "stars and velocities over the sky")
+                or '<p class="soft">too few rows without a warning</p>'),
             ("repeats", "Repeated stars", repeats_section(survey)),
         ]
         if result.epochs is not None:

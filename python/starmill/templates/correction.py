@@ -100,21 +100,19 @@ def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
     return out
 
 
-def size_of(calibrators, x):
-    """Weighted rms [n] of each spectrum's residuals where they measure."""
-    weight = calibrators.known * (calibrators.weight * calibrators.measures)
-    return np.sqrt((weight * x**2).sum(axis=1) / weight.sum(axis=1))
-
-
 def choose(calibrators, use, degrees=DEGREES):
     """(degree, ridge) whose left-out residuals are smallest in the median star; each step in degree
     must earn 5 %, as labels of stars left out scatter more with more terms."""
     best, chosen = np.inf, None
     calibrators = calibrators.thinned(THIN)
+    weight = calibrators.known * (calibrators.weight * calibrators.measures)
+
+    def size_left_out(degree, ridge):
+        x = left_out(calibrators, use, degree, ridge, 1)
+        return np.median(np.sqrt((weight * x**2).sum(axis=1) / weight.sum(axis=1)))
+
     for degree in degrees:
-        tried = [(np.median(size_of(calibrators, left_out(calibrators, use, degree, ridge, 1))),
-                  ridge) for ridge in RIDGES]
-        size, ridge = min(tried)
+        size, ridge = min((size_left_out(degree, ridge), ridge) for ridge in RIDGES)
         print(f"degree {degree}, ridge {ridge:g}: {100 * size:.3f} % left out")
         if size < 0.95 * best:
             best, chosen = size, (degree, ridge)
@@ -222,6 +220,7 @@ def apply(library, i_arm, calibrators, correction):
                              "flux can be corrected")
     by_term = np.nan_to_num(CubicSpline(calibrators.wave, correction.coef * calibrators.measures,
                                         axis=1, extrapolate=False)(arm.wave_aa))
+
     def values_at(mapped):
         return correction.terms(mapped) * nearby(calibrators, library, correction.use,
                                                  mapped)[:, None]

@@ -97,14 +97,6 @@ def read_one(path, request, first=None):
     return one
 
 
-def labels_of_cards(path, request):
-    """Return labels [n_label] from cards, NaN without a card; the pixels are not read."""
-    with opened(path) as hdus:
-        i = find_one(path, hdus, request)
-        values = [card_of_both(path, hdus, i, column) for _, column in request.labels]
-    return [np.nan if v is None else v for v in values]
-
-
 def labels_of_table(paths, request):
     """Return labels [n_file, n_label] from the table's row with each file's name; NaN without."""
     path = request.table
@@ -300,8 +292,12 @@ class Source:
                                             "/".join(path.split("/")[-n_part:]))
                     if labels is None:
                         why = "its name does not have the pattern " + self.request.name_pattern
-                else:
-                    labels = labels_of_cards(path, self.request)
+                else:  # cards; the pixels are not read
+                    with opened(path) as hdus:
+                        at = find_one(path, hdus, self.request)
+                        labels = [card_of_both(path, hdus, at, column)
+                                  for _, column in self.request.labels]
+                        labels = [np.nan if value is None else value for value in labels]
             except Failure as failure:
                 why = self.why(i, failure)
         for (label, column), value in zip(self.request.labels, labels or nothing):
