@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
 
 import numpy as np
@@ -280,7 +281,7 @@ class Star:
             StarmillError, ValueError: The star has no usable pixel; a fit finds no solution; none
                 of its pixels is within the limits.
         """
-        from .figures import draw_pieces
+        from .products.plot import draw_pieces
         if theta is None:
             table = fit([self])
             if table["STATUS"][0] != 1:
@@ -472,12 +473,8 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
 
 
 def guess(star: Star, n: int = 5) -> tuple[Floats, Floats]:
-    """Find where a fit would start: the n best templates over all velocities.
-
-    Returns:
-        theta (array [at most n, n_par]): Best first.
-        chisq (array [at most n]): Chi-square up to a constant.
-    """
+    """Find where a fit would start: return theta [at most n, n_par] of the best templates over all
+    velocities, the best first, and their chi-squares up to a constant."""
     handle = star.library._handle
     n_par = _lib.starmill_library_n_par(handle)
     theta, chisq, found = np.empty((n, n_par)), np.empty(n), _ffi.new("int *")
@@ -493,28 +490,14 @@ class Table(Columns):
         self._handle = _ffi.gc(handle, _lib.starmill_table_free)
         self._library = library
         self._read: dict[str, NDArray] = {}
+        self._columns, one = {}, _ffi.new("starmill_column *")
+        for i in range(_lib.starmill_table_n_column(self._handle)):
+            _call(_lib.starmill_table_column_at, self._handle, i, one)
+            self._columns[_text(one.name)] = SimpleNamespace(
+                unit=_text(one.unit), words=_text(one.description), ucd=None)
 
     def __len__(self) -> int:
         return _lib.starmill_table_n_row(self._handle)
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._columns())
-
-    @property
-    def units(self) -> dict[str, str]:
-        return {name: unit for name, (unit, _) in self._columns().items()}
-
-    @property
-    def descriptions(self) -> dict[str, str]:
-        return {name: text for name, (_, text) in self._columns().items()}
-
-    def _columns(self) -> dict[str, tuple[str, str]]:
-        found, one = {}, _ffi.new("starmill_column *")
-        for i in range(_lib.starmill_table_n_column(self._handle)):
-            _call(_lib.starmill_table_column_at, self._handle, i, one)
-            found[_text(one.name)] = (_text(one.unit), _text(one.description))
-        return found
 
     def __getitem__(self, name: str) -> NDArray:
         """Read a column by name; a result file also has paths like "catalog/IDENTIFIER"."""

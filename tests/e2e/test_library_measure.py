@@ -193,7 +193,7 @@ class LibraryCorrect(ProgramTest):
         correct = ("library", "correct", "--medium", "vacuum", "--spectra-sn", "500", "--output",
                    tmp("corrected.h5"), tmp("bare.h5"))
         done = run(*correct, "--spectra", made.write("other.fits", edit=edit))
-        self.assertRegex(done.stdout, "correction of arm opt: 15[14] spectra")  # by BLAS's kernels
+        self.assertRegex(done.stdout, r"correction of arm opt: 15\d spectra")  # by BLAS's kernels
         self.assertIn("errors of labels are at least", starmill("library", "info",
                                                                 tmp("corrected.h5")).stdout)
         labels = made.make_labels(made.N_STAR)

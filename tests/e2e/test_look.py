@@ -15,10 +15,9 @@ except ImportError as missing:
     skip(f"{missing} (Debian: python3-matplotlib python3-scipy)")
 from starmill.cli.basics import Failure  # noqa: E402
 from starmill.products import charts, density, survey  # noqa: E402
-from starmill.products.expression import Expression  # noqa: E402
 from starmill.products.models import Models  # noqa: E402
 from starmill.products.result import Result  # noqa: E402
-from starmill.products.selection import Selection  # noqa: E402
+from starmill.products.selection import Expression, Selection  # noqa: E402
 from starmill.surveys.spectra import Inputs  # noqa: E402
 from starmill.wavelength import vacuum  # noqa: E402
 

@@ -185,12 +185,8 @@ class OutputLock:
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(opened, os.lstat(self.path)):
                     os.unlink(self.path)
-                    if who:
-                        self._remove_half_made(who)
-
-    def _remove_half_made(self, who):
-        """Remove temporary files (basics.temporary_name) of a stale lock's holder."""
-        folder = glob.escape(os.path.dirname(self.path) or ".")
-        for path in glob.glob(f"{folder}/*.tmp-{who[2]}-{who[5]}"):
-            with contextlib.suppress(FileNotFoundError):
-                (shutil.rmtree if os.path.isdir(path) else os.unlink)(path)
+                    folder = glob.escape(os.path.dirname(self.path) or ".")
+                    # the holder's half-made files, see basics.temporary_name
+                    for path in glob.glob(f"{folder}/*.tmp-{who[2]}-{who[5]}") if who else ():
+                        with contextlib.suppress(FileNotFoundError):
+                            (shutil.rmtree if os.path.isdir(path) else os.unlink)(path)

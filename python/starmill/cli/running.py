@@ -18,8 +18,6 @@ def tell(message):
     print(message, file=sys.stderr, flush=True)
 
 
-# ---- files ----
-
 def check_roles(output, reads):
     """Check the output before any file is opened or made.  reads: as for refuse_input."""
     if output.endswith(".new") and os.path.exists(output[:-4]):
@@ -28,8 +26,6 @@ def check_roles(output, reads):
                              "continued by its own command")
     refuse_input(output, reads, ("", ".lock", ".new"))
 
-
-# ---- the end ----
 
 class Stop:
     """Notes SIGTERM, SIGINT and SIGUSR1, and looks for a stop file.  A second signal a second or
@@ -51,8 +47,6 @@ class Stop:
     def asked(self):
         return self._since is not None or bool(self._file and os.path.exists(self._file))
 
-
-# ---- worker processes ----
 
 _function = None  # inherited by the worker processes when they start
 

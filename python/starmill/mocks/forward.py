@@ -31,9 +31,6 @@ PIECE = np.array([[1, 0, -5 / 4, -35 / 12, 21 / 4, -25 / 12],
                   [0, 1 / 12, -1 / 24, -3 / 8, 13 / 24, -5 / 24], np.zeros(6)])
 
 
-# ---- the library's arms --------------------------------------------------------------------------
-
-
 def cut_arms(library, ranges):
     """Cut a library's only arm into parts, as a fit does; ranges: {name: (first, last wavelength in
     A)}.  Return the library unchanged if it has several arms or one of these names."""
@@ -116,9 +113,6 @@ def resolution_rows(resolution, sigma_pix):
     return rows
 
 
-# ---- rotation ------------------------------------------------------------------------------------
-
-
 def _profile(n):
     """Return n points x and weights K dx of the rotation profile K = c1 sqrt(1 - x^2) + c2 (1 -
     x^2), Gray's with limb darkening, by the midpoint rule in asin(x)."""
@@ -140,16 +134,14 @@ def _moments():
 
 
 def _moment_weights(r):
-    """Return W_k, k = 0 to 3, with the profile's moments 0, 2, 4 and 6 at v sin i of r grid
-    points."""
+    """Return W_k, k = 0 to 3, with the profile's moments 0 to 6 at v sin i of r grid points."""
     weight = (r ** POWER * _moments() / [2, 24, 720]) @ DIFFERENCE
     weight[0] += 1.0
     return weight
 
 
 def _quintic_weights(r):
-    """Return W_k = integral of K(x) L(k - r x) dx, k >= 0; L: cardinal function, 0 beyond |y| =
-    3."""
+    """Return W_k, k >= 0: the integral of K(x) L(k - r x) dx; L: cardinal function, 0 beyond 3."""
     x, k_dx = _profile(150 * int(np.ceil(r)))  # good to 1e-8
     k = (np.floor(r * x) + np.arange(-2, 4)[:, np.newaxis]).ravel()
     y = np.abs(k - np.tile(r * x, 6))
@@ -174,9 +166,6 @@ def rotation_weights(r):
     return weight / weight.sum()
 
 
-# ---- a star --------------------------------------------------------------------------------------
-
-
 def _error(error, share, is_correlated, random):
     """Return the template's relative error [n_pix]: the components times the star's shares.
 
@@ -197,8 +186,7 @@ def _error(error, share, is_correlated, random):
 
 
 def _white_rest(template, shift, random):
-    """Draw the model error outside the components [n_pix], relative to the flux: white noise, as a
-    fit assumes."""
+    """Draw the relative model error outside the components [n_pix]: white noise, as fits assume."""
     wave_aa = template.instrument.wave_aa
     return (template.arm.white_error(wave_aa * shift, template.instrument.step_aa / wave_aa)
             * random.standard_normal(len(wave_aa)))

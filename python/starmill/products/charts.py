@@ -35,8 +35,7 @@ def n_bin(values, most):
 
 
 def logarithmic(axis, low, high):
-    """Label a logarithmic axis with plain numbers: decades, and numbers between if decades are
-    few."""
+    """Label a logarithmic axis with plain numbers: decades, and numbers between few decades."""
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("{x:g}" if high / low < FEW_DECADES else "")
     if high / low < FEW_DECADES:
@@ -74,7 +73,6 @@ def quality(survey):
         axes.legend(frameon=False, fontsize=9, ncol=len(values), loc="upper right")
     right.axvline(1.0, color=INK, lw=0.8, ls=":")
     left.set_ylabel("fitted rows")
-    figure.tight_layout()
     return png(figure, DPI)
 
 
@@ -105,13 +103,11 @@ def errors(survey):
             continue
         logarithmic(axes.xaxis, x.min(), x.max())
         logarithmic(axes.yaxis, y.min(), y.max())
-    figure.tight_layout()
     return png(figure, DPI)
 
 
 def points(axes, x, y, colour=None, limits=None, **how):
-    """Draw dots; above MANY, cells of the dots' median colour, or of their number without
-    colour."""
+    """Draw dots; above MANY, cells of the dots' median colour, without colour of their number."""
     if len(x) > MANY:
         if colour is None:
             return axes.hexbin(x, y, gridsize=60, mincnt=1, linewidths=0, cmap="viridis",
@@ -122,8 +118,7 @@ def points(axes, x, y, colour=None, limits=None, **how):
 
 
 def shade(axes, values, label, pad=PAD, **how):
-    """Draw a density on a logarithmic scale with a colour bar; values below peak / FAINT are
-    white."""
+    """Draw a density on a logarithmic scale with a colour bar, white below peak / FAINT."""
     top = np.nanmax(values)
     shown = np.where(values > top / FAINT, values, np.nan)
     image = axes.imshow(shown, origin="lower", cmap="viridis", interpolation="nearest",
@@ -187,7 +182,6 @@ def maps(survey):
     figure, grid = panels(len(possible), 3.6, 2)
     for axes, (draw, values) in zip(grid, possible):
         draw(axes, survey, values)
-    figure.tight_layout()
     return png(figure, DPI)
 
 
@@ -230,7 +224,6 @@ def sky(survey):
     drawn = points(axes, x, y, v, (-0.5, shape[1] - 0.5, -0.5, shape[0] - 0.5),
                    cmap="coolwarm", vmin=-limit, vmax=limit)
     figure.colorbar(drawn, ax=axes, label="velocity (km/s)", extend="both", pad=pad)
-    figure.tight_layout()
     return png(figure, DPI)
 
 
@@ -261,7 +254,6 @@ def repeats(survey):
         axes.plot(edges, gauss, color=MODEL, lw=1.2)
         axes.set_title(f"{symbol(p)}: width {number(half_width(pull), 2)}")
     figure.supxlabel("difference of two rows of a star / its stated error", fontsize=10)
-    figure.tight_layout()
     return png(figure, DPI)
 
 
@@ -274,7 +266,6 @@ def constant(survey):
     histogram(axes, pval, edges, RESIDUAL, None)
     axes.axhline(len(pval) * edges[1], color=INK, lw=0.8, ls=":")
     axes.set(xlabel="VRAD_PVAL", ylabel="rows without a warning", xlim=(0, 1))
-    figure.tight_layout()
     return png(figure, DPI)
 
 
@@ -290,7 +281,6 @@ def pairs(survey):
     right.plot(apart, s["SB2_GAIN"][at], ".", color=RESIDUAL, ms=4)
     left.set(xlabel="|VRAD_2 − VRAD|, km/s", ylabel="rows of two stars", xlim=(0, None))
     right.set(xlabel="|VRAD_2 − VRAD|, km/s", ylabel="SB2_GAIN", yscale="log", xlim=(0, None))
-    figure.tight_layout()
     return png(figure, DPI)
 
 
@@ -308,5 +298,4 @@ def curves(result, rows, names):
         axes.set_title(literal(name), fontsize=9)
         axes.set_xlabel(f"MJD − {int(seen['MJD'].min())}" if has_time else "epoch", fontsize=8)
     figure.supylabel("velocity, km/s", fontsize=10)
-    figure.tight_layout()
     return png(figure, DPI)

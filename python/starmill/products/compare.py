@@ -116,13 +116,9 @@ def print_quantities(a, b, keep):
         line = f"| {name}{f' [{unit}]' if unit else ''} | {len(d)} | " \
                f"{np.median(d):.{digits}f} | {half_width(d, 1):.{digits}f} | "
         error = larger_error(a, b, name)
-        if error is not None:
-            pull = d[error[good] > 0] / error[good][error[good] > 0]
-            line += f"{np.median(pull):.3f} | {half_width(pull, 1):.3f} | " \
-                    f"{(np.abs(pull) > FAR).sum()} |" if len(pull) else "| | |"
-        else:
-            line += "| | |"
-        print(line)
+        pull = d[:0] if error is None else d[error[good] > 0] / error[good][error[good] > 0]
+        print(line + (f"{np.median(pull):.3f} | {half_width(pull, 1):.3f} | "
+                      f"{(np.abs(pull) > FAR).sum()} |" if len(pull) else "| | |"))
 
 
 def print_warnings(a, b):

@@ -40,14 +40,6 @@ def plane(x, y, x_range, y_range, n_cell=N_CELL):
     return smooth[n_rim[0]:n_rim[0] + n_cell, n_rim[1]:n_rim[1] + n_cell] / area
 
 
-def middle_of_empty(ra):
-    """Return the right ascension in the middle of the widest range without a star."""
-    ra = np.sort(ra % 360)
-    gap = np.diff(ra, append=ra[0] + 360)
-    widest = int(np.argmax(gap))
-    return (ra[widest] + gap[widest] / 2) % 360
-
-
 def sky_frame(ra, dec, n_cell=N_CELL):
     """Return WCS and shape (cells) of an equal-area map around the stars, north up, east left.
 
@@ -60,7 +52,10 @@ def sky_frame(ra, dec, n_cell=N_CELL):
     wcs = WCS(naxis=2)
     if away > WIDE_DEG:
         half = np.degrees(np.array([2 * np.sqrt(2), np.sqrt(2)]))  # of Mollweide's ellipse
-        centre = ((middle_of_empty(ra) + 180) % 360, 0)
+        by_ra = np.sort(ra % 360)
+        gap = np.diff(by_ra, append=by_ra[0] + 360)
+        widest = np.argmax(gap)
+        centre = ((by_ra[widest] + gap[widest] / 2 + 180) % 360, 0)
         wcs.wcs.ctype = ["RA---MOL", "DEC--MOL"]
     else:
         wcs.wcs.ctype = ["RA---ZEA", "DEC--ZEA"]

@@ -33,8 +33,7 @@ class Wrong(ValueError):
 
 
 def check_object(item):
-    """Read attributes, type and fill value of an object: HDF5 may crash, or h5py not know the
-    type."""
+    """Read attributes, type and fill value: HDF5 may crash, or h5py not know the type."""
     dict(item.attrs)
     if not all(isinstance(name, str) for name in (item.name, *item.attrs)):
         raise Wrong(f"a name in {item.parent.name!r} is no UTF-8")
@@ -96,8 +95,7 @@ def check_vectors(fits):
 
 
 def text(value):
-    """Return HDF5's bytes as str; bytes that are not UTF-8 become surrogates (printable()
-    escapes)."""
+    """Return HDF5's bytes as str; bytes that are not UTF-8 become surrogates."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 

@@ -43,8 +43,7 @@ class Models:
                 raise ValueError(f"types or sizes in models/{name}")
 
     def of(self, row):
-        """Return [{arm: (wavelengths, fluxes)}] by exposure of a row, or None if it was not
-        fitted."""
+        """Return [{arm: (wavelengths, fluxes)}] of a row's exposures; None: it was not fitted."""
         if self.result.fits["STATUS"][row] != FITTED:
             return None
         first = int(self.result.catalog["FIRST_EXPOSURE"][row])
@@ -85,16 +84,13 @@ class Refitted:
                    "--output", output, "--models", os.path.join(folder, "models.h5")]
         stars = star_names(*([of[name][r] for r in rows] for of, name in (
             (result.fits, "TARGETID"), (result.catalog, "OBJECT"), (result.catalog, "IDENTIFIER"))))
-        wanted = os.path.join(folder, "stars.txt")
-        with open(wanted, "wb") as file:
-            file.writelines(os.fsencode(star) + b"\n" for star in stars)
-        command += ["--object-file", wanted]
-        lists = os.path.join(folder, "inputs.txt")
-        with open(lists, "wb") as file:
-            file.writelines(os.fsencode(os.path.abspath(result.input_path(i))) + b"\n"
-                            for i in inputs)
+        paths = [os.path.abspath(result.input_path(i)) for i in inputs]
+        for option, lines in (("object-file", stars), ("catalog", paths)):
+            command += [f"--{option}", os.path.join(folder, option)]
+            with open(command[-1], "wb") as file:
+                file.writelines(os.fsencode(line) + b"\n" for line in lines)
         where = result.provenance["FOLDER"]
-        done = subprocess.run(command + ["--catalog", lists], check=False, text=True,
+        done = subprocess.run(command, check=False, text=True,
                               cwd=where if os.path.isdir(where) else None,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, errors="surrogateescape")
@@ -109,12 +105,10 @@ class Refitted:
 
     def _pair(self, again, rows):
         """Match the rows of the new fit with the old ones; refuse rows with another solution."""
-        new = {}
-        for i in range(again.n_row):
-            new[(text(again.catalog["IDENTIFIER"][i]), int(again.fits["TARGETID"][i]))] = i
+        names = (again.catalog["IDENTIFIER"][...], again.fits["TARGETID"][...])
+        new = {name: i for i, name in enumerate(zip(*names))}
         for r in rows:
-            i = new.get((text(self.result.catalog["IDENTIFIER"][r]),
-                         int(self.result.fits["TARGETID"][r])))
+            i = new.get((self.result.catalog["IDENTIFIER"][r], self.result.fits["TARGETID"][r]))
             if i is None:
                 continue
             self.row_of[r] = i

@@ -10,12 +10,13 @@ from matplotlib.backends.backend_pdf import PdfPages
 
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, printable, refuse_data,
                                  write_whole)
+from starmill.interchange import errors
 from starmill.products.corner import draw_corner
 from starmill.products.drawing import (BAD, DATA, INK, MODEL, PALE, RESIDUAL, STYLE, draw_panel,
                                        literal, plt, png)
 from starmill.products.models import open_models
 from starmill.products.result import FITTED, SYMBOL, Result, number, symbol
-from starmill.surveys.spectra import Inputs
+from starmill.surveys.spectra import Arm, Inputs, arms_with_error, weighted
 from starmill.wavelength import C_KM_S
 
 MAX_PIXELS = 1500  # of an arm's panel; more pixels are averaged
@@ -28,8 +29,7 @@ LINES = (
 
 
 def zooms(arms, vrad):
-    """Return three ranges with good pixels: around lines at the star's velocity, else parts of
-    arms."""
+    """Return three ranges with good pixels: lines at the star's velocity, else parts of arms."""
     found = []
     shift = 1 + (vrad if np.isfinite(vrad) else 0.0) / C_KM_S
     for title, low, high in LINES:
@@ -171,6 +171,43 @@ def draw_star(result, row, inputs, models, limits=None):
     arms, note = inputs.star(row, models.of(row))
     figure = draw_arms(arms, inputs.unit(row), float(result.fits["VRAD"][row]), limits)
     write_table(figure, result, row, note)
+    return figure
+
+
+def drawn(draw, *arguments):
+    """Draw a figure and close it for matplotlib: a notebook would show an open one twice."""
+    with errors(), plt.rc_context(STYLE):
+        figure = draw(*arguments)
+    plt.close(figure)
+    return figure
+
+
+def draw_row(result, row, options, limits):
+    """Draw a row of a result.  options: models, library and program, as in products/models.py."""
+    def draw():
+        fitted = open_models(result, [row], options)
+        return draw_star(result, row, Inputs(result, options.library), fitted, limits)
+    return drawn(draw)
+
+
+def draw_pieces(library, theta, pieces, limits):
+    """Draw the starmill.Pieces of a star's exposure with the highest S/N, with parameters theta."""
+    if not any(piece.ivar.any() for piece in pieces):
+        raise ValueError("the star has no usable pixel")
+    strength = {piece.exposure: 0.0 for piece in pieces}
+    for piece in pieces:
+        strength[piece.exposure] += float(np.nansum(piece.data ** 2 * piece.ivar))
+    best = max(strength, key=strength.get)
+    error = {} if library.config.get("model_error") is False else \
+        arms_with_error(library.arms, library.path, [library.hash])
+    arms = [weighted(Arm(p.arm, p.wave, p.data.astype(float), p.ivar.astype(float), p.ivar == 0,
+                         p.flux.astype(float)), library.config.get("sigma_floor", 0.3), theta[0],
+                     error) for p in pieces if p.exposure == best]
+    figure = drawn(draw_arms, sorted(arms, key=lambda arm: arm.wave[0]), "", theta[0], limits)
+    figure.text(0.05, 1 - 0.32 / figure.get_figheight(), ",   ".join(
+        f"{symbol(p.column)} {number(value, SYMBOL.get(p.column, ('', 3))[1])} "
+        f"{'dex' if p.unit.startswith('log(') else p.unit}"
+        for p, value in zip(library.parameters, theta)), va="baseline", color=INK)
     return figure
 
 

@@ -26,6 +26,11 @@ N_FILE = 8  # most unreadable inputs that are named
 MAX_PIXELS = 420  # of a star's picture; more pixels are averaged
 
 
+def percentile(values, k):
+    values = values[np.isfinite(values)]
+    return float(np.percentile(values, k)) if len(values) else np.nan
+
+
 def share(n, of):
     return f"{100 * n / of:.1f} %" if of else "–"
 
@@ -35,15 +40,12 @@ def counted(n, one, more=None):
     return f"{number(int(n))} {one if int(n) == 1 else more or one + 's'}"
 
 
-# --- the run ---
-
-
 def key_figures(survey):
     result, p = survey.result, survey.result.provenance
     n = result.n_row
     wall = float(p["WALL_S"])
     sn = survey.sn[survey.fitted & (survey.sn > 0)]
-    median = float(np.median(sn)) if len(sn) else np.nan
+    median = percentile(sn, 50)
     done = n - survey.counts["status"].get(NOT_DONE, (0, []))[0]
     rate = done / wall if wall > 0 else np.nan
     return [("rows", n, number(n), "row" if n == 1 else "rows"),
@@ -70,7 +72,7 @@ def run_section(survey):
                  f"running in {counted(p['N_RUN'], 'run')}"),
         ("frames", escape("; ".join(p["FRAMES"].split("\n")).strip("; "))),
         ("evaluations", "the median star took "
-         + number(float(np.median(evaluations)) if len(evaluations) else np.nan)
+         + number(percentile(evaluations, 50))
          + " evaluations of the likelihood"),
     ]
     errors = [text(e) for e in result.catalog["files/ERROR"][...]]
@@ -84,9 +86,6 @@ def run_section(survey):
         more = f'<p class="soft">and {len(broken) - N_FILE} more</p>' if len(broken) > N_FILE else ""
         body += f"<h3>Unreadable inputs</h3><table>{lines}</table>{more}"
     return body + f"<details><summary>settings</summary><pre>{escape(p['IDENTITY'])}</pre></details>"
-
-
-# --- failures and flags ---
 
 
 def reason_table(reasons, of, links):
@@ -113,25 +112,16 @@ def flags_section(survey, links):
     return body
 
 
-# --- distributions ---
-
-
 def numbers_table(survey):
-    """Return a table of each parameter's percentiles and median error, of rows without a
-    warning."""
+    """Return a table of parameters' percentiles and median errors in rows without a warning."""
     result, rows = survey.result, []
     for p in result.parameters:
-        value = survey.sample[p][survey.good]
-        error = survey.sample[p + "_ERR"][survey.good]
-        value, error = value[np.isfinite(value)], error[np.isfinite(error)]
         cells = [td(plain(p)), td(result.shown_unit(p))]
-        digits = SYMBOL.get(p, (p, 3))[1]
         for k in (16, 50, 84):
-            v = float(np.percentile(value, k)) if len(value) else np.nan
-            cells.append(cell(f"p{k}-{p}", v, fixed(v, digits)))
-        v = float(np.median(error)) if len(error) else np.nan
-        cells.append(cell(f"error-{p}", v))
-        rows.append(cells)
+            v = percentile(survey.sample[p][survey.good], k)
+            cells.append(cell(f"p{k}-{p}", v, fixed(v, SYMBOL.get(p, (p, 3))[1])))
+        error = percentile(survey.sample[p + "_ERR"][survey.good], 50)
+        rows.append([*cells, cell(f"error-{p}", error)])
     return page.table(("rows without a warning", "unit", "#16 %", "#median", "#84 %",
                        "#median error"), rows)
 
@@ -141,13 +131,8 @@ def arms_table(survey):
     for a in result.arms:
         at = survey.fitted & (survey.sample["NPIX_" + a] > 0)
         cells = [td(a.lower()), cell(f"n-{a}", int(at.sum()))]
-        for name in ("SN_", "RCHISQ_"):
-            values = survey.sample[name + a][at]
-            values = values[np.isfinite(values)]
-            for k in (5, 50, 95):
-                v = float(np.percentile(values, k)) if len(values) else np.nan
-                cells.append(cell(f"{name}{a}-p{k}", v))
-        rows.append(cells)
+        rows.append(cells + [cell(f"{name}{a}-p{k}", percentile(survey.sample[name + a][at], k))
+                             for name in ("SN_", "RCHISQ_") for k in (5, 50, 95)])
     return page.table(("arm", "#fitted rows", "#S/N 5 %", "#median", "#95 %",
                        "#chi-square 5 %", "#median", "#95 %"), rows)
 
@@ -159,12 +144,6 @@ def distributions_section(survey):
     body += arms_table(survey)
     body += "<h3>Errors</h3>" + page.image(charts.errors(survey), "errors against S/N")
     return body + numbers_table(survey)
-
-
-def maps_section(survey):
-    maps = page.image(charts.maps(survey), "Kiel diagram, abundances and velocities")
-    sky = page.image(charts.sky(survey), "stars and velocities over the sky")
-    return (maps + sky) or '<p class="soft">too few rows without a warning</p>'
 
 
 def repeats_section(survey):
@@ -240,9 +219,6 @@ def pairs_section(survey):
         ("row", "star", "#gain", *names, "flux ratio by arm", "warnings"), rows)
 
 
-# --- stars ---
-
-
 class Stars:
     """Makes cards of stars, with their spectra if these can be read."""
 
@@ -312,13 +288,6 @@ class Stars:
                 + "".join(self.card(r) for r in rows) + "</div>")
 
 
-def example_rows(survey):
-    """Return the first row of each state and warning."""
-    rows = [r.rows[0] for kind in ("status", "warning") for r in survey.reasons(kind)
-            if not (kind == "status" and r.code in (NOT_DONE, FITTED))]
-    return sorted(set(rows))
-
-
 def posterior_section(survey, links):
     """Return a table of POST_FLAG, and corner plots of stars along S/N."""
     result = survey.result
@@ -341,9 +310,6 @@ def posterior_section(survey, links):
                     '<p class="soft">no row has a posterior</p>')
 
 
-# --- the page ---
-
-
 def main(options):
     path, = options.arguments
     output = options.output or path + ".html"
@@ -354,7 +320,8 @@ def main(options):
         raise Failure(2, f"{path} has no rows: there is nothing to report")
     survey = Survey(result)
     result.warn_damaged()
-    examples = example_rows(survey)
+    examples = sorted({r.rows[0] for kind in ("status", "warning") for r in survey.reasons(kind)
+                       if kind == "warning" or r.code not in (NOT_DONE, FITTED)})
     worst = [row for _, row in survey.worst]
     alone = survey.n_fitted <= N_WORST  # all fitted rows are among the worst
     drawn = sorted(set(examples + worst + ([] if alone else survey.typical)))
@@ -362,12 +329,15 @@ def main(options):
     title = os.path.basename(path)
     subtitle = f"{counted(result.n_row, 'row')} of {counted(len(result.files), 'file')}, " \
                f"written by starmill {result.provenance['VERSION']}, {result.provenance['END_TIME']}"
-    with plt.rc_context(STYLE):
+    with plt.rc_context({**STYLE, "figure.autolayout": True}):  # as tight_layout()
         sections = [
             ("run", "Run", run_section(survey)),
             ("flags", "Failures and flags", flags_section(survey, set(drawn))),
             ("distributions", "Distributions", distributions_section(survey)),
-            ("maps", "Maps", maps_section(survey)),
+            ("maps", "Maps", page.image(
+                charts.maps(survey), "Kiel diagram, abundances and velocities") + page.image(
+                charts.sky(survey), "stars and velocities over the sky")
+                or '<p class="soft">too few rows without a warning</p>'),
             ("repeats", "Repeated stars", repeats_section(survey)),
         ]
         if result.epochs is not None:

@@ -85,7 +85,10 @@ class Job:
             self._look()
         self.state = self._state(is_running)
         if self.state == "finished" and self.result:
-            self._look_for_damage()
+            self._file.whole(0, self._file.n_row)
+            if self._file.n_damaged:
+                self.state, self.damage = "damaged", self._file.damaged_rows()
+                self.result["damaged"] = self._file.n_damaged
 
     def said(self, key, otherwise=0):
         """Return a value of the status file, `otherwise` if it is missing."""
@@ -112,12 +115,6 @@ class Job:
             "start_time": said["START_TIME"], "end_time": said["END_TIME"] or None,
             "device": said["DEVICE"], "host": said["HOST"], "runs": int(said["N_RUN"]),
             "wall_s": float(said["WALL_S"])}
-
-    def _look_for_damage(self):
-        self._file.whole(0, self._file.n_row)
-        if self._file.n_damaged:
-            self.state, self.damage = "damaged", self._file.damaged_rows()
-            self.result["damaged"] = self._file.n_damaged
 
     # Rows come from the result, the state of the run from the status file; a status file of an
     # earlier run is ignored.
@@ -154,8 +151,7 @@ class Job:
 
     @property
     def is_told_by_run(self):
-        """Return whether to take counts from the run: while it runs they are newer than the
-        result's."""
+        """Return whether to take counts from the run, which are newer while it runs."""
         return self.run is not None and (self.state == "running" or not self.has_result)
 
     def counts(self):
@@ -171,9 +167,6 @@ class Job:
             return self.said("failed_by_reason", {})
         return {name: n for name, n in self.result["rows_by_status"].items()
                 if n and name not in ("NOT_DONE", "FITTED")}
-
-
-# --- text -----------------------------------------------------------------------------------
 
 
 def count_lines(job):

@@ -6,9 +6,9 @@ row if there are more than MAX_SAMPLE, and repeats every m-th star beyond MAX_KE
 """
 
 import collections
+import hashlib
 
 import numpy as np
-
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
@@ -33,8 +33,7 @@ Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every unjoined 
 
 
 def half_width(values, least=5):
-    """Return half the width of the central 68.27 %, a standard deviation robust to outliers; NaN of
-    fewer values than `least`."""
+    """Return half the width of the central 68.27 %, a robust sigma; NaN of fewer than `least`."""
     values = values[np.isfinite(values)]
     if len(values) < least:
         return np.nan
@@ -52,13 +51,8 @@ def mixed(keys):
 
 def object_keys(objects):
     """Return a number for each name, 0 for an empty one."""
-    words = np.ascontiguousarray(objects).view(np.uint8).reshape(len(objects), -1)
-    pad = -words.shape[1] % 8
-    words = np.pad(words, ((0, 0), (0, pad))).copy().view(np.uint64)
-    key = np.zeros(len(objects), np.uint64)
-    for column in words.T:
-        key = mixed(key ^ column)
-    return np.where(objects == b"", np.uint64(0), key)
+    digests = b"".join(hashlib.blake2b(name, digest_size=8).digest() for name in objects)
+    return np.where(objects == b"", np.uint64(0), np.frombuffer(digests, np.uint64))
 
 
 def joined(key, ra, dec, by_place):
@@ -144,8 +138,6 @@ class Survey:
             names += ["SB2", "SB2_GAIN", "VRAD_2"]
         return names
 
-    # --- counts ---
-
     def _count(self, block):
         status, warn, info = (block[n] for n in ("STATUS", "RVS_WARN", "FIT_INFO"))
         self.n_fitted += int((status == FITTED).sum())
@@ -177,8 +169,6 @@ class Survey:
                  for code, (n, rows) in self.counts[kind].items()]
         return sorted(found, key=lambda r: -r.count)
 
-    # --- stars to draw ---
-
     def _keep_worst(self, block):
         chi = np.where(block["STATUS"] == FITTED, block["RCHISQ_TOT"], np.nan)
         chi = np.where(np.isfinite(chi), chi, -1.0)
@@ -187,8 +177,7 @@ class Survey:
         self.worst = sorted(self.worst + found, key=lambda w: (-w[0], w[1]))[:N_WORST]
 
     def _choose_typical(self):
-        """Choose typical rows: of each of N_TYPICAL ranges of S/N the good row of median
-        chi-square."""
+        """Choose the good row of median chi-square in each of N_TYPICAL ranges of S/N."""
         at = np.flatnonzero(self.good & np.isfinite(self.sample["RCHISQ_TOT"]))
         at = at[np.argsort(self.sn[at], kind="stable")]
         rows = []
@@ -196,8 +185,6 @@ class Survey:
             chi = self.sample["RCHISQ_TOT"][part]
             rows.append(int(self.rows[part[np.argmin(np.abs(chi - np.median(chi)))]]))
         return rows
-
-    # --- repeats ---
 
     def _keep_keys(self, block):
         """Keep keys and positions of rows for _find_repeats, of every m-th star.  Only fitted rows

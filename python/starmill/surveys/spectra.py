@@ -61,9 +61,6 @@ class SpectraFile:
         return found
 
 
-# --- stars ----------------------------------------------------------------------------------
-
-
 class Inputs:
     """The input files of a result; at most MAX_OPEN are open."""
 
@@ -129,8 +126,7 @@ class Inputs:
         return sorted((self.marked(a, vrad, errors) for a in arms), key=lambda a: a.wave[0]), note
 
     def marked(self, arm, vrad, errors):
-        """Return the arm with pixels in the configuration's wave_mask bad, and with the fit's
-        errors."""
+        """Return an arm with the pixels of wave_mask bad and the fit's errors."""
         bad = arm.bad.copy()
         for low, high in self.result.setting("wave_mask") or []:
             bad |= (arm.wave > low) & (arm.wave < high)

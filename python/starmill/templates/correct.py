@@ -32,11 +32,10 @@ def numbers(option, text, n):
 
 
 def where_to_measure(options):
-    """Return a function of wavelengths (A): 1 in --range, 0 outside of it and in --mask, smooth
-    at the edges."""
-    low, high = numbers("range", options.range, 2) if options.range else (0, np.inf)
-    if not low < high:
-        raise Failure(USAGE, f"--range {options.range}: expected MIN,MAX")
+    """Return a smooth function of wavelength (A): 1 in --range, 0 outside and in --mask."""
+    low, high = options.range or (0, np.inf)
+    if low == high:
+        raise Failure(USAGE, "--range takes MIN,MAX with MIN below MAX")
     masks = [numbers("mask", part.replace(":", ","), 2)
              for part in options.mask.split(",")] if options.mask else []
 
@@ -71,8 +70,7 @@ def label_errors(options, library):
 
 
 def until_true(pulls, low, high, n_step):
-    """Return the x between low and high at which pulls(x) has a robust width of 1, by bisection in
-    ln x."""
+    """Bisect in ln x for the x where pulls(x) has a robust width of 1."""
     for _ in range(n_step):
         middle = np.sqrt(low * high)
         low, high = (middle, high) if mad(pulls(middle)) > 1 else (low, middle)
@@ -185,14 +183,14 @@ def onto_scale(library, i_arm, found, how, kind):
     take_out(trial, i_arm, found, how, kind)
     stars = calibrators.compare(trial, i_arm, *how)
     stars = stars.rows(np.isfinite(stars.errors).any(axis=1))
-    scale = correction.scale_of(stars, kind[0], library.label)
-    if not scale.lines:
+    scale, lines = correction.scale_of(stars, kind[0], library.label)
+    if not lines:
         raise Failure(INPUT, f"--error-columns: no label has errors of {correction.LEAST_BENCHMARK} "
                       "spectra, which a scale needs")
     published = ~np.isfinite(spectra.errors).any(axis=1)
     spectra.labels[published] -= scale(library.map(spectra.labels[published]))
     return calibrators.compare(library, i_arm, *how), [
-        "labels were brought to the scale of benchmark stars", *scale.lines]
+        "labels were brought to the scale of benchmark stars", *lines]
 
 
 def correct_arm(options, library, i_arm, spectra, sigma_aa):

@@ -75,9 +75,6 @@ def read_sigma(item):
     return sigma
 
 
-# ---- one file ----------------------------------------------------------------------------------
-
-
 def read_file(path, arm_name, sigma):
     """Read one emulator file.  Return a library of one arm, the least and largest mapped labels of
     the training stars, and the largest difference from the check values."""
@@ -125,8 +122,7 @@ def read_labels(file):
 
 
 def read_range(file, labels):
-    """Return the least and largest mapped labels of the training stars; set the labels' range and
-    scale."""
+    """Set the labels' range and scale; return least and largest mapped labels of training stars."""
     points = array_of(file, "outside/points", "f8", 2)
     if points.shape[1] != len(labels) or not np.isfinite(points).all():
         raise ValueError(f"outside/points of shape {points.shape} is not finite or not of "
@@ -225,9 +221,6 @@ def verify(file, library):
         raise ValueError(f"check/outside, row {i}: the hulls as read give the squared distance "
                          f"{square[i]:.9g}, the file says {outside[i]:.9g}")
     return off.max()
-
-
-# ---- agreement ---------------------------------------------------------------------------------
 
 
 def join(library, one, path0, path, sigma):

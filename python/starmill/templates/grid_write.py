@@ -5,15 +5,14 @@ create() makes the whole file, with all models still to do.  All datasets are co
 Writer writes rows at their file offsets, without HDF5.  Each model's status is written after its
 spectra, so the file is valid whenever the writer is killed. """
 
-import contextlib
 import errno
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import h5py
 import numpy as np
 
-from starmill.cli.basics import INPUT, OUTPUT, Failure, replacing
+from starmill.cli.basics import INPUT, Failure, replacing, writing
 
 NAME, WHY = 64, 128  # bytes of a name and of a reason, final zero included
 MAX_SETTINGS = 60000  # bytes; HDF5 limits an attribute to 64 KiB
@@ -44,33 +43,11 @@ class Models:
         return len(self.status)
 
 
-@dataclass
-class GridArm:
-    name: str
-    n_pix: int
-    ln_wave0: float
-    ln_step: float
-    template_sigma_aa: float  # negative: the instrument's
-    sigma_origin: str
-    has_continuum: bool = False
-    sigma: np.ndarray = field(default=None, repr=False)  # [n_pix] where it varies
-
-
-@contextlib.contextmanager
-def writing(path):
-    try:
-        yield
-    except (OSError, RuntimeError, ValueError) as error:
-        # HDF5 has no errno of its own failures
-        reason = os.strerror(error.errno) if getattr(error, "errno", None) else error
-        raise Failure(OUTPUT, f"{path}: cannot be written: {reason}; make room, or give another "
-                              "place: the same command continues") from error
-
-
-def create(path, label_names, models, arms, settings, generator):
-    """Create the file with room for all spectra, under a temporary name, and rename it."""
-    n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes
-                            + sum(4 * a.n_pix * (1 + a.has_continuum) for a in arms)) + (1 << 16)
+def create(path, label_names, models, arms, parts, settings, generator):
+    """Create the file with room for all spectra, under a temporary name, and rename it.
+    arms: [(Arm, its sigma [n_pix], None: it does not vary)]; parts: flux, and continuum if given"""
+    n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes + len(parts) * sum(
+        4 * arm.n_pix for arm, _ in arms)) + (1 << 16)
     if len(settings.encode()) > MAX_SETTINGS:
         raise Failure(INPUT, "the settings are too long")
     with writing(path), replacing(path) as temporary:
@@ -86,8 +63,8 @@ def create(path, label_names, models, arms, settings, generator):
             put(file, "models/status", data=models.status.astype("i1"))
             put(file, "models/stamp", data=models.stamp.astype("u8"))
             put(file, "models/why", data=models.why.astype(f"S{WHY}"))
-            for i, arm in enumerate(arms):
-                make_arm(file.create_group(f"arms/arm{i}"), arm, len(models))
+            for i, (arm, sigma) in enumerate(arms):
+                make_arm(file.create_group(f"arms/arm{i}"), arm, sigma, parts, len(models))
         take_room(temporary, os.path.getsize(temporary))
 
 
@@ -107,15 +84,15 @@ def put(group, name, **how):
     dataset.attrs["DESCRIPTION"] = np.bytes_(MEANING[name])
 
 
-def make_arm(group, arm, n_model):
+def make_arm(group, arm, sigma, parts, n_model):
     for name in ("name", "sigma_origin"):
         group.attrs[name] = np.bytes_(getattr(arm, name).encode())
     for name in ("ln_wave0", "ln_step", "template_sigma_aa"):
         group.attrs[name] = np.float64(getattr(arm, name))
     group.attrs["n_pix"] = np.int32(arm.n_pix)
-    if arm.sigma is not None:
-        put(group, "sigma", data=arm.sigma)
-    for name in ("flux", "continuum")[:1 + arm.has_continuum]:
+    if sigma is not None:
+        put(group, "sigma", data=sigma)
+    for name in parts:
         how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)  # allocate the space at once
         how.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         how.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -147,10 +124,6 @@ class Writer:
             n = os.pwrite(self._fd, data.tobytes(), at + i * data.nbytes)
             if n < data.nbytes:  # the disk is full but for n bytes
                 os.pwrite(self._fd, data.tobytes()[n:], at + i * data.nbytes + n)
-
-    def put_status(self, i, status, why=b""):
-        self.put("models/why", i, why)
-        self.put("models/status", i, status)
 
 
 def datasets(file):

@@ -25,7 +25,7 @@ def make_hulls(labels, mapped, kind="pairs"):
     for pair in itertools.combinations(range(n_label), 2):
         x = mapped[:, pair]
         try:
-            hulls.append(Hull(np.array(pair), pair_facets(x[near(x)] if kind == "dense" else x)))
+            hulls.append(Hull(np.array(pair), facets(x[near(x)] if kind == "dense" else x)))
         except (QhullError, ValueError) as error:
             a, b = (labels[i].name for i in pair)
             raise Failure(INPUT, f"labels {a} and {b} are not independent: {len(x)} points of "
@@ -35,33 +35,29 @@ def make_hulls(labels, mapped, kind="pairs"):
 
 
 def near(x):
-    """Return which points [n][2] have neighbours.  An isolated point would extend the hull over
-    labels without models."""
+    """Return which points [n][2] have neighbours; isolated ones would extend the hull."""
     if len(x) <= 3:
         return np.ones(len(x), bool)
     third = KDTree(x).query(x, 4)[0][:, 3]
     return third <= max(4 * np.median(third), 0.3)
 
 
-def pair_facets(x):
-    """Return the facets through the corners of points [n][2], counterclockwise."""
-    corner = x[ConvexHull(x).vertices]
-    corner = np.roll(corner, -np.lexsort((corner[:, 1], corner[:, 0]))[0], axis=0)
-    side = np.roll(corner, -1, axis=0) - corner
-    normal = np.stack([side[:, 1], -side[:, 0]], axis=1) / np.hypot(*side.T)[:, np.newaxis]
-    return np.column_stack([normal, -(normal * corner).sum(axis=1)])
+def facets(x):
+    """Return the facets of the points' hull, moved outward by rounding errors."""
+    facet = np.unique(ConvexHull(x).equations, axis=0)
+    for f in facet:
+        f[-1] -= max(0.0, (x @ f[:-1] + f[-1]).max())
+    return facet
 
 
 def whole_hull(x):
     n, n_label = x.shape
     try:
-        facet = np.unique(ConvexHull(x).equations, axis=0)
+        facet = facets(x)
     except QhullError as error:
         raise Failure(INPUT, f"no hull of {n_label} labels holds {n} models: they are too few or "
                              "lie in a plane") from error
     if len(facet) > MAX_FACET:
         raise Failure(INPUT, f"the hull of {n_label} labels of {n} models has {len(facet)} facets, "
                              f"at most {MAX_FACET}: use hulls of pairs")
-    for f in facet:  # move facets outward by rounding errors, so that no model is outside
-        f[-1] -= max(0.0, (x @ f[:-1] + f[-1]).max())
     return Hull(np.arange(n_label), facet)

@@ -17,9 +17,6 @@ from starmill.templates.library_data import (MAX_COEF, MAX_PIX, Arm, Emulator, H
 FORMAT, VERSION, NO_HASH = "starmill library", 4, "0" * 64
 
 
-# ---- checking ----------------------------------------------------------------------------------
-
-
 def check(path, image=None):
     """Check that a library file is complete, finite, consistent and within the limits, else raise a
     Failure; return its hash.  image: the file's bytes, if not yet on disk."""
@@ -48,9 +45,6 @@ def seal(library, path, program=None):
     image.seek(image.getbuffer()[:1 << 16].tobytes().index(NO_HASH.encode()))
     image.write(library.hash.encode())
     return image.getbuffer()
-
-
-# ---- reading -----------------------------------------------------------------------------------
 
 
 def read(path):
@@ -169,9 +163,6 @@ def array_of(group, name, dtype, n_dim):
     return data[...].astype(dtype, copy=False)
 
 
-# ---- writing -----------------------------------------------------------------------------------
-
-
 def writable(path, overwrite, reads=()):
     """Refuse, before the work begins, a path to which no library can be written; return the path
     with links resolved.  reads: as check_output takes them."""
@@ -188,8 +179,7 @@ def writable(path, overwrite, reads=()):
 
 
 def write(path, library, overwrite=False, program=None):
-    """Write the file completely or not at all; a symbolic link at path is kept.  program: as
-    seal."""
+    """Write the whole file or nothing, to where a link at path points.  program: as seal."""
     end = writable(path, overwrite)
     write_whole(end, [seal(library, path, program)], overwrite)
 

@@ -119,8 +119,8 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
             "WAVE,FLUX")
     add_waves(job)
     job.add("keep", "drop spectra with labels outside these ranges", "NAME=MIN:MAX,...")
-    job.pair("range", "MIN,MAX",
-             "range of the library in vacuum wavelengths, Angstrom (default: all)")
+    job.pair("range", "MIN,MAX", "range of the library in vacuum wavelengths, Angstrom (default: "
+             "all)", least=0, most=1e6)
     job.add("arm", "name of its arm (default opt)", "NAME", default="opt")
     add_positive(job, "fwhm", "resolution of the spectra in Angstrom (default: FWHM of the header)",
                  "A")
@@ -128,7 +128,13 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
     add_positive(job, "resolving-power", "the same, as wavelength over FWHM")
     job.flag("at-instrument-resolution", "the spectra have the resolution of the instrument whose "
              "stars will be fitted")
-    job.add("continuum", "degree of the polynomials removed from ln flux (default 8)", "N|keep")
+
+    def degree(text):
+        if text != "keep" and not (text.isdecimal() and int(text) <= 20):
+            raise ValueError("an integer from 0 to 20, or keep")
+        return -1 if text == "keep" else int(text)
+    job.add("continuum", "degree of the polynomials removed from ln flux (default 8)", "N|keep",
+            degree, default=8)
     job.number("components", 1, MAX_WIDTH, "principal components", 40)
     job.number("degree", 1, 3, "degree of the polynomial added to the radial functions", 2)
     add_positive(job, "smoothing", "smoothing of all components (default: of each by "
@@ -191,7 +197,8 @@ smooth functions of the labels, removes them, and measures the remaining model e
             "not depend on them", "alpha,...")
     job.add("error-columns", "columns of the labels' errors, in the library's order, NaN but for "
             "benchmark stars: all labels are brought to their scale", "TEFF_ERR,LOGG_ERR,...")
-    job.add("range", "wavelengths to correct, A in vacuum (default: of the spectra)", "MIN,MAX")
+    job.pair("range", "MIN,MAX", "wavelengths to correct, A in vacuum (default: of the spectra)",
+             least=0, most=1e6)
     job.add("mask", "wavelengths not to correct, A in vacuum", "MIN:MAX,...")
     job.number("degree", 0, 3, "degree of the polynomials, 0: same change at all labels (default: "
                "1 to 3, chosen by spectra left out)")

@@ -119,8 +119,7 @@ def fill_fraction(fraction, error2, n_known):
 
 
 def measure_correlation(x, fraction, free):
-    """Return 1 + 2 sum of the pixels' correlation at lags 1, 2, ... up to the first lag where it is
-    not above 0."""
+    """Return 1 + 2 sum of the correlation at lags 1, 2, ... up to the first not above 0."""
     zero, correlation = (fraction**2).sum(), 1.0
     for lag in range(1, min(MAX_LAG + 1, x.shape[1]) if zero > 0 else 1):
         rho = np.einsum("ij,ij", x[:, :-lag], x[:, lag:]) / free / zero

@@ -16,15 +16,6 @@ from starmill.templates.spectra_grid import BAD_FLUX, FATES
 from starmill.templates.spectra_options import list_files, read_ranges, request_of
 from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA
 
-# ---- options ----
-
-def read_continuum(text):
-    if text is None or text == "keep":
-        return 8 if text is None else -1
-    if not text.isdecimal() or int(text) > 20:
-        raise Failure(USAGE, f"--continuum takes an integer from 0 to 20, or keep, not '{text}'")
-    return int(text)
-
 
 def check_options(options):
     left_out = 0.1 if options.left_out is None else options.left_out
@@ -79,9 +70,7 @@ def read_settings(options, request, path):
     names = [name for name, _ in request.labels]
     keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
     everything = (-np.inf, np.inf)
-    low, high = options.range or (0, everything[1])
-    if not low < high:
-        raise Failure(USAGE, "--range takes MIN,MAX with MIN below MAX")
+    low, high = options.range or (0, np.inf)
     arm = options.arm
     if not (arm.isascii() and arm.replace("_", "a").isalnum() and arm == arm.lower()):
         raise Failure(USAGE, f"--arm {arm}: a name is made of lower-case letters, digits and _")
@@ -90,14 +79,12 @@ def read_settings(options, request, path):
         names=names, limits=np.array([keep.get(name, everything) for name in names]),
         arm=arm, min_aa=low, max_aa=high,
         source=os.path.basename(path.rstrip("/"))[:127],
-        continuum=read_continuum(options.continuum), n_component=options.components,
+        continuum=options.continuum, n_component=options.components,
         degree=options.degree, smoothing=options.smoothing, keep_outliers=keep_all,
         align=options.align, hull=options.hull or ("all" if keep_all else "dense"),
         n_guess=options.guess_templates, n_error=options.model_error,
         error_sn=options.spectra_sn or np.inf)
 
-
-# ---- output ----
 
 def rows_text(names, rows):
     """Return file names, or row numbers from 1 as FITS counts, with runs as 3-7."""

@@ -2,10 +2,11 @@
 """Makes a library from labelled spectra: principal components of ln flux, their scores smooth
 functions of the labels (docs/use/libraries.md, "Labelled spectra")."""
 
-from dataclasses import dataclass
+import types
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.spatial import KDTree
 
 from starmill.cli.basics import INPUT, Failure
 from starmill.templates import residuals
@@ -27,7 +28,6 @@ STIFF = 1e8  # smoothing so large that only the polynomial remains
 DOUBT, REJECT = 1.5, 5.0
 MAX_ALIGN = 4  # most rounds of a stage of align; three usually suffice
 MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: range searched; scatter of changes to stop at
-BLOCK = 1000  # spectra whose neighbours are searched at once
 
 
 class Functions:
@@ -50,7 +50,7 @@ class Functions:
         self._make()
         if settings.keep_outliers or weight is not None:
             return
-        near = self._neighbours()
+        near = KDTree(self.mapped).query(self.mapped, min(N_NEIGHBOUR + 1, len(y)))[1][:, 1:]
         for i in range(N_REWEIGHT):
             ratio = self._doubt(near)
             self.weight = np.where(ratio > DOUBT, (DOUBT / np.maximum(ratio, DOUBT)) ** 2, 1)
@@ -96,15 +96,6 @@ class Functions:
         self.fit = RadialFit(self.mapped, self.length, self.weight, self.score, s.degree,
                              self.smooth, TOLERANCE, same)
 
-    def _neighbours(self):
-        """Return the indices [n, N_NEIGHBOUR] of the spectra with the most similar labels."""
-        u, out = self.mapped, []
-        for first in range(0, len(u), BLOCK):
-            far = sum((a[first:first + BLOCK, None] - a) ** 2 for a in u.T)
-            far[np.arange(len(far)), first + np.arange(len(far))] = -1  # itself
-            out.append(np.argsort(far, axis=1, kind="stable")[:, 1:N_NEIGHBOUR + 1])
-        return np.concatenate(out)
-
     def _doubt(self, near):
         """Return each spectrum's residual over the median of its neighbours' [n].  The residual is
         the geometric mean of those of the fits with and without the spectrum, so its expected size
@@ -145,8 +136,6 @@ class Functions:
         return residuals.measure(arm.wave_aa, x, s.n_error, self.weight, 1 / s.error_sn)
 
 
-# ---- velocities of the spectra ----
-
 def find_velocities(functions, ln_step):
     """Return each spectrum's velocity (km/s) [n] relative to functions fitted without it: the
     whole- pixel shift of least misfit, refined by a parabola, which is exact at zero velocity.
@@ -186,27 +175,10 @@ def align(functions, ln_step, velocity, rows):
     return robust(found[good])[1] if good.any() else np.nan
 
 
-# ---- all of it ----
-
-@dataclass
-class Made:
-    """A library and how its n input spectra were used.  rows: spectra in use; fate [n]: of FATES;
-    gap [n]: fraction of pixels in gaps; velocity [n]: km/s, removed; outside: rows in use outside
-    the hulls; n_align, align_step: rounds of align, and scatter of the last changes (km/s)."""
-    library: Library
-    functions: Functions
-    rows: np.ndarray
-    fate: np.ndarray
-    gap: np.ndarray
-    velocity: np.ndarray
-    outside: np.ndarray
-    good_aa: tuple
-    n_align: int
-    align_step: float
-    error_facts: residuals.Facts
-
-
 def build(settings, spectra):
+    """Return a library and how its n input spectra were used.  rows: spectra in use; fate [n]: of
+    FATES; gap [n]: fraction of pixels in gaps; velocity [n]: km/s, removed; outside: rows in use
+    outside the hulls; n_align, align_step: rounds of align, scatter of the last changes (km/s)."""
     grid = Grid(settings, spectra)
     velocity, n_align, step = np.zeros(len(spectra.flux)), 0, np.nan
 
@@ -228,8 +200,10 @@ def build(settings, spectra):
     facts = None
     if settings.n_error is not None:
         grid.arm.error, facts = functions.model_error(grid.arm)
-    return Made(library, functions, rows, fate, gap, velocity, rows[outside], grid.good_aa, n_align,
-                step, facts)
+    return types.SimpleNamespace(
+        library=library, functions=functions, rows=rows, fate=fate, gap=gap, velocity=velocity,
+        outside=rows[outside], good_aa=grid.good_aa, n_align=n_align, align_step=step,
+        error_facts=facts)
 
 
 def leave_out(made, names, part, seed):

@@ -47,19 +47,16 @@ class Grid:
                           f"{spectra.wave[-1]:.2f} A in vacuum")
         # to remove velocities, pixels beyond the range are needed
         self.use = slice(None) if settings.align else inside
-        self.fate = self._fates(inside)
+        labels, (low, high) = spectra.labels, settings.limits.T
+        bad = np.array([(~is_good(flux[inside])).sum() for flux in spectra.flux])
+        with np.errstate(invalid="ignore"):
+            outside = ~((labels >= low) & (labels <= high)).all(axis=1)
+        self.fate = np.select(
+            [~np.isfinite(labels).all(axis=1), outside, bad > MOST_GAP * inside.sum()],
+            [NO_LABEL, OUTSIDE, BAD_FLUX], USED)
         self._check_pixels(inside)
         self.arm = self._make_arm(spectra.wave[inside])
         self.basis = legendre(self.arm.wave_aa, settings.continuum + 1)
-
-    def _fates(self, inside):
-        labels = self.spectra.labels
-        low, high = self.settings.limits.T
-        bad = np.array([(~is_good(flux[inside])).sum() for flux in self.spectra.flux])
-        with np.errstate(invalid="ignore"):
-            outside = ~((labels >= low) & (labels <= high)).all(axis=1)
-        return np.select([~np.isfinite(labels).all(axis=1), outside, bad > MOST_GAP * inside.sum()],
-                         [NO_LABEL, OUTSIDE, BAD_FLUX], USED)
 
     def _check_pixels(self, inside):
         """Refuse spectra of which more than half have a bad pixel at the same wavelength."""
@@ -75,8 +72,7 @@ class Grid:
                           f"spectra have a pixel that is not finite or not above 0{self._help()}")
 
     def _longest(self, good):
-        """Return the first and last wavelength of the longest run of good pixels; None: all are
-        short."""
+        """Return the ends of the longest run of good pixels (A); None: all are short."""
         runs = np.flatnonzero(np.diff(np.concatenate([[0], good, [0]]))).reshape(-1, 2)
         if not len(runs) or np.diff(runs).max() < LEAST_PIX:
             return None

@@ -46,8 +46,7 @@ def train_functions(options):
 
 
 def finish_networks(options):
-    """Make the library from the networks that the program trained and wrote to a file
-    (mill_trained_write, io/library/train_file.h)."""
+    """Make the library from networks that the program wrote (io/library/train_file.h)."""
     path = options.arguments[0]
     checkpoint = options.checkpoint or options.output + ".training"
     trained = checkpoint + ".networks"
