@@ -90,8 +90,7 @@ static int read_config(starmill_library *h, const char *config)
                                      strlen(config)));
   if (strcmp(h->config.backend, "cuda+cpu") == 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "backend: cuda+cpu is for several ranks of starmill fit; give cpu "
-                      "or cuda");
+                      "backend: cuda+cpu is for several ranks of starmill fit; give cpu or cuda");
   if (h->config.start[0])
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "start: the table is for starmill fit; give starts to starmill_fit");

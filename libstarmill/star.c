@@ -139,23 +139,17 @@ static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_expo
 int mill_star_make(starmill_library *h, const starmill_spectrum *spectrum, int n,
                    starmill_star **star)
 {
-  int err = MILL_OK;
   int n_exposure = 0;
   memory_source source = {spectrum, n};
-  mill_spectra *spectra = NULL;
-  mill_read_batch batch = {0};
-  int64_t *exposure = NULL;
-  MILL_TRY(count_exposures(spectrum, n, &n_exposure));
-  MILL_TRY(MILL_ALLOC(n_exposure, &exposure));
-  MILL_TRY(
+  MILL_AT_END(mill_spectra_close_at) mill_spectra *spectra = NULL;
+  MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = {0};
+  MILL_OWNED int64_t *exposure = NULL;
+  MILL_CHECK(count_exposures(spectrum, n, &n_exposure));
+  MILL_CHECK(MILL_ALLOC(n_exposure, &exposure));
+  MILL_CHECK(
       mill_spectra_open_memory("a star in memory", &h->spectra, &in_memory, &source, &spectra));
-  MILL_TRY(mill_spectra_read(spectra, exposure, n_exposure, &batch));
-  MILL_TRY(star_of_batch(h, &batch, -1, star));
-done:
-  mill_spectra_close(spectra);
-  mill_read_batch_clear(&batch);
-  mill_free(exposure);
-  return err;
+  MILL_CHECK(mill_spectra_read(spectra, exposure, n_exposure, &batch));
+  return star_of_batch(h, &batch, -1, star);
 }
 
 int starmill_star_create(starmill_library *library, const starmill_spectrum *spectrum, int n,
@@ -343,17 +337,14 @@ done:
 
 static int star_of_row(starmill_file *f, int64_t i_row, starmill_star **star)
 {
-  int err = MILL_OK;
-  mill_read_batch batch = {0};
-  MILL_TRY(check_row(f, i_row));
+  MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = {0};
+  MILL_CHECK(check_row(f, i_row));
   const mill_catalog_row *row = &f->index.row[i_row];
-  MILL_TRY(mill_spectra_read(f->spectra, f->index.exposure_row + row->first_exposure,
-                             row->n_exposure, &batch));
-  MILL_TRY(star_of_batch(f->library, &batch, row->target_id, star));
+  MILL_CHECK(mill_spectra_read(f->spectra, f->index.exposure_row + row->first_exposure,
+                               row->n_exposure, &batch));
+  MILL_CHECK(star_of_batch(f->library, &batch, row->target_id, star));
   (*star)->is_other = row->is_other;
-done:
-  mill_read_batch_clear(&batch);
-  return err;
+  return MILL_OK;
 }
 
 int starmill_file_star(starmill_file *file, int64_t i_row, starmill_star **star,

@@ -54,6 +54,8 @@ void starmill_table_free(starmill_table *table)
   MILL_FREE((void *)table->column, table->path, table);
 }
 
+MILL_CLOSER(starmill_table, starmill_table_free)
+
 /* ---- rows of a fit ---- */
 
 static int add_column(starmill_table *t, const char *name, table_column **column)
@@ -303,27 +305,25 @@ done:
 
 static int read_column(starmill_table *t, table_column *c)
 {
-  int err = MILL_OK;
   char path[PATH];
   int64_t n_row = 0;
   int is_column = 0;
-  mill_h5_array array = {0};
-  char *data = NULL;
+  MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
+  MILL_OWNED char *data = NULL;
   path_of(c->name, path);
-  MILL_TRY(describe(t, path, c, &n_row, &array, &is_column));
+  MILL_CHECK(describe(t, path, c, &n_row, &array, &is_column));
   if (!is_column || n_row != t->n_row)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is not a column with a value for each of the %lld rows",
-              t->path, path, (long long)t->n_row);
-  MILL_TRY(mill_alloc_raw((size_t)n_row, row_bytes(c), (void **)&data));
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: /%s is not a column with a value for each of the %lld rows", t->path,
+                      path, (long long)t->n_row);
+  MILL_CHECK(mill_alloc_raw((size_t)n_row, row_bytes(c), (void **)&data));
   const hid_t type = c->type == STARMILL_TEXT ? array.type : mill_column_hdf5_type(c->type);
   if (n_row > 0 && H5Dread(array.id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: /%s cannot be read: %s", t->path, path, mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: /%s cannot be read: %s", t->path, path,
+                      mill_h5_reason());
   c->data = data;
   data = NULL;
-done:
-  mill_free(data);
-  mill_h5_array_close(&array);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- columns of fits and files ---- */

@@ -23,23 +23,21 @@ enum { MAX_RANK = 2 + MILL_PARTICLE_DIM };
 static int read_axis(const mill_h5_file *file, const char *name, size_t n, double *low,
                      double *spacing)
 {
-  int err = MILL_OK;
-  double *x = NULL;
-  MILL_TRY(MILL_ALLOC(n, &x));
-  MILL_TRY(mill_h5_read(file, name, H5T_NATIVE_DOUBLE, 1, &n, x));
+  MILL_OWNED double *x = NULL;
+  MILL_CHECK(MILL_ALLOC(n, &x));
+  MILL_CHECK(mill_h5_read(file, name, H5T_NATIVE_DOUBLE, 1, &n, x));
   if (n < 4)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: %s has %zu points: give 4 or more", file->path, name, n);
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s has %zu points: give 4 or more", file->path, name,
+                      n);
   *low = x[0];
   *spacing = (x[n - 1] - x[0]) / (double)(n - 1);
   for (size_t i = 0; i < n; i++)
     if (!(fabs(x[i] - (*low + (double)i * *spacing)) <= 1e-6 * *spacing))
-      MILL_FAIL(
+      return MILL_ERROR(
           MILL_ERR_CONFIG,
           "%s: %s [%zu] is %g, but even spacing needs %g: give points that ascend in even steps",
           file->path, name, i, x[i], *low + (double)i * *spacing);
-done:
-  mill_free(x);
-  return err;
+  return MILL_OK;
 }
 
 /* Read the times of the potential's slices, which must ascend. */
@@ -250,17 +248,14 @@ done:
 /* Fail unless an existing file has this identity. */
 static int check_same(hid_t file, const char *path, const char *identity)
 {
-  int err = MILL_OK;
-  char *made = NULL;
-  MILL_TRY(mill_output_read_text(file, path, "IDENTITY", &made));
+  MILL_OWNED char *made = NULL;
+  MILL_CHECK(mill_output_read_text(file, path, "IDENTITY", &made));
   if (strcmp(made, identity) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s exists and was made with another configuration, potential or samples: give "
-              "another --output, or --overwrite",
-              path);
-done:
-  mill_free(made);
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s exists and was made with another configuration, potential or samples: "
+                      "give another --output, or --overwrite",
+                      path);
+  return MILL_OK;
 }
 
 int mill_particle_file_open(const char *path, int overwrite, const char *identity,

@@ -368,24 +368,21 @@ done:
 /* On rank 0, once the rows are on disk: record this run, except FINISHED. */
 static int write_end(mill_result_file *file)
 {
-  int err = MILL_OK;
   char now[MILL_TIME_SIZE];
   int32_t n_run = 0;
   double wall_s = 0;
-  const hid_t text = mill_h5_text_type(MILL_TIME_SIZE - 1), i32 = H5T_NATIVE_INT32;
+  const hid_t i32 = H5T_NATIVE_INT32;
+  MILL_AT_END(mill_h5_id_close) const hid_t text = mill_h5_text_type(MILL_TIME_SIZE - 1);
   mill_result_layout_time(now);
-  MILL_TRY(mill_output_read_whole(file->file, file->path, "provenance/N_RUN", i32, 1, &n_run));
-  MILL_TRY(mill_output_read_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE, 1,
-                                  &wall_s));
+  MILL_CHECK(mill_output_read_whole(file->file, file->path, "provenance/N_RUN", i32, 1, &n_run));
+  MILL_CHECK(mill_output_read_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE,
+                                    1, &wall_s));
   n_run++;
   wall_s += mill_wall_s() - file->start_s;
-  MILL_TRY(mill_output_write_whole(file->file, file->path, "provenance/N_RUN", i32, &n_run));
-  MILL_TRY(mill_output_write_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE,
-                                   &wall_s));
-  MILL_TRY(mill_output_write_whole(file->file, file->path, "provenance/END_TIME", text, now));
-done:
-  MILL_H5_CLOSE(text);
-  return err;
+  MILL_CHECK(mill_output_write_whole(file->file, file->path, "provenance/N_RUN", i32, &n_run));
+  MILL_CHECK(mill_output_write_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE,
+                                     &wall_s));
+  return mill_output_write_whole(file->file, file->path, "provenance/END_TIME", text, now);
 }
 
 /* Flush the rows, and mark the file finished if all rows are done.  Collective. */

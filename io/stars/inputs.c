@@ -300,21 +300,19 @@ static int compare_identity(const void *a, const void *b, void *context)
 /* Fail if two inputs are the same file: its stars would be fitted twice. */
 static int refuse_duplicates(const mill_input_names *names, const file_facts *facts)
 {
-  int err = MILL_OK;
-  int *order = NULL;
+  MILL_OWNED int *order = NULL;
   identities all = {facts, names->name};
   const int n_file = (int)names->n;
-  MILL_TRY(MILL_ALLOC(n_file, &order));
+  MILL_CHECK(MILL_ALLOC(n_file, &order));
   for (int i = 0; i < n_file; i++)
     order[i] = i;
   qsort_r(order, (size_t)n_file, sizeof *order, compare_identity, &all);
   for (int i = 1; i < n_file; i++)
     if (compare_identity(&order[i - 1], &order[i], &all) == 0)
-      MILL_FAIL(MILL_ERR_USAGE, "inputs %d (%s) and %d (%s) are the same file: name it once",
-                order[i - 1] + 1, names->name[order[i - 1]], order[i] + 1, names->name[order[i]]);
-done:
-  mill_free(order);
-  return err;
+      return MILL_ERROR(
+          MILL_ERR_USAGE, "inputs %d (%s) and %d (%s) are the same file: name it once",
+          order[i - 1] + 1, names->name[order[i - 1]], order[i] + 1, names->name[order[i]]);
+  return MILL_OK;
 }
 
 /* Fail if the run would overwrite an input or its redrock file. */

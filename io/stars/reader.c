@@ -227,12 +227,13 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
  * file.  Set the place of each exposure. */
 static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
-  int err = MILL_OK, n = 0, n_asked = 0, watch = -1;
+  int n = 0, n_asked = 0;
+  MILL_AT_END(mill_watch_end_at) int watch = -1;
   mill_reader *reader = w->reader;
   source *s = NULL;
-  MILL_TRY(get_source(w, w->part_file[p], &s));
+  MILL_CHECK(get_source(w, w->part_file[p], &s));
   if (!s->spectra)
-    MILL_FAIL(MILL_ERR_INPUT, "%s", s->error);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s", s->error);
   for (int k = 0; k < batch->n_row; k++) {
     const mill_join_part *part;
     mill_join_part alone;
@@ -252,10 +253,7 @@ static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted,
   }
   watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading it",
                            reader->plan.inputs->file[s->i_file].path);
-  MILL_TRY(mill_spectra_read(s->spectra, w->exposure, n_asked, &batch->part[p]));
-done:
-  mill_watch_end(watch);
-  return err;
+  return mill_spectra_read(s->spectra, w->exposure, n_asked, &batch->part[p]);
 }
 
 /* Collect each star's segments from all parts. */
@@ -486,37 +484,33 @@ static int start_worker(mill_reader *reader, worker *w)
   reader->n_running += w->started;
   pthread_mutex_unlock(&reader->mutex);
   if (rc != 0)
-    return MILL_ERROR(MILL_ERR_INTERNAL,
-                      "cannot start a reader thread: is the limit on processes (ulimit -u) "
-                      "or on address space (ulimit -v) low?");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "cannot start a reader thread: is the limit on processes "
+                                         "(ulimit -u) or on address space (ulimit -v) low?");
   return MILL_OK;
 }
 
 int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
 {
-  int err = MILL_OK;
-  mill_reader *reader = NULL;
+  MILL_AT_END(mill_reader_stop_at) mill_reader *reader = NULL;
   *out = NULL;
   if (plan->n_thread < 1 || plan->n_thread > MILL_MAX_READER)
-    MILL_FAIL(MILL_ERR_INTERNAL, "%d reader threads", plan->n_thread);
-  MILL_TRY(MILL_ALLOC(1, &reader));
+    return MILL_ERROR(MILL_ERR_INTERNAL, "%d reader threads", plan->n_thread);
+  MILL_CHECK(MILL_ALLOC(1, &reader));
   reader->plan = *plan;
   pthread_mutex_init(&reader->draw, NULL);
   pthread_mutex_init(&reader->mutex, NULL);
   pthread_cond_init(&reader->changed, NULL);
-  MILL_TRY(MILL_ALLOC(plan->n_thread, &reader->worker));
+  MILL_CHECK(MILL_ALLOC(plan->n_thread, &reader->worker));
   reader->n_worker = plan->n_thread;
   for (int i = 0; i < mill_reader_batches(plan->n_thread); i++) {
-    MILL_TRY(MILL_ALLOC(1, &reader->idle[i]));
+    MILL_CHECK(MILL_ALLOC(1, &reader->idle[i]));
     reader->n_idle++;
   }
   for (int i = 0; i < reader->n_worker; i++)
-    MILL_TRY(start_worker(reader, &reader->worker[i]));
+    MILL_CHECK(start_worker(reader, &reader->worker[i]));
   *out = reader;
   reader = NULL;
-done:
-  mill_reader_stop(reader);
-  return err;
+  return MILL_OK;
 }
 
 int mill_reader_next(mill_reader *reader, mill_batch **out)

@@ -20,12 +20,11 @@ struct mill_work {
 
 int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **out)
 {
-  int err = MILL_OK;
-  mill_schedule_file *file = NULL;
-  uint8_t *wanted = NULL;
+  MILL_OWNED mill_schedule_file *file = NULL;
+  MILL_OWNED uint8_t *wanted = NULL;
   int64_t n_row = 0;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(plan->inputs->n_file, &file));
+  MILL_CHECK(MILL_ALLOC(plan->inputs->n_file, &file));
   for (int i = 0; i < plan->inputs->n_file; i++) {
     const mill_input_file *from = &plan->inputs->file[i];
     const double n_exposure =
@@ -38,7 +37,7 @@ int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **o
     n_row += from->n_row;
   }
   if (plan->result) {
-    MILL_TRY(mill_alloc_bytes((size_t)n_row / 8 + 1, 1, (void **)&wanted));
+    MILL_CHECK(mill_alloc_bytes((size_t)n_row / 8 + 1, 1, (void **)&wanted));
     mill_result_wanted_bits(plan->result, wanted);
   }
   const mill_schedule_plan what = {.n_file = plan->inputs->n_file,
@@ -48,11 +47,7 @@ int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **o
                                    .n_rank = n_rank,
                                    .rate = plan->rate,
                                    .n_held = plan->n_held};
-  MILL_TRY(mill_schedule_make(&what, out));
-done:
-  mill_free(wanted);
-  mill_free(file);
-  return err;
+  return mill_schedule_make(&what, out);
 }
 
 int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **out)

@@ -183,12 +183,11 @@ static void print_stages(const mill_bench_run *run)
 
 int mill_bench_task_fit(mill_bench *job)
 {
-  int err = MILL_OK;
   const int n_run = job->options.n_repeat;
-  mill_bench_run *all = NULL;
-  MILL_TRY(MILL_ALLOC(n_run, &all));
+  MILL_OWNED mill_bench_run *all = NULL;
+  MILL_CHECK(MILL_ALLOC(n_run, &all));
   for (int r = 0; r < n_run; r++) {
-    MILL_TRY(mill_bench_run_fit(job, &job->options.fit, job->options.n_star, &all[r]));
+    MILL_CHECK(mill_bench_run_fit(job, &job->options.fit, job->options.n_star, &all[r]));
     fprintf(stderr, "run %d of %d: %.2f core-ms a star\n", r + 1, n_run, 1e3 * star_s(&all[r]));
   }
   qsort(all, (size_t)n_run, sizeof *all, by_time);
@@ -196,8 +195,5 @@ int mill_bench_task_fit(mill_bench *job)
   mill_bench_print_head(job, run->meters.backend);
   print_overview(all, n_run, run, job->config.fit.optimizer);
   print_stages(run);
-  MILL_TRY(mill_job_flush("the table"));
-done:
-  mill_free(all);
-  return err;
+  return mill_job_flush("the table");
 }

@@ -165,16 +165,12 @@ static void report_machine(doctor_job *job)
 /* Count hosts and ranks per host.  Collective. */
 static int count_ranks(doctor_job *job)
 {
-  int err = MILL_OK;
-  mill_mpi node;
-  MILL_TRY(mill_mpi_split(&job->mpi, MILL_MPI_NODE, &node));
+  MILL_AT_END(mill_mpi_free) mill_mpi node = {0};
+  MILL_CHECK(mill_mpi_split(&job->mpi, MILL_MPI_NODE, &node));
   const int is_first = node.rank == 0;
-  MILL_MPI(MPI_Allreduce(&is_first, &job->n_host, 1, MPI_INT, MPI_SUM, job->mpi.comm));
-  MILL_MPI(MPI_Allreduce(&node.size, &job->n_most, 1, MPI_INT, MPI_MAX, job->mpi.comm));
-  MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->n_thread));
-done:
-  mill_mpi_free(&node);
-  return err;
+  MILL_CHECK_MPI(MPI_Allreduce(&is_first, &job->n_host, 1, MPI_INT, MPI_SUM, job->mpi.comm));
+  MILL_CHECK_MPI(MPI_Allreduce(&node.size, &job->n_most, 1, MPI_INT, MPI_MAX, job->mpi.comm));
+  return mill_mpi_share_of_cores(&job->mpi, &job->n_thread);
 }
 
 static void report_ranks(doctor_job *job)
@@ -375,14 +371,11 @@ done:
 
 static int report_library(doctor_job *job)
 {
-  int err = MILL_OK;
-  mill_library lib = {0};
-  MILL_TRY(mill_library_read(job->library, &lib));
+  MILL_AT_END(mill_library_clear) mill_library lib = {0};
+  MILL_CHECK(mill_library_read(job->library, &lib));
   mill_doctor_say(&job->report, "library.read", "%d labels, %d %s", lib.n_label, lib.n_arm,
                   lib.n_arm == 1 ? "arm" : "arms");
-done:
-  mill_library_clear(&lib);
-  return err;
+  return MILL_OK;
 }
 
 /* Report the size from which --backend auto takes the GPU. */

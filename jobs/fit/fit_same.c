@@ -45,17 +45,13 @@ static int close_text(FILE *text)
 int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
                           const mill_fit_options *options)
 {
-  int err = MILL_OK;
-  char *text = NULL;
+  MILL_OWNED char *text = NULL;
   size_t n_byte = 0;
   FILE *out = open_memstream(&text, &n_byte);
   if (out)
     print_options(table, options, out);
-  MILL_TRY(mill_mpi_agree(mpi, close_text(out)));
-  MILL_TRY(mill_same_on_ranks(mpi, "command lines", text));
-done:
-  free(text);
-  return err;
+  MILL_CHECK(mill_mpi_agree(mpi, close_text(out)));
+  return mill_same_on_ranks(mpi, "command lines", text);
 }
 
 int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const mill_library *lib)
@@ -82,22 +78,19 @@ done:
 
 int mill_fit_identity(const mill_fit_options *options, const mill_config *config, char **identity)
 {
-  int err = MILL_OK;
-  char *text = NULL;
+  MILL_OWNED char *text = NULL;
   size_t n_byte = 0;
-  MILL_TRY(mill_config_identity(config, identity));
+  MILL_CHECK(mill_config_identity(config, identity));
   if (!options->fit)
-    goto done;
+    return MILL_OK;
   FILE *out = open_memstream(&text, &n_byte);
   if (out) {
     fputs(*identity, out);
     print_sample(options, out);
   }
-  MILL_TRY(close_text(out));
+  MILL_CHECK(close_text(out));
   free(*identity);
   *identity = text;
   text = NULL;
-done:
-  free(text);
-  return err;
+  return MILL_OK;
 }

@@ -65,9 +65,8 @@ static const mill_option_table table = {
         {"output", MILL_OPTION_TEXT, AT(output), .help = "result file (HDF5)"},
         {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace an existing output"},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
-         .help =
-             "where particles move (default cpu); auto: on GPUs where every rank gets one, else on "
-             "the CPU"},
+         .help = "where particles move (default cpu); auto: on GPUs where every rank gets one, "
+                 "else on the CPU"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 0, .max = 4096,
          .help = "threads per rank; 0: all cores available to it"},
         {"quiet", MILL_OPTION_FLAG, AT(quiet), .help = "print no summary"},
@@ -183,16 +182,12 @@ done:
 
 static int open_output(particle_job *job)
 {
-  int err = MILL_OK;
-  char *identity = NULL;
+  MILL_OWNED char *identity = NULL;
   if (job->mpi.rank != 0)
-    goto done;
-  MILL_TRY(make_identity(job, &identity));
-  MILL_TRY(mill_particle_file_open(job->options.output, job->options.overwrite, identity,
-                                   &job->config, job->status, &job->file));
-done:
-  free(identity);
-  return err;
+    return MILL_OK;
+  MILL_CHECK(make_identity(job, &identity));
+  return mill_particle_file_open(job->options.output, job->options.overwrite, identity,
+                                 &job->config, job->status, &job->file);
 }
 
 /* List the problems to do, choose the size of a round, and allocate memory for its results. */
@@ -296,21 +291,18 @@ static mill_particle_result result_at(const particle_job *job, double *at)
 /* Evolve n problems of the list todo, from index `first` on. */
 static int compute(particle_job *job, int64_t first, int n)
 {
-  int err = MILL_OK;
-  mill_particle_problem *problem = NULL;
-  mill_particle_result *result = NULL;
-  MILL_TRY(MILL_ALLOC(n, &problem));
-  MILL_TRY(MILL_ALLOC(n, &result));
+  MILL_OWNED mill_particle_problem *problem = NULL;
+  MILL_OWNED mill_particle_result *result = NULL;
+  MILL_CHECK(MILL_ALLOC(n, &problem));
+  MILL_CHECK(MILL_ALLOC(n, &result));
   for (int i = 0; i < n; i++) {
     problem[i] = job->config.problem[job->todo[first + i]];
     result[i] = result_at(job, job->result + (size_t)i * job->n_result);
   }
-  MILL_TRY(job->ops->evolve(&job->config.setup, n, problem, result));
+  MILL_CHECK(job->ops->evolve(&job->config.setup, n, problem, result));
   for (int i = 0; i < n; i++)
     job->result[(size_t)(i + 1) * job->n_result - 1] = result[i].bad_step;
-done:
-  MILL_FREE(problem, result);
-  return err;
+  return MILL_OK;
 }
 
 /* Return the number of problems of a rank in a round, its first problem being todo[first]. */
