@@ -18,7 +18,6 @@ void mill_star_drop(starmill_star *star)
  * reasons STATUS gives the one that the user can fix. */
 static int take_segments(starmill_star *star)
 {
-  int err = MILL_OK;
   int no_lsf = 0, outside = 0;
   const mill_read_batch *batch = &star->batch;
   star->segment = batch->segment;
@@ -28,20 +27,17 @@ static int take_segments(starmill_star *star)
     outside |= s->use == MILL_SEGMENT_OUTSIDE;
     if (s->use != MILL_SEGMENT_FIT)
       continue;
-    err = mill_pipeline_accepts(star->library->pipeline, s);
-    outside |= err == MILL_ERR_RANGE;
-    if (err == MILL_ERR_RANGE) {
-      err = MILL_OK;
+    const int code = mill_pipeline_accepts(star->library->pipeline, s);
+    outside |= code == MILL_ERR_RANGE;
+    if (code == MILL_ERR_RANGE)
       continue;
-    }
-    MILL_TRY(err);
+    MILL_CHECK(code);
     star->segment[star->n_segment++] = *s; /* overwrite skipped segments */
   }
   star->status = no_lsf    ? MILL_STATUS_NO_RESOLUTION
                  : outside ? MILL_STATUS_OUTSIDE_LIBRARY
                            : MILL_STATUS_NO_ARM;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Make a star from a batch with one object's segments; the star takes the batch's memory. */

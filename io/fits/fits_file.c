@@ -271,21 +271,19 @@ int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, in
                            int *found)
 {
   static_assert(sizeof(LONGLONG) == sizeof(int64_t), "CFITSIO's LONGLONG has 64 bits");
-  int err = MILL_OK;
   int status = 0;
   mill_fits_column c;
   double scaling[2];
   __int128 offset = 0;
-  MILL_TRY(mill_fits_column_find(file, i_hdu, name, found, &c));
+  MILL_CHECK(mill_fits_column_find(file, i_hdu, name, found, &c));
   if (c.number > 0)
-    MILL_TRY(read_scaling(file, i_hdu, c.number, name, scaling, &offset));
+    MILL_CHECK(read_scaling(file, i_hdu, c.number, name, scaling, &offset));
   if (offset != 0)
     fits_set_tscale(file->fptr, c.number, 1.0, 0.0, &status);
-  err = read_number(file, i_hdu, name, TLONGLONG, offset, out, found);
+  const int code = read_number(file, i_hdu, name, TLONGLONG, offset, out, found);
   if (offset != 0)
     fits_set_tscale(file->fptr, c.number, scaling[0], scaling[1], &status);
-done:
-  return err;
+  return code;
 }
 
 static int read_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t *out, int *found)

@@ -208,40 +208,39 @@ static int settle_target(mill_result_file *file, const mill_run_info *info)
 static int choose(mill_result_file *file, const char *path, const mill_run_info *info,
                   int overwrite, int retry_failed, int *found)
 {
-  int err = MILL_OK;
   mill_result_summary *summary = &file->found;
   mill_error_kept kept;
   *found = MILL_FOUND_NOTHING;
   memcpy(file->path, path, strlen(path) + 1);
   file->target[0] = '\0';
   if (overwrite && !is_own_work(file, info)) {
-    MILL_TRY(settle_target(file, info));
+    MILL_CHECK(settle_target(file, info));
     if (!file->target[0])
-      goto done;
+      return MILL_OK;
   }
-  MILL_TRY(mill_h5_check_output(file->path));
-  err = mill_result_inspect(file->path, info, retry_failed, &file->columns, found, summary);
-  mill_error_save(err, &kept);
-  file->was_void = err == MILL_ERR_OUTPUT && mill_result_is_void(file->path);
+  MILL_CHECK(mill_h5_check_output(file->path));
+  int code = mill_result_inspect(file->path, info, retry_failed, &file->columns, found, summary);
+  mill_error_save(code, &kept);
+  file->was_void = code == MILL_ERR_OUTPUT && mill_result_is_void(file->path);
   if (file->was_void) {
     *found = MILL_FOUND_NOTHING;
     return MILL_OK;
   }
-  err = err == MILL_OK ? err : mill_error_restore(&kept);
-  if (err == MILL_ERR_OUTPUT && file->target[0])
-    MILL_FAIL(err, "%s; an earlier start with --overwrite has begun it: remove %s to begin again",
-              mill_error_message(), file->path);
-  if (err == MILL_ERR_OUTPUT)
-    MILL_FAIL(err, "%s; give another --output, or --overwrite to replace it", mill_error_message());
-  if (err != MILL_OK)
-    goto done;
+  code = code == MILL_OK ? code : mill_error_restore(&kept);
+  if (code == MILL_ERR_OUTPUT && file->target[0])
+    return MILL_ERROR(
+        code, "%s; an earlier start with --overwrite has begun it: remove %s to begin again",
+        mill_error_message(), file->path);
+  if (code == MILL_ERR_OUTPUT)
+    return MILL_ERROR(code, "%s; give another --output, or --overwrite to replace it",
+                      mill_error_message());
+  MILL_CHECK(code);
   const int64_t n_failed =
       info->n_row - summary->n_status[MILL_STATUS_NOT_DONE] - summary->n_status[MILL_STATUS_FITTED];
   /* not finished until PATH.new has replaced its target */
   if (*found == MILL_FOUND_FINISHED && ((retry_failed && n_failed > 0) || file->target[0]))
     *found = MILL_FOUND_UNFINISHED;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,

@@ -275,21 +275,16 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
 static int find_or_create(mill_models_file *models, int overwrite, const mill_models_info *info,
                           const char *temporary, int *found)
 {
-  int err = MILL_OK;
-  if (!overwrite)
-    err = inspect(models->path, info, found);
-  if (err == MILL_ERR_OUTPUT && info->target)
-    MILL_FAIL(err, "%s; give another --models, or remove %s to start over", mill_error_message(),
-              info->result_path);
-  if (err == MILL_ERR_OUTPUT)
-    MILL_FAIL(err, "%s; give another --models, or --overwrite to start over", mill_error_message());
-  if (err != MILL_OK)
-    goto done;
+  const int code = overwrite ? MILL_OK : inspect(models->path, info, found);
+  if (code == MILL_ERR_OUTPUT && info->target)
+    return MILL_ERROR(code, "%s; give another --models, or remove %s to start over",
+                      mill_error_message(), info->result_path);
+  if (code == MILL_ERR_OUTPUT)
+    return MILL_ERROR(code, "%s; give another --models, or --overwrite to start over",
+                      mill_error_message());
+  MILL_CHECK(code);
   mill_lock_remove_leftovers(&models->lock, info->target ? info->target : models->path);
-  if (!*found)
-    MILL_TRY(create(temporary, info));
-done:
-  return err;
+  return *found ? MILL_OK : create(temporary, info);
 }
 
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,

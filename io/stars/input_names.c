@@ -176,12 +176,11 @@ static int mark_done(const mill_input_request *request, const mill_input_table *
                      const char *settings, const mill_selection *select, const mill_path_list *list,
                      char *is_done)
 {
-  int err = MILL_OK;
   char output[PATH_MAX];
-  done_input *done = NULL;
+  MILL_OWNED done_input *done = NULL;
   size_t n = 0, end = 0;
-  MILL_TRY(mill_input_absolute(request->output, output));
-  MILL_TRY(MILL_ALLOC(list->n, &done));
+  MILL_CHECK(mill_input_absolute(request->output, output));
+  MILL_CHECK(MILL_ALLOC(list->n, &done));
   for (size_t i = 0; i < list->n; i++) {
     const mill_input_entry *entry = find_done(table, settings, select, list->path[i]);
     if (entry)
@@ -193,18 +192,15 @@ static int mark_done(const mill_input_request *request, const mill_input_table *
     const char *result = done[first].result;
     for (end = first + 1; end < n && strcmp(done[end].result, result) == 0;)
       end++;
-    const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at it", result);
-    err = look_for(done + first, end - first, settings, strcmp(result, output) == 0, is_done);
-    mill_watch_end(watch);
-    if (err == MILL_ERR_OUTPUT) {
+    MILL_WATCHED(MILL_WATCH_START, 0, "%s: looking at it", result);
+    const int code =
+        look_for(done + first, end - first, settings, strcmp(result, output) == 0, is_done);
+    if (code == MILL_ERR_OUTPUT)
       mill_log_warning("%s; the inputs of this result are fitted again", mill_error_message());
-      err = MILL_OK;
-    }
-    MILL_TRY(err);
+    else
+      MILL_CHECK(code);
   }
-done:
-  mill_free(done);
-  return err;
+  return MILL_OK;
 }
 
 /* Read the inputs of the result at path.  known: to look one up; own: their paths as recorded, made
@@ -363,20 +359,16 @@ int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *reques
                            const mill_config *config, const mill_library *lib,
                            mill_input_names *names)
 {
-  int err = MILL_OK;
   char *text = NULL; /* names are on rank 0 alone; gathering gives them to all */
-  if (mpi->rank == 0)
-    err = collect_names(request, config, lib, names);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(mill_mpi_gather(mpi, names->text, names->n_byte, 1,
-                           "bytes of names are too many for one run", (void **)&text,
-                           &names->n_byte));
+  MILL_CHECK(
+      mill_mpi_agree(mpi, mpi->rank == 0 ? collect_names(request, config, lib, names) : MILL_OK));
+  MILL_CHECK(mill_mpi_gather(mpi, names->text, names->n_byte, 1,
+                             "bytes of names are too many for one run", (void **)&text,
+                             &names->n_byte));
   mill_free(names->text);
   names->text = text;
-  MILL_MPI(MPI_Bcast(&names->n_skipped, 1, MPI_INT64_T, 0, mpi->comm));
-  MILL_TRY(mill_mpi_agree(mpi, split_names(names)));
-done:
-  return err;
+  MILL_CHECK_MPI(MPI_Bcast(&names->n_skipped, 1, MPI_INT64_T, 0, mpi->comm));
+  return mill_mpi_agree(mpi, split_names(names));
 }
 
 void mill_input_names_clear(mill_input_names *names)

@@ -103,27 +103,24 @@ static int learn_batch(index_job *job, int i_file)
 static int learn_layout(index_job *job, mill_spectra *spectra, const mill_file_index *index,
                         int i_file)
 {
-  int err = MILL_OK;
   enum { GROUP = 64 };
   for (int64_t at = 0; at < index->n_exposure; at += GROUP) {
     const int64_t *exposure = index->exposure_row + at;
     const int n = (int)(index->n_exposure - at < GROUP ? index->n_exposure - at : GROUP);
-    err = mill_spectra_waves(spectra, exposure, n, &job->batch);
-    if (err == MILL_OK) {
-      MILL_TRY(learn_batch(job, i_file));
+    int code = mill_spectra_waves(spectra, exposure, n, &job->batch);
+    if (code == MILL_OK) {
+      MILL_CHECK(learn_batch(job, i_file));
       continue;
     }
-    for (int i = 0; i < n && (err == MILL_OK || err == MILL_ERR_INPUT); i++) {
-      err = mill_spectra_waves(spectra, exposure + i, 1, &job->batch);
-      if (err == MILL_OK)
-        err = learn_batch(job, i_file);
+    for (int i = 0; i < n && (code == MILL_OK || code == MILL_ERR_INPUT); i++) {
+      code = mill_spectra_waves(spectra, exposure + i, 1, &job->batch);
+      if (code == MILL_OK)
+        code = learn_batch(job, i_file);
     }
-    if (err != MILL_ERR_INPUT)
-      MILL_TRY(err);
-    err = MILL_OK;
+    if (code != MILL_ERR_INPUT)
+      MILL_CHECK(code);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Relative cost of indexing a file: a .gz must be unpacked completely. */

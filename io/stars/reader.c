@@ -102,10 +102,8 @@ static int close_others(worker *w, const source *keep)
  * file the source has only an error text. */
 static int get_source(worker *w, int i, source **out)
 {
-  int err = MILL_OK, watch = -1;
-  mill_reader *reader = w->reader;
-  const mill_reader_plan *plan = &reader->plan;
-  const mill_input_file *entry = &plan->inputs->file[i];
+  const mill_inputs *inputs = w->reader->plan.inputs;
+  const mill_input_file *entry = &inputs->file[i];
   source *s = &w->source[0];
   *out = NULL;
   w->n_asked++;
@@ -113,7 +111,7 @@ static int get_source(worker *w, int i, source **out)
     if (w->source[k].i_file == i) {
       *out = &w->source[k];
       (*out)->last_used = w->n_asked;
-      goto done;
+      return MILL_OK;
     }
     if (w->source[k].last_used < s->last_used)
       s = &w->source[k];
@@ -122,19 +120,16 @@ static int get_source(worker *w, int i, source **out)
   s->i_file = i;
   s->last_used = w->n_asked;
   w->cost.n_opened++;
-  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
-  err = mill_inputs_open(plan->inputs, i, &s->spectra, &s->index);
-  if (err == MILL_ERR_INPUT && mill_is_gz(entry->path) && close_others(w, s) > 0)
-    err = mill_inputs_open(plan->inputs, i, &s->spectra, &s->index);
-  if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
+  MILL_WATCHED(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
+  int code = mill_inputs_open(inputs, i, &s->spectra, &s->index);
+  if (code == MILL_ERR_INPUT && mill_is_gz(entry->path) && close_others(w, s) > 0)
+    code = mill_inputs_open(inputs, i, &s->spectra, &s->index);
+  if (code == MILL_ERR_INPUT || code == MILL_ERR_RANGE)
     snprintf(s->error, sizeof s->error, "%s", mill_error_message());
-    err = MILL_OK;
-  }
-  if (err == MILL_OK)
-    *out = s;
-done:
-  mill_watch_end(watch);
-  return err;
+  else
+    MILL_CHECK(code);
+  *out = s;
+  return MILL_OK;
 }
 
 /* Wait for an idle batch; NULL: the reader was stopped. */
@@ -228,7 +223,6 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
 static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
   int n = 0, n_asked = 0;
-  MILL_AT_END(mill_watch_end_at) int watch = -1;
   mill_reader *reader = w->reader;
   source *s = NULL;
   MILL_CHECK(get_source(w, w->part_file[p], &s));
@@ -251,8 +245,7 @@ static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted,
       n += n_exposure;
     }
   }
-  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading it",
-                           reader->plan.inputs->file[s->i_file].path);
+  MILL_WATCHED(MILL_WATCH_FILE, 0, "%s: reading it", reader->plan.inputs->file[s->i_file].path);
   return mill_spectra_read(s->spectra, w->exposure, n_asked, &batch->part[p]);
 }
 

@@ -210,36 +210,34 @@ static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
 static int read_redrock(mill_desi_file *file, const mill_selection *select, mill_redrock *redrock,
                         mill_file_index *index)
 {
-  int err = MILL_OK;
   char beside[MILL_FITS_MAX_PATH];
   const char *path = select->redrock_file;
   if (!*path) {
-    MILL_TRY(mill_redrock_beside(file->fits->guard->path, beside, sizeof beside));
+    MILL_CHECK(mill_redrock_beside(file->fits->guard->path, beside, sizeof beside));
     path = beside;
     if (!*path && select->redrock)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: no redrock file next to it (coadd- or spectra- replaced by redrock-), but "
-                "redrock selects rows; add the file, set redrock_file, or set redrock: false",
-                file->fits->guard->path);
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "%s: no redrock file next to it (coadd- or spectra- replaced by redrock-), but "
+          "redrock selects rows; add the file, set redrock_file, or set redrock: false",
+          file->fits->guard->path);
   }
   if (!*path)
-    goto done;
-  err = mill_redrock_read(path, &file->limits, redrock);
-  if (err == MILL_OK) {
-    const size_t n = strlen(path) + 1;
-    MILL_TRY(MILL_ALLOC(n, &index->redrock));
-    memcpy(index->redrock, path, n);
+    return MILL_OK;
+  const int code = mill_redrock_read(path, &file->limits, redrock);
+  if (code == MILL_ERR_INPUT && !select->redrock && !*select->redrock_file) {
+    mill_log_warning("%s; Z, SPECTYPE and SUBTYPE stay empty", mill_error_message());
+    return MILL_OK;
   }
-  if (err == MILL_OK && select->redrock) {
+  MILL_CHECK(code);
+  if (select->redrock) {
     index->redrock_size = redrock->file_size;
     index->redrock_mtime = redrock->file_mtime;
   }
-  if (err == MILL_ERR_INPUT && !select->redrock && !*select->redrock_file) {
-    mill_log_warning("%s; Z, SPECTYPE and SUBTYPE stay empty", mill_error_message());
-    err = MILL_OK;
-  }
-done:
-  return err;
+  const size_t n = strlen(path) + 1;
+  MILL_CHECK(MILL_ALLOC(n, &index->redrock));
+  memcpy(index->redrock, path, n);
+  return MILL_OK;
 }
 
 static void take_redshift(const mill_redrock *redrock, mill_catalog_row *row)

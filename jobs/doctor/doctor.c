@@ -422,32 +422,30 @@ static void report_choice(doctor_job *job)
 
 static int examine(doctor_job *job)
 {
-  int err = MILL_OK;
+  int code = MILL_OK;
   const mill_doctor_report *r = &job->report;
-  MILL_TRY(mill_mpi_agree(&job->mpi, count_ranks(job)));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, count_ranks(job)));
   if (job->mpi.rank == 0) {
-    err = report_program(job);
-    if (err == MILL_OK && job->library)
-      err = report_library(job);
-    if (err == MILL_OK) {
+    code = report_program(job);
+    if (code == MILL_OK && job->library)
+      code = report_library(job);
+    if (code == MILL_OK) {
       report_machine(job);
       report_ranks(job);
       report_driver(job);
       report_devices(job);
     }
   }
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  MILL_TRY(find_gpus_of_ranks(job));
-  MILL_TRY(mill_doctor_output(&job->mpi, job->output, (unsigned)job->limit_s, &job->report));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, code));
+  MILL_CHECK(find_gpus_of_ranks(job));
+  MILL_CHECK(mill_doctor_output(&job->mpi, job->output, (unsigned)job->limit_s, &job->report));
   if (job->mpi.rank != 0)
-    goto done;
+    return MILL_OK;
   report_choice(job);
   printf("%s: %d %s, %d %s\n", r->exit_status == 0 ? "ready" : "not ready", r->n_failure,
          r->n_failure == 1 ? "failure" : "failures", r->n_warning,
          r->n_warning == 1 ? "warning" : "warnings");
-  MILL_TRY(mill_job_flush("what was found"));
-done:
-  return err;
+  return mill_job_flush("what was found");
 }
 
 static int start(doctor_job *job, int argc, char **argv)

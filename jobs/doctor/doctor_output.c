@@ -203,23 +203,20 @@ static int move_rows(const output_check *check, int is_write, double *value)
 
 static int write_together(output_check *check)
 {
-  int err = MILL_OK;
+  int code = MILL_OK;
   const mill_mpi *mpi = check->mpi;
-  double *value = NULL;
+  MILL_OWNED double *value = NULL;
   snprintf(check->path, sizeof check->path, "%s/together", check->folder);
   if (mpi->rank == 0)
-    err = make_file(check->path, (off_t)(RANK_ROWS * N_VALUE * sizeof *value) * mpi->size);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(RANK_ROWS * N_VALUE, &value);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+    code = make_file(check->path, (off_t)(RANK_ROWS * N_VALUE * sizeof *value) * mpi->size);
+  if (code == MILL_OK)
+    code = MILL_ALLOC(RANK_ROWS * N_VALUE, &value);
+  MILL_CHECK(mill_mpi_agree(mpi, code));
   for (int i = 0; i < RANK_ROWS * N_VALUE; i++)
     value[i] = value_of((int64_t)RANK_ROWS * mpi->rank + i / N_VALUE, i % N_VALUE);
-  MILL_TRY(mill_mpi_agree(mpi, move_rows(check, 1, value)));
+  MILL_CHECK(mill_mpi_agree(mpi, move_rows(check, 1, value)));
   memset(value, 0, RANK_ROWS * N_VALUE * sizeof *value);
-  MILL_TRY(mill_mpi_agree(mpi, move_rows(check, 0, value)));
-done:
-  mill_free(value);
-  return err;
+  return mill_mpi_agree(mpi, move_rows(check, 0, value));
 }
 
 static int check_together(output_check *check, unsigned limit_s)

@@ -91,14 +91,9 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
 int mill_fit_record_inputs(const mill_fit_call *call, const mill_inputs *inputs,
                            const mill_fit_output *out)
 {
-  int err = MILL_OK;
   const mill_result_summary *summary = &out->summary;
   if (!call->options->input_table || summary->n_status[MILL_STATUS_NOT_DONE] > 0 ||
       summary->old == MILL_OLD_KEPT)
-    goto done;
-  if (call->mpi->rank == 0)
-    err = record(call, inputs, out);
-  MILL_TRY(mill_mpi_agree(call->mpi, err));
-done:
-  return err;
+    return MILL_OK;
+  return mill_mpi_agree(call->mpi, call->mpi->rank == 0 ? record(call, inputs, out) : MILL_OK);
 }

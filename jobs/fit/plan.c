@@ -210,14 +210,11 @@ static int print_plan(const mill_fit_task *task, const totals *sum, int n_rank, 
 
 int mill_fit_print_plan(const mill_fit_task *task)
 {
-  int err = MILL_OK;
   totals sum = {0};
   const mill_mpi *mpi = task->call->mpi;
   const int n_rank = task->setup->running.n_rank;
-  MILL_TRY(sum_up(mpi, task->inputs, &sum));
-  if (mpi->rank == 0)
-    err = print_plan(task, &sum, n_rank > 0 ? n_rank : mpi->size, stdout);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-done:
-  return err;
+  MILL_CHECK(sum_up(mpi, task->inputs, &sum));
+  return mill_mpi_agree(mpi, mpi->rank == 0
+                                 ? print_plan(task, &sum, n_rank > 0 ? n_rank : mpi->size, stdout)
+                                 : MILL_OK);
 }

@@ -88,29 +88,28 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
 static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, int64_t n[N_COUNT])
 {
-  int err = MILL_OK;
+  int code = MILL_OK;
   int64_t mine[N_COUNT] = {0};
   char first[MILL_STAR_NAME];
-  unsigned char *found = NULL;
+  MILL_OWNED unsigned char *found = NULL;
   const mill_star_list *stars =
       setup->config.join_by_name || call->options->skip_done ? NULL : setup->config.select.star;
   const int64_t n_star = stars ? stars->n_number + stars->n_name : 0;
   if (stars)
-    err = MILL_ALLOC(n_star, &found);
-  for (int f = inputs->file_start; f < inputs->file_end && err == MILL_OK; f++)
-    err = count_file(setup, inputs, f, mine, found);
-  MILL_TRY(mill_mpi_agree(call->mpi, err));
-  MILL_MPI(MPI_Allreduce(mine, n, N_COUNT, MPI_INT64_T, MPI_SUM, call->mpi->comm));
+    code = MILL_ALLOC(n_star, &found);
+  for (int f = inputs->file_start; f < inputs->file_end && code == MILL_OK; f++)
+    code = count_file(setup, inputs, f, mine, found);
+  MILL_CHECK(mill_mpi_agree(call->mpi, code));
+  MILL_CHECK_MPI(MPI_Allreduce(mine, n, N_COUNT, MPI_INT64_T, MPI_SUM, call->mpi->comm));
   if (stars)
-    MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, found, (int)n_star, MPI_BYTE, MPI_BOR, call->mpi->comm));
+    MILL_CHECK_MPI(
+        MPI_Allreduce(MPI_IN_PLACE, found, (int)n_star, MPI_BYTE, MPI_BOR, call->mpi->comm));
   const int64_t n_missing = stars ? mill_star_list_missing(stars, found, first) : 0;
   if (n_missing > 0 && inputs->n_row > 0 && call->mpi->rank == 0)
     mill_log_warning("objects: %lld of %lld listed stars have no selected row in the inputs, the "
                      "first '%s'",
                      (long long)n_missing, (long long)n_star, first);
-done:
-  mill_free(found);
-  return err;
+  return MILL_OK;
 }
 
 /* Log how many rows have a start in the table.  If none has, the table probably belongs to other

@@ -70,6 +70,12 @@ typedef struct mill_error_kept {
 /** Keep this thread's last failure, whose code is code. */
 void mill_error_save(int code, mill_error_kept *kept);
 
+/** The first failure of two codes. */
+static inline int mill_error_of(int a, int b)
+{
+  return a != MILL_OK ? a : b;
+}
+
 /** Restore a kept failure, of any thread, as this thread's last one; returns its code. */
 int mill_error_restore(const mill_error_kept *kept);
 
