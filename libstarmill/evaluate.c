@@ -168,6 +168,8 @@ void starmill_model_free(starmill_model *model)
             model->template_flux, model->data, model->ivar, model);
 }
 
+MILL_CLOSER(starmill_model, starmill_model_free)
+
 static int is_bad(const mill_fit_settings *set, const mill_raw_segment *s, int q)
 {
   return (s->mask && ((uint32_t)s->mask[q] & ~set->mask_ignore)) || !isfinite(s->flux[q]) ||
@@ -241,15 +243,14 @@ static int copy_pieces(const starmill_library *h, const starmill_star *star, sta
 static int make_model(starmill_library *h, const starmill_star *star, const double *theta,
                       starmill_model **model)
 {
-  int err = MILL_OK;
   mill_evaluation eval;
-  starmill_model *m = NULL;
-  MILL_TRY(MILL_ALLOC(1, &m));
-  MILL_TRY(check_within(h, theta));
-  MILL_TRY(mill_star_hold(h, star));
-  MILL_TRY(mill_pipeline_ask(h->pipeline, MILL_REQ_MODELS, 0, 1, theta, &eval, &m->penalty));
-  MILL_TRY(mill_pipeline_models(h->pipeline));
-  MILL_TRY(copy_pieces(h, star, m));
+  MILL_AT_END(starmill_model_free_at) starmill_model *m = NULL;
+  MILL_CHECK(MILL_ALLOC(1, &m));
+  MILL_CHECK(check_within(h, theta));
+  MILL_CHECK(mill_star_hold(h, star));
+  MILL_CHECK(mill_pipeline_ask(h->pipeline, MILL_REQ_MODELS, 0, 1, theta, &eval, &m->penalty));
+  MILL_CHECK(mill_pipeline_models(h->pipeline));
+  MILL_CHECK(copy_pieces(h, star, m));
   m->m2ll = eval.f;
   m->n_arm = h->lib.n_arm;
   for (int a = 0; a < m->n_arm; a++)
@@ -259,9 +260,7 @@ static int make_model(starmill_library *h, const starmill_star *star, const doub
                                      .n_pix = h->prepared.n_pix[a]};
   *model = m;
   m = NULL;
-done:
-  starmill_model_free(m);
-  return err;
+  return MILL_OK;
 }
 
 int starmill_model_create(starmill_library *library, const starmill_star *star, const double *theta,

@@ -90,8 +90,7 @@ static int read_config(starmill_library *h, const char *config)
                                      strlen(config)));
   if (strcmp(h->config.backend, "cuda+cpu") == 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "backend: cuda+cpu is for several ranks of starmill fit; give cpu "
-                      "or cuda");
+                      "backend: cuda+cpu is for several ranks of starmill fit; give cpu or cuda");
   if (h->config.start[0])
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "start: the table is for starmill fit; give starts to starmill_fit");
@@ -125,29 +124,26 @@ static void name_offsets(starmill_library *h)
 
 static int open_library(starmill_library *h, const char *path, const char *config)
 {
-  int err = MILL_OK;
   mill_config *c = &h->config;
-  MILL_TRY(read_config(h, config));
+  MILL_CHECK(read_config(h, config));
   mill_hdf5_lock();
-  err = mill_library_read(path, &h->lib);
+  const int code = mill_library_read(path, &h->lib);
   mill_hdf5_unlock();
-  MILL_TRY(err);
-  MILL_TRY(mill_config_cut_arms(c, &h->lib));
+  MILL_CHECK(code);
+  MILL_CHECK(mill_config_cut_arms(c, &h->lib));
   name_offsets(h);
-  MILL_TRY(mill_config_bind(c, &h->lib));
-  MILL_TRY(mill_prior_check(&h->lib, 1, &c->fit, 0));
-  MILL_TRY(mill_config_arms(c, &h->lib, h->spectra.arm_wanted));
+  MILL_CHECK(mill_config_bind(c, &h->lib));
+  MILL_CHECK(mill_prior_check(&h->lib, 1, &c->fit, 0));
+  MILL_CHECK(mill_config_arms(c, &h->lib, h->spectra.arm_wanted));
   h->spectra.lib = &h->lib;
   h->spectra.config = c;
   h->spectra.limits = (mill_open_limits){c->gzip_limit_mib, c->scratch};
   h->set = c->fit;
   h->set.resolution = c->lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
-  MILL_TRY(mill_backend_find(c->backend, &h->backend));
+  MILL_CHECK(mill_backend_find(c->backend, &h->backend));
   const int n_slot = c->n_slot > 0 ? c->n_slot : mill_backend_slots(h->backend, c->n_thread);
-  MILL_TRY(mill_pipeline_create(&h->lib, &h->set, h->backend, n_slot, c->n_thread,
-                                MILL_MODELS_WITH_PARTS, &h->pipeline));
-done:
-  return err;
+  return mill_pipeline_create(&h->lib, &h->set, h->backend, n_slot, c->n_thread,
+                              MILL_MODELS_WITH_PARTS, &h->pipeline);
 }
 
 static void destroy(starmill_library *h)

@@ -18,7 +18,6 @@ void mill_star_drop(starmill_star *star)
  * reasons STATUS gives the one that the user can fix. */
 static int take_segments(starmill_star *star)
 {
-  int err = MILL_OK;
   int no_lsf = 0, outside = 0;
   const mill_read_batch *batch = &star->batch;
   star->segment = batch->segment;
@@ -28,20 +27,17 @@ static int take_segments(starmill_star *star)
     outside |= s->use == MILL_SEGMENT_OUTSIDE;
     if (s->use != MILL_SEGMENT_FIT)
       continue;
-    err = mill_pipeline_accepts(star->library->pipeline, s);
-    outside |= err == MILL_ERR_RANGE;
-    if (err == MILL_ERR_RANGE) {
-      err = MILL_OK;
+    const int code = mill_pipeline_accepts(star->library->pipeline, s);
+    outside |= code == MILL_ERR_RANGE;
+    if (code == MILL_ERR_RANGE)
       continue;
-    }
-    MILL_TRY(err);
+    MILL_CHECK(code);
     star->segment[star->n_segment++] = *s; /* overwrite skipped segments */
   }
   star->status = no_lsf    ? MILL_STATUS_NO_RESOLUTION
                  : outside ? MILL_STATUS_OUTSIDE_LIBRARY
                            : MILL_STATUS_NO_ARM;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Make a star from a batch with one object's segments; the star takes the batch's memory. */
@@ -139,23 +135,17 @@ static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_expo
 int mill_star_make(starmill_library *h, const starmill_spectrum *spectrum, int n,
                    starmill_star **star)
 {
-  int err = MILL_OK;
   int n_exposure = 0;
   memory_source source = {spectrum, n};
-  mill_spectra *spectra = NULL;
-  mill_read_batch batch = {0};
-  int64_t *exposure = NULL;
-  MILL_TRY(count_exposures(spectrum, n, &n_exposure));
-  MILL_TRY(MILL_ALLOC(n_exposure, &exposure));
-  MILL_TRY(
+  MILL_AT_END(mill_spectra_close_at) mill_spectra *spectra = NULL;
+  MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = {0};
+  MILL_OWNED int64_t *exposure = NULL;
+  MILL_CHECK(count_exposures(spectrum, n, &n_exposure));
+  MILL_CHECK(MILL_ALLOC(n_exposure, &exposure));
+  MILL_CHECK(
       mill_spectra_open_memory("a star in memory", &h->spectra, &in_memory, &source, &spectra));
-  MILL_TRY(mill_spectra_read(spectra, exposure, n_exposure, &batch));
-  MILL_TRY(star_of_batch(h, &batch, -1, star));
-done:
-  mill_spectra_close(spectra);
-  mill_read_batch_clear(&batch);
-  mill_free(exposure);
-  return err;
+  MILL_CHECK(mill_spectra_read(spectra, exposure, n_exposure, &batch));
+  return star_of_batch(h, &batch, -1, star);
 }
 
 int starmill_star_create(starmill_library *library, const starmill_spectrum *spectrum, int n,
@@ -343,17 +333,14 @@ done:
 
 static int star_of_row(starmill_file *f, int64_t i_row, starmill_star **star)
 {
-  int err = MILL_OK;
-  mill_read_batch batch = {0};
-  MILL_TRY(check_row(f, i_row));
+  MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = {0};
+  MILL_CHECK(check_row(f, i_row));
   const mill_catalog_row *row = &f->index.row[i_row];
-  MILL_TRY(mill_spectra_read(f->spectra, f->index.exposure_row + row->first_exposure,
-                             row->n_exposure, &batch));
-  MILL_TRY(star_of_batch(f->library, &batch, row->target_id, star));
+  MILL_CHECK(mill_spectra_read(f->spectra, f->index.exposure_row + row->first_exposure,
+                               row->n_exposure, &batch));
+  MILL_CHECK(star_of_batch(f->library, &batch, row->target_id, star));
   (*star)->is_other = row->is_other;
-done:
-  mill_read_batch_clear(&batch);
-  return err;
+  return MILL_OK;
 }
 
 int starmill_file_star(starmill_file *file, int64_t i_row, starmill_star **star,

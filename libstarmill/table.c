@@ -54,6 +54,8 @@ void starmill_table_free(starmill_table *table)
   MILL_FREE((void *)table->column, table->path, table);
 }
 
+MILL_CLOSER(starmill_table, starmill_table_free)
+
 /* ---- rows of a fit ---- */
 
 static int add_column(starmill_table *t, const char *name, table_column **column)
@@ -236,55 +238,51 @@ static void path_of(const char *name, char path[PATH])
 
 static int list_columns(starmill_table *t)
 {
-  int err = MILL_OK;
   H5G_info_t info;
   if (H5Gget_info_by_name(t->file.id, "fits", &info, H5P_DEFAULT) < 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: has no group /fits: give a result of starmill fit", t->path);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: has no group /fits: give a result of starmill fit",
+                      t->path);
   if (info.nlinks > MAX_COLUMN)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: /fits has %llu columns, more than any result", t->path,
-              (unsigned long long)info.nlinks);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: /fits has %llu columns, more than any result", t->path,
+                      (unsigned long long)info.nlinks);
   t->n_row = -1;
   for (hsize_t i = 0; i < info.nlinks; i++) {
     char path[PATH], name[NAME];
     int64_t n_row = 0;
     int is_column = 0;
-    mill_h5_array array = {0};
+    MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
     table_column *c = NULL;
     if (H5Lget_name_by_idx(t->file.id, "fits", H5_INDEX_NAME, H5_ITER_INC, i, name, sizeof name,
                            H5P_DEFAULT) < 0)
-      MILL_FAIL(MILL_ERR_INPUT, "%s: /fits is damaged: %s", t->path, mill_h5_reason());
-    MILL_TRY(add_column(t, name, &c));
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: /fits is damaged: %s", t->path, mill_h5_reason());
+    MILL_CHECK(add_column(t, name, &c));
     path_of(c->name, path);
-    err = describe(t, path, c, &n_row, &array, &is_column);
-    mill_h5_array_close(&array);
-    MILL_TRY(err);
+    MILL_CHECK(describe(t, path, c, &n_row, &array, &is_column));
     if (!is_column || (t->n_row >= 0 && n_row != t->n_row))
-      MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is not a result column with as many rows as the others",
-                t->path, path);
+      return MILL_ERROR(MILL_ERR_INPUT,
+                        "%s: /%s is not a result column with as many rows as the others", t->path,
+                        path);
     t->n_row = n_row;
   }
   if (t->n_column == 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: /fits is empty", t->path);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: /fits is empty", t->path);
   t->n_fits = t->n_column;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int open_table(const char *path, starmill_table *t)
 {
-  int err = MILL_OK;
   const size_t n_byte = strlen(path) + 1;
-  MILL_TRY(MILL_ALLOC(n_byte, &t->path));
+  MILL_CHECK(MILL_ALLOC(n_byte, &t->path));
   memcpy(t->path, path, n_byte);
   mill_hdf5_lock();
-  err = mill_h5_open(t->path, MILL_ERR_INPUT, &t->file);
-  if (err == MILL_OK)
-    err = mill_h5_scan(&t->file);
-  if (err == MILL_OK)
-    err = list_columns(t);
+  int code = mill_h5_open(t->path, MILL_ERR_INPUT, &t->file);
+  if (code == MILL_OK)
+    code = mill_h5_scan(&t->file);
+  if (code == MILL_OK)
+    code = list_columns(t);
   mill_hdf5_unlock();
-done:
-  return err;
+  return code;
 }
 
 int starmill_table_open(const char *path, starmill_table **table, starmill_error *error)
@@ -303,27 +301,25 @@ done:
 
 static int read_column(starmill_table *t, table_column *c)
 {
-  int err = MILL_OK;
   char path[PATH];
   int64_t n_row = 0;
   int is_column = 0;
-  mill_h5_array array = {0};
-  char *data = NULL;
+  MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
+  MILL_OWNED char *data = NULL;
   path_of(c->name, path);
-  MILL_TRY(describe(t, path, c, &n_row, &array, &is_column));
+  MILL_CHECK(describe(t, path, c, &n_row, &array, &is_column));
   if (!is_column || n_row != t->n_row)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is not a column with a value for each of the %lld rows",
-              t->path, path, (long long)t->n_row);
-  MILL_TRY(mill_alloc_raw((size_t)n_row, row_bytes(c), (void **)&data));
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: /%s is not a column with a value for each of the %lld rows", t->path,
+                      path, (long long)t->n_row);
+  MILL_CHECK(mill_alloc_raw((size_t)n_row, row_bytes(c), (void **)&data));
   const hid_t type = c->type == STARMILL_TEXT ? array.type : mill_column_hdf5_type(c->type);
   if (n_row > 0 && H5Dread(array.id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: /%s cannot be read: %s", t->path, path, mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: /%s cannot be read: %s", t->path, path,
+                      mill_h5_reason());
   c->data = data;
   data = NULL;
-done:
-  mill_free(data);
-  mill_h5_array_close(&array);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- columns of fits and files ---- */

@@ -23,33 +23,28 @@ typedef struct line {
 /* Call take for each line of the file; skip blank lines and those that begin with #. */
 static int each_line(const char *path, int (*take)(const line *, void *), void *context)
 {
-  int err = MILL_OK;
   line at = {.path = path};
-  char *buffer = NULL;
+  MILL_OWNED char *buffer = NULL;
   size_t capacity = 0;
-  FILE *stream = NULL;
-  MILL_TRY(mill_regular_stream(path, "a file with one entry a line", MILL_ERR_USAGE, &stream));
+  MILL_AT_END(mill_stream_close) FILE *stream = NULL;
+  MILL_CHECK(mill_regular_stream(path, "a file with one entry a line", MILL_ERR_USAGE, &stream));
   ssize_t length;
   while (errno = 0, (length = getline(&buffer, &capacity, stream)) >= 0) {
     size_t n = (size_t)length;
     at.number++;
     if (memchr(buffer, '\0', n))
-      MILL_FAIL(MILL_ERR_USAGE, "%s, line %zu: holds a zero byte; give a text file", path,
-                at.number);
+      return MILL_ERROR(MILL_ERR_USAGE, "%s, line %zu: holds a zero byte; give a text file", path,
+                        at.number);
     while (n > 0 && strchr(" \t\r\n", buffer[n - 1]))
       n--;
     buffer[n] = '\0';
     at.text = buffer + strspn(buffer, " \t");
     if (at.text[0] != '#' && at.text[0] != '\0')
-      MILL_TRY(take(&at, context));
+      MILL_CHECK(take(&at, context));
   }
   if (ferror(stream) || errno == ENOMEM)
-    MILL_FAIL(MILL_ERR_USAGE, "%s: cannot be read: %s", path, strerror(errno));
-done:
-  if (stream)
-    fclose(stream);
-  free(buffer);
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "%s: cannot be read: %s", path, strerror(errno));
+  return MILL_OK;
 }
 
 static int add_path(mill_path_list *list, const char *folder, size_t n_folder, const char *path)
@@ -107,27 +102,24 @@ static int read_fits_stars(const char *path, mill_star_list *list)
   static const mill_fits_wish wish[N_WISH] = {[ID] = MILL_WISH("TARGETID", INT64, -1, 0),
                                               [IDENTIFIER] = MILL_WISH("IDENTIFIER", TEXT, 0, 0),
                                               [OBJECT] = MILL_WISH("OBJECT", TEXT, 0, 0)};
-  int err = MILL_OK, i_hdu = 0;
-  mill_fits_values v[N_WISH] = {0};
-  mill_fits_file *file = NULL;
-  MILL_TRY(mill_fits_file_open(path, NULL, &file));
+  int i_hdu = 0;
+  MILL_FITS_VALUES(v, N_WISH);
+  MILL_AT_END(mill_fits_file_close_at) mill_fits_file *file = NULL;
+  MILL_CHECK(mill_fits_file_open(path, NULL, &file));
   while (i_hdu < file->guard->n_hdu && file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
     i_hdu++;
   if (i_hdu < file->guard->n_hdu)
-    MILL_TRY(mill_fits_columns(file, i_hdu, wish, N_WISH, v));
+    MILL_CHECK(mill_fits_columns(file, i_hdu, wish, N_WISH, v));
   if (!v[ID].there && !v[IDENTIFIER].there && !v[OBJECT].there)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: its first table has no column TARGETID, IDENTIFIER or OBJECT",
-              path);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: its first table has no column TARGETID, IDENTIFIER or OBJECT", path);
   for (int64_t i = 0; i < file->guard->hdu[i_hdu].axis[1]; i++) {
     const char *identifier = mill_fits_text_at(&v[IDENTIFIER], i);
     const char *object = mill_fits_text_at(&v[OBJECT], i);
     if (v[ID].i64[i] != -1 || identifier[0] || object[0]) /* skip rows that name no star */
-      MILL_TRY(mill_star_list_add_row(list, v[ID].i64[i], identifier, object));
+      MILL_CHECK(mill_star_list_add_row(list, v[ID].i64[i], identifier, object));
   }
-done:
-  mill_fits_values_free(N_WISH, v);
-  mill_fits_file_close(file);
-  return err;
+  return MILL_OK;
 }
 
 int mill_star_list_read(const char *path, mill_star_list *list)
@@ -204,18 +196,15 @@ static int take_numbers(const line *at, void *list)
 
 static int refuse_repeated(const number_list *list, const char *where)
 {
-  int err = MILL_OK;
-  int64_t *sorted = NULL;
-  MILL_TRY(MILL_ALLOC(list->n, &sorted));
+  MILL_OWNED int64_t *sorted = NULL;
+  MILL_CHECK(MILL_ALLOC(list->n, &sorted));
   memcpy(sorted, list->value, list->n * sizeof *sorted);
   qsort(sorted, list->n, sizeof *sorted, mill_by_int64);
   for (size_t i = 1; i < list->n; i++)
     if (sorted[i] == sorted[i - 1])
-      MILL_FAIL(MILL_ERR_USAGE, "%s: %lld appears twice; give each number once", where,
-                (long long)sorted[i]);
-done:
-  mill_free(sorted);
-  return err;
+      return MILL_ERROR(MILL_ERR_USAGE, "%s: %lld appears twice; give each number once", where,
+                        (long long)sorted[i]);
+  return MILL_OK;
 }
 
 int mill_number_list(const char *text, const char *path, int64_t **numbers, size_t *n)

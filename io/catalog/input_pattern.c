@@ -73,22 +73,18 @@ static int folder_failed(const char *path, int reason)
 
 static int add_matches(const char *pattern, int flags, mill_path_list *list)
 {
-  int err = MILL_OK;
-  glob_t found;
-  memset(&found, 0, sizeof found);
+  MILL_AT_END(globfree) glob_t found = {0};
   const int failed = glob(pattern, flags, folder_failed, &found);
   if (failed == GLOB_NOSPACE)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the files of --pattern '%s'", pattern);
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the files of --pattern '%s'", pattern);
   if (failed == GLOB_NOMATCH)
-    MILL_FAIL(MILL_ERR_USAGE, "--pattern '%s' matches no file", pattern);
+    return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%s' matches no file", pattern);
   if (failed)
-    MILL_FAIL(MILL_ERR_USAGE, "--pattern '%s': a folder of it cannot be read: %s", pattern,
-              strerror(folder_errno));
+    return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%s': a folder of it cannot be read: %s", pattern,
+                      strerror(folder_errno));
   for (size_t i = 0; i < found.gl_pathc; i++)
-    MILL_TRY(mill_path_list_add(list, found.gl_pathv[i]));
-done:
-  globfree(&found);
-  return err;
+    MILL_CHECK(mill_path_list_add(list, found.gl_pathv[i]));
+  return MILL_OK;
 }
 
 int mill_input_pattern(const char *pattern, const int64_t *number, size_t n_number,

@@ -84,12 +84,11 @@ static int parse(char *text, mill_input_entry *entry)
 /* Drop the lines of each result's earlier runs, then all but the last line of each path. */
 static int drop_replaced(mill_input_table *table)
 {
-  int err = MILL_OK;
   int64_t n_kept = 0;
-  const stored **order = NULL;
-  char *is_old = NULL;
-  MILL_TRY(mill_alloc_bytes((size_t)table->n, sizeof *order, (void **)&order));
-  MILL_TRY(MILL_ALLOC(table->n, &is_old));
+  MILL_OWNED const stored **order = NULL;
+  MILL_OWNED char *is_old = NULL;
+  MILL_CHECK(mill_alloc_bytes((size_t)table->n, sizeof *order, (void **)&order));
+  MILL_CHECK(MILL_ALLOC(table->n, &is_old));
   qsort(table->line, (size_t)table->n, sizeof *table->line, compare_path);
   for (int64_t i = 0; i < table->n; i++)
     order[i] = &table->line[i];
@@ -108,29 +107,26 @@ static int drop_replaced(mill_input_table *table)
       table->line[n_kept++] = table->line[i];
   }
   table->n = n_kept;
-done:
-  mill_free(order);
-  mill_free(is_old);
-  return err;
+  return MILL_OK;
 }
 
 static int read_lines(const char *path, FILE *stream, mill_input_table *table)
 {
-  int err = MILL_OK;
-  char *text = NULL;
+  MILL_OWNED char *text = NULL;
   size_t size = 0;
   for (int64_t number = 1;; number++) {
     errno = 0;
     const ssize_t length = getline(&text, &size, stream);
     if (length < 0 && (ferror(stream) || errno == ENOMEM))
-      MILL_FAIL(MILL_ERR_USAGE, "--input-table %s: cannot be read: %s", path, strerror(errno));
+      return MILL_ERROR(MILL_ERR_USAGE, "--input-table %s: cannot be read: %s", path,
+                        strerror(errno));
     if (length < 0)
       break;
     /* an unterminated line was cut short, and its run reported the failure */
     if (text[0] == '#' || text[0] == '\n' || text[length - 1] != '\n')
       continue;
     text[length - 1] = '\0';
-    MILL_TRY(MILL_GROW(&table->line, &table->room, table->n + 1));
+    MILL_CHECK(MILL_GROW(&table->line, &table->room, table->n + 1));
     stored *line = &table->line[table->n];
     *line = (stored){.place = number};
     if (strlen(text) != (size_t)length - 1 || !parse(text, &line->entry)) {
@@ -144,32 +140,25 @@ static int read_lines(const char *path, FILE *stream, mill_input_table *table)
     text = NULL;
     size = 0;
   }
-done:
-  free(text);
-  return err;
+  return MILL_OK;
 }
 
 int mill_input_table_read(const char *path, mill_input_table **out)
 {
-  int err = MILL_OK;
-  mill_input_table *table = NULL;
-  FILE *stream = NULL;
+  MILL_AT_END(mill_input_table_free_at) mill_input_table *table = NULL;
+  MILL_AT_END(mill_stream_close) FILE *stream = NULL;
   *out = NULL;
-  MILL_TRY(mill_input_table_check(path));
-  MILL_TRY(MILL_ALLOC(1, &table));
+  MILL_CHECK(mill_input_table_check(path));
+  MILL_CHECK(MILL_ALLOC(1, &table));
   if (access(path, F_OK) == 0) {
-    MILL_TRY(mill_regular_stream(path, "a table of inputs", MILL_ERR_USAGE, &stream));
-    MILL_TRY(read_lines(path, stream, table));
+    MILL_CHECK(mill_regular_stream(path, "a table of inputs", MILL_ERR_USAGE, &stream));
+    MILL_CHECK(read_lines(path, stream, table));
     if (table->n > 0)
-      MILL_TRY(drop_replaced(table));
+      MILL_CHECK(drop_replaced(table));
   }
   *out = table;
   table = NULL;
-done:
-  if (stream)
-    fclose(stream);
-  mill_input_table_free(table);
-  return err;
+  return MILL_OK;
 }
 
 void mill_input_table_free(mill_input_table *table)
@@ -236,37 +225,32 @@ static int ends_within_line(int fd, int64_t size)
 
 int mill_input_table_append(const char *path, const mill_input_entry *entry, size_t n)
 {
-  int err = MILL_OK, fd = -1;
-  char *text = NULL;
+  MILL_AT_END(mill_descriptor_close) int fd = -1;
+  MILL_OWNED char *text = NULL;
   size_t n_text = 0;
-  FILE *out = open_memstream(&text, &n_text);
+  MILL_AT_END(mill_stream_close) FILE *out = open_memstream(&text, &n_text);
   if (!out)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the table of inputs");
-  MILL_TRY(mill_input_table_check(path));
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the table of inputs");
+  MILL_CHECK(mill_input_table_check(path));
   fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   const int64_t size = fd < 0 ? -1 : (int64_t)lseek(fd, 0, SEEK_END);
   if (size < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--input-table %s: cannot be written: %s", path, strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--input-table %s: cannot be written: %s", path,
+                      strerror(errno));
   fputs(size == 0 ? HEAD COLUMNS : ends_within_line(fd, size) ? "\n" : "", out);
   for (size_t i = 0; i < n; i++)
     print_entry(&entry[i], out);
   const int failed = ferror(out);
   if (fclose(out) != 0 || failed) {
     out = NULL;
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the table of inputs");
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the table of inputs");
   }
   out = NULL;
   /* one write: runs that end at the same time do not mix their lines */
   if (write(fd, text, n_text) != (ssize_t)n_text || fsync(fd) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "--input-table %s: cannot be written: %s; the result is complete, and the same "
-              "command writes the table",
-              path, errno ? strerror(errno) : "no room");
-done:
-  if (fd >= 0)
-    close(fd);
-  if (out)
-    fclose(out);
-  free(text);
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "--input-table %s: cannot be written: %s; the result is complete, and the "
+                      "same command writes the table",
+                      path, errno ? strerror(errno) : "no room");
+  return MILL_OK;
 }

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/base/memory.h"
+
 enum { MILL_SETTINGS_SIZE = 17 /**< size of the settings' digest, with the final zero */ };
 
 /** One input of a run. */
@@ -31,6 +33,7 @@ typedef struct mill_input_table mill_input_table;
  *  MILL_ERR_USAGE: the file is not a table of inputs. */
 int mill_input_table_read(const char *path, mill_input_table **out);
 void mill_input_table_free(mill_input_table *table); /* NULL is allowed */
+MILL_CLOSER(mill_input_table, mill_input_table_free)
 
 /** The entry of an input's absolute path; NULL: none. */
 const mill_input_entry *mill_input_table_find(const mill_input_table *table, const char *path);

@@ -197,11 +197,10 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
   if (is_error)
     return MILL_OK;
   if (set->fixed[j])
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "prior_table: %s has priors of %s, which is fixed: remove it from the table or "
-        "from fix_param",
-        s->path, name);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "prior_table: %s has priors of %s, which is fixed: remove it from the table "
+                      "or from fix_param",
+                      s->path, name);
   if (column[j][0] >= 0)
     return MILL_ERROR(MILL_ERR_CONFIG, "prior_table: %s has columns %s and %s of one parameter",
                       s->path, s->column[column[j][0]], name);
@@ -265,12 +264,11 @@ static int read_pair(source *s, const int column[2], int k, const double range[2
     if (isnan(value[row]) || isnan(error[row]))
       continue;
     if (!isfinite(value[row]) || !(error[row] > 0.0 && isfinite(error[row])))
-      return MILL_ERROR(
-          MILL_ERR_CONFIG,
-          "prior_table: %s: %s of %s is %g +- %g: give a value and an error above 0, or "
-          "NaN for no prior",
-          s->path, s->column[column[0]], mill_star_row_text(&t->star, star, text), value[row],
-          error[row]);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "prior_table: %s: %s of %s is %g +- %g: give a value and an error above 0, "
+                        "or NaN for no prior",
+                        s->path, s->column[column[0]], mill_star_row_text(&t->star, star, text),
+                        value[row], error[row]);
     prior[0] = value[row];
     prior[1] = error[row];
     if (is_far(range, value[row], error[row]) && t->n_beyond++ == 0)
@@ -285,18 +283,15 @@ static int read_pair(source *s, const int column[2], int k, const double range[2
 /* Index the rows by star; fail if a star has two rows. */
 static int read_stars(source *s, mill_prior_table *t)
 {
-  int err = MILL_OK;
-  mill_fits_values v[MILL_N_STAR_COLUMN] = {0};
+  MILL_FITS_VALUES(v, MILL_N_STAR_COLUMN);
   char text[STAR_SIZE];
   t->star = (mill_star_rows){.key = "prior_table", .path = s->path, .order = order};
-  MILL_TRY(read_star_columns(s, v));
-  MILL_TRY(mill_star_rows_make(v, s->n_row, NULL, &t->star));
+  MILL_CHECK(read_star_columns(s, v));
+  MILL_CHECK(mill_star_rows_make(v, s->n_row, NULL, &t->star));
   if (t->star.n_repeated > 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "prior_table: %s has two rows of %s: give each star one", s->path,
-              mill_star_row_text(&t->star, &t->star.repeated, text));
-done:
-  mill_fits_values_free(MILL_N_STAR_COLUMN, v);
-  return err;
+    return MILL_ERROR(MILL_ERR_CONFIG, "prior_table: %s has two rows of %s: give each star one",
+                      s->path, mill_star_row_text(&t->star, &t->star.repeated, text));
+  return MILL_OK;
 }
 
 static void digest(const mill_library *lib, mill_prior_table *t)
@@ -320,38 +315,37 @@ static void digest(const mill_library *lib, mill_prior_table *t)
 static int read_table(source *s, const mill_library *lib, int n_lib, const mill_fit_settings *set,
                       mill_prior_table *t)
 {
-  int err = MILL_OK, column[MILL_MAX_PAR][2];
-  double *value = NULL, *error = NULL, range[2];
+  int column[MILL_MAX_PAR][2];
+  double range[2];
+  MILL_OWNED double *value = NULL, *error = NULL;
   if (mill_star_columns_wanted(has_column, s) == 0)
-    MILL_FAIL(
-        MILL_ERR_CONFIG,
-        "prior_table: %s has no column TARGETID, OBJECT or IDENTIFIER%s to find stars by, nor "
-        "RA and DEC",
-        s->path, s->is_hdf5 ? " at its root" : "");
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "prior_table: %s has no column TARGETID, OBJECT or IDENTIFIER%s to find "
+                      "stars by, nor RA and DEC",
+                      s->path, s->is_hdf5 ? " at its root" : "");
   for (int j = 0; j < MILL_MAX_PAR; j++)
     column[j][0] = -1;
   for (int i = 0; i < s->n_column; i++)
-    MILL_TRY(take_column(s, lib, set, i, column));
+    MILL_CHECK(take_column(s, lib, set, i, column));
   for (int j = 0; j < MILL_MAX_PAR; j++)
     if (column[j][0] >= 0)
       t->pair[t->n_pair++] = j;
   if (t->n_pair == 0)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "prior_table: %s has no columns NAME, NAME_ERR of a parameter, e.g. TEFF, TEFF_ERR",
-              s->path);
-  MILL_TRY(mill_alloc_bytes((size_t)s->n_row, (size_t)t->n_pair * 2 * sizeof *t->prior,
-                            (void **)&t->prior));
-  MILL_TRY(MILL_ALLOC(s->n_row, &value));
-  MILL_TRY(MILL_ALLOC(s->n_row, &error));
-  MILL_TRY(read_stars(s, t));
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "prior_table: %s has no columns NAME, NAME_ERR of a parameter, e.g. TEFF, TEFF_ERR",
+        s->path);
+  MILL_CHECK(mill_alloc_bytes((size_t)s->n_row, (size_t)t->n_pair * 2 * sizeof *t->prior,
+                              (void **)&t->prior));
+  MILL_CHECK(MILL_ALLOC(s->n_row, &value));
+  MILL_CHECK(MILL_ALLOC(s->n_row, &error));
+  MILL_CHECK(read_stars(s, t));
   for (int k = 0; k < t->n_pair; k++) {
     get_range(lib, n_lib, set, t->pair[k], range);
-    MILL_TRY(read_pair(s, column[t->pair[k]], k, range, t, value, error));
+    MILL_CHECK(read_pair(s, column[t->pair[k]], k, range, t, value, error));
   }
   digest(lib, t);
-done:
-  MILL_FREE(value, error);
-  return err;
+  return MILL_OK;
 }
 
 int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,

@@ -32,25 +32,20 @@ static int open_fit(const char *path, mill_h5_file *file)
 
 int mill_sampled_read_config(const char *path, mill_config *config)
 {
-  int err = MILL_OK;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
-  char *text = NULL;
-  MILL_TRY(open_fit(path, &file));
-  MILL_TRY(mill_output_read_text(file.id, path, "provenance/CONFIG", &text));
-  MILL_TRY(mill_config_read_text(config, path, (const unsigned char *)text, strlen(text)));
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_OWNED char *text = NULL;
+  MILL_CHECK(open_fit(path, &file));
+  MILL_CHECK(mill_output_read_text(file.id, path, "provenance/CONFIG", &text));
+  MILL_CHECK(mill_config_read_text(config, path, (const unsigned char *)text, strlen(text)));
   if (strlen(path) >= sizeof config->start)
-    MILL_FAIL(MILL_ERR_CONFIG, "--fit: a path of %zu bytes is too long", strlen(path));
+    return MILL_ERROR(MILL_ERR_CONFIG, "--fit: a path of %zu bytes is too long", strlen(path));
   snprintf(config->start, sizeof config->start, "%s", path);
-done:
-  mill_free(text);
-  mill_h5_close(&file);
-  return err;
+  return MILL_OK;
 }
 
 int mill_sampled_check_library(const char *path, const mill_library *lib, int n_library, int *code)
 {
-  int err = MILL_OK;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   char hash[MILL_MAX_LIBRARY * sizeof lib->hash] = "";
   *code = 0;
   if (n_library > 1)
@@ -58,40 +53,34 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
         MILL_ERR_USAGE,
         "%s was fitted with %d libraries, but a sample takes one: choose it by --library", path,
         n_library);
-  MILL_TRY(open_fit(path, &file));
-  MILL_TRY(mill_h5_read_attr_text(&file, "provenance", "LIBRARY_HASH", hash, sizeof hash));
+  MILL_CHECK(open_fit(path, &file));
+  MILL_CHECK(mill_h5_read_attr_text(&file, "provenance", "LIBRARY_HASH", hash, sizeof hash));
   if (strcmp(hash, lib->hash) == 0)
-    goto done;
+    return MILL_OK;
   if (mill_h5_has_attr(&file, "fits/LIBRARY", "HASHES"))
-    MILL_TRY(mill_h5_read_attr_text(&file, "fits/LIBRARY", "HASHES", hash, sizeof hash));
+    MILL_CHECK(mill_h5_read_attr_text(&file, "fits/LIBRARY", "HASHES", hash, sizeof hash));
   const char *at = strstr(hash, lib->hash);
   if (!at)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "%s was fitted with another library than %s (hashes %.12s and %.12s): give the "
-              "library of the fit with --library",
-              path, lib->path, hash, lib->hash);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s was fitted with another library than %s (hashes %.12s and %.12s): give "
+                      "the library of the fit with --library",
+                      path, lib->path, hash, lib->hash);
   *code = 1 + (int)((size_t)(at - hash) / sizeof lib->hash); /* a digest and a line end */
-done:
-  mill_h5_close(&file);
-  return err;
+  return MILL_OK;
 }
 
 int mill_sampled_check_priors(const char *path, const char *table, const char *hash)
 {
-  int err = MILL_OK;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
-  char *text = NULL;
-  MILL_TRY(open_fit(path, &file));
-  MILL_TRY(mill_output_read_text(file.id, path, "provenance/IDENTITY", &text));
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_OWNED char *text = NULL;
+  MILL_CHECK(open_fit(path, &file));
+  MILL_CHECK(mill_output_read_text(file.id, path, "provenance/IDENTITY", &text));
   if (!strstr(text, hash))
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "prior_table: %s has changed since %s was fitted with it: choose the fit's table, or "
-              "this one, by --prior-table",
-              table, path);
-done:
-  mill_free(text);
-  mill_h5_close(&file);
-  return err;
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "prior_table: %s has changed since %s was fitted with it: choose the fit's "
+                      "table, or this one, by --prior-table",
+                      table, path);
+  return MILL_OK;
 }
 
 /* ---- which stars ---- */
@@ -115,11 +104,11 @@ static void clear_rows(fit_rows *rows)
 /* Set sn to each row's largest S/N of all arms. */
 static int read_sn(const mill_h5_file *file, fit_rows *rows)
 {
-  int err = MILL_OK;
   H5G_info_t info;
-  const hid_t group = H5Gopen2(file->id, "fits", H5P_DEFAULT);
+  MILL_AT_END(mill_h5_id_close) const hid_t group = H5Gopen2(file->id, "fits", H5P_DEFAULT);
   if (group < 0 || H5Gget_info(group, &info) < 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: /fits cannot be read: %s", rows->path, mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: /fits cannot be read: %s", rows->path,
+                      mill_h5_reason());
   for (size_t i = 0; i < rows->n; i++)
     rows->sn[i] = -INFINITY;
   for (hsize_t l = 0; l < info.nlinks; l++) {
@@ -129,22 +118,19 @@ static int read_sn(const mill_h5_file *file, fit_rows *rows)
                                          sizeof name - at, H5P_DEFAULT);
     if (n < 0 || (size_t)n >= sizeof name - at || strncmp(name + at, "SN_", 3) != 0)
       continue;
-    MILL_TRY(mill_h5_read(file, name, H5T_NATIVE_DOUBLE, 1, &rows->n, rows->arm_sn));
+    MILL_CHECK(mill_h5_read(file, name, H5T_NATIVE_DOUBLE, 1, &rows->n, rows->arm_sn));
     for (size_t i = 0; i < rows->n; i++)
       rows->sn[i] = fmax(rows->sn[i], rows->arm_sn[i]);
   }
-done:
-  MILL_H5_CLOSE(group);
-  return err;
+  return MILL_OK;
 }
 
 static int read_rows(const char *path, fit_rows *rows)
 {
-  int err = MILL_OK;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   rows->path = path;
-  MILL_TRY(open_fit(path, &file));
-  MILL_TRY(mill_h5_shape(&file, "fits/TARGETID", 1, &rows->n));
+  MILL_CHECK(open_fit(path, &file));
+  MILL_CHECK(mill_h5_shape(&file, "fits/TARGETID", 1, &rows->n));
   const struct {
     const char *name;
     hid_t type;
@@ -155,17 +141,15 @@ static int read_rows(const char *path, fit_rows *rows)
                 {"fits/STATUS", H5T_NATIVE_INT32, sizeof *rows->status, (void **)&rows->status},
                 {"fits/FIT_INFO", H5T_NATIVE_INT32, sizeof *rows->info, (void **)&rows->info}};
   for (size_t i = 0; i < sizeof column / sizeof *column; i++) {
-    MILL_TRY(mill_alloc_bytes(rows->n, column[i].size, column[i].to));
-    MILL_TRY(mill_h5_read(&file, column[i].name, column[i].type, 1, &rows->n, *column[i].to));
+    MILL_CHECK(mill_alloc_bytes(rows->n, column[i].size, column[i].to));
+    MILL_CHECK(mill_h5_read(&file, column[i].name, column[i].type, 1, &rows->n, *column[i].to));
   }
-  MILL_TRY(MILL_ALLOC(rows->n, &rows->sn));
-  MILL_TRY(MILL_ALLOC(rows->n, &rows->arm_sn));
-  MILL_TRY(read_sn(&file, rows));
-  MILL_TRY(mill_star_texts_read(&file, "catalog/IDENTIFIER", (int64_t)rows->n, &rows->identifier));
-  MILL_TRY(mill_star_texts_read(&file, "catalog/OBJECT", (int64_t)rows->n, &rows->object));
-done:
-  mill_h5_close(&file);
-  return err;
+  MILL_CHECK(MILL_ALLOC(rows->n, &rows->sn));
+  MILL_CHECK(MILL_ALLOC(rows->n, &rows->arm_sn));
+  MILL_CHECK(read_sn(&file, rows));
+  MILL_CHECK(
+      mill_star_texts_read(&file, "catalog/IDENTIFIER", (int64_t)rows->n, &rows->identifier));
+  return mill_star_texts_read(&file, "catalog/OBJECT", (int64_t)rows->n, &rows->object);
 }
 
 /* Set the bits of RVS_WARN and FIT_INFO named in text, separated by commas. */
@@ -244,28 +228,23 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
 
 int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_config *config)
 {
-  int err = MILL_OK;
   mill_selection *select = &config->select;
-  fit_rows rows = {0};
-  unsigned char *found = NULL;
-  mill_star_list *kept = NULL;
+  MILL_AT_END(clear_rows) fit_rows rows = {0};
+  MILL_OWNED unsigned char *found = NULL;
+  MILL_AT_END(mill_star_list_free_at) mill_star_list *kept = NULL;
   config->fit.binaries = 0;              /* a sample describes one star */
   config->fit.epochs = MILL_EPOCHS_NONE; /* with one velocity */
   if (!wish->is_listing && !wish->flag && !wish->has_sn_range && wish->part == 1.0)
-    goto done;
-  MILL_TRY(read_rows(path, &rows));
-  MILL_TRY(MILL_ALLOC(1, &kept));
+    return MILL_OK;
+  MILL_CHECK(read_rows(path, &rows));
+  MILL_CHECK(MILL_ALLOC(1, &kept));
   if (select->star)
-    MILL_TRY(MILL_ALLOC(select->star->n_number + select->star->n_name, &found));
-  MILL_TRY(keep_rows(wish, select->star, &rows, found, kept));
+    MILL_CHECK(MILL_ALLOC(select->star->n_number + select->star->n_name, &found));
+  MILL_CHECK(keep_rows(wish, select->star, &rows, found, kept));
   mill_star_list_free(select->star);
   select->star = kept;
   kept = NULL;
-done:
-  mill_free(found);
-  mill_star_list_free(kept);
-  clear_rows(&rows);
-  return err;
+  return MILL_OK;
 }
 
 /* The known input that is the same file as path by a hard link; NULL: none. */
@@ -282,26 +261,22 @@ static const mill_known_input *find_linked(const mill_known_inputs *known, const
 
 int mill_sampled_check_inputs(const char *path, const mill_inputs *inputs)
 {
-  int err = MILL_OK;
   char absolute[PATH_MAX];
-  mill_h5_file file = {.id = H5I_INVALID_HID};
-  mill_known_inputs known = {0};
-  MILL_TRY(open_fit(path, &file));
-  MILL_TRY(mill_known_inputs_read(file.id, path, &known));
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_AT_END(mill_known_inputs_clear) mill_known_inputs known = {0};
+  MILL_CHECK(open_fit(path, &file));
+  MILL_CHECK(mill_known_inputs_read(file.id, path, &known));
   for (int i = 0; i < inputs->n_file; i++) {
     const mill_input_file *now = &inputs->file[i];
-    MILL_TRY(mill_input_absolute(now->path, absolute));
+    MILL_CHECK(mill_input_absolute(now->path, absolute));
     const mill_known_input *then = mill_known_inputs_find(&known, absolute);
     if (!then)
       then = find_linked(&known, now->path);
     if (then && !now->error[0] && (then->size != now->size || then->mtime != now->mtime))
-      MILL_FAIL(MILL_ERR_OUTPUT,
-                "%s has changed since the fit %s (%s): restore the file, or fit it again",
-                now->path, path,
-                then->size != now->size ? "its size differs" : "its time of change differs");
+      return MILL_ERROR(
+          MILL_ERR_OUTPUT,
+          "%s has changed since the fit %s (%s): restore the file, or fit it again", now->path,
+          path, then->size != now->size ? "its size differs" : "its time of change differs");
   }
-done:
-  mill_known_inputs_clear(&known);
-  mill_h5_close(&file);
-  return err;
+  return MILL_OK;
 }

@@ -82,11 +82,10 @@ static void missing_in_fits(mill_fits_file *file, int i_hdu, const raw_table *ra
 
 static int read_fits(raw_table *raw, const mill_open_limits *limits)
 {
-  int err = MILL_OK;
-  mill_fits_file *file = NULL;
+  MILL_AT_END(mill_fits_file_close_at) mill_fits_file *file = NULL;
   int i_hdu = 0, nearest = -1;
   char missing[512] = "", least[512] = "";
-  MILL_TRY(mill_fits_file_open(raw->path, limits, &file));
+  MILL_CHECK(mill_fits_file_open(raw->path, limits, &file));
   for (; i_hdu < file->guard->n_hdu; i_hdu++) {
     if (file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
       continue;
@@ -99,26 +98,24 @@ static int read_fits(raw_table *raw, const mill_open_limits *limits)
     }
   }
   if (i_hdu == file->guard->n_hdu && nearest < 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: has no table to start from", raw->path);
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: has no table to start from", raw->path);
   if (i_hdu == file->guard->n_hdu)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "%s: no table has all columns to start from; HDU %d (%s) lacks%s (a parameter fixed "
-              "by fix_param needs no column)",
-              raw->path, nearest + 1, file->guard->hdu[nearest].name, least);
-  MILL_TRY(start_rows(raw, file->guard->hdu[i_hdu].axis[1]));
-  MILL_TRY(mill_star_columns_read(file, i_hdu, raw->column));
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s: no table has all columns to start from; HDU %d (%s) lacks%s (a "
+                      "parameter fixed by fix_param needs no column)",
+                      raw->path, nearest + 1, file->guard->hdu[nearest].name, least);
+  MILL_CHECK(start_rows(raw, file->guard->hdu[i_hdu].axis[1]));
+  MILL_CHECK(mill_star_columns_read(file, i_hdu, raw->column));
   for (int j = 0; j < raw->out->n_par; j++) {
     const char *name[2];
     mill_star_table_names(raw->lib, j, name);
     if (!raw->set->fixed[j])
-      MILL_TRY(mill_fits_column_double(
+      MILL_CHECK(mill_fits_column_double(
           file, i_hdu, mill_star_table_has(file, i_hdu, name[0]) ? name[0] : name[1], raw->value,
           NULL));
     put_values(raw, j);
   }
-done:
-  mill_fits_file_close(file);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- HDF5 ---- */
@@ -255,17 +252,13 @@ static int is_finite(const mill_start_table *table, int64_t row)
 /* Keep one row of each star: its first finite row, or if no row is finite its first row. */
 static int sort_rows(raw_table *raw)
 {
-  int err = MILL_OK;
   mill_start_table *t = raw->out;
-  unsigned char *not_finite = NULL;
+  MILL_OWNED unsigned char *not_finite = NULL;
   t->star = (mill_star_rows){.key = "start", .path = raw->path, .order = order};
-  MILL_TRY(MILL_ALLOC(raw->n_row, &not_finite));
+  MILL_CHECK(MILL_ALLOC(raw->n_row, &not_finite));
   for (int64_t i = 0; i < raw->n_row; i++)
     not_finite[i] = !is_finite(t, i);
-  MILL_TRY(mill_star_rows_make(raw->column, raw->n_row, not_finite, &t->star));
-done:
-  mill_free(not_finite);
-  return err;
+  return mill_star_rows_make(raw->column, raw->n_row, not_finite, &t->star);
 }
 
 /* Hash the keys of the rows that can be found and the values of the finite ones. */

@@ -19,6 +19,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
+#include "src/system/regular_file.h"
 #include "src/system/status_process.h"
 #include "src/system/thread.h"
 
@@ -138,48 +139,45 @@ static int is_touched(const char *path, const struct stat *before)
  * removes it: under flock, each checks that the path still names the file it read. */
 static int remove_stale(const char *path, const char *output, const holder *me)
 {
-  int err = MILL_OK;
   char text[TEXT];
   holder who = {.pid = 0};
   struct stat opened, named;
-  const int fd = open_lock(path);
+  MILL_AT_END(mill_descriptor_close) const int fd = open_lock(path);
   if (fd < 0 && errno == ENOENT)
-    goto done;
+    return MILL_OK;
   const ssize_t n = read_lock(fd, text);
   if (n < 0 || fstat(fd, &opened) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: the lock file of the output cannot be read: %s", path,
-              strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: the lock file of the output cannot be read: %s", path,
+                      strerror(errno));
   const double age_s = difftime(time(NULL), opened.st_mtim.tv_sec);
   const int is_known =
       sscanf(text, "host %255s pid %ld job %63s restart %d start %llu space %63s", who.host,
              &who.pid, who.job, &who.restart, &who.start, who.space) == 6;
   if (n == 0 && age_s < EMPTY_S) {
     (void)usleep(EMPTY_S * 100000); /* its job is writing it now, or was killed just now */
-    goto done;
+    return MILL_OK;
   }
   if (!is_known && n > 0)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s is locked, and %s does not say by whom: if no job writes this output, remove "
-              "that file and start again",
-              output, path);
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s is locked, and %s does not say by whom: if no job writes this output, "
+                      "remove that file and start again",
+                      output, path);
   const enum verdict verdict = is_known ? judge(&who, me, age_s) : IS_GONE;
   if (verdict == LIVES || (verdict == WATCH && is_touched(path, &opened)))
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s is being written by process %ld on host %s%s%s: wait for it to end, or, if it no "
-              "longer runs, remove %s and start again",
-              output, who.pid, who.host, strcmp(who.job, "-") ? ", Slurm job " : "",
-              strcmp(who.job, "-") ? who.job : "", path);
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s is being written by process %ld on host %s%s%s: wait for it to end, or, "
+                      "if it no longer runs, remove %s and start again",
+                      output, who.pid, who.host, strcmp(who.job, "-") ? ", Slurm job " : "",
+                      strcmp(who.job, "-") ? who.job : "", path);
   (void)flock(fd, LOCK_EX); /* if there are no locks, mill_lock_keep stops the loser */
   if (lstat(path, &named) != 0 || opened.st_ino != named.st_ino || opened.st_dev != named.st_dev)
-    goto done;
+    return MILL_OK;
   if (unlink(path) != 0 && errno != ENOENT)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: stale lock cannot be removed: %s", path, strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: stale lock cannot be removed: %s", path,
+                      strerror(errno));
   mill_log_info("%s: taking over this lock, left by %s%s that no longer runs", path,
                 is_known ? "a process on host " : "a job", who.host);
-done:
-  if (fd >= 0)
-    close(fd);
-  return err;
+  return MILL_OK;
 }
 
 /* Is the lock still ours?  0: another job has it; 1 also if it is missing or unreadable. */

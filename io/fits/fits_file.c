@@ -46,11 +46,10 @@ int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *sou
 
 int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_fits_file **out)
 {
-  int err = MILL_OK;
-  mill_fits_file *file = NULL;
+  MILL_AT_END(mill_fits_file_close_at) mill_fits_file *file = NULL;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &file));
-  MILL_TRY(mill_fits_guard_open(path, limits, &file->guard));
+  MILL_CHECK(MILL_ALLOC(1, &file));
+  MILL_CHECK(mill_fits_guard_open(path, limits, &file->guard));
   /* open the descriptor that was checked: an unpacked file has no name, and CFITSIO would interpret
    * brackets and the like in a path */
   char name[64];
@@ -58,14 +57,12 @@ int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_f
   int status = 0;
   if (fits_open_diskfile(&file->fptr, name, READONLY, &status) != 0) {
     file->fptr = NULL;
-    MILL_TRY(mill_check_descriptors(path, MILL_ERR_INPUT));
+    MILL_CHECK(mill_check_descriptors(path, MILL_ERR_INPUT));
   }
-  MILL_TRY_FITS(file, 0, status, "cannot be opened");
+  MILL_CHECK_FITS(file, 0, status, "cannot be opened");
   *out = file;
   file = NULL;
-done:
-  mill_fits_file_close(file);
-  return err;
+  return MILL_OK;
 }
 
 void mill_fits_file_close(mill_fits_file *file)
@@ -184,30 +181,28 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
 static int read_integers(mill_fits_file *file, int i_hdu, int number, const char *name, int as,
                          __int128 offset, void *out)
 {
-  int err = MILL_OK, status = 0, any_null = 0;
-  char *is_null = NULL;
+  int status = 0, any_null = 0;
+  MILL_OWNED char *is_null = NULL;
   int *narrow = as == TINT ? out : NULL;
   int64_t *wide = as == TINT ? NULL : out;
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
   const int64_t missing = narrow ? *narrow : *wide;
-  MILL_TRY(MILL_ALLOC(n_row, &is_null));
+  MILL_CHECK(MILL_ALLOC(n_row, &is_null));
   fits_read_colnull(file->fptr, as, number, 1, 1, n_row, out, is_null, &any_null, &status);
-  MILL_TRY_FITS(file, i_hdu, status, "column %s cannot be read", name);
+  MILL_CHECK_FITS(file, i_hdu, status, "column %s cannot be read", name);
   for (int64_t i = 0; i < n_row && (any_null || offset != 0); i++) {
     const __int128 value = is_null[i] ? missing : (narrow ? narrow[i] : wide[i]) + offset;
     if (value < INT64_MIN || value > INT64_MAX)
-      MILL_TRY(MILL_ERROR_HDU(file, i_hdu,
-                              ": column %s, row %lld (counted from 0): the integer does not fit "
-                              "into 64 bits with sign, the most that a result can hold",
-                              name, (long long)i));
+      return MILL_ERROR_HDU(file, i_hdu,
+                            ": column %s, row %lld (counted from 0): the integer does not fit "
+                            "into 64 bits with sign, the most that a result can hold",
+                            name, (long long)i);
     if (narrow)
       narrow[i] = (int)value;
     else
       wide[i] = (int64_t)value;
   }
-done:
-  mill_free(is_null);
-  return err;
+  return MILL_OK;
 }
 
 static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as, __int128 offset,
@@ -258,11 +253,10 @@ static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char 
     scaling[i] = status == 0 ? strtod(text, NULL) : NAN;
   }
   if (scaling[0] != 1.0 || scaling[1] != floor(scaling[1]) || !(fabs(scaling[1]) <= 0x1p64))
-    return MILL_ERROR_HDU(
-        file, i_hdu,
-        ": column %s has TSCAL %g and TZERO %g; integers need TSCAL 1 and a whole TZERO "
-        "to be read exactly: write them unscaled",
-        name, scaling[0], scaling[1]);
+    return MILL_ERROR_HDU(file, i_hdu,
+                          ": column %s has TSCAL %g and TZERO %g; integers need TSCAL 1 and a "
+                          "whole TZERO to be read exactly: write them unscaled",
+                          name, scaling[0], scaling[1]);
   *offset = (__int128)scaling[1];
   if (scaling[1] != 0.0 && strspn(text, "+-0123456789") == strlen(text)) {
     const char *digit = text + strspn(text, "+-");
@@ -277,21 +271,19 @@ int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, in
                            int *found)
 {
   static_assert(sizeof(LONGLONG) == sizeof(int64_t), "CFITSIO's LONGLONG has 64 bits");
-  int err = MILL_OK;
   int status = 0;
   mill_fits_column c;
   double scaling[2];
   __int128 offset = 0;
-  MILL_TRY(mill_fits_column_find(file, i_hdu, name, found, &c));
+  MILL_CHECK(mill_fits_column_find(file, i_hdu, name, found, &c));
   if (c.number > 0)
-    MILL_TRY(read_scaling(file, i_hdu, c.number, name, scaling, &offset));
+    MILL_CHECK(read_scaling(file, i_hdu, c.number, name, scaling, &offset));
   if (offset != 0)
     fits_set_tscale(file->fptr, c.number, 1.0, 0.0, &status);
-  err = read_number(file, i_hdu, name, TLONGLONG, offset, out, found);
+  const int code = read_number(file, i_hdu, name, TLONGLONG, offset, out, found);
   if (offset != 0)
     fits_set_tscale(file->fptr, c.number, scaling[0], scaling[1], &status);
-done:
-  return err;
+  return code;
 }
 
 static int read_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t *out, int *found)
@@ -407,6 +399,12 @@ int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wis
   for (int i = 0; i < n_wish; i++)
     MILL_CHECK(take_wish(file, i_hdu, &wish[i], &values[i]));
   return MILL_OK;
+}
+
+void mill_fits_values_end(void *values)
+{
+  for (mill_fits_values *v = values; !v->is_end; v++)
+    mill_free(v->text);
 }
 
 void mill_fits_values_free(int n, mill_fits_values *values)

@@ -10,6 +10,7 @@
 
 #include "io/fits/fits_guard.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 enum {
   MILL_FITS_MAX_ROWS = 1 << 22, /**< most rows of a table; DESI's have thousands */
@@ -27,6 +28,7 @@ int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_f
 
 /** NULL is allowed. */
 void mill_fits_file_close(mill_fits_file *file);
+MILL_CLOSER(mill_fits_file, mill_fits_file_close)
 
 /** *i_hdu: index of the HDU with this EXTNAME (upper case); -1: none.  MILL_ERR_INPUT: two HDUs
  *  have the name. */
@@ -122,7 +124,13 @@ typedef struct mill_fits_values {
   };
   size_t stride; /**< bytes from row to row */
   int there;     /**< 1: the file has the column */
+  int is_end;    /**< 1: stands after the last column of MILL_FITS_VALUES */
 } mill_fits_values;
+
+/** Declare an array v [n] of missing values, freed when its block ends. */
+#define MILL_FITS_VALUES(v, n)                                                                     \
+  MILL_AT_END(mill_fits_values_end) mill_fits_values v[(n) + 1] = {[n] = {.is_end = 1}}
+void mill_fits_values_end(void *values);
 
 /** Text of row i; empty if the column is missing. */
 static inline const char *mill_fits_text_at(const mill_fits_values *texts, int64_t i)

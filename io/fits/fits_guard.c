@@ -552,39 +552,36 @@ static int walk_file(mill_fits_guard *guard, int64_t image_limit)
 
 int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_fits_guard **out)
 {
-  int err = MILL_OK;
   struct stat st;
   unsigned char magic[2];
-  mill_fits_guard *guard = NULL;
+  MILL_AT_END(mill_fits_guard_close_at) mill_fits_guard *guard = NULL;
   const double limit_mib = limits ? limits->gzip_limit_mib : MILL_GZIP_LIMIT_MIB;
   const int64_t limit = limit_mib > 0.0 ? (int64_t)fmin(limit_mib * 1048576.0, 0x1p62) : 0;
   *out = NULL;
   if (strlen(path) >= MILL_FITS_MAX_PATH)
-    MILL_FAIL(MILL_ERR_INPUT, "%.100s...: the path is longer than %d bytes", path,
-              MILL_FITS_MAX_PATH - 1);
-  MILL_TRY(MILL_ALLOC(1, &guard));
+    return MILL_ERROR(MILL_ERR_INPUT, "%.100s...: the path is longer than %d bytes", path,
+                      MILL_FITS_MAX_PATH - 1);
+  MILL_CHECK(MILL_ALLOC(1, &guard));
   strcpy(guard->path, path);
-  MILL_TRY(mill_regular_open(path, "a FITS file", MILL_ERR_INPUT, &guard->fd));
-  MILL_TRY(examine(guard, &st));
+  MILL_CHECK(mill_regular_open(path, "a FITS file", MILL_ERR_INPUT, &guard->fd));
+  MILL_CHECK(examine(guard, &st));
   guard->file_size = (int64_t)st.st_size;
   guard->file_mtime = (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec;
   const int64_t n_magic = mill_fits_read_at(guard->fd, magic, 2, 0);
   if (n_magic < 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s; check the file system", path,
-              strerror(errno));
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: cannot be read: %s; check the file system", path,
+                      strerror(errno));
   if (n_magic == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
-    MILL_TRY(
+    MILL_CHECK(
         mill_gunzip(path, guard->fd, limit, limits ? limits->scratch : NULL, &guard->unpacked));
     close(guard->fd);
     guard->fd = guard->unpacked.fd;
     guard->is_unpacked = 1;
   }
-  MILL_TRY(walk_file(guard, limit));
+  MILL_CHECK(walk_file(guard, limit));
   *out = guard;
   guard = NULL;
-done:
-  mill_fits_guard_close(guard);
-  return err;
+  return MILL_OK;
 }
 
 void mill_fits_guard_close(mill_fits_guard *guard)

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "io/fits/gunzip.h"
+#include "kernels/base/memory.h"
 
 /** Limits on opened files. */
 typedef struct mill_open_limits {
@@ -63,6 +64,7 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
 
 /** NULL is allowed. */
 void mill_fits_guard_close(mill_fits_guard *guard);
+MILL_CLOSER(mill_fits_guard, mill_fits_guard_close)
 
 /** Read n bytes at offset; returns the number read, fewer only at the end of the file; -1: error,
  *  see errno. */

@@ -93,11 +93,10 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
       return ERROR_HDU(at, "the compressed image is impossibly large; " BAD);
   }
   if (n_pix * im->pix_bytes > image_limit)
-    return ERROR_HDU(
-        at,
-        "the compressed image unpacks to %lld MiB, more than the limit of %lld MiB; raise "
-        "gzip_limit_mib, or funpack it",
-        (long long)(n_pix * im->pix_bytes >> 20), (long long)(image_limit >> 20));
+    return ERROR_HDU(at,
+                     "the compressed image unpacks to %lld MiB, more than the limit of %lld MiB; "
+                     "raise gzip_limit_mib, or funpack it",
+                     (long long)(n_pix * im->pix_bytes >> 20), (long long)(image_limit >> 20));
   if (n_tile != n_row)
     return ERROR_HDU(at, "%lld compressed tiles instead of %lld; " BAD, (long long)n_row,
                      (long long)n_tile);
@@ -234,46 +233,43 @@ static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
                        const mill_fits_table *table, const mill_fits_hdu *tiles,
                        const mill_fits_hdu *hdu, const image *im)
 {
-  int err = MILL_OK;
   const int64_t row_bytes = tiles->axis[0], n_row = tiles->axis[1];
   const int64_t heap_bytes = tiles->data_bytes - table->heap_start;
-  unsigned char *row = NULL, *tile = NULL;
-  stream_column *stream = NULL;
+  MILL_OWNED unsigned char *row = NULL, *tile = NULL;
+  MILL_OWNED stream_column *stream = NULL;
   int n_stream = 0;
   int64_t tile_room = 0, all_bytes = 0;
-  MILL_TRY(MILL_ALLOC(table->n_field, &stream));
-  MILL_TRY(find_streams(at, table, im, stream, &n_stream));
-  MILL_TRY(MILL_ALLOC(row_bytes, &row));
+  MILL_CHECK(MILL_ALLOC(table->n_field, &stream));
+  MILL_CHECK(find_streams(at, table, im, stream, &n_stream));
+  MILL_CHECK(MILL_ALLOC(row_bytes, &row));
   for (int64_t i_row = 0; i_row < n_row; i_row++) {
     const int64_t n_pix = tile_pixels(hdu, im, i_row);
     int64_t packed_bytes = 0, n_byte = 0, start = 0;
     if (mill_fits_read_at(guard->fd, row, row_bytes, tiles->data_start + i_row * row_bytes) !=
         row_bytes)
-      MILL_TRY(ERROR_HDU(at, "row %lld cannot be read; " CUT, (long long)i_row + 1));
+      return ERROR_HDU(at, "row %lld cannot be read; " CUT, (long long)i_row + 1);
     for (const stream_column *s = stream; s < stream + n_stream; s++) {
       if (!good_descriptor(s, row, heap_bytes, &n_byte, &start))
-        MILL_TRY(ERROR_HDU(at, "tile %lld points outside the compressed data; " BAD,
-                           (long long)i_row + 1));
+        return ERROR_HDU(at, "tile %lld points outside the compressed data; " BAD,
+                         (long long)i_row + 1);
       packed_bytes += n_byte;
       if (s->kind == STREAM_OTHER || n_byte == 0)
         continue;
-      MILL_TRY(MILL_GROW(&tile, &tile_room, n_byte));
+      MILL_CHECK(MILL_GROW(&tile, &tile_room, n_byte));
       if (mill_fits_read_at(guard->fd, tile, n_byte,
                             tiles->data_start + table->heap_start + start) != n_byte ||
           !(s->kind == STREAM_RICE ? good_rice(tile, n_byte, n_pix, im)
                                    : good_gzip(tile, n_byte, 8 * n_pix)))
-        MILL_TRY(ERROR_HDU(at, "the compressed data of tile %lld are damaged: make the file again",
-                           (long long)i_row + 1));
+        return ERROR_HDU(at, "the compressed data of tile %lld are damaged: make the file again",
+                         (long long)i_row + 1);
     }
     /* refuse tiles with too few bytes for their pixels, and tiles that share bytes */
     all_bytes += packed_bytes;
     if (n_pix * im->pix_bytes / MAX_PACKING > packed_bytes || all_bytes > heap_bytes)
-      MILL_TRY(
-          ERROR_HDU(at, "tile %lld has too few bytes for its pixels; " BAD, (long long)i_row + 1));
+      return ERROR_HDU(at, "tile %lld has too few bytes for its pixels; " BAD,
+                       (long long)i_row + 1);
   }
-done:
-  MILL_FREE(stream, row, tile);
-  return err;
+  return MILL_OK;
 }
 
 int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *guard,

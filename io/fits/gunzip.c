@@ -122,10 +122,9 @@ static int inflate_members(unpacker *u, z_stream *z)
 
 static int open_unnamed(unpacker *u)
 {
-  int err = MILL_OK;
-  char *name = NULL;
+  MILL_OWNED char *name = NULL;
   const size_t name_bytes = strlen(u->scratch) + 32;
-  MILL_TRY(MILL_ALLOC(name_bytes, &name));
+  MILL_CHECK(MILL_ALLOC(name_bytes, &name));
   snprintf(name, name_bytes, "%s/starmill-XXXXXX", u->scratch);
   u->out = mkostemp(name, O_CLOEXEC);
   if (u->out >= 0)
@@ -133,13 +132,11 @@ static int open_unnamed(unpacker *u)
   else if (errno == ENOSPC || errno == EDQUOT)
     u->no_room = errno;
   else
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "scratch folder %s cannot be written (%s), so %s cannot be unpacked; set scratch or "
-              "TMPDIR to a writable folder, or gunzip the input",
-              u->scratch, strerror(errno), u->path);
-done:
-  mill_free(name);
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "scratch folder %s cannot be written (%s), so %s cannot be unpacked; set "
+                      "scratch or TMPDIR to a writable folder, or gunzip the input",
+                      u->scratch, strerror(errno), u->path);
+  return MILL_OK;
 }
 
 /* Unpack the whole file once; set size, and no_room if the folder is full. */

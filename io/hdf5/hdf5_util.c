@@ -94,67 +94,57 @@ static int access_list(hid_t *access)
 
 int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file)
 {
-  int err = MILL_OK;
-  hid_t access = H5I_INVALID_HID;
+  MILL_AT_END(mill_h5_id_close) hid_t access = H5I_INVALID_HID;
   *file = H5I_INVALID_HID;
-  MILL_TRY(access_list(&access));
+  MILL_CHECK(access_list(&access));
   mill_h5_opening(path, code);
   *file = flags & H5F_ACC_TRUNC ? H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access)
                                 : H5Fopen(path, flags, access);
   mill_h5_opened(*file);
   if (*file < 0)
-    MILL_TRY(mill_check_descriptors(path, code));
+    MILL_CHECK(mill_check_descriptors(path, code));
   if (*file < 0 && flags != H5F_ACC_RDONLY)
-    MILL_FAIL(code, "%s: cannot write the file: %s" MILL_H5_MAKE_ROOM, path, mill_h5_reason());
+    return MILL_ERROR(code, "%s: cannot write the file: %s" MILL_H5_MAKE_ROOM, path,
+                      mill_h5_reason());
   if (*file < 0)
-    MILL_FAIL(code, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
-              mill_h5_reason());
-done:
-  MILL_H5_CLOSE(access);
-  return err;
+    return MILL_ERROR(code, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
+                      mill_h5_reason());
+  return MILL_OK;
 }
 
 int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int code,
                        mill_h5_file *file)
 {
-  int err = MILL_OK;
   *file = (mill_h5_file){.id = H5I_INVALID_HID, .code = code, .path = path};
   be_quiet();
-  const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  MILL_AT_END(mill_h5_id_close) const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
   if (access < 0 || H5Pset_fapl_core(access, (size_t)1 << 20, 0) < 0 ||
       H5Pset_file_image(access, (void *)(uintptr_t)image, n_byte) < 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no file in memory: %s", mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no file in memory: %s", mill_h5_reason());
   file->id = H5Fopen("/dev/null/image", H5F_ACC_RDONLY, access); /* no file can have this name */
   if (file->id < 0)
-    MILL_FAIL(code, "%s: cannot be opened in memory: %s", path, mill_h5_reason());
-done:
-  MILL_H5_CLOSE(access);
-  return err;
+    return MILL_ERROR(code, "%s: cannot be opened in memory: %s", path, mill_h5_reason());
+  return MILL_OK;
 }
 
 int mill_h5_open(const char *path, int code, mill_h5_file *file)
 {
-  int err = MILL_OK;
-  int fd = -1;
+  MILL_AT_END(mill_descriptor_close) int fd = -1;
   file->id = H5I_INVALID_HID;
   file->code = code;
   file->path = path;
   be_quiet();
-  MILL_TRY(mill_regular_open(path, "an HDF5 file", code, &fd));
+  MILL_CHECK(mill_regular_open(path, "an HDF5 file", code, &fd));
   struct stat status;
   if (fstat(fd, &status) != 0)
-    MILL_FAIL(code, "%s: cannot be examined: %s", path, strerror(errno));
+    return MILL_ERROR(code, "%s: cannot be examined: %s", path, strerror(errno));
   if (status.st_size == 0)
-    MILL_FAIL(code, "%s: is empty", path);
+    return MILL_ERROR(code, "%s: is empty", path);
   if (H5Fis_hdf5(path) <= 0) {
-    MILL_TRY(mill_check_descriptors(path, code));
-    MILL_FAIL(code, "%s: is not an HDF5 file", path);
+    MILL_CHECK(mill_check_descriptors(path, code));
+    return MILL_ERROR(code, "%s: is not an HDF5 file", path);
   }
-  MILL_TRY(mill_h5_open_as(path, H5F_ACC_RDONLY, code, &file->id));
-done:
-  if (fd >= 0)
-    close(fd);
-  return err;
+  return mill_h5_open_as(path, H5F_ACC_RDONLY, code, &file->id);
 }
 
 static const char *link_kind(H5L_type_t type)
@@ -167,20 +157,20 @@ static const char *link_kind(H5L_type_t type)
 /* Check how a dataset is stored, without reading it. */
 static int scan_dataset(const mill_h5_file *file, const char *name, hid_t dataset)
 {
-  int err = MILL_OK;
-  const hid_t creation = H5Dget_create_plist(dataset);
+  MILL_AT_END(mill_h5_id_close) const hid_t creation = H5Dget_create_plist(dataset);
   if (creation < 0)
-    MILL_FAIL(file->code, DATASET("is damaged: %s"), mill_h5_reason());
+    return MILL_ERROR(file->code, DATASET("is damaged: %s"), mill_h5_reason());
   if (H5Pget_external_count(creation) != 0)
-    MILL_FAIL(file->code,
-              DATASET("keeps its data in another file, which is refused; copy it with h5repack"));
+    return MILL_ERROR(
+        file->code,
+        DATASET("keeps its data in another file, which is refused; copy it with h5repack"));
   if (H5Pget_layout(creation) == H5D_VIRTUAL)
-    MILL_FAIL(
+    return MILL_ERROR(
         file->code,
         DATASET("is virtual, made from other files, which is refused; copy it with h5repack"));
   const int n_filter = H5Pget_nfilters(creation);
   if (n_filter < 0)
-    MILL_FAIL(file->code, DATASET("is damaged: %s"), mill_h5_reason());
+    return MILL_ERROR(file->code, DATASET("is damaged: %s"), mill_h5_reason());
   for (int i = 0; i < n_filter; i++) {
     unsigned flags, config;
     size_t n_value = 0;
@@ -188,14 +178,12 @@ static int scan_dataset(const mill_h5_file *file, const char *name, hid_t datase
         H5Pget_filter2(creation, (unsigned)i, &flags, &n_value, NULL, 0, NULL, &config);
     if (filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE &&
         filter != H5Z_FILTER_FLETCHER32)
-      MILL_FAIL(file->code,
-                DATASET("is stored with HDF5 filter %d; only deflate, shuffle and fletcher32 are "
-                        "read, copy it with h5repack -f NONE"),
-                (int)filter);
+      return MILL_ERROR(file->code,
+                        DATASET("is stored with HDF5 filter %d; only deflate, shuffle and "
+                                "fletcher32 are read, copy it with h5repack -f NONE"),
+                        (int)filter);
   }
-done:
-  MILL_H5_CLOSE(creation);
-  return err;
+  return MILL_OK;
 }
 
 typedef struct scan_state {
@@ -211,8 +199,7 @@ static herr_t scan_link(hid_t group, const char *name, const H5L_info_t *info, v
   hid_t object = H5I_INVALID_HID;
   if (info->type != H5L_TYPE_HARD)
     MILL_FAIL(file->code,
-              "%s: /%s is %s link, which is refused; the file must contain everything "
-              "itself",
+              "%s: /%s is %s link, which is refused; the file must contain everything itself",
               file->path, name, link_kind(info->type));
   object = H5Oopen(group, name, H5P_DEFAULT);
   if (object < 0)
@@ -247,20 +234,17 @@ done:
 
 int mill_h5_create_image(const char *name, mill_h5_file *file)
 {
-  int err = MILL_OK;
   file->id = H5I_INVALID_HID;
   file->code = MILL_ERR_OUTPUT;
   file->path = name;
   be_quiet();
-  const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  MILL_AT_END(mill_h5_id_close) const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
   if (access < 0 || H5Pset_fapl_core(access, (size_t)1 << 20, 0) < 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no file in memory: %s", mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no file in memory: %s", mill_h5_reason());
   file->id = H5Fcreate(name, H5F_ACC_TRUNC, H5P_DEFAULT, access);
   if (file->id < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be made in memory: %s", name, mill_h5_reason());
-done:
-  MILL_H5_CLOSE(access);
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be made in memory: %s", name, mill_h5_reason());
+  return MILL_OK;
 }
 
 int mill_h5_get_image(const mill_h5_file *file, void **image, size_t *n_byte)
@@ -348,12 +332,11 @@ static int open_dataset(const mill_h5_file *file, const char *name, int n_dim, s
 
 int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t *dim)
 {
-  int err = MILL_OK;
-  mill_h5_array array;
+  MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
   hsize_t file_bytes = 0;
-  MILL_TRY(open_dataset(file, name, n_dim, dim, &array));
+  MILL_CHECK(open_dataset(file, name, n_dim, dim, &array));
   if (H5Fget_filesize(file->id, &file_bytes) < 0)
-    MILL_FAIL(file->code, DATASET("is damaged: %s"), mill_h5_reason());
+    return MILL_ERROR(file->code, DATASET("is damaged: %s"), mill_h5_reason());
   size_t n_byte = H5Tget_size(array.type);
   for (int i = 0; i < n_dim; i++)
     if (__builtin_mul_overflow(n_byte, dim[i], &n_byte))
@@ -365,46 +348,41 @@ int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t 
   /* A few bytes can claim any shape, e.g. as chunks that were never written.  Refuse to allocate
    * more than the file's bytes can unpack to. */
   if (n_byte / MAX_PACKING > file_bytes)
-    MILL_FAIL(file->code,
-              DATASET("claims %zu bytes, more than the file's %llu can hold; it is damaged or was "
-                      "never written"),
-              n_byte, (unsigned long long)file_bytes);
-done:
-  mill_h5_array_close(&array);
-  return err;
+    return MILL_ERROR(file->code,
+                      DATASET("claims %zu bytes, more than the file's %llu can hold; it is damaged "
+                              "or was never written"),
+                      n_byte, (unsigned long long)file_bytes);
+  return MILL_OK;
 }
 
 int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int n_dim,
                  const size_t *dim, void *data)
 {
-  int err = MILL_OK;
-  mill_h5_array array;
+  MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
   size_t found[MAX_DIM] = {0}, n = 1;
-  MILL_TRY(open_dataset(file, name, n_dim, found, &array));
+  MILL_CHECK(open_dataset(file, name, n_dim, found, &array));
   for (int i = 0; i < n_dim; i++) {
     if (found[i] != dim[i])
-      MILL_FAIL(file->code, DATASET("has %zu elements along dimension %d, expected %zu"), found[i],
-                i, dim[i]);
+      return MILL_ERROR(file->code, DATASET("has %zu elements along dimension %d, expected %zu"),
+                        found[i], i, dim[i]);
     n *= dim[i];
   }
   const H5T_class_t wanted = H5Tget_class(mem_type);
   const size_t n_byte = H5Tget_size(array.type);
   if (H5Tget_class(array.type) != wanted)
-    MILL_FAIL(file->code, DATASET("does not hold %s: write it as %s%zu"),
-              wanted == H5T_FLOAT ? "floating-point numbers" : "integers",
-              wanted == H5T_FLOAT ? "float" : "int", 8 * H5Tget_size(mem_type));
+    return MILL_ERROR(file->code, DATASET("does not hold %s: write it as %s%zu"),
+                      wanted == H5T_FLOAT ? "floating-point numbers" : "integers",
+                      wanted == H5T_FLOAT ? "float" : "int", 8 * H5Tget_size(mem_type));
   if (n_byte > (wanted == H5T_FLOAT ? H5Tget_size(mem_type) : MILL_H5_MAX_NUMBER))
-    MILL_FAIL(file->code, DATASET("holds %zu-byte numbers, expected %zu bytes"), n_byte,
-              H5Tget_size(mem_type));
+    return MILL_ERROR(file->code, DATASET("holds %zu-byte numbers, expected %zu bytes"), n_byte,
+                      H5Tget_size(mem_type));
   if (n == 0)
-    goto done;
+    return MILL_OK;
   if (H5Dget_storage_size(array.id) == 0)
-    MILL_FAIL(file->code, DATASET("was never written"));
+    return MILL_ERROR(file->code, DATASET("was never written"));
   if (H5Dread(array.id, mem_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
-    MILL_FAIL(file->code, DATASET("cannot be read: %s"), mill_h5_reason());
-done:
-  mill_h5_array_close(&array);
-  return err;
+    return MILL_ERROR(file->code, DATASET("cannot be read: %s"), mill_h5_reason());
+  return MILL_OK;
 }
 
 int mill_h5_has_attr(const mill_h5_file *file, const char *object, const char *name)
@@ -441,16 +419,13 @@ static int read_attr(const mill_h5_file *file, const char *object, const char *n
 static int read_number(const mill_h5_file *file, const char *object, const char *name,
                        H5T_class_t other, hid_t mem_type, void *out)
 {
-  int err = MILL_OK;
-  mill_h5_array attr;
-  MILL_TRY(open_attr(file, object, name, &attr));
+  MILL_AT_END(mill_h5_array_close) mill_h5_array attr = {0};
+  MILL_CHECK(open_attr(file, object, name, &attr));
   const H5T_class_t found = H5Tget_class(attr.type);
   if ((found != H5T_INTEGER && found != other) || H5Tget_size(attr.type) > MILL_H5_MAX_NUMBER)
-    MILL_FAIL(file->code, ATTRIBUTE("is not %s"), other == H5T_FLOAT ? "a number" : "an integer");
-  MILL_TRY(read_attr(file, object, name, attr.id, mem_type, out));
-done:
-  mill_h5_array_close(&attr);
-  return err;
+    return MILL_ERROR(file->code, ATTRIBUTE("is not %s"),
+                      other == H5T_FLOAT ? "a number" : "an integer");
+  return read_attr(file, object, name, attr.id, mem_type, out);
 }
 
 int mill_h5_read_attr_int(const mill_h5_file *file, const char *object, const char *name, int *out)
@@ -536,8 +511,8 @@ int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, h
                   int n_dim, const size_t *dim, const void *data, const char *unit,
                   const char *description)
 {
-  int err = MILL_OK;
-  hid_t space = H5I_INVALID_HID, creation = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
+  MILL_AT_END(mill_h5_id_close) hid_t space = H5I_INVALID_HID, creation = H5I_INVALID_HID;
+  MILL_AT_END(mill_h5_id_close) hid_t dataset = H5I_INVALID_HID;
   hsize_t extent[MAX_DIM] = {0};
   for (int i = 0; i < n_dim && i < MAX_DIM; i++)
     extent[i] = dim[i];
@@ -545,36 +520,32 @@ int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, h
   creation = H5Pcreate(H5P_DATASET_CREATE);
   /* omit times, so that equal content gives equal bytes */
   if (space < 0 || creation < 0 || H5Pset_obj_track_times(creation, 0) < 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no dataspace: %s", mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no dataspace: %s", mill_h5_reason());
   dataset = H5Dcreate2(file->id, name, file_type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
   if (dataset < 0 || H5Dwrite(dataset, mem_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
-    MILL_FAIL(file->code, "%s: dataset %s cannot be written: %s", file->path, name,
-              mill_h5_reason());
+    return MILL_ERROR(file->code, "%s: dataset %s cannot be written: %s", file->path, name,
+                      mill_h5_reason());
   if (unit)
-    MILL_TRY(mill_h5_write_attr_text(file, name, "unit", unit));
-  MILL_TRY(mill_h5_write_attr_text(file, name, "description", description));
-done:
-  MILL_H5_CLOSE(dataset, creation, space);
-  return err;
+    MILL_CHECK(mill_h5_write_attr_text(file, name, "unit", unit));
+  return mill_h5_write_attr_text(file, name, "description", description);
 }
 
 int mill_h5_write_attr(const mill_h5_file *file, const char *object, const char *name,
                        hid_t file_type, hid_t mem_type, int n_value, const void *value)
 {
-  int err = MILL_OK;
-  hid_t attr = H5I_INVALID_HID;
+  MILL_AT_END(mill_h5_id_close) hid_t attr = H5I_INVALID_HID;
   const hsize_t dim = (hsize_t)n_value;
+  MILL_AT_END(mill_h5_id_close)
   const hid_t space = n_value > 0 ? H5Screate_simple(1, &dim, NULL) : H5Screate(H5S_SCALAR);
   if (space < 0 || file_type < 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no dataspace or type: %s", mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no dataspace or type: %s", mill_h5_reason());
   attr = H5Acreate_by_name(file->id, object, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT,
                            H5P_DEFAULT);
   if (attr < 0 || H5Awrite(attr, mem_type, value) < 0)
-    MILL_FAIL(file->code, "%s: cannot write attribute %s of %s: %s%s", file->path, name, object,
-              mill_h5_reason(), file->code == MILL_ERR_OUTPUT ? MILL_H5_MAKE_ROOM : "");
-done:
-  MILL_H5_CLOSE(attr, space);
-  return err;
+    return MILL_ERROR(file->code, "%s: cannot write attribute %s of %s: %s%s", file->path, name,
+                      object, mill_h5_reason(),
+                      file->code == MILL_ERR_OUTPUT ? MILL_H5_MAKE_ROOM : "");
+  return MILL_OK;
 }
 
 int mill_h5_write_attr_int(const mill_h5_file *file, const char *object, const char *name,

@@ -31,6 +31,10 @@ const char *mill_h5_reason(void);
 /** Close each of n ids that is open (above 0): datasets, types, groups, ..., and files opened
  *  read-only. */
 void mill_h5_close_ids(int n, const hid_t *id);
+static inline void mill_h5_id_close(const hid_t *id)
+{
+  mill_h5_close_ids(1, id);
+}
 #define MILL_H5_CLOSE(...)                                                                         \
   mill_h5_close_ids((int)(sizeof((const hid_t[]){__VA_ARGS__}) / sizeof(hid_t)),                   \
                     (const hid_t[]){__VA_ARGS__})

@@ -46,27 +46,25 @@ void mill_output_leave_if_broken(const mill_mpi *mpi, int err, int exit_status)
  * fit.  flags: O_CREAT | O_TRUNC for a new file. */
 static int take_room(const char *path, int flags, int64_t n_byte)
 {
-  int err = MILL_OK, rc = 0;
+  int rc = 0;
   struct stat status;
-  const int fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0666);
+  MILL_AT_END(mill_descriptor_close) const int fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0666);
   if (fd < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s cannot be created: %s: create the folder or make it writable, or choose another "
-              "output",
-              path, strerror(errno));
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "%s cannot be created: %s: create the folder or make it writable, or choose another output",
+        path, strerror(errno));
   if (n_byte < 0 && fstat(fd, &status) == 0)
     n_byte = status.st_size;
   do
     rc = fallocate(fd, 0, 0, (off_t)n_byte);
   while (rc != 0 && errno == EINTR);
   if (rc != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s cannot be created: %s: it needs %.1f MB: make room or choose another output",
-              path, strerror(errno), (double)n_byte / 1e6);
-done:
-  if (fd >= 0)
-    close(fd);
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "%s cannot be created: %s: it needs %.1f MB: make room or choose another output", path,
+        strerror(errno), (double)n_byte / 1e6);
+  return MILL_OK;
 }
 
 int mill_output_open(const char *path, unsigned flags, hid_t *file)
@@ -223,56 +221,45 @@ int mill_output_end(const char *path, hid_t *file, int err)
 
 int mill_output_rename(const char *from, const char *to)
 {
-  int err = MILL_OK;
   char folder[PATH_MAX];
-  int fd = open(from, O_RDONLY | O_CLOEXEC);
+  MILL_AT_END(mill_descriptor_close) int fd = open(from, O_RDONLY | O_CLOEXEC);
   if (fd < 0 || fsync(fd) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written to disk: %s", from, strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be written to disk: %s", from, strerror(errno));
   if (rename(from, to) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", from, to, strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", from, to,
+                      strerror(errno));
   close(fd);
   /* sync the folder for the new name; that some file systems cannot is no failure */
   snprintf(folder, sizeof folder, "%s", to);
   fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0 && fsync(fd) != 0 && errno == EIO)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: its folder cannot be written to disk: %s", to, strerror(errno));
-done:
-  if (fd >= 0)
-    close(fd);
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: its folder cannot be written to disk: %s", to,
+                      strerror(errno));
+  return MILL_OK;
 }
 
 int mill_output_peek(const char *path, const char *object, const char *name, char *out, size_t size)
 {
-  int err = MILL_OK;
-  hid_t file = H5I_INVALID_HID;
-  MILL_TRY(mill_h5_check_output(path));
-  MILL_TRY(mill_output_open(path, H5F_ACC_RDONLY, &file));
-  MILL_TRY(mill_h5_read_attr_text(MILL_OUTPUT(file, path), object, name, out, size));
-done:
-  MILL_H5_CLOSE(file);
-  return err;
+  MILL_AT_END(mill_h5_id_close) hid_t file = H5I_INVALID_HID;
+  MILL_CHECK(mill_h5_check_output(path));
+  MILL_CHECK(mill_output_open(path, H5F_ACC_RDONLY, &file));
+  return mill_h5_read_attr_text(MILL_OUTPUT(file, path), object, name, out, size);
 }
 
 int mill_output_attr_texts(hid_t loc, const char *path, const char *object, const char *name,
                            const char *const *text, int n_text)
 {
-  int err = MILL_OK;
   const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
-  char *packed = NULL;
-  hid_t type = H5I_INVALID_HID;
+  MILL_OWNED char *packed = NULL;
+  MILL_AT_END(mill_h5_id_close) hid_t type = H5I_INVALID_HID;
   size_t n_byte = 1;
   for (int i = 0; i < n_text; i++)
     n_byte = strlen(text[i]) > n_byte ? strlen(text[i]) : n_byte;
-  MILL_TRY(mill_alloc_bytes((size_t)n_text, n_byte, (void **)&packed));
+  MILL_CHECK(mill_alloc_bytes((size_t)n_text, n_byte, (void **)&packed));
   for (int i = 0; i < n_text; i++)
     memcpy(packed + (size_t)i * n_byte, text[i], strlen(text[i]));
   type = mill_h5_text_type(n_byte);
-  MILL_TRY(mill_h5_write_attr(&file, object, name, type, type, n_text, packed));
-done:
-  MILL_H5_CLOSE(type);
-  mill_free(packed);
-  return err;
+  return mill_h5_write_attr(&file, object, name, type, type, n_text, packed);
 }
 
 int mill_output_attr_int64(hid_t loc, const char *path, const char *object, const char *name,
@@ -351,15 +338,11 @@ int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t t
 int mill_output_text(hid_t loc, const char *path, const char *name, const char *text,
                      const char *description)
 {
-  int err = MILL_OK;
-  const hid_t type = mill_h5_text_type(strlen(text));
+  MILL_AT_END(mill_h5_id_close) const hid_t type = mill_h5_text_type(strlen(text));
   if (type < 0)
-    MILL_TRY(WRITE_ERROR(name));
-  MILL_TRY(mill_output_dataset_shaped(loc, path, name, type, 0, NULL, "", description));
-  MILL_TRY(mill_output_write_whole(loc, path, name, type, text));
-done:
-  MILL_H5_CLOSE(type);
-  return err;
+    return WRITE_ERROR(name);
+  MILL_CHECK(mill_output_dataset_shaped(loc, path, name, type, 0, NULL, "", description));
+  return mill_output_write_whole(loc, path, name, type, text);
 }
 
 /* Read a dataset of fixed-length texts; n_dim 0: a single text.  Zeros are added at the end. */
@@ -407,32 +390,26 @@ int mill_output_read_texts(hid_t loc, const char *path, const char *name, mill_o
 int mill_output_read_whole(hid_t loc, const char *path, const char *name, hid_t type, int64_t n_row,
                            void *buffer)
 {
-  int err = MILL_OK;
-  mill_h5_array array;
+  MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
   hsize_t n = 0;
   if (!mill_h5_array_open(loc, name, &array))
-    MILL_TRY(READ_ERROR(name));
+    return READ_ERROR(name);
   if (H5Sget_simple_extent_ndims(array.space) != 1 ||
       H5Sget_simple_extent_dims(array.space, &n, NULL) != 1 || n != (hsize_t)n_row ||
       H5Tget_class(array.type) != H5Tget_class(type) ||
       H5Tget_size(array.type) != H5Tget_size(type))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s has another shape or type than this program writes", path,
-              name);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: %s has another shape or type than this program writes",
+                      path, name);
   if (n_row > 0 && H5Dread(array.id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer) < 0)
-    MILL_TRY(READ_ERROR(name));
-done:
-  mill_h5_array_close(&array);
-  return err;
+    return READ_ERROR(name);
+  return MILL_OK;
 }
 
 int mill_output_write_whole(hid_t loc, const char *path, const char *name, hid_t type,
                             const void *buffer)
 {
-  int err = MILL_OK;
-  const hid_t dataset = H5Dopen2(loc, name, H5P_DEFAULT);
+  MILL_AT_END(mill_h5_id_close) const hid_t dataset = H5Dopen2(loc, name, H5P_DEFAULT);
   if (dataset < 0 || H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer) < 0)
-    MILL_TRY(WRITE_ERROR(name));
-done:
-  MILL_H5_CLOSE(dataset);
-  return err;
+    return WRITE_ERROR(name);
+  return MILL_OK;
 }

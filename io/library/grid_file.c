@@ -37,21 +37,20 @@ static void grid_at(char at[GRID_AT], int arm, const char *name)
 /* Read a dataset [n] of texts into out [n][size]; cut longer texts to size - 1 bytes. */
 static int read_texts(const mill_h5_file *file, const char *name, int n, size_t size, char *out)
 {
-  int err = MILL_OK;
   size_t dim[1];
-  mill_h5_array array = {0};
-  hid_t memory = H5I_INVALID_HID;
-  MILL_TRY(mill_h5_shape(file, name, 1, dim));
+  MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
+  MILL_AT_END(mill_h5_id_close) hid_t memory = H5I_INVALID_HID;
+  MILL_CHECK(mill_h5_shape(file, name, 1, dim));
   if (dim[0] != (size_t)n)
-    MILL_TRY(MILL_REFUSED(file, "dataset /%s has %zu texts, expected %d", name, dim[0], n));
+    return MILL_REFUSED(file, "dataset /%s has %zu texts, expected %d", name, dim[0], n);
   if (!mill_h5_array_open(file->id, name, &array))
-    MILL_TRY(MILL_REFUSED(file, "/%s cannot be opened: %s", name, mill_h5_reason()));
+    return MILL_REFUSED(file, "/%s cannot be opened: %s", name, mill_h5_reason());
   if (H5Tget_class(array.type) != H5T_STRING || H5Tis_variable_str(array.type) != 0)
-    MILL_TRY(MILL_REFUSED(file, "dataset /%s is not a text of fixed length", name));
+    return MILL_REFUSED(file, "dataset /%s is not a text of fixed length", name);
   if ((memory = H5Tcopy(array.type)) < 0 || H5Tset_size(memory, size) < 0 ||
       H5Tset_strpad(memory, H5T_STR_NULLTERM) < 0 ||
       (n > 0 && H5Dread(array.id, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) < 0))
-    MILL_TRY(MILL_REFUSED(file, "dataset /%s cannot be read: %s", name, mill_h5_reason()));
+    return MILL_REFUSED(file, "dataset /%s cannot be read: %s", name, mill_h5_reason());
   for (size_t i = 0; i < (size_t)n; i++) {
     out[i * size + size - 1] = '\0';
     /* replace control characters, since names are printed */
@@ -59,10 +58,7 @@ static int read_texts(const mill_h5_file *file, const char *name, int n, size_t 
       if ((unsigned char)*c < ' ' || *c == 127)
         *c = '?';
   }
-done:
-  MILL_H5_CLOSE(memory);
-  mill_h5_array_close(&array);
-  return err;
+  return MILL_OK;
 }
 
 static int read_labels(const mill_h5_file *file, mill_grid_info *info)
@@ -86,8 +82,7 @@ static int read_models(const mill_h5_file *file, mill_grid_info *info)
   if (dim[0] < 1 || dim[0] > MILL_GRID_MAX_MODEL || dim[1] != (size_t)info->n_label)
     return MILL_REFUSED(
         file,
-        "dataset /models/label has the shape [%zu][%zu], expected 1 to %d models and %d "
-        "labels",
+        "dataset /models/label has the shape [%zu][%zu], expected 1 to %d models and %d labels",
         dim[0], dim[1], MILL_GRID_MAX_MODEL, info->n_label);
   info->n_model = (int)dim[0];
   MILL_CHECK(MILL_ALLOC(dim[0] * dim[1], &info->value));
@@ -127,11 +122,10 @@ static int read_arm(const mill_h5_file *file, int i_arm, int n_model, mill_grid_
   /* accept wavelengths of 10 A to 1 mm */
   if (!(arm->ln_step > 0) || !(arm->ln_wave0 > 2.3) || !(end < 16.2) ||
       !isfinite(arm->template_sigma_aa))
-    return MILL_REFUSED(
-        file,
-        "arm %s has no possible wavelengths or resolution: ln_wave0 %g, ln_step %g, "
-        "template_sigma_aa %g",
-        arm->name, arm->ln_wave0, arm->ln_step, arm->template_sigma_aa);
+    return MILL_REFUSED(file,
+                        "arm %s has no possible wavelengths or resolution: ln_wave0 %g, ln_step "
+                        "%g, template_sigma_aa %g",
+                        arm->name, arm->ln_wave0, arm->ln_step, arm->template_sigma_aa);
   grid_at(at, i_arm, "flux");
   MILL_CHECK(mill_h5_shape(file, at, 2, dim));
   if (dim[0] != (size_t)n_model || dim[1] != (size_t)arm->n_pix)
@@ -222,13 +216,12 @@ static int check_flux(const mill_grid_file *file, const char *at, int model, int
 static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int n,
                      const mill_keyed *row, float *out)
 {
-  int err = MILL_OK;
-  mill_h5_array array = {0};
-  hid_t memory = H5I_INVALID_HID;
+  MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
+  MILL_AT_END(mill_h5_id_close) hid_t memory = H5I_INVALID_HID;
   if (!mill_h5_array_open(file->h5.id, at, &array))
-    MILL_TRY(MILL_REFUSED(&file->h5, "/%s cannot be opened: %s", at, mill_h5_reason()));
+    return MILL_REFUSED(&file->h5, "/%s cannot be opened: %s", at, mill_h5_reason());
   if (H5Tget_class(array.type) != H5T_FLOAT || H5Tget_size(array.type) > 8)
-    MILL_TRY(MILL_REFUSED(&file->h5, "/%s holds no floating-point numbers", at));
+    return MILL_REFUSED(&file->h5, "/%s holds no floating-point numbers", at);
   for (int i = 0, k; i < n; i += k) {
     k = run_length(row + i, n - i);
     const hsize_t start[2] = {(hsize_t)row[i].key, 0}, count[2] = {(hsize_t)k, (hsize_t)n_pix};
@@ -238,35 +231,28 @@ static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int 
     if (memory < 0 ||
         H5Sselect_hyperslab(array.space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
         H5Dread(array.id, H5T_NATIVE_FLOAT, memory, array.space, H5P_DEFAULT, to) < 0)
-      MILL_TRY(MILL_REFUSED(&file->h5, "/%s cannot be read: %s", at, mill_h5_reason()));
+      return MILL_REFUSED(&file->h5, "/%s cannot be read: %s", at, mill_h5_reason());
     for (int j = 0; j < k; j++)
-      MILL_TRY(check_flux(file, at, (int)row[i + j].key, n_pix, to + (size_t)j * (size_t)n_pix));
+      MILL_CHECK(check_flux(file, at, (int)row[i + j].key, n_pix, to + (size_t)j * (size_t)n_pix));
   }
-done:
-  MILL_H5_CLOSE(memory);
-  mill_h5_array_close(&array);
-  return err;
+  return MILL_OK;
 }
 
 int mill_grid_read(const mill_grid_file *file, int arm, int n, const int *model, float *flux)
 {
-  int err = MILL_OK;
   char at[GRID_AT];
-  mill_keyed *row = NULL;
+  MILL_OWNED mill_keyed *row = NULL;
   if (arm < 0 || arm >= file->info->n_arm)
-    MILL_FAIL(MILL_ERR_RANGE, "%s: has no arm %d", file->h5.path, arm);
-  MILL_TRY(MILL_ALLOC(n, &row));
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: has no arm %d", file->h5.path, arm);
+  MILL_CHECK(MILL_ALLOC(n, &row));
   for (int i = 0; i < n; i++) {
     if (model[i] < 0 || model[i] >= file->info->n_model)
-      MILL_FAIL(MILL_ERR_RANGE, "%s: has no model %d", file->h5.path, model[i]);
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: has no model %d", file->h5.path, model[i]);
     row[i] = (mill_keyed){model[i], i};
   }
   qsort(row, (size_t)n, sizeof *row, mill_by_key);
   grid_at(at, arm, "flux");
-  MILL_TRY(read_rows(file, at, file->info->arm[arm].n_pix, n, row, flux));
-done:
-  mill_free(row);
-  return err;
+  return read_rows(file, at, file->info->arm[arm].n_pix, n, row, flux);
 }
 
 int mill_grid_read_settings(const mill_grid_file *file, char **settings)

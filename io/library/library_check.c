@@ -134,11 +134,10 @@ static int check_knots(const mill_arm *arm, const char *label, int n_node, const
       continue;
     const int clamped = i < order || i > n_node;
     if (clamped && knot[i] > knot[i - 1])
-      return REFUSED(
-          where,
-          "the first and the last %s knots of label %s of arm %s are not equal (knot %d is "
-          "%.9g after %.9g)",
-          order == 2 ? "two" : "four", label, arm->name, i, knot[i], knot[i - 1]);
+      return REFUSED(where,
+                     "the first and the last %s knots of label %s of arm %s are not equal (knot %d "
+                     "is %.9g after %.9g)",
+                     order == 2 ? "two" : "four", label, arm->name, i, knot[i], knot[i - 1]);
     if (knot[i] < knot[i - 1] || (!clamped && knot[i] <= knot[i - 1]))
       return REFUSED(where,
                      "the knots of label %s of arm %s do not ascend (knot %d is %.9g after %.9g)",
@@ -195,11 +194,10 @@ static int check_rbf(const mill_library *lib, const mill_arm *arm, const char *w
   if (!all_finite_f64((size_t)rbf->n_center * (size_t)rbf->n_axis, rbf->center))
     return REFUSED(where, "arm %s has a center that is not finite", arm->name);
   if (n_coef > MILL_MAX_RBF_COEF)
-    return REFUSED(
-        where,
-        "the radial functions of arm %s have more than %d coefficients, the most that this "
-        "program takes",
-        arm->name, MILL_MAX_RBF_COEF);
+    return REFUSED(where,
+                   "the radial functions of arm %s have more than %d coefficients, the most that "
+                   "this program takes",
+                   arm->name, MILL_MAX_RBF_COEF);
   if (!all_finite_f32(n_coef, rbf->coef))
     return REFUSED(where, "the radial functions of arm %s have a coefficient that is not finite",
                    arm->name);
@@ -258,11 +256,10 @@ static int check_error(const mill_arm *arm, const char *where)
                    arm->name, error->correlation, arm->n_pix);
   for (int j = 0; j < error->n_component; j++)
     if (!(error->sigma[j] >= 0 && error->sigma[j] <= MILL_LIBRARY_MAX_ERROR))
-      return REFUSED(
-          where,
-          "component %d of the model error of arm %s has the standard deviation %g, expected 0 "
-          "to %g",
-          j, arm->name, error->sigma[j], MILL_LIBRARY_MAX_ERROR);
+      return REFUSED(where,
+                     "component %d of the model error of arm %s has the standard deviation %g, "
+                     "expected 0 to %g",
+                     j, arm->name, error->sigma[j], MILL_LIBRARY_MAX_ERROR);
   if (!all_finite_f32((size_t)error->n_component * n_pix, error->component))
     return REFUSED(where, "a component of the model error of arm %s is not finite", arm->name);
   return MILL_OK;
@@ -288,11 +285,10 @@ static int check_arms(const mill_library *lib, const char *where)
                      arm->name, arm->ln_step);
     for (int j = 0; j < arm->n_pix; j++)
       if (!(fabs(log(arm->wave_aa[j]) - (arm->ln_wave0 + j * arm->ln_step)) <= 1e-6 * arm->ln_step))
-        return REFUSED(
-            where,
-            "the wavelengths of arm %s are not uniform in ln wavelength (pixel %d at %.9g A, "
-            "expected %.9g)",
-            arm->name, j, arm->wave_aa[j], exp(arm->ln_wave0 + j * arm->ln_step));
+        return REFUSED(where,
+                       "the wavelengths of arm %s are not uniform in ln wavelength (pixel %d at "
+                       "%.9g A, expected %.9g)",
+                       arm->name, j, arm->wave_aa[j], exp(arm->ln_wave0 + j * arm->ln_step));
     if (!isfinite(arm->template_sigma_aa))
       return REFUSED(where, "the template sigma of arm %s is not finite", arm->name);
     const double width_aa = arm->wave_aa[arm->n_pix - 1] - arm->wave_aa[0];

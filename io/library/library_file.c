@@ -92,15 +92,12 @@ int mill_library_read(const char *path, mill_library *lib)
 
 int mill_library_check_file(const char *path, const void *image, size_t n_byte, char hash[65])
 {
-  int err = MILL_OK;
-  mill_library *lib = NULL;
-  MILL_TRY(MILL_ALLOC(1, &lib));
-  MILL_TRY(read_library(path, image, n_byte, lib));
+  MILL_OWNED mill_library *lib = NULL;
+  MILL_CHECK(MILL_ALLOC(1, &lib));
+  MILL_CHECK(read_library(path, image, n_byte, lib));
   memcpy(hash, lib->hash, sizeof lib->hash);
   mill_library_clear(lib);
-done:
-  mill_free(lib);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- before a library is made ------------------------------------------------------------ */

@@ -66,35 +66,28 @@ static int begin_image(const char *path, const char *format, mill_h5_file *file)
 /* Write a file made in memory to a temporary name, and rename it to path. */
 static int write_image(const char *path, const char *format, mill_h5_file *file)
 {
-  int err = MILL_OK;
   char end[4096], temporary[4200];
-  void *image = NULL;
+  MILL_OWNED void *image = NULL;
   size_t n_byte = 0;
-  MILL_TRY(mill_refuse_foreign(path, "--checkpoint", format));
-  MILL_TRY(mill_resolve_links(path, end, sizeof end));
+  MILL_CHECK(mill_refuse_foreign(path, "--checkpoint", format));
+  MILL_CHECK(mill_resolve_links(path, end, sizeof end));
   snprintf(temporary, sizeof temporary, "%s.tmp-%ld", end, (long)getpid());
-  MILL_TRY(mill_h5_get_image(file, &image, &n_byte));
-  MILL_TRY(mill_whole_file_write(end, temporary, 1, image, n_byte));
-done:
-  mill_free(image);
-  return err;
+  MILL_CHECK(mill_h5_get_image(file, &image, &n_byte));
+  return mill_whole_file_write(end, temporary, 1, image, n_byte);
 }
 
 int mill_train_file_write(const char *path, const char *identity, int n_arm,
                           const mill_train_state *state)
 {
-  int err = MILL_OK, n_begun = 0;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
-  MILL_TRY(begin_image(path, FORMAT, &file));
-  MILL_TRY(mill_h5_write_attr_int(&file, "/", "version", VERSION));
-  MILL_TRY(mill_h5_write_attr_text(&file, "/", "identity", identity));
+  int n_begun = 0;
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_CHECK(begin_image(path, FORMAT, &file));
+  MILL_CHECK(mill_h5_write_attr_int(&file, "/", "version", VERSION));
+  MILL_CHECK(mill_h5_write_attr_text(&file, "/", "identity", identity));
   for (; n_begun < n_arm && state[n_begun].param; n_begun++)
-    MILL_TRY(write_state(&file, n_begun, &state[n_begun]));
-  MILL_TRY(mill_h5_write_attr_int(&file, "/", "n_arm", n_begun));
-  MILL_TRY(write_image(path, FORMAT, &file));
-done:
-  mill_h5_close(&file);
-  return err;
+    MILL_CHECK(write_state(&file, n_begun, &state[n_begun]));
+  MILL_CHECK(mill_h5_write_attr_int(&file, "/", "n_arm", n_begun));
+  return write_image(path, FORMAT, &file);
 }
 
 static int write_emulator(const mill_h5_file *file, int i_arm, const mill_emulator *e)
@@ -118,27 +111,23 @@ static int write_emulator(const mill_h5_file *file, int i_arm, const mill_emulat
 int mill_trained_write(const char *path, const mill_library *lib, int n, int n_train,
                        const int *model)
 {
-  int err = MILL_OK;
   double scale[2][MILL_MAX_LABEL];
   const size_t n_model = (size_t)n, n_label = (size_t)lib->n_label;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   for (int l = 0; l < lib->n_label; l++) {
     scale[0][l] = lib->label[l].mean;
     scale[1][l] = lib->label[l].std;
   }
-  MILL_TRY(begin_image(path, TRAINED, &file));
-  MILL_TRY(mill_h5_write_attr_int(&file, "/", "n_train", n_train));
-  MILL_TRY(mill_h5_write(&file, "models", H5T_STD_I32LE, H5T_NATIVE_INT, 1, &n_model, model, NULL,
-                         "rows of the grid file: those learned, then those left out"));
+  MILL_CHECK(begin_image(path, TRAINED, &file));
+  MILL_CHECK(mill_h5_write_attr_int(&file, "/", "n_train", n_train));
+  MILL_CHECK(mill_h5_write(&file, "models", H5T_STD_I32LE, H5T_NATIVE_INT, 1, &n_model, model, NULL,
+                           "rows of the grid file: those learned, then those left out"));
   for (int k = 0; k < 2; k++)
-    MILL_TRY(mill_h5_write(&file, k ? "std" : "mean", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 1,
-                           &n_label, scale[k], NULL, "of the labels"));
+    MILL_CHECK(mill_h5_write(&file, k ? "std" : "mean", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 1,
+                             &n_label, scale[k], NULL, "of the labels"));
   for (int a = 0; a < lib->n_arm; a++)
-    MILL_TRY(write_emulator(&file, a, &lib->arm[a].emulator));
-  MILL_TRY(write_image(path, TRAINED, &file));
-done:
-  mill_h5_close(&file);
-  return err;
+    MILL_CHECK(write_emulator(&file, a, &lib->arm[a].emulator));
+  return write_image(path, TRAINED, &file);
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */

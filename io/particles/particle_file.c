@@ -23,23 +23,21 @@ enum { MAX_RANK = 2 + MILL_PARTICLE_DIM };
 static int read_axis(const mill_h5_file *file, const char *name, size_t n, double *low,
                      double *spacing)
 {
-  int err = MILL_OK;
-  double *x = NULL;
-  MILL_TRY(MILL_ALLOC(n, &x));
-  MILL_TRY(mill_h5_read(file, name, H5T_NATIVE_DOUBLE, 1, &n, x));
+  MILL_OWNED double *x = NULL;
+  MILL_CHECK(MILL_ALLOC(n, &x));
+  MILL_CHECK(mill_h5_read(file, name, H5T_NATIVE_DOUBLE, 1, &n, x));
   if (n < 4)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: %s has %zu points: give 4 or more", file->path, name, n);
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s has %zu points: give 4 or more", file->path, name,
+                      n);
   *low = x[0];
   *spacing = (x[n - 1] - x[0]) / (double)(n - 1);
   for (size_t i = 0; i < n; i++)
     if (!(fabs(x[i] - (*low + (double)i * *spacing)) <= 1e-6 * *spacing))
-      MILL_FAIL(
+      return MILL_ERROR(
           MILL_ERR_CONFIG,
           "%s: %s [%zu] is %g, but even spacing needs %g: give points that ascend in even steps",
           file->path, name, i, x[i], *low + (double)i * *spacing);
-done:
-  mill_free(x);
-  return err;
+  return MILL_OK;
 }
 
 /* Read the times of the potential's slices, which must ascend. */
@@ -57,23 +55,22 @@ static int read_times(const mill_h5_file *file, size_t n, double **time)
 int mill_particle_read_field(const char *path, mill_particle_setup *s)
 {
   static const char *const axis[] = {"X1", "X2", "X3"};
-  int err = MILL_OK;
   size_t dim[1 + MILL_PARTICLE_DIM] = {1}, n_value = 1;
-  double *value = NULL, *time = NULL, *coef = NULL;
+  MILL_OWNED double *value = NULL, *time = NULL, *coef = NULL;
   mill_particle_field *f = &s->field;
-  mill_h5_file file = {H5I_INVALID_HID, MILL_ERR_CONFIG, path};
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {H5I_INVALID_HID, MILL_ERR_CONFIG, path};
   memset(f, 0, sizeof *f);
-  MILL_TRY(mill_h5_open(path, MILL_ERR_CONFIG, &file));
-  MILL_TRY(mill_h5_scan(&file));
+  MILL_CHECK(mill_h5_open(path, MILL_ERR_CONFIG, &file));
+  MILL_CHECK(mill_h5_scan(&file));
   const int has_time = mill_h5_exists(&file, "TIME"), n_dim = s->n_dim + has_time;
-  MILL_TRY(mill_h5_shape(&file, "U", n_dim, dim + 1 - has_time));
+  MILL_CHECK(mill_h5_shape(&file, "U", n_dim, dim + 1 - has_time));
   f->n_dim = s->n_dim;
   f->n_time = (int)dim[0];
   for (int a = 0; a < MILL_PARTICLE_DIM; a++) {
     f->n_node[a] = a < s->n_dim ? (int)dim[1 + a] : 1;
     if (a >= s->n_dim)
       continue;
-    MILL_TRY(read_axis(&file, axis[a], dim[1 + a], &f->low[a], &f->spacing[a]));
+    MILL_CHECK(read_axis(&file, axis[a], dim[1 + a], &f->low[a], &f->spacing[a]));
     const double length = s->high[a] - s->low[a];
     f->periodic[a] = s->boundary[a] == MILL_PERIODIC &&
                      fabs(f->n_node[a] * f->spacing[a] - length) < 1e-6 * length;
@@ -81,23 +78,21 @@ int mill_particle_read_field(const char *path, mill_particle_setup *s)
   for (int a = 0; a <= s->n_dim; a++)
     n_value *= dim[a];
   if (n_value < 1 || n_value > (size_t)1 << 28)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: U has %zu values: give 1 to %d", path, n_value, 1 << 28);
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: U has %zu values: give 1 to %d", path, n_value,
+                      1 << 28);
   if (has_time)
-    MILL_TRY(read_times(&file, dim[0], &time));
-  MILL_TRY(MILL_ALLOC(n_value, &value));
-  MILL_TRY(mill_h5_read(&file, "U", H5T_NATIVE_DOUBLE, n_dim, dim + 1 - has_time, value));
-  MILL_TRY(MILL_ALLOC(mill_particle_n_coef(f), &coef));
-  err = mill_particle_field_fit(f, value, coef);
-  if (err == MILL_ERR_CONFIG)
-    MILL_FAIL(err, "%s: %s", path, mill_error_message());
-  MILL_TRY(err);
+    MILL_CHECK(read_times(&file, dim[0], &time));
+  MILL_CHECK(MILL_ALLOC(n_value, &value));
+  MILL_CHECK(mill_h5_read(&file, "U", H5T_NATIVE_DOUBLE, n_dim, dim + 1 - has_time, value));
+  MILL_CHECK(MILL_ALLOC(mill_particle_n_coef(f), &coef));
+  const int code = mill_particle_field_fit(f, value, coef);
+  if (code == MILL_ERR_CONFIG)
+    return MILL_ERROR(code, "%s: %s", path, mill_error_message());
+  MILL_CHECK(code);
   f->time = time;
   f->coef = coef;
   time = coef = NULL;
-done:
-  mill_h5_close(&file);
-  MILL_FREE(value, time, coef);
-  return err;
+  return MILL_OK;
 }
 
 void mill_particle_free_field(mill_particle_field *f)
@@ -250,17 +245,14 @@ done:
 /* Fail unless an existing file has this identity. */
 static int check_same(hid_t file, const char *path, const char *identity)
 {
-  int err = MILL_OK;
-  char *made = NULL;
-  MILL_TRY(mill_output_read_text(file, path, "IDENTITY", &made));
+  MILL_OWNED char *made = NULL;
+  MILL_CHECK(mill_output_read_text(file, path, "IDENTITY", &made));
   if (strcmp(made, identity) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s exists and was made with another configuration, potential or samples: give "
-              "another --output, or --overwrite",
-              path);
-done:
-  mill_free(made);
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s exists and was made with another configuration, potential or samples: "
+                      "give another --output, or --overwrite",
+                      path);
+  return MILL_OK;
 }
 
 int mill_particle_file_open(const char *path, int overwrite, const char *identity,

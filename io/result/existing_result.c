@@ -67,44 +67,39 @@ done:
 int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
                         const mill_columns *columns, int *found, mill_result_summary *summary)
 {
-  int err = MILL_OK;
   mill_damaged_rows damaged = {0};
   char text[MILL_ROWS_TEXT];
-  hid_t file = H5I_INVALID_HID;
-  mill_table *fits = NULL;
+  MILL_AT_END(mill_h5_id_close) hid_t file = H5I_INVALID_HID;
+  MILL_AT_END(mill_table_close_at) mill_table *fits = NULL;
   uint8_t finished = 0;
   int n_repaired = 0;
-  mill_input_file *recorded = NULL;
+  MILL_OWNED mill_input_file *recorded = NULL;
   mill_run_info then = *info; /* this run, but with inputs as the result recorded them */
   *found = MILL_FOUND_NOTHING;
   memset(summary, 0, sizeof *summary);
-  MILL_TRY(mill_output_open_existing(path, &file));
+  MILL_CHECK(mill_output_open_existing(path, &file));
   if (file < 0)
-    goto done;
-  MILL_TRY(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
+    return MILL_OK;
+  MILL_CHECK(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
   /* not for joined rows: they come from several files, so which was repaired is unknown */
   if (retry_failed && !strstr(info->identity, "join_by_name: true")) {
-    MILL_TRY(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
+    MILL_CHECK(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
     then.file = recorded;
   }
-  MILL_TRY(check_identity(file, path, &then));
-  MILL_TRY(mill_table_open(file, -1, path, "fits", info->n_row, columns, &fits));
+  MILL_CHECK(check_identity(file, path, &then));
+  MILL_CHECK(mill_table_open(file, -1, path, "fits", info->n_row, columns, &fits));
   if (mill_output_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
       MILL_OK)
-    MILL_TRY(REFUSED("%s exists and is damaged (/provenance/FINISHED)", path));
+    return REFUSED("%s exists and is damaged (/provenance/FINISHED)", path);
   if (finished)
-    MILL_TRY(mill_stored_rows_count(file, path, info->n_row, 0, info->n_row, summary));
-  MILL_TRY(mill_damaged_rows_find(file, path, info->n_row, finished, &damaged));
+    MILL_CHECK(mill_stored_rows_count(file, path, info->n_row, 0, info->n_row, summary));
+  MILL_CHECK(mill_damaged_rows_find(file, path, info->n_row, finished, &damaged));
   if (damaged.n_catalog > 0)
-    MILL_TRY(REFUSED("%s: %s; a fit cannot repair /catalog", path,
-                     mill_damaged_rows_text(&damaged, text)));
+    return REFUSED("%s: %s; a fit cannot repair /catalog", path,
+                   mill_damaged_rows_text(&damaged, text));
   *found =
       finished && n_repaired == 0 && damaged.n == 0 ? MILL_FOUND_FINISHED : MILL_FOUND_UNFINISHED;
-done:
-  mill_table_close(fits);
-  mill_free(recorded);
-  MILL_H5_CLOSE(file);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- a result of any run ---- */
@@ -113,8 +108,7 @@ done:
  * result. */
 static int look(const char *path, int *found, mill_result_peek *peek)
 {
-  int err = MILL_OK;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   mill_result_summary summary;
   struct stat status;
   size_t n_row = 0;
@@ -123,22 +117,20 @@ static int look(const char *path, int *found, mill_result_peek *peek)
   memset(peek, 0, sizeof *peek);
   memset(&summary, 0, sizeof summary);
   if (stat(path, &status) != 0 && (errno == ENOENT || errno == ENOTDIR))
-    goto done;
-  MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
-  MILL_TRY(mill_h5_scan(&file));
-  MILL_TRY(mill_result_layout_check(file.id, path, MILL_ERR_OUTPUT));
+    return MILL_OK;
+  MILL_CHECK(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
+  MILL_CHECK(mill_h5_scan(&file));
+  MILL_CHECK(mill_result_layout_check(file.id, path, MILL_ERR_OUTPUT));
   /* read first: the caller needs the device even if the rest is damaged */
-  MILL_TRY(
+  MILL_CHECK(
       mill_h5_read_attr_text(&file, "provenance", "DEVICE", peek->device, sizeof peek->device));
-  MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
+  MILL_CHECK(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
   peek->n_row = (int64_t)n_row;
-  MILL_TRY(mill_stored_rows_count(file.id, path, peek->n_row, 0, peek->n_row, &summary));
+  MILL_CHECK(mill_stored_rows_count(file.id, path, peek->n_row, 0, peek->n_row, &summary));
   memcpy(peek->n_status, summary.n_status, sizeof peek->n_status);
-  MILL_TRY(mill_h5_read(&file, "provenance/FINISHED", H5T_NATIVE_INT, 1, &one, &peek->finished));
+  MILL_CHECK(mill_h5_read(&file, "provenance/FINISHED", H5T_NATIVE_INT, 1, &one, &peek->finished));
   *found = 1;
-done:
-  mill_h5_close(&file);
-  return err;
+  return MILL_OK;
 }
 
 int mill_result_is_void(const char *path)
@@ -216,40 +208,39 @@ static int settle_target(mill_result_file *file, const mill_run_info *info)
 static int choose(mill_result_file *file, const char *path, const mill_run_info *info,
                   int overwrite, int retry_failed, int *found)
 {
-  int err = MILL_OK;
   mill_result_summary *summary = &file->found;
   mill_error_kept kept;
   *found = MILL_FOUND_NOTHING;
   memcpy(file->path, path, strlen(path) + 1);
   file->target[0] = '\0';
   if (overwrite && !is_own_work(file, info)) {
-    MILL_TRY(settle_target(file, info));
+    MILL_CHECK(settle_target(file, info));
     if (!file->target[0])
-      goto done;
+      return MILL_OK;
   }
-  MILL_TRY(mill_h5_check_output(file->path));
-  err = mill_result_inspect(file->path, info, retry_failed, &file->columns, found, summary);
-  mill_error_save(err, &kept);
-  file->was_void = err == MILL_ERR_OUTPUT && mill_result_is_void(file->path);
+  MILL_CHECK(mill_h5_check_output(file->path));
+  int code = mill_result_inspect(file->path, info, retry_failed, &file->columns, found, summary);
+  mill_error_save(code, &kept);
+  file->was_void = code == MILL_ERR_OUTPUT && mill_result_is_void(file->path);
   if (file->was_void) {
     *found = MILL_FOUND_NOTHING;
     return MILL_OK;
   }
-  err = err == MILL_OK ? err : mill_error_restore(&kept);
-  if (err == MILL_ERR_OUTPUT && file->target[0])
-    MILL_FAIL(err, "%s; an earlier start with --overwrite has begun it: remove %s to begin again",
-              mill_error_message(), file->path);
-  if (err == MILL_ERR_OUTPUT)
-    MILL_FAIL(err, "%s; give another --output, or --overwrite to replace it", mill_error_message());
-  if (err != MILL_OK)
-    goto done;
+  code = code == MILL_OK ? code : mill_error_restore(&kept);
+  if (code == MILL_ERR_OUTPUT && file->target[0])
+    return MILL_ERROR(
+        code, "%s; an earlier start with --overwrite has begun it: remove %s to begin again",
+        mill_error_message(), file->path);
+  if (code == MILL_ERR_OUTPUT)
+    return MILL_ERROR(code, "%s; give another --output, or --overwrite to replace it",
+                      mill_error_message());
+  MILL_CHECK(code);
   const int64_t n_failed =
       info->n_row - summary->n_status[MILL_STATUS_NOT_DONE] - summary->n_status[MILL_STATUS_FITTED];
   /* not finished until PATH.new has replaced its target */
   if (*found == MILL_FOUND_FINISHED && ((retry_failed && n_failed > 0) || file->target[0]))
     *found = MILL_FOUND_UNFINISHED;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,

@@ -204,32 +204,27 @@ done:
 /* Fail unless an arm of an existing file has the expected shape and wavelengths. */
 static int check_arm(hid_t file, const char *path, const mill_models_info *info, int a)
 {
-  int err = MILL_OK;
   char group[NAME_SIZE], name[2 * NAME_SIZE];
   mill_columns columns;
-  mill_table *flux = NULL, *each = NULL;
-  double *wave = NULL;
+  MILL_AT_END(mill_table_close_at) mill_table *flux = NULL, *each = NULL;
+  MILL_OWNED double *wave = NULL;
   describe_arm(info, a, 0, group, &columns);
-  MILL_TRY(mill_table_open(file, -1, path, group, info->n_exposure, &columns, &flux));
+  MILL_CHECK(mill_table_open(file, -1, path, group, info->n_exposure, &columns, &flux));
   if (!info->wave_aa[a]) {
     describe_arm(info, a, 1, group, &columns);
     if (mill_table_open(file, -1, path, group, info->n_exposure, &columns, &each) != MILL_OK)
-      MILL_FAIL(MILL_ERR_OUTPUT,
-                "%s has one set of wavelengths for all rows in arm %s, but now rows differ", path,
-                info->lib->arm[a].name);
-    goto done;
+      return MILL_ERROR(MILL_ERR_OUTPUT,
+                        "%s has one set of wavelengths for all rows in arm %s, but now rows differ",
+                        path, info->lib->arm[a].name);
+    return MILL_OK;
   }
   snprintf(name, sizeof name, "%s/wavelength", group);
-  MILL_TRY(MILL_ALLOC(info->n_pix[a], &wave));
-  MILL_TRY(mill_output_read_whole(file, path, name, H5T_NATIVE_DOUBLE, info->n_pix[a], wave));
+  MILL_CHECK(MILL_ALLOC(info->n_pix[a], &wave));
+  MILL_CHECK(mill_output_read_whole(file, path, name, H5T_NATIVE_DOUBLE, info->n_pix[a], wave));
   if (memcmp(wave, info->wave_aa[a], sizeof *wave * (size_t)info->n_pix[a]) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: the wavelengths of arm %s differ from this run's", path,
-              info->lib->arm[a].name);
-done:
-  mill_free(wave);
-  mill_table_close(flux);
-  mill_table_close(each);
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: the wavelengths of arm %s differ from this run's", path,
+                      info->lib->arm[a].name);
+  return MILL_OK;
 }
 
 void mill_models_remove_of(const char *path, const char *result)
@@ -245,37 +240,34 @@ void mill_models_remove_of(const char *path, const char *result)
 /* On rank 0: can this run continue an existing file? */
 static int inspect(const char *path, const mill_models_info *info, int *found)
 {
-  int err = MILL_OK;
   char text[64];
-  hid_t file = H5I_INVALID_HID;
+  MILL_AT_END(mill_h5_id_close) hid_t file = H5I_INVALID_HID;
   *found = 0;
   if (info->n_done > 0)
-    MILL_TRY(mill_result_layout_check_modelled(info->result, info->result_path, path));
-  MILL_TRY(mill_h5_check_output(path));
-  MILL_TRY(mill_output_open_existing(path, &file));
+    MILL_CHECK(mill_result_layout_check_modelled(info->result, info->result_path, path));
+  MILL_CHECK(mill_h5_check_output(path));
+  MILL_CHECK(mill_output_open_existing(path, &file));
   if (file < 0 && info->n_done > 0)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s does not exist, but %lld rows of %s are already fitted and their models would be "
-              "missing: continue without --models",
-              path, (long long)info->n_done, info->result_path);
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s does not exist, but %lld rows of %s are already fitted and their models "
+                      "would be missing: continue without --models",
+                      path, (long long)info->n_done, info->result_path);
   if (file < 0)
-    goto done;
+    return MILL_OK;
   if (mill_h5_read_attr_text(MILL_OUTPUT(file, path), "/", "FORMAT", text, sizeof text) !=
           MILL_OK ||
       strcmp(text, FORMAT_NAME) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a models file of starmill", path);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and is not a models file of starmill", path);
   if (mill_h5_read_attr_text(MILL_OUTPUT(file, path), "/", "RUN_ID", text, sizeof text) !=
           MILL_OK ||
       strcmp(text, info->run_id) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s", path,
-              info->result_path);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s", path,
+                      info->result_path);
   for (int a = 0; a < info->lib->n_arm; a++)
     if (info->n_pix[a] > 0)
-      MILL_TRY(check_arm(file, path, info, a));
+      MILL_CHECK(check_arm(file, path, info, a));
   *found = 1;
-done:
-  MILL_H5_CLOSE(file);
-  return err;
+  return MILL_OK;
 }
 
 /* On rank 0, holding the lock: find a file to continue (*found 1), or create one under a temporary
@@ -283,21 +275,16 @@ done:
 static int find_or_create(mill_models_file *models, int overwrite, const mill_models_info *info,
                           const char *temporary, int *found)
 {
-  int err = MILL_OK;
-  if (!overwrite)
-    err = inspect(models->path, info, found);
-  if (err == MILL_ERR_OUTPUT && info->target)
-    MILL_FAIL(err, "%s; give another --models, or remove %s to start over", mill_error_message(),
-              info->result_path);
-  if (err == MILL_ERR_OUTPUT)
-    MILL_FAIL(err, "%s; give another --models, or --overwrite to start over", mill_error_message());
-  if (err != MILL_OK)
-    goto done;
+  const int code = overwrite ? MILL_OK : inspect(models->path, info, found);
+  if (code == MILL_ERR_OUTPUT && info->target)
+    return MILL_ERROR(code, "%s; give another --models, or remove %s to start over",
+                      mill_error_message(), info->result_path);
+  if (code == MILL_ERR_OUTPUT)
+    return MILL_ERROR(code, "%s; give another --models, or --overwrite to start over",
+                      mill_error_message());
+  MILL_CHECK(code);
   mill_lock_remove_leftovers(&models->lock, info->target ? info->target : models->path);
-  if (!*found)
-    MILL_TRY(create(temporary, info));
-done:
-  return err;
+  return *found ? MILL_OK : create(temporary, info);
 }
 
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,

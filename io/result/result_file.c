@@ -33,38 +33,37 @@ static const double ROW_S = 1e-4;
 static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int64_t *first,
                             int64_t *n_exposure)
 {
-  int err = MILL_OK;
+  int code = MILL_OK;
   int64_t next_row = 0;
-  int *n_owner = NULL;
-  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(info->n_file, &n_owner)));
-  for (int i = info->file_start; i < info->file_end && err == MILL_OK; i++) {
+  MILL_OWNED int *n_owner = NULL;
+  MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(info->n_file, &n_owner)));
+  for (int i = info->file_start; i < info->file_end && code == MILL_OK; i++) {
     const mill_file_index *index = &info->index[i - info->file_start];
     first[i] = index->n_exposure;
     n_owner[i] = 1;
     if (index->n_row != info->file[i].n_row)
-      err = MILL_ERROR(MILL_ERR_INTERNAL, "%s: indexed %lld rows, catalogued %lld",
-                       info->file[i].path, (long long)index->n_row, (long long)info->file[i].n_row);
+      code =
+          MILL_ERROR(MILL_ERR_INTERNAL, "%s: indexed %lld rows, catalogued %lld",
+                     info->file[i].path, (long long)index->n_row, (long long)info->file[i].n_row);
   }
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, first, info->n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
-  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, n_owner, info->n_file, MPI_INT, MPI_SUM, mpi->comm));
+  MILL_CHECK(mill_mpi_agree(mpi, code));
+  MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, first, info->n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, n_owner, info->n_file, MPI_INT, MPI_SUM, mpi->comm));
   *n_exposure = 0;
   for (int i = 0; i < info->n_file; i++) {
     const int64_t n = first[i];
     first[i] = *n_exposure;
     *n_exposure += n;
     if (info->file[i].row_start != next_row || n_owner[i] != 1)
-      MILL_FAIL(MILL_ERR_INTERNAL, "%s: rows begin at %lld instead of %lld, indexed by %d ranks",
-                info->file[i].path, (long long)info->file[i].row_start, (long long)next_row,
-                n_owner[i]);
+      return MILL_ERROR(
+          MILL_ERR_INTERNAL, "%s: rows begin at %lld instead of %lld, indexed by %d ranks",
+          info->file[i].path, (long long)info->file[i].row_start, (long long)next_row, n_owner[i]);
     next_row += info->file[i].n_row;
   }
   if (next_row != info->n_row)
-    MILL_FAIL(MILL_ERR_INTERNAL, "the inputs have %lld rows, catalogued %lld", (long long)next_row,
-              (long long)info->n_row);
-done:
-  mill_free(n_owner);
-  return err;
+    return MILL_ERROR(MILL_ERR_INTERNAL, "the inputs have %lld rows, catalogued %lld",
+                      (long long)next_row, (long long)info->n_row);
+  return MILL_OK;
 }
 
 static void close_tables(mill_result_file *file)
@@ -228,24 +227,22 @@ static int share_found(mill_result_file *file, int *found)
 /* Find the rows that earlier runs have not done.  Collective. */
 static int continue_rows(mill_result_file *file, const mill_run_info *info, int retry_failed)
 {
-  int err = MILL_OK;
+  int code = MILL_OK;
   const uint8_t not_finished = 0;
   uint8_t was_finished = 0;
   if (file->mpi.rank == 0)
-    err = mill_output_read_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1,
-                                 &was_finished);
+    code = mill_output_read_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
+                                  1, &was_finished);
   /* a finished file is unfinished while its failed rows are fitted again */
-  if (err == MILL_OK && file->mpi.rank == 0)
-    err = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
-                                  &not_finished);
+  if (code == MILL_OK && file->mpi.rank == 0)
+    code = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
+                                   &not_finished);
   /* before any fit: from now on, rows are fitted from the present inputs, so record these */
-  if (err == MILL_OK && file->mpi.rank == 0 && retry_failed)
-    err = mill_result_inputs_note(file->file, file->path, info);
-  MILL_TRY(mill_mpi_agree(&file->mpi, err));
-  MILL_MPI(MPI_Bcast(&was_finished, 1, MPI_UINT8_T, 0, file->mpi.comm));
-  MILL_TRY(mill_result_learn_wanted(file, retry_failed, was_finished));
-done:
-  return err;
+  if (code == MILL_OK && file->mpi.rank == 0 && retry_failed)
+    code = mill_result_inputs_note(file->file, file->path, info);
+  MILL_CHECK(mill_mpi_agree(&file->mpi, code));
+  MILL_CHECK_MPI(MPI_Bcast(&was_finished, 1, MPI_UINT8_T, 0, file->mpi.comm));
+  return mill_result_learn_wanted(file, retry_failed, was_finished);
 }
 
 /* Holding the lock, create the file or open the one to continue.  Collective. */
@@ -368,59 +365,53 @@ done:
 /* On rank 0, once the rows are on disk: record this run, except FINISHED. */
 static int write_end(mill_result_file *file)
 {
-  int err = MILL_OK;
   char now[MILL_TIME_SIZE];
   int32_t n_run = 0;
   double wall_s = 0;
-  const hid_t text = mill_h5_text_type(MILL_TIME_SIZE - 1), i32 = H5T_NATIVE_INT32;
+  const hid_t i32 = H5T_NATIVE_INT32;
+  MILL_AT_END(mill_h5_id_close) const hid_t text = mill_h5_text_type(MILL_TIME_SIZE - 1);
   mill_result_layout_time(now);
-  MILL_TRY(mill_output_read_whole(file->file, file->path, "provenance/N_RUN", i32, 1, &n_run));
-  MILL_TRY(mill_output_read_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE, 1,
-                                  &wall_s));
+  MILL_CHECK(mill_output_read_whole(file->file, file->path, "provenance/N_RUN", i32, 1, &n_run));
+  MILL_CHECK(mill_output_read_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE,
+                                    1, &wall_s));
   n_run++;
   wall_s += mill_wall_s() - file->start_s;
-  MILL_TRY(mill_output_write_whole(file->file, file->path, "provenance/N_RUN", i32, &n_run));
-  MILL_TRY(mill_output_write_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE,
-                                   &wall_s));
-  MILL_TRY(mill_output_write_whole(file->file, file->path, "provenance/END_TIME", text, now));
-done:
-  MILL_H5_CLOSE(text);
-  return err;
+  MILL_CHECK(mill_output_write_whole(file->file, file->path, "provenance/N_RUN", i32, &n_run));
+  MILL_CHECK(mill_output_write_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE,
+                                     &wall_s));
+  return mill_output_write_whole(file->file, file->path, "provenance/END_TIME", text, now);
 }
 
 /* Flush the rows, and mark the file finished if all rows are done.  Collective. */
 static int finish(mill_result_file *file, mill_result_summary *summary)
 {
-  int err = MILL_OK;
   const uint8_t finished = 1;
   int64_t n_done = 0;
   const mill_owners *owners = &file->owners;
   /* each rank counts its own blocks: network file systems may show those of others late */
   const int64_t step = owners->n * owners->n_block;
-  err = mill_output_sync(file->path, file->fd);
+  int code = mill_output_sync(file->path, file->fd);
   for (int64_t at = owners->mine * owners->n_block; owners->mine >= 0 && at < file->n_row;
        at += step) {
     const int64_t n = file->n_row - at < owners->n_block ? file->n_row - at : owners->n_block;
-    if (err == MILL_OK)
-      err = mill_stored_rows_count(file->file, file->path, file->n_row, at, n, summary);
+    if (code == MILL_OK)
+      code = mill_stored_rows_count(file->file, file->path, file->n_row, at, n, summary);
   }
-  MILL_TRY(mill_mpi_agree(&file->mpi, err));
+  MILL_CHECK(mill_mpi_agree(&file->mpi, code));
   static_assert(offsetof(mill_result_summary, n_status) == 0, "counts come first");
-  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, summary,
-                         offsetof(mill_result_summary, wall_s) / sizeof(int64_t), MPI_INT64_T,
-                         MPI_SUM, file->mpi.comm));
+  MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, summary,
+                               offsetof(mill_result_summary, wall_s) / sizeof(int64_t), MPI_INT64_T,
+                               MPI_SUM, file->mpi.comm));
   for (int i = MILL_STATUS_FITTED; i < MILL_N_STATUS; i++)
     n_done += summary->n_status[i];
   if (file->mpi.rank == 0)
-    err = write_end(file);
+    code = write_end(file);
   /* finished only if both the file and the count of written rows say so */
-  if (file->mpi.rank == 0 && err == MILL_OK && n_done == file->n_row &&
+  if (file->mpi.rank == 0 && code == MILL_OK && n_done == file->n_row &&
       atomic_load(&file->n_done) == file->n_row)
-    err = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
-                                  &finished);
-  MILL_TRY(mill_mpi_agree(&file->mpi, err));
-done:
-  return err;
+    code = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
+                                   &finished);
+  return mill_mpi_agree(&file->mpi, code);
 }
 
 /* On rank 0, once all is on disk: replace the old files if the new ones have a fitted row. */

@@ -12,6 +12,7 @@
 #include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/system/regular_file.h"
 
 #define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
 #define GROUP       "catalog/files"
@@ -55,22 +56,16 @@ static int open_table(hid_t file, int fd, const char *path, mill_table **table)
 static int write_columns(hid_t file, const char *path, const mill_run_info *info, int first,
                          int end)
 {
-  int err = MILL_OK, fd = -1;
-  char *rows = NULL;
-  mill_table *table = NULL;
-  MILL_TRY(mill_output_hold(path, &fd));
-  MILL_TRY(open_table(file, fd, path, &table));
-  MILL_TRY(pack(info, &table->columns, &rows));
+  MILL_AT_END(mill_descriptor_close) int fd = -1;
+  MILL_OWNED char *rows = NULL;
+  MILL_AT_END(mill_table_close_at) mill_table *table = NULL;
+  MILL_CHECK(mill_output_hold(path, &fd));
+  MILL_CHECK(open_table(file, fd, path, &table));
+  MILL_CHECK(pack(info, &table->columns, &rows));
   mill_table_part part = mill_table_range(table, 0, info->n_file, rows);
   part.first = first;
   part.end = end;
-  MILL_TRY(mill_table_write(&part));
-done:
-  mill_table_close(table);
-  if (fd >= 0)
-    close(fd);
-  mill_free(rows);
-  return err;
+  return mill_table_write(&part);
 }
 
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info)
@@ -174,29 +169,26 @@ static int by_path(const void *a, const void *b)
 
 int mill_known_inputs_read(hid_t file, const char *path, mill_known_inputs *out)
 {
-  int err = MILL_OK;
   char given[2 * MILL_MAX_PATH], absolute[PATH_MAX];
-  mill_recorded_inputs was = {0};
-  MILL_TRY(mill_recorded_inputs_read(file, path, &was));
-  MILL_TRY(MILL_ALLOC(was.n_file, &out->input));
+  MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs was = {0};
+  MILL_CHECK(mill_recorded_inputs_read(file, path, &was));
+  MILL_CHECK(MILL_ALLOC(was.n_file, &out->input));
   for (int i = 0; i < was.n_file; i++) {
     mill_known_input *input = &out->input[i];
-    MILL_TRY(mill_recorded_path(&was, i, given, sizeof given));
-    MILL_TRY(mill_input_absolute(given, absolute));
+    MILL_CHECK(mill_recorded_path(&was, i, given, sizeof given));
+    MILL_CHECK(mill_input_absolute(given, absolute));
     *input = (mill_known_input){.path = strdup(absolute),
                                 .size = was.file[i].size,
                                 .row_start = was.file[i].row_start,
                                 .n_row = was.file[i].n_row,
                                 .mtime = was.file[i].mtime};
     if (!input->path)
-      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the inputs");
+      return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the names of the inputs");
     out->n++;
   }
   if (out->n > 0)
     qsort(out->input, (size_t)out->n, sizeof *out->input, by_path);
-done:
-  mill_recorded_inputs_clear(&was);
-  return err;
+  return MILL_OK;
 }
 
 void mill_known_inputs_clear(mill_known_inputs *inputs)
@@ -308,16 +300,16 @@ static int check_repaired(hid_t file, const char *path, const mill_input_file *i
 int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_info *info,
                                 mill_input_file **recorded, int *n_repaired)
 {
-  int err = MILL_OK, same;
-  mill_recorded_inputs was = {0};
-  mill_input_file *table = NULL;
+  int same;
+  MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs was = {0};
+  MILL_OWNED mill_input_file *table = NULL;
   int64_t n_all = 0, start = 0;
   *recorded = NULL;
   *n_repaired = 0;
-  MILL_TRY(MILL_ALLOC(info->n_file, &table));
+  MILL_CHECK(MILL_ALLOC(info->n_file, &table));
   if (info->n_file > 0)
     memcpy(table, info->file, (size_t)info->n_file * sizeof *table);
-  MILL_TRY(mill_recorded_inputs_read(file, path, &was));
+  MILL_CHECK(mill_recorded_inputs_read(file, path, &was));
   same = was.n_file == info->n_file; /* if they differ, mill_result_inputs_check reports it */
   for (int i = 0; i < info->n_file && same; i++) {
     same = is_path(was.folder, was.file[i].path, info->file[i].path);
@@ -327,7 +319,7 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
     mill_input_file *input = &table[i];
     const mill_input_file *then = &was.file[i];
     if (then->size != input->size || then->mtime != input->mtime) {
-      MILL_TRY(check_repaired(file, path, input, n_all, start, then->n_row));
+      MILL_CHECK(check_repaired(file, path, input, n_all, start, then->n_row));
       input->size = then->size;
       input->mtime = then->mtime;
       ++*n_repaired;
@@ -336,10 +328,7 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
   }
   *recorded = table;
   table = NULL;
-done:
-  mill_recorded_inputs_clear(&was);
-  mill_free(table);
-  return err;
+  return MILL_OK;
 }
 
 int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *info)

@@ -67,7 +67,7 @@ static int write_meanings(hid_t file, const char *path, const char *dataset, con
 }
 
 #define WRITE_MEANINGS(dataset, values, list)                                                      \
-  MILL_TRY(write_meanings(file, path, dataset, values, list, (int)(sizeof list / sizeof list[0])))
+  MILL_CHECK(write_meanings(file, path, dataset, values, list, (int)(sizeof list / sizeof list[0])))
 
 /* Write the attributes of LIBRARY: codes, names and paths of the libraries, and their hashes, one a
  * line. */
@@ -86,20 +86,19 @@ static int write_libraries(hid_t file, const char *path, const mill_run_info *in
 static int create_fits(hid_t file, const char *path, const mill_run_info *info,
                        const mill_columns *columns)
 {
-  int err = MILL_OK;
   const char *parameter[MILL_MAX_PAR] = {"VRAD", "VSINI"};
   for (int i = 0; i < info->lib->n_label; i++)
     parameter[2 + i] = info->lib->label[i].column;
-  MILL_TRY(mill_table_create(file, path, "fits", info->n_row, columns));
-  MILL_TRY(
+  MILL_CHECK(mill_table_create(file, path, "fits", info->n_row, columns));
+  MILL_CHECK(
       mill_output_attr_texts(file, path, "fits/COVAR", "ORDER", parameter, info->lib->n_label + 2));
-  MILL_TRY(mill_stored_rows_put_order(file, path, "fits/CRC", columns));
+  MILL_CHECK(mill_stored_rows_put_order(file, path, "fits/CRC", columns));
   WRITE_MEANINGS("fits/STATUS", "CODES", status_meaning);
   WRITE_MEANINGS("fits/RVS_WARN", "BITS", warn_meaning);
   WRITE_MEANINGS("fits/FIT_INFO", "BITS", info_meaning);
   if (info->posteriors) {
-    MILL_TRY(mill_output_attr_texts(file, path, "fits/POST_MEAN", "ORDER", parameter,
-                                    info->lib->n_label + 2));
+    MILL_CHECK(mill_output_attr_texts(file, path, "fits/POST_MEAN", "ORDER", parameter,
+                                      info->lib->n_label + 2));
     WRITE_MEANINGS("fits/POST_FLAG", "BITS", post_meaning);
   }
   if (info->gpu) {
@@ -109,9 +108,8 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
     WRITE_MEANINGS("fits/BACKEND", "CODES", backend_meaning);
   }
   if (info->n_library > 1)
-    MILL_TRY(write_libraries(file, path, info));
-done:
-  return err;
+    MILL_CHECK(write_libraries(file, path, info));
+  return MILL_OK;
 }
 
 static int create_catalog(hid_t file, const char *path, const mill_run_info *info,
@@ -128,13 +126,11 @@ static int create_catalog(hid_t file, const char *path, const mill_run_info *inf
 
 static int create_epochs(hid_t file, const char *path, int64_t n_exposure)
 {
-  int err = MILL_OK;
   mill_columns columns;
   mill_columns_of(MILL_TABLE_EPOCHS, NULL, &columns);
-  MILL_TRY(mill_table_create(file, path, "epochs", n_exposure, &columns));
+  MILL_CHECK(mill_table_create(file, path, "epochs", n_exposure, &columns));
   WRITE_MEANINGS("epochs/EPOCH_FLAG", "BITS", epoch_meaning);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* List each pair of format and frame among the inputs: "desi barycentric\nsdss heliocentric\n". */
@@ -158,11 +154,10 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
  * attribute may damage it. */
 static int create_state(hid_t file, const char *path)
 {
-  int err = MILL_OK;
   char now[MILL_TIME_SIZE];
-  const hid_t text = mill_h5_text_type(MILL_TIME_SIZE - 1);
+  MILL_AT_END(mill_h5_id_close) const hid_t text = mill_h5_text_type(MILL_TIME_SIZE - 1);
   if (text < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write times: %s", path, mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write times: %s", path, mill_h5_reason());
   const struct {
     const char *name;
     hid_t type;
@@ -176,13 +171,10 @@ static int create_state(hid_t file, const char *path)
       {UNMODELLED, H5T_STD_U8LE, "", "1 when rows were fitted by a run without --models"},
       {"provenance/FINISHED", H5T_STD_U8LE, "", "1 when every row is done"}};
   for (size_t i = 0; i < sizeof state / sizeof *state; i++)
-    MILL_TRY(mill_output_dataset(file, path, state[i].name, state[i].type, 1, state[i].unit,
-                                 state[i].description));
+    MILL_CHECK(mill_output_dataset(file, path, state[i].name, state[i].type, 1, state[i].unit,
+                                   state[i].description));
   mill_result_layout_time(now);
-  MILL_TRY(mill_output_write_whole(file, path, state[0].name, text, now));
-done:
-  MILL_H5_CLOSE(text);
-  return err;
+  return mill_output_write_whole(file, path, state[0].name, text, now);
 }
 
 static int create_provenance(hid_t file, const char *path, const mill_run_info *info, int n_rank)
@@ -286,10 +278,9 @@ int mill_result_layout_check_modelled(hid_t file, const char *path, const char *
   uint8_t unmodelled = 1;
   MILL_CHECK(mill_output_read_whole(file, path, UNMODELLED, H5T_NATIVE_UINT8, 1, &unmodelled));
   if (unmodelled)
-    return MILL_ERROR(
-        MILL_ERR_OUTPUT,
-        "%s: rows of %s were fitted by a run without --models and their models would be "
-        "missing: continue without --models",
-        models, path);
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s: rows of %s were fitted by a run without --models and their models would "
+                      "be missing: continue without --models",
+                      models, path);
   return MILL_OK;
 }

@@ -106,24 +106,23 @@ static int find_exposures(const mill_stored_rows *rows, const char *exposures, i
  * EPOCH_CRC agrees. */
 static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, char *row)
 {
-  int err = MILL_OK;
   const mill_columns *fits = &rows->table->columns;
   const mill_column *crc = &fits->column[mill_columns_find(fits, "EPOCH_CRC")];
   const size_t epoch_size = rows->epochs->columns.row_size;
   int64_t first, n_epoch, begin = rows->epochs->n_row, end = 0;
-  char *exposures = NULL, *epochs = NULL;
-  MILL_TRY(mill_alloc_bytes((size_t)n, rows->exposures->columns.row_size, (void **)&exposures));
-  MILL_TRY(mill_table_read(mill_table_range(rows->exposures, start, n, exposures)));
+  MILL_OWNED char *exposures = NULL, *epochs = NULL;
+  MILL_CHECK(mill_alloc_bytes((size_t)n, rows->exposures->columns.row_size, (void **)&exposures));
+  MILL_CHECK(mill_table_read(mill_table_range(rows->exposures, start, n, exposures)));
   for (int64_t i = 0; i < n; i++) {
     if (!find_exposures(rows, exposures, i, &first, &n_epoch))
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: row %lld has exposures beyond /epochs",
-                rows->table->path, (long long)(start + i));
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: row %lld has exposures beyond /epochs",
+                        rows->table->path, (long long)(start + i));
     begin = first < begin ? first : begin;
     end = first + n_epoch > end ? first + n_epoch : end;
   }
   end = end > begin ? end : begin;
-  MILL_TRY(mill_alloc_bytes((size_t)(end - begin), epoch_size, (void **)&epochs));
-  MILL_TRY(mill_table_read(mill_table_range(rows->epochs, begin, end - begin, epochs)));
+  MILL_CHECK(mill_alloc_bytes((size_t)(end - begin), epoch_size, (void **)&epochs));
+  MILL_CHECK(mill_table_read(mill_table_range(rows->epochs, begin, end - begin, epochs)));
   for (int64_t i = 0; i < n; i++, row += stride_of(rows)) {
     find_exposures(rows, exposures, i, &first, &n_epoch);
     row[fits->row_size] =
@@ -131,35 +130,30 @@ static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, 
         crc32(crc32(0L, Z_NULL, 0), (const Bytef *)epochs + (size_t)(first - begin) * epoch_size,
               (uInt)((size_t)n_epoch * epoch_size)) == (uLong)mill_column_integer(crc, row);
   }
-done:
-  MILL_FREE(exposures, epochs);
-  return err;
+  return MILL_OK;
 }
 
 int mill_stored_rows_each(const mill_stored_rows *rows, int64_t start, int64_t end,
                           int (*take)(void *context, int64_t i, const char *row), void *context)
 {
-  int err = MILL_OK;
   const size_t stride = stride_of(rows);
   const int64_t n_most = BLOCK_BYTES / (int64_t)stride + 1;
   const int64_t n_block = end - start < n_most ? end - start : n_most;
-  char *row = NULL;
+  MILL_OWNED char *row = NULL;
   if (n_block > 0)
-    MILL_TRY(mill_alloc_bytes((size_t)n_block, stride, (void **)&row));
+    MILL_CHECK(mill_alloc_bytes((size_t)n_block, stride, (void **)&row));
   for (int64_t at = start; at < end; at += n_block) {
     const int64_t n = end - at < n_block ? end - at : n_block;
     mill_table_part part = mill_table_range(rows->table, at, n, row);
     part.stride = stride;
-    MILL_TRY(mill_table_read(part));
+    MILL_CHECK(mill_table_read(part));
     if (rows->epochs)
-      MILL_TRY(check_epochs(rows, at, n, row));
+      MILL_CHECK(check_epochs(rows, at, n, row));
     mill_watch_again();
     for (int64_t k = 0; k < n; k++)
-      MILL_TRY(take(context, at + k, row + (size_t)k * stride));
+      MILL_CHECK(take(context, at + k, row + (size_t)k * stride));
   }
-done:
-  mill_free(row);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- damage ---- */
@@ -274,18 +268,14 @@ static int count_row(void *context, int64_t i, const char *row)
 int mill_stored_rows_count(hid_t file, const char *path, int64_t n_row, int64_t start, int64_t n,
                            mill_result_summary *summary)
 {
-  int err = MILL_OK;
-  mill_stored_rows rows = {0};
+  MILL_AT_END(mill_stored_rows_close) mill_stored_rows rows = {0};
   const htri_t is_sample = H5Lexists(file, "fits/POST_FLAG", H5P_DEFAULT);
   if (is_sample < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: /fits cannot be read: %s", path, mill_h5_reason());
-  MILL_TRY(mill_table_open_named(file, -1, path, "fits", n_row,
-                                 is_sample > 0 ? "STATUS RVS_WARN FIT_INFO POST_FLAG"
-                                               : "STATUS RVS_WARN FIT_INFO",
-                                 &rows.table));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: /fits cannot be read: %s", path, mill_h5_reason());
+  MILL_CHECK(mill_table_open_named(file, -1, path, "fits", n_row,
+                                   is_sample > 0 ? "STATUS RVS_WARN FIT_INFO POST_FLAG"
+                                                 : "STATUS RVS_WARN FIT_INFO",
+                                   &rows.table));
   tally t = {.columns = &rows.table->columns, .summary = summary};
-  MILL_TRY(mill_stored_rows_each(&rows, start, start + n, count_row, &t));
-done:
-  mill_stored_rows_close(&rows);
-  return err;
+  return mill_stored_rows_each(&rows, start, start + n, count_row, &t);
 }

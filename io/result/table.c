@@ -93,20 +93,17 @@ static int missing_value(const mill_column *c, char out[sizeof(double)])
 static int create_column(hid_t file, const char *path, const char *group, int64_t n_row,
                          const mill_column *c)
 {
-  int err = MILL_OK;
   char description[256], name[NAME_SIZE], fill[sizeof(double)];
+  MILL_AT_END(mill_h5_id_close)
   const hid_t type = c->type == MILL_TYPE_TEXT ? mill_h5_text_type(c->n_byte)
                                                : H5Tcopy(mill_column_hdf5_type(c->type));
   snprintf(name, sizeof name, "%s/%s", group, c->name);
   if (type < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
   missing_value(c, fill);
   mill_column_description(c, description, sizeof description);
-  MILL_TRY(mill_output_column(file, path, name, type, c->vector ? 2 : 1, n_row, c->n_value,
-                              c->type == MILL_TYPE_TEXT ? NULL : fill, c->unit, description));
-done:
-  MILL_H5_CLOSE(type);
-  return err;
+  return mill_output_column(file, path, name, type, c->vector ? 2 : 1, n_row, c->n_value,
+                            c->type == MILL_TYPE_TEXT ? NULL : fill, c->unit, description);
 }
 
 int mill_table_create(hid_t file, const char *path, const char *group, int64_t n_row,
@@ -125,31 +122,29 @@ int mill_table_create(hid_t file, const char *path, const char *group, int64_t n
 /* Open dataset `name` as the table's next column. */
 static int open_column(mill_table *t, const char *name)
 {
-  int err = MILL_OK;
-  mill_h5_array array = {0};
+  MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
   hsize_t dim[2] = {0, 1};
   char full[NAME_SIZE];
   snprintf(full, sizeof full, "%s/%s", t->group, name);
   if (t->columns.n_column == MILL_MAX_COLUMN)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: /%s has too many columns", t->path, t->group);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: /%s has too many columns", t->path,
+                      t->group);
   if (!mill_h5_array_open(t->file, full, &array))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s cannot be read: %s", t->path, full,
-              mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s cannot be read: %s", t->path, full,
+                      mill_h5_reason());
   const int type = mill_column_type_of(array.type);
   const int n_dim = H5Sget_simple_extent_ndims(array.space);
   if (type < 0 || n_dim < 1 || n_dim > 2 || (n_dim == 2 && type == MILL_TYPE_TEXT) ||
       H5Sget_simple_extent_dims(array.space, dim, NULL) < 0 || dim[0] > INT64_MAX ||
       (t->n_row >= 0 && (int64_t)dim[0] != t->n_row) || dim[1] < 1 || dim[1] > INT_MAX)
-    MILL_FAIL(MILL_ERR_OUTPUT, ANOTHER_SHAPE, t->path, t->group, name);
+    return MILL_ERROR(MILL_ERR_OUTPUT, ANOTHER_SHAPE, t->path, t->group, name);
   t->n_row = (int64_t)dim[0];
   t->dataset[t->columns.n_column] = array.id;
   array.id = 0;
   mill_column *c = mill_columns_add(
       &t->columns, name, type, type == MILL_TYPE_TEXT ? (int)H5Tget_size(array.type) : (int)dim[1]);
   c->vector = n_dim == 2;
-done:
-  mill_h5_array_close(&array);
-  return err;
+  return MILL_OK;
 }
 
 /* Open the columns `names`, of any type, then those of `expected` (NULL: none), which must have its
@@ -322,18 +317,15 @@ static size_t widest(const mill_table_part *p)
 
 static int move_part(const mill_table_part *p, int is_write)
 {
-  int err = MILL_OK;
-  char *piece = NULL;
+  MILL_OWNED char *piece = NULL;
   if (p->n == 0)
     return MILL_OK;
   const size_t n_row = (size_t)(row_of(p, p->n - 1) - row_of(p, 0) + 1), n_byte = widest(p);
   const size_t n_most = PIECE_BYTES > n_byte ? PIECE_BYTES : n_byte;
-  MILL_TRY(mill_alloc_raw(n_row < n_most / n_byte ? n_row * n_byte : n_most, 1, (void **)&piece));
+  MILL_CHECK(mill_alloc_raw(n_row < n_most / n_byte ? n_row * n_byte : n_most, 1, (void **)&piece));
   for (int i = p->first; i < p->end; i++)
-    MILL_TRY(move_column(p, i, is_write, piece));
-done:
-  mill_free(piece);
-  return err;
+    MILL_CHECK(move_column(p, i, is_write, piece));
+  return MILL_OK;
 }
 
 int mill_table_write(const mill_table_part *part)
@@ -400,16 +392,13 @@ static int read_column(const mill_table_part *p, int i_column, char *value)
 
 int mill_table_read(mill_table_part part)
 {
-  int err = MILL_OK;
-  char *value = NULL;
+  MILL_OWNED char *value = NULL;
   if (part.at || part.n == 0) /* scattered rows: read by the descriptor, without HDF5 */
     return move_part(&part, 0);
-  MILL_TRY(mill_alloc_bytes((size_t)part.n, widest(&part), (void **)&value));
+  MILL_CHECK(mill_alloc_bytes((size_t)part.n, widest(&part), (void **)&value));
   for (int i = part.first; i < part.end; i++)
-    MILL_TRY(read_column(&part, i, value));
-done:
-  mill_free(value);
-  return err;
+    MILL_CHECK(read_column(&part, i, value));
+  return MILL_OK;
 }
 
 int mill_waiting_add(mill_waiting *rows, const mill_columns *columns, int64_t at, char **row)

@@ -7,6 +7,7 @@
 #include <hdf5.h>
 
 #include "io/result/columns.h"
+#include "kernels/base/memory.h"
 #include "src/system/order.h"
 
 /** An open table. */
@@ -46,6 +47,7 @@ int mill_table_open(hid_t file, int fd, const char *path, const char *group, int
 int mill_table_open_named(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                           const char *names, mill_table **table);
 void mill_table_close(mill_table *table); /* NULL is allowed */
+MILL_CLOSER(mill_table, mill_table_close)
 
 /** Part of a table: rows and columns, and their packed rows in memory. */
 typedef struct mill_table_part {

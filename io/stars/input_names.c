@@ -31,43 +31,38 @@ enum { MAX_PATH = 1024, MOST_LOOKED_AT = 100 /* inputs examined for the format *
 /* List the inputs: command line, then catalog file, then patterns. */
 static int list_inputs(const mill_input_request *request, mill_path_list *list)
 {
-  int err = MILL_OK;
-  int64_t *number = NULL;
+  MILL_OWNED int64_t *number = NULL;
   size_t n_number = 0;
   int has_place = 0;
   for (int i = 0; i < request->n_input; i++)
-    MILL_TRY(mill_path_list_add(list, request->input[i]));
+    MILL_CHECK(mill_path_list_add(list, request->input[i]));
   if (request->catalog)
-    MILL_TRY(mill_catalog_list_read(request->catalog, list));
-  MILL_TRY(mill_number_list(request->numbers, request->numbers_file, &number, &n_number));
+    MILL_CHECK(mill_catalog_list_read(request->catalog, list));
+  MILL_CHECK(mill_number_list(request->numbers, request->numbers_file, &number, &n_number));
   for (size_t i = 0; i < request->n_pattern; i++) {
     has_place |= strstr(request->pattern[i], "{n") != NULL;
-    MILL_TRY(mill_input_pattern(request->pattern[i], number, n_number, list));
+    MILL_CHECK(mill_input_pattern(request->pattern[i], number, n_number, list));
   }
   if (n_number > 0 && !has_place)
-    MILL_FAIL(MILL_ERR_USAGE, "--numbers: no --pattern contains {n}");
+    return MILL_ERROR(MILL_ERR_USAGE, "--numbers: no --pattern contains {n}");
   if (list->n == 0)
-    MILL_FAIL(MILL_ERR_USAGE, "no input: name FITS files or give --catalog or --pattern; see "
-                              "starmill fit --help");
-done:
-  mill_free(number);
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "no input: name FITS files or give --catalog or --pattern; see "
+                      "starmill fit --help");
+  return MILL_OK;
 }
 
 int mill_input_names_format(const mill_input_request *request, const mill_config *config,
                             const mill_format **format)
 {
-  int err = MILL_OK;
-  mill_path_list list = {0};
+  MILL_AT_END(mill_path_list_clear) mill_path_list list = {0};
   *format = NULL;
-  MILL_TRY(list_inputs(request, &list));
+  MILL_CHECK(list_inputs(request, &list));
   /* indexing will report errors of the other inputs */
   for (size_t i = 0; i < list.n && i < MOST_LOOKED_AT && !*format; i++)
     if (mill_format_of(list.path[i], config, format) == MILL_ERR_CONFIG)
-      MILL_TRY(MILL_ERR_CONFIG);
-done:
-  mill_path_list_clear(&list);
-  return err;
+      return MILL_ERR_CONFIG;
+  return MILL_OK;
 }
 
 /* Digest of science settings and library, on which the result of an input depends. */
@@ -181,12 +176,11 @@ static int mark_done(const mill_input_request *request, const mill_input_table *
                      const char *settings, const mill_selection *select, const mill_path_list *list,
                      char *is_done)
 {
-  int err = MILL_OK;
   char output[PATH_MAX];
-  done_input *done = NULL;
+  MILL_OWNED done_input *done = NULL;
   size_t n = 0, end = 0;
-  MILL_TRY(mill_input_absolute(request->output, output));
-  MILL_TRY(MILL_ALLOC(list->n, &done));
+  MILL_CHECK(mill_input_absolute(request->output, output));
+  MILL_CHECK(MILL_ALLOC(list->n, &done));
   for (size_t i = 0; i < list->n; i++) {
     const mill_input_entry *entry = find_done(table, settings, select, list->path[i]);
     if (entry)
@@ -198,41 +192,34 @@ static int mark_done(const mill_input_request *request, const mill_input_table *
     const char *result = done[first].result;
     for (end = first + 1; end < n && strcmp(done[end].result, result) == 0;)
       end++;
-    const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at it", result);
-    err = look_for(done + first, end - first, settings, strcmp(result, output) == 0, is_done);
-    mill_watch_end(watch);
-    if (err == MILL_ERR_OUTPUT) {
+    MILL_WATCHED(MILL_WATCH_START, 0, "%s: looking at it", result);
+    const int code =
+        look_for(done + first, end - first, settings, strcmp(result, output) == 0, is_done);
+    if (code == MILL_ERR_OUTPUT)
       mill_log_warning("%s; the inputs of this result are fitted again", mill_error_message());
-      err = MILL_OK;
-    }
-    MILL_TRY(err);
+    else
+      MILL_CHECK(code);
   }
-done:
-  mill_free(done);
-  return err;
+  return MILL_OK;
 }
 
 /* Read the inputs of the result at path.  known: to look one up; own: their paths as recorded, made
  * absolute if this run is in another folder. */
 static int read_inputs(const char *path, mill_known_inputs *known, mill_path_list *own)
 {
-  int err = MILL_OK;
   char here[PATH_MAX], name[2 * PATH_MAX];
-  mill_h5_file file = {.id = H5I_INVALID_HID};
-  mill_recorded_inputs was = {0};
-  MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
-  MILL_TRY(mill_known_inputs_read(file.id, path, known));
-  MILL_TRY(mill_recorded_inputs_read(file.id, path, &was));
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs was = {0};
+  MILL_CHECK(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
+  MILL_CHECK(mill_known_inputs_read(file.id, path, known));
+  MILL_CHECK(mill_recorded_inputs_read(file.id, path, &was));
   if (getcwd(here, sizeof here) && strcmp(here, was.folder) == 0)
     was.folder[0] = '\0';
   for (int i = 0; i < was.n_file; i++) {
-    MILL_TRY(mill_recorded_path(&was, i, name, sizeof name));
-    MILL_TRY(mill_path_list_add(own, name));
+    MILL_CHECK(mill_recorded_path(&was, i, name, sizeof name));
+    MILL_CHECK(mill_path_list_add(own, name));
   }
-done:
-  mill_recorded_inputs_clear(&was);
-  mill_h5_close(&file);
-  return err;
+  return MILL_OK;
 }
 
 /* Count the paths of a list that are not known. */
@@ -265,23 +252,22 @@ static int are_recorded(const mill_input_table *table, const char *path,
 static int keep_own(const mill_input_request *request, const mill_input_table *table,
                     mill_path_list *list)
 {
-  int err = MILL_OK;
   size_t n_waiting = 0;
-  mill_path_list own = {0};
-  mill_known_inputs known = {0};
-  mill_existing *existing = NULL;
-  MILL_TRY(MILL_ALLOC(1, &existing));
+  MILL_AT_END(mill_path_list_clear) mill_path_list own = {0};
+  MILL_AT_END(mill_known_inputs_clear) mill_known_inputs known = {0};
+  MILL_OWNED mill_existing *existing = NULL;
+  MILL_CHECK(MILL_ALLOC(1, &existing));
   mill_result_find(request->output, existing);
   /* any other file there is replaced or refused when it is opened */
   if (!existing->found || existing->peek.n_status[MILL_STATUS_FITTED] == 0 || list->n == 0)
-    goto done;
-  MILL_TRY(read_inputs(request->output, &known, &own));
-  MILL_TRY(count_others(list, &known, &n_waiting));
+    return MILL_OK;
+  MILL_CHECK(read_inputs(request->output, &known, &own));
+  MILL_CHECK(count_others(list, &known, &n_waiting));
   if (existing->peek.finished && n_waiting > 0 && are_recorded(table, request->output, &known))
-    MILL_FAIL(MILL_ERR_USAGE,
-              "%s is finished, and %zu inputs are neither in it nor done: give another --output "
-              "for them (and join the results with starmill merge)",
-              request->output, n_waiting);
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "%s is finished, and %zu inputs are neither in it nor done: give another "
+                      "--output for them (and join the results with starmill merge)",
+                      request->output, n_waiting);
   if (n_waiting > 0)
     mill_log_warning("%s is continued with its own %zu inputs; %zu others wait for the next run, "
                      "with another --output",
@@ -289,23 +275,18 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   mill_path_list_clear(list);
   *list = own;
   own = (mill_path_list){0};
-done:
-  mill_known_inputs_clear(&known);
-  mill_path_list_clear(&own);
-  mill_free(existing);
-  return err;
+  return MILL_OK;
 }
 
 static int skip_done(const mill_input_request *request, const mill_config *config,
                      mill_input_names *names, mill_path_list *list)
 {
-  int err = MILL_OK;
   size_t n_kept = 0;
-  char *is_done = NULL;
-  mill_input_table *table = NULL;
-  MILL_TRY(mill_input_table_read(request->input_table, &table));
-  MILL_TRY(MILL_ALLOC(list->n, &is_done));
-  MILL_TRY(mark_done(request, table, names->settings, &config->select, list, is_done));
+  MILL_OWNED char *is_done = NULL;
+  MILL_AT_END(mill_input_table_free_at) mill_input_table *table = NULL;
+  MILL_CHECK(mill_input_table_read(request->input_table, &table));
+  MILL_CHECK(MILL_ALLOC(list->n, &is_done));
+  MILL_CHECK(mark_done(request, table, names->settings, &config->select, list, is_done));
   for (size_t i = 0; i < list->n; i++)
     if (is_done[i])
       mill_free(list->path[i]);
@@ -315,59 +296,51 @@ static int skip_done(const mill_input_request *request, const mill_config *confi
   list->n = n_kept;
   mill_log_info("%lld inputs are done and %zu are not, according to %s",
                 (long long)names->n_skipped, n_kept, request->input_table);
-  MILL_TRY(keep_own(request, table, list));
-done:
-  mill_free(is_done);
-  mill_input_table_free(table);
-  return err;
+  return keep_own(request, table, list);
 }
 
 /* List the inputs on rank 0, without those that are done. */
 static int collect_names(const mill_input_request *request, const mill_config *config,
                          const mill_library *lib, mill_input_names *names)
 {
-  int err = MILL_OK;
-  mill_path_list list = {0};
-  char path[PATH_MAX], *identity = NULL;
-  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: listing the inputs",
-                                     request->catalog ? request->catalog : "command line");
-  MILL_TRY(list_inputs(request, &list));
+  MILL_AT_END(mill_path_list_clear) mill_path_list list = {0};
+  char path[PATH_MAX];
+  MILL_OWNED char *identity = NULL;
+  MILL_WATCHED(MILL_WATCH_START, 0, "%s: listing the inputs",
+               request->catalog ? request->catalog : "command line");
+  MILL_CHECK(list_inputs(request, &list));
   if (request->input_table) {
-    MILL_TRY(mill_config_identity(config, &identity));
-    MILL_TRY(digest_settings(identity, lib->hash, names->settings));
+    MILL_CHECK(mill_config_identity(config, &identity));
+    MILL_CHECK(digest_settings(identity, lib->hash, names->settings));
     for (size_t i = 0; i < list.n; i++) {
-      MILL_TRY(mill_input_absolute(list.path[i], path));
+      MILL_CHECK(mill_input_absolute(list.path[i], path));
       if (!mill_input_table_takes(path))
-        MILL_FAIL(MILL_ERR_USAGE,
-                  "input %zu has a tab or newline in its path, which --input-table cannot store: "
-                  "rename it",
-                  i + 1);
+        return MILL_ERROR(MILL_ERR_USAGE,
+                          "input %zu has a tab or newline in its path, which --input-table cannot "
+                          "store: rename it",
+                          i + 1);
     }
   }
   if (request->skip_done)
-    MILL_TRY(skip_done(request, config, names, &list));
+    MILL_CHECK(skip_done(request, config, names, &list));
   names->n = (int64_t)list.n;
   if (names->n > INT_MAX / 2)
-    MILL_FAIL(MILL_ERR_USAGE, "%lld inputs, too many for one run", (long long)names->n);
+    return MILL_ERROR(MILL_ERR_USAGE, "%lld inputs, too many for one run", (long long)names->n);
   for (size_t i = 0; i < list.n; i++) {
     const size_t n = strlen(list.path[i]);
     if (n == 0 || n >= MAX_PATH)
-      MILL_FAIL(MILL_ERR_USAGE, "input %zu has a path of %zu bytes; expected 1 to %d", i + 1, n,
-                MAX_PATH - 1);
+      return MILL_ERROR(MILL_ERR_USAGE, "input %zu has a path of %zu bytes; expected 1 to %d",
+                        i + 1, n, MAX_PATH - 1);
     names->n_byte += (int64_t)n + 1;
   }
   if (names->n_byte > INT_MAX)
-    MILL_FAIL(MILL_ERR_USAGE, "the names of the %lld inputs are too long for one run",
-              (long long)names->n);
-  MILL_TRY(MILL_ALLOC(names->n_byte, &names->text));
+    return MILL_ERROR(MILL_ERR_USAGE, "the names of the %lld inputs are too long for one run",
+                      (long long)names->n);
+  MILL_CHECK(MILL_ALLOC(names->n_byte, &names->text));
   char *at = names->text;
   for (size_t i = 0; i < list.n; i++)
     at = stpcpy(at, list.path[i]) + 1;
-done:
-  mill_watch_end(watch);
-  mill_path_list_clear(&list);
-  free(identity);
-  return err;
+  return MILL_OK;
 }
 
 static int split_names(mill_input_names *names)
@@ -386,20 +359,16 @@ int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *reques
                            const mill_config *config, const mill_library *lib,
                            mill_input_names *names)
 {
-  int err = MILL_OK;
   char *text = NULL; /* names are on rank 0 alone; gathering gives them to all */
-  if (mpi->rank == 0)
-    err = collect_names(request, config, lib, names);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(mill_mpi_gather(mpi, names->text, names->n_byte, 1,
-                           "bytes of names are too many for one run", (void **)&text,
-                           &names->n_byte));
+  MILL_CHECK(
+      mill_mpi_agree(mpi, mpi->rank == 0 ? collect_names(request, config, lib, names) : MILL_OK));
+  MILL_CHECK(mill_mpi_gather(mpi, names->text, names->n_byte, 1,
+                             "bytes of names are too many for one run", (void **)&text,
+                             &names->n_byte));
   mill_free(names->text);
   names->text = text;
-  MILL_MPI(MPI_Bcast(&names->n_skipped, 1, MPI_INT64_T, 0, mpi->comm));
-  MILL_TRY(mill_mpi_agree(mpi, split_names(names)));
-done:
-  return err;
+  MILL_CHECK_MPI(MPI_Bcast(&names->n_skipped, 1, MPI_INT64_T, 0, mpi->comm));
+  return mill_mpi_agree(mpi, split_names(names));
 }
 
 void mill_input_names_clear(mill_input_names *names)

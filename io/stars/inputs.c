@@ -103,27 +103,24 @@ static int learn_batch(index_job *job, int i_file)
 static int learn_layout(index_job *job, mill_spectra *spectra, const mill_file_index *index,
                         int i_file)
 {
-  int err = MILL_OK;
   enum { GROUP = 64 };
   for (int64_t at = 0; at < index->n_exposure; at += GROUP) {
     const int64_t *exposure = index->exposure_row + at;
     const int n = (int)(index->n_exposure - at < GROUP ? index->n_exposure - at : GROUP);
-    err = mill_spectra_waves(spectra, exposure, n, &job->batch);
-    if (err == MILL_OK) {
-      MILL_TRY(learn_batch(job, i_file));
+    int code = mill_spectra_waves(spectra, exposure, n, &job->batch);
+    if (code == MILL_OK) {
+      MILL_CHECK(learn_batch(job, i_file));
       continue;
     }
-    for (int i = 0; i < n && (err == MILL_OK || err == MILL_ERR_INPUT); i++) {
-      err = mill_spectra_waves(spectra, exposure + i, 1, &job->batch);
-      if (err == MILL_OK)
-        err = learn_batch(job, i_file);
+    for (int i = 0; i < n && (code == MILL_OK || code == MILL_ERR_INPUT); i++) {
+      code = mill_spectra_waves(spectra, exposure + i, 1, &job->batch);
+      if (code == MILL_OK)
+        code = learn_batch(job, i_file);
     }
-    if (err != MILL_ERR_INPUT)
-      MILL_TRY(err);
-    err = MILL_OK;
+    if (code != MILL_ERR_INPUT)
+      MILL_CHECK(code);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Relative cost of indexing a file: a .gz must be unpacked completely. */
@@ -300,21 +297,19 @@ static int compare_identity(const void *a, const void *b, void *context)
 /* Fail if two inputs are the same file: its stars would be fitted twice. */
 static int refuse_duplicates(const mill_input_names *names, const file_facts *facts)
 {
-  int err = MILL_OK;
-  int *order = NULL;
+  MILL_OWNED int *order = NULL;
   identities all = {facts, names->name};
   const int n_file = (int)names->n;
-  MILL_TRY(MILL_ALLOC(n_file, &order));
+  MILL_CHECK(MILL_ALLOC(n_file, &order));
   for (int i = 0; i < n_file; i++)
     order[i] = i;
   qsort_r(order, (size_t)n_file, sizeof *order, compare_identity, &all);
   for (int i = 1; i < n_file; i++)
     if (compare_identity(&order[i - 1], &order[i], &all) == 0)
-      MILL_FAIL(MILL_ERR_USAGE, "inputs %d (%s) and %d (%s) are the same file: name it once",
-                order[i - 1] + 1, names->name[order[i - 1]], order[i] + 1, names->name[order[i]]);
-done:
-  mill_free(order);
-  return err;
+      return MILL_ERROR(
+          MILL_ERR_USAGE, "inputs %d (%s) and %d (%s) are the same file: name it once",
+          order[i - 1] + 1, names->name[order[i - 1]], order[i] + 1, names->name[order[i]]);
+  return MILL_OK;
 }
 
 /* Fail if the run would overwrite an input or its redrock file. */

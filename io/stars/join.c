@@ -175,36 +175,30 @@ static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int
 /* Find the owners by name: send all rows of a name to one rank. */
 static int find_owners(const mill_mpi *mpi, survey *mine)
 {
-  int err = MILL_OK, *rank = NULL;
-  int64_t *owner = NULL, *owner_of_mine = NULL;
-  const entry **sorted = NULL, *far = NULL;
-  mill_exchange met = {0};
-  err = MILL_ALLOC(mine->n_entry, &rank);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(mine->n_entry, &owner_of_mine);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_OWNED int *rank = NULL;
+  MILL_OWNED int64_t *owner = NULL, *owner_of_mine = NULL;
+  const entry *far = NULL;
+  MILL_OWNED const entry **sorted = NULL;
+  MILL_AT_END(mill_exchange_free) mill_exchange met = {0};
+  MILL_CHECK(mill_mpi_agree(mpi, mill_error_of(MILL_ALLOC(mine->n_entry, &rank),
+                                               MILL_ALLOC(mine->n_entry, &owner_of_mine))));
   for (int64_t i = 0; i < mine->n_entry; i++) {
     const entry *e = &mine->entry[i];
     rank[i] = e->object[0] ? rank_of_key(mpi, e->object, strnlen(e->object, sizeof e->object))
               : e->target_id >= 0 ? rank_of_key(mpi, &e->target_id, sizeof e->target_id)
                                   : mpi->rank;
   }
-  MILL_TRY(mill_exchange_send(mpi, rank, mine->entry, mine->n_entry, sizeof(entry), &met));
-  err = mill_alloc_bytes((size_t)met.n, sizeof *sorted, (void **)&sorted);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(met.n, &owner);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_CHECK(mill_exchange_send(mpi, rank, mine->entry, mine->n_entry, sizeof(entry), &met));
+  MILL_CHECK(mill_mpi_agree(
+      mpi, mill_error_of(mill_alloc_bytes((size_t)met.n, sizeof *sorted, (void **)&sorted),
+                         MILL_ALLOC(met.n, &owner))));
   const int64_t n_far =
       own_by_first((const entry *)(const void *)met.record, sorted, met.n, owner, &far);
-  MILL_TRY(tell_far(mpi, n_far, far));
-  MILL_TRY(mill_exchange_answer(mpi, &met, owner, sizeof *owner, owner_of_mine));
+  MILL_CHECK(tell_far(mpi, n_far, far));
+  MILL_CHECK(mill_exchange_answer(mpi, &met, owner, sizeof *owner, owner_of_mine));
   for (int64_t i = 0; i < mine->n_entry; i++)
     mine->entry[i].owner = owner_of_mine[i];
-done:
-  mill_exchange_free(&met);
-  MILL_FREE(rank, owner, owner_of_mine);
-  mill_free(sorted);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- by position ---- */
@@ -243,12 +237,12 @@ static int64_t root_of(int64_t *parent, int64_t i)
  * renumbers their owners from 0. */
 static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
-  int err = MILL_OK;
-  int64_t *owner = NULL, *parent = NULL, n_owner = 0;
+  int64_t n_owner = 0;
+  MILL_OWNED int64_t *owner = NULL, *parent = NULL;
   *n_pair = 0;
-  MILL_TRY(MILL_ALLOC(n, &owner));
-  MILL_TRY(MILL_ALLOC(n, &parent));
-  MILL_TRY(MILL_ALLOC(n, pairs));
+  MILL_CHECK(MILL_ALLOC(n, &owner));
+  MILL_CHECK(MILL_ALLOC(n, &parent));
+  MILL_CHECK(MILL_ALLOC(n, pairs));
   for (int64_t i = 0; i < n; i++)
     owner[i] = s[i].owner;
   if (n > 0) {
@@ -273,62 +267,54 @@ static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64
       parent[a > b ? a : b] = a > b ? b : a;
       (*pairs)[(*n_pair)++] = (pair){owner[a], owner[b]};
     }
-done:
-  MILL_FREE(owner, parent);
-  return err;
+  return MILL_OK;
 }
 
 /* Get the owners of the rows at places key [n] from their ranks.  Collective. */
 static int ask_owners(const mill_mpi *mpi, const survey *mine, const int64_t *key, int64_t n,
                       int64_t *owner)
 {
-  int err = MILL_OK, *rank = NULL;
-  mill_exchange asked = {0};
-  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(n, &rank)));
+  MILL_OWNED int *rank = NULL;
+  MILL_AT_END(mill_exchange_free) mill_exchange asked = {0};
+  MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(n, &rank)));
   for (int64_t i = 0; i < n; i++)
     rank[i] = home_of(mpi, mine, key[i]);
-  MILL_TRY(mill_exchange_send(mpi, rank, key, n, sizeof *key, &asked));
+  MILL_CHECK(mill_exchange_send(mpi, rank, key, n, sizeof *key, &asked));
   int64_t *at = (int64_t *)(void *)asked.record;
   for (int i = 0; i < asked.n; i++)
     at[i] = mine->entry[at[i] - mine->start[mpi->rank]].owner;
-  MILL_TRY(mill_exchange_answer(mpi, &asked, at, sizeof *at, owner));
-done:
-  mill_exchange_free(&asked);
-  mill_free(rank);
-  return err;
+  return mill_exchange_answer(mpi, &asked, at, sizeof *at, owner);
 }
 
 /* Replace each row's owner by the owner's owner until no owner changes.  Collective. */
 static int settle_owners(const mill_mpi *mpi, survey *mine)
 {
-  int err = MILL_OK, has_changed = 1;
-  int64_t *key = NULL;
-  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(mine->n_entry, &key)));
+  int has_changed = 1;
+  MILL_OWNED int64_t *key = NULL;
+  MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(mine->n_entry, &key)));
   while (has_changed) {
     has_changed = 0;
     for (int64_t i = 0; i < mine->n_entry; i++)
       key[i] = mine->entry[i].owner;
-    MILL_TRY(ask_owners(mpi, mine, key, mine->n_entry, key));
+    MILL_CHECK(ask_owners(mpi, mine, key, mine->n_entry, key));
     for (int64_t i = 0; i < mine->n_entry; i++) {
       has_changed |= mine->entry[i].owner != key[i];
       mine->entry[i].owner = key[i];
     }
-    MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, &has_changed, 1, MPI_INT, MPI_MAX, mpi->comm));
+    MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &has_changed, 1, MPI_INT, MPI_MAX, mpi->comm));
   }
-done:
-  mill_free(key);
-  return err;
+  return MILL_OK;
 }
 
 /* For each pair with two owners, join the later owner to the earlier one.  Each call at least
  * halves the owners of a connected group.  *n_left: such pairs on all ranks.  Collective. */
 static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t *n, int64_t *n_left)
 {
-  int err = MILL_OK, *rank = NULL;
-  mill_exchange told = {0};
+  MILL_OWNED int *rank = NULL;
+  MILL_AT_END(mill_exchange_free) mill_exchange told = {0};
   int64_t n_pair = 0;
-  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(*n, &rank)));
-  MILL_TRY(ask_owners(mpi, mine, (int64_t *)(void *)pairs, 2 * *n, (int64_t *)(void *)pairs));
+  MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(*n, &rank)));
+  MILL_CHECK(ask_owners(mpi, mine, (int64_t *)(void *)pairs, 2 * *n, (int64_t *)(void *)pairs));
   for (int64_t i = 0; i < *n; i++) {
     const pair p = pairs[i];
     if (p.a == p.b)
@@ -338,17 +324,14 @@ static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t 
     n_pair++;
   }
   *n = n_pair;
-  MILL_MPI(MPI_Allreduce(n, n_left, 1, MPI_INT64_T, MPI_SUM, mpi->comm));
-  MILL_TRY(mill_exchange_send(mpi, rank, pairs, *n, sizeof *pairs, &told));
+  MILL_CHECK_MPI(MPI_Allreduce(n, n_left, 1, MPI_INT64_T, MPI_SUM, mpi->comm));
+  MILL_CHECK(mill_exchange_send(mpi, rank, pairs, *n, sizeof *pairs, &told));
   for (int i = 0; i < told.n; i++) {
     const pair p = ((const pair *)(const void *)told.record)[i];
     entry *e = &mine->entry[p.b - mine->start[mpi->rank]];
     e->owner = p.a < e->owner ? p.a : e->owner;
   }
-done:
-  mill_exchange_free(&told);
-  mill_free(rank);
-  return err;
+  return MILL_OK;
 }
 
 /* List this rank's known positions, and the rank that collects each position's strip. */
@@ -377,24 +360,21 @@ static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg
  * Collective. */
 static int join_near(const mill_mpi *mpi, survey *mine, double radius_deg)
 {
-  int err = MILL_OK, *rank = NULL;
+  MILL_OWNED int *rank = NULL;
   int64_t n = 0, n_left = 1;
-  spot *spots = NULL;
-  pair *pairs = NULL;
-  mill_exchange told = {0};
-  MILL_TRY(mill_mpi_agree(mpi, list_spots(mpi, mine, radius_deg, &spots, &rank, &n)));
-  MILL_TRY(mill_exchange_send(mpi, rank, spots, n, sizeof *spots, &told));
-  MILL_TRY(
+  MILL_OWNED spot *spots = NULL;
+  MILL_OWNED pair *pairs = NULL;
+  MILL_AT_END(mill_exchange_free) mill_exchange told = {0};
+  MILL_CHECK(mill_mpi_agree(mpi, list_spots(mpi, mine, radius_deg, &spots, &rank, &n)));
+  MILL_CHECK(mill_exchange_send(mpi, rank, spots, n, sizeof *spots, &told));
+  MILL_CHECK(
       mill_mpi_agree(mpi, pair_spots((spot *)(void *)told.record, told.n, radius_deg, &pairs, &n)));
   mill_exchange_free(&told);
   while (n_left > 0) {
-    MILL_TRY(connect_once(mpi, mine, pairs, &n, &n_left));
-    MILL_TRY(settle_owners(mpi, mine));
+    MILL_CHECK(connect_once(mpi, mine, pairs, &n, &n_left));
+    MILL_CHECK(settle_owners(mpi, mine));
   }
-done:
-  mill_exchange_free(&told);
-  MILL_FREE(spots, rank, pairs);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- the table ---- */
@@ -402,31 +382,25 @@ done:
 /* Send every row and its exposures to its owner's rank.  Collective. */
 static int take_rows(const mill_mpi *mpi, const survey *mine, survey *taken)
 {
-  int err = MILL_OK, *rank = NULL, *rank_of_exposure = NULL;
+  MILL_OWNED int *rank = NULL, *rank_of_exposure = NULL;
   int64_t n = 0;
-  mill_exchange entries = {0}, exposures = {0};
-  err = MILL_ALLOC(mine->n_entry, &rank);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(mine->n_exposure, &rank_of_exposure);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_AT_END(mill_exchange_free) mill_exchange entries = {0}, exposures = {0};
+  MILL_CHECK(mill_mpi_agree(mpi, mill_error_of(MILL_ALLOC(mine->n_entry, &rank),
+                                               MILL_ALLOC(mine->n_exposure, &rank_of_exposure))));
   for (int64_t i = 0; i < mine->n_entry; i++) {
     rank[i] = home_of(mpi, mine, mine->entry[i].owner);
     for (int32_t e = 0; e < mine->entry[i].n_exposure; e++)
       rank_of_exposure[n++] = rank[i];
   }
-  MILL_TRY(mill_exchange_send(mpi, rank, mine->entry, mine->n_entry, sizeof(entry), &entries));
-  MILL_TRY(
+  MILL_CHECK(mill_exchange_send(mpi, rank, mine->entry, mine->n_entry, sizeof(entry), &entries));
+  MILL_CHECK(
       mill_exchange_send(mpi, rank_of_exposure, mine->exposure, n, sizeof(exposure), &exposures));
   *taken = (survey){.n_entry = entries.n,
                     .n_exposure = exposures.n,
                     .entry = (entry *)(void *)entries.record,
                     .exposure = (exposure *)(void *)exposures.record};
   entries.record = exposures.record = NULL;
-done:
-  mill_exchange_free(&entries);
-  mill_exchange_free(&exposures);
-  MILL_FREE(rank, rank_of_exposure);
-  return err;
+  return MILL_OK;
 }
 
 /* List the parts and joined rows of this rank.  order [n_entry] out: key: owner; place: index of
@@ -456,35 +430,30 @@ static void list_parts(const survey *taken, mill_keyed *order, mill_join_part *p
 static int make_table(const mill_mpi *mpi, const survey *taken, int n_file, mill_keyed *order,
                       int64_t *n_row, int64_t *n_exposure, mill_join *join)
 {
-  int err = MILL_OK;
   int64_t n[2] = {taken->n_entry, taken->n_exposure}, before[2] = {0, 0}, n_new = 0;
-  mill_join_part *part = NULL;
-  mill_join_start *start = NULL;
-  err = MILL_ALLOC(taken->n_entry, &part);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(taken->n_entry + 1, &start);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_OWNED mill_join_part *part = NULL;
+  MILL_OWNED mill_join_start *start = NULL;
+  MILL_CHECK(mill_mpi_agree(mpi, mill_error_of(MILL_ALLOC(taken->n_entry, &part),
+                                               MILL_ALLOC(taken->n_entry + 1, &start))));
   list_parts(taken, order, part, start, &n_new, n_row, n_exposure);
-  MILL_MPI(MPI_Exscan(n, before, 2, MPI_INT64_T, MPI_SUM, mpi->comm));
+  MILL_CHECK_MPI(MPI_Exscan(n, before, 2, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (mpi->rank == mpi->size - 1)
     start[n_new++] = (mill_join_start){n[0], n[1]};
   for (int64_t i = 0; i < n_new; i++) {
     start[i].part += before[0];
     start[i].exposure += before[1];
   }
-  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, n_row, n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
-  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, n_exposure, n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
-  MILL_MPI(
+  MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, n_row, n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, n_exposure, n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
+  MILL_CHECK_MPI(
       MPI_Allreduce(MPI_IN_PLACE, join->n_row_before, n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
   for (int f = 0; f < n_file; f++)
     join->row_start[f + 1] = join->row_start[f] + n_row[f];
-  MILL_TRY(mill_node_gather(mpi, part, taken->n_entry, sizeof *part, &join->parts));
-  MILL_TRY(mill_node_gather(mpi, start, n_new, sizeof *start, &join->starts));
+  MILL_CHECK(mill_node_gather(mpi, part, taken->n_entry, sizeof *part, &join->parts));
+  MILL_CHECK(mill_node_gather(mpi, start, n_new, sizeof *start, &join->starts));
   join->part = join->parts.data;
   join->start = join->starts.data;
-done:
-  MILL_FREE(part, start);
-  return err;
+  return MILL_OK;
 }
 
 /* Rebuild the index of a file after joining.  *next in/out: next element of order. */
@@ -522,16 +491,14 @@ done:
 static int rebuild_all(const survey *taken, const mill_keyed *order, int n_mine,
                        const int64_t *n_row, const int64_t *n_exposure, mill_file_index *index)
 {
-  int err = MILL_OK;
-  int64_t *start = NULL, next = 0;
-  MILL_TRY(MILL_ALLOC(taken->n_entry + 1, &start));
+  int64_t next = 0;
+  MILL_OWNED int64_t *start = NULL;
+  MILL_CHECK(MILL_ALLOC(taken->n_entry + 1, &start));
   for (int64_t i = 0; i < taken->n_entry; i++)
     start[i + 1] = start[i] + taken->entry[i].n_exposure;
   for (int f = 0; f < n_mine; f++)
-    MILL_TRY(rebuild(taken, order, start, &next, n_row[f], n_exposure[f], &index[f]));
-done:
-  mill_free(start);
-  return err;
+    MILL_CHECK(rebuild(taken, order, start, &next, n_row[f], n_exposure[f], &index[f]));
+  return MILL_OK;
 }
 
 int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int file_start,

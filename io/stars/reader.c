@@ -102,10 +102,8 @@ static int close_others(worker *w, const source *keep)
  * file the source has only an error text. */
 static int get_source(worker *w, int i, source **out)
 {
-  int err = MILL_OK, watch = -1;
-  mill_reader *reader = w->reader;
-  const mill_reader_plan *plan = &reader->plan;
-  const mill_input_file *entry = &plan->inputs->file[i];
+  const mill_inputs *inputs = w->reader->plan.inputs;
+  const mill_input_file *entry = &inputs->file[i];
   source *s = &w->source[0];
   *out = NULL;
   w->n_asked++;
@@ -113,7 +111,7 @@ static int get_source(worker *w, int i, source **out)
     if (w->source[k].i_file == i) {
       *out = &w->source[k];
       (*out)->last_used = w->n_asked;
-      goto done;
+      return MILL_OK;
     }
     if (w->source[k].last_used < s->last_used)
       s = &w->source[k];
@@ -122,19 +120,16 @@ static int get_source(worker *w, int i, source **out)
   s->i_file = i;
   s->last_used = w->n_asked;
   w->cost.n_opened++;
-  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
-  err = mill_inputs_open(plan->inputs, i, &s->spectra, &s->index);
-  if (err == MILL_ERR_INPUT && mill_is_gz(entry->path) && close_others(w, s) > 0)
-    err = mill_inputs_open(plan->inputs, i, &s->spectra, &s->index);
-  if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
+  MILL_WATCHED(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
+  int code = mill_inputs_open(inputs, i, &s->spectra, &s->index);
+  if (code == MILL_ERR_INPUT && mill_is_gz(entry->path) && close_others(w, s) > 0)
+    code = mill_inputs_open(inputs, i, &s->spectra, &s->index);
+  if (code == MILL_ERR_INPUT || code == MILL_ERR_RANGE)
     snprintf(s->error, sizeof s->error, "%s", mill_error_message());
-    err = MILL_OK;
-  }
-  if (err == MILL_OK)
-    *out = s;
-done:
-  mill_watch_end(watch);
-  return err;
+  else
+    MILL_CHECK(code);
+  *out = s;
+  return MILL_OK;
 }
 
 /* Wait for an idle batch; NULL: the reader was stopped. */
@@ -227,12 +222,12 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
  * file.  Set the place of each exposure. */
 static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
-  int err = MILL_OK, n = 0, n_asked = 0, watch = -1;
+  int n = 0, n_asked = 0;
   mill_reader *reader = w->reader;
   source *s = NULL;
-  MILL_TRY(get_source(w, w->part_file[p], &s));
+  MILL_CHECK(get_source(w, w->part_file[p], &s));
   if (!s->spectra)
-    MILL_FAIL(MILL_ERR_INPUT, "%s", s->error);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s", s->error);
   for (int k = 0; k < batch->n_row; k++) {
     const mill_join_part *part;
     mill_join_part alone;
@@ -250,12 +245,8 @@ static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted,
       n += n_exposure;
     }
   }
-  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading it",
-                           reader->plan.inputs->file[s->i_file].path);
-  MILL_TRY(mill_spectra_read(s->spectra, w->exposure, n_asked, &batch->part[p]));
-done:
-  mill_watch_end(watch);
-  return err;
+  MILL_WATCHED(MILL_WATCH_FILE, 0, "%s: reading it", reader->plan.inputs->file[s->i_file].path);
+  return mill_spectra_read(s->spectra, w->exposure, n_asked, &batch->part[p]);
 }
 
 /* Collect each star's segments from all parts. */
@@ -486,37 +477,33 @@ static int start_worker(mill_reader *reader, worker *w)
   reader->n_running += w->started;
   pthread_mutex_unlock(&reader->mutex);
   if (rc != 0)
-    return MILL_ERROR(MILL_ERR_INTERNAL,
-                      "cannot start a reader thread: is the limit on processes (ulimit -u) "
-                      "or on address space (ulimit -v) low?");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "cannot start a reader thread: is the limit on processes "
+                                         "(ulimit -u) or on address space (ulimit -v) low?");
   return MILL_OK;
 }
 
 int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
 {
-  int err = MILL_OK;
-  mill_reader *reader = NULL;
+  MILL_AT_END(mill_reader_stop_at) mill_reader *reader = NULL;
   *out = NULL;
   if (plan->n_thread < 1 || plan->n_thread > MILL_MAX_READER)
-    MILL_FAIL(MILL_ERR_INTERNAL, "%d reader threads", plan->n_thread);
-  MILL_TRY(MILL_ALLOC(1, &reader));
+    return MILL_ERROR(MILL_ERR_INTERNAL, "%d reader threads", plan->n_thread);
+  MILL_CHECK(MILL_ALLOC(1, &reader));
   reader->plan = *plan;
   pthread_mutex_init(&reader->draw, NULL);
   pthread_mutex_init(&reader->mutex, NULL);
   pthread_cond_init(&reader->changed, NULL);
-  MILL_TRY(MILL_ALLOC(plan->n_thread, &reader->worker));
+  MILL_CHECK(MILL_ALLOC(plan->n_thread, &reader->worker));
   reader->n_worker = plan->n_thread;
   for (int i = 0; i < mill_reader_batches(plan->n_thread); i++) {
-    MILL_TRY(MILL_ALLOC(1, &reader->idle[i]));
+    MILL_CHECK(MILL_ALLOC(1, &reader->idle[i]));
     reader->n_idle++;
   }
   for (int i = 0; i < reader->n_worker; i++)
-    MILL_TRY(start_worker(reader, &reader->worker[i]));
+    MILL_CHECK(start_worker(reader, &reader->worker[i]));
   *out = reader;
   reader = NULL;
-done:
-  mill_reader_stop(reader);
-  return err;
+  return MILL_OK;
 }
 
 int mill_reader_next(mill_reader *reader, mill_batch **out)

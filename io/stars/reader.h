@@ -18,6 +18,7 @@
 #include "io/stars/work.h"
 #include "io/surveys/spectra.h"
 #include "kernels/backend.h"
+#include "kernels/base/memory.h"
 #include "kernels/data/star.h"
 
 enum {
@@ -88,5 +89,6 @@ void mill_reader_release_star(mill_reader *reader, mill_star *star);
 /** Stop the threads, even if batches are left, and free everything, including stars taken from
  *  batches.  NULL is allowed. */
 void mill_reader_stop(mill_reader *reader);
+MILL_CLOSER(mill_reader, mill_reader_stop)
 
 #endif

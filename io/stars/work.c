@@ -20,12 +20,11 @@ struct mill_work {
 
 int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **out)
 {
-  int err = MILL_OK;
-  mill_schedule_file *file = NULL;
-  uint8_t *wanted = NULL;
+  MILL_OWNED mill_schedule_file *file = NULL;
+  MILL_OWNED uint8_t *wanted = NULL;
   int64_t n_row = 0;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(plan->inputs->n_file, &file));
+  MILL_CHECK(MILL_ALLOC(plan->inputs->n_file, &file));
   for (int i = 0; i < plan->inputs->n_file; i++) {
     const mill_input_file *from = &plan->inputs->file[i];
     const double n_exposure =
@@ -38,7 +37,7 @@ int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **o
     n_row += from->n_row;
   }
   if (plan->result) {
-    MILL_TRY(mill_alloc_bytes((size_t)n_row / 8 + 1, 1, (void **)&wanted));
+    MILL_CHECK(mill_alloc_bytes((size_t)n_row / 8 + 1, 1, (void **)&wanted));
     mill_result_wanted_bits(plan->result, wanted);
   }
   const mill_schedule_plan what = {.n_file = plan->inputs->n_file,
@@ -48,40 +47,33 @@ int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **o
                                    .n_rank = n_rank,
                                    .rate = plan->rate,
                                    .n_held = plan->n_held};
-  MILL_TRY(mill_schedule_make(&what, out));
-done:
-  mill_free(wanted);
-  mill_free(file);
-  return err;
+  return mill_schedule_make(&what, out);
 }
 
 int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **out)
 {
-  int err = MILL_OK;
-  mill_work *work = NULL;
+  MILL_AT_END(mill_work_free_at) mill_work *work = NULL;
   mill_work_plan agreed = *plan;
   double patience_s = (double)plan->n_ahead / plan->rate;
   int n_share = 0;
   *out = NULL;
   /* Ranks differ in speed but share one list of chunks.  A rank n times as fast as the slowest
    * counts as n ranks and draws n chunks together. */
-  MILL_MPI(MPI_Allreduce(&plan->rate, &agreed.rate, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(&plan->rate, &agreed.rate, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
   const int n_mine = (int)fmax(1.0, round(plan->rate / agreed.rate));
   const int64_t n_held = plan->n_held / n_mine;
-  MILL_MPI(MPI_Allreduce(&n_mine, &n_share, 1, MPI_INT, MPI_SUM, mpi->comm));
-  MILL_MPI(MPI_Allreduce(&n_held, &agreed.n_held, 1, MPI_INT64_T, MPI_MIN, mpi->comm));
-  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, &patience_s, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
-  err = MILL_ALLOC(1, &work);
-  if (err == MILL_OK)
-    err = mill_work_schedule(&agreed, n_share, &work->schedule);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_CHECK_MPI(MPI_Allreduce(&n_mine, &n_share, 1, MPI_INT, MPI_SUM, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(&n_held, &agreed.n_held, 1, MPI_INT64_T, MPI_MIN, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &patience_s, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
+  int code = MILL_ALLOC(1, &work);
+  if (code == MILL_OK)
+    code = mill_work_schedule(&agreed, n_share, &work->schedule);
+  MILL_CHECK(mill_mpi_agree(mpi, code));
   work->n_at_once = n_mine;
-  MILL_TRY(mill_draw_open(mpi, patience_s, n_mine, &work->draw));
+  MILL_CHECK(mill_draw_open(mpi, patience_s, n_mine, &work->draw));
   *out = work;
   work = NULL;
-done:
-  mill_work_free(work);
-  return err;
+  return MILL_OK;
 }
 
 int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *context,

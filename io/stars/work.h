@@ -6,6 +6,7 @@
 
 #include "io/result/result_file.h"
 #include "io/stars/inputs.h"
+#include "kernels/base/memory.h"
 #include "src/ranks/mpi_context.h"
 #include "src/ranks/schedule.h"
 
@@ -53,5 +54,6 @@ int mill_work_settle(mill_work *work);
 
 /** Free the work.  Collective if mill_work_settle was called; NULL is allowed. */
 void mill_work_free(mill_work *work);
+MILL_CLOSER(mill_work, mill_work_free)
 
 #endif

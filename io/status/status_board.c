@@ -173,21 +173,18 @@ static double recent_rate(mill_board *board, sample now)
 /* Replace the status file without waiting for the disk, since the other ranks wait meanwhile. */
 static int replace_file(const char *path, const mill_status_text *what)
 {
-  int err = MILL_OK;
-  char *text = NULL, temporary[MILL_STATUS_PATH + 8];
+  char temporary[MILL_STATUS_PATH + 8];
+  MILL_OWNED char *text = NULL;
   size_t n_byte = 0;
   FILE *out = open_memstream(&text, &n_byte);
   if (!out)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the status");
-  err = mill_status_print(what, out);
-  if (fclose(out) != 0 && err == MILL_OK)
-    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the status");
-  MILL_TRY(err);
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the status");
+  const int code = mill_status_print(what, out);
+  if (fclose(out) != 0 && code == MILL_OK)
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the status");
+  MILL_CHECK(code);
   snprintf(temporary, sizeof temporary, "%s.tmp", path);
-  MILL_TRY(mill_whole_file_write(path, temporary, 0, text, n_byte));
-done:
-  free(text);
-  return err;
+  return mill_whole_file_write(path, temporary, 0, text, n_byte);
 }
 
 /* On rank 0: write the states from the last meeting. */

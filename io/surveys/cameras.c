@@ -150,12 +150,11 @@ int mill_camera_scale(mill_cameras *c, mill_camera *camera)
 
 static int load_wave(mill_cameras *c, mill_camera *camera)
 {
-  int err = MILL_OK;
-  double *wave_aa = NULL;
+  MILL_OWNED double *wave_aa = NULL;
   if (camera->wave_aa)
     return MILL_OK;
-  MILL_TRY(MILL_ALLOC(camera->n_pix, &wave_aa));
-  MILL_TRY(mill_camera_plane(c, camera, MILL_WAVE, wave_aa));
+  MILL_CHECK(MILL_ALLOC(camera->n_pix, &wave_aa));
+  MILL_CHECK(mill_camera_plane(c, camera, MILL_WAVE, wave_aa));
   for (int i = 0; i < camera->n_pix && camera->is_log; i++)
     wave_aa[i] = pow(10.0, wave_aa[i]);
   for (int i = 0; i < camera->n_pix && camera->to_aa > 0.0; i++)
@@ -168,9 +167,7 @@ static int load_wave(mill_cameras *c, mill_camera *camera)
   }
   camera->wave_aa = wave_aa;
   wave_aa = NULL;
-done:
-  mill_free(wave_aa);
-  return err;
+  return MILL_OK;
 }
 
 /* Convert counts to flux and their noise to ivar.  factor [n_pix]: flux per count; 0: bad pixel,
@@ -220,11 +217,10 @@ static int narrow_mask(const mill_fits_file *file, int i_hdu, const char *what, 
     /* allow signed and unsigned 32 bits; NaN fails this test */
     if (!(value[i] >= (double)INT32_MIN && value[i] <= (double)UINT32_MAX) ||
         value[i] != floor(value[i]))
-      return MILL_ERROR_HDU(
-          file, i_hdu,
-          ": %s: the mask of pixel %d is %g, but masks are integers of 32 bits; fetch "
-          "the file again",
-          what, i, value[i]);
+      return MILL_ERROR_HDU(file, i_hdu,
+                            ": %s: the mask of pixel %d is %g, but masks are integers of 32 bits; "
+                            "fetch the file again",
+                            what, i, value[i]);
     out[i] = (int32_t)(uint32_t)(int64_t)value[i];
   }
   return MILL_OK;

@@ -34,13 +34,12 @@ static int check_image(const mill_desi_file *file, int i_hdu, int n_axis, const 
   for (int i = 0; same && i < n_axis; i++)
     same = hdu->axis[i] == axis[i];
   if (!same)
-    return MILL_ERROR_HDU(
-        file->fits, i_hdu,
-        " is %s %s, expected an image %s to agree with FIBERMAP and wavelengths; make "
-        "the file again",
-        hdu->kind == MILL_FITS_IMAGE ? "an image" : "a table",
-        shape_text(hdu->n_axis, hdu->axis, found, sizeof found),
-        shape_text(n_axis, axis, expected, sizeof expected));
+    return MILL_ERROR_HDU(file->fits, i_hdu,
+                          " is %s %s, expected an image %s to agree with FIBERMAP and wavelengths; "
+                          "make the file again",
+                          hdu->kind == MILL_FITS_IMAGE ? "an image" : "a table",
+                          shape_text(hdu->n_axis, hdu->axis, found, sizeof found),
+                          shape_text(n_axis, axis, expected, sizeof expected));
   return MILL_OK;
 }
 
@@ -66,11 +65,10 @@ static int read_wavelengths(mill_desi_file *file, mill_desi_arm *a, int i_hdu)
   double to_aa = 1.0;
   if (hdu->kind != MILL_FITS_IMAGE || hdu->n_axis != 1 || hdu->axis[0] < 2 ||
       hdu->axis[0] > MAX_PIX)
-    return MILL_ERROR_HDU(
-        file->fits, i_hdu,
-        " has shape %s, expected an image of one axis with 2 to %d wavelengths; make the "
-        "file again",
-        shape_text(hdu->n_axis, hdu->axis, found, sizeof found), MAX_PIX);
+    return MILL_ERROR_HDU(file->fits, i_hdu,
+                          " has shape %s, expected an image of one axis with 2 to %d wavelengths; "
+                          "make the file again",
+                          shape_text(hdu->n_axis, hdu->axis, found, sizeof found), MAX_PIX);
   a->n_pix = (int)hdu->axis[0];
   MILL_CHECK(MILL_ALLOC(a->n_pix, &a->wave_aa));
   MILL_CHECK(read_conventions(file, a, i_hdu, &to_aa));

@@ -139,15 +139,13 @@ static int read_fibermap(mill_desi_file *file, const mill_selection *select, mil
     return do_without_fibermap(file, select, map, warning);
   MILL_CHECK(mill_fits_columns(file->fits, file->i_fibermap, wish, N_WISH, map));
   if (!map[STATUS].there && !map[COADD_STATUS].there && select->fiberstatus_allowed != UINT64_MAX)
-    return MILL_ERROR_HDU(
-        file->fits, file->i_fibermap,
-        " has neither FIBERSTATUS nor COADD_FIBERSTATUS, so bad fibers cannot be found; "
-        "give a DESI file, or allow all bits by fiberstatus_allowed_bits");
+    return MILL_ERROR_HDU(file->fits, file->i_fibermap,
+                          " has neither FIBERSTATUS nor COADD_FIBERSTATUS, so bad fibers cannot be "
+                          "found; give a DESI file, or allow all bits by fiberstatus_allowed_bits");
   if (mill_selection_has_exp_id(select) && !map[EXP].there)
-    return MILL_ERROR_HDU(
-        file->fits, file->i_fibermap,
-        " has no EXPID, by which minexpid and maxexpid select; give spectra files, or "
-        "leave these out");
+    return MILL_ERROR_HDU(file->fits, file->i_fibermap,
+                          " has no EXPID, by which minexpid and maxexpid select; give spectra "
+                          "files, or leave these out");
   return MILL_OK;
 }
 
@@ -165,23 +163,22 @@ static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
  * exposure, TILEID and NIGHT if they agree for all its exposures. */
 static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
 {
-  int err = MILL_OK;
-  mill_fits_values exposures[N_EXP_WISH] = {0};
-  mill_keyed *key = NULL;
+  MILL_FITS_VALUES(exposures, N_EXP_WISH);
+  MILL_OWNED mill_keyed *key = NULL;
   mill_fits_file *fits = file->fits;
   const int i_hdu = file->i_exp_fibermap;
   size_t n_target = 0;
   mill_fits_wish of_exposures[N_EXP_WISH];
   if ((map[EXP].there && map[TILE].there && map[NIGHT].there) || i_hdu < 0 ||
       fits->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
-    goto done;
+    return MILL_OK;
   const int64_t n = fits->guard->hdu[i_hdu].axis[1];
   memcpy(of_exposures, wish, sizeof of_exposures);
   of_exposures[ID].is_needed = 0;
-  MILL_TRY(mill_fits_columns(fits, i_hdu, of_exposures, N_EXP_WISH, exposures));
+  MILL_CHECK(mill_fits_columns(fits, i_hdu, of_exposures, N_EXP_WISH, exposures));
   if (!exposures[ID].there)
-    goto done;
-  MILL_TRY(MILL_ALLOC(n, &key));
+    return MILL_OK;
+  MILL_CHECK(MILL_ALLOC(n, &key));
   for (int64_t i = 0; i < n; i++)
     key[i] = (mill_keyed){exposures[ID].i64[i], i};
   qsort(key, (size_t)n, sizeof *key, mill_by_key);
@@ -204,10 +201,7 @@ static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
       if (!map[k].there)
         map[k].i32[i] = exposures[k].i32[target->place];
   }
-done:
-  mill_fits_values_free(N_EXP_WISH, exposures);
-  mill_free(key);
-  return err;
+  return MILL_OK;
 }
 
 /* Read the redrock file named by the user, else the one next to the input.  If redrock does not
@@ -216,36 +210,34 @@ done:
 static int read_redrock(mill_desi_file *file, const mill_selection *select, mill_redrock *redrock,
                         mill_file_index *index)
 {
-  int err = MILL_OK;
   char beside[MILL_FITS_MAX_PATH];
   const char *path = select->redrock_file;
   if (!*path) {
-    MILL_TRY(mill_redrock_beside(file->fits->guard->path, beside, sizeof beside));
+    MILL_CHECK(mill_redrock_beside(file->fits->guard->path, beside, sizeof beside));
     path = beside;
     if (!*path && select->redrock)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: no redrock file next to it (coadd- or spectra- replaced by redrock-), but "
-                "redrock selects rows; add the file, set redrock_file, or set redrock: false",
-                file->fits->guard->path);
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "%s: no redrock file next to it (coadd- or spectra- replaced by redrock-), but "
+          "redrock selects rows; add the file, set redrock_file, or set redrock: false",
+          file->fits->guard->path);
   }
   if (!*path)
-    goto done;
-  err = mill_redrock_read(path, &file->limits, redrock);
-  if (err == MILL_OK) {
-    const size_t n = strlen(path) + 1;
-    MILL_TRY(MILL_ALLOC(n, &index->redrock));
-    memcpy(index->redrock, path, n);
+    return MILL_OK;
+  const int code = mill_redrock_read(path, &file->limits, redrock);
+  if (code == MILL_ERR_INPUT && !select->redrock && !*select->redrock_file) {
+    mill_log_warning("%s; Z, SPECTYPE and SUBTYPE stay empty", mill_error_message());
+    return MILL_OK;
   }
-  if (err == MILL_OK && select->redrock) {
+  MILL_CHECK(code);
+  if (select->redrock) {
     index->redrock_size = redrock->file_size;
     index->redrock_mtime = redrock->file_mtime;
   }
-  if (err == MILL_ERR_INPUT && !select->redrock && !*select->redrock_file) {
-    mill_log_warning("%s; Z, SPECTYPE and SUBTYPE stay empty", mill_error_message());
-    err = MILL_OK;
-  }
-done:
-  return err;
+  const size_t n = strlen(path) + 1;
+  MILL_CHECK(MILL_ALLOC(n, &index->redrock));
+  memcpy(index->redrock, path, n);
+  return MILL_OK;
 }
 
 static void take_redshift(const mill_redrock *redrock, mill_catalog_row *row)

@@ -12,19 +12,19 @@
  * commissioning or survey validation if FIBERMAP has any, else those of the main survey. */
 int mill_desi_classes(mill_desi_file *file, const mill_selection *select, int **in_class)
 {
-  int err = MILL_OK, n[2] = {0, 0};
-  int64_t *value = NULL;
+  int n[2] = {0, 0};
+  MILL_OWNED int64_t *value = NULL;
   if (select->n_target_class == 0)
-    goto done;
-  MILL_TRY(MILL_ALLOC(file->n_spec, in_class));
-  MILL_TRY(mill_target_bits_check(select, file->fits->guard->path));
+    return MILL_OK;
+  MILL_CHECK(MILL_ALLOC(file->n_spec, in_class));
+  MILL_CHECK(mill_target_bits_check(select, file->fits->guard->path));
   for (int i = 0; mill_target_column(i); i++) {
     uint64_t bits = 0;
     int found = 0;
     const int is_early = mill_target_column_is_early(i);
-    MILL_TRY(mill_target_bits(select, i, &bits));
-    MILL_TRY(mill_fits_table_int64(file->fits, file->i_fibermap, mill_target_column(i), 0, &value,
-                                   &found));
+    MILL_CHECK(mill_target_bits(select, i, &bits));
+    MILL_CHECK(mill_fits_table_int64(file->fits, file->i_fibermap, mill_target_column(i), 0, &value,
+                                     &found));
     n[is_early] += found;
     for (int64_t k = 0; k < file->n_spec; k++)
       (*in_class)[k] |= (((uint64_t)value[k] & bits) != 0) << is_early;
@@ -32,37 +32,32 @@ int mill_desi_classes(mill_desi_file *file, const mill_selection *select, int **
     value = NULL;
   }
   if (n[0] + n[1] == 0)
-    MILL_TRY(MILL_ERROR_HDU(
+    return MILL_ERROR_HDU(
         file->fits, file->i_fibermap,
         " has no column of target bits (DESI_TARGET, SV1_DESI_TARGET, CMX_TARGET, ...), "
-        "by which target_classes selects; leave that out for this file"));
+        "by which target_classes selects; leave that out for this file");
   for (int64_t k = 0; k < file->n_spec; k++)
     (*in_class)[k] = (*in_class)[k] >> (n[1] > 0) & 1;
-done:
-  mill_free(value);
-  return err;
+  return MILL_OK;
 }
 
 /* Fail unless SCORES has the same rows as FIBERMAP, in the same order. */
 static int check_scores(mill_desi_file *file, int i_scores, const int64_t *target_id)
 {
-  int err = MILL_OK, found = 0;
-  int64_t *id = NULL;
+  int found = 0;
+  MILL_OWNED int64_t *id = NULL;
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_scores];
   if (hdu->kind != MILL_FITS_TABLE || hdu->axis[1] != file->n_spec)
     return MILL_ERROR_HDU(file->fits, i_scores,
                           " must be a table with the %lld rows of FIBERMAP; set minsn_from: pixels",
                           (long long)file->n_spec);
-  MILL_TRY(mill_fits_table_int64(file->fits, i_scores, "TARGETID", 0, &id, &found));
+  MILL_CHECK(mill_fits_table_int64(file->fits, i_scores, "TARGETID", 0, &id, &found));
   for (int64_t i = 0; found && file->i_fibermap >= 0 && i < file->n_spec; i++)
     if (id[i] != target_id[i])
-      MILL_TRY(
-          MILL_ERROR_HDU(file->fits, i_scores,
-                         " has TARGETID %lld in row %lld, FIBERMAP %lld; set minsn_from: pixels",
-                         (long long)id[i], (long long)i, (long long)target_id[i]));
-done:
-  mill_free(id);
-  return err;
+      return MILL_ERROR_HDU(file->fits, i_scores,
+                            " has TARGETID %lld in row %lld, FIBERMAP %lld; set minsn_from: pixels",
+                            (long long)id[i], (long long)i, (long long)target_id[i]);
+  return MILL_OK;
 }
 
 /* Set *sn [n_spec] to the largest S/N of the fitted arms.  All arms use the kind of column found
@@ -70,21 +65,21 @@ done:
 int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const int64_t *target_id,
                      double **sn)
 {
-  int err = MILL_OK, i_scores = -1, found = 0;
+  int i_scores = -1, found = 0;
   static const char *const begin[] = {"MEDIAN_CALIB_SNR_", "MEDIAN_COADD_SNR_",
                                       "MEDIAN_COADD_FLUX_SNR_"};
   int first = 0, last = sizeof begin / sizeof begin[0] - 1;
-  double *value = NULL;
+  MILL_OWNED double *value = NULL;
   if (!mill_selection_has_scores(select))
-    goto done;
-  MILL_TRY(MILL_ALLOC(file->n_spec, sn));
-  MILL_TRY(mill_fits_file_find(file->fits, "SCORES", &i_scores));
+    return MILL_OK;
+  MILL_CHECK(MILL_ALLOC(file->n_spec, sn));
+  MILL_CHECK(mill_fits_file_find(file->fits, "SCORES", &i_scores));
   if (i_scores < 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has no HDU SCORES, by which minsn selects; set minsn_from: pixels",
-              file->fits->guard->path);
-  MILL_TRY(check_scores(file, i_scores, target_id));
-  MILL_TRY(MILL_ALLOC(file->n_spec, &value));
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: has no HDU SCORES, by which minsn selects; set minsn_from: pixels",
+                      file->fits->guard->path);
+  MILL_CHECK(check_scores(file, i_scores, target_id));
+  MILL_CHECK(MILL_ALLOC(file->n_spec, &value));
   for (int64_t k = 0; k < file->n_spec; k++)
     (*sn)[k] = -INFINITY;
   for (int i = 0; i < file->n_arm; i++) {
@@ -94,19 +89,17 @@ int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const i
       continue;
     for (int k = first, none = 1; k <= last && none; k++) {
       snprintf(name, sizeof name, "%s%s", begin[k], a->prefix);
-      MILL_TRY(mill_fits_column_double(file->fits, i_scores, name, value, &found));
+      MILL_CHECK(mill_fits_column_double(file->fits, i_scores, name, value, &found));
       if (found)
         first = last = k;
       none = !found;
     }
     if (!found)
-      MILL_TRY(
-          MILL_ERROR_HDU(file->fits, i_scores, " has no column %s; set minsn_from: pixels", name));
+      return MILL_ERROR_HDU(file->fits, i_scores, " has no column %s; set minsn_from: pixels",
+                            name);
     for (int64_t k = 0; k < file->n_spec; k++)
       if (value[k] > (*sn)[k]) /* false for NaN */
         (*sn)[k] = value[k];
   }
-done:
-  mill_free(value);
-  return err;
+  return MILL_OK;
 }

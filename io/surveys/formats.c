@@ -48,14 +48,11 @@ int mill_format_find(const char *wanted, const mill_format *const *formats, int 
 
 int mill_format_of(const char *path, const mill_config *config, const mill_format **out)
 {
-  int err = MILL_OK, n = 0;
-  mill_fits_file *fits = NULL;
+  int n = 0;
+  MILL_AT_END(mill_fits_file_close_at) mill_fits_file *fits = NULL;
   const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
   const mill_format *const *formats = mill_formats(&n);
   *out = NULL;
-  MILL_TRY(mill_fits_file_open(path, &limits, &fits));
-  MILL_TRY(mill_format_find(config->format, formats, n, fits->guard->path, fits->guard, out));
-done:
-  mill_fits_file_close(fits);
-  return err;
+  MILL_CHECK(mill_fits_file_open(path, &limits, &fits));
+  return mill_format_find(config->format, formats, n, fits->guard->path, fits->guard, out);
 }

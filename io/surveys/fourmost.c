@@ -54,11 +54,10 @@ static int find_tables(fourmost *f)
   if (f->i_spectra < 0)
     f->i_spectra = find_single(guard);
   if (f->i_spectra < 0)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "%s: has neither tables SPECTAB and FIBMETATAB nor a table PHASE3SPECTRUM; give a "
-        "container of 4MOST L1 spectra or a file of one, not a catalogue",
-        guard->path);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: has neither tables SPECTAB and FIBMETATAB nor a table PHASE3SPECTRUM; "
+                      "give a container of 4MOST L1 spectra or a file of one, not a catalogue",
+                      guard->path);
   f->cameras.n_row = guard->hdu[f->i_spectra].axis[1];
   const int64_t wanted = f->i_target < 0 ? 1 : guard->hdu[f->i_target].axis[1];
   if (f->cameras.n_row != wanted)
@@ -111,10 +110,9 @@ static int read_wave_column(fourmost *f, mill_camera *all, int medium)
   MILL_CHECK(mill_single_key_text(file, f->i_spectra, key, ucd, sizeof ucd, NULL));
   all->air = strstr(ucd, "obs.atmos") != NULL;
   if (!all->air && strncasecmp(ucd, "em.wl", 5) != 0 && medium == MILL_MEDIUM_AUTO)
-    return MILL_ERROR_HDU(file, f->i_spectra,
-                          ": %s '%s' says neither air (em.wl;obs.atmos) nor vacuum (em.wl); set "
-                          "medium",
-                          key, ucd);
+    return MILL_ERROR_HDU(
+        file, f->i_spectra,
+        ": %s '%s' says neither air (em.wl;obs.atmos) nor vacuum (em.wl); set medium", key, ucd);
   MILL_CHECK(mill_camera_plane(&f->cameras, all, MILL_WAVE, all->wave_aa));
   for (int i = 0; i < all->n_pix; i++)
     all->wave_aa[i] *= to_aa;
@@ -198,21 +196,17 @@ static const mill_fibres fibres = {wish, N_WISH, 0, SN, objtype_of};
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
-  int err = MILL_OK;
   fourmost *f = state;
-  mill_fits_values values[N_WISH] = {0};
+  MILL_FITS_VALUES(values, N_WISH);
   mill_fits_file *file = f->cameras.file;
   const int is_single = f->i_target < 0, header[] = {f->i_spectra, 0};
   const int i_hdu = is_single ? f->i_spectra : f->i_target;
-  MILL_TRY(is_single ? mill_single_keys(file, header, 2, NAN, wish, N_WISH, values)
-                     : mill_fits_columns(file, i_hdu, wish, N_WISH, values));
+  MILL_CHECK(is_single ? mill_single_keys(file, header, 2, NAN, wish, N_WISH, values)
+                       : mill_fits_columns(file, i_hdu, wish, N_WISH, values));
   if (!is_single && !values[SN].there && mill_selection_has_scores(select))
-    MILL_TRY(MILL_ERROR_HDU(
-        file, i_hdu, " has no column SNR, by which minsn_from: scores selects; leave it out"));
-  MILL_TRY(mill_fibres_index(&fibres, file, i_hdu, values, f->cameras.n_row, select, index));
-done:
-  mill_fits_values_free(N_WISH, values);
-  return err;
+    return MILL_ERROR_HDU(file, i_hdu,
+                          " has no column SNR, by which minsn_from: scores selects; leave it out");
+  return mill_fibres_index(&fibres, file, i_hdu, values, f->cameras.n_row, select, index);
 }
 
 const mill_format mill_format_fourmost = {.name = "4most",

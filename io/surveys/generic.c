@@ -168,9 +168,8 @@ static int64_t drop_doubtful(generic *g, row_key *key, int64_t n, const int64_t 
 /* Group rows into exposures, and exposures into rows of the result. */
 static int group_rows(generic *g, const mill_fits_values *v, const char **warning)
 {
-  int err = MILL_OK;
-  row_key *key = NULL;
-  mill_keyed *star = NULL;
+  MILL_OWNED row_key *key = NULL;
+  MILL_OWNED mill_keyed *star = NULL;
   int64_t n = 0;
   const int64_t n_row = g->table.n_row;
   MILL_FREE(g->kind, g->next_row, g->exposure); /* from an earlier index_file */
@@ -178,12 +177,12 @@ static int group_rows(generic *g, const mill_fits_values *v, const char **warnin
   g->next_row = NULL;
   g->exposure = NULL;
   g->n_exposure = 0;
-  MILL_TRY(MILL_ALLOC(n_row, &key));
-  MILL_TRY(MILL_ALLOC(n_row, &star));
-  MILL_TRY(MILL_ALLOC(n_row, &g->next_row));
-  MILL_TRY(MILL_ALLOC(n_row, &g->kind));
-  MILL_TRY(MILL_ALLOC(n_row, &g->exposure));
-  MILL_TRY(list_named(g, v[EXPOSURE].i64, key, &n));
+  MILL_CHECK(MILL_ALLOC(n_row, &key));
+  MILL_CHECK(MILL_ALLOC(n_row, &star));
+  MILL_CHECK(MILL_ALLOC(n_row, &g->next_row));
+  MILL_CHECK(MILL_ALLOC(n_row, &g->kind));
+  MILL_CHECK(MILL_ALLOC(n_row, &g->exposure));
+  MILL_CHECK(list_named(g, v[EXPOSURE].i64, key, &n));
   find_stars(g, v, key, star, n, warning);
   n = drop_doubtful(g, key, n, v[ID].i64);
   for (int64_t i = 0; i < n; i++) {
@@ -198,9 +197,7 @@ static int group_rows(generic *g, const mill_fits_values *v, const char **warnin
     }
   }
   qsort(g->exposure, (size_t)g->n_exposure, sizeof *g->exposure, compare_exposures);
-done:
-  MILL_FREE(key, star);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- pixels ----------------------------------------------------------- */
@@ -220,11 +217,10 @@ static int vector_length(generic *g, int i, int64_t row, int64_t *length)
                   (long long)row);
   /* checked here, as CFITSIO would read beyond the table */
   if (n < 0 || at < 0 || at > g->table.heap_bytes || n > (g->table.heap_bytes - at) / v->n_byte)
-    return MILL_ERROR_TABLE(
-        &g->table,
-        "column %s of row %lld (counted from 0) lies outside the table; fetch or make "
-        "the file again",
-        v->plane.name, (long long)row);
+    return MILL_ERROR_TABLE(&g->table,
+                            "column %s of row %lld (counted from 0) lies outside the table; fetch "
+                            "or make the file again",
+                            v->plane.name, (long long)row);
   *length = n;
   return MILL_OK;
 }
@@ -361,12 +357,11 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
-  int err = MILL_OK;
   generic *g = state;
-  mill_fits_values v[N_WISH] = {0};
-  MILL_TRY(mill_fits_columns(g->table.file, g->table.i_hdu, wish, N_WISH, v));
-  MILL_TRY(group_rows(g, v, &index->warning));
-  MILL_TRY(mill_file_index_alloc(index, g->n_exposure, g->n_exposure));
+  MILL_FITS_VALUES(v, N_WISH);
+  MILL_CHECK(mill_fits_columns(g->table.file, g->table.i_hdu, wish, N_WISH, v));
+  MILL_CHECK(group_rows(g, v, &index->warning));
+  MILL_CHECK(mill_file_index_alloc(index, g->n_exposure, g->n_exposure));
   for (int64_t i = 0, end; i < g->n_exposure; i = end) {
     mill_catalog_row *row = &index->row[index->n_row];
     const int64_t first = g->exposure[i].first_row;
@@ -384,9 +379,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
       mill_file_index_expose(index, e->first_row, (int32_t)e->id, v[MJD].f64[e->first_row]);
   }
   index->n_fits_row = g->table.n_row;
-done:
-  mill_fits_values_free(N_WISH, v);
-  return err;
+  return MILL_OK;
 }
 
 static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)

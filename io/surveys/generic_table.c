@@ -92,16 +92,15 @@ static int find_vector(mill_generic_table *t, int i, const char *name, int *foun
  * number of pixels.  Wavelengths may be shared. */
 static int check_heap(mill_generic_table *t)
 {
-  int err = MILL_OK;
   const mill_generic_vector *flux = &t->vector[MILL_FLUX];
-  LONGLONG *length = NULL, *start = NULL;
+  MILL_OWNED LONGLONG *length = NULL, *start = NULL;
   int64_t left = t->heap_bytes / flux->n_byte;
   int status = 0;
   if (!flux->variable || t->n_row == 0)
-    goto done;
-  MILL_TRY(MILL_ALLOC(t->n_row, &length));
-  MILL_TRY(MILL_ALLOC(t->n_row, &start));
-  MILL_TRY_FITS(
+    return MILL_OK;
+  MILL_CHECK(MILL_ALLOC(t->n_row, &length));
+  MILL_CHECK(MILL_ALLOC(t->n_row, &start));
+  MILL_CHECK_FITS(
       t->file, t->i_hdu,
       fits_read_descriptsll(t->file->fptr, flux->plane.number, 1, t->n_row, length, start, &status),
       "column FLUX cannot be read");
@@ -111,16 +110,12 @@ static int check_heap(mill_generic_table *t)
       continue;
     left -= length[i];
     if (left < 0)
-      MILL_TRY(MILL_ERROR_TABLE(
-          t,
-          "by row %lld (counted from 0) column FLUX has more values than its table "
-          "holds; fetch or make the file again",
-          (long long)i));
+      return MILL_ERROR_TABLE(t,
+                              "by row %lld (counted from 0) column FLUX has more values than its "
+                              "table holds; fetch or make the file again",
+                              (long long)i);
   }
-done:
-  mill_free(length);
-  mill_free(start);
-  return err;
+  return MILL_OK;
 }
 
 /* Find the vector columns; check that needed ones exist and that fixed lengths agree. */
@@ -186,11 +181,10 @@ static int read_shared_wave(mill_generic_table *t, int i_hdu)
   } else {
     if (hdu->kind != MILL_FITS_IMAGE || hdu->n_axis != 1 || hdu->axis[0] < 2 ||
         hdu->axis[0] > MILL_SINGLE_MAX_PIX)
-      return MILL_ERROR_HDU(
-          t->file, i_hdu,
-          " must be an image of one axis with 2 to %d wavelengths, or a table with a "
-          "column of them",
-          MILL_SINGLE_MAX_PIX);
+      return MILL_ERROR_HDU(t->file, i_hdu,
+                            " must be an image of one axis with 2 to %d wavelengths, or a table "
+                            "with a column of them",
+                            MILL_SINGLE_MAX_PIX);
     t->n_shared = (int)hdu->axis[0];
     MILL_CHECK(MILL_ALLOC(t->n_shared, &t->shared_wave_aa));
     MILL_CHECK(mill_fits_image_row(t->file, i_hdu, 0, t->n_shared, t->shared_wave_aa));

@@ -216,11 +216,10 @@ static int take_name(const char *path, const mill_fits_values *v, mill_catalog_r
   if (!*text)
     text = mill_base_name(path);
   if (strlen(text) >= sizeof to->object)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "%s: the star's name '%s' (DESIG, else FILENAME, else the file's) is longer than %zu "
-        "bytes; give it a shorter one by DESIG",
-        path, text, sizeof to->object - 1);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: the star's name '%s' (DESIG, else FILENAME, else the file's) is longer "
+                      "than %zu bytes; give it a shorter one by DESIG",
+                      path, text, sizeof to->object - 1);
   strcpy(to->object, text);
   return MILL_OK;
 }
@@ -252,28 +251,25 @@ static void identify(const mill_fits_values *v, mill_catalog_row *to)
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
-  int err = MILL_OK;
   lamost *l = state;
   mill_cameras *c = &l->cameras;
   char objtype[FLEN_VALUE];
-  mill_fits_values v[N] = {0};
+  MILL_FITS_VALUES(v, N);
   mill_catalog_row row;
   index->n_fits_row = 1;
   mill_catalog_row_init(&row);
   /* LAMOST writes -9999 for unknown values */
-  MILL_TRY(mill_single_keys(c->file, &(int){0}, 1, -9999.0, wish, N, v));
+  MILL_CHECK(mill_single_keys(c->file, &(int){0}, 1, -9999.0, wish, N, v));
   mill_fits_fill(c->file->guard->path, wish, N, v, 0, &row);
-  MILL_TRY(take_name(c->file->guard->path, v, &row));
+  MILL_CHECK(take_name(c->file->guard->path, v, &row));
   take_objtype(mill_fits_text_at(&v[TYPE], 0), objtype);
   identify(v, &row);
   for (int i = 0; i < c->n_camera; i++)
     if (c->camera[i].exposure_id < 0) /* a coadd */
       c->camera[i].exposure_id = v[OBSID].i32[0];
   if (mill_selection_keeps(select, &(mill_candidate){&row, objtype, 0, NAN}))
-    MILL_TRY(mill_cameras_index(c, &row, l->joint, index));
-done:
-  mill_fits_values_free(N, v);
-  return err;
+    MILL_CHECK(mill_cameras_index(c, &row, l->joint, index));
+  return MILL_OK;
 }
 
 /* Camera b begins at 4000 A, since throughput is low below.  In 22 stars of six spectrographs, line

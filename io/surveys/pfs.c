@@ -137,12 +137,11 @@ static int read_observations(pfs *p, mill_camera *camera)
                                          [FIBER] = MILL_WISH("fiberId", INT32, -1, 0),
                                          [ARM] = MILL_WISH("arm", TEXT, 0, 1),
                                          [TIME] = MILL_WISH("obsTime", TEXT, 0, 0)};
-  int err = MILL_OK;
   double sum = 0.0;
-  mill_fits_values v[N] = {0};
+  MILL_FITS_VALUES(v, N);
   mill_fits_file *file = p->cameras.file;
   const int64_t n = file->guard->hdu[p->i_observations].axis[1];
-  MILL_TRY(mill_fits_columns(file, p->i_observations, wish, N, v));
+  MILL_CHECK(mill_fits_columns(file, p->i_observations, wish, N, v));
   for (int64_t i = 0; i < n; i++) {
     p->is_medium |= strchr(mill_fits_text_at(&v[ARM], i), 'm') != NULL;
     camera->exposure_id = i > 0 && camera->exposure_id != v[VISIT].i32[i] ? -1 : v[VISIT].i32[i];
@@ -150,9 +149,7 @@ static int read_observations(pfs *p, mill_camera *camera)
     sum += mjd_of(mill_fits_text_at(&v[TIME], i));
   }
   camera->mjd = n > 0 ? sum / (double)n : NAN;
-done:
-  mill_fits_values_free(N, v);
-  return err;
+  return MILL_OK;
 }
 
 static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
@@ -205,15 +202,14 @@ enum { N_WISH = sizeof wish / sizeof *wish };
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   static const char *const objtype[] = {[1] = "SCIENCE", [2] = "SKY", [3] = "FLUXSTD"};
-  int err = MILL_OK;
   pfs *p = state;
   mill_fits_file *file = p->cameras.file;
   mill_catalog_row row;
   char of_visit[16] = "";
-  mill_fits_values v[N_WISH] = {0};
+  MILL_FITS_VALUES(v, N_WISH);
   index->n_fits_row = 1;
   mill_catalog_row_init(&row);
-  MILL_TRY(mill_single_keys(file, &p->i_target, 1, NAN, wish, N_WISH, v));
+  MILL_CHECK(mill_single_keys(file, &p->i_target, 1, NAN, wish, N_WISH, v));
   mill_fits_fill(file->guard->path, wish, N_WISH, v, 0, &row);
   row.fiber = p->fiber;
   const unsigned long long id = (unsigned long long)row.target_id;
@@ -227,10 +223,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
     row.identifier[0] = '\0'; /* too long: identify by file and row */
   if (mill_selection_keeps(
           select, &(mill_candidate){&row, type >= 1 && type <= 3 ? objtype[type] : "BAD", 0, NAN}))
-    MILL_TRY(mill_cameras_index(&p->cameras, &row, 1, index));
-done:
-  mill_fits_values_free(N_WISH, v);
-  return err;
+    MILL_CHECK(mill_cameras_index(&p->cameras, &row, 1, index));
+  return MILL_OK;
 }
 
 static const mill_arm_choice cameras[] = {{.arm = "b", .max_aa = 6400},

@@ -100,11 +100,10 @@ static int find_exposures(mill_cameras *c)
     camera->exposure_id = id;
   }
   if (c->n_camera == 0)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "%s: holds no single exposures (HDUs named B1-..., R1-..., MJD_EXP_...); set exposures: "
-        "coadd, or fetch the full file (this may be a lite one)",
-        guard->path);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: holds no single exposures (HDUs named B1-..., R1-..., MJD_EXP_...); set "
+                      "exposures: coadd, or fetch the full file (this may be a lite one)",
+                      guard->path);
   return mill_cameras_number(c);
 }
 
@@ -228,36 +227,36 @@ static int open_mwm_table(mill_cameras *c, int i_hdu)
                                          [V_VISIT] = MILL_WISH("xcsao_v_rad", DOUBLE, NAN, 0),
                                          [BEGIN] = MILL_WISH("tai_beg", DOUBLE, NAN, 0),
                                          [END] = MILL_WISH("tai_end", DOUBLE, NAN, 0)};
-  int err = MILL_OK, is_visit = 0, status = 0;
-  mill_fits_values v[N] = {0};
+  int is_visit = 0, status = 0;
+  MILL_FITS_VALUES(v, N);
   mill_fits_column in_stack;
   const int64_t n_row = c->file->guard->hdu[i_hdu].axis[1];
   if (n_row > MAX_VISIT)
     return MILL_ERROR_HDU(c->file, i_hdu, " has %lld rows, expected up to %d spectra of one star",
                           (long long)n_row, MAX_VISIT);
-  MILL_TRY(mill_fits_columns(c->file, i_hdu, wish, N, v));
-  MILL_TRY(mill_fits_column_find(c->file, i_hdu, "in_stack", &is_visit, &in_stack));
+  MILL_CHECK(mill_fits_columns(c->file, i_hdu, wish, N, v));
+  MILL_CHECK(mill_fits_column_find(c->file, i_hdu, "in_stack", &is_visit, &in_stack));
   for (int64_t i = 0; i < n_row; i++) {
     mill_camera *camera;
     char is_in = 0;
-    MILL_TRY(mill_fits_file_move(c->file, i_hdu));
+    MILL_CHECK(mill_fits_file_move(c->file, i_hdu));
     if (is_visit)
       fits_read_col(c->file->fptr, TLOGICAL, in_stack.number, i + 1, 1, 1, NULL, &is_in, NULL,
                     &status);
-    MILL_TRY_FITS(c->file, i_hdu, status, "column in_stack of row %lld cannot be read",
-                  (long long)i);
+    MILL_CHECK_FITS(c->file, i_hdu, status, "column in_stack of row %lld cannot be read",
+                    (long long)i);
     double vel_km_s = v[is_visit ? V_VISIT : V_RAD].f64[i];
     if (!is_visit && !isfinite(vel_km_s))
-      MILL_TRY(MILL_ERROR_HDU(c->file, i_hdu,
-                              ": v_rad of row %lld (counted from 0) is not a number, so the shift "
-                              "to rest cannot be undone; give the mwmVisit file",
-                              (long long)i));
+      return MILL_ERROR_HDU(c->file, i_hdu,
+                            ": v_rad of row %lld (counted from 0) is not a number, so the shift "
+                            "to rest cannot be undone; give the mwmVisit file",
+                            (long long)i);
     if (is_visit && !(is_in && isfinite(vel_km_s)))
       vel_km_s = 0.0;
-    MILL_TRY(mill_camera_add(c, "coadd", i_hdu, &camera));
+    MILL_CHECK(mill_camera_add(c, "coadd", i_hdu, &camera));
     camera->exposure = c->n_camera - 1;
     camera->mjd = 0.5 * (v[BEGIN].f64[i] + v[END].f64[i]) / 86400.0;
-    MILL_TRY(mill_camera_columns(
+    MILL_CHECK(mill_camera_columns(
         c, camera, 0,
         (const char *[MILL_N_PLANE]){[MILL_FLUX] = "flux",
                                      [MILL_IVAR] = "ivar",
@@ -266,11 +265,9 @@ static int open_mwm_table(mill_cameras *c, int i_hdu)
     for (int k = 0; k < MILL_N_PLANE; k++)
       camera->plane[k].row = i;
     camera->plane[MILL_WIDTH].name = "wresl"; /* take_mwm sets a width even without a column */
-    MILL_TRY(read_mwm_wave(c, camera, i, vel_km_s));
+    MILL_CHECK(read_mwm_wave(c, camera, i, vel_km_s));
   }
-done:
-  mill_fits_values_free(N, v);
-  return err;
+  return MILL_OK;
 }
 
 static int open_mwm(sdss *s, int *frame)
@@ -416,21 +413,18 @@ static int describe_mwm(sdss *s, mill_fits_values *v, mill_catalog_row *row)
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
-  int err = MILL_OK;
   sdss *s = state;
   mill_catalog_row row;
-  mill_fits_values v[N_WISH] = {0};
+  MILL_FITS_VALUES(v, N_WISH);
   const char *objtype = "";
   index->n_fits_row = 1;
   mill_catalog_row_init(&row);
-  MILL_TRY((s->is_mwm ? describe_mwm : describe_object)(s, v, &row));
+  MILL_CHECK((s->is_mwm ? describe_mwm : describe_object)(s, v, &row));
   if (!s->is_mwm)
     objtype = mill_fits_text_at(&v[v[OBJTYPE].there ? OBJTYPE : SOURCETYPE], 0);
   if (mill_selection_keeps(select, &(mill_candidate){&row, objtype, 0, NAN}))
-    MILL_TRY(mill_cameras_index(&s->cameras, &row, s->joint, index));
-done:
-  mill_fits_values_free(N_WISH, v);
-  return err;
+    MILL_CHECK(mill_cameras_index(&s->cameras, &row, s->joint, index));
+  return MILL_OK;
 }
 
 /* the cameras meet at 6000 A */

@@ -70,21 +70,19 @@ struct mill_class_patterns {
 
 int mill_class_patterns_make(const mill_selection *select, mill_class_patterns **out)
 {
-  int err = MILL_OK;
-  mill_class_patterns *patterns = NULL;
+  MILL_AT_END(mill_class_patterns_free_at) mill_class_patterns *patterns = NULL;
   char reason[128];
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &patterns));
+  MILL_CHECK(MILL_ALLOC(1, &patterns));
   for (int i = 0; i < select->n_target_class; i++) {
     if (!mill_name_regex(select->target_class[i], &patterns->regex[i], reason, sizeof reason))
-      MILL_FAIL(MILL_ERR_CONFIG, "target_classes: '%s': %s", select->target_class[i], reason);
+      return MILL_ERROR(MILL_ERR_CONFIG, "target_classes: '%s': %s", select->target_class[i],
+                        reason);
     patterns->n++;
   }
   *out = patterns;
   patterns = NULL;
-done:
-  mill_class_patterns_free(patterns);
-  return err;
+  return MILL_OK;
 }
 
 void mill_class_patterns_free(mill_class_patterns *patterns)

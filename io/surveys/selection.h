@@ -4,6 +4,7 @@
 #define MILL_SELECTION_H
 
 #include "io/catalog/catalog_row.h"
+#include "kernels/base/memory.h"
 #include "src/config/config.h"
 
 /** A spectrum to be kept or dropped. */
@@ -38,6 +39,7 @@ typedef struct mill_class_patterns mill_class_patterns;
 /** Compile the expressions.  MILL_ERR_CONFIG: invalid expression. */
 int mill_class_patterns_make(const mill_selection *select, mill_class_patterns **out);
 void mill_class_patterns_free(mill_class_patterns *patterns); /* NULL is allowed */
+MILL_CLOSER(mill_class_patterns, mill_class_patterns_free)
 
 /** Set bit i if target_class[i] matches the beginning of name, as in Python's re.match: MWS matches
  *  MWS_ANY. */

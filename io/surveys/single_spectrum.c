@@ -296,16 +296,14 @@ int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int 
   if (*n_pix > 0 && n == *n_pix && (n_row == 1 || c.repeat == 1))
     return MILL_OK;
   if (is_first)
-    return MILL_ERROR_HDU(
-        file, i_hdu,
-        ": %lld rows with %lld values of column %s, expected a spectrum: one row a pixel "
-        "or one row with all, of 2 to %d pixels; make the file again",
-        (long long)n_row, (long long)c.repeat, column, MILL_SINGLE_MAX_PIX);
-  return MILL_ERROR_HDU(
-      file, i_hdu,
-      ": column %s has %lld rows of %lld values, but the spectrum has %d pixels; fetch "
-      "the file again",
-      column, (long long)n_row, (long long)c.repeat, *n_pix);
+    return MILL_ERROR_HDU(file, i_hdu,
+                          ": %lld rows with %lld values of column %s, expected a spectrum: one row "
+                          "a pixel or one row with all, of 2 to %d pixels; make the file again",
+                          (long long)n_row, (long long)c.repeat, column, MILL_SINGLE_MAX_PIX);
+  return MILL_ERROR_HDU(file, i_hdu,
+                        ": column %s has %lld rows of %lld values, but the spectrum has %d pixels; "
+                        "fetch the file again",
+                        column, (long long)n_row, (long long)c.repeat, *n_pix);
 }
 
 int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix, int *number)
@@ -316,10 +314,9 @@ int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int 
   if (*n_pix == 0 && c.repeat >= 2 && c.repeat <= MILL_SINGLE_MAX_PIX)
     *n_pix = (int)c.repeat;
   if (*n_pix == 0)
-    return MILL_ERROR_HDU(file, i_hdu,
-                          ": column %s holds %lld values a row, expected 2 to %d: a row is one "
-                          "spectrum",
-                          column, (long long)c.repeat, MILL_SINGLE_MAX_PIX);
+    return MILL_ERROR_HDU(
+        file, i_hdu, ": column %s holds %lld values a row, expected 2 to %d: a row is one spectrum",
+        column, (long long)c.repeat, MILL_SINGLE_MAX_PIX);
   if (c.repeat != *n_pix)
     return MILL_ERROR_HDU(
         file, i_hdu,
@@ -358,11 +355,10 @@ int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *wh
   const int i = mill_single_disorder(n_pix, wave_aa);
   if (i == n_pix)
     return MILL_OK;
-  return MILL_ERROR_HDU(
-      file, i_hdu,
-      ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; make the "
-      "file again",
-      what, i, wave_aa[i]);
+  return MILL_ERROR_HDU(file, i_hdu,
+                        ": %s: the wavelength of pixel %d is %g A, but they must be positive and "
+                        "ascending; make the file again",
+                        what, i, wave_aa[i]);
 }
 
 void mill_single_narrow(const double *value, int n_pix, float *out)
@@ -403,12 +399,11 @@ int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu
                       const mill_fits_values *v, int64_t n_row, const mill_selection *select,
                       mill_file_index *index)
 {
-  int err = MILL_OK;
   double mjd = NAN;
-  mill_class_patterns *patterns = NULL;
-  MILL_TRY(mill_class_patterns_make(select, &patterns));
-  MILL_TRY(mill_single_key_double(file, 0, "MJD-OBS", &mjd, NULL));
-  MILL_TRY(mill_file_index_alloc(index, n_row, n_row));
+  MILL_AT_END(mill_class_patterns_free_at) mill_class_patterns *patterns = NULL;
+  MILL_CHECK(mill_class_patterns_make(select, &patterns));
+  MILL_CHECK(mill_single_key_double(file, 0, "MJD-OBS", &mjd, NULL));
+  MILL_CHECK(mill_file_index_alloc(index, n_row, n_row));
   for (int64_t i = 0; i < n_row; i++) {
     mill_catalog_row *row = &index->row[index->n_row];
     const char *name = mill_fits_text_at(&v[0], i);
@@ -421,15 +416,13 @@ int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu
     if (!mill_selection_keeps(select, &candidate))
       continue;
     if (strlen(name) >= sizeof row->object)
-      MILL_TRY(MILL_ERROR_HDU(
+      return MILL_ERROR_HDU(
           file, i_hdu, ": %s '%s' of row %lld is longer than %zu characters; make the file again",
-          fibres->wish[0].name, name, (long long)i, sizeof row->object - 1));
+          fibres->wish[0].name, name, (long long)i, sizeof row->object - 1);
     snprintf(row->object, sizeof row->object, "%s", name);
     index->n_row++;
     mill_file_index_expose(index, i, -1, mjd);
   }
   index->n_fits_row = n_row;
-done:
-  mill_class_patterns_free(patterns);
-  return err;
+  return MILL_OK;
 }

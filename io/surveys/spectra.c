@@ -275,33 +275,30 @@ int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
 int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings,
                          const mill_format *const *formats, int n_format, mill_spectra **out)
 {
-  int err = MILL_OK;
-  mill_spectra *spectra = NULL;
-  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening the file", path);
+  MILL_AT_END(mill_spectra_close_at) mill_spectra *spectra = NULL;
+  MILL_WATCHED(MILL_WATCH_FILE, 0, "%s: opening the file", path);
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &spectra));
+  MILL_CHECK(MILL_ALLOC(1, &spectra));
   spectra->settings = *settings;
   mill_spectra_set_rules(spectra);
-  MILL_TRY(mill_fits_file_open(path, &settings->limits, &spectra->fits));
+  MILL_CHECK(mill_fits_file_open(path, &settings->limits, &spectra->fits));
   spectra->name = spectra->fits->guard->path;
-  MILL_TRY(mill_fits_file_check_rows(spectra->fits));
-  MILL_TRY(mill_format_find(settings->config->format, formats, n_format, spectra->name,
-                            spectra->fits->guard, &spectra->format));
+  MILL_CHECK(mill_fits_file_check_rows(spectra->fits));
+  MILL_CHECK(mill_format_find(settings->config->format, formats, n_format, spectra->name,
+                              spectra->fits->guard, &spectra->format));
   const char *cameras = settings->config->cameras_of;
   if (cameras[0] && strcmp(cameras, spectra->format->name) != 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has format %s, but the library's arm was split into the cameras of %s, the "
-              "first input's format: fit this file in a separate run, or set the key arms",
-              spectra->name, spectra->format->name, cameras);
-  MILL_TRY(mill_alloc_bytes(spectra->format->state_bytes, 1, &spectra->state));
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: has format %s, but the library's arm was split into the cameras of %s, the "
+        "first input's format: fit this file in a separate run, or set the key arms",
+        spectra->name, spectra->format->name, cameras);
+  MILL_CHECK(mill_alloc_bytes(spectra->format->state_bytes, 1, &spectra->state));
   *(mill_fits_file **)spectra->state = spectra->fits;
-  MILL_TRY(spectra->format->open(spectra->state, &spectra->settings, &spectra->frame));
+  MILL_CHECK(spectra->format->open(spectra->state, &spectra->settings, &spectra->frame));
   *out = spectra;
   spectra = NULL;
-done:
-  mill_watch_end(watch);
-  mill_spectra_close(spectra);
-  return err;
+  return MILL_OK;
 }
 
 int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,

@@ -20,6 +20,7 @@
 #include "io/catalog/catalog_row.h"
 #include "io/fits/fits_file.h"
 #include "io/surveys/arena.h"
+#include "kernels/base/memory.h"
 #include "kernels/data/star.h"
 #include "src/config/config.h"
 
@@ -79,6 +80,7 @@ int mill_spectra_threads(void);
  *  and HDU and says what to do; MILL_ERR_OUTPUT as mill_fits_guard_open. */
 int mill_spectra_open(const char *path, const mill_spectra_settings *settings, mill_spectra **out);
 void mill_spectra_close(mill_spectra *spectra); /* NULL is allowed */
+MILL_CLOSER(mill_spectra, mill_spectra_close)
 
 const char *mill_spectra_format_name(const mill_spectra *spectra);
 int mill_spectra_frame(const mill_spectra *spectra); /**< enum mill_frame */

@@ -170,11 +170,10 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
     const double wave = channel->wave_aa[i];
     known->wave_aa[i] = air ? air_to_vacuum(wave) : wave;
     if (!isfinite(wave) || !(known->wave_aa[i] > (i > 0 ? known->wave_aa[i - 1] : 0.0)))
-      return MILL_ERROR(
-          MILL_ERR_INPUT,
-          "%s: channel %s: wavelength %d is %g, but they must be positive and ascending; "
-          "make the file again",
-          spectra->name, channel->name, i, wave);
+      return MILL_ERROR(MILL_ERR_INPUT,
+                        "%s: channel %s: wavelength %d is %g, but they must be positive and "
+                        "ascending; make the file again",
+                        spectra->name, channel->name, i, wave);
   }
   MILL_CHECK(cut(spectra, known));
   for (int i = 0; i < known->n_piece; i++)

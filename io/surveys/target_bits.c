@@ -46,33 +46,28 @@ int mill_target_column_is_early(int i)
 
 int mill_target_bits(const mill_selection *select, int i, uint64_t *bits)
 {
-  int err = MILL_OK;
-  mill_class_patterns *patterns = NULL;
+  MILL_AT_END(mill_class_patterns_free_at) mill_class_patterns *patterns = NULL;
   *bits = 0;
-  MILL_TRY(mill_class_patterns_make(select, &patterns));
+  MILL_CHECK(mill_class_patterns_make(select, &patterns));
   for (int at = find_column(i) + 1; at < N_LINE && table[at].bit >= 0; at++)
     if (mill_class_matches(patterns, table[at].name))
       *bits |= UINT64_C(1) << table[at].bit;
-done:
-  mill_class_patterns_free(patterns);
-  return err;
+  return MILL_OK;
 }
 
 int mill_target_bits_check(const mill_selection *select, const char *path)
 {
-  int err = MILL_OK, matched = 0;
-  mill_class_patterns *patterns = NULL;
-  MILL_TRY(mill_class_patterns_make(select, &patterns));
+  int matched = 0;
+  MILL_AT_END(mill_class_patterns_free_at) mill_class_patterns *patterns = NULL;
+  MILL_CHECK(mill_class_patterns_make(select, &patterns));
   for (int at = 0; at < N_LINE; at++)
     if (table[at].bit >= 0)
       matched |= mill_class_matches(patterns, table[at].name);
   for (int i = 0; i < select->n_target_class; i++)
     if (!(matched >> i & 1))
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: target_classes: no target bit of DESI has a name whose beginning matches '%s' "
-                "(MWS_ANY, STD_BRIGHT, ...)",
-                path, select->target_class[i]);
-done:
-  mill_class_patterns_free(patterns);
-  return err;
+      return MILL_ERROR(MILL_ERR_INPUT,
+                        "%s: target_classes: no target bit of DESI has a name whose beginning "
+                        "matches '%s' (MWS_ANY, STD_BRIGHT, ...)",
+                        path, select->target_class[i]);
+  return MILL_OK;
 }

@@ -101,11 +101,10 @@ static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
     return MILL_OK;
   for (int i = 0; i < N_IMAGE; i++)
     if (i_hdu[i] < 0)
-      return MILL_ERROR(
-          MILL_ERR_INPUT,
-          "%s: has no HDU %s_%s though it has others of this arm; make the file again, or "
-          "fetch it again if it is cut",
-          c->file->guard->path, arm_name[i_arm], image_name[i]);
+      return MILL_ERROR(MILL_ERR_INPUT,
+                        "%s: has no HDU %s_%s though it has others of this arm; make the file "
+                        "again, or fetch it again if it is cut",
+                        c->file->guard->path, arm_name[i_arm], image_name[i]);
   MILL_CHECK(mill_camera_add(c, arm_name[i_arm], i_hdu[DATA], &camera));
   for (char *p = camera->name; *p; p++)
     *p = (char)tolower((unsigned char)*p);
@@ -167,16 +166,12 @@ static const mill_fibres fibres = {wish, N_WISH, CATEGORY, 0, objtype_of};
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
-  int err = MILL_OK;
   weave *w = state;
-  mill_fits_values values[N_WISH] = {0};
+  MILL_FITS_VALUES(values, N_WISH);
   const int by_class = select->n_target_class > 0;
-  MILL_TRY(mill_fits_columns(w->cameras.file, w->i_table, wish, N_WISH - !by_class, values));
-  MILL_TRY(mill_fibres_index(&fibres, w->cameras.file, w->i_table, values, w->cameras.n_row, select,
-                             index));
-done:
-  mill_fits_values_free(N_WISH, values);
-  return err;
+  MILL_CHECK(mill_fits_columns(w->cameras.file, w->i_table, wish, N_WISH - !by_class, values));
+  return mill_fibres_index(&fibres, w->cameras.file, w->i_table, values, w->cameras.n_row, select,
+                           index);
 }
 
 const mill_format mill_format_weave = {

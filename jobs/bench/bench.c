@@ -124,10 +124,9 @@ static int parse(int argc, char **argv, mill_bench_options *options)
       options->task = tasks[i].task;
       return check_task(name, tasks[i].bit, is_given, options);
     }
-  return MILL_ERROR(MILL_ERR_USAGE,
-                    "bench measures 'fit', 'crossover' or 'write', not '%s'; see starmill bench "
-                    "--help",
-                    name);
+  return MILL_ERROR(
+      MILL_ERR_USAGE,
+      "bench measures 'fit', 'crossover' or 'write', not '%s'; see starmill bench --help", name);
 }
 
 /* ---- shared by the tasks ---- */

@@ -59,17 +59,14 @@ typedef struct work_kind {
  * start-up. */
 static int run_fit(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
-  int err = MILL_OK;
-  mill_bench_run *run = NULL;
+  MILL_OWNED mill_bench_run *run = NULL;
   mill_fit_options fit = c->job->options.fit;
   fit.backend = is_gpu ? "cuda" : "cpu";
-  MILL_TRY(MILL_ALLOC(1, &run));
-  MILL_TRY(mill_bench_run_fit(c->job, &fit, *n, run));
+  MILL_CHECK(MILL_ALLOC(1, &run));
+  MILL_CHECK(mill_bench_run_fit(c->job, &fit, *n, run));
   *n = run->n_star;
   *spent_s = run->meters.wall_s + (is_gpu ? c->gpu_start_s : 0.0);
-done:
-  mill_free(run);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- train ---- */

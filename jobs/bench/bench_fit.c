@@ -84,29 +84,29 @@ static void split(mill_bench_run *run)
 int mill_bench_run_fit(mill_bench *job, const mill_fit_options *options, int64_t n_star,
                        mill_bench_run *run)
 {
-  int err = MILL_OK, status = 0;
+  int status = 0;
   char folder[MILL_BENCH_FOLDER], output[MILL_BENCH_FOLDER + 16];
   mill_fit_options fit = *options;
   mill_fit_observer observer = {.context = run, .put = count_row, .n_row_limit = n_star};
   memset(run, 0, sizeof *run);
-  MILL_TRY(mill_bench_make_folder(job->options.output, folder));
+  MILL_CHECK(mill_bench_make_folder(job->options.output, folder));
   snprintf(output, sizeof output, "%s/result.h5", folder);
   fit.output = output;
-  err = mill_fit_run(&job->mpi, &fit, job->command, &observer, &status);
+  const int code = mill_fit_run(&job->mpi, &fit, job->command, &observer, &status);
   run->meters = observer.meters;
   mill_bench_remove_folder(folder);
-  MILL_TRY(err);
+  MILL_CHECK(code);
   if (mill_stop_signal_seen())
-    MILL_FAIL(MILL_ERR_STOPPED, "signal %d: stopped; nothing is kept", mill_stop_signal_seen());
+    return MILL_ERROR(MILL_ERR_STOPPED, "signal %d: stopped; nothing is kept",
+                      mill_stop_signal_seen());
   if (status == EXIT_UNREADABLE)
     job->exit_status = status;
   else if (status != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "some rows were not fitted: please report this bug");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "some rows were not fitted: please report this bug");
   if (run->n_star == 0)
-    MILL_FAIL(MILL_ERR_USAGE, "no star was fitted, so there is nothing to measure");
+    return MILL_ERROR(MILL_ERR_USAGE, "no star was fitted, so there is nothing to measure");
   split(run);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static double star_s(const mill_bench_run *run)
@@ -183,12 +183,11 @@ static void print_stages(const mill_bench_run *run)
 
 int mill_bench_task_fit(mill_bench *job)
 {
-  int err = MILL_OK;
   const int n_run = job->options.n_repeat;
-  mill_bench_run *all = NULL;
-  MILL_TRY(MILL_ALLOC(n_run, &all));
+  MILL_OWNED mill_bench_run *all = NULL;
+  MILL_CHECK(MILL_ALLOC(n_run, &all));
   for (int r = 0; r < n_run; r++) {
-    MILL_TRY(mill_bench_run_fit(job, &job->options.fit, job->options.n_star, &all[r]));
+    MILL_CHECK(mill_bench_run_fit(job, &job->options.fit, job->options.n_star, &all[r]));
     fprintf(stderr, "run %d of %d: %.2f core-ms a star\n", r + 1, n_run, 1e3 * star_s(&all[r]));
   }
   qsort(all, (size_t)n_run, sizeof *all, by_time);
@@ -196,8 +195,5 @@ int mill_bench_task_fit(mill_bench *job)
   mill_bench_print_head(job, run->meters.backend);
   print_overview(all, n_run, run, job->config.fit.optimizer);
   print_stages(run);
-  MILL_TRY(mill_job_flush("the table"));
-done:
-  mill_free(all);
-  return err;
+  return mill_job_flush("the table");
 }

@@ -15,6 +15,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/system/regular_file.h"
 
 enum {
   USUAL_ROWS = 100000,
@@ -144,26 +145,22 @@ static int write_result(mill_bench *job, made_up *run, const char *path, measure
 /* Rank 0: write n_byte bytes in sequence to one plain file, and measure the seconds. */
 static int write_plain(const char *path, int64_t n_byte, double *plain_s)
 {
-  int err = MILL_OK;
-  char *piece = NULL;
+  MILL_OWNED char *piece = NULL;
   const double start_s = mill_wall_s();
+  MILL_AT_END(mill_descriptor_close)
   const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be created: %s", path, strerror(errno));
-  MILL_TRY(mill_alloc_bytes(PIECE_BYTES, 1, (void **)&piece));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be created: %s", path, strerror(errno));
+  MILL_CHECK(mill_alloc_bytes(PIECE_BYTES, 1, (void **)&piece));
   for (ssize_t n = 0; n_byte > 0; n_byte -= n) {
     n = write(fd, piece, n_byte < PIECE_BYTES ? (size_t)n_byte : PIECE_BYTES);
     if (n <= 0)
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
   }
   if (fsync(fd) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written to disk: %s", path, strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be written to disk: %s", path, strerror(errno));
   *plain_s = mill_wall_s() - start_s;
-done:
-  if (fd >= 0)
-    close(fd);
-  mill_free(piece);
-  return err;
+  return MILL_OK;
 }
 
 static void print(const mill_bench *job, const made_up *run, const measured *m)

@@ -164,16 +164,12 @@ static void report_machine(doctor_job *job)
 /* Count hosts and ranks per host.  Collective. */
 static int count_ranks(doctor_job *job)
 {
-  int err = MILL_OK;
-  mill_mpi node;
-  MILL_TRY(mill_mpi_split(&job->mpi, MILL_MPI_NODE, &node));
+  MILL_AT_END(mill_mpi_free) mill_mpi node = {0};
+  MILL_CHECK(mill_mpi_split(&job->mpi, MILL_MPI_NODE, &node));
   const int is_first = node.rank == 0;
-  MILL_MPI(MPI_Allreduce(&is_first, &job->n_host, 1, MPI_INT, MPI_SUM, job->mpi.comm));
-  MILL_MPI(MPI_Allreduce(&node.size, &job->n_most, 1, MPI_INT, MPI_MAX, job->mpi.comm));
-  MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->n_thread));
-done:
-  mill_mpi_free(&node);
-  return err;
+  MILL_CHECK_MPI(MPI_Allreduce(&is_first, &job->n_host, 1, MPI_INT, MPI_SUM, job->mpi.comm));
+  MILL_CHECK_MPI(MPI_Allreduce(&node.size, &job->n_most, 1, MPI_INT, MPI_MAX, job->mpi.comm));
+  return mill_mpi_share_of_cores(&job->mpi, &job->n_thread);
 }
 
 static void report_ranks(doctor_job *job)
@@ -374,14 +370,11 @@ done:
 
 static int report_library(doctor_job *job)
 {
-  int err = MILL_OK;
-  mill_library lib = {0};
-  MILL_TRY(mill_library_read(job->library, &lib));
+  MILL_AT_END(mill_library_clear) mill_library lib = {0};
+  MILL_CHECK(mill_library_read(job->library, &lib));
   mill_doctor_say(&job->report, "library.read", "%d labels, %d %s", lib.n_label, lib.n_arm,
                   lib.n_arm == 1 ? "arm" : "arms");
-done:
-  mill_library_clear(&lib);
-  return err;
+  return MILL_OK;
 }
 
 /* Report the size from which --backend auto takes the GPU. */
@@ -428,32 +421,30 @@ static void report_choice(doctor_job *job)
 
 static int examine(doctor_job *job)
 {
-  int err = MILL_OK;
+  int code = MILL_OK;
   const mill_doctor_report *r = &job->report;
-  MILL_TRY(mill_mpi_agree(&job->mpi, count_ranks(job)));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, count_ranks(job)));
   if (job->mpi.rank == 0) {
-    err = report_program(job);
-    if (err == MILL_OK && job->library)
-      err = report_library(job);
-    if (err == MILL_OK) {
+    code = report_program(job);
+    if (code == MILL_OK && job->library)
+      code = report_library(job);
+    if (code == MILL_OK) {
       report_machine(job);
       report_ranks(job);
       report_driver(job);
       report_devices(job);
     }
   }
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  MILL_TRY(find_gpus_of_ranks(job));
-  MILL_TRY(mill_doctor_output(&job->mpi, job->output, (unsigned)job->limit_s, &job->report));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, code));
+  MILL_CHECK(find_gpus_of_ranks(job));
+  MILL_CHECK(mill_doctor_output(&job->mpi, job->output, (unsigned)job->limit_s, &job->report));
   if (job->mpi.rank != 0)
-    goto done;
+    return MILL_OK;
   report_choice(job);
   printf("%s: %d %s, %d %s\n", r->exit_status == 0 ? "ready" : "not ready", r->n_failure,
          r->n_failure == 1 ? "failure" : "failures", r->n_warning,
          r->n_warning == 1 ? "warning" : "warnings");
-  MILL_TRY(mill_job_flush("what was found"));
-done:
-  return err;
+  return mill_job_flush("what was found");
 }
 
 static int start(doctor_job *job, int argc, char **argv)

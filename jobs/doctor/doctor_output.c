@@ -15,6 +15,7 @@
 #include "io/hdf5/output_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/system/regular_file.h"
 
 enum { EXIT_OUTPUT = 4, RANK_ROWS = 256 /* rows of each rank in the common file */, N_VALUE = 8 };
 static const double LITTLE_BYTES = 1e9;
@@ -181,47 +182,41 @@ static int make_file(const char *path, off_t n_byte)
 /* Write this rank's rows of the common file (is_write), or read and check the next rank's rows. */
 static int move_rows(const output_check *check, int is_write, double *value)
 {
-  int err = MILL_OK, fd = -1;
+  MILL_AT_END(mill_descriptor_close) int fd = -1;
   const mill_mpi *mpi = check->mpi;
   const size_t n_byte = RANK_ROWS * N_VALUE * sizeof *value;
   const int64_t first = (int64_t)RANK_ROWS * ((mpi->rank + !is_write) % mpi->size);
   const off_t at = first * N_VALUE * (off_t)sizeof *value;
-  MILL_TRY(mill_output_check_shared(check->path, mpi));
-  MILL_TRY(mill_output_hold(check->path, &fd));
+  MILL_CHECK(mill_output_check_shared(check->path, mpi));
+  MILL_CHECK(mill_output_hold(check->path, &fd));
   if ((is_write ? pwrite(fd, value, n_byte, at) : pread(fd, value, n_byte, at)) != (ssize_t)n_byte)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot %s its rows: %s", check->path,
-              is_write ? "write" : "read", strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot %s its rows: %s", check->path,
+                      is_write ? "write" : "read", strerror(errno));
   for (int64_t i = 0; !is_write && i < RANK_ROWS * N_VALUE; i++)
     if (value[i] != value_of(first + i / N_VALUE, (int)(i % N_VALUE)))
-      MILL_FAIL(
+      return MILL_ERROR(
           MILL_ERR_OUTPUT,
           "rank %d does not see what rank %d wrote: the file system is not coherent between ranks",
           mpi->rank, (mpi->rank + 1) % mpi->size);
-done:
-  if (fd >= 0)
-    close(fd);
-  return err;
+  return MILL_OK;
 }
 
 static int write_together(output_check *check)
 {
-  int err = MILL_OK;
+  int code = MILL_OK;
   const mill_mpi *mpi = check->mpi;
-  double *value = NULL;
+  MILL_OWNED double *value = NULL;
   snprintf(check->path, sizeof check->path, "%s/together", check->folder);
   if (mpi->rank == 0)
-    err = make_file(check->path, (off_t)(RANK_ROWS * N_VALUE * sizeof *value) * mpi->size);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(RANK_ROWS * N_VALUE, &value);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+    code = make_file(check->path, (off_t)(RANK_ROWS * N_VALUE * sizeof *value) * mpi->size);
+  if (code == MILL_OK)
+    code = MILL_ALLOC(RANK_ROWS * N_VALUE, &value);
+  MILL_CHECK(mill_mpi_agree(mpi, code));
   for (int i = 0; i < RANK_ROWS * N_VALUE; i++)
     value[i] = value_of((int64_t)RANK_ROWS * mpi->rank + i / N_VALUE, i % N_VALUE);
-  MILL_TRY(mill_mpi_agree(mpi, move_rows(check, 1, value)));
+  MILL_CHECK(mill_mpi_agree(mpi, move_rows(check, 1, value)));
   memset(value, 0, RANK_ROWS * N_VALUE * sizeof *value);
-  MILL_TRY(mill_mpi_agree(mpi, move_rows(check, 0, value)));
-done:
-  mill_free(value);
-  return err;
+  return mill_mpi_agree(mpi, move_rows(check, 0, value));
 }
 
 static int check_together(output_check *check, unsigned limit_s)

@@ -88,10 +88,9 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
                      "%.3g A wide: implausible for a spectrograph; check its unit",
                      path, left->sigma_aa, left->sigma_wave_aa, left->pixel_aa);
   if (fresh[MILL_SHIFTED])
-    mill_log_warning(
-        "%s: the resolution matrix moves light by %.1f pixels, and so velocities: are its "
-        "diagonals in the order of DESI?",
-        path, left->shift_pix);
+    mill_log_warning("%s: the resolution matrix moves light by %.1f pixels, and so velocities: are "
+                     "its diagonals in the order of DESI?",
+                     path, left->shift_pix);
 }
 
 void mill_complain_nonfinite(const mill_inputs *inputs, const mill_fit_result *result)

@@ -82,14 +82,13 @@ done:
  * backend, so that it does not depend on which ranks have GPUs. */
 static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
 {
-  int err = MILL_OK;
   const mill_backend *cpu = NULL, *gpu = NULL;
-  char *all = NULL;
-  err = mill_backend_find("cpu", &cpu);
-  MILL_TRY(agree_on_one(call->mpi, err, &cpu));
+  MILL_OWNED char *all = NULL;
+  int code = mill_backend_find("cpu", &cpu);
+  MILL_CHECK(agree_on_one(call->mpi, code, &cpu));
   if (device->has_gpu)
-    err = mill_backend_find("cuda", &gpu);
-  MILL_TRY(gather_names(call->mpi, err, gpu ? gpu->name : "", &all));
+    code = mill_backend_find("cuda", &gpu);
+  MILL_CHECK(gather_names(call->mpi, code, gpu ? gpu->name : "", &all));
   for (int rank = 0; rank < call->mpi->size; rank++) {
     const char *name = all + (size_t)rank * NAME;
     if (name[0])
@@ -100,14 +99,11 @@ static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
   device->backend = gpu ? gpu : cpu;
   device->name = device->both;
   mill_log_debug("this rank fits on %s", device->backend->name);
-done:
-  mill_free(all);
-  return err;
+  return MILL_OK;
 }
 
 static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit_device *device)
 {
-  int err = MILL_OK;
   static const mill_backend any_gpu = {.name = "cuda",
                                        .kind = MILL_BACKEND_CUDA,
                                        .default_slot = MILL_GPU_SLOTS},
@@ -120,16 +116,13 @@ static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit
     device->backend = &any_gpu; /* a plan needs no GPU */
   else if (call->options->plan && strcmp(choice, any_mixed.name) == 0)
     device->backend = &any_mixed;
-  else if (strcmp(choice, MILL_BACKEND_MIXED) == 0) {
-    err = agree_on_both(call, device);
-    goto done;
-  } else {
-    err = mill_backend_find(choice, &device->backend);
-    MILL_TRY(agree_on_one(call->mpi, err, &device->backend));
-  }
+  else if (strcmp(choice, MILL_BACKEND_MIXED) == 0)
+    return agree_on_both(call, device);
+  else
+    MILL_CHECK(
+        agree_on_one(call->mpi, mill_backend_find(choice, &device->backend), &device->backend));
   device->name = device->backend->name;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Rank 0: return the device on which the result to continue was begun; NULL: a new result. */

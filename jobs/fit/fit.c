@@ -136,27 +136,22 @@ done:
 
 static int run_or_print(const mill_fit_call *call, fit_parts *p, int *exit_status)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_fit_load_config(call, &p->setup));
+  MILL_CHECK(mill_fit_load_config(call, &p->setup));
   if (!call->options->print_config)
     return run(call, p, exit_status);
-  if (call->mpi->rank == 0)
-    err = mill_config_print(&p->setup.config, stdout);
-  err = mill_mpi_agree(call->mpi, err);
-done:
-  return err;
+  return mill_mpi_agree(
+      call->mpi, call->mpi->rank == 0 ? mill_config_print(&p->setup.config, stdout) : MILL_OK);
 }
 
 int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *command,
                  mill_fit_observer *observer, int *exit_status)
 {
-  int err = MILL_OK;
   const double start_cpu_s = mill_process_cpu_s();
   const mill_fit_call call = {mpi, options, command, observer, mill_wall_s()};
-  fit_parts *p = NULL;
-  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(1, &p)));
+  MILL_OWNED fit_parts *p = NULL;
+  MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(1, &p)));
   mill_config_default(&p->setup.config);
-  err = run_or_print(&call, p, exit_status);
+  const int code = run_or_print(&call, p, exit_status);
   mill_work_free(p->out.work);
   mill_log_close();
   mill_inputs_clear(&p->inputs);
@@ -166,27 +161,21 @@ int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *com
   p->tally.meters.wall_s = mill_wall_s() - call.start_wall_s;
   if (observer)
     observer->meters = p->tally.meters;
-done:
-  mill_free(p);
-  return err;
+  return code;
 }
 
 static int start(mill_mpi *mpi, int argc, char **argv, const mill_fit_command_line *line,
                  mill_fit_options *options, int *exit_status)
 {
-  int err = MILL_OK;
-  char *command = NULL;
-  err = mill_command_text(argc, argv, &command);
-  if (err == MILL_OK)
-    err = line->parse(argc, argv, options);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(mill_fit_same_options(mpi, line->help->table, options));
+  MILL_OWNED char *command = NULL;
+  int code = mill_command_text(argc, argv, &command);
+  if (code == MILL_OK)
+    code = line->parse(argc, argv, options);
+  MILL_CHECK(mill_mpi_agree(mpi, code));
+  MILL_CHECK(mill_fit_same_options(mpi, line->help->table, options));
   if (mill_option_helped(options->help, mpi->rank, line->help->table, line->help->usual))
-    goto done;
-  MILL_TRY(mill_fit_run(mpi, options, command, NULL, exit_status));
-done:
-  free(command);
-  return err;
+    return MILL_OK;
+  return mill_fit_run(mpi, options, command, NULL, exit_status);
 }
 
 int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line)

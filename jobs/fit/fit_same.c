@@ -45,59 +45,46 @@ static int close_text(FILE *text)
 int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
                           const mill_fit_options *options)
 {
-  int err = MILL_OK;
-  char *text = NULL;
+  MILL_OWNED char *text = NULL;
   size_t n_byte = 0;
   FILE *out = open_memstream(&text, &n_byte);
   if (out)
     print_options(table, options, out);
-  MILL_TRY(mill_mpi_agree(mpi, close_text(out)));
-  MILL_TRY(mill_same_on_ranks(mpi, "command lines", text));
-done:
-  free(text);
-  return err;
+  MILL_CHECK(mill_mpi_agree(mpi, close_text(out)));
+  return mill_same_on_ranks(mpi, "command lines", text);
 }
 
 int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const mill_library *lib)
 {
-  int err = MILL_OK;
-  char *text = NULL, *identity = NULL;
+  MILL_OWNED char *text = NULL, *identity = NULL;
   size_t n_byte = 0;
-  FILE *out = NULL;
-  MILL_TRY(mill_same_on_ranks(mpi, "libraries", lib->hash));
-  out = open_memstream(&text, &n_byte);
-  err = mill_config_identity(config, &identity);
-  if (out && err == MILL_OK)
+  MILL_CHECK(mill_same_on_ranks(mpi, "libraries", lib->hash));
+  FILE *out = open_memstream(&text, &n_byte);
+  const int code = mill_config_identity(config, &identity);
+  if (out && code == MILL_OK)
     /* these settings are not part of the identity, but collective calls depend on them */
     fprintf(out, "%sbackend: %s\nthreads: %s\ngzip_limit: %.17g\n", identity, config->backend,
             config->n_thread > 0 ? "given" : "0", config->gzip_limit_mib);
   const int failed = close_text(out);
-  MILL_TRY(mill_mpi_agree(mpi, err == MILL_OK ? failed : err));
-  MILL_TRY(mill_same_on_ranks(mpi, "settings", text));
-done:
-  free(identity);
-  free(text);
-  return err;
+  MILL_CHECK(mill_mpi_agree(mpi, code == MILL_OK ? failed : code));
+  return mill_same_on_ranks(mpi, "settings", text);
 }
 
 int mill_fit_identity(const mill_fit_options *options, const mill_config *config, char **identity)
 {
-  int err = MILL_OK;
-  char *text = NULL;
+  MILL_OWNED char *text = NULL;
   size_t n_byte = 0;
-  MILL_TRY(mill_config_identity(config, identity));
+  MILL_CHECK(mill_config_identity(config, identity));
   if (!options->fit)
-    goto done;
+    return MILL_OK;
   FILE *out = open_memstream(&text, &n_byte);
   if (out) {
     fputs(*identity, out);
     print_sample(options, out);
   }
-  MILL_TRY(close_text(out));
+  MILL_CHECK(close_text(out));
   free(*identity);
   *identity = text;
   text = NULL;
-done:
-  free(text);
-  return err;
+  return MILL_OK;
 }

@@ -20,13 +20,12 @@ enum { MAX_REASON = 64 };
 static int count_rows(const mill_inputs *inputs, const char *result, mill_input_entry *entry,
                       char (*reason)[MAX_REASON])
 {
-  int err = MILL_OK;
-  int32_t *status = NULL;
+  MILL_OWNED int32_t *status = NULL;
   const size_t n_row = (size_t)inputs->n_row;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
-  MILL_TRY(MILL_ALLOC(inputs->n_row, &status));
-  MILL_TRY(mill_h5_open(result, MILL_ERR_OUTPUT, &file));
-  MILL_TRY(mill_h5_read(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &n_row, status));
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_CHECK(MILL_ALLOC(inputs->n_row, &status));
+  MILL_CHECK(mill_h5_open(result, MILL_ERR_OUTPUT, &file));
+  MILL_CHECK(mill_h5_read(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &n_row, status));
   for (int i = 0; i < inputs->n_file; i++) {
     const mill_input_file *input = &inputs->file[i];
     int64_t n_unreadable = 0;
@@ -41,44 +40,41 @@ static int count_rows(const mill_inputs *inputs, const char *result, mill_input_
                (long long)n_unreadable, (long long)input->n_row);
     entry[i].reason = input->error[0] ? input->error : reason[i];
   }
-done:
-  mill_h5_close(&file);
-  mill_free(status);
-  return err;
+  return MILL_OK;
 }
 
 static int record(const mill_fit_call *call, const mill_inputs *inputs, const mill_fit_output *out)
 {
-  int err = MILL_OK;
   const char *table_path = call->options->input_table;
   char result[PATH_MAX], now[MILL_TIME_SIZE];
-  mill_input_entry *entry = NULL;
-  mill_input_table *table = NULL;
-  mill_path_list path = {0};
-  char(*reason)[MAX_REASON] = NULL, absolute[PATH_MAX];
-  MILL_TRY(MILL_ALLOC(inputs->n_file, &entry));
-  MILL_TRY(mill_alloc_bytes((size_t)inputs->n_file, MAX_REASON, (void **)&reason));
-  memset(reason, 0, (size_t)inputs->n_file * MAX_REASON);
+  MILL_OWNED mill_input_entry *entry = NULL;
+  MILL_AT_END(mill_input_table_free_at) mill_input_table *table = NULL;
+  MILL_AT_END(mill_path_list_clear) mill_path_list path = {0};
+  char absolute[PATH_MAX];
+  MILL_OWNED char(*reason)[MAX_REASON] = NULL;
+  MILL_CHECK(MILL_ALLOC(inputs->n_file, &entry));
+  MILL_CHECK(mill_alloc_bytes((size_t)inputs->n_file, MAX_REASON, (void **)&reason));
   if (!realpath(call->options->output, result))
-    MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: %s: %s", call->options->output, strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--input-table: %s: %s", call->options->output,
+                      strerror(errno));
   if (!mill_input_table_takes(result))
-    MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: the path of %s contains a tab or newline",
-              call->options->output);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--input-table: the path of %s contains a tab or newline",
+                      call->options->output);
   for (int i = 0; i < inputs->n_file; i++) {
-    MILL_TRY(mill_input_absolute(inputs->file[i].path, absolute));
-    MILL_TRY(mill_path_list_add(&path, absolute));
+    MILL_CHECK(mill_input_absolute(inputs->file[i].path, absolute));
+    MILL_CHECK(mill_path_list_add(&path, absolute));
     entry[i].path = path.path[i];
   }
   if (out->outcome == MILL_OPEN_FINISHED) {
-    MILL_TRY(mill_input_table_read(table_path, &table));
+    MILL_CHECK(mill_input_table_read(table_path, &table));
     int n_known = 0;
     for (int i = 0; i < inputs->n_file; i++)
       n_known += mill_input_table_has(table, result, entry[i].path);
     if (n_known == inputs->n_file)
-      goto done;
+      return MILL_OK;
   }
   mill_result_layout_time(now);
-  MILL_TRY(count_rows(inputs, result, entry, reason));
+  MILL_CHECK(count_rows(inputs, result, entry, reason));
   for (int i = 0; i < inputs->n_file; i++) {
     const mill_input_file *input = &inputs->file[i];
     entry[i].size = input->size;
@@ -89,25 +85,15 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
     memcpy(entry[i].settings, inputs->settings_digest, sizeof entry[i].settings);
     snprintf(entry[i].time, sizeof entry[i].time, "%s", now);
   }
-  MILL_TRY(mill_input_table_append(table_path, entry, (size_t)inputs->n_file));
-done:
-  mill_path_list_clear(&path);
-  MILL_FREE(entry, reason);
-  mill_input_table_free(table);
-  return err;
+  return mill_input_table_append(table_path, entry, (size_t)inputs->n_file);
 }
 
 int mill_fit_record_inputs(const mill_fit_call *call, const mill_inputs *inputs,
                            const mill_fit_output *out)
 {
-  int err = MILL_OK;
   const mill_result_summary *summary = &out->summary;
   if (!call->options->input_table || summary->n_status[MILL_STATUS_NOT_DONE] > 0 ||
       summary->old == MILL_OLD_KEPT)
-    goto done;
-  if (call->mpi->rank == 0)
-    err = record(call, inputs, out);
-  MILL_TRY(mill_mpi_agree(call->mpi, err));
-done:
-  return err;
+    return MILL_OK;
+  return mill_mpi_agree(call->mpi, call->mpi->rank == 0 ? record(call, inputs, out) : MILL_OK);
 }

@@ -24,19 +24,16 @@ static const double SAMPLE_RATE = 1.0 / 300;
 static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, mill_inputs *inputs,
                        const mill_fit_device *device, mill_fit_output *out)
 {
-  int err = MILL_OK;
-  char *identity = NULL, *config = NULL;
+  MILL_OWNED char *identity = NULL, *config = NULL;
   size_t config_size = 0;
   FILE *text = open_memstream(&config, &config_size);
-  if (!text)
-    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
-  if (err == MILL_OK)
-    err = mill_config_print(&setup->config, text);
-  if (text && fclose(text) != 0 && err == MILL_OK)
-    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
-  if (err == MILL_OK)
-    err = mill_fit_identity(call->options, &setup->config, &identity);
-  MILL_TRY(mill_mpi_agree(call->mpi, err));
+  int code = text ? mill_config_print(&setup->config, text)
+                  : MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
+  if (text && fclose(text) != 0 && code == MILL_OK)
+    code = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
+  if (code == MILL_OK)
+    code = mill_fit_identity(call->options, &setup->config, &identity);
+  MILL_CHECK(mill_mpi_agree(call->mpi, code));
 
   const mill_run_info info = {
       .lib = &setup->lib,
@@ -66,13 +63,9 @@ static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, m
       .write_interval_s = setup->config.write_interval_s,
       .models = call->options->models,
   };
-  MILL_TRY(mill_result_open(call->options->output, call->options->overwrite,
-                            call->options->retry_failed, &info, call->mpi->comm, &out->result,
-                            &out->outcome));
-done:
-  free(config);
-  free(identity);
-  return err;
+  return mill_result_open(call->options->output, call->options->overwrite,
+                          call->options->retry_failed, &info, call->mpi->comm, &out->result,
+                          &out->outcome);
 }
 
 /* Open the models' file before any row is written, since a row without its models is not done. */

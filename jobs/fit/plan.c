@@ -167,11 +167,10 @@ static void print_work(const mill_schedule_sum *sum, int n_rank, FILE *out)
 
 static int print_plan(const mill_fit_task *task, const totals *sum, int n_rank, FILE *out)
 {
-  int err = MILL_OK;
   const mill_inputs *inputs = task->inputs;
-  mill_schedule *schedule = NULL;
+  MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = NULL;
   mill_schedule_sum work_sum;
-  mill_columns *columns = NULL;
+  MILL_OWNED mill_columns *columns = NULL;
   char size[32];
   const double rate = rate_of(task);
   const mill_work_plan work = {.inputs = inputs,
@@ -183,9 +182,9 @@ static int print_plan(const mill_fit_task *task, const totals *sum, int n_rank, 
       (task->setup->config.fit.epochs ? MILL_WITH_EPOCHS : 0) |
       (task->setup->config.fit.binaries ? MILL_WITH_BINARIES : 0) |
       (task->setup->config.n_template_lib > 1 ? MILL_WITH_LIBRARY : 0);
-  MILL_TRY(MILL_ALLOC(1, &columns));
-  MILL_TRY(mill_columns_fits(&task->setup->lib, task->setup->lib.path, with, columns));
-  MILL_TRY(mill_work_schedule(&work, n_rank, &schedule));
+  MILL_CHECK(MILL_ALLOC(1, &columns));
+  MILL_CHECK(mill_columns_fits(&task->setup->lib, task->setup->lib.path, with, columns));
+  MILL_CHECK(mill_work_schedule(&work, n_rank, &schedule));
   mill_schedule_sums(schedule, &work_sum);
   fputs("plan         nothing is written\n", out);
   print_inputs(inputs, sum, out);
@@ -205,23 +204,17 @@ static int print_plan(const mill_fit_task *task, const totals *sum, int n_rank, 
     fprintf(out, "models       %s, about %s\n", task->call->options->models,
             size_text(models_bytes(inputs, sum->n_exposure), size));
   if (fflush(out) != 0 || ferror(out))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the plan: %s", strerror(errno));
-done:
-  mill_schedule_free(schedule);
-  mill_free(columns);
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the plan: %s", strerror(errno));
+  return MILL_OK;
 }
 
 int mill_fit_print_plan(const mill_fit_task *task)
 {
-  int err = MILL_OK;
   totals sum = {0};
   const mill_mpi *mpi = task->call->mpi;
   const int n_rank = task->setup->running.n_rank;
-  MILL_TRY(sum_up(mpi, task->inputs, &sum));
-  if (mpi->rank == 0)
-    err = print_plan(task, &sum, n_rank > 0 ? n_rank : mpi->size, stdout);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-done:
-  return err;
+  MILL_CHECK(sum_up(mpi, task->inputs, &sum));
+  return mill_mpi_agree(mpi, mpi->rank == 0
+                                 ? print_plan(task, &sum, n_rank > 0 ? n_rank : mpi->size, stdout)
+                                 : MILL_OK);
 }

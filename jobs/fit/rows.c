@@ -24,11 +24,10 @@ static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
       i_other = i;
   }
   if (n_desi > 0 && n_other > 0)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "wave_mask: auto masks the dichroic of DESI, but %s is of format %s: set wave_mask "
-        "([] for none), or fit the surveys one by one",
-        inputs->file[i_other].path, inputs->file[i_other].format);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "wave_mask: auto masks the dichroic of DESI, but %s is of format %s: set "
+                      "wave_mask ([] for none), or fit the surveys one by one",
+                      inputs->file[i_other].path, inputs->file[i_other].format);
   if (n_other > 0)
     setup->config.fit.n_wave_mask = 0;
   return MILL_OK;
@@ -58,12 +57,11 @@ enum { HAS_PRIOR = MILL_START_NOT_FINITE + 1, N_COUNT };
 static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n,
                       unsigned char *found)
 {
-  int err = MILL_OK;
-  mill_file_index loaded = {0};
+  MILL_AT_END(mill_file_index_clear) mill_file_index loaded = {0};
   const mill_file_index *index = &inputs->index[f - inputs->file_start];
   const double *theta;
   if (!index->row && index->n_row > 0) {
-    MILL_TRY(mill_inputs_load((void *)(uintptr_t)inputs, f, &loaded));
+    MILL_CHECK(mill_inputs_load((void *)(uintptr_t)inputs, f, &loaded));
     index = &loaded;
   }
   for (int64_t i = 0; i < index->n_row; i++) {
@@ -75,16 +73,14 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
       mill_star_list_has(setup->config.select.star, row->target_id, row->identifier, row->object,
                          found);
     if (setup->priors)
-      MILL_TRY(mill_prior_table_find(setup->priors, row, &star, &has_any));
+      MILL_CHECK(mill_prior_table_find(setup->priors, row, &star, &has_any));
     n[HAS_PRIOR] += has_any;
     if (setup->start) {
-      MILL_TRY(mill_start_table_find(setup->start, row, &theta, &start));
+      MILL_CHECK(mill_start_table_find(setup->start, row, &theta, &start));
       n[start]++;
     }
   }
-done:
-  mill_file_index_clear(&loaded);
-  return err;
+  return MILL_OK;
 }
 
 /* Count the rows, and warn of listed stars without a row.  No warning if rows are joined, since
@@ -92,29 +88,28 @@ done:
 static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, int64_t n[N_COUNT])
 {
-  int err = MILL_OK;
+  int code = MILL_OK;
   int64_t mine[N_COUNT] = {0};
   char first[MILL_STAR_NAME];
-  unsigned char *found = NULL;
+  MILL_OWNED unsigned char *found = NULL;
   const mill_star_list *stars =
       setup->config.join_by_name || call->options->skip_done ? NULL : setup->config.select.star;
   const int64_t n_star = stars ? stars->n_number + stars->n_name : 0;
   if (stars)
-    err = MILL_ALLOC(n_star, &found);
-  for (int f = inputs->file_start; f < inputs->file_end && err == MILL_OK; f++)
-    err = count_file(setup, inputs, f, mine, found);
-  MILL_TRY(mill_mpi_agree(call->mpi, err));
-  MILL_MPI(MPI_Allreduce(mine, n, N_COUNT, MPI_INT64_T, MPI_SUM, call->mpi->comm));
+    code = MILL_ALLOC(n_star, &found);
+  for (int f = inputs->file_start; f < inputs->file_end && code == MILL_OK; f++)
+    code = count_file(setup, inputs, f, mine, found);
+  MILL_CHECK(mill_mpi_agree(call->mpi, code));
+  MILL_CHECK_MPI(MPI_Allreduce(mine, n, N_COUNT, MPI_INT64_T, MPI_SUM, call->mpi->comm));
   if (stars)
-    MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, found, (int)n_star, MPI_BYTE, MPI_BOR, call->mpi->comm));
+    MILL_CHECK_MPI(
+        MPI_Allreduce(MPI_IN_PLACE, found, (int)n_star, MPI_BYTE, MPI_BOR, call->mpi->comm));
   const int64_t n_missing = stars ? mill_star_list_missing(stars, found, first) : 0;
   if (n_missing > 0 && inputs->n_row > 0 && call->mpi->rank == 0)
     mill_log_warning("objects: %lld of %lld listed stars have no selected row in the inputs, the "
                      "first '%s'",
                      (long long)n_missing, (long long)n_star, first);
-done:
-  mill_free(found);
-  return err;
+  return MILL_OK;
 }
 
 /* Log how many rows have a start in the table.  If none has, the table probably belongs to other
@@ -124,12 +119,11 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
   const char *path = setup->config.start;
   const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE];
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "start: %s has values for none of the %lld rows (%lld not found, %lld without finite "
-        "values): is it the table of these stars?",
-        path, (long long)n_guessed, (long long)n[MILL_START_ABSENT],
-        (long long)n[MILL_START_NOT_FINITE]);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "start: %s has values for none of the %lld rows (%lld not found, %lld "
+                      "without finite values): is it the table of these stars?",
+                      path, (long long)n_guessed, (long long)n[MILL_START_ABSENT],
+                      (long long)n[MILL_START_NOT_FINITE]);
   if (call->mpi->rank != 0)
     return MILL_OK;
   if (mill_start_table_n_repeated(setup->start) > 0)
@@ -165,9 +159,9 @@ static int compare_names(const void *a, const void *b)
  * from file names (except for SDSS and LAMOST), so two stars would share one entry. */
 static int check_names(const char *key, const char *table, const mill_inputs *inputs)
 {
-  int err = MILL_OK, n = 0;
-  const char **path = NULL;
-  MILL_TRY(MILL_ALLOC(inputs->n_file, &path));
+  int n = 0;
+  MILL_OWNED const char **path = NULL;
+  MILL_CHECK(MILL_ALLOC(inputs->n_file, &path));
   for (int i = 0; i < inputs->n_file; i++) {
     const mill_input_file *file = &inputs->file[i];
     if (file->n_row > 0 && strcmp(file->format, "sdss") != 0 && strcmp(file->format, "lamost") != 0)
@@ -176,14 +170,11 @@ static int check_names(const char *key, const char *table, const mill_inputs *in
   qsort(path, (size_t)n, sizeof *path, compare_names);
   for (int i = 1; i < n; i++)
     if (compare_names(&path[i], &path[i - 1]) == 0)
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s: %s finds stars by IDENTIFIER, which is the same in %s and %s: give the files "
-                "names of "
-                "their own, or a table by TARGETID or OBJECT",
-                key, table, path[i - 1], path[i]);
-done:
-  mill_free(path);
-  return err;
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "%s: %s finds stars by IDENTIFIER, which is the same in %s and %s: give "
+                        "the files names of their own, or a table by TARGETID or OBJECT",
+                        key, table, path[i - 1], path[i]);
+  return MILL_OK;
 }
 
 int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
@@ -213,10 +204,9 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
   const char *first;
   const int64_t n_beyond = setup->priors ? mill_prior_table_beyond(setup->priors, &first) : 0;
   if (n_beyond > 0 && call->mpi->rank == 0)
-    mill_log_warning(
-        "prior_table: %s: far beyond what the fit allows: %lld of its values, the first one "
-        "%s: give NaN where there is none, and the units of the result",
-        setup->config.prior_table, (long long)n_beyond, first);
+    mill_log_warning("prior_table: %s: far beyond what the fit allows: %lld of its values, the "
+                     "first one %s: give NaN where there is none, and the units of the result",
+                     setup->config.prior_table, (long long)n_beyond, first);
   if (setup->priors && setup->n_prior == 0 && inputs->n_row > 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "prior_table: %s has priors for none of the %lld rows: is it the table of "

@@ -21,13 +21,12 @@ static int gather_balance(const mill_fit_task *task, mill_balance *all)
   double sum[3] = {0};
   mill_work_stats stats;
   mill_work_get_stats(task->out->work, &stats);
-  mill_log_debug(
-      "fitted %lld rows of %lld chunks in %.3f s; files opened %lld times; waited %.3f s "
-      "for spectra, %.3f s for the I/O thread, which wrote for %.3f s; the reader "
-      "waited %.3f s for work; requests of other ranks answered: %lld",
-      (long long)t->n_put, (long long)stats.n_taken, t->fit_s, (long long)t->read.n_opened,
-      t->read_wait_s, t->put_wait_s, task->out->summary.write_s, stats.wait_s,
-      (long long)stats.n_answered);
+  mill_log_debug("fitted %lld rows of %lld chunks in %.3f s; files opened %lld times; waited %.3f "
+                 "s for spectra, %.3f s for the I/O thread, which wrote for %.3f s; the reader "
+                 "waited %.3f s for work; requests of other ranks answered: %lld",
+                 (long long)t->n_put, (long long)stats.n_taken, t->fit_s,
+                 (long long)t->read.n_opened, t->read_wait_s, t->put_wait_s,
+                 task->out->summary.write_s, stats.wait_s, (long long)stats.n_answered);
   const double mine[3] = {t->fit_s, t->read_wait_s, t->put_wait_s};
   MILL_CHECK_MPI(MPI_Reduce(mine, sum, 3, MPI_DOUBLE, MPI_SUM, 0, comm));
   MILL_CHECK_MPI(MPI_Reduce(&t->fit_s, &all->least_s, 1, MPI_DOUBLE, MPI_MIN, 0, comm));
@@ -168,11 +167,10 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
   printf("not fitted   %lld\n", (long long)(n_row - n_left - n_fitted));
   print_reasons(summary);
   if (n_fitted > 0)
-    printf(
-        "velocities   %lld good (VRAD_GOOD), %lld not of stars (NO_STAR, CLASS), %lld with other "
-        "warnings\n",
-        (long long)summary->n_good, (long long)summary->n_not_stellar,
-        (long long)(n_fitted - summary->n_good - summary->n_not_stellar));
+    printf("velocities   %lld good (VRAD_GOOD), %lld not of stars (NO_STAR, CLASS), %lld with "
+           "other warnings\n",
+           (long long)summary->n_good, (long long)summary->n_not_stellar,
+           (long long)(n_fitted - summary->n_good - summary->n_not_stellar));
   print_flags(summary);
   /* repeating --overwrite would start over, unless the run is kept in OUT.h5.new */
   if (n_left > 0)
@@ -212,11 +210,10 @@ static void warn_of_noise(const mill_fit_task *task)
   const int64_t n_odd = summary->n_info[__builtin_ctz((unsigned)MILL_INFO_NOISE)];
   const int64_t n_fitted = summary->n_status[MILL_STATUS_FITTED];
   if (task->call->mpi->rank == 0 && 2 * n_odd > n_fitted)
-    mill_log_warning(
-        "%lld of %lld fitted rows have ODD_NOISE: their noise (CHISQ_NOISE) is far "
-        "from what their errors say: check that IVAR is 1 / sigma^2 in the unit of the "
-        "flux, and neither sigma nor its square",
-        (long long)n_odd, (long long)n_fitted);
+    mill_log_warning("%lld of %lld fitted rows have ODD_NOISE: their noise (CHISQ_NOISE) is far "
+                     "from what their errors say: check that IVAR is 1 / sigma^2 in the unit of "
+                     "the flux, and neither sigma nor its square",
+                     (long long)n_odd, (long long)n_fitted);
 }
 
 int mill_fit_print_summary(const mill_fit_task *task, double fit_s)

@@ -101,52 +101,49 @@ static int find_good(const job *j, int *n, int **good)
       (*good)[(*n)++] = i;
   }
   if (n_to_do > 0 && !j->o.unfinished)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "%s: %d of its %d models are still to do; let its library build come to an end, or "
-        "take --unfinished",
-        j->o.input, n_to_do, info->n_model);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: %d of its %d models are still to do; let its library build come to an "
+                      "end, or take --unfinished",
+                      j->o.input, n_to_do, info->n_model);
   return MILL_OK;
 }
 
 static int split_models(job *j)
 {
-  int err = MILL_OK, *good = NULL;
-  unsigned char *left_out = NULL;
+  MILL_OWNED int *good = NULL;
+  MILL_OWNED unsigned char *left_out = NULL;
   mill_train_split *s = &j->split;
-  MILL_TRY(find_good(j, &s->n, &good));
+  MILL_CHECK(find_good(j, &s->n, &good));
   const int n_left_out = (int)(j->o.left_out * s->n + 0.5);
   s->n_train = s->n - n_left_out;
   if (n_left_out < MIN_LEFT_OUT && j->o.n_error >= 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%d of %d models are left out, and a model error needs %d: give a larger --left-out",
-              n_left_out, s->n, MIN_LEFT_OUT);
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%d of %d models are left out, and a model error needs %d: give a larger --left-out",
+        n_left_out, s->n, MIN_LEFT_OUT);
   if (s->n_train < MIN_MODEL)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: %d good models, of which %d would be learned; at least %d are needed",
-              j->o.input, s->n, s->n_train, MIN_MODEL);
-  MILL_TRY(MILL_ALLOC(s->n, &s->model));
-  MILL_TRY(MILL_ALLOC(s->n, &left_out));
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: %d good models, of which %d would be learned; at least %d are needed",
+                      j->o.input, s->n, s->n_train, MIN_MODEL);
+  MILL_CHECK(MILL_ALLOC(s->n, &s->model));
+  MILL_CHECK(MILL_ALLOC(s->n, &left_out));
   choose_left_out(j->o.arm.net.seed, s->n, n_left_out, left_out);
   for (int k = 0, at[2] = {0, s->n_train}; k < s->n; k++)
     s->model[at[left_out[k]]++] = good[k];
-done:
-  MILL_FREE(good, left_out);
-  return err;
+  return MILL_OK;
 }
 
 /* Map the labels of the good models; name the library's labels and arms. */
 static int make_frame(job *j)
 {
-  int err = MILL_OK;
   mill_library *lib = j->lib;
   const mill_grid_info *info = &j->info;
   const size_t n_label = (size_t)info->n_label;
   const int n = j->split.n;
   mill_columns columns;
-  double *value = NULL;
-  MILL_TRY(MILL_ALLOC((size_t)n * n_label, &value));
-  MILL_TRY(MILL_ALLOC((size_t)n * n_label, &j->mapped));
+  MILL_OWNED double *value = NULL;
+  MILL_CHECK(MILL_ALLOC((size_t)n * n_label, &value));
+  MILL_CHECK(MILL_ALLOC((size_t)n * n_label, &j->mapped));
   for (int i = 0; i < n; i++)
     memcpy(value + (size_t)i * n_label, info->value + (size_t)j->split.model[i] * n_label,
            n_label * sizeof *value);
@@ -156,12 +153,9 @@ static int make_frame(job *j)
   lib->n_arm = info->n_arm;
   for (int a = 0; a < info->n_arm; a++)
     snprintf(lib->arm[a].name, sizeof lib->arm[a].name, "%s", info->arm[a].name);
-  MILL_TRY(mill_train_labels(n, value, lib, j->mapped));
+  MILL_CHECK(mill_train_labels(n, value, lib, j->mapped));
   /* check the columns now: a fit would refuse them after hours of training */
-  MILL_TRY(mill_columns_fits(lib, j->o.input, MILL_WITH_ANY_FIT, &columns));
-done:
-  mill_free(value);
-  return err;
+  return mill_columns_fits(lib, j->o.input, MILL_WITH_ANY_FIT, &columns);
 }
 
 /* Open the grid file and prepare its models; callback of mill_mpi_rank0_first. */

@@ -97,44 +97,42 @@ static int identify(run *r)
 /* Broadcast the arm's state that rank 0 has read from the checkpoint, if there is one. */
 static int share_state(const mill_mpi *mpi, int n_epoch, mill_train_state *s)
 {
-  int err = MILL_OK;
+  int code = MILL_OK;
   float **const array[] = {&s->param, &s->m, &s->v, &s->best};
   mill_train_state read = *s;
-  MILL_MPI(MPI_Bcast(&read, sizeof read, MPI_BYTE, 0, mpi->comm));
+  MILL_CHECK_MPI(MPI_Bcast(&read, sizeof read, MPI_BYTE, 0, mpi->comm));
   if (!read.param)
-    goto done;
+    return MILL_OK;
   if (mpi->rank != 0) {
     *s = read; /* still has rank 0's addresses, replaced below */
     s->epoch = NULL;
     for (int i = 0; i < 4; i++)
       *array[i] = NULL;
-    err = MILL_ALLOC(n_epoch, &s->epoch);
-    for (int i = 0; i < 4 && err == MILL_OK; i++)
-      err = MILL_ALLOC(s->n_param, array[i]);
+    code = MILL_ALLOC(n_epoch, &s->epoch);
+    for (int i = 0; i < 4 && code == MILL_OK; i++)
+      code = MILL_ALLOC(s->n_param, array[i]);
   }
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_CHECK(mill_mpi_agree(mpi, code));
   for (int i = 0; i < 4; i++)
-    MILL_MPI(MPI_Bcast(*array[i], (int)s->n_param, MPI_FLOAT, 0, mpi->comm));
-  MILL_MPI(MPI_Bcast(s->epoch, 4 * s->n_epoch, MPI_DOUBLE, 0, mpi->comm));
-done:
-  return err;
+    MILL_CHECK_MPI(MPI_Bcast(*array[i], (int)s->n_param, MPI_FLOAT, 0, mpi->comm));
+  MILL_CHECK_MPI(MPI_Bcast(s->epoch, 4 * s->n_epoch, MPI_DOUBLE, 0, mpi->comm));
+  return MILL_OK;
 }
 
 static int read_checkpoint(run *r)
 {
-  int err = MILL_OK, found = 0;
+  int code = MILL_OK, found = 0;
   const mill_train_networks *n = r->n;
   const int n_epoch = n->settings->net.n_epoch;
   if (n->mpi->rank == 0) {
-    err = mill_train_file_read(n->checkpoint, r->identity, n_epoch, &found, r->state);
-    if (err == MILL_OK && found)
+    code = mill_train_file_read(n->checkpoint, r->identity, n_epoch, &found, r->state);
+    if (code == MILL_OK && found)
       printf("%s: continuing from this checkpoint\n", n->checkpoint);
   }
-  MILL_TRY(mill_mpi_agree(n->mpi, err));
+  MILL_CHECK(mill_mpi_agree(n->mpi, code));
   for (int a = 0; a < n->info->n_arm; a++)
-    MILL_TRY(share_state(n->mpi, n_epoch, &r->state[a]));
-done:
-  return err;
+    MILL_CHECK(share_state(n->mpi, n_epoch, &r->state[a]));
+  return MILL_OK;
 }
 
 /* ---- while it runs ---- */

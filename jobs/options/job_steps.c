@@ -43,19 +43,20 @@ int mill_python_is_other_rank(void)
 
 static int become(int argc, char **argv)
 {
-  int err = MILL_OK, n = 0;
+  int n = 0;
   char starter[PATH_MAX], program[PATH_MAX];
-  char **line = NULL;
+  MILL_OWNED char **line = NULL;
   mill_shipped_file("python/starmill/__main__.py", starter, sizeof starter);
   if (!starter[0]) /* in a wheel, the program is inside the package */
     mill_shipped_file("starmill/__main__.py", starter, sizeof starter);
   if (!starter[0])
-    MILL_FAIL(MILL_ERR_USAGE, "python/starmill is missing: there is no share/starmill/python next "
-                              "to the program's bin folder");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "python/starmill is missing: there is no share/starmill/python next "
+                      "to the program's bin folder");
   const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   program[length > 0 ? length : 0] = '\0';
   if (setenv("STARMILL_PROGRAM", program, 1) != 0)
-    MILL_FAIL(MILL_ERR_MEMORY, "cannot set an environment variable: %s", strerror(errno));
+    return MILL_ERROR(MILL_ERR_MEMORY, "cannot set an environment variable: %s", strerror(errno));
   char *python = getenv("STARMILL_PYTHON");
   if (!python || !python[0])
     python = (char *)"python3";
@@ -63,19 +64,16 @@ static int become(int argc, char **argv)
    * (the package reads PYTHONPATH itself); -s: what PYTHONNOUSERSITE asks for, which -E ignores */
   const char *user_site = getenv("PYTHONNOUSERSITE");
   char *const first[] = {python, (char *)(user_site && *user_site ? "-BEs" : "-BE"), starter};
-  MILL_TRY(MILL_ALLOC(sizeof first / sizeof *first + (size_t)argc + 1, &line));
+  MILL_CHECK(MILL_ALLOC(sizeof first / sizeof *first + (size_t)argc + 1, &line));
   for (size_t i = 0; i < sizeof first / sizeof *first; i++)
     line[n++] = first[i];
   memcpy(line + n, argv, (size_t)argc * sizeof *argv);
   fflush(stdout);
   execvp(python, line);
-  err = MILL_ERROR(MILL_ERR_USAGE,
-                   "cannot start Python as %s: %s; install python3, or name it in the environment "
-                   "variable STARMILL_PYTHON",
-                   python, strerror(errno));
-done:
-  mill_free(line);
-  return err;
+  return MILL_ERROR(MILL_ERR_USAGE,
+                    "cannot start Python as %s: %s; install python3, or name it in the environment "
+                    "variable STARMILL_PYTHON",
+                    python, strerror(errno));
 }
 
 int mill_python_job(int argc, char **argv)

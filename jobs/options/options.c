@@ -23,9 +23,8 @@
 static const mill_option rows[] = {
     {.name = "files"},
     {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library, .argument = "FILE",
-     .help =
-         "template library (default: template_lib of the configuration, else those "
-         "that are shipped); given several times, each star is fitted with the one that suits it"},
+     .help = "template library (default: template_lib of the configuration, else those that are "
+             "shipped); given several times, each star is fitted with the one that suits it"},
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line, read after those of the command line"},
@@ -180,22 +179,19 @@ void mill_fit_options_inputs(const mill_fit_options *options, mill_input_request
 /* Replace the configuration's list of stars by those of --object and --object-file. */
 static int apply_objects(const mill_fit_options *options, mill_selection *select)
 {
-  int err = MILL_OK;
-  mill_star_list *list = NULL;
+  MILL_AT_END(mill_star_list_free_at) mill_star_list *list = NULL;
   if (options->n_object == 0 && !options->object_file)
     return MILL_OK;
-  MILL_TRY(MILL_ALLOC(1, &list));
+  MILL_CHECK(MILL_ALLOC(1, &list));
   for (size_t i = 0; i < options->n_object; i++)
-    MILL_TRY(mill_star_list_add(list, "--object", options->object[i]));
+    MILL_CHECK(mill_star_list_add(list, "--object", options->object[i]));
   if (options->object_file)
-    MILL_TRY(mill_star_list_read(options->object_file, list));
+    MILL_CHECK(mill_star_list_read(options->object_file, list));
   mill_star_list_sort(list);
   mill_star_list_free(select->star);
   select->star = list;
   list = NULL;
-done:
-  mill_star_list_free(list);
-  return err;
+  return MILL_OK;
 }
 
 /* Replace the configuration's libraries by those of --library. */
@@ -275,11 +271,10 @@ int mill_option_duration(const char *option, const char *text, double *seconds)
   const double most = 10 * 366 * 86400.0;
   double s = 0;
   if ((!read_clock(text, &s) && !read_amount(text, &s)) || !(s > 0 && s <= most))
-    return MILL_ERROR(
-        MILL_ERR_USAGE,
-        "--%s takes a time such as 3600 (seconds), 90s, 45m, 7.5h, 2d, 7:30:00 or 1-12:00:00, "
-        "not '%.80s'",
-        option, text);
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--%s takes a time such as 3600 (seconds), 90s, 45m, 7.5h, 2d, 7:30:00 or "
+                      "1-12:00:00, not '%.80s'",
+                      option, text);
   *seconds = s;
   return MILL_OK;
 }
@@ -290,10 +285,9 @@ static int left_of_job(double *seconds)
   const char *text = getenv("SLURM_JOB_END_TIME");
   long long end_s = 0;
   if (!text)
-    return MILL_ERROR(
-        MILL_ERR_USAGE,
-        "--time-limit auto needs SLURM_JOB_END_TIME, which is not set: this is not a Slurm job, "
-        "or Slurm is older; give a time");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--time-limit auto needs SLURM_JOB_END_TIME, which is not set: this is not a "
+                      "Slurm job, or Slurm is older; give a time");
   char *end = NULL;
   end_s = strtoll(text, &end, 10);
   if (end == text || *end != '\0' || end_s <= 0)

@@ -65,9 +65,8 @@ static const mill_option_table table = {
         {"output", MILL_OPTION_TEXT, AT(output), .help = "result file (HDF5)"},
         {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace an existing output"},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
-         .help =
-             "where particles move (default cpu); auto: on GPUs where every rank gets one, else on "
-             "the CPU"},
+         .help = "where particles move (default cpu); auto: on GPUs where every rank gets one, "
+                 "else on the CPU"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 0, .max = 4096,
          .help = "threads per rank; 0: all cores available to it"},
         {"quiet", MILL_OPTION_FLAG, AT(quiet), .help = "print no summary"},
@@ -117,26 +116,24 @@ static int load_files(particle_job *job)
 
 static int load(void *context)
 {
-  int err = MILL_OK;
   particle_job *job = context;
   mill_particle_config *c = &job->config;
-  MILL_TRY(mill_particle_config_read(job->options.config, c));
-  MILL_TRY(load_files(job));
+  MILL_CHECK(mill_particle_config_read(job->options.config, c));
+  MILL_CHECK(load_files(job));
   for (int64_t i = 0; i < c->n_problem; i++) {
     const mill_particle_problem *p = &c->problem[i];
     if ((p->potential == MILL_GRIDDED && !c->setup.field.coef) ||
         (p->start == MILL_START_SAMPLES && !job->sample))
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s: problem %lld needs a file (potential: grid or start: samples): give "
-                "potential_file or samples_file",
-                job->options.config, (long long)i);
-    err = mill_particle_check_problem(&c->setup, p);
-    if (err == MILL_ERR_CONFIG)
-      MILL_FAIL(err, "%s: %s", job->options.config, mill_error_message());
-    MILL_TRY(err);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "%s: problem %lld needs a file (potential: grid or start: samples): give "
+                        "potential_file or samples_file",
+                        job->options.config, (long long)i);
+    const int code = mill_particle_check_problem(&c->setup, p);
+    if (code == MILL_ERR_CONFIG)
+      return MILL_ERROR(code, "%s: %s", job->options.config, mill_error_message());
+    MILL_CHECK(code);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int append_digest(FILE *out, const char *what, const void *data, size_t n_byte)
@@ -183,16 +180,12 @@ done:
 
 static int open_output(particle_job *job)
 {
-  int err = MILL_OK;
-  char *identity = NULL;
+  MILL_OWNED char *identity = NULL;
   if (job->mpi.rank != 0)
-    goto done;
-  MILL_TRY(make_identity(job, &identity));
-  MILL_TRY(mill_particle_file_open(job->options.output, job->options.overwrite, identity,
-                                   &job->config, job->status, &job->file));
-done:
-  free(identity);
-  return err;
+    return MILL_OK;
+  MILL_CHECK(make_identity(job, &identity));
+  return mill_particle_file_open(job->options.output, job->options.overwrite, identity,
+                                 &job->config, job->status, &job->file);
 }
 
 /* List the problems to do, choose the size of a round, and allocate memory for its results. */
@@ -296,21 +289,18 @@ static mill_particle_result result_at(const particle_job *job, double *at)
 /* Evolve n problems of the list todo, from index `first` on. */
 static int compute(particle_job *job, int64_t first, int n)
 {
-  int err = MILL_OK;
-  mill_particle_problem *problem = NULL;
-  mill_particle_result *result = NULL;
-  MILL_TRY(MILL_ALLOC(n, &problem));
-  MILL_TRY(MILL_ALLOC(n, &result));
+  MILL_OWNED mill_particle_problem *problem = NULL;
+  MILL_OWNED mill_particle_result *result = NULL;
+  MILL_CHECK(MILL_ALLOC(n, &problem));
+  MILL_CHECK(MILL_ALLOC(n, &result));
   for (int i = 0; i < n; i++) {
     problem[i] = job->config.problem[job->todo[first + i]];
     result[i] = result_at(job, job->result + (size_t)i * job->n_result);
   }
-  MILL_TRY(job->ops->evolve(&job->config.setup, n, problem, result));
+  MILL_CHECK(job->ops->evolve(&job->config.setup, n, problem, result));
   for (int i = 0; i < n; i++)
     job->result[(size_t)(i + 1) * job->n_result - 1] = result[i].bad_step;
-done:
-  MILL_FREE(problem, result);
-  return err;
+  return MILL_OK;
 }
 
 /* Return the number of problems of a rank in a round, its first problem being todo[first]. */
@@ -339,22 +329,20 @@ static int keep(particle_job *job, int64_t first)
 
 static int rounds(particle_job *job)
 {
-  int err = MILL_OK;
   const int rank = job->mpi.rank, n_number = job->n_round * (int)job->n_result;
   const int64_t n_round = (int64_t)job->mpi.size * job->n_round;
   for (int64_t first = 0; first < job->n_todo; first += n_round) {
     const int64_t mine = first + (int64_t)rank * job->n_round;
     const int n = share_of(job, mine);
-    MILL_TRY(mill_mpi_agree(&job->mpi, n > 0 ? compute(job, mine, n) : MILL_OK));
-    MILL_MPI(MPI_Gather(rank == 0 ? MPI_IN_PLACE : job->result, n_number, MPI_DOUBLE, job->result,
-                        n_number, MPI_DOUBLE, 0, job->mpi.comm));
-    err = rank == 0 ? keep(job, first) : MILL_OK;
-    if (err == MILL_OK && mill_stop_reason() != MILL_STOP_NONE && first + n_round < job->n_todo)
-      err = MILL_ERROR(MILL_ERR_STOPPED, "stopped; the same command continues");
-    MILL_TRY(mill_mpi_agree(&job->mpi, err));
+    MILL_CHECK(mill_mpi_agree(&job->mpi, n > 0 ? compute(job, mine, n) : MILL_OK));
+    MILL_CHECK_MPI(MPI_Gather(rank == 0 ? MPI_IN_PLACE : job->result, n_number, MPI_DOUBLE,
+                              job->result, n_number, MPI_DOUBLE, 0, job->mpi.comm));
+    int code = rank == 0 ? keep(job, first) : MILL_OK;
+    if (code == MILL_OK && mill_stop_reason() != MILL_STOP_NONE && first + n_round < job->n_todo)
+      code = MILL_ERROR(MILL_ERR_STOPPED, "stopped; the same command continues");
+    MILL_CHECK(mill_mpi_agree(&job->mpi, code));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- the job ---- */
@@ -395,37 +383,30 @@ static int tell_bad(const particle_job *job)
 
 static int evolve(particle_job *job, int argc, char **argv)
 {
-  int err = MILL_OK;
-  MILL_TRY(parse(argc, argv, &job->options));
+  MILL_CHECK(parse(argc, argv, &job->options));
   if (mill_option_helped(job->options.help, job->mpi.rank, &table, NULL))
-    goto done;
-  MILL_TRY(set_up(job));
+    return MILL_OK;
+  MILL_CHECK(set_up(job));
   const double start_s = mill_wall_s();
-  err = rounds(job);
-  err = mill_particle_file_close(job->file, err);
+  const int code = mill_particle_file_close(job->file, rounds(job));
   job->file = NULL;
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, code));
   if (job->mpi.rank == 0 && !job->options.quiet)
     print_summary(job, mill_wall_s() - start_s);
-  MILL_TRY(mill_mpi_agree(&job->mpi, tell_bad(job)));
-done:
-  return err;
+  return mill_mpi_agree(&job->mpi, tell_bad(job));
 }
 
 static int run(const mill_mpi *mpi, int argc, char **argv)
 {
-  int err = MILL_OK;
-  particle_job *job = NULL;
-  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(1, &job)));
+  MILL_OWNED particle_job *job = NULL;
+  MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(1, &job)));
   job->mpi = *mpi;
-  err = evolve(job, argc, argv);
-  (void)mill_particle_file_close(job->file, err);
+  const int code = evolve(job, argc, argv);
+  (void)mill_particle_file_close(job->file, code);
   mill_particle_free_field(&job->config.setup.field);
   mill_particle_config_clear(&job->config);
   MILL_FREE(job->sample, job->status, job->todo, job->result);
-done:
-  mill_free(job);
-  return err;
+  return code;
 }
 
 int mill_job_particles(int argc, char **argv)

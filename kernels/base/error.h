@@ -4,10 +4,11 @@
  *  A function that can fail returns a code from the list below.  Its message names the file, row or
  *  option and what to do; the thread keeps it until its next failure.
  *
- *  A function that owns memory or handles has a variable `int err` and one exit, the label `done`,
- *  which frees them: MILL_FAIL sets code and message and goes there, MILL_TRY passes a failure on.
- *  A function that owns nothing uses `return MILL_ERROR(code, "...")` and MILL_CHECK.  -Wshadow
- *  refuses MILL_CHECK next to an `err`. */
+ *  A failing function returns: `return MILL_ERROR(code, "...")`, and MILL_CHECK passes a failure on.
+ *  Its variables free what they own (MILL_OWNED, MILL_AT_END in kernels/base/memory.h).  Where the
+ *  end of a function does more than that, it has a variable `int err` and one exit, the label `done`:
+ *  MILL_FAIL sets code and message and goes there, MILL_TRY passes a failure on.  -Wshadow refuses
+ *  MILL_CHECK next to an `err`. */
 #pragma once
 
 #include <stddef.h>
@@ -66,6 +67,12 @@ typedef struct mill_error_kept {
 
 /** Keep this thread's last failure, whose code is code. */
 void mill_error_save(int code, mill_error_kept *kept);
+
+/** The first failure of two codes. */
+static inline int mill_error_of(int a, int b)
+{
+  return a != MILL_OK ? a : b;
+}
 
 /** Restore a kept failure, of any thread, as this thread's last one; returns its code. */
 int mill_error_restore(const mill_error_kept *kept);

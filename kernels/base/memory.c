@@ -89,6 +89,13 @@ void mill_free(void *p)
   free(p);
 }
 
+void mill_free_at(const void *pointer)
+{
+  void *p;
+  memcpy(&p, pointer, sizeof p);
+  free(p);
+}
+
 void mill_free_list(int n, const void *const *p)
 {
   for (int i = 0; i < n; i++)

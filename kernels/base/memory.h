@@ -18,6 +18,20 @@ int mill_alloc_bytes(size_t n, size_t size, void **out);
 int mill_alloc_raw(size_t n, size_t size, void **out);
 void mill_free(void *p);
 
+/** Call function(&variable) when the block of the declared variable ends, in whatever way. */
+#define MILL_AT_END(function) __attribute__((cleanup(function)))
+
+/** Free the declared pointer when its block ends: MILL_OWNED double *x = NULL; */
+#define MILL_OWNED MILL_AT_END(mill_free_at)
+void mill_free_at(const void *pointer); /**< pointer: address of the pointer to free */
+
+/** Define close_at for MILL_AT_END, which closes the handle that a `type *` points to. */
+#define MILL_CLOSER(type, close)                                                                   \
+  static inline void close##_at(type *const *handle)                                               \
+  {                                                                                                \
+    close(*handle);                                                                                \
+  }
+
 /** Free n pointers; MILL_FREE(a, b, ...) counts them. */
 void mill_free_list(int n, const void *const *p);
 

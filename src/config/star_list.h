@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/base/memory.h"
+
 enum { MILL_STAR_NAME = 64 /* bytes of an IDENTIFIER; an OBJECT has less */ };
 
 /** Stars by number and by name: numbers have a compact array, since a list of TARGETIDs may be
@@ -38,3 +40,4 @@ int64_t mill_star_list_missing(const mill_star_list *list, const unsigned char *
                                char text[MILL_STAR_NAME]);
 
 void mill_star_list_free(mill_star_list *list); /* NULL is allowed */
+MILL_CLOSER(mill_star_list, mill_star_list_free)

@@ -19,6 +19,7 @@
 
 #include <stdint.h>
 
+#include "kernels/base/memory.h"
 #include "kernels/data/settings.h"
 
 /** One input file. */
@@ -46,6 +47,7 @@ typedef struct mill_schedule mill_schedule;
 /** Make the list of chunks.  MILL_ERR_MEMORY. */
 int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out);
 void mill_schedule_free(mill_schedule *schedule); /* NULL is allowed */
+MILL_CLOSER(mill_schedule, mill_schedule_free)
 
 /** Sums of a list: numbers of chunks and of wanted rows, cost of those rows, and cost of opening
  *  each of their files once. */

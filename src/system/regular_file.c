@@ -56,6 +56,18 @@ done:
   return err;
 }
 
+void mill_descriptor_close(const int *fd)
+{
+  if (*fd >= 0)
+    close(*fd);
+}
+
+void mill_stream_close(FILE *const *stream)
+{
+  if (*stream)
+    fclose(*stream);
+}
+
 int mill_regular_stream(const char *path, const char *what, int code, FILE **stream)
 {
   int err = MILL_OK;

@@ -15,6 +15,10 @@ int mill_check_descriptors(const char *path, int code);
  *  the message says what path is instead, and asks for `what`. */
 int mill_regular_open(const char *path, const char *what, int code, int *fd);
 
+/** Close an open descriptor (not below 0) or stream (not NULL), for MILL_AT_END. */
+void mill_descriptor_close(const int *fd);
+void mill_stream_close(FILE *const *stream);
+
 /** Open path as a text stream, and skip a byte order mark; NULL on failure.  The errors of
  *  mill_regular_open, MILL_ERR_MEMORY. */
 int mill_regular_stream(const char *path, const char *what, int code, FILE **stream);

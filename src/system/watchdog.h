@@ -14,6 +14,8 @@
  *  mill_mpi_start to mill_mpi_end. */
 #pragma once
 
+#include "kernels/base/memory.h"
+
 /** Kind of an announced call.  It sets the seconds that the call may take after a stop request,
  *  always less than Slurm's 30 s between SIGTERM and SIGKILL. */
 enum mill_watch_kind {
@@ -51,3 +53,11 @@ void mill_watch_again(void);
 
 /** Withdraw an announced call; any thread; token -1 is allowed. */
 void mill_watch_end(int token);
+
+/** Announce a call until the block ends. */
+#define MILL_WATCHED(...)                                                                          \
+  MILL_AT_END(mill_watch_end_at) const int watch_ = mill_watch_begin(__VA_ARGS__)
+static inline void mill_watch_end_at(const int *token)
+{
+  mill_watch_end(*token);
+}
