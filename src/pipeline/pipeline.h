@@ -70,7 +70,7 @@ void mill_pipeline_waveset_stats(const mill_pipeline *pipeline, mill_waveset_sta
 int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *settings);
 
 /** Load and prepare a star, and hold it for mill_pipeline_ask, until the next call of this
- *  function, mill_pipeline_evaluate, mill_pipeline_run or mill_pipeline_drop.
+ *  function, mill_pipeline_run or mill_pipeline_drop.
  *
  *  prepared  out  S/N, counts and status after preparation; if the status is not NOT_DONE, the star
  *                 cannot be evaluated
@@ -107,18 +107,6 @@ void mill_pipeline_model(const mill_pipeline *pipeline, int i_segment, mill_segm
  *  returns their number.  theta [n_most][n_par] out; chisq [n_most] out, up to a common
  *  constant. */
 int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *theta, double *chisq);
-
-/** Hold a star, evaluate it at points and drop it, for tests and checks.
- *
- *  request                       MILL_REQ_VALUES, _TANGENTS or _MODELS
- *  theta [n_point][n_label + 2]  in   VRAD, VSINI, labels
- *  eval [n_point]                out  f with hull penalty and priors, gradient and curvature
- *                                     without; untouched unless prepared->status is NOT_DONE
- *  prepared                      out  S/N, counts and status after preparation
- *
- *  Not during mill_pipeline_run. */
-int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int request, int n_point,
-                           const double *theta, mill_evaluation *eval, mill_fit_result *prepared);
 
 /** Fit until the source ends.  Rows go to the sink in the order in which they finish.  Source and
  *  sink are called by any of the pipeline's threads, one at a time.  When posteriors are sampled, a

@@ -202,7 +202,7 @@ static int answer_points(int i, double sn)
     for (int k = 0; k < n * N_PAR; k++)
       if (scanf("%lf", &theta[k]) != 1)
         return 1;
-    made_check(mill_pipeline_evaluate(pipeline, &raw, MILL_REQ_VALUES, n, theta, eval, &prepared));
+    made_ask(pipeline, &raw, MILL_REQ_VALUES, n, theta, eval, &prepared);
     for (int k = 0; k < n; k++)
       printf("%.17g\n", eval[k].f);
   }
