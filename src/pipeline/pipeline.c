@@ -53,9 +53,9 @@ static int add_library(mill_pipeline *p, const mill_library *lib, const mill_fit
                                    n_thread, &m->waveset);
 }
 
-int mill_pipeline_create_several(const mill_library *lib, int n_lib,
-                                 const mill_fit_settings *settings, const mill_backend *backend,
-                                 int n_slot, int n_thread, int want_models, mill_pipeline **out)
+int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_settings *settings,
+                         const mill_backend *backend, int n_slot, int n_thread, int want_models,
+                         mill_pipeline **out)
 {
   int err = MILL_OK;
   mill_pipeline *p = NULL;
@@ -84,14 +84,6 @@ int mill_pipeline_create_several(const mill_library *lib, int n_lib,
 done:
   mill_pipeline_destroy(p);
   return err;
-}
-
-int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
-                         const mill_backend *backend, int n_slot, int n_thread, int want_models,
-                         mill_pipeline **out)
-{
-  return mill_pipeline_create_several(lib, 1, settings, backend, n_slot, n_thread, want_models,
-                                      out);
 }
 
 void mill_pipeline_destroy(mill_pipeline *p)

@@ -30,23 +30,18 @@ typedef int (*mill_result_sink)(void *context, mill_star *star);
 
 /** Create a pipeline.
  *
- *  lib, settings  borrowed until destroy
+ *  lib [n_lib]    borrowed until destroy, as are the settings; with several libraries each star gets
+ *                 the row of the one that suits it (src/pipeline/several.h), settings and rows have
+ *                 the first library's labels, and no star can be held (mill_pipeline_hold)
  *  n_slot         stars at once, 1 or more
  *  n_thread       OpenMP threads, 1 or more
  *  want_models    enum mill_want_models
  *
- *  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND.  Not collective. */
-int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
+ *  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND; MILL_ERR_CONFIG of mill_several_match.  Not
+ *  collective. */
+int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_settings *settings,
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
                          mill_pipeline **out);
-
-/** Create a pipeline with libraries lib [n_lib]; each star gets the row of the library that suits
- *  it (src/pipeline/several.h).  settings and rows have the first library's labels.  Such a
- *  pipeline cannot hold a star (mill_pipeline_hold) if n_lib > 1.  MILL_ERR_CONFIG of
- *  mill_several_match. */
-int mill_pipeline_create_several(const mill_library *lib, int n_lib,
-                                 const mill_fit_settings *settings, const mill_backend *backend,
-                                 int n_slot, int n_thread, int want_models, mill_pipeline **out);
 void mill_pipeline_destroy(mill_pipeline *pipeline);
 
 /** Can a segment's wavelengths be fitted?  A source must leave out segments that cannot: a star

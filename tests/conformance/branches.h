@@ -107,7 +107,7 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
   set.prior_sigma[MILL_PAR_VRAD] = 10; /* about 0 */
   made_fit_epochs(&in->lib, &set, backend, 2, 1, WORK_STARS, in->star, NULL, out->result,
                   out->model, out->epoch[0]);
-  made_check(mill_pipeline_create(&in->lib, &set, backend, 1, 1, 1, &pipeline));
+  made_check(mill_pipeline_create(&in->lib, 1, &set, backend, 1, 1, 1, &pipeline));
   made_star_raw(0, &in->star[0], &raw);
   static const int request[4] = {MILL_REQ_VALUES, MILL_REQ_TANGENTS, MILL_REQ_MODELS,
                                  MILL_REQ_VALUES};

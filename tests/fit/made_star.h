@@ -519,7 +519,8 @@ static inline void made_fit_epochs(const mill_library *lib, const mill_fit_setti
   mill_pipeline *pipeline = NULL;
   mill_star *raw = NULL;
   made_check(MILL_ALLOC(n, &raw));
-  made_check(mill_pipeline_create(lib, set, backend, n_slot, n_thread, model != NULL, &pipeline));
+  made_check(
+      mill_pipeline_create(lib, 1, set, backend, n_slot, n_thread, model != NULL, &pipeline));
   for (int i = 0; i < n; i++) {
     made_star_raw(i, &star[i], &raw[i]);
     for (int k = 0; k < star[i].n_segment && set->epochs; k++)
