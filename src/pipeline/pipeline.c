@@ -132,12 +132,6 @@ void mill_pipeline_fit_pixels(mill_pipeline *p, const mill_star *star)
   }
 }
 
-void mill_pipeline_waveset_limit(mill_pipeline *p, size_t bytes)
-{
-  for (int k = 0; k < p->n_lib; k++)
-    mill_waveset_cache_limit(p->member[k].waveset, bytes);
-}
-
 void mill_pipeline_waveset_stats(const mill_pipeline *p, mill_waveset_stats *stats)
 {
   *stats = (mill_waveset_stats){0};
@@ -192,11 +186,6 @@ void mill_pipeline_memory(const mill_pipeline *p, mill_pipeline_bytes *bytes)
   *bytes = (mill_pipeline_bytes){.slots = mill_slots_bytes(&p->slots), .wavesets = sets.bytes};
   for (int k = 0; k < p->n_lib; k++)
     bytes->model += p->member[k].memory.uploaded;
-}
-
-int mill_pipeline_slots(const mill_pipeline *p)
-{
-  return p->all.n_usable;
 }
 
 double mill_pipeline_load_s(const mill_pipeline *p)

@@ -55,9 +55,6 @@ void mill_pipeline_destroy(mill_pipeline *pipeline);
  *  outside the arm's templates at the velocity limits.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_pipeline_accepts(mill_pipeline *pipeline, const mill_raw_segment *segment);
 
-/** Set the memory limit of wavelength sets, bytes (default MILL_WAVESET_CACHE_BYTES); 0: only sets
- *  of stars under way stay. */
-void mill_pipeline_waveset_limit(mill_pipeline *pipeline, size_t bytes);
 void mill_pipeline_waveset_stats(const mill_pipeline *pipeline, mill_waveset_stats *stats);
 
 /** Take over fixed parameters and priors of settings, for the next stars.  Not during
@@ -120,9 +117,6 @@ typedef struct mill_pipeline_bytes {
   size_t model, slots, wavesets;
 } mill_pipeline_bytes;
 void mill_pipeline_memory(const mill_pipeline *pipeline, mill_pipeline_bytes *bytes);
-
-/** Slots in use: the requested number, or fewer if memory was full. */
-int mill_pipeline_slots(const mill_pipeline *pipeline);
 
 /** CPU seconds that copying stars into slots has taken. */
 double mill_pipeline_load_s(const mill_pipeline *pipeline);
