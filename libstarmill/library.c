@@ -142,7 +142,7 @@ static int open_library(starmill_library *h, const char *path, const char *confi
   h->set.resolution = c->lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
   MILL_CHECK(mill_backend_find(c->backend, &h->backend));
   const int n_slot = c->n_slot > 0 ? c->n_slot : mill_backend_slots(h->backend, c->n_thread);
-  return mill_pipeline_create(&h->lib, &h->set, h->backend, n_slot, c->n_thread,
+  return mill_pipeline_create(&h->lib, 1, &h->set, h->backend, n_slot, c->n_thread,
                               MILL_MODELS_WITH_PARTS, &h->pipeline);
 }
 

@@ -74,29 +74,6 @@ done:
   return err;
 }
 
-/* ---- losses ---- */
-
-int mill_train_gradient(const mill_train_ops *ops, const mill_train_settings *settings,
-                        const mill_train_problem *problem, int n, const int *model,
-                        const float *param, float *gradient, double *loss)
-{
-  int err = MILL_OK;
-  mill_train_team *w = NULL;
-  float *slope = NULL;
-  MILL_TRY(mill_train_team_create(ops, settings, problem, n, &w));
-  MILL_TRY(mill_train_team_bind(w, param));
-  memcpy(w->model, model, (size_t)n * sizeof *model);
-  MILL_TRY(mill_train_team_rows(w, n, 1));
-  MILL_TRY(ops->slopes(w->work, &w->rows, n));
-  MILL_TRY(ops->take_loss(w->work, loss));
-  MILL_TRY(ops->gradient(w->work, &slope));
-  *loss /= n * problem->n_norm;
-  memcpy(gradient, slope, w->net.shape.n_param * sizeof *gradient);
-done:
-  mill_train_team_destroy(w);
-  return err;
-}
-
 int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *settings,
                       const mill_train_problem *problem, const float *param, int n,
                       const int *model, float *h)

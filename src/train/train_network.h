@@ -51,12 +51,6 @@ int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
 /** Gather the distributed moments m and v on every rank.  Collective. */
 int mill_train_gather(const mill_mpi *mpi, mill_train_state *state);
 
-/** Compute the loss of models [n], less mill_train_problem's floor, and its gradient; param and
- *  gradient [n_param of mill_train_shape_of]. */
-int mill_train_gradient(const mill_train_ops *ops, const mill_train_settings *settings,
-                        const mill_train_problem *problem, int n, const int *model,
-                        const float *param, float *gradient, double *loss);
-
 /** Compute the last hidden layer's outputs h [n][width of that layer] for models [n]. */
 int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *settings,
                       const mill_train_problem *problem, const float *param, int n,

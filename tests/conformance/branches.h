@@ -107,7 +107,7 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
   set.prior_sigma[MILL_PAR_VRAD] = 10; /* about 0 */
   made_fit_epochs(&in->lib, &set, backend, 2, 1, WORK_STARS, in->star, NULL, out->result,
                   out->model, out->epoch[0]);
-  made_check(mill_pipeline_create(&in->lib, &set, backend, 1, 1, 1, &pipeline));
+  made_check(mill_pipeline_create(&in->lib, 1, &set, backend, 1, 1, 1, &pipeline));
   made_star_raw(0, &in->star[0], &raw);
   static const int request[4] = {MILL_REQ_VALUES, MILL_REQ_TANGENTS, MILL_REQ_MODELS,
                                  MILL_REQ_VALUES};
@@ -116,12 +116,10 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
     memcpy(theta, in->truth[0], sizeof theta);
     if (i == 3)
       theta[1] = 6000; /* the kernel is wider than the grid: convolve's other branch */
-    made_check(
-        mill_pipeline_evaluate(pipeline, &raw, request[i], 1, theta, &out->eval[i], &prepared));
+    made_ask(pipeline, &raw, request[i], 1, theta, &out->eval[i], &prepared);
   }
   made_star_raw(0, &in->thin, &raw);
-  made_check(mill_pipeline_evaluate(pipeline, &raw, MILL_REQ_TANGENTS, 1, in->truth[1], &out->thin,
-                                    &prepared));
+  made_ask(pipeline, &raw, MILL_REQ_TANGENTS, 1, in->truth[1], &out->thin, &prepared);
   mill_pipeline_destroy(pipeline);
 }
 
