@@ -123,19 +123,11 @@ def _profile(n):
     return x, (c1 + c2 * cosine) * cosine ** 2
 
 
-POWER = np.array([2, 4, 6])
-
-
-@functools.lru_cache(maxsize=1)
-def _moments():
-    """Return the profile's moments 2, 4 and 6."""
-    x, k_dx = _profile(1000)
-    return k_dx @ x[:, np.newaxis] ** POWER
-
-
 def _moment_weights(r):
     """Return W_k, k = 0 to 3, with the profile's moments 0 to 6 at v sin i of r grid points."""
-    weight = (r ** POWER * _moments() / [2, 24, 720]) @ DIFFERENCE
+    power, (x, k_dx) = np.array([2, 4, 6]), _profile(1000)
+    moments = k_dx @ x[:, np.newaxis] ** power
+    weight = (r ** power * moments / [2, 24, 720]) @ DIFFERENCE
     weight[0] += 1.0
     return weight
 

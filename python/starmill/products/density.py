@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Kernel densities of stars, in a plane such as the Kiel diagram and over the sky.
-
-Stars are counted in cells smaller than the kernel.  A Gaussian whose widths along the axes follow
-Scott's rule, n^(-1/6), smooths the counts.
-"""
+"""Kernel densities of stars, in a plane and over the sky: counts in small cells, smoothed by a
+Gaussian whose widths along the axes follow Scott's rule, n^(-1/6)."""
 
 import numpy as np
 from astropy.wcs import WCS

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill status`: the progress of a fit, from its status file or its result.
-
-It may be called every second, so the packages that read a result are imported only if the status
-file says too little.
+"""`starmill status`: the progress of a fit, from its status file or its result.  It may be called
+every second, so packages that read a result are imported only if the status file says too little.
 """
 
 import calendar

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Computes the numbers of a report in one pass over the rows of a result, in blocks.
-
-Counts are of all undamaged rows.  To bound memory, distributions, maps and medians use every k-th
-row if there are more than MAX_SAMPLE, and repeats every m-th star beyond MAX_KEYS rows.
-"""
+"""Computes the numbers of a report in one pass over the rows of a result, in blocks.  Counts are of
+all undamaged rows.  To bound memory, distributions, maps and medians use every k-th row above
+MAX_SAMPLE rows, and repeats every m-th star above MAX_KEYS."""
 
 import collections
 import hashlib

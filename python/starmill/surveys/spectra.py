@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads the observed spectra of a result's stars from the input files, and matches them with the
-fit's models.
-
-Formats are those of docs/use/input.md.  A channel is one spectrum of one exposure.  A model has the
-wavelengths of the fitted pixels; a channel must have them to NEAR of a pixel.
-"""
+"""Reads the spectra of a result's stars from its inputs, and matches them with the fit's models.  A
+channel, one spectrum of one exposure, must have a model's wavelengths to NEAR of a pixel."""
 
 import collections
 import os
