@@ -78,7 +78,7 @@ class Functions:
         centred = self.y - self.mean
         gram = centred @ centred.T
         own = np.diag(gram).copy()
-        q = min(self.settings.n_component, n - 1, n_pix)
+        q = min(self.settings.components, n - 1, n_pix)
         variance, vector = eigh(gram, subset_by_index=[n - q, n - 1], overwrite_a=True,
                                 check_finite=False)
         if not variance[-1] > 0:
@@ -122,7 +122,7 @@ class Functions:
         """Make a library of one arm; return it and which spectra are outside its hulls [n]."""
         s, rms = self.settings, np.sqrt((self.score**2).mean(axis=0))
         library = Library(self.labels, make_hulls(self.labels, self.mapped, s.hull), [arm])
-        outside = spread(library, self.values, s.n_guess)
+        outside = spread(library, self.values, s.guess_templates)
         # scale scores to mean square 1, since fits multiply them in float32
         arm.emulator = Emulator(
             [(self.pattern.T * rms).astype("f4")], [self.mean.astype("f4")],
@@ -133,7 +133,7 @@ class Functions:
         """Return the ModelError and its Facts, from spectra left out in turn."""
         s = self.settings
         x = np.where(self.gap, np.nan, np.expm1(self.y - self.left_out()))
-        return residuals.measure(arm.wave_aa, x, s.n_error, self.weight, 1 / s.error_sn)
+        return residuals.measure(arm.wave_aa, x, s.model_error, self.weight, 1 / (s.spectra_sn or np.inf))
 
 
 def find_velocities(functions, ln_step):
@@ -198,7 +198,7 @@ def build(settings, spectra):
     rows = rows[functions.used]
     library, outside = functions.library(grid.arm)
     facts = None
-    if settings.n_error is not None:
+    if settings.model_error is not None:
         grid.arm.error, facts = functions.model_error(grid.arm)
     return types.SimpleNamespace(
         library=library, functions=functions, rows=rows, fate=fate, gap=gap, velocity=velocity,
