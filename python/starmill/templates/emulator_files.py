@@ -70,7 +70,6 @@ def check_options(options, paths):
     return names, sigmas * len(paths) if len(sigmas) == 1 else sigmas
 
 
-
 def read_file(path, arm_name, sigma):
     """Read one emulator file.  Return a library of one arm, the least and largest mapped labels of
     the training stars, and the largest difference from the check values."""
