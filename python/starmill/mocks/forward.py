@@ -89,9 +89,8 @@ class Template:
 
 
 def resolution_rows(resolution, sigma_pix):
-    """Deconvolve a resolution matrix [N_DIAG][n_pix] (DESI's layout) by the templates' sigma;
-    return its rows [n_pix][N_DIAG].  Rows cut by the arm's ends are rescaled to the median row's
-    sum."""
+    """Deconvolve DESI's resolution matrix [N_DIAG][n_pix] by the templates' sigma; return its rows
+    [n_pix][N_DIAG], those cut by the arm's ends rescaled to the median row's sum."""
     n_pix = resolution.shape[1]
     i, k = np.mgrid[:n_pix, :N_DIAG]
     column = i - HALF + k
@@ -145,9 +144,8 @@ def _quintic_weights(r):
 
 @functools.lru_cache(maxsize=8)
 def rotation_weights(r):
-    """Return the weights [2 half + 1], sum 1, that broaden a spectrum by a v sin i of r grid
-    points.  They are smooth in r, also where a fit uses other weights, since the truth table
-    states a physical v sin i."""
+    """Return the weights [2 half + 1], sum 1, of a v sin i of r grid points.  They are smooth in r,
+    unlike some of a fit's, since the truth table states a physical v sin i."""
     weight = _moment_weights(r) if r < QUINTIC else _quintic_weights(r)
     if MOMENTS < r < QUINTIC:
         s = (r - MOMENTS) / (QUINTIC - MOMENTS)

@@ -199,11 +199,9 @@ def copy_part(part, start, columns, file, lock):
 
 
 def by_place(star, ra, dec):
-    """Return for each row [n] the first row of its star, which identifies the star.
-
-    star [n]: number by name.  Rows of one number more than FAR_AM apart are different stars; beyond
-    MOST_PLACES places each further row is its own star.  A row of unknown position (degrees)
-    belongs to the first row of its number."""
+    """Return for each row [n] the first row of its star.  star [n]: number by name.  Rows of one
+    number more than FAR_AM apart are different stars, beyond MOST_PLACES places each row is one; a
+    row of unknown position (degrees) belongs to the first of its number."""
     _, first, star, n = np.unique(star, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
     left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))

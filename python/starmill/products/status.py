@@ -63,8 +63,7 @@ def read_status(path):
 
 class Job:
     """The state of an output: state (of STATES), run (its status file or None) and its age_s,
-    result (facts for the JSON, or None), begun (path of the result), is_new (begun is OUT.h5.new),
-    lock."""
+    result (facts for JSON, or None), begun (path of the result), is_new (OUT.h5.new), lock."""
 
     def __init__(self, output, status, needs_result):
         self.output, self.status = output, status

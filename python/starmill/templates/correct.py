@@ -123,9 +123,8 @@ def make_true(library, arm, found, x, noise2, published):
 
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
-    """Set the model error of an arm from residuals rest [n, n_pix] of spectra left out.  Return
-    Facts.  Uncorrected pixels get the rms residual before the correction, pixels beyond the spectra
-    the mean of the nearest quarter."""
+    """Set an arm's model error from residuals rest [n, n_pix] of spectra left out; return Facts.
+    Uncorrected pixels keep the rms before, those beyond the spectra that of the nearest quarter."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):

@@ -11,8 +11,7 @@ VSINI_KM_S = (0.0, 100.0)
 
 def fill_range(library, low, high, n_guess):
     """Set n_guess quasi-random guess templates inside all hulls and between mapped labels low and
-    high [n_label].  Points: the additive recurrence of the generalised golden ratio, which fills
-    a box evenly in any number of dimensions."""
+    high [n_label], by the additive recurrence of the generalised golden ratio."""
     n_label = library.n_label
     phi = np.roots([1] + [0] * (n_label - 1) + [-1, -1])
     alpha = phi[np.isreal(phi) & (phi.real > 1)].real[0] ** -np.arange(1.0, n_label + 1)
@@ -32,9 +31,8 @@ def fill_range(library, low, high, n_guess):
 
 
 def spread(library, values, n_guess):
-    """Choose up to n_guess guess templates among models with labels values [n][n_label].  The first
-    is the most central one inside the hulls, each further one the farthest from all before, in
-    mapped labels.  Return which models are outside the hulls [n]."""
+    """Choose up to n_guess guess templates among models at values [n][n_label]: the central one
+    inside the hulls, then the farthest from all before.  Return which are outside the hulls."""
     mapped = library.map(values)
     outside = ~(hull_distance(library, values) <= 1e-10)
     if outside.all():

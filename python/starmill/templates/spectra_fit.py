@@ -137,9 +137,8 @@ class Functions:
 
 
 def find_velocities(functions, ln_step):
-    """Return each spectrum's velocity (km/s) [n] relative to functions fitted without it: the
-    whole- pixel shift of least misfit, refined by a parabola, which is exact at zero velocity.
-    NaN: the minimum is at the end of the range."""
+    """Return each spectrum's velocity (km/s) relative to functions fitted without it: the shift of
+    least misfit by a parabola, exact at zero; NaN: it is at the end of the range."""
     y, good = functions.y, ~functions.gap
     model = functions.left_out()
     n, n_pix = y.shape
@@ -163,9 +162,8 @@ def find_velocities(functions, ln_step):
 
 
 def align(functions, ln_step, velocity, rows):
-    """Measure the velocities left in the spectra in use (rows) and add them to velocity
-    [n_spectrum].  Return the robust scatter of the changes.  Relative velocities leave a common one
-    undetermined: the median is set to 0."""
+    """Measure the velocities left in the spectra in use (rows), add them to velocity [n_spectrum]
+    and set the median to 0.  Return the robust scatter of the changes."""
     found = find_velocities(functions, ln_step)
     good = np.isfinite(found)
     at = rows[good]
@@ -207,9 +205,8 @@ def build(settings, spectra):
 
 
 def leave_out(made, names, part, seed):
-    """Leave out up to a fraction `part` of the spectra, none at the end of a label of three values
-    or more.  Return a library of the other spectra, made with the same settings and weights, and a
-    ModelSet of those left out.  None if all are at ends."""
+    """Leave out up to a fraction `part` of the spectra, none at the end of a label of three or more
+    values.  Return a library of the others and a ModelSet of those; None: all are at ends."""
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))
