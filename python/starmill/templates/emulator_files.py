@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 
 from starmill.cli.basics import USAGE, Failure
-from starmill.templates import emulate, guess, library_file, rvspecfit
-from starmill.templates.labels import describe
+from starmill.templates import emulate, library_file, rvspecfit
+from starmill.templates.labels import describe, fill_range
 from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm, Emulator, Hull,
                                              Library, hull_distance)
 from starmill.templates.library_file import array_of, text_of
@@ -34,7 +34,7 @@ def main(options):
         one, _, _, off = read_file(path, name, sigma)
         join(library, one, paths[0], path, sigma)
         worst = max(worst, off)
-    guess.fill_range(library, low, high, options.guess_templates)
+    fill_range(library, low, high, options.guess_templates)
     library.name = library.arm[0].revision
     library_file.write(output, library, options.overwrite, options.program)
     several = "," in (options.template_sigma or "")
@@ -88,7 +88,7 @@ def read_file(path, arm_name, sigma):
         library.hull = read_hulls(file, library.n_label)
         library.arm = [read_arm(file, path, arm_name, sigma)]
         # one guess template, so that the library can be checked before its check values are used
-        guess.fill_range(library, low, high, 1)
+        fill_range(library, low, high, 1)
         library_file.seal(library, path)
         return library, low, high, verify(file, library)
 

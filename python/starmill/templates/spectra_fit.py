@@ -10,9 +10,7 @@ from scipy.spatial import KDTree
 
 from starmill.cli.basics import INPUT, Failure
 from starmill.templates import residuals
-from starmill.templates.guess import spread
-from starmill.templates.hulls import make_hulls
-from starmill.templates.labels import make_labels
+from starmill.templates.labels import make_hulls, make_labels, spread
 from starmill.templates.library_data import Emulator, Library, Radial
 from starmill.templates.measure import MAX_SPECTRA, ModelSet, robust
 from starmill.templates.radial import SMOOTHINGS, RadialFit
