@@ -96,15 +96,9 @@ class Columns:
         return name in self.names
 
     def to_astropy(self, names: Optional[Sequence[str]] = None) -> "astropy.table.Table":
-        """Make an astropy table.
-
-        Args:
-            names (sequence of str, optional): Columns to take; all by default.
-
-        Returns:
-            astropy.table.Table: A row per star, with units, descriptions and, of a result, UCDs in
-                ``meta``.  A unit that FITS does not know stands in the description.
-        """
+        """Make an astropy table, by default of all columns: a row per star, with units,
+        descriptions and, of a Result, UCDs in ``meta``.  A unit unknown to FITS stands in the
+        description."""
         from astropy.table import Column, Table
         made = Table()
         for name in self.names if names is None else names:

@@ -321,9 +321,8 @@ class SpectraFile:
 
 @dataclass
 class Piece:
-    """Model of a spectrum in one arm: flux = template x continuum, corrected by the model error if
-    included.  The continuum is the sum of coefficient x basis function.  data and ivar: the
-    star's spectrum, ivar 0 at bad pixels."""
+    """Model of a spectrum in one arm: flux = template x continuum, with the model error if
+    included; the continuum sums coefficient x function.  data and ivar: the star's spectrum."""
 
     spectrum: int
     arm: str

@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from starmill.cli.basics import Failure
 from starmill.templates import correction, emulate, library_file, measure, radial, residuals
 from starmill.templates.calibrators import Calibrators
-from starmill.templates.hulls import make_hulls
+from starmill.templates.labels import make_hulls
 from starmill.templates.library_data import (Arm, Emulator, Label, Library, Radial, SplineGrid,
                                              wavelengths)
 import test_library_spectra as made

@@ -8,8 +8,6 @@ import re
 
 from starmill.cli.basics import PACKAGES, USAGE, Failure, did_you_mean
 
-MAX_SEED = 2**64 - 1
-
 
 def with_facts(text, *facts):
     """Append facts to a help text, in its last parenthesis if it ends in one."""
@@ -132,9 +130,6 @@ class Job(argparse.ArgumentParser):
                 raise ValueError(f"{metavar}, two numbers{bounded}")
             return first, second
         self.add(name, says, metavar, check, default=default)
-
-    def seed(self, says, metavar):
-        self.number("seed", 0, MAX_SEED, says, 1, metavar=metavar)
 
     def format_help(self):
         return re.sub(r"(?m)^(options:\n|(\w+):)(?=\n?  --)", lambda match: match[2] or "",

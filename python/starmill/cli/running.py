@@ -29,8 +29,7 @@ def check_roles(output, reads):
 
 class Stop:
     """Notes SIGTERM, SIGINT and SIGUSR1, and looks for a stop file.  A second signal a second or
-    more after the first ends the process at once; an earlier one is ignored, as launchers often
-    send a signal twice."""
+    more after the first ends the process at once; launchers often send one twice."""
 
     def __init__(self, file=None):
         if file and os.path.exists(file):

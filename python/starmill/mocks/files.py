@@ -69,11 +69,9 @@ class FitsOutput:
     def put(self, name, row, values):
         """Write values [n]... to n rows of an HDU, from row on."""
         data = np.ascontiguousarray(values, values.dtype.newbyteorder(">"))
-        with writing(self.path), open(self.temporary, "r+b", buffering=0) as file:
+        with writing(self.path), open(self.temporary, "r+b") as file:
             file.seek(self.start[name] + row * (data.nbytes // len(data)))
-            left = memoryview(data).cast("B")
-            while left:  # one call may write only a part
-                left = left[file.write(left):]
+            file.write(data)
 
     def commit(self):
         with writing(self.path):

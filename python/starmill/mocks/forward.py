@@ -89,9 +89,8 @@ class Template:
 
 
 def resolution_rows(resolution, sigma_pix):
-    """Deconvolve a resolution matrix [N_DIAG][n_pix] (DESI's layout) by the templates' sigma;
-    return its rows [n_pix][N_DIAG].  Rows cut by the arm's ends are rescaled to the median row's
-    sum."""
+    """Deconvolve DESI's resolution matrix [N_DIAG][n_pix] by the templates' sigma; return its rows
+    [n_pix][N_DIAG], those cut by the arm's ends rescaled to the median row's sum."""
     n_pix = resolution.shape[1]
     i, k = np.mgrid[:n_pix, :N_DIAG]
     column = i - HALF + k
@@ -123,19 +122,11 @@ def _profile(n):
     return x, (c1 + c2 * cosine) * cosine ** 2
 
 
-POWER = np.array([2, 4, 6])
-
-
-@functools.lru_cache(maxsize=1)
-def _moments():
-    """Return the profile's moments 2, 4 and 6."""
-    x, k_dx = _profile(1000)
-    return k_dx @ x[:, np.newaxis] ** POWER
-
-
 def _moment_weights(r):
     """Return W_k, k = 0 to 3, with the profile's moments 0 to 6 at v sin i of r grid points."""
-    weight = (r ** POWER * _moments() / [2, 24, 720]) @ DIFFERENCE
+    power, (x, k_dx) = np.array([2, 4, 6]), _profile(1000)
+    moments = k_dx @ x[:, np.newaxis] ** power
+    weight = (r ** power * moments / [2, 24, 720]) @ DIFFERENCE
     weight[0] += 1.0
     return weight
 
@@ -153,9 +144,8 @@ def _quintic_weights(r):
 
 @functools.lru_cache(maxsize=8)
 def rotation_weights(r):
-    """Return the weights [2 half + 1], sum 1, that broaden a spectrum by a v sin i of r grid
-    points.  They are smooth in r, also where a fit uses other weights, since the truth table
-    states a physical v sin i."""
+    """Return the weights [2 half + 1], sum 1, of a v sin i of r grid points.  They are smooth in r,
+    unlike some of a fit's, since the truth table states a physical v sin i."""
     weight = _moment_weights(r) if r < QUINTIC else _quintic_weights(r)
     if MOMENTS < r < QUINTIC:
         s = (r - MOMENTS) / (QUINTIC - MOMENTS)

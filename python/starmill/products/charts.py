@@ -35,7 +35,7 @@ def n_bin(values, most):
 
 
 def logarithmic(axis, low, high):
-    """Label a logarithmic axis with plain numbers: decades, and numbers between few decades."""
+    """Label a logarithmic axis with plain numbers: decades, and between few decades more."""
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("{x:g}" if high / low < FEW_DECADES else "")
     if high / low < FEW_DECADES:
@@ -107,7 +107,7 @@ def errors(survey):
 
 
 def points(axes, x, y, colour=None, limits=None, **how):
-    """Draw dots; above MANY, cells of the dots' median colour, without colour of their number."""
+    """Draw dots; above MANY, cells of their median colour, or of their number without colour."""
     if len(x) > MANY:
         if colour is None:
             return axes.hexbin(x, y, gridsize=60, mincnt=1, linewidths=0, cmap="viridis",

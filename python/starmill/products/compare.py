@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill compare`: compare two results of the same stars, star by star.
-
-Both fit the same pixels, so noise causes no difference.  If the programs agree, differences are
-small fractions of the stated errors; the larger of the two errors counts.
-"""
+"""`starmill compare`: compare two results of the same stars, star by star.  Both fit the same
+pixels, so noise causes no difference; the larger of the two stated errors counts."""
 
 import numpy as np
 from astropy.io import fits as pyfits

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Kernel densities of stars, in a plane such as the Kiel diagram and over the sky.
-
-Stars are counted in cells smaller than the kernel.  A Gaussian whose widths along the axes follow
-Scott's rule, n^(-1/6), smooths the counts.
-"""
+"""Kernel densities of stars, in a plane and over the sky: counts in small cells, smoothed by a
+Gaussian whose widths along the axes follow Scott's rule, n^(-1/6)."""
 
 import numpy as np
 from astropy.wcs import WCS
@@ -41,10 +38,9 @@ def plane(x, y, x_range, y_range, n_cell=N_CELL):
 
 
 def sky_frame(ra, dec, n_cell=N_CELL):
-    """Return WCS and shape (cells) of an equal-area map around the stars, north up, east left.
-
-    The projection is zenithal (ZEA), or Mollweide (MOL) for the whole sky, which is then cut in the
-    widest gap of right ascension."""
+    """Return WCS and shape (cells) of an equal-area map around the stars, north up, east left:
+    zenithal (ZEA), or of the whole sky Mollweide (MOL), cut in the widest gap of right
+    ascension."""
     mean = unit_vectors(ra, dec).mean(axis=0)
     mean /= np.linalg.norm(mean) or 1.0
     centre = np.degrees([np.arctan2(mean[1], mean[0]), np.arcsin(np.clip(mean[2], -1, 1))])
@@ -70,9 +66,8 @@ def sky_frame(ra, dec, n_cell=N_CELL):
 
 
 def sky(ra, dec, wcs, shape):
-    """Return stars per square degree, [row][column] of the map; NaN beyond the sky.
-
-    At the edge of the sky the density is divided by the fraction of the kernel on the sky."""
+    """Return stars per square degree, [row][column] of the map; NaN beyond the sky, at whose edge
+    the density is divided by the fraction of the kernel on the sky."""
     x, y = wcs.wcs_world2pix(ra, dec, 0)
     step = abs(wcs.wcs.cdelt[1])
     edges = [np.arange(n + 1) - 0.5 for n in shape]

@@ -101,7 +101,7 @@ def parquet(product, columns, result, whole, facts):
         for some in rows(result, columns, whole, None):
             waiting.write(some.tobytes())
             pixel.append(healpix(some["TARGET_RA"].astype(float), some["TARGET_DEC"].astype(float)))
-            product.keep()
+            product.lock.keep()
         waiting.flush()
         pixel = np.concatenate(pixel)
         order = np.argsort(pixel, kind="stable")
@@ -117,7 +117,7 @@ def parquet(product, columns, result, whole, facts):
                     arrays.append(array if values.ndim == 1 else
                                   pa.FixedSizeListArray.from_arrays(array, c.n))
                 file.write_table(pa.Table.from_arrays(arrays, schema=schema))
-                product.keep()
+                product.lock.keep()
 
 
 def hats(path, columns, result, whole, facts):

@@ -17,6 +17,7 @@ from starmill.cli.lock import OutputLock
 from starmill.cli.progress import Progress
 from starmill.products.layout import EXPOSURES, FILES, GROUPS, ROWS
 from starmill.products.result import FITTED, NOT_DONE, Result
+from starmill.products.sky import unit_vectors
 
 BLOCK_BYTES = 4 << 20
 # columns of row, exposure or file indices: merge adds the number of those in earlier parts
@@ -199,16 +200,13 @@ def copy_part(part, start, columns, file, lock):
 
 
 def by_place(star, ra, dec):
-    """Return for each row [n] the first row of its star, which identifies the star.
-
-    star [n]: number by name.  Rows of one number more than FAR_AM apart are different stars; beyond
-    MOST_PLACES places each further row is its own star.  A row of unknown position (degrees)
-    belongs to the first row of its number."""
+    """Return for each row [n] the first row of its star.  star [n]: number by name.  Rows of one
+    number more than FAR_AM apart are different stars, beyond MOST_PLACES places each row is one; a
+    row of unknown position (degrees) belongs to the first of its number."""
     _, first, star, n = np.unique(star, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
     left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))
-    ra, dec = np.radians(ra[left]), np.radians(dec[left])
-    unit = np.stack([np.cos(dec) * np.cos(ra), np.cos(dec) * np.sin(ra), np.sin(dec)])
+    unit = unit_vectors(ra[left], dec[left]).T
     for k in range(MOST_PLACES):
         _, at, which = np.unique(star[left], return_index=True, return_inverse=True)
         at = at[which]

@@ -13,7 +13,8 @@ from starmill.products.result import FITTED, Result, star_names, text
 
 
 class Models:
-    """A models file of a result."""
+    """A models file of a result.  arms: {arm: (wavelengths, fluxes)}, datasets [n_pix] or
+    [n_exposure][n_pix]."""
 
     def __init__(self, path, result):
         self.result = result
@@ -24,23 +25,17 @@ class Models:
             run_id = text(self.file.attrs["RUN_ID"])
             if run_id != result.provenance["RUN_ID"]:
                 raise Failure(USAGE, f"{path} has the models of another result than {result.path}")
-            self.index = self.file["models/fits_row"]
-            self._check()
+            self.index, n = self.file["models/fits_row"], len(result.catalog["exposures/FILE"])
+            if self.index.dtype.kind != "i" or self.index.shape != (n,):
+                raise ValueError(f"models/fits_row is not of the {n} exposures")
+            self.arms = {name: (arm["wavelength"], arm["flux"]) for name, arm in
+                         self.file["models"].items() if isinstance(arm, h5py.Group)}
+            for name, (wave, flux) in self.arms.items():
+                if {wave.dtype.kind, flux.dtype.kind} != {"f"} or flux.ndim != 2 or \
+                        len(flux) != n or wave.shape not in (flux.shape, flux.shape[1:]):
+                    raise ValueError(f"types or sizes in models/{name}")
         except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise Failure(OUTPUT, f"{path} cannot be read as a models file: {error}") from error
-
-    def _check(self):
-        """Check types and shapes; self.arms becomes {arm: (wavelengths, fluxes)}, datasets
-        [n_pix] or [n_exposure][n_pix]."""
-        n = len(self.result.catalog["exposures/FILE"])
-        if self.index.dtype.kind != "i" or self.index.shape != (n,):
-            raise ValueError(f"models/fits_row is not of the {n} exposures")
-        self.arms = {name: (arm["wavelength"], arm["flux"])
-                     for name, arm in self.file["models"].items() if isinstance(arm, h5py.Group)}
-        for name, (wave, flux) in self.arms.items():
-            if {wave.dtype.kind, flux.dtype.kind} != {"f"} or flux.ndim != 2 or len(flux) != n or \
-                    wave.shape not in (flux.shape, flux.shape[1:]):
-                raise ValueError(f"types or sizes in models/{name}")
 
     def of(self, row):
         """Return [{arm: (wavelengths, fluxes)}] of a row's exposures; None: it was not fitted."""

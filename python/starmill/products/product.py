@@ -86,7 +86,7 @@ def writing_product(path):
 
 class Product:
     def __init__(self, path, file, lock):
-        self.path, self.file, self._lock = path, file, lock
+        self.path, self.file, self.lock = path, file, lock
 
     def append(self, header, pieces=()):
         """Append an HDU with its checksums; pieces: bytes of its data."""
@@ -104,13 +104,9 @@ class Product:
             self.file.write(header.tostring().encode("ascii"))
             self.file.seek(0, os.SEEK_END)
 
-    def keep(self):
-        """Tell other jobs that this one is alive."""
-        self._lock.keep()
-
     def write(self, piece):
         """Write bytes and return where they start in the file."""
-        self.keep()
+        self.lock.keep()
         with writing(self.path):
             at = self.file.tell()
             self.file.write(piece)

@@ -200,9 +200,8 @@ class Result:
         return number(value, digits) + f" ± {number(error, digits)}" * bool(np.isfinite(error))
 
     def damaged(self, start, stop, among=None):
-        """Return which of the rows start to stop are damaged: a wrong STATUS, CRC, CATALOG_CRC or
-        EPOCH_CRC.  Rows that are not done are damaged only in a finished result.  among: which rows
-        to look at, by default all."""
+        """Return which rows from start to stop are damaged: a wrong STATUS or CRC of any kind; rows
+        not done only in a finished result.  among: which rows to look at, by default all."""
         status = self.fits["STATUS"][start:stop]
         found = ~np.isin(status, [s for s in self.statuses if s != NOT_DONE or not self.finished])
         rows = np.flatnonzero((status != NOT_DONE) & (True if among is None else among))

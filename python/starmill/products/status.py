@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill status`: the progress of a fit, from its status file or its result.
-
-It may be called every second, so the packages that read a result are imported only if the status
-file says too little.
+"""`starmill status`: the progress of a fit, from its status file or its result.  It may be called
+every second, so packages that read a result are imported only if the status file says too little.
 """
 
 import calendar
@@ -65,8 +63,7 @@ def read_status(path):
 
 class Job:
     """The state of an output: state (of STATES), run (its status file or None) and its age_s,
-    result (facts for the JSON, or None), begun (path of the result), is_new (begun is OUT.h5.new),
-    lock."""
+    result (facts for JSON, or None), begun (path of the result), is_new (OUT.h5.new), lock."""
 
     def __init__(self, output, status, needs_result):
         self.output, self.status = output, status

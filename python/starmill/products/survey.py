@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Computes the numbers of a report in one pass over the rows of a result, in blocks.
-
-Counts are of all undamaged rows.  To bound memory, distributions, maps and medians use every k-th
-row if there are more than MAX_SAMPLE, and repeats every m-th star beyond MAX_KEYS rows.
-"""
+"""Computes the numbers of a report in one pass over the rows of a result, in blocks.  Counts are of
+all undamaged rows.  To bound memory, distributions, maps and medians use every k-th row above
+MAX_SAMPLE rows, and repeats every m-th star above MAX_KEYS."""
 
 import collections
 import hashlib
@@ -56,11 +54,9 @@ def object_keys(objects):
 
 
 def joined(key, ra, dec, by_place):
-    """Return the number of each row's star, and words about rows that are not joined.
-
-    Rows are one star if they have one key and are within FAR_AS of its first row.  by_place: a row
-    whose key no other row has joins the rows within NEAR_AS.  A crowd is not joined: its pairs
-    would fill the memory."""
+    """Return the number of each row's star, and words about rows not joined.  Rows are one star if
+    they have one key and are within FAR_AS of its first; by_place: a row with a key of its own
+    joins rows within NEAR_AS, but no crowd, whose pairs would fill the memory."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
@@ -187,9 +183,8 @@ class Survey:
         return rows
 
     def _keep_keys(self, block):
-        """Keep keys and positions of rows for _find_repeats, of every m-th star.  Only fitted rows
-        count, without a warning, a second star or a prior, which would make repeats alike.  A row
-        without a name gets its own key if its position can be matched."""
+        """Keep keys and positions for _find_repeats, of every m-th star: of fitted rows without a
+        warning, a second star or a prior.  A row without a name may be matched by position."""
         target = block["TARGETID"]
         key = mixed(target)
         named = target >= 0

@@ -11,6 +11,7 @@ from starmill.templates import calibrators, correction, emulate, residuals
 from starmill.templates.calibrators import clipped, mad
 from starmill.templates.library_file import write
 from starmill.templates.model_error import begin, covers_half, missing_sigma, refuse_uncovered
+from starmill.templates.spectra_options import number
 
 TAPER_AA = 60  # length over which the correction fades at the ends of --range; a third at --mask
 LEAST_STARS = 30
@@ -22,11 +23,8 @@ TABLE_AA = 500  # wavelengths of one line of the printed table
 
 
 def numbers(option, text, n):
-    try:
-        found = [float(x) for x in text.split(",")]
-    except ValueError:
-        found = []
-    if len(found) != n:
+    found = [number(x) for x in text.split(",")]
+    if len(found) != n or np.isnan(found).any():
         raise Failure(USAGE, f"--{option} {text}: expected {n} numbers separated by commas")
     return found
 
@@ -125,9 +123,8 @@ def make_true(library, arm, found, x, noise2, published):
 
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
-    """Set the model error of an arm from residuals rest [n, n_pix] of spectra left out.  Return
-    Facts.  Uncorrected pixels get the rms residual before the correction, pixels beyond the spectra
-    the mean of the nearest quarter."""
+    """Set an arm's model error from residuals rest [n, n_pix] of spectra left out; return Facts.
+    Uncorrected pixels keep the rms before, those beyond the spectra that of the nearest quarter."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):

@@ -10,11 +10,12 @@ import h5py
 import numpy as np
 
 from starmill.cli.basics import USAGE, Failure
-from starmill.templates import emulate, guess, library_file, rvspecfit
-from starmill.templates.labels import describe
+from starmill.templates import emulate, library_file, rvspecfit
+from starmill.templates.labels import describe, fill_range
 from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm, Emulator, Hull,
                                              Library, hull_distance)
 from starmill.templates.library_file import array_of, text_of
+from starmill.templates.spectra_options import number
 
 # largest allowed difference from the check values, relative to max(1, |y|) of the output y; the
 # check values and their labels are float32
@@ -33,7 +34,7 @@ def main(options):
         one, _, _, off = read_file(path, name, sigma)
         join(library, one, paths[0], path, sigma)
         worst = max(worst, off)
-    guess.fill_range(library, low, high, options.guess_templates)
+    fill_range(library, low, high, options.guess_templates)
     library.name = library.arm[0].revision
     library_file.write(output, library, options.overwrite, options.program)
     several = "," in (options.template_sigma or "")
@@ -59,20 +60,14 @@ def check_options(options, paths):
         raise Failure(USAGE, f"--arm-names gives {len(names)} names for {len(paths)} files")
     sigmas = [-1.0 if options.at_instrument_resolution else None]
     if options.template_sigma:
-        sigmas = [read_sigma(item) for item in options.template_sigma.split(",")]
+        items = options.template_sigma.split(",")
+        sigmas = [number(item) for item in items]
+        for item, sigma in zip(items, sigmas):
+            if not 0 <= sigma < math.inf:
+                raise Failure(USAGE, f"--template-sigma takes a number, 0 or more, not '{item}'")
     if len(sigmas) not in (1, len(paths)):
         raise Failure(USAGE, f"--template-sigma gives {len(sigmas)} numbers for {len(paths)} files")
     return names, sigmas * len(paths) if len(sigmas) == 1 else sigmas
-
-
-def read_sigma(item):
-    try:
-        sigma = float(item)
-    except ValueError:
-        sigma = math.nan
-    if not 0 <= sigma < math.inf:
-        raise Failure(USAGE, f"--template-sigma takes a number, 0 or more, not '{item}'")
-    return sigma
 
 
 def read_file(path, arm_name, sigma):
@@ -93,7 +88,7 @@ def read_file(path, arm_name, sigma):
         library.hull = read_hulls(file, library.n_label)
         library.arm = [read_arm(file, path, arm_name, sigma)]
         # one guess template, so that the library can be checked before its check values are used
-        guess.fill_range(library, low, high, 1)
+        fill_range(library, low, high, 1)
         library_file.seal(library, path)
         return library, low, high, verify(file, library)
 

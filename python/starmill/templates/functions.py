@@ -7,9 +7,7 @@ from scipy.interpolate import barycentric_interpolate, make_interp_spline
 from scipy.linalg import eigh, qr
 
 from starmill.cli.basics import INPUT, Failure
-from starmill.templates import guess
-from starmill.templates.hulls import make_hulls
-from starmill.templates.labels import make_labels
+from starmill.templates.labels import make_hulls, make_labels, spread
 from starmill.templates.library_data import (MAX_AXIS, MAX_COEF, MAX_NODE, MAX_WIDTH, Emulator,
                                              Radial, SplineGrid)
 from starmill.templates.radial import SMOOTHINGS, RadialFit
@@ -216,7 +214,7 @@ class Maker:
         values = grid.values[models]
         library.label, mapped = make_labels(grid.label, values)
         library.hull = make_hulls(library.label, mapped, self.hulls)
-        guess.spread(library, values, self.n_guess)
+        spread(library, values, self.n_guess)
         lattice = None
         if self.kind != "radial":
             lattice = self.find_lattice(library, mapped, [grid.name[i] for i in models], fill_gaps)

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes grid files (docs/use/formats.md, "Grid file"); grid_models.py reads them.
-
-create() makes the whole file, with all models still to do.  All datasets are contiguous, so a
-Writer writes rows at their file offsets, without HDF5.  Each model's status is written after its
-spectra, so the file is valid whenever the writer is killed. """
+"""Writes grid files (docs/use/formats.md, "Grid file"); grid_models.py reads them.  create() makes
+the whole file, contiguous datasets of models still to do; a Writer writes rows at their offsets,
+without HDF5, a model's status last, so the file is valid whenever the writer is killed."""
 
 import errno
 import os

@@ -50,17 +50,12 @@ def seal(library, path, program=None):
 def read(path):
     """Read a library from a file."""
     found = check(path)
-    try:
-        with h5py.File(path, "r") as file:
-            library = _read_all(file)
-    except (KeyError, OSError) as error:  # the file was replaced after the check
-        raise Failure(USAGE, f"{path}: cannot be read: {error}") from error
-    library.hash, library.path = found, path
-    return library
+    with opened(path, USAGE) as file, file:  # it may be replaced after the check
+        return _read_all(file, found, path)
 
 
-def _read_all(file):
-    library = Library(name=text_of(file, "name"))
+def _read_all(file, found, path):
+    library = Library(name=text_of(file, "name"), hash=found, path=path)
     library.report = text_of(file, "report") if "report" in file.attrs else None
     for i in range(file["labels"].attrs["n_label"]):
         group = file[f"labels/label{i}"]

@@ -33,11 +33,9 @@ def smoother(arm, kernel_aa):
 
 
 def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
-    """Return spectra / templates - 1 [n, n_pix], each ratio first divided by its mean, NaN for
-    unknown pixels; and the mean template [n_pix] over its mean flux.
-
-    spectra: LabelledSpectra; kernel_aa: Gaussian sigma with which the templates are convolved first
-    """
+    """Return spectra / templates - 1 [n, n_pix], each ratio divided by its mean, NaN for unknown
+    pixels, and the mean template [n_pix] over its mean flux.  spectra: LabelledSpectra; kernel_aa:
+    Gaussian sigma with which templates are convolved first."""
     arm = library.arm[i_arm]
     cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
     out, level = np.full((len(spectra.flux), arm.n_pix), np.nan), np.zeros(arm.n_pix)

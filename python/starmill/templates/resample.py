@@ -118,9 +118,8 @@ class ArmCut:
 
 
 def smooth_median(y):
-    """Return the m that solves sum z / sqrt(1 + z^2) = 0, z = (y - m) / MEDIAN_WIDTH: a smooth
-    median.  The median itself has kinks where another y becomes the middle one, which an emulator
-    cannot follow."""
+    """Return the m where sum z / sqrt(1 + z^2) = 0, z = (y - m) / MEDIAN_WIDTH: a median without
+    the kinks, where another y becomes the middle one, that no emulator follows."""
     def value(m):
         z = (y - m) / MEDIAN_WIDTH
         return (z / np.sqrt(1 + z * z)).sum()

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads networks of rvspecfit, interp_SETUP.h5 with the weights NNstate_SETUP.sav in the same
-folder, as emulator files in memory for `starmill library import` (docs/use/formats.md, "Emulator
-file").
-
-torch (any version, no GPU) reads the weights.  rvspecfit is not needed; no code in its files runs.
-"""
+"""Reads networks of rvspecfit, interp_SETUP.h5 with the weights NNstate_SETUP.sav in its folder, as
+emulator files in memory (docs/use/formats.md, "Emulator file").  torch (any version, no GPU) reads
+the weights.  rvspecfit is not needed; no code in its files runs."""
 
 import io
 import os

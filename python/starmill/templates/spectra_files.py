@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads spectra with labels from FITS for `library build`, `spectra` and `model-error`
-(docs/use/libraries.md, "What is read").
-
-spectra_options.py makes a Request from the options and lists the files.  Source reads one spectrum
-at a time, read_all all of them onto one grid.  An error of one spectrum is a Failure of INPUT whose
-message begins with the path of its file.
-"""
+"""Reads spectra with labels from FITS (docs/use/libraries.md, "What is read").  Source reads one at
+a time, read_all all onto one grid; a Failure of INPUT begins with the path of the spectrum's
+file."""
 
 import contextlib
 import hashlib

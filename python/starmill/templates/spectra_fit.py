@@ -10,9 +10,7 @@ from scipy.spatial import KDTree
 
 from starmill.cli.basics import INPUT, Failure
 from starmill.templates import residuals
-from starmill.templates.guess import spread
-from starmill.templates.hulls import make_hulls
-from starmill.templates.labels import make_labels
+from starmill.templates.labels import make_hulls, make_labels, spread
 from starmill.templates.library_data import Emulator, Library, Radial
 from starmill.templates.measure import MAX_SPECTRA, ModelSet, robust
 from starmill.templates.radial import SMOOTHINGS, RadialFit
@@ -78,7 +76,7 @@ class Functions:
         centred = self.y - self.mean
         gram = centred @ centred.T
         own = np.diag(gram).copy()
-        q = min(self.settings.n_component, n - 1, n_pix)
+        q = min(self.settings.components, n - 1, n_pix)
         variance, vector = eigh(gram, subset_by_index=[n - q, n - 1], overwrite_a=True,
                                 check_finite=False)
         if not variance[-1] > 0:
@@ -122,7 +120,7 @@ class Functions:
         """Make a library of one arm; return it and which spectra are outside its hulls [n]."""
         s, rms = self.settings, np.sqrt((self.score**2).mean(axis=0))
         library = Library(self.labels, make_hulls(self.labels, self.mapped, s.hull), [arm])
-        outside = spread(library, self.values, s.n_guess)
+        outside = spread(library, self.values, s.guess_templates)
         # scale scores to mean square 1, since fits multiply them in float32
         arm.emulator = Emulator(
             [(self.pattern.T * rms).astype("f4")], [self.mean.astype("f4")],
@@ -133,13 +131,12 @@ class Functions:
         """Return the ModelError and its Facts, from spectra left out in turn."""
         s = self.settings
         x = np.where(self.gap, np.nan, np.expm1(self.y - self.left_out()))
-        return residuals.measure(arm.wave_aa, x, s.n_error, self.weight, 1 / s.error_sn)
+        return residuals.measure(arm.wave_aa, x, s.model_error, self.weight, 1 / (s.spectra_sn or np.inf))
 
 
 def find_velocities(functions, ln_step):
-    """Return each spectrum's velocity (km/s) [n] relative to functions fitted without it: the
-    whole- pixel shift of least misfit, refined by a parabola, which is exact at zero velocity.
-    NaN: the minimum is at the end of the range."""
+    """Return each spectrum's velocity (km/s) relative to functions fitted without it: the shift of
+    least misfit by a parabola, exact at zero; NaN: it is at the end of the range."""
     y, good = functions.y, ~functions.gap
     model = functions.left_out()
     n, n_pix = y.shape
@@ -163,9 +160,8 @@ def find_velocities(functions, ln_step):
 
 
 def align(functions, ln_step, velocity, rows):
-    """Measure the velocities left in the spectra in use (rows) and add them to velocity
-    [n_spectrum].  Return the robust scatter of the changes.  Relative velocities leave a common one
-    undetermined: the median is set to 0."""
+    """Measure the velocities left in the spectra in use (rows), add them to velocity [n_spectrum]
+    and set the median to 0.  Return the robust scatter of the changes."""
     found = find_velocities(functions, ln_step)
     good = np.isfinite(found)
     at = rows[good]
@@ -198,7 +194,7 @@ def build(settings, spectra):
     rows = rows[functions.used]
     library, outside = functions.library(grid.arm)
     facts = None
-    if settings.n_error is not None:
+    if settings.model_error is not None:
         grid.arm.error, facts = functions.model_error(grid.arm)
     return types.SimpleNamespace(
         library=library, functions=functions, rows=rows, fate=fate, gap=gap, velocity=velocity,
@@ -207,9 +203,8 @@ def build(settings, spectra):
 
 
 def leave_out(made, names, part, seed):
-    """Leave out up to a fraction `part` of the spectra, none at the end of a label of three values
-    or more.  Return a library of the other spectra, made with the same settings and weights, and a
-    ModelSet of those left out.  None if all are at ends."""
+    """Leave out up to a fraction `part` of the spectra, none at the end of a label of three or more
+    values.  Return a library of the others and a ModelSet of those; None: all are at ends."""
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))

@@ -39,10 +39,10 @@ class Grid:
 
     def __init__(self, settings, spectra):
         self.settings, self.spectra = settings, spectra
-        inside = (spectra.wave >= settings.min_aa) & (spectra.wave <= settings.max_aa)
+        inside = (spectra.wave >= settings.range[0]) & (spectra.wave <= settings.range[1])
         if inside.sum() < LEAST_PIX:
-            raise Failure(INPUT, f"{inside.sum()} pixels between {settings.min_aa:g} and "
-                          f"{settings.max_aa:g} A, at least {LEAST_PIX} are needed; the spectra "
+            raise Failure(INPUT, f"{inside.sum()} pixels between {settings.range[0]:g} and "
+                          f"{settings.range[1]:g} A, at least {LEAST_PIX} are needed; the spectra "
                           f"have {len(inside)} from {spectra.wave[0]:.2f} to "
                           f"{spectra.wave[-1]:.2f} A in vacuum")
         # to remove velocities, pixels beyond the range are needed

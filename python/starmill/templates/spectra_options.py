@@ -16,9 +16,8 @@ STEM = re.compile(r"(.+)\.fits?(\.gz)?", re.IGNORECASE | re.DOTALL)
 
 @dataclass
 class Request:
-    """What to read.  labels: [(name, column, card or axis of a cube)]; wave: (first, step, True:
-    log10 of A); columns of a table with one spectrum: WAVE, FLUX and, if the job takes them,
-    CONTINUUM or ERROR and SIGMA; unit: of wavelengths, None: from the file."""
+    """What to read.  labels: [(name, column, card or axis)]; wave: (first, step, True: log10 of A);
+    columns of a table with one spectrum: WAVE, FLUX, more by job; unit: of wavelengths."""
 
     labels: list
     medium: str = None  # "air" or "vacuum"; None: as the header says
