@@ -179,11 +179,10 @@ static int agree(mill_result_file *file, int code)
 
 static void keep_failure(mill_result_file *file, int err)
 {
-  pthread_mutex_lock(&file->mutex);
+  MILL_LOCKED(&file->mutex);
   if (file->failure.code == MILL_OK)
     mill_error_save(err, &file->failure);
   pthread_cond_broadcast(&file->room);
-  pthread_mutex_unlock(&file->mutex);
 }
 
 /* Is the next meeting due?  Rank 0 decides for all ranks.  The caller holds the mutex. */
@@ -227,9 +226,8 @@ static int begin_write(mill_result_file *file, mill_result_queue **out)
 static int meet_others(mill_result_file *file)
 {
   MILL_CHECK(file->meet(file->meet_context, &file->io));
-  pthread_mutex_lock(&file->mutex);
+  MILL_LOCKED(&file->mutex);
   file->met_s = file->met_s > 0 ? mill_wall_s() : 0;
-  pthread_mutex_unlock(&file->mutex);
   return MILL_OK;
 }
 
@@ -292,7 +290,7 @@ static int wants_write(const mill_result_file *file)
 /* With one rank: wait until a write is due. */
 static void await_own_write(mill_result_file *file)
 {
-  pthread_mutex_lock(&file->mutex);
+  MILL_LOCKED(&file->mutex);
   write_many_models(file);
   while (!wants_write(file)) {
     const mill_result_queue *q = file->filling;
@@ -306,7 +304,6 @@ static void await_own_write(mill_result_file *file)
       pthread_cond_wait(&file->work, &file->mutex);
     write_many_models(file);
   }
-  pthread_mutex_unlock(&file->mutex);
 }
 
 /* Sleep between two polls of MPI, each of which costs tens of microseconds.  A rank that did not
@@ -314,10 +311,9 @@ static void await_own_write(mill_result_file *file)
 static void nap(mill_result_file *file, int has_wanted, long *us)
 {
   const struct timespec until = mill_cond_time(mill_wall_s() + 1e-6 * (double)*us);
-  pthread_mutex_lock(&file->mutex);
+  MILL_LOCKED(&file->mutex);
   if (has_wanted || !wants_write(file))
     pthread_cond_timedwait(&file->work, &file->mutex, &until);
-  pthread_mutex_unlock(&file->mutex);
   *us = 2 * *us < POLL_MOST_US ? 2 * *us : POLL_MOST_US;
 }
 
@@ -448,10 +444,9 @@ int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mi
   pthread_mutex_unlock(&file->mutex);
   /* rank 0 must not start a meeting before all ranks have set meet */
   MILL_CHECK_MPI(MPI_Barrier(file->mpi.comm));
-  pthread_mutex_lock(&file->mutex);
+  MILL_LOCKED(&file->mutex);
   file->met_s = file->mpi.rank == 0 ? mill_wall_s() : 0;
   pthread_cond_signal(&file->work);
-  pthread_mutex_unlock(&file->mutex);
   return MILL_OK;
 }
 

@@ -135,42 +135,34 @@ static int get_source(worker *w, int i, source **out)
 /* Wait for an idle batch; NULL: the reader was stopped. */
 static mill_batch *take_idle(mill_reader *reader)
 {
-  mill_batch *batch = NULL;
-  pthread_mutex_lock(&reader->mutex);
+  MILL_LOCKED(&reader->mutex);
   while (reader->n_idle == 0 && !reader->stop)
     pthread_cond_wait(&reader->changed, &reader->mutex);
-  if (!reader->stop)
-    batch = reader->idle[--reader->n_idle];
-  pthread_mutex_unlock(&reader->mutex);
-  return batch;
+  return reader->stop ? NULL : reader->idle[--reader->n_idle];
 }
 
 /* Get an unused star and assign it to `row`; its spectra are not read yet. */
 static int take_star(mill_reader *reader, int64_t row, mill_star **star)
 {
-  int err = MILL_OK;
-  pthread_mutex_lock(&reader->mutex);
+  MILL_LOCKED(&reader->mutex);
   ticket *t = reader->idle_ticket;
   if (t) {
     reader->idle_ticket = t->next_idle;
   } else {
-    MILL_TRY(MILL_ALLOC(1, &t));
+    MILL_CHECK(MILL_ALLOC(1, &t));
     t->next_made = reader->made;
     reader->made = t;
   }
   t->star = (mill_star){.row = row, .first_exposure = -1, .segment = t->star.segment};
   *star = &t->star;
-done:
-  pthread_mutex_unlock(&reader->mutex);
-  return err;
+  return MILL_OK;
 }
 
 static void hand_over(mill_reader *reader, mill_batch *batch)
 {
-  pthread_mutex_lock(&reader->mutex);
+  MILL_LOCKED(&reader->mutex);
   reader->ready[reader->n_ready++] = batch;
   pthread_cond_broadcast(&reader->changed);
-  pthread_mutex_unlock(&reader->mutex);
 }
 
 /* List the parts (file, row) that make up a row of file i; without joining that is *alone. */
@@ -403,22 +395,19 @@ static int read_share(worker *w, const mill_schedule_rows *share, int *stopped)
 static int is_stopped(void *context)
 {
   mill_reader *reader = context;
-  pthread_mutex_lock(&reader->mutex);
-  const int stop = reader->stop;
-  pthread_mutex_unlock(&reader->mutex);
-  return stop;
+  MILL_LOCKED(&reader->mutex);
+  return reader->stop;
 }
 
 /* Take the next rows for a thread.  Threads share the rows of a file, except those of a .gz: one
  * thread unpacks it while the others take later rows. */
 static int take_share(mill_reader *reader, mill_schedule_rows *share, int *there)
 {
-  int err = MILL_OK;
   mill_schedule_rows *rest = &reader->rest;
-  pthread_mutex_lock(&reader->draw);
+  MILL_LOCKED(&reader->draw);
   *there = rest->first < rest->end;
   if (!*there)
-    MILL_TRY(mill_work_next(reader->plan.work, is_stopped, reader, rest, there));
+    MILL_CHECK(mill_work_next(reader->plan.work, is_stopped, reader, rest, there));
   if (*there) {
     *share = *rest;
     if (reader->n_worker > 1 && share->end - share->first > MILL_READER_SHARE &&
@@ -426,9 +415,7 @@ static int take_share(mill_reader *reader, mill_schedule_rows *share, int *there
       share->end = share->first + MILL_READER_SHARE;
     rest->first = share->end;
   }
-done:
-  pthread_mutex_unlock(&reader->draw);
-  return err;
+  return MILL_OK;
 }
 
 static int read_all(worker *w)
@@ -452,7 +439,7 @@ static void *worker_main(void *argument)
   const int err = read_all(w);
   for (int k = 0; k < w->n_source; k++)
     close_source(&w->source[k]);
-  pthread_mutex_lock(&reader->mutex);
+  MILL_LOCKED(&reader->mutex);
   /* a stop request is no failure; the consumer of the batches sees it too */
   if (err != MILL_OK && err != MILL_ERR_STOPPED && reader->failure.code == MILL_OK) {
     mill_error_save(err, &reader->failure);
@@ -461,7 +448,6 @@ static void *worker_main(void *argument)
   w->cost.cpu_s = mill_thread_cpu_s();
   reader->n_running--;
   pthread_cond_broadcast(&reader->changed);
-  pthread_mutex_unlock(&reader->mutex);
   return NULL;
 }
 
@@ -471,12 +457,10 @@ static int start_worker(mill_reader *reader, worker *w)
   w->n_source = reader->plan.inputs->join ? MAX_SOURCE : 1;
   for (int k = 0; k < w->n_source; k++)
     w->source[k].i_file = -1;
-  pthread_mutex_lock(&reader->mutex);
-  const int rc = mill_thread_start(&w->thread, worker_main, w);
-  w->started = rc == 0;
+  MILL_LOCKED(&reader->mutex);
+  w->started = mill_thread_start(&w->thread, worker_main, w) == 0;
   reader->n_running += w->started;
-  pthread_mutex_unlock(&reader->mutex);
-  if (rc != 0)
+  if (!w->started)
     return MILL_ERROR(MILL_ERR_INTERNAL, "cannot start a reader thread: is the limit on processes "
                                          "(ulimit -u) or on address space (ulimit -v) low?");
   return MILL_OK;
@@ -508,9 +492,8 @@ int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
 
 int mill_reader_next(mill_reader *reader, mill_batch **out)
 {
-  int err = MILL_OK;
   *out = NULL;
-  pthread_mutex_lock(&reader->mutex);
+  MILL_LOCKED(&reader->mutex);
   while (reader->n_ready == 0 && reader->n_running > 0)
     pthread_cond_wait(&reader->changed, &reader->mutex);
   if (reader->n_ready > 0) {
@@ -518,10 +501,9 @@ int mill_reader_next(mill_reader *reader, mill_batch **out)
     reader->n_ready--;
     memmove(&reader->ready[0], &reader->ready[1], (size_t)reader->n_ready * sizeof *reader->ready);
   } else if (reader->failure.code != MILL_OK) {
-    err = mill_error_restore(&reader->failure);
+    return mill_error_restore(&reader->failure);
   }
-  pthread_mutex_unlock(&reader->mutex);
-  return err;
+  return MILL_OK;
 }
 
 void mill_reader_release(mill_reader *reader, mill_batch *batch)
@@ -532,19 +514,17 @@ void mill_reader_release(mill_reader *reader, mill_batch *batch)
     if (batch->star[k])
       mill_reader_release_star(reader, batch->star[k]);
   batch->n_row = 0;
-  pthread_mutex_lock(&reader->mutex);
+  MILL_LOCKED(&reader->mutex);
   reader->idle[reader->n_idle++] = batch;
   pthread_cond_broadcast(&reader->changed);
-  pthread_mutex_unlock(&reader->mutex);
 }
 
 void mill_reader_release_star(mill_reader *reader, mill_star *star)
 {
   ticket *t = (ticket *)star;
-  pthread_mutex_lock(&reader->mutex);
+  MILL_LOCKED(&reader->mutex);
   t->next_idle = reader->idle_ticket;
   reader->idle_ticket = t;
-  pthread_mutex_unlock(&reader->mutex);
 }
 
 static void free_batches(mill_batch *const *batch, int n)

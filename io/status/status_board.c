@@ -17,6 +17,7 @@
 #include "src/system/regular_file.h"
 #include "src/system/status_gpu.h"
 #include "src/system/status_process.h"
+#include "src/system/thread.h"
 #include "src/system/watchdog.h"
 
 /* the recent rate is measured over the last RATE_S to 2 RATE_S seconds */
@@ -49,51 +50,46 @@ struct mill_board {
 
 /* ---- notes ---- */
 
-/* Lock the board; returns 0 if there is no board. */
-static int lock(mill_board *board)
-{
-  return board && pthread_mutex_lock(&board->mutex) == 0;
-}
-
 void mill_board_took(mill_board *board, int i_file)
 {
-  if (!lock(board))
+  if (!board)
     return;
+  MILL_LOCKED(&board->mutex);
   board->mine.i_file = i_file;
   board->mine.sign_s = mill_unix_s();
-  pthread_mutex_unlock(&board->mutex);
 }
 
 void mill_board_finished(mill_board *board, int status)
 {
-  if (status < 0 || status >= MILL_N_STATUS || !lock(board))
+  if (status < 0 || status >= MILL_N_STATUS || !board)
     return;
+  MILL_LOCKED(&board->mutex);
   board->mine.n_status[status]++;
   board->mine.sign_s = mill_unix_s();
-  pthread_mutex_unlock(&board->mutex);
 }
 
 void mill_board_stage(mill_board *board, enum mill_rank_stage stage)
 {
-  if (!lock(board))
+  if (!board)
     return;
+  MILL_LOCKED(&board->mutex);
   board->mine.stage = (int32_t)stage;
-  pthread_mutex_unlock(&board->mutex);
 }
 
 void mill_board_memory(mill_board *board, enum mill_purpose purpose, size_t bytes)
 {
-  if (!lock(board))
+  if (!board)
     return;
+  MILL_LOCKED(&board->mutex);
   if ((int64_t)bytes > board->mine.bytes[purpose])
     board->mine.bytes[purpose] = (int64_t)bytes;
-  pthread_mutex_unlock(&board->mutex);
 }
 
 void mill_board_failed(mill_board *board, int code, const char *message)
 {
-  if (!lock(board))
+  if (!board)
     return;
+  MILL_LOCKED(&board->mutex);
   mill_rank_state *mine = &board->mine;
   if (mine->code == MILL_OK) {
     mine->code = code;
@@ -101,7 +97,6 @@ void mill_board_failed(mill_board *board, int code, const char *message)
     snprintf(mine->error, sizeof mine->error, "%s", message);
   }
   mine->stage = MILL_RANK_FAILED;
-  pthread_mutex_unlock(&board->mutex);
 }
 
 /* Number of rows whose status is `from` or above. */
@@ -116,8 +111,9 @@ static int64_t n_from(const int64_t n_status[MILL_N_STATUS], int from)
 void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
 {
   *n_done = *n_failed = 0;
-  if (!lock(board))
+  if (!board)
     return;
+  MILL_LOCKED(&board->mutex);
   const int64_t *const mine[] = {board->plan.base, board->mine.n_status};
   for (int i = 0; i < 2; i++) {
     *n_done += n_from(mine[i], MILL_STATUS_FITTED);
@@ -130,7 +126,6 @@ void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
     likely = board->plan.n_row - *n_done - 1;
   *n_done += likely > known ? likely : known;
   *n_failed += board->elsewhere.n_failed;
-  pthread_mutex_unlock(&board->mutex);
 }
 
 static void look_at_self(mill_board *board, mill_rank_state *state)
@@ -226,13 +221,12 @@ static int collect(mill_board *board, const mill_mpi *mpi)
     n_failed += n_from(board->rank[r].n_status, MILL_STATUS_FITTED + 1);
   }
   const double now_s = mill_wall_s(), passed_s = now_s - board->elsewhere.met_s;
-  pthread_mutex_lock(&board->mutex);
+  MILL_LOCKED(&board->mutex);
   board->elsewhere.rate =
       passed_s > 0 ? (double)(n_done - board->elsewhere.n_done) / passed_s : 0.0;
   board->elsewhere.n_done = n_done;
   board->elsewhere.n_failed = n_failed;
   board->elsewhere.met_s = now_s;
-  pthread_mutex_unlock(&board->mutex);
   return MILL_OK;
 }
 

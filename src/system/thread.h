@@ -5,6 +5,21 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "kernels/base/memory.h"
+
+/** Lock a mutex until the block ends. */
+#define MILL_LOCKED(mutex)                                                                         \
+  MILL_AT_END(mill_mutex_unlock) pthread_mutex_t *locked_ = mill_mutex_lock(mutex)
+static inline pthread_mutex_t *mill_mutex_lock(pthread_mutex_t *mutex)
+{
+  pthread_mutex_lock(mutex);
+  return mutex;
+}
+static inline void mill_mutex_unlock(pthread_mutex_t *const *mutex)
+{
+  pthread_mutex_unlock(*mutex);
+}
+
 /** Start a thread that blocks all signals except those of crashes; the main thread receives the
  *  blocked ones.  Returns 0 or an error number (see strerror). */
 int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
