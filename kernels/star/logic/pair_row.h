@@ -4,7 +4,8 @@
 
 #include "kernels/star/logic/row.h"
 
-/** Fill in the row's errors for one star, from the curvature at the end of its last turn. */
+/** Fill in the row's errors of one star, whose solution is end [n_par], from the curvature of `at`,
+ *  the last point of its last turn. */
 MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot,
                                             const mill_point *at, const double *end)
 {
@@ -33,8 +34,8 @@ MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, m
   }
 }
 
-/** Error of ln(flux ratio) of an arm, or of an offset (parameter k of pair.at), including the part
- *  that follows from the covariance of the row's star. */
+/** Error of companion parameter k, the ln(flux ratio) of an arm or an offset: its own variance,
+ *  plus the part that follows from the covariance of the first star. */
 MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slot *slot, int k)
 {
   const mill_pair *p = &slot->pair;
