@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A velocity for each epoch of a star: the minimum of the epoch's F with the template of the joint
- *  solution (kernels/star/logic/velocities.h).
+/** Find a velocity for each epoch of a star: the minimum of the epoch's F with the template of the
+ *  joint solution (kernels/star/logic/velocities.h).
  *
  *  If the epochs differ, the joint solution may lie between their minima with lines that are too
  *  broad.  Then a scan over many line widths restarts the searches, the labels are fitted with each
@@ -13,7 +13,7 @@
 #include "kernels/star/logic/profile.h"
 #include "kernels/star/logic/velocities.h"
 
-/** First step of a search, in velocity errors of an epoch (all epochs of one weight). */
+/** First step of a search, in expected velocity errors of one epoch (if all weigh the same). */
 #define MILL_EPOCH_STEP 2.0
 /** All epochs are scanned if one is more than this many of its errors from the star's velocity. */
 #define MILL_EPOCH_FAR 4.0
@@ -54,6 +54,7 @@ typedef struct mill_epochs_mean {
   double least, most;     /**< lowest and highest velocity */
 } mill_epochs_mean;
 
+/** Average the epochs' velocities; err_scale multiplies their errors. */
 MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const mill_slot *slot,
                                                       double err_scale, mill_epochs_mean *mean)
 {
@@ -90,7 +91,7 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
   mean->pval = mill_chisq_pval(mean->chisq, mean->n - 1);
 }
 
-/** Begin the search of an epoch at a velocity. */
+/** Begin the search for an epoch's velocity at vel_km_s. */
 MILL_HD static inline void mill_epoch_search(const mill_slot *slot, double vel_km_s, mill_epoch *e)
 {
   const double step = MILL_EPOCH_STEP * slot->result.vrad_err_km_s * sqrt((double)slot->n_epoch);
@@ -100,7 +101,7 @@ MILL_HD static inline void mill_epoch_search(const mill_slot *slot, double vel_k
   e->curve.go = (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
 }
 
-/** Fill in S/N of the epochs, and flag those without data. */
+/** Fill in the epochs' S/N, and flag epochs without data. */
 MILL_HD static inline void mill_epochs_data(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_epoch; i++) {
@@ -117,7 +118,7 @@ MILL_HD static inline void mill_epochs_data(mill_slot *slot)
   }
 }
 
-/** Begin the searches at the solution. */
+/** Begin the search of each epoch at the solution. */
 MILL_HD_CALLED static inline void mill_epochs_begin(const mill_model *m, mill_slot *slot)
 {
   mill_epochs_data(slot);
@@ -128,7 +129,7 @@ MILL_HD_CALLED static inline void mill_epochs_begin(const mill_model *m, mill_sl
                       &slot->epoch[i]);
 }
 
-/** May an epoch's velocity be wrong: far from the star's, or no minimum found in its search? */
+/** Is an epoch's velocity far from the star's, or not found, so that it may be wrong? */
 MILL_HD static inline int mill_epochs_doubt(const mill_slot *slot)
 {
   int doubt = 0;
@@ -150,9 +151,9 @@ MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_s
   return signal;
 }
 
-/** Scan all epochs in steps of the width w of the star's lines.  For Gaussian lines of squared
- *  significance G^2, F is F0 + G^2 (1 - exp(-v^2 / 2 w^2)), so w is the error of v times G / 2^1/2.
- */
+/** Scan all epochs in steps of the width w of the star's lines, km/s.  For Gaussian lines of
+ *  squared significance G^2, F rises with velocity offset v as G^2 (1 - exp(-v^2 / 2 w^2)), so w is
+ *  the error of v times G / 2^1/2. */
 MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot)
 {
   const double v = slot->best.end[MILL_PAR_VRAD], most = m->set.max_vel_km_s - v;
@@ -188,8 +189,8 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
   }
 }
 
-/** Search each epoch's velocity from the solution; if one is in doubt, search again from the least
- *  F of a scan. */
+/** Search each epoch's velocity from the solution; if one is in doubt, search all again from the
+ *  least F of a scan. */
 MILL_RESUMABLE(mill_epochs_search)
 {
   MILL_BEGIN;
@@ -204,10 +205,10 @@ MILL_RESUMABLE(mill_epochs_search)
   MILL_END;
 }
 
-/** If the epochs differ, shift each to its own velocity.  Returns 1 at the first call: a fit with
- *  these shifts follows, from their mean.  After that fit, and if they do not differ, returns 0.
- *  After the fit it also adds the weighted mean shift: VRAD becomes the epochs' weighted mean (with
- *  model error, approximately). */
+/** If the epochs differ, shift each to its own velocity.  Returns 1 at the first call, if a fit
+ *  with these shifts must follow from their mean; otherwise 0.  The call after that fit also adds
+ *  the weighted mean shift: VRAD becomes the epochs' weighted mean (with model error,
+ *  approximately). */
 MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slot *slot)
 {
   const int is_first = !slot->epochs_shifted;
@@ -225,7 +226,7 @@ MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slo
     slot->best.end[MILL_PAR_VRAD] += mean.shift;
     slot->best.at.theta[MILL_PAR_VRAD] += mean.shift;
   }
-  slot->profile.has_arm = 0; /* its values are at other velocities */
+  slot->profile.has_arm = 0; /* the arms' F are at other velocities */
   slot->epochs_shifted = 1;
   slot->result.info |= MILL_INFO_EPOCHS;
   return is_first;
@@ -249,7 +250,7 @@ MILL_RESUMABLE(mill_epochs_run)
   MILL_END;
 }
 
-/** The shift, km/s, that brings the epochs' velocities to the zero point of VRAD.  An epoch weighs
+/** Return the shift, km/s, from the epochs' velocities to the zero point of VRAD.  An epoch weighs
  *  lines by noise alone, which gives the best differences between epochs.  Template errors then
  *  move all epochs by the same amount, but VRAD by less, since its weights include them. */
 MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,

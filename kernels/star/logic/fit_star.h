@@ -24,8 +24,8 @@ MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)
   slot->fix_error = 1;
 }
 
-/** A start has ended: keep its point if it is the best, note its F, and after the first start count
- *  the reasons to doubt it. */
+/** End a start: keep its point if it is the best, record its F, and after the first start count the
+ *  reasons to doubt it. */
 MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot *slot, int end)
 {
   const mill_polish *p = &slot->polish;
@@ -39,8 +39,8 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
     slot->starts.n_doubt = mill_fit_doubts(m, slot);
 }
 
-/** After all starts: flag a minimum that only one of three or more starts found.  Returns 1 if the
- *  model error is now that of another start than the best one. */
+/** After all starts flag a minimum that only one of three or more starts found.  Returns 1 if the
+ *  model error was last fixed by another start than the best one. */
 MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_slot *slot)
 {
   if (slot->starts.i > 2 && slot->best.have && mill_start_agree(slot) < 2)
@@ -49,8 +49,7 @@ MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_s
          mill_has_model_error(m, slot);
 }
 
-/** Take back the last step of the solution, which was not evaluated before, if F rose.  1: it did.
- */
+/** Undo the solution's last step, which was not evaluated before, if it raised F.  1: it did. */
 MILL_HD static inline int mill_step_back(const mill_model *m, mill_slot *slot)
 {
   const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
@@ -80,7 +79,7 @@ MILL_HD_CALLED static inline int mill_fit_row(const mill_model *m, mill_slot *sl
   return 0;
 }
 
-/** The fit of a prepared star from its guess to its row. */
+/** Fit a prepared star: from its guess to its row. */
 MILL_RESUMABLE(mill_fit_star)
 {
   MILL_BEGIN;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A star's parameters: typical uncertainties, limits, the inner v sin i, hulls, priors, and the
- *  linear map from them to a segment's parameters. */
+/** A star's parameters: their typical uncertainties, limits, hulls, priors, the inner parameter of
+ *  v sin i, and the linear map to a segment's parameters. */
 #pragma once
 
 #include "kernels/math/hull.h"
@@ -10,7 +10,8 @@
 /** Labels within this distance of a hull's facet are at the edge. */
 #define MILL_HULL_EDGE 1e-3
 
-/** Is this parameter fixed in the fit of this star?  With two stars, offsets belong to neither. */
+/** Is this parameter fixed in the fit of this star?  With two stars, velocity offsets count as the
+ *  companion's. */
 MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
 {
   if (j < m->n_deriv)
@@ -18,13 +19,14 @@ MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *sl
   return slot->pair.is_fitted || slot->no_offset[j - m->n_deriv + 1];
 }
 
-/** Does the star have its own prior of parameter j?  With two stars only the first has. */
+/** Does the star have its own prior of parameter j, instead of that of the settings?  With two
+ *  stars only the first one has. */
 MILL_HD static inline int mill_prior_own(const mill_slot *slot, int j)
 {
   return slot->prior_sigma[j] > 0.0 && !(slot->pair.is_fitted && slot->pair.star == 1);
 }
 
-/** Gaussian prior of a parameter; sigma 0: none. */
+/** Standard deviation of a parameter's Gaussian prior; 0: it has none. */
 MILL_HD static inline double mill_prior_sigma(const mill_model *m, const mill_slot *slot, int j)
 {
   if (j >= m->n_deriv)
@@ -39,7 +41,7 @@ MILL_HD static inline double mill_prior_mean(const mill_model *m, const mill_slo
   return mill_prior_own(slot, j) ? slot->prior_mean[j] : m->set.prior_mean[j];
 }
 
-/** What the prior of parameter j adds to F at x. */
+/** Penalty that the prior of parameter j adds to F at x. */
 MILL_HD static inline double mill_prior_penalty(const mill_model *m, const mill_slot *slot, int j,
                                                 double x)
 {
@@ -50,7 +52,7 @@ MILL_HD static inline double mill_prior_penalty(const mill_model *m, const mill_
   return u * u;
 }
 
-/** Typical uncertainty of a parameter; velocities as of a star at S/N 10-20. */
+/** Typical uncertainty of a parameter; velocities (km/s) as of a star at S/N 10-20. */
 MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
 {
   if (j == MILL_PAR_VRAD || j >= m->n_deriv)
@@ -60,7 +62,7 @@ MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
   return m->label[j - MILL_PAR_LABEL0].scale;
 }
 
-/** Trust region: largest step of a parameter in one iteration. */
+/** Trust region: largest step of a parameter in one iteration (km/s or the label's unit). */
 MILL_HD static inline double mill_par_limit(const mill_model *m, int j)
 {
   return j < MILL_PAR_LABEL0 || j >= m->n_deriv ? 60.0 : 7.0 * m->label[j - MILL_PAR_LABEL0].scale;
@@ -85,7 +87,8 @@ MILL_HD static inline int mill_par_at_limit(const mill_model *m, int j, double x
   return x == mill_par_min(m, j) || x == mill_par_max(m, j);
 }
 
-/** Inner parameter, in which the fit takes its steps: u for v sin i, else the parameter itself. */
+/** Inner parameter, in which the fit makes steps: u (rotation.h) for v sin i, else the parameter.
+ */
 MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x)
 {
   return j == MILL_PAR_VSINI ? mill_vsini_inner(m->set.rotation, x) : x;
@@ -120,13 +123,13 @@ MILL_HD static inline void mill_map_labels(const mill_model *m, const double *th
     mapped[l] = mill_label_map(&m->label[l], theta[MILL_PAR_LABEL0 + l]);
 }
 
-/** Further than this outside the hulls (mapped units), F is MILL_OFF_LIMITS, as for velocities
- *  outside their limits.  The emulator is meaningless there, and F could be rounding noise with a
- *  false minimum. */
+/** Farther than this outside the hulls (mapped units), F is MILL_OFF_LIMITS, as for velocities
+ *  outside their limits.  The emulator is meaningless there, and F could have a false minimum. */
 #define MILL_HULL_FAR 5.0
 /** F of a point outside the limits (rvspecfit's value). */
 #define MILL_OFF_LIMITS 1e30
 
+/** Penalty of labels outside the hulls at theta [n_par]. */
 MILL_HD_CALLED static inline double mill_hull_penalty(const mill_model *m, const mill_slot *slot,
                                                       const double *theta)
 {
@@ -158,7 +161,8 @@ MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_s
                                             : 0.0;
 }
 
-/** Velocity offset of an arm: that of slot->theta, or for another VRAD its best value there. */
+/** Velocity offset of an arm, km/s: at slot->theta that of slot->theta, at another VRAD its best
+ *  value there. */
 MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
                                              double vrad_km_s)
 {
@@ -168,7 +172,7 @@ MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slo
   return along == 0.0 ? offset : offset + mill_offset_slope(m, slot, i_arm) * along;
 }
 
-/** Velocity of an arm if the star's is vrad_km_s. */
+/** Velocity of an arm if the star's is vrad_km_s, km/s. */
 MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot *slot, int i_arm,
                                            double vrad_km_s)
 {
@@ -177,14 +181,14 @@ MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot 
   return mill_within_velocities(m, vrad_km_s + mill_arm_offset(m, slot, i_arm, vrad_km_s));
 }
 
-/** Velocity of a segment's epoch less the star's; of two stars that of `pair.star`. */
+/** Velocity of a segment's epoch less the star's, km/s; with two stars less that of `pair.star`. */
 MILL_HD static inline double mill_epoch_shift(const mill_slot *slot, const mill_segment *s)
 {
   const int star = slot->pair.is_fitted ? slot->pair.star : 0;
   return slot->n_epoch > 0 ? slot->epoch[s->epoch].shift[star] : 0.0;
 }
 
-/** Which velocity varies: the whole star's, an arm's, an epoch's. */
+/** Whose velocity varies: the whole star's, an arm's or an epoch's. */
 enum mill_group { MILL_OF_STAR, MILL_OF_ARMS, MILL_OF_EPOCHS };
 
 /** Velocity of a segment if its group (star, arm or epoch) has velocity vel_km_s and everything
@@ -217,8 +221,8 @@ MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s
   return 1 + (offset >= 0 && r < 2 * nd && r % nd == MILL_PAR_VRAD);
 }
 
-/** Add a segment's gradient g and curvature H to those of the star, [n] and [n][n]: J^T g and
- *  J^T H J, J being the map. */
+/** Add a segment's gradient g and curvature H to grad [n] and hess [n][n] of the star: J^T g and
+ *  J^T H J, where J is the map. */
 MILL_HD_CALLED static inline void mill_map_add(const mill_model *m, const mill_segment *s,
                                                const double *answer, int n, double *grad,
                                                double *hess)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Velocity of each arm or of each epoch: the minimum of its F by parabolas through three values.
- */
+/** Find the velocity of each arm or of each epoch: the minimum of its F by parabolas through three
+ *  values. */
 #pragma once
 
 #include "kernels/math/quartic.h"
@@ -10,11 +10,11 @@
 #define MILL_SEEK_STEP   2.0  /**< first step in the star's velocity errors, later in the arm's */
 #define MILL_SEEK_LEAST  1.0  /**< first step at least, km/s */
 #define MILL_SEEK_MOST   60.0 /**< widest step, km/s */
-#define MILL_SEEK_NOISE  0.5  /**< errors; a step below this is doubled, as F differs by noise */
-#define MILL_SEEK_NEAR   0.5  /**< steps; a minimum further away becomes the next centre */
-#define MILL_SEEK_COARSE 6.0  /**< errors; a step above this is made smaller first */
+#define MILL_SEEK_NOISE  0.5  /**< in errors: a smaller step is doubled, as F hardly changes */
+#define MILL_SEEK_NEAR   0.5  /**< in steps: a minimum farther away becomes the next centre */
+#define MILL_SEEK_COARSE 6.0  /**< in errors: a larger step is reduced first */
 
-/** Begin a search at a velocity, where F is f; NaN: not known. */
+/** Begin a search at vel_km_s, where F is f; NaN: f is not known. */
 MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double vel_km_s, double f,
                                                   mill_curve *c)
 {
@@ -29,7 +29,8 @@ MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double 
   c->found = c->err = (double)NAN;
 }
 
-/** Use F at the centre and a step to either side: end, or go on with another step or centre. */
+/** Fit a parabola to F at the centre and one step to either side; end the search, or set its next
+ *  step or centre. */
 MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, double right,
                                                    mill_curve *c)
 {
@@ -62,13 +63,14 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
   c->f_centre = (double)NAN;
 }
 
-/** Is the search within the limits of velocity? */
+/** Are the next three velocities of the search within the velocity limits? */
 MILL_HD static inline int mill_seek_is_within(const mill_model *m, const mill_curve *c)
 {
   return c->centre - c->step >= m->set.min_vel_km_s && c->centre + c->step <= m->set.max_vel_km_s;
 }
 
-/** Prepare the next three values of a search; it ends at a velocity limit.  Returns go. */
+/** Set the search to ask for three values; it ends at a velocity limit.  Returns whether it goes
+ *  on. */
 MILL_HD static inline int mill_seek_next(const mill_model *m, mill_curve *c)
 {
   c->go = c->go && mill_seek_is_within(m, c);
@@ -76,7 +78,7 @@ MILL_HD static inline int mill_seek_next(const mill_model *m, mill_curve *c)
   return c->go;
 }
 
-/** mill_seek_next of all arms or epochs; 0: all searches have ended. */
+/** Call mill_seek_next for all arms or epochs; 0: all searches have ended. */
 MILL_HD_CALLED static inline int mill_seeks_next(const mill_model *m, mill_slot *slot)
 {
   int go = 0;
@@ -87,6 +89,7 @@ MILL_HD_CALLED static inline int mill_seeks_next(const mill_model *m, mill_slot 
   return go;
 }
 
+/** Digest the three values of each running search. */
 MILL_HD_CALLED static inline void mill_seeks_digest(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
@@ -131,7 +134,8 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
     c->step = first;
 }
 
-/** Begin the search for each arm's velocity; the last models are those of slot->theta. */
+/** Begin the search for each arm's velocity; F at its centre is known from the models of
+ *  slot->theta. */
 MILL_HD_CALLED static inline void mill_arms_begin(const mill_model *m, mill_slot *slot)
 {
   slot->of_epochs = 0;
