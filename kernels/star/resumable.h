@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Resumable functions: each stops at a request and goes on with its answer.
+/** Macros for resumable functions: each stops at a request and goes on with its answer.
  *
  *      MILL_RESUMABLE(mill_simplex_run)
  *      {
@@ -42,14 +42,14 @@ enum mill_resumed { MILL_HAS_ENDED = 0, MILL_IS_ASKING };
   }                                                                                                \
   MILL_RETURN
 
-/** End early. */
+/** End the function early. */
 #define MILL_RETURN                                                                                \
   do {                                                                                             \
     *at = 0;                                                                                       \
     return MILL_HAS_ENDED;                                                                         \
   } while (0)
 
-/** Leave a request in the slot until its answer is there. */
+/** Leave a request in the slot; the next call goes on here with the answer. */
 #define MILL_WAIT(kind)                                                                            \
   do {                                                                                             \
     slot->request = (kind);                                                                        \
