@@ -42,12 +42,12 @@
 #include "kernels/base/common.h"
 #include "kernels/math/primitives.h"
 
-/** Sums that one call of mill_block_sum_n may take. */
+/** Most sums of one call of mill_block_sum_n. */
 enum { MILL_BLOCK_MAX_SUM = 776 };
 
 #include MILL_PRIMITIVES_BLOCK
 
-/** Sum over the threads of a block, the same on all of them. */
+/** Return the sum of part over the threads of a block, the same on all of them. */
 MILL_BLOCK_FN double mill_block_sum(mill_block *b, double part)
 {
   double total;

@@ -11,7 +11,7 @@
 
 enum { MILL_FOURIER_LANE = 16 /**< sequences side by side */ };
 
-/** root [n / 2][2] = exp(-2 pi i k / n), rounded from float64; n >= 2. */
+/** Fill root [n / 2][2] with exp(-2 pi i k / n) for k < n / 2, rounded from float64; n >= 2. */
 static inline void mill_fourier_roots(int n, float *root)
 {
   for (int k = 0; k < n / 2; k++) {

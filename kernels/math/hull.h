@@ -4,13 +4,14 @@
 
 #include "kernels/data/library.h"
 
-/** A label's value in the emulator's (mapped) coordinates; below, its derivative by the label. */
+/** A label's value in the emulator's (mapped) coordinates. */
 MILL_HD static inline double mill_label_map(const mill_label *label, double value)
 {
   const double x = label->mapping == MILL_MAP_LOG10 ? log10(value) : value;
   return (x - label->mean) / label->std;
 }
 
+/** Derivative of the mapped value by the label. */
 MILL_HD static inline double mill_label_map_slope(const mill_label *label, double value)
 {
   const double s = label->mapping == MILL_MAP_LOG10 ? 1.0 / (value * 2.30258509299404568402) : 1.0;
@@ -24,7 +25,7 @@ MILL_HD static inline double mill_label_unmap(const mill_label *label, double ma
   return label->mapping == MILL_MAP_LOG10 ? pow(10.0, x) : x;
 }
 
-/** Signed value of one facet at mapped labels [n_label of the library]. */
+/** Signed distance of mapped labels [n_label of the library] from a facet; positive: outside. */
 MILL_HD static inline double mill_facet_value(const mill_hull *hull, int i_facet,
                                               const double *mapped)
 {
@@ -35,8 +36,8 @@ MILL_HD static inline double mill_facet_value(const mill_hull *hull, int i_facet
   return s;
 }
 
-/** Largest facet value over all hulls: inside, minus the distance to the nearest facet; -infinity
- *  without hulls; NaN for NaN. */
+/** Largest signed distance from a facet over all hulls.  Inside it is negative: minus the distance
+ *  to the nearest facet.  -infinity without hulls; NaN for NaN. */
 MILL_HD static inline double mill_hull_signed(int n_hull, const mill_hull *hull,
                                               const double *mapped)
 {

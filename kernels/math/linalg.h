@@ -11,7 +11,7 @@
 
 #include "kernels/base/common.h"
 
-/** a . b of long rows, summed in the same order for every instruction set. */
+/** Dot product of long rows a and b [n], summed in the same order for every instruction set. */
 static inline double mill_dot(int n, const double *a, const double *b)
 {
   double part[8] = {0};
@@ -96,8 +96,8 @@ MILL_HD static inline void mill_cholesky_solve(int n, const double *l, int lda, 
   mill_cholesky_backward(n, l, lda, b);
 }
 
-/** ln det(L L^T) for the factor l [n][lda] from mill_cholesky; 0 for n = 0.  It sums logarithms,
- *  since a product could overflow. */
+/** Return ln det(L L^T) for the factor l [n][lda] from mill_cholesky; 0 for n = 0.  Logarithms are
+ *  summed, since a product could overflow. */
 MILL_HD static inline double mill_cholesky_logdet(int n, const double *l, int lda)
 {
   double sum = 0.0;

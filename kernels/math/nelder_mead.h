@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Nelder-Mead simplex minimisation as a state machine: one evaluation per step.
  *
- *  The caller owns the loop, so that the functions of a whole batch of stars can be
- *  evaluated together:
+ *  The caller runs the loop, so that the functions of a batch of stars can be evaluated together:
  *
  *      mill_nm_start(&nm, n, simplex0, &options);
  *      do
@@ -10,8 +9,8 @@
  *      while (mill_nm_tell(&nm, f) == MILL_NM_GO);
  *      x = mill_nm_best(&nm, &f);
  *
- *  It visits the same points in the same order as SciPy's Nelder-Mead from the same initial
- *  simplex: the expressions below keep SciPy's order of operations.  Without fused multiply-add the
+ *  The points and their order are those of SciPy's Nelder-Mead from the same initial simplex: the
+ *  expressions below keep SciPy's order of operations.  Without fused multiply-add the
  *  points agree bit for bit.
  *
  *  Nelder & Mead 1965, Comput. J. 7, 308.  Serial code: one thread of a star's block runs it. */
@@ -19,7 +18,7 @@
 
 #include "kernels/base/common.h"
 
-/** Replaces every value that is NaN, infinite or beyond it. */
+/** Replaces every function value that is NaN, infinite or larger in size. */
 #define MILL_NM_HUGE 1e300
 
 /** Status: returned by mill_nm_tell. */
@@ -75,7 +74,7 @@ MILL_HD_CALLED static inline void mill_nm_simplex(int n, const double *x0, const
       simplex0[(ptrdiff_t)i * n + j] = i == j + 1 ? x0[j] + step[j] : x0[j];
 }
 
-/** Sort the vertices by value; equal ones keep their order, as in NumPy's argsort of up to 16
+/** Sort the vertices by f; vertices of equal f keep their order, as in NumPy's argsort of up to 16
  *  values. */
 MILL_HD static inline void mill_nm_sort(mill_nm *nm)
 {
@@ -101,7 +100,7 @@ MILL_HD static inline void mill_nm_sort(mill_nm *nm)
   }
 }
 
-/** Next point: vertex i, unchanged. */
+/** Propose vertex i, unchanged, as the next point. */
 MILL_HD static inline void mill_nm_propose_vertex(mill_nm *nm, int i)
 {
   nm->state = MILL_NM_INIT;
@@ -110,7 +109,7 @@ MILL_HD static inline void mill_nm_propose_vertex(mill_nm *nm, int i)
     nm->trial[j] = nm->simplex[i][j];
 }
 
-/** Next point: vertex i, half-way to the best. */
+/** Propose the point half-way from vertex i to the best one. */
 MILL_HD static inline void mill_nm_propose_shrunk(mill_nm *nm, int i)
 {
   nm->state = MILL_NM_SHRINK;
@@ -119,7 +118,7 @@ MILL_HD static inline void mill_nm_propose_shrunk(mill_nm *nm, int i)
     nm->trial[j] = nm->simplex[0][j] + 0.5 * (nm->simplex[i][j] - nm->simplex[0][j]);
 }
 
-/** Next point: on the line from the worst vertex through the centroid, by state. */
+/** Propose a point on the line from the worst vertex through the centroid, chosen by state. */
 MILL_HD static inline void mill_nm_propose_line(mill_nm *nm, int state)
 {
   const double *worst = nm->simplex[nm->n];
@@ -145,7 +144,7 @@ MILL_HD static inline void mill_nm_accept(mill_nm *nm, int i, const double *x, d
     nm->simplex[i][j] = x[j];
 }
 
-/** All values of the simplex are known: sort, test, reflect. */
+/** Once all vertices have values: sort them, test for convergence, propose the reflected point. */
 MILL_HD static inline void mill_nm_begin_iteration(mill_nm *nm)
 {
   const int n = nm->n;
@@ -279,7 +278,7 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
 
 /** Best point so far [n], a row of nm; valid until the next mill_nm_tell.
  *
- *  f  out  its value, may be NULL; MILL_NM_HUGE when no value was finite or given */
+ *  f  out  the point's value, may be NULL; MILL_NM_HUGE when no value was finite or given */
 MILL_HD static inline const double *mill_nm_best(const mill_nm *nm, double *f)
 {
   int i_best = 0;

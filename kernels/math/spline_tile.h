@@ -14,7 +14,7 @@ MILL_INLINE mill_real mill_spline_difference(mill_real e, const mill_real *y)
   return (mill_real)6 * ((right - left) - e * left);
 }
 
-/** Seven-tap filter with taps `apart` grid points apart. */
+/** Filter x with seven taps w, `apart` grid points apart. */
 MILL_INLINE mill_real mill_spline_filtered(const mill_real *w, int apart, const mill_real *x)
 {
   return w[0] * x[0] + w[1] * x[apart] + w[2] * x[2 * apart] + w[3] * x[3 * apart] +

@@ -37,7 +37,7 @@ typedef struct mill_point {
 /** Work space of the initial guess (kernels/star/blocks/guess.h). */
 typedef struct mill_guess_space {
   double *chisq; /**< [n_templ][2 * guess_half + 1] */
-  double *least; /**< [n_templ] each template's least chi-square; infinite: used as a start */
+  double *least; /**< [n_templ] each template's least chi-square; infinite: excluded */
   int *velocity; /**< [n_templ] velocity bin of the least chi-square */
 } mill_guess_space;
 

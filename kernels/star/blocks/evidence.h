@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Evidence of a star's weighted points: the integral of likelihood times priors, divided by that
- *  of the priors (docs/science/numerics.md, "Posteriors"). */
+/** Compute the evidence of a star from its weighted points: the integral of likelihood times
+ *  priors, divided by the integral of the priors (docs/science/numerics.md, "Posteriors"). */
 #pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/star/logic/proposal.h"
 
-/** Draws that estimate which part of the priors lies within the hulls. */
+/** Draws that estimate which fraction of the priors lies within the hulls. */
 enum { MILL_POST_PRIOR_DRAWS = 4096 };
 
 /** Range of parameter j: the limits of velocity or v sin i, or the range of the label. */
@@ -17,7 +17,7 @@ MILL_HD static inline void mill_sample_range(const mill_model *m, int j, double 
   *high = is_label ? m->label[j - MILL_PAR_LABEL0].max : mill_par_max(m, j);
 }
 
-/** Does the prior of a free parameter have a finite integral? */
+/** Does the prior of the free parameter j have a finite integral? */
 MILL_HD static inline int mill_prior_bounded(const mill_model *m, const mill_slot *slot, int j)
 {
   int bounded = j < MILL_PAR_LABEL0 || mill_prior_sigma(m, slot, j) > 0.0;

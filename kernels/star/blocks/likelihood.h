@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The likelihood of a segment and its derivatives, and the answer to a slot's request in one arm.
+/** Compute the likelihood of a segment and its derivatives, and answer a slot's request in one arm.
  *
  *  Each backend sums products over pixels in its own way (kernels/math/primitives.h). */
 #pragma once
@@ -10,20 +10,21 @@
 #include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
-/** Fit the continuum: normal matrix of S = P T / sigma (functions P times template T), its Cholesky
- *  factor L and the projected data.  Returns F of this segment without hull or priors,
- *    ln det times mill_det_weight + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2,
+/** Fit the continuum to D = flux / sigma: normal matrix of S = P T / sigma (K functions P times
+ *  template T), its Cholesky factor L, and coefficients a of P.  Returns F of this segment without
+ *  hull or priors,
+ *    ln det(L L^T) times mill_det_weight + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2,
  *  infinite if the matrix is not positive definite or anything is not finite.
  *
- *  work->normal receives L, work->solve [0, K) the coefficients a.  The template is exp(ln_scale)
- *  (level base + templ), templ NULL for zeros.  With model error all products are <x, y> = x . y -
- *  sum (E x)(E y), and work->error receives E S and E (D - S a). */
+ *  work->normal receives L, work->solve [K] the coefficients a.  The template is exp(ln_scale)
+ *  (level base + templ), templ NULL for zeros.  With the rows E of model error all products are
+ *  <x, y> = x . y - sum (E x)(E y), and work->error receives E S and E (D - S a). */
 MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, const mill_segment *s,
                                         const mill_real *templ, double level, double ln_scale,
                                         mill_workspace *work)
 {
   const int nk = s->ws->n_cont;
-  /* sums: products of each row of S and of D with all rows before it, E first */
+  /* products of each row of S and of D with all rows before it, rows of E first */
   const int q = s->n_error;
   mill_normal_sums(b, nk, s, templ, level, work->sums);
   double *a = work->normal, *v = work->solve;
@@ -45,7 +46,8 @@ MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, cons
   return f;
 }
 
-/** F of one segment at a velocity; in: work->templ and its spline coefficients work->bend. */
+/** Return F of one segment at a velocity; in: work->templ and its spline coefficients work->bend.
+ */
 MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const mill_segment *s,
                                       double vel_km_s, mill_workspace *work)
 {
@@ -59,15 +61,15 @@ MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const 
   return mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
 }
 
-/** Interpolate row r of a rotated template (mill_block_template_row) to the located pixels, into
- *  mill_sharp_rows, where the value comes first, then d/d(velocity) and the other derivatives. */
+/** Interpolate row r of a rotated template (mill_block_template_row) to the located pixels.  Rows
+ *  of mill_sharp_rows: the template, its derivative by velocity, then the other derivatives. */
 MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int r, const mill_real *rotated,
                                         const mill_real *bend, mill_workspace *work)
 {
   mill_real *pixel = mill_sharp_rows(s, work);
   const size_t pitch = (size_t)m->max_seg_pix;
-  /* the value gives two rows: itself and d/d(velocity) */
+  /* row 0 gives two: the template and its derivative by velocity */
   mill_block_interpolate(b, &m->arm[s->arm], s->n_pix, rotated, bend, work->index, work->frac,
                          r == 0 ? pixel : pixel + (size_t)(r + 1) * pitch,
                          r == 0 ? mill_doppler_ln_slope(vel_km_s) : 0.0,
@@ -94,7 +96,7 @@ MILL_HD_INLINE double mill_row_curvature(int q, int nk, const double *sums, cons
 /** Compute gradient and curvature of a segment's F by n_row parameters from the sums of
  *  mill_jacobian_sums; zeros if F is not finite.
  *
- *  to [n_row + n_row (n_row + 1) / 2]  out  in the layout of mill_slot.answer */
+ *  to [n_row + n_row (n_row + 1) / 2]  out  as from MILL_ANSWER_TANGENTS on */
 MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, int n_row,
                                         int is_finite, const mill_workspace *work, double *to)
 {
@@ -121,7 +123,7 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, in
  *  2 sum t (dt/dtheta_j) p^T N^-1 p to the gradient only.  Model error as in mill_block_project.
  *
  *  n_share  >= 1: fix the model error first, for a star with n_share segments of this arm
- *  answer   out, in the layout of mill_slot.answer */
+ *  answer   out, by enum mill_answer_place */
 MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_segment *s,
                                        int n_share, mill_workspace *work, double *answer)
 {
@@ -242,8 +244,8 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
   *largest = mill_block_max(b, worst);
 }
 
-/** Store the two factors of mill_block_residual's model, template and continuum coefficients, in
- *  the template's own unit. */
+/** Store the two factors of mill_block_residual's model, the template and the continuum's
+ *  coefficients, in the template's own unit. */
 MILL_BLOCK_FN void mill_block_parts(mill_block *b, const mill_segment *s, const mill_real *templ,
                                     double level, double ln_scale, const mill_workspace *work)
 {
@@ -259,8 +261,8 @@ MILL_BLOCK_FN void mill_block_parts(mill_block *b, const mill_segment *s, const 
   MILL_BARRIER(b);
 }
 
-/** Chi-square of a segment's good pixels for the best continuum times a template (NULL: a
- *  constant), NaN when there is none.  s->scratch is lost. */
+/** Chi-square of a segment's good pixels for a template (NULL: a constant) times its best
+ *  continuum; NaN without a finite one.  s->scratch is overwritten. */
 MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
                                            const mill_segment *s, const mill_real *templ,
                                            double level, mill_workspace *work)
@@ -305,7 +307,7 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   const double f_c = mill_block_project(b, m, s, none, 1.0, 0.0, work);
   mill_block_residual(b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
   MILL_BARRIER(b);
-  /* without a finite F the coefficients in work->solve are another star's */
+  /* without a finite F, work->solve has another star's coefficients */
   const double known = isfinite(f) ? chisq : (double)NAN;
   const double known_c = isfinite(f_c) ? chisq_c : (double)NAN;
   double data_chisq = known, data_chisq_c = known_c;
@@ -396,7 +398,7 @@ MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const m
   }
 }
 
-/** Make work->templ and work->bend for a request without tangents, from work->grid or from the
+/** Set work->templ and work->bend for a request without tangents, from work->grid or from the
  *  slot's kept template. */
 MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_slot *slot,
                                        int i_arm, mill_workspace *work)
@@ -450,8 +452,8 @@ MILL_BLOCK_FN void mill_block_take_stored(mill_block *b, const mill_model *m, in
 
 /** Answer a slot's request for one arm.
  *
- *  In: work->grid, the emulator's output for the slot's labels: the value, for MILL_REQ_TANGENTS
- *  also a derivative per label; nothing if mill_template_there. */
+ *  In: work->grid, the emulator's output for the slot's labels, for MILL_REQ_TANGENTS also its
+ *  derivative by each label; not used if mill_template_there. */
 MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot *slot, int i_arm,
                                   mill_workspace *work)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Model error: the errors of a star's templates as a part of the covariance.
+/** Model error: errors of a star's templates as a part of the covariance.
  *
  *  In units of the data's variance the covariance of a segment's pixels is 1, plus each pixel's own
  *  model error (a fraction of its flux, squared), plus C C^T.  The columns of C are components,
  *  patterns over pixels whose amplitudes have unit variance.  Two further columns are the
  *  template's derivative by ln(width of the line-spread function) times the relative error of the
- *  width.  The covariance is fixed once, with one template, velocity and continuum; F is then a
- *  Gaussian likelihood of known covariance.  The diagonal enters the weights s->is and s->d = flux
- *  is.  With L L^T = 1 + C^T C and E = L^-1 C^T the inverse of the rest is 1 - E^T E. */
+ *  width.  The covariance is fixed at one template, velocity and continuum; F is then a Gaussian
+ *  likelihood of known covariance.  Its diagonal enters the weights s->is and s->d = flux is.  With
+ *  L L^T = 1 + C^T C and E = L^-1 C^T, the inverse of the rest is 1 - E^T E. */
 #pragma once
 
 #include "kernels/math/activation.h"
@@ -17,7 +17,7 @@
 #include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
-/** Restore the data's own weights from s->own_*, where the first call has saved them. */
+/** Restore the data's own weights from s->own_d and own_is; the first call saves them there. */
 MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
 {
   const int was_fixed = s->error_fixed;
@@ -47,8 +47,8 @@ MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
   MILL_BARRIER(b);
 }
 
-/** Point of the model error's grid to the left of pixel i, and the fraction u of the way to the
- *  next.  One step of the templates' grid (index, frac) has error->finer points. */
+/** Return the point of the model error's grid to the left of pixel i; *u: fraction of the way to
+ *  the next point.  One step of the templates' grid (index, frac) has error->finer points. */
 MILL_HD static inline int mill_model_error_at(const mill_model_error *error, const int *index,
                                               const float *frac, int i, float *u)
 {
@@ -60,9 +60,9 @@ MILL_HD static inline int mill_model_error_at(const mill_model_error *error, con
   return index[i] * finer + k;
 }
 
-/** Write to s->error each component at the located pixels, by the cubic through four grid points,
- *  times its sigma and the template before the resolution matrix.  Without a matrix this is already
- *  C. */
+/** Write each component at the located pixels to s->error: interpolated by the cubic through four
+ *  grid points, times its sigma and the template before the resolution matrix.  Without a matrix
+ *  this is already C. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
                                            mill_segment *s, double level, int n_share,
                                            const mill_workspace *work)
@@ -85,7 +85,7 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
     MILL_SIMD
     for (int i = 0; i < len; i++) {
       const int k = from[i] < 0 ? 0 : (from[i] < last - 3 ? from[i] : last - 3);
-      const float u = at[i] + (float)(from[i] - k); /* at the ends the nearest four */
+      const float u = at[i] + (float)(from[i] - k); /* at the ends use the four nearest points */
       const float outside = sees ? 1.0f : cont[i] * is[i];
       const float g = (float)(level + (double)value[first + i]) * outside;
       const float left = u + 1.0f, right = u - 1.0f, far = u - 2.0f;
@@ -110,18 +110,19 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
   MILL_BARRIER(b);
 }
 
-/** Pixels to each side in a second derivative. */
+/** Pixels to each side that a second derivative uses. */
 enum { MILL_BEND_REACH = 4 };
 
-/** 1 / width of pixel i in ln wavelength. */
+/** 1 / width of pixel i, the width in ln wavelength. */
 MILL_HD static inline double mill_error_per_width(const mill_waveset *ws, int i)
 {
   const int left = i > 0 ? i - 1 : 0, right = i < ws->n_pix - 1 ? i + 1 : i;
   return (double)(right - left) / (ws->ln_wave[right] - ws->ln_wave[left]);
 }
 
-/** Cholesky-factor 1 + C^T C of a segment's n components into work->normal [n][n]; ln det into
- *  work->sums[0].  Returns nonzero, on all threads, if it is not positive definite. */
+/** Write the Cholesky factor of 1 + C^T C of a segment's n components to work->normal [n][n], its
+ *  ln det to work->sums[0].  Returns nonzero, on all threads, if the matrix is not positive
+ *  definite. */
 MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, int n,
                                           mill_workspace *work)
 {
@@ -144,8 +145,8 @@ MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, 
   return (int)work->sums[1];
 }
 
-/** Replace C in s->error by E = L^-1 C^T, L in work->normal; write the products of E with the data
- *  to work->error. */
+/** Replace C in s->error by E = L^-1 C^T, with L in work->normal; write the products of E with the
+ *  data s->d to work->error. */
 MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
                                            mill_workspace *work)
 {
@@ -192,7 +193,7 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
 }
 
 /** Include the model error's diagonal in s->is and s->d of a released segment, whose continuum is
- *  in s->scratch.  total [2] out: sum of ln(1 + model variance / data variance), and |D|^2. */
+ *  in s->scratch.  total [2] out: sum of ln(1 + model variance / data variance), and |s->d|^2. */
 MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                           const mill_real *templ, double level, int n_share,
                                           const mill_workspace *work, double *total)
@@ -294,10 +295,11 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
   return width < (double)n ? width * width : 0.0;
 }
 
-/** Fill the two rows of C after the components: the change of flux / sigma when the line-spread
+/** Fill the two rows of C after the components: the change of flux / sigma if the line-spread
  *  function is wider by one standard deviation.  In the first row the width changes by one factor
- *  at all pixels, in the second by one that rises from -1 to 1 along them.  By the heat equation
- *  the template changes by sigma^2 times its second derivative; the continuum is in s->scratch. */
+ *  at all pixels, in the second by a factor that rises from -1 to 1 along the pixels.  By the heat
+ *  equation the template changes by sigma^2 times its second derivative; the continuum is in
+ *  s->scratch. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, int n_share)
 {
@@ -313,7 +315,7 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
     const int i = n_inside > 0 && e >= MILL_BEND_REACH ? n_inside + e : e;
     even[i] = sloped[i] = 0.0f;
   }
-  /* even first holds the widths; each thread reads only what it has written */
+  /* `even` holds the squared widths first; each thread reads only elements that it has written */
   MILL_FOR(b, e, s->lsf_aa ? 0 : n_inside)
   {
     even[MILL_BEND_REACH + e] = (float)mill_matrix_width2(s, MILL_BEND_REACH + e);
@@ -364,7 +366,7 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
   mill_block_draw_error(b, m, s, level, n_share, work);
   if (s->width_error > 0.0)
     mill_block_draw_width(b, arm, s, templ, n_share);
-  /* if the factorisation fails F is not finite either */
+  /* if the factorisation fails, F is not finite either */
   const int ok = n_error > 0 && mill_block_factor_error(b, s, n_error, work) == 0;
   if (ok) {
     ln_det = work->sums[0];
@@ -383,7 +385,8 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
   MILL_BARRIER(b);
 }
 
-/** solved [n_error][nk] = N^-1 times the rows with_s [n_error][nk]; chol is the factor of N. */
+/** Solve for solved [n_error][nk] = N^-1 times each row of with_s [n_error][nk], where chol is the
+ *  Cholesky factor of the normal matrix N. */
 MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, const double *chol,
                                           const double *with_s, double *solved)
 {
@@ -397,8 +400,8 @@ MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, co
   MILL_BARRIER(b);
 }
 
-/** solve [n_row][nk] = L^-1 S^T V from the sums of mill_jacobian_sums, less the part that model
- *  error absorbs.  A barrier must follow. */
+/** Compute solve [n_row][nk] = L^-1 S^T V (mill_block_jacobian) from the sums of
+ *  mill_jacobian_sums, less the part that model error absorbs.  A barrier must follow. */
 MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
                                           const mill_workspace *work, double *solve)
 {
