@@ -172,6 +172,7 @@ MILL_HD static inline void mill_nm_begin_iteration(mill_nm *nm)
   mill_nm_propose_line(nm, MILL_NM_REFLECT);
 }
 
+/** Count an iteration and begin the next one. */
 MILL_HD static inline void mill_nm_end_iteration(mill_nm *nm)
 {
   ++nm->n_iter;

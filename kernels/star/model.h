@@ -43,9 +43,8 @@ typedef struct mill_model_arm {
   double expm1_step; /**< exp(ln_step) - 1 */
   double
       spline_scale_right; /**< exp(-2 ln_step): Z[i + 1] in the unit of Z[i] (mill_block_spline) */
-  /** Response of the spline coefficients to a unit second difference, c p^|k| after k grid points
-   *  on each side, as successive filters (spline_filter.h) with taps 1, 4 and 16 grid points apart;
-   *  the last one for float64 only. */
+  /** Filters from second differences to spline coefficients, applied in turn (spline_filter.h):
+   *  their taps are 1, 4 and 16 grid points apart; the last one is for float64 only. */
   double spline_near[7], spline_far[7], spline_last[3];
   /** Powers of the decay per grid point, from the left end rightwards and from the right end
    *  leftwards. */
@@ -124,6 +123,7 @@ typedef struct mill_model {
   int n_stored; /**< the first n_stored of guess_label are in mill_model_arm.stored */
 } mill_model;
 
+/** Does an arm of the library have a model error? */
 MILL_HD static inline int mill_has_error(const mill_model *m)
 {
   int has = 0;

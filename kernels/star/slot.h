@@ -175,12 +175,14 @@ MILL_HD static inline int mill_answer_pitch(const mill_model *m)
   return end > MILL_ANSWER_END ? end : (int)MILL_ANSWER_END;
 }
 
+/** The answer of a segment [mill_answer_pitch]. */
 MILL_HD static inline double *mill_answer_of(const mill_model *m, const mill_slot *slot,
                                              int i_segment)
 {
   return slot->answer + (ptrdiff_t)i_segment * mill_answer_pitch(m);
 }
 
+/** The velocities at which a segment is asked [n_vel], km/s. */
 MILL_HD static inline double *mill_velocities_of(const mill_slot *slot, int i_segment)
 {
   return slot->vel + (ptrdiff_t)i_segment * MILL_N_PROFILE;

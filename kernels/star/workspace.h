@@ -32,8 +32,8 @@ typedef struct mill_workspace {
   void *pixel, *smooth;
   int *index;  /**< [max_seg_pix] grid point to the left of each pixel */
   float *frac; /**< [max_seg_pix] position of each pixel in its grid interval, 0..1 in wavelength */
-  /** Mean over the grid of the emulator's output, and of its derivatives by labels.  log flux: T =
-   *  exp(mean[0]) (1 + t); plain flux: T = mean[0] + t. */
+  /** Mean over the grid of the emulator's output, and of its derivatives by labels.  A template is
+   *  exp(mean[0]) (1 + t) for log flux, mean[0] + t for plain flux; rows hold t. */
   double mean[1 + MILL_MAX_LABEL];
   double *kernel, *kernel_slope; /**< [MILL_MAX_ROTATION + 1] */
   double *normal;                /**< [MILL_MAX_CONT^2] lower Cholesky factor */
@@ -58,6 +58,7 @@ enum mill_workspace_count {
   MILL_N_WORK_COUNT
 };
 
+/** Table of the arrays of a workspace; returns their number. */
 static inline int mill_workspace_arrays(const mill_array **table)
 {
   static const mill_array array[] = {

@@ -119,8 +119,9 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, in
 /** Compute F, gradient and curvature of one segment from its mill_sharp_rows.
  *
  *  Variable projection after Kaufman, with V_j = (dT/dtheta_j / sigma) (P a), N = S^T S, A = S^T V,
- *  r = D - S a.  The curvature is V^T V - A^T N^-1 A, the gradient -2 V^T r; the determinant adds
- *  2 sum t (dt/dtheta_j) p^T N^-1 p to the gradient only.  Model error as in mill_block_project.
+ *  r = D - S a.  The curvature is V^T V - A^T N^-1 A, the gradient -2 V^T r.  The determinant adds
+ *  2 sum t (dt/dtheta_j) p^T N^-1 p over pixels to the gradient only, with t = T / sigma and the
+ *  continuum functions p of a pixel.  Model error as in mill_block_project.
  *
  *  n_share  >= 1: fix the model error first, for a star with n_share segments of this arm
  *  answer   out, by enum mill_answer_place */

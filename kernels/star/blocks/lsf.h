@@ -12,7 +12,8 @@
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
 /** Templates on a grid coarser than their library's are blurred to a sigma of at least GRID_SIGMA
- *  grid steps; this may use up to LARGEST_BLUR of the square of the missing sigma. */
+ *  grid steps.  The blur's square is at most LARGEST_BLUR times that of the sigma from template to
+ *  instrument resolution. */
 #define MILL_LARGEST_BLUR 0.95
 #define MILL_GRID_SIGMA   1.75
 /** A kernel of sigma s pixels comes from mill_lsf_even if s < SAMPLES and the pixels are uniform to
@@ -35,8 +36,9 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
   for (int j = 0; j < 5; j++) {
     if (j == 2)
       continue;
-    /* Lagrange's polynomial of point j is x (x - a) (x - b) (x - c) / (its value at
-     * d_j), and the mean of x^2 over the Gaussian is s^2, of x^4 3 s^4, of x and x^3 0 */
+    /* Lagrange's polynomial of point j is x (x - a) (x - b) (x - c) / (its value at d_j), where a,
+     * b, c are the other points.  Over the Gaussian the mean of x^2 is s^2, of x^4 3 s^4, of x and
+     * x^3 0 */
     double pairs = 0.0, value = d[j];
     for (int k = 0; k < 5; k++) {
       if (k == j || k == 2)

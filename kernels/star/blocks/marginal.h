@@ -97,10 +97,10 @@ MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *
   *var = n_all > 1.0 ? mill_block_sum(b, sum2) / (n_all - 1.0) : 0.0;
 }
 
-/** Density, in 1/unit, of parameter j at MILL_N_DENSITY points from *low to *high, which are first
- *  widened by some kernel widths and cut at the limits.  Sample i of s->column counts count[i]
- *  times; n_all: sum of the counts, var: variance, ess: effective sample size.  0: the samples have
- *  no width.
+/** Compute the density, in 1/unit, of parameter j at MILL_N_DENSITY points from *low to *high,
+ *  which are first widened by some kernel widths and cut at the limits.  Sample i of s->column
+ *  counts count[i] times; n_all: sum of the counts, var: variance, ess: effective sample size.  0:
+ *  the samples have no width.
  *
  *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  out, and work space */
 MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m,
@@ -144,9 +144,9 @@ MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m
   return 1;
 }
 
-/** Find the deepest valley of a density that has at least the fraction `least` of the weight on
- *  each side.  *at: its middle point.  Returns its density over that of the lower adjacent summit;
- *  1: there is no valley. */
+/** Find the deepest valley of a density with at least the fraction `least` of the weight on each
+ *  side; *at: the valley's middle point.  Returns the valley's density divided by that of the lower
+ *  adjacent summit; 1: there is no valley. */
 MILL_HD static inline double mill_density_valley(const double *density, double least, int *at)
 {
   double all = 0.0, below = 0.0, low_summit = 0.0, depth = 1.0;
@@ -176,7 +176,7 @@ MILL_HD static inline double mill_density_valley(const double *density, double l
 /** Cut a mode in two at the deepest valley of its densities; 0: no valley is deep enough.
  *
  *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  work space
- *  modes                                          of each thread, the same on all of them */
+ *  modes  in/out  each thread has its own, the same on all threads */
 MILL_BLOCK_FN int mill_block_mode_split(mill_block *b, const mill_model *m, const mill_samples *s,
                                         int mode, double ess, double *density, mill_modes *modes)
 {

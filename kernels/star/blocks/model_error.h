@@ -192,8 +192,9 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
   MILL_BARRIER(b);
 }
 
-/** Include the model error's diagonal in s->is and s->d of a released segment, whose continuum is
- *  in s->scratch.  total [2] out: sum of ln(1 + model variance / data variance), and |s->d|^2. */
+/** Include the model error's diagonal in s->is and s->d of a segment after
+ *  mill_block_release_error; its continuum is in s->scratch.  total [2] out: sum of ln(1 + model
+ *  variance / data variance), and |s->d|^2. */
 MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                           const mill_real *templ, double level, int n_share,
                                           const mill_workspace *work, double *total)
@@ -269,7 +270,7 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
 }
 
 /** Squared sigma of the line-spread function at pixel i, in pixels, from lsf_aa; i is not at an
- *  end.  0 if it is NaN or too large. */
+ *  end.  0: it is NaN or too large. */
 MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mill_segment *s,
                                              int i)
 {
@@ -282,8 +283,8 @@ MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mi
   return width2 < n2 ? width2 : 0.0;
 }
 
-/** mill_lsf_width2 from the resolution matrix: the Gaussian with a row's sum of squares
- *  (mill_find_narrow). */
+/** The same as mill_lsf_width2, but from row i of the resolution matrix: the squared sigma of the
+ *  Gaussian with the row's sum of squares (mill_find_narrow). */
 MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 {
   const int n = s->n_pix, h = s->n_diag / 2;
@@ -303,8 +304,8 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, int n_share)
 {
-  /* second derivative: least squares of k^2 - 2 sum a_j (1 - cos jk) over Gaussian lines of sigma
-   * one pixel and more */
+  /* weights a_j of a second derivative: least squares of k^2 - 2 sum a_j (1 - cos jk) over the
+   * wavenumbers k of Gaussian lines of sigma one pixel and more */
   const double a[MILL_BEND_REACH] = {1.874581, -0.375873, 0.102466, -0.018330};
   const double scale = s->width_error * sqrt((double)n_share);
   const int n = s->n_pix, n_inside = n > 2 * MILL_BEND_REACH ? n - 2 * MILL_BEND_REACH : 0;
@@ -337,13 +338,12 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   MILL_BARRIER(b);
 }
 
-/** Fix the model error of a released segment.  Since the star has n_share segments of this arm with
- *  the same template error, the variance is multiplied by n_share in each.
+/** Fix the model error of a segment after mill_block_release_error.  The star has n_share segments
+ *  of this arm with the same template error, so the variance is multiplied by n_share in each.
  *
  *  templ [max_seg_pix]  in      the template after the resolution
- *  work                 in/out  solve: coefficients of the continuum; index, frac: where pixels
- *                               are; pixel: mill_block_draw_error.  Overwrites normal, sums, error
- */
+ *  work                 in/out  solve: coefficients of the continuum; index, frac: of the pixels;
+ *                               pixel: mill_block_draw_error.  Overwrites normal, sums, error */
 MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_real *templ, double level, int n_share,
                                         mill_workspace *work)

@@ -106,8 +106,8 @@ MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
   }
 }
 
-/** Do the same for pixels of different widths: interpolate between the two solvers with the nearest
- *  sigma. */
+/** mill_deconvolve for pixels of different widths: interpolate between the two solvers with the
+ *  nearest sigma. */
 MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int len, int k0,
                                           const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
@@ -194,7 +194,7 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
 /** Convert the stored diagonals (offsets +h..-h, scipy dia layout) to rows: deconvolve them by the
  *  templates' own resolution and rescale those at the ends.  A row narrower than the templates
  *  becomes the identity's row plus a difference of its neighbours that keeps the row's shift.  A
- *  row with an element not finite or a sum not positive becomes the identity's row, and its s->good
+ *  row with an element not finite or a sum not positive becomes the identity's row with s->good
  *  0.  Also sets s->narrow. */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {

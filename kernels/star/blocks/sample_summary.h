@@ -19,9 +19,9 @@ enum {
   MILL_POST_COPIES = 8 /**< samples of equal weight per point, if max_eval leaves room */
 };
 
-/** Effective number of samples among the points from `first` on: the least of that of the weights
- *  and those of the free parameters.  s->ess [n_free] receives the latter: variance / variance of
- *  the mean. */
+/** Effective number of samples among the points from `first` on: the smallest of the weights' and
+ *  of each free parameter's.  s->ess [n_free] receives the parameters': variance / variance of the
+ *  mean. */
 MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int first)
 {
   mill_sample *s = &slot->sample;

@@ -138,7 +138,7 @@ MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, m
 }
 
 /** Largest power, up to 1, of the weights with which the points have MILL_PART_ENOUGH effective
- *  samples per free parameter (Koblents & Miguez 2015, Stat.  Comp. 25, 407). */
+ *  samples per free parameter (Koblents & Miguez 2015, Stat. Comp. 25, 407). */
 MILL_BLOCK_FN double mill_block_points_power(mill_block *b, const mill_slot *slot)
 {
   const mill_sample *s = &slot->sample;
@@ -157,7 +157,7 @@ MILL_BLOCK_FN double mill_block_points_power(mill_block *b, const mill_slot *slo
 }
 
 /** Make a new proposal by adapting each component of the old one to the weights (Cappe et al. 2008,
- *  Stat.  Comp. 18, 447).  Returns 0, and keeps the old proposal, if there is no room or no weight.
+ *  Stat. Comp. 18, 447).  Returns 0, and keeps the old proposal, if there is no room or no weight.
  */
 MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mill_slot *slot)
 {
@@ -184,8 +184,7 @@ MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mi
   return n > end;
 }
 
-/** A new proposal is made if a point of the present one yields fewer effective samples than this.
- */
+/** A new proposal is made if the present one yields fewer effective samples per point than this. */
 #define MILL_SAMPLE_GOOD 0.7
 /** Draw SPARE times as many further points as the effective size so far predicts, and at least STEP
  *  times the present number of points. */

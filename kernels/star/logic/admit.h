@@ -62,7 +62,7 @@ MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot 
 {
   const int n_guess =
       slot->starts.n < MILL_MAX_GUESS_START - 1 ? slot->starts.n : MILL_MAX_GUESS_START - 1;
-  for (int i = slot->starts.try_all ? n_guess : 0; i > 0; i--) {
+  for (int i = slot->starts.try_all ? n_guess : 0; i > 0; i--) { /* make room for `given` */
     slot->starts.chisq[i] = slot->starts.chisq[i - 1];
     slot->starts.label[i] = slot->starts.label[i - 1];
     for (int j = 0; j < m->n_par; j++)

@@ -98,7 +98,7 @@ MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_s
 
 /** Below this predicted decrease of F (two errors from the minimum), each Jacobian of a polish
  *  computes the model error at its own point, so that the solution does not depend on the start.
- *  This happens MAX_SETTLE times at most, since it need not converge with wrong templates. */
+ *  This happens MAX_SETTLE times at most, since it may not converge with wrong templates. */
 #define MILL_SETTLE_PROMISE 4.0
 enum { MILL_MAX_SETTLE = 8 };
 
@@ -127,8 +127,8 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
   return 1;
 }
 
-/** Has this start met the path of an earlier one?  Then its F is that of the earlier start's end.
- */
+/** Has this start's path met an earlier start's?  Then starts.f gets the F where the earlier one
+ *  ended. */
 MILL_HD static inline int mill_start_has_merged(const mill_model *m, mill_slot *slot)
 {
   const int like = mill_start_merges(m, slot);

@@ -35,7 +35,7 @@ MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
   for (int d = 2 + odd; d <= n; d += 2) {
     sum += term;
     term *= x / d;
-    if (rest > 0.0 && term > 1.0) {
+    if (rest > 0.0 && term > 1.0) { /* apply a part of exp(-rest), the factor left out so far */
       const double part = exp(-(rest < most ? rest : most));
       rest = rest < most ? 0.0 : rest - most;
       sum *= part;
@@ -64,7 +64,7 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
   mean->chisq = 0.0;
   mean->least = INFINITY;
   mean->most = -INFINITY;
-  for (int pass = 0; pass < 2; pass++) {
+  for (int pass = 0; pass < 2; pass++) { /* first the sums for the means, then chi-square */
     mean->velocity = weight > 0.0 ? sum / weight : (double)NAN;
     mean->shift = weight > 0.0 ? sum_shift / weight : (double)NAN;
     for (int i = 0; i < slot->n_epoch; i++) {
@@ -250,9 +250,10 @@ MILL_RESUMABLE(mill_epochs_run)
   MILL_END;
 }
 
-/** Return the shift, km/s, from the epochs' velocities to the zero point of VRAD.  An epoch weighs
- *  lines by noise alone, which gives the best differences between epochs.  Template errors then
- *  move all epochs by the same amount, but VRAD by less, since its weights include them. */
+/** Return the shift, km/s, from the epochs' velocities to the zero point of VRAD.  An epoch's
+ *  velocity weighs lines by noise alone, which gives the best differences between epochs.  Template
+ *  errors then move all epochs by the same amount, but VRAD by less, since its weights include
+ *  them. */
 MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,
                                               const mill_epochs_mean *mean)
 {

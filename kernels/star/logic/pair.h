@@ -17,7 +17,7 @@
 #include "kernels/star/logic/pair_follow.h"
 #include "kernels/star/logic/pair_row.h"
 
-/** Two stars are tried if the residual peak's significance, over the root of the reduced
+/** Two stars are tried if the residual peak's significance, divided by the root of the reduced
  *  chi-square, exceeds PEAK_LEAST.  PEAK_BROAD suffices if v sin i exceeds MILL_PAIR_BROAD km/s,
  *  since two stars' lines look like broad lines of one. */
 #define MILL_PAIR_PEAK_LEAST 4.0
@@ -45,9 +45,10 @@
  *  last turns, whose curvature gives the errors. */
 #define MILL_PAIR_TRUST 3.0
 #define MILL_PAIR_WIDE  30.0
-/** The first turn is given up after JAC Jacobians if F, less PROMISE times the predicted decrease
- *  of the next step, misses half of MILL_PAIR_GAIN.  After LATER_JAC, unless the stars move,
- *  PROMISE becomes 1, and a v sin i above BLUNT, km/s, ends the turn too. */
+/** The first turn is given up after JAC Jacobians unless F, less PROMISE times the next step's
+ *  predicted decrease, is below the one-star fit's F by half of MILL_PAIR_GAIN.  After LATER_JAC,
+ *  unless the stars move, PROMISE becomes 1, and a v sin i above BLUNT, km/s, also ends the turn.
+ */
 #define MILL_PAIR_PROMISE 3.0
 #define MILL_PAIR_BLUNT   250.0
 /** Numbers of turns (of both stars together) and of Jacobians. */
@@ -231,9 +232,8 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
   return sum / (double)slot->result.n_pix_tot;
 }
 
-/** Set least_apart from the width of the lines, by the curvature of F without model error: over the
- *  arms for one star; over the epochs for the first of two stars, after the second one's first
- *  turn. */
+/** Set least_apart from the width of the lines, which follows from the curvature of F without model
+ *  error: summed over the arms for one star, over the epochs for the first of two stars. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;

@@ -18,14 +18,14 @@
 #define MILL_PAIR_APART 0.25
 /** Typical significance of the residual peak of an epoch without a second star. */
 #define MILL_PAIR_NOISE 2.7
-/** Before turns 0 and SCANNED, which are the second star's, its velocity at each epoch is scanned
- *  for PLACES velocities of the first star in turn. */
+/** Before turns 0 and SCANNED of moving stars, both turns of the second star, its velocity is
+ *  scanned at each epoch, once for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
 /** The epochs' velocities alone are fitted by SETTLE Jacobians, then by SETTLE more from exchanged
  *  velocities: before turns 0 and SCANNED of moving stars, and before turn LATE (LATE + SCANNED if
  *  the stars move). */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
-/** An epoch tells which velocity belongs to which star if their exchange raises -2 ln L by more
+/** An epoch tells which velocity belongs to which star if exchanging them raises -2 ln L by more
  *  than this many reduced chi-squares (mill_pair_unit_at). */
 #define MILL_PAIR_TOLD 9.0
 /** Epochs get the flag EXCHANGEABLE unless the velocities differ by more than RESOLVED line widths
@@ -45,14 +45,16 @@ enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
  *  star has the same limit. */
 #define MILL_PAIR_ERR_MOST (MILL_SEEK_MOST / MILL_SEEK_NOISE)
 
+/** Does the star have epochs with velocities of their own? */
 MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
 {
   return slot->n_epoch > 1;
 }
 
-/** Chi-square per pixel of a coadd of an epoch's exposures (-1: of all), from chisq of all single
- *  pixels without model error.  Template errors repeat in each exposure, so the coadd multiplies
- *  the excess over 1; a second star that fits them lowers F by this much more. */
+/** Chi-square per pixel that a coadd of an epoch's exposures would have (-1: of all exposures).
+ *  chisq: sum over the pixels of all exposures, without model error.  Template errors repeat in
+ *  each exposure, so the excess over 1 grows with the number of exposures in the coadd; a second
+ *  star that fits these errors lowers F by as much. */
 MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, double chisq,
                                                       int epoch)
 {
@@ -202,6 +204,7 @@ MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
 MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
+  /* places alternate about the first one: 1, -1, 2, -2 ... steps */
   const int n = ++p->n_scan, from = n % 2 ? (n + 1) / 2 : -n / 2;
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
@@ -280,7 +283,7 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
   mill_pair_line line = {{0.0, 0.0}, 0.0, 0.0};
   double sum = 0.0, xx = 0.0, xy = 0.0, yy = 0.0;
   const double least = slot->pair.least_apart * slot->pair.least_apart;
-  for (int pass = 0; pass < 2; pass++) {
+  for (int pass = 0; pass < 2; pass++) { /* first the means, then the moments about them */
     for (int i = 0; i < slot->n_epoch; i++) {
       const double *err = slot->epoch[i].pair_err;
       const double w = 1.0 / (err[0] * err[0] + err[1] * err[1]);
@@ -307,8 +310,8 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
   return line;
 }
 
-/** Newton step [2] of both velocities of an epoch at fixed other parameters, at most +-most km/s; 0
- *  for a velocity whose error exceeds `most`. */
+/** Compute the Newton step [2] of both velocities of an epoch at fixed other parameters, within
+ *  +-most km/s; 0 for a velocity whose error exceeds `most`. */
 MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_epoch *e)
 {
   const double *g = e->moment + MILL_MOMENT_SLOPE, *h = e->moment + MILL_MOMENT_BEND;
@@ -320,8 +323,8 @@ MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_e
   }
 }
 
-/** The same step onto the line of mass ratio and along it; off: v2 less the line's value at v1,
- *  km/s. */
+/** Compute the Newton step [2] of both velocities onto the line of mass ratio and along it; off: v2
+ *  less the line's value at v1, km/s. */
 MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, double off, double most,
                                                 double *step, mill_epoch *e)
 {
@@ -335,7 +338,7 @@ MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, doub
   e->pair_err[1] = bend > 0.0 ? sqrt(slope * slope / bend + line->variance) : INFINITY;
 }
 
-/** At the end of a turn step both velocities of each epoch from the last accepted point, along the
+/** At the end of a turn, step both velocities of each epoch from the last accepted point: along the
  *  line of mass ratio if it is known and the epoch alone does not determine them. */
 MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mill_slot *slot)
 {

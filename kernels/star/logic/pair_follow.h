@@ -8,8 +8,8 @@
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
 
-/** Is companion parameter k free?  k counts its velocity, v sin i and labels, then ln(flux ratio)
- *  of each arm, then the velocity offsets. */
+/** Is companion parameter k free?  k counts the companion's velocity, v sin i and labels, then
+ *  ln(flux ratio) of each arm, then the velocity offsets. */
 MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *slot, int k)
 {
   const double *theta = slot->pair.theta[1 - slot->pair.star];

@@ -19,8 +19,8 @@ MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *sl
   return slot->pair.is_fitted || slot->no_offset[j - m->n_deriv + 1];
 }
 
-/** Does the star have its own prior of parameter j, instead of that of the settings?  With two
- *  stars only the first one has. */
+/** Does the star have its own prior of parameter j, instead of the settings' prior?  With two stars
+ *  only the first one has. */
 MILL_HD static inline int mill_prior_own(const mill_slot *slot, int j)
 {
   return slot->prior_sigma[j] > 0.0 && !(slot->pair.is_fitted && slot->pair.star == 1);
@@ -34,6 +34,7 @@ MILL_HD static inline double mill_prior_sigma(const mill_model *m, const mill_sl
   return mill_prior_own(slot, j) ? slot->prior_sigma[j] : m->set.prior_sigma[j];
 }
 
+/** Mean of a parameter's Gaussian prior. */
 MILL_HD static inline double mill_prior_mean(const mill_model *m, const mill_slot *slot, int j)
 {
   if (j >= m->n_deriv)
@@ -82,6 +83,7 @@ MILL_HD static inline double mill_par_max(const mill_model *m, int j)
                             : (j == MILL_PAR_VSINI ? m->set.max_vsini_km_s : INFINITY);
 }
 
+/** Is the value x of parameter j exactly one of its limits? */
 MILL_HD static inline int mill_par_at_limit(const mill_model *m, int j, double x)
 {
   return x == mill_par_min(m, j) || x == mill_par_max(m, j);
@@ -117,6 +119,7 @@ MILL_HD static inline double mill_par_slope(const mill_model *m, int j, double x
                                 mill_vsini_inner(m->set.rotation, x > 1.0 ? x : 1.0));
 }
 
+/** Map the labels of theta [n_par] to the emulator's coordinates, mapped [n_label]. */
 MILL_HD static inline void mill_map_labels(const mill_model *m, const double *theta, double *mapped)
 {
   for (int l = 0; l < m->n_label; l++)
@@ -161,8 +164,8 @@ MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_s
                                             : 0.0;
 }
 
-/** Velocity offset of an arm, km/s: at slot->theta that of slot->theta, at another VRAD its best
- *  value there. */
+/** Velocity offset of an arm, km/s: the one in slot->theta, or if vrad_km_s differs from the VRAD
+ *  there, the best offset at vrad_km_s. */
 MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
                                              double vrad_km_s)
 {
@@ -216,6 +219,7 @@ MILL_HD static inline int mill_pair_n(const mill_model *m)
 MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
 {
   const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);
+  /* after the star's parameters: its companion's, then ln(flux ratio) by arm */
   to[0] = r < nd ? r : m->n_par + r - nd + (r == 2 * nd ? s->arm : 0);
   to[1] = s->paired ? m->n_par + m->n_arm + offset : offset;
   return 1 + (offset >= 0 && r < 2 * nd && r % nd == MILL_PAR_VRAD);

@@ -130,7 +130,7 @@ MILL_HD_CALLED static inline void mill_polish_learn(const mill_model *m, mill_po
   const int np = m->n_par;
   double with[MILL_MAX_PAR], y[MILL_MAX_PAR], expected = 0.0, found = 0.0, share = 1.0;
   for (int j = 0; j < np; j++) {
-    with[j] = y[j] = 0.0;
+    with[j] = y[j] = 0.0; /* curvature times step: as known so far, and as found by this step */
     for (int k = 0; k < np; k++) {
       with[j] += p->second[j * np + k] * step[k];
       y[j] += p->at.hess[j * np + k] * step[k];

@@ -84,6 +84,7 @@ MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_
   const double reach = 0.25 * (MILL_N_PROFILE_QUARTIC - 1) * slot->profile.width;
   double c[MILL_N_QUARTIC];
   mill_quartic(at->f, c);
+  /* coefficients by expected errors in place of grid steps */
   const double c2 = c[2] / (h * h), c3 = c[3] / (h * h * h), c4 = c[4] / (h * h * h * h);
   if (!(c2 > MILL_PROFILE_LEAST_C2 && c2 < MILL_PROFILE_MOST_C2) ||
       !(fabs(c[1] / h) < MILL_PROFILE_MOST_C1) || !(fabs(c3) < MILL_PROFILE_MOST_C3) ||

@@ -103,6 +103,7 @@ MILL_HD_CALLED static inline int mill_part_shape(const mill_slot *slot, double w
                                                  mill_part *part)
 {
   const int n = slot->n_free;
+  /* with T degrees of freedom the covariance is the squared scale times T / (T - 2) */
   for (int k = 0; k < n * n; k++)
     part->axes[k] *= wider * (MILL_PART_T - 2) / MILL_PART_T;
   if (mill_cholesky(n, part->axes, n) != 0)
@@ -139,8 +140,8 @@ MILL_HD_CALLED static inline void mill_part_draw(const mill_model *m, const mill
 
 /* ---- the first proposal ---- */
 
-/** Mean (km/s) and variance of v sin i less its lower limit, for F = hess (u - at)^2 in the inner
- *  parameter u. */
+/** Compute mean (km/s) and variance of v sin i less its lower limit, for the density exp(-F/2) with
+ *  F = hess (u - at)^2 in the inner parameter u. */
 MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at, double hess,
                                                   double *mean, double *var)
 {
@@ -187,7 +188,7 @@ MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slo
   const double *hess = slot->best.at.hess, *of_u = hess + MILL_PAR_VSINI * m->n_par;
   double *a = slot->space.matrix[0], left = v < 0 ? 1.0 : of_u[MILL_PAR_VSINI];
   for (int k = 0; k < n; k++)
-    for (int l = 0; l < n; l++)
+    for (int l = 0; l < n; l++) /* v sin i is held: its row is the identity's */
       a[k * n + l] = k == v || l == v ? (double)(k == l)
                                       : hess[slot->free_par[k] * m->n_par + slot->free_par[l]];
   if (mill_cholesky(n, a, n) != 0)

@@ -8,8 +8,9 @@
 /** Flag NEAR_HULL is set if a hull's facet is within this many errors of the labels: it then cuts a
  *  sizeable part off the posterior. */
 #define MILL_HULL_NEAR 1.0
-/** v sin i is resolved if its square is this many errors above the square of its lower limit.
- *  Below the width of the line-spread function -2 ln L is about quadratic in the square. */
+/** v sin i is resolved if its square exceeds the square of its lower limit by this many errors of
+ *  the square.  Below the width of the line-spread function, -2 ln L is about quadratic in the
+ *  square. */
 #define MILL_VSINI_RESOLVED 2.0
 /** Flag STIFF_CONTINUUM is set if slow waves of the residuals make up more than the fraction PART
  *  of an arm's chi-square, and are ERRORS standard deviations above noise. */
@@ -88,14 +89,15 @@ MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini,
   return 0.5 * (mill_vsini_outer(kind, u + sigma) - mill_vsini_outer(kind, low));
 }
 
-/** 1-sigma error of a v sin i at one of its limits.  F rises from there by g x + h x^2, where x is
- *  the step of the inner parameter with the others at their best: the error is at g x + h x^2 = 1.
- *  NaN if F does not rise. */
+/** 1-sigma error (km/s) of a v sin i at one of its limits.  F rises from there by g x + h x^2,
+ *  where x is the step of the inner parameter with the others at their best: the error is the step
+ *  at which F has risen by 1.  NaN if F does not rise. */
 MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot,
                                                      int n, const int *idx, const double *cov)
 {
   const int np = m->n_par, j = MILL_PAR_VSINI, kind = m->set.rotation;
   const double *hess = slot->best.at.hess, *row = hess + j * np;
+  /* g: gradient at best.end; h: curvature with the other parameters at their best */
   double g = slot->best.at.grad[j], h = row[j];
   for (int k = 0; k < np; k++)
     g += 2.0 * row[k] *
@@ -239,8 +241,9 @@ MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slo
   }
 }
 
-/** Probability that arms of one velocity differ more than these; NaN: fewer than two arms have one.
- *  The prior of an arm's offset adds to its error. */
+/** Probability of larger differences between the arms' velocities if the star has one velocity;
+ *  NaN: fewer than two arms have a velocity.  The prior of an arm's offset adds to the arm's error.
+ */
 MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, const mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;

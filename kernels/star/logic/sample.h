@@ -42,7 +42,7 @@ MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_s
     for (int e = 0; e < i; e++)
       is_new = is_new && (slot->starts.minimum_f[e] == (double)INFINITY ||
                           mill_point_distance2(m, slot, slot->starts.minimum[e], minimum) > apart);
-    if (!is_new) {
+    if (!is_new) { /* infinite marks it as dropped */
       slot->starts.minimum_f[i] = (double)INFINITY;
       continue;
     }

@@ -20,7 +20,7 @@ MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = slot->simplex.centre[j];
   slot->simplex.off = 0.0;
-  for (int i = n - 1; i >= 0; i--) {
+  for (int i = n - 1; i >= 0; i--) { /* solve L^T delta = x from the last row up */
     double sum = x[i];
     for (int k = i + 1; k < n; k++)
       sum -= l[k * n + i] * delta[k];

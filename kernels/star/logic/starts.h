@@ -96,6 +96,7 @@ MILL_HD static inline double mill_reduced(const mill_slot *slot, double f)
   return x > 1.0 ? x : 1.0;
 }
 
+/** mill_reduced of the best point. */
 MILL_HD static inline double mill_fit_reduced(const mill_slot *slot)
 {
   return mill_reduced(slot, slot->best.at.f);

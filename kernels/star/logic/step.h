@@ -257,7 +257,7 @@ MILL_HD static inline double mill_polish_facet_end(const mill_model *m, const mi
 }
 
 /** Shorten the step to the trust region (mill_par_limit).  1: a parameter would leave its limits
- *  and is pinned there, so the rest must be solved again; 0: none; -1: there is no step. */
+ *  and is pinned there, so the rest must be solved again; 0: none would; -1: there is no step. */
 MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_polish *p,
                                             mill_polish_try *t)
 {

@@ -42,7 +42,7 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
     c->go = 0;
     return;
   }
-  if (!(curve * h * h > MILL_SEEK_NOISE * MILL_SEEK_NOISE)) {
+  if (!(curve * h * h > MILL_SEEK_NOISE * MILL_SEEK_NOISE)) { /* F hardly rises: a longer step */
     c->go = h < MILL_SEEK_MOST;
     c->step = 2.0 * h < MILL_SEEK_MOST ? 2.0 * h : MILL_SEEK_MOST;
     return;
@@ -128,7 +128,7 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
   mill_quartic(c->f, of);
   if (c->step > right)
     c->step = right;
-  const double x = most * c->step / right;
+  const double x = most * c->step / right; /* the search's step in steps of the grid */
   mill_seek_digest(mill_quartic_at(of, -x), c->f_centre, mill_quartic_at(of, x), c);
   if (c->step < first)
     c->step = first;
