@@ -109,8 +109,7 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
 #undef MILL_INFO_ENUM
 
-/** EPOCH_FLAG: bits that say why an epoch has no velocity, or which of two velocities is uncertain.
- */
+/** EPOCH_FLAG: why an epoch has no velocity, or which of two velocities is uncertain (bits). */
 #define MILL_EPOCH_LIST(X)                                                                         \
   X(MILL_EPOCH_NO_DATA, 1, "NO_DATA", "no usable pixel")                                           \
   X(MILL_EPOCH_NO_MINIMUM, 2, "NO_MINIMUM", "no minimum of -2 ln L near the star's velocity")      \

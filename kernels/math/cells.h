@@ -22,8 +22,7 @@ enum {
   MILL_CELL_MAX_PITCH = (MILL_MAX_CONT + 7) / 8 * 8
 };
 
-/** mill_cell_fit fails if a polynomial errs by more than this, the rounding error of float32 at 1.
- */
+/** mill_cell_fit fails if a polynomial errs by more: the rounding error of float32 at 1. */
 #define MILL_CELL_ERROR 3e-8
 
 /** Elements from one of a cell's coefficient rows [n_cont] to the next. */

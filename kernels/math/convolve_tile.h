@@ -12,8 +12,7 @@
  *   mill_rotate_tile                     to [MILL_ROTATE_TILE] = x convolved with a symmetric
  *                                        kernel [half + 1]
  *   mill_resolve_tile                    to = matrix times a tile of nr rows; in: the first input
- *                                        of the tile's first diagonal
- */
+ *                                        of the tile's first diagonal */
 #pragma once
 
 #include "kernels/math/real.h"

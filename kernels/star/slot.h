@@ -196,8 +196,7 @@ MILL_HD static inline int mill_is_asked(const mill_slot *slot, int i_segment)
 }
 
 /** Weight of the continuum's ln det in F; 0 for the profile likelihood.  n exposures that share one
- *  model error constrain a template like one exposure of lower noise, so each has the weight 1/n.
- */
+ *  model error constrain a template like one exposure of lower noise: each has the weight 1/n. */
 MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_segment *s)
 {
   if (m->set.likelihood != MILL_LIKE_MARGINAL)

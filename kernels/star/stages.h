@@ -90,8 +90,7 @@ typedef struct mill_curve {
   double found, err; /**< minimum and its error, km/s; NaN until the search converges */
 } mill_curve;
 
-/** F of an epoch and its derivatives by the velocities of two stars: indices of mill_epoch.moment.
- */
+/** Indices of mill_epoch.moment: derivatives of an epoch's F by two stars' velocities. */
 enum mill_moment {
   MILL_MOMENT_SLOPE = 0, /**< two elements: gradient by each star's velocity */
   MILL_MOMENT_BEND = 2,  /**< two elements: curvature in each star's velocity */
@@ -222,8 +221,7 @@ enum {
   MILL_DENSITY_PARTS = 2, /**< parts of the samples, whose kernels are summed side by side */
 };
 
-/** A mixture component of a proposal: a Student's t distribution (kernels/star/logic/proposal.h).
- */
+/** A component of a proposal: a Student's t distribution (kernels/star/logic/proposal.h). */
 typedef struct mill_part {
   double share; /**< fraction of the proposal's draws */
   double n;     /**< draws from it up to the last weighing */

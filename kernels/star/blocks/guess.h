@@ -62,8 +62,7 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
   }
 }
 
-/** Transform the products `sum` of one group of templates, from k0 on, back into slot->guess.chisq.
- */
+/** Transform products `sum` of templates from k0 on, one group, back to slot->guess.chisq. */
 MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, int k0,
                                            mill_slot *slot, float *sum)
 {

@@ -46,8 +46,7 @@ MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, cons
   return f;
 }
 
-/** Return F of one segment at a velocity; in: work->templ and its spline coefficients work->bend.
- */
+/** Return F of a segment at a velocity; in: work->templ and its spline coefficients work->bend. */
 MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const mill_segment *s,
                                       double vel_km_s, mill_workspace *work)
 {

@@ -157,8 +157,7 @@ MILL_BLOCK_FN double mill_block_points_power(mill_block *b, const mill_slot *slo
 }
 
 /** Make a new proposal by adapting each component of the old one to the weights (Cappe et al. 2008,
- *  Stat. Comp. 18, 447).  Returns 0, and keeps the old proposal, if there is no room or no weight.
- */
+ *  Stat. Comp. 18, 447).  Returns 0, and keeps the old proposal, for lack of room or weights. */
 MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;

@@ -47,8 +47,7 @@
 #define MILL_PAIR_WIDE  30.0
 /** The first turn is given up after JAC Jacobians unless F, less PROMISE times the next step's
  *  predicted decrease, is below the one-star fit's F by half of MILL_PAIR_GAIN.  After LATER_JAC,
- *  unless the stars move, PROMISE becomes 1, and a v sin i above BLUNT, km/s, also ends the turn.
- */
+ *  unless the stars move, PROMISE becomes 1, and a v sin i above BLUNT, km/s, also ends it. */
 #define MILL_PAIR_PROMISE 3.0
 #define MILL_PAIR_BLUNT   250.0
 /** Numbers of turns (of both stars together) and of Jacobians. */
@@ -300,8 +299,7 @@ MILL_RESUMABLE(mill_pair_epochs_look)
   MILL_END;
 }
 
-/** Error of the second star's velocity, km/s, from the curvature of its last turn; infinite: none.
- */
+/** Error of the second star's velocity, km/s, from its last turn's curvature; infinite: none. */
 MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -400,8 +398,7 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   return 1;
 }
 
-/** Write both stars to the row if they lower F enough and the second is real; else drop the pair.
- */
+/** Write both stars to the row if they lower F enough and are real; else drop the pair. */
 MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

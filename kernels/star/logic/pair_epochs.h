@@ -143,8 +143,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_centre(mill_slot *slot, int s
     slot->epoch[i].shift[star] -= mean;
 }
 
-/** Set a star's v sin i to its lower limit: the one-star fit made lines broad to cover both stars'.
- */
+/** Set a star's v sin i to its lower limit: the one-star fit made it large to cover two stars. */
 MILL_HD static inline void mill_pair_sharpen(const mill_model *m, mill_slot *slot, int star)
 {
   if (!m->set.fixed[MILL_PAR_VSINI])

@@ -69,8 +69,7 @@ MILL_HD static inline double mill_par_limit(const mill_model *m, int j)
   return j < MILL_PAR_LABEL0 || j >= m->n_deriv ? 60.0 : 7.0 * m->label[j - MILL_PAR_LABEL0].scale;
 }
 
-/** Limits of a parameter.  Labels have none, since the hulls bound them, nor do velocity offsets.
- */
+/** Limits of a parameter.  Labels, which the hulls bound, and velocity offsets have none. */
 MILL_HD static inline double mill_par_min(const mill_model *m, int j)
 {
   return j == MILL_PAR_VRAD ? m->set.min_vel_km_s
@@ -89,8 +88,7 @@ MILL_HD static inline int mill_par_at_limit(const mill_model *m, int j, double x
   return x == mill_par_min(m, j) || x == mill_par_max(m, j);
 }
 
-/** Inner parameter, in which the fit makes steps: u (rotation.h) for v sin i, else the parameter.
- */
+/** Inner parameter, in which fits step: u (rotation.h) for v sin i, else the parameter. */
 MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x)
 {
   return j == MILL_PAR_VSINI ? mill_vsini_inner(m->set.rotation, x) : x;

@@ -19,8 +19,7 @@
 /** Points at which the quartic is integrated, half an expected error apart: from -6 to 6 errors. */
 enum { MILL_N_PROFILE_QUARTIC = 25 };
 
-/** Set up a grid of n velocities about the solution, 1.5 (first grid) or 0.5 expected errors apart.
- */
+/** Set up a grid of n velocities about the solution, in steps of 1.5 (first) or 0.5 errors. */
 MILL_HD static inline void mill_profile_grid(mill_slot *slot, int n)
 {
   mill_curve *c = &slot->profile.curve;

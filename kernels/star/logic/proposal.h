@@ -11,8 +11,7 @@
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
 
-/** Variance of a proposal over that of its target; above 1, so that its tails cover the target's.
- */
+/** Variance of a proposal over its target's; above 1, so that its tails cover the target's. */
 #define MILL_PART_WIDER 1.15
 /** A mean v sin i within this many standard deviations of its lower limit is put at the limit. */
 #define MILL_PART_NEAR 2.5
@@ -20,8 +19,7 @@
  *  fraction LEAST of the weights is dropped. */
 #define MILL_PART_ORIGIN 0.125
 #define MILL_PART_LEAST  0.01
-/** In the first proposal, the density of v sin i ends where F is this much above its least value.
- */
+/** In the first proposal, v sin i extends to where F is this much above its least value. */
 #define MILL_PART_REACH 36.0
 
 enum {
@@ -61,8 +59,7 @@ MILL_HD static inline double mill_part_u(const mill_model *m, const mill_slot *s
          mill_par_inner(m, MILL_PAR_VSINI, slot->best.end[MILL_PAR_VSINI]);
 }
 
-/** Convert a point x [n_free], relative to the solution, to a component's coordinates y [n_free].
- */
+/** Convert a point x [n_free], less the solution, to a component's coordinates y [n_free]. */
 MILL_HD static inline void mill_part_straight(const mill_model *m, const mill_slot *slot,
                                               const mill_part *part, const float *x, double *y)
 {

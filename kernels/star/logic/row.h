@@ -242,8 +242,7 @@ MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slo
 }
 
 /** Probability of larger differences between the arms' velocities if the star has one velocity;
- *  NaN: fewer than two arms have a velocity.  The prior of an arm's offset adds to the arm's error.
- */
+ *  NaN: fewer than two arms have a velocity.  The prior of an arm's offset adds to its error. */
 MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, const mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;
@@ -266,8 +265,7 @@ MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, cons
   return n > 1 ? mill_chisq_pval(chisq > 0.0 ? chisq : 0.0, n - 1) : (double)NAN;
 }
 
-/** Error of a velocity, km/s, scaled, plus in quadrature the floor of the wavelength calibration.
- */
+/** Scaled error of a velocity, km/s, with the wavelength calibration's floor in quadrature. */
 MILL_HD static inline double mill_fit_vrad_err(const mill_model *m, const mill_fit_result *r,
                                                double err)
 {
