@@ -7,7 +7,7 @@
  *  one sum per function or pair of functions (kernels/cpu/cell_sums.h).  The last cell may reach
  *  beyond the last pixel.
  *
- *  coef [n_cell][MILL_CELL_COEF][mill_cell_pitch]    of the powers 0, 1, ... of x
+ *  coef [n_cell][MILL_CELL_COEF][mill_cell_pitch]    coefficients of the powers 0, 1, ... of x
  *  power [MILL_CELL_MOMENTS][cell]                   powers of x of a cell's pixels */
 #pragma once
 
@@ -37,8 +37,7 @@ MILL_HD static inline int mill_cell_count(int n_pix, int cell)
   return (n_pix + cell - 1) / cell;
 }
 
-/** Fill power [MILL_CELL_MOMENTS][cell] with the powers 0, 1, ... of the places x of a cell's
- *  pixels. */
+/** Fill power [MILL_CELL_MOMENTS][cell] with powers 0, 1, ... of x of a cell's pixels. */
 static inline void mill_cell_powers(int cell, double *power)
 {
   for (int i = 0; i < cell; i++) {

@@ -57,7 +57,7 @@ MILL_HD static inline int mill_cholesky(int n, double *a, int lda)
   return 0;
 }
 
-/** Solve L y = b: the first half of a solution, and all that |L^-1 b|^2 needs.
+/** Solve L y = b: the first half of solving L L^T x = b, and all that |L^-1 b|^2 needs.
  *
  *  l [n][lda]  in      from mill_cholesky
  *  b [n]       in/out  the right-hand side, then y */
@@ -72,7 +72,7 @@ MILL_HD static inline void mill_cholesky_forward(int n, const double *l, int lda
   }
 }
 
-/** Solve L^T x = y: the second half of a solution.
+/** Solve L^T x = y: the second half of solving L L^T x = b.
  *
  *  l [n][lda]  in      from mill_cholesky
  *  b [n]       in/out  y, then x */

@@ -4,7 +4,8 @@
  *  The kernel of Gray (The Observation and Analysis of Stellar Photospheres)
  *  with linear limb darkening eps = 0.6,
  *    K(x) = [2 (1 - eps) sqrt(1 - x^2) + (pi/2) eps (1 - x^2)] / (pi (1 - eps/3)),
- *  x = v / (v sin i), becomes weights W_k of the grid points; R = v sin i / (c step).
+ *  x = v / (v sin i), becomes weights W_k of the grid points; R = v sin i / (c step) is v sin i in
+ *  grid steps.
  *
  *  MILL_ROT_LINEAR, rvspecfit's convention: exact for a spectrum that is linear
  *  between grid points,
@@ -26,8 +27,7 @@
 
 #define MILL_LIMB_DARKENING 0.6
 
-/** v sin i, km/s: for much slower stars F depends on the square of v sin i, for faster ones on v
- *  sin i itself. */
+/** v sin i, km/s: for much slower stars F depends on (v sin i)^2, for faster ones on v sin i. */
 #define MILL_VSINI_SOFT 30.0
 
 /** MILL_ROT_SPLINE uses the weights by moments up to R = MOMENTS, the quintic from R = QUINTIC on,
@@ -41,8 +41,7 @@ enum {
   MILL_ROTATION_NODES = 14
 };
 
-/** Compute primitives (antiderivatives) k0 of K(x) and k1 of x K(x), the argument clipped to [-1,
- *  1]. */
+/** Compute the antiderivatives k0 of K(x) and k1 of x K(x), the argument clipped to [-1, 1]. */
 MILL_HD static inline void mill_rotation_primitives(double x, double *k0, double *k1)
 {
   const double eps = MILL_LIMB_DARKENING;

@@ -12,7 +12,7 @@
 /** Number of cubic basis functions that can be nonzero at one x. */
 enum { MILL_SPLINE_ORDER = 4 };
 
-/** Values and derivatives at x of the four basis functions that can be nonzero there.
+/** Compute values and derivatives at x of the four basis functions that can be nonzero there.
  *
  *  n_node, knot [n_node + 4]  in   nodes and knots of one axis of a mill_spline_grid
  *  x                          in   beyond the knots the functions go on linearly
@@ -53,8 +53,8 @@ MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, doub
   return span - (MILL_SPLINE_ORDER - 1);
 }
 
-/** Do the same for linear functions: knot [n_node + 2], where knot[1] .. knot[n_node] are the
- *  nodes. weight [4], slope [4]: the last two are 0.  Returns the index of the first function, 0 ..
+/** Do the same for linear functions: knot [n_node + 2]; knot[1] .. knot[n_node] are the nodes.  The
+ *  last two of weight [4] and slope [4] are 0.  Returns the index of the first function, 0 ..
  *  n_node - 2 for any x. */
 MILL_HD static inline int mill_linear_basis(int n_node, const double *knot, double x,
                                             double *weight, double *slope)

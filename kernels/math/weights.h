@@ -91,10 +91,10 @@ MILL_HD_CALLED static inline void mill_sort(int n, float *x)
   }
 }
 
-/** Pareto k of the weights exp(ln_w): above 0.7 weighted means are unreliable (Vehtari et al.
+/** Return Pareto k of the weights exp(ln_w): above 0.7 weighted means are unreliable (Vehtari et al.
  *  2024).  +infinity: too few weights; 0: the largest weights are equal.
  *
- *  ln_w [n]                  in   the largest 0
+ *  ln_w [n]                  in   the largest is 0
  *  tail [min(n, MILL_PARETO_TAIL)], like [MILL_PARETO_GRID]
  *                                 work space */
 MILL_BLOCK_FN double mill_block_weights_pareto(mill_block *b, int n, const float *ln_w, float *tail,

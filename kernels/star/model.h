@@ -46,8 +46,7 @@ typedef struct mill_model_arm {
   /** Filters from second differences to spline coefficients, applied in turn (spline_filter.h):
    *  their taps are 1, 4 and 16 grid points apart; the last one is for float64 only. */
   double spline_near[7], spline_far[7], spline_last[3];
-  /** Powers of the decay per grid point, from the left end rightwards and from the right end
-   *  leftwards. */
+  /** Powers of the decay per grid point, rightwards from the left end, leftwards from the right. */
   double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
   int log_flux;
   int first; /**< first grid point of a part of an arm (kernels/cpu/emulate.h); else 0 */

@@ -6,8 +6,7 @@
 #include "kernels/star/stages.h"
 #include "kernels/star/workspace.h"
 
-/** Solvers that remove the templates' own Gaussian from a resolution matrix, tabulated by its sigma
- *  in pixels. */
+/** Solvers, by sigma in pixels, that take the templates' Gaussian out of a resolution matrix. */
 typedef struct mill_deconv {
   const double *solve; /**< [solvers][n_diag][n_diag]; NULL: templates have no Gaussian */
   const float *at; /**< [n_pix] fractional index of each pixel's solver; NULL: all use the first */
@@ -123,8 +122,7 @@ typedef struct mill_slot {
 /** Bytes of a slot that are copied; its work space is not. */
 #define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
 
-/** Number of rows of error of a segment: the components of its arm, and those of the width of the
- *  line-spread function. */
+/** Number of rows of error: the components of the arm, and those of the line-spread width. */
 MILL_HD static inline int mill_n_error(const mill_model_arm *arm, double width_error)
 {
   return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0);
@@ -254,8 +252,7 @@ MILL_HD static inline double mill_within_velocities(const mill_model *m, double 
              : (vel_km_s > m->set.max_vel_km_s ? m->set.max_vel_km_s : vel_km_s);
 }
 
-/** Regions of a star's memory.  Raw pixels are one region, models and epochs another, so that each
- *  is copied at once. */
+/** Regions of a star's memory, each copied at once: raw pixels, models and epochs, the rest. */
 enum mill_star_region { MILL_STAR_RAW, MILL_STAR_MODELS, MILL_STAR_DEVICE, MILL_N_STAR_REGION };
 
 /** Numbers of elements of a star's arrays. */

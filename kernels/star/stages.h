@@ -25,8 +25,8 @@ typedef struct mill_eval {
   double hess[MILL_MAX_PAR * MILL_MAX_PAR];
 } mill_eval;
 
-/** A point with F and derivatives.  v sin i is in km/s in theta; grad and hess have its inner
- *  parameter. */
+/** A point, its F and derivatives.  theta has v sin i in km/s, grad and hess its inner parameter.
+ */
 typedef struct mill_point {
   double theta[MILL_MAX_PAR];
   double f;
@@ -257,8 +257,7 @@ typedef struct mill_sample {
 /** Most parameters of two stars with flux ratios and velocity offsets (pair_follow.h). */
 enum { MILL_MAX_JOINT = 2 * MILL_MAX_PAR };
 
-/** Work space of the logic, too large for the stack of a GPU's thread; nothing in it outlives a
- *  question. */
+/** Work space of the logic, too large for a GPU's stack; nothing in it outlives a question. */
 typedef struct mill_fit_space {
   /** Gradient [n] and curvature [n][n] of F in the parameters of two stars. */
   double joint_grad[MILL_MAX_JOINT], joint[MILL_MAX_JOINT * MILL_MAX_JOINT];

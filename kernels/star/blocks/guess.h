@@ -32,8 +32,7 @@ MILL_HD static inline double mill_guess_apart(int i)
   return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;
 }
 
-/** Terms of chi^2 whose data the bins hold: both, only w m^2, or only w n m (of a model's
- *  residuals). */
+/** Terms of chi^2 for which bins have data: both, only w m^2, or only w n m (for residuals). */
 enum mill_guess_bins { MILL_BINS_ALL, MILL_BINS_SQUARE, MILL_BINS_RESIDUAL };
 
 /** Does a segment take part in the guess or the peak search? */
@@ -255,8 +254,7 @@ MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill
   return taken;
 }
 
-/** Append a start at a template and its best velocity, the minimum of a parabola through three
- *  bins. */
+/** Append a start at a template and its best velocity, by a parabola through three bins. */
 MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot, int templ)
 {
   const int nv = 2 * m->guess_half + 1, n_label = m->n_label;

@@ -274,8 +274,7 @@ MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
   return isfinite(f) ? chisq : (double)NAN;
 }
 
-/** Copy the segment.  If its model error is fixed, the copy has the data's own weights and no array
- *  for the model. */
+/** Copy the segment; if its model error is fixed, with the data's own weights and without model. */
 MILL_BLOCK_FN mill_segment mill_segment_of_data(const mill_segment *s)
 {
   mill_segment data = *s;
@@ -398,8 +397,8 @@ MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const m
   }
 }
 
-/** Set work->templ and work->bend for a request without tangents, from work->grid or from the
- *  slot's kept template. */
+/** Set work->templ and work->bend, for a request without tangents, from work->grid or slot->kept.
+ */
 MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_slot *slot,
                                        int i_arm, mill_workspace *work)
 {

@@ -7,8 +7,7 @@
 #include "kernels/math/block.h"
 #include "kernels/star/slot.h"
 
-/** A kernel's half width (REACH), and the least distance of a pixel from the arm's ends (EDGE), in
- *  sigmas. */
+/** In sigmas: half width of a kernel (REACH), least distance of a pixel from an end (EDGE). */
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
 /** Templates on a grid coarser than their library's are blurred to a sigma of at least GRID_SIGMA

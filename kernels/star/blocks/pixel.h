@@ -50,8 +50,7 @@ MILL_HD_INLINE float mill_expm1f(float x)
 #define mill_expm1_real expm1
 #endif
 
-/** Template over sigma at a pixel: level times base (a constant after the resolution matrix), plus
- *  t. */
+/** Template / sigma at a pixel: (level * base + t) / sigma. */
 MILL_HD_INLINE double mill_pixel_template(double level, double base, double t, float is)
 {
   return (level * base + t) * (double)is;
@@ -64,8 +63,7 @@ MILL_HD_INLINE double mill_pixel_slope(double poly, float d, double t)
   return -poly * ((double)d - poly * t);
 }
 
-/** Compute the continuum at len pixels from first on: the sum of nk functions with coefficients
- *  coef. */
+/** Compute the continuum at len pixels from first on: nk functions times coef [nk], summed. */
 MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *coef, int first,
                                    int len, double *sum)
 {

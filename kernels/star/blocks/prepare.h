@@ -43,8 +43,7 @@ MILL_HD static inline double mill_mantissa(double x, int64_t *e)
   return v.f;
 }
 
-/** Sum the logarithms of x [n], n <= 64, by one call of log: of the product of the mantissas, which
- *  stays below 2^64. */
+/** Sum the logarithms of x [n], n <= 64, by the log of the mantissas' product, below 2^64. */
 MILL_INLINE double mill_sum_of_logs(int n, const double *x)
 {
   double product = 1.0;

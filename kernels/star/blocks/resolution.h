@@ -34,8 +34,7 @@ MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
   s->scratch[i] = NAN;
 }
 
-/** Clear the elements of row i, near an end, that fall outside the arm, and scale the row to the
- *  sum mult. */
+/** Clear elements of row i, near an end, that fall outside the arm; scale the row's sum to mult. */
 MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2, pitch = mill_row_pitch(n);
@@ -106,8 +105,7 @@ MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
   }
 }
 
-/** mill_deconvolve for pixels of different widths: interpolate between the two solvers with the
- *  nearest sigma. */
+/** mill_deconvolve for pixels of different widths: interpolates between the two nearest solvers. */
 MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int len, int k0,
                                           const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
@@ -353,8 +351,7 @@ MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspa
   return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);
 }
 
-/** Multiply the resolution matrix by each of n_row rows of in [n_row][pitch] to out; without a
- *  matrix copy them. */
+/** Multiply each of n_row rows of in [n_row][pitch] by the resolution matrix, if any, to out. */
 MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int n_row, int pitch,
                                       const mill_real *in, mill_real *out)
 {

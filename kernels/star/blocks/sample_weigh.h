@@ -49,8 +49,7 @@ MILL_HD_CALLED static inline double mill_part_claim(const mill_model *m, const m
   return of_all > 0.0 ? w * own / of_all : 0.0;
 }
 
-/** Coordinate k of point i, less the solution; for k = n_free the inner parameter u of its v sin i
- *  (mill_part_u). */
+/** Coordinate k of point i, less the solution; for k = n_free mill_part_u of its v sin i. */
 MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slot *slot, int i,
                                              int k)
 {

@@ -17,8 +17,7 @@ static inline void mill_spline_filter(mill_model_arm *arm)
   const double r = exp(arm->ln_step);
   const double a = r, b = 2.0 * (1.0 + 1.0 / r), c = 1.0 / (r * r);
   const double root = sqrt(b * b - 4.0 * a * c);
-  /* c x^2 + b x + a = 0: the small root is the decay to the right, the inverse of the large root
-   * the decay to the left */
+  /* roots of c x^2 + b x + a: decay to the right, and the inverse of the decay to the left */
   const double right = (-b + root) / (2.0 * c);
   const double left = 1.0 / ((-b - root) / (2.0 * c));
   const double centre = 1.0 / (a * left + b + c * right);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Compute a template at the pixels of a segment from the emulator's output: flux, rotation,
- *  spline, resolution. */
+/** Compute a segment's template from the emulator's output: flux, rotation, spline, resolution. */
 #pragma once
 
 #include "kernels/math/block.h"

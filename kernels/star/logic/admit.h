@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Decide between guess and fit whether the star can be fitted, which parameters are free, and
- *  where it starts. */
+/** After the guess decide if the star can be fitted, which parameters are free, where it starts. */
 #pragma once
 
 #include "kernels/star/logic/polish.h"
@@ -121,8 +120,7 @@ MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot,
  *  is a star's (mill_fit_no_star). */
 #define MILL_BRIEF_GAIN 25.0
 
-/** After the guess, set the free parameters and the starts; 0: the star is not fitted, see its
- *  status. */
+/** After the guess set free parameters and starts; 0: the star is not fitted, see its status. */
 MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
 {
   const int n_guess = slot->starts.n;

@@ -62,8 +62,7 @@ MILL_HD_CALLED static inline void mill_take_point(const mill_model *m, mill_slot
     }
 }
 
-/** Sum one number of the answers to MILL_REQ_MODELS over the used segments of an arm; -1: of all
- *  arms. */
+/** Sum a number of the MILL_REQ_MODELS answers over the used segments of an arm; -1: of all. */
 MILL_HD_CALLED static inline double mill_sum_models(const mill_model *m, const mill_slot *slot,
                                                     int arm, enum mill_answer_place place)
 {

@@ -58,8 +58,7 @@ MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slo
 
 /* ---- a Jacobian has been answered ---- */
 
-/** Digest a Jacobian of the leading arm: continue with this arm, or with all arms from its next
- *  point. */
+/** Digest a Jacobian of the leading arm, and go on with this arm or with all arms. */
 MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot *slot, double f)
 {
   const mill_polish *p = &slot->polish;
@@ -127,8 +126,7 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
   return 1;
 }
 
-/** Has this start's path met an earlier start's?  Then starts.f gets the F where the earlier one
- *  ended. */
+/** Has this start's path met an earlier start's?  Then starts.f gets the earlier start's last F. */
 MILL_HD static inline int mill_start_has_merged(const mill_model *m, mill_slot *slot)
 {
   const int like = mill_start_merges(m, slot);

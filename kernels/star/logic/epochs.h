@@ -17,12 +17,10 @@
 #define MILL_EPOCH_STEP 2.0
 /** All epochs are scanned if one is more than this many of its errors from the star's velocity. */
 #define MILL_EPOCH_FAR 4.0
-/** Labels are fitted with each epoch at its velocity if the probability of a constant velocity is
- *  below this. */
+/** Labels are fitted with each epoch at its velocity if mill_epochs_mean.pval is below this. */
 #define MILL_EPOCH_PVAL 1e-4
 
-/** Probability of a chi-square above x with n degrees of freedom (Abramowitz & Stegun
- *  26.4.4, 5). */
+/** Probability of a chi-square above x for n degrees of freedom (Abramowitz & Stegun 26.4.4, 5). */
 MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
 {
   const double most = 600.0; /* largest exponent, so that no term underflows */

@@ -249,8 +249,7 @@ MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_s
         MILL_PAIR_APART * sqrt(0.5 * mill_lines_signal(m, slot) / (1.0 + other) / curve);
 }
 
-/** Measure the width of the lines from F without model error, which enlarges the velocity's error
- *  but not the lines. */
+/** Measure the lines' width from F without model error, which broadens minima but not lines. */
 MILL_RESUMABLE(mill_pair_measure)
 {
   const enum mill_group group = slot->of_epochs ? MILL_OF_EPOCHS : MILL_OF_ARMS;
@@ -357,8 +356,7 @@ MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot
   return slot->polish.n_jac < MILL_PAIR_MOST_JAC ? MILL_POLISH_GO : MILL_POLISH_CUT;
 }
 
-/** End a turn: take its parameters, step the epochs' velocities, and judge the second star; 0:
- *  there is none. */
+/** End a turn: take its parameters, step the epochs, judge the second star; 0: there is none. */
 MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

@@ -219,8 +219,7 @@ MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
   }
 }
 
-/** Sum F of each epoch, and its gradient and curvature in both velocities, over the tangents of the
- *  epoch's segments. */
+/** Sum each epoch's F, and its gradient and curvature in both velocities, over its segments. */
 MILL_HD_CALLED static inline void mill_pair_epochs_take(const mill_model *m, mill_slot *slot)
 {
   const int nd = m->n_deriv, n_row = mill_n_row(m, 1), own = MILL_PAR_VRAD, other = nd + own;
@@ -261,8 +260,7 @@ MILL_HD_CALLED static inline int mill_pair_is_sided(const mill_slot *slot, int i
   return slot->epoch[i].exchanged > MILL_PAIR_TOLD * mill_pair_unit_at(slot, chisq, i);
 }
 
-/** Does the epoch alone determine both velocities?  Blended lines do so only with templates that
- *  have no model error. */
+/** Does the epoch alone determine both velocities?  Blended lines do without model error only. */
 MILL_HD static inline int mill_pair_is_told(const mill_model *m, const mill_slot *slot, int i)
 {
   return mill_pair_is_sided(slot, i) && (!mill_has_error(m) || mill_pair_is_clear(slot, i));
@@ -435,8 +433,7 @@ MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
   return most;
 }
 
-/** Does an epoch determine a star's velocity?  Its error is enormous if pixels have hardly any
- *  weight. */
+/** Does an epoch determine a star's velocity?  Pixels of hardly any weight give a huge error. */
 MILL_HD static inline int mill_pair_epoch_tells(const mill_epoch *e, int star)
 {
   return (e->result.flag & MILL_EPOCH_NO_DATA) == 0 && e->pair_err[star] < MILL_PAIR_ERR_MOST;

@@ -10,8 +10,7 @@
 /** Labels within this distance of a hull's facet are at the edge. */
 #define MILL_HULL_EDGE 1e-3
 
-/** Is this parameter fixed in the fit of this star?  With two stars, velocity offsets count as the
- *  companion's. */
+/** Is parameter j fixed in this star's fit?  With two stars, offsets count as the companion's. */
 MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
 {
   if (j < m->n_deriv)

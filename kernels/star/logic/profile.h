@@ -170,8 +170,7 @@ MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_s
   return 0;
 }
 
-/** Compute the moments of the velocity's likelihood about the solution, from five velocities if
- *  these suffice. */
+/** Compute the moments of the velocity's likelihood, from five velocities if these suffice. */
 MILL_RESUMABLE(mill_profile_run)
 {
   MILL_BEGIN;

@@ -38,8 +38,7 @@
  *  cut in two arms, are flagged. */
 #define MILL_ARMS_PVAL  1e-6
 #define MILL_ARMS_FLOOR 3.0
-/** A warning is set if the velocity is within VEL_LIMIT of a limit, or v sin i above VSINI_FAST,
- *  km/s. */
+/** Warnings, km/s: the velocity is within VEL_LIMIT of a limit; v sin i is above VSINI_FAST. */
 #define MILL_VEL_LIMIT_KM_S 5.0
 #define MILL_VSINI_FAST     100.0
 
@@ -202,8 +201,7 @@ MILL_HD static inline void mill_fit_reduce(const mill_model *m, mill_slot *slot)
     r->rchisq_tot = r->chisq_tot / (double)n_left;
 }
 
-/** Fill in STIFF, the slow waves in each arm's residuals as a fraction of its chi-square, and the
- *  flag STIFF_CONTINUUM. */
+/** Fill in STIFF, the fraction of slow waves in each arm's chi-square, and flag STIFF_CONTINUUM. */
 MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

@@ -112,8 +112,7 @@ MILL_HD static inline int mill_sample_is_other(const mill_slot *slot)
                          slot->result.m2ll - f > MILL_SAMPLE_RISE + MILL_SAMPLE_SAME * fabs(f));
 }
 
-/** Set up a fitted star's first proposal and number of points.  A star without free parameters is
- *  not sampled. */
+/** Set up a star's first proposal and number of points; none without free parameters. */
 MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;

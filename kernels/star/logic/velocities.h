@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Find the velocity of each arm or of each epoch: the minimum of its F by parabolas through three
- *  values. */
+/** Find the velocity of each arm or epoch: the minimum of F, by parabolas through three values. */
 #pragma once
 
 #include "kernels/math/quartic.h"
@@ -69,8 +68,7 @@ MILL_HD static inline int mill_seek_is_within(const mill_model *m, const mill_cu
   return c->centre - c->step >= m->set.min_vel_km_s && c->centre + c->step <= m->set.max_vel_km_s;
 }
 
-/** Set the search to ask for three values; it ends at a velocity limit.  Returns whether it goes
- *  on. */
+/** Set the search to ask for three values, or end it at a velocity limit; returns go. */
 MILL_HD static inline int mill_seek_next(const mill_model *m, mill_curve *c)
 {
   c->go = c->go && mill_seek_is_within(m, c);
@@ -134,8 +132,7 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
     c->step = first;
 }
 
-/** Begin the search for each arm's velocity; F at its centre is known from the models of
- *  slot->theta. */
+/** Begin each arm's search; F at its centre is known from the models of slot->theta. */
 MILL_HD_CALLED static inline void mill_arms_begin(const mill_model *m, mill_slot *slot)
 {
   slot->of_epochs = 0;
