@@ -90,8 +90,7 @@ typedef struct mill_rbf {
   int n_out;                         /**< inputs of the last layer */
 } mill_rbf;
 
-/** Emulator of one arm: a multilayer perceptron, or a grid or radial functions and a linear layer.
- */
+/** Emulator of one arm: multilayer perceptron, or a grid or radial functions and a linear layer. */
 typedef struct mill_emulator {
   int kind;    /**< enum mill_emulator_kind */
   int n_layer; /**< 1 for a grid and for radial functions */
@@ -178,8 +177,7 @@ void mill_spline_grid_clear(mill_spline_grid *grid);
 void mill_rbf_clear(mill_rbf *rbf);
 void mill_model_error_clear(mill_model_error *error);
 
-/** Set a label's edges to rvspecfit's range if its name begins with teff, logg or feh, else to 0.
- */
+/** Set a label's edges: rvspecfit's range if its name begins with teff, logg or feh, else 0. */
 void mill_label_set_edges(mill_label *label);
 
 /** Return the index of the label or arm with this name; -1: there is none. */

@@ -159,8 +159,9 @@ typedef struct mill_fit_result {
    *  priors and hull penalty.  It leaves out model error and the continuum's determinant, which do
    *  not tell whose templates are better. */
   double excess;
-  /** Chi-square of the guess's best template (only differences have a meaning), and the chi-square
-   *  up to which another library's best template ties with it.  Both infinite: no guess. */
+  /** guess_chisq: chi-square of the guess's best template (only differences have a meaning).
+   *  guess_tie: another library whose guess_chisq is at most this ties.  Both infinite: no guess.
+   */
   double guess_chisq, guess_tie;
   uint8_t library;  /**< 1 + index of the library of several; 0: there is one */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */

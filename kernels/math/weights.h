@@ -91,8 +91,8 @@ MILL_HD_CALLED static inline void mill_sort(int n, float *x)
   }
 }
 
-/** Return Pareto k of the weights exp(ln_w): above 0.7 weighted means are unreliable (Vehtari et al.
- *  2024).  +infinity: too few weights; 0: the largest weights are equal.
+/** Return Pareto k of the weights exp(ln_w): above 0.7 weighted means are unreliable (Vehtari et
+ *  al. 2024).  +infinity: too few weights; 0: the largest weights are equal.
  *
  *  ln_w [n]                  in   the largest is 0
  *  tail [min(n, MILL_PARETO_TAIL)], like [MILL_PARETO_GRID]

@@ -25,8 +25,7 @@ typedef struct mill_eval {
   double hess[MILL_MAX_PAR * MILL_MAX_PAR];
 } mill_eval;
 
-/** A point, its F and derivatives.  theta has v sin i in km/s, grad and hess its inner parameter.
- */
+/** A point, F and derivatives: theta has v sin i in km/s, grad and hess its inner parameter. */
 typedef struct mill_point {
   double theta[MILL_MAX_PAR];
   double f;

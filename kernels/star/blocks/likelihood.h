@@ -397,8 +397,7 @@ MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const m
   }
 }
 
-/** Set work->templ and work->bend, for a request without tangents, from work->grid or slot->kept.
- */
+/** Set work->templ and work->bend for a request without tangents, from work->grid or slot->kept. */
 MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_slot *slot,
                                        int i_arm, mill_workspace *work)
 {
