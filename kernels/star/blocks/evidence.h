@@ -40,6 +40,7 @@ MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const m
     const double sigma = mill_prior_sigma(m, slot, j);
     double lo, hi;
     mill_sample_range(m, j, &lo, &hi);
+    /* without a prior the normal z gives a uniform number in the range */
     theta[j] = sigma > 0.0 ? mill_prior_mean(m, slot, j) + z[k] * sigma
                            : lo + (hi - lo) * 0.5 * erfc(-z[k] * 0.70710678118654752);
   }
@@ -88,6 +89,7 @@ MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_
     part[1] += w * w;
   }
   mill_block_sum_n(b, part, 2, sum);
+  /* ln of the t distribution's normalisation, which the densities leave out */
   const double ln_t = lgamma(0.5 * (t + n)) - lgamma(0.5 * t) - 0.5 * n * log(t * MILL_PI);
   const double ln_prior = mill_block_prior_integral(b, m, slot, &var);
   MILL_SERIAL(b)

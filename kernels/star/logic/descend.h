@@ -70,7 +70,7 @@ MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot 
   if (outcome == MILL_POLISH_FAILED)
     theta = p->have ? p->at.theta : slot->starts.theta[slot->starts.i];
   slot->lead.arm = 0;
-  slot->fix_error = slot->starts.i == 0; /* the model error of all arms */
+  slot->fix_error = slot->starts.i == 0; /* so far it is the leading arm's */
   mill_polish_begin(m, slot, theta);
 }
 

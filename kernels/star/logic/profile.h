@@ -33,7 +33,7 @@ MILL_HD static inline void mill_profile_grid(mill_slot *slot, int n)
 MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_slot *slot, int n)
 {
   double h = slot->best.at.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
-  for (int a = 1; a < m->n_arm; a++)
+  for (int a = 1; a < m->n_arm; a++) /* the offsets follow at their best */
     if (mill_par_offset(m, a) >= 0)
       h += mill_offset_slope(m, slot, a) *
            slot->best.at.hess[MILL_PAR_VRAD * m->n_par + mill_par_offset(m, a)];

@@ -145,6 +145,7 @@ MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at
   const int j = MILL_PAR_VSINI;
   const double lo = mill_par_inner(m, j, mill_par_min(m, j));
   const double hi = mill_par_inner(m, j, mill_par_max(m, j));
+  /* distance of `at` from the limits: F counts from its least value within them */
   const double off = at < lo ? lo - at : (at > hi ? at - hi : 0.0);
   const double reach = sqrt(MILL_PART_REACH / hess + off * off);
   const double first = mill_par_outer(m, j, at - reach), last = mill_par_outer(m, j, at + reach);
@@ -168,7 +169,7 @@ MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *pa
   double *c = part->axes;
   if (v < 0 || part->mean[v] > MILL_PART_NEAR * sqrt(c[v * n + v]))
     return;
-  c[v * n + v] += part->mean[v] * part->mean[v];
+  c[v * n + v] += part->mean[v] * part->mean[v]; /* variance about the limit */
   part->mean[v] = 0.0;
   for (int k = 0; k < n; k++)
     if (k != v)
