@@ -280,7 +280,7 @@ enum mill_star_count {
   MILL_N_STAR_COUNT
 };
 
-/** The arrays of a segment, without lsf_aa. */
+/** Table of a segment's arrays except lsf_aa, likewise. */
 static inline int mill_segment_arrays(const mill_array **table)
 {
   static const mill_array array[] = {
@@ -307,7 +307,7 @@ static inline int mill_segment_arrays(const mill_array **table)
   return (int)(sizeof array / sizeof array[0]);
 }
 
-/** The arrays of a slot itself. */
+/** Table of a slot's own arrays: member, size of an element, region, number; returns its length. */
 static inline int mill_slot_arrays(const mill_array **table)
 {
   static const mill_array array[] = {

@@ -58,7 +58,8 @@ enum mill_workspace_count {
   MILL_N_WORK_COUNT
 };
 
-/** Table of the arrays of a workspace; returns their number. */
+/** Table of a workspace's arrays: member, size of an element, region, number; returns its length.
+ */
 static inline int mill_workspace_arrays(const mill_array **table)
 {
   static const mill_array array[] = {

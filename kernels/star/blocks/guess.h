@@ -47,6 +47,7 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
 
 #include MILL_PRIMITIVES_GUESS
 
+/* log2(n) steps of n / 2 butterflies; a thread takes MILL_GUESS_TEMPLATES lanes of one at a time */
 MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const float *root,
                                       float *x)
 {

@@ -197,7 +197,7 @@ MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
 MILL_RESUMABLE(mill_descend)
 {
   MILL_BEGIN;
-  if (slot->simplex.done) { /* nelder-mead */
+  if (slot->simplex.done) { /* method nelder-mead: Jacobians for the axes of its simplex */
     do {
       MILL_ASK(MILL_REQ_TANGENTS);
     } while (mill_axes_digest(m, slot));

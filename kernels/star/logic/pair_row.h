@@ -23,7 +23,7 @@ MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, m
 {
   mill_fit_result *r = &slot->result;
   const mill_pair *p = &slot->pair;
-  mill_pair_errors(m, slot, &p->point, p->theta[1]);
+  mill_pair_errors(m, slot, &p->point, p->theta[1]); /* into the first star's columns */
   r->pair_vrad_km_s = p->theta[1][MILL_PAR_VRAD];
   r->pair_vrad_err_km_s = r->vrad_err_km_s;
   r->pair_vsini_km_s = p->theta[1][MILL_PAR_VSINI];
