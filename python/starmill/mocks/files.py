@@ -138,9 +138,9 @@ def open_coadd(path, survey, n_row):
     return file
 
 
-def put_coadd(file, row, survey, stars):
-    """Observe the stars and write them from row on."""
-    spectra, median_sn = observe.observe(survey, stars)
+def put_coadd(file, row, survey, stars, observed=None):
+    """Write the stars from row on; observed: their (spectra, S/N), None: of observe.observe()."""
+    spectra, median_sn = observed or observe.observe(survey, stars)
     tables = _coadd_tables(stars, median_sn)
     for name, columns in (("FIBERMAP", FIBERMAP), ("EXP_FIBERMAP", EXP_FIBERMAP),
                           ("SCORES", SCORES)):
