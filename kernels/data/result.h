@@ -195,7 +195,7 @@ typedef struct mill_fit_result {
   uint32_t epoch_crc; /**< CRC-32 of the rows of its exposures in /epochs; set with those rows */
   /** Posterior on the host, borrowed until the pipeline's sink returns; NULL: not sampled. */
   const mill_posterior *posterior;
-  /** [number of the star's epochs], borrowed likewise; NULL: not wanted. */
+  /** Results of the star's epochs, also borrowed; NULL: not wanted. */
   const mill_epoch_result *epoch;
 } mill_fit_result;
 

@@ -280,7 +280,7 @@ enum mill_star_count {
   MILL_N_STAR_COUNT
 };
 
-/** Table of a segment's arrays except lsf_aa, likewise. */
+/** Table of a segment's arrays except lsf_aa, with the same columns as mill_slot_arrays. */
 static inline int mill_segment_arrays(const mill_array **table)
 {
   static const mill_array array[] = {

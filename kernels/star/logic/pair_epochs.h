@@ -28,10 +28,10 @@ enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 /** An epoch tells which velocity belongs to which star if exchanging them raises -2 ln L by more
  *  than this many reduced chi-squares (mill_pair_unit_at). */
 #define MILL_PAIR_TOLD 9.0
-/** Epochs get the flag EXCHANGEABLE unless the velocities differ by more than RESOLVED line widths
- *  at one epoch, and one epoch's residual peak exceeds the significance SEEN.  The fit shares the
- *  rotation of closer lines wrongly between the stars, and a second star seen only in all epochs
- *  together may be at a wrong velocity. */
+/** All epochs get the flag EXCHANGEABLE unless at one epoch the velocities differ by more than
+ *  RESOLVED line widths, and at one the residual peak exceeds the significance SEEN.  The fit
+ *  shares the rotation of closer lines wrongly between the stars, and a second star seen only in
+ *  all epochs together may be at a wrong velocity. */
 #define MILL_PAIR_RESOLVED 0.8
 #define MILL_PAIR_SEEN     4.0
 /** Lines closer than this many line widths are blended: the second star's velocity then also fits
