@@ -5,7 +5,7 @@
  *  that each number loaded serves several sums. */
 #pragma once
 
-#include "kernels/math/gram.h"
+#include "kernels/math/linalg.h"
 #include "kernels/math/vector.h"
 
 #if defined(__AVX512F__)
