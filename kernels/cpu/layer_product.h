@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The emulator's matrix products on a CPU.
+/** The emulator's matrix products on a CPU, of cpu_real.h.  The including file defines the name,
+ *  MILL_LAYER_PRODUCT.
  *
  *  Every output is one sum in one fixed order, whatever the number of rows: a star's template does
  *  not depend on what else is in the batch.  Tiles of all heights run the same chain of
@@ -104,10 +105,8 @@ MILL_TILES(MILL_TILE)
 
 typedef void mill_tile(const mill_strip *, const mill_real *, const int *, mill_real *const *);
 
-/** out[r][0..n_out_pad) = W h[r] (+ bias where value[r]); h [n_row][MILL_ROW_PITCH].  The bias is
- *  of the weights' type where there are values. */
-static void layer_product(const mill_layer *layer, const void *weight_w, int n_row,
-                          const mill_real *h, const int *value, mill_real *const *out)
+void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row,
+                        const mill_real *h, const int *value, mill_real *const *out)
 {
 #define MILL_TILE_NAME(NR) tile_##NR,
   static mill_tile *const tile[] = {NULL, MILL_TILES(MILL_TILE_NAME)};
