@@ -29,6 +29,13 @@ static inline double test_library_random(uint64_t *state)
   return (double)((*state * 0x2545F4914F6CDD1Dull) >> 11) / 4503599627370496.0 - 1;
 }
 
+/** The label's value at a mapped coordinate: the inverse of mill_label_map. */
+static inline double test_label_unmap(const mill_label *label, double mapped)
+{
+  const double x = mapped * label->std + label->mean;
+  return label->mapping == MILL_MAP_LOG10 ? pow(10.0, x) : x;
+}
+
 static inline int test_library_box(int n_label, int first, mill_hull *hull)
 {
   int err = MILL_OK;

@@ -124,7 +124,7 @@ MILL_TEST(good_stars_have_no_flags)
   make_stars(20, 30, 60);
   for (int i = 0; i < 20; i++)
     for (int l = 0; l < 4; l++) /* well inside the hulls */
-      truth[i][2 + l] = mill_label_unmap(&lib.label[l], 0.1 * (i % 5 - 2));
+      truth[i][2 + l] = test_label_unmap(&lib.label[l], 0.1 * (i % 5 - 2));
   uint64_t random = SEED;
   for (int i = 0; i < 20; i++)
     made_star_fill(&lib, truth[i], 100, 1, &random, &star[i]);
