@@ -130,9 +130,12 @@ static int open_library(starmill_library *h, const char *path, const char *confi
   MILL_TRY(read_config(h, config));
   mill_hdf5_lock();
   err = mill_library_read(path, &h->lib);
+  if (err == MILL_OK)
+    err = mill_config_cut_arms(c, &h->lib);
+  if (err == MILL_OK && c->sky_components[0])
+    err = mill_library_add_sky(c->sky_components, &h->lib, c->sky_hash);
   mill_hdf5_unlock();
   MILL_TRY(err);
-  MILL_TRY(mill_config_cut_arms(c, &h->lib));
   name_offsets(h);
   MILL_TRY(mill_config_bind(c, &h->lib));
   MILL_TRY(mill_prior_check(&h->lib, 1, &c->fit, 0));

@@ -76,7 +76,8 @@ done:
   return err;
 }
 
-int mill_sampled_check_priors(const char *path, const char *table, const char *hash)
+int mill_sampled_check_same(const char *path, const char *key, const char *name, const char *hash,
+                            const char *remedy)
 {
   int err = MILL_OK;
   mill_h5_file file = {.id = H5I_INVALID_HID};
@@ -84,10 +85,8 @@ int mill_sampled_check_priors(const char *path, const char *table, const char *h
   MILL_TRY(open_fit(path, &file));
   MILL_TRY(mill_output_read_text(file.id, path, "provenance/IDENTITY", &text));
   if (!strstr(text, hash))
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "prior_table: %s has changed since %s was fitted with it: choose the fit's table, or "
-              "this one, by --prior-table",
-              table, path);
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: %s has changed since %s was fitted with it: %s", key, name,
+              path, remedy);
 done:
   mill_free(text);
   mill_h5_close(&file);

@@ -127,11 +127,11 @@ typedef struct mill_slot {
 /** Bytes of a slot that are copied; its work space is not. */
 #define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
 
-/** Rows of error of a segment: the components of its arm, and the width of its line-spread
- *  function. */
+/** Rows of error of a segment: the components of its arm, the width of its line-spread function,
+ *  and the sky. */
 MILL_HD static inline int mill_n_error(const mill_model_arm *arm, double width_error)
 {
-  return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0);
+  return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0) + arm->n_sky;
 }
 
 /** Parameter that is the velocity offset of an arm; -1: it has none. */

@@ -67,15 +67,21 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
                       lib->n_label, n_offset, lib->n_arm, MILL_MAX_PAR - MILL_PAR_LABEL0);
   /* npoly_per_1000aa: the number depends on the arm's width; assume the most */
   const int n_cont = s->n_cont_per_1000aa > 0.0 ? MILL_MAX_CONT : s->n_cont;
-  for (int a = 0; a < lib->n_arm && s->model_error; a++) {
-    const int n_error =
-        lib->arm[a].error.n_component + (s->lsf_width_error != 0.0 ? MILL_WIDTH_ROWS : 0);
+  for (int a = 0; a < lib->n_arm; a++) {
+    const int n_error = (s->model_error ? lib->arm[a].error.n_component : 0) +
+                        (s->lsf_width_error != 0.0 ? MILL_WIDTH_ROWS : 0) +
+                        lib->arm[a].sky.n_component;
     const int n_deriv =
         s->binaries ? 2 * (MILL_PAR_LABEL0 + lib->n_label) + 1 : MILL_PAR_LABEL0 + lib->n_label;
+    if (n_error > MILL_MAX_ERROR)
+      return MILL_ERROR(MILL_ERR_RANGE,
+                        "arm %s has %d components of model, line-spread function and sky error, at "
+                        "most %d are possible; give sky_components a file with fewer",
+                        lib->arm[a].name, n_error, MILL_MAX_ERROR);
     if (n_error + n_cont + n_deriv > MILL_MAX_ROWS)
       return MILL_ERROR(
           MILL_ERR_RANGE,
-          "arm %s has %d components of model and line-spread function error, with up to %d "
+          "arm %s has %d components of model, line-spread function and sky error, with up to %d "
           "continuum functions and %d parameters more than %d; lower npoly, leave "
           "npoly_per_1000aa out, or give model_error: false",
           lib->arm[a].name, n_error, n_cont, n_deriv, MILL_MAX_ROWS);
@@ -242,6 +248,7 @@ static int load_arm(mill_device_memory *memory, int n_thread, const mill_library
   arm->template_sigma_aa = from->template_sigma_aa;
   arm->kind = e->kind;
   arm->n_layer = e->n_layer;
+  arm->n_sky = from->sky.n_component;
   if (from->n_pix < 4 * MILL_SPLINE_END)
     return MILL_ERROR(MILL_ERR_LIBRARY, "%s: arm %s has %d pixels, at least %d are needed",
                       lib->path, from->name, from->n_pix, 4 * MILL_SPLINE_END);
