@@ -492,7 +492,7 @@ MILL_TEST(too_many_rows_are_refused)
   fx.set.n_cont = MILL_MAX_CONT;
   made_check(mill_device_model_check(&fx.lib, &fx.set)); /* 16 + 24 + 6 */
   fx.lib.n_label = 7;
-  assert_fails(mill_device_model_check(&fx.lib, &fx.set), MILL_ERR_RANGE, "model_error: false");
+  assert_fails(mill_device_model_check(&fx.lib, &fx.set), MILL_ERR_CONFIG, "model_error: false");
   fx.set.model_error = 0;
   made_check(mill_device_model_check(&fx.lib, &fx.set));
   fx.lib.n_label = 4;
