@@ -25,26 +25,6 @@ static void begin(int n_component, int n_exposure, int with_matrix)
   fx.star.segment[0].ivar[40] = 0;
 }
 
-/** Give each arm of the library two components of the sky over its red half: lines and a continuum.
- */
-static void add_sky(void)
-{
-  enum { N = 40 };
-  for (int a = 0; a < fx.lib.n_arm; a++) {
-    mill_arm *arm = &fx.lib.arm[a];
-    const double first = arm->wave_aa[arm->n_pix / 2], last = arm->wave_aa[arm->n_pix - 1];
-    made_check(MILL_ALLOC(N, &arm->sky.wave_aa));
-    made_check(MILL_ALLOC(2 * N, &arm->sky.component));
-    arm->sky.n_component = 2;
-    arm->sky.n_pix = N;
-    for (int k = 0; k < N; k++) {
-      arm->sky.wave_aa[k] = first + (last - first) * k / (N - 1);
-      arm->sky.component[k] = k % 3 == 0 ? 0.5f : 0.0f;
-      arm->sky.component[N + k] = 1.0f + 0.1f * (float)(k % 7);
-    }
-  }
-}
-
 /** The Jacobian at theta, of a model error that was fixed at place. */
 static void jacobian(const double *theta, mill_evaluation *eval)
 {
@@ -299,7 +279,7 @@ MILL_TEST(value_and_curvature_match_a_dense_covariance)
       begin(n_component[i], 1 + with_matrix, with_matrix);
       fx.set.likelihood = i == 1;
       if (i != 1)
-        add_sky();
+        made_check(test_library_add_sky(&fx.lib));
       open_pipeline();
       compare_dense(place, 2e-3, 2e-5);
       compare_dense(fx.truth, 2e-3, 2e-5);
@@ -330,7 +310,7 @@ MILL_TEST(width_of_the_line_spread_function)
     }
     made_star_fill(&fx.lib, fx.truth, 60, 1, &fx.random, &fx.star);
     if (kind > 1)
-      add_sky();
+      made_check(test_library_add_sky(&fx.lib));
     open_pipeline();
     /* the second derivative is within 1 %, of a component of some sigma */
     compare_dense(place, 0.2, 0.01);
