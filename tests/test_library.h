@@ -374,6 +374,29 @@ done:
   return err;
 }
 
+/** Two components of the sky over the red half of each arm: lines and a continuum. */
+static inline int test_library_add_sky(mill_library *lib)
+{
+  enum { N = 40 };
+  int err = MILL_OK;
+  for (int a = 0; a < lib->n_arm; a++) {
+    mill_arm *arm = &lib->arm[a];
+    mill_sky *sky = &arm->sky;
+    const double first = arm->wave_aa[arm->n_pix / 2], last = arm->wave_aa[arm->n_pix - 1];
+    MILL_TRY(MILL_ALLOC(N, &sky->wave_aa));
+    MILL_TRY(MILL_ALLOC(2 * N, &sky->component));
+    sky->n_component = 2;
+    sky->n_pix = N;
+    for (int k = 0; k < N; k++) {
+      sky->wave_aa[k] = first + (last - first) * k / (N - 1);
+      sky->component[k] = k % 3 == 0 ? 0.5f : 0.0f;
+      sky->component[N + k] = 1.0f + 0.1f * (float)(k % 7);
+    }
+  }
+done:
+  return err;
+}
+
 /** The library with emulators of a kind, MILL_EMULATOR_MLP as it is made. */
 static inline int test_library_to(mill_library *lib, int kind)
 {

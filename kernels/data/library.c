@@ -16,6 +16,7 @@ void mill_arm_clear(mill_arm *arm)
   mill_spline_grid_clear(&arm->emulator.grid);
   mill_rbf_clear(&arm->emulator.rbf);
   mill_model_error_clear(&arm->error);
+  MILL_FREE(arm->sky.wave_aa, arm->sky.component);
   memset(arm, 0, sizeof *arm);
 }
 

@@ -122,6 +122,14 @@ MILL_HD static inline int mill_error_points(const mill_model_error *error, int n
   return error->finer > 1 ? (n_pix - 1) * error->finer + 1 : n_pix;
 }
 
+/** What sky subtraction may leave in an arm, in observed wavelengths: the sum of the components,
+ *  each times a standard normal number. */
+typedef struct mill_sky {
+  int n_component, n_pix; /**< 0: none */
+  double *wave_aa;        /**< [n_pix] vacuum A, ascending, owned */
+  float *component;       /**< [n_component][n_pix] in the spectra's flux unit, owned */
+} mill_sky;
+
 /** Largest plausible template sigma, as a fraction of the width of its arm. */
 #define MILL_MAX_SIGMA_WIDTH 0.25
 
@@ -140,6 +148,7 @@ typedef struct mill_arm {
   double template_sigma_aa;
   mill_emulator emulator;
   mill_model_error error;
+  mill_sky sky; /**< of a fit (mill_library_add_sky), no part of the file or the hash */
   /* origin, printed and written to files; may be empty; does not enter the hash */
   char sigma_origin[160]; /**< where template_sigma_aa comes from */
   char source[128];       /**< name of the emulator's file, without its folder */

@@ -63,6 +63,7 @@ typedef struct mill_model_arm {
   const float *stored;       /**< grid [n_stored][1 + n_label][n_pix_pad] */
   const double *stored_mean; /**< mean [n_stored][1 + n_label] */
   mill_model_error error;    /**< fraction NULL: no model error */
+  int n_sky;                 /**< components of the sky */
   double template_sigma_aa;  /**< as in mill_arm */
 } mill_model_arm;
 
@@ -89,6 +90,7 @@ typedef struct mill_waveset {
    *  kernels/math/cells.h); cell 0: a function is not smooth enough. */
   int cell;
   double *cell_coef, *cell_power;
+  float *sky;            /**< [n_sky of the arm][mill_row_pitch(n_pix)] flux of the components */
   unsigned char *masked; /**< [n_pix] 1: excluded by wavelength */
   /* initial guess: bins uniform in ln wavelength, common to all arms */
   int n_bin;

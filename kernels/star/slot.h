@@ -122,10 +122,11 @@ typedef struct mill_slot {
 /** Bytes of a slot that are copied; its work space is not. */
 #define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
 
-/** Number of rows of error: the components of the arm, and those of the line-spread width. */
+/** Number of rows of error: the components of the arm, the width of the line-spread function, and
+ *  the sky. */
 MILL_HD static inline int mill_n_error(const mill_model_arm *arm, double width_error)
 {
-  return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0);
+  return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0) + arm->n_sky;
 }
 
 /** Index of the parameter that is an arm's velocity offset; -1: it has none. */

@@ -88,6 +88,9 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"model_error", YES_NO(fit.model_error), SCIENCE,
      .help = "include the library's measured template errors in the likelihood; no effect "
              "for a library without them"},
+    {"sky_components", PATH(sky_components), SCIENCE,
+     .help = "file of residuals that sky subtraction leaves, to include in the likelihood",
+     .more = " (below)"},
     {"fix_param", OTHER("list of `{param, value}`"), SCIENCE, .unit = "of the parameter",
      .range = "`vsini` and `vrad` within their limits, labels within the library's range",
      .help = "parameters held at a value", .elsewhere = "`fixParam`"},

@@ -283,6 +283,8 @@ int mill_config_identity(const mill_config *config, char **text)
   MILL_TRY(take_hash("start", config->start_hash, copy->start, sizeof copy->start));
   MILL_TRY(
       take_hash("prior_table", config->prior_hash, copy->prior_table, sizeof copy->prior_table));
+  MILL_TRY(take_hash("sky_components", config->sky_hash, copy->sky_components,
+                     sizeof copy->sky_components));
   for (int i = 0; i < MILL_N_KEY; i++)
     sorted[i] = &mill_config_key[i];
   qsort(sorted, MILL_N_KEY, sizeof sorted[0], compare_key);

@@ -38,6 +38,8 @@ static inline void work_make(work_input *in, int kind)
   made_check(test_library_to(&in->lib, kind));
   if (kind != MILL_EMULATOR_GRID) /* so that there are stars with a model error and without */
     made_check(test_library_add_error(kind == MILL_EMULATOR_MLP ? 9 : 3, &in->lib));
+  if (kind == MILL_EMULATOR_RBF)
+    made_check(test_library_add_sky(&in->lib));
   in->velocity_offsets = kind == MILL_EMULATOR_RBF;
   for (int i = 0; i < WORK_STARS; i++) {
     made_star_cut(&in->lib, 1 + (i == 1), i == 1 ? 0.45 : 0.8, i != 1, 4, &random, &in->star[i]);

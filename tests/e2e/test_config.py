@@ -111,6 +111,7 @@ GIVEN = (
     ("min_vsini: .5", "min_vsini: 0.5"), ("max_vsini: 80.", "max_vsini: 80"), "npoly: 7", "npoly_per_1000aa: 2",
     ("rbf_continuum: no", "rbf_continuum: false"), "likelihood: profile", "precision: float64",
     "rotation_kernel: linear", ("model_error: off", "model_error: false"),
+    ("sky_components: sky.h5", "sky_components: \"sky.h5\""),
     ("fix_param: [{value: 3, param: vsini}]", "fix_param:\n  - {param: \"vsini\", value: 3}"),
     ("priors:\n  - param: teff\n    mean: 5000\n    sigma: 100",
      "priors:\n  - {param: \"teff\", mean: 5000, sigma: 100}"),

@@ -179,10 +179,10 @@ MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len
     flux[i] += more[i] / (double)s->is[first + i];
 }
 
-/** Compute over the good pixels chi-square, the squared significance of negative model pixels and
- *  the largest squared residual, for the coefficients in work->solve and a template.  keep: store
- *  the model in s->model, if wanted, and model / sigma in s->scratch.  Always inlined, so that last
- *  digits do not depend on the compiler's choice. */
+/** Compute over the good pixels chi-square, the squared significance of negative pixels of the
+ *  model without its error, and the largest squared residual, for the coefficients in work->solve
+ *  and a template.  keep: store the model in s->model, if wanted, and model / sigma in s->scratch.
+ *  Always inlined, so that last digits do not depend on the compiler's choice. */
 MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const mill_real *templ,
                                      double level, int keep, const mill_workspace *work,
                                      double *chisq, double *negative, double *largest)
@@ -206,23 +206,24 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
         flux[i] += (double)templ[first + i];
     }
     mill_continuum_of(s, s->ws->n_cont, work->solve, first, len, poly);
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
+    double chi = 0.0, below = 0.0;
+    MILL_SIMD_SUM(below)
+    for (int i = 0; i < len; i++) {
       flux[i] *= poly[i];
+      const double low = good[i] && flux[i] < 0.0 ? flux[i] * (double)is[i] : 0.0;
+      below += low * low;
+    }
     mill_add_error_shares(s, first, len, work, flux);
     if (keep && s->model) {
       MILL_SIMD
       for (int i = 0; i < len; i++)
         s->model[first + i] = (float)flux[i];
     }
-    double chi = 0.0, below = 0.0;
-    MILL_SIMD_SUM(chi, below)
+    MILL_SIMD_SUM(chi)
     for (int i = 0; i < len; i++) {
       const double model = good[i] ? flux[i] * (double)is[i] : 0.0;
       const double r = good[i] ? (double)d[i] - model : 0.0;
-      const double low = model < 0.0 ? model : 0.0;
       chi += r * r;
-      below += low * low;
       poly[i] = model;
       flux[i] = r * r;
     }

@@ -12,7 +12,7 @@ from starmill.cli.basics import USAGE, Failure, check_packages, did_you_mean
 ROOMS = {"simulate": "mocks", "grid": "grids", "convert": "surveys", **dict.fromkeys(
     ("status", "report", "plot", "show", "select", "compare", "export", "merge"),
     "products")}
-LIBRARY = ("build", "train", "import", "spectra", "correct", "model-error", "info")
+LIBRARY = ("build", "train", "import", "spectra", "correct", "model-error", "sky", "info")
 LIBRARY_HELP = f"""usage: starmill library {'|'.join(LIBRARY)} [options] FILE...
 
 Make and inspect template libraries; starmill library build --help shows the options of build.

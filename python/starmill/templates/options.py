@@ -7,6 +7,7 @@ from starmill.cli.options import Job, Once
 
 NEEDS = "numpy scipy h5py astropy cffi"
 MAX_ARM, MAX_WIDTH, MAX_ERROR, MAX_CONTINUUM = 8, 1024, 16, 24  # limits of a library
+MAX_SKY = 12
 
 
 def add_output(job):
@@ -206,6 +207,17 @@ smooth functions of the labels, removes them, and measures the remaining model e
             "they also raise the floors of errors until fitted and given labels agree within both "
             "(default: the library's typical errors, without effect on the floors)", "X,...")
     job.number("components", 0, MAX_ERROR, "principal components of the model error", 4)
+    return job
+
+
+def sky():
+    job = Job("library sky", "templates.sky", "--output SKY.h5 [options] FILE.fits...", """\
+sky makes the file of the key sky_components: what sky subtraction leaves, as principal components
+of the sky fibres (OBJTYPE SKY) of DESI's coadd or spectra files.""", NEEDS, "",
+              (1, math.inf, "files with sky fibres, of the kind to be fitted"))
+    job.add("output", "the file to write", "SKY.h5", needed=True)
+    job.flag("overwrite", "replace SKY.h5 if it exists")
+    job.number("components", 1, MAX_SKY, "most principal components per arm", 3)
     return job
 
 
