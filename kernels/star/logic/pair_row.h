@@ -3,6 +3,7 @@
 #ifndef MILL_PAIR_ROW_H
 #define MILL_PAIR_ROW_H
 
+#include "kernels/star/logic/elements.h"
 #include "kernels/star/logic/row.h"
 
 /** Fill in the row's errors for one star, from the curvature at the end of its last turn. */
@@ -72,6 +73,7 @@ MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slo
   for (int i = 0; i < slot->n_epoch; i++)
     slot->epoch[i].result.pair_vrad_err_km_s *= r->err_scale;
   slot->pair.is_fitted = 0;
+  mill_elements_flag(m, slot);
 }
 
 #endif
