@@ -7,7 +7,7 @@ import numpy as np
 from starmill.interchange import errors
 from starmill.products.drawing import INK, STYLE
 from starmill.products.models import open_models
-from starmill.products.plot import draw_arms, draw_star
+from starmill.products.plot import A_LINE, draw_arms, draw_star
 from starmill.products.result import SYMBOL, number, symbol
 from starmill.surveys.spectra import Arm, Inputs, arms_with_error, weighted
 
@@ -43,8 +43,10 @@ def draw_pieces(library, theta, pieces, limits):
                          p.flux.astype(float)), library.config.get("sigma_floor", 0.3), theta[0],
                      error) for p in pieces if p.exposure == best]
     figure = drawn(draw_arms, sorted(arms, key=lambda arm: arm.wave[0]), "", theta[0], limits)
-    figure.text(0.05, 1 - 0.32 / figure.get_figheight(), ",   ".join(
-        f"{symbol(p.column)} {number(value, SYMBOL.get(p.column, ('', 3))[1])} "
-        f"{'dex' if p.unit.startswith('log(') else p.unit}"
-        for p, value in zip(library.parameters, theta)), va="baseline", color=INK)
+    words = [f"{symbol(p.column)} {number(value, SYMBOL.get(p.column, ('', 3))[1])} "
+             f"{'dex' if p.unit.startswith('log(') else p.unit}"
+             for p, value in zip(library.parameters, theta)]
+    figure.text(0.05, 1 - 0.32 / figure.get_figheight(), "\n".join(
+        ",   ".join(words[i:i + A_LINE]) for i in range(0, len(words), A_LINE)), va="baseline",
+                color=INK)
     return figure
