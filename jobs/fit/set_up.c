@@ -173,7 +173,7 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   /* the first library last, since config->fit stays bound to the last one */
   for (int k = setup->n_library - 1; k >= 0; k--) {
     MILL_CHECK(mill_config_cut_arms(config, &setup->library[k]));
-    MILL_CHECK(mill_config_bind(config, &setup->library[k]));
+    MILL_CHECK((k > 0 ? mill_config_bind_other : mill_config_bind)(config, &setup->library[k]));
   }
   MILL_CHECK(unite_libraries(setup));
   MILL_CHECK(mill_config_arms(config, &setup->lib, setup->arm_wanted));

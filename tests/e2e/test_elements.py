@@ -10,7 +10,7 @@ from survey_stats import half_width
 
 ELEMENTS = "CFE NFE NAFE MGFE SIFE CAFE TIFE NIFE".split()
 N_STAR, LOW, HIGH = 250, -0.4, 0.6
-EDGE = 4
+NO_VALUE, EDGE = 1, 4
 
 
 def with_elements(path):
@@ -73,6 +73,17 @@ class Elements(ProgramTest):
             beyond = np.abs(self.row[name] - (LOW + HIGH) / 2) > (HIGH - LOW) / 2 - 0.3e-3
             np.testing.assert_array_equal(at_edge[name], beyond & np.isfinite(self.row[name]))
         self.assertTrue((self.row["SUCCESS"][np.any(list(at_edge.values()), axis=0)] == 1).any())
+
+    def test_a_row_of_another_library_has_no_value(self):
+        """With elements held where hardly a star has them, the library without them fits better."""
+        far = put("far.yaml", "fix_param:\n" + "".join(
+            f"  - {{param: {e.lower()}, value: {LOW}}}\n" for e in ELEMENTS))
+        run("fit", "--config", far, "--library", self.library, "--library", coarse_library(), "--output",
+            tmp("two.h5"), "--object", self.row["TARGETID"][0], self.input)
+        row = read(tmp("two.h5"))
+        self.assertEqual(row["LIBRARY"], 2)
+        for name in ELEMENTS:
+            self.assertTrue(np.isnan(row[name]).all() and row[name + "_FLAG"] == NO_VALUE)
 
     def test_products_have_all_labels(self):
         """The result in rvspecfit's form and as one table, posteriors, and what merges them."""
