@@ -4,6 +4,7 @@
 import dataclasses
 
 from base import *  # noqa: F403
+from scipy.linalg import block_diag
 from starmill.templates import library_file
 from starmill.templates.library_data import Hull, Label
 from survey_stats import half_width
@@ -24,22 +25,16 @@ def with_elements(path):
     pair, through = np.kron(np.eye(n), [[1], [-1]]), np.kron(np.eye(n), [[1, -1], [-1, 1]])
     arms = []
     for arm in library.arm:
-        weight, bias = arm.emulator.weight, arm.emulator.bias
-        lines = np.zeros((n, arm.n_pix))
+        weight, bias, lines = arm.emulator.weight, arm.emulator.bias, np.zeros((n, arm.n_pix))
         for line in lines:
             for at in random.integers(0, arm.n_pix, 60):
                 line -= 0.3 * np.exp(-0.5 * ((np.arange(arm.n_pix) - at) / 2) ** 2)
-        more = [0.3 * pair, *[through] * (len(weight) - 2), lines.T @ pair.T]
-        joined = []
-        for i, (old, new) in enumerate(zip(weight, more)):
-            above = np.zeros((len(old), new.shape[1] if i < len(weight) - 1 else 0))
-            below = np.zeros((len(new), old.shape[1]))
-            joined.append(np.block([[old, above], [below, new]]) if i < len(weight) - 1
-                          else np.hstack([old, new]))
-        shift = [0.1 * pair.sum(1), *[np.zeros(2 * n)] * (len(weight) - 2), []]
+        more = [0.3 * pair, *[through] * (len(weight) - 2)]
+        weight = [*map(block_diag, weight[:-1], more), np.hstack([weight[-1], lines.T @ pair.T])]
+        shift = [0.1 * pair.sum(1), *[np.zeros(2 * n)] * (len(bias) - 2), []]
         arms.append(dataclasses.replace(arm, emulator=dataclasses.replace(
-            arm.emulator, weight=[w.astype("f4") for w in joined],
-            bias=[np.concatenate([b, s]).astype("f4") for b, s in zip(bias, shift)])))
+            arm.emulator, weight=[w.astype("f4") for w in weight],
+            bias=[np.append(b, s).astype("f4") for b, s in zip(bias, shift)])))
     guess = np.hstack([library.guess_label, np.zeros((len(library.guess_label), n))])
     library_file.write(path, dataclasses.replace(
         library, label=library.label + labels, hull=library.hull + hulls, arm=arms, guess_label=guess))
