@@ -103,10 +103,10 @@ done:
 static inline int test_library_make(int n_label, int n_arm, uint64_t seed, mill_library *lib)
 {
   static const mill_label label[] = {
-      {"teff", "TEFF", "K", MILL_MAP_LOG10, 3.74, 0.07, 4300, 7000, 60, 0, 0, 0},
-      {"logg", "LOGG", "log(cm s**-2)", MILL_MAP_LINEAR, 2.9, 1.4, 0.7, 5.1, 0.15, 0, 0, 0},
-      {"feh", "FEH", "dex", MILL_MAP_LINEAR, -1.25, 1.1, -3, 0.5, 0.1, 0, 0, 0},
-      {"alpha", "ALPHAFE", "dex", MILL_MAP_LINEAR, 0.2, 0.16, -0.05, 0.45, 0.05, 0, 0, 0}};
+      {"teff", "TEFF", "K", MILL_MAP_LOG10, 3.74, 0.07, 4300, 7000, 60, 0, 0, 0, 0},
+      {"logg", "LOGG", "log(cm s**-2)", MILL_MAP_LINEAR, 2.9, 1.4, 0.7, 5.1, 0.15, 0, 0, 0, 0},
+      {"feh", "FEH", "dex", MILL_MAP_LINEAR, -1.25, 1.1, -3, 0.5, 0.1, 0, 0, 0, 0},
+      {"alpha", "ALPHAFE", "dex", MILL_MAP_LINEAR, 0.2, 0.16, -0.05, 0.45, 0.05, 0, 0, 0, 0}};
   int err = MILL_OK;
   uint64_t state = seed * 2 + 1;
   snprintf(lib->name, sizeof lib->name, "made up for a test");

@@ -176,7 +176,7 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
     if (config->sky_components[0])
       MILL_CHECK(
           mill_library_add_sky(config->sky_components, &setup->library[k], config->sky_hash));
-    MILL_CHECK(mill_config_bind(config, &setup->library[k]));
+    MILL_CHECK((k > 0 ? mill_config_bind_other : mill_config_bind)(config, &setup->library[k]));
   }
   if (call->options->fit && config->sky_components[0])
     MILL_CHECK(mill_sampled_check_same(call->options->fit, "sky_components", config->sky_components,

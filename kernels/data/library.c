@@ -75,6 +75,12 @@ void mill_label_set_edges(mill_label *label)
     }
 }
 
+int mill_label_is_element(const mill_label *label)
+{
+  const size_t n = strlen(label->column);
+  return (n == 3 || n == 4) && strcmp(label->column + n - 2, "FE") == 0;
+}
+
 int mill_library_find_label(const mill_library *lib, const char *name)
 {
   for (int i = 0; i < lib->n_label; i++)

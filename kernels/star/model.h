@@ -104,8 +104,9 @@ typedef struct mill_waveset {
 
 typedef struct mill_model {
   int n_label, n_arm, n_hull;
-  int n_deriv; /**< parameters of a template: velocity, v sin i, labels */
-  int n_par;   /**< parameters of a fit: those of a template, and velocity offsets */
+  int has_element; /**< 1: a label is an element */
+  int n_deriv;     /**< parameters of a template: velocity, v sin i, labels */
+  int n_par;       /**< parameters of a fit: those of a template, and velocity offsets */
   mill_label label[MILL_MAX_LABEL];
   mill_hull hull[MILL_MAX_HULL];
   mill_model_arm arm[MILL_MAX_ARM];

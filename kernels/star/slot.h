@@ -74,6 +74,7 @@ typedef struct mill_slot {
   int data_only;              /**< 1: values without model error */
   int fix_error;              /**< 1: fix the model error at theta before the tangents */
   int keep_rows;              /**< 1: keep the tangents' rows for the companion; no answer */
+  int weigh_lines;            /**< 1: answer tangents by mill_block_weigh_lines */
   int stored;                 /**< 1 + index of the stored template of these tangents; 0: none */
   double theta[MILL_MAX_PAR]; /**< the star's parameters; templates have its v sin i and labels */
   double *vel;                /**< [n_segment][MILL_N_PROFILE] velocities, km/s; NaN: not asked */
@@ -158,6 +159,14 @@ enum mill_answer_place {
   MILL_ANSWER_LARGEST,  /**< largest squared residual of a good pixel */
   MILL_ANSWER_EMISSION, /**< two numbers per Balmer line: mill_block_emission */
   MILL_ANSWER_END = MILL_ANSWER_EMISSION + 2 * MILL_N_BALMER
+};
+
+/** Sums of mill_block_weigh_lines: label l's are at MILL_ANSWER_TANGENTS + MILL_N_LINE_SUM * l. */
+enum mill_line_sum {
+  MILL_LINE_CHISQ,  /**< squared residuals times weights */
+  MILL_LINE_WEIGHT, /**< weights */
+  MILL_LINE_SQUARE, /**< squared weights */
+  MILL_N_LINE_SUM
 };
 
 /** Number of parameters of a segment's tangents, for one star or for two. */

@@ -303,11 +303,16 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   m->n_hull = lib->n_hull;
   m->set = *settings;
   memcpy(m->label, lib->label, sizeof m->label);
-  for (int l = 0; l < m->n_label; l++)
+  for (int l = 0; l < m->n_label; l++) {
     mill_label_set_edges(&m->label[l]);
+    m->label[l].is_element = mill_label_is_element(&m->label[l]);
+    m->has_element |= m->label[l].is_element;
+  }
   memcpy(m->hull, lib->hull, sizeof m->hull);
   for (int h = 0; h < lib->n_hull; h++) {
     const mill_hull *hull = &lib->hull[h];
+    for (int i = 0; i < hull->n_label; i++)
+      m->hull[h].of_element |= hull->n_label <= 2 && m->label[hull->label[i]].is_element;
     const size_t n = (size_t)hull->n_facet * (size_t)(hull->n_label + 1);
     MILL_CHECK(mill_device_memory_take(memory, n * sizeof *hull->facet, hull->facet, &block));
     m->hull[h].facet = block;

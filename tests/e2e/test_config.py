@@ -115,7 +115,7 @@ GIVEN = (
     ("fix_param: [{value: 3, param: vsini}]", "fix_param:\n  - {param: \"vsini\", value: 3}"),
     ("priors:\n  - param: teff\n    mean: 5000\n    sigma: 100",
      "priors:\n  - {param: \"teff\", mean: 5000, sigma: 100}"),
-    ("rescale_errors: Yes", "rescale_errors: true"), ("velocity_offsets: TRUE", "velocity_offsets: true"),
+    ("rescale_errors: Yes", "rescale_errors: true"), "element_max_err: 0.1", ("velocity_offsets: TRUE", "velocity_offsets: true"),
     "velocity_offset_sigma: 5", "format: sdss", "exposures: joint", ("join_by_name: yes", "join_by_name: true"),
     ("join_by_name: on\njoin_radius: 1.5", "join_radius: 1.5"), "epochs: night",
     "epoch_floor: 2", "vrad_floor: 2", "binaries: true", "lsf: off",

@@ -179,6 +179,50 @@ MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len
     flux[i] += more[i] / (double)s->is[first + i];
 }
 
+/** Compute for each element of a segment from its mill_sharp_rows how well the model fits the pixels
+ *  that tell the element: sums (enum mill_line_sum) over good pixels of squared residuals and their
+ *  weights, (d model / d label / sigma)^2.
+ *
+ *  to [n_label][MILL_N_LINE_SUM]  out  NaN where F is not finite; unset for other labels */
+MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, const mill_segment *s,
+                                          mill_workspace *work, double *to)
+{
+  const mill_real *templ = (const mill_real *)work->smooth;
+  const double level = MILL_LEVEL(&m->arm[s->arm], work);
+  const int is_finite = isfinite(mill_block_project(b, m, s, templ, level, 0.0, work));
+  const int n = s->n_pix, n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  for (int l = 0; l < m->n_label; l++) {
+    const mill_real *row = templ + (size_t)(1 + MILL_PAR_LABEL0 + l) * (size_t)m->max_seg_pix;
+    double acc[MILL_N_LINE_SUM] = {0.0}, total[MILL_N_LINE_SUM];
+    if (!m->label[l].is_element)
+      continue;
+    MILL_FOR(b, c, n_chunk)
+    {
+      const int first = c * MILL_PIXEL_CHUNK;
+      const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+      double poly[MILL_PIXEL_CHUNK], flux[MILL_PIXEL_CHUNK];
+      mill_continuum_of(s, s->ws->n_cont, work->solve, first, len, poly);
+      for (int i = 0; i < len; i++)
+        flux[i] = poly[i] * (level * s->base[first + i] + (double)templ[first + i]);
+      mill_add_error_shares(s, first, len, work, flux);
+      for (int i = 0; i < len; i++) {
+        const double is = (double)s->is[first + i], r = (double)s->d[first + i] - flux[i] * is;
+        const double v = s->good[first + i] ? poly[i] * (double)row[first + i] * is : 0.0;
+        acc[MILL_LINE_CHISQ] += v * v * r * r;
+        acc[MILL_LINE_WEIGHT] += v * v;
+        acc[MILL_LINE_SQUARE] += v * v * v * v;
+      }
+    }
+    mill_block_sum_n(b, acc, MILL_N_LINE_SUM, total);
+    MILL_SERIAL(b)
+    {
+      for (int k = 0; k < MILL_N_LINE_SUM; k++)
+        to[MILL_N_LINE_SUM * l + k] = is_finite ? total[k] : (double)NAN;
+    }
+  }
+  MILL_BARRIER(b);
+}
+
 /** Compute over the good pixels chi-square, the squared significance of negative pixels of the
  *  model without its error, and the largest squared residual, for the coefficients in work->solve
  *  and a template.  keep: store the model in s->model, if wanted, and model / sigma in s->scratch.
@@ -369,6 +413,8 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
                        (mill_real *)work->smooth);
     if (MILL_HAS_PAIRS && slot->keep_rows)
       mill_block_keep_rows(b, m, s, work);
+    else if (slot->weigh_lines)
+      mill_block_weigh_lines(b, m, s, work, mill_answer_of(m, slot, i) + MILL_ANSWER_TANGENTS);
     else
       mill_block_jacobian(b, m, s, s->own_d ? n_share : 0, work, mill_answer_of(m, slot, i));
     n_done++;
