@@ -426,10 +426,10 @@ class Elements(unittest.TestCase):
         depth = np.maximum(np.log(1.3 / flux), 0)
         flux *= np.exp(sum(depth * cls.share(k) * cls.departure[:, k:k + 1] for k in range(8)))
         grid = types.SimpleNamespace(
-            values=models, name=["%d" % i for i in range(150)], good=lambda _: np.arange(150),
+            values=models, good=lambda _: np.arange(150),
             flux=lambda _, rows, what="flux": (flux if what == "flux" else continuum)[rows])
         cls.process = elements.Process(elements.Models(grid, cls.library))
-        cls.process.run(1)
+        cls.process.run()
         cls.values = four[16:]
 
     @classmethod

@@ -10,7 +10,7 @@ units in pairs make products, z tanh(z / 2) = silu(z) + silu(-z) being z^2 / 2 f
 
 import numpy as np
 
-from starmill.cli.running import each
+from starmill.cli.basics import USAGE, Failure
 from starmill.grids import plan
 from starmill.templates import emulate, library_file
 from starmill.templates.grid_models import open_grid
@@ -46,7 +46,7 @@ class Models:
             + [[plan.microturbulence(*row[:2]) for row in labels]])
         keep = (a[:, 0] - labels[:, 3] < CARBON) | (labels[:, 0] > 5500)
         rows, self.values, self.a = rows[keep], labels[keep, :N_FOUR], a[keep]
-        self.library, self.name = library, [grid.name[i] for i in rows]
+        self.library = library
         level = np.log(grid.flux(0, rows, "continuum").astype(float))
         self.continuum = np.linalg.lstsq(self.terms(self.values), level, rcond=None)[0]
         wave = library.arm[0].wave_aa
@@ -56,9 +56,6 @@ class Models:
         flux = np.log(grid.flux(0, rows).astype(float))
         self.change = self.level_out(flux - base, level - flux)
         self.strength = self.absorption(self.values)
-
-    def scaled(self, values):
-        return self.library.map(values)
 
     def level_out(self, y, absorption):
         """Return y [n][n_pix] without its smooth part in pixels with little absorption."""
@@ -70,7 +67,7 @@ class Models:
 
     def terms(self, values):
         """Return the terms of the continuum, which [alpha/Fe] hardly changes."""
-        return emulate.monomials(self.scaled(values)[:, :3], 3)
+        return emulate.monomials(self.library.map(values)[:, :3], 3)
 
     def absorption(self, values):
         """Return the lines' absorption (ln continuum - ln flux) of the library's spectra, in a
@@ -86,12 +83,13 @@ class Process:
 
     def __init__(self, models):
         self.models, self.n = models, len(models.a)
-        self.near = self.nearness(models.values)
         self.factor = np.column_stack([models.a, np.full(self.n, 0.3)])
-        self.kernel = np.einsum("ik,jk,ij->kij", self.factor, self.factor, self.near)
+        self.kernel = np.einsum("ik,jk,ij->kij", self.factor, self.factor,
+                                self.nearness(models.values))
 
     def nearness(self, values):
-        x, y = (self.models.scaled(v) / LENGTH for v in (values, self.models.values))
+        """Return the correlation of values [n][4] with the models [n][n_model]."""
+        x, y = (self.models.library.map(v) / LENGTH for v in (values, self.models.values))
         return np.exp(-0.5 * ((x[:, None] - y) ** 2).sum(axis=-1))
 
     def inverse(self, pixel, variance):
@@ -112,24 +110,20 @@ class Process:
             out = np.clip(out * found / (trace + PENALTY), 1e-5, 30)
         return out
 
-    def solve(self, block):
-        """Return for a block of pixels the variances [k][n], the coefficients [n_model][n] and
-        the changes that models have beyond what the others predict [n_model][n]."""
-        at = np.unique(np.append(block[::STEP], block[-1]))
-        known = np.log([self.variances(p) for p in at])
-        variance = np.exp([np.interp(block, at, v) for v in known.T])
-        coef = np.empty((self.n, len(block)))
-        left = np.empty_like(coef)
-        for i, pixel in enumerate(block):
-            inverse = self.inverse(pixel, variance[:, i])
-            coef[:, i] = inverse @ self.models.change[:, pixel]
-            left[:, i] = coef[:, i] / np.diag(inverse)
-        return variance, coef * self.models.strength[:, block], left
-
-    def run(self, n_worker):
-        blocks = np.array_split(np.arange(self.models.change.shape[1]), 256)
-        self.variance, self.coef, self.left = (
-            np.concatenate(part, axis=1) for part in zip(*each(self.solve, blocks, n_worker)))
+    def run(self):
+        """Set by pixel the variances [k][n_pix], the coefficients of the models [n][n_pix] and the
+        changes that models have beyond what the others predict [n][n_pix]."""
+        change = self.models.change
+        pixels = np.arange(change.shape[1])
+        at = np.unique(np.append(pixels[::STEP], pixels[-1]))
+        known = np.log([self.variances(pixel) for pixel in at])
+        self.variance = np.exp([np.interp(pixels, at, v) for v in known.T])
+        self.coef, self.left = np.empty_like(change), np.empty_like(change)
+        for i in pixels:
+            inverse = self.inverse(i, self.variance[:, i])
+            self.coef[:, i] = inverse @ change[:, i]
+            self.left[:, i] = self.coef[:, i] / np.diag(inverse)
+        self.coef *= self.models.strength
 
     def response(self, k, values):
         """Return d ln flux / d [X/Fe] of element k [n][n_pix]."""
@@ -182,18 +176,18 @@ def add_labels(library, floors):
 def join(library, parts, values):
     """Add to the network of a library with labels added the sum of departure x factor x pattern
     over parts."""
-    emulator, n_four = library.arm[0].emulator, N_FOUR
+    emulator = library.arm[0].emulator
     weight, bias = ([w.astype(float) for w in x] for x in (emulator.weight, emulator.bias))
     n_element, n_part = len(plan.ELEMENTS), len(parts)
-    unit = emulate.silu(library.map(np.hstack([values, np.zeros((len(values), n_element))]))
-                        [:, :n_four] @ weight[0].T + bias[0])
-    # layer 0: a + LINEAR, a the departure of each element
     label, alpha = library.label, library.label[3]
+    mapped = np.stack([label[i].map(values[:, i]) for i in range(N_FOUR)], axis=1)
+    unit = emulate.silu(mapped @ weight[0].T + bias[0])
+    # layer 0: a + LINEAR, a the departure of each element
     rows = np.zeros((n_element, library.n_label))
     shift = np.full(n_element, LINEAR)
     for k, element in enumerate(plan.ELEMENTS):
-        rows[k, n_four + k], rows[k, 3] = label[n_four + k].std, -alpha.std * element[3]
-        shift[k] += label[n_four + k].mean - alpha.mean * element[3]
+        rows[k, N_FOUR + k], rows[k, 3] = label[N_FOUR + k].std, -alpha.std * element[3]
+        shift[k] += label[N_FOUR + k].mean - alpha.mean * element[3]
     weight[0] = np.vstack([np.pad(weight[0], ((0, 0), (0, n_element))), rows])
     bias[0] = np.append(bias[0], shift)
     # layer 1: SMALL times a + q, -a - q, a - q, -a + q; q is the factor, from the first units
@@ -256,12 +250,21 @@ def measure(process):
     return lines, floors
 
 
-def make(grid, uncorrected, base, path, program, n_worker=1):
+def make(grid_path, uncorrected, base, path, program):
     """Write the library base with the elements of a grid file of plan "elements".  uncorrected:
     base before its correction by real spectra, with which the models are compared."""
-    process = Process(Models(open_grid(grid), library_file.read(uncorrected)))
-    process.run(n_worker)
-    library = library_file.read(base)
+    grid = open_grid(grid_path)
+    bare, library = library_file.read(uncorrected), library_file.read(base)
+    wanted = [label.name for label in library.label] + [e[0].lower() for e in plan.ELEMENTS]
+    if grid.label != wanted + ["vmicro"]:
+        raise Failure(USAGE, f"{grid_path}: its labels are not {','.join(wanted)},vmicro")
+    for one, name in ((bare, uncorrected), (library, base)):
+        if (one.n_label, len(one.arm), len(one.arm[0].emulator.weight)) != (N_FOUR, 1, 4) or \
+                one.arm[0].n_pix != grid.arm[0].n_pix:
+            raise Failure(USAGE, f"{name}: is not a library of plan fgk: one arm as that of "
+                                 f"{grid_path}, four labels, a network of four layers")
+    process = Process(Models(grid, bare))
+    process.run()
     values = np.array(plan.plan(N_SAMPLE))
     parts = parts_of(process, values)
     lines, floors = measure(process)

@@ -51,6 +51,7 @@ from astropy.table import Table
 from scipy.interpolate import CubicSpline
 
 from starmill.cli import shipped_file
+from starmill.cli.basics import Failure
 from starmill.grids import plan
 from starmill.surveys import generic
 from starmill.templates import elements, emulate, library_file
@@ -283,7 +284,8 @@ def make_templates(recipe, args, n, bare):
     if args.plan == "elements":
         elements.make(grid, args.uncorrected, args.base, bare, args.starmill)
         with h5py.File(args.base) as f:
-            recipe.commands[:0] = f.attrs["recipe"].split("\n")
+            recipe.commands = [*f.attrs["recipe"].split("\n"), *recipe.commands, "elements of this "
+                               "grid.h5 added to the library, compared with its bare.h5"]
             return n or 0, f.attrs["sources"].split("\n")
     if args.plan == TIED:
         tie_alpha(recipe, grid, args.train)
@@ -359,7 +361,7 @@ def main():
         parser.error("--miles FILE, or --no-model-error")
     try:
         make(args)
-    except OSError as e:
+    except (OSError, Failure) as e:
         raise SystemExit("real-library: %s" % e)
 
 
