@@ -18,7 +18,8 @@ from starmill.templates.spectra_fits import (Origin, card, card_of_both, check_w
                                              column_numbers, guarded, has_columns, image_part,
                                              is_table, opened, text_card, to_vacuum, unit_aa,
                                              wavelengths, where)
-from starmill.templates.spectra_options import MAX_LABEL, labels_of_name, stem
+from starmill.templates.library_data import MAX_LABEL
+from starmill.templates.spectra_options import labels_of_name, stem
 
 MAX_PIX = 2097152  # pixels of a file with one spectrum
 MAX_SPECTRUM, MAX_NUMBER = 20000, 268435456  # spectra and pixels of read_all; time grows as n^3
