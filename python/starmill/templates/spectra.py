@@ -10,8 +10,7 @@ from starmill.templates.library_file import writable, write
 from starmill.templates.measure import report
 from starmill.templates.residuals import N_COMPONENT, line
 from starmill.templates.spectra_files import read_all
-from starmill.templates.spectra_fit import build, leave_out
-from starmill.templates.spectra_grid import BAD_FLUX, FATES
+from starmill.templates.spectra_fit import BAD_FLUX, FATES, build, leave_out
 from starmill.templates.spectra_options import list_files, read_ranges, request_of
 from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA
 
