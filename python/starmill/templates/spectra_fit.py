@@ -6,7 +6,6 @@ components of ln flux, their scores smooth functions of the labels (docs/use/lib
 import types
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 from scipy.linalg import eigh
 from scipy.spatial import KDTree
 
@@ -16,6 +15,7 @@ from starmill.templates.labels import make_hulls, make_labels, spread
 from starmill.templates.library_data import Arm, Emulator, Library, Radial
 from starmill.templates.measure import MAX_SPECTRA, ModelSet, robust
 from starmill.templates.radial import SMOOTHINGS, RadialFit
+from starmill.templates.spectra_files import interpolated, is_good
 from starmill.wavelength import C_KM_S, doppler
 
 LEAST_SPECTRA = 12  # of a library
@@ -36,11 +36,6 @@ STIFF = 1e8  # smoothing so large that only the polynomial remains
 DOUBT, REJECT = 1.5, 5.0
 MAX_ALIGN = 4  # most rounds of a stage of align; three usually suffice
 MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: range searched; scatter of changes to stop at
-
-
-def is_good(flux):
-    with np.errstate(invalid="ignore"):
-        return np.isfinite(flux) & (flux > 0)
 
 
 def legendre(wave, n):
@@ -125,23 +120,11 @@ class Grid:
     def _one(self, flux, vel_km_s):
         """Shift a spectrum of velocity vel_km_s to rest.  Return its ln flux [n_pix], and gap
         [n_pix]: pixels near bad ones, beyond the ends, or where the spline is not above 0."""
-        wave, x = self.spectra.wave[self.use], self.arm.wave_aa
         flux = flux[self.use].astype(float)
-        good = is_good(flux)
-        level = flux[good].mean()  # avoids overflow in extreme flux units
-        index = np.arange(len(flux))
-        if not good.all():
-            flux = np.interp(index, index[good], flux[good])
-        if vel_km_s:
-            x = x * doppler(vel_km_s)
-        value = CubicSpline(wave, flux / level, bc_type="natural")(x)
+        level = flux[is_good(flux)].mean()  # avoids overflow in extreme flux units
+        value = interpolated(self.spectra.wave[self.use], flux / level,
+                             self.arm.wave_aa * doppler(vel_km_s))
         gap = ~(value > 0)
-        if not good.all():
-            at = np.clip(np.searchsorted(wave, x, side="right") - 1, 0, len(wave) - 2)
-            around = np.pad(~good, (1, 2))
-            gap |= around[at] | around[at + 1] | around[at + 2] | around[at + 3]
-        if vel_km_s:
-            gap |= (x < wave[0]) | (x > wave[-1])
         return np.log(np.where(gap, 1, value)), gap
 
     def _flatten(self, y, gap):
