@@ -59,8 +59,8 @@ def check_packages(*modules):
         os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, flags, *sys.argv])
     raise Failure(USAGE, f"{sys.executable} lacks {', '.join(missing)}: install "
                   f"{' '.join('python3-' + module.lower() for module in missing)} (Debian) or pip "
-                  f"install {' '.join(PACKAGES.get(name, name) for name in missing)}, or name another "
-                  "Python by the environment variable STARMILL_PYTHON")
+                  f"install {' '.join(PACKAGES.get(name, name) for name in missing)}, or name "
+                  "another Python by the environment variable STARMILL_PYTHON")
 
 
 def memory_limit():

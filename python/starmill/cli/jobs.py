@@ -87,7 +87,7 @@ def page_of_job(name, summary):
 
 
 def print_page(words):
-    """Print the man page (roff) of the program or a job, made of its --help, or bash's completion."""
+    """Print a man page (roff) of the program or a job from its --help, or bash's completion."""
     if words[0] == "completion":
         path = os.path.join(os.path.dirname(__file__), "completion.bash")
         with open(path, encoding="utf-8") as file:

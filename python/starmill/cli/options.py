@@ -57,8 +57,9 @@ class Job(argparse.ArgumentParser):
 
     def __init__(self, name, module, usage, about, needs, end, takes, more=""):
         self.packages = needs.split()
+        pip = either([PACKAGES.get(name, name) for name in self.packages], "and")
         end = ("Runs python3, or the Python that the environment variable STARMILL_PYTHON names; it "
-               f"needs\n{either([PACKAGES.get(name, name) for name in self.packages], 'and')}{more}.\n{end}")
+               f"needs\n{pip}{more}.\n{end}")
         super().__init__(f"starmill {name}", f"starmill {name} {usage}", about, end, add_help=False,
                          formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
                              prog, max_help_position=40, width=90))

@@ -272,9 +272,9 @@ class Functions:
 
     def model_error(self, arm):
         """Return the ModelError and its Facts, from spectra left out in turn."""
-        s = self.settings
         x = np.where(self.gap, np.nan, np.expm1(self.y - self.left_out()))
-        return residuals.measure(arm.wave_aa, x, s.model_error, self.weight, 1 / (s.spectra_sn or np.inf))
+        noise = 1 / (self.settings.spectra_sn or np.inf)
+        return residuals.measure(arm.wave_aa, x, self.settings.model_error, self.weight, noise)
 
 
 def find_velocities(functions, ln_step):
