@@ -24,10 +24,6 @@ def check_options(options):
         if given is not None and useless:
             raise Failure(USAGE, f"--{name} does not apply {why}; see starmill library spectra "
                           "--help")
-    if sum(bool(o) for o in (options.fwhm, options.sigma, options.resolving_power,
-                             options.at_instrument_resolution)) > 1:
-        raise Failure(USAGE, "give only one of --fwhm, --sigma, --resolving-power and "
-                      "--at-instrument-resolution")
     return left_out
 
 
