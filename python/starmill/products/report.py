@@ -135,9 +135,8 @@ def run_section(survey):
         ("time", f"{escape(p['START_TIME'])} to {escape(p['END_TIME'])}, {number(wall)} s of "
                  f"running in {counted(p['N_RUN'], 'run')}"),
         ("frames", escape("; ".join(p["FRAMES"].split("\n")).strip("; "))),
-        ("evaluations", "the median star took "
-         + number(percentile(evaluations, 50))
-         + " evaluations of the likelihood"),
+        ("evaluations", f"the median star took {number(percentile(evaluations, 50))} evaluations of "
+                        "the likelihood"),
     ]
     errors = [text(e) for e in result.catalog["files/ERROR"][...]]
     broken = [i for i, e in enumerate(errors) if e]
@@ -187,7 +186,7 @@ def numbers_table(survey):
         error = percentile(survey.sample[p + "_ERR"][survey.good], 50)
         rows.append([*cells, cell(f"error-{p}", error)])
     return table(("rows without a warning", "unit", "#16 %", "#median", "#84 %",
-                       "#median error"), rows)
+                  "#median error"), rows)
 
 
 def arms_table(survey):
@@ -198,7 +197,7 @@ def arms_table(survey):
         rows.append(cells + [cell(f"{name}{a}-p{k}", percentile(survey.sample[name + a][at], k))
                              for name in ("SN_", "RCHISQ_") for k in (5, 50, 95)])
     return table(("arm", "#fitted rows", "#S/N 5 %", "#median", "#95 %",
-                       "#chi-square 5 %", "#median", "#95 %"), rows)
+                  "#chi-square 5 %", "#median", "#95 %"), rows)
 
 
 def distributions_section(survey):
@@ -232,7 +231,7 @@ def repeats_section(survey):
                           if np.isfinite(error).any() else np.nan),
                      cell(f"repeat-pull-{p}", half_width(pull))])
     body += table(("", "unit", "#scatter of a row", "#stated error",
-                        "#width in stated errors"), rows)
+                   "#width in stated errors"), rows)
     return body + image(charts.repeats(survey), "differences of repeated rows")
 
 
