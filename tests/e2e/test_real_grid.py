@@ -50,12 +50,12 @@ class Plan(unittest.TestCase):
         for teff, logg, feh, alpha in models:
             self.assertTrue(4000 <= teff <= 7250 and -2.5 <= feh <= 0.5 and -0.1 <= alpha <= 0.5)
             self.assertTrue(plan.FGK.lowest_logg(teff) - 0.005 <= logg <= 5)
-        self.assertEqual([plan.labels_from(plan.name_of(m)) for m in models], models)
-        self.assertIsNone(plan.labels_from("t4000_g+0.50"))
+        self.assertEqual(len({plan.name_of(m) for m in models}), 400)
+        self.assertEqual(plan.name_of((4000, 0.5, -2.5, -0.1)), "t4000_g+0.50_m-2.50_a-0.10")
         hot = plan.plan(100, plan.OBA)
         self.assertEqual([{m[i] for m in hot[:16]} for i in range(4)],
                          [{7000.0, 15000.0}, {2.0, 2.5, 5.0}, {-2.5, 0.5}, {0.0, 0.4}])
-        self.assertEqual([plan.labels_from(plan.name_of(m)) for m in hot], hot)
+        self.assertEqual(len({plan.name_of(m) for m in hot}), 100)
 
     def test_abundances_are_drawn_beside_the_labels(self):
         models = plan.plan(400, plan.FGK_ELEMENTS)

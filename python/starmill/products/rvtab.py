@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill export --to rvtab, rvmod, epochs`: rvspecfit's table RVTAB of an input with the matching
+"""`starmill export --to rvtab, rvmod, epochs`: rvspecfit's table RVTAB of an input with matching
 rows of a DESI input's tables, its images of models, and RVTAB with a row per exposure."""
 
 import collections

@@ -27,7 +27,6 @@ FLOAT32 = np.finfo("f4")
 
 def main(options):
     start = time.monotonic()
-    check_options(options)
     paths, is_many = list_files(options.arguments, request := request_of(options, 3, MAX_LABEL))
     target = os.path.realpath(options.output) if os.path.islink(options.output) else options.output
     check_roles(target, [
@@ -39,14 +38,6 @@ def main(options):
         job = Job(options, setup, source)
         job.frame_arms()
         job.run(target, stop, start)
-
-
-def check_options(o):
-    if o.overwrite and o.retry_bad:
-        raise Failure(USAGE, "--overwrite and --retry-bad exclude each other: a new grid has no "
-                             "bad models yet")
-    if o.native_sigma is not None and o.native_resolving_power:
-        raise Failure(USAGE, "--native-sigma and --native-resolving-power exclude each other")
 
 
 class Job:

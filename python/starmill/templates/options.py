@@ -36,6 +36,7 @@ def add_waves(job):
     job.add("wave-file", "image with the wavelengths of all spectra, Angstrom")
     job.pair("wave", "FIRST,STEP", "wavelengths in Angstrom (default: from the header)")
     job.pair("log-wave", "FIRST,STEP", "the same, log10 of Angstrom")
+    job.exclusive.append(("wave", "log-wave", "wave-file", "columns"))
 
 
 def build():
@@ -75,6 +76,8 @@ continues what was interrupted.""", "numpy scipy h5py astropy yaml", "", (
     job.add("stop-file", "stop in good order, with exit status 75, when this file appears")
     job.number("workers", 1, 4096, "processes that share the models (default: one for each core "
                "available)")
+    job.exclusive += [("overwrite", "retry-bad"), ("native-sigma", "native-resolving-power"),
+                      ("table", "name-pattern")]
     return job
 
 
@@ -101,6 +104,7 @@ takes rvspecfit's networks, interp_SETUP.h5 with NNstate_SETUP.sav in the same f
     job.add("arm-names", "names of the arms, in the order of the files (default: the end of each "
             "file's setup, after its last _)", "b,r,z", names)
     job.number("guess-templates", 1, 10000, "templates of the initial guess", 50)
+    job.exclusive.append(("template-sigma", "at-instrument-resolution"))
     return job
 
 
@@ -129,6 +133,7 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
     add_positive(job, "resolving-power", "the same, as wavelength over FWHM")
     job.flag("at-instrument-resolution", "the spectra have the resolution of the instrument whose "
              "stars will be fitted")
+    job.exclusive.append(("fwhm", "sigma", "resolving-power", "at-instrument-resolution"))
 
     def degree(text):
         if text != "keep" and not (text.isdecimal() and int(text) <= 20):
