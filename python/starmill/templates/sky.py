@@ -101,6 +101,6 @@ def main(options):
                 file[f"{arm}/components"] = rows.astype("f4")
             n_component += len(rows)
     if n_component == 0:
-        raise Failure(INPUT, f"{paths[0]}: its sky fibres show nothing but noise, or are fewer than "
-                             f"{LEAST_FIBRES}: give more files")
+        raise Failure(INPUT, f"{paths[0]}: its sky fibres show nothing but noise, or are fewer "
+                             f"than {LEAST_FIBRES}: give more files")
     write_whole(output, [image.getbuffer()], options.overwrite)
