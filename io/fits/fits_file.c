@@ -60,9 +60,7 @@ int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_f
     MILL_CHECK(mill_check_descriptors(path, MILL_ERR_INPUT));
   }
   MILL_CHECK_FITS(file, 0, status, "cannot be opened");
-  *out = file;
-  file = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&file, out);
 }
 
 void mill_fits_file_close(mill_fits_file *file)

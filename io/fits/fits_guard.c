@@ -579,9 +579,7 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
     guard->is_unpacked = 1;
   }
   MILL_CHECK(walk_file(guard, limit));
-  *out = guard;
-  guard = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&guard, out);
 }
 
 void mill_fits_guard_close(mill_fits_guard *guard)

@@ -326,9 +326,7 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
     }
     start += then->n_row;
   }
-  *recorded = table;
-  table = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&table, recorded);
 }
 
 int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *info)

@@ -485,9 +485,7 @@ int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
   }
   for (int i = 0; i < reader->n_worker; i++)
     MILL_CHECK(start_worker(reader, &reader->worker[i]));
-  *out = reader;
-  reader = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&reader, out);
 }
 
 int mill_reader_next(mill_reader *reader, mill_batch **out)

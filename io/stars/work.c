@@ -71,9 +71,7 @@ int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **
   MILL_CHECK(mill_mpi_agree(mpi, code));
   work->n_at_once = n_mine;
   MILL_CHECK(mill_draw_open(mpi, patience_s, n_mine, &work->draw));
-  *out = work;
-  work = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&work, out);
 }
 
 int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *context,

@@ -165,9 +165,7 @@ static int load_wave(mill_cameras *c, mill_camera *camera)
     if (!camera->descends) /* repair_wave needs the stored order */
       turn_round(wave_aa, camera->n_pix);
   }
-  camera->wave_aa = wave_aa;
-  wave_aa = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&wave_aa, &camera->wave_aa);
 }
 
 /* Convert counts to flux and their noise to ivar.  factor [n_pix]: flux per count; 0: bad pixel,

@@ -80,9 +80,7 @@ int mill_class_patterns_make(const mill_selection *select, mill_class_patterns *
                         reason);
     patterns->n++;
   }
-  *out = patterns;
-  patterns = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&patterns, out);
 }
 
 void mill_class_patterns_free(mill_class_patterns *patterns)

@@ -296,9 +296,7 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
   MILL_CHECK(mill_alloc_bytes(spectra->format->state_bytes, 1, &spectra->state));
   *(mill_fits_file **)spectra->state = spectra->fits;
   MILL_CHECK(spectra->format->open(spectra->state, &spectra->settings, &spectra->frame));
-  *out = spectra;
-  spectra = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&spectra, out);
 }
 
 int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,

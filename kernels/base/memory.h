@@ -26,6 +26,9 @@ void mill_free(void *p);
 #define MILL_OWNED MILL_AT_END(mill_free_at)
 void mill_free_at(const void *pointer); /**< pointer: address of the pointer to free */
 
+/** Hand *from over to *to at the end of a function: return MILL_GIVE(&table, out); */
+#define MILL_GIVE(from, to) (*(to) = *(from), *(from) = NULL, MILL_OK)
+
 /** Define close_at for MILL_AT_END, which closes the handle that a `type *` points to. */
 #define MILL_CLOSER(type, close)                                                                   \
   static inline void close##_at(type *const *handle)                                               \
