@@ -350,28 +350,22 @@ static int read_texts(hid_t loc, const char *path, const char *name, int n_dim,
                       mill_output_texts *out)
 {
   enum { MAX_TEXT = 1 << 28 };
-  int err = MILL_OK;
-  mill_h5_array array;
+  MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
+  MILL_OWNED char *text = NULL;
   *out = (mill_output_texts){0};
   if (!mill_h5_array_open(loc, name, &array))
-    MILL_TRY(READ_ERROR(name));
+    return READ_ERROR(name);
   out->n = (int64_t)H5Sget_simple_extent_npoints(array.space);
   out->n_byte = H5Tget_size(array.type);
   if (H5Tget_class(array.type) != H5T_STRING || H5Tis_variable_str(array.type) != 0 || out->n < 0 ||
       (n_dim == 0 ? out->n != 1 || out->n_byte > MAX_TEXT
                   : H5Sget_simple_extent_ndims(array.space) != 1))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s is not a %s", path, name,
-              n_dim ? "list of texts of fixed length" : "text");
-  MILL_TRY(mill_alloc_bytes((size_t)out->n + 1, out->n_byte, (void **)&out->text));
-  if (out->n > 0 && H5Dread(array.id, array.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out->text) < 0)
-    MILL_TRY(READ_ERROR(name));
-done:
-  mill_h5_array_close(&array);
-  if (err != MILL_OK) {
-    mill_free(out->text);
-    *out = (mill_output_texts){0};
-  }
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: %s is not a %s", path, name,
+                      n_dim ? "list of texts of fixed length" : "text");
+  MILL_CHECK(mill_alloc_bytes((size_t)out->n + 1, out->n_byte, (void **)&text));
+  if (out->n > 0 && H5Dread(array.id, array.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) < 0)
+    return READ_ERROR(name);
+  return MILL_GIVE(&text, &out->text);
 }
 
 int mill_output_read_text(hid_t loc, const char *path, const char *name, char **text)

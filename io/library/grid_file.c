@@ -257,22 +257,17 @@ int mill_grid_read(const mill_grid_file *file, int arm, int n, const int *model,
 
 int mill_grid_read_settings(const mill_grid_file *file, char **settings)
 {
-  int err = MILL_OK;
   size_t size = 0;
   mill_h5_array array;
+  MILL_OWNED char *text = NULL;
   *settings = NULL;
   const int open = mill_h5_array_open_attr(file->h5.id, "/", "settings", &array);
   if (open)
     size = H5Tis_variable_str(array.type) > 0 ? MAX_SETTINGS : H5Tget_size(array.type);
   mill_h5_array_close(&array);
   if (!open || size == 0 || size > MAX_SETTINGS)
-    MILL_TRY(MILL_REFUSED(&file->h5, "has no attribute settings"));
-  MILL_TRY(MILL_ALLOC(size + 1, settings));
-  MILL_TRY(mill_h5_read_attr_text(&file->h5, "/", "settings", *settings, size + 1));
-done:
-  if (err != MILL_OK) {
-    mill_free(*settings);
-    *settings = NULL;
-  }
-  return err;
+    return MILL_REFUSED(&file->h5, "has no attribute settings");
+  MILL_CHECK(MILL_ALLOC(size + 1, &text));
+  MILL_CHECK(mill_h5_read_attr_text(&file->h5, "/", "settings", text, size + 1));
+  return MILL_GIVE(&text, settings);
 }

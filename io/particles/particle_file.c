@@ -103,30 +103,24 @@ void mill_particle_free_field(mill_particle_field *f)
 
 int mill_particle_read_samples(const char *path, const mill_particle_setup *s, double **sample)
 {
-  int err = MILL_OK;
   const size_t dim[] = {(size_t)s->n_particle, (size_t)s->n_dim};
-  mill_h5_file file = {H5I_INVALID_HID, MILL_ERR_CONFIG, path};
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {H5I_INVALID_HID, MILL_ERR_CONFIG, path};
+  MILL_OWNED double *read = NULL;
   *sample = NULL;
-  MILL_TRY(mill_h5_open(path, MILL_ERR_CONFIG, &file));
-  MILL_TRY(mill_h5_scan(&file));
-  MILL_TRY(MILL_ALLOC(dim[0] * dim[1], sample));
-  MILL_TRY(mill_h5_read(&file, "X", H5T_NATIVE_DOUBLE, 2, dim, *sample));
+  MILL_CHECK(mill_h5_open(path, MILL_ERR_CONFIG, &file));
+  MILL_CHECK(mill_h5_scan(&file));
+  MILL_CHECK(MILL_ALLOC(dim[0] * dim[1], &read));
+  MILL_CHECK(mill_h5_read(&file, "X", H5T_NATIVE_DOUBLE, 2, dim, read));
   for (size_t i = 0; i < dim[0] * dim[1]; i++) {
     const size_t a = i % dim[1];
-    const double x = (*sample)[i];
+    const double x = read[i];
     if (!(fabs(x) <= MILL_PARTICLE_FAR) ||
         (s->boundary[a] != MILL_OPEN && (x < s->low[a] || x > s->high[a])))
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s: X [%zu][%zu] is %g: give numbers within the ends of their axis", path,
-                i / dim[1], a, x);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "%s: X [%zu][%zu] is %g: give numbers within the ends of their axis", path,
+                        i / dim[1], a, x);
   }
-done:
-  mill_h5_close(&file);
-  if (err != MILL_OK) {
-    mill_free(*sample);
-    *sample = NULL;
-  }
-  return err;
+  return MILL_GIVE(&read, sample);
 }
 
 /* ---- writing ---- */

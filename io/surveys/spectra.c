@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/spectra_impl.h"
 
-#include <fitsio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
