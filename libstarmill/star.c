@@ -243,10 +243,8 @@ static int open_file(starmill_library *h, const char *path, starmill_file **file
   const size_t n_byte = strlen(path) + 1;
   MILL_AT_END(drop_file_at) starmill_file *f = NULL;
   if (h->config.join_by_name || h->config.join_radius_arcsec > 0)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "join_by_name: only starmill fit joins rows; give the spectra of an object to "
-        "starmill_star_create");
+    return MILL_ERROR(MILL_ERR_CONFIG, "join_by_name: only starmill fit joins rows; give the "
+                                       "spectra of an object to starmill_star_create");
   MILL_CHECK(MILL_ALLOC(1, &f));
   MILL_CHECK(MILL_ALLOC(n_byte, &f->path));
   memcpy(f->path, path, n_byte);

@@ -193,10 +193,9 @@ typedef struct scan_state {
 static int scan_object(const mill_h5_file *file, hid_t group, const char *name, H5L_type_t link)
 {
   if (link != H5L_TYPE_HARD)
-    return MILL_ERROR(file->code,
-                      "%s: /%s is %s link, which is refused; the file must contain everything "
-                      "itself",
-                      file->path, name, link_kind(link));
+    return MILL_ERROR(
+        file->code, "%s: /%s is %s link, which is refused; the file must contain everything itself",
+        file->path, name, link_kind(link));
   MILL_AT_END(mill_h5_id_close) const hid_t object = H5Oopen(group, name, H5P_DEFAULT);
   if (object < 0)
     return MILL_ERROR(file->code, "%s: /%s is damaged: %s", file->path, name, mill_h5_reason());
@@ -500,17 +499,18 @@ int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, h
                   int n_dim, const size_t *dim, const void *data, const char *unit,
                   const char *description)
 {
-  MILL_AT_END(mill_h5_id_close) hid_t space = H5I_INVALID_HID, creation = H5I_INVALID_HID;
-  MILL_AT_END(mill_h5_id_close) hid_t dataset = H5I_INVALID_HID;
   hsize_t extent[MAX_DIM] = {0};
   for (int i = 0; i < n_dim && i < MAX_DIM; i++)
     extent[i] = dim[i];
-  space = H5Screate_simple(n_dim, extent, NULL);
-  creation = H5Pcreate(H5P_DATASET_CREATE);
+  MILL_AT_END(mill_h5_id_close)
+  const hid_t space = H5Screate_simple(n_dim, extent, NULL),
+              creation = H5Pcreate(H5P_DATASET_CREATE);
   /* omit times, so that equal content gives equal bytes */
   if (space < 0 || creation < 0 || H5Pset_obj_track_times(creation, 0) < 0)
     return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no dataspace: %s", mill_h5_reason());
-  dataset = H5Dcreate2(file->id, name, file_type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  MILL_AT_END(mill_h5_id_close)
+  const hid_t dataset =
+      H5Dcreate2(file->id, name, file_type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
   if (dataset < 0 || H5Dwrite(dataset, mem_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
     return MILL_ERROR(file->code, "%s: dataset %s cannot be written: %s", file->path, name,
                       mill_h5_reason());

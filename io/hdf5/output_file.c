@@ -299,17 +299,10 @@ done:
   return err;
 }
 
-int mill_output_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
-                               const hsize_t *dim, const char *unit, const char *description)
+int mill_output_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
+                        const hsize_t *dim, const char *unit, const char *description)
 {
   return create_dataset(loc, path, name, type, n_dim, dim, 0, NULL, unit, description);
-}
-
-int mill_output_dataset(hid_t loc, const char *path, const char *name, hid_t type, int64_t n,
-                        const char *unit, const char *description)
-{
-  const hsize_t dim = (hsize_t)n;
-  return create_dataset(loc, path, name, type, 1, &dim, 0, NULL, unit, description);
 }
 
 int mill_output_column(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
@@ -341,7 +334,7 @@ int mill_output_text(hid_t loc, const char *path, const char *name, const char *
   MILL_AT_END(mill_h5_id_close) const hid_t type = mill_h5_text_type(strlen(text));
   if (type < 0)
     return WRITE_ERROR(name);
-  MILL_CHECK(mill_output_dataset_shaped(loc, path, name, type, 0, NULL, "", description));
+  MILL_CHECK(mill_output_dataset(loc, path, name, type, 0, NULL, "", description));
   return mill_output_write_whole(loc, path, name, type, text);
 }
 

@@ -73,12 +73,8 @@ int mill_output_rename(const char *from, const char *to);
 
 /** Create a contiguous dataset of zeros, dim [n_dim]; n_dim 0: a scalar.  unit (if not empty) and
  *  description become attributes. */
-int mill_output_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
-                               const hsize_t *dim, const char *unit, const char *description);
-
-/** Create a dataset [n] of zeros. */
-int mill_output_dataset(hid_t loc, const char *path, const char *name, hid_t type, int64_t n,
-                        const char *unit, const char *description);
+int mill_output_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
+                        const hsize_t *dim, const char *unit, const char *description);
 
 /** Create a column [n_row] or [n_row][n_value] without values; the caller writes all rows.  fill:
  *  missing value, recorded as HDF5's fill value; NULL: none. */

@@ -168,22 +168,17 @@ static int read_info(const mill_h5_file *file, mill_grid_info *info)
   return MILL_OK;
 }
 
+MILL_CLOSER(mill_grid_file, mill_grid_close)
+
 int mill_grid_open(const char *path, mill_grid_file **out, mill_grid_info *info)
 {
-  int err = MILL_OK;
-  mill_grid_file *file = NULL;
+  MILL_AT_END(mill_grid_close_at) mill_grid_file *file = NULL;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &file));
+  MILL_CHECK(MILL_ALLOC(1, &file));
   file->info = info;
-  MILL_TRY(mill_h5_open(path, MILL_ERR_INPUT, &file->h5));
-  MILL_TRY(read_info(&file->h5, info));
-  *out = file;
-  file = NULL;
-done:
-  mill_grid_close(file);
-  if (err != MILL_OK)
-    mill_grid_info_clear(info);
-  return err;
+  MILL_CHECK(mill_h5_open(path, MILL_ERR_INPUT, &file->h5));
+  MILL_CHECK(read_info(&file->h5, info));
+  return MILL_GIVE(&file, out);
 }
 
 void mill_grid_close(mill_grid_file *file)

@@ -179,7 +179,7 @@ static void lay_out(const mill_particle_config *c, mill_particle_file *f)
 static int write_numbers(hid_t file, const char *path, const char *name, hsize_t n,
                          const double *value, const char *description)
 {
-  MILL_CHECK(mill_output_dataset(file, path, name, H5T_IEEE_F64LE, (int64_t)n, "", description));
+  MILL_CHECK(mill_output_dataset(file, path, name, H5T_IEEE_F64LE, 1, &n, "", description));
   return mill_output_write_whole(file, path, name, H5T_NATIVE_DOUBLE, value);
 }
 
@@ -226,8 +226,8 @@ static int make(const mill_particle_file *f, const char *identity, const mill_pa
   err = write_frame(file, temporary, identity, c);
   for (int i = 0; i < N_DATASET && err == MILL_OK; i++)
     if (f->rank[i] > 0)
-      err = mill_output_dataset_shaped(file, temporary, dataset[i].name, type_of(i, 1), f->rank[i],
-                                       f->dim[i], "", dataset[i].description);
+      err = mill_output_dataset(file, temporary, dataset[i].name, type_of(i, 1), f->rank[i],
+                                f->dim[i], "", dataset[i].description);
   MILL_TRY(mill_output_end(temporary, &file, err));
   MILL_TRY(mill_output_rename(temporary, f->path));
 done:
@@ -283,20 +283,18 @@ done:
 
 static int write_row(const mill_particle_file *f, int i, int64_t i_problem, const void *value)
 {
-  int err = MILL_OK;
   hsize_t start[MAX_RANK] = {(hsize_t)i_problem}, count[MAX_RANK] = {1};
-  hid_t set = H5I_INVALID_HID, space = H5I_INVALID_HID, memory = H5I_INVALID_HID;
   for (int k = 1; k < f->rank[i]; k++)
     count[k] = f->dim[i][k];
-  set = H5Dopen2(f->file, dataset[i].name, H5P_DEFAULT);
-  space = H5Screate_simple(f->rank[i], f->dim[i], NULL);
-  memory = H5Screate_simple(f->rank[i], count, NULL);
+  MILL_AT_END(mill_h5_id_close)
+  const hid_t set = H5Dopen2(f->file, dataset[i].name, H5P_DEFAULT),
+              space = H5Screate_simple(f->rank[i], f->dim[i], NULL),
+              memory = H5Screate_simple(f->rank[i], count, NULL);
   if (set < 0 || space < 0 || memory < 0 ||
       H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
       H5Dwrite(set, type_of(i, 0), memory, space, H5P_DEFAULT, value) < 0)
-    err = MILL_OUTPUT_ERROR(f->path, dataset[i].name);
-  MILL_H5_CLOSE(set, space, memory);
-  return err;
+    return MILL_OUTPUT_ERROR(f->path, dataset[i].name);
+  return MILL_OK;
 }
 
 int mill_particle_file_flush(mill_particle_file *f)

@@ -52,7 +52,8 @@ static int create_arm(hid_t file, const char *path, const mill_models_info *info
   if (!wave_aa)
     return MILL_OK;
   snprintf(name, sizeof name, "%s/wavelength", group);
-  MILL_CHECK(mill_output_dataset(file, path, name, H5T_IEEE_F64LE, info->n_pix[arm], "Angstrom",
+  MILL_CHECK(mill_output_dataset(file, path, name, H5T_IEEE_F64LE, 1,
+                                 &(hsize_t){(hsize_t)info->n_pix[arm]}, "Angstrom",
                                  "vacuum wavelength of the pixels"));
   return mill_output_write_whole(file, path, name, H5T_NATIVE_DOUBLE, wave_aa);
 }

@@ -208,10 +208,8 @@ static int index_share(index_job *job, const mill_input_names *names, file_facts
       return MILL_ERROR(
           MILL_ERR_STOPPED,
           "stopped while indexing: nothing was fitted; the same command starts again");
-    const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: indexing it", names->name[i]);
-    const int indexed = index_file(job, names->name[i], i, &facts[i]);
-    mill_watch_end(watch);
-    MILL_CHECK(indexed);
+    MILL_WATCHED(MILL_WATCH_FILE, 0, "%s: indexing it", names->name[i]);
+    MILL_CHECK(index_file(job, names->name[i], i, &facts[i]));
   }
   return MILL_OK;
 }
@@ -252,10 +250,8 @@ static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_fa
   for (int r = 0; r <= mpi->size; r++)
     start[r] = (int)(names->n * r / mpi->size);
   for (int i = start[mpi->rank]; i < start[mpi->rank + 1]; i++) {
-    const int watch =
-        mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at the file", names->name[i]);
+    MILL_WATCHED(MILL_WATCH_START, 0, "%s: looking at the file", names->name[i]);
     look_at_file(names->name[i], *facts + i);
-    mill_watch_end(watch);
   }
   MILL_CHECK(gather_facts(mpi, start, facts));
   for (int64_t i = 0; i < names->n; i++)

@@ -64,11 +64,10 @@ static int agree_on_one(const mill_mpi *mpi, int code, const mill_backend **back
   if (strcmp(mine, oldest) != 0) {
     *backend = mill_backend_cpu(oldest + strlen(prefix));
     if (!*backend)
-      code =
-          MILL_ERROR(MILL_ERR_BACKEND,
-                     "one rank has the backend '%s' and cannot run '%s', the backend of another: "
-                     "use machines of one kind",
-                     mine, oldest);
+      code = MILL_ERROR(MILL_ERR_BACKEND,
+                        "one rank has the backend '%s' and cannot run '%s', the backend of "
+                        "another: use machines of one kind",
+                        mine, oldest);
     else
       mill_log_info("backend %s instead of %s: the best that all ranks have", oldest, mine);
   }
