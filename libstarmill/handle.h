@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The structs behind libstarmill's handles, and functions shared by its source files. */
-#ifndef MILL_HANDLE_H
-#define MILL_HANDLE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -102,5 +101,3 @@ starmill_parameter mill_parameter(const starmill_library *library, int i_par);
 
 /** Are the parameters theta [n_par] finite, and velocity and v sin i within their limits? */
 int mill_is_within(const starmill_library *library, const double *theta);
-
-#endif

@@ -5,8 +5,7 @@
  *  renames the file, so that a kill never leaves a half-made file.  Then each rank opens the file
  *  and writes rows by its own descriptor at their offset (mill_output_place), so no rank waits for
  *  another in HDF5.  Failures are MILL_ERR_OUTPUT and name the file.  One thread at a time. */
-#ifndef MILL_OUTPUT_FILE_H
-#define MILL_OUTPUT_FILE_H
+#pragma once
 
 #include <hdf5.h>
 #include <mpi.h>
@@ -114,5 +113,3 @@ int mill_output_read_whole(hid_t loc, const char *path, const char *name, hid_t 
 /** Write a whole small dataset from one rank alone; not collective. */
 int mill_output_write_whole(hid_t loc, const char *path, const char *name, hid_t type,
                             const void *buffer);
-
-#endif

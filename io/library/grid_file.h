@@ -3,8 +3,7 @@
  *  are trained (HDF5; docs/use/formats.md, "Grid file").
  *
  *  starmill/templates/grid_write.py writes it, each model's spectra before its status. */
-#ifndef MILL_GRID_FILE_H
-#define MILL_GRID_FILE_H
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -60,5 +59,3 @@ int mill_grid_read(const mill_grid_file *file, int arm, int n, const int *model,
 int mill_grid_read_settings(const mill_grid_file *file, char **settings);
 
 void mill_grid_close(mill_grid_file *file); /* NULL is allowed */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Inspect the file at an output's path before a run.  Call on one rank. */
-#ifndef MILL_EXISTING_RESULT_H
-#define MILL_EXISTING_RESULT_H
+#pragma once
 
 #include <hdf5.h>
 
@@ -41,5 +40,3 @@ typedef struct mill_existing {
 
 /** Inspect path; existing->error reports a damaged file. */
 void mill_result_find(const char *path, mill_existing *existing);
-
-#endif
