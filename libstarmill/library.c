@@ -10,6 +10,7 @@
 #include "io/catalog/prior_table.h"
 #include "io/library/library_file.h"
 #include "kernels/find_backend.h"
+#include "src/system/thread.h"
 #include "src/system/version.h"
 #include "kernels/base/memory.h"
 #include "src/config/arms.h"

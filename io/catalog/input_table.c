@@ -11,8 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/config/text.h"
 #include "src/system/log.h"
 #include "src/system/order.h"

@@ -9,7 +9,6 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "io/result/result_inputs.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/data/result.h"
 #include "kernels/math/counter_random.h"

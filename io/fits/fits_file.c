@@ -11,7 +11,6 @@
 
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
-#include "kernels/base/memory.h"
 
 int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, const char *source,
                           int line, const char *format, ...)

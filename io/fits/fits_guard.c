@@ -13,7 +13,6 @@
 
 #include "io/fits/fits_walk.h"
 #include "src/system/regular_file.h"
-#include "kernels/base/memory.h"
 
 enum {
   BLOCK = 2880,

@@ -16,7 +16,6 @@
 
 #include <zlib.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/base/clock.h"
 #include "src/system/log.h"

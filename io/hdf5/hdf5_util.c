@@ -11,7 +11,6 @@
 
 #include "io/hdf5/hdf5_crash.h"
 #include "kernels/base/common.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
@@ -522,14 +521,14 @@ int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, h
 int mill_h5_write_attr(const mill_h5_file *file, const char *object, const char *name,
                        hid_t file_type, hid_t mem_type, int n_value, const void *value)
 {
-  MILL_AT_END(mill_h5_id_close) hid_t attr = H5I_INVALID_HID;
   const hsize_t dim = (hsize_t)n_value;
   MILL_AT_END(mill_h5_id_close)
   const hid_t space = n_value > 0 ? H5Screate_simple(1, &dim, NULL) : H5Screate(H5S_SCALAR);
   if (space < 0 || file_type < 0)
     return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no dataspace or type: %s", mill_h5_reason());
-  attr = H5Acreate_by_name(file->id, object, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT,
-                           H5P_DEFAULT);
+  MILL_AT_END(mill_h5_id_close)
+  const hid_t attr = H5Acreate_by_name(file->id, object, name, file_type, space, H5P_DEFAULT,
+                                       H5P_DEFAULT, H5P_DEFAULT);
   if (attr < 0 || H5Awrite(attr, mem_type, value) < 0)
     return MILL_ERROR(file->code, "%s: cannot write attribute %s of %s: %s%s", file->path, name,
                       object, mill_h5_reason(),

@@ -13,13 +13,10 @@
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_crash.h"
-#include "io/hdf5/hdf5_util.h"
-#include "kernels/base/error.h"
 #include "src/system/status_process.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
-#include "src/ranks/mpi_context.h"
 
 #define WRITE_ERROR(what) MILL_OUTPUT_ERROR(path, what)
 #define READ_ERROR(what)                                                                           \
@@ -251,14 +248,13 @@ int mill_output_attr_texts(hid_t loc, const char *path, const char *object, cons
 {
   const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
   MILL_OWNED char *packed = NULL;
-  MILL_AT_END(mill_h5_id_close) hid_t type = H5I_INVALID_HID;
   size_t n_byte = 1;
   for (int i = 0; i < n_text; i++)
     n_byte = strlen(text[i]) > n_byte ? strlen(text[i]) : n_byte;
   MILL_CHECK(mill_alloc_bytes((size_t)n_text, n_byte, (void **)&packed));
   for (int i = 0; i < n_text; i++)
     memcpy(packed + (size_t)i * n_byte, text[i], strlen(text[i]));
-  type = mill_h5_text_type(n_byte);
+  MILL_AT_END(mill_h5_id_close) const hid_t type = mill_h5_text_type(n_byte);
   return mill_h5_write_attr(&file, object, name, type, type, n_text, packed);
 }
 

@@ -8,7 +8,6 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"

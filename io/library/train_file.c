@@ -10,7 +10,6 @@
 #include "io/files/whole_file.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"

@@ -13,8 +13,6 @@
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
 #include "io/result/stored_rows.h"
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
 #include "src/system/log.h"

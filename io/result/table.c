@@ -10,8 +10,6 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 

@@ -3,7 +3,6 @@
 
 #include "io/stars/input_names.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +18,6 @@
 #include "io/result/existing_result.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/order.h"

@@ -9,9 +9,6 @@
 #include <sys/stat.h>
 
 #include "io/surveys/redrock.h"
-#include "io/surveys/spectra.h"
-#include "io/stars/input_names.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/status_process.h"
 #include "src/system/log.h"

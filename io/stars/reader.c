@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "kernels/base/nvtx.h"
 #include "kernels/base/clock.h"
 #include "src/system/regular_file.h"

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/ranks/draw.h"
 #include "src/system/regular_file.h"
 

@@ -11,7 +11,6 @@
 
 #include "io/files/whole_file.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"

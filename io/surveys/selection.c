@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/config/text.h"
 
 static int keeps_objtype(const mill_selection *select, const char *objtype)

@@ -7,7 +7,6 @@
 
 #include "io/surveys/formats.h"
 #include "io/surveys/selection.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
 

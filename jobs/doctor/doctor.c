@@ -15,7 +15,6 @@
 #include "jobs/jobs.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/find_backend.h"
 #include "kernels/gpu.h"

@@ -6,7 +6,6 @@
 
 #include "src/run/backend_choice.h"
 #include "io/stars/reader.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/cuda/device_choice.h"
 #include "kernels/find_backend.h"

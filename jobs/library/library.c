@@ -12,7 +12,6 @@
 #include "jobs/library/train_networks.h"
 #include "jobs/library/train_options.h"
 #include "jobs/options/job_steps.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "src/train/train_labels.h"

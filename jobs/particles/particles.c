@@ -11,7 +11,6 @@
 #include "src/run/backend_choice.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "src/ranks/mpi_context.h"

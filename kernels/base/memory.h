@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/base/common.h"
+#include "kernels/base/error.h"
 
 MILL_EXTERN_C_BEGIN
 
