@@ -45,6 +45,6 @@ install(PROGRAMS packaging/smoke-test DESTINATION "${CMAKE_INSTALL_DATADIR}/star
 install(DIRECTORY libraries/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/libraries"
         COMPONENT wheel OPTIONAL FILES_MATCHING PATTERN "*.h5" PATTERN "*.md")
 install(DIRECTORY python/starmill DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/python"
-        FILES_MATCHING PATTERN "*.py" PATTERN "*.bash")
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.bash" PATTERN "*.html" PATTERN "*.txt")
 install(FILES libstarmill/include/starmill/starmill.h
         DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/python/starmill")

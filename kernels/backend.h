@@ -2,10 +2,8 @@
 /** A backend: one table of functions, chosen at run time.
  *
  *  The pipeline (src/pipeline/pipeline.c) calls only these functions.  A backend owns memory and
- *  runs the block functions of kernels/; it handles no files or ranks.
- */
-#ifndef MILL_BACKEND_H
-#define MILL_BACKEND_H
+ *  runs the block functions of kernels/; it handles no files or ranks. */
+#pragma once
 
 #include "kernels/base/host_copy.h"
 #include "kernels/base/timing.h"
@@ -84,6 +82,12 @@ typedef struct mill_backend {
  *  best of this machine).  NULL if isa is unknown or this machine lacks it. */
 const mill_backend *mill_backend_cpu(const char *isa);
 
-MILL_EXTERN_C_END
+/** Find the backend of a configuration's word: cpu, cuda, cuda+cpu (the GPU's backend) or auto.
+ *  For auto it is the CPU's; a run may change it once its number of rows is known.
+ *  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
+int mill_backend_find(const char *choice, const mill_backend **backend);
 
-#endif
+/** Preferred number of stars at once of a backend with n_thread threads. */
+int mill_backend_slots(const mill_backend *backend, int n_thread);
+
+MILL_EXTERN_C_END

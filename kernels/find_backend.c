@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "kernels/find_backend.h"
+#include "kernels/gpu.h"
 
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "kernels/gpu.h"
 
 enum { MANY_SLOTS = 64, THREAD_SLOTS = 32 };
 
@@ -18,15 +17,12 @@ int mill_backend_slots(const mill_backend *backend, int n_thread)
 
 int mill_backend_find(const char *choice, const mill_backend **backend)
 {
-  int err = MILL_OK;
+  int code = MILL_OK;
   if (strncmp(choice, "cuda", 4) == 0) {
-    *backend = mill_backend_cuda(&err);
-    goto done;
+    *backend = mill_backend_cuda(&code);
+    return code;
   }
   /* auto: a run may choose the GPU once its number of rows is known */
   *backend = mill_backend_cpu(NULL);
-  if (!*backend)
-    MILL_FAIL(MILL_ERR_BACKEND, "no CPU backend runs on this machine");
-done:
-  return err;
+  return *backend ? MILL_OK : MILL_ERROR(MILL_ERR_BACKEND, "no CPU backend runs on this machine");
 }

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The GPU interface of every build: what CUDA reports about this process's GPUs, and the engines
  *  that run on one.  In a build without CUDA (kernels/no_gpu.c) every function that can fail does,
- *  with MILL_ERR_CONFIG.
- */
-#ifndef MILL_GPU_H
-#define MILL_GPU_H
+ *  with MILL_ERR_CONFIG. */
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/cuda/device_choice.h"
@@ -51,8 +49,7 @@ void mill_cuda_probe_bus(char *out, size_t size);
  *
  *  The table's functions fail with MILL_ERR_MEMORY if the GPU's memory is full (use fewer slots),
  *  else with MILL_ERR_BACKEND: then the device can only be closed.  A mill_device belongs to one
- *  thread at a time.
- */
+ *  thread at a time. */
 const mill_backend *mill_backend_cuda(int *err);
 
 /** Open this rank's GPU (that of mill_gpu_assign, else the first usable one) and return the
@@ -69,5 +66,3 @@ const mill_particle_ops *mill_particle_ops_cuda(int *err);
 const mill_train_ops *mill_train_ops_cuda(int *err);
 
 MILL_EXTERN_C_END
-
-#endif

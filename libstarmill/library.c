@@ -9,7 +9,7 @@
 
 #include "io/catalog/prior_table.h"
 #include "io/library/library_file.h"
-#include "kernels/find_backend.h"
+#include "kernels/backend.h"
 #include "src/system/thread.h"
 #include "src/system/version.h"
 #include "kernels/base/memory.h"
@@ -127,18 +127,19 @@ static void name_offsets(starmill_library *h)
   }
 }
 
-static int read_library(const char *path, mill_library *lib)
+static int read_library(mill_config *c, const char *path, mill_library *lib)
 {
   MILL_HDF5_LOCKED;
-  return mill_library_read(path, lib);
+  MILL_CHECK(mill_library_read(path, lib));
+  MILL_CHECK(mill_config_cut_arms(c, lib));
+  return c->sky_components[0] ? mill_library_add_sky(c->sky_components, lib, c->sky_hash) : MILL_OK;
 }
 
 static int set_up(starmill_library *h, const char *path, const char *config)
 {
   mill_config *c = &h->config;
   MILL_CHECK(read_config(h, config));
-  MILL_CHECK(read_library(path, &h->lib));
-  MILL_CHECK(mill_config_cut_arms(c, &h->lib));
+  MILL_CHECK(read_library(c, path, &h->lib));
   name_offsets(h);
   MILL_CHECK(mill_config_bind(c, &h->lib));
   MILL_CHECK(mill_prior_check(&h->lib, 1, &c->fit, 0));
@@ -150,7 +151,7 @@ static int set_up(starmill_library *h, const char *path, const char *config)
   h->set.resolution = c->lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
   MILL_CHECK(mill_backend_find(c->backend, &h->backend));
   const int n_slot = c->n_slot > 0 ? c->n_slot : mill_backend_slots(h->backend, c->n_thread);
-  return mill_pipeline_create(&h->lib, &h->set, h->backend, n_slot, c->n_thread,
+  return mill_pipeline_create(&h->lib, 1, &h->set, h->backend, n_slot, c->n_thread,
                               MILL_MODELS_WITH_PARTS, &h->pipeline);
 }
 

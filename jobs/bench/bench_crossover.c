@@ -9,7 +9,6 @@
 #include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/memory.h"
-#include "kernels/find_backend.h"
 #include "kernels/gpu.h"
 #include "kernels/particles/particles.h"
 #include "src/train/train_network.h"

@@ -16,7 +16,6 @@
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/memory.h"
-#include "kernels/find_backend.h"
 #include "kernels/gpu.h"
 #include "src/ranks/mpi_context.h"
 #include "src/run/backend_choice.h"

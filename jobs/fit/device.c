@@ -8,7 +8,7 @@
 #include "io/stars/reader.h"
 #include "kernels/base/memory.h"
 #include "kernels/cuda/device_choice.h"
-#include "kernels/find_backend.h"
+#include "kernels/backend.h"
 #include "src/system/log.h"
 #include "src/system/thread.h"
 

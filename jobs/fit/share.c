@@ -104,9 +104,9 @@ static int fit_rows(share *s)
   const double start_s = mill_thread_cpu_s();
   s->watch =
       mill_watch_begin(MILL_WATCH_WORK, 0, "rank %d: preparing templates", task->call->mpi->rank);
-  MILL_CHECK(mill_pipeline_create_several(
-      task->setup->library, task->setup->n_library, &s->stars.fit, device->backend, device->n_slot,
-      device->n_thread, task->call->options->models != NULL, &s->stars.pipeline));
+  MILL_CHECK(mill_pipeline_create(task->setup->library, task->setup->n_library, &s->stars.fit,
+                                  device->backend, device->n_slot, device->n_thread,
+                                  task->call->options->models != NULL, &s->stars.pipeline));
   task->tally->meters.model_s = mill_thread_cpu_s() - start_s;
   mill_board_stage(task->out->board, MILL_RANK_FITTING);
   const double run_s = mill_wall_s();

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Functions compiled twice, with and without AVX2. */
-#ifndef MILL_AVX2_H
-#define MILL_AVX2_H
+#pragma once
 
 /** Define prefix##name, which runs the inline function name (MILL_AVX2_BODY): its AVX2 version if
  *  the processor has AVX2. */
@@ -25,6 +24,4 @@
   {                                                                                                \
     name arguments;                                                                                \
   }
-#endif
-
 #endif

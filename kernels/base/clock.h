@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Clocks in seconds: CPU time of the thread and the process, wall-clock time. */
-#ifndef MILL_CLOCK_H
-#define MILL_CLOCK_H
-
-#include "kernels/base/common.h"
-
-MILL_EXTERN_C_BEGIN
+#pragma once
 
 /** CPU time (user + system) since the thread or the process began.  A call takes 0.2 microseconds,
  *  since it asks the kernel. */
@@ -20,7 +15,3 @@ double mill_boot_s(void);
 
 /** Seconds since 1970-01-01 UTC. */
 double mill_unix_s(void);
-
-MILL_EXTERN_C_END
-
-#endif

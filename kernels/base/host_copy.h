@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Copies to and from a device, and within the host's memory. */
-#ifndef MILL_HOST_COPY_H
-#define MILL_HOST_COPY_H
+#pragma once
 
 #include <string.h>
 
 #include "kernels/base/common.h"
-
-MILL_EXTERN_C_BEGIN
 
 enum {
   /** Number and size of the pinned buffers for uploads to a GPU, filled in turn.  Smaller ones
@@ -32,7 +29,3 @@ static inline void mill_host_copy(const mill_upload *piece)
   else if (piece->bytes > 0)
     memset(piece->to, 0, piece->bytes);
 }
-
-MILL_EXTERN_C_END
-
-#endif

@@ -2,16 +2,12 @@
 /** Arrays laid out one after another in a block of memory, from a table.
  *
  *  A structure's table has a row for each array that the structure points to.  The owner counts the
- *  elements; mill_lay_out then measures the memory or, given memory, sets the pointers.
- */
-#ifndef MILL_LAYOUT_H
-#define MILL_LAYOUT_H
+ *  elements; mill_lay_out then measures the memory or, given memory, sets the pointers. */
+#pragma once
 
 #include <string.h>
 
 #include "kernels/base/common.h"
-
-MILL_EXTERN_C_BEGIN
 
 /** Arrays of a star and of a wavelength set begin at multiples of this. */
 enum { MILL_ARRAY_BYTES = 64 };
@@ -60,7 +56,3 @@ static inline void mill_lay_out(int n_array, const mill_array *array, const size
     at[a->region] += (size_t)n_copy * bytes;
   }
 }
-
-MILL_EXTERN_C_END
-
-#endif

@@ -78,8 +78,7 @@ int mill_alloc_bytes(size_t n, size_t size, void **out)
 {
   size_t bytes = 0;
   int err = mill_alloc_raw(n, size, out);
-  if (err == MILL_OK)
-    err = round_up(n, size, &bytes);
+  MILL_STEP(round_up(n, size, &bytes));
   if (err == MILL_OK)
     memset(*out, 0, bytes);
   return err;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Memory: allocation with an error message, growing arrays, limits on address space. */
-#ifndef MILL_MEMORY_H
-#define MILL_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ int mill_memory_room(int n, size_t n_byte);
 #define MILL_ALLOC(n, out) mill_alloc_bytes((size_t)(n), sizeof(**(out)), (void **)(out))
 
 MILL_EXTERN_C_END
-
-#endif

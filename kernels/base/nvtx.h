@@ -4,10 +4,8 @@
  *
  *  Without a profiler, or built without NVTX's headers, a range costs two tests of a variable.  The
  *  thread that begins ranges ends them, in reverse order.  docs/develop/performance.md describes
- *  the timeline.
- */
-#ifndef MILL_NVTX_H
-#define MILL_NVTX_H
+ *  the timeline. */
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -25,8 +23,7 @@ MILL_EXTERN_C_BEGIN
  *  polish      steps of the optimizer, simplex or polish, within a round
  *  errors      velocity profile, last evaluation and errors, within a round
  *  download    host: finished rows and models
- *  write       I/O thread: a collective write
- */
+ *  write       I/O thread: a collective write */
 #define MILL_RANGE_LIST(X)                                                                         \
   X(MILL_RANGE_READ, "read")                                                                       \
   X(MILL_RANGE_PREPARE, "prepare")                                                                 \
@@ -72,5 +69,3 @@ static inline void mill_range_end(void)
 }
 
 MILL_EXTERN_C_END
-
-#endif

@@ -3,14 +3,10 @@
  *
  *  Each lane (thread) of a device has its own counts; mill_backend.timing adds them up.  A round
  *  serves stars in several stages; the emulator's time is divided among them by their number of
- *  rows.
- */
-#ifndef MILL_TIMING_H
-#define MILL_TIMING_H
+ *  rows. */
+#pragma once
 
 #include "kernels/base/common.h"
-
-MILL_EXTERN_C_BEGIN
 
 enum mill_phase {
   MILL_PHASE_PREPARE = 0, /**< pixel preparation */
@@ -29,7 +25,3 @@ typedef struct mill_timing {
   int64_t n_value[MILL_N_PHASE];  /**< requests answered, one per star and round */
   int64_t n_jacobian[MILL_N_PHASE];
 } mill_timing;
-
-MILL_EXTERN_C_END
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A block on a CPU: one thread.  Included by kernels/math/block.h, which explains the names. */
-#ifndef MILL_CPU_BLOCK_H
-#define MILL_CPU_BLOCK_H
+#pragma once
 
 typedef struct mill_block {
   int unused;
@@ -40,7 +39,6 @@ typedef struct mill_block {
 /** Sizes with which the rows of a chunk of pixels stay in the first-level cache. */
 enum { MILL_CHUNK = 64, MILL_PIXEL_CHUNK = 128, MILL_BATCH = 128, MILL_TILE = 256 };
 
-/** Run a block function with its task. */
 static inline void mill_block_run(void (*body)(mill_block *, void *), void *task)
 {
   mill_block b = {0};
@@ -59,5 +57,3 @@ static inline double mill_block_max(mill_block *b, double x)
   (void)b;
   return x;
 }
-
-#endif

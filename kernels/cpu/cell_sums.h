@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Sums over pixels of products with K continuum functions, from moments of pixel cells
  *  (kernels/math/cells.h): some 20 multiplications a pixel instead of K (K + 3) / 2. */
-#ifndef MILL_CPU_CELL_SUMS_H
-#define MILL_CPU_CELL_SUMS_H
+#pragma once
 
 #include "kernels/math/cells.h"
 #include "kernels/math/vector.h"
@@ -72,5 +71,3 @@ MILL_INLINE void mill_cell_add(int n_cont, int pitch, const double *coef, const 
     *to = s;
   }
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Tiles of convolutions on a CPU: a tile is one or more vectors.  Included by
  *  kernels/math/convolve_tile.h, which explains the names. */
-#ifndef MILL_CPU_CONVOLVE_TILE_H
-#define MILL_CPU_CONVOLVE_TILE_H
+#pragma once
 
 enum {
   MILL_ROTATE_ANYWHERE = 1,
@@ -73,5 +72,3 @@ MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res
   if (nr > 3)
     *(vec *)(out + 3 * pitch) = s3;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The CPU backend: OpenMP threads over groups of slots.  Compiled once per instruction set
- * (MILL_ISA), and once more with fibers in place of plain loops (MILL_BLOCK_FIBERS) for the
- * checking build. */
+ * (MILL_ISA), and once more with fibers in place of plain loops for tests. */
 #define MILL_PRECISION 32 /* of the guess; what depends on the run's precision is in cpu_real.h */
 
 #include <string.h>
@@ -9,7 +8,7 @@
 #include <omp.h>
 
 #include "kernels/backend.h"
-#include "kernels/cpu/cpu_logic.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/emulate.h"
 #include "kernels/cpu/laps.h"
 #include "kernels/base/clock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The logic of a fit, which does not depend on the templates' precision. */
-#include "kernels/cpu/cpu_logic.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/star/logic/fit_star.h"
 
 void MILL_ISA_SYMBOL(mill_resume_star)(const mill_model *m, mill_slot *slot)

@@ -66,7 +66,6 @@ static void free_clouds(engine *e)
   e->work = NULL;
 }
 
-/* Allocate the arrays of n problems. */
 static int make_clouds(engine *e, int n)
 {
   const mill_particle_setup *s = e->setup;
@@ -86,14 +85,6 @@ static int make_clouds(engine *e, int n)
   for (int i = 0; i < e->n_thread; i++)
     MILL_CHECK(MILL_ALLOC(1, &e->work[i]));
   return MILL_OK;
-}
-
-/* Put a problem into c. */
-static void bind(engine *e, cloud *c, const mill_particle_problem *problem,
-                 mill_particle_result *result)
-{
-  mill_particle_cloud_begin(&c->c, e->setup, problem, e->n_part);
-  c->result = result;
 }
 
 /* ---- blocks ---- */
@@ -223,7 +214,6 @@ static void hand_over(const engine *e)
   }
 }
 
-/* Make all steps and densities of the loaded problems. */
 static void run(engine *e)
 {
   const mill_particle_setup *s = e->setup;
@@ -263,8 +253,10 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
     const int n = n_problem - first < n_once ? n_problem - first : n_once;
     engine now = e;
     now.n_cloud = n;
-    for (int i = 0; i < n; i++)
-      bind(&now, &now.cloud[i], &problem[first + i], &result[first + i]);
+    for (int i = 0; i < n; i++) {
+      mill_particle_cloud_begin(&now.cloud[i].c, s, &problem[first + i], now.n_part);
+      now.cloud[i].result = &result[first + i];
+    }
     run(&now);
   }
 done:

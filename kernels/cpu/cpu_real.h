@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** CPU functions for float32 or float64 templates, one set of names per instruction set.
  *
- *  kernels/cpu/cpu_real_f32.c and cpu_real_f64.c define them.
- */
-#ifndef MILL_CPU_REAL_H
-#define MILL_CPU_REAL_H
+ *  kernels/cpu/cpu_real_f32.c and cpu_real_f64.c define them. */
+#pragma once
 
 #include "kernels/cpu/isa.h"
 #include "kernels/math/block.h"
-#include "kernels/star/slot.h"
 
 enum {
   MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< of hidden layers; powers of two crowd few cache sets */
@@ -30,5 +27,3 @@ void MILL_ISA_SYMBOL(mill_layer_product_f32)(const mill_layer *layer, const void
 void MILL_ISA_SYMBOL(mill_layer_product_f64)(const mill_layer *layer, const void *weight, int n_row,
                                              const double *h, const int *is_value,
                                              double *const *out);
-
-#endif

@@ -2,11 +2,8 @@
 /* Choice of the CPU backend and particle engine. */
 #include <string.h>
 
-#include "kernels/cpu/isa.h"
-
-#if defined(MILL_HAVE_ISA_V2) || defined(MILL_HAVE_ISA_V3) || defined(MILL_HAVE_ISA_V4)
-#define MILL_X86 1
-#endif
+#include "kernels/backend.h"
+#include "kernels/particles/particles.h"
 
 typedef struct isa_entry {
   const char *name;
@@ -14,10 +11,15 @@ typedef struct isa_entry {
   const mill_particle_ops *particles;
 } isa_entry;
 
-#define ENTRY(name, symbol)                                                                        \
-  {                                                                                                \
-    name, &mill_backend_cpu_##symbol, &mill_particle_ops_cpu_##symbol                              \
+/* Add what kernels/cpu/cpu_*.c define for an instruction set, if this machine runs it. */
+#define OFFER(is_here, isa_name, symbol)                                                           \
+  if (is_here) {                                                                                   \
+    extern const mill_backend mill_backend_cpu_##symbol;                                           \
+    extern const mill_particle_ops mill_particle_ops_cpu_##symbol;                                 \
+    table[n++] =                                                                                   \
+        (isa_entry){isa_name, &mill_backend_cpu_##symbol, &mill_particle_ops_cpu_##symbol};        \
   }
+#define HAS(feature) __builtin_cpu_supports(feature)
 
 /* Find the named instruction set, or the best one (isa NULL), if this machine runs it; else all
  * zeros. */
@@ -25,26 +27,21 @@ static isa_entry find(const char *isa)
 {
   isa_entry table[4];
   int n = 0;
-#ifdef MILL_X86
+#ifdef MILL_HAVE_ISA_GENERIC
+  OFFER(1, "generic", generic)
+#else
   __builtin_cpu_init();
 #endif
 #ifdef MILL_HAVE_ISA_V4
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
-    table[n++] = (isa_entry)ENTRY("x86-64-v4", x86_64_v4);
+  OFFER(HAS("avx512f") && HAS("avx512bw") && HAS("avx512cd") && HAS("avx512dq") &&
+            HAS("avx512vl") && HAS("fma"),
+        "x86-64-v4", x86_64_v4)
 #endif
 #ifdef MILL_HAVE_ISA_V3
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi2"))
-    table[n++] = (isa_entry)ENTRY("x86-64-v3", x86_64_v3);
+  OFFER(HAS("avx2") && HAS("fma") && HAS("bmi2"), "x86-64-v3", x86_64_v3)
 #endif
 #ifdef MILL_HAVE_ISA_V2
-  if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt"))
-    table[n++] = (isa_entry)ENTRY("x86-64-v2", x86_64_v2);
-#endif
-#ifdef MILL_HAVE_ISA_GENERIC
-  table[n++] = (isa_entry)ENTRY("generic", generic);
+  OFFER(HAS("sse4.2") && HAS("popcnt"), "x86-64-v2", x86_64_v2)
 #endif
   for (int i = 0; i < n; i++)
     if (!isa || strcmp(isa, table[i].name) == 0)

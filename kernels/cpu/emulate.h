@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The emulator on a CPU: templates of one arm for a batch of slots. */
-#ifndef MILL_CPU_EMULATE_H
-#define MILL_CPU_EMULATE_H
+#pragma once
 
 #include "kernels/base/timing.h"
 #include "kernels/cpu/cpu_real.h"
@@ -234,7 +233,6 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
   double *to[MILL_BATCH_ROWS];
   float *to32[MILL_BATCH_ROWS];
   int from = 0;
-
   number_rows(m, n_slot, slot, &rows);
   first_rows(m, arm, slot, &rows, lane);
   for (int l = 0; l < arm->n_layer - 1; l++) {
@@ -263,5 +261,3 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
   else
     layer_product_f32(last, last->weight, rows.n_row, lane->narrow[from], rows.is_value, to32);
 }
-
-#endif

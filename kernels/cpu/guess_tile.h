@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Products of the initial guess's Fourier transforms on a CPU, for vectors of templates.  Included
  *  by kernels/star/blocks/guess.h. */
-#ifndef MILL_CPU_GUESS_TILE_H
-#define MILL_CPU_GUESS_TILE_H
+#pragma once
 
 #include "kernels/math/fourier.h"
 #include "kernels/math/vector.h"
@@ -100,5 +99,3 @@ MILL_INLINE void mill_guess_pair(int n, int half, int j, int inverse, const floa
 {
   mill_fourier_pair(n, half, j, inverse, root, MILL_GUESS_TEMPLATES, x);
 }
-
-#endif

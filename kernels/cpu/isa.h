@@ -1,29 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Names defined by kernels/cpu/cpu_*.c, one set per instruction set.
+/** Names of kernels/cpu/cpu_*.c, one set per instruction set, and the logic of a fit
+ *  (kernels/star/logic) as the CPU backend calls it.
  *
  *  CMake compiles those files with MILL_ISA = x86_64_v2, x86_64_v3, x86_64_v4 (or generic) and
- *  MILL_ISA_NAME, the name as a string.
- */
-#ifndef MILL_ISA_H
-#define MILL_ISA_H
+ *  MILL_ISA_NAME, the name as a string. */
+#pragma once
 
-#include "kernels/backend.h"
-#include "kernels/particles/particles.h"
+#include "kernels/star/slot.h"
 
 #define MILL_ISA_PASTE2(a, b) a##_##b
 #define MILL_ISA_PASTE(a, b)  MILL_ISA_PASTE2(a, b)
 #define MILL_ISA_SYMBOL(name) MILL_ISA_PASTE(name, MILL_ISA)
 
-extern const mill_backend mill_backend_cpu_x86_64_v2;
-extern const mill_backend mill_backend_cpu_x86_64_v3;
-extern const mill_backend mill_backend_cpu_x86_64_v4;
-extern const mill_backend mill_backend_cpu_generic;
-extern const mill_backend mill_backend_cpu_fiber;
+/** mill_fit_resume (kernels/star/logic/fit_star.h). */
+void MILL_ISA_SYMBOL(mill_resume_star)(const mill_model *m, mill_slot *slot);
 
-extern const mill_particle_ops mill_particle_ops_cpu_x86_64_v2;
-extern const mill_particle_ops mill_particle_ops_cpu_x86_64_v3;
-extern const mill_particle_ops mill_particle_ops_cpu_x86_64_v4;
-extern const mill_particle_ops mill_particle_ops_cpu_generic;
-extern const mill_particle_ops mill_particle_ops_cpu_fiber;
-
-#endif
+/** mill_sample_ahead and mill_sample_take (kernels/star/logic/sample.h). */
+int MILL_ISA_SYMBOL(mill_look_ahead)(const mill_model *m, mill_slot *copy);
+void MILL_ISA_SYMBOL(mill_take_ahead)(const mill_model *m, mill_slot *slot, const mill_slot *copy);

@@ -4,10 +4,8 @@
  *  Particles are sorted by their grid cell along the last axis.  MILL_KERNEL_LANES particles of a
  *  cell are added to a grid line together, with one multiplication per point
  *  (kernels/particles/density.h).  All of them start from the same grid point, so the loop is the
- *  same for each.
- */
-#ifndef MILL_CPU_KERNEL_SUM_H
-#define MILL_CPU_KERNEL_SUM_H
+ *  same for each. */
+#pragma once
 
 #include <string.h>
 
@@ -301,5 +299,3 @@ static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_p
       }
   }
 }
-
-#endif

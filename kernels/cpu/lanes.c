@@ -88,7 +88,6 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
   const mill_lanes *mean = f->mean + (ptrdiff_t)group * f->n_bin;
   mill_four a[MILL_MAX_CONT + MILL_LANES_TILE][N_VEC];
   const mill_four zero = {0.0, 0.0, 0.0, 0.0};
-
   /* right-hand sides of the continuum fits: sums of basis times mean over the data's bins */
   for (int k0 = 0; k0 < nk; k0 += MILL_LANES_TILE) {
     mill_four s00 = zero, s01 = zero, s10 = zero, s11 = zero, s20 = zero, s21 = zero, s30 = zero,

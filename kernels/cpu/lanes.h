@@ -4,8 +4,7 @@
  *
  *  Each uses AVX2 where the processor has it, without fused products, so that the bits do not
  *  depend on AVX2. */
-#ifndef MILL_LANES_H
-#define MILL_LANES_H
+#pragma once
 
 #include "kernels/star/slot.h"
 
@@ -76,5 +75,3 @@ typedef struct mill_lanes_transform {
 } mill_lanes_transform;
 /** Transform m^2 + i m of one group's templates m, block by block, divided by n. */
 void mill_lanes_transform_group(const mill_lanes_transform *task);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Times of a thread that fits. */
-#ifndef MILL_CPU_LAPS_H
-#define MILL_CPU_LAPS_H
+#pragma once
 
 #include "kernels/base/clock.h"
 #include "kernels/base/timing.h"
@@ -39,5 +38,3 @@ static inline void laps_end(const mill_laps *laps, mill_timing *timing)
         laps->before.pixel_s[p] + share * (timing->pixel_s[p] - laps->before.pixel_s[p]);
   }
 }
-
-#endif

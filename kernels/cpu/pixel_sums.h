@@ -2,8 +2,7 @@
 /** Sums of products over pixels on a CPU.  A thread computes the rows of a chunk of pixels as
  *  vectors, in the cache, and sums their products.  Symbols: kernels/star/blocks/likelihood.h (P,
  *  T, S, N, a, r, V); E: rows of model error; D: data. */
-#ifndef MILL_CPU_PIXEL_SUMS_H
-#define MILL_CPU_PIXEL_SUMS_H
+#pragma once
 
 #include <string.h>
 
@@ -487,5 +486,3 @@ MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const 
   mill_vec_sums_f64(n_sum, acc, part);
   mill_block_sum_n(b, part, n_sum, work->sums);
 }
-
-#endif

@@ -11,8 +11,7 @@
  *    P3 = (s B[t-1] - B[t]) / 6,
  *
  *  where s is the scale of the interval's right end. */
-#ifndef MILL_CPU_PIXEL_TAPS_H
-#define MILL_CPU_PIXEL_TAPS_H
+#pragma once
 
 #include <string.h>
 
@@ -210,5 +209,3 @@ MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, cons
   MILL_BARRIER(b);
   return 1;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Tiles of a spline on a CPU, as loops that the compiler vectorises.  Included by
  *  kernels/math/spline_tile.h, which explains the names. */
-#ifndef MILL_CPU_SPLINE_TILE_H
-#define MILL_CPU_SPLINE_TILE_H
+#pragma once
 
 enum { MILL_SPLINE_NEAR = 3 };
 
@@ -38,5 +37,3 @@ MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real 
     to[i] = mill_spline_filtered(w, apart, x + i);
   }
 }
-
-#endif

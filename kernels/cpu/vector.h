@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The vectors of a CPU.  Included by kernels/math/vector.h, which explains the names. */
-#ifndef MILL_CPU_VECTOR_H
-#define MILL_CPU_VECTOR_H
+#pragma once
 
 #include <string.h>
 #if defined(__AVX__)
@@ -123,5 +122,3 @@ MILL_INLINE void mill_load_pairs_f32(int n, const float *from, const int *index,
     right[i] = from[index[i] + 1];
   }
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The kernel of the likelihood.  The including file defines its name, MILL_KERNEL_ANSWER, and
  *  MILL_PRECISION and MILL_HAS_PAIRS. */
-#ifndef MILL_ANSWER_ARM_H
-#define MILL_ANSWER_ARM_H
+#pragma once
 
 #include "kernels/cuda/rounds.h"
 #include "kernels/star/blocks/likelihood.h"
@@ -27,5 +26,3 @@ static __global__ void __launch_bounds__(STAR_THREADS, 4)
   __syncthreads();
   mill_block_arm(&b, v.m, slot, arm, &shared.work);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A block on a GPU: a thread block.  Included by kernels/math/block.h, which explains the
  *  names. */
-#ifndef MILL_CUDA_BLOCK_H
-#define MILL_CUDA_BLOCK_H
+#pragma once
 
 typedef struct mill_block {
   int thread, n_thread; /**< constants after inlining */
@@ -78,8 +77,7 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 /* MILL_GLOBAL and MILL_SHARED tell the compiler a pointer's memory space, so that loads need no
  * run-time check.  Never use them on a pointer and on another derived from it: nvcc 13.0 then
  * removed a whole function as unreachable (tests/cuda/kernel_gates.py checks).  After MILL_FORGET
- * the compiler loads all values again.
- */
+ * the compiler loads all values again. */
 #if defined(__CUDA_ARCH__)
 #define MILL_GLOBAL(p) __builtin_assume(__isGlobal(p))
 #define MILL_SHARED(p) __builtin_assume(__isShared(p))
@@ -146,5 +144,3 @@ static __device__ inline double mill_block_max(mill_block *b, double x)
   MILL_BARRIER(b);
   return largest;
 }
-
-#endif

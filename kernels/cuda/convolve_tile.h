@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Tiles of convolutions on a GPU: a thread computes four neighbouring outputs and loads four
  *  numbers at a time.  Included by kernels/math/convolve_tile.h, which explains the names. */
-#ifndef MILL_CUDA_CONVOLVE_TILE_H
-#define MILL_CUDA_CONVOLVE_TILE_H
+#pragma once
 
 #include "kernels/cuda/quad.h"
 
@@ -101,5 +100,3 @@ MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res
   for (int r = 0; r < nr; r++)
     mill_quad_put_global(&sum[r], out + r * pitch);
 }
-
-#endif

@@ -34,7 +34,6 @@ struct symbol {
   void *to;
 };
 
-/** Load all the named functions of a library of the toolkit. */
 template <size_t n> static int load(const char *stem, int version, const symbol (&all)[n])
 {
   char name[32];

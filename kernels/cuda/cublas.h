@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** cuBLAS and cuSOLVER, loaded when training begins: fits do not need them, and the GPU's driver
  *  does not contain them. */
-#ifndef MILL_CUBLAS_H
-#define MILL_CUBLAS_H
+#pragma once
 
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -45,5 +44,3 @@ int mill_cusolver_load(const mill_cusolver **out);
 /** `directions` of kernels/train/train_ops.h on a GPU. */
 int mill_train_directions_cuda(int n_row, int n_pix, const double *x, int n, double *value,
                                double *out);
-
-#endif

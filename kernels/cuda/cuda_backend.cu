@@ -90,7 +90,6 @@ done:
   return err;
 }
 
-/** Open this rank's GPU and load the kernels of fits. */
 static int choose_device(int *id)
 {
   MILL_CHECK(mill_cuda_open(id));
@@ -124,22 +123,16 @@ static void cuda_close(mill_device *d)
   mill_free(d->grave);
   mill_cuda_drop_graph(d);
   mill_cuda_free_book(d);
-  if (d->arena)
-    (void)cudaFree(d->arena);
+  (void)cudaFree(d->arena);
   for (int i = 0; i < MILL_N_STAGE; i++) {
-    if (d->stage[i])
-      (void)cudaFreeHost(d->stage[i]);
-    if (d->stage_free[i])
-      (void)cudaEventDestroy(d->stage_free[i]);
+    mill_cuda_unpin(d->stage[i]);
+    mill_cuda_drop_event(d->stage_free[i]);
   }
-  if (d->back)
-    (void)cudaFreeHost(d->back);
+  mill_cuda_unpin(d->back);
   const cudaEvent_t event[] = {d->uploaded, d->settled, d->ended};
   for (int i = 0; i < 3; i++) {
-    if (event[i])
-      (void)cudaEventDestroy(event[i]);
-    if (stream[i])
-      (void)cudaStreamDestroy(stream[i]);
+    mill_cuda_drop_event(event[i]);
+    mill_cuda_drop_stream(stream[i]);
   }
   mill_free(d);
 }
@@ -190,11 +183,6 @@ static int cuda_pin(size_t bytes, void **out)
   }
   CHECK_CUDA_AT("pinned host memory", status);
   return MILL_OK;
-}
-
-static void cuda_unpin(void *memory)
-{
-  (void)cudaFreeHost(memory);
 }
 
 /* ---- stars and rounds ---- */
@@ -346,7 +334,7 @@ const mill_backend *mill_backend_cuda(int *out)
   table.upload = mill_cuda_upload;
   table.upload_all = mill_cuda_upload_all;
   table.pin = cuda_pin;
-  table.unpin = cuda_unpin;
+  table.unpin = mill_cuda_unpin;
   table.settle = mill_cuda_settle;
   table.zero = mill_cuda_zero;
   table.download = mill_cuda_download;

@@ -3,10 +3,8 @@
  *
  *  cuda_backend.cu opens the device and has the table of functions, cuda_copy.cu handles memory and
  *  copies, cuda_work.cu the work space; cuda_rounds.cu and kernel_*.cu have the kernels and their
- *  launches.
- */
-#ifndef MILL_CUDA_DEVICE_H
-#define MILL_CUDA_DEVICE_H
+ *  launches. */
+#pragma once
 
 #include <cuda_runtime.h>
 #include <string.h>
@@ -104,7 +102,6 @@ template <typename type> static inline type *mill_cuda_take(char *block, size_t 
   return here;
 }
 
-/** Launch a kernel on a stream. */
 template <typename... want, typename... have>
 static inline int mill_cuda_launch(cudaStream_t stream, const char *name, dim3 grid, int n_thread,
                                    void (*kernel)(want...), have &&...argument)
@@ -125,6 +122,23 @@ template <typename type> static inline int mill_cuda_pin(type **out, size_t n)
   CHECK_CUDA_AT("pinned host memory", cudaMallocHost(&memory, n * sizeof(type)));
   *out = (type *)memory;
   return MILL_OK;
+}
+
+/* Give back what was made, if it was.  A failure here was reported before or cannot be handled. */
+static inline void mill_cuda_unpin(void *memory)
+{
+  if (memory)
+    (void)cudaFreeHost(memory);
+}
+static inline void mill_cuda_drop_event(cudaEvent_t event)
+{
+  if (event)
+    (void)cudaEventDestroy(event);
+}
+static inline void mill_cuda_drop_stream(cudaStream_t stream)
+{
+  if (stream)
+    (void)cudaStreamDestroy(stream);
 }
 
 /* ---- cuda_copy.cu: functions of the backend's table, and ---- */
@@ -155,8 +169,7 @@ void mill_cuda_free_book(mill_device *d);
  *  at most half of the free memory, which stars need too; a round then takes several passes. */
 int mill_cuda_reserve_lanes(mill_device *d);
 
-/* ---- kernel_*.cu: kernels that take long to compile ----
- */
+/* ---- kernel_*.cu: kernels that take long to compile ---- */
 
 extern void (*const mill_kernel_star_start)(device_view v, int first);
 extern void (*const mill_kernel_star_peak)(device_view v, int first);
@@ -180,5 +193,3 @@ int mill_cuda_start_stars(mill_device *d, int n);
 /** Queue at most max_round rounds over the n slots of the list view.listed, until n_want of them
  *  have finished. */
 int mill_cuda_rounds(mill_device *d, int n, int n_want, int max_round);
-
-#endif

@@ -197,7 +197,6 @@ static __global__ void __launch_bounds__(DIGEST_THREADS)
 
 /* ---- launches ---- */
 
-/** Launch a kernel on the stream of rounds. */
 template <typename... want, typename... have>
 static int launch(mill_device *d, const char *name, unsigned n_x, unsigned n_y, int n_thread,
                   void (*kernel)(want...), have &&...argument)
@@ -263,12 +262,6 @@ static int layer(mill_device *d, size_t n_most, const row_batch &batch, const mi
                 (const real *)l->weight, (const real *)l->bias, from, *out);
 }
 
-static int layer_f32(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
-                     const row_layout<float> *in, const row_layout<float> *out)
-{
-  return layer<float>(d, n_most, batch, l, in, out, "kernel product_f32", product_f32);
-}
-
 static int layer_f64(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
                      const row_layout<double> *in, const row_layout<double> *out)
 {
@@ -305,7 +298,8 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
     MILL_CHECK(layer_f64(d, n_most, rows, last, in, &grid));
   } else {
     const row_layout<float> grid = {(float *)d->d_grid, d->grid_lane, pitch};
-    MILL_CHECK(layer_f32(d, n_most, rows, last, &d->view.narrow, &grid));
+    MILL_CHECK(layer<float>(d, n_most, rows, last, &d->view.narrow, &grid, "kernel product_f32",
+                            product_f32));
   }
   return MILL_OK;
 }
@@ -380,9 +374,8 @@ static int build_graph(mill_device *d)
   TRY_CUDA(cudaStreamBeginCaptureToGraph(d->stream, body, NULL, NULL, 0,
                                          cudaStreamCaptureModeThreadLocal));
   err = one_round(d, d->n_slot);
-  if (err == MILL_OK)
-    err = launch(d, "kernel round_end_graph", 1, 1, DIGEST_THREADS, round_end_graph, d->view,
-                 d->go_on);
+  MILL_STEP(launch(d, "kernel round_end_graph", 1, 1, DIGEST_THREADS, round_end_graph, d->view,
+                   d->go_on));
   /* end the capture even after a failure, or the stream is lost; report the first failure */
   status = cudaStreamEndCapture(d->stream, &captured);
   MILL_TRY(err);
@@ -399,19 +392,15 @@ done:
   return err;
 }
 
-/** Launch up to PLAIN_ROUNDS rounds one by one. */
 static int plain_rounds(mill_device *d, int max_round)
 {
   int err = MILL_OK;
-  for (int i = 0; i < max_round && i < PLAIN_ROUNDS; i++) {
+  for (int i = 0; err == MILL_OK && i < max_round && i < PLAIN_ROUNDS; i++) {
     mill_range_begin(MILL_RANGE_ROUND);
     err = one_round(d, d->n_listed);
-    if (err == MILL_OK)
-      err = launch(d, "kernel round_end", 1, 1, DIGEST_THREADS, round_end, d->view);
+    MILL_STEP(launch(d, "kernel round_end", 1, 1, DIGEST_THREADS, round_end, d->view));
     mill_range_end();
-    MILL_TRY(err);
   }
-done:
   return err;
 }
 
@@ -435,10 +424,9 @@ static int try_graph(mill_device *d)
 {
   const char *why;
   int n_why, err = build_graph(d);
-  if (err == MILL_OK)
-    err = launch_rounds(d, d->n_slot, 1);
+  MILL_STEP(launch_rounds(d, d->n_slot, 1));
   if (err == MILL_OK || cudaStreamSynchronize(d->stream) != cudaSuccess)
-    goto done;
+    return err;
   /* keep the failure's first part; its advice is for failures that end the run */
   why = mill_error_message();
   n_why = (int)strcspn(why, ";");
@@ -446,9 +434,7 @@ static int try_graph(mill_device *d)
            n_why < (int)sizeof d->remark / 2 ? n_why : (int)sizeof d->remark / 2, why);
   mill_cuda_drop_graph(d);
   d->has_graph = 0;
-  err = MILL_OK;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_cuda_rehearse(mill_device *d)
@@ -471,9 +457,8 @@ int mill_cuda_start_stars(mill_device *d, int n)
     const int left = n - first, now = left < d->shape.n_lane ? left : d->shape.n_lane;
     err = launch(d, "kernel star_start", (unsigned)now, 1, STAR_THREADS, mill_kernel_star_start,
                  d->view, first);
-    if (err == MILL_OK)
-      err = launch(d, "kernel round_digest", (unsigned)now, 1, DIGEST_THREADS, mill_kernel_digest,
-                   d->view, first, 1);
+    MILL_STEP(launch(d, "kernel round_digest", (unsigned)now, 1, DIGEST_THREADS, mill_kernel_digest,
+                     d->view, first, 1));
   }
   mill_range_end();
   return err;

@@ -142,11 +142,9 @@ void mill_cuda_free_book(mill_device *d)
 {
   void *const pinned[] = {d->h_fresh, d->h_listed, d->h_finished,
                           d->h_slot,  d->h_result, d->h_state};
-  for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++)
-    if (pinned[i])
-      (void)cudaFreeHost(pinned[i]);
-  if (d->book)
-    (void)cudaFree(d->book);
+  for (void *memory : pinned)
+    mill_cuda_unpin(memory);
+  (void)cudaFree(d->book);
   d->h_fresh = d->h_listed = d->h_finished = NULL;
   d->h_slot = NULL;
   d->h_result = NULL;

@@ -3,10 +3,8 @@
  *  kernels/gpu.h).  These functions make no CUDA calls, so they can be tested without a GPU.  They
  *  fail with MILL_ERR_CONFIG if the machine does not suit this build, MILL_ERR_BACKEND if a GPU
  *  cannot be used, MILL_ERR_MEMORY if its memory is taken; the message gives advice.  The caller
- *  decides whether to use the CPU instead.
- */
-#ifndef MILL_DEVICE_CHOICE_H
-#define MILL_DEVICE_CHOICE_H
+ *  decides whether to use the CPU instead. */
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -86,5 +84,3 @@ void mill_gpu_assign(const mill_gpu_place *place);
 int mill_gpu_assigned(mill_gpu_place *place);
 
 MILL_EXTERN_C_END
-
-#endif

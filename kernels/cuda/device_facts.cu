@@ -13,12 +13,6 @@
 #error "MILL_CUDA_ARCHITECTURES must name the architectures of this build (kernels/CMakeLists.txt)"
 #endif
 
-static int is_absent(cudaError_t status)
-{
-  return status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver ||
-         status == cudaErrorStubLibrary;
-}
-
 static int failed(cudaError_t status, int line)
 {
   (void)cudaGetLastError();
@@ -51,13 +45,6 @@ static int look_at(int i, mill_gpu_facts *facts)
   return MILL_OK;
 }
 
-static int look_at_all(int n, mill_gpu_facts *facts)
-{
-  for (int i = 0; i < n; i++)
-    MILL_CHECK(look_at(i, &facts[i]));
-  return MILL_OK;
-}
-
 int mill_gpu_is_built(void)
 {
   return 1;
@@ -73,13 +60,16 @@ int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu)
   cudaError_t status = cudaDriverGetVersion(&node->driver);
   if (status == cudaSuccess && node->driver > 0)
     status = cudaGetDeviceCount(&n);
-  if (is_absent(status)) {
+  if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver ||
+      status == cudaErrorStubLibrary) {
     (void)cudaGetLastError();
     return MILL_OK;
   }
   CHECK_CUDA(status);
   MILL_CHECK(MILL_ALLOC(n, gpu));
-  const int code = look_at_all(n, *gpu);
+  int code = MILL_OK;
+  for (int i = 0; code == MILL_OK && i < n; i++)
+    code = look_at(i, &(*gpu)[i]);
   if (code != MILL_OK) {
     mill_free(*gpu);
     *gpu = NULL;

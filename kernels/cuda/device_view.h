@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Device addresses of lists, rows and work space, used by the CUDA backend's kernels and host
  *  code. */
-#ifndef MILL_CUDA_DEVICE_VIEW_H
-#define MILL_CUDA_DEVICE_VIEW_H
+#pragma once
 
 #include "kernels/star/slot.h"
 
@@ -40,5 +39,3 @@ struct device_view {
   row_layout<double> hidden[2]; /**< [n_lane][n_row][pitch] */
   row_layout<float> narrow;     /**< the last layer's input in float32 */
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Products and Fourier transforms of the initial guess on a GPU: a thread works on four templates,
  *  loaded as 16 bytes.  Included by kernels/star/blocks/guess.h. */
-#ifndef MILL_CUDA_GUESS_TILE_H
-#define MILL_CUDA_GUESS_TILE_H
+#pragma once
 
 #include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
@@ -114,5 +113,3 @@ MILL_INLINE void mill_guess_pair(int n, int half, int j, int inverse, const floa
   mill_four_put(&a, at0);
   mill_four_put(&b, at1);
 }
-
-#endif

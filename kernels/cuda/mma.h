@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Tensor cores in float64. */
-#ifndef MILL_CUDA_MMA_H
-#define MILL_CUDA_MMA_H
+#pragma once
 
 enum {
   MILL_MMA_ROWS = 8, /**< rows and columns of a tile of products */
@@ -28,5 +27,3 @@ static __device__ __forceinline__ void mill_mma_f64(double a, double b, double *
   }
 #endif
 }
-
-#endif

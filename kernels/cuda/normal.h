@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Solution of normal equations by one warp of a GPU. */
-#ifndef MILL_CUDA_NORMAL_H
-#define MILL_CUDA_NORMAL_H
+#pragma once
 
 #include <float.h>
 
@@ -71,11 +70,8 @@ static __device__ __noinline__ int mill_threads_normal(int thread, int n_thread,
   return (int)out[2];
 }
 
-/** mill_threads_normal for the threads of a block. */
 static __device__ inline int mill_block_normal(mill_block *b, int n, double *a, double *v,
                                                double *out)
 {
   return mill_threads_normal(b->thread, b->n_thread, n, a, v, out);
 }
-
-#endif

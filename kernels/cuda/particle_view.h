@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Particles in GPU memory, and the functions of a thread block that sum their Gaussian kernels,
  *  for particles.cu. */
-#ifndef MILL_CUDA_PARTICLE_VIEW_H
-#define MILL_CUDA_PARTICLE_VIEW_H
+#pragma once
 
 #include "kernels/particles/density.h"
 
@@ -234,5 +233,3 @@ static __device__ inline void particle_slab_spread(mill_block *b, const mill_par
       MILL_BARRIER(b);
     }
 }
-
-#endif

@@ -321,17 +321,12 @@ static int fit_memory(batch *b, int n)
 
 static void release(batch *b)
 {
-  /* a failure here was reported before or cannot be handled */
   if (b->stream)
     (void)cudaStreamSynchronize(b->stream);
-  if (b->device)
-    (void)cudaFree(b->device);
-  if (b->up)
-    (void)cudaFreeHost(b->up);
-  if (b->down)
-    (void)cudaFreeHost(b->down);
-  if (b->stream)
-    (void)cudaStreamDestroy(b->stream);
+  (void)cudaFree(b->device);
+  mill_cuda_unpin(b->up);
+  mill_cuda_unpin(b->down);
+  mill_cuda_drop_stream(b->stream);
   b->device = b->up = b->down = NULL;
   b->stream = NULL;
 }
@@ -342,14 +337,6 @@ static void release(batch *b)
 static unsigned warps(int n)
 {
   return (unsigned)((n + WARPS - 1) / WARPS);
-}
-
-static int launch_move(batch *b, int step, int n_step)
-{
-  const particle_view &v = b->view;
-  return mill_cuda_launch(b->stream, "kernel particle_move",
-                          dim3((unsigned)v.n_part, (unsigned)v.n_cloud), THREADS, particle_move, v,
-                          step, n_step);
 }
 
 static int launch_exact(batch *b, int i_record)
@@ -397,7 +384,9 @@ static int run_steps(batch *b)
     const int until = i_record < s->n_record ? s->record[i_record] : s->n_step;
     const int n = until - step + 1 < MILL_PARTICLE_STRIDE ? until - step + 1 : MILL_PARTICLE_STRIDE;
     const int is_record = i_record < s->n_record && s->record[i_record] == step + n - 1;
-    MILL_CHECK(launch_move(b, step, n));
+    MILL_CHECK(mill_cuda_launch(b->stream, "kernel particle_move",
+                                dim3((unsigned)v.n_part, (unsigned)v.n_cloud), THREADS,
+                                particle_move, v, step, n));
     MILL_CHECK(mill_cuda_launch(b->stream, "kernel particle_settle", dim3((unsigned)v.n_cloud),
                                 THREADS, particle_settle, v, step, n, is_record ? i_record : -1));
     if (is_record)
@@ -408,7 +397,6 @@ static int run_steps(batch *b)
   return MILL_OK;
 }
 
-/** Copy results to the caller. */
 static void hand_out(const batch *b)
 {
   const particle_view *v = &b->view;

@@ -6,13 +6,12 @@
  *  A warp takes 32 pixels at a time.  Each lane computes the multipliers of the rows (MILL_BY_*) at
  *  one pixel and puts them into the warp's stage in shared memory.  Then each lane loads eight
  *  pixels of one row per group of eight rows, and tensor cores add up the products. */
-#ifndef MILL_CUDA_PIXEL_SUMS_H
-#define MILL_CUDA_PIXEL_SUMS_H
+#pragma once
 
 #include "kernels/cuda/mma.h"
 #include "kernels/cuda/normal.h"
 #include "kernels/math/block.h"
-#include "kernels/math/gram.h"
+#include "kernels/math/linalg.h"
 #include "kernels/star/blocks/template.h"
 
 enum {
@@ -31,7 +30,6 @@ enum {
   MILL_N_BY
 };
 
-/** Load two numbers of a stage at once. */
 static __device__ __forceinline__ double2 mill_two(const double *at)
 {
   return *(const double2 *)(const void *)at;
@@ -539,5 +537,3 @@ MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, cons
   (void)b, (void)m, (void)s, (void)vel_km_s, (void)half, (void)work;
   return 0;
 }
-
-#endif

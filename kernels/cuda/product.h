@@ -7,8 +7,7 @@
  *
  *  Inputs and weights are copied to shared memory asynchronously, in pieces of 16 bytes: the copy
  *  of the next STAGE inputs overlaps with the multiplication of the present ones. */
-#ifndef MILL_CUDA_PRODUCT_H
-#define MILL_CUDA_PRODUCT_H
+#pragma once
 
 #include "kernels/cuda/device_view.h"
 #include "kernels/cuda/mma.h"
@@ -135,7 +134,6 @@ static __device__ __forceinline__ void get_piece(const double *at, double *to)
   to[1] = v.y;
 }
 
-/** Load two neighbouring numbers. */
 static __device__ __forceinline__ void get_pair(const float *at, float *to)
 {
   const float2 v = *(const float2 *)(const void *)at;
@@ -372,5 +370,3 @@ static __global__ void __launch_bounds__(product_size<float>::THREADS, product_s
   __shared__ tile_rows<float> rows;
   multiply(buffer, &rows, batch, n_in, weight, bias, in, out);
 }
-
-#endif

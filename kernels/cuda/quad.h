@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Four neighbouring numbers of a row, which a GPU's thread loads and stores together. */
-#ifndef MILL_CUDA_QUAD_H
-#define MILL_CUDA_QUAD_H
+#pragma once
 
 #include "kernels/math/real.h"
 
@@ -31,5 +30,3 @@ MILL_INLINE void mill_quad_put_global(const mill_quad *q, mill_real *to)
   mill_quad_put(q, to);
 #endif
 }
-
-#endif

@@ -5,8 +5,7 @@
  *
  *  Slots hold stars, lanes hold work space.  A round lists the slots with a request; in a pass over
  *  the list, lane i works on entry first + i. */
-#ifndef MILL_CUDA_ROUNDS_H
-#define MILL_CUDA_ROUNDS_H
+#pragma once
 
 #include "kernels/cuda/device_view.h"
 #include "kernels/star/blocks/likelihood.h"
@@ -80,5 +79,3 @@ static __device__ inline mill_block use_shared(star_shared<n_stage> *shared,
   __syncthreads();
   return b;
 }
-
-#endif

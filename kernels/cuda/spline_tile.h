@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Tiles of a spline on a GPU: a thread computes four neighbouring outputs and loads four numbers
  *  at a time.  Included by kernels/math/spline_tile.h, which explains the names. */
-#ifndef MILL_CUDA_SPLINE_TILE_H
-#define MILL_CUDA_SPLINE_TILE_H
+#pragma once
 
 #include "kernels/cuda/quad.h"
 
@@ -60,5 +59,3 @@ MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real 
   if (lane < n_rest)
     to[len - n_rest + lane] = mill_spline_filtered(w, apart, x + len - n_rest + lane);
 }
-
-#endif

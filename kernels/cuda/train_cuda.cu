@@ -29,7 +29,7 @@ struct mill_train_work {
   cublasHandle_t handle;
   cublasComputeType_t compute;
   cudaStream_t stream, up;
-  float *arena; /* device memory of all arrays below */
+  char *arena; /* device memory of all arrays below */
   float *param, *m, *v, *gradient, *scale;
   float *act[MILL_MAX_LAYER], *slope[MILL_MAX_LAYER], *delta[MILL_MAX_LAYER];
   float *out; /* [n_room][n_out] outputs, then d loss / d output */
@@ -147,66 +147,50 @@ static void destroy(mill_train_work *w)
 {
   if (!w)
     return;
-  /* a failure here was reported before or cannot be handled */
   if (w->stream)
     (void)cudaStreamSynchronize(w->stream);
   if (w->handle)
     (void)w->cublas->destroy(w->handle);
   for (int i = 0; i < N_STAGE; i++) {
-    if (w->in[i].host)
-      (void)cudaFreeHost(w->in[i].host);
-    if (w->in[i].is_up)
-      (void)cudaEventDestroy(w->in[i].is_up);
-    if (w->in[i].is_free)
-      (void)cudaEventDestroy(w->in[i].is_free);
+    mill_cuda_unpin(w->in[i].host);
+    mill_cuda_drop_event(w->in[i].is_up);
+    mill_cuda_drop_event(w->in[i].is_free);
   }
-  float *const pinned[] = {w->host_gradient, w->h_back, (float *)w->h_loss};
-  for (float *memory : pinned)
-    if (memory)
-      (void)cudaFreeHost(memory);
-  if (w->arena)
-    (void)cudaFree(w->arena);
-  if (w->up)
-    (void)cudaStreamDestroy(w->up);
-  if (w->stream)
-    (void)cudaStreamDestroy(w->stream);
+  mill_cuda_unpin(w->host_gradient);
+  mill_cuda_unpin(w->h_back);
+  mill_cuda_unpin(w->h_loss);
+  (void)cudaFree(w->arena);
+  mill_cuda_drop_stream(w->up);
+  mill_cuda_drop_stream(w->stream);
   mill_free(w);
 }
 
-/** Reserve n numbers of the arena; before it is allocated, only advance *at. */
-static float *take(const mill_train_work *w, size_t *at, size_t n)
-{
-  float *out = w->arena ? w->arena + *at : NULL;
-  *at += mill_round_up(n, MILL_CUDA_ALIGN / sizeof(float));
-  return out;
-}
-
-/** Lay out all arrays; returns their size in floats. */
+/** Lay out all arrays in the arena, once it is allocated; returns their bytes. */
 static size_t lay_out(mill_train_work *w)
 {
   const mill_train_shape *s = &w->net.shape;
   const int last = s->n_layer - 1;
   const size_t room = (size_t)w->net.n_room, n_out = (size_t)s->n_out[last];
   size_t at = 0;
-  w->sum = (double *)take(w, &at, 4);
-  w->row_loss = (double *)take(w, &at, 2 * room);
-  w->param = take(w, &at, s->n_param);
-  w->m = take(w, &at, s->n_param);
-  w->v = take(w, &at, s->n_param);
-  w->gradient = take(w, &at, s->n_param);
-  w->scale = take(w, &at, n_out);
+  w->sum = mill_cuda_take<double>(w->arena, &at, 2);
+  w->row_loss = mill_cuda_take<double>(w->arena, &at, room);
+  w->param = mill_cuda_take<float>(w->arena, &at, s->n_param);
+  w->m = mill_cuda_take<float>(w->arena, &at, s->n_param);
+  w->v = mill_cuda_take<float>(w->arena, &at, s->n_param);
+  w->gradient = mill_cuda_take<float>(w->arena, &at, s->n_param);
+  w->scale = mill_cuda_take<float>(w->arena, &at, n_out);
   for (int l = 0; l <= last; l++) /* the first layer reads the upload buffer */
-    w->act[l] = l > 0 ? take(w, &at, room * (size_t)s->n_in[l]) : NULL;
+    w->act[l] = l > 0 ? mill_cuda_take<float>(w->arena, &at, room * (size_t)s->n_in[l]) : NULL;
   for (int l = 0; l < last; l++) {
-    w->slope[l] = take(w, &at, room * (size_t)s->n_out[l]);
-    w->delta[l] = take(w, &at, room * (size_t)s->n_out[l]);
+    w->slope[l] = mill_cuda_take<float>(w->arena, &at, room * (size_t)s->n_out[l]);
+    w->delta[l] = mill_cuda_take<float>(w->arena, &at, room * (size_t)s->n_out[l]);
   }
-  w->out = take(w, &at, room * n_out);
+  w->out = mill_cuda_take<float>(w->arena, &at, room * n_out);
   w->x_size = room * (size_t)s->n_in[0];
   w->target_at = mill_round_up(w->x_size, MILL_CUDA_ALIGN / sizeof(float));
   w->stage_size = w->target_at + room * n_out;
   for (int i = 0; i < N_STAGE; i++)
-    w->in[i].device = take(w, &at, w->stage_size);
+    w->in[i].device = mill_cuda_take<float>(w->arena, &at, w->stage_size);
   return at;
 }
 
@@ -242,7 +226,7 @@ static int create(const mill_train_net *net, mill_train_work **out)
   w->compute = compute[net->precision];
   MILL_TRY(mill_cublas_load(&w->cublas));
   MILL_TRY(make_streams(w));
-  bytes = lay_out(w) * sizeof *w->arena;
+  bytes = lay_out(w);
   TRY_CUDA_AT("memory of the training", cudaMalloc((void **)&w->arena, bytes));
   lay_out(w);
   for (int i = 0; i < N_STAGE; i++)

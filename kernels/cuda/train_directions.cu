@@ -44,7 +44,6 @@ static int reserve(double **out, size_t n)
 static void close_solvers(directions *d)
 {
   double *const memory[] = {d->x, d->product, d->value, d->out, d->work, (double *)d->info};
-  /* a failure here was reported before or cannot be handled */
   if (d->stream)
     (void)cudaStreamSynchronize(d->stream);
   if (d->solver)
@@ -52,10 +51,8 @@ static void close_solvers(directions *d)
   if (d->products)
     (void)d->cublas->destroy(d->products);
   for (double *each : memory)
-    if (each)
-      (void)cudaFree(each);
-  if (d->stream)
-    (void)cudaStreamDestroy(d->stream);
+    (void)cudaFree(each);
+  mill_cuda_drop_stream(d->stream);
 }
 
 /** Compute the n largest eigenvalues, d->value, and eigenvectors of d->product [n_row][n_row],

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The vectors of a GPU: numbers.  Included by kernels/math/vector.h, which explains the names. */
-#ifndef MILL_CUDA_VECTOR_H
-#define MILL_CUDA_VECTOR_H
+#pragma once
 
 typedef float mill_vec_f32;
 typedef double mill_vec_f64;
@@ -18,5 +17,3 @@ MILL_INLINE void mill_load_pairs_f32(int n, const float *from, const int *index,
     right[i] = from[index[i] + 1];
   }
 }
-
-#endif

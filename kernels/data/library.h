@@ -1,46 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A template library in memory: labels (Teff, log g, ...), hulls, arms and their emulators.
  *
- *  Plain data, filled by io/library/library_file.c (or by a test) on the host and read
- *  by every block function.  The number and names of labels and arms come from
- *  the library; nothing assumes four labels or three arms.
- */
-#ifndef MILL_LIBRARY_H
-#define MILL_LIBRARY_H
+ *  io/library/library_file.c (or a test) fills these plain data on the host, and every block
+ *  function reads them.  The library sets the number and names of labels and arms; nothing assumes
+ *  four labels or three arms. */
+#pragma once
 
 #include "kernels/base/common.h"
 
 MILL_EXTERN_C_BEGIN
 
-/** How a label enters mapped coordinates, before (x - mean) / std. */
+/** Mapping of a label: mapped coordinate = (x - mean) / std, where x is the label or its log10. */
 enum mill_mapping { MILL_MAP_LINEAR = 0, MILL_MAP_LOG10 = 1 };
 
 /** One label: Teff, log g, ... */
 typedef struct mill_label {
-  char name[MILL_MAX_NAME];   /**< as in configuration files: teff, logg, feh, alpha */
+  char name[MILL_MAX_NAME];   /**< name in configuration files: teff, logg, feh, alpha */
   char column[MILL_MAX_NAME]; /**< column of the result file: TEFF, LOGG, FEH, ALPHAFE */
   char unit[MILL_MAX_NAME];   /**< K, log(cm s**-2), dex; empty when none */
   int mapping;                /**< enum mill_mapping */
-  double mean, std;           /**< mean and standard deviation of the mapped value */
+  double mean, std;           /**< mean and standard deviation of x (enum mill_mapping) */
   double min, max;            /**< range of the training stars, in the label's unit */
   double scale;               /**< typical uncertainty, in the label's unit */
-  double floor;               /**< added in quadrature to errors of fits with model error */
+  double floor;               /**< error added in quadrature in fits with model error */
   /** A fitted label below edge_min or above edge_max (in its unit) sets MILL_WARN_LABEL_EDGE; both
    *  0: never.  mill_label_set_edges fills them when a fit loads the library. */
   double edge_min, edge_max;
+  int is_element; /**< in a fit: mill_label_is_element */
 } mill_label;
 
 /** A convex hull in mapped coordinates of some labels.
  *
  *  Inside: facet[i][0..n_label-1] . x + facet[i][n_label] <= 0 for all i.
  *  Normals have unit length.  The penalty distance of a point is the largest
- *  facet value over all hulls, 0 when none is positive.
- */
+ *  facet value over all hulls, 0 when none is positive. */
 typedef struct mill_hull {
   int n_label;
   int label[MILL_MAX_LABEL]; /**< indices into the library's labels */
   int n_facet;
-  double *facet; /**< [n_facet][n_label + 1], owned */
+  double *facet;  /**< [n_facet][n_label + 1], owned */
+  int of_element; /**< in a fit: 1: one of its labels, two at most, is an element */
 } mill_hull;
 
 /** Kind of an emulator: the part before its last, linear layer. */
@@ -50,7 +49,7 @@ enum mill_emulator_kind {
   MILL_EMULATOR_RBF = 2   /**< radial functions around scattered labels: mill_rbf */
 };
 
-/** Limits of a grid: basis functions of one label, and coefficients (1 GiB). */
+/** Most basis functions of one label of a grid, and most coefficients (1 GiB). */
 enum { MILL_MAX_GRID_NODE = 256, MILL_MAX_GRID_COEF = 1 << 28 };
 
 /** Tensor product of cubic or linear B-splines over the library's labels in mapped coordinates.
@@ -59,12 +58,11 @@ enum { MILL_MAX_GRID_NODE = 256, MILL_MAX_GRID_COEF = 1 << 28 };
  *  Cubic: twice continuously differentiable inside the grid.  Linear: coef holds the values at
  *  the nodes; a node has the slope of the interval above it.  Beyond the grid h continues linearly
  *  from the edge.  knot[l] holds n_node[l] + order ascending numbers; the first `order` are equal,
- *  and so are the last `order` (a clamped spline).
- */
+ *  and so are the last `order` (a clamped spline). */
 typedef struct mill_spline_grid {
   int n_axis;                       /**< the library's labels, MILL_MAX_GRID_AXIS at most */
   int linear;                       /**< 1: linear, 0: cubic */
-  int n_node[MILL_MAX_GRID_AXIS];   /**< basis functions of each label, `order` or more */
+  int n_node[MILL_MAX_GRID_AXIS];   /**< number of basis functions of each label, `order` or more */
   double *knot[MILL_MAX_GRID_AXIS]; /**< [n_node + order], owned */
   float *coef;                      /**< [n_node[0]] .. [n_node[n_axis - 1]][n_out], owned */
   int n_out;                        /**< inputs of the last layer */
@@ -76,7 +74,7 @@ MILL_HD static inline int mill_spline_grid_order(const mill_spline_grid *grid)
   return grid->linear ? 2 : 4;
 }
 
-/** Limits of radial functions: centers, degree of the polynomial, and coefficients. */
+/** Most centers of radial functions, highest degree of the polynomial, and most coefficients. */
 enum { MILL_MAX_RBF_CENTER = 1 << 16, MILL_MAX_RBF_DEGREE = 3, MILL_MAX_RBF_COEF = 1 << 28 };
 
 /** Radial functions around scattered labels and a polynomial, both in mapped labels.
@@ -84,8 +82,7 @@ enum { MILL_MAX_RBF_CENTER = 1 << 16, MILL_MAX_RBF_DEGREE = 3, MILL_MAX_RBF_COEF
  *  h_k(x) = sum_i |x - center_i|^3 coef[i][k] + sum_m p_m(x) coef[n_center + m][k].
  *  |..| is the distance in scaled coordinates x_l / length[l].  p_m are all monomials of x / length
  *  up to `degree`, in the order of mill_rbf_next_monomial (kernels/math/rbf.h).  h is twice
- *  continuously differentiable everywhere.
- */
+ *  continuously differentiable everywhere. */
 typedef struct mill_rbf {
   int n_axis; /**< the library's labels, MILL_MAX_GRID_AXIS at most */
   int n_center, degree, n_poly;
@@ -95,7 +92,7 @@ typedef struct mill_rbf {
   int n_out;                         /**< inputs of the last layer */
 } mill_rbf;
 
-/** An emulator of one arm: MLP, or a grid or radial functions before one linear layer. */
+/** Emulator of one arm: multilayer perceptron, or a grid or radial functions and a linear layer. */
 typedef struct mill_emulator {
   int kind;    /**< enum mill_emulator_kind */
   int n_layer; /**< 1 for a grid and for radial functions */
@@ -103,21 +100,22 @@ typedef struct mill_emulator {
   int n_out[MILL_MAX_LAYER];
   float *weight[MILL_MAX_LAYER]; /**< [n_out][n_in], owned */
   float *bias[MILL_MAX_LAYER];   /**< [n_out], owned */
-  int log_flux;                  /**< flux = exp(clip(y, -300, 300)) when set, else y */
-  mill_spline_grid grid;         /**< of MILL_EMULATOR_GRID only */
-  mill_rbf rbf;                  /**< of MILL_EMULATOR_RBF only */
+  int log_flux;                  /**< 1: flux = exp(clip(output, -300, 300)); 0: flux = output */
+  mill_spline_grid grid;         /**< for MILL_EMULATOR_GRID only */
+  mill_rbf rbf;                  /**< for MILL_EMULATOR_RBF only */
 } mill_emulator;
 
 /** Model error of an arm's templates, relative to their flux (docs/science/numerics.md, "Model
- *  error"): components, whose amplitudes differ from star to star, and the rms of the rest. */
+ *  error"): components, whose amplitudes differ from star to star, and the rms of the remaining
+ *  error. */
 typedef struct mill_model_error {
   float *fraction;  /**< [mill_error_points] rms of the rest, owned; NULL: no model error */
   int n_component;  /**< 0 ... MILL_MAX_COMPONENT */
   float *component; /**< [n_component][mill_error_points], owned; NULL without */
   double sigma[MILL_MAX_COMPONENT]; /**< standard deviations of the components' amplitudes */
-  double correlation;               /**< correlation length of the rest, in error points */
-  int finer;                        /**< error points per step of the arm's grid, if above 1 */
-  int pitch; /**< in a mill_model: numbers from one row of component to the next */
+  double correlation; /**< correlation length of the remaining error, in error points */
+  int finer;          /**< error points per step of the arm's grid, if above 1 */
+  int pitch;          /**< in a mill_model: elements from one row of component to the next */
 } mill_model_error;
 
 /** Number of model-error points of an arm with n_pix grid points. */
@@ -126,24 +124,33 @@ MILL_HD static inline int mill_error_points(const mill_model_error *error, int n
   return error->finer > 1 ? (n_pix - 1) * error->finer + 1 : n_pix;
 }
 
-/** Largest plausible sigma, as a fraction of the width of its arm. */
+/** What sky subtraction may leave in an arm, in observed wavelengths: the sum of the components,
+ *  each times a standard normal number. */
+typedef struct mill_sky {
+  int n_component, n_pix; /**< 0: none */
+  double *wave_aa;        /**< [n_pix] vacuum A, ascending, owned */
+  float *component;       /**< [n_component][n_pix] in the spectra's flux unit, owned */
+} mill_sky;
+
+/** Largest plausible template sigma, as a fraction of the width of its arm. */
 #define MILL_MAX_SIGMA_WIDTH 0.25
 
 /** One arm (setup) of the spectrograph. */
 typedef struct mill_arm {
-  char name[MILL_MAX_NAME];  /**< short, lower case: b, r, z; its upper case suffixes columns */
-  char setup[MILL_MAX_NAME]; /**< as the emulator file calls it: desi_b */
+  char name[MILL_MAX_NAME];  /**< short, lower case: b, r, z; in upper case a suffix of columns */
+  char setup[MILL_MAX_NAME]; /**< name in the emulator file: desi_b */
   int n_pix;
   double ln_wave0; /**< natural logarithm of the first vacuum wavelength in A */
   double ln_step;  /**< uniform step in ln wavelength */
   double *wave_aa; /**< [n_pix] vacuum A, owned */
-  int sampling;    /**< in a fit: the library's grid points per grid point here, if above 1 */
+  int sampling; /**< in a fit: the library's grid points per grid point of this arm, if above 1 */
   /** Gaussian sigma (A) of the templates, which fits deconvolve from resolution matrices; at most
    *  MILL_MAX_SIGMA_WIDTH of the arm's width.  Negative: the templates have the instrument's
    *  resolution, and fits ignore resolution matrices. */
   double template_sigma_aa;
   mill_emulator emulator;
   mill_model_error error;
+  mill_sky sky; /**< of a fit (mill_library_add_sky), no part of the file or the hash */
   /* origin, printed and written to files; may be empty; does not enter the hash */
   char sigma_origin[160]; /**< where template_sigma_aa comes from */
   char source[128];       /**< name of the emulator's file, without its folder */
@@ -157,7 +164,7 @@ typedef struct mill_library {
   mill_hull hull[MILL_MAX_HULL];
   int n_arm;
   mill_arm arm[MILL_MAX_ARM];
-  /** Templates of the initial guess: labels (inside all hulls) x rotations. */
+  /** Templates of the initial guess: each set of labels (inside all hulls) at each v sin i. */
   int n_guess;
   double *guess_label; /**< [n_guess][n_label], in the labels' units, owned */
   int n_guess_vsini;
@@ -166,24 +173,28 @@ typedef struct mill_library {
   char name[128];
   char hash[65]; /**< lower-case hexadecimal digest of the contents */
   char path[1024];
-  char *report; /**< quality measures as lines of text (starmill/templates/measure.py); NULL:
-                   unknown; owned; does not enter the hash */
+  /** Quality measures as lines of text (starmill/templates/measure.py), owned; NULL: unknown.  Not
+   *  part of the hash. */
+  char *report;
 } mill_library;
 
-/** Free what a library owns and zero it; NULL is allowed. */
+/** Free the memory that a library owns and zero the library; NULL is allowed. */
 void mill_library_clear(mill_library *lib);
 
-/** Free what an arm, a grid, radial functions or a model error owns and zero it.  NULL is allowed
- *  except for the arm. */
+/** Free the memory that an arm, a grid, radial functions or a model error owns, and zero the
+ *  structure.  NULL is allowed except for the arm. */
 void mill_arm_clear(mill_arm *arm);
 void mill_spline_grid_clear(mill_spline_grid *grid);
 void mill_rbf_clear(mill_rbf *rbf);
 void mill_model_error_clear(mill_model_error *error);
 
-/** Set a label's edges to rvspecfit's range, by the beginning of its name: teff, logg or feh. */
+/** Set a label's edges: rvspecfit's range if its name begins with teff, logg or feh, else 0. */
 void mill_label_set_edges(mill_label *label);
 
-/** Index of the label or arm of that name, -1 when there is none. */
+/** Is the label an abundance [X/Fe] of one element?  Its column is the symbol and FE, as in MGFE. */
+int mill_label_is_element(const mill_label *label);
+
+/** Return the index of the label or arm with this name; -1: there is none. */
 int mill_library_find_label(const mill_library *lib, const char *name);
 int mill_library_find_arm(const mill_library *lib, const char *name);
 
@@ -191,5 +202,3 @@ int mill_library_find_arm(const mill_library *lib, const char *name);
 int mill_arm_overlaps(const mill_arm *arm, double min_aa, double max_aa);
 
 MILL_EXTERN_C_END
-
-#endif

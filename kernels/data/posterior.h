@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Result of `starmill sample` for one star: its posterior by importance sampling. */
-#ifndef MILL_POSTERIOR_H
-#define MILL_POSTERIOR_H
+#pragma once
 
 #include "kernels/base/common.h"
-
-MILL_EXTERN_C_BEGIN
 
 /** POST_FLAG: bit, attribute name, meaning.  Never renumber: files keep them. */
 #define MILL_POST_LIST(X)                                                                          \
@@ -37,14 +34,14 @@ enum mill_post_flag { MILL_POST_LIST(MILL_POST_ENUM) };
 #undef MILL_POST_ENUM
 
 enum {
-  MILL_N_PERCENTILE = 5, /**< 2.5, 16, 50, 84, 97.5 */
+  MILL_N_PERCENTILE = 5, /**< percentiles 2.5, 16, 50, 84 and 97.5 */
   MILL_MAX_DRAW = 1000,
   MILL_N_DENSITY = 64, /**< points of a marginal density */
   MILL_MAX_MODE = 4
 };
 
-/** Parameters are ordered VRAD, VSINI, labels.  A parameter fixed in the fit has its value as mean
- *  and percentiles, variance 0 and effective size NaN. */
+/** Posterior of one star.  Parameters are ordered VRAD, VSINI, labels.  A parameter fixed in the
+ *  fit has its value as mean and percentiles, variance 0 and effective size NaN. */
 typedef struct mill_posterior {
   int32_t flag;      /**< bits of enum mill_post_flag */
   int32_t n_eval;    /**< likelihood evaluations */
@@ -53,7 +50,7 @@ typedef struct mill_posterior {
   /** ln of the likelihood averaged over the priors, and its error; NaN if a label has no bounds. */
   double ln_evidence, ln_evidence_err;
   double mean[MILL_MAX_PAR];
-  double covar[MILL_MAX_COVAR]; /**< packed as that of mill_fit_result */
+  double covar[MILL_MAX_COVAR]; /**< packed as mill_fit_result.covar */
   double percentile[MILL_N_PERCENTILE][MILL_MAX_PAR];
   double ess[MILL_MAX_PAR]; /**< effective sample size */
   /** Marginal densities [n_label + 2][MILL_N_DENSITY], 1/unit, at even points from density_low to
@@ -61,7 +58,7 @@ typedef struct mill_posterior {
   double density_low[MILL_MAX_PAR], density_high[MILL_MAX_PAR];
   double density[MILL_MAX_PAR * MILL_N_DENSITY];
   int64_t n_mode;
-  double mode_weight[MILL_MAX_MODE]; /**< the heaviest first, sum 1; NaN beyond n_mode */
+  double mode_weight[MILL_MAX_MODE]; /**< largest first, sum 1; NaN beyond n_mode */
   /** [MILL_MAX_MODE][n_label + 2] mean and standard deviation of each mode's samples. */
   double mode_mean[MILL_MAX_MODE * MILL_MAX_PAR], mode_sigma[MILL_MAX_MODE * MILL_MAX_PAR];
 } mill_posterior;
@@ -77,7 +74,3 @@ static inline size_t mill_posterior_bytes(int n_draw, int n_deriv)
 {
   return sizeof(mill_posterior) + (size_t)n_draw * (size_t)n_deriv * sizeof(double);
 }
-
-MILL_EXTERN_C_END
-
-#endif

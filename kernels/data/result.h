@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Result of a fit of one star: STATUS, warnings, parameters, errors. */
-#ifndef MILL_RESULT_H
-#define MILL_RESULT_H
+#pragma once
 
 #include "kernels/base/common.h"
 #include "kernels/data/library.h"
@@ -72,7 +71,7 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
 enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 #undef MILL_WARN_ENUM
 
-/** FIT_INFO: facts that are no warnings. */
+/** FIT_INFO: bits of facts that are no warnings. */
 #define MILL_INFO_LIST(X)                                                                          \
   X(MILL_INFO_VSINI_ZERO, 1, "VSINI_UNRESOLVED",                                                   \
     "the square of v sin i within 2 errors of its least, or at it: VSINI_ERR is then a 1-sigma "   \
@@ -110,7 +109,19 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
 #undef MILL_INFO_ENUM
 
-/** EPOCH_FLAG: why an epoch has no velocity, or which of two is unsure. */
+/** MGFE_FLAG and so on, of a label that is an element: why not to use it. */
+#define MILL_ELEMENT_LIST(X)                                                                       \
+  X(MILL_ELEMENT_NONE, 1, "NO_VALUE", "not fitted, or the row's library lacks it")                 \
+  X(MILL_ELEMENT_WEAK, 2, "WEAK",                                                                  \
+    "its error is above element_max_err, or its prior decides more than the spectrum")             \
+  X(MILL_ELEMENT_EDGE, 4, "EDGE", "at the edge of the library's range, or beyond it")              \
+  X(MILL_ELEMENT_LINES, 8, "POOR_LINES", "the model misses the data in the pixels that tell it")
+
+#define MILL_ELEMENT_ENUM(symbol, bit, name, meaning) symbol = bit,
+enum mill_element_flag { MILL_ELEMENT_LIST(MILL_ELEMENT_ENUM) };
+#undef MILL_ELEMENT_ENUM
+
+/** EPOCH_FLAG: why an epoch has no velocity, or which of two velocities is uncertain (bits). */
 #define MILL_EPOCH_LIST(X)                                                                         \
   X(MILL_EPOCH_NO_DATA, 1, "NO_DATA", "no usable pixel")                                           \
   X(MILL_EPOCH_NO_MINIMUM, 2, "NO_MINIMUM", "no minimum of -2 ln L near the star's velocity")      \
@@ -125,12 +136,12 @@ enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
 enum mill_epoch_flag { MILL_EPOCH_LIST(MILL_EPOCH_ENUM) };
 #undef MILL_EPOCH_ENUM
 
-/** Velocity of an epoch alone (kernels/star/logic/epochs.h); NaN with a flag. */
+/** Velocity of one epoch (kernels/star/logic/epochs.h); NaN if a flag says why it has none. */
 typedef struct mill_epoch_result {
   double vrad_km_s, vrad_err_km_s;
-  double pair_vrad_km_s, pair_vrad_err_km_s; /**< of a second star; NaN: none */
-  double sn;                                 /**< the largest of its arms, -1e9: none */
-  int32_t epoch;                             /**< which of the star's */
+  double pair_vrad_km_s, pair_vrad_err_km_s; /**< velocity of a second star; NaN: none */
+  double sn;                                 /**< largest S/N of the epoch's arms; -1e9: none */
+  int32_t epoch;                             /**< index of the epoch among the star's */
   int32_t flag;
 } mill_epoch_result;
 
@@ -138,74 +149,73 @@ typedef struct mill_epoch_result {
  *  -1e9 (S/N, as rvspecfit has it) or 0 (counts).
  *
  *  covar holds the upper triangle, row by row, over the n_label + 2 parameters in the order VRAD,
- *  VSINI, labels, integrated over velocity offsets; parameters fixed or at a limit have zeros.
- */
+ *  VSINI, labels, integrated over velocity offsets; parameters fixed or at a limit have zeros. */
 typedef struct mill_fit_result {
-  int64_t row; /**< of /fits */
+  int64_t row; /**< row of /fits */
   int32_t status;
   int32_t n_label;
   int64_t warn;
   int32_t info;
   int32_t n_eval; /**< likelihood evaluations; a Jacobian or a velocity profile counts once */
-  int32_t n_jac;  /**< of them Jacobians */
+  int32_t n_jac;  /**< Jacobians among them */
   double vrad_km_s, vrad_err_km_s, vrad_skew, vrad_kurt;
-  double vrad_guess_km_s; /**< of the initial guess (VRAD_CCF) */
+  double vrad_guess_km_s; /**< velocity of the initial guess (VRAD_CCF) */
   double vsini_km_s, vsini_err_km_s;
   double label[MILL_MAX_LABEL], label_err[MILL_MAX_LABEL];
   /** Scale factor of the errors, and the errors before scaling. */
   double err_scale, vrad_err_formal_km_s, vsini_err_formal_km_s;
   double label_err_formal[MILL_MAX_LABEL];
+  int32_t label_flag[MILL_MAX_LABEL]; /**< of elements (enum mill_element_flag) */
   double covar[MILL_MAX_COVAR];
   double m2ll; /**< -2 ln L with priors and hull penalty at the solution */
-  /** Libraries are compared by this: chisq_data less the number of good pixels, plus priors and
-   *  hull penalty.  It leaves out model error and the continuum's determinant, which do not tell
-   *  whose templates are better. */
+  /** Measure by which libraries are compared: chisq_data less the number of good pixels, plus
+   *  priors and hull penalty.  It leaves out model error and the continuum's determinant, which do
+   *  not tell whose templates are better. */
   double excess;
-  /** Chi-square of the guess's best template (only differences have a meaning), and the chi-square
-   *  up to which another library's best template ties with it.  Both infinite: no guess. */
+  /** guess_chisq: chi-square of the guess's best template (only differences have a meaning).
+   *  guess_tie: a library whose guess_chisq is at most this ties.  Both infinite: no guess. */
   double guess_chisq, guess_tie;
-  uint8_t library;  /**< 1 + index of the library, where there are several; 0: none */
+  uint8_t library;  /**< 1 + index of the library of several; 0: there is one */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */
   double chisq_tot, chisq_c_tot, rchisq_tot;
-  /** chisq_tot and chisq_c_tot without model error; the part of noise in the first */
+  /** chisq_data, chisq_c_data: chisq_tot and chisq_c_tot without model error; chisq_noise: the part
+   *  of chisq_data that is noise. */
   double chisq_data, chisq_c_data, chisq_noise;
   int64_t n_pix_tot;
-  /** by arm of the library, summed over exposures */
+  /** By arm of the library, summed over exposures. */
   double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
-  double rchisq[MILL_MAX_ARM]; /**< by degrees of freedom; NaN without any */
+  double rchisq[MILL_MAX_ARM]; /**< chisq over degrees of freedom; NaN if these are 0 */
   double stiff[MILL_MAX_ARM];  /**< fraction of chisq in slow waves of the residuals */
-  double vrad_arm_km_s[MILL_MAX_ARM], vrad_arm_err_km_s[MILL_MAX_ARM]; /**< of the arm alone */
-  /** Velocity of the arm in the fit less VRAD; 0 in the star's first arm. */
+  double vrad_arm_km_s[MILL_MAX_ARM], vrad_arm_err_km_s[MILL_MAX_ARM]; /**< from this arm alone */
+  /** Velocity of the arm in the fit less VRAD; 0 in the star's first arm with data. */
   double vrad_offset_km_s[MILL_MAX_ARM], vrad_offset_err_km_s[MILL_MAX_ARM];
-  /** Probability of arms' velocities further apart if they are one; NaN: fewer than two. */
+  /** Probability that arms of one velocity differ by more than these; NaN: fewer than two arms. */
   double vrad_arms_pval;
   double sn[MILL_MAX_ARM];
   int64_t n_pix[MILL_MAX_ARM]; /**< good pixels */
-  /** Epochs with a velocity; chi-square of a constant velocity, the probability of a larger one,
-   *  and the largest velocity less the least. */
+  /** n_epoch: epochs with a velocity.  vrad_chi2: chi-square of a constant velocity.  vrad_pval:
+   *  probability of a larger one.  vrad_range_km_s: largest velocity less the least. */
   int64_t n_epoch;
   double vrad_chi2, vrad_pval, vrad_range_km_s;
-  /** A second star at another velocity: significance of the residuals' peak; with MILL_INFO_PAIR
-   *  the decrease of -2 ln L by two stars, the second star's values, and by arm its flux over the
-   *  first star's. */
+  /** A second star at another velocity.  pair_peak: significance of the residuals' peak.  With
+   *  MILL_INFO_PAIR also pair_gain, the decrease of -2 ln L by the second star, that star's values,
+   *  and by arm its flux over the first star's. */
   int32_t pair; /**< 1: two stars */
   double pair_peak, pair_gain;
   double pair_vrad_km_s, pair_vrad_err_km_s, pair_vsini_km_s, pair_vsini_err_km_s;
   double pair_label[MILL_MAX_LABEL], pair_label_err[MILL_MAX_LABEL];
   double flux_ratio[MILL_MAX_ARM], flux_ratio_err[MILL_MAX_ARM];
-  uint32_t epoch_crc; /**< CRC-32 of the rows of its exposures in /epochs; set with these */
-  /** On the host, borrowed until the pipeline's sink returns; NULL: it was not sampled. */
+  uint32_t epoch_crc; /**< CRC-32 of the rows of its exposures in /epochs; set with those rows */
+  /** Posterior on the host, borrowed until the pipeline's sink returns; NULL: not sampled. */
   const mill_posterior *posterior;
-  /** Likewise, by the star's epochs; NULL: not wanted. */
+  /** Results of the star's epochs, also borrowed; NULL: not wanted. */
   const mill_epoch_result *epoch;
 } mill_fit_result;
 
-/** A row without values: row, status and n_label set, everything else missing
- *  as described above.  A status that says why a star was not fitted also sets
- *  MILL_WARN_BAD_SPECTRUM, so that SUCCESS is false. */
+/** Set a row without values: row, status and n_label, everything else missing as described above.
+ *  A status that says why a star was not fitted also sets MILL_WARN_BAD_SPECTRUM, so that SUCCESS
+ *  is false. */
 void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int64_t row,
                           int status);
 
 MILL_EXTERN_C_END
-
-#endif

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Science settings of a fit, as plain data that can be copied to a device.
  *
- *  src/config/config_keys.c has their keys in the YAML configuration, with the defaults.
- */
-#ifndef MILL_SETTINGS_H
-#define MILL_SETTINGS_H
+ *  src/config/config_keys.c has their keys in the YAML configuration, with the defaults. */
+#pragma once
 
 #include "kernels/base/common.h"
-
-MILL_EXTERN_C_BEGIN
 
 enum mill_optimizer { MILL_OPT_HYBRID = 0, MILL_OPT_NELDER_MEAD = 1, MILL_OPT_LM = 2 };
 enum mill_likelihood_kind { MILL_LIKE_MARGINAL = 0, MILL_LIKE_PROFILE = 1 };
@@ -41,44 +37,45 @@ typedef struct mill_fit_settings {
   enum mill_likelihood_kind likelihood;
   enum mill_continuum_kind continuum;
   int n_cont; /**< least number of continuum functions per segment (npoly), 1..MILL_MAX_CONT */
-  enum mill_precision precision; /**< of the emulator and the templates */
+  enum mill_precision precision; /**< precision of emulator and templates */
   enum mill_resolution_use resolution;
   enum mill_rotation_kind rotation; /**< broadening kernel (kernels/math/rotation.h) */
-  double n_cont_per_1000aa;         /**< per 1000 A, if that is more: mill_continuum_count */
-  int model_error;                  /**< 1: use the library's model error */
+  double n_cont_per_1000aa; /**< functions per 1000 A, if that is more (mill_continuum_count) */
+  int model_error;          /**< 1: use the library's model error */
   /** Relative standard deviation of the line-spread function's width; 0: the width is exact,
    *  negative: the value of the input's format. */
   double lsf_width_error;
   double min_vel_km_s, max_vel_km_s;
   double min_vsini_km_s, max_vsini_km_s;
   double guess_vel_step_km_s; /**< velocity step of the initial guess */
-  double second_start_sn;     /**< below this S/N: always a start from the second guess */
-  int max_starts;             /**< guess templates from which a star may start, 1 or more */
-  int n_simplex_round;        /**< rounds of the short simplex of `hybrid` */
-  double min_sn;              /**< below this S/N in every arm: no fit, LOW_SN; -inf: no limit */
-  int max_eval;               /**< evaluations per star; a simplex at this limit polishes */
-  int edge_pix;               /**< pixels dropped at each end when a resolution matrix is used */
-  double sigma_floor;         /**< least sigma of good pixels, in units of the median sigma */
-  double bad_sigma_factor;    /**< sigma of bad pixels in units of |median flux| */
-  int rescale_errors;         /**< 1: multiply errors by sqrt(reduced chi-square), if above 1 */
-  double vrad_floor_km_s;     /**< wavelength-scale error, added in quadrature to velocity errors */
+  double second_start_sn;     /**< below this S/N the second guess always gets a start */
+  int max_starts;             /**< most guess templates from which a star may start, 1 or more */
+  int n_simplex_round;        /**< evaluations of the short simplex of `hybrid` */
+  double min_sn; /**< a star below this S/N in every arm is not fitted (LOW_SN); -inf: no limit */
+  int max_eval;  /**< most evaluations per star; at this limit a simplex ends and polishes */
+  int edge_pix;  /**< pixels dropped at each end of an arm with a resolution matrix */
+  double sigma_floor;      /**< least sigma of good pixels, in units of the median sigma */
+  double bad_sigma_factor; /**< sigma of bad pixels in units of |median flux| */
+  double element_max_err;  /**< dex; an element of a larger error has MILL_ELEMENT_WEAK */
+  int rescale_errors;      /**< 1: multiply errors by sqrt(reduced chi-square), if above 1 */
+  double vrad_floor_km_s;  /**< wavelength-scale error, added in quadrature to velocity errors */
   /** 1: each arm of a star except the first has the velocity VRAD + offset. */
   int velocity_offsets;
-  double velocity_offset_sigma_km_s; /**< sigma of an offset's Gaussian prior, mean 0 */
-  enum mill_epochs_kind epochs;      /**< own velocity for each exposure or night, or none */
+  double velocity_offset_sigma_km_s; /**< sigma of the offsets' Gaussian prior of mean 0, km/s */
+  enum mill_epochs_kind epochs;      /**< velocities for each exposure or night, or none */
   double epoch_floor_km_s; /**< added in quadrature to an epoch's error in weights and chi-square */
-  int binaries; /**< 1: fit a second star where its lines are seen (kernels/star/logic/pair.h) */
+  int binaries; /**< 1: fit a second star if its lines are seen (kernels/star/logic/pair.h) */
   int n_wave_mask;
   mill_wave_range wave_mask[MILL_MAX_WAVE_MASK]; /**< ranges never fitted, such as the dichroic */
   uint32_t mask_ignore;                          /**< mask bits that do not make a pixel bad */
-  /** by parameter, without offsets: fixed to a value; Gaussian prior (sigma 0: none) */
+  /** By parameter, without offsets: 1 if fixed to fixed_value; Gaussian prior (sigma 0: none). */
   int fixed[MILL_MAX_PAR];
   double fixed_value[MILL_MAX_PAR];
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
   mill_sample_settings sample;
 } mill_fit_settings;
 
-/** Is a wavelength never used? */
+/** Is a wavelength (A) masked in all fits? */
 static inline int mill_wave_masked(const mill_fit_settings *set, double wave_aa)
 {
   int is_masked = 0;
@@ -86,7 +83,3 @@ static inline int mill_wave_masked(const mill_fit_settings *set, double wave_aa)
     is_masked |= wave_aa > set->wave_mask[i].min_aa && wave_aa < set->wave_mask[i].max_aa;
   return is_masked;
 }
-
-MILL_EXTERN_C_END
-
-#endif

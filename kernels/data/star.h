@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A star in host memory, from the reader through the fit to its row. */
-#ifndef MILL_STAR_H
-#define MILL_STAR_H
+#pragma once
 
 #include "kernels/data/result.h"
-
-MILL_EXTERN_C_BEGIN
 
 /** Use of a segment. */
 enum mill_segment_use {
   MILL_SEGMENT_FIT,    /**< fit it */
-  MILL_SEGMENT_NO_LSF, /**< skip it: the library needs a line-spread function */
-  MILL_SEGMENT_OUTSIDE /**< the channel overlaps no arm; arm is -1, n_pix is 0 */
+  MILL_SEGMENT_NO_LSF, /**< skip it: no line-spread function is known */
+  MILL_SEGMENT_OUTSIDE /**< it overlaps no arm of the library; arm is -1, n_pix is 0 */
 };
 
 /** One arm of one exposure (or coadd).
@@ -24,17 +21,16 @@ enum mill_segment_use {
  *  sigma_aa    [n_pix]          Gaussian sigma (A) of the line-spread function, pixel included;
  *                               NULL: none; ignored with a resolution matrix
  *  The reader owns the arrays; they are valid until the next call of the source
- *  (src/pipeline/pipeline.h).
- */
+ *  (src/pipeline/pipeline.h). */
 typedef struct mill_raw_segment {
   int arm;      /**< index into the library's arms */
   int exposure; /**< 0 ... n_exposure - 1 of this star */
-  int epoch;    /**< 0 ... n_epoch - 1, where there are any */
+  int epoch;    /**< 0 ... n_epoch - 1 if epochs are wanted */
   int n_pix;
   int n_diag;
   const double *wave_aa;
-  /** Number of the wavelength array: segments equal in number, arm and n_pix have equal
-   *  wavelengths, which need no comparison.  0: not numbered. */
+  /** Number of the wavelength array: segments of equal number, arm and n_pix have equal wavelengths
+   *  without a comparison.  0: not numbered. */
   uint64_t wave_number;
   const float *flux;
   const float *ivar;
@@ -44,11 +40,11 @@ typedef struct mill_raw_segment {
   double width_error; /**< relative error (1 sigma) of the line-spread function's width; 0: exact */
   /* for the reader and the job; the pipeline ignores them */
   enum mill_segment_use use; /**< if not MILL_SEGMENT_FIT, the segment has no pixels */
-  int i_file;                /**< index of its file in the catalog */
+  int i_file;                /**< index of the segment's file in the catalog */
   int has_own_lsf;           /**< 1: the file gives its line-spread function */
-  double mjd;                /**< of the exposure; NaN: not known */
+  double mjd;                /**< MJD of the exposure; NaN: not known */
   int channel;               /**< index among the channels of this read */
-  int first;                 /**< the channel's pixel at which the segment begins */
+  int first;                 /**< first pixel of the channel that the segment has */
   double first_aa, last_aa;  /**< range of a MILL_SEGMENT_OUTSIDE channel, A */
 } mill_raw_segment;
 
@@ -61,27 +57,23 @@ typedef struct mill_star_model {
 
 typedef struct mill_star {
   int64_t row;            /**< row of /fits */
-  int64_t first_exposure; /**< index in the catalog's exposures; -1: its file is unreadable */
+  int64_t first_exposure; /**< first exposure in the catalog; -1: its file is unreadable */
   int n_exposure;
-  uint64_t identity; /**< key of its random numbers, used by sampling only */
+  uint64_t identity; /**< key of the star's random numbers; for sampling only */
   int n_segment;
-  mill_raw_segment *segment; /**< [n_segment] by exposure, then arm */
-  int n_epoch;               /**< epochs with their own velocity; 0: none wanted */
+  mill_raw_segment *segment; /**< [n_segment] sorted by exposure, then by arm */
+  int n_epoch;               /**< number of epochs with a velocity of their own; 0: none wanted */
   int64_t warn;              /**< bits of RVS_WARN known before the fit */
   int try_all;               /**< 1: start from the guess too: the earlier fit had two minima */
   int is_several;            /**< 1: the earlier fit has two stars, or epochs that differ */
-  double start_chisq;        /**< CHISQ_C_DATA of the fit of start; 0: unknown */
-  double start_f;            /**< M2LL of the fit of start; infinite: it had another model */
+  double start_chisq;        /**< CHISQ_C_DATA of the fit that gave start; 0: unknown */
+  double start_f;            /**< M2LL of that fit; infinite: it had another model */
   int stays;           /**< 1: pixels lie in pinned memory, unchanged until mill_pipeline_settle */
   const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */
-  /** this star's Gaussian priors, instead of those of the settings; sigma 0: none */
+  /** Gaussian priors of this star instead of those of the settings; sigma 0: none. */
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
-  double taken_s; /**< wall clock when its fit began */
+  double taken_s; /**< wall clock (s) when the star's fit began */
   /* for the sink, until it returns */
   mill_fit_result *result;
   const mill_star_model *model; /**< [n_segment]; NULL: not wanted, or the star was not fitted */
 } mill_star;
-
-MILL_EXTERN_C_END
-
-#endif

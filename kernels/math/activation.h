@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The activation of hidden layers, SiLU: z / (1 + exp(-z)), in float64.
+/** Compute the activation of hidden layers, SiLU: z / (1 + exp(-z)), in float64.
  *
- *  Loops over this branch-free arithmetic vectorise; with one call of libm's exp per neuron the
- *  activation takes longer than the layers before it.
- */
-#ifndef MILL_ACTIVATION_H
-#define MILL_ACTIVATION_H
+ *  Loops over this branch-free arithmetic vectorise; one call of libm's exp per neuron would take
+ *  longer than the layers before it. */
+#pragma once
 
 #include "kernels/base/common.h"
 
-MILL_EXTERN_C_BEGIN
-
-/** 1.5 2^52: adding it to a number below 2^51 rounds the number to an integer, found in the sum's
- *  last bits (AVX2 has no vector conversion to 64-bit integers). */
+/** 1.5 2^52: added to a number below 2^51 it rounds the number to an integer, which is then in the
+ *  sum's last bits (AVX2 has no vector conversion to 64-bit integers). */
 #define MILL_SHIFTER 6755399441055744.0
 
-/** 2^k, k from -1022 to 1023 given as k + MILL_SHIFTER. */
+/** Return 2^k, for k from -1022 to 1023 given as k + MILL_SHIFTER. */
 MILL_HD static inline double mill_two_to(double k_shifted)
 {
   union {
@@ -66,7 +62,3 @@ MILL_HD static inline double mill_silu(double z, double *slope)
   *slope = s * (1.0 + at * rest);
   return low * s;
 }
-
-MILL_EXTERN_C_END
-
-#endif

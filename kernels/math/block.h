@@ -36,25 +36,21 @@
  *  Rules for code in a block function: every thread reaches every barrier; a loop body writes
  *  only its own elements; a MILL_BARRIER separates a loop that writes data from one that reads it;
  *  scalar work is in MILL_SERIAL, and a barrier follows before another thread reads its results;
- *  sums go through mill_block_sum, which returns the total to all threads.
- */
-#ifndef MILL_BLOCK_H
-#define MILL_BLOCK_H
+ *  sums go through mill_block_sum, which returns the total to all threads. */
+#pragma once
 
 #include "kernels/base/common.h"
 #include "kernels/math/primitives.h"
 
-/** Sums that one call of mill_block_sum_n may take. */
+/** Most sums of one call of mill_block_sum_n. */
 enum { MILL_BLOCK_MAX_SUM = 776 };
 
 #include MILL_PRIMITIVES_BLOCK
 
-/** Sum over the threads of a block, the same on all of them. */
+/** Return the sum of part over the threads of a block, the same on all of them. */
 MILL_BLOCK_FN double mill_block_sum(mill_block *b, double part)
 {
   double total;
   mill_block_sum_n(b, &part, 1, &total);
   return total;
 }
-
-#endif

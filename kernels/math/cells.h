@@ -7,11 +7,9 @@
  *  one sum per function or pair of functions (kernels/cpu/cell_sums.h).  The last cell may reach
  *  beyond the last pixel.
  *
- *  coef [n_cell][MILL_CELL_COEF][mill_cell_pitch]    of the powers 0, 1, ... of x
- *  power [MILL_CELL_MOMENTS][cell]                   powers of x of a cell's pixels
- */
-#ifndef MILL_CELLS_H
-#define MILL_CELLS_H
+ *  coef [n_cell][MILL_CELL_COEF][mill_cell_pitch]    coefficients of the powers 0, 1, ... of x
+ *  power [MILL_CELL_MOMENTS][cell]                   powers of x of a cell's pixels */
+#pragma once
 
 #include "kernels/math/continuum.h"
 #include "kernels/math/linalg.h"
@@ -24,21 +22,22 @@ enum {
   MILL_CELL_MAX_PITCH = (MILL_MAX_CONT + 7) / 8 * 8
 };
 
-/** A larger error makes mill_cell_fit fail: the rounding error of float32 at 1. */
+/** mill_cell_fit fails if a polynomial errs by more: the rounding error of float32 at 1. */
 #define MILL_CELL_ERROR 3e-8
 
-/** Pitch of a cell's coefficient rows [n_cont], in numbers. */
+/** Elements from one of a cell's coefficient rows [n_cont] to the next. */
 MILL_HD static inline int mill_cell_pitch(int n_cont)
 {
   return (n_cont + 7) / 8 * 8;
 }
 
+/** Number of cells that cover n_pix pixels. */
 MILL_HD static inline int mill_cell_count(int n_pix, int cell)
 {
   return (n_pix + cell - 1) / cell;
 }
 
-/** Fill power with the powers 0, 1, ... of the places x of a cell's pixels. */
+/** Fill power [MILL_CELL_MOMENTS][cell] with powers 0, 1, ... of x of a cell's pixels. */
 static inline void mill_cell_powers(int cell, double *power)
 {
   for (int i = 0; i < cell; i++) {
@@ -50,8 +49,8 @@ static inline void mill_cell_powers(int cell, double *power)
   }
 }
 
-/** Place of pixel i in its segment, linear in wavelength, -1 to 1.  Wavelengths beyond the last
- *  pixel are extrapolated from the last three. */
+/** Place of pixel i in its segment: linear in wavelength, from -1 to 1.  Wavelengths beyond the
+ *  last pixel are extrapolated from the last three. */
 static inline double mill_cell_place(int n_pix, const double *wave_aa, int i)
 {
   const int last = n_pix - 1, beyond = i - last;
@@ -67,8 +66,11 @@ static inline double mill_cell_place(int n_pix, const double *wave_aa, int i)
 /** Fit each of n_cont continuum functions by one polynomial per cell (least squares); returns 0 if
  *  one errs by more than MILL_CELL_ERROR at a pixel, else 1.
  *
- *  n_pix >= 3, wave_aa [n_pix] ascending, cell: pixels per cell, power from mill_cell_powers, coef
- *  out */
+ *  n_pix            in   3 or more
+ *  wave_aa [n_pix]  in   ascending
+ *  cell             in   pixels per cell
+ *  power            in   from mill_cell_powers
+ *  coef             out  layout above */
 static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *wave_aa, int cell,
                                 const double *power, double *coef)
 {
@@ -83,7 +85,7 @@ static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *w
     }
   if (mill_cholesky(N, normal, N) != 0)
     return 0;
-  /* last cell first: its pixels are widest, so most failures appear there */
+  /* begin with the last cell: its pixels are widest, so most failures appear there */
   for (int c = mill_cell_count(n_pix, cell) - 1; c >= 0; c--) {
     double *of = coef + (ptrdiff_t)c * N * pitch, x[MILL_CELL_MOST];
     for (int i = 0; i < cell; i++)
@@ -109,5 +111,3 @@ static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *w
   }
   return 1;
 }
-
-#endif

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Continuum functions: rvspecfit's polynomials and Gaussians, or Chebyshev. */
-#ifndef MILL_CONTINUUM_H
-#define MILL_CONTINUUM_H
+#pragma once
 
 #include "kernels/data/settings.h"
 #include "kernels/math/activation.h"
 
-/** Number of continuum functions of a segment: the larger of n_cont and its width times
- *  n_cont_per_1000aa.  The width adds none beyond half the number of pixels or MILL_MAX_CONT. */
+/** Number of continuum functions of a segment: n_cont, or its width times n_cont_per_1000aa if that
+ *  is more.  The width's number is at most half the number of pixels and MILL_MAX_CONT. */
 MILL_HD static inline int mill_continuum_count(const mill_fit_settings *set, int n_pix,
                                                double width_aa)
 {
@@ -21,10 +20,11 @@ MILL_HD static inline int mill_continuum_count(const mill_fit_settings *set, int
 }
 
 enum {
-  MILL_BROAD_CONT = 3, /**< number of first functions: polynomials, used at all pixels */
+  MILL_BROAD_CONT = 3, /**< the first functions are polynomials, used at all pixels */
   MILL_REACH_PIX = 64  /**< pixels per unit of mill_reach_of */
 };
 
+/** Gaussian k (from MILL_BROAD_CONT on) of n continuum functions at x. */
 MILL_HD static inline double mill_continuum_gauss(int n, int k, double x)
 {
   const int n_rbf = n - MILL_BROAD_CONT;
@@ -58,7 +58,7 @@ MILL_HD static inline double mill_continuum(int kind, int n, int k, double x)
   return mill_continuum_gauss(n, k, x);
 }
 
-/** Function k of n at n_pix places x. */
+/** Write continuum function k of n at n_pix places x to out [n_pix]. */
 static inline void mill_continuum_row(int kind, int n, int k, int n_pix, const double *x,
                                       double *out)
 {
@@ -71,9 +71,9 @@ static inline void mill_continuum_row(int kind, int n, int k, int n_pix, const d
     out[i] = mill_continuum(kind, n, k, x[i]);
 }
 
-/** Range [*low, *end) of the narrow functions, among nk, that are not 0 in pixels [first, first +
- *  len).  reach [unit][2]: the range in each unit of MILL_REACH_PIX pixels; NULL: all narrow
- *  functions. */
+/** Find the range [*low, *end) of narrow functions (Gaussians), among nk functions, that are not 0
+ *  in pixels [first, first + len).  reach [unit][2]: the range in each unit of MILL_REACH_PIX
+ *  pixels; NULL: all narrow functions. */
 MILL_HD static inline void mill_reach_of(const unsigned char *reach, int nk, int first, int len,
                                          int *low, int *end)
 {
@@ -85,5 +85,3 @@ MILL_HD static inline void mill_reach_of(const unsigned char *reach, int nk, int
   }
   *end = *end < nk ? *end : nk;
 }
-
-#endif

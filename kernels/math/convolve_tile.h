@@ -7,14 +7,13 @@
  *   MILL_ROTATE_ANYWHERE                 1: a rotation's tile may begin at any output
  *   mill_tiles_first(half)               begin of the first tile, at `half` or later
  *   mill_resolve_most(n, n_diag, first)  number of resolution tiles from first on, in rows of n
- *   mill_resolve_shift(n_diag)           numbers from a multiple of 16 bytes to the begin of the
- *                                        rows that the resolution matrix takes
+ *   mill_resolve_shift(n_diag)           elements from a multiple of 16 bytes to the begin of the
+ *                                        rows that the resolution matrix multiplies
  *   mill_rotate_tile                     to [MILL_ROTATE_TILE] = x convolved with a symmetric
  *                                        kernel [half + 1]
- *   mill_resolve_tile                    a tile of nr rows; in: first input of its first diagonal
- */
-#ifndef MILL_CONVOLVE_TILE_H
-#define MILL_CONVOLVE_TILE_H
+ *   mill_resolve_tile                    to = matrix times a tile of nr rows; in: the first input
+ *                                        of the tile's first diagonal */
+#pragma once
 
 #include "kernels/math/real.h"
 
@@ -22,5 +21,3 @@
 enum { MILL_RESOLVE_ROWS = 4 };
 
 #include MILL_PRIMITIVES_CONVOLVE
-
-#endif

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Random numbers by counting, for both backends: Philox 4x32-10 (Salmon et al. 2011, SC'11).
+/** Counter-based random numbers, for both backends: Philox 4x32-10 (Salmon et al. 2011, SC'11).
  *
  *  A number is a pure function of (seed, problem, purpose) and (particle, step, draw): it depends
  *  neither on rank, batch, thread or backend, nor on earlier draws.  src/system/random.h has
  *  streams of the same generator, from Random123, for host code.  GCC vectorises this copy and nvcc
- *  compiles it for GPUs; a test compares it with published values.
- */
-#ifndef MILL_COUNTER_RANDOM_H
-#define MILL_COUNTER_RANDOM_H
+ *  compiles it for GPUs; a test compares it with published values. */
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -73,7 +71,7 @@ MILL_HD_INLINED double mill_counter_uniform(uint32_t high, uint32_t low)
   return u < 1.0 ? u : 1.0 - 0x1p-53; /* the last interval's middle would round to 1 */
 }
 
-/** Two standard normals in float64 by all four words (Box & Muller 1958). */
+/** Compute two standard normals in float64 from all four words (Box & Muller 1958). */
 MILL_HD_INLINED void mill_counter_normals(const mill_counter_words *words, double *x, double *y)
 {
   const double radius = sqrt(-2.0 * log(mill_counter_uniform(words->v[0], words->v[1])));
@@ -82,7 +80,7 @@ MILL_HD_INLINED void mill_counter_normals(const mill_counter_words *words, doubl
   *y = radius * sin(angle);
 }
 
-/** -2 ln u of a word, u in [2^-32, 1], by plain arithmetic.
+/** Return -2 ln u for the uniform u in [2^-32, 1] that a word gives, by plain arithmetic.
  *
  *  Without branches or calls, so that loops vectorise.  The series here and below end where further
  *  terms are below float32's rounding. */
@@ -103,8 +101,8 @@ MILL_HD_INLINED float mill_counter_twice_minus_ln(uint32_t word)
   return -1.38629436f * e - 4.0f * s * series;
 }
 
-/** Cosine and sine of the angle 2 pi word / 2^32 + const.: the first two bits give the quadrant,
- *  the others the angle within it, from -pi/4 to pi/4. */
+/** Compute cosine and sine of the angle 2 pi word / 2^32 plus a constant: the first two bits give
+ *  the quadrant, the others the angle within it, from -pi/4 to pi/4. */
 MILL_HD_INLINED void mill_counter_circle(uint32_t word, float *cosine, float *sine)
 {
   const int32_t quadrant = (int32_t)(word >> 30);
@@ -118,7 +116,7 @@ MILL_HD_INLINED void mill_counter_circle(uint32_t word, float *cosine, float *si
   *sine = sign * (s + swap * (c - s));
 }
 
-/** Two standard normals in float32 by two words, for vector code; tails reach 6.6. */
+/** Compute two standard normals in float32 from two words, for vector code; tails reach 6.6. */
 MILL_HD_INLINED void mill_counter_pair(uint32_t word0, uint32_t word1, float *x, float *y)
 {
   const float radius = sqrtf(mill_counter_twice_minus_ln(word0));
@@ -127,5 +125,3 @@ MILL_HD_INLINED void mill_counter_pair(uint32_t word0, uint32_t word1, float *x,
   *x = radius * cosine;
   *y = radius * sine;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Doppler shift, relativistic, as rvspecfit has it. */
-#ifndef MILL_DOPPLER_H
-#define MILL_DOPPLER_H
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -19,5 +18,3 @@ MILL_HD static inline double mill_doppler_ln_slope(double vel_km_s)
   const double beta = vel_km_s / MILL_C_KM_S;
   return -1.0 / (MILL_C_KM_S * (1.0 - beta * beta));
 }
-
-#endif

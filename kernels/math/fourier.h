@@ -4,16 +4,14 @@
  *  x [n][2][MILL_FOURIER_LANE] holds real and imaginary parts, one sequence per lane; n is a power
  *  of two.  The forward transform (decimation in frequency) leaves frequencies in bit-reversed
  *  order; the inverse (decimation in time) expects that order and does not divide by n.  Products
- *  of transforms work in any order.
- */
-#ifndef MILL_FOURIER_H
-#define MILL_FOURIER_H
+ *  of transforms work in any order. */
+#pragma once
 
 #include "kernels/math/vector.h"
 
 enum { MILL_FOURIER_LANE = 16 /**< sequences side by side */ };
 
-/** root [n / 2][2] = exp(-2 pi i k / n), rounded from float64; n >= 2. */
+/** Fill root [n / 2][2] with exp(-2 pi i k / n) for k < n / 2, rounded from float64; n >= 2. */
 static inline void mill_fourier_roots(int n, float *root)
 {
   for (int k = 0; k < n / 2; k++) {
@@ -51,5 +49,3 @@ MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const
     }
   }
 }
-
-#endif

@@ -1,31 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Label mapping and distance outside the hulls of a library. */
-#ifndef MILL_HULL_H
-#define MILL_HULL_H
+#pragma once
 
 #include "kernels/data/library.h"
 
-/** A label's value in the emulator's (mapped) coordinates; below, its derivative by the label. */
+/** A label's value in the emulator's (mapped) coordinates. */
 MILL_HD static inline double mill_label_map(const mill_label *label, double value)
 {
   const double x = label->mapping == MILL_MAP_LOG10 ? log10(value) : value;
   return (x - label->mean) / label->std;
 }
 
+/** Derivative of the mapped value by the label. */
 MILL_HD static inline double mill_label_map_slope(const mill_label *label, double value)
 {
   const double s = label->mapping == MILL_MAP_LOG10 ? 1.0 / (value * 2.30258509299404568402) : 1.0;
   return s / label->std;
 }
 
-/** The label's value at a mapped coordinate. */
-MILL_HD static inline double mill_label_unmap(const mill_label *label, double mapped)
-{
-  const double x = mapped * label->std + label->mean;
-  return label->mapping == MILL_MAP_LOG10 ? pow(10.0, x) : x;
-}
-
-/** Signed value of one facet at mapped labels [n_label of the library]. */
+/** Signed distance of mapped labels [n_label of the library] from a facet; positive: outside. */
 MILL_HD static inline double mill_facet_value(const mill_hull *hull, int i_facet,
                                               const double *mapped)
 {
@@ -36,8 +29,8 @@ MILL_HD static inline double mill_facet_value(const mill_hull *hull, int i_facet
   return s;
 }
 
-/** Largest facet value over all hulls: inside, minus the distance to the nearest facet; -infinity
- *  without hulls; NaN for NaN. */
+/** Largest signed distance from a facet over all hulls.  Inside it is negative: minus the distance
+ *  to the nearest facet.  -infinity without hulls; NaN for NaN. */
 MILL_HD static inline double mill_hull_signed(int n_hull, const mill_hull *hull,
                                               const double *mapped)
 {
@@ -60,5 +53,3 @@ MILL_HD static inline double mill_hull_distance(int n_hull, const mill_hull *hul
   const double d = mill_hull_signed(n_hull, hull, mapped);
   return d <= 0.0 ? 0.0 : d;
 }
-
-#endif

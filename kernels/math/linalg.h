@@ -4,16 +4,20 @@
  *  One thread factors, in float64, the continuum's normal matrix (at most MILL_MAX_CONT rows) or
  *  the parameters' curvature matrix (at most MILL_MAX_PAR).  Matrices are symmetric and row-major,
  *  with lda >= n elements from one row to the next; only the lower triangle is read.  No work space
- *  is needed.
- */
-#ifndef MILL_LINALG_H
-#define MILL_LINALG_H
+ *  is needed. */
+#pragma once
 
 #include <float.h>
 
 #include "kernels/base/common.h"
 
-/** a . b of long rows, summed in the same order for every instruction set. */
+/** Index of the pair (r, c), c <= r, in a packed lower triangle. */
+MILL_HD static inline int mill_gram_at(int r, int c)
+{
+  return r * (r + 1) / 2 + c;
+}
+
+/** Dot product of long rows a and b [n], summed in the same order for every instruction set. */
 static inline double mill_dot(int n, const double *a, const double *b)
 {
   double part[8] = {0};
@@ -33,16 +37,13 @@ static inline double mill_dot(int n, const double *a, const double *b)
  *
  *  Returns 0 if a is positive definite to working precision, else 1 + the row of the first bad
  *  pivot: not above n * DBL_EPSILON times its diagonal element (no correct digit is left) or NaN.
- *  Rows before it are then factored, its own row is spoilt, later rows are unchanged.
- */
+ *  Rows before it are then factored, its own row is spoilt, later rows are unchanged. */
 MILL_HD static inline int mill_cholesky(int n, double *a, int lda)
 {
   const double floor_rel = (double)n * DBL_EPSILON;
-
   for (int i = 0; i < n; ++i) {
     double *row = a + (ptrdiff_t)i * lda;
     const double diagonal = row[i];
-
     /* row i of L only needs the rows above it, so a failure leaves the later rows whole */
     for (int j = 0; j < i; ++j) {
       const double *above = a + (ptrdiff_t)j * lda;
@@ -62,11 +63,10 @@ MILL_HD static inline int mill_cholesky(int n, double *a, int lda)
   return 0;
 }
 
-/** Solve L y = b: the first half of a solution, and all that |L^-1 b|^2 needs.
+/** Solve L y = b: the first half of solving L L^T x = b, and all that |L^-1 b|^2 needs.
  *
  *  l [n][lda]  in      from mill_cholesky
- *  b [n]       in/out  the right-hand side, then y
- */
+ *  b [n]       in/out  the right-hand side, then y */
 MILL_HD static inline void mill_cholesky_forward(int n, const double *l, int lda, double *b)
 {
   for (int i = 0; i < n; ++i) {
@@ -78,11 +78,10 @@ MILL_HD static inline void mill_cholesky_forward(int n, const double *l, int lda
   }
 }
 
-/** Solve L^T x = y: the second half of a solution.
+/** Solve L^T x = y: the second half of solving L L^T x = b.
  *
  *  l [n][lda]  in      from mill_cholesky
- *  b [n]       in/out  y, then x
- */
+ *  b [n]       in/out  y, then x */
 MILL_HD static inline void mill_cholesky_backward(int n, const double *l, int lda, double *b)
 {
   for (int i = n - 1; i >= 0; --i) {
@@ -96,17 +95,15 @@ MILL_HD static inline void mill_cholesky_backward(int n, const double *l, int ld
 /** Solve (L L^T) x = b.
  *
  *  l [n][lda]  in      from mill_cholesky
- *  b [n]       in/out  the right-hand side, then x
- */
+ *  b [n]       in/out  the right-hand side, then x */
 MILL_HD static inline void mill_cholesky_solve(int n, const double *l, int lda, double *b)
 {
   mill_cholesky_forward(n, l, lda, b);
   mill_cholesky_backward(n, l, lda, b);
 }
 
-/** ln det(L L^T) for the factor l [n][lda] from mill_cholesky; 0 for n = 0.  It sums logarithms,
- *  since a product could overflow.
- */
+/** Return ln det(L L^T) for the factor l [n][lda] from mill_cholesky; 0 for n = 0.  Logarithms are
+ *  summed, since a product could overflow. */
 MILL_HD static inline double mill_cholesky_logdet(int n, const double *l, int lda)
 {
   double sum = 0.0;
@@ -118,8 +115,7 @@ MILL_HD static inline double mill_cholesky_logdet(int n, const double *l, int ld
 /** Compute (L L^T)^-1, both triangles, symmetric bit for bit.
  *
  *  l   [n][lda]     in   from mill_cholesky
- *  inv [n][ld_inv]  out  may not be l
- */
+ *  inv [n][ld_inv]  out  may not be l */
 MILL_HD static inline void mill_cholesky_inverse(int n, const double *l, int lda, double *inv,
                                                  int ld_inv)
 {
@@ -138,5 +134,3 @@ MILL_HD static inline void mill_cholesky_inverse(int n, const double *l, int lda
       *upper = mean;
     }
 }
-
-#endif

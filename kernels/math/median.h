@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Median of a row of numbers by a block. */
-#ifndef MILL_MEDIAN_H
-#define MILL_MEDIAN_H
+#pragma once
 
 #include <float.h>
 
@@ -33,7 +32,7 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   *low = *high = NAN;
   if (count < 1)
     return;
-  /* bit by bit, find the largest key with at most (count - 1) / 2 values below it */
+  /* bit by bit, find the largest key with at most `rank` values below it */
   const int rank = (count - 1) / 2;
   uint32_t key = 0;
   for (int bit = 31; bit >= 0; bit--) {
@@ -60,8 +59,7 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   }
   if (count - (int)mill_block_sum(b, (double)n_above) > rank + 1)
     return;
-  if (least ==
-      FLT_MAX) /* clang's minimum starts from FLT_MAX: all values above *low are infinite */
+  if (least == FLT_MAX) /* clang's minimum begins at FLT_MAX: all values above *low are infinite */
     least = INFINITY;
   *high = (float)-mill_block_max(b, -(double)least);
 }
@@ -74,5 +72,3 @@ MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x)
   mill_block_middle(b, n, x, &low, &high);
   return 0.5 * ((double)low + (double)high);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Nelder-Mead simplex minimisation as a state machine: one evaluation per step.
  *
- *  The caller owns the loop, so that the functions of a whole batch of stars can be
- *  evaluated together:
+ *  The caller runs the loop, so that the functions of a batch of stars can be evaluated together:
  *
  *      mill_nm_start(&nm, n, simplex0, &options);
  *      do
@@ -10,18 +9,16 @@
  *      while (mill_nm_tell(&nm, f) == MILL_NM_GO);
  *      x = mill_nm_best(&nm, &f);
  *
- *  It visits the same points in the same order as SciPy's Nelder-Mead from the same initial
- *  simplex: the expressions below keep SciPy's order of operations.  Without fused multiply-add the
+ *  The points and their order are those of SciPy's Nelder-Mead from the same initial simplex: the
+ *  expressions below keep SciPy's order of operations.  Without fused multiply-add the
  *  points agree bit for bit.
  *
- *  Nelder & Mead 1965, Comput. J. 7, 308.  Serial code: one thread of a star's block runs it.
- */
-#ifndef MILL_NELDER_MEAD_H
-#define MILL_NELDER_MEAD_H
+ *  Nelder & Mead 1965, Comput. J. 7, 308.  Serial code: one thread of a star's block runs it. */
+#pragma once
 
 #include "kernels/base/common.h"
 
-/** Replaces every value that is NaN, infinite or beyond it. */
+/** Replaces every function value that is NaN, infinite or larger in size. */
 #define MILL_NM_HUGE 1e300
 
 /** Status: returned by mill_nm_tell. */
@@ -68,8 +65,7 @@ typedef struct mill_nm {
 /** Make an axis-aligned simplex: x0, and n copies of x0 with one coordinate moved by its step.
  *
  *  x0 [n], step [n]   in   step may be negative, not zero
- *  simplex0 [n+1][n]  out
- */
+ *  simplex0 [n+1][n]  out */
 MILL_HD_CALLED static inline void mill_nm_simplex(int n, const double *x0, const double *step,
                                                   double *simplex0)
 {
@@ -78,13 +74,12 @@ MILL_HD_CALLED static inline void mill_nm_simplex(int n, const double *x0, const
       simplex0[(ptrdiff_t)i * n + j] = i == j + 1 ? x0[j] + step[j] : x0[j];
 }
 
-/** Sort the vertices by value; equal ones keep their order, as in NumPy's argsort of up to 16
+/** Sort the vertices by f; vertices of equal f keep their order, as in NumPy's argsort of up to 16
  *  values. */
 MILL_HD static inline void mill_nm_sort(mill_nm *nm)
 {
   const int n = nm->n;
   double x[MILL_MAX_PAR];
-
   for (int i = 1; i <= n; ++i) {
     const double f = nm->f[i];
     int k = i;
@@ -105,7 +100,7 @@ MILL_HD static inline void mill_nm_sort(mill_nm *nm)
   }
 }
 
-/** Next point: vertex i, unchanged. */
+/** Propose vertex i, unchanged, as the next point. */
 MILL_HD static inline void mill_nm_propose_vertex(mill_nm *nm, int i)
 {
   nm->state = MILL_NM_INIT;
@@ -114,7 +109,7 @@ MILL_HD static inline void mill_nm_propose_vertex(mill_nm *nm, int i)
     nm->trial[j] = nm->simplex[i][j];
 }
 
-/** Next point: vertex i, half-way to the best. */
+/** Propose the point half-way from vertex i to the best one. */
 MILL_HD static inline void mill_nm_propose_shrunk(mill_nm *nm, int i)
 {
   nm->state = MILL_NM_SHRINK;
@@ -123,11 +118,10 @@ MILL_HD static inline void mill_nm_propose_shrunk(mill_nm *nm, int i)
     nm->trial[j] = nm->simplex[0][j] + 0.5 * (nm->simplex[i][j] - nm->simplex[0][j]);
 }
 
-/** Next point: on the line from the worst vertex through the centroid, by state. */
+/** Propose a point on the line from the worst vertex through the centroid, chosen by state. */
 MILL_HD static inline void mill_nm_propose_line(mill_nm *nm, int state)
 {
   const double *worst = nm->simplex[nm->n];
-
   nm->state = state;
   for (int j = 0; j < nm->n; ++j) {
     const double c = nm->centroid[j], w = worst[j];
@@ -150,12 +144,11 @@ MILL_HD static inline void mill_nm_accept(mill_nm *nm, int i, const double *x, d
     nm->simplex[i][j] = x[j];
 }
 
-/** All values of the simplex are known: sort, test, reflect. */
+/** Once all vertices have values: sort them, test for convergence, propose the reflected point. */
 MILL_HD static inline void mill_nm_begin_iteration(mill_nm *nm)
 {
   const int n = nm->n;
   double x_spread = 0.0, f_spread = 0.0;
-
   mill_nm_sort(nm);
   if (nm->n_eval >= nm->options.max_eval) {
     nm->status = MILL_NM_LIMIT;
@@ -179,6 +172,7 @@ MILL_HD static inline void mill_nm_begin_iteration(mill_nm *nm)
   mill_nm_propose_line(nm, MILL_NM_REFLECT);
 }
 
+/** Count an iteration and begin the next one. */
 MILL_HD static inline void mill_nm_end_iteration(mill_nm *nm)
 {
   ++nm->n_iter;
@@ -191,13 +185,11 @@ MILL_HD static inline void mill_nm_end_iteration(mill_nm *nm)
  *  n                       1 ... MILL_MAX_PAR; otherwise nm ends at once with
  *                          MILL_NM_RANGE and n = 0
  *  simplex0 [n+1][n]  in   vertices, copied
- *  options            in   copied
- */
+ *  options            in   copied */
 MILL_HD_CALLED static inline void mill_nm_start(mill_nm *nm, int n, const double *simplex0,
                                                 const mill_nm_options *options)
 {
   const int in_range = n >= 1 && n <= MILL_MAX_PAR;
-
   nm->options = *options;
   nm->n = in_range ? n : 0;
   nm->status = in_range ? MILL_NM_GO : MILL_NM_RANGE;
@@ -222,19 +214,16 @@ MILL_HD static inline const double *mill_nm_ask(const mill_nm *nm)
 /** Take the value f at the point of mill_nm_ask and choose the next point.
  *
  *  Returns MILL_NM_GO, or how the minimisation ended (enum mill_nm_status); then further calls
- *  change nothing.
- */
+ *  change nothing. */
 MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
 {
   const int n = nm->n;
-
   if (nm->status != MILL_NM_GO)
     return nm->status;
   /* the negated test catches NaN and both infinities, which must never become the best */
   if (!(fabs(f) < MILL_NM_HUGE))
     f = MILL_NM_HUGE;
   ++nm->n_eval;
-
   switch (nm->state) {
   case MILL_NM_INIT:
     nm->f[nm->i_vertex] = f;
@@ -243,7 +232,6 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
     else
       mill_nm_begin_iteration(nm);
     break;
-
   case MILL_NM_REFLECT:
     if (f >= nm->f[0] && f < nm->f[n - 1]) {
       mill_nm_accept(nm, n, nm->trial, f);
@@ -260,7 +248,6 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
     else
       mill_nm_propose_line(nm, MILL_NM_CONTRACT_IN);
     break;
-
   case MILL_NM_EXPAND:
     if (f < nm->f_reflected)
       mill_nm_accept(nm, n, nm->trial, f);
@@ -268,7 +255,6 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
       mill_nm_accept(nm, n, nm->reflected, nm->f_reflected);
     mill_nm_end_iteration(nm);
     break;
-
   case MILL_NM_CONTRACT_OUT:
   case MILL_NM_CONTRACT_IN:
     if (nm->state == MILL_NM_CONTRACT_OUT ? f <= nm->f_reflected : f < nm->f[n]) {
@@ -278,7 +264,6 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
       mill_nm_propose_shrunk(nm, 1);
     }
     break;
-
   default: /* MILL_NM_SHRINK */
     mill_nm_accept(nm, nm->i_vertex, nm->trial, f);
     if (nm->i_vertex < n)
@@ -287,7 +272,6 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
       mill_nm_end_iteration(nm);
     break;
   }
-
   if (nm->status == MILL_NM_GO && nm->n_eval >= nm->options.max_eval)
     nm->status = MILL_NM_LIMIT;
   return nm->status;
@@ -295,20 +279,16 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
 
 /** Best point so far [n], a row of nm; valid until the next mill_nm_tell.
  *
- *  f  out  its value, may be NULL; MILL_NM_HUGE when no value was finite or given
- */
+ *  f  out  the point's value, may be NULL; MILL_NM_HUGE when no value was finite or given */
 MILL_HD static inline const double *mill_nm_best(const mill_nm *nm, double *f)
 {
   int i_best = 0;
   for (int i = 1; i <= nm->n; ++i)
     if (nm->f[i] < nm->f[i_best])
       i_best = i;
-
   /* the reflected point is the best if the expansion after it is not yet evaluated */
   const int pending = nm->state == MILL_NM_EXPAND && nm->f_reflected < nm->f[i_best];
   if (f)
     *f = pending ? nm->f_reflected : nm->f[i_best];
   return pending ? nm->reflected : nm->simplex[i_best];
 }
-
-#endif

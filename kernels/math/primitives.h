@@ -13,11 +13,10 @@
  *   - pixel_sums.h: sums of products over pixels, and the small matrices made of them;
  *     templates computed at the pixels only.
  *
- *  Only this header and kernels/base/common.h ask which backend is compiled.  Fibers
- *  (MILL_BLOCK_FIBERS) are a checking build of the CPU's code: a block is several fibers that run
- *  between barriers in a seeded random order, which reveals a missing barrier without a GPU. */
-#ifndef MILL_PRIMITIVES_H
-#define MILL_PRIMITIVES_H
+ *  Only this header and kernels/base/common.h ask which backend is compiled.  The checking build of
+ *  the CPU's code names tests/fiber/block.h as MILL_PRIMITIVES_BLOCK: a block is then several fibers
+ *  that run between barriers in a seeded random order, which reveals a missing barrier without a GPU. */
+#pragma once
 
 #if defined(__CUDACC__)
 #define MILL_PRIMITIVES_BLOCK      "kernels/cuda/block.h"
@@ -27,9 +26,7 @@
 #define MILL_PRIMITIVES_CONVOLVE   "kernels/cuda/convolve_tile.h"
 #define MILL_PRIMITIVES_PIXEL_SUMS "kernels/cuda/pixel_sums.h"
 #else
-#if defined(MILL_BLOCK_FIBERS)
-#define MILL_PRIMITIVES_BLOCK "kernels/fiber/block.h"
-#else
+#ifndef MILL_PRIMITIVES_BLOCK
 #define MILL_PRIMITIVES_BLOCK "kernels/cpu/block.h"
 #endif
 #define MILL_PRIMITIVES_VECTOR     "kernels/cpu/vector.h"
@@ -37,6 +34,4 @@
 #define MILL_PRIMITIVES_SPLINE     "kernels/cpu/spline_tile.h"
 #define MILL_PRIMITIVES_CONVOLVE   "kernels/cpu/convolve_tile.h"
 #define MILL_PRIMITIVES_PIXEL_SUMS "kernels/cpu/pixel_sums.h"
-#endif
-
 #endif

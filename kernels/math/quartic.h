@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The quartic through five values, one step apart. */
-#ifndef MILL_QUARTIC_H
-#define MILL_QUARTIC_H
+#pragma once
 
 #include "kernels/base/common.h"
 
 enum { MILL_N_QUARTIC = 5 };
 
-/** Compute the coefficients c [5] of the powers 0 to 4 of x from the values f [5] at x = -2, -1, 0,
- *  1, 2.  Coefficients are not finite if a value is not. */
+/** Compute coefficients c [5] of the powers 0 to 4 of x from values f [5] at x = -2, -1, 0, 1, 2.
+ *  Coefficients are not finite if a value is not. */
 MILL_HD static inline void mill_quartic(const double *f, double *c)
 {
   const double even1 = 0.5 * (f[3] + f[1]) - f[2], even2 = 0.5 * (f[4] + f[0]) - f[2];
@@ -20,9 +19,8 @@ MILL_HD static inline void mill_quartic(const double *f, double *c)
   c[4] = (even2 - 4.0 * even1) / 12.0;
 }
 
+/** Value at x of the quartic with coefficients c [5]. */
 MILL_HD static inline double mill_quartic_at(const double *c, double x)
 {
   return c[0] + x * (c[1] + x * (c[2] + x * (c[3] + x * c[4])));
 }
-
-#endif

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The front (part before the last layer) of an emulator with radial functions and a polynomial.
  *
- *  It sums |x - center|^3 over all centers, then the monomials, with the derivative along each
- *  label (mill_rbf of kernels/data/library.h).
- */
-#ifndef MILL_KERNELS_RBF_H
-#define MILL_KERNELS_RBF_H
+ *  The front sums |x - center|^3 over all centers, then the monomials, with the derivative along
+ *  each label (mill_rbf of kernels/data/library.h). */
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/data/library.h"
 
-/** Monomials of n_axis variables up to a degree: (n_axis + degree choose degree). */
+/** Number of monomials of n_axis variables up to a degree: (n_axis + degree choose degree). */
 MILL_HD static inline int mill_rbf_n_poly(int n_axis, int degree)
 {
   int n = 1;
@@ -55,12 +53,12 @@ MILL_HD static inline double mill_rbf_monomial(int n_axis, const int *exponent, 
 
 /** Compute one star's inputs of the last layer, and their derivatives, from its labels.
  *
- *  rbf                        in   its arrays in the block's memory space
+ *  rbf                        in   with arrays in the block's memory space
  *  n_tangent                  in   0: only the value; n_axis: a tangent per label too
  *  in  [1 + n_tangent][n_axis]  in   mapped labels; row 1 + l has at l the slope of the
  *                                  mapping of label l and zeros elsewhere
  *  out [1 + n_tangent][n_out] out  h, and its derivative by each label
- *  in_pitch, out_pitch        in   distance of their rows, in numbers
+ *  in_pitch, out_pitch        in   elements from one row of in or out to the next
  *
  *  Each output is one float64 sum in a fixed order: centers, then monomials.  The caller must wait
  *  at a barrier before it reads out. */
@@ -74,8 +72,7 @@ MILL_BLOCK_FN void mill_block_rbf(mill_block *b, const mill_rbf *rbf, int n_tang
     scale[l] = 1.0 / rbf->length[l];
     rise[l] = n_tangent > 0 ? scale[l] * in[(size_t)(1 + l) * in_pitch + (size_t)l] : 0.0;
   }
-  (void)b; /* the CPU's loop has no use for it */
-
+  (void)b; /* the CPU's loop does not use b */
   MILL_FOR(b, i_chunk, n_chunk)
   {
     const int k0 = i_chunk * MILL_CHUNK;
@@ -125,5 +122,3 @@ MILL_BLOCK_FN void mill_block_rbf(mill_block *b, const mill_rbf *rbf, int n_tang
         out[(size_t)t * out_pitch + (size_t)(k0 + c)] = sum[t][c];
   }
 }
-
-#endif

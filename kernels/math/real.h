@@ -2,10 +2,8 @@
 /** The type of templates: float, or double where the run's precision is float64.
  *
  *  A source file chooses by defining MILL_PRECISION as 32 or 64 before its includes; the default is
- *  64.  Sums over pixels are float64 in both.
- */
-#ifndef MILL_REAL_H
-#define MILL_REAL_H
+ *  64.  Sums over pixels are float64 in both. */
+#pragma once
 
 #include "kernels/math/vector.h"
 
@@ -39,5 +37,3 @@ MILL_INLINE void mill_put_batch(mill_block *b, int first, int n, const mill_real
     if (MILL_BATCH_HAS(b, first, i, n))
       row[MILL_BATCH_AT(b, first, i, n)] = x[i];
 }
-
-#endif

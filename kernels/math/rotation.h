@@ -4,7 +4,8 @@
  *  The kernel of Gray (The Observation and Analysis of Stellar Photospheres)
  *  with linear limb darkening eps = 0.6,
  *    K(x) = [2 (1 - eps) sqrt(1 - x^2) + (pi/2) eps (1 - x^2)] / (pi (1 - eps/3)),
- *  x = v / (v sin i), becomes weights W_k of the grid points; R = v sin i / (c step).
+ *  x = v / (v sin i), becomes weights W_k of the grid points; R = v sin i / (c step) is v sin i in
+ *  grid steps.
  *
  *  MILL_ROT_LINEAR, rvspecfit's convention: exact for a spectrum that is linear
  *  between grid points,
@@ -18,21 +19,19 @@
  *   - R <= 1.5: seven weights with the profile's moments 0, 2, 4 and 6.  They are exact for
  *     polynomials up to degree 7, and polynomials in R^2, as the broadening of a smooth
  *     spectrum is.
- *   - between: a smooth mixture of both.
- */
-#ifndef MILL_ROTATION_H
-#define MILL_ROTATION_H
+ *   - between: a smooth mixture of both. */
+#pragma once
 
 #include "kernels/base/common.h"
 #include "kernels/data/settings.h"
 
 #define MILL_LIMB_DARKENING 0.6
 
-/** v sin i in km/s: well below it F depends on its square, well above on v sin i. */
+/** v sin i, km/s: for much slower stars F depends on (v sin i)^2, for faster ones on v sin i. */
 #define MILL_VSINI_SOFT 30.0
 
-/** MILL_ROT_SPLINE: up to the first R use the weights by moments, from the second R on the quintic,
- *  between them a mixture. */
+/** MILL_ROT_SPLINE uses the weights by moments up to R = MOMENTS, the quintic from R = QUINTIC on,
+ *  and a mixture between. */
 #define MILL_ROTATION_MOMENTS 1.5
 #define MILL_ROTATION_QUINTIC 2.5
 
@@ -42,7 +41,7 @@ enum {
   MILL_ROTATION_NODES = 14
 };
 
-/** Primitives of K(x) and x K(x), the argument clipped to [-1, 1]. */
+/** Compute the antiderivatives k0 of K(x) and k1 of x K(x), the argument clipped to [-1, 1]. */
 MILL_HD static inline void mill_rotation_primitives(double x, double *k0, double *k1)
 {
   const double eps = MILL_LIMB_DARKENING;
@@ -59,7 +58,7 @@ MILL_HD static inline void mill_rotation_primitives(double x, double *k0, double
 /** Half width of the kernel for R = r_pix, in grid points. */
 MILL_HD static inline int mill_rotation_half_width(int kind, double r_pix)
 {
-  if (!(r_pix >= 1e-9)) /* or NaN, from which no count must come */
+  if (!(r_pix >= 1e-9)) /* also for NaN, which no count may come from */
     return 0;
   if (kind == MILL_ROT_LINEAR)
     return (int)ceil(r_pix);
@@ -95,7 +94,7 @@ MILL_HD static inline void mill_rotation_linear(double r_pix, int k, double *wei
   *slope = (b1 - a1) - (c1 - b1);
 }
 
-/** W_k and dW_k/d(R^2/2) of the seven weights with the moments of the profile. */
+/** Compute W_k and dW_k/d(R^2/2) of the seven weights with the moments of the profile. */
 MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *weight, double *slope)
 {
   /* second, fourth and sixth differences of seven points */
@@ -119,9 +118,9 @@ MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *we
   *slope = p2 + q * (p4 / 6.0 + q * (p6 / 120.0));
 }
 
-/** W_k and dW_k/d(R^2/2) with the quintic L, by Gauss-Legendre quadrature between grid points in t
- *  = tan(asin(x) / 2), in which K dx is analytic to its ends.  Its error is below rounding; a
- *  closed form would lose digits as R^5. */
+/** Compute W_k and dW_k/d(R^2/2) with the quintic L, by Gauss-Legendre quadrature between grid
+ *  points in t = tan(asin(x) / 2), in which K dx is analytic to its ends.  The quadrature's error
+ *  is below rounding; a closed form would lose digits as R^5. */
 MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *weight, double *slope)
 {
   /* L at |y| = i + s: coefficients of the powers of s */
@@ -168,8 +167,9 @@ MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *we
   *slope = slope_sum / r_pix;
 }
 
-/** W_k for one k >= 0, r_pix >= 0 (the sum over all k is 1 up to rounding), and its slope:
- *  MILL_ROT_LINEAR dW_k/dR; MILL_ROT_SPLINE dW_k/d(R^2/2), because dW_k/dR is 0 at R = 0. */
+/** Compute W_k for one k >= 0 and R = r_pix >= 0, and its slope: dW_k/dR for MILL_ROT_LINEAR;
+ *  dW_k/d(R^2/2) for MILL_ROT_SPLINE, since dW_k/dR is 0 at R = 0.  The sum over all k is 1 up to
+ *  rounding. */
 MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, double *weight,
                                                 double *slope)
 {
@@ -195,16 +195,16 @@ MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, d
   *weight += share * (quintic - *weight);
 }
 
-/** The fit's internal parameter u >= 0 for v sin i, km/s.  MILL_ROT_LINEAR: u = v.
+/** The fit's inner parameter u >= 0 for v = v sin i, km/s.  MILL_ROT_LINEAR: u = v.
  *  MILL_ROT_SPLINE: u = sqrt(v^2 + s^2) - s, s = MILL_VSINI_SOFT: about v^2 / 2s for slow rotators,
- *  where F depends on v^2, and v for fast ones. */
+ *  where F depends on v^2, and about v for fast ones. */
 MILL_HD static inline double mill_vsini_inner(int kind, double vsini_km_s)
 {
   const double s = MILL_VSINI_SOFT, v = vsini_km_s;
   return kind == MILL_ROT_LINEAR ? v : v * (v / (sqrt(v * v + s * s) + s));
 }
 
-/** v sin i in km/s of u. */
+/** v sin i, km/s, whose inner parameter is u. */
 MILL_HD static inline double mill_vsini_outer(int kind, double u)
 {
   return kind == MILL_ROT_LINEAR ? u : sqrt(u * (u + 2.0 * MILL_VSINI_SOFT));
@@ -225,12 +225,10 @@ MILL_HD static inline double mill_vsini_rise(int kind, double vsini_km_s)
   return kind == MILL_ROT_LINEAR ? v : sqrt(v * v + s * s);
 }
 
-/** Factor that turns the slope of mill_rotation_weight into dW_k/du, per km/s: dR/du
- *  (MILL_ROT_LINEAR) or d(R^2/2)/du.  per_km_s: grid points per km/s. */
+/** Factor that converts the slope of mill_rotation_weight to dW_k/du, per km/s: dR/du
+ *  (MILL_ROT_LINEAR) or d(R^2/2)/du (MILL_ROT_SPLINE).  per_km_s: grid points per km/s. */
 MILL_HD static inline double mill_rotation_slope_scale(int kind, double vsini_km_s, double per_km_s)
 {
   return kind == MILL_ROT_LINEAR ? per_km_s
                                  : per_km_s * per_km_s * mill_vsini_rise(kind, vsini_km_s);
 }
-
-#endif

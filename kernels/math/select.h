@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Exact order statistics by 32 parallel counts instead of sorting. */
-#ifndef MILL_SELECT_H
-#define MILL_SELECT_H
+/** Find exact order statistics by 32 parallel counts instead of sorting. */
+#pragma once
 
 #include "kernels/math/block.h"
 
-/** The float with rank `key` among all floats in ascending order, NaN apart: the inverse of an
- *  order-preserving map from a float's bits to unsigned. */
+/** Return the float with rank `key` among all floats in ascending order, NaN aside: the inverse of
+ *  an order-preserving map from a float's bits to unsigned. */
 MILL_HD static inline float mill_float_from_key(uint32_t key)
 {
   union {
@@ -19,9 +18,9 @@ MILL_HD static inline float mill_float_from_key(uint32_t key)
 
 enum { MILL_SELECT_MOST = 8 /**< order statistics found in one pass */ };
 
-/** For q < n_want find the values of rank k[q] and k[q] + 1 (from 0) among x [n], value[q]; for the
- *  last rank both are equal.  x[i] counts count[i] times (whole numbers; NULL: once) and is not
- *  NaN; n_want <= MILL_SELECT_MOST. */
+/** For each q < n_want find value[q], the values of rank k[q] and k[q] + 1 (from 0) among x [n];
+ *  for the last rank both are equal.  x[i] counts count[i] times (whole numbers; NULL: once) and is
+ *  not NaN; n_want <= MILL_SELECT_MOST. */
 MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const float *count,
                                      int n_want, const double *k, double (*value)[2])
 {
@@ -62,8 +61,9 @@ MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const
   }
 }
 
-/** Quantiles out [n_want], for probabilities q, of x with the counts of mill_block_select, linear
- *  between neighbours (Hyndman & Fan 1996, definition 7).  n_all: sum of the counts. */
+/** Compute quantiles out [n_want], for probabilities q [n_want], of x with the counts of
+ *  mill_block_select, linear between neighbours (Hyndman & Fan 1996, definition 7).  n_all: sum of
+ *  the counts. */
 MILL_BLOCK_FN void mill_block_quantiles(mill_block *b, int n, const float *x, const float *count,
                                         int n_all, int n_want, const double *q, double *out)
 {
@@ -74,5 +74,3 @@ MILL_BLOCK_FN void mill_block_quantiles(mill_block *b, int n, const float *x, co
   for (int e = 0; e < n_want; e++)
     out[e] = value[e][0] + (q[e] * (double)(n_all - 1) - k[e]) * (value[e][1] - value[e][0]);
 }
-
-#endif

@@ -3,10 +3,8 @@
  *  labels.
  *
  *  de Boor's recurrence gives the basis; values and derivatives along each label are sums over the
- *  4^n_axis (linear: 2^n_axis) grid points around the labels.
- */
-#ifndef MILL_KERNELS_SPLINE_GRID_H
-#define MILL_KERNELS_SPLINE_GRID_H
+ *  4^n_axis (linear: 2^n_axis) grid points around the labels. */
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/data/library.h"
@@ -14,11 +12,11 @@
 /** Number of cubic basis functions that can be nonzero at one x. */
 enum { MILL_SPLINE_ORDER = 4 };
 
-/** Values and derivatives at x of the four basis functions that can be nonzero there.
+/** Compute values and derivatives at x of the four basis functions that can be nonzero there.
  *
- *  n_node, knot [n_node + 4]  in   of one axis of a mill_spline_grid
+ *  n_node, knot [n_node + 4]  in   nodes and knots of one axis of a mill_spline_grid
  *  x                          in   beyond the knots the functions go on linearly
- *  weight [4], slope [4]      out  NaN where x is
+ *  weight [4], slope [4]      out  NaN if x is NaN
  *
  *  Returns the index of the first of the four functions, 0 .. n_node - 4 for any x. */
 MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, double x,
@@ -55,9 +53,9 @@ MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, doub
   return span - (MILL_SPLINE_ORDER - 1);
 }
 
-/** mill_spline_basis for linear functions: knot [n_node + 2]; knot[1] .. knot[n_node] are the
- *  nodes.  weight [4], slope [4]: the last two are 0.  Returns the index of the first function, 0
- *  .. n_node - 2 for any x. */
+/** Do the same for linear functions: knot [n_node + 2]; knot[1] .. knot[n_node] are the nodes.  The
+ *  last two of weight [4] and slope [4] are 0.  Returns the index of the first function, 0 ..
+ *  n_node - 2 for any x. */
 MILL_HD static inline int mill_linear_basis(int n_node, const double *knot, double x,
                                             double *weight, double *slope)
 {
@@ -79,7 +77,7 @@ MILL_HD static inline int mill_linear_basis(int n_node, const double *knot, doub
   return span - 1;
 }
 
-/** Basis of label l of a cubic or linear grid at x. */
+/** Compute the basis of label l of a cubic or linear grid at x. */
 MILL_HD static inline int mill_grid_basis(const mill_spline_grid *grid, int l, double x,
                                           double *weight, double *slope)
 {
@@ -89,12 +87,12 @@ MILL_HD static inline int mill_grid_basis(const mill_spline_grid *grid, int l, d
 
 /** Compute one star's inputs of the last layer, and their derivatives, from its labels.
  *
- *  grid                       in   its arrays in the block's memory space
+ *  grid                       in   with arrays in the block's memory space
  *  n_tangent                  in   0: only the value; n_axis: a tangent per label too
  *  in  [1 + n_tangent][n_axis]  in   mapped labels; row 1 + l has at l the slope of the
  *                                  mapping of label l and zeros elsewhere
  *  out [1 + n_tangent][n_out] out  h, and its derivative by each label
- *  in_pitch, out_pitch        in   distance of their rows, in numbers
+ *  in_pitch, out_pitch        in   elements from one row of in or out to the next
  *
  *  Each output is one float64 sum in a fixed order.  The caller must wait at a barrier before it
  *  reads out. */
@@ -121,8 +119,7 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
   const double *w = weight[last], *d = slope[last];
   /* linear: reuse the two points' coefficients for the third and fourth, whose weight is 0 */
   const int beyond = order > 2 ? 2 * n_out : 0;
-  (void)b; /* the CPU's loop has no use for it */
-
+  (void)b; /* the CPU's loop does not use b */
   MILL_FOR(b, i_chunk, n_chunk)
   {
     const int k0 = i_chunk * MILL_CHUNK;
@@ -132,7 +129,8 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
       for (int c = 0; c < n; c++)
         sum[t][c] = 0.0;
     for (int i_line = 0; i_line < n_line; i_line++) {
-      /* over all axes but the last: of weights (product), or with axis t's slope (tangent[t]) */
+      /* products over all axes but the last: of the weights (product), or of axis t's slope and the
+       * other weights (tangent[t]) */
       double product = 1.0, tangent[MILL_MAX_GRID_AXIS];
       size_t at = origin + (size_t)k0;
       for (int l = 0; l < last; l++) {
@@ -168,5 +166,3 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
         out[(size_t)t * out_pitch + (size_t)(k0 + c)] = sum[t][c];
   }
 }
-
-#endif

@@ -2,10 +2,8 @@
 /** Parts of a spline's tile (kernels/star/blocks/template.h): second differences of a row, and
  *  short filters.  Each backend's spline_tile.h (kernels/math/primitives.h) defines
  *  mill_spline_differences, mill_spline_filter_row and MILL_SPLINE_NEAR.  The first filter reaches
- *  three points to each side; a tile needs MILL_SPLINE_NEAR >= 3 second differences there.
- */
-#ifndef MILL_SPLINE_TILE_H
-#define MILL_SPLINE_TILE_H
+ *  three points to each side; a tile needs MILL_SPLINE_NEAR >= 3 second differences there. */
+#pragma once
 
 #include "kernels/math/real.h"
 
@@ -16,7 +14,7 @@ MILL_INLINE mill_real mill_spline_difference(mill_real e, const mill_real *y)
   return (mill_real)6 * ((right - left) - e * left);
 }
 
-/** Seven-tap filter with taps `apart` grid points apart. */
+/** Filter x with seven taps w, `apart` grid points apart. */
 MILL_INLINE mill_real mill_spline_filtered(const mill_real *w, int apart, const mill_real *x)
 {
   return w[0] * x[0] + w[1] * x[apart] + w[2] * x[2 * apart] + w[3] * x[3 * apart] +
@@ -24,5 +22,3 @@ MILL_INLINE mill_real mill_spline_filtered(const mill_real *w, int apart, const 
 }
 
 #include MILL_PRIMITIVES_SPLINE
-
-#endif

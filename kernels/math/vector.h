@@ -8,24 +8,23 @@
  *   mill_vec_f32, mill_vec_f64       the types, of MILL_VEC_N_F32 and MILL_VEC_N_F64 numbers,
  *                                    at any alignment: rows of a segment are not padded
  *   MILL_VEC_WIDEN(p)                a mill_vec_f64 from the floats at p
- *   mill_load_pairs_f32              as mill_load_pairs_f64
+ *   mill_load_pairs_f32              mill_load_pairs_f64 for float
  *   MILL_INLINE                      an inlined function, whose loops the caller's constant counts
  *                                    unroll
- *   MILL_HD_INLINE                   a small function of host and device inside vector loops
- */
-#ifndef MILL_VECTOR_H
-#define MILL_VECTOR_H
+ *   MILL_HD_INLINE                   a small function of host and device inside vector loops */
+#pragma once
 
 #include "kernels/math/block.h"
 
 #include MILL_PRIMITIVES_VECTOR
 
-/** Load a vector from float32 numbers; below, as float64. */
+/** Load a vector of floats from floats at p. */
 MILL_INLINE mill_vec_f32 mill_vec_load_f32(const float *p)
 {
   return *(const mill_vec_f32 *)p;
 }
 
+/** Load a vector of doubles from floats at p. */
 MILL_INLINE mill_vec_f64 mill_vec_load_f64(const float *p)
 {
   return MILL_VEC_WIDEN(p);
@@ -53,7 +52,7 @@ MILL_INLINE int mill_vec_padded_f64(int n)
   return (n + MILL_VEC_N_F64 - 1) / MILL_VEC_N_F64 * MILL_VEC_N_F64;
 }
 
-/** Sum of the numbers of a vector, from first to last. */
+/** Sum of the elements of a vector, from first to last. */
 MILL_INLINE double mill_vec_sum_f64(const mill_vec_f64 *v)
 {
   const double *x = (const double *)v;
@@ -63,12 +62,10 @@ MILL_INLINE double mill_vec_sum_f64(const mill_vec_f64 *v)
   return sum;
 }
 
-/** The sums of n vectors. */
+/** Write the sum of the elements of each of n vectors to sum [n]. */
 MILL_INLINE void mill_vec_sums_f64(int n, const mill_vec_f64 *v, double *sum)
 {
   MILL_SIMD
   for (int k = 0; k < n; k++)
     sum[k] = mill_vec_sum_f64(&v[k]);
 }
-
-#endif

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Statistics of importance weights: effective size, Pareto k. */
-#ifndef MILL_WEIGHTS_H
-#define MILL_WEIGHTS_H
+/** Compute statistics of importance weights: effective size, Pareto k. */
+#pragma once
 
 #include "kernels/math/select.h"
 
 enum {
-  MILL_PARETO_TAIL = 1000, /**< most weights in the tail, the largest weights, which give k */
-  MILL_PARETO_LEAST = 5,   /**< least weights in the tail */
-  MILL_PARETO_GRID = 64    /**< room for 30 + sqrt(tail) values */
+  MILL_PARETO_TAIL = 1000, /**< most weights in the tail (the largest weights), which gives k */
+  MILL_PARETO_LEAST = 5,   /**< fewest weights in the tail */
+  MILL_PARETO_GRID = 64    /**< most trial values of the fit: 30 + sqrt(tail) */
 };
 
 /** Effective size (sum w)^2 / sum w^2 of the weights w = exp(power ln_w) (Kish 1965).  ln_w [n] <=
@@ -26,7 +25,7 @@ MILL_BLOCK_FN double mill_block_weights_size(mill_block *b, int n, const float *
   return sum[0] > 0.0 ? sum[0] * sum[0] / sum[1] : 0.0;
 }
 
-/** Mean of ln(1 - b x_i). */
+/** Mean of ln(1 - b x_i) over x [n]. */
 MILL_HD_CALLED static inline double mill_pareto_mean(int n, const float *x, double b)
 {
   double sum = 0.0;
@@ -35,7 +34,7 @@ MILL_HD_CALLED static inline double mill_pareto_mean(int n, const float *x, doub
   return sum / (double)n;
 }
 
-/** Trial value j of m for the parameter b (Zhang & Stephens 2009). */
+/** Trial value j of m for the parameter b of the Pareto distribution (Zhang & Stephens 2009). */
 MILL_HD static inline double mill_pareto_grid(int m, int j, double last, double quartile)
 {
   return 1.0 / last + (1.0 - sqrt((double)m / (j + 0.5))) / (3.0 * quartile);
@@ -70,7 +69,7 @@ MILL_BLOCK_FN double mill_block_pareto_shape(mill_block *b, int n, const float *
   return ((double)n * mill_pareto_mean(n, x, sum[1] / sum[0]) + 5.0) / ((double)n + 10.0);
 }
 
-/** Sort in place, ascending (heap sort: no recursion, no memory); NaNs are not allowed. */
+/** Sort x [n] in place, ascending (heap sort: no recursion, no memory); x has no NaN. */
 MILL_HD_CALLED static inline void mill_sort(int n, float *x)
 {
   for (int start = n / 2 - 1, end = n; end > 1;) {
@@ -92,10 +91,10 @@ MILL_HD_CALLED static inline void mill_sort(int n, float *x)
   }
 }
 
-/** Pareto k of the weights exp(ln_w): above 0.7 weighted means are unreliable (Vehtari et al.
- *  2024).  +infinity: too few weights; 0: the largest weights are equal.
+/** Return Pareto k of the weights exp(ln_w): above 0.7 weighted means are unreliable (Vehtari et
+ *  al. 2024).  +infinity: too few weights; 0: the largest weights are equal.
  *
- *  ln_w [n]                  in   the largest 0
+ *  ln_w [n]                  in   the largest is 0
  *  tail [min(n, MILL_PARETO_TAIL)], like [MILL_PARETO_GRID]
  *                                 work space */
 MILL_BLOCK_FN double mill_block_weights_pareto(mill_block *b, int n, const float *ln_w, float *tail,
@@ -127,5 +126,3 @@ MILL_BLOCK_FN double mill_block_weights_pareto(mill_block *b, int n, const float
   MILL_BARRIER(b);
   return mill_block_pareto_shape(b, n_beyond, tail, like);
 }
-
-#endif

@@ -6,10 +6,8 @@
  *  grid point and k the distance of another point from it, both in steps:
  *    exp(-rho^2 (k - delta)^2 / 2)
  *      = exp(-rho^2 delta^2 / 2) exp(rho^2 delta)^k exp(-rho^2 k^2 / 2).
- *  So a line of the grid costs two exponentials per particle (kernel_sum.h of the CPU).
- */
-#ifndef MILL_PARTICLE_DENSITY_H
-#define MILL_PARTICLE_DENSITY_H
+ *  So a line of the grid costs two exponentials per particle (kernel_sum.h of the CPU). */
+#pragma once
 
 #include "kernels/math/activation.h"
 #include "kernels/particles/move.h"
@@ -35,8 +33,7 @@ MILL_HD static inline double mill_grid_step(const mill_particle_setup *s, int a)
 }
 
 /** Does the kernel ignore covariances?  A particle's mirror image would have covariances of the
- *  opposite sign.
- */
+ *  opposite sign. */
 MILL_HD static inline int mill_kernel_is_along_axes(const mill_particle_setup *s)
 {
   int along = s->along_axes || s->n_dim == 1 || s->bandwidth == MILL_WIDTH_GIVEN;
@@ -353,5 +350,3 @@ MILL_BLOCK_FN void mill_block_sum_parts(mill_block *b, int n_part, int n, double
   }
   MILL_BARRIER(b);
 }
-
-#endif

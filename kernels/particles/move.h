@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Motion of particles: start, steps, boundaries and moments.  Block functions work on one part of
  *  a problem's particles. */
-#ifndef MILL_PARTICLE_MOVE_H
-#define MILL_PARTICLE_MOVE_H
+#pragma once
 
 #include "kernels/math/counter_random.h"
 #include "kernels/particles/potential.h"
@@ -338,5 +337,3 @@ MILL_HD static inline void mill_particle_settle(mill_particle_cloud *c, int step
   for (int a = 0; a < c->setup->n_dim && moment[0] > 0.0; a++)
     c->reference[a] = moment[1 + a];
 }
-
-#endif

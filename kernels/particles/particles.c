@@ -11,11 +11,6 @@
  *  above 2 steps grow without limit. */
 #define MOST_CURVATURE_STEP 1.0
 
-static int is_real(double x)
-{
-  return x - x == 0.0;
-}
-
 /* ---- setup ---- */
 
 static int check_axis(const mill_particle_setup *s, int a)
@@ -256,14 +251,14 @@ int mill_particle_field_fit(const mill_particle_field *f, const double *value, d
     if (f->n_node[a] < 4)
       MILL_FAIL(MILL_ERR_CONFIG, "a potential of %d points along axis %d: give 4 or more",
                 f->n_node[a], a + 1);
-    if (!(f->spacing[a] > 0 && is_real(f->spacing[a]) && is_real(f->low[a])))
+    if (!(f->spacing[a] > 0 && isfinite(f->spacing[a]) && isfinite(f->low[a])))
       MILL_FAIL(MILL_ERR_CONFIG, "a potential from %g on by %g along axis %d: its points ascend",
                 f->low[a], f->spacing[a], a + 1);
     n_value *= (size_t)f->n_node[a];
     longest = f->n_node[a] > longest ? f->n_node[a] : longest;
   }
   for (size_t i = 0; i < n_value; i++)
-    if (!is_real(value[i]))
+    if (!isfinite(value[i]))
       MILL_FAIL(MILL_ERR_CONFIG,
                 "value %zu of the potential (the last axis runs fastest) is %g: "
                 "give numbers only",

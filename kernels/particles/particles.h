@@ -4,10 +4,8 @@
  *
  *  A problem is one cloud of particles; an evolution runs many problems with the same setup.  A
  *  particle's random numbers depend only on seed, problem, particle and step.  Lengths and times
- *  have the user's units; U has the unit of D.
- */
-#ifndef MILL_PARTICLES_H
-#define MILL_PARTICLES_H
+ *  have the user's units; U has the unit of D. */
+#pragma once
 
 #include "kernels/base/common.h"
 #include "kernels/base/memory.h"
@@ -99,8 +97,7 @@ typedef struct mill_particle_setup {
   int form, bandwidth;             /**< enum mill_density_form, mill_bandwidth */
   double width[MILL_PARTICLE_DIM]; /**< of MILL_WIDTH_GIVEN */
   int along_axes; /**< 1: the kernel has the particles' variances but not their covariances */
-  int n_node[MILL_PARTICLE_DIM]; /**< of MILL_DENSITY_BINNED, >= 16; 1 for axes beyond n_dim
-                                  */
+  int n_node[MILL_PARTICLE_DIM]; /**< of MILL_DENSITY_BINNED, >= 16; 1 for axes beyond n_dim */
   mill_particle_field field;     /**< of MILL_GRIDDED */
   const double *sample;          /**< [n_particle][n_dim] of MILL_START_SAMPLES */
   int n_record;
@@ -150,5 +147,3 @@ int mill_particle_field_fit(const mill_particle_field *field, const double *valu
 size_t mill_particle_n_coef(const mill_particle_field *field);
 
 MILL_EXTERN_C_END
-
-#endif

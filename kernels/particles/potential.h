@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Gradients of potentials at many places. */
-#ifndef MILL_PARTICLE_POTENTIAL_H
-#define MILL_PARTICLE_POTENTIAL_H
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/particles/particles.h"
@@ -161,5 +160,3 @@ MILL_HD static inline void mill_particle_slope(const mill_particle_setup *s,
     }
   }
 }
-
-#endif

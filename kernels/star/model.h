@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Data that a device holds once for all stars: the library's emulators and the shared wavelengths
- *  of spectra.  Plain structures of pointers into one memory space.
- */
-#ifndef MILL_MODEL_H
-#define MILL_MODEL_H
+ *  of spectra.  Plain structures of pointers into one memory space. */
+#pragma once
 
 #include "kernels/base/layout.h"
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
 #include "kernels/math/rotation.h"
 
-MILL_EXTERN_C_BEGIN
-
 enum {
-  MILL_SPLINE_END = 28,     /**< grid points that an end changes by more than 1e-16 (float64) */
-  MILL_SPLINE_END_F32 = 14, /**< the same by more than 1e-8, for float32 templates */
+  MILL_SPLINE_END = 28,     /**< grid points from an end that it changes by > 1e-16 (float64) */
+  MILL_SPLINE_END_F32 = 14, /**< the same by > 1e-8, for float32 templates */
   MILL_N_PROFILE = 41,      /**< velocities of a full profile grid */
   MILL_N_PROFILE_FEW = 5,   /**< velocities of a profile's first grid */
   MILL_MAX_PROFILE_ROUND = 8,
   MILL_COLUMN_PAD = 64,  /**< emulator outputs are padded to this many */
-  MILL_PANEL_BYTES = 64, /**< bytes of a panel of a layer's outputs: 16 floats, 8 doubles */
+  MILL_PANEL_BYTES = 64, /**< bytes of a panel of outputs: 16 floats or 8 doubles */
   MILL_GUESS_LANE = 16   /**< guess templates stored side by side */
 };
 
@@ -27,12 +23,12 @@ enum {
 #define MILL_PROFILE_FEW_STEP 1.5
 
 /** Emulator weights, in panels of MILL_PANEL_BYTES of outputs: [panel][n_in][outputs of a panel].
- *  The weights of a tile of outputs are then one piece that fits a first-level cache. */
+ *  The weights of a tile of outputs are then contiguous and fit a first-level cache. */
 typedef struct mill_layer {
   int n_in, n_out, n_out_pad;
   const void *weight;  /**< double; float for the last layer of a float32 run */
   const void *bias;    /**< [n_out_pad] */
-  const float *narrow; /**< weights of a hidden layer for a CPU's tangents, or NULL */
+  const float *narrow; /**< float32 weights of a hidden layer for a CPU's tangents, or NULL */
 } mill_layer;
 
 /** Index of the weight of input k and output i; panel: outputs per panel. */
@@ -44,34 +40,35 @@ MILL_HD static inline size_t mill_weight_at(int n_in, int panel, int k, int i)
 typedef struct mill_model_arm {
   int n_pix, n_pix_pad;
   double ln_wave0, ln_step;
-  double expm1_step;         /**< exp(ln_step) - 1 */
-  double spline_scale_right; /**< exp(-2 ln_step): Z[i+1] in units of the left interval */
-  /** Response of the spline coefficients to one second difference, c p^|k| on each side, as
-   *  filters in turn (spline_filter.h): taps 1, 4 and 16 grid points apart, the last one
-   *  for float64 only. */
+  double expm1_step; /**< exp(ln_step) - 1 */
+  double
+      spline_scale_right; /**< exp(-2 ln_step): Z[i + 1] in the unit of Z[i] (mill_block_spline) */
+  /** Filters from second differences to spline coefficients, applied in turn (spline_filter.h):
+   *  their taps are 1, 4 and 16 grid points apart; the last one is for float64 only. */
   double spline_near[7], spline_far[7], spline_last[3];
-  /** Powers of the decay by grid point: from the left end rightwards, from the right end leftwards.
-   */
+  /** Powers of the decay per grid point, rightwards from the left end, leftwards from the right. */
   double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
   int log_flux;
-  int first; /**< of a part of an arm (kernels/cpu/emulate.h): its first grid point; else 0 */
-  /** The output's mean over pixels is evaluated apart in float64 (mill_workspace.mean), so that the
-   *  float32 digits of the last layer are left for the lines. */
+  int first; /**< first grid point of a part of an arm (kernels/cpu/emulate.h); else 0 */
+  /** The output's mean over pixels is computed apart in float64 (mill_workspace.mean), which leaves
+   *  the float32 digits of the last layer to the lines. */
   double mean_bias;
   const double *mean_weight; /**< [n_in of the last layer] */
   int kind;                  /**< enum mill_emulator_kind */
-  mill_spline_grid grid;     /**< of MILL_EMULATOR_GRID: the part before the only layer */
-  mill_rbf rbf;              /**< of MILL_EMULATOR_RBF: the part before the only layer */
+  mill_spline_grid grid;     /**< for MILL_EMULATOR_GRID: the part before the only layer */
+  mill_rbf rbf;              /**< for MILL_EMULATOR_RBF: the part before the only layer */
   int n_layer;
   mill_layer layer[MILL_MAX_LAYER];
   /** Emulator output at the guess templates, for a start's first Jacobian. */
   const float *stored;       /**< grid [n_stored][1 + n_label][n_pix_pad] */
   const double *stored_mean; /**< mean [n_stored][1 + n_label] */
   mill_model_error error;    /**< fraction NULL: no model error */
+  int n_sky;                 /**< components of the sky */
   double template_sigma_aa;  /**< as in mill_arm */
 } mill_model_arm;
 
-/** Elements from one row of a segment to the next: a GPU may load four floats at once. */
+/** Elements from one row of a segment to the next: a multiple of 4, since a GPU may load four
+ *  floats at once. */
 MILL_HD static inline int mill_row_pitch(int n_pix)
 {
   return (n_pix + 3) / 4 * 4;
@@ -90,15 +87,16 @@ typedef struct mill_waveset {
   float *cont;          /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
   unsigned char *reach; /**< functions not 0 in each unit of pixels (mill_reach_of), or NULL */
   /** Continuum functions as polynomials of a pixel's place in its cell of `cell` pixels (layout in
-   *  kernels/math/cells.h); cell 0: none, since a function is not smooth enough. */
+   *  kernels/math/cells.h); cell 0: a function is not smooth enough. */
   int cell;
   double *cell_coef, *cell_power;
-  unsigned char *masked; /**< [n_pix] excluded by wavelength */
+  float *sky;            /**< [n_sky of the arm][mill_row_pitch(n_pix)] flux of the components */
+  unsigned char *masked; /**< [n_pix] 1: excluded by wavelength */
   /* initial guess: bins uniform in ln wavelength, common to all arms */
   int n_bin;
   int *bin_first; /**< [n_bin + 1] first pixel of each bin */
-  /** [groups][guess_n][n_block][2][MILL_GUESS_LANE] the templates' transforms (guess.h), those of a
-   *  group side by side and the last group filled up with zeros.  Sets with about the same range of
+  /** [groups][guess_n][n_block][2][MILL_GUESS_LANE] the templates' transforms (guess.h), side by
+   *  side in a group; the last group is filled up with zeros.  Sets with about the same range of
    *  bins share them. */
   int n_block;
   const float *templ;
@@ -106,26 +104,28 @@ typedef struct mill_waveset {
 
 typedef struct mill_model {
   int n_label, n_arm, n_hull;
-  int n_deriv; /**< parameters of a template: velocity, v sin i, labels */
-  int n_par;   /**< of a fit: these, and the velocity offsets */
+  int has_element; /**< 1: a label is an element */
+  int n_deriv;     /**< parameters of a template: velocity, v sin i, labels */
+  int n_par;       /**< parameters of a fit: those of a template, and velocity offsets */
   mill_label label[MILL_MAX_LABEL];
   mill_hull hull[MILL_MAX_HULL];
   mill_model_arm arm[MILL_MAX_ARM];
   mill_fit_settings set;
   int max_pix_pad; /**< largest n_pix_pad of the arms */
-  int max_seg_pix; /**< largest segment so far, as a mill_row_pitch */
-  int n_templ;     /**< guess templates: n_guess x n_guess_vsini, rotation fastest */
+  int max_seg_pix; /**< pixels of the largest segment so far, as a mill_row_pitch */
+  int n_templ;     /**< guess templates: n_guess x n_guess_vsini, v sin i fastest */
   int n_guess_vsini;
   int guess_half;          /**< velocity bins on each side of zero */
   int guess_n;             /**< length of the guess's transforms, a power of two */
   const float *guess_root; /**< [guess_n / 2][2] (fourier.h) */
   double guess_ln_step;
   const double *guess_label;  /**< [n_templ / n_guess_vsini][n_label] */
-  const double *guess_mapped; /**< the same, mapped */
+  const double *guess_mapped; /**< the same labels, mapped */
   double guess_vsini[8];
   int n_stored; /**< the first n_stored of guess_label are in mill_model_arm.stored */
 } mill_model;
 
+/** Does an arm of the library have a model error? */
 MILL_HD static inline int mill_has_error(const mill_model *m)
 {
   int has = 0;
@@ -133,7 +133,3 @@ MILL_HD static inline int mill_has_error(const mill_model *m)
     has |= m->arm[a].error.fraction != NULL;
   return has;
 }
-
-MILL_EXTERN_C_END
-
-#endif

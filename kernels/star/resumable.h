@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Resumable functions: each stops at a request and goes on with its answer.
+/** Macros for resumable functions: each stops at a request and goes on with its answer.
  *
  *      MILL_RESUMABLE(mill_simplex_run)
  *      {
@@ -19,8 +19,7 @@
  *  Local variables are lost at MILL_ASK (kernels/star/logic/ask.h) and MILL_CALL.  These may stand
  *  in loops and conditions, but not in a switch or twice on a line.  All lines are 0 before the
  *  first call. */
-#ifndef MILL_RESUMABLE_H
-#define MILL_RESUMABLE_H
+#pragma once
 
 #include "kernels/star/slot.h"
 
@@ -43,14 +42,14 @@ enum mill_resumed { MILL_HAS_ENDED = 0, MILL_IS_ASKING };
   }                                                                                                \
   MILL_RETURN
 
-/** End early. */
+/** End the function early. */
 #define MILL_RETURN                                                                                \
   do {                                                                                             \
     *at = 0;                                                                                       \
     return MILL_HAS_ENDED;                                                                         \
   } while (0)
 
-/** Leave a request in the slot until its answer is there. */
+/** Leave a request in the slot; the next call goes on here with the answer. */
 #define MILL_WAIT(kind)                                                                            \
   do {                                                                                             \
     slot->request = (kind);                                                                        \
@@ -68,5 +67,3 @@ enum mill_resumed { MILL_HAS_ENDED = 0, MILL_IS_ASKING };
     if (name(m, slot, at + 1) == MILL_IS_ASKING)                                                   \
       return MILL_IS_ASKING;                                                                       \
   } while (0)
-
-#endif

@@ -1,32 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A slot holds one star: its spectra as segments (arm x exposure), the state of its fit, and the
- *  question that the next round answers.
- */
-#ifndef MILL_SLOT_H
-#define MILL_SLOT_H
+ *  question that the next round answers. */
+#pragma once
 
 #include "kernels/star/stages.h"
 #include "kernels/star/workspace.h"
 
-MILL_EXTERN_C_BEGIN
-
-/** Matrices that take the templates' own Gaussian out of a resolution matrix, tabulated by its
- *  sigma in pixels. */
+/** Solvers, by sigma in pixels, that take the templates' Gaussian out of a resolution matrix. */
 typedef struct mill_deconv {
   const double *solve; /**< [solvers][n_diag][n_diag]; NULL: templates have no Gaussian */
-  const float *at;     /**< [n_pix] fractional index of a pixel's solver; NULL: the first for all */
-  double sigma_pix, step_pix; /**< sigma of the first solver, and from one to the next */
+  const float *at; /**< [n_pix] fractional index of each pixel's solver; NULL: all use the first */
+  double sigma_pix, step_pix; /**< pixels: first solver's sigma, and its step to the next */
 } mill_deconv;
 
 /** One prepared spectrum. */
 typedef struct mill_segment {
   int arm, n_pix, n_diag;
-  int epoch; /**< of the slot's epochs */
+  int epoch; /**< index in the slot's epochs */
   int used;  /**< 1: fitted; 0: dropped; 2: left out of the peak search under way */
   const mill_waveset *ws;
   mill_deconv deconv;
-  double blur_ln; /**< sigma in ln wavelength of the blur on the templates' grid; rest: lsf_aa */
-  double width_error; /**< relative, of the line-spread function: standard deviation; 0: none */
+  double blur_ln;     /**< sigma in ln wavelength of the blur on the grid; lsf_aa lacks it */
+  double width_error; /**< relative standard deviation of the line-spread function's width */
   /* raw, as read */
   float *raw_flux, *raw_ivar;
   int32_t *raw_mask; /**< zeros when the file has none */
@@ -40,34 +35,34 @@ typedef struct mill_segment {
   unsigned char *good; /**< [n_pix] */
   float *res; /**< [n_diag][mill_row_pitch(n_pix)] element [k][i]: weight of pixel i - n_diag/2 + k
                    in pixel i; NULL: no resolution matrix */
-  double *base;      /**< [n_pix] sum of the resolution row: the image of a constant */
+  double *base;      /**< [n_pix] sum of each row of the resolution matrix */
   float *model;      /**< [n_pix] best-fit flux, or NULL when not wanted */
-  float *templ_flux; /**< [n_pix] its template, without continuum; NULL: not wanted */
-  double *cont_coef; /**< [MILL_MAX_CONT] of the continuum functions; NULL: not wanted */
+  float *templ_flux; /**< [n_pix] template of the best fit, without continuum; NULL: not wanted */
+  double *cont_coef; /**< [MILL_MAX_CONT] continuum coefficients; NULL: not wanted */
   float *scratch; /**< [n_pix] work space; after MILL_REQ_MODELS: model / sigma, 0 for bad pixels */
-  /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] Fourier transforms of w and
-   *  -2 w n (guess.h), summed over the guess's bins; blocks side by side. */
+  /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] sums over the guess's bins of w and
+   *  -2 w n (guess.h), Fourier-transformed; blocks side by side. */
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma, with model error ln det of the covariance */
   double dd;         /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
-  /* model error (kernels/star/blocks/model_error.h): once it is fixed, d and is include its part
+  /* model error (kernels/star/blocks/model_error.h): once it is fixed, d and is include the part
    * that is independent from pixel to pixel */
-  int error_fixed;       /**< 1: it is fixed */
-  int n_share;           /**< segments that share it, once it is fixed */
+  int error_fixed;       /**< 1: the model error is fixed */
+  int n_share;           /**< number of segments that share this model error */
   int n_error;           /**< rows of error in use */
   float *own_d, *own_is; /**< [n_pix] d and is of the data alone; NULL: no model error */
   /** [1 + n_deriv][mill_row_pitch(n_pix)] template of the other star of a pair and its derivatives,
    *  in units of exp(pair_ln). */
   float *pair;
-  int paired; /**< 1 + number (0, 1) of the star whose tangents are asked; 0: one star is fitted */
-  double pair_ln;
+  int paired;           /**< 1 + the star (0, 1) whose tangents are asked; 0: one star is fitted */
+  double pair_ln;       /**< ln of the unit of `pair` */
   double pair_ln_ratio; /**< ln(flux of the other star's template / flux of this star's) */
   float *error;         /**< [mill_n_error][mill_row_pitch(n_pix)] E: the inverse covariance is
                      1 - E^T E */
   double own_sum_ln_var, own_dd;
-  double sn; /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
+  double sn; /**< median of flux sqrt(ivar) over good pixels; -1e9: there is none */
   int n_good;
-  int narrow; /**< 1: templates are broader than the matrix in a sizeable part of it */
+  int narrow; /**< 1: a sizeable part of the matrix is narrower than the templates */
   int scaled; /**< 1: rows of the matrix were scaled to the median of their sums */
 } mill_segment;
 
@@ -79,6 +74,7 @@ typedef struct mill_slot {
   int data_only;              /**< 1: values without model error */
   int fix_error;              /**< 1: fix the model error at theta before the tangents */
   int keep_rows;              /**< 1: keep the tangents' rows for the companion; no answer */
+  int weigh_lines;            /**< 1: answer tangents by mill_block_weigh_lines */
   int stored;                 /**< 1 + index of the stored template of these tangents; 0: none */
   double theta[MILL_MAX_PAR]; /**< the star's parameters; templates have its v sin i and labels */
   double *vel;                /**< [n_segment][MILL_N_PROFILE] velocities, km/s; NaN: not asked */
@@ -100,15 +96,15 @@ typedef struct mill_slot {
   int n_method_run;  /**< repetitions of nelder-mead */
   int error_is_here; /**< 1: the last Jacobian has fixed the model error at its point */
   int error_start;   /**< the start that fixed the model error last */
-  int nonfinite;
+  int nonfinite;     /**< 1: F was not finite */
   mill_profile profile;
   mill_curve arm[MILL_MAX_ARM]; /**< F of each arm alone */
   int n_epoch;
   mill_epoch *epoch;         /**< [n_epoch], NULL: not wanted */
-  int epochs_shifted;        /**< 1: epochs are fitted at velocities of their own */
-  int of_epochs;             /**< velocity searches are of epochs (1) or of arms (0) */
+  int epochs_shifted;        /**< 1: each epoch is fitted at its own velocity */
+  int of_epochs;             /**< searches find velocities of epochs (1) or of arms (0) */
   int place[MILL_MAX_DEPTH]; /**< where each resumable function waits (kernels/star/resumable.h) */
-  mill_eval eval;            /**< the answer of the whole star */
+  mill_eval eval;            /**< sums of the answer over the star's segments */
 
   mill_guess_space guess;
   mill_starts starts;
@@ -127,23 +123,23 @@ typedef struct mill_slot {
 /** Bytes of a slot that are copied; its work space is not. */
 #define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
 
-/** Rows of error of a segment: the components of its arm, and the width of its line-spread
- *  function. */
+/** Number of rows of error: the components of the arm, the width of the line-spread function, and
+ *  the sky. */
 MILL_HD static inline int mill_n_error(const mill_model_arm *arm, double width_error)
 {
-  return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0);
+  return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0) + arm->n_sky;
 }
 
-/** Parameter that is the velocity offset of an arm; -1: it has none. */
+/** Index of the parameter that is an arm's velocity offset; -1: it has none. */
 MILL_HD static inline int mill_par_offset(const mill_model *m, int i_arm)
 {
   return i_arm > 0 && m->n_par > m->n_deriv ? m->n_deriv + i_arm - 1 : -1;
 }
 
-/** Lines that are looked at for emission. */
+/** Balmer lines in which emission is looked for. */
 enum { MILL_N_BALMER = 2 };
 
-/** Places of numbers in the answer of a segment. */
+/** Indices of the numbers in a segment's answer. */
 enum mill_answer_place {
   MILL_ANSWER_F = 0, /**< F at each velocity */
   /** Tangents: gradient [n], then the curvature's lower triangle: element (j, l) at n + j (j + 1) /
@@ -154,24 +150,32 @@ enum mill_answer_place {
   /* models */
   MILL_ANSWER_CHISQ = MILL_N_PROFILE,
   MILL_ANSWER_CHISQ_C,    /**< chi-square of the continuum alone */
-  MILL_ANSWER_CHISQ_DATA, /**< without model error, as the next two */
+  MILL_ANSWER_CHISQ_DATA, /**< chi-square without model error, as in the next two */
   MILL_ANSWER_CHISQ_C_DATA,
   MILL_ANSWER_NOISE,    /**< chi-square of the noise (mill_block_noise) */
   MILL_ANSWER_GAIN,     /**< drop of chi-square if each block of pixels had a factor of its own */
   MILL_ANSWER_BLOCKS,   /**< number of these blocks */
   MILL_ANSWER_NEGATIVE, /**< squared significance of negative model pixels */
   MILL_ANSWER_LARGEST,  /**< largest squared residual of a good pixel */
-  MILL_ANSWER_EMISSION, /**< of each Balmer line: mill_block_emission */
+  MILL_ANSWER_EMISSION, /**< two numbers per Balmer line: mill_block_emission */
   MILL_ANSWER_END = MILL_ANSWER_EMISSION + 2 * MILL_N_BALMER
 };
 
-/** Parameters of a segment, of one star or of two. */
+/** Sums of mill_block_weigh_lines: label l's are at MILL_ANSWER_TANGENTS + MILL_N_LINE_SUM * l. */
+enum mill_line_sum {
+  MILL_LINE_CHISQ,  /**< squared residuals times weights */
+  MILL_LINE_WEIGHT, /**< weights */
+  MILL_LINE_SQUARE, /**< squared weights */
+  MILL_N_LINE_SUM
+};
+
+/** Number of parameters of a segment's tangents, for one star or for two. */
 MILL_HD static inline int mill_n_row(const mill_model *m, int of_pair)
 {
   return of_pair ? 2 * m->n_deriv + 1 : m->n_deriv;
 }
 
-/** Numbers of the answer of a segment. */
+/** Number of elements of a segment's answer. */
 MILL_HD static inline int mill_answer_pitch(const mill_model *m)
 {
   const int n = mill_n_row(m, m->set.binaries);
@@ -179,12 +183,14 @@ MILL_HD static inline int mill_answer_pitch(const mill_model *m)
   return end > MILL_ANSWER_END ? end : (int)MILL_ANSWER_END;
 }
 
+/** The answer of a segment [mill_answer_pitch]. */
 MILL_HD static inline double *mill_answer_of(const mill_model *m, const mill_slot *slot,
                                              int i_segment)
 {
   return slot->answer + (ptrdiff_t)i_segment * mill_answer_pitch(m);
 }
 
+/** The velocities at which a segment is asked [n_vel], km/s. */
 MILL_HD static inline double *mill_velocities_of(const mill_slot *slot, int i_segment)
 {
   return slot->vel + (ptrdiff_t)i_segment * MILL_N_PROFILE;
@@ -198,8 +204,7 @@ MILL_HD static inline int mill_is_asked(const mill_slot *slot, int i_segment)
 }
 
 /** Weight of the continuum's ln det in F; 0 for the profile likelihood.  n exposures that share one
- *  model error constrain a template like one exposure of lower noise, so each has the weight 1/n.
- */
+ *  model error constrain a template like one exposure of lower noise: each has the weight 1/n. */
 MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_segment *s)
 {
   if (m->set.likelihood != MILL_LIKE_MARGINAL)
@@ -225,14 +230,14 @@ MILL_HD static inline int mill_template_kept(const mill_model *m, const mill_slo
   return 1;
 }
 
-/** Is the emulator's output for the slot's request at hand, so that it need not run? */
+/** Is the emulator's output for the slot's request at hand? */
 MILL_HD static inline int mill_template_there(const mill_model *m, const mill_slot *slot)
 {
   return slot->stored > 0 || mill_template_kept(m, slot);
 }
 
-/** Note whether start i begins at its guess template, whose emulator rows are stored: then its
- *  first Jacobian needs no emulator.  Saves 9 to 14 % of a fit. */
+/** Set slot->stored if start i begins at a guess template with stored emulator rows: its first
+ *  Jacobian then needs no emulator.  Saves 9 to 14 % of a fit. */
 MILL_HD static inline void mill_template_find(const mill_model *m, mill_slot *slot, int i)
 {
   const int k = slot->starts.label[i];
@@ -249,7 +254,7 @@ MILL_HD static inline int mill_slot_wants(const mill_slot *slot, int arm)
   return slot->request >= MILL_REQ_VALUES && (slot->arms >> arm & 1);
 }
 
-/** The velocity, cut to the limits: templates need not reach further. */
+/** The velocity, km/s, cut to the limits, beyond which templates need not reach. */
 MILL_HD static inline double mill_within_velocities(const mill_model *m, double vel_km_s)
 {
   return vel_km_s < m->set.min_vel_km_s
@@ -257,8 +262,7 @@ MILL_HD static inline double mill_within_velocities(const mill_model *m, double 
              : (vel_km_s > m->set.max_vel_km_s ? m->set.max_vel_km_s : vel_km_s);
 }
 
-/** Regions of a star's memory.  Raw pixels are one piece, models and epochs another, so that each
- *  is one copy. */
+/** Regions of a star's memory, each copied at once: raw pixels, models and epochs, the rest. */
 enum mill_star_region { MILL_STAR_RAW, MILL_STAR_MODELS, MILL_STAR_DEVICE, MILL_N_STAR_REGION };
 
 /** Numbers of elements of a star's arrays. */
@@ -267,8 +271,8 @@ enum mill_star_count {
   MILL_COUNT_MATRIX,    /**< n_diag * n_pix where the input has a resolution matrix, else 0 */
   MILL_COUNT_RES,       /**< n_diag * mill_row_pitch(n_pix) */
   MILL_COUNT_MODEL,     /**< n_pix where models are wanted, else 0 */
-  MILL_COUNT_PARTS,     /**< n_pix where their parts are, else 0 */
-  MILL_COUNT_COEF,      /**< MILL_MAX_CONT where their parts are, else 0 */
+  MILL_COUNT_PARTS,     /**< n_pix where template and continuum are wanted apart, else 0 */
+  MILL_COUNT_COEF,      /**< MILL_MAX_CONT where these are wanted, else 0 */
   MILL_COUNT_EPOCH,     /**< epochs of the star */
   MILL_COUNT_VELOCITY,  /**< n_segment * MILL_N_PROFILE */
   MILL_COUNT_ANSWER,    /**< n_segment * mill_answer_pitch */
@@ -286,7 +290,7 @@ enum mill_star_count {
   MILL_N_STAR_COUNT
 };
 
-/** The arrays of a segment, but for lsf_aa. */
+/** Table of a segment's arrays except lsf_aa, with the same columns as mill_slot_arrays. */
 static inline int mill_segment_arrays(const mill_array **table)
 {
   static const mill_array array[] = {
@@ -313,7 +317,7 @@ static inline int mill_segment_arrays(const mill_array **table)
   return (int)(sizeof array / sizeof array[0]);
 }
 
-/** The arrays of a slot itself. */
+/** Table of a slot's own arrays: member, size of an element, region, number; returns its length. */
 static inline int mill_slot_arrays(const mill_array **table)
 {
   static const mill_array array[] = {
@@ -334,7 +338,3 @@ static inline int mill_slot_arrays(const mill_array **table)
   *table = array;
   return (int)(sizeof array / sizeof array[0]);
 }
-
-MILL_EXTERN_C_END
-
-#endif

@@ -1,35 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The state of a star's fit, a struct for each stage.
- */
-#ifndef MILL_STAGES_H
-#define MILL_STAGES_H
+/** The state of a star's fit, a struct for each stage. */
+#pragma once
 
 #include "kernels/data/posterior.h"
 #include "kernels/data/result.h"
 #include "kernels/math/nelder_mead.h"
 #include "kernels/star/model.h"
 
-MILL_EXTERN_C_BEGIN
-
-/** What the logic asks the device. */
+/** What the logic of a fit (kernels/star/logic) asks the device. */
 enum mill_request {
   MILL_REQ_NONE = 0,
-  MILL_REQ_WEIGH,    /**< posterior: weigh its points; end it, or say how many more it needs */
-  MILL_REQ_PEAK,     /**< the largest correlation peak of the last model's residuals */
+  MILL_REQ_WEIGH,    /**< posterior: weigh its points; finish it, or set how many more to draw */
+  MILL_REQ_PEAK,     /**< largest correlation peak of the residuals from the last model */
   MILL_REQ_VALUES,   /**< F of each segment at its velocities */
   MILL_REQ_TANGENTS, /**< F, gradient and curvature of each segment at its velocity */
   MILL_REQ_MODELS    /**< F, chi-squares and the model of each segment at its velocity */
 };
 
-/** F and its derivatives in the star's parameters: the sum over its segments. */
+/** F of a star, the sum over its segments, and the derivatives by its parameters. */
 typedef struct mill_eval {
   double f;
-  double grad[MILL_MAX_PAR];                /**< v sin i: of its inner parameter (rotation.h) */
-  double hess[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n_par][n_par]: F ~ f + grad.d + d.hess.d */
+  double grad[MILL_MAX_PAR]; /**< for v sin i: by its inner parameter (rotation.h) */
+  /** [n_par][n_par] F after a step d is about f + grad.d + d.hess.d. */
+  double hess[MILL_MAX_PAR * MILL_MAX_PAR];
 } mill_eval;
 
-/** A point with its value and curvature; v sin i in km/s in theta, its inner parameter in
- *  grad and hess. */
+/** A point, F and derivatives: theta has v sin i in km/s, grad and hess its inner parameter. */
 typedef struct mill_point {
   double theta[MILL_MAX_PAR];
   double f;
@@ -40,65 +36,65 @@ typedef struct mill_point {
 /** Work space of the initial guess (kernels/star/blocks/guess.h). */
 typedef struct mill_guess_space {
   double *chisq; /**< [n_templ][2 * guess_half + 1] */
-  double *least; /**< [n_templ] least of them by template; infinite: the template is taken */
-  int *velocity; /**< [n_templ] velocity bin of that least */
+  double *least; /**< [n_templ] each template's least chi-square; infinite: excluded */
+  int *velocity; /**< [n_templ] velocity bin of the least chi-square */
 } mill_guess_space;
 
 enum {
   MILL_MAX_DEPTH = 6, /**< nested calls of resumable functions, and one to spare */
-  MILL_MAX_TRAIL = 48 /**< points of all polishes of a star that are remembered */
+  MILL_MAX_TRAIL = 48 /**< points recorded on the paths of a star's starts */
 };
 
-/** Starts of a fit, and the end of each (kernels/star/logic/starts.h). */
+/** Candidate starts of a fit, and where each ended (kernels/star/logic/starts.h). */
 typedef struct mill_starts {
   double theta[MILL_MAX_GUESS_START]
               [MILL_MAX_PAR];         /**< the guess's best templates, the best first */
-  double chisq[MILL_MAX_GUESS_START]; /**< of the guess; only differences have a meaning */
+  double chisq[MILL_MAX_GUESS_START]; /**< chi-square of the guess, less a constant */
   double f[MILL_MAX_GUESS_START];     /**< F where each start ended */
-  int label[MILL_MAX_GUESS_START];    /**< index in guess_label of its template */
-  int n, i;                           /**< starts, and the one at work */
+  int label[MILL_MAX_GUESS_START];    /**< index of the start's template in guess_label */
+  int n, i;                           /**< number of starts, and index of the current one */
   int n_doubt;                        /**< reasons to doubt the first start's solution */
   int low_sn;                         /**< S/N below second_start_sn */
   int brief;                          /**< the spectrum is hardly a star's: one short start */
-  int has_given;                      /**< start from `given` in place of the guesses */
-  int try_all;                        /**< and from all guesses after it */
+  int has_given;                      /**< start from `given` instead of the guesses */
+  int try_all;                        /**< with has_given: start from all guesses too */
   int is_several;     /**< the row of `given` has two stars, or epochs that differ */
   double given_chisq; /**< CHISQ_C_DATA in the row of `given`; 0: not known */
   double given_f;     /**< M2LL in that row; infinite: not known */
   int has_limit;      /**< fit only where the guess's chi-square is at most `limit` */
   double limit;
-  double given[MILL_MAX_PAR]; /**< [n_deriv] finite, not yet within the limits */
-  int n_minimum;              /**< ends of starts that converged: a posterior's first proposal */
+  double given[MILL_MAX_PAR]; /**< [n_deriv] finite, perhaps outside the limits */
+  int n_minimum;              /**< minima where starts converged, for a posterior's proposal */
   double minimum[MILL_MAX_GUESS_START][MILL_MAX_PAR], minimum_f[MILL_MAX_GUESS_START];
-  int n_trail; /**< points that polishes stepped to, and the start of each */
-  int trail_start[MILL_MAX_TRAIL];
+  int n_trail;                     /**< points to which polishes stepped */
+  int trail_start[MILL_MAX_TRAIL]; /**< the start of each point */
   double trail[MILL_MAX_TRAIL][MILL_MAX_PAR];
 } mill_starts;
 
-/** A start begins with one arm alone, the leading arm, since its Jacobians cost less. */
+/** A start begins with the data of one arm, the leading arm, since its Jacobians cost less. */
 typedef struct mill_lead {
-  double signal[MILL_MAX_ARM]; /**< squared significance of an arm's lines */
+  double signal[MILL_MAX_ARM]; /**< squared significance of each arm's lines */
   int arm;                     /**< 1 + the leading arm; 0: all arms are asked */
   int n_jac;                   /**< Jacobians of leading arms */
 } mill_lead;
 
-/** F of a group of segments (all of the star, of an arm, of an epoch) at even velocities, and the
+/** F of a group of segments (of the star, an arm or an epoch) at evenly spaced velocities, and the
  *  search for its minimum (kernels/star/logic/velocities.h). */
 typedef struct mill_curve {
-  int n;               /**< velocities: centre + (i - n / 2) step */
+  int n;               /**< number of velocities centre + (i - n / 2) step */
   double centre, step; /**< km/s */
   double f[MILL_N_PROFILE];
   double f_centre;   /**< F at the centre; NaN: not known */
-  int go, n_round;   /**< 1: the search goes on; its rounds so far */
+  int go, n_round;   /**< go 1: the search goes on; n_round: its rounds so far */
   double found, err; /**< minimum and its error, km/s; NaN until the search converges */
 } mill_curve;
 
-/** Gradient and curvature of F in the velocities of two stars. */
+/** Indices of mill_epoch.moment: derivatives of an epoch's F by two stars' velocities. */
 enum mill_moment {
-  MILL_MOMENT_SLOPE = 0, /**< of either star */
-  MILL_MOMENT_BEND = 2,  /**< likewise */
-  MILL_MOMENT_BOTH = 4,
-  MILL_MOMENT_F, /**< F itself */
+  MILL_MOMENT_SLOPE = 0, /**< two elements: gradient by each star's velocity */
+  MILL_MOMENT_BEND = 2,  /**< two elements: curvature in each star's velocity */
+  MILL_MOMENT_BOTH = 4,  /**< mixed curvature */
+  MILL_MOMENT_F,         /**< F itself */
   MILL_N_MOMENT
 };
 
@@ -106,42 +102,42 @@ enum mill_moment {
 typedef struct mill_epoch {
   mill_epoch_result result;
   mill_curve curve;
-  double shift[2]; /**< velocity less the star's, and less the companion's */
+  double shift[2]; /**< km/s: the epoch's velocity less VRAD, of the star and of its companion */
   /* of two stars (kernels/star/logic/pair_epochs.h) */
   double peak;        /**< significance of this epoch's residual peak */
   double pair_err[2]; /**< errors of the velocities of star and companion, km/s */
-  /** Of a scan: shift of the first star where it begins, best shifts of both, least F. */
+  /** During a scan: first star's shift where it began; both stars' best shifts and their F. */
   double from, best[2], least;
-  double exchanged; /**< change of -2 ln L when both velocities are exchanged */
+  double exchanged; /**< rise of -2 ln L if the stars' velocities are exchanged */
   double moment[MILL_N_MOMENT];
 } mill_epoch;
 
-/** The simplex and its coordinates: x = L^T (parameter - centre), both inner, L in
- *  polish.at.hess [nm.n][nm.n], in which F rises by about |x|^2. */
+/** The simplex.  Its coordinates are x = L^T (parameter - centre) in inner parameters, where L, in
+ *  polish.at.hess [nm.n][nm.n], is the Cholesky factor of the curvature: F rises by about |x|^2. */
 typedef struct mill_simplex {
   mill_nm nm;
   double centre[MILL_MAX_PAR];
-  int par[MILL_MAX_PAR]; /**< [nm.n] parameters that it moves */
-  double off;            /**< penalty of the trial for leaving the limits */
+  int par[MILL_MAX_PAR]; /**< [nm.n] parameters that the simplex moves */
+  double off;            /**< penalty of the trial point for leaving the limits */
   int done;              /**< this start has had its simplex */
 } mill_simplex;
 
 /** State of the Levenberg-Marquardt polish (kernels/star/logic/polish.h). */
 typedef struct mill_polish {
   mill_point at; /**< current accepted point; f includes hull and priors */
-  /** [n_par][n_par] BFGS estimate of the curvature that hess lacks. */
+  /** [n_par][n_par] BFGS estimate of the part of the curvature that hess lacks. */
   double second[MILL_MAX_PAR * MILL_MAX_PAR];
   double lambda;
   double pred;              /**< predicted decrease of F by the pending step */
   double promised;          /**< predicted decrease of F by the last evaluated step */
-  double end[MILL_MAX_PAR]; /**< when converged: where the last step leads, not evaluated */
+  double end[MILL_MAX_PAR]; /**< after convergence: the end of the last step, not evaluated */
   int n_jac;
   int n_settle;   /**< Jacobians so far that fixed the model error (MILL_SETTLE_PROMISE) */
-  int n_learned;  /**< updates of second, in all starts */
-  int learned;    /**< 1: second is not zero */
+  int n_learned;  /**< updates of `second`, in all starts */
+  int learned;    /**< 1: `second` is not zero */
   int n_rejected; /**< steps in a row after which F was higher */
   int have;       /**< `at` holds a point */
-  int outcome;    /**< of the last Jacobian (enum mill_polish_outcome) */
+  int outcome;    /**< outcome of the last Jacobian (enum mill_polish_outcome) */
 } mill_polish;
 
 /** One hull facet that a step of the polish has crossed. */
@@ -150,12 +146,12 @@ typedef struct mill_active_facet {
   int state;    /**< enum mill_facet_state */
   double value; /**< signed distance at the current point */
   double slope[MILL_MAX_PAR];
-  double reach;              /**< signed distance at the end of the step without facets */
+  double reach;              /**< signed distance at the end of the step without facets' forces */
   double half[MILL_MAX_PAR]; /**< [n] L^-1 slope, L of the damped curvature of the step */
   double force;              /**< Lagrange multiplier of the facet, 0 or more */
 } mill_active_facet;
 
-/** Axes of the damped curvature at a point: L of L L^T over the parameters idx [n]. */
+/** Axes of the damped curvature at a point: its Cholesky factor over the n parameters idx. */
 typedef struct mill_polish_axes {
   int n, idx[MILL_MAX_PAR];
   double factor[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n][n] lower triangle */
@@ -166,81 +162,81 @@ enum { MILL_POLISH_MAX_FACET = 32 };
 /** The lowest point over all starts. */
 typedef struct mill_best {
   mill_point at;
-  double end[MILL_MAX_PAR]; /**< where its last step leads: the solution */
+  double end[MILL_MAX_PAR]; /**< end of the last step from `at`: the solution */
   int have, converged;
   int i_start; /**< the start that found it */
-  int info;    /**< FIT_INFO and RVS_WARN before the row is filled in */
+  int info;    /**< info, warn: FIT_INFO and RVS_WARN before the row is filled in */
   int64_t warn;
 } mill_best;
 
 /** State of the velocity profile (kernels/star/logic/profile.h). */
 typedef struct mill_profile {
   mill_curve curve;
-  double width; /**< expected error of the velocity, km/s, from which the grid is made */
+  double width; /**< expected error of the velocity, km/s; sets the grid's step */
   int n_round;
-  int has_arm; /**< 1: mill_slot.arm has each arm's F on the first grid about best.end */
+  int has_arm; /**< 1: mill_slot.arm has F of each arm on the first grid about best.end */
 } mill_profile;
 
 /** Rotated templates of the last profile or models.  Later requests at the same v sin i and labels
- *  take them instead of running the emulator (mill_template_kept). */
+ *  use these instead of running the emulator (mill_template_kept). */
 typedef struct mill_kept {
   int has;
-  double theta[MILL_MAX_PAR]; /**< parameters that they were made for */
-  double mean[MILL_MAX_ARM];  /**< their mill_workspace.mean[0] */
+  double theta[MILL_MAX_PAR]; /**< parameters of the templates */
+  double mean[MILL_MAX_ARM];  /**< mill_workspace.mean[0] of each arm's template */
   void *flux;                 /**< [n_arm][max_pix_pad] float or double; NULL: no room */
 } mill_kept;
 
 /** Largest velocity difference of two stars, km/s; contact binaries stay below it. */
 #define MILL_PAIR_MOST_APART 500.0
 
-/** State of the fit of two stars (kernels/star/logic/pair.h).  Parameters of a star and its
- *  companion's: velocity, v sin i, labels, and for each arm ln of the ratio of the second star's
- *  template to that of the first one. */
+/** State of the fit of two stars (kernels/star/logic/pair.h).  The parameters are those of `star`
+ *  and of its companion (velocity, v sin i, labels), and for each arm ln(flux of the second star's
+ *  template / flux of the first one's). */
 typedef struct mill_pair {
-  int is_fitted; /**< 1: two stars are fitted; parameters and priors are those of `star` */
-  int star;      /**< 0 or 1: the star that the requests' theta belongs to */
-  int n_turn;
-  int is_moving;     /**< velocities of epochs are scanned */
-  int is_seen;       /**< the residuals have a peak */
-  int is_split;      /**< both begin as halves of a star that rotates */
+  int is_fitted;     /**< 1: two stars are fitted; parameters and priors belong to `star` */
+  int star;          /**< 0 or 1: the star that the requests' theta belongs to */
+  int n_turn;        /**< turns so far */
+  int is_moving;     /**< 1: the stars' velocities change, and epochs are scanned */
+  int is_seen;       /**< 1: the residuals' peak may be a second star */
+  int is_split;      /**< 1: both stars begin as halves of one with broad lines */
   int n_settle;      /**< Jacobians of the epochs' velocities left before the next turn */
-  int n_scan;        /**< epochs whose peak is known; later: velocities of the first star scanned */
-  int n_eval, n_jac; /**< of the row without a second star */
-  double peak, peak_km_s; /**< the answer of MILL_REQ_PEAK: its significance and velocity */
-  int peak_stands;        /**< 1: the peak stands out of the correlation function's level */
+  int n_scan;        /**< epochs with a known peak; later: scanned velocities of the first star */
+  int n_eval, n_jac; /**< evaluations and Jacobians of the one-star fit */
+  double peak, peak_km_s; /**< answer to MILL_REQ_PEAK: the peak's significance and velocity */
+  int peak_stands;        /**< 1: the peak stands out of the correlation at other velocities */
   double least_apart;     /**< least velocity difference of two stars, km/s */
-  double trust;           /**< trust region of the companion's step, in typical uncertainties */
+  double trust; /**< trust region of the companion's parameters, in typical uncertainties */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
   double flux[MILL_MAX_ARM][2]; /**< summed templates of `star` and of its companion */
-  /** The companion's best step where the star steps by d: follow + along d; and its variance. */
+  /** If the star steps by d, the companion's best step is follow + along d, with this variance. */
   struct {
     double follow[MILL_MAX_PAR], along[MILL_MAX_PAR * MILL_MAX_PAR], variance[MILL_MAX_PAR];
   } next, at;
-  mill_point point; /**< where the last turn of the second star has ended */
+  mill_point point; /**< end of the second star's last turn */
 } mill_pair;
 
 enum {
-  MILL_SAMPLE_PART = 32,  /**< of all proposals of a star */
-  MILL_DENSITY_PARTS = 2, /**< of its samples, whose sums are made side by side */
+  MILL_SAMPLE_PART = 32,  /**< most components of all proposals of a star */
+  MILL_DENSITY_PARTS = 2, /**< parts of the samples, whose kernels are summed side by side */
 };
 
-/** One Student's t of a proposal (kernels/star/logic/proposal.h). */
+/** A component of a proposal: a Student's t distribution (kernels/star/logic/proposal.h). */
 typedef struct mill_part {
-  double share; /**< part of the proposal's draws */
-  double n;     /**< its draws up to the last weighing */
+  double share; /**< fraction of the proposal's draws */
+  double n;     /**< draws from it up to the last weighing */
   double mean[MILL_MAX_PAR], bend[MILL_MAX_PAR];
   double axes[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n_free][n_free] lower triangle */
-  double ln_peak;                           /**< ln of its density at the mean, up to a constant */
+  double ln_peak;                           /**< ln of the density at the mean, up to a constant */
 } mill_part;
 
 /** State of the points that sample a star's posterior (kernels/star/logic/sample.h). */
 typedef struct mill_sample {
-  uint64_t identity;           /**< of the star's random numbers */
-  int i_vsini;                 /**< free parameter that is v sin i; -1: it is fixed */
+  uint64_t identity;           /**< key of the star's random numbers */
+  int i_vsini;                 /**< index of v sin i among the free parameters; -1: it is fixed */
   int n_point, n_draw;         /**< points evaluated; draws, refused ones included */
-  int n_target;                /**< points at which to look at the weights */
-  int first_part, n_part;      /**< the current proposal is part[first_part .. n_part - 1] */
-  int first_point, first_draw; /**< first ones of the current proposal */
+  int n_target;                /**< number of points at which the weights are examined next */
+  int first_part, n_part;      /**< the current proposal has part[first_part .. n_part - 1] */
+  int first_point, first_draw; /**< first point and draw of the current proposal */
   int is_last;                 /**< 1: the limit of draws is reached */
   int has_ended;               /**< 1: the posterior is finished */
   int n_sample;                /**< equally weighted samples at the end */
@@ -249,20 +245,18 @@ typedef struct mill_sample {
   double pareto;               /**< Pareto k of the weights */
   double ess[MILL_MAX_PAR];    /**< [n_free] effective sizes */
   /* NULL where no posterior is wanted */
-  mill_part *part;           /**< [MILL_SAMPLE_PART] */
-  float *x;                  /**< [max_eval + 1][n_free] points less the solution, one under way */
-  float *ln_p;               /**< [max_eval] ln of the density over the solution's, without hulls */
-  float *ln_w;               /**< [max_eval] ln of the weights over the largest one */
-  float *sorted;             /**< [max_eval] work space; in the end copies of each point */
-  mill_posterior *posterior; /**< with its samples behind it */
+  mill_part *part; /**< [MILL_SAMPLE_PART] */
+  float *x;        /**< [max_eval + 1][n_free] points less the solution; the last is being asked */
+  float *ln_p;     /**< [max_eval] ln(density / density at the solution), without hulls */
+  float *ln_w;     /**< [max_eval] ln(weight / largest weight) */
+  float *sorted;   /**< [max_eval] work space; at the end the copies of each point */
+  mill_posterior *posterior; /**< the posterior, followed by its samples */
 } mill_sample;
 
-/** Parameters of both stars, flux ratios and velocity offsets (kernels/star/logic/pair_follow.h).
- */
+/** Most parameters of two stars with flux ratios and velocity offsets (pair_follow.h). */
 enum { MILL_MAX_JOINT = 2 * MILL_MAX_PAR };
 
-/** Work space of the logic, which would be too much for the stack of a GPU's threads; nothing in it
- *  outlives a question. */
+/** Work space of the logic, too large for a GPU's stack; nothing in it outlives a question. */
 typedef struct mill_fit_space {
   /** Gradient [n] and curvature [n][n] of F in the parameters of two stars. */
   double joint_grad[MILL_MAX_JOINT], joint[MILL_MAX_JOINT * MILL_MAX_JOINT];
@@ -271,10 +265,6 @@ typedef struct mill_fit_space {
   mill_active_facet facet[MILL_POLISH_MAX_FACET];
   mill_polish_axes axes;
   double density[MILL_DENSITY_PARTS * MILL_N_DENSITY]; /**< kernels/star/blocks/marginal.h */
-  double mean[MILL_MAX_PAR + 1]; /**< kernels/star/logic/proposal.h, as the next */
+  double mean[MILL_MAX_PAR + 1]; /**< mean and moment: kernels/star/logic/proposal.h */
   double moment[(MILL_MAX_PAR + 1) * (MILL_MAX_PAR + 1)];
 } mill_fit_space;
-
-MILL_EXTERN_C_END
-
-#endif

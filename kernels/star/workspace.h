@@ -1,43 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Work space of one block: rows of templates on the grid and at the pixels.
- */
-#ifndef MILL_WORKSPACE_H
-#define MILL_WORKSPACE_H
+/** Work space of one block: rows of templates on the grid and at the pixels. */
+#pragma once
 
 #include <string.h>
 
 #include "kernels/base/layout.h"
 #include "kernels/star/model.h"
 
-MILL_EXTERN_C_BEGIN
-
-/** Layout of mill_workspace.error, products of the rows E of model error (model_error.h): U = E S^T
- *  [n_error][n_cont], S the rows of the normal matrix N; E r [n_error], r the residual; N^-1 U. */
+/** Layout of mill_workspace.error, which holds products of the rows E of model error
+ *  (model_error.h): U = E S^T [n_error][n_cont] with the rows S of the continuum fit; E r [n_error]
+ *  with the residual r; and N^-1 U with the normal matrix N. */
 enum {
   MILL_ERROR_RESIDUAL = MILL_MAX_ERROR * MILL_MAX_CONT,
   MILL_ERROR_SOLVED = MILL_ERROR_RESIDUAL + MILL_MAX_ERROR,
   MILL_ERROR_SPACE = MILL_ERROR_SOLVED + MILL_MAX_ERROR * MILL_MAX_CONT
 };
 
-/** Spare bytes after the rows at the pixels, on a GPU after those of each warp: rows begin up to 15
- *  bytes into the memory (mill_sharp_rows). */
+/** Spare bytes after the rows at the pixels (on a GPU after each warp's): rows begin up to 15 bytes
+ *  into the memory (mill_sharp_rows). */
 enum { MILL_PIXEL_SPARE = 128 };
 
 /** Work space of one block.
  *
- *  grid holds the emulator's output, rotated the rotated templates, bend their spline coefficients;
- *  float or double, by the run's precision.
- */
+ *  Rows are float or double, by the run's precision.  grid holds the emulator's output, rotated the
+ *  rotated templates, bend their spline coefficients. */
 typedef struct mill_workspace {
   void *grid, *rotated, *bend; /**< [n_deriv + 1][max_pix_pad] */
-  void *templ; /**< rotated template of a value: the first row of rotated, or in mill_slot.kept */
+  void *templ; /**< template for a request without derivatives: in rotated or mill_slot.kept */
   /** [mill_n_pixel_row][max_seg_pix] and MILL_PIXEL_SPARE bytes: templates at the pixels, before
-   *  and after the resolution matrix */
+   *  (pixel) and after (smooth) the resolution matrix. */
   void *pixel, *smooth;
-  int *index;  /**< [max_seg_pix] left grid point */
-  float *frac; /**< [max_seg_pix] position in the interval, 0..1 in wavelength */
-  /** Mean over the grid of the emulator's output, and of its derivatives by labels.  log flux: T =
-   *  exp(mean[0]) (1 + t); plain flux: T = mean[0] + t. */
+  int *index;  /**< [max_seg_pix] grid point to the left of each pixel */
+  float *frac; /**< [max_seg_pix] position of each pixel in its grid interval, 0..1 in wavelength */
+  /** Mean over the grid of the emulator's output, and of its derivatives by labels.  A template is
+   *  exp(mean[0]) (1 + t) for log flux, mean[0] + t for plain flux; rows hold t. */
   double mean[1 + MILL_MAX_LABEL];
   double *kernel, *kernel_slope; /**< [MILL_MAX_ROTATION + 1] */
   double *normal;                /**< [MILL_MAX_CONT^2] lower Cholesky factor */
@@ -46,7 +42,7 @@ typedef struct mill_workspace {
   double *error;                 /**< [MILL_ERROR_SPACE] products of the rows of model error */
 } mill_workspace;
 
-/** Regions of work space: the emulator's output, in memory apart, and the rest. */
+/** Regions of work space: the emulator's output, in memory of its own, and the rest. */
 enum mill_workspace_region { MILL_WORK_GRID, MILL_WORK_REST, MILL_N_WORK_REGION };
 
 /** Numbers of elements of a block's arrays. */
@@ -62,6 +58,8 @@ enum mill_workspace_count {
   MILL_N_WORK_COUNT
 };
 
+/** Table of a workspace's arrays: member, size of an element, region, number; returns its length.
+ */
 static inline int mill_workspace_arrays(const mill_array **table)
 {
   static const mill_array array[] = {
@@ -83,13 +81,13 @@ static inline int mill_workspace_arrays(const mill_array **table)
   return (int)(sizeof array / sizeof array[0]);
 }
 
-/** Rows at the pixels: a template and its derivatives; twice as many with binaries. */
+/** Number of rows at the pixels: a template and its derivatives; twice as many with binaries. */
 MILL_HD static inline int mill_n_pixel_row(const mill_model *m)
 {
   return (m->set.binaries ? 2 : 1) * (m->n_deriv + 1);
 }
 
-/** Write the elements of a block's arrays for a model to count [MILL_N_WORK_COUNT]; 0 for normal,
+/** Write the numbers of elements of a block's arrays to count [MILL_N_WORK_COUNT]; 0 for normal,
  *  solve and sums, which each backend sets. */
 static inline void mill_workspace_counts(int n_deriv, int n_pixel_row, int max_pix_pad,
                                          int max_seg_pix, int precision, int guess_n, size_t *count)
@@ -107,7 +105,3 @@ static inline void mill_workspace_counts(int n_deriv, int n_pixel_row, int max_p
   count[MILL_COUNT_KERNEL] = MILL_MAX_ROTATION + 1;
   count[MILL_COUNT_ERROR_SPACE] = MILL_ERROR_SPACE;
 }
-
-MILL_EXTERN_C_END
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Vectorised loops of training on the CPU: functions of train_cpu_math.c, called by train_cpu.c.
  *  */
-#ifndef MILL_TRAIN_CPU_H
-#define MILL_TRAIN_CPU_H
+#pragma once
 
 #include "kernels/train/train_ops.h"
 
@@ -12,8 +11,7 @@
  *  bias    [n]
  *  target  [n_row]        pointers to target rows; elements [first, first + n) belong to out
  *  scale   [n]            u = scale (out + bias - target)
- *  row_loss [n_row] out   loss summed over the n outputs, without factor
- */
+ *  row_loss [n_row] out   loss summed over the n outputs, without factor */
 typedef struct mill_train_loss_task {
   int kind; /**< enum mill_train_loss_kind */
   int n_row, n, ld, first;
@@ -33,5 +31,3 @@ void mill_train_cpu_sum_rows(int n_row, int n, const float *delta, int ld, float
 void mill_train_cpu_loss(const mill_train_loss_task *task);
 void mill_train_cpu_adam(size_t n, const mill_train_adam *adam, const float *gradient, float *param,
                          float *m, float *v);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Scalar functions of training, shared by the CPU's vectors and a GPU's threads. */
-#ifndef MILL_TRAIN_MATH_H
-#define MILL_TRAIN_MATH_H
+#pragma once
 
 #include "kernels/base/common.h"
 #include "kernels/train/train_ops.h"
@@ -87,5 +86,3 @@ MILL_HD_INLINED void mill_train_adam_one(const mill_train_pace *p, float g, floa
   *v = p->beta2 * *v + p->rest2 * (g * g);
   *param = p->keep * *param - p->step * *m / (sqrtf(*v) * p->unbias + p->epsilon);
 }
-
-#endif

@@ -2,10 +2,8 @@
 /** The arithmetic of training a network on one rank: a table of functions, one for the CPU and one
  *  for a GPU (kernels/cuda/train_cuda.cu).  src/train/train_network.c calls them.
  *
- *  Matrices are row-major float32.
- */
-#ifndef MILL_TRAIN_OPS_H
-#define MILL_TRAIN_OPS_H
+ *  Matrices are row-major float32. */
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -104,5 +102,3 @@ typedef struct mill_train_ops {
 const mill_train_ops *mill_train_ops_cpu(void);
 
 MILL_EXTERN_C_END
-
-#endif

@@ -37,8 +37,7 @@ def known_unit(unit: str, words: str) -> tuple[str, str]:
 
 
 def in_unit(values, unit, power=1):
-    """Return values in unit ** power: quantities and columns of Astropy are converted, other values
-    unchanged."""
+    """Return values in unit ** power; values that are no quantity or column stay as they are."""
     own = getattr(values, "unit", None)
     if own is None:
         return values
@@ -66,12 +65,26 @@ def errors():
 
 
 class Columns:
-    """Columns by name.  A subclass defines names, units, descriptions, len() and [name]."""
+    """Columns by name.  A subclass defines len(), [name] and _columns: {name: unit, words, ucd}."""
 
-    names: list[str]
-    units: dict[str, str]
-    descriptions: dict[str, str]
-    ucds: dict[str, str] = {}
+    _columns: dict[str, Any]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._columns)
+
+    @property
+    def units(self) -> dict[str, str]:
+        return {name: c.unit for name, c in self._columns.items()}
+
+    @property
+    def descriptions(self) -> dict[str, str]:
+        return {name: c.words for name, c in self._columns.items()}
+
+    @property
+    def ucds(self) -> dict[str, str]:
+        """UCD1+ of each column of a Result."""
+        return {name: c.ucd for name, c in self._columns.items() if c.ucd}
 
     def keys(self) -> list[str]:
         return self.names
@@ -83,30 +96,20 @@ class Columns:
         return name in self.names
 
     def to_astropy(self, names: Optional[Sequence[str]] = None) -> "astropy.table.Table":
-        """Make an astropy table.
-
-        Args:
-            names (sequence of str, optional): Columns to take; all by default.
-
-        Returns:
-            astropy.table.Table: A row per star, with units, descriptions and, of a result, UCDs in
-                ``meta``.  A unit that FITS does not know stands in the description.
-        """
+        """Make an astropy table, by default of all columns: a row per star, with units,
+        descriptions and, of a Result, UCDs in ``meta``.  A unit unknown to FITS stands in the
+        description."""
         from astropy.table import Column, Table
-        made, units, words = Table(), self.units, self.descriptions
+        made = Table()
         for name in self.names if names is None else names:
-            values = self[name]  # an unknown name: KeyError with a suggestion
-            unit, meaning = known_unit(units[name], words[name])
+            values, own = self[name], self._columns[name]  # [name] suggests another for an unknown
+            unit, meaning = known_unit(own.unit, own.words)
             made[name] = Column(values, unit=unit or None, description=meaning,
-                                meta={"ucd": self.ucds[name]} if name in self.ucds else None)
+                                meta={"ucd": own.ucd} if own.ucd else None)
         return made
 
     def to_pandas(self, names: Optional[Sequence[str]] = None) -> "pandas.DataFrame":
-        """Make a data frame; a column of several values holds an array in each row.
-
-        Args:
-            names (sequence of str, optional): Columns to take; all by default.
-        """
+        """Make a data frame, by default of all columns; vectors become arrays in each row."""
         import pandas
         columns = {name: self[name] for name in (self.names if names is None else names)}
         return pandas.DataFrame({name: values if values.ndim == 1 else list(values)

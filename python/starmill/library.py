@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
 
 import numpy as np
@@ -48,16 +49,12 @@ class Spectrum(FromOthers):
 
     Args:
         wave, flux (array [n_pix]): flux in any unit; wave in Angstrom (or with unit), ascending.
-        ivar, error (array [n_pix]): Inverse variance or standard deviation of the flux: give one of
-            the two.
-        name (str, optional): The library's arm (default: cut the spectrum by wavelength into the
-            arms).
+        ivar, error (array [n_pix]): Inverse variance or error of the flux: give one of the two.
+        name (str, optional): The library's arm (default: cut by wavelength into the arms).
         mask (array [n_pix], optional): Not 0: a bad pixel, as is a masked element of any of these.
         resolution (array [n_diag, n_pix], optional): Resolution matrix as DESI stores it.
-        sigma (number or array [n_pix], optional): Gaussian sigma of the line-spread function,
-            Angstrom.
-        systematic (number or array [n_pix], optional): Error to add in quadrature, in the unit of
-            the flux.
+        sigma (number or array [n_pix]): Gaussian sigma of the line-spread function, Angstrom.
+        systematic (number or array [n_pix]): Error to add in quadrature, in the flux's unit.
         exposure (int): 0, 1, ...; number spectra of the same arm as separate exposures.
         air (bool): wave is in air.
 
@@ -146,8 +143,7 @@ class Library:
     """A template library with the settings of a fit.
 
     Args:
-        path (str or path-like): A library file, or the name of a library that is shipped: fgk.h5 or
-            oba.h5.
+        path (str or path-like): A library file, or a shipped library by name, such as fgk.h5.
         **config: Keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.  For
             DESI spectra, ``format="desi"`` masks the dichroic as ``starmill fit`` does.
 
@@ -269,18 +265,16 @@ class Star:
 
     def plot(self, theta: Optional[ArrayLike] = None, *,
              limits: Optional[tuple[float, float]] = None) -> "matplotlib.figure.Figure":
-        """Draw spectra, model and residuals of the exposure with the highest S/N, as
-        ``starmill plot`` does.
+        """Draw spectra, model and residuals of the best exposure, as ``starmill plot`` does.
 
         Args:
             theta (array [n_par], optional): Parameters of the model (default: those of a fit).
             limits ((float, float), optional): Wavelengths to draw alone, Angstrom in vacuum.
 
         Raises:
-            StarmillError, ValueError: The star has no usable pixel; a fit finds no solution; none
-                of its pixels is within the limits.
+            StarmillError, ValueError: No pixel is usable or in the limits; no fit succeeds.
         """
-        from .figures import draw_pieces
+        from .products.plot import draw_pieces
         if theta is None:
             table = fit([self])
             if table["STATUS"][0] != 1:
@@ -320,9 +314,8 @@ class SpectraFile:
 
 @dataclass
 class Piece:
-    """Model of a spectrum in one arm: flux = template x continuum, corrected by the model error if
-    included.  The continuum is the sum of coefficient x basis function.  data and ivar: the
-    star's spectrum, ivar 0 at bad pixels."""
+    """Model of a spectrum in one arm: flux = template x continuum, with the model error if
+    included; the continuum sums coefficient x function.  data and ivar: the star's spectrum."""
 
     spectrum: int
     arm: str
@@ -370,8 +363,7 @@ def _points(library: Library, theta: ArrayLike) -> tuple[Floats, bool]:
 
 
 def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penalty: bool = False):
-    """Compute -2 ln L at theta [n_par] or [n, n_par]; inf if velocity or v sin i exceeds its
-    limits.
+    """Compute -2 ln L at theta [n_par] or [n, n_par]; inf beyond limits of velocity or v sin i.
 
     Args:
         penalty (bool): Add priors and the penalty outside the library's hulls, as a fit does.
@@ -472,12 +464,8 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
 
 
 def guess(star: Star, n: int = 5) -> tuple[Floats, Floats]:
-    """Find where a fit would start: the n best templates over all velocities.
-
-    Returns:
-        theta (array [at most n, n_par]): Best first.
-        chisq (array [at most n]): Chi-square up to a constant.
-    """
+    """Find where a fit would start: return theta [at most n, n_par] of the best templates over all
+    velocities, the best first, and their chi-squares up to a constant."""
     handle = star.library._handle
     n_par = _lib.starmill_library_n_par(handle)
     theta, chisq, found = np.empty((n, n_par)), np.empty(n), _ffi.new("int *")
@@ -493,28 +481,14 @@ class Table(Columns):
         self._handle = _ffi.gc(handle, _lib.starmill_table_free)
         self._library = library
         self._read: dict[str, NDArray] = {}
+        self._columns, one = {}, _ffi.new("starmill_column *")
+        for i in range(_lib.starmill_table_n_column(self._handle)):
+            _call(_lib.starmill_table_column_at, self._handle, i, one)
+            self._columns[_text(one.name)] = SimpleNamespace(
+                unit=_text(one.unit), words=_text(one.description), ucd=None)
 
     def __len__(self) -> int:
         return _lib.starmill_table_n_row(self._handle)
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._columns())
-
-    @property
-    def units(self) -> dict[str, str]:
-        return {name: unit for name, (unit, _) in self._columns().items()}
-
-    @property
-    def descriptions(self) -> dict[str, str]:
-        return {name: text for name, (_, text) in self._columns().items()}
-
-    def _columns(self) -> dict[str, tuple[str, str]]:
-        found, one = {}, _ffi.new("starmill_column *")
-        for i in range(_lib.starmill_table_n_column(self._handle)):
-            _call(_lib.starmill_table_column_at, self._handle, i, one)
-            found[_text(one.name)] = (_text(one.unit), _text(one.description))
-        return found
 
     def __getitem__(self, name: str) -> NDArray:
         """Read a column by name; a result file also has paths like "catalog/IDENTIFIER"."""

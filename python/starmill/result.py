@@ -76,23 +76,6 @@ class Result(Columns):
         return self._block.rows[self._rows]
 
     @property
-    def names(self) -> list[str]:
-        return list(self._columns)
-
-    @property
-    def units(self) -> dict[str, str]:
-        return {name: c.unit for name, c in self._columns.items()}
-
-    @property
-    def descriptions(self) -> dict[str, str]:
-        return {name: c.words for name, c in self._columns.items()}
-
-    @property
-    def ucds(self) -> dict[str, str]:
-        """UCD1+ of each column."""
-        return {name: c.ucd for name, c in self._columns.items()}
-
-    @property
     def parameters(self) -> list[str]:
         """Columns of the parameters, in the order of COVAR."""
         return self._file.parameters
@@ -127,14 +110,7 @@ class Result(Columns):
         return self._read[name]
 
     def star(self, name: Union[str, int]) -> "Result":
-        """Return the rows of a star.
-
-        Args:
-            name (str or int): Its TARGETID, else IDENTIFIER, else OBJECT.
-
-        Raises:
-            KeyError: There is none.
-        """
+        """Return the rows of a star by TARGETID, else IDENTIFIER, else OBJECT; KeyError without."""
         try:
             found = self._file.find([str(name)])
         except Failure as failure:
@@ -142,15 +118,9 @@ class Result(Columns):
         return self[np.isin(self.rows, found)]
 
     def select(self, expression: str) -> "Result":
-        """Return the rows for which an expression of ``starmill select`` is true.
-
-        Args:
-            expression (str): For example ``"SN_R > 10 and FEH < -2"``.
-
-        Raises:
-            ValueError: It is no expression, or names no column.
-        """
-        from starmill.products.expression import Expression
+        """Return the rows for which an expression of ``starmill select`` is true, such as ``"SN_R >
+        10 and FEH < -2"``; ValueError if it is no expression or names no column."""
+        from starmill.products.selection import Expression
         with errors():
             test, n, step = Expression(expression, self._file), self._file.n_row, self._file.block
             found = [test.rows(at, min(at + step, n)) for at in range(0, n, step)]
@@ -173,16 +143,15 @@ class Result(Columns):
             library (str, optional): Library for that (default: that of the fit).
 
         Raises:
-            KeyError, ValueError, OSError: No such star; it has several rows; the spectra cannot be
-                read.
+            KeyError, ValueError, OSError: No such star, or several rows; unreadable spectra.
         """
         if star is not None:
             return self.star(star).plot(limits=limits, models=models, library=library)
         if len(self) != 1:
             raise ValueError(f"there are {len(self)} rows: plot one, result.star(name)[i].plot()")
-        from starmill import figures
+        from starmill.products import plot
         options = types.SimpleNamespace(models=models, library=library, program=program())
-        return figures.draw_row(self._file, int(self.rows[0]), options, limits)
+        return plot.draw_row(self._file, int(self.rows[0]), options, limits)
 
 
 # --- Table.read("OUT.h5", path="fits") of astropy -----------------------------------------------

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Arms: their settings in the configuration, and a library's arms cut to these settings. */
-#ifndef MILL_ARMS_H
-#define MILL_ARMS_H
+#pragma once
 
 #include "src/config/config.h"
 
@@ -52,5 +51,3 @@ int mill_arms_in_common(const mill_library *other, mill_library *lib);
 /** Set wanted [lib->n_arm] to 1 for each arm to fit.  MILL_ERR_CONFIG if the library lacks a
  *  configured arm. */
 int mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted);
-
-#endif

@@ -158,11 +158,6 @@ done:
   return err;
 }
 
-static int take_config(yaml_document_t *document, void *base, int *line)
-{
-  return mill_config_read_document(document, base, line);
-}
-
 int mill_config_read_text(mill_config *config, const char *name, const unsigned char *text,
                           size_t n_text)
 {
@@ -170,7 +165,7 @@ int mill_config_read_text(mill_config *config, const char *name, const unsigned 
   mill_config *read = NULL; /* a copy: config changes only on success */
   MILL_TRY(MILL_ALLOC(1, &read));
   memcpy(read, config, sizeof *read);
-  MILL_TRY(parse(name, text, n_text, take_config, read));
+  MILL_TRY(parse(name, text, n_text, mill_config_read_document, read));
   if (read->select.star != config->select.star)
     mill_star_list_free(config->select.star);
   memcpy(config, read, sizeof *config);

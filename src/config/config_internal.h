@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared declarations of src/config/. */
-#ifndef MILL_CONFIG_INTERNAL_H
-#define MILL_CONFIG_INTERNAL_H
+#pragma once
 
 #include "src/config/config.h"
 #include "src/config/option.h"
 
 enum {
   MILL_MAX_MASK_BIT = 64, /* bits of mill_selection.fiberstatus_allowed */
-  MILL_N_KEY = 64
+  MILL_N_KEY = 66
 };
 
 /* largest join_radius, arcsec: beyond it, different stars would be joined */
@@ -64,7 +63,7 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
 /* Read all keys of a YAML document into config and check it.  *line: line of a failure; 0:
  * unknown. */
 struct yaml_document_s;
-int mill_config_read_document(struct yaml_document_s *document, mill_config *config, int *line);
+int mill_config_read_document(struct yaml_document_s *document, void *config, int *line);
 
 /* Fill *where and return MILL_ERR_CONFIG with "key: item 2: message" (item -1: without item). */
 int mill_config_wrong(mill_config_fault *where, const char *key, const char *other, int item,
@@ -79,5 +78,3 @@ int mill_config_bind_arms(const mill_config *config, const mill_library *lib);
  * MILL_ERR_MEMORY. */
 enum { MILL_THINNED_POINTS = 128 };
 int mill_arm_thin(int factor, mill_arm *arm);
-
-#endif

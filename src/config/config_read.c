@@ -50,10 +50,8 @@ static int node_line(const yaml_node_t *node)
 }
 
 /* Fail with "key: text", and set the reader's line to the node's (NULL: leave it). */
-static int bad(reader *in, const yaml_node_t *node, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static int bad(reader *in, const yaml_node_t *node, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int bad(reader *in, const yaml_node_t *node,
+                                                     const char *format, ...)
 {
   char text[512];
   va_list args;
@@ -465,18 +463,17 @@ typedef struct places {
 static int read_pair(reader *in, const yaml_node_pair_t *pair, places *where, int *line)
 {
   char text[80];
-  int err = MILL_OK;
   const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
   const yaml_node_t *value = yaml_document_get_node(in->document, pair->value);
   *line = node_line(name);
   if (name->type != YAML_SCALAR_NODE)
-    MILL_FAIL(MILL_ERR_CONFIG, "expected a key, got %s", found(name, text));
+    return MILL_ERROR(MILL_ERR_CONFIG, "expected a key, got %s", found(name, text));
   const int i = mill_config_find_key(scalar(name));
   if (i < 0)
-    MILL_TRY(unknown_key(scalar(name)));
+    return unknown_key(scalar(name));
   if (where->key[i])
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: already set on line %d; remove one of them", scalar(name),
-              where->key[i]);
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: already set on line %d; remove one of them",
+                      scalar(name), where->key[i]);
   where->key[i] = *line;
   if (value->type == YAML_SEQUENCE_NODE)
     for (int j = 0;
@@ -484,12 +481,11 @@ static int read_pair(reader *in, const yaml_node_pair_t *pair, places *where, in
          j++)
       where->item[i][j] = node_line(list_item(in, value, (size_t)j));
   in->key = &mill_config_key[i];
-  err = read_key(in, value);
+  const int code = read_key(in, value);
   /* libyaml puts an empty value on the line of the next key: name the key's own line */
-  if (err != MILL_OK)
+  if (code != MILL_OK)
     *line = is_null(value) || !in->line ? where->key[i] : in->line;
-done:
-  return err;
+  return code;
 }
 
 static int line_of_fault(const places *where, const mill_config_fault *fault)
@@ -501,27 +497,25 @@ static int line_of_fault(const places *where, const mill_config_fault *fault)
                                         : where->key[mill_config_find_key(fault->other)];
 }
 
-int mill_config_read_document(struct yaml_document_s *document, mill_config *config, int *line)
+int mill_config_read_document(struct yaml_document_s *document, void *config, int *line)
 {
   char text[80];
-  int err = MILL_OK;
   reader in = {document, config, NULL, 0};
   places where = {0};
   mill_config_fault fault = {0};
   const yaml_node_t *root = yaml_document_get_root_node(document);
-  MILL_TRY(check_tags(document, line));
+  MILL_CHECK(check_tags(document, line));
   if (!is_null(root)) {
     *line = node_line(root);
     if (root->type != YAML_MAPPING_NODE)
-      MILL_FAIL(MILL_ERR_CONFIG, "expected lines of the form 'key: value', got %s",
-                found(root, text));
+      return MILL_ERROR(MILL_ERR_CONFIG, "expected lines of the form 'key: value', got %s",
+                        found(root, text));
     for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
          pair < root->data.mapping.pairs.top; pair++)
-      MILL_TRY(read_pair(&in, pair, &where, line));
+      MILL_CHECK(read_pair(&in, pair, &where, line));
   }
-  err = mill_config_check_where(config, &fault);
-  if (err != MILL_OK)
+  const int code = mill_config_check_where(config, &fault);
+  if (code != MILL_OK)
     *line = line_of_fault(&where, &fault);
-done:
-  return err;
+  return code;
 }

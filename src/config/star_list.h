@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A list of stars, each by its TARGETID, IDENTIFIER or OBJECT. */
-#ifndef MILL_STAR_LIST_H
-#define MILL_STAR_LIST_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ int64_t mill_star_list_missing(const mill_star_list *list, const unsigned char *
 
 void mill_star_list_free(mill_star_list *list); /* NULL is allowed */
 MILL_CLOSER(mill_star_list, mill_star_list_free)
-
-#endif

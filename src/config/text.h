@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Numbers, names and command lines as the texts of configurations, options and messages. */
-#ifndef MILL_TEXT_H
-#define MILL_TEXT_H
+#pragma once
 
 #include <regex.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ int mill_command_text(int argc, char *const *argv, char **out);
 
 /** Print a text as a double-quoted YAML scalar. */
 void mill_text_print_quoted(const char *text, FILE *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A file of one YAML document, read with limits on its length and nesting. */
-#ifndef MILL_YAML_FILE_H
-#define MILL_YAML_FILE_H
+#pragma once
 
 struct yaml_document_s;
 
@@ -11,5 +10,3 @@ typedef int mill_yaml_take(struct yaml_document_s *document, void *base, int *li
 /** Read the file at path and call take, unless the file is empty.  MILL_ERR_CONFIG with file and
  *  line, MILL_ERR_MEMORY, or take's code. */
 int mill_yaml_read(const char *path, mill_yaml_take *take, void *base);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The configuration of `starmill particles`: YAML keys of the evolution and of its problems. */
-#ifndef MILL_PARTICLE_CONFIG_H
-#define MILL_PARTICLE_CONFIG_H
+#pragma once
 
 #include <stdio.h>
 
@@ -29,5 +28,3 @@ void mill_particle_config_clear(mill_particle_config *config);
 
 /** Print every key with its values and meaning as a Markdown table. */
 void mill_particle_config_print_keys(FILE *out);
-
-#endif

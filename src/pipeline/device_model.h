@@ -1,10 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A library as a mill_model in a backend's memory. */
-#ifndef MILL_DEVICE_MODEL_H
-#define MILL_DEVICE_MODEL_H
+#pragma once
 
-#include "src/pipeline/device_memory.h"
+#include "kernels/backend.h"
 #include "src/pipeline/guess_table.h"
+
+/** Blocks of backend memory that are freed together. */
+typedef struct mill_device_memory {
+  const mill_backend *backend; /**< borrowed */
+  mill_device *device;         /**< borrowed */
+  void **block;                /**< [n_block], owned */
+  int n_block;
+  int64_t n_room;
+  size_t uploaded; /**< bytes of the blocks that have been filled */
+} mill_device_memory;
+
+/** Allocate a block of this many bytes, filled from `from` unless that is NULL.
+ *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void **out);
+
+void mill_device_memory_drop(mill_device_memory *memory);
+
+/** Free all blocks and their list. */
+void mill_device_memory_clear(mill_device_memory *memory);
 
 /** Copy a library, with settings, into a backend's memory.
  *
@@ -20,7 +38,5 @@ int mill_device_model_load(const mill_library *lib, const mill_fit_settings *set
                            const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                            mill_model *model, mill_model **d_model);
 
-/** Check that a fit can handle the settings with this library.  MILL_ERR_RANGE, MILL_ERR_CONFIG. */
+/** Check that a fit can handle the settings with this library.  MILL_ERR_CONFIG. */
 int mill_device_model_check(const mill_library *lib, const mill_fit_settings *settings);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Spectra from an arm's emulator on the host; all arithmetic in float64. */
-#ifndef MILL_EMULATOR_H
-#define MILL_EMULATOR_H
+#pragma once
 
 #include "kernels/cpu/lanes.h"
 #include "kernels/data/library.h"
@@ -14,5 +13,3 @@
  *  n_thread OpenMP threads; the result does not depend on their number.  MILL_ERR_MEMORY. */
 int mill_emulator_lanes(const mill_library *lib, int arm, int n, const double *label, int n_thread,
                         mill_lanes *flux);
-
-#endif

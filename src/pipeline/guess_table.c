@@ -237,7 +237,6 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
   double normal[MILL_MAX_CONT * MILL_MAX_CONT];
   MILL_TRY(MILL_ALLOC((size_t)pitch * (size_t)width, &basis));
   MILL_TRY(MILL_ALLOC((size_t)n_thread * n_own, &own));
-
   continuum_at_bins(table, set, range, pitch, n_thread, basis);
   const mill_lanes_fill task = {.nk = nk,
                                 .pitch = pitch,

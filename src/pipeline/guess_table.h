@@ -3,10 +3,8 @@
  *
  *  Once a run, the emulator makes spectra at the library's guess labels; they are rotated and
  *  averaged into bins.  For each range of bins that wavelength sets need, they are divided by their
- *  continuum and Fourier transformed.
- */
-#ifndef MILL_GUESS_TABLE_H
-#define MILL_GUESS_TABLE_H
+ *  continuum and Fourier transformed. */
+#pragma once
 
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
@@ -83,5 +81,3 @@ size_t mill_guess_table_numbers(const mill_guess_table *table, const mill_guess_
 int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib,
                           const mill_fit_settings *set, const mill_guess_range *range, int n_thread,
                           float *templ);
-
-#endif

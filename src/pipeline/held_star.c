@@ -233,21 +233,3 @@ int mill_pipeline_guesses(const mill_pipeline *p, int n_most, double *theta, dou
   }
   return n;
 }
-
-int mill_pipeline_evaluate(mill_pipeline *p, const mill_star *star, int request, int n_point,
-                           const double *theta, mill_evaluation *eval, mill_fit_result *prepared)
-{
-  int err = MILL_OK;
-  double *penalty = NULL;
-  MILL_TRY(MILL_ALLOC(n_point, &penalty));
-  MILL_TRY(mill_pipeline_hold(p, star, prepared));
-  if (!p->held.is_ready)
-    goto done;
-  MILL_TRY(mill_pipeline_ask(p, request, p->slots.host.fix_error, n_point, theta, eval, penalty));
-  for (int i = 0; i < n_point; i++)
-    eval[i].f += penalty[i];
-done:
-  mill_free(penalty);
-  mill_pipeline_drop(p);
-  return err;
-}

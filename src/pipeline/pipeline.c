@@ -53,9 +53,9 @@ static int add_library(mill_pipeline *p, const mill_library *lib, const mill_fit
                                    n_thread, &m->waveset);
 }
 
-int mill_pipeline_create_several(const mill_library *lib, int n_lib,
-                                 const mill_fit_settings *settings, const mill_backend *backend,
-                                 int n_slot, int n_thread, int want_models, mill_pipeline **out)
+int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_settings *settings,
+                         const mill_backend *backend, int n_slot, int n_thread, int want_models,
+                         mill_pipeline **out)
 {
   int err = MILL_OK;
   mill_pipeline *p = NULL;
@@ -84,14 +84,6 @@ int mill_pipeline_create_several(const mill_library *lib, int n_lib,
 done:
   mill_pipeline_destroy(p);
   return err;
-}
-
-int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
-                         const mill_backend *backend, int n_slot, int n_thread, int want_models,
-                         mill_pipeline **out)
-{
-  return mill_pipeline_create_several(lib, 1, settings, backend, n_slot, n_thread, want_models,
-                                      out);
 }
 
 void mill_pipeline_destroy(mill_pipeline *p)
@@ -138,12 +130,6 @@ void mill_pipeline_fit_pixels(mill_pipeline *p, const mill_star *star)
     m->model.max_seg_pix = mill_row_pitch(most); /* devices learn it between rounds */
     m->n_change++;
   }
-}
-
-void mill_pipeline_waveset_limit(mill_pipeline *p, size_t bytes)
-{
-  for (int k = 0; k < p->n_lib; k++)
-    mill_waveset_cache_limit(p->member[k].waveset, bytes);
 }
 
 void mill_pipeline_waveset_stats(const mill_pipeline *p, mill_waveset_stats *stats)
@@ -200,11 +186,6 @@ void mill_pipeline_memory(const mill_pipeline *p, mill_pipeline_bytes *bytes)
   *bytes = (mill_pipeline_bytes){.slots = mill_slots_bytes(&p->slots), .wavesets = sets.bytes};
   for (int k = 0; k < p->n_lib; k++)
     bytes->model += p->member[k].memory.uploaded;
-}
-
-int mill_pipeline_slots(const mill_pipeline *p)
-{
-  return p->all.n_usable;
 }
 
 double mill_pipeline_load_s(const mill_pipeline *p)

@@ -3,10 +3,8 @@
  *
  *  Free slots take stars from a source; the stars of all slots advance in rounds; a finished star
  *  goes to a sink, and its slot takes the next star.  A star's row does not depend on the number of
- *  slots or threads, nor on the stars fitted at the same time.
- */
-#ifndef MILL_PIPELINE_H
-#define MILL_PIPELINE_H
+ *  slots or threads, nor on the stars fitted at the same time. */
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/data/library.h"
@@ -32,23 +30,18 @@ typedef int (*mill_result_sink)(void *context, mill_star *star);
 
 /** Create a pipeline.
  *
- *  lib, settings  borrowed until destroy
+ *  lib [n_lib]    borrowed until destroy, as are the settings; with several libraries each star gets
+ *                 the row of the one that suits it (src/pipeline/several.h), settings and rows have
+ *                 the first library's labels, and no star can be held (mill_pipeline_hold)
  *  n_slot         stars at once, 1 or more
  *  n_thread       OpenMP threads, 1 or more
  *  want_models    enum mill_want_models
  *
- *  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND.  Not collective. */
-int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
+ *  MILL_ERR_CONFIG (also of mill_several_match), MILL_ERR_MEMORY, MILL_ERR_BACKEND.  Not
+ *  collective. */
+int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_settings *settings,
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
                          mill_pipeline **out);
-
-/** Create a pipeline with libraries lib [n_lib]; each star gets the row of the library that suits
- *  it (src/pipeline/several.h).  settings and rows have the first library's labels.  Such a
- *  pipeline cannot hold a star (mill_pipeline_hold) if n_lib > 1.  MILL_ERR_CONFIG of
- *  mill_several_match. */
-int mill_pipeline_create_several(const mill_library *lib, int n_lib,
-                                 const mill_fit_settings *settings, const mill_backend *backend,
-                                 int n_slot, int n_thread, int want_models, mill_pipeline **out);
 void mill_pipeline_destroy(mill_pipeline *pipeline);
 
 /** Can a segment's wavelengths be fitted?  A source must leave out segments that cannot: a star
@@ -62,17 +55,14 @@ void mill_pipeline_destroy(mill_pipeline *pipeline);
  *  outside the arm's templates at the velocity limits.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_pipeline_accepts(mill_pipeline *pipeline, const mill_raw_segment *segment);
 
-/** Set the memory limit of wavelength sets, bytes (default MILL_WAVESET_CACHE_BYTES); 0: only sets
- *  of stars under way stay. */
-void mill_pipeline_waveset_limit(mill_pipeline *pipeline, size_t bytes);
 void mill_pipeline_waveset_stats(const mill_pipeline *pipeline, mill_waveset_stats *stats);
 
 /** Take over fixed parameters and priors of settings, for the next stars.  Not during
- *  mill_pipeline_run.  MILL_ERR_RANGE. */
+ *  mill_pipeline_run.  MILL_ERR_CONFIG. */
 int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *settings);
 
 /** Load and prepare a star, and hold it for mill_pipeline_ask, until the next call of this
- *  function, mill_pipeline_evaluate, mill_pipeline_run or mill_pipeline_drop.
+ *  function, mill_pipeline_run or mill_pipeline_drop.
  *
  *  prepared  out  S/N, counts and status after preparation; if the status is not NOT_DONE, the star
  *                 cannot be evaluated
@@ -96,8 +86,7 @@ typedef struct mill_evaluation {
  *  fix_error               1, with _TANGENTS: fix the model error at the first point
  *  theta [n_point][n_par]  in   parameters of a fit: VRAD, VSINI, labels, velocity offsets
  *  eval [n_point]          out  without hull penalty and priors
- *  penalty [n_point]       out  hull penalty and priors, to be added to f
- */
+ *  penalty [n_point]       out  hull penalty and priors, to be added to f */
 int mill_pipeline_ask(mill_pipeline *pipeline, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty);
 
@@ -110,18 +99,6 @@ void mill_pipeline_model(const mill_pipeline *pipeline, int i_segment, mill_segm
  *  returns their number.  theta [n_most][n_par] out; chisq [n_most] out, up to a common
  *  constant. */
 int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *theta, double *chisq);
-
-/** Hold a star, evaluate it at points and drop it, for tests and checks.
- *
- *  request                       MILL_REQ_VALUES, _TANGENTS or _MODELS
- *  theta [n_point][n_label + 2]  in   VRAD, VSINI, labels
- *  eval [n_point]                out  f with hull penalty and priors, gradient and curvature
- *                                     without; untouched unless prepared->status is NOT_DONE
- *  prepared                      out  S/N, counts and status after preparation
- *
- *  Not during mill_pipeline_run. */
-int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int request, int n_point,
-                           const double *theta, mill_evaluation *eval, mill_fit_result *prepared);
 
 /** Fit until the source ends.  Rows go to the sink in the order in which they finish.  Source and
  *  sink are called by any of the pipeline's threads, one at a time.  When posteriors are sampled, a
@@ -141,10 +118,5 @@ typedef struct mill_pipeline_bytes {
 } mill_pipeline_bytes;
 void mill_pipeline_memory(const mill_pipeline *pipeline, mill_pipeline_bytes *bytes);
 
-/** Slots in use: the requested number, or fewer if memory was full. */
-int mill_pipeline_slots(const mill_pipeline *pipeline);
-
 /** CPU seconds that copying stars into slots has taken. */
 double mill_pipeline_load_s(const mill_pipeline *pipeline);
-
-#endif

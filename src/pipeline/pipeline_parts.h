@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Private declarations of the pipeline's files: crews, the held star, a run's stream. */
-#ifndef MILL_PIPELINE_PARTS_H
-#define MILL_PIPELINE_PARTS_H
+#pragma once
 
 #include <pthread.h>
 
@@ -88,5 +87,3 @@ int mill_pipeline_bind(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, i
 
 /** Free the held star's views and their host memory. */
 void mill_held_clear(mill_held *h);
-
-#endif

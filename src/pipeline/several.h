@@ -5,10 +5,8 @@
  *  library of the best guess fits the star, and those whose guesses tie with it, in their order.
  *  The star gets the row of least mill_fit_result.excess (times 1.25 if it has HULL), of equal ones
  *  the first.  If that row has HULL, libraries whose guess is nearly as good fit the star as well.
- *  So a row depends on its star alone.
- */
-#ifndef MILL_SEVERAL_H
-#define MILL_SEVERAL_H
+ *  So a row depends on its star alone. */
+#pragma once
 
 #include "src/pipeline/slots.h"
 
@@ -54,5 +52,3 @@ int mill_contest_take(mill_contest *contest, mill_slots *slots, int i_slot, int 
                       double *limit);
 
 void mill_contest_clear(mill_contest *contest);
-
-#endif

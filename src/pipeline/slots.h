@@ -4,8 +4,7 @@
  *  A slot keeps its memory from star to star, and gets more if a star needs it.  It holds the
  *  wavelength sets of its star, for all libraries.  A star is copied once, and the libraries fit
  *  that copy in turns.  Not thread-safe: one thread at a time. */
-#ifndef MILL_SLOTS_H
-#define MILL_SLOTS_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/data/star.h"
@@ -145,5 +144,3 @@ int mill_slots_drop(mill_slots *slots);
 
 /** Bytes of backend memory of all slots. */
 size_t mill_slots_bytes(const mill_slots *slots);
-
-#endif

@@ -6,10 +6,8 @@
  *  range share templates of the initial guess (2 MB for an arm of DESI).  A slot holds the sets of
  *  its star.  Sets that no slot holds stay in memory until all sets exceed a limit; then those not
  *  used for longest are freed.  So even if each spectrum has its own wavelengths, memory is bounded
- *  by the stars under way.
- */
-#ifndef MILL_WAVESET_CACHE_H
-#define MILL_WAVESET_CACHE_H
+ *  by the stars under way. */
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/data/library.h"
@@ -69,5 +67,3 @@ mill_waveset_view mill_waveset_cache_view(const mill_waveset_cache *cache, int i
  *  memory and belong to the set.  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_waveset_cache_deconv(mill_waveset_cache *cache, int id, int n_diag, double blur_ln,
                               mill_deconv *out);
-
-#endif

@@ -12,8 +12,7 @@ int mill_owners_find(const mill_mpi *mpi, int64_t n_block, mill_owners *owners)
   *owners = (mill_owners){.mine = -1, .n_block = n_block};
   MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
   err = MILL_ALLOC(mpi->size, &is_first);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(mpi->size, &owners->rank);
+  MILL_STEP(MILL_ALLOC(mpi->size, &owners->rank));
   MILL_TRY(mill_mpi_agree(mpi, err));
   const int mine = node.rank == 0;
   MILL_MPI(MPI_Allgather(&mine, 1, MPI_INT, is_first, 1, MPI_INT, mpi->comm));

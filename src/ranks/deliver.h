@@ -2,8 +2,7 @@
 /** Delivery of records to the rank that owns their key.  The first rank of each node is an
  *  owner.  Owners get blocks of n_block successive keys in turn, so that neighbouring records
  *  arrive together. */
-#ifndef MILL_DELIVER_H
-#define MILL_DELIVER_H
+#pragma once
 
 #include "src/ranks/mpi_context.h"
 #include "src/system/order.h"
@@ -44,5 +43,3 @@ void mill_parcel_free(mill_parcel *parcel);
 int mill_deliver(const mill_mpi *mpi, const mill_owners *owners, int tag, const mill_parcel *parcel,
                  int64_t n_message, int (*take)(void *context, int64_t key, const char *row),
                  void *context);
-
-#endif

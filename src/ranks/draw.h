@@ -9,8 +9,7 @@
  *
  *  No rank waits for another rank to draw: a rank that fails or stops draws no more.  A rank may
  *  give up waiting for an answer at any time. */
-#ifndef MILL_DRAW_H
-#define MILL_DRAW_H
+#pragma once
 
 #include <stdint.h>
 
@@ -45,5 +44,3 @@ int mill_draw_settle(mill_draw *draw);
 /** Free the counter; collective after mill_draw_settle.  Without mill_draw_settle (ranks can no
  *  longer communicate) the communicator is not freed.  NULL is allowed. */
 void mill_draw_free(mill_draw *draw);
-
-#endif

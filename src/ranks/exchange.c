@@ -43,8 +43,7 @@ int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *reco
   MPI_Datatype type = MPI_DATATYPE_NULL;
   *e = (mill_exchange){.n_sent = (int)n};
   err = alloc_counts(mpi, n, e);
-  if (err == MILL_OK)
-    err = mill_alloc_raw((size_t)n, size, (void **)&sorted);
+  MILL_STEP(mill_alloc_raw((size_t)n, size, (void **)&sorted));
   MILL_TRY(mill_mpi_agree(mpi, err));
   for (int i = 0; i < n; i++)
     e->n_to[rank_of[i]]++;
@@ -157,8 +156,7 @@ int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size
   MPI_Datatype type = MPI_DATATYPE_NULL;
   *all = (mill_node_array){0};
   err = MILL_ALLOC(mpi->size, &leader);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(mpi->size + 1, &start);
+  MILL_STEP(MILL_ALLOC(mpi->size + 1, &start));
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Allgather(&n_mine, 1, MPI_INT64_T, start + 1, 1, MPI_INT64_T, mpi->comm));
   for (int r = 0; r < mpi->size; r++)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Exchange of tables too large for each rank: send records to the ranks that answer for them,
  *  and keep results once per node. */
-#ifndef MILL_EXCHANGE_H
-#define MILL_EXCHANGE_H
+#pragma once
 
 #include "src/ranks/mpi_context.h"
 
@@ -44,5 +43,3 @@ int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size
 
 /** Not collective; NULL data is allowed. */
 void mill_node_array_free(mill_node_array *array);
-
-#endif

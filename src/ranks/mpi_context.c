@@ -84,16 +84,14 @@ static void remove_own_folder(void)
 
 static int choose_components(void)
 {
-  int err = MILL_OK;
 #ifdef OPEN_MPI
   /* without a launcher: start no daemon, which only MPI_Comm_spawn needs (saves 0.25 s), and open
    * no networks (saves 0.2 s) */
   if (setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
       (!is_launched() && (setenv("OMPI_MCA_pml", "ob1", 0) != 0 || make_own_folder() != 0)))
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for an environment variable");
-done:
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for an environment variable");
 #endif
-  return err;
+  return MILL_OK;
 }
 
 static const mill_mpi nobody = {.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
@@ -234,8 +232,7 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
 {
   mill_mpi mpi;
   int err = mill_mpi_start(&mpi);
-  if (err == MILL_OK)
-    err = run(&mpi, argc, argv);
+  MILL_STEP(run(&mpi, argc, argv));
   const int exit_status = mill_mpi_tell(&mpi, name, err);
   mill_mpi_abort_if_lost(&mpi, err, exit_status);
   mill_mpi_end(&mpi);
@@ -305,10 +302,8 @@ int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_
     MILL_FAIL(MILL_ERR_RANGE, "%lld %s", (long long)*n_all, too_many); /* on every rank */
   n = (int)n_mine;
   err = MILL_ALLOC(mpi->size, &count);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(mpi->size, &start);
-  if (err == MILL_OK)
-    err = mill_alloc_bytes((size_t)*n_all, size, all);
+  MILL_STEP(MILL_ALLOC(mpi->size, &start));
+  MILL_STEP(mill_alloc_bytes((size_t)*n_all, size, all));
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Allgather(&n, 1, MPI_INT, count, 1, MPI_INT, mpi->comm));
   for (int rank = 1; rank < mpi->size; rank++)
@@ -329,15 +324,8 @@ done:
 
 int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context)
 {
-  int err = MILL_OK;
-  if (mpi->rank == 0)
-    err = load(context);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  if (mpi->rank != 0)
-    err = load(context);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-done:
-  return err;
+  MILL_CHECK(mill_mpi_agree(mpi, mpi->rank == 0 ? load(context) : MILL_OK));
+  return mill_mpi_agree(mpi, mpi->rank == 0 ? MILL_OK : load(context));
 }
 
 int64_t mill_mpi_share(const mill_mpi *mpi, int64_t n, int64_t *end)
@@ -402,7 +390,6 @@ int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
   mill_mpi node;
   cpu_set_t mine, *all = NULL;
   double share = 0;
-
   *n_thread = 1;
   CPU_ZERO(&mine);
   /* fails if the machine has more cores than a cpu_set_t: then use one thread, unless --threads

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The ranks of a job: start and end of MPI, agreement on a code, requests to stop. */
-#ifndef MILL_MPI_CONTEXT_H
-#define MILL_MPI_CONTEXT_H
+#pragma once
 
 #include <mpi.h>
 #include <stddef.h>
@@ -121,5 +120,3 @@ int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread);
 
 /** For MILL_MPI: set and return MILL_ERR_MPI, with MPI's text for its code in the message. */
 int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line);
-
-#endif

@@ -64,9 +64,8 @@ done:
 
 int mill_resolve_links_for_all(const mill_mpi *mpi, const char *path, char *out, size_t size)
 {
-  int err = mpi->rank == 0 ? mill_resolve_links(path, out, size) : MILL_OK;
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Bcast(out, (int)size, MPI_CHAR, 0, mpi->comm));
-done:
-  return err;
+  const int code = mpi->rank == 0 ? mill_resolve_links(path, out, size) : MILL_OK;
+  MILL_CHECK(mill_mpi_agree(mpi, code));
+  MILL_CHECK_MPI(MPI_Bcast(out, (int)size, MPI_CHAR, 0, mpi->comm));
+  return MILL_OK;
 }

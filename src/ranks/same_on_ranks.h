@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Comparison of all ranks' settings. */
-#ifndef MILL_SAME_ON_RANKS_H
-#define MILL_SAME_ON_RANKS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -23,5 +22,3 @@ int mill_resolve_links_for_all(const mill_mpi *mpi, const char *path, char *out,
 /** Move *a and *b to the first line in which the texts differ, and set *n_a and *n_b to the
  *  line's bytes.  If no line differs, move both to their ends. */
 void mill_first_difference(const char **a, size_t *n_a, const char **b, size_t *n_b);
-
-#endif

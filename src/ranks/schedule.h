@@ -15,8 +15,7 @@
  *
  *  This code uses no MPI and no files: tests/src/ranks/schedule_model.h runs it with recorded
  *  costs. */
-#ifndef MILL_SCHEDULE_H
-#define MILL_SCHEDULE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -102,5 +101,3 @@ static inline double mill_usual_gpu_rate(void)
 {
   return 10000.0;
 }
-
-#endif

@@ -47,20 +47,19 @@ done:
  * rank's number in the whole job. */
 static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
 {
-  int err = MILL_OK, first_rank = rank;
+  int code = MILL_OK, first_rank = rank;
   char name[64] = "", first[sizeof name];
   mill_gpu_backend_name(mine, name, sizeof name);
   memcpy(first, name, sizeof first);
-  MILL_MPI(MPI_Bcast(first, (int)sizeof first, MPI_CHAR, 0, mpi->comm));
-  MILL_MPI(MPI_Bcast(&first_rank, 1, MPI_INT, 0, mpi->comm));
+  MILL_CHECK_MPI(MPI_Bcast(first, (int)sizeof first, MPI_CHAR, 0, mpi->comm));
+  MILL_CHECK_MPI(MPI_Bcast(&first_rank, 1, MPI_INT, 0, mpi->comm));
   if (strcmp(name, first) != 0)
-    err = MILL_ERROR(MILL_ERR_BACKEND,
-                     "rank %d has the GPU '%s', rank %d '%s', and results would differ in the last "
-                     "digits: use GPUs of one kind",
-                     first_rank, first, rank, name);
-  err = mill_mpi_agree(mpi, err);
-done:
-  return err;
+    code =
+        MILL_ERROR(MILL_ERR_BACKEND,
+                   "rank %d has the GPU '%s', rank %d '%s', and results would differ in the last "
+                   "digits: use GPUs of one kind",
+                   first_rank, first, rank, name);
+  return mill_mpi_agree(mpi, code);
 }
 
 static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
@@ -73,8 +72,7 @@ static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
   MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, name, &free_bytes)));
   /* every rank has a context and nothing else: its memory now free can be divided */
   err = mill_gpu_try(place.gpu, name, &free_bytes);
-  if (err == MILL_OK)
-    err = mill_gpu_memory(name, free_bytes, place.n_sharing, &place.bytes);
+  MILL_STEP(mill_gpu_memory(name, free_bytes, place.n_sharing, &place.bytes));
   MILL_TRY(mill_mpi_agree(mpi, err));
   mill_gpu_assign(&place);
   mill_log_debug("GPU %d of this rank's: %s, rank %d of %d on it, %.1f GiB for this rank",
@@ -102,8 +100,7 @@ static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine)
   mine->gpu = -1;
   MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
   err = choose(node.rank, may_be_none, mine);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(node.size, &all);
+  MILL_STEP(MILL_ALLOC(node.size, &all));
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Allgather(&mine->facts, (int)sizeof mine->facts, MPI_BYTE, all,
                          (int)sizeof mine->facts, MPI_BYTE, node.comm));
@@ -154,14 +151,12 @@ done:
 /* Give a GPU to every rank (is_mixed: each GPU to one rank only) and open the CUDA backend. */
 static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
 {
-  int err = MILL_OK;
+  int code = MILL_OK;
   *has_gpu = 1;
-  MILL_TRY(is_mixed ? place_some(mpi, has_gpu) : place_all(mpi));
+  MILL_CHECK(is_mixed ? place_some(mpi, has_gpu) : place_all(mpi));
   if (*has_gpu)
-    mill_backend_cuda(&err);
-  err = mill_mpi_agree(mpi, err);
-done:
-  return err;
+    mill_backend_cuda(&code);
+  return mill_mpi_agree(mpi, code);
 }
 
 int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_crossover *line,

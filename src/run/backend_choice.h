@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Choice of a run's backend, the same on all ranks, and of each rank's GPU. */
-#ifndef MILL_BACKEND_CHOICE_H
-#define MILL_BACKEND_CHOICE_H
+#pragma once
 
 #include "src/run/crossover.h"
 #include "src/ranks/mpi_context.h"
@@ -61,5 +60,3 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
 /** Return in *choice the backend that mill_backend_settle would try, for a plan; needs no GPU. */
 int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
                       int n_thread, const char **choice);
-
-#endif

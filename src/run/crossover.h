@@ -5,8 +5,7 @@
  *  A text file of the user stores one line per kind of work, GPU, CPU and number of threads.
  *  Its path is $STARMILL_CROSSOVER, else starmill/crossover in $XDG_CACHE_HOME or ~/.cache.
  *  Without a measurement auto takes the CPU. */
-#ifndef MILL_CROSSOVER_H
-#define MILL_CROSSOVER_H
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -60,5 +59,3 @@ int mill_crossover_find(const char *path, enum mill_crossover_kind kind, const c
 /** Store a line in place of an older line of the same kind, GPU, CPU and threads; makes the
  *  folder.  The whole file is replaced at once.  MILL_ERR_OUTPUT names the file. */
 int mill_crossover_keep(const char *path, const mill_crossover *line);
-
-#endif

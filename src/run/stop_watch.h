@@ -9,8 +9,7 @@
  *
  *  The time limit is reached once the time left is only enough to stop in good order
  *  (mill_stop_margin). */
-#ifndef MILL_STOP_WATCH_H
-#define MILL_STOP_WATCH_H
+#pragma once
 
 #include "src/ranks/mpi_context.h"
 
@@ -45,5 +44,3 @@ int mill_stop_file_absent(const char *file);
 
 /** End the thread, which does not use mpi afterwards.  NULL is allowed. */
 void mill_stop_watch_end(mill_stop_watch *watch);
-
-#endif

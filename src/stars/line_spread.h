@@ -2,8 +2,7 @@
 /** Line-spread functions of a star's segments, before its fit: whether they are used, which part of
  *  them acts on the templates' grid and which on the pixels, and whether they are plausible
  *  (docs/science/numerics.md, "Line-spread function"). */
-#ifndef MILL_LINE_SPREAD_H
-#define MILL_LINE_SPREAD_H
+#pragma once
 
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
@@ -63,5 +62,3 @@ int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
 int mill_lsf_make_solvers(int n_diag, int n_pix, const double *wave_aa, double templ_aa,
                           double blur_ln, mill_deconv *plan, double **solve, size_t *n_solve,
                           size_t *bytes);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Set-up of BLAS for training: one thread per call, and memory allocated in advance.  Fits call
  *  no BLAS. */
-#ifndef MILL_BLAS_THREADS_H
-#define MILL_BLAS_THREADS_H
+#pragma once
 
 /** Prepare for calls of BLAS from up to n_thread threads at once.
  *
@@ -17,5 +16,3 @@ void mill_blas_end(const int *n_before);
 /** Return the value to set OPENBLAS_CORETYPE to; NULL: leave it.  An OpenBLAS release older than
  *  the processor takes it for the oldest one and runs five times slower. */
 const char *mill_blas_core(void);
-
-#endif

@@ -5,8 +5,7 @@
  *  will read.  Existing files are compared by device and inode, so that links are found; other
  *  files by folder and name.  A written NAME also reserves NAME.lock, NAME.new, NAME.tmp and
  *  NAME.tmp-... in its folder. */
-#ifndef MILL_FILE_ROLES_H
-#define MILL_FILE_ROLES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -58,5 +57,3 @@ int mill_refuse_new(const char *path, const char *option);
  *  names of a file share one lock, and renaming replaces the file, not a link.  MILL_ERR_OUTPUT
  *  for too many links, or if out [size] is too small. */
 int mill_resolve_links(const char *path, char *out, size_t size);
-
-#endif

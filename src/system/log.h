@@ -7,8 +7,7 @@
  *  A job shows about MILL_LOG_LINES warnings or errors from one source line (each rank its
  *  share, at least one).  It counts further ones and logs their number when the log is closed.
  *  Level debug shows all. */
-#ifndef MILL_LOG_H
-#define MILL_LOG_H
+#pragma once
 
 enum mill_log_level { MILL_LOG_ERROR, MILL_LOG_WARNING, MILL_LOG_INFO, MILL_LOG_DEBUG };
 
@@ -43,5 +42,3 @@ void mill_log_status(const char *text);
 #define mill_log_warning(...) MILL_LOG(MILL_LOG_WARNING, __VA_ARGS__)
 #define mill_log_info(...)    MILL_LOG(MILL_LOG_INFO, __VA_ARGS__)
 #define mill_log_debug(...)   MILL_LOG(MILL_LOG_DEBUG, __VA_ARGS__)
-
-#endif

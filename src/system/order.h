@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Comparisons for qsort and bsearch, all ascending. */
-#ifndef MILL_ORDER_H
-#define MILL_ORDER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ int mill_by_int64(const void *a, const void *b);
  *  to texts (mill_by_text_at). */
 int mill_by_text(const void *a, const void *b);
 int mill_by_text_at(const void *a, const void *b);
-
-#endif

@@ -41,12 +41,6 @@ static void note_rate(mill_progress *p, int64_t n_done, double now_s)
   p->last_s = now_s;
 }
 
-static void draw_bar(double part, char bar[BAR + 4])
-{
-  const int n_full = (int)(part * BAR);
-  snprintf(bar, BAR + 4, "[%-*.*s] ", BAR, n_full, "====================");
-}
-
 void mill_progress_update(mill_progress *progress, int64_t n_done, int64_t n_failed)
 {
   char bar[BAR + 4] = "", eta[16], text[128];
@@ -61,7 +55,7 @@ void mill_progress_update(mill_progress *progress, int64_t n_done, int64_t n_fai
   progress->shown_s = now_s;
   const double part = progress->n_total > 0 ? (double)n_done / (double)progress->n_total : 1.0;
   if (progress->is_terminal)
-    draw_bar(part, bar);
+    snprintf(bar, sizeof bar, "[%-*.*s] ", BAR, (int)(part * BAR), "====================");
   mill_progress_eta(n_left > 0 ? (double)n_left / progress->rate : 0.0, eta, sizeof eta);
   snprintf(text, sizeof text, "%s%.1f %%  %lld/%lld %s  %lld failed  %.*f/s  %s left", bar,
            100.0 * part, (long long)n_done, (long long)progress->n_total, progress->what,

@@ -4,8 +4,7 @@
  *  On a terminal it is a bar, redrawn at most five times a second.  If standard error is a file
  *  or a pipe, as under mpirun and Slurm, it is a log line each minute.  One thread at a time.
  *  Log lines replace the bar (mill_log_status). */
-#ifndef MILL_PROGRESS_H
-#define MILL_PROGRESS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ void mill_progress_end(mill_progress *progress);
 /** Write a time as "1h02m", "3m05s" or "12s" into out [size]; "?" if it is not finite, negative
  *  or above 9999 hours. */
 void mill_progress_eta(double left_s, char *out, int size);
-
-#endif

@@ -3,8 +3,7 @@
  *
  *  A stream is a function of (seed, index, purpose), independent of the rank and of other streams.
  */
-#ifndef MILL_RANDOM_H
-#define MILL_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ double mill_random_uniform(mill_random *r);
 
 /** Standard normal, float64. */
 double mill_random_normal(mill_random *r);
-
-#endif

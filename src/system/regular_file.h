@@ -3,8 +3,7 @@
  *
  *  Inputs must be regular files: a pipe without a writer would block forever, and many files are
  *  read more than once. */
-#ifndef MILL_REGULAR_FILE_H
-#define MILL_REGULAR_FILE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -50,5 +49,3 @@ int mill_is_gz(const char *path);
 
 /** The name of a file without its folders; points into path. */
 const char *mill_base_name(const char *path);
-
-#endif

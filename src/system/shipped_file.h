@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Files shipped with the program, found relative to it, so that an installed tree can be moved. */
-#ifndef MILL_SHIPPED_FILE_H
-#define MILL_SHIPPED_FILE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,5 +16,3 @@ void mill_shipped_file(const char *name, char *path, size_t size);
 /** Write the paths of the shipped libraries, at most `most`, into path [most][size].  Returns
  *  their number; 0 if a library is missing. */
 int mill_shipped_libraries(char *path, size_t size, int most);
-
-#endif

@@ -3,8 +3,7 @@
  *
  *  NVML is loaded when first needed: so builds without CUDA see GPUs, too, and machines without
  *  a driver need no library.  Thread-safe. */
-#ifndef MILL_STATUS_GPU_H
-#define MILL_STATUS_GPU_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ int mill_gpu_read(int i, mill_gpu *gpu);
 
 /** Return NVML's number of the GPU at a PCI address; -1: none. */
 int mill_gpu_find(const char *bus_id);
-
-#endif

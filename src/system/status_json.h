@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Writer of JSON, by jansson.  In texts, bytes that are not UTF-8 become U+FFFD; NaN and
  *  infinity become null. */
-#ifndef MILL_STATUS_JSON_H
-#define MILL_STATUS_JSON_H
+#pragma once
 
 #include <jansson.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ void mill_json_text(mill_json *json, const char *key, const char *text);
 void mill_json_integer(mill_json *json, const char *key, int64_t value);
 void mill_json_real(mill_json *json, const char *key, double value);
 void mill_json_null(mill_json *json, const char *key);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Facts about this process and others on its machine, for status and doctor. */
-#ifndef MILL_STATUS_PROCESS_H
-#define MILL_STATUS_PROCESS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ int mill_process_alive(int64_t pid);
 /** Write a time in seconds since 1970-01-01 UTC (mill_unix_s) as "2026-11-21T05:36:05Z". */
 enum { MILL_UTC_SIZE = 24 };
 void mill_utc_text(double unix_s, char out[MILL_UTC_SIZE]);
-
-#endif

@@ -5,8 +5,7 @@
  *  callers note others.  A second signal, at least a second after the first, ends the process at
  *  once with status 128 + its number.  Earlier repetitions are ignored, as launchers often send
  *  a signal twice. */
-#ifndef MILL_STOP_SIGNAL_H
-#define MILL_STOP_SIGNAL_H
+#pragma once
 
 enum mill_stop_reason {
   MILL_STOP_NONE,
@@ -36,5 +35,3 @@ void mill_stop_note(enum mill_stop_reason why);
 
 /** Return the first reason noted: one atomic read. */
 enum mill_stop_reason mill_stop_reason(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Threads, and waits with a time limit on the clock of mill_wall_s. */
-#ifndef MILL_THREAD_H
-#define MILL_THREAD_H
+#pragma once
 
 #include <pthread.h>
 #include <time.h>
@@ -46,5 +45,3 @@ int mill_cond_nap(pthread_cond_t *cond, pthread_mutex_t *mutex, const int *ends,
 
 /** Set *ends, which the mutex guards, and wake all threads that wait for the condition variable. */
 void mill_cond_end(pthread_cond_t *cond, pthread_mutex_t *mutex, int *ends);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Version of starmill: printed by --version and written to every file. */
-#ifndef MILL_VERSION_H
-#define MILL_VERSION_H
+#pragma once
 
 /** "0.1.0" */
 const char *mill_version(void);
@@ -12,5 +11,3 @@ const char *mill_version_revision(void);
 
 /** Compiler, "gcc 12.2.0". */
 const char *mill_version_compiler(void);
-
-#endif

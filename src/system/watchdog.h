@@ -12,8 +12,7 @@
  *  Only time in which the process ran counts: waking from suspension does not end a job.  The
  *  watchdog runs during the whole program; in another program that uses starmill's parts, from
  *  mill_mpi_start to mill_mpi_end. */
-#ifndef MILL_WATCHDOG_H
-#define MILL_WATCHDOG_H
+#pragma once
 
 #include "kernels/base/memory.h"
 
@@ -62,5 +61,3 @@ static inline void mill_watch_end_at(const int *token)
 {
   mill_watch_end(*token);
 }
-
-#endif

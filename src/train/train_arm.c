@@ -76,12 +76,6 @@ typedef struct arm {
   float *weight, *bias; /* initial last layer */
 } arm;
 
-static void arm_clear(arm *a)
-{
-  mill_train_components_clear(&a->c);
-  MILL_FREE(a->scale, a->target, a->net_scale, a->weight, a->bias);
-}
-
 /* Read the targets y [n][n_pix] of models: ln flux, or flux if log_flux is 0. */
 static int read_y(const arm *a, int n, const int *model, float *y)
 {
@@ -154,10 +148,8 @@ static int first_phase(arm *a, const mill_train_ops *ops)
   int err = MILL_OK;
   mill_train_statistics *s = NULL;
   err = mill_train_statistics_create(ops, a->task->n_pix, MILL_TRAIN_STATISTICS_ROWS, &s);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(a->task->n_pix, &a->scale);
-  if (err == MILL_OK)
-    err = add_spectra(a, s);
+  MILL_STEP(MILL_ALLOC(a->task->n_pix, &a->scale));
+  MILL_STEP(add_spectra(a, s));
   MILL_TRY(mill_mpi_agree(a->mpi, err));
   MILL_TRY(mill_train_statistics_join(a->mpi, s));
   if (a->mpi->rank == 0)
@@ -218,13 +210,10 @@ static int make_scores(arm *a)
   const int n_component = a->c.n_component, n_left = a->task->n - a->task->n_train;
   const double norm[2] = {(double)a->task->n_train * a->c.n_pix, (double)n_left * a->c.n_pix};
   err = MILL_ALLOC((size_t)a->task->n * (size_t)n_component, &a->target);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(n_component, &a->net_scale);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(2 * a->mpi->size, &all);
+  MILL_STEP(MILL_ALLOC(n_component, &a->net_scale));
+  MILL_STEP(MILL_ALLOC(2 * a->mpi->size, &all));
   share_of(a->mpi, a->task->n, &first, &end);
-  if (err == MILL_OK)
-    err = score_share(a, first, end, rest);
+  MILL_STEP(score_share(a, first, end, rest));
   MILL_TRY(mill_mpi_agree(a->mpi, err));
   MILL_TRY(exchange_rows(a->mpi, a->task->n, n_component, a->target));
   MILL_MPI(MPI_Allgather(rest, 2, MPI_DOUBLE, all, 2, MPI_DOUBLE, a->mpi->comm));
@@ -463,7 +452,7 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   MILL_TRY(second_phase(&a, ops, &problem, watch, state, &best, report));
   MILL_TRY(mill_mpi_agree(mpi, export(&a, &shape, best, emulator)));
 done:
-  mill_free(best);
-  arm_clear(&a);
+  mill_train_components_clear(&a.c);
+  MILL_FREE(best, a.scale, a.target, a.net_scale, a.weight, a.bias);
   return err;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Training of an arm's network on its spectra: first statistics and principal components, then
  *  gradient steps (docs/science/numerics.md, "Training a network"). */
-#ifndef MILL_TRAIN_ARM_H
-#define MILL_TRAIN_ARM_H
+#pragma once
 
 #include "src/train/train_network.h"
 
@@ -76,5 +75,3 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
                    const mill_train_arm_settings *settings, const mill_train_arm_task *task,
                    const mill_train_watch *watch, mill_train_state *state, mill_emulator *emulator,
                    mill_train_arm_report *report);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Mapping of the models' labels to inputs of networks. */
-#ifndef MILL_TRAIN_LABELS_H
-#define MILL_TRAIN_LABELS_H
+#pragma once
 
 #include "kernels/data/library.h"
 
@@ -14,5 +13,3 @@
  *
  *  MILL_ERR_INPUT if a label does not vary or teff is not above 0, MILL_ERR_MEMORY. */
 int mill_train_labels(int n, const double *value, mill_library *lib, double *mapped);
-
-#endif

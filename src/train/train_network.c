@@ -74,29 +74,6 @@ done:
   return err;
 }
 
-/* ---- losses ---- */
-
-int mill_train_gradient(const mill_train_ops *ops, const mill_train_settings *settings,
-                        const mill_train_problem *problem, int n, const int *model,
-                        const float *param, float *gradient, double *loss)
-{
-  int err = MILL_OK;
-  mill_train_team *w = NULL;
-  float *slope = NULL;
-  MILL_TRY(mill_train_team_create(ops, settings, problem, n, &w));
-  MILL_TRY(mill_train_team_bind(w, param));
-  memcpy(w->model, model, (size_t)n * sizeof *model);
-  MILL_TRY(mill_train_team_rows(w, n, 1));
-  MILL_TRY(ops->slopes(w->work, &w->rows, n));
-  MILL_TRY(ops->take_loss(w->work, loss));
-  MILL_TRY(ops->gradient(w->work, &slope));
-  *loss /= n * problem->n_norm;
-  memcpy(gradient, slope, w->net.shape.n_param * sizeof *gradient);
-done:
-  mill_train_team_destroy(w);
-  return err;
-}
-
 int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *settings,
                       const mill_train_problem *problem, const float *param, int n,
                       const int *model, float *h)
@@ -180,16 +157,14 @@ static int run_epoch(const mill_mpi *mpi, const mill_train_settings *settings, m
     const int first = (int)mill_mpi_share(mpi, n, &end), n_row = (int)end - first;
     memcpy(w->model, order + i + first, (size_t)n_row * sizeof *order);
     err = mill_train_team_rows(w, n_row, 1);
-    if (err == MILL_OK)
-      err = w->ops->slopes(w->work, &w->rows, (int)n);
+    MILL_STEP(w->ops->slopes(w->work, &w->rows, (int)n));
     if (mpi->size > 1)
       err = mill_mpi_agree(mpi, err);
     MILL_TRY(err);
     MILL_TRY(step(mpi, settings, w, shares, state));
   }
   err = w->ops->take_loss(w->work, &mine);
-  if (err == MILL_OK)
-    err = w->ops->fetch(w->work);
+  MILL_STEP(w->ops->fetch(w->work));
   if (err == MILL_OK || mpi->size > 1)
     err = mill_mpi_agree(mpi, err);
   MILL_TRY(err);
@@ -241,12 +216,9 @@ int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
   mill_train_shares shares = {0};
   const int n_room = (mill_train_room(settings, problem->n) + mpi->size - 1) / mpi->size;
   err = mill_train_team_create(ops, settings, problem, n_room, &w);
-  if (err == MILL_OK)
-    err = ops->bind(w->work, state->param, state->m, state->v);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(problem->n_train, &order);
-  if (err == MILL_OK)
-    err = mill_train_shares_create(mpi, w->net.shape.n_param, &shares);
+  MILL_STEP(ops->bind(w->work, state->param, state->m, state->v));
+  MILL_STEP(MILL_ALLOC(problem->n_train, &order));
+  MILL_STEP(mill_train_shares_create(mpi, w->net.shape.n_param, &shares));
   MILL_TRY(mill_mpi_agree(mpi, err));
   while (!state->ended) {
     MILL_TRY(run_epoch(mpi, settings, w, &shares, order, state));

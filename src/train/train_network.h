@@ -3,8 +3,7 @@
  *
  *  Ranks share each mini-batch, and threads share a rank's part.  Sums have a fixed order, so
  *  bits depend on the number of ranks but not of threads. */
-#ifndef MILL_TRAIN_NETWORK_H
-#define MILL_TRAIN_NETWORK_H
+#pragma once
 
 #include "src/train/train_work.h"
 
@@ -52,12 +51,6 @@ int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
 /** Gather the distributed moments m and v on every rank.  Collective. */
 int mill_train_gather(const mill_mpi *mpi, mill_train_state *state);
 
-/** Compute the loss of models [n], less mill_train_problem's floor, and its gradient; param and
- *  gradient [n_param of mill_train_shape_of]. */
-int mill_train_gradient(const mill_train_ops *ops, const mill_train_settings *settings,
-                        const mill_train_problem *problem, int n, const int *model,
-                        const float *param, float *gradient, double *loss);
-
 /** Compute the last hidden layer's outputs h [n][width of that layer] for models [n]. */
 int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *settings,
                       const mill_train_problem *problem, const float *param, int n,
@@ -69,5 +62,3 @@ int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *sett
 int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
                           const mill_train_settings *settings, const mill_train_problem *problem,
                           mill_train_state *state, double *before, double *after);
-
-#endif

@@ -32,11 +32,6 @@ typedef struct normal {
   double *change;
 } normal;
 
-static void normal_clear(normal *q)
-{
-  MILL_FREE(q->h, q->mean_h, q->mean_rest, q->vector, q->value, q->right, q->change);
-}
-
 static int allocate(const mill_train_problem *p, int width, normal *q)
 {
   const size_t n = (size_t)width, n_out = (size_t)p->n_out;
@@ -182,13 +177,11 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
   mill_train_shape_of(settings, problem->n_in, problem->n_out, &shape);
   const size_t at = shape.weight[shape.n_layer - 1], bias = shape.bias[shape.n_layer - 1];
   err = MILL_ALLOC(shape.n_param, &tried);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(shape.n_param - at, &first);
+  MILL_STEP(MILL_ALLOC(shape.n_param - at, &first));
   if (err == MILL_OK && mpi->rank == 0)
     err = prepare(ops, settings, problem, &shape, state->best, &q);
-  if (err == MILL_OK)
-    err = mill_train_team_create(ops, settings, problem, mill_train_room(settings, problem->n),
-                                 &team);
+  MILL_STEP(
+      mill_train_team_create(ops, settings, problem, mill_train_room(settings, problem->n), &team));
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(validate(mpi, team, state->best, before));
   *after = *before;
@@ -208,7 +201,6 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
   }
 done:
   mill_train_team_destroy(team);
-  MILL_FREE(tried, first);
-  normal_clear(&q);
+  MILL_FREE(tried, first, q.h, q.mean_h, q.mean_rest, q.vector, q.value, q.right, q.change);
   return err;
 }

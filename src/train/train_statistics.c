@@ -64,18 +64,12 @@ void mill_train_components_clear(mill_train_components *c)
 
 /* ---- room ---- */
 
-/* Number of rows that replace earlier spectra: twice as many, and one for a change of the mean, fit
- * into the room. */
-static int n_condensed(const mill_train_statistics *s)
-{
-  return s->n_room / 2 - 1;
-}
-
 /* Replace the rows by the leading principal directions of their covariance. */
 static int condense(mill_train_statistics *s)
 {
   int err = MILL_OK;
-  const int n = n_condensed(s);
+  /* twice as many rows, and one for a change of the mean, fit into the room */
+  const int n = s->n_room / 2 - 1;
   const size_t n_pix = (size_t)s->n_pix;
   double *value = NULL, *rows = NULL;
   if (s->n_row <= n)
@@ -160,25 +154,21 @@ int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
 /* Rank 0: receive another rank's statistics and take them in. */
 static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_statistics *s)
 {
-  int err = MILL_OK;
   const size_t n_pix = (size_t)s->n_pix;
   int64_t size[2];
-  MILL_MPI(MPI_Recv(size, 2, MPI_INT64_T, from, 0, mpi->comm, MPI_STATUS_IGNORE));
+  int code = MILL_OK;
+  MILL_CHECK_MPI(MPI_Recv(size, 2, MPI_INT64_T, from, 0, mpi->comm, MPI_STATUS_IGNORE));
   if (s->n_row + size[1] + 1 > s->n_room)
-    err = condense(s);
-  MILL_MPI(MPI_Send(&err, 1, MPI_INT, from, 1, mpi->comm)); /* may it come? */
-  MILL_TRY(err);
-  if (size[0] == 0)
-    goto done;
-  MILL_MPI(MPI_Recv(pixel, 2 * s->n_pix, MPI_DOUBLE, from, 2, mpi->comm, MPI_STATUS_IGNORE));
-  for (int64_t i = 0; i < size[1]; i++) {
-    MILL_MPI(MPI_Recv(s->row + (size_t)s->n_row * n_pix, s->n_pix, MPI_DOUBLE, from, 3, mpi->comm,
-                      MPI_STATUS_IGNORE));
-    s->n_row++;
-  }
+    code = condense(s);
+  MILL_CHECK_MPI(MPI_Send(&code, 1, MPI_INT, from, 1, mpi->comm)); /* may it come? */
+  if (code != MILL_OK || size[0] == 0)
+    return code;
+  MILL_CHECK_MPI(MPI_Recv(pixel, 2 * s->n_pix, MPI_DOUBLE, from, 2, mpi->comm, MPI_STATUS_IGNORE));
+  for (int64_t i = 0; i < size[1]; i++, s->n_row++)
+    MILL_CHECK_MPI(MPI_Recv(s->row + (size_t)s->n_row * n_pix, s->n_pix, MPI_DOUBLE, from, 3,
+                            mpi->comm, MPI_STATUS_IGNORE));
   move_mean(s, size[0], pixel, pixel + n_pix);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics *s)
@@ -203,8 +193,7 @@ int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s)
   int err = MILL_OK;
   double *pixel = NULL; /* mean, square */
   err = MILL_ALLOC(2 * (size_t)s->n_pix, &pixel);
-  if (err == MILL_OK)
-    err = centre(s);
+  MILL_STEP(centre(s));
   if (err == MILL_OK && mpi->rank > 0)
     err = condense(s); /* rank 0 has room for so many rows */
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -318,8 +307,7 @@ int mill_train_components_share(const mill_mpi *mpi, mill_train_components *c)
     *c = (mill_train_components){.n_pix = size[0], .n_component = size[1]};
     for (int i = 0; i < 3 && err == MILL_OK; i++)
       err = MILL_ALLOC(length[i], array[i]);
-    if (err == MILL_OK)
-      err = MILL_ALLOC(n * n_pix, &c->pattern);
+    MILL_STEP(MILL_ALLOC(n * n_pix, &c->pattern));
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Bcast(&c->total, 1, MPI_DOUBLE, 0, mpi->comm));

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** First phase of training: statistics and principal components of spectra, in one pass over them
  *  (docs/science/numerics.md, "Training a network"). */
-#ifndef MILL_TRAIN_STATISTICS_H
-#define MILL_TRAIN_STATISTICS_H
+#pragma once
 
 #include "kernels/train/train_ops.h"
 #include "src/ranks/mpi_context.h"
@@ -65,5 +64,3 @@ void mill_train_components_clear(mill_train_components *c); /* NULL is allowed *
  *  over pixels of (scale (y - mean))^2 that the components do not explain. */
 int mill_train_components_scores(const mill_train_components *c, const double *scale, int n,
                                  const float *y, double *z, double *rest);
-
-#endif

@@ -180,8 +180,7 @@ int mill_train_team_validate(const mill_mpi *mpi, mill_train_team *w, double *lo
 done:
   if (err == MILL_OK || mpi->size > 1)
     err = mill_mpi_agree(mpi, err);
-  if (err == MILL_OK)
-    err = mill_train_sum_over_ranks(mpi, mine, loss);
+  MILL_STEP(mill_train_sum_over_ranks(mpi, mine, loss));
   *loss = *loss / ((double)n * p->n_norm) + p->validation_floor;
   return err;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Settings and data of a training, and a rank's team: its network on a backend
  *  (kernels/train/train_ops.h) with room for a batch of models. */
-#ifndef MILL_TRAIN_WORK_H
-#define MILL_TRAIN_WORK_H
+#pragma once
 
 #include "kernels/data/library.h"
 #include "kernels/train/train_ops.h"
@@ -47,8 +46,7 @@ int mill_train_settings_check(const mill_train_settings *settings);
  *  rows                   gives the targets of models, equal on all ranks; valid until the next
  *                         call
  *  weight [n_out][width]  initial last layer; width: of the last hidden layer
- *  bias [n_out]           initial last layer
- *  / */
+ *  bias [n_out]           initial last layer */
 typedef struct mill_train_problem {
   int n_in, n_out, n, n_train;
   const float *x;
@@ -107,5 +105,3 @@ typedef struct mill_train_shares {
 
 int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_shares *shares);
 void mill_train_shares_clear(mill_train_shares *shares);
-
-#endif

@@ -111,7 +111,7 @@ static inline int clean_up(void **state)
 static inline mill_pipeline *pipeline(const mill_backend *backend, int n_slot)
 {
   mill_pipeline *p = NULL;
-  made_check(mill_pipeline_create(&data.lib, &data.set, backend, n_slot, 1, 1, &p));
+  made_check(mill_pipeline_create(&data.lib, 1, &data.set, backend, n_slot, 1, 1, &p));
   for (int i = 0; i < N_STAR; i++)
     made_star_raw(i, &data.made[i], &data.star[i]);
   data.made[7].raw[1].mask = NULL;

@@ -33,10 +33,8 @@ static inline void compare_answers(int precision, double tolerance)
       theta[1][0] += 35.0;
       theta[1][1] = 60.0;
       theta[1][3] += 0.3;
-      made_check(
-          mill_pipeline_evaluate(on_cpu, &data.star[i], request[r], 2, theta[0], a, &prepared_a));
-      made_check(mill_pipeline_evaluate(on_tested, &data.star[i], request[r], 2, theta[0], b,
-                                        &prepared_b));
+      made_ask(on_cpu, &data.star[i], request[r], 2, theta[0], a, &prepared_a);
+      made_ask(on_tested, &data.star[i], request[r], 2, theta[0], b, &prepared_b);
       assert_int_equal(prepared_a.status, prepared_b.status);
       assert_int_equal(prepared_a.n_pix_tot, prepared_b.n_pix_tot);
       for (int k = 0; k < N_ARM; k++)
@@ -115,11 +113,9 @@ static inline void compare_kept(int precision)
     theta[2][3] += 1e-9; /* a label that differs in its last digits */
     theta[3][1] = theta[4][1] = 60.0;
     theta[4][0] -= 20.0; /* the last point is the first one again */
-    made_check(mill_pipeline_evaluate(p, &data.star[i], MILL_REQ_MODELS, N_POINT, theta[0], in_turn,
-                                      &prepared));
+    made_ask(p, &data.star[i], MILL_REQ_MODELS, N_POINT, theta[0], in_turn, &prepared);
     for (int k = 0; k < N_POINT; k++) {
-      made_check(mill_pipeline_evaluate(p, &data.star[i], MILL_REQ_MODELS, 1, theta[k], &alone,
-                                        &prepared));
+      made_ask(p, &data.star[i], MILL_REQ_MODELS, 1, theta[k], &alone, &prepared);
       assert_memory_equal(&in_turn[k], &alone, sizeof alone);
       assert_true(k == 0 || memcmp(&in_turn[k], &in_turn[k - 1], sizeof alone) != 0);
     }
@@ -217,8 +213,7 @@ MILL_TEST(a_fit_ends_with_the_template_of_its_solution)
     n_fitted++;
     for (int l = 0; l < N_LABEL; l++)
       theta[MILL_PAR_LABEL0 + l] = row->label[l];
-    made_check(
-        mill_pipeline_evaluate(p, &data.star[i], MILL_REQ_MODELS, 1, theta, &eval, &prepared));
+    made_ask(p, &data.star[i], MILL_REQ_MODELS, 1, theta, &eval, &prepared);
     for (int k = 0; k < N_ARM; k++)
       if (row->n_pix[k] > 0)
         assert_memory_equal(&eval.chisq[k], &row->chisq[k], sizeof eval.chisq[k]);

@@ -14,7 +14,7 @@
 #include "jobs/fit/fit.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "kernels/find_backend.h"
+#include "kernels/backend.h"
 #include "tests/cuda/verdict.h"
 #include "kernels/gpu.h"
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <sys/mman.h>
 
-#include "kernels/fiber/fiber_switch.h"
+#include "tests/fiber/fiber_switch.h"
 #include "tests/cuda_emulation/cuda_runtime.h"
 #include "tests/cuda_emulation/emulation.h"
 #include "tests/cuda_emulation/emulation_parts.h"

@@ -201,8 +201,7 @@ def forked(args, cwd, timeout):
 def without_pictures():
     """Reports that are run meanwhile have empty pictures, which are most of their time."""
     importlib.import_module("starmill.products.report")
-    with unittest.mock.patch("starmill.products.charts.png", return_value=b""), \
-            unittest.mock.patch("matplotlib.figure.Figure.tight_layout"):
+    with unittest.mock.patch("starmill.products.charts.png", return_value=b""):
         yield
 
 
@@ -348,12 +347,12 @@ def write_redrock(path, targets, z, kinds):
              "REDSHIFTS").writeto(path, overwrite=True)
 
 
-def write_desi(path, arms):
+def write_desi(path, arms, objtype="TGT"):
     """Stars of targets 100, 101 ... in DESI's layout; arms: {name: {WAVELENGTH, FLUX, IVAR ...}}."""
     n = len(next(iter(arms.values()))["FLUX"])
     hdus = [pyfits.PrimaryHDU(), bintable({
         "TARGETID": np.arange(n) + 100, "TARGET_RA": np.zeros(n), "TARGET_DEC": np.zeros(n),
-        "OBJTYPE": ("3A", ["TGT"] * n), "COADD_FIBERSTATUS": ("J", np.zeros(n, int))}, "FIBERMAP")]
+        "OBJTYPE": ("3A", [objtype] * n), "COADD_FIBERSTATUS": ("J", np.zeros(n, int))}, "FIBERMAP")]
     for arm, arrays in arms.items():
         for name, array in {**arrays, "MASK": np.zeros(arrays["FLUX"].shape, "i4")}.items():
             array = array if name in ("WAVELENGTH", "MASK") else array.astype("f4")

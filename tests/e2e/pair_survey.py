@@ -51,7 +51,7 @@ def write(path, survey, velocity, noise=None, add=lambda at, ideal: ideal):
         ideal, n = add(at, observe.noiseless(survey, some)), len(some.index)
         out = [tuple(np.zeros((n, arm.n_pix), kind) for kind in ("f4", "f4", "i4")) for arm in survey.arms]
         sn = [observe._observe_star(noisy, some, i, [arm[i] for arm in ideal], out) for i in range(n)]
-        files.put_coadd(file, at, survey, some, out, np.array(sn, "f4"))
+        files.put_coadd(file, at, survey, some, (out, np.array(sn, "f4")))
     file.commit()
 
 

@@ -12,8 +12,7 @@ from scipy.interpolate import RegularGridInterpolator
 from starmill.cli.basics import Failure  # noqa: E402
 from starmill.templates import library_file  # noqa: E402
 from starmill.templates.emulate import flux  # noqa: E402
-from starmill.templates.functions import choose_length  # noqa: E402
-from starmill.templates.lattice import Lattice  # noqa: E402
+from starmill.templates.functions import Lattice, choose_length  # noqa: E402
 from starmill.templates.library_data import Label  # noqa: E402
 
 SEED = 23

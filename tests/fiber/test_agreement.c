@@ -9,7 +9,7 @@
     5                                                                                              \
   }
 #include "tests/conformance/survey.h"
-#include "tests/fiber/fiber_backend.h"
+#include "tests/fiber/fiber.h"
 
 static int set_up(void **state)
 {

@@ -24,7 +24,7 @@ extern const struct mill_backend mill_backend_cpu_dropped;
 #include "kernels/cpu/cpu_real_f32.c"
 
 #include "tests/conformance/branches.h"
-#include "tests/fiber/fiber_backend.h"
+#include "tests/fiber/fiber.h"
 
 enum { MAX_SITE = 200, N_SEED = 4, N_FIBER = 5 };
 

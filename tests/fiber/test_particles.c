@@ -3,9 +3,7 @@
  * barriers: the same particles as the CPU's, and sums that differ by their order alone. */
 #include "tests/kernels/particles/evolution.h"
 
-#include "kernels/fiber/fiber.h"
-
-extern const mill_particle_ops mill_particle_ops_cpu_fiber;
+#include "tests/fiber/fiber.h"
 
 static void check(int form, int boundary)
 {

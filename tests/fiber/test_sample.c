@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Posteriors with five fibers in the place of a block's threads, whose order is another one in each
  * run: the same test, of which one part compares the bits of two runs. */
-#include "kernels/fiber/fiber.h"
+#include "tests/fiber/fiber.h"
 
 static int five_fibers(void **state)
 {

@@ -18,7 +18,7 @@
 #include "kernels/math/hull.h"
 #include "kernels/math/rotation.h"
 #include "src/config/config.h"
-#include "src/pipeline/pipeline.h"
+#include "src/pipeline/pipeline_parts.h"
 #include "tests/kernels/star/prepare_reference.h"
 #include "tests/test_library.h"
 
@@ -469,7 +469,7 @@ static inline void made_theta(const mill_library *lib, double fraction, double v
   theta[0] = vel * test_library_random(random);
   theta[1] = 0.5 * vsini * (1 + test_library_random(random));
   for (int l = 0; l < lib->n_label; l++)
-    theta[2 + l] = mill_label_unmap(&lib->label[l], 1.6 * fraction * test_library_random(random));
+    theta[2 + l] = test_label_unmap(&lib->label[l], 1.6 * fraction * test_library_random(random));
 }
 
 /** Stars on their way through mill_pipeline_run: source and sink. */
@@ -519,7 +519,8 @@ static inline void made_fit_epochs(const mill_library *lib, const mill_fit_setti
   mill_pipeline *pipeline = NULL;
   mill_star *raw = NULL;
   made_check(MILL_ALLOC(n, &raw));
-  made_check(mill_pipeline_create(lib, set, backend, n_slot, n_thread, model != NULL, &pipeline));
+  made_check(
+      mill_pipeline_create(lib, 1, set, backend, n_slot, n_thread, model != NULL, &pipeline));
   for (int i = 0; i < n; i++) {
     made_star_raw(i, &star[i], &raw[i]);
     for (int k = 0; k < star[i].n_segment && set->epochs; k++)
@@ -551,6 +552,23 @@ static inline double made_par(const mill_fit_result *r, int j)
 static inline double made_err(const mill_fit_result *r, int j)
 {
   return j == 0 ? r->vrad_err_km_s : (j == 1 ? r->vsini_err_km_s : r->label_err[j - 2]);
+}
+
+/** Hold a star, evaluate it at points and drop it; f gets hull penalty and priors.  eval is untouched
+ *  unless prepared->status is NOT_DONE. */
+static inline void made_ask(mill_pipeline *p, const mill_star *star, int request, int n_point,
+                            const double *theta, mill_evaluation *eval, mill_fit_result *prepared)
+{
+  double *penalty = NULL;
+  made_check(MILL_ALLOC(n_point, &penalty));
+  made_check(mill_pipeline_hold(p, star, prepared));
+  const int fix = p->slots.host.fix_error;
+  if (p->held.is_ready)
+    made_check(mill_pipeline_ask(p, request, fix, n_point, theta, eval, penalty));
+  for (int i = 0; i < n_point && p->held.is_ready; i++)
+    eval[i].f += penalty[i];
+  mill_free(penalty);
+  mill_pipeline_drop(p);
 }
 
 #endif

@@ -30,7 +30,8 @@ static inline void one_star_make(uint64_t seed, int n_exposure, int with_matrix,
 
 static inline void open_pipeline(void)
 {
-  made_check(mill_pipeline_create(&fx.lib, &fx.set, mill_backend_cpu(NULL), 1, 1, 0, &fx.pipeline));
+  made_check(
+      mill_pipeline_create(&fx.lib, 1, &fx.set, mill_backend_cpu(NULL), 1, 1, 0, &fx.pipeline));
   made_star_raw(0, &fx.star, &fx.raw);
 }
 

@@ -47,9 +47,9 @@ static void evaluate(made_star *s, const double *theta, int request, mill_evalua
 {
   mill_pipeline *pipeline = NULL;
   mill_star raw;
-  made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
+  made_check(mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
   made_star_raw(0, s, &raw);
-  made_check(mill_pipeline_evaluate(pipeline, &raw, request, 1, theta, eval, prepared));
+  made_ask(pipeline, &raw, request, 1, theta, eval, prepared);
   mill_pipeline_destroy(pipeline);
 }
 

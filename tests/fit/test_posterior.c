@@ -73,7 +73,7 @@ static void sample(int n_slot, int n_thread, int n, made_star *star, const int *
   memset(out, 0, (size_t)n * sizeof *out);
   made_check(MILL_ALLOC(n, &raw));
   made_check(
-      mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), n_slot, n_thread, 0, &pipeline));
+      mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), n_slot, n_thread, 0, &pipeline));
   for (int i = 0; i < n; i++) {
     made_star_raw(i, &star[i], &raw[i]);
     raw[i].identity = 100 + (uint64_t)i;
@@ -143,7 +143,7 @@ MILL_TEST(settings_that_cannot_be_are_refused)
   mill_pipeline *pipeline = NULL;
   usual_sampling();
   set.sample.max_eval = 100;
-  assert_fails(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline),
+  assert_fails(mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline),
                MILL_ERR_CONFIG, "--max-evaluations");
 }
 
@@ -196,13 +196,13 @@ static int answer_points(int i, double sn)
   mill_fit_result prepared;
   set.sample.max_eval = 0;
   make_star(i, sn, &star, truth);
-  made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
+  made_check(mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
   made_star_raw(0, &star, &raw);
   for (int n; scanf("%d", &n) == 1 && n > 0 && n <= MOST; fflush(stdout)) {
     for (int k = 0; k < n * N_PAR; k++)
       if (scanf("%lf", &theta[k]) != 1)
         return 1;
-    made_check(mill_pipeline_evaluate(pipeline, &raw, MILL_REQ_VALUES, n, theta, eval, &prepared));
+    made_ask(pipeline, &raw, MILL_REQ_VALUES, n, theta, eval, &prepared);
     for (int k = 0; k < n; k++)
       printf("%.17g\n", eval[k].f);
   }

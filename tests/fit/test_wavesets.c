@@ -78,9 +78,9 @@ static mill_waveset_stats run_stars(int n_slot, int n_thread, size_t limit, int 
 {
   mill_waveset_stats end;
   *run = (lazy_run){.order = order, .n = n, .result = out};
-  made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), n_slot, n_thread, 0,
+  made_check(mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), n_slot, n_thread, 0,
                                   &run->pipeline));
-  mill_pipeline_waveset_limit(run->pipeline, limit);
+  mill_waveset_cache_limit(run->pipeline->member[0].waveset, limit);
   made_check(mill_pipeline_run(run->pipeline, lazy_source, run, lazy_sink, run));
   mill_pipeline_waveset_stats(run->pipeline, &end);
   mill_pipeline_destroy(run->pipeline);

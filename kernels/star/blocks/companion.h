@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Two stars in one spectrum (kernels/star/logic/pair.h): the segment keeps the companion's
- *  template and derivatives at the pixels, in their own unit, to be added to those of the current
- *  star. */
-#ifndef MILL_COMPANION_H
-#define MILL_COMPANION_H
+/** Two stars in one spectrum (kernels/star/logic/pair.h).  A segment stores the companion's
+ *  template and its derivatives at the pixels, in a unit of their own, to add them to the current
+ *  star's. */
+#pragma once
 
 #include "kernels/star/blocks/template.h"
 
+/** Does the segment's model include a companion? */
 MILL_HD_INLINE int mill_is_paired(const mill_segment *s)
 {
   return MILL_HAS_PAIRS && s->paired;
@@ -19,7 +19,7 @@ MILL_HD_INLINE double mill_pair_unit(const mill_model *m, const mill_segment *s,
   return exp(s->pair_ln + s->pair_ln_ratio - MILL_LN_SCALE(&m->arm[s->arm], work));
 }
 
-/** Add the companion's template to the one in templ. */
+/** Add the companion's template to templ [n_pix]. */
 MILL_BLOCK_FN void mill_block_add_companion(mill_block *b, const mill_model *m,
                                             const mill_segment *s, const mill_workspace *work,
                                             mill_real *templ)
@@ -88,5 +88,3 @@ MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, cons
   }
   MILL_BARRIER(b);
 }
-
-#endif

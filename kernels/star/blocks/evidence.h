@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Evidence of a star's weighted points: the integral of likelihood times priors, divided by that
- *  of the priors (docs/science/numerics.md, "Posteriors"). */
-#ifndef MILL_EVIDENCE_H
-#define MILL_EVIDENCE_H
+/** Compute the evidence of a star from its weighted points: the integral of likelihood times
+ *  priors, divided by the integral of the priors (docs/science/numerics.md, "Posteriors"). */
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/star/logic/proposal.h"
 
-/** Draws that estimate which part of the priors lies within the hulls. */
+/** Draws that estimate which fraction of the priors lies within the hulls. */
 enum { MILL_POST_PRIOR_DRAWS = 4096 };
 
 /** Range of parameter j: the limits of velocity or v sin i, or the range of the label. */
@@ -18,7 +17,7 @@ MILL_HD static inline void mill_sample_range(const mill_model *m, int j, double 
   *high = is_label ? m->label[j - MILL_PAR_LABEL0].max : mill_par_max(m, j);
 }
 
-/** Does the prior of a free parameter have a finite integral? */
+/** Does the prior of the free parameter j have a finite integral? */
 MILL_HD static inline int mill_prior_bounded(const mill_model *m, const mill_slot *slot, int j)
 {
   int bounded = j < MILL_PAR_LABEL0 || mill_prior_sigma(m, slot, j) > 0.0;
@@ -41,6 +40,7 @@ MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const m
     const double sigma = mill_prior_sigma(m, slot, j);
     double lo, hi;
     mill_sample_range(m, j, &lo, &hi);
+    /* without a prior the normal z gives a uniform number in the range */
     theta[j] = sigma > 0.0 ? mill_prior_mean(m, slot, j) + z[k] * sigma
                            : lo + (hi - lo) * 0.5 * erfc(-z[k] * 0.70710678118654752);
   }
@@ -89,6 +89,7 @@ MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_
     part[1] += w * w;
   }
   mill_block_sum_n(b, part, 2, sum);
+  /* ln of the t distribution's normalisation, which the densities leave out */
   const double ln_t = lgamma(0.5 * (t + n)) - lgamma(0.5 * t) - 0.5 * n * log(t * MILL_PI);
   const double ln_prior = mill_block_prior_integral(b, m, slot, &var);
   MILL_SERIAL(b)
@@ -100,5 +101,3 @@ MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_
         isfinite(ln_z) ? sqrt(1.0 / size - 1.0 / (double)s->n_draw + var) : (double)NAN;
   }
 }
-
-#endif

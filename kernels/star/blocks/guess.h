@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Initial guess: cross-match with a few templates over velocity bins.
+/** Initial guess: match the data with a few templates over velocity bins.
  *
- *  Data and templates are divided by their own continuum fits.  With n = d/c - 1, m = T/c_T - 1 and
- *  w = c^2/sigma^2 summed into bins uniform in ln wavelength
+ *  Data d (errors sigma) and templates T are divided by their own continuum fits c and c_T.  With
+ *  n = d/c - 1, m = T/c_T - 1 and w = c^2/sigma^2, summed into bins uniform in ln wavelength,
+ *  template k at velocity v has
  *    chi^2(k, v) = const - 2 sum (w n) m_k(v) + sum w m_k^2(v),
  *  the real part of the correlation of w - 2 i w n with m^2 + i m.  Fourier transforms of blocks of
- *  bins give it at all velocities together (overlap-save).  A block has guess_n - 2 guess_half bins
- *  of the data, and guess_n of the template, guess_half more on each side.  The products of all
- *  blocks of all segments are added up and transformed back once.  The guess is float32 in both
- *  precisions. */
-#ifndef MILL_GUESS_H
-#define MILL_GUESS_H
+ *  bins give chi^2 at all velocities together (overlap-save).  A block has guess_n - 2 guess_half
+ *  bins of the data, and guess_n bins of the template: guess_half more on each side.  The products
+ *  of all blocks of all segments are added up and transformed back once.  The guess is float32 in
+ *  both precisions. */
+#pragma once
 
 #include "kernels/math/fourier.h"
 #include "kernels/math/hull.h"
@@ -19,21 +19,20 @@
 
 static_assert((int)MILL_GUESS_LANE == (int)MILL_FOURIER_LANE, "groups are transformed as they are");
 
-/** Velocity of a shift by n_bin bins (positive: receding). */
+/** Velocity of a shift by n_bin bins, km/s (positive: receding). */
 MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
 {
   return MILL_C_KM_S * tanh(n_bin * ln_step);
 }
 
-/** Candidate starts after start i (from 1 on) have at least this distance from it, in mapped
- *  labels: the first starts search near the best template, the last ones other parts of the
- *  library. */
+/** Least distance in mapped labels from start i (from 1 on) to later candidate starts: the first
+ *  starts search near the best template, the last ones other parts of the library. */
 MILL_HD static inline double mill_guess_apart(int i)
 {
   return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;
 }
 
-/** Content of the bins: both terms of chi^2, or one of them for the residuals of a model. */
+/** Terms of chi^2 for which bins have data: both, only w m^2, or only w n m (for residuals). */
 enum mill_guess_bins { MILL_BINS_ALL, MILL_BINS_SQUARE, MILL_BINS_RESIDUAL };
 
 /** Does a segment take part in the guess or the peak search? */
@@ -48,6 +47,7 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
 
 #include MILL_PRIMITIVES_GUESS
 
+/* log2(n) steps of n / 2 butterflies; a thread takes MILL_GUESS_TEMPLATES lanes of one at a time */
 MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const float *root,
                                       float *x)
 {
@@ -62,8 +62,7 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
   }
 }
 
-/** Transform the products `sum` of one group of templates, from k0 on, back into slot->guess.chisq.
- */
+/** Transform products `sum` of templates from k0 on, one group, back to slot->guess.chisq. */
 MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, int k0,
                                            mill_slot *slot, float *sum)
 {
@@ -113,6 +112,7 @@ MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, in
     mill_block_guess_shifts(b, m, k0, slot[j], sum[j]);
 }
 
+/** Compute slot->guess.chisq of one group of templates, from k0 on, for one star. */
 MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, int k0,
                                           mill_slot *slot, mill_workspace *work)
 {
@@ -120,10 +120,24 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, in
   mill_block_guess_matches(b, m, k0, 1, &slot, &sum);
 }
 
-/** Fill s->guess with the transformed bins of a segment: weights c^2/sigma^2 and products w n (see
- *  above).  MILL_BINS_ALL: c is the continuum fit in work->solve.  Otherwise c is the model in
- *  s->scratch, and only the weights (SQUARE) or only the products (RESIDUAL) are kept.  work->pixel
- *  and smooth hold [n_pix] double here. */
+/** Divide numbers x and y of pixel p by 1 + the sky's variance over that of the data: the guess has
+ *  only a diagonal covariance. */
+MILL_HD static inline void mill_guess_doubt_sky(int n_sky, const mill_segment *s, int p, double *x,
+                                                double *y)
+{
+  double variance = 1.0;
+  for (int j = 0; j < n_sky; j++) {
+    const double c = (double)s->ws->sky[j * mill_row_pitch(s->n_pix) + p] * (double)s->is[p];
+    variance += c * c;
+  }
+  *x /= variance;
+  *y /= variance;
+}
+
+/** Fill s->guess with the Fourier transforms of a segment's bins: weights w = c^2/sigma^2 and
+ *  products w n (see above).  MILL_BINS_ALL: c is the continuum fit in work->solve.  Otherwise c is
+ *  the model in s->scratch, and only the weights (SQUARE) or only the products (RESIDUAL) are
+ *  filled. work->pixel and smooth hold [n_pix] double here. */
 MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int nk,
                                          enum mill_guess_bins what, const mill_segment *s,
                                          mill_workspace *work)
@@ -132,6 +146,7 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
   const int n_fourier = m->guess_n, n_kept = n_fourier - 2 * m->guess_half;
   const int n_number = n_fourier * 2 * MILL_GUESS_LANE;
   const int n = s->n_pix, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  const int n_sky = what == MILL_BINS_ALL ? m->arm[s->arm].n_sky : 0;
   double *pixel_wn = (double *)work->pixel, *pixel_w = (double *)work->smooth;
   MILL_FOR(b, c, n_chunk)
   {
@@ -157,6 +172,8 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
       pixel_wn[p] = good ? x[i] * ((double)s->d[p] - x[i]) : 0.0;
       pixel_w[p] = good ? x[i] * x[i] : 0.0;
     }
+    for (int p = first; p < first + len && n_sky > 0; p++)
+      mill_guess_doubt_sky(n_sky, s, p, &pixel_wn[p], &pixel_w[p]);
   }
   MILL_FOR(b, e, mill_guess_lanes(ws->n_block) * n_number)
   {
@@ -224,8 +241,8 @@ MILL_HD static inline double mill_guess_distance2(const mill_model *m, int i, in
   return sum;
 }
 
-/** Take the template with the least chi^2 (of equal ones the first); -1: none is finite.
- *  Afterwards templates with its labels, or with labels closer than apart, are excluded. */
+/** Return the template with the least chi^2 (the first of equal ones); -1: none is finite.
+ *  Afterwards exclude templates with the same labels, or with labels closer than apart. */
 MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill_slot *slot,
                                         double apart)
 {
@@ -238,7 +255,7 @@ MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill
       best_k = k;
     }
   }
-  /* of equal ones the first, whichever thread has it */
+  /* the first of equal ones, so that the result does not depend on the threads */
   const double least = -mill_block_max(b, -best);
   const double at = best_k >= 0 && best == least ? (double)best_k : INFINITY;
   const double first = -mill_block_max(b, -at);
@@ -318,7 +335,7 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
   }
 }
 
-/** Penalty of the priors at element e of slot->guess.chisq. */
+/** Penalty of the priors on velocity and labels at element e of slot->guess.chisq. */
 MILL_HD static inline double mill_guess_penalty(const mill_model *m, const mill_slot *slot, int e)
 {
   const int nv = 2 * m->guess_half + 1, i_label = e / nv / m->n_guess_vsini;
@@ -329,8 +346,8 @@ MILL_HD static inline double mill_guess_penalty(const mill_model *m, const mill_
   return f;
 }
 
-/** Add to slot->guess.chisq the priors' penalty, if any, less its least value on the grid: bins and
- *  templates may be further apart than a prior is wide. */
+/** Add to slot->guess.chisq the priors' penalty less its least value on the grid, since bins and
+ *  templates may be farther apart than a prior is wide. */
 MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int any = 0;
@@ -350,8 +367,8 @@ MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, m
   MILL_BARRIER(b);
 }
 
-/** Fill slot->starts from slot->guess.chisq: the best template, then the best one with labels apart
- *  from it, and so on.  Fixed parameters keep their value. */
+/** Fill slot->starts from slot->guess.chisq: first the best template, then the best one with labels
+ *  apart from the first, and so on.  Fixed parameters keep their value. */
 MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int v0, v1;
@@ -375,8 +392,8 @@ MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, m
   }
 }
 
-/** The whole guess of one star.  A CPU takes several stars together through each group of
- *  templates, since all templates do not fit its cache (cpu_backend.c). */
+/** Make the whole guess of one star.  A CPU matches several stars with each group of templates in
+ *  turn, since all templates do not fit its cache (cpu_backend.c). */
 MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slot *slot,
                                     mill_workspace *work)
 {
@@ -385,5 +402,3 @@ MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slo
     mill_block_guess_match(b, m, k0, slot, work);
   mill_block_guess_starts(b, m, slot);
 }
-
-#endif

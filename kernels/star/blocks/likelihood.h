@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The likelihood of a segment and its derivatives, and the answer to a slot's request in one arm.
+/** Compute the likelihood of a segment and its derivatives, and answer a slot's request in one arm.
  *
  *  Each backend sums products over pixels in its own way (kernels/math/primitives.h). */
-#ifndef MILL_LIKELIHOOD_H
-#define MILL_LIKELIHOOD_H
+#pragma once
 
 #include "kernels/math/primitives.h"
 #include "kernels/star/blocks/companion.h"
@@ -11,20 +10,21 @@
 #include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
-/** Fit the continuum: normal matrix of S = P T / sigma (functions P times template T), its Cholesky
- *  factor L and the projected data.  Returns F of this segment without hull or priors,
- *    ln det times mill_det_weight + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2,
+/** Fit the continuum to D = flux / sigma: normal matrix of S = P T / sigma (K functions P times
+ *  template T), its Cholesky factor L, and coefficients a of P.  Returns F of this segment without
+ *  hull or priors,
+ *    ln det(L L^T) times mill_det_weight + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2,
  *  infinite if the matrix is not positive definite or anything is not finite.
  *
- *  work->normal receives L, work->solve [0, K) the coefficients a.  The template is exp(ln_scale)
- *  (level base + templ), templ NULL for zeros.  With model error all products are <x, y> = x . y -
- *  sum (E x)(E y), and work->error receives E S and E (D - S a). */
+ *  work->normal receives L, work->solve [K] the coefficients a.  The template is exp(ln_scale)
+ *  (level base + templ), templ NULL for zeros.  With the rows E of model error all products are
+ *  <x, y> = x . y - sum (E x)(E y), and work->error receives E S and E (D - S a). */
 MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, const mill_segment *s,
                                         const mill_real *templ, double level, double ln_scale,
                                         mill_workspace *work)
 {
   const int nk = s->ws->n_cont;
-  /* sums: products of each row of S and of D with all rows before it, E first */
+  /* products of each row of S and of D with all rows before it, rows of E first */
   const int q = s->n_error;
   mill_normal_sums(b, nk, s, templ, level, work->sums);
   double *a = work->normal, *v = work->solve;
@@ -46,7 +46,7 @@ MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, cons
   return f;
 }
 
-/** F of one segment at a velocity; in: work->templ and its spline coefficients work->bend. */
+/** Return F of a segment at a velocity; in: work->templ and its spline coefficients work->bend. */
 MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const mill_segment *s,
                                       double vel_km_s, mill_workspace *work)
 {
@@ -60,15 +60,15 @@ MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const 
   return mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
 }
 
-/** Interpolate row r of a rotated template (mill_block_template_row) to the located pixels, into
- *  mill_sharp_rows, where the value comes first, then d/d(velocity) and the other derivatives. */
+/** Interpolate row r of a rotated template (mill_block_template_row) to the located pixels.  Rows
+ *  of mill_sharp_rows: the template, its derivative by velocity, then the other derivatives. */
 MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int r, const mill_real *rotated,
                                         const mill_real *bend, mill_workspace *work)
 {
   mill_real *pixel = mill_sharp_rows(s, work);
   const size_t pitch = (size_t)m->max_seg_pix;
-  /* the value gives two rows: itself and d/d(velocity) */
+  /* row 0 gives two: the template and its derivative by velocity */
   mill_block_interpolate(b, &m->arm[s->arm], s->n_pix, rotated, bend, work->index, work->frac,
                          r == 0 ? pixel : pixel + (size_t)(r + 1) * pitch,
                          r == 0 ? mill_doppler_ln_slope(vel_km_s) : 0.0,
@@ -95,7 +95,7 @@ MILL_HD_INLINE double mill_row_curvature(int q, int nk, const double *sums, cons
 /** Compute gradient and curvature of a segment's F by n_row parameters from the sums of
  *  mill_jacobian_sums; zeros if F is not finite.
  *
- *  to [n_row + n_row (n_row + 1) / 2]  out  in the layout of mill_slot.answer */
+ *  to [n_row + n_row (n_row + 1) / 2]  out  as from MILL_ANSWER_TANGENTS on */
 MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, int n_row,
                                         int is_finite, const mill_workspace *work, double *to)
 {
@@ -118,11 +118,12 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, in
 /** Compute F, gradient and curvature of one segment from its mill_sharp_rows.
  *
  *  Variable projection after Kaufman, with V_j = (dT/dtheta_j / sigma) (P a), N = S^T S, A = S^T V,
- *  r = D - S a.  The curvature is V^T V - A^T N^-1 A, the gradient -2 V^T r; the determinant adds
- *  2 sum t (dt/dtheta_j) p^T N^-1 p to the gradient only.  Model error as in mill_block_project.
+ *  r = D - S a.  The curvature is V^T V - A^T N^-1 A, the gradient -2 V^T r.  The determinant adds
+ *  2 sum t (dt/dtheta_j) p^T N^-1 p over pixels to the gradient only, with t = T / sigma and the
+ *  continuum functions p of a pixel.  Model error as in mill_block_project.
  *
  *  n_share  >= 1: fix the model error first, for a star with n_share segments of this arm
- *  answer   out, in the layout of mill_slot.answer */
+ *  answer   out, by enum mill_answer_place */
 MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_segment *s,
                                        int n_share, mill_workspace *work, double *answer)
 {
@@ -130,7 +131,6 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   const int is_pair = mill_is_paired(s), n_row = mill_n_row(m, is_pair);
   double *tangents = answer + MILL_ANSWER_TANGENTS;
   mill_real *smooth = (mill_real *)work->smooth;
-
   if (is_pair)
     mill_block_pair_rows(b, m, s, work, tangents + n_row + n_row * (n_row + 1) / 2);
   if (n_share > 0) {
@@ -139,7 +139,6 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
                                     MILL_LN_SCALE(arm, work), work)))
       mill_block_fix_error(b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
   }
-
   const double ln_scale =
       MILL_LN_SCALE(arm, work) + (is_pair && s->paired == 2 ? -s->pair_ln_ratio : 0.0);
   const double f = mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), ln_scale, work);
@@ -180,10 +179,54 @@ MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len
     flux[i] += more[i] / (double)s->is[first + i];
 }
 
-/** Compute over the good pixels chi-square, the squared significance of negative model pixels and
- *  the largest squared residual, for the coefficients in work->solve and a template.  keep: store
- *  the model in s->model, if wanted, and model / sigma in s->scratch.  Always inlined, so that last
- *  digits do not depend on the compiler's choice. */
+/** Compute for each element of a segment from its mill_sharp_rows how well the model fits the pixels
+ *  that tell the element: sums (enum mill_line_sum) over good pixels of squared residuals and their
+ *  weights, (d model / d label / sigma)^2.
+ *
+ *  to [n_label][MILL_N_LINE_SUM]  out  NaN where F is not finite; unset for other labels */
+MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, const mill_segment *s,
+                                          mill_workspace *work, double *to)
+{
+  const mill_real *templ = (const mill_real *)work->smooth;
+  const double level = MILL_LEVEL(&m->arm[s->arm], work);
+  const int is_finite = isfinite(mill_block_project(b, m, s, templ, level, 0.0, work));
+  const int n = s->n_pix, n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  for (int l = 0; l < m->n_label; l++) {
+    const mill_real *row = templ + (size_t)(1 + MILL_PAR_LABEL0 + l) * (size_t)m->max_seg_pix;
+    double acc[MILL_N_LINE_SUM] = {0.0}, total[MILL_N_LINE_SUM];
+    if (!m->label[l].is_element)
+      continue;
+    MILL_FOR(b, c, n_chunk)
+    {
+      const int first = c * MILL_PIXEL_CHUNK;
+      const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+      double poly[MILL_PIXEL_CHUNK], flux[MILL_PIXEL_CHUNK];
+      mill_continuum_of(s, s->ws->n_cont, work->solve, first, len, poly);
+      for (int i = 0; i < len; i++)
+        flux[i] = poly[i] * (level * s->base[first + i] + (double)templ[first + i]);
+      mill_add_error_shares(s, first, len, work, flux);
+      for (int i = 0; i < len; i++) {
+        const double is = (double)s->is[first + i], r = (double)s->d[first + i] - flux[i] * is;
+        const double v = s->good[first + i] ? poly[i] * (double)row[first + i] * is : 0.0;
+        acc[MILL_LINE_CHISQ] += v * v * r * r;
+        acc[MILL_LINE_WEIGHT] += v * v;
+        acc[MILL_LINE_SQUARE] += v * v * v * v;
+      }
+    }
+    mill_block_sum_n(b, acc, MILL_N_LINE_SUM, total);
+    MILL_SERIAL(b)
+    {
+      for (int k = 0; k < MILL_N_LINE_SUM; k++)
+        to[MILL_N_LINE_SUM * l + k] = is_finite ? total[k] : (double)NAN;
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** Compute over the good pixels chi-square, the squared significance of negative pixels of the
+ *  model without its error, and the largest squared residual, for the coefficients in work->solve
+ *  and a template.  keep: store the model in s->model, if wanted, and model / sigma in s->scratch.
+ *  Always inlined, so that last digits do not depend on the compiler's choice. */
 MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const mill_real *templ,
                                      double level, int keep, const mill_workspace *work,
                                      double *chisq, double *negative, double *largest)
@@ -207,23 +250,24 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
         flux[i] += (double)templ[first + i];
     }
     mill_continuum_of(s, s->ws->n_cont, work->solve, first, len, poly);
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
+    double chi = 0.0, below = 0.0;
+    MILL_SIMD_SUM(below)
+    for (int i = 0; i < len; i++) {
       flux[i] *= poly[i];
+      const double low = good[i] && flux[i] < 0.0 ? flux[i] * (double)is[i] : 0.0;
+      below += low * low;
+    }
     mill_add_error_shares(s, first, len, work, flux);
     if (keep && s->model) {
       MILL_SIMD
       for (int i = 0; i < len; i++)
         s->model[first + i] = (float)flux[i];
     }
-    double chi = 0.0, below = 0.0;
-    MILL_SIMD_SUM(chi, below)
+    MILL_SIMD_SUM(chi)
     for (int i = 0; i < len; i++) {
       const double model = good[i] ? flux[i] * (double)is[i] : 0.0;
       const double r = good[i] ? (double)d[i] - model : 0.0;
-      const double low = model < 0.0 ? model : 0.0;
       chi += r * r;
-      below += low * low;
       poly[i] = model;
       flux[i] = r * r;
     }
@@ -245,8 +289,8 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
   *largest = mill_block_max(b, worst);
 }
 
-/** Store the two factors of mill_block_residual's model, template and continuum coefficients, in
- *  the template's own unit. */
+/** Store the two factors of mill_block_residual's model, the template and the continuum's
+ *  coefficients, in the template's own unit. */
 MILL_BLOCK_FN void mill_block_parts(mill_block *b, const mill_segment *s, const mill_real *templ,
                                     double level, double ln_scale, const mill_workspace *work)
 {
@@ -262,8 +306,8 @@ MILL_BLOCK_FN void mill_block_parts(mill_block *b, const mill_segment *s, const 
   MILL_BARRIER(b);
 }
 
-/** Chi-square of a segment's good pixels for the best continuum times a template (NULL: a
- *  constant), NaN when there is none.  s->scratch is lost. */
+/** Chi-square of a segment's good pixels for a template (NULL: a constant) times its best
+ *  continuum; NaN without a finite one.  s->scratch is overwritten. */
 MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
                                            const mill_segment *s, const mill_real *templ,
                                            double level, mill_workspace *work)
@@ -275,8 +319,7 @@ MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
   return isfinite(f) ? chisq : (double)NAN;
 }
 
-/** Copy the segment.  If its model error is fixed, the copy has the data's own weights and no array
- *  for the model. */
+/** Copy the segment; if its model error is fixed, with the data's own weights and without model. */
 MILL_BLOCK_FN mill_segment mill_segment_of_data(const mill_segment *s)
 {
   mill_segment data = *s;
@@ -308,7 +351,7 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   const double f_c = mill_block_project(b, m, s, none, 1.0, 0.0, work);
   mill_block_residual(b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
   MILL_BARRIER(b);
-  /* without a finite F the coefficients in work->solve are another star's */
+  /* without a finite F, work->solve has another star's coefficients */
   const double known = isfinite(f) ? chisq : (double)NAN;
   const double known_c = isfinite(f_c) ? chisq_c : (double)NAN;
   double data_chisq = known, data_chisq_c = known_c;
@@ -370,6 +413,8 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
                        (mill_real *)work->smooth);
     if (MILL_HAS_PAIRS && slot->keep_rows)
       mill_block_keep_rows(b, m, s, work);
+    else if (slot->weigh_lines)
+      mill_block_weigh_lines(b, m, s, work, mill_answer_of(m, slot, i) + MILL_ANSWER_TANGENTS);
     else
       mill_block_jacobian(b, m, s, s->own_d ? n_share : 0, work, mill_answer_of(m, slot, i));
     n_done++;
@@ -399,8 +444,7 @@ MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const m
   }
 }
 
-/** Make work->templ and work->bend for a request without tangents, from work->grid or from the
- *  slot's kept template. */
+/** Set work->templ and work->bend for a request without tangents, from work->grid or slot->kept. */
 MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_slot *slot,
                                        int i_arm, mill_workspace *work)
 {
@@ -453,8 +497,8 @@ MILL_BLOCK_FN void mill_block_take_stored(mill_block *b, const mill_model *m, in
 
 /** Answer a slot's request for one arm.
  *
- *  In: work->grid, the emulator's output for the slot's labels: the value, for MILL_REQ_TANGENTS
- *  also a derivative per label; nothing if mill_template_there. */
+ *  In: work->grid, the emulator's output for the slot's labels, for MILL_REQ_TANGENTS also its
+ *  derivative by each label; not used if mill_template_there. */
 MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot *slot, int i_arm,
                                   mill_workspace *work)
 {
@@ -476,5 +520,3 @@ MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot 
       mill_block_values(b, m, slot, i, work);
   }
 }
-
-#endif

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Line-spread functions given as a sigma per pixel, as rows of a resolution matrix
+/** Convert line-spread functions given as a sigma per pixel to rows of a resolution matrix
  *  (docs/science/numerics.md, "Line-spread function"). */
-#ifndef MILL_LSF_H
-#define MILL_LSF_H
+#pragma once
 
 #include "kernels/math/activation.h"
 #include "kernels/math/block.h"
 #include "kernels/star/slot.h"
 
-/** In sigmas: a kernel's half width, and a pixel's least distance from the arm's ends. */
+/** In sigmas: half width of a kernel (REACH), least distance of a pixel from an end (EDGE). */
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
 /** Templates on a grid coarser than their library's are blurred to a sigma of at least GRID_SIGMA
- *  grid steps; this may use up to LARGEST_BLUR of the square of the missing sigma. */
+ *  grid steps.  The blur's square is at most LARGEST_BLUR times that of the sigma from template to
+ *  instrument resolution. */
 #define MILL_LARGEST_BLUR 0.95
 #define MILL_GRID_SIGMA   1.75
-/** Method for a kernel of sigma s pixels.  mill_lsf_even if s < SAMPLES and the pixels are uniform
- *  to the fraction EVEN.  Otherwise mill_lsf_moments below MOMENTS, samples of the Gaussian above
- *  SAMPLES, and a linear mixture of both between. */
+/** A kernel of sigma s pixels comes from mill_lsf_even if s < SAMPLES and the pixels are uniform to
+ *  the fraction EVEN.  Otherwise it comes from mill_lsf_moments below MOMENTS, from samples of the
+ *  Gaussian above SAMPLES, and from a linear mixture of both between. */
 #define MILL_LSF_MOMENTS 0.6
 #define MILL_LSF_SAMPLES 0.8
 #define MILL_LSF_EVEN    0.01
 
 enum { MILL_LSF_HALF = 4 /**< half width of mill_lsf_even's kernel, the least of all kernels */ };
 
-/** Weights of five pixels around pixel i that act like a Gaussian of sigma s on the quartic through
- *  them: its moments are exact up to the fourth, for any s and spacing.  wave points at pixel i. */
+/** Compute weights of five pixels around pixel i that act like a Gaussian of sigma s on the quartic
+ *  through them: their moments are exact up to the fourth, for any s and spacing.  wave points at
+ *  pixel i. */
 MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double *weight)
 {
   const double d[5] = {wave[-2] - wave[0], wave[-1] - wave[0], 0.0, wave[1] - wave[0],
@@ -34,8 +35,9 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
   for (int j = 0; j < 5; j++) {
     if (j == 2)
       continue;
-    /* Lagrange's polynomial of point j is x (x - a) (x - b) (x - c) / (its value at
-     * d_j), and the mean of x^2 over the Gaussian is s^2, of x^4 3 s^4, of x and x^3 0 */
+    /* Lagrange's polynomial of point j is x (x - a) (x - b) (x - c) / (its value at d_j), where a,
+     * b, c are the other points.  Over the Gaussian the mean of x^2 is s^2, of x^4 3 s^4, of x and
+     * x^3 0 */
     double pairs = 0.0, value = d[j];
     for (int k = 0; k < 5; k++) {
       if (k == j || k == 2)
@@ -51,11 +53,11 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
   weight[2] = 1.0 - sum;
 }
 
-/** Weights of nine uniform pixels that act like a Gaussian of sigma s pixels: weight has the middle
- *  one and one side, stride elements apart.  Their error has the least variance for lines of sigma
- *  1.3 pixels at random places.  The numbers are the inverse of the pixels' covariances exp(-d^2 /
- *  4 sigma^2), folded about the middle.  Local arrays would keep compilers from vectorising over
- *  pixels. */
+/** Compute weights of nine uniform pixels that act like a Gaussian of sigma s pixels: weight
+ *  receives those of the middle pixel and of one side, stride elements apart.  Their error has the
+ *  least variance for lines of sigma 1.3 pixels at random places.  The numbers are the inverse of
+ *  the pixels' covariances exp(-d^2 / 4 sigma^2), folded about the middle; d is the pixels'
+ *  distance.  Local arrays would keep compilers from vectorising over pixels. */
 MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
 {
   const double sigma = 1.3, step = mill_exp_negative(-0.5 / (2.0 * sigma * sigma + s * s));
@@ -118,8 +120,9 @@ MILL_HD static inline double mill_lsf_pixels(int n, const double *wave, int i, d
   return s * (double)(right - left) / (wave[right] - wave[left]);
 }
 
-/** Weights of the pixels i - h ... i + h (h >= MILL_LSF_HALF) for a Gaussian of sigma s in A; wave
- *  [n] in A.  Pixel i alone has weight if s is not positive or an end is within two pixels. */
+/** Compute row [2 h + 1]: weights of the pixels i - h ... i + h (h >= MILL_LSF_HALF) for a Gaussian
+ *  of sigma s in A; wave [n] in A.  Pixel i alone has weight if s is not positive or an end is
+ *  within two pixels. */
 MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double s, int h,
                                         double *row)
 {
@@ -219,5 +222,3 @@ MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
   }
   MILL_BARRIER(b);
 }
-
-#endif

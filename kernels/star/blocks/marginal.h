@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Marginal densities and modes of a star's samples.
+/** Compute marginal densities and modes of a star's samples.
  *
  *  The density of a parameter is a sum of Gaussian kernels, mirrored at the limits of velocity and
- *  v sin i; their width follows Scott's rule with the effective sample size.  Modes are separated
- *  by valleys of marginal densities: samples are cut at the deepest valley of all parameters, and
- *  each part is examined again (docs/science/numerics.md, "Posteriors").
- */
-#ifndef MILL_MARGINAL_H
-#define MILL_MARGINAL_H
+ *  v sin i; their width follows Scott's rule with the effective sample size.  Valleys of the
+ *  marginal densities separate modes: samples are cut at the deepest valley of all parameters, and
+ *  each part is examined again (docs/science/numerics.md, "Posteriors"). */
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/particles/density.h"
@@ -18,20 +16,20 @@
 /** A mode has at least the fraction WEIGHT of the samples, and ESS effective samples. */
 #define MILL_MODE_WEIGHT 0.02
 #define MILL_MODE_ESS    10.0
-/** Modes of a parameter are searched within this many standard deviations of its mean. */
+/** Modes are searched within this many standard deviations of a parameter's mean. */
 #define MILL_MODE_REACH 5.0
-/** A density extends this many kernel widths beyond its range. */
+/** A density extends this many kernel widths beyond the range of the samples. */
 #define MILL_MARGINAL_MARGIN 3.0
 
 /** Samples of a posterior, as differences from the solution `at`. */
 typedef struct mill_samples {
   const float *x;      /**< [n][n_free] */
-  const float *copies; /**< [n] times that each sample counts; sum n_sample */
+  const float *copies; /**< [n] number of copies of each sample; their sum is n_sample */
   float *column;       /**< [n] work space: one parameter of all samples */
-  float *own;          /**< [n] work space: times that each sample counts in a mode */
+  float *own;          /**< [n] work space: copies of each sample in a mode, else 0 */
   int n, n_free, n_sample;
-  const int *par;   /**< [n_free] number of each free parameter */
-  const double *at; /**< the solution, by parameter */
+  const int *par;   /**< [n_free] parameter number of each free parameter */
+  const double *at; /**< [n_par] the solution */
 } mill_samples;
 
 /** A cut between modes: samples of mode `of` beyond `at` in free parameter k become mode `to`. */
@@ -45,6 +43,7 @@ typedef struct mill_modes {
   mill_mode_cut cut[MILL_MAX_MODE];
 } mill_modes;
 
+/** Mode of the sample x [n_free]. */
 MILL_HD static inline int mill_mode_of(const mill_modes *modes, const float *x)
 {
   int mode = 0;
@@ -64,7 +63,7 @@ MILL_BLOCK_FN void mill_block_take_column(mill_block *b, const mill_samples *s, 
   MILL_BARRIER(b);
 }
 
-/** Count the samples of a mode in s->own; returns their number. */
+/** Set s->own to the copies of each sample in a mode, and to 0 outside; returns their sum. */
 MILL_BLOCK_FN double mill_block_take_mode(mill_block *b, const mill_samples *s,
                                           const mill_modes *modes, int mode)
 {
@@ -78,8 +77,8 @@ MILL_BLOCK_FN double mill_block_take_mode(mill_block *b, const mill_samples *s,
   return mill_block_sum(b, n);
 }
 
-/** Mean and variance of s->column [n], whose sample i counts count[i] times; n_all is the sum of
- *  the counts.  Columns, and so the mean, are differences from the solution. */
+/** Compute mean and variance of s->column [n], whose sample i counts count[i] times; n_all is the
+ *  sum of the counts.  Columns, and so the mean, are differences from the solution. */
 MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *s,
                                              const float *count, double n_all, double *mean,
                                              double *var)
@@ -98,10 +97,10 @@ MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *
   *var = n_all > 1.0 ? mill_block_sum(b, sum2) / (n_all - 1.0) : 0.0;
 }
 
-/** Density, in 1/unit, of parameter j at MILL_N_DENSITY points from *low to *high, which are first
- *  widened by some kernel widths and cut at the limits.  Sample i of s->column counts count[i]
- *  times; n_all: sum of the counts, var: variance, ess: effective sample size.  0: the samples have
- *  no width.
+/** Compute the density, in 1/unit, of parameter j at MILL_N_DENSITY points from *low to *high,
+ *  which are first widened by some kernel widths and cut at the limits.  Sample i of s->column
+ *  counts count[i] times; n_all: sum of the counts, var: variance, ess: effective sample size.  0:
+ *  the samples have no width.
  *
  *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  out, and work space */
 MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m,
@@ -145,9 +144,9 @@ MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m
   return 1;
 }
 
-/** Find the deepest valley of a density that has at least the fraction `least` of the weight on
- *  each side.  *at: its middle point.  Returns its density over that of the lower adjacent summit;
- *  1: there is no valley. */
+/** Find the deepest valley of a density with at least the fraction `least` of the weight on each
+ *  side; *at: the valley's middle point.  Returns the valley's density divided by that of the lower
+ *  adjacent summit; 1: there is no valley. */
 MILL_HD static inline double mill_density_valley(const double *density, double least, int *at)
 {
   double all = 0.0, below = 0.0, low_summit = 0.0, depth = 1.0;
@@ -166,7 +165,7 @@ MILL_HD static inline double mill_density_valley(const double *density, double l
     if (ratio < depth) {
       depth = ratio;
       first = last = i;
-    } else if (ratio == depth && last == i - 1) { /* a flat valley, as of density 0 */
+    } else if (ratio == depth && last == i - 1) { /* a flat valley, as where the density is 0 */
       last = i;
     }
   }
@@ -177,7 +176,7 @@ MILL_HD static inline double mill_density_valley(const double *density, double l
 /** Cut a mode in two at the deepest valley of its densities; 0: no valley is deep enough.
  *
  *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  work space
- *  modes                                          of each thread, the same on all of them */
+ *  modes  in/out  each thread has its own, the same on all threads */
 MILL_BLOCK_FN int mill_block_mode_split(mill_block *b, const mill_model *m, const mill_samples *s,
                                         int mode, double ess, double *density, mill_modes *modes)
 {
@@ -200,7 +199,7 @@ MILL_BLOCK_FN int mill_block_mode_split(mill_block *b, const mill_model *m, cons
     if (!mill_block_marginal_density(b, m, s, s->own, j, n, ess * part, var, &low, &high, density))
       continue;
     const double ratio = mill_density_valley(density, least / part, &at);
-    MILL_BARRIER(b); /* the density has been read */
+    MILL_BARRIER(b); /* all threads have read the density */
     if (!(ratio < depth))
       continue;
     depth = ratio;
@@ -225,7 +224,7 @@ MILL_BLOCK_FN void mill_block_modes(mill_block *b, const mill_model *m, const mi
       mode++;
 }
 
-/** Half the integral of |density - Gaussian|; density at uniform points from low to high. */
+/** Half the integral of |density - Gaussian| for a density at uniform points from low to high. */
 MILL_HD_CALLED static inline double mill_density_differs(const double *density, double low,
                                                          double high, double mean, double sigma)
 {
@@ -240,5 +239,3 @@ MILL_HD_CALLED static inline double mill_density_differs(const double *density, 
   }
   return 0.5 * (differs + (within < 1.0 ? 1.0 - within : 0.0));
 }
-
-#endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Model error: the errors of a star's templates as a part of the covariance.
+/** Model error: errors of a star's templates as a part of the covariance.
  *
  *  In units of the data's variance the covariance of a segment's pixels is 1, plus each pixel's own
  *  model error (a fraction of its flux, squared), plus C C^T.  The columns of C are components,
  *  patterns over pixels whose amplitudes have unit variance.  Two further columns are the
  *  template's derivative by ln(width of the line-spread function) times the relative error of the
- *  width.  The covariance is fixed once, with one template, velocity and continuum; F is then a
- *  Gaussian likelihood of known covariance.  The diagonal enters the weights s->is and s->d = flux
- *  is.  With L L^T = 1 + C^T C and E = L^-1 C^T the inverse of the rest is 1 - E^T E. */
-#ifndef MILL_MODEL_ERROR_H
-#define MILL_MODEL_ERROR_H
+ *  width; the last are residuals of the sky.  The covariance is fixed at one template, velocity and
+ *  continuum; F is then a Gaussian likelihood of known covariance.  Its diagonal enters the weights
+ *  s->is and s->d = flux is.  With L L^T = 1 + C^T C and E = L^-1 C^T, the inverse of the rest is
+ *  1 - E^T E. */
+#pragma once
 
 #include "kernels/math/activation.h"
 #include "kernels/math/block.h"
@@ -18,7 +18,7 @@
 #include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
-/** Restore the data's own weights from s->own_*, where the first call has saved them. */
+/** Restore the data's own weights from s->own_d and own_is; the first call saves them there. */
 MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
 {
   const int was_fixed = s->error_fixed;
@@ -48,8 +48,8 @@ MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
   MILL_BARRIER(b);
 }
 
-/** Point of the model error's grid to the left of pixel i, and the fraction u of the way to the
- *  next.  One step of the templates' grid (index, frac) has error->finer points. */
+/** Return the point of the model error's grid to the left of pixel i; *u: fraction of the way to
+ *  the next point.  One step of the templates' grid (index, frac) has error->finer points. */
 MILL_HD static inline int mill_model_error_at(const mill_model_error *error, const int *index,
                                               const float *frac, int i, float *u)
 {
@@ -61,9 +61,9 @@ MILL_HD static inline int mill_model_error_at(const mill_model_error *error, con
   return index[i] * finer + k;
 }
 
-/** Write to s->error each component at the located pixels, by the cubic through four grid points,
- *  times its sigma and the template before the resolution matrix.  Without a matrix this is already
- *  C. */
+/** Write each component at the located pixels to s->error: interpolated by the cubic through four
+ *  grid points, times its sigma and the template before the resolution matrix.  Without a matrix
+ *  this is already C. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
                                            mill_segment *s, double level, int n_share,
                                            const mill_workspace *work)
@@ -86,7 +86,7 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
     MILL_SIMD
     for (int i = 0; i < len; i++) {
       const int k = from[i] < 0 ? 0 : (from[i] < last - 3 ? from[i] : last - 3);
-      const float u = at[i] + (float)(from[i] - k); /* at the ends the nearest four */
+      const float u = at[i] + (float)(from[i] - k); /* at the ends use the four nearest points */
       const float outside = sees ? 1.0f : cont[i] * is[i];
       const float g = (float)(level + (double)value[first + i]) * outside;
       const float left = u + 1.0f, right = u - 1.0f, far = u - 2.0f;
@@ -111,18 +111,19 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
   MILL_BARRIER(b);
 }
 
-/** Pixels to each side in a second derivative. */
+/** Pixels to each side that a second derivative uses. */
 enum { MILL_BEND_REACH = 4 };
 
-/** 1 / width of pixel i in ln wavelength. */
+/** 1 / width of pixel i, the width in ln wavelength. */
 MILL_HD static inline double mill_error_per_width(const mill_waveset *ws, int i)
 {
   const int left = i > 0 ? i - 1 : 0, right = i < ws->n_pix - 1 ? i + 1 : i;
   return (double)(right - left) / (ws->ln_wave[right] - ws->ln_wave[left]);
 }
 
-/** Cholesky-factor 1 + C^T C of a segment's n components into work->normal [n][n]; ln det into
- *  work->sums[0].  Returns nonzero, on all threads, if it is not positive definite. */
+/** Write the Cholesky factor of 1 + C^T C of a segment's n components to work->normal [n][n], its
+ *  ln det to work->sums[0].  Returns nonzero, on all threads, if the matrix is not positive
+ *  definite. */
 MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, int n,
                                           mill_workspace *work)
 {
@@ -145,8 +146,8 @@ MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, 
   return (int)work->sums[1];
 }
 
-/** Replace C in s->error by E = L^-1 C^T, L in work->normal; write the products of E with the data
- *  to work->error. */
+/** Replace C in s->error by E = L^-1 C^T, with L in work->normal; write the products of E with the
+ *  data s->d to work->error. */
 MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
                                            mill_workspace *work)
 {
@@ -192,8 +193,9 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
   MILL_BARRIER(b);
 }
 
-/** Include the model error's diagonal in s->is and s->d of a released segment, whose continuum is
- *  in s->scratch.  total [2] out: sum of ln(1 + model variance / data variance), and |D|^2. */
+/** Include the model error's diagonal in s->is and s->d of a segment after
+ *  mill_block_release_error; its continuum is in s->scratch.  total [2] out: sum of ln(1 + model
+ *  variance / data variance), and |s->d|^2. */
 MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                           const mill_real *templ, double level, int n_share,
                                           const mill_workspace *work, double *total)
@@ -269,7 +271,7 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
 }
 
 /** Squared sigma of the line-spread function at pixel i, in pixels, from lsf_aa; i is not at an
- *  end.  0 if it is NaN or too large. */
+ *  end.  0: it is NaN or too large. */
 MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mill_segment *s,
                                              int i)
 {
@@ -282,8 +284,8 @@ MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mi
   return width2 < n2 ? width2 : 0.0;
 }
 
-/** mill_lsf_width2 from the resolution matrix: the Gaussian with a row's sum of squares
- *  (mill_find_narrow). */
+/** The same as mill_lsf_width2, but from row i of the resolution matrix: the squared sigma of the
+ *  Gaussian with the row's sum of squares (mill_find_narrow). */
 MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 {
   const int n = s->n_pix, h = s->n_diag / 2;
@@ -295,15 +297,16 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
   return width < (double)n ? width * width : 0.0;
 }
 
-/** Fill the two rows of C after the components: the change of flux / sigma when the line-spread
+/** Fill the two rows of C after the components: the change of flux / sigma if the line-spread
  *  function is wider by one standard deviation.  In the first row the width changes by one factor
- *  at all pixels, in the second by one that rises from -1 to 1 along them.  By the heat equation
- *  the template changes by sigma^2 times its second derivative; the continuum is in s->scratch. */
+ *  at all pixels, in the second by a factor that rises from -1 to 1 along the pixels.  By the heat
+ *  equation the template changes by sigma^2 times its second derivative; the continuum is in
+ *  s->scratch. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, int n_share)
 {
-  /* second derivative: least squares of k^2 - 2 sum a_j (1 - cos jk) over Gaussian lines of sigma
-   * one pixel and more */
+  /* weights a_j of a second derivative: least squares of k^2 - 2 sum a_j (1 - cos jk) over the
+   * wavenumbers k of Gaussian lines of sigma one pixel and more */
   const double a[MILL_BEND_REACH] = {1.874581, -0.375873, 0.102466, -0.018330};
   const double scale = s->width_error * sqrt((double)n_share);
   const int n = s->n_pix, n_inside = n > 2 * MILL_BEND_REACH ? n - 2 * MILL_BEND_REACH : 0;
@@ -314,7 +317,7 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
     const int i = n_inside > 0 && e >= MILL_BEND_REACH ? n_inside + e : e;
     even[i] = sloped[i] = 0.0f;
   }
-  /* even first holds the widths; each thread reads only what it has written */
+  /* `even` holds the squared widths first; each thread reads only elements that it has written */
   MILL_FOR(b, e, s->lsf_aa ? 0 : n_inside)
   {
     even[MILL_BEND_REACH + e] = (float)mill_matrix_width2(s, MILL_BEND_REACH + e);
@@ -336,13 +339,27 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   MILL_BARRIER(b);
 }
 
-/** Fix the model error of a released segment.  Since the star has n_share segments of this arm with
- *  the same template error, the variance is multiplied by n_share in each.
+/** Fill the last rows of C with the components of the sky.  Each exposure has a residual of its own,
+ *  unlike errors of templates. */
+MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segment *s, float *to)
+{
+  const int pitch = mill_row_pitch(s->n_pix);
+  const float *sky = s->ws->sky;
+  for (int j = 0; j < n_sky; j++) {
+    MILL_FOR_SIMD(b, i, s->n_pix)
+    {
+      to[j * pitch + i] = sky[j * pitch + i] * s->is[i];
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** Fix the model error of a segment after mill_block_release_error.  The star has n_share segments
+ *  of this arm with the same template error, so the variance is multiplied by n_share in each.
  *
  *  templ [max_seg_pix]  in      the template after the resolution
- *  work                 in/out  solve: coefficients of the continuum; index, frac: where pixels
- *                               are; pixel: mill_block_draw_error.  Overwrites normal, sums, error
- */
+ *  work                 in/out  solve: coefficients of the continuum; index, frac: of the pixels;
+ *                               pixel: mill_block_draw_error.  Overwrites normal, sums, error */
 MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_real *templ, double level, int n_share,
                                         mill_workspace *work)
@@ -365,7 +382,10 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
   mill_block_draw_error(b, m, s, level, n_share, work);
   if (s->width_error > 0.0)
     mill_block_draw_width(b, arm, s, templ, n_share);
-  /* if the factorisation fails F is not finite either */
+  if (arm->n_sky > 0)
+    mill_block_draw_sky(b, arm->n_sky, s,
+                        s->error + (size_t)(n_error - arm->n_sky) * mill_row_pitch(n));
+  /* if the factorisation fails, F is not finite either */
   const int ok = n_error > 0 && mill_block_factor_error(b, s, n_error, work) == 0;
   if (ok) {
     ln_det = work->sums[0];
@@ -384,7 +404,8 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
   MILL_BARRIER(b);
 }
 
-/** solved [n_error][nk] = N^-1 times the rows with_s [n_error][nk]; chol is the factor of N. */
+/** Solve for solved [n_error][nk] = N^-1 times each row of with_s [n_error][nk], where chol is the
+ *  Cholesky factor of the normal matrix N. */
 MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, const double *chol,
                                           const double *with_s, double *solved)
 {
@@ -398,8 +419,8 @@ MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, co
   MILL_BARRIER(b);
 }
 
-/** solve [n_row][nk] = L^-1 S^T V from the sums of mill_jacobian_sums, less the part that model
- *  error absorbs.  A barrier must follow. */
+/** Compute solve [n_row][nk] = L^-1 S^T V (mill_block_jacobian) from the sums of
+ *  mill_jacobian_sums, less the part that model error absorbs.  A barrier must follow. */
 MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
                                           const mill_workspace *work, double *solve)
 {
@@ -419,5 +440,3 @@ MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, in
     mill_cholesky_forward(nk, work->normal, nk, solve + (ptrdiff_t)j * nk);
   }
 }
-
-#endif

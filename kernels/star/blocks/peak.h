@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The answer to MILL_REQ_PEAK, of all arms together: do the residuals of the last model look like
- *  a second star (kernels/star/logic/pair.h)? */
-#ifndef MILL_PEAK_H
-#define MILL_PEAK_H
+/** Answer MILL_REQ_PEAK for all arms together: do the residuals of the last model look like a
+ *  second star (kernels/star/logic/pair.h)? */
+#pragma once
 
 #include "kernels/star/blocks/guess.h"
 
-/** A peak stands out if the correlation function there exceeds STANDS times its rms over the
- *  search: template errors raise the function at all velocities. */
+/** A peak stands out if the correlation there exceeds STANDS times its rms over the search;
+ *  template errors raise the correlation at all velocities. */
 #define MILL_PEAK_STANDS 1.2
 
-/** Does the peak of chisq [nv] in velocity bin i stand out from bins v0 to v1, with no larger value
- *  just outside? */
+/** Does the peak of the correlation chisq [nv] in velocity bin i stand out from bins v0 to v1, with
+ *  no larger value just outside? */
 MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, int v0, int v1,
                                                   int i)
 {
@@ -24,8 +23,8 @@ MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, i
 }
 
 /** Compute the term `what` of chi^2 between the residuals of the last model (model / sigma in
- *  s->scratch) and the group of templates from k0 on, into slot->guess.chisq.  Of a model error
- *  only the diagonal counts. */
+ *  s->scratch) and the group of templates from k0 on, into slot->guess.chisq.  A model error enters
+ *  by its diagonal only. */
 MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int k0,
                                          enum mill_guess_bins what, mill_slot *slot,
                                          mill_workspace *work)
@@ -53,6 +52,7 @@ MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot
                     &v0, &v1);
   mill_guess_within(m, v - apart, v + apart, &left, &right);
   mill_block_peak_match(b, m, k0, MILL_BINS_SQUARE, slot, work);
+  /* mean of sum w m^2 over velocities, for each template */
   MILL_FOR(b, k, n)
   {
     double sum = 0.0;
@@ -62,6 +62,7 @@ MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot
   }
   MILL_BARRIER(b);
   mill_block_peak_match(b, m, k0, MILL_BINS_RESIDUAL, slot, work);
+  /* significance of each template's largest sum w n m, which is -chisq / 2 */
   MILL_FOR(b, k, n)
   {
     const double *chisq = slot->guess.chisq + (ptrdiff_t)(k0 + k) * nv;
@@ -88,5 +89,3 @@ MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot
   }
   MILL_BARRIER(b);
 }
-
-#endif

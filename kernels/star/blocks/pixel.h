@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Pixels of a template: exponential, continuum, and sums over residuals. */
-#ifndef MILL_PIXEL_H
-#define MILL_PIXEL_H
+/** Work on the pixels of a template: exponential, continuum, and sums over residuals. */
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/math/continuum.h"
@@ -9,8 +8,8 @@
 #include "kernels/math/real.h"
 #include "kernels/star/slot.h"
 
-/** x = k ln 2 + r, |r| <= ln 2 / 2 (Cody-Waite), for x in [-87, 88]; gives
- *  exp(r) - 1 by a degree-6 polynomial and 2^k. */
+/** Split x = k ln 2 + r, |r| <= ln 2 / 2 (Cody-Waite), for x in [-87, 88]; returns exp(r) - 1 by a
+ *  polynomial of degree 6, and *two_k = 2^k. */
 MILL_HD_INLINE float mill_exp_parts(float x, float *two_k)
 {
   const float lo = -87.0f, hi = 88.0f;
@@ -51,24 +50,25 @@ MILL_HD_INLINE float mill_expm1f(float x)
 #define mill_expm1_real expm1
 #endif
 
-/** Template over sigma at a pixel: level times base, the resolved constant, plus t. */
+/** Template / sigma at a pixel: (level * base + t) / sigma. */
 MILL_HD_INLINE double mill_pixel_template(double level, double base, double t, float is)
 {
   return (level * base + t) * (double)is;
 }
 
-/** Weight of dT/d(parameter) in half the gradient, without the determinant: -(P a) r. */
+/** Factor of the template's derivative in half the gradient of F, determinant aside: -(P a) r,
+ *  where P a (poly) is the continuum and r = d - P a t the residual. */
 MILL_HD_INLINE double mill_pixel_slope(double poly, float d, double t)
 {
   return -poly * ((double)d - poly * t);
 }
 
-/** Continuum at len pixels from first on: nk functions with these coefficients. */
+/** Compute the continuum at len pixels from first on: nk functions times coef [nk], summed. */
 MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *coef, int first,
                                    int len, double *sum)
 {
   int low, end;
-  /* a GPU's thread has one pixel, and loads all its functions at once */
+  /* a GPU's thread has one pixel and loads all functions at once */
   mill_reach_of(MILL_PIXEL_CHUNK > 1 ? s->ws->reach : NULL, nk, first, len, &low, &end);
   MILL_SIMD
   for (int i = 0; i < len; i++)
@@ -121,7 +121,7 @@ MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double 
  *  correlation length of resampled noise, less than the width of a line. */
 enum { MILL_NOISE_LAG = 3 };
 
-/** Chi-square of the segment's good pixels due to noise, and to misfits narrower than
+/** Return the part of a segment's chi-square that is due to noise, and to misfits narrower than
  *  MILL_NOISE_LAG pixels, from differences of residuals; model / sigma is in s->scratch. */
 MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
 {
@@ -142,7 +142,7 @@ MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
 }
 
 /** H alpha and H beta (vacuum A).  A line's core extends to CORE km/s, its sides from NEAR to FAR;
- *  the line is measured if they have at least CORE_PIX and SIDE_PIX good pixels. */
+ *  the line is measured if core and sides have at least CORE_PIX and SIDE_PIX good pixels. */
 enum { MILL_BALMER_CORE_PIX = 3, MILL_BALMER_SIDE_PIX = 8 };
 #define MILL_BALMER_AA                                                                             \
   {                                                                                                \
@@ -192,8 +192,6 @@ MILL_BLOCK_FN void mill_block_emission(mill_block *b, const mill_segment *s, dou
   }
 }
 
-/** The constant of a template and the logarithm of its unit: mill_workspace.mean. */
+/** A template is exp(MILL_LN_SCALE) (MILL_LEVEL + t), where t has no mean (mill_workspace.mean). */
 #define MILL_LEVEL(arm, work)    ((arm)->log_flux ? 1.0 : (work)->mean[0])
 #define MILL_LN_SCALE(arm, work) ((arm)->log_flux ? (work)->mean[0] : 0.0)
-
-#endif

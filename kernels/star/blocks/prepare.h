@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Pixel preparation: converts raw flux, ivar, mask and resolution to what the likelihood reads.
+/** Prepare pixels: convert raw flux, ivar, mask and resolution to the arrays of the likelihood.
  *  Follows rvspecfit's DESI reader, so that results can be compared; docs/science/numerics.md lists
  *  every rule. */
-#ifndef MILL_PREPARE_H
-#define MILL_PREPARE_H
+#pragma once
 
 #include "kernels/star/blocks/lsf.h"
 #include "kernels/star/blocks/resolution.h"
@@ -44,8 +43,7 @@ MILL_HD static inline double mill_mantissa(double x, int64_t *e)
   return v.f;
 }
 
-/** Sum of the logarithms of x [n], n <= 64, with one call of log: that of the product of the
- *  mantissas, which stays below 2^64. */
+/** Sum the logarithms of x [n], n <= 64, by the log of the mantissas' product, below 2^64. */
 MILL_INLINE double mill_sum_of_logs(int n, const double *x)
 {
   double product = 1.0;
@@ -59,8 +57,8 @@ MILL_INLINE double mill_sum_of_logs(int n, const double *x)
   return log(product) + (double)exponent * 0.69314718055994530942; /* ln 2 */
 }
 
-/** Compute S/N, and the flux scale that sets the sigma of bad pixels; returns the number of pixels
- *  without a mask bit. */
+/** Compute S/N, and the flux scale from which the sigma of bad pixels follows; returns the number
+ *  of pixels without a mask bit. */
 MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_segment *s, double *sn,
                                         double *scale)
 {
@@ -101,8 +99,9 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
   return (int)mill_block_sum(b, (double)part);
 }
 
-/** Set s->good; with a resolution matrix, pixels with a bad row in mill_block_prepare_resolution
- *  stay bad.  Returns the number of good pixels; *median_sigma: the median of their sigma. */
+/** Set s->good [n_pix]; pixels whose row of the resolution matrix was bad
+ *  (mill_block_prepare_resolution) stay bad.  Returns the number of good pixels; *median_sigma: the
+ *  median of their sigma. */
 MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segment *s,
                                   double *median_sigma)
 {
@@ -110,7 +109,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
   const int edge = has_no_rows ? 0 : m->set.edge_pix;
   const uint32_t ignore = m->set.mask_ignore;
   const float *lsf_aa = s->lsf_aa, *flux = s->raw_flux, *ivar = s->raw_ivar;
-  /* a byte may alias the pointers of s, so read these once, before the loop */
+  /* a store to good may alias the pointers in s, so read these before the loop */
   const int32_t *mask = s->raw_mask;
   const unsigned char *masked = s->ws->masked;
   unsigned char *good = s->good;
@@ -136,7 +135,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
     part += s->good[i];
   }
   const int n_good = (int)mill_block_sum(b, (double)part);
-  /* sigma falls with ivar, so both have the same middle pixels */
+  /* the pixels in the middle by ivar are in the middle by sigma too */
   float low, high;
   mill_block_middle(b, n, s->scratch, &low, &high);
   *median_sigma =
@@ -187,13 +186,12 @@ MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_
   mill_block_sum_n(b, acc, 3, total);
 }
 
-/** Prepare one segment.  Sets used, n_good, sn, d, is, good, res, sums. */
+/** Prepare one segment.  Sets used, n_good, sn, d, is, good, res, base, sum_ln_var and dd. */
 MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_segment *s)
 {
   const int n = s->n_pix, pitch = mill_row_pitch(n);
   const int n_error = mill_n_error(&m->arm[s->arm], s->width_error);
   const uint32_t ignore = m->set.mask_ignore;
-
   /* clear the padding that a GPU loads with a row's last pixels */
   MILL_FOR(b, r, 1 + n_error)
   {
@@ -213,7 +211,6 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
     }
     MILL_BARRIER(b);
   }
-
   double sn, scale, median_sigma;
   const int n_clear = mill_block_flux_level(b, ignore, s, &sn, &scale);
   MILL_SERIAL(b)
@@ -227,7 +224,6 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   MILL_BARRIER(b);
   if (n_clear < 1 || !isfinite(scale) || scale == 0.0)
     return;
-
   const int n_good = mill_block_good(b, m, s, &median_sigma);
   const double bad = 1.0 / (m->set.bad_sigma_factor * fabs(scale));
   const double most = n_good > 0 ? 1.0 / (m->set.sigma_floor * median_sigma) : 0.0;
@@ -243,5 +239,3 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   }
   MILL_BARRIER(b);
 }
-
-#endif

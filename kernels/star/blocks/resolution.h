@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Resolution matrix of a segment: its preparation, and its product with templates. */
-#ifndef MILL_RESOLUTION_H
-#define MILL_RESOLUTION_H
+/** Prepare a segment's resolution matrix, and multiply templates by it. */
+#pragma once
 
 #include "kernels/math/convolve_tile.h"
 #include "kernels/math/median.h"
 #include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
 
-/** LSF_NARROW: at least the fraction SIZEABLE of the rows has a sigma below NARROW times the
- *  templates'. */
+/** Flag LSF_NARROW is set if at least the fraction SIZEABLE of the matrix rows has a sigma below
+ *  NARROW times the templates' sigma. */
 #define MILL_LSF_NARROW   0.99
 #define MILL_LSF_SIZEABLE 0.1
 
@@ -18,8 +17,8 @@
 #define MILL_ROW_SPREAD 0.01
 #define MILL_ROW_LOST   2.0
 
-/** A pixel with (flux / sigma)^2 above this is bad: float64 sums have 16 digits, of which the
- *  chi-square of 10^4 other pixels, about 10^4, would keep none. */
+/** A pixel with (flux / sigma)^2 above this is bad: in float64 sums of 16 digits, nothing would be
+ *  left of the chi-square of 10^4 other pixels, about 10^4. */
 #define MILL_MOST_SQUARE 1e20
 
 /** Rows of a solver (mill_deconv) that are multiplied in one pass over the pixels. */
@@ -35,8 +34,7 @@ MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
   s->scratch[i] = NAN;
 }
 
-/** Clear the elements of row i, near an end, that fall outside the arm, and scale the row to the
- *  sum mult. */
+/** Clear elements of row i, near an end, that fall outside the arm; scale the row's sum to mult. */
 MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2, pitch = mill_row_pitch(n);
@@ -57,8 +55,8 @@ MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
   s->base[i] = base;
 }
 
-/** Copy the matrix rows of len pixels from first on out of the stored diagonals; zeros beyond len.
- */
+/** Copy the matrix rows of len pixels, from first on, from the stored diagonals to row
+ *  [n_diag][MILL_CHUNK]; zeros beyond len. */
 MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
                                   double (*row)[MILL_CHUNK])
 {
@@ -77,8 +75,8 @@ MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
   }
 }
 
-/** x = rows k0 ... k0 + MILL_DECONV_STEP - 1 of weight [nd][nd] times row; beyond nd the last row
- *  is repeated. */
+/** Multiply rows k0 ... k0 + MILL_DECONV_STEP - 1 of the solver weight [nd][nd] by row [nd] to x;
+ *  beyond nd the last row is repeated. */
 MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
                                    const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
@@ -107,8 +105,7 @@ MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
   }
 }
 
-/** mill_deconvolve for pixels of different widths: interpolates between the two solvers with the
- *  nearest sigma. */
+/** mill_deconvolve for pixels of different widths: interpolates between the two nearest solvers. */
 MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int len, int k0,
                                           const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
@@ -133,7 +130,7 @@ MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int 
   }
 }
 
-/** Sum of the stored elements of row i, which is not cut at an end, and of their squares. */
+/** Sum the stored elements of row i, and their squares; the row must not be cut at an end. */
 MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *resolution, int i,
                                         double *sum, double *square)
 {
@@ -195,13 +192,13 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
 /** Convert the stored diagonals (offsets +h..-h, scipy dia layout) to rows: deconvolve them by the
  *  templates' own resolution and rescale those at the ends.  A row narrower than the templates
  *  becomes the identity's row plus a difference of its neighbours that keeps the row's shift.  A
- *  row with an element not finite or a sum not positive becomes the identity's row, and its s->good
+ *  row with an element not finite or a sum not positive becomes the identity's row with s->good
  *  0.  Also sets s->narrow. */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
   const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
-  const double most = 1e300; /* a sum of floats that is finite is below */
+  const double most = 1e300; /* above any finite sum of floats */
   int part = 0;
   MILL_FOR(b, c, n_chunk)
   {
@@ -266,15 +263,14 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
   MILL_BARRIER(b);
 }
 
-/** Does no mask bit make the pixel bad? */
+/** Is the pixel free of mask bits, those of `ignore` aside? */
 MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
 {
   return ((uint32_t)mask & ~ignore) == 0;
 }
 
 /** Are flux and inverse variance usable: finite, ivar positive, and flux^2 ivar small enough for
- *  sums to keep the digits of the other pixels?  Without branches, so that loops over it vectorise.
- */
+ *  sums to keep the digits of the other pixels?  Without branches, so that loops vectorise. */
 MILL_HD static inline int mill_value_usable(float flux, float ivar)
 {
   return (ivar > 0.0f) & ((double)flux * (double)flux * (double)ivar <= MILL_MOST_SQUARE);
@@ -312,9 +308,9 @@ MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segm
   MILL_BARRIER(b);
 }
 
-/** Scale the rows of raw_res to the median of their sums, if the sums differ, and clear rows far
- *  off.  In coadds with masked exposures matrix columns are missing or too large, so that the
- *  unscaled rows do not map a constant to a constant.  Sets s->scaled. */
+/** If the sums of the rows of raw_res differ, scale the rows to the median sum, and clear rows with
+ *  a far different one.  In coadds with masked exposures matrix columns are missing or too large,
+ *  so that the unscaled rows do not map a constant to a constant.  Sets s->scaled. */
 MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -355,8 +351,7 @@ MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspa
   return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);
 }
 
-/** out = the resolution matrix times each of n_row rows in [n_row][pitch]; without a matrix a copy.
- */
+/** Multiply each of n_row rows of in [n_row][pitch] by the resolution matrix, if any, to out. */
 MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int n_row, int pitch,
                                       const mill_real *in, mill_real *out)
 {
@@ -364,7 +359,7 @@ MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int 
   const int n = s->n_pix, pitch_res = mill_row_pitch(n);
   const float *const res = s->res;
   MILL_GLOBAL(in);
-  /* padding, which a GPU loads with a row's last pixels */
+  /* clear the padding that a GPU loads with a row's last pixels */
   MILL_FOR(b, r, n_row)
   {
     for (int i = n; i < mill_row_pitch(n); i++)
@@ -391,7 +386,7 @@ MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int 
   const int first = mill_tiles_first(h), n_tile = mill_resolve_most(n, nd, first);
   const int first_edge = n_tile > 0 ? first : 0;
   const int n_edge = n - n_tile * N_TILE;
-  /* the ends, and pixels inside that fill no tile */
+  /* pixels at the ends, and those left over from the tiles */
   MILL_FOR(b, e, n_edge)
   {
     const int i = e < first_edge ? e : n_tile * N_TILE + e;
@@ -427,5 +422,3 @@ MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int 
   }
   MILL_BARRIER(b);
 }
-
-#endif

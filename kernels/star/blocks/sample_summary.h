@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The posterior of a star's weighted points: effective size, samples of equal weight, statistics
- *  and flags (docs/science/numerics.md, "Posteriors").  Returned numbers are the same on all
- *  threads.
- */
-#ifndef MILL_SAMPLE_SUMMARY_H
-#define MILL_SAMPLE_SUMMARY_H
+/** Compute a star's posterior from its weighted points: effective size, samples of equal weight,
+ *  statistics and flags (docs/science/numerics.md, "Posteriors").  Returned numbers are the same on
+ *  all threads. */
+#pragma once
 
 #include "kernels/math/select.h"
 #include "kernels/math/weights.h"
 #include "kernels/star/blocks/marginal.h"
 #include "kernels/star/blocks/evidence.h"
 
-#define MILL_POST_SHARE 0.01 /**< flags LIMIT, HULL: more than this fraction of samples there */
+#define MILL_POST_SHARE 0.01 /**< flags LIMIT, HULL: more than this fraction of samples is there */
 /** A marginal density covers the quantiles TAIL to 1 - TAIL. */
 #define MILL_POST_TAIL   0.001
 #define MILL_POST_DIFFER 0.15 /**< flag NOT_GAUSSIAN: mill_density_differs is above this */
 #define MILL_POST_PARETO 0.7  /**< the weights are not reliable above this Pareto k */
 
 enum {
-  MILL_POST_COPIES = 8 /**< samples of equal weight for each point, if max_eval leaves room */
+  MILL_POST_COPIES = 8 /**< samples of equal weight per point, if max_eval leaves room */
 };
 
-/** Effective number of samples among the points from `first` on: the least of the weights' and each
- *  free parameter's.  s->ess [n_free] receives the latter: variance / variance of the mean. */
+/** Effective number of samples among the points from `first` on: the smallest of the weights' and
+ *  of each free parameter's.  s->ess [n_free] receives the parameters': variance / variance of the
+ *  mean. */
 MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int first)
 {
   mill_sample *s = &slot->sample;
@@ -92,6 +91,7 @@ MILL_BLOCK_FN void mill_block_post_spread(mill_block *b, const mill_model *m, mi
   MILL_BARRIER(b);
 }
 
+/** The samples of equal weight that mill_block_post_spread has made. */
 MILL_HD static inline mill_samples mill_sample_set(const mill_slot *slot)
 {
   mill_samples s;
@@ -138,7 +138,7 @@ MILL_BLOCK_FN void mill_block_post_moments(mill_block *b, const mill_samples *s,
   }
 }
 
-/** All parameters of point i. */
+/** Write all parameters of point i to theta [n_par]. */
 MILL_HD static inline void mill_sample_at(const mill_model *m, const mill_slot *slot, int i,
                                           double *theta)
 {
@@ -149,8 +149,8 @@ MILL_HD static inline void mill_sample_at(const mill_model *m, const mill_slot *
     theta[slot->free_par[k]] += (double)x[k];
 }
 
-/** Formal error of parameter j from the fit; 0 or NaN: none.  A label's is without the library's
- *  floor, which the likelihood does not contain. */
+/** Formal error of parameter j from the fit; 0 or NaN: none.  For a label the library's floor is
+ *  taken out, since the likelihood does not contain it. */
 MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mill_fit_result *r,
                                                    int j)
 {
@@ -161,8 +161,8 @@ MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mi
   return sqrt(fmax((e - floor) * (e + floor), 0.0));
 }
 
-/** Flags of parameter j, whose samples are in s->column.  shift: mean less solution; range: last
- *  percentile less first. */
+/** Flags of parameter j, whose samples are in s->column.  shift: mean less solution; sigma:
+ *  standard deviation; range: last percentile less first. */
 MILL_BLOCK_FN int mill_block_post_flags(mill_block *b, const mill_model *m, const mill_slot *slot,
                                         const mill_samples *s, int j, double shift, double sigma,
                                         double range)
@@ -235,7 +235,7 @@ MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mi
   return differs ? MILL_POST_SHAPE : 0;
 }
 
-/** Percentiles, density and effective size of free parameter k; returns its flags. */
+/** Store percentiles, density and effective size of free parameter k; returns its flags. */
 MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m, mill_slot *slot,
                                       const mill_samples *s, int k, double shift, double sigma)
 {
@@ -257,8 +257,7 @@ MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m, mill_s
          mill_block_post_density(b, m, slot, s, k, sigma, s->at[j] + at[N], s->at[j] + at[N + 1]);
 }
 
-/** Store weight, mean and standard deviations of a mode, of which s->own counts the n samples, as
- *  mode number `to`. */
+/** Store weight, mean and standard deviations of a mode, n samples in s->own, as mode `to`. */
 MILL_BLOCK_FN void mill_block_post_mode(mill_block *b, const mill_model *m, mill_slot *slot,
                                         const mill_samples *s, double n, int to)
 {
@@ -312,7 +311,7 @@ MILL_BLOCK_FN int mill_block_post_modes(mill_block *b, const mill_model *m, mill
   return modes.n;
 }
 
-/** Fill the posterior as if nothing were sampled: the solution or NaN; 0 beyond n_deriv. */
+/** Fill the posterior with its values before sampling: the solution or NaN; 0 beyond n_deriv. */
 MILL_HD_CALLED static inline void mill_sample_blank(const mill_model *m, mill_slot *slot)
 {
   mill_posterior *p = slot->sample.posterior;
@@ -335,7 +334,7 @@ MILL_HD_CALLED static inline void mill_sample_blank(const mill_model *m, mill_sl
     p->covar[i] = 0.0;
 }
 
-/** Store n_draw samples, all parameters each, at even steps through the samples. */
+/** Store n_draw samples with all their parameters, taken at even steps through the samples. */
 MILL_HD_CALLED static inline void mill_sample_put_draws(const mill_model *m, const mill_slot *slot)
 {
   const mill_sample *s = &slot->sample;
@@ -400,5 +399,3 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
   }
   MILL_BARRIER(b);
 }
-
-#endif

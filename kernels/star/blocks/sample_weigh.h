@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The answer to MILL_REQ_WEIGH: weights of a posterior's points, whether they suffice, and a new
- *  proposal from them. */
-#ifndef MILL_SAMPLE_WEIGH_H
-#define MILL_SAMPLE_WEIGH_H
+/** Answer MILL_REQ_WEIGH: weigh a posterior's points; if they do not suffice, learn a new proposal
+ *  from the weights, and set how many more points to draw. */
+#pragma once
 
 #include "kernels/math/weights.h"
 #include "kernels/star/blocks/sample_summary.h"
@@ -32,8 +31,8 @@ MILL_BLOCK_FN double mill_block_points_weigh(mill_block *b, const mill_model *m,
   return most;
 }
 
-/** Return the part of point i's weight exp(power ln_w) that belongs to part i_part of the proposal,
- *  by the parts' densities at the point.  Adds the whole weight to *all. */
+/** Return the share of component i_part of the proposal in point i's weight exp(power ln_w), by the
+ *  components' densities at the point.  Adds the whole weight to *all. */
 MILL_HD_CALLED static inline double mill_part_claim(const mill_model *m, const mill_slot *slot,
                                                     int i_part, double power, int i, double *all)
 {
@@ -61,8 +60,9 @@ MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slo
   return v < 0 ? 0.0 : mill_part_u(m, slot, slot->best.end[MILL_PAR_VSINI] + (double)x[v]);
 }
 
-/** Make a component of the proposal from the mean [n_free + 1] and covariance [n_free + 1]^2 of its
- *  points, with mill_part_u last.  Returns 0 if the covariance is not positive definite. */
+/** Make a component of the proposal from the mean [n_free + 1] and covariance c [n_free + 1]^2 of
+ *  its points; the last coordinate is mill_part_u.  Returns 0 if the covariance is not positive
+ *  definite. */
 MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_slot *slot,
                                                 const double *mean, const double *c, double wider,
                                                 mill_part *to)
@@ -83,9 +83,9 @@ MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_
   return mill_part_shape(slot, wider, to);
 }
 
-/** Make a new part from part i_part of the proposal: mean and covariance of the points, each
- *  weighted by mill_part_claim.  Returns the new part's fraction of all weights; 0: too small or
- *  not positive definite.  Overwrites sample.sorted. */
+/** Make a new component from component i_part of the proposal: mean and covariance of the points,
+ *  each weighted by mill_part_claim.  Returns the new component's fraction of all weights; 0: it is
+ *  too small or not positive definite.  Overwrites sample.sorted. */
 MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_part, double power, mill_part *to)
 {
@@ -136,14 +136,14 @@ MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, m
   return to->share;
 }
 
-/** Largest power up to 1 of the weights at which the points have MILL_PART_ENOUGH effective samples
- *  for each free parameter (Koblents & Miguez 2015, Stat. Comp. 25, 407). */
+/** Largest power, up to 1, of the weights with which the points have MILL_PART_ENOUGH effective
+ *  samples per free parameter (Koblents & Miguez 2015, Stat. Comp. 25, 407). */
 MILL_BLOCK_FN double mill_block_points_power(mill_block *b, const mill_slot *slot)
 {
   const mill_sample *s = &slot->sample;
   const double least = MILL_PART_ENOUGH * (double)slot->n_free;
   double low = 0.0, high = 1.0, power = 1.0;
-  for (int i = 0; i <= 20; i++) { /* first the power 1 */
+  for (int i = 0; i <= 20; i++) { /* try the power 1 first, then bisect */
     if (mill_block_weights_size(b, s->n_point, s->ln_w, power) >= least)
       low = power;
     else
@@ -155,8 +155,8 @@ MILL_BLOCK_FN double mill_block_points_power(mill_block *b, const mill_slot *slo
   return low > 0.0 ? low : high;
 }
 
-/** Make a new proposal by adapting each part of the old one to the weights (Cappe et al. 2008,
- *  Stat. Comp. 18, 447).  Returns 0, and keeps the old one, for lack of room or of weights. */
+/** Make a new proposal by adapting each component of the old one to the weights (Cappe et al. 2008,
+ *  Stat. Comp. 18, 447).  Returns 0, and keeps the old proposal, for lack of room or weights. */
 MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -182,14 +182,14 @@ MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mi
   return n > end;
 }
 
-/** With fewer effective samples per point than this, a new proposal is made. */
+/** A new proposal is made if the present one yields fewer effective samples per point than this. */
 #define MILL_SAMPLE_GOOD 0.7
-/** Draw SPARE times the further points that the effective size so far predicts, and at least STEP
+/** Draw SPARE times as many further points as the effective size so far predicts, and at least STEP
  *  times the present number of points. */
 #define MILL_SAMPLE_SPARE 1.03
 #define MILL_SAMPLE_STEP  0.05
 
-/** Weigh the points: finish the posterior, or say how many more points are needed. */
+/** Weigh the points: finish the posterior, or set how many more points are needed. */
 MILL_BLOCK_FN void mill_block_points_look(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -237,5 +237,3 @@ MILL_BLOCK_FN void mill_block_points_look(mill_block *b, const mill_model *m, mi
   }
   MILL_BARRIER(b);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The filter that turns second differences into spline coefficients. */
-#ifndef MILL_SPLINE_FILTER_H
-#define MILL_SPLINE_FILTER_H
+/** The filter that converts second differences to spline coefficients. */
+#pragma once
 
 #include "kernels/star/slot.h"
 
@@ -9,16 +8,16 @@
  *  difference, its decay at the two ends, expm1_step and spline_scale_right.  mill_block_spline has
  *  the equations.
  *
- *  The response is c p^k to the right and c q^k to the left: c (1 - p q) times the product of two
- *  one-sided exponentials.  Each of these is a product of two short filters:
- *  sum_{k < 4m} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < m} p^4k z^-4k). */
+ *  After k grid points the response is c p^k to the right and c q^k to the left (centre, right and
+ *  left below): c (1 - p q) times the product of two one-sided exponentials.  Each of these, cut
+ *  after 4 m points, is a product of two short filters:
+ *  sum_{k < 4m} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < m} p^4k z^-4k), z^-k a shift by k. */
 static inline void mill_spline_filter(mill_model_arm *arm)
 {
   const double r = exp(arm->ln_step);
   const double a = r, b = 2.0 * (1.0 + 1.0 / r), c = 1.0 / (r * r);
   const double root = sqrt(b * b - 4.0 * a * c);
-  /* c x^2 + b x + a = 0: the small root decays to the right, the inverse of the
-   * large one to the left */
+  /* roots of c x^2 + b x + a: decay to the right, and the inverse of the decay to the left */
   const double right = (-b + root) / (2.0 * c);
   const double left = 1.0 / ((-b - root) / (2.0 * c));
   const double centre = 1.0 / (a * left + b + c * right);
@@ -40,5 +39,3 @@ static inline void mill_spline_filter(mill_model_arm *arm)
     arm->spline_end_right[k] = pow(left, k);
   }
 }
-
-#endif

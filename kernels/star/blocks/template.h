@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A template from the emulator to the pixels of a segment: flux, rotation, spline, resolution. */
-#ifndef MILL_TEMPLATE_H
-#define MILL_TEMPLATE_H
+/** Compute a segment's template from the emulator's output: flux, rotation, spline, resolution. */
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/math/doppler.h"
@@ -10,19 +9,20 @@
 #include "kernels/star/blocks/pixel.h"
 #include "kernels/star/blocks/resolution.h"
 
-/** Splines: grid points that the filters FAR and LAST reach to each side; elements of shared memory
- *  for a tile (STAGE); grid points from an end that the end changes (REACH). */
+/** Numbers of elements of the spline's filters and tiles. */
 enum {
-  MILL_SPLINE_FAR = 12,
-  MILL_SPLINE_LAST = MILL_WIDE ? 16 : 0,
+  MILL_SPLINE_FAR = 12,                  /**< grid points to each side in the filter spline_far */
+  MILL_SPLINE_LAST = MILL_WIDE ? 16 : 0, /**< the same for spline_last */
+  /** Elements of the memory that a tile's elements share. */
   MILL_SPLINE_STAGE =
       2 * MILL_TILE + 4 * MILL_SPLINE_FAR + 2 * MILL_SPLINE_NEAR + 4 * MILL_SPLINE_LAST,
+  /** Grid points from an end of the arm that the end changes. */
   MILL_SPLINE_REACH = MILL_WIDE ? MILL_SPLINE_END : MILL_SPLINE_END_F32
 };
 /** Half width, in sigmas, of the Gaussian that blurs templates on their grid (mill_slot.blur). */
 #define MILL_BLUR_REACH 5.0
-/** A kernel ends where its weights fall below this fraction of the middle one: F changes by less
- *  than 1e-4. */
+/** A blurred kernel ends where its weights fall below this fraction of the middle one: F then
+ *  changes by less than 1e-4. */
 #define MILL_BLUR_LEAST 1e-6
 
 /** Convert emulator output y, less its mean, to a template t, in place.  log flux: t = exp(clip(y))
@@ -84,7 +84,7 @@ MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
   MILL_BARRIER(b);
   MILL_FOR(b, k, reach + 1)
   {
-    /* plus its fourth derivative over 720, which interpolation by splines takes away */
+    /* add the Gaussian's fourth derivative / 720, which spline interpolation subtracts */
     const double u = (double)(k * k) / (sigma * sigma), bend = 3.0 + u * (u - 6.0);
     gauss[k] = exp(-0.5 * u) * (1.0 + bend / (720.0 * sigma * sigma * sigma * sigma));
   }
@@ -117,9 +117,9 @@ MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
 }
 
 /** Write the rotation kernel of v sin i to work->kernel, and its derivative by the inner parameter
- *  u of mill_vsini_inner, per km/s, to work->kernel_slope.  want_slope: the half width also covers
- *  the derivative.  blur: sigma, in grid points, of a Gaussian to convolve with; 0: none.  Returns
- *  the half width. */
+ *  u of mill_vsini_inner, per km/s, to work->kernel_slope.  want_slope: make the half width cover
+ *  the derivative too.  blur: sigma, in grid points, of a Gaussian to convolve both with; 0: none.
+ *  Returns the half width. */
 MILL_BLOCK_FN int mill_block_rotation_kernel(mill_block *b, int kind, const mill_model_arm *arm,
                                              double vsini_km_s, int want_slope, double blur,
                                              mill_workspace *work)
@@ -154,9 +154,9 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
   return (mill_real)s;
 }
 
-/** out = in convolved with a symmetric kernel [half + 1]; in is 0 beyond the grid.  In a template 0
- *  is the mean level, where rvspecfit has flux 0.  This changes pixels within the velocity limits
- *  only for v sin i of some hundred km/s. */
+/** Convolve in [n] with a symmetric kernel [half + 1] to out; in is 0 beyond the grid.  In a
+ *  template 0 stands for the mean level, where rvspecfit has flux 0.  This changes pixels within
+ *  the velocity limits only for v sin i of some hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)
 {
@@ -165,10 +165,10 @@ MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const doubl
   MILL_GLOBAL(out);
   const int first = mill_tiles_first(half);
   const int inside = n - 2 * first, n_tile = inside > 0 ? inside / MILL_ROTATE_TILE : 0;
-  /* where tiles may begin anywhere, a last one overlaps the one before */
+  /* if tiles may begin anywhere, a last tile overlaps the one before */
   const int more = MILL_ROTATE_ANYWHERE && n_tile > 0 && inside % MILL_ROTATE_TILE > 0;
   const int n_done = more ? inside : n_tile * MILL_ROTATE_TILE, first_edge = n_done > 0 ? first : 0;
-  /* the ends, and what fills no tile */
+  /* elements at the ends, and those left over from the tiles */
   MILL_FOR(b, e, n - n_done)
   {
     const int i = e < first_edge ? e : n_done + e;
@@ -206,7 +206,7 @@ MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, c
   MILL_GLOBAL(bend);
   const int n_tile = (n + MILL_TILE - 1) / MILL_TILE;
   mill_real w_near[7], w_far[7];
-  MILL_FORGET(); /* or a GPU keeps them in registers from row to row */
+  MILL_FORGET(); /* load the weights for each row: a GPU would keep them in registers */
   for (int k = 0; k < 7; k++) {
     w_near[k] = (mill_real)arm->spline_near[k];
     w_far[k] = (mill_real)arm->spline_far[k];
@@ -235,7 +235,7 @@ MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, c
 #endif
   }
   MILL_BARRIER(b);
-  /* natural ends, in two loops: a GPU has registers for one */
+  /* natural ends, in two loops, since a GPU has registers for one */
   const double end_left = (double)bend[0], end_right = (double)bend[n - 1];
   MILL_BARRIER(b);
   MILL_FOR(b, k, MILL_SPLINE_REACH)
@@ -255,6 +255,7 @@ typedef struct mill_grid_place {
   int first, last;
 } mill_grid_place;
 
+/** Set up the conversion for a template that recedes at vel_km_s. */
 MILL_INLINE mill_grid_place mill_place_at(const mill_model_arm *arm, double vel_km_s)
 {
   const mill_grid_place at = {mill_doppler_ln(vel_km_s) - arm->ln_wave0,
@@ -278,8 +279,8 @@ MILL_INLINE void mill_locate(const mill_grid_place *at, double ln_wave, int *ind
   *frac = (float)(f * at->scale * (1.0 + fs * (0.5 + fs * (1.0 / 6.0 + fs * (1.0 / 24.0)))));
 }
 
-/** mill_locate for every pixel at a velocity.  No barrier at the end: each thread of
- *  mill_block_interpolate reads only what it has written here. */
+/** Locate every pixel at a velocity (mill_locate).  No barrier at the end: each thread of
+ *  mill_block_interpolate reads only elements that it has written here. */
 MILL_BLOCK_FN void mill_block_locate(mill_block *b, const mill_model_arm *arm, int n,
                                      const double *ln_wave, double vel_km_s, int *index,
                                      float *frac)
@@ -310,6 +311,7 @@ typedef struct mill_interval {
   mill_real left[MILL_BATCH], right[MILL_BATCH], bend_left[MILL_BATCH], bend_right[MILL_BATCH];
 } mill_interval;
 
+/** Load the intervals at grid points index [len] of a row y with spline coefficients bend. */
 MILL_INLINE void mill_interval_of(int len, const int *index, const mill_real *y,
                                   const mill_real *bend, mill_interval *at)
 {
@@ -317,6 +319,7 @@ MILL_INLINE void mill_interval_of(int len, const int *index, const mill_real *y,
   mill_load_pairs_real(len, bend, index, at->bend_left, at->bend_right);
 }
 
+/** Evaluate the spline at fractions frac [len] of the intervals. */
 MILL_INLINE void mill_cubic(int len, mill_real scale_right, const float *frac,
                             const mill_interval *at, mill_real *to)
 {
@@ -330,7 +333,7 @@ MILL_INLINE void mill_cubic(int len, mill_real scale_right, const float *frac,
   }
 }
 
-/** Evaluate the spline of a row y, coefficients bend, at a segment's pixels at a velocity. */
+/** Evaluate the spline of a row y, with coefficients bend, at a segment's pixels at a velocity. */
 MILL_BLOCK_FN void mill_block_sample(mill_block *b, const mill_model_arm *arm, int n,
                                      const double *ln_wave, double vel_km_s, const mill_real *y,
                                      const mill_real *bend, mill_real *out)
@@ -404,12 +407,12 @@ MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** Compute row r of a rotated template and its spline coefficients: value (0), d/d(v sin i) (1),
- *  derivative by label r - 2.
+/** Compute row r of a rotated template and its spline coefficients: the template (r = 0), its
+ *  derivative by v sin i (1), or by label r - 2.
  *
- *  In: work->grid, the value as flux, the derivatives by labels as the emulator gives them;
- *  work->kernel of half width `half`.  Converts a label's derivative to flux in place, so call once
- *  for each row. */
+ *  In: work->grid has the template as flux, and the derivatives by labels as the emulator gives
+ *  them; work->kernel has the half width `half`.  Converts a label's derivative to flux in place,
+ *  so call once for each row. */
 MILL_BLOCK_FN void mill_block_template_row(mill_block *b, const mill_model *m,
                                            const mill_model_arm *arm, int r, int half,
                                            mill_workspace *work, mill_real *rotated,
@@ -422,5 +425,3 @@ MILL_BLOCK_FN void mill_block_template_row(mill_block *b, const mill_model *m,
   mill_block_rotate(b, arm->n_pix, half, r == 1 ? work->kernel_slope : work->kernel, row, rotated);
   mill_block_spline(b, arm, rotated, bend);
 }
-
-#endif

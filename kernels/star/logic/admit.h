@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Decisions between guess and fit: can the star be fitted, which parameters are free, where does
- *  it start?
- */
-#ifndef MILL_ADMIT_H
-#define MILL_ADMIT_H
+/** After the guess decide if the star can be fitted, which parameters are free, where it starts. */
+#pragma once
 
 #include "kernels/star/logic/polish.h"
 #include "kernels/star/logic/row.h"
@@ -15,7 +12,6 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
   int n_used = 0, n_dropped = 0;
   int64_t n_pix_all = 0, n_good = 0;
   double best_sn = -1e9;
-
   for (int a = 0; a < MILL_MAX_ARM; a++) {
     r->sn[a] = -1e9;
     r->n_pix[a] = 0;
@@ -58,14 +54,14 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
   return 1;
 }
 
-/** Start only from `given`; with try_all from `given` first, then from the guesses.  Parameters are
- *  cut to their limits, labels to the range of the training stars; fixed parameters keep their
- *  value. */
+/** Make `given` the only start, or with try_all the first start before the guess's templates.
+ *  Parameters are cut to their limits, labels to the range of the training stars; fixed parameters
+ *  keep their value. */
 MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot *slot)
 {
   const int n_guess =
       slot->starts.n < MILL_MAX_GUESS_START - 1 ? slot->starts.n : MILL_MAX_GUESS_START - 1;
-  for (int i = slot->starts.try_all ? n_guess : 0; i > 0; i--) {
+  for (int i = slot->starts.try_all ? n_guess : 0; i > 0; i--) { /* make room for `given` */
     slot->starts.chisq[i] = slot->starts.chisq[i - 1];
     slot->starts.label[i] = slot->starts.label[i - 1];
     for (int j = 0; j < m->n_par; j++)
@@ -96,14 +92,14 @@ MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *sl
     slot->no_offset[a] = a >= m->n_arm || a == first || slot->result.n_pix[a] == 0;
 }
 
-/** Another library ties with this one if its best guess template is as good as this library's third
- *  (index 2).  Of 1371 MILES stars with two libraries none then missed the better library; the best
- *  templates alone would have missed it in 89. */
+/** Another library ties with this one if its best guess template fits as well as this library's
+ *  third (index 2).  With this rule none of 1371 MILES stars with two libraries missed the better
+ *  library; comparing only the best templates would have missed it for 89. */
 enum { MILL_GUESS_TIE = 2 };
 
-/** Record for the choice between libraries: guess_chisq of the best of the guess's n templates, and
- *  guess_tie, up to which another library ties.  Both include the least penalty of priors on labels
- *  outside the library's range. */
+/** Record for the choice between libraries: guess_chisq, the chi-square of the best of the guess's
+ *  n templates, and guess_tie, the largest chi-square at which another library ties.  Both include
+ *  the least penalty of priors on labels outside the library's range. */
 MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot, int n)
 {
   const double *chisq = slot->starts.chisq;
@@ -124,7 +120,7 @@ MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot,
  *  is a star's (mill_fit_no_star). */
 #define MILL_BRIEF_GAIN 25.0
 
-/** Set free parameters and starts after the guess; 0: the star is not fitted, see its status. */
+/** After the guess set free parameters and starts; 0: the star is not fitted, see its status. */
 MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
 {
   const int n_guess = slot->starts.n;
@@ -151,9 +147,7 @@ MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *
     mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
     return 0;
   }
-  /* chi-squares of the guess are differences from a flat template, that is the continuum alone */
+  /* the guess's chi-squares are relative to a flat template, that is to the continuum alone */
   slot->starts.brief = !slot->starts.has_given && slot->starts.chisq[0] > -MILL_BRIEF_GAIN;
   return 1;
 }
-
-#endif

@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Questions of a star to its device, and sums of the segments' answers.
+/** Pose a star's questions to its device, and sum the segments' answers.
  *
  *  A point is slot->theta: each segment is asked at one velocity.  Curves ask for F at several
  *  velocities of the star, of each arm or of each epoch.  Sums over segments are made here, arm by
- *  arm, so that their order does not depend on the device.
- */
-#ifndef MILL_ASK_H
-#define MILL_ASK_H
+ *  arm, so that their order does not depend on the device. */
+#pragma once
 
 #include "kernels/star/logic/parameters.h"
 #include "kernels/star/resumable.h"
 
-/** Begin a question of n_vel velocities by segment. */
+/** Begin a question of n_vel velocities per segment; no arm is asked yet. */
 MILL_HD static inline void mill_ask_begin(mill_slot *slot, int n_vel)
 {
   slot->n_vel = n_vel;
   slot->arms = slot->data_only = 0;
 }
 
-/** Enter velocity k of a segment; NaN: do not ask it. */
+/** Set velocity k of a segment, km/s; NaN: it is not asked. */
 MILL_HD static inline void mill_ask_velocity(mill_slot *slot, int i_segment, int k, double vel_km_s)
 {
   mill_velocities_of(slot, i_segment)[k] = vel_km_s;
@@ -26,7 +24,7 @@ MILL_HD static inline void mill_ask_velocity(mill_slot *slot, int i_segment, int
     slot->arms |= 1 << slot->segment[i_segment].arm;
 }
 
-/** Ask at slot->theta; only the leading arm, if there is one. */
+/** Ask all segments at slot->theta, or only the leading arm's if there is one. */
 MILL_HD_CALLED static inline void mill_ask_point(const mill_model *m, mill_slot *slot)
 {
   mill_ask_begin(slot, 1);
@@ -38,7 +36,8 @@ MILL_HD_CALLED static inline void mill_ask_point(const mill_model *m, mill_slot 
   }
 }
 
-/** F of the star at the point, and for tangents its derivatives. */
+/** Sum the segments' F at the point into slot->eval.f; for tangents also gradient and curvature, of
+ *  one star into slot->eval, of two stars into slot->space. */
 MILL_HD_CALLED static inline void mill_take_point(const mill_model *m, mill_slot *slot)
 {
   mill_eval *e = &slot->eval;
@@ -63,7 +62,7 @@ MILL_HD_CALLED static inline void mill_take_point(const mill_model *m, mill_slot
     }
 }
 
-/** Sum of a number of MILL_REQ_MODELS over the used segments of an arm; -1: of all arms. */
+/** Sum a number of the MILL_REQ_MODELS answers over the used segments of an arm; -1: of all. */
 MILL_HD_CALLED static inline double mill_sum_models(const mill_model *m, const mill_slot *slot,
                                                     int arm, enum mill_answer_place place)
 {
@@ -75,7 +74,7 @@ MILL_HD_CALLED static inline double mill_sum_models(const mill_model *m, const m
   return sum;
 }
 
-/** The curve of a segment. */
+/** The curve that a segment's F is added to. */
 MILL_HD static inline mill_curve *mill_curve_of(mill_slot *slot, enum mill_group group,
                                                 const mill_segment *s)
 {
@@ -84,7 +83,7 @@ MILL_HD static inline mill_curve *mill_curve_of(mill_slot *slot, enum mill_group
                                  : &slot->epoch[s->epoch].curve;
 }
 
-/** Velocity i of a curve. */
+/** Velocity i of a curve, km/s. */
 MILL_HD static inline double mill_curve_velocity(const mill_curve *c, int i)
 {
   return c->centre + (i - c->n / 2) * c->step;
@@ -101,7 +100,7 @@ MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot
     n_vel = n > n_vel ? n : n_vel;
   }
   mill_ask_begin(slot, n_vel);
-  slot->data_only = group == MILL_OF_EPOCHS; /* the model error is what all epochs have in common */
+  slot->data_only = group == MILL_OF_EPOCHS; /* without the model error, which all epochs share */
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
     mill_curve *c = mill_curve_of(slot, group, s);
@@ -118,7 +117,7 @@ MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot
   }
 }
 
-/** F of the curves of a group; for the star's curve also each arm's. */
+/** Sum the segments' F into the curves of a group; for the star's curve also into each arm's. */
 MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slot *slot,
                                                    enum mill_group group)
 {
@@ -140,7 +139,7 @@ MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slo
   }
 }
 
-/** The question has its answer: count it, and reset what was set for this question alone. */
+/** After an answer count the evaluation, and reset what was set for this question alone. */
 MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *slot)
 {
   slot->result.n_eval++;
@@ -159,7 +158,7 @@ MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *
   }
 }
 
-/** Ask for values, tangents or models at slot->theta: slot->eval. */
+/** Ask for values, tangents or models at slot->theta; the sums go to slot->eval. */
 #define MILL_ASK(kind)                                                                             \
   do {                                                                                             \
     mill_ask_point(m, slot);                                                                       \
@@ -176,5 +175,3 @@ MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *
     mill_answered(m, slot);                                                                        \
     mill_take_curves(m, slot, group);                                                              \
   } while (0)
-
-#endif

@@ -1,34 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** From a start to a minimum: the polish, a simplex where the polish is misled, and the next method
- *  where one fails.
- */
-#ifndef MILL_DESCEND_H
-#define MILL_DESCEND_H
+/** Descend from a start to a minimum: by the polish, by a simplex where derivatives mislead the
+ *  polish, and by the next method where one fails. */
+#pragma once
 
 #include "kernels/star/logic/simplex.h"
 #include "kernels/star/logic/starts.h"
 
-/** Two minima tie when their F differ by less, in units of the reduced chi-square. */
+/** Two minima tie if their F differ by less than this many reduced chi-squares. */
 #define MILL_TWO_MINIMA_GAP 4.0
 
 /* ---- begin ---- */
 
-/** May the start be far from its minimum?  One that was given is near. */
+/** May the start be far from its minimum?  A given start is near. */
 MILL_HD static inline int mill_begins_far(const mill_slot *slot)
 {
   return !slot->simplex.done && !(slot->starts.has_given && slot->starts.i == 0);
 }
 
-/** One arm leads a start while the predicted decrease of F is above PROMISE, for MAX_JAC Jacobians
- *  at most.  Its lines need a squared significance above SIGNAL: its minimum is then within some
- *  errors of that of all arms. */
+/** A start uses one arm's data alone (the leading arm) while the predicted decrease of F is above
+ *  PROMISE, for MAX_JAC Jacobians at most.  The arm's lines need a squared significance above
+ *  SIGNAL, so that its minimum is within a few errors of the minimum of all arms. */
 #define MILL_LEAD_PROMISE 100.0
 #define MILL_LEAD_SIGNAL  1000.0
 enum { MILL_LEAD_MAX_JAC = 3 };
 
-/** Begin a start with the arm that has the most significant lines: with three arms, its
- *  Jacobian costs a third of the full one.  Not with velocity offsets.  Saves 13 to 20 % of a fit
- *  of several arms. */
+/** Begin a start with the arm that has the most significant lines: with three arms, its Jacobian
+ *  costs a third of the full one.  Not if arms have velocity offsets.  Saves 13 to 20 % of a fit of
+ *  several arms. */
 MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 {
   int lead = 0, n_arm = 0;
@@ -60,7 +58,7 @@ MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slo
 
 /* ---- a Jacobian has been answered ---- */
 
-/** Digest a Jacobian of the leading arm: go on with it, or with all arms from its next point. */
+/** Digest a Jacobian of the leading arm, and go on with this arm or with all arms. */
 MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot *slot, double f)
 {
   const mill_polish *p = &slot->polish;
@@ -72,12 +70,12 @@ MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot 
   if (outcome == MILL_POLISH_FAILED)
     theta = p->have ? p->at.theta : slot->starts.theta[slot->starts.i];
   slot->lead.arm = 0;
-  slot->fix_error = slot->starts.i == 0; /* the model error of all arms */
+  slot->fix_error = slot->starts.i == 0; /* so far it is the leading arm's */
   mill_polish_begin(m, slot, theta);
 }
 
-/** hybrid inserts its short simplex if F rose in two steps in a row, with a predicted decrease
- *  above this in the second: there the derivatives mislead. */
+/** Method hybrid runs a short simplex if F rose in two steps in a row, and the second one's
+ *  predicted decrease was above this: the derivatives mislead. */
 #define MILL_SIMPLEX_PROMISE 1.0
 
 /** Should hybrid's simplex look around after the last steps of its polish? */
@@ -88,6 +86,7 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
          p->n_rejected > 1 && p->promised > MILL_SIMPLEX_PROMISE;
 }
 
+/** Do the templates or the width of a segment's line-spread function have a model error? */
 MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_slot *slot)
 {
   int has = mill_has_error(m);
@@ -96,14 +95,13 @@ MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_s
   return has;
 }
 
-/** Below this predicted decrease of F, at most two errors from the minimum, each Jacobian of a
- *  polish fixes the model error at its point, so that the solution is that of its own covariance
- *  wherever the polish began; MAX_SETTLE times, as this need not converge with wrong templates. */
+/** Below this predicted decrease of F (two errors from the minimum), each Jacobian of a polish
+ *  computes the model error at its own point, so that the solution does not depend on the start.
+ *  This happens MAX_SETTLE times at most, since it may not converge with wrong templates. */
 #define MILL_SETTLE_PROMISE 4.0
 enum { MILL_MAX_SETTLE = 8 };
 
-/** Fix the model error at the next point of the polish if this is close to its minimum; 1: it is.
- */
+/** If the minimum is close, fix the model error at the polish's next point and return 1. */
 MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_slot *slot)
 {
   mill_polish *p = &slot->polish;
@@ -114,7 +112,7 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
   p->n_settle++;
   slot->fix_error = 1;
   if (slot->error_is_here) {
-    /* F of another covariance does not compare; its gradient does (mill_polish_learn) */
+    /* F of two covariances cannot be compared; their gradients can (mill_polish_learn) */
     p->at.f = (double)INFINITY;
     return 1;
   }
@@ -128,7 +126,7 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
   return 1;
 }
 
-/** Does the start go where an earlier one went?  Then it has the F of that one's end. */
+/** Has this start's path met an earlier start's?  Then starts.f gets the earlier start's last F. */
 MILL_HD static inline int mill_start_has_merged(const mill_model *m, mill_slot *slot)
 {
   const int like = mill_start_merges(m, slot);
@@ -138,7 +136,7 @@ MILL_HD static inline int mill_start_has_merged(const mill_model *m, mill_slot *
   return 1;
 }
 
-/** Jacobians of a brief start. */
+/** Most Jacobians of a brief start (mill_fit_admit). */
 enum { MILL_BRIEF_JAC = 5 };
 
 /** Digest a Jacobian and propose the next point; returns enum mill_polish_outcome. */
@@ -164,8 +162,9 @@ MILL_HD_CALLED static inline int mill_polish_digest(const mill_model *m, mill_sl
 
 /* ---- the whole way ---- */
 
-/** The simplex of nelder-mead begins after MAX_JAC Jacobians, or sooner below the predicted
- *  decrease NEAR of the next step: farther from the minimum the axes differ from those there. */
+/** The simplex of nelder-mead begins after MAX_JAC Jacobians, or sooner if the next step's
+ *  predicted decrease of F is below NEAR: farther away, the axes of the curvature differ from those
+ *  at the minimum. */
 #define MILL_SIMPLEX_NEAR 25.0
 enum { MILL_SIMPLEX_MAX_JAC = 3 };
 
@@ -178,8 +177,8 @@ MILL_HD_CALLED static inline int mill_axes_digest(const mill_model *m, mill_slot
          !(p->pred < MILL_SIMPLEX_NEAR);
 }
 
-/** The polish failed: the next method, levenberg-marquardt -> hybrid -> nelder-mead ->
- *  nelder-mead once more; 0 when none is left, or an earlier start was better. */
+/** After a failed polish choose the next method: levenberg-marquardt -> hybrid -> nelder-mead ->
+ *  nelder-mead once more; 0: none is left, or an earlier start was better. */
 MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
 {
   if (slot->n_free == 0 || slot->result.n_eval >= m->set.max_eval || slot->starts.brief)
@@ -194,11 +193,11 @@ MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
   return 1;
 }
 
-/** Descend from where mill_start_begin or mill_polish_again has begun to a minimum. */
+/** Descend to a minimum from the point that mill_start_begin or mill_polish_again has set. */
 MILL_RESUMABLE(mill_descend)
 {
   MILL_BEGIN;
-  if (slot->simplex.done) { /* nelder-mead */
+  if (slot->simplex.done) { /* method nelder-mead: Jacobians for the axes of its simplex */
     do {
       MILL_ASK(MILL_REQ_TANGENTS);
     } while (mill_axes_digest(m, slot));
@@ -219,7 +218,7 @@ MILL_RESUMABLE(mill_descend)
   MILL_END;
 }
 
-/** Two minima are apart beyond this many errors. */
+/** Solutions farther apart than this many errors are different minima. */
 #define MILL_TWO_MINIMA_DISTANCE 3.0
 
 /** At the end of a start: keep its point if it is the best, and flag two minima that tie. */
@@ -237,7 +236,7 @@ MILL_HD_CALLED static inline void mill_best_keep(const mill_model *m, mill_slot 
     mill_start_note(slot, m->n_par);
   if (p->have && (!slot->best.have || p->at.f < slot->best.at.f)) {
     if (slot->best.have && slot->best.at.f - p->at.f >= gap)
-      slot->result.info &= ~MILL_INFO_TWO_MINIMA; /* both of them are beaten */
+      slot->result.info &= ~MILL_INFO_TWO_MINIMA; /* the new minimum is below both */
     slot->best.at = p->at;
     slot->best.have = 1;
     slot->best.i_start = slot->starts.i;
@@ -255,18 +254,16 @@ MILL_RESUMABLE(mill_polish_again)
   for (int j = 0; j < m->n_par; j++)
     slot->starts.theta[0][j] = slot->best.end[j];
   slot->fix_error = 1;
-  slot->best.have = 0; /* its F was that of another covariance */
+  slot->best.have = 0; /* F with the old model error cannot be compared */
   slot->method = m->set.optimizer == MILL_OPT_NELDER_MEAD ? MILL_OPT_LM : m->set.optimizer;
   slot->n_method_run = 0;
   slot->simplex.done = 0;
   mill_polish_begin(m, slot, slot->best.end);
   MILL_CALL(mill_descend);
   mill_best_keep(m, slot, slot->polish.outcome == MILL_POLISH_CONVERGED);
-  if (!slot->best.have) { /* nothing finite with the covariance of the solution */
+  if (!slot->best.have) { /* F was never finite: keep the old point */
     slot->best.have = 1;
     slot->best.converged = 0;
   }
   MILL_END;
 }
-
-#endif

@@ -1,30 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A velocity for each epoch of a star: the minimum of the epoch's F with the template of the joint
- *  solution (kernels/star/logic/velocities.h).
+/** Find a velocity for each epoch of a star: the minimum of the epoch's F with the template of the
+ *  joint solution (kernels/star/logic/velocities.h).
  *
  *  If the epochs differ, the joint solution may lie between their minima with lines that are too
  *  broad.  Then a scan over many line widths restarts the searches, the labels are fitted with each
  *  epoch at its velocity, and the searches are repeated with the new template.
  *
- *  docs/science/numerics.md, "Epochs".
- */
-#ifndef MILL_EPOCHS_H
-#define MILL_EPOCHS_H
+ *  docs/science/numerics.md, "Epochs". */
+#pragma once
 
 #include "kernels/star/logic/descend.h"
 #include "kernels/star/logic/profile.h"
 #include "kernels/star/logic/velocities.h"
 
-/** First step of a search, in velocity errors of an epoch (all epochs of one weight). */
+/** First step of a search, in expected velocity errors of one epoch (if all weigh the same). */
 #define MILL_EPOCH_STEP 2.0
 /** All epochs are scanned if one is more than this many of its errors from the star's velocity. */
 #define MILL_EPOCH_FAR 4.0
-/** Labels are fitted with each epoch at its velocity if the probability of a constant velocity is
- *  below this. */
+/** Labels are fitted with each epoch at its velocity if mill_epochs_mean.pval is below this. */
 #define MILL_EPOCH_PVAL 1e-4
 
-/** Probability of a chi-square above x with n degrees of freedom (Abramowitz & Stegun
- *  26.4.4, 5). */
+/** Probability of a chi-square above x for n degrees of freedom (Abramowitz & Stegun 26.4.4, 5). */
 MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
 {
   const double most = 600.0; /* largest exponent, so that no term underflows */
@@ -37,7 +33,7 @@ MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
   for (int d = 2 + odd; d <= n; d += 2) {
     sum += term;
     term *= x / d;
-    if (rest > 0.0 && term > 1.0) {
+    if (rest > 0.0 && term > 1.0) { /* apply a part of exp(-rest), the factor left out so far */
       const double part = exp(-(rest < most ? rest : most));
       rest = rest < most ? 0.0 : rest - most;
       sum *= part;
@@ -56,6 +52,7 @@ typedef struct mill_epochs_mean {
   double least, most;     /**< lowest and highest velocity */
 } mill_epochs_mean;
 
+/** Average the epochs' velocities; err_scale multiplies their errors. */
 MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const mill_slot *slot,
                                                       double err_scale, mill_epochs_mean *mean)
 {
@@ -65,7 +62,7 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
   mean->chisq = 0.0;
   mean->least = INFINITY;
   mean->most = -INFINITY;
-  for (int pass = 0; pass < 2; pass++) {
+  for (int pass = 0; pass < 2; pass++) { /* first the sums for the means, then chi-square */
     mean->velocity = weight > 0.0 ? sum / weight : (double)NAN;
     mean->shift = weight > 0.0 ? sum_shift / weight : (double)NAN;
     for (int i = 0; i < slot->n_epoch; i++) {
@@ -92,7 +89,7 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
   mean->pval = mill_chisq_pval(mean->chisq, mean->n - 1);
 }
 
-/** Begin the search of an epoch at a velocity. */
+/** Begin the search for an epoch's velocity at vel_km_s. */
 MILL_HD static inline void mill_epoch_search(const mill_slot *slot, double vel_km_s, mill_epoch *e)
 {
   const double step = MILL_EPOCH_STEP * slot->result.vrad_err_km_s * sqrt((double)slot->n_epoch);
@@ -102,7 +99,7 @@ MILL_HD static inline void mill_epoch_search(const mill_slot *slot, double vel_k
   e->curve.go = (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
 }
 
-/** Fill in S/N of the epochs, and flag those without data. */
+/** Fill in the epochs' S/N, and flag epochs without data. */
 MILL_HD static inline void mill_epochs_data(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_epoch; i++) {
@@ -119,7 +116,7 @@ MILL_HD static inline void mill_epochs_data(mill_slot *slot)
   }
 }
 
-/** Begin the searches at the solution. */
+/** Begin the search of each epoch at the solution. */
 MILL_HD_CALLED static inline void mill_epochs_begin(const mill_model *m, mill_slot *slot)
 {
   mill_epochs_data(slot);
@@ -130,7 +127,7 @@ MILL_HD_CALLED static inline void mill_epochs_begin(const mill_model *m, mill_sl
                       &slot->epoch[i]);
 }
 
-/** May an epoch's velocity be wrong: far from the star's, or no minimum found in its search? */
+/** Is an epoch's velocity far from the star's, or not found, so that it may be wrong? */
 MILL_HD static inline int mill_epochs_doubt(const mill_slot *slot)
 {
   int doubt = 0;
@@ -152,9 +149,9 @@ MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_s
   return signal;
 }
 
-/** Scan all epochs in steps of the width w of the star's lines.  For Gaussian lines of squared
- *  significance G^2, F is F0 + G^2 (1 - exp(-v^2 / 2 w^2)), so w is the error of v times G / 2^1/2.
- */
+/** Scan all epochs in steps of the width w of the star's lines, km/s.  For Gaussian lines of
+ *  squared significance G^2, F rises with velocity offset v as G^2 (1 - exp(-v^2 / 2 w^2)), so w is
+ *  the error of v times G / 2^1/2. */
 MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot)
 {
   const double v = slot->best.end[MILL_PAR_VRAD], most = m->set.max_vel_km_s - v;
@@ -190,8 +187,8 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
   }
 }
 
-/** Search each epoch's velocity from the solution; if one is in doubt, search again from the least
- *  F of a scan. */
+/** Search each epoch's velocity from the solution; if one is in doubt, search all again from the
+ *  least F of a scan. */
 MILL_RESUMABLE(mill_epochs_search)
 {
   MILL_BEGIN;
@@ -206,10 +203,10 @@ MILL_RESUMABLE(mill_epochs_search)
   MILL_END;
 }
 
-/** If the epochs differ, shift each to its own velocity.  Returns 1 at the first call: a fit with
- *  these shifts follows, from their mean.  After that fit, and if they do not differ, returns 0.
- *  After the fit it also adds the weighted mean shift: VRAD becomes the epochs' weighted mean (with
- *  model error, approximately). */
+/** If the epochs differ, shift each to its own velocity.  Returns 1 at the first call, if a fit
+ *  with these shifts must follow from their mean; otherwise 0.  The call after that fit also adds
+ *  the weighted mean shift: VRAD becomes the epochs' weighted mean (with model error,
+ *  approximately). */
 MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slot *slot)
 {
   const int is_first = !slot->epochs_shifted;
@@ -227,7 +224,7 @@ MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slo
     slot->best.end[MILL_PAR_VRAD] += mean.shift;
     slot->best.at.theta[MILL_PAR_VRAD] += mean.shift;
   }
-  slot->profile.has_arm = 0; /* its values are at other velocities */
+  slot->profile.has_arm = 0; /* the arms' F are at other velocities */
   slot->epochs_shifted = 1;
   slot->result.info |= MILL_INFO_EPOCHS;
   return is_first;
@@ -251,9 +248,10 @@ MILL_RESUMABLE(mill_epochs_run)
   MILL_END;
 }
 
-/** The shift, km/s, that brings the epochs' velocities to the zero point of VRAD.  An epoch weighs
- *  lines by noise alone, which gives the best differences between epochs.  Template errors then
- *  move all epochs by the same amount, but VRAD by less, since its weights include them. */
+/** Return the shift, km/s, from the epochs' velocities to the zero point of VRAD.  An epoch's
+ *  velocity weighs lines by noise alone, which gives the best differences between epochs.  Template
+ *  errors then move all epochs by the same amount, but VRAD by less, since its weights include
+ *  them. */
 MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,
                                               const mill_epochs_mean *mean)
 {
@@ -282,5 +280,3 @@ MILL_HD_CALLED static inline void mill_epochs_row(const mill_model *m, mill_slot
   r->vrad_pval = mean.n > 1 ? mean.pval : (double)NAN;
   r->vrad_range_km_s = mean.n > 0 ? mean.most - mean.least : (double)NAN;
 }
-
-#endif

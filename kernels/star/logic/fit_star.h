@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The fit of one star: a resumable function (kernels/star/resumable.h) that asks the device
  *  questions.  Like all of this folder, it is run by one thread of the star's block after each
- *  round.
- */
-#ifndef MILL_FIT_STAR_H
-#define MILL_FIT_STAR_H
+ *  round. */
+#pragma once
 
 #include "kernels/star/logic/admit.h"
+#include "kernels/star/logic/elements.h"
 #include "kernels/star/logic/epochs.h"
 #include "kernels/star/logic/pair.h"
 #include "kernels/star/logic/sample.h"
@@ -26,8 +25,8 @@ MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)
   slot->fix_error = 1;
 }
 
-/** A start has ended: keep its point if it is the best, note its F, and after the first start count
- *  the reasons to doubt it. */
+/** End a start: keep its point if it is the best, record its F, and after the first start count the
+ *  reasons to doubt it. */
 MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot *slot, int end)
 {
   const mill_polish *p = &slot->polish;
@@ -41,8 +40,8 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
     slot->starts.n_doubt = mill_fit_doubts(m, slot);
 }
 
-/** After all starts: flag a minimum that only one of three or more starts found.  Returns 1 if the
- *  model error is now that of another start than the best one. */
+/** After all starts flag a minimum that only one of three or more starts found.  Returns 1 if the
+ *  model error was last fixed by another start than the best one. */
 MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_slot *slot)
 {
   if (slot->starts.i > 2 && slot->best.have && mill_start_agree(slot) < 2)
@@ -51,8 +50,7 @@ MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_s
          mill_has_model_error(m, slot);
 }
 
-/** Take back the last step of the solution, which was not evaluated before, if F rose.  1: it did.
- */
+/** Undo the solution's last step, which was not evaluated before, if it raised F.  1: it did. */
 MILL_HD static inline int mill_step_back(const mill_model *m, mill_slot *slot)
 {
   const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
@@ -82,7 +80,7 @@ MILL_HD_CALLED static inline int mill_fit_row(const mill_model *m, mill_slot *sl
   return 0;
 }
 
-/** The fit of a prepared star from its guess to its row. */
+/** Fit a prepared star: from its guess to its row. */
 MILL_RESUMABLE(mill_fit_star)
 {
   MILL_BEGIN;
@@ -115,6 +113,8 @@ MILL_RESUMABLE(mill_fit_star)
   } while (!mill_fit_row(m, slot));
   if (slot->result.status != MILL_STATUS_FITTED)
     MILL_RETURN;
+  if (m->has_element)
+    MILL_CALL(mill_elements_run);
   if (m->set.binaries)
     MILL_CALL(mill_pair_run);
   if (m->set.sample.max_eval > 0)
@@ -129,5 +129,3 @@ MILL_HD static inline void mill_fit_resume(const mill_model *m, mill_slot *slot)
   if (!slot->is_held && mill_fit_star(m, slot, slot->place) == MILL_HAS_ENDED)
     slot->request = MILL_REQ_NONE;
 }
-
-#endif

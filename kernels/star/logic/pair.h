@@ -1,65 +1,66 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Two stars in one spectrum (a double-lined binary, SB2), where the row's fit has left the lines
- *  of a second one.
+/** Fit two stars to one spectrum (a double-lined binary, SB2) if the one-star fit leaves lines of a
+ *  second star in the residuals.
  *
- *  The model is P a (T1(v1) + r T2(v2)), with the continuum functions of one star and r free in
- *  each arm.  Stars take turns: a turn polishes one star, whose Jacobians come with the
- *  companion's rows and those of ln r, kept at the place where they were made, so that the
- *  curvature of all parameters is known; the companion's are then at their best within an
- *  uncertainty of their place (a Schur complement), and F, gradient and curvature of the star are
- *  those of the fit of both.  A few turns end in the joint minimum, with the joint covariance.
+ *  The model is P a (T1(v1) + r T2(v2)): continuum functions P with coefficients a, the stars'
+ *  templates T1 and T2 at their velocities, and their flux ratio r, free in each arm.  The stars
+ *  take turns: a turn polishes one star's parameters.  Its Jacobians include ln r and the
+ *  companion's template and derivatives, stored at the companion's last parameters, so that the
+ *  curvature in all parameters is known.  A Schur complement puts the companion's parameters at
+ *  their best within their trust region; F, gradient and curvature of the star are then those of
+ *  the joint fit.  A few turns end in the joint minimum, with the joint covariance.
  *
- *  docs/science/numerics.md, "Two stars".
- */
-#ifndef MILL_PAIR_H
-#define MILL_PAIR_H
+ *  docs/science/numerics.md, "Two stars". */
+#pragma once
 
 #include "kernels/star/logic/pair_epochs.h"
 #include "kernels/star/logic/pair_follow.h"
 #include "kernels/star/logic/pair_row.h"
 
-/** Two stars are tried where the residuals' peak has this significance, or the lesser one where
- *  v sin i is above MILL_PAIR_BROAD, km/s, as two lines make one broad one, by the root of the
- *  reduced chi-square (of what MILL_PAIR_PEAK_WRONG and MILL_PAIR_SHARP are of: mill_pair_misled).
- *  They are kept where they lower -2 ln L by MILL_PAIR_GAIN, in units of the reduced chi-square.
- *  A first turn ends early that is further from half of that than so many times what the next step
- *  promises (later on once), or leads to lines too broad to become a star's, and has no more than
- *  MILL_PAIR_MOST_JAC Jacobians. */
+/** Two stars are tried if the residual peak's significance, divided by the root of the reduced
+ *  chi-square, exceeds PEAK_LEAST.  PEAK_BROAD suffices if v sin i exceeds MILL_PAIR_BROAD km/s,
+ *  since two stars' lines look like broad lines of one. */
 #define MILL_PAIR_PEAK_LEAST 4.0
 #define MILL_PAIR_PEAK_BROAD 3.0
+/** A peak below this many reduced chi-squares may come from template errors (mill_pair_misled). */
 #define MILL_PAIR_PEAK_WRONG 2.5
-#define MILL_PAIR_BROAD      30.0
-#define MILL_PAIR_SHARP      10.0
-#define MILL_PAIR_GAIN       40.0
-/** With a model error two velocities must differ by so many times more. */
+/** v sin i, km/s: above BROAD a lower peak suffices; below SHARP a companion close to the star
+ *  would make its lines broader (mill_pair_misled). */
+#define MILL_PAIR_BROAD 30.0
+#define MILL_PAIR_SHARP 10.0
+/** Two stars are kept if they lower -2 ln L by more than this many reduced chi-squares. */
+#define MILL_PAIR_GAIN 40.0
+/** With a model error the least velocity difference of two stars is this many times larger. */
 #define MILL_PAIR_WRONG 2.0
-/** The first ratio of their fluxes. */
+/** Flux of the second star over the first one's where the fit begins. */
 #define MILL_PAIR_RATIO 0.3
-/** Two slow stars are tried first where v sin i, km/s, is above this and resolved: lines so far
- *  apart are fitted best by a rotation of about their distance.  They begin to either side of the
- *  star by MILL_PAIR_SPLIT_PART of its v sin i, equally bright; in the end the first one must have
- *  less than MILL_PAIR_SLOWER of that v sin i: otherwise rotation alone explains the lines. */
+/** A resolved v sin i above SPLIT, km/s, may be that of two slow stars: lines this far apart are
+ *  best fitted by a rotation of about their distance.  Two equally bright stars then begin
+ *  SPLIT_PART v sin i to each side of the star.  They are kept only if the first star's v sin i
+ *  ends below SLOWER v sin i; otherwise rotation alone explains the lines. */
 #define MILL_PAIR_SPLIT      60.0
 #define MILL_PAIR_SPLIT_PART 0.45
 #define MILL_PAIR_SLOWER     0.7
-/** Typical uncertainties within which a companion follows, and in the last turns, whose
- *  curvature makes the errors. */
-#define MILL_PAIR_TRUST   3.0
-#define MILL_PAIR_WIDE    30.0
+/** Trust region of the companion's parameters in typical uncertainties: TRUST at first, WIDE in the
+ *  last turns, whose curvature gives the errors. */
+#define MILL_PAIR_TRUST 3.0
+#define MILL_PAIR_WIDE  30.0
+/** The first turn is given up after JAC Jacobians unless F, less PROMISE times the next step's
+ *  predicted decrease, is below the one-star fit's F by half of MILL_PAIR_GAIN.  After LATER_JAC,
+ *  unless the stars move, PROMISE becomes 1, and a v sin i above BLUNT, km/s, also ends it. */
 #define MILL_PAIR_PROMISE 3.0
 #define MILL_PAIR_BLUNT   250.0
-/** Turns, after which of them the brighter star becomes the first one, and how many more there are
- *  where velocities change; Jacobians of a first turn. */
+/** Numbers of turns (of both stars together) and of Jacobians. */
 enum {
-  MILL_PAIR_TURNS = 6,
-  MILL_PAIR_SWAP = 4,
-  MILL_PAIR_MOVING = 10,
-  MILL_PAIR_JAC = 4,
-  MILL_PAIR_LATER_JAC = 6,
-  MILL_PAIR_MOST_JAC = 12
+  MILL_PAIR_TURNS = 6,     /**< turns of a fit */
+  MILL_PAIR_SWAP = 4,      /**< turns after which the brighter star becomes the first one */
+  MILL_PAIR_MOVING = 10,   /**< added to both if the stars move */
+  MILL_PAIR_JAC = 4,       /**< Jacobians before the first turn may be given up */
+  MILL_PAIR_LATER_JAC = 6, /**< Jacobians before this becomes stricter */
+  MILL_PAIR_MOST_JAC = 12  /**< most Jacobians of the first turn */
 };
 
-/** Will the turn not lower F by half of what two stars must, more promised? */
+/** Will F, lowered further by `promised`, miss half of the decrease that two stars need? */
 MILL_HD static inline int mill_pair_loses(const mill_slot *slot, double promised)
 {
   return !(slot->result.m2ll - slot->polish.at.f + promised >
@@ -70,7 +71,7 @@ MILL_HD static inline int mill_pair_loses(const mill_slot *slot, double promised
 MILL_HD static inline int mill_pair_is_hopeless(const mill_slot *slot)
 {
   const mill_polish *polish = &slot->polish;
-  /* lines of stars that move are smeared at first */
+  /* lines of moving stars are too broad until each epoch has its velocities */
   const int later = polish->n_jac >= MILL_PAIR_LATER_JAC && !slot->pair.is_moving;
   return polish->n_jac >= MILL_PAIR_JAC &&
          (mill_pair_loses(slot, (later ? 1.0 : MILL_PAIR_PROMISE) * polish->pred) ||
@@ -84,12 +85,13 @@ MILL_HD static inline int mill_pair_drop(mill_slot *slot)
   return 0;
 }
 
-/** After the row is finished: may its residuals have a second star? */
+/** After the one-star row is finished, may a second star be sought?  Sets least_apart, km/s, from
+ *  the width of the lines. */
 MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   double signal = mill_lines_signal(m, slot);
-  /* where errors are too large the continuum leaves less than they say */
+  /* with overestimated errors the continuum's chi-square is below n_pix: use the template's gain */
   const double gain = slot->result.chisq_c_tot - slot->result.chisq_tot;
   signal = gain > signal ? gain : signal;
   if (slot->result.warn & (MILL_WARN_NOT_STELLAR | MILL_WARN_NONFINITE) || !(signal > 0.0) ||
@@ -97,16 +99,16 @@ MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot 
     return 0;
   p->n_eval = slot->result.n_eval;
   p->n_jac = slot->result.n_jac;
-  /* as in mill_epochs_scan: the width of the lines */
+  /* VRAD's error at fixed offsets gives the line width, as in mill_epochs_scan */
   const double err = m->n_par > m->n_deriv ? 1.0 / sqrt(slot->best.at.hess[MILL_PAR_VRAD])
                                            : slot->result.vrad_err_formal_km_s;
-  p->least_apart = MILL_PAIR_APART * err * sqrt(0.5 * signal); /* offsets make VRAD's larger */
+  p->least_apart = MILL_PAIR_APART * err * sqrt(0.5 * signal);
   p->is_fitted = 0;
-  slot->profile.has_arm = 0; /* it is one star's */
+  slot->profile.has_arm = 0; /* the arms' F are of one star */
   return 1;
 }
 
-/** Set each segment's flux ratio of the companion, whose rows it stores, to this star. */
+/** Set in each segment which star's tangents are asked, and ln(companion's flux / that star's). */
 MILL_HD static inline void mill_pair_relate(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_segment; i++) {
@@ -137,7 +139,8 @@ MILL_RESUMABLE(mill_pair_keep_rows)
   MILL_END;
 }
 
-/** Take the flux of both stars in each arm from the last tangents. */
+/** Sum the template fluxes of both stars in each arm from the last tangents: flux [arm][0] of the
+ *  star asked, [1] of its companion. */
 MILL_HD_CALLED static inline void mill_pair_take_flux(const mill_model *m, mill_slot *slot)
 {
   const int n = mill_n_row(m, 1), at = MILL_ANSWER_TANGENTS + n + n * (n + 1) / 2;
@@ -148,16 +151,16 @@ MILL_HD_CALLED static inline void mill_pair_take_flux(const mill_model *m, mill_
       slot->pair.flux[slot->segment[i].arm][k] += mill_answer_of(m, slot, i)[at + k];
 }
 
-/** Least difference of two stars' velocities: more if templates have a model error. */
+/** Least velocity difference of two stars, km/s; larger if templates have a model error. */
 MILL_HD static inline double mill_pair_least_apart(const mill_model *m, const mill_pair *p)
 {
   return p->least_apart * (mill_has_error(m) ? MILL_PAIR_WRONG : 1.0);
 }
 
-/** Is the peak of residuals what wrong templates make: a high level at all velocities, too low for
- *  the chi-square that they leave, or within a line's width (two with a model error) of a star
- *  whose lines no companion there makes broader?  Stars that move are fitted as badly by one at one
- *  velocity. */
+/** Do template errors explain the residuals' peak?  They do if the correlation is high at all
+ *  velocities, if the peak is low for the chi-square, or if it is within a line's width (two with a
+ *  model error) of a star with sharp lines, which a companion there would broaden.  Not for moving
+ *  stars, which a fit at one velocity cannot match. */
 MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -168,9 +171,9 @@ MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot 
            fabs(off) * MILL_PAIR_APART < mill_pair_least_apart(m, p)));
 }
 
-/** May the star's rotation be that of two slow stars' lines?  Then one star leaves more above
- *  noise than what two must gain.  With epochs two stars are seen by their peaks; outside the hulls
- *  a second one imitates what is wrong of the template. */
+/** May the star's v sin i be the distance of two slow stars' lines?  Then the fit's chi-square
+ *  exceeds that of noise by twice the decrease that two stars need.  Not with epochs, whose peaks
+ *  show two stars, nor outside the hulls, where a second star would fit template errors. */
 MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;
@@ -180,7 +183,7 @@ MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slo
          r->chisq_data - r->chisq_noise > 2.0 * MILL_PAIR_GAIN * mill_pair_unit_of(slot);
 }
 
-/** The residuals have answered: may there be a second star at their peak? */
+/** May there be a second star at the residuals' peak? */
 MILL_HD_CALLED static inline int mill_pair_is_seen(const mill_model *m, mill_slot *slot)
 {
   const double peak = mill_pair_epochs_begin(slot);
@@ -190,7 +193,8 @@ MILL_HD_CALLED static inline int mill_pair_is_seen(const mill_model *m, mill_slo
   return peak > least * sqrt(mill_pair_unit_of(slot)) && !mill_pair_misled(m, slot);
 }
 
-/** Begin with two stars: instead of one that rotates, or with one at the residuals' peak. */
+/** Set the first parameters of both stars: two halves of a star with broad lines (is_split), or the
+ *  star and a companion at the residuals' peak. */
 MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -210,13 +214,13 @@ MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot
   p->trust = MILL_PAIR_TRUST;
 }
 
-/** Begin a turn, or a Jacobian at its start. */
+/** Begin a polish at the current star's parameters, for a turn or for a single Jacobian. */
 MILL_HD_CALLED static inline void mill_pair_turn(const mill_model *m, mill_slot *slot)
 {
   mill_polish_begin(m, slot, slot->pair.theta[slot->pair.star]);
 }
 
-/** Mean over pixels of ln of the second star's flux over the first one's, by the last Jacobian. */
+/** Mean over pixels of ln(second star's flux / first one's), from the last Jacobian of p->star. */
 MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -227,11 +231,12 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
   return sum / (double)slot->result.n_pix_tot;
 }
 
-/** The width of a star's lines by the curvature of F without model error; the arms are of one star,
- *  the epochs of the first of two, whose flux after the second one's turn is known. */
+/** Set least_apart from the width of the lines, which follows from the curvature of F without model
+ *  error: summed over the arms for one star, over the epochs for the first of two stars. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
+  /* (second star's flux / first one's)^2: star has changed since that turn, and with it the sign */
   const double other = slot->of_epochs ? exp(-2.0 * mill_pair_brightness(m, slot)) : 0.0;
   double curve = 0.0;
   for (int i = 0; i < n; i++) {
@@ -244,8 +249,7 @@ MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_s
         MILL_PAIR_APART * sqrt(0.5 * mill_lines_signal(m, slot) / (1.0 + other) / curve);
 }
 
-/** Measure the width of the lines by noise alone: a model error makes the velocity's error larger,
- *  but not the lines broader. */
+/** Measure the lines' width from F without model error, which broadens minima but not lines. */
 MILL_RESUMABLE(mill_pair_measure)
 {
   const enum mill_group group = slot->of_epochs ? MILL_OF_EPOCHS : MILL_OF_ARMS;
@@ -266,13 +270,13 @@ MILL_RESUMABLE(mill_pair_measure)
   MILL_END;
 }
 
-/** Find the velocities of moving stars at their epochs before a turn: scan them, then refine them
- *  by Jacobians. */
+/** Before a turn find both stars' velocities at each epoch: by scans if the stars move, then by
+ *  Jacobians (mill_pair_epochs_settle). */
 MILL_RESUMABLE(mill_pair_epochs_look)
 {
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
-  if (p->is_moving && p->n_turn == 1) { /* measure again: the fit of one star smeared lines */
+  if (p->is_moving && p->n_turn == 1) { /* the one-star fit smeared the lines */
     slot->of_epochs = 1;
     for (int j = 0; j < m->n_par; j++)
       slot->theta[j] = p->theta[0][j];
@@ -294,7 +298,7 @@ MILL_RESUMABLE(mill_pair_epochs_look)
   MILL_END;
 }
 
-/** Error of the second star's velocity; infinite: it has none. */
+/** Error of the second star's velocity, km/s, from its last turn's curvature; infinite: none. */
 MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -312,8 +316,8 @@ MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m
   return sqrt(e[0]);
 }
 
-/** Is the second star real?  A template also imitates errors of the first star's: at any velocity,
- *  with broad lines, at no certain place. */
+/** Is the second star real?  A second template that fits errors of the first one's ends too far
+ *  away, at a velocity limit, with broad lines, or with an uncertain velocity. */
 MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -325,8 +329,7 @@ MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slo
          mill_pair_velocity_error(m, slot) < p->least_apart;
 }
 
-/** Turns of both stars together; lines of stars that move are smeared until the epochs have their
- *  velocities. */
+/** n turns, and those that moving stars need until each epoch has its velocities. */
 MILL_HD static inline int mill_pair_turns(const mill_pair *p, int n)
 {
   return n + (p->is_moving ? MILL_PAIR_MOVING : 0);
@@ -342,7 +345,7 @@ MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot
     slot->eval.f = INFINITY;
   const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
   const int outcome = mill_polish_tell(m, slot, f);
-  if (slot->polish.have && slot->polish.at.f == f) {
+  if (slot->polish.have && slot->polish.at.f == f) { /* the point was accepted */
     p->at = p->next;
     mill_pair_epochs_take(m, slot);
   }
@@ -353,7 +356,7 @@ MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot
   return slot->polish.n_jac < MILL_PAIR_MOST_JAC ? MILL_POLISH_GO : MILL_POLISH_CUT;
 }
 
-/** A turn has ended; 0: there is no second star. */
+/** End a turn: take its parameters, step the epochs, judge the second star; 0: there is none. */
 MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -375,7 +378,7 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   if (!early && (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))))
     return mill_pair_drop(slot);
   if (p->n_turn == mill_pair_turns(p, MILL_PAIR_SWAP)) {
-    if (mill_pair_brightness(m, slot) > 0.0) {
+    if (mill_pair_brightness(m, slot) > 0.0) { /* the brighter star becomes the first one */
       for (int j = 0; j < m->n_par; j++) {
         const double x = p->theta[0][j];
         p->theta[0][j] = p->theta[1][j];
@@ -393,7 +396,7 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   return 1;
 }
 
-/** F of both stars is known: write them to the row, or drop them. */
+/** Write both stars to the row if they lower F enough and are real; else drop the pair. */
 MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -402,9 +405,10 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
   double f = slot->eval.f + mill_penalty(m, slot, p->theta[1]);
   p->star = 0;
   f += mill_penalty(m, slot, p->theta[0]);
-  for (int j = m->n_deriv; j < m->n_par; j++) /* the offsets are of both */
+  for (int j = m->n_deriv; j < m->n_par; j++) /* count the prior of the shared offsets once */
     f -= mill_prior_penalty(m, slot, j, p->theta[0][j]);
-  const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0; /* of velocities */
+  /* decrease of F by chance, from the epochs' free velocities */
+  const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0;
   if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
         mill_pair_apart(slot) > mill_pair_least_apart(m, p) && mill_pair_is_star(m, slot) &&
         !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST) &&
@@ -425,7 +429,7 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
   mill_pair_epochs_row(m, slot);
 }
 
-/** Turns of two stars from where they begin, until they are kept or not (slot->pair.is_fitted). */
+/** Fit two stars by turns; slot->pair.is_fitted tells whether they are kept. */
 MILL_RESUMABLE(mill_pair_try)
 {
   mill_pair *p = &slot->pair;
@@ -450,7 +454,7 @@ MILL_RESUMABLE(mill_pair_try)
   MILL_END;
 }
 
-/** Look for a second star in a finished row, and make the row that of both. */
+/** Look for a second star after the one-star fit; if one is found, the row describes both. */
 MILL_RESUMABLE(mill_pair_run)
 {
   mill_pair *p = &slot->pair;
@@ -480,5 +484,3 @@ MILL_RESUMABLE(mill_pair_run)
   mill_pair_finish(m, slot);
   MILL_END;
 }
-
-#endif

@@ -1,53 +1,60 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Two stars with epochs: the velocities of both at each.
+/** Velocities of both stars of a pair at each epoch.
  *
- *  The Jacobian of a turn says how F of each epoch depends on both velocities with all else held.
- *  Where the turn ends they make Newton's step, and each star's VRAD becomes their mean.  Stars
- *  that move against each other, whose epochs have more significant peaks than all together, are
- *  looked for at all velocities of both.  Before some turns the velocities alone settle, without
- *  rotation, and once more from where both are exchanged.
+ *  A turn fits one star's parameters (pair.h); its Jacobian gives gradient and curvature of each
+ *  epoch's F in both velocities.  At the end of the turn both velocities of each epoch take a
+ *  Newton step, and each star's VRAD becomes the mean of its epochs.  If the residual peaks of
+ *  single epochs are more significant than the peak of all exposures together, the stars move
+ *  against each other, and both velocities are scanned.  Before some turns the epochs' velocities
+ *  alone are fitted, without rotation, and once more from exchanged velocities.
  *
- *  docs/science/numerics.md, "Two stars".
- */
-#ifndef MILL_PAIR_EPOCHS_H
-#define MILL_PAIR_EPOCHS_H
+ *  docs/science/numerics.md, "Two stars". */
+#pragma once
 
 #include "kernels/star/logic/epochs.h"
 
-/** Velocities of two stars differ by this part of the width of the lines that one star has at
- *  least: closer, what is wrong of its template would be taken for a second one. */
+/** Two stars are kept only if their velocities differ by more than this fraction of the width of
+ *  one star's lines: a closer second star would fit errors of the first one's template. */
 #define MILL_PAIR_APART 0.25
-/** What noise makes of the peak of an epoch. */
+/** Typical significance of the residual peak of an epoch without a second star. */
 #define MILL_PAIR_NOISE 2.7
-/** Scans of the second star, for places of the first one, are those before the first turn of either
- *  number. */
+/** Before turns 0 and SCANNED of moving stars, both turns of the second star, its velocity is
+ *  scanned at each epoch, once for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
-/** Velocities settle before the first and the third turn of stars that move, and before this one,
- *  in so many Jacobians, and as many after their exchange, which -2 ln L tells where it differs by
- *  more than MILL_PAIR_TOLD. */
+/** The epochs' velocities alone are fitted by SETTLE Jacobians, then by SETTLE more from exchanged
+ *  velocities: before turns 0 and SCANNED of moving stars, and before turn LATE (LATE + SCANNED if
+ *  the stars move). */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
+/** An epoch tells which velocity belongs to which star if exchanging them raises -2 ln L by more
+ *  than this many reduced chi-squares (mill_pair_unit_at). */
 #define MILL_PAIR_TOLD 9.0
-/** Velocities are to be trusted where at an epoch the stars differ by so much of a line's width,
- *  and at one the peak has this significance: closer lines share their rotation wrongly, and a
- *  second star that only all epochs together show may be at a wrong velocity. */
+/** All epochs get the flag EXCHANGEABLE unless at one epoch the velocities differ by more than
+ *  RESOLVED line widths, and at one the residual peak exceeds the significance SEEN.  The fit
+ *  shares the rotation of closer lines wrongly between the stars, and a second star seen only in
+ *  all epochs together may be at a wrong velocity. */
 #define MILL_PAIR_RESOLVED 0.8
 #define MILL_PAIR_SEEN     4.0
-/** Lines are blended where they differ by less than so many widths: then a second star's velocity
- *  makes up for what is wrong of the templates. */
+/** Lines closer than this many line widths are blended: the second star's velocity then also fits
+ *  errors of the templates. */
 #define MILL_PAIR_BLENDED 1.2
-/** On the line of mass ratio they tell whose is whose where they differ by so many errors. */
+/** On the line of mass ratio (mill_pair_line), an epoch tells which velocity belongs to which star
+ *  only if they differ by more than this many times the sum of their errors. */
 #define MILL_PAIR_SIDED 2.0
 
-/** Errors from which an epoch has no velocity, as the search of one star finds none, km/s. */
+/** An epoch with a larger velocity error (km/s) has no velocity; the search for the velocity of one
+ *  star has the same limit. */
 #define MILL_PAIR_ERR_MOST (MILL_SEEK_MOST / MILL_SEEK_NOISE)
 
+/** Does the star have epochs with velocities of their own? */
 MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
 {
   return slot->n_epoch > 1;
 }
 
-/** A chi-square of all pixels, without model error, by pixel of a coadd of the epoch's exposures; -1:
- *  of all.  What is wrong of a template is the same in each, and a second star lowers F by that. */
+/** Chi-square per pixel that a coadd of an epoch's exposures would have (-1: of all exposures).
+ *  chisq: sum over the pixels of all exposures, without model error.  Template errors repeat in
+ *  each exposure, so the excess over 1 grows with the number of exposures in the coadd; a second
+ *  star that fits these errors lowers F by as much. */
 MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, double chisq,
                                                       int epoch)
 {
@@ -61,14 +68,14 @@ MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, dou
   return 1.0 + (excess > 0.0 ? most * excess : 0.0);
 }
 
-/** Unit of what two stars gain on one.  Of a star that moves only exposures of one epoch, here the
- *  first, have the templates' errors at the same pixels. */
+/** Unit of the decrease of -2 ln L by a second star.  If the epochs' velocities differ, only
+ *  exposures of one epoch (here the first) have template errors at the same pixels. */
 MILL_HD_CALLED static inline double mill_pair_unit_of(const mill_slot *slot)
 {
   return mill_pair_unit_at(slot, slot->result.chisq_data, slot->epochs_shifted ? 0 : -1);
 }
 
-/** Set all segments aside but those of one epoch; -1: none. */
+/** Use only the segments of one epoch in the peak search; -1: use all. */
 MILL_HD static inline void mill_pair_use(mill_slot *slot, int epoch)
 {
   for (int i = 0; i < slot->n_segment; i++)
@@ -76,7 +83,7 @@ MILL_HD static inline void mill_pair_use(mill_slot *slot, int epoch)
       slot->segment[i].used = epoch < 0 || slot->segment[i].epoch == epoch ? 1 : 2;
 }
 
-/** The peak of each epoch's residuals, and that of all. */
+/** Find the largest peak of each epoch's residuals, then that of all exposures together. */
 MILL_RESUMABLE(mill_pair_peaks)
 {
   mill_pair *p = &slot->pair;
@@ -92,8 +99,9 @@ MILL_RESUMABLE(mill_pair_peaks)
   MILL_END;
 }
 
-/** Begin with the velocities of one star's fit, and of the second star with one.  The significance
- *  of its lines, for which it may have one at each epoch. */
+/** Begin with the epochs' velocities of the one-star fit, and with one velocity of the second star.
+ *  The stars move if the epochs' peaks together are more significant than the peak of all
+ *  exposures. Returns the larger significance. */
 MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -113,13 +121,13 @@ MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
   return p->is_moving ? sqrt(sum) : p->peak;
 }
 
-/** Velocity of a star at an epoch. */
+/** Velocity of a star (0 or 1) at epoch i, km/s. */
 MILL_HD static inline double mill_pair_epoch_vrad(const mill_slot *slot, int i, int star)
 {
   return slot->pair.theta[star][MILL_PAR_VRAD] + slot->epoch[i].shift[star];
 }
 
-/** VRAD of a star to the mean of its epochs'. */
+/** Set a star's VRAD to the weighted mean of its epochs' velocities; shifts count from VRAD. */
 MILL_HD_CALLED static inline void mill_pair_epochs_centre(mill_slot *slot, int star)
 {
   double sum = 0.0, weight = 0.0;
@@ -135,15 +143,15 @@ MILL_HD_CALLED static inline void mill_pair_epochs_centre(mill_slot *slot, int s
     slot->epoch[i].shift[star] -= mean;
 }
 
-/** Begin without rotation: one star has broad lines where it stands for two. */
+/** Set a star's v sin i to its lower limit: the one-star fit made it large to cover two stars. */
 MILL_HD static inline void mill_pair_sharpen(const mill_model *m, mill_slot *slot, int star)
 {
   if (!m->set.fixed[MILL_PAR_VSINI])
     slot->pair.theta[star][MILL_PAR_VSINI] = m->set.min_vsini_km_s;
 }
 
-/** Velocities of the second star about the first one's at each epoch, at steps of half a line's
- *  width; 0: there is no scan. */
+/** Set up each epoch's scan of the second star's velocity about the first one's, in steps of half a
+ *  line's width; 0: no scan is due. */
 MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -169,7 +177,8 @@ MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *
   return 1;
 }
 
-/** The least value of a scan but where both stars are at one velocity, at *v; infinite: none. */
+/** Return the least F of a scan, refined by a parabola, and its velocity *v.  The centre, where
+ *  both stars have one velocity, does not count.  Infinite: there is no minimum. */
 MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
 {
   const double *f = c->f;
@@ -188,12 +197,13 @@ MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
   return x == 0.0 ? f[least] : f[least] + 0.5 * x * slope; /* a neighbour may be infinite */
 }
 
-/** One place of the scan, for every epoch: keep the velocities of both stars if their F is the
- *  least so far, and move the first star to its next place.  After the last place both stars get
- *  the velocities kept. */
+/** Digest the scans at one velocity of the first star: at each epoch keep both velocities if F is
+ *  the least so far, and move the first star to its next velocity.  After the last one both stars
+ *  get the velocities kept. */
 MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
+  /* places alternate about the first one: 1, -1, 2, -2 ... steps */
   const int n = ++p->n_scan, from = n % 2 ? (n + 1) / 2 : -n / 2;
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
@@ -209,7 +219,7 @@ MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
   }
 }
 
-/** Take what the tangents of an accepted point say of the epochs. */
+/** Sum each epoch's F, and its gradient and curvature in both velocities, over its segments. */
 MILL_HD_CALLED static inline void mill_pair_epochs_take(const mill_model *m, mill_slot *slot)
 {
   const int nd = m->n_deriv, n_row = mill_n_row(m, 1), own = MILL_PAR_VRAD, other = nd + own;
@@ -240,36 +250,37 @@ MILL_HD static inline int mill_pair_is_clear(const mill_slot *slot, int i)
          fabs(apart) * MILL_PAIR_APART > MILL_PAIR_BLENDED * slot->pair.least_apart;
 }
 
-/** Does -2 ln L tell which velocity of the epoch is whose? */
+/** Does -2 ln L tell which of the epoch's velocities belongs to which star? */
 MILL_HD_CALLED static inline int mill_pair_is_sided(const mill_slot *slot, int i)
 {
   double f = 0.0;
   for (int k = 0; k < slot->n_epoch; k++)
     f += slot->epoch[k].moment[MILL_MOMENT_F];
-  const double chisq = slot->result.chisq_data - (slot->result.m2ll - f); /* of both stars */
+  const double chisq = slot->result.chisq_data - (slot->result.m2ll - f); /* of the pair */
   return slot->epoch[i].exchanged > MILL_PAIR_TOLD * mill_pair_unit_at(slot, chisq, i);
 }
 
-/** Does the epoch by itself tell both velocities?  Templates without error do of blended lines. */
+/** Does the epoch alone determine both velocities?  Blended lines do without model error only. */
 MILL_HD static inline int mill_pair_is_told(const mill_model *m, const mill_slot *slot, int i)
 {
   return mill_pair_is_sided(slot, i) && (!mill_has_error(m) || mill_pair_is_clear(slot, i));
 }
 
-/** The velocities of two stars that move about each other are on a line: v2 = v[1] + slope
- *  (v1 - v[0]), where the slope is minus the ratio of masses. */
+/** In a binary the second star's velocity v2 depends linearly on the first one's, v1: v2 = v[1] +
+ *  slope (v1 - v[0]), slope = -(mass of the first star / mass of the second). */
 typedef struct mill_pair_line {
-  double v[2], slope, variance; /**< slope 0: not known; variance of v2, (km/s)^2 */
+  double v[2], slope, variance; /**< km/s; slope 0: the line is not known; variance of v2 */
 } mill_pair_line;
 
-/** The line through the epochs that tell the stars apart. */
+/** Fit the line by total least squares to the epochs that determine both velocities from clear
+ *  lines; slope 0: the velocities vary too little. */
 MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *m,
                                                               const mill_slot *slot)
 {
   mill_pair_line line = {{0.0, 0.0}, 0.0, 0.0};
   double sum = 0.0, xx = 0.0, xy = 0.0, yy = 0.0;
   const double least = slot->pair.least_apart * slot->pair.least_apart;
-  for (int pass = 0; pass < 2; pass++) {
+  for (int pass = 0; pass < 2; pass++) { /* first the means, then the moments about them */
     for (int i = 0; i < slot->n_epoch; i++) {
       const double *err = slot->epoch[i].pair_err;
       const double w = 1.0 / (err[0] * err[0] + err[1] * err[1]);
@@ -296,8 +307,8 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
   return line;
 }
 
-/** Newton's step of both velocities of an epoch, all else held; `most` at most, and none where their
- *  errors are larger. */
+/** Compute the Newton step [2] of both velocities of an epoch at fixed other parameters, within
+ *  +-most km/s; 0 for a velocity whose error exceeds `most`. */
 MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_epoch *e)
 {
   const double *g = e->moment + MILL_MOMENT_SLOPE, *h = e->moment + MILL_MOMENT_BEND;
@@ -309,7 +320,8 @@ MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_e
   }
 }
 
-/** Likewise along the line of mass ratio, from which v2 is `off`. */
+/** Compute the Newton step [2] of both velocities onto the line of mass ratio and along it; off: v2
+ *  less the line's value at v1, km/s. */
 MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, double off, double most,
                                                 double *step, mill_epoch *e)
 {
@@ -323,13 +335,13 @@ MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, doub
   e->pair_err[1] = bend > 0.0 ? sqrt(slope * slope / bend + line->variance) : INFINITY;
 }
 
-/** The end of a turn: steps of both velocities of each epoch from the turn's last accepted point;
- *  where an epoch does not tell the stars apart on the line of mass ratio. */
+/** At the end of a turn, step both velocities of each epoch from the last accepted point: along the
+ *  line of mass ratio if it is known and the epoch alone does not determine them. */
 MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   const double most = 2.0 * p->least_apart;
-  /* with the labels that have just been found the whole step leads too far */
+  /* the turn has just changed the labels, so that a full step leads too far */
   const double part = p->is_moving && p->n_settle == 0 ? 0.5 : 1.0;
   if (!mill_pair_has_epochs(slot))
     return;
@@ -350,7 +362,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
   mill_pair_epochs_centre(slot, 1);
 }
 
-/** Before a turn: begin to settle the velocities, or not. */
+/** Set the number of Jacobians that fit the epochs' velocities alone before the next turn. */
 MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -362,8 +374,9 @@ MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slo
     mill_pair_sharpen(m, slot, star);
 }
 
-/** Digest a Jacobian of the velocities.  The first half of the Jacobians lead each epoch to a
- *  minimum, the others to one from its two velocities exchanged; the lower minimum is kept. */
+/** Digest a Jacobian of the epochs' velocities.  The first half of these Jacobians descends from
+ *  each epoch's velocities, the second half from the velocities exchanged; the lower minimum is
+ *  kept. */
 MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -377,13 +390,13 @@ MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_sl
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
     const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
-    if (left > 0) {
+    if (left > 0) { /* keep the first minimum and exchange its velocities */
       e->least = e->moment[MILL_MOMENT_F];
       e->best[0] = v0;
       e->best[1] = v1;
       e->shift[0] += v1 - v0;
       e->shift[1] += v0 - v1;
-    } else {
+    } else { /* go back to the first minimum if it is lower */
       e->exchanged = fabs(e->moment[MILL_MOMENT_F] - e->least);
       if (!(e->moment[MILL_MOMENT_F] < e->least)) {
         e->shift[0] += e->best[0] - v0;
@@ -393,7 +406,7 @@ MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_sl
   }
 }
 
-/** Exchange the two stars. */
+/** Exchange the two stars' epoch velocities and errors. */
 MILL_HD static inline void mill_pair_epochs_swap(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_epoch; i++) {
@@ -406,7 +419,7 @@ MILL_HD static inline void mill_pair_epochs_swap(mill_slot *slot)
   }
 }
 
-/** Difference of the stars' velocities: the largest of the epochs that have data. */
+/** Largest difference of the stars' velocities, km/s: of their VRADs and of epochs with data. */
 MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -420,13 +433,13 @@ MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
   return most;
 }
 
-/** Does an epoch tell a star's velocity?  Pixels without weight leave an enormous error. */
+/** Does an epoch determine a star's velocity?  Pixels of hardly any weight give a huge error. */
 MILL_HD static inline int mill_pair_epoch_tells(const mill_epoch *e, int star)
 {
   return (e->result.flag & MILL_EPOCH_NO_DATA) == 0 && e->pair_err[star] < MILL_PAIR_ERR_MOST;
 }
 
-/** Those of both into the epochs. */
+/** Fill in both stars' velocities, errors and flags at each epoch. */
 MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill_slot *slot)
 {
   double peak = 0.0;
@@ -454,5 +467,3 @@ MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill
     e->result.pair_vrad_err_km_s = known ? e->pair_err[1] : (double)NAN;
   }
 }
-
-#endif

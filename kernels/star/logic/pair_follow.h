@@ -3,13 +3,13 @@
  *  gives their best values for any step of the star.
  *
  *  docs/science/numerics.md, "Two stars". */
-#ifndef MILL_PAIR_FOLLOW_H
-#define MILL_PAIR_FOLLOW_H
+#pragma once
 
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
 
-/** Is parameter k of the companion free? */
+/** Is companion parameter k free?  k counts the companion's velocity, v sin i and labels, then
+ *  ln(flux ratio) of each arm, then the velocity offsets. */
 MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *slot, int k)
 {
   const double *theta = slot->pair.theta[1 - slot->pair.star];
@@ -23,15 +23,16 @@ MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *s
 /** Typical uncertainty of ln(flux ratio). */
 #define MILL_PAIR_SCALE 0.3
 
+/** Typical uncertainty of companion parameter k. */
 MILL_HD static inline double mill_pair_scale(const mill_model *m, int k)
 {
   const int is_ratio = k >= m->n_deriv && k < m->n_deriv + m->n_arm;
   return is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k);
 }
 
-/** Put the companion's parameters at their best: reduce gradient and curvature of all parameters,
- *  in slot->space, to those of the star alone, in slot->eval, and correct F.  0: the companion's
- *  curvature is not positive definite. */
+/** Eliminate the companion's parameters by a Schur complement.  slot->space has F's gradient and
+ *  curvature in all parameters; slot->eval gets F, gradient and curvature in the star's, with the
+ *  companion at its best.  0: the companion's damped curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -41,7 +42,7 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
   int idx[MILL_MAX_PAR], n = 0;
   double *a = slot->space.matrix[0], *inverse = slot->space.matrix[1], slope[MILL_MAX_PAR],
          stiff[MILL_MAX_PAR];
-  for (int k = 0; k < n_other; k++) {
+  for (int k = 0; k < n_other; k++) { /* gradient with the priors of velocity offsets */
     const int offset = k < m->n_deriv + m->n_arm ? -1 : k - m->n_arm;
     const double sigma = offset < 0 ? INFINITY : mill_prior_sigma(m, slot, offset);
     p->next.follow[k] = p->next.variance[k] = 0.0;
@@ -52,7 +53,7 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
     if (mill_pair_free(m, slot, k))
       idx[n++] = k;
   }
-  for (int r = 0; r < n; r++) {
+  for (int r = 0; r < n; r++) { /* curvature, damped by the trust region */
     const double width = p->trust * mill_pair_scale(m, idx[r]);
     for (int c = 0; c < n; c++)
       a[r * n + c] = joint[(np + idx[r]) * n_all + np + idx[c]] +
@@ -64,6 +65,7 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
   for (int r = 0; r < n; r++) {
     const int k = idx[r];
     p->next.variance[k] = inverse[r * n + r];
+    /* if the star steps by d, the companion's best step is follow + along d */
     for (int c = 0; c < n; c++) {
       p->next.follow[k] -= 0.5 * inverse[r * n + c] * slope[idx[c]];
       for (int j = 0; j < np; j++)
@@ -78,7 +80,7 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
   }
   for (int r = 0; r < n; r++) {
     const int k = idx[r];
-    const double *cross = joint + (np + k) * n_all;
+    const double *cross = joint + (np + k) * n_all; /* curvature in k and the star's parameters */
     e->f += 0.5 * slope[k] * p->next.follow[k];
     for (int j = 0; j < np; j++) {
       e->grad[j] += 2.0 * cross[j] * p->next.follow[k];
@@ -102,7 +104,7 @@ MILL_HD static inline double mill_pair_step(const mill_model *m, const mill_slot
   return step < -most ? -most : (step > most ? most : step);
 }
 
-/** ln(flux ratio): largest step in a turn (STEP), and range LEAST to -LEAST. */
+/** ln(flux ratio) changes by at most STEP in a turn, and stays between LEAST and -LEAST. */
 #define MILL_PAIR_STEP  0.7
 #define MILL_PAIR_LEAST (-4.0)
 
@@ -123,5 +125,3 @@ MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slo
     p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* the second star's */
   }
 }
-
-#endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The row of two stars in one spectrum (kernels/star/logic/pair.h). */
-#ifndef MILL_PAIR_ROW_H
-#define MILL_PAIR_ROW_H
+#pragma once
 
+#include "kernels/star/logic/elements.h"
 #include "kernels/star/logic/row.h"
 
-/** Fill in the row's errors for one star, from the curvature at the end of its last turn. */
+/** Fill in the row's errors of one star, whose solution is end [n_par], from the curvature of `at`,
+ *  the last point of its last turn. */
 MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot,
                                             const mill_point *at, const double *end)
 {
@@ -23,7 +24,7 @@ MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, m
 {
   mill_fit_result *r = &slot->result;
   const mill_pair *p = &slot->pair;
-  mill_pair_errors(m, slot, &p->point, p->theta[1]);
+  mill_pair_errors(m, slot, &p->point, p->theta[1]); /* into the first star's columns */
   r->pair_vrad_km_s = p->theta[1][MILL_PAR_VRAD];
   r->pair_vrad_err_km_s = r->vrad_err_km_s;
   r->pair_vsini_km_s = p->theta[1][MILL_PAR_VSINI];
@@ -34,8 +35,8 @@ MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, m
   }
 }
 
-/** Error of ln(flux ratio) of an arm, or of an offset (parameter k of pair.at), including the part
- *  that follows from the covariance of the row's star. */
+/** Error of companion parameter k, the ln(flux ratio) of an arm or an offset: its own variance,
+ *  plus the part that follows from the covariance of the first star. */
 MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slot *slot, int k)
 {
   const mill_pair *p = &slot->pair;
@@ -72,6 +73,5 @@ MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slo
   for (int i = 0; i < slot->n_epoch; i++)
     slot->epoch[i].result.pair_vrad_err_km_s *= r->err_scale;
   slot->pair.is_fitted = 0;
+  mill_elements_flag(m, slot);
 }
-
-#endif

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A star's parameters: typical uncertainties, limits, the inner v sin i, hulls, priors, and the
- *  linear map from them to a segment's parameters.
- */
-#ifndef MILL_PARAMETERS_H
-#define MILL_PARAMETERS_H
+/** A star's parameters: their typical uncertainties, limits, hulls, priors, the inner parameter of
+ *  v sin i, and the linear map to a segment's parameters. */
+#pragma once
 
 #include "kernels/math/hull.h"
 #include "kernels/math/rotation.h"
@@ -12,7 +10,7 @@
 /** Labels within this distance of a hull's facet are at the edge. */
 #define MILL_HULL_EDGE 1e-3
 
-/** Is this parameter fixed in the fit of this star?  With two stars, offsets belong to neither. */
+/** Is parameter j fixed in this star's fit?  With two stars, offsets count as the companion's. */
 MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
 {
   if (j < m->n_deriv)
@@ -20,13 +18,14 @@ MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *sl
   return slot->pair.is_fitted || slot->no_offset[j - m->n_deriv + 1];
 }
 
-/** Does the star have its own prior of parameter j?  With two stars only the first has. */
+/** Does the star have its own prior of parameter j, instead of the settings' prior?  With two stars
+ *  only the first one has. */
 MILL_HD static inline int mill_prior_own(const mill_slot *slot, int j)
 {
   return slot->prior_sigma[j] > 0.0 && !(slot->pair.is_fitted && slot->pair.star == 1);
 }
 
-/** Gaussian prior of a parameter; sigma 0: none. */
+/** Standard deviation of a parameter's Gaussian prior; 0: it has none. */
 MILL_HD static inline double mill_prior_sigma(const mill_model *m, const mill_slot *slot, int j)
 {
   if (j >= m->n_deriv)
@@ -34,6 +33,7 @@ MILL_HD static inline double mill_prior_sigma(const mill_model *m, const mill_sl
   return mill_prior_own(slot, j) ? slot->prior_sigma[j] : m->set.prior_sigma[j];
 }
 
+/** Mean of a parameter's Gaussian prior. */
 MILL_HD static inline double mill_prior_mean(const mill_model *m, const mill_slot *slot, int j)
 {
   if (j >= m->n_deriv)
@@ -41,7 +41,7 @@ MILL_HD static inline double mill_prior_mean(const mill_model *m, const mill_slo
   return mill_prior_own(slot, j) ? slot->prior_mean[j] : m->set.prior_mean[j];
 }
 
-/** What the prior of parameter j adds to F at x. */
+/** Penalty that the prior of parameter j adds to F at x. */
 MILL_HD static inline double mill_prior_penalty(const mill_model *m, const mill_slot *slot, int j,
                                                 double x)
 {
@@ -52,7 +52,7 @@ MILL_HD static inline double mill_prior_penalty(const mill_model *m, const mill_
   return u * u;
 }
 
-/** Typical uncertainty of a parameter; velocities as of a star at S/N 10-20. */
+/** Typical uncertainty of a parameter; velocities (km/s) as of a star at S/N 10-20. */
 MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
 {
   if (j == MILL_PAR_VRAD || j >= m->n_deriv)
@@ -62,14 +62,13 @@ MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
   return m->label[j - MILL_PAR_LABEL0].scale;
 }
 
-/** Trust region: largest step of a parameter in one iteration. */
+/** Trust region: largest step of a parameter in one iteration (km/s or the label's unit). */
 MILL_HD static inline double mill_par_limit(const mill_model *m, int j)
 {
   return j < MILL_PAR_LABEL0 || j >= m->n_deriv ? 60.0 : 7.0 * m->label[j - MILL_PAR_LABEL0].scale;
 }
 
-/** Limits of a parameter.  Labels have none, since the hulls bound them, nor do velocity offsets.
- */
+/** Limits of a parameter.  Labels, which the hulls bound, and velocity offsets have none. */
 MILL_HD static inline double mill_par_min(const mill_model *m, int j)
 {
   return j == MILL_PAR_VRAD ? m->set.min_vel_km_s
@@ -82,12 +81,13 @@ MILL_HD static inline double mill_par_max(const mill_model *m, int j)
                             : (j == MILL_PAR_VSINI ? m->set.max_vsini_km_s : INFINITY);
 }
 
+/** Is the value x of parameter j exactly one of its limits? */
 MILL_HD static inline int mill_par_at_limit(const mill_model *m, int j, double x)
 {
   return x == mill_par_min(m, j) || x == mill_par_max(m, j);
 }
 
-/** Inner parameter, in which the fit takes its steps: u for v sin i, else the parameter itself. */
+/** Inner parameter, in which fits step: u (rotation.h) for v sin i, else the parameter. */
 MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x)
 {
   return j == MILL_PAR_VSINI ? mill_vsini_inner(m->set.rotation, x) : x;
@@ -116,19 +116,30 @@ MILL_HD static inline double mill_par_slope(const mill_model *m, int j, double x
                                 mill_vsini_inner(m->set.rotation, x > 1.0 ? x : 1.0));
 }
 
+/** Map the labels of theta [n_par] to the emulator's coordinates, mapped [n_label]. */
 MILL_HD static inline void mill_map_labels(const mill_model *m, const double *theta, double *mapped)
 {
   for (int l = 0; l < m->n_label; l++)
     mapped[l] = mill_label_map(&m->label[l], theta[MILL_PAR_LABEL0 + l]);
 }
 
-/** Further than this outside the hulls (mapped units), F is MILL_OFF_LIMITS, as for velocities
- *  outside their limits.  The emulator is meaningless there, and F could be rounding noise with a
- *  false minimum. */
+/** Are the labels at the edge of a hull, or outside?  Hulls of elements do not count, since an
+ *  element at its edge has a flag of its own and leaves the star within the library. */
+MILL_HD_CALLED static inline int mill_at_hull(const mill_model *m, const double *mapped)
+{
+  int is_at = 0;
+  for (int h = 0; h < m->n_hull; h++)
+    is_at |= !m->hull[h].of_element && mill_hull_signed(1, &m->hull[h], mapped) > -MILL_HULL_EDGE;
+  return is_at;
+}
+
+/** Farther than this outside the hulls (mapped units), F is MILL_OFF_LIMITS, as for velocities
+ *  outside their limits.  The emulator is meaningless there, and F could have a false minimum. */
 #define MILL_HULL_FAR 5.0
 /** F of a point outside the limits (rvspecfit's value). */
 #define MILL_OFF_LIMITS 1e30
 
+/** Penalty of labels outside the hulls at theta [n_par]. */
 MILL_HD_CALLED static inline double mill_hull_penalty(const mill_model *m, const mill_slot *slot,
                                                       const double *theta)
 {
@@ -160,7 +171,8 @@ MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_s
                                             : 0.0;
 }
 
-/** Velocity offset of an arm: that of slot->theta, or for another VRAD its best value there. */
+/** Velocity offset of an arm, km/s: the one in slot->theta, or if vrad_km_s differs from the VRAD
+ *  there, the best offset at vrad_km_s. */
 MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
                                              double vrad_km_s)
 {
@@ -170,7 +182,7 @@ MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slo
   return along == 0.0 ? offset : offset + mill_offset_slope(m, slot, i_arm) * along;
 }
 
-/** Velocity of an arm if the star's is vrad_km_s. */
+/** Velocity of an arm if the star's is vrad_km_s, km/s. */
 MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot *slot, int i_arm,
                                            double vrad_km_s)
 {
@@ -179,14 +191,14 @@ MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot 
   return mill_within_velocities(m, vrad_km_s + mill_arm_offset(m, slot, i_arm, vrad_km_s));
 }
 
-/** Velocity of a segment's epoch less the star's; of two stars that of `pair.star`. */
+/** Velocity of a segment's epoch less the star's, km/s; with two stars less that of `pair.star`. */
 MILL_HD static inline double mill_epoch_shift(const mill_slot *slot, const mill_segment *s)
 {
   const int star = slot->pair.is_fitted ? slot->pair.star : 0;
   return slot->n_epoch > 0 ? slot->epoch[s->epoch].shift[star] : 0.0;
 }
 
-/** Which velocity varies: the whole star's, an arm's, an epoch's. */
+/** Whose velocity varies: the whole star's, an arm's or an epoch's. */
 enum mill_group { MILL_OF_STAR, MILL_OF_ARMS, MILL_OF_EPOCHS };
 
 /** Velocity of a segment if its group (star, arm or epoch) has velocity vel_km_s and everything
@@ -214,13 +226,14 @@ MILL_HD static inline int mill_pair_n(const mill_model *m)
 MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
 {
   const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);
+  /* after the star's parameters: its companion's, then ln(flux ratio) by arm */
   to[0] = r < nd ? r : m->n_par + r - nd + (r == 2 * nd ? s->arm : 0);
   to[1] = s->paired ? m->n_par + m->n_arm + offset : offset;
   return 1 + (offset >= 0 && r < 2 * nd && r % nd == MILL_PAR_VRAD);
 }
 
-/** Add a segment's gradient g and curvature H to those of the star, [n] and [n][n]: J^T g and
- *  J^T H J, J being the map. */
+/** Add a segment's gradient g and curvature H to grad [n] and hess [n][n] of the star: J^T g and
+ *  J^T H J, where J is the map. */
 MILL_HD_CALLED static inline void mill_map_add(const mill_model *m, const mill_segment *s,
                                                const double *answer, int n, double *grad,
                                                double *hess)
@@ -250,5 +263,3 @@ MILL_HD static inline void mill_go_to_best(const mill_model *m, mill_slot *slot)
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = slot->best.end[j];
 }
-
-#endif

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Polish: Levenberg-Marquardt steps with variable projection, limits and hull facets.
+/** Polish a solution: Levenberg-Marquardt steps with variable projection, limits and hull facets.
  *
  *  Every trial point is evaluated with its derivatives, since most steps are accepted.  Steps,
  *  gradient and curvature are in v sin i's inner parameter u (kernels/math/rotation.h); points hold
- *  v sin i itself.  Settings: docs/science/numerics.md.
- */
-#ifndef MILL_POLISH_H
-#define MILL_POLISH_H
+ *  v sin i itself.  Settings: docs/science/numerics.md. */
+#pragma once
 
 #include "kernels/star/logic/step.h"
 
@@ -18,9 +16,9 @@
 #define MILL_POLISH_REST       5e-4
 #define MILL_POLISH_NOISE      1e-3 /**< rounding noise of F */
 #define MILL_POLISH_LAMBDA     1e-3 /**< first damping */
-#define MILL_POLISH_LAMBDA_END 1e-2 /**< damping above which a small step proves nothing */
+#define MILL_POLISH_LAMBDA_END 1e-2 /**< damping above which the polish does not end */
 #define MILL_POLISH_LAMBDA_MAX 1e10
-/** The curvature is updated if along a step it was wrong by more than the fraction LEARN; the
+/** The curvature is updated if it was wrong along a step by more than the fraction LEARN; the
  *  update leaves at least the fraction FLAT of it. */
 #define MILL_POLISH_LEARN 0.25
 #define MILL_POLISH_FLAT  0.1
@@ -34,7 +32,7 @@ MILL_HD_CALLED static inline void mill_polish_forget(const mill_model *m, mill_p
     p->second[e] = 0.0;
 }
 
-/** Start at theta and keep the updates of the curvature; the Jacobian of theta is asked next. */
+/** Start at theta, and ask for its Jacobian next; updates of the curvature are kept. */
 MILL_HD_CALLED static inline void mill_polish_restart(const mill_model *m, mill_slot *slot,
                                                       const double *theta)
 {
@@ -68,7 +66,7 @@ enum mill_polish_outcome {
   MILL_POLISH_GIVEN_UP /**< it would end where an earlier start did, or without a second star */
 };
 
-/** Gradient of the Jacobian at slot->theta with respect to parameter j, prior included. */
+/** Derivative of F at slot->theta by the inner parameter j, prior included. */
 MILL_HD static inline double mill_polish_gradient(const mill_model *m, const mill_slot *slot, int j)
 {
   const double s = mill_prior_sigma(m, slot, j), x = slot->theta[j];
@@ -80,7 +78,7 @@ MILL_HD static inline double mill_polish_gradient(const mill_model *m, const mil
          2.0 * (rise - mill_par_slope(m, j, x) * mill_prior_mean(m, slot, j)) / (s * s);
 }
 
-/** Curvature that the prior of parameter j adds at slot->theta. */
+/** Curvature that the prior of parameter j adds to F at slot->theta. */
 MILL_HD static inline double mill_polish_stiffness(const mill_model *m, const mill_slot *slot,
                                                    int j)
 {
@@ -88,7 +86,7 @@ MILL_HD static inline double mill_polish_stiffness(const mill_model *m, const mi
   return s > 0.0 ? slope * slope / (s * s) : 0.0;
 }
 
-/** Make the Jacobian at slot->theta, whose total F is f, the point that steps start from. */
+/** Make slot->theta, with its last Jacobian and total F f, the point that steps start from. */
 MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slot *slot, double f)
 {
   mill_polish *p = &slot->polish;
@@ -104,8 +102,8 @@ MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slo
   }
 }
 
-/** step [n_par]: from polish->at to slot->theta; rise [n_par]: half the change of the gradient
- *  along it less the change that the mean of both curvatures predicts. */
+/** Compute step [n_par], from polish->at to slot->theta, and rise [n_par]: half the gradient's
+ *  change along the step, less the change that the mean of both points' curvatures predicts. */
 MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const mill_slot *slot,
                                                      double *step, double *rise)
 {
@@ -122,17 +120,17 @@ MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const 
   }
 }
 
-/** Update polish->second where the gradient changed otherwise along a step than the curvature
- *  predicts:  hess lacks residuals times second derivatives, which are large with wrong templates,
- *  and how the model error follows the point.  The BFGS update keeps the sum positive definite, with
- *  Powell's (1978) damping where the gradient hardly rises. */
+/** Update polish->second if the gradient changed along a step otherwise than the curvature
+ *  predicts: hess lacks residuals times second derivatives, which are large with wrong templates,
+ *  and the model error's dependence on the point.  The BFGS update keeps hess + second positive
+ *  definite, with Powell's (1978) damping if the gradient hardly rises. */
 MILL_HD_CALLED static inline void mill_polish_learn(const mill_model *m, mill_polish *p,
                                                     const double *step, const double *rise)
 {
   const int np = m->n_par;
   double with[MILL_MAX_PAR], y[MILL_MAX_PAR], expected = 0.0, found = 0.0, share = 1.0;
   for (int j = 0; j < np; j++) {
-    with[j] = y[j] = 0.0;
+    with[j] = y[j] = 0.0; /* curvature times step: as known so far, and as found by this step */
     for (int k = 0; k < np; k++) {
       with[j] += p->second[j * np + k] * step[k];
       y[j] += p->at.hess[j * np + k] * step[k];
@@ -165,8 +163,8 @@ MILL_HD static inline int mill_polish_finite(const mill_model *m, const mill_slo
   return finite;
 }
 
-/** Put a step from polish->at into slot->theta, with more damping until its predicted change is no
- *  rise; 0: there is none. */
+/** Write the end of a step from polish->at to slot->theta; damping grows until the step predicts no
+ *  rise of F.  0: there is no such step. */
 MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_slot *slot,
                                                      mill_polish_axes *axes)
 {
@@ -176,7 +174,7 @@ MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_s
       return 0;
     if (mill_polish_step(m, slot, slot->theta, axes) && p->pred > -MILL_POLISH_TOLERANCE)
       return 1;
-    if (p->learned) /* elsewhere */
+    if (p->learned) /* updates learned elsewhere may mislead here */
       mill_polish_forget(m, p);
     else
       p->lambda = p->lambda * 8.0 + 1e-6;
@@ -210,7 +208,7 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
     return MILL_POLISH_FAILED;
   double step[MILL_MAX_PAR], rise[MILL_MAX_PAR];
   p->n_rejected = accept ? 0 : p->n_rejected + 1;
-  /* F rose twice in a row: the derivatives mislead */
+  /* F rose twice in a row: the updates mislead */
   if (p->n_rejected > 1)
     mill_polish_forget(m, p);
   const int learn = p->have && finite && p->n_rejected < 2;
@@ -242,5 +240,3 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
     return MILL_POLISH_FAILED;
   return MILL_POLISH_GO;
 }
-
-#endif

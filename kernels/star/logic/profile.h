@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Likelihood of the velocity about the solution, on a grid: its moments are VRAD_ERR, VRAD_SKEW
- *  and VRAD_KURT.
+/** Compute the likelihood of the velocity about the solution on a grid; its moments are VRAD_ERR,
+ *  VRAD_SKEW and VRAD_KURT.
  *
- *  docs/science/numerics.md, "Velocity profile".
- */
-#ifndef MILL_PROFILE_H
-#define MILL_PROFILE_H
+ *  docs/science/numerics.md, "Velocity profile". */
+#pragma once
 
 #include "kernels/math/quartic.h"
 #include "kernels/star/logic/ask.h"
 
-/** The quartic through the first grid, F = F0 + c1 x + c2 x^2 + c3 x^3 + c4 x^4 with x in expected
- *  errors of the velocity, replaces the full grid within these limits: its minimum is then near,
- *  and terms of higher order, about c3 c4 and c4^2, are negligible. */
+/** A quartic through the first grid, F = F0 + c1 x + c2 x^2 + c3 x^3 + c4 x^4 with x in expected
+ *  errors of the velocity, replaces the full grid if its coefficients are within these limits.  Its
+ *  minimum is then near, and terms of higher order, about c3 c4 and c4^2, are negligible. */
 #define MILL_PROFILE_MOST_C1  1.0
 #define MILL_PROFILE_LEAST_C2 0.75
 #define MILL_PROFILE_MOST_C2  1.25
 #define MILL_PROFILE_MOST_C3  0.02
 #define MILL_PROFILE_MOST_C4  0.006
-/** Points at which the quartic is integrated, half an expected error apart: +-6 errors. */
+/** Points at which the quartic is integrated, half an expected error apart: from -6 to 6 errors. */
 enum { MILL_N_PROFILE_QUARTIC = 25 };
 
-/** Set up a grid of n velocities about the solution. */
+/** Set up a grid of n velocities about the solution, in steps of 1.5 (first) or 0.5 errors. */
 MILL_HD static inline void mill_profile_grid(mill_slot *slot, int n)
 {
   mill_curve *c = &slot->profile.curve;
@@ -31,11 +29,11 @@ MILL_HD static inline void mill_profile_grid(mill_slot *slot, int n)
   c->step = (n == MILL_N_PROFILE_FEW ? MILL_PROFILE_FEW_STEP : 0.5) * slot->profile.width;
 }
 
-/** Begin with a grid of n velocities, in units of the error that the curvature predicts. */
+/** Set the expected error of the velocity from the curvature, and a grid of n velocities. */
 MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_slot *slot, int n)
 {
   double h = slot->best.at.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
-  for (int a = 1; a < m->n_arm; a++)
+  for (int a = 1; a < m->n_arm; a++) /* the offsets follow at their best */
     if (mill_par_offset(m, a) >= 0)
       h += mill_offset_slope(m, slot, a) *
            slot->best.at.hess[MILL_PAR_VRAD * m->n_par + mill_par_offset(m, a)];
@@ -76,8 +74,8 @@ MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *
   return least;
 }
 
-/** Replace the first grid by MILL_N_PROFILE_QUARTIC values of the quartic through it; 0: the
- *  quartic is outside its limits.  Saves 5 to 39 % of a fit. */
+/** Replace the first grid by MILL_N_PROFILE_QUARTIC values of the quartic through it; 0: a
+ *  coefficient is outside its limits.  Saves 5 to 39 % of a fit. */
 MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_slot *slot)
 {
   mill_curve *at = &slot->profile.curve;
@@ -85,6 +83,7 @@ MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_
   const double reach = 0.25 * (MILL_N_PROFILE_QUARTIC - 1) * slot->profile.width;
   double c[MILL_N_QUARTIC];
   mill_quartic(at->f, c);
+  /* coefficients by expected errors in place of grid steps */
   const double c2 = c[2] / (h * h), c3 = c[3] / (h * h * h), c4 = c[4] / (h * h * h * h);
   if (!(c2 > MILL_PROFILE_LEAST_C2 && c2 < MILL_PROFILE_MOST_C2) ||
       !(fabs(c[1] / h) < MILL_PROFILE_MOST_C1) || !(fabs(c3) < MILL_PROFILE_MOST_C3) ||
@@ -125,8 +124,8 @@ MILL_HD_CALLED static inline void mill_profile_moments(const mill_curve *c, doub
   moment[2] = m2 > 0.0 ? m4 / (m2 * m2) : 0.0;
 }
 
-/** Make another grid if this one is too coarse for the profile's width, or so narrow that it cuts
- *  the profile and does not span the limits.  1: there is another. */
+/** Set up another grid if this one is too coarse for the profile's width (km/s), or cuts the
+ *  profile off inside the velocity limits.  1: it did. */
 MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slot, double width)
 {
   const double step = 0.5 * slot->profile.width;
@@ -171,7 +170,7 @@ MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_s
   return 0;
 }
 
-/** The velocity's likelihood about the solution, at five velocities if they suffice. */
+/** Compute the moments of the velocity's likelihood, from five velocities if these suffice. */
 MILL_RESUMABLE(mill_profile_run)
 {
   MILL_BEGIN;
@@ -182,5 +181,3 @@ MILL_RESUMABLE(mill_profile_run)
   } while (mill_profile_digest(m, slot));
   MILL_END;
 }
-
-#endif

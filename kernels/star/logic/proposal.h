@@ -1,40 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Proposals of a star's posterior: mixtures of Student's t distributions about its minima.
  *
- *  Coordinates are y.  For v sin i, y = v - (its lower limit), mirrored there.  For another
- *  parameter x, y = x - bend u(v), u the inner parameter of v sin i: unresolved lines make labels
- *  follow v^2, so that their density is bent in v.  The Jacobian is 1 (docs/science/numerics.md,
- *  "Posteriors").
- */
-#ifndef MILL_PROPOSAL_H
-#define MILL_PROPOSAL_H
+ *  A component's coordinates are y.  For v sin i (v), y is v less its lower limit, mirrored at 0.
+ *  For another parameter x, y = x - bend u(v), where u is the inner parameter of v sin i: with
+ *  unresolved lines the labels follow v^2, so that their density is bent in v.  The Jacobian is 1
+ *  (docs/science/numerics.md, "Posteriors"). */
+#pragma once
 
 #include "kernels/math/counter_random.h"
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
 
-/** Variance of a proposal over that of its target: wider, so that tails are not cut. */
+/** Variance of a proposal over its target's; above 1, so that its tails cover the target's. */
 #define MILL_PART_WIDER 1.15
 /** A mean v sin i within this many standard deviations of its lower limit is put at the limit. */
 #define MILL_PART_NEAR 2.5
-/** Each minimum gets at least the fraction ORIGIN of the draws; a new part with less than the
+/** Each minimum gets at least the fraction ORIGIN of the draws; a new component with less than the
  *  fraction LEAST of the weights is dropped. */
 #define MILL_PART_ORIGIN 0.125
 #define MILL_PART_LEAST  0.01
-/** The first density of v sin i ends where F is this much above its least. */
+/** In the first proposal, v sin i extends to where F is this much above its least value. */
 #define MILL_PART_REACH 36.0
 
 enum {
-  MILL_PART_T = 12,        /**< degrees of freedom, an even number */
-  MILL_PART_POINTS = 64,   /**< uniform points of the first density of v sin i */
-  MILL_PART_ENOUGH = 10,   /**< effective samples that a new proposal needs, for each parameter */
+  MILL_PART_T = 12,        /**< degrees of freedom of a t distribution, an even number */
+  MILL_PART_POINTS = 64,   /**< points of v sin i's density in the first proposal */
+  MILL_PART_ENOUGH = 10,   /**< effective samples per free parameter that a new proposal needs */
   MILL_SAMPLE_PURPOSE = 19 /**< purpose in the key of the random numbers */
 };
 
-/** Numbers of a point's random draws.  CHOICE: its part, and whether the hulls refuse it; PRIOR on:
- *  normals of a draw from the priors; NORMAL on: the point's normals. */
+/** Indices of a point's random numbers.  CHOICE: for its component and its refusal by the hulls;
+ *  from PRIOR on: normals of a draw from the priors; from NORMAL on: normals of the point. */
 enum { MILL_DRAW_CHOICE, MILL_DRAW_PRIOR, MILL_DRAW_NORMAL = 32 };
 
+/** Random numbers of index `draw` (MILL_DRAW_CHOICE ...) of the star's draw i. */
 MILL_HD static inline mill_counter_words mill_sample_words(const mill_model *m,
                                                            const mill_slot *slot, int i, int draw)
 {
@@ -43,7 +42,7 @@ MILL_HD static inline mill_counter_words mill_sample_words(const mill_model *m,
   return mill_counter_at(key, 0, (uint32_t)i, (uint32_t)draw);
 }
 
-/** z [n + 1] out: n standard normals of point i, from its draw number `draw` on. */
+/** Write n standard normals of draw i to z [n + 1], from the index `draw` on. */
 MILL_HD_CALLED static inline void mill_sample_normals(const mill_model *m, const mill_slot *slot,
                                                       int i, int draw, int n, double *z)
 {
@@ -60,7 +59,7 @@ MILL_HD static inline double mill_part_u(const mill_model *m, const mill_slot *s
          mill_par_inner(m, MILL_PAR_VSINI, slot->best.end[MILL_PAR_VSINI]);
 }
 
-/** Convert a point x [n_free], less the solution, to coordinates y [n_free]. */
+/** Convert a point x [n_free], less the solution, to a component's coordinates y [n_free]. */
 MILL_HD static inline void mill_part_straight(const mill_model *m, const mill_slot *slot,
                                               const mill_part *part, const float *x, double *y)
 {
@@ -71,7 +70,7 @@ MILL_HD static inline void mill_part_straight(const mill_model *m, const mill_sl
     y[k] = k == v ? vsini - m->set.min_vsini_km_s : (double)x[k] - part->bend[k] * u;
 }
 
-/** Density of a part's t distribution at y, or with sign -1 at its mirror image. */
+/** Density of a component's t distribution at y, or with sign -1 at y mirrored in v sin i. */
 MILL_HD_CALLED static inline double mill_part_t(const mill_slot *slot, const mill_part *part,
                                                 const double *y, double sign)
 {
@@ -85,7 +84,7 @@ MILL_HD_CALLED static inline double mill_part_t(const mill_slot *slot, const mil
   return exp(part->ln_peak - 0.5 * (double)(MILL_PART_T + n) * log1p(sum / MILL_PART_T));
 }
 
-/** Density of a part at x, up to a constant. */
+/** Density of a component at x, mirror image included, up to a constant. */
 MILL_HD_CALLED static inline double mill_part_density(const mill_model *m, const mill_slot *slot,
                                                       const mill_part *part, const float *x)
 {
@@ -95,12 +94,13 @@ MILL_HD_CALLED static inline double mill_part_density(const mill_model *m, const
   return slot->sample.i_vsini < 0 ? f : f + mill_part_t(slot, part, y, -1.0);
 }
 
-/** Replace the covariance in part->axes [n_free][n_free], times wider, by its Cholesky factor; 0:
- *  it is not positive definite. */
+/** Replace the covariance in part->axes [n_free][n_free] by the Cholesky factor of a t distribution
+ *  with `wider` times this covariance; 0: it is not positive definite. */
 MILL_HD_CALLED static inline int mill_part_shape(const mill_slot *slot, double wider,
                                                  mill_part *part)
 {
   const int n = slot->n_free;
+  /* with T degrees of freedom the covariance is the squared scale times T / (T - 2) */
   for (int k = 0; k < n * n; k++)
     part->axes[k] *= wider * (MILL_PART_T - 2) / MILL_PART_T;
   if (mill_cholesky(n, part->axes, n) != 0)
@@ -109,7 +109,7 @@ MILL_HD_CALLED static inline int mill_part_shape(const mill_slot *slot, double w
   return isfinite(part->ln_peak);
 }
 
-/** Draw point i from the part: x out, the difference from the solution in float32. */
+/** Make draw i from a component; x [n_free] out: its difference from the solution, in float32. */
 MILL_HD_CALLED static inline void mill_part_draw(const mill_model *m, const mill_slot *slot,
                                                  const mill_part *part, int i, float *x)
 {
@@ -137,13 +137,15 @@ MILL_HD_CALLED static inline void mill_part_draw(const mill_model *m, const mill
 
 /* ---- the first proposal ---- */
 
-/** Mean and variance of v sin i above its lower limit for F = hess (u - at)^2. */
+/** Compute mean (km/s) and variance of v sin i less its lower limit, for the density exp(-F/2) with
+ *  F = hess (u - at)^2 in the inner parameter u. */
 MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at, double hess,
                                                   double *mean, double *var)
 {
   const int j = MILL_PAR_VSINI;
   const double lo = mill_par_inner(m, j, mill_par_min(m, j));
   const double hi = mill_par_inner(m, j, mill_par_max(m, j));
+  /* distance of `at` from the limits: F counts from its least value within them */
   const double off = at < lo ? lo - at : (at > hi ? at - hi : 0.0);
   const double reach = sqrt(MILL_PART_REACH / hess + off * off);
   const double first = mill_par_outer(m, j, at - reach), last = mill_par_outer(m, j, at + reach);
@@ -167,16 +169,16 @@ MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *pa
   double *c = part->axes;
   if (v < 0 || part->mean[v] > MILL_PART_NEAR * sqrt(c[v * n + v]))
     return;
-  c[v * n + v] += part->mean[v] * part->mean[v];
+  c[v * n + v] += part->mean[v] * part->mean[v]; /* variance about the limit */
   part->mean[v] = 0.0;
   for (int k = 0; k < n; k++)
     if (k != v)
       c[k * n + v] = c[v * n + k] = 0.0;
 }
 
-/** Compute from the fit's curvature the part's bend, and its covariance at fixed v sin i.  Returns
- *  the curvature in u with the other parameters at their best (a Schur complement); not positive:
- *  there is no minimum. */
+/** Compute a component's bend, and its covariance at fixed v sin i, from the fit's curvature.
+ *  Returns the curvature in u with the other parameters at their best (a Schur complement); not
+ *  positive: there is no minimum. */
 MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {
@@ -184,7 +186,7 @@ MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slo
   const double *hess = slot->best.at.hess, *of_u = hess + MILL_PAR_VSINI * m->n_par;
   double *a = slot->space.matrix[0], left = v < 0 ? 1.0 : of_u[MILL_PAR_VSINI];
   for (int k = 0; k < n; k++)
-    for (int l = 0; l < n; l++)
+    for (int l = 0; l < n; l++) /* v sin i is held: its row is the identity's */
       a[k * n + l] = k == v || l == v ? (double)(k == l)
                                       : hess[slot->free_par[k] * m->n_par + slot->free_par[l]];
   if (mill_cholesky(n, a, n) != 0)
@@ -198,8 +200,8 @@ MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slo
   return left;
 }
 
-/** Set a part to the Gaussian of the fit's curvature about the solution: mean, bend and covariance.
- *  Without a minimum its width is typical uncertainties. */
+/** Set a component to the Gaussian of the fit's curvature about the solution: mean, bend and
+ *  covariance.  Without a minimum its widths are the typical uncertainties. */
 MILL_HD_CALLED static inline void mill_part_of_fit(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {
@@ -218,14 +220,14 @@ MILL_HD_CALLED static inline void mill_part_of_fit(const mill_model *m, mill_slo
   }
   if (v >= 0 && h > 0.0) {
     double at = mill_par_inner(m, MILL_PAR_VSINI, vsini);
-    if (mill_par_at_limit(m, MILL_PAR_VSINI, vsini)) /* a minimum beyond it */
+    if (mill_par_at_limit(m, MILL_PAR_VSINI, vsini)) /* the minimum may be beyond the limit */
       at -= 0.5 * slot->best.at.grad[MILL_PAR_VSINI] / h;
     mill_part_vsini(m, at, h, &part->mean[v], &part->axes[v * n + v]);
   }
   mill_part_mirror(slot, part);
 }
 
-/** Move a part from the solution to another minimum [n_par]. */
+/** Move a component from the solution to another minimum [n_par]. */
 MILL_HD static inline void mill_part_move(const mill_model *m, const mill_slot *slot,
                                           const double *minimum, mill_part *part)
 {
@@ -239,10 +241,8 @@ MILL_HD static inline void mill_part_move(const mill_model *m, const mill_slot *
   }
 }
 
-/** Point i of the sample, less the solution. */
+/** Point i of the sample [n_free], relative to the solution. */
 MILL_HD static inline float *mill_sample_point(const mill_slot *slot, int i)
 {
   return slot->sample.x + (size_t)i * (size_t)slot->n_free;
 }
-
-#endif

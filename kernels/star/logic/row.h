@@ -1,43 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The row of a finished fit: covariance, errors, chi-squares and flags. */
-#ifndef MILL_ROW_H
-#define MILL_ROW_H
+/** Fill in the row of a finished fit: covariance, errors, chi-squares and flags. */
+#pragma once
 
 #include "kernels/star/logic/epochs.h"
 #include "kernels/star/logic/polish.h"
 
-/** NEAR_HULL: a facet is within this many errors, and so cuts a sizeable part off the posterior. */
+/** Flag NEAR_HULL is set if a hull's facet is within this many errors of the labels: it then cuts a
+ *  sizeable part off the posterior. */
 #define MILL_HULL_NEAR 1.0
-/** v sin i is resolved if its square is this many errors above the square of its lower limit.
- *  Below the width of the line-spread function -2 ln L is about quadratic in the square. */
+/** v sin i is resolved if its square exceeds the square of its lower limit by this many errors of
+ *  the square.  Below the width of the line-spread function, -2 ln L is about quadratic in the
+ *  square. */
 #define MILL_VSINI_RESOLVED 2.0
-/** STIFF_CONTINUUM: slow waves of the residuals are above the fraction PART of an arm's chi-square,
- *  and ERRORS standard deviations above noise. */
+/** Flag STIFF_CONTINUUM is set if slow waves of the residuals make up more than the fraction PART
+ *  of an arm's chi-square, and are ERRORS standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
-/** CHISQ_NOISE of a good pixel is about 1 where errors are right, 0.5 where neighbours are
- *  correlated, and up to 50 where the templates lack lines of a bright star.  Outside LEAST to
- *  MOST, IVAR holds something else or has another unit. */
+/** CHISQ_NOISE per good pixel is about 1 if the errors are right, 0.5 if neighbours are correlated,
+ *  and up to 50 if the templates lack lines of a bright star.  Below LEAST and above MOST, IVAR is
+ *  not an inverse variance or has another unit. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
 /** NO_STAR is set unless the template lowers the chi-square of the continuum alone by a gain of at
  *  least MILL_STAR_GAIN, in units of the noise.  The gain must also be at least the fraction
- *  MILL_STAR_PART of gain + misfit, or MILL_STAR_BROAD if v sin i is at its upper limit.  Misfit:
- *  chi-square above the noise plus MILL_STAR_ERRORS standard deviations. */
+ *  MILL_STAR_PART of gain + misfit, or MILL_STAR_BROAD if v sin i is at its upper limit.  Misfit is
+ *  the chi-square above noise plus MILL_STAR_ERRORS standard deviations. */
 #define MILL_STAR_GAIN   50.0
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
 #define MILL_STAR_ERRORS 3.0
-/** A Balmer core is in emission if its light above the model has at least this equivalent width (A)
- *  and this many errors. */
+/** A Balmer line's core is in emission if its light above the model has at least this equivalent
+ *  width (A) and this many errors. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
-/** ARMS: the probability that arms of one velocity differ as much is below PVAL.  Templates have a
- *  zero-point error of FLOOR km/s in each arm: of 952 MILES stars at S/N 60, cut in two arms, two
- *  are flagged. */
+/** Flag ARMS is set if arms of one velocity differ as much with a probability below PVAL.  FLOOR,
+ *  km/s, is the templates' zero-point error in each arm: with it, 2 of 952 MILES stars at S/N 60,
+ *  cut in two arms, are flagged. */
 #define MILL_ARMS_PVAL  1e-6
 #define MILL_ARMS_FLOOR 3.0
-/** Warnings: a velocity within VEL_LIMIT of a limit; v sin i above VSINI_FAST. */
+/** Warnings, km/s: the velocity is within VEL_LIMIT of a limit; v sin i is above VSINI_FAST. */
 #define MILL_VEL_LIMIT_KM_S 5.0
 #define MILL_VSINI_FAST     100.0
 
@@ -49,15 +50,15 @@ MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
     slot->result.warn |= MILL_WARN_BAD_SPECTRUM;
 }
 
-/** Are the labels within MILL_HULL_NEAR errors of a facet, or beyond it?  cov [n][n]: covariance of
- *  the parameters idx [n]. */
+/** Are the labels within MILL_HULL_NEAR errors of a facet, or beyond it?  Hulls of elements do not
+ *  count.  cov [n][n]: covariance of the parameters idx [n]. */
 MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const double *theta, int n,
                                                 const int *idx, const double *cov)
 {
   double mapped[MILL_MAX_LABEL];
   mill_map_labels(m, theta, mapped);
   for (int h = 0; h < m->n_hull; h++)
-    for (int f = 0; f < m->hull[h].n_facet; f++) {
+    for (int f = 0; f < m->hull[h].n_facet && !m->hull[h].of_element; f++) {
       const mill_hull *hull = &m->hull[h];
       const double *normal = hull->facet + (size_t)f * (size_t)(hull->n_label + 1);
       double slope[MILL_MAX_PAR], var = 0.0;
@@ -76,8 +77,8 @@ MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const doubl
   return 0;
 }
 
-/** Error of v sin i from the variance of its inner parameter: half the interval that one standard
- *  deviation to each side covers.  Far from the lower limit this is the usual error. */
+/** Error of v sin i, km/s, from the variance of its inner parameter: half the interval that one
+ *  standard deviation to each side covers.  Far from the lower limit this is the usual error. */
 MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini, double var)
 {
   const int kind = m->set.rotation;
@@ -87,14 +88,15 @@ MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini,
   return 0.5 * (mill_vsini_outer(kind, u + sigma) - mill_vsini_outer(kind, low));
 }
 
-/** 1-sigma error of a v sin i at one of its limits.  F rises from there by g x + h x^2, where x is
- *  the step of the inner parameter with the others at their best: the error is at g x + h x^2 = 1.
- *  NaN if F does not rise. */
+/** 1-sigma error (km/s) of a v sin i at one of its limits.  F rises from there by g x + h x^2,
+ *  where x is the step of the inner parameter with the others at their best: the error is the step
+ *  at which F has risen by 1.  NaN if F does not rise. */
 MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot,
                                                      int n, const int *idx, const double *cov)
 {
   const int np = m->n_par, j = MILL_PAR_VSINI, kind = m->set.rotation;
   const double *hess = slot->best.at.hess, *row = hess + j * np;
+  /* g: gradient at best.end; h: curvature with the other parameters at their best */
   double g = slot->best.at.grad[j], h = row[j];
   for (int k = 0; k < np; k++)
     g += 2.0 * row[k] *
@@ -112,7 +114,7 @@ MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const 
 }
 
 /** Fill in covariance and errors of the free parameters that are not at a limit, from the curvature
- *  without the hull term; 0 when it is not positive definite. */
+ *  without the hull term; 0: it is not positive definite. */
 MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -134,7 +136,7 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
   if (mill_hull_near(m, slot->best.end, n, idx, inv))
     r->info |= MILL_INFO_NEAR_HULL;
   const int n_floor = mill_has_error(m) ? m->n_label : 0;
-  for (int i = 0; i < n; i++) { /* add the templates' error that does not average out over pixels */
+  for (int i = 0; i < n; i++) { /* add the templates' error that pixels share */
     const int l = idx[i] - MILL_PAR_LABEL0;
     if (l >= 0 && l < n_floor)
       inv[i * n + i] += m->label[l].floor * m->label[l].floor;
@@ -199,8 +201,7 @@ MILL_HD static inline void mill_fit_reduce(const mill_model *m, mill_slot *slot)
     r->rchisq_tot = r->chisq_tot / (double)n_left;
 }
 
-/** Fill in STIFF, the slow waves in each arm's residuals as a fraction of its chi-square, and the
- *  flag STIFF_CONTINUUM. */
+/** Fill in STIFF, the fraction of slow waves in each arm's chi-square, and flag STIFF_CONTINUUM. */
 MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -218,14 +219,14 @@ MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_s
   }
 }
 
-/** Are the errors of the good pixels far from the noise of the residuals? */
+/** Are the errors of the good pixels far from the residuals' noise? */
 MILL_HD static inline int mill_fit_noise_is_odd(const mill_fit_result *r)
 {
   const double n = (double)r->n_pix_tot, noise = r->chisq_noise;
   return noise > 0.0 && (noise < MILL_NOISE_LEAST * n || noise > MILL_NOISE_MOST * n);
 }
 
-/** Fill in the velocity of each arm alone; its error is scaled by the arm's own chi-square. */
+/** Fill in the velocity of each arm; its error is scaled by the arm's own chi-square. */
 MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -238,8 +239,8 @@ MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slo
   }
 }
 
-/** Probability that arms of one velocity differ more than these; NaN: fewer than two.  The prior of
- *  an arm's offset adds to its error. */
+/** Probability of larger differences between the arms' velocities if the star has one velocity;
+ *  NaN: fewer than two arms have a velocity.  The prior of an arm's offset adds to its error. */
 MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, const mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;
@@ -262,7 +263,7 @@ MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, cons
   return n > 1 ? mill_chisq_pval(chisq > 0.0 ? chisq : 0.0, n - 1) : (double)NAN;
 }
 
-/** Scaled error of a velocity, plus in quadrature the floor of the wavelength calibration. */
+/** Scaled error of a velocity, km/s, with the wavelength calibration's floor in quadrature. */
 MILL_HD static inline double mill_fit_vrad_err(const mill_model *m, const mill_fit_result *r,
                                                double err)
 {
@@ -270,7 +271,7 @@ MILL_HD static inline double mill_fit_vrad_err(const mill_model *m, const mill_f
   return sqrt(scaled * scaled + floor * floor);
 }
 
-/** Copy the likelihood's errors to the formal errors, then scale the errors if requested. */
+/** Copy the errors of the likelihood to the formal errors, then scale the errors if requested. */
 MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_result *r)
 {
   r->vrad_err_formal_km_s = r->vrad_err_km_s;
@@ -311,6 +312,7 @@ MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_r
            gain >= part * (gain + (misfit > 0.0 ? misfit : 0.0)));
 }
 
+/** Is the core of a Balmer line in emission? */
 MILL_HD_CALLED static inline int mill_fit_emits(const mill_model *m, const mill_slot *slot)
 {
   int emits = 0;
@@ -323,7 +325,7 @@ MILL_HD_CALLED static inline int mill_fit_emits(const mill_model *m, const mill_
   return emits;
 }
 
-/** Bits of RVS_WARN of a finished fit; mapped: its labels, f: its -2 ln L. */
+/** Bits of RVS_WARN of a finished fit with mapped labels `mapped` and -2 ln L f. */
 MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mill_slot *slot,
                                                    const double *mapped, double f)
 {
@@ -348,8 +350,8 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
       {MILL_WARN_VEL_ERR, !(r->vrad_err_km_s <= 100.0)},
       {MILL_WARN_LABEL_EDGE, at_edge},
       {MILL_WARN_VSINI, r->vsini_km_s > MILL_VSINI_FAST},
-      /* at a facet the penalty leaves a star on either side, by 1e-6 or so */
-      {MILL_WARN_HULL, mill_hull_signed(m->n_hull, m->hull, mapped) > -MILL_HULL_EDGE},
+      /* the penalty leaves a star at a facet about 1e-6 inside or outside */
+      {MILL_WARN_HULL, mill_at_hull(m, mapped)},
       {MILL_WARN_NEGATIVE, mill_sum_models(m, slot, -1, MILL_ANSWER_NEGATIVE) > 100.0},
       {MILL_WARN_OUTLIER, largest > 100.0 && largest > 0.25 * r->chisq_tot},
       {MILL_WARN_POOR_FIT, r->chisq_tot > 10.0 * (double)r->n_pix_tot},
@@ -416,5 +418,3 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
   r->warn |= mill_fit_warnings(m, slot, mapped, f);
   mill_fit_end(slot, isfinite(f) ? MILL_STATUS_FITTED : MILL_STATUS_FIT_FAILED);
 }
-
-#endif

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The posterior of a fitted star by importance sampling.
+/** Sample the posterior of a fitted star by importance sampling.
  *
  *  A round evaluates one point of each star's proposal (kernels/star/logic/proposal.h).  The
  *  density is exp(-F/2), where F includes the fit's priors and hull penalty; without them the prior
- *  is flat within the limits.  A point beyond a limit is refused without an evaluation; one outside
- *  the hulls with the probability 1 - exp(-penalty/2).  Points are drawn until the effective sample
- *  size suffices: from the same proposal if it is good, otherwise from one learned from the
- *  weights.  Random numbers depend on the seed, the star's identity and the number of the draw
- *  (docs/science/numerics.md, "Posteriors").
- */
-#ifndef MILL_SAMPLE_H
-#define MILL_SAMPLE_H
+ *  is flat within the limits.  A point beyond a limit is refused without an evaluation; a point
+ *  outside the hulls with the probability 1 - exp(-penalty/2).  Points are drawn until the
+ *  effective sample size suffices: from the same proposal if it is good, otherwise from one learned
+ *  from the weights.  Random numbers depend on the seed, the star's identity and the number of the
+ *  draw (docs/science/numerics.md, "Posteriors"). */
+#pragma once
 
 #include "kernels/star/logic/ask.h"
 #include "kernels/star/logic/proposal.h"
 #include "kernels/star/logic/starts.h"
 
-/** A minimum gets a part of the first proposal if its F is above the solution's by less than
+/** A minimum gets a component of the first proposal if its F is above the solution's by less than
  *  ORIGIN_F, and it is more than APART errors from the others. */
 #define MILL_SAMPLE_ORIGIN_F 25.0
 #define MILL_SAMPLE_APART    3.0
@@ -26,9 +24,9 @@ enum {
   MILL_SAMPLE_REFUSED = 16 /**< most draws for each evaluation that max_eval allows */
 };
 
-/** The first proposal: a part about the solution, and one about each other minimum that lies apart
- *  and fits nearly as well.  Shares are exp(-dF/2), but MILL_PART_ORIGIN at least.  0: a part has
- *  no positive definite covariance. */
+/** Make the first proposal: a component about the solution, and one about each other minimum that
+ *  lies apart and fits nearly as well.  Shares are exp(-dF/2) with dF = F less the solution's, but
+ *  at least MILL_PART_ORIGIN.  0: a covariance is not positive definite. */
 MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -44,7 +42,7 @@ MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_s
     for (int e = 0; e < i; e++)
       is_new = is_new && (slot->starts.minimum_f[e] == (double)INFINITY ||
                           mill_point_distance2(m, slot, slot->starts.minimum[e], minimum) > apart);
-    if (!is_new) {
+    if (!is_new) { /* infinite marks it as dropped */
       slot->starts.minimum_f[i] = (double)INFINITY;
       continue;
     }
@@ -67,7 +65,7 @@ MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_s
   return 1;
 }
 
-/** Is the point within the limits, and do the hulls admit it?  u: uniform random number. */
+/** Is slot->theta within the limits, and do the hulls admit it?  u: uniform random number. */
 MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_slot *slot, double u)
 {
   for (int k = 0; k < slot->n_free; k++) {
@@ -98,11 +96,11 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
   return 0;
 }
 
-/** A chi-square that differs by more than this fraction is of another spectrum; processors differ
- *  by some 1e-6 (float32). */
+/** A chi-square that differs by more than this fraction belongs to another spectrum; processors
+ *  differ by some 1e-6 (float32). */
 #define MILL_SAMPLE_SAME 1e-4
-/** F this much above the row's is of another spectrum: a fit that begins at the row's solution ends
- *  about 0.05 above it. */
+/** An F this much above the row's belongs to another spectrum: a fit that begins at the row's
+ *  solution ends about 0.05 above it. */
 #define MILL_SAMPLE_RISE 5.0
 
 /** Does the sample's row belong to another spectrum?  The chi-square of the continuum without model
@@ -114,8 +112,7 @@ MILL_HD static inline int mill_sample_is_other(const mill_slot *slot)
                          slot->result.m2ll - f > MILL_SAMPLE_RISE + MILL_SAMPLE_SAME * fabs(f));
 }
 
-/** Begin to sample a fitted star: its first proposal and number of points.  With no free parameter
- *  nothing is sampled. */
+/** Set up a star's first proposal and number of points; none without free parameters. */
 MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -134,9 +131,9 @@ MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_sl
     s->n_part = 0;
 }
 
-/** Make a copy of the slot request the next point, which does not depend on the answer at the
- *  slot's point.  The copy uses the next element of each segment's velocities and values.  0: there
- *  is no next point. */
+/** Make `copy`, a copy of a slot, request the next point, which does not depend on the answer at
+ *  the slot's point.  The copy uses the next element of each segment's velocities and values.  0:
+ *  there is no next point. */
 MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy)
 {
   if (copy->request != MILL_REQ_VALUES || copy->sample.n_point + 1 >= copy->sample.n_target)
@@ -158,7 +155,7 @@ MILL_HD static inline void mill_sample_take(const mill_model *m, mill_slot *slot
     mill_answer_of(m, slot, i)[MILL_ANSWER_F] = mill_answer_of(m, copy, i)[MILL_ANSWER_F];
 }
 
-/** Store ln density of the evaluated point without the hull penalty, which acts by refusal. */
+/** Store ln of the evaluated point's density without the hull penalty, which acts by refusal. */
 MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -195,5 +192,3 @@ MILL_RESUMABLE(mill_sample_run)
   slot->result.status = MILL_STATUS_FITTED;
   MILL_END;
 }
-
-#endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The simplex of a fit, in coordinates x with F about F0 + |x|^2. */
-#ifndef MILL_SIMPLEX_H
-#define MILL_SIMPLEX_H
+/** Minimise F by a simplex, in coordinates x in which F is about F0 + |x|^2. */
+#pragma once
 
 #include "kernels/star/logic/ask.h"
 #include "kernels/star/logic/polish.h"
 
-/** First step of a simplex along each axis, and its tolerances in F and in each coordinate. */
+/** First step of a simplex along each axis of x, and its tolerances in F and in each coordinate. */
 #define MILL_SIMPLEX_STEP        2.0
 #define MILL_SIMPLEX_F_TOLERANCE 0.03
 #define MILL_SIMPLEX_X_TOLERANCE 0.5
@@ -21,7 +20,7 @@ MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = slot->simplex.centre[j];
   slot->simplex.off = 0.0;
-  for (int i = n - 1; i >= 0; i--) {
+  for (int i = n - 1; i >= 0; i--) { /* solve L^T delta = x from the last row up */
     double sum = x[i];
     for (int k = i + 1; k < n; k++)
       sum -= l[k * n + i] * delta[k];
@@ -43,7 +42,7 @@ MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill
   }
 }
 
-/** After the simplex: polish from its best point, or from where it began if F is lower there. */
+/** After the simplex, begin a polish at its best point, or where it began if F is lower there. */
 MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slot *slot)
 {
   double best, theta[MILL_MAX_PAR];
@@ -61,9 +60,10 @@ MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slo
   mill_polish_begin(m, slot, theta);
 }
 
-/** Begin a simplex, a short one for hybrid, at polish.at, or with `step` at the polish's next
- *  point, with the axes of the curvature at polish.at.  If that is not positive definite: at
- *  polish.at, or else the start, along the parameters, in units of typical uncertainties. */
+/** Begin a simplex (a short one for hybrid) at polish.at, or with `step` at the polish's next
+ *  point, along the axes of the curvature at polish.at.  If the curvature is not positive definite,
+ *  begin at polish.at (at the start if there is none) along the parameters, in typical
+ *  uncertainties. */
 MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot, int step)
 {
   mill_polish *p = &slot->polish;
@@ -116,5 +116,3 @@ MILL_RESUMABLE(mill_simplex_run)
   mill_simplex_end(m, slot);
   MILL_END;
 }
-
-#endif

@@ -4,10 +4,8 @@
  *  The candidate starts are the guess's best templates with labels apart from each other
  *  (kernels/star/blocks/guess.h).  An easy star has one start.  The limits below were chosen on 984
  *  MILES spectra at S/N 10, 20 and 60, 200 simulated DESI stars of other templates and 375 real
- *  stars (docs/science/numerics.md).
- */
-#ifndef MILL_STARTS_H
-#define MILL_STARTS_H
+ *  stars (docs/science/numerics.md). */
+#pragma once
 
 #include "kernels/star/logic/polish.h"
 
@@ -17,8 +15,8 @@
  *  DOUBT_MORE_JAC.  Jacobians of the leading arm count as one together, those that updated the
  *  curvature (mill_polish_learn) as two each. */
 enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
-#define MILL_DOUBT_CHISQ 1.1  /**< mill_reduced; a doubt if it is three errors above this */
-#define MILL_DOUBT_VSINI 30.0 /**< km/s; a doubt if v sin i is above */
+#define MILL_DOUBT_CHISQ 1.1  /**< a doubt if mill_reduced is 3 errors above this */
+#define MILL_DOUBT_VSINI 30.0 /**< a doubt if v sin i is above this, km/s */
 /** Doubts of a solution that has not converged: as many as all others together. */
 enum { MILL_DOUBT_LOST = 5 };
 /** The guess's next template gets a start if its chi-square exceeds the best template's by less
@@ -27,7 +25,7 @@ enum { MILL_DOUBT_LOST = 5 };
 #define MILL_DOUBT_ONE_GAP 400.0
 
 /** Two points are near each other if, in units of the polish's longest step, each parameter differs
- *  by less than MILL_NEAR and the sum of squares is below MILL_NEAR_SUM. */
+ *  by less than MILL_NEAR and the sum of squared differences is below MILL_NEAR_SUM. */
 #define MILL_NEAR     0.6
 #define MILL_NEAR_SUM 0.5
 
@@ -44,9 +42,9 @@ MILL_HD static inline int mill_near(const mill_model *m, const double *a, const 
   return sum < MILL_NEAR_SUM;
 }
 
-/** Return the earlier start whose polish passed near slot->theta, so that both end in one minimum;
- *  -1: none, and slot->theta is recorded.  After a first solution that has not converged, the
- *  second start is not compared.  Saves 8 to 90 % of a fit. */
+/** Return the earlier start whose polish passed near slot->theta, since both end in one minimum;
+ *  -1: there is none, and slot->theta is recorded.  After a first solution that has not converged,
+ *  the second start is not compared.  Saves 8 to 90 % of a fit. */
 MILL_HD_CALLED static inline int mill_start_merges(const mill_model *m, mill_slot *slot)
 {
   mill_starts *s = &slot->starts;
@@ -73,7 +71,7 @@ MILL_HD static inline void mill_start_note(mill_slot *slot, int n_par)
   s->minimum_f[s->n_minimum++] = slot->polish.at.f;
 }
 
-/** Squared distance of two points in errors, from the curvature at the best point. */
+/** Squared distance of points a and b in errors, from the curvature at the best point. */
 MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, const mill_slot *slot,
                                                          const double *a, const double *b)
 {
@@ -86,8 +84,8 @@ MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, co
   return sum;
 }
 
-/** F without sum ln(variance of the data), divided by the number of pixels: the reduced chi-square
- *  plus the small share of the continuum's determinants; at least 1. */
+/** Compute (F - sum ln(variance of the data)) / number of pixels: the reduced chi-square plus the
+ *  small share of the continuum's determinants; at least 1. */
 MILL_HD static inline double mill_reduced(const mill_slot *slot, double f)
 {
   double ln_var = 0.0;
@@ -98,12 +96,13 @@ MILL_HD static inline double mill_reduced(const mill_slot *slot, double f)
   return x > 1.0 ? x : 1.0;
 }
 
+/** mill_reduced of the best point. */
 MILL_HD static inline double mill_fit_reduced(const mill_slot *slot)
 {
   return mill_reduced(slot, slot->best.at.f);
 }
 
-/** Is the fit poor, as with wrong templates? */
+/** Is the fit with this F poor, as with wrong templates? */
 MILL_HD static inline int mill_is_poor(const mill_slot *slot, double f)
 {
   return mill_reduced(slot, f) >
@@ -125,10 +124,10 @@ MILL_HD_CALLED static inline int mill_fit_doubts(const mill_model *m, const mill
   return (!asked && n_jac > MILL_DOUBT_JAC) + (!asked && n_jac > MILL_DOUBT_MORE_JAC) +
          mill_is_poor(slot, slot->best.at.f) +
          (!m->set.fixed[MILL_PAR_VSINI] && slot->best.end[MILL_PAR_VSINI] > MILL_DOUBT_VSINI) +
-         (mill_hull_signed(m->n_hull, m->hull, mapped) > -MILL_HULL_EDGE);
+         mill_at_hull(m, mapped);
 }
 
-/** Starts so far that ended where the best one did. */
+/** Count the starts so far that ended where the best one did. */
 MILL_HD static inline int mill_start_agree(const mill_slot *slot)
 {
   int n = 0;
@@ -157,5 +156,3 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
     return n_agree <= s->n_doubt;
   }
 }
-
-#endif

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A step of the polish: damped, within the parameters' limits, and held by the penalty of the hull
- *  facets that it crosses. */
-#ifndef MILL_STEP_H
-#define MILL_STEP_H
+/** Compute a step of the polish: damped, within the parameters' limits, and held by the penalty of
+ *  the hull facets that it crosses. */
+#pragma once
 
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
 
 /** State of a facet: inactive, active, or linearly dependent on the active ones. */
 enum mill_facet_state { MILL_FACET_OFF = 0, MILL_FACET_ON, MILL_FACET_USELESS };
-/** A distance beyond a facet up to this, in mapped units, counts as 0. */
+/** A point up to this distance beyond a facet, in mapped units, counts as inside. */
 #define MILL_FACET_NEAR 1e-9
 
 /** A step from polish->at under construction. */
@@ -21,7 +20,8 @@ typedef struct mill_polish_try {
   int n_facet;
 } mill_polish_try;
 
-/** Add facet i of hull h to those that the step has crossed. */
+/** Add facet i of hull h to the facets that the step has crossed.  value: signed distance at `at`;
+ *  slope [n_par]: its derivatives. */
 MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const double *at, int h,
                                                    int i, mill_polish_try *t)
 {
@@ -41,7 +41,7 @@ MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const do
   }
 }
 
-/** Add the facets beyond which the step from `at` ends; returns whether any is new. */
+/** Add the facets that the step from `at` crosses to t->facet; returns whether any is new. */
 MILL_HD_CALLED static inline int mill_polish_cross(const mill_model *m, const double *at,
                                                    mill_polish_try *t)
 {
@@ -61,7 +61,7 @@ MILL_HD_CALLED static inline int mill_polish_cross(const mill_model *m, const do
   return t->n_facet > n_known;
 }
 
-/** Damped curvature a [n][n] of the parameters that are neither fixed nor pinned. */
+/** Compute the damped curvature a [n][n] of the n parameters that are neither fixed nor pinned. */
 MILL_HD_CALLED static inline void mill_polish_curvature(const mill_model *m, const mill_polish *p,
                                                         const mill_polish_try *t, double *a)
 {
@@ -75,7 +75,8 @@ MILL_HD_CALLED static inline void mill_polish_curvature(const mill_model *m, con
   }
 }
 
-/** Add the curvature of the hull penalty, shared among the active facets by their multipliers. */
+/** Add the curvature of the hull penalty to a [n][n]; each active facet's share is proportional to
+ *  its Lagrange multiplier (force). */
 MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, double weight, double *a)
 {
   const int n = t->n;
@@ -91,8 +92,8 @@ MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, doubl
   }
 }
 
-/** Distance beyond facet i at which the step under all forces ends, less what the penalty allows;
- *  positive if the facet should become active. */
+/** Distance beyond facet i at which the step ends under the forces (Lagrange multipliers) of all
+ *  facets, less the distance that the penalty allows; positive if facet i should become active. */
 MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double weight, int i)
 {
   const mill_active_facet *facet = &t->facet[i];
@@ -108,8 +109,8 @@ MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double
 }
 
 /** Solve for the forces of the active facets, and move the present forces towards the solution
- *  until one becomes 0; its facet becomes inactive.  1: one did; 0: the solution is reached; -1:
- *  the facets' slopes are linearly dependent. */
+ *  until one becomes 0; its facet becomes inactive.  Returns 1 if a facet became inactive, 0 if the
+ *  solution is reached, -1 if the facets' slopes are linearly dependent. */
 MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double weight, double *a)
 {
   int on[MILL_MAX_PAR], k = 0, first = -1;
@@ -186,7 +187,7 @@ MILL_HD_CALLED static inline void mill_polish_forces(mill_polish_try *t, double 
   }
 }
 
-/** Solve for the damped step of the parameters that are neither fixed nor pinned, with forces of
+/** Solve for the damped step of the parameters that are neither fixed nor pinned, under forces of
  *  the hull facets that it has crossed so far (t->facet).  Unless NULL, axes gets the Cholesky
  *  factor of the curvature.  Returns 0 if the curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slot *slot,
@@ -207,13 +208,13 @@ MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slo
     const int j = t->idx[r];
     rhs[r] = -0.5 * p->at.grad[j];
     for (int k = 0; k < np; k++)
-      if (t->pin[k])
+      if (t->pin[k]) /* the step of a pinned parameter changes the gradient */
         rhs[r] -= (p->at.hess[j * np + k] + p->second[j * np + k]) * t->delta[k];
   }
   mill_cholesky_forward(n, a, n, rhs);
   for (int f = 0; f < t->n_facet; f++) {
     mill_active_facet *facet = &t->facet[f];
-    facet->reach = facet->value;
+    facet->reach = facet->value; /* becomes the distance at the end of the step without forces */
     for (int k = 0; k < np; k++)
       if (t->pin[k])
         facet->reach += facet->slope[k] * t->delta[k];
@@ -256,7 +257,7 @@ MILL_HD static inline double mill_polish_facet_end(const mill_model *m, const mi
 }
 
 /** Shorten the step to the trust region (mill_par_limit).  1: a parameter would leave its limits
- *  and is pinned there, so the rest must be solved again; 0: none; -1: there is no step. */
+ *  and is pinned there, so the rest must be solved again; 0: none would; -1: there is no step. */
 MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_polish *p,
                                             mill_polish_try *t)
 {
@@ -294,7 +295,7 @@ MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill
   const mill_polish *p = &slot->polish;
   const mill_point *at = &p->at;
   const double weight = slot->hull_weight;
-  double model = 0.0, before = 0.0, after = 0.0; /* distance of the farthest facet */
+  double model = 0.0, before = 0.0, after = 0.0; /* beyond the farthest facet */
   for (int j = 0; j < m->n_par; j++) {
     model += at->grad[j] * t->delta[j];
     for (int k = 0; k < m->n_par; k++)
@@ -309,9 +310,9 @@ MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill
   return weight * before * before - (model + weight * after * after);
 }
 
-/** Step from polish->at to a trial point theta; 0: there is none.  axes, unless NULL, gets the
- *  factor of the curvature that the step was solved with: damped, with the active facets, over the
- *  parameters that are neither fixed nor pinned. */
+/** Compute a trial point theta, a step from polish->at; 0: there is none.  Unless NULL, axes gets
+ *  the Cholesky factor of the step's curvature: damped, with the active facets, over the parameters
+ *  that are neither fixed nor pinned. */
 MILL_HD_CALLED static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
                                                   double *theta, mill_polish_axes *axes)
 {
@@ -336,7 +337,7 @@ MILL_HD_CALLED static inline int mill_polish_step(const mill_model *m, mill_slot
   }
   p->pred = mill_polish_promise(m, slot, &t);
   for (int j = 0; j < m->n_par; j++) {
-    /* set limits exactly: conversion to u and back rounds, and near 0 its square root is large */
+    /* set limits exactly: v sin i converted to u and back is rounded, coarsely near 0 */
     if (t.pin[j] != 0)
       theta[j] = t.pin[j] < 0 ? mill_par_min(m, j) : mill_par_max(m, j);
     else if (t.delta[j] == 0.0)
@@ -346,5 +347,3 @@ MILL_HD_CALLED static inline int mill_polish_step(const mill_model *m, mill_slot
   }
   return 1;
 }
-
-#endif

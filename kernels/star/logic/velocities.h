@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Velocity of each arm or of each epoch: the minimum of its F by parabolas through three values.
- */
-#ifndef MILL_VELOCITIES_H
-#define MILL_VELOCITIES_H
+/** Find the velocity of each arm or epoch: the minimum of F, by parabolas through three values. */
+#pragma once
 
 #include "kernels/math/quartic.h"
 #include "kernels/star/logic/ask.h"
@@ -11,11 +9,11 @@
 #define MILL_SEEK_STEP   2.0  /**< first step in the star's velocity errors, later in the arm's */
 #define MILL_SEEK_LEAST  1.0  /**< first step at least, km/s */
 #define MILL_SEEK_MOST   60.0 /**< widest step, km/s */
-#define MILL_SEEK_NOISE  0.5  /**< errors; a step below this is doubled, as F differs by noise */
-#define MILL_SEEK_NEAR   0.5  /**< steps; a minimum further away becomes the next centre */
-#define MILL_SEEK_COARSE 6.0  /**< errors; a step above this is made smaller first */
+#define MILL_SEEK_NOISE  0.5  /**< in errors: a smaller step is doubled, as F hardly changes */
+#define MILL_SEEK_NEAR   0.5  /**< in steps: a minimum farther away becomes the next centre */
+#define MILL_SEEK_COARSE 6.0  /**< in errors: a larger step is reduced first */
 
-/** Begin a search at a velocity, where F is f; NaN: not known. */
+/** Begin a search at vel_km_s, where F is f; NaN: f is not known. */
 MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double vel_km_s, double f,
                                                   mill_curve *c)
 {
@@ -30,7 +28,8 @@ MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double 
   c->found = c->err = (double)NAN;
 }
 
-/** Use F at the centre and a step to either side: end, or go on with another step or centre. */
+/** Fit a parabola to F at the centre and one step to either side; end the search, or set its next
+ *  step or centre. */
 MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, double right,
                                                    mill_curve *c)
 {
@@ -42,7 +41,7 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
     c->go = 0;
     return;
   }
-  if (!(curve * h * h > MILL_SEEK_NOISE * MILL_SEEK_NOISE)) {
+  if (!(curve * h * h > MILL_SEEK_NOISE * MILL_SEEK_NOISE)) { /* F hardly rises: a longer step */
     c->go = h < MILL_SEEK_MOST;
     c->step = 2.0 * h < MILL_SEEK_MOST ? 2.0 * h : MILL_SEEK_MOST;
     return;
@@ -63,13 +62,13 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
   c->f_centre = (double)NAN;
 }
 
-/** Is the search within the limits of velocity? */
+/** Are the next three velocities of the search within the velocity limits? */
 MILL_HD static inline int mill_seek_is_within(const mill_model *m, const mill_curve *c)
 {
   return c->centre - c->step >= m->set.min_vel_km_s && c->centre + c->step <= m->set.max_vel_km_s;
 }
 
-/** Prepare the next three values of a search; it ends at a velocity limit.  Returns go. */
+/** Set the search to ask for three values, or end it at a velocity limit; returns go. */
 MILL_HD static inline int mill_seek_next(const mill_model *m, mill_curve *c)
 {
   c->go = c->go && mill_seek_is_within(m, c);
@@ -77,7 +76,7 @@ MILL_HD static inline int mill_seek_next(const mill_model *m, mill_curve *c)
   return c->go;
 }
 
-/** mill_seek_next of all arms or epochs; 0: all searches have ended. */
+/** Call mill_seek_next for all arms or epochs; 0: all searches have ended. */
 MILL_HD_CALLED static inline int mill_seeks_next(const mill_model *m, mill_slot *slot)
 {
   int go = 0;
@@ -88,6 +87,7 @@ MILL_HD_CALLED static inline int mill_seeks_next(const mill_model *m, mill_slot 
   return go;
 }
 
+/** Digest the three values of each running search. */
 MILL_HD_CALLED static inline void mill_seeks_digest(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
@@ -126,13 +126,13 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
   mill_quartic(c->f, of);
   if (c->step > right)
     c->step = right;
-  const double x = most * c->step / right;
+  const double x = most * c->step / right; /* the search's step in steps of the grid */
   mill_seek_digest(mill_quartic_at(of, -x), c->f_centre, mill_quartic_at(of, x), c);
   if (c->step < first)
     c->step = first;
 }
 
-/** Begin the search for each arm's velocity; the last models are those of slot->theta. */
+/** Begin each arm's search; F at its centre is known from the models of slot->theta. */
 MILL_HD_CALLED static inline void mill_arms_begin(const mill_model *m, mill_slot *slot)
 {
   slot->of_epochs = 0;
@@ -145,5 +145,3 @@ MILL_HD_CALLED static inline void mill_arms_begin(const mill_model *m, mill_slot
       mill_arm_known(m, slot, a, c);
   }
 }
-
-#endif

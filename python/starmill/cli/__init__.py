@@ -16,8 +16,7 @@ def program():
 
 
 def shipped_file(name):
-    """Return the path of a shipped file: in the wheel, else in share/starmill or the source
-    tree."""
+    """Return the path of a shipped file: in the wheel, in share/starmill or in the source tree."""
     package = os.path.dirname(os.path.dirname(__file__))
     wheel = os.path.join(package, "share/starmill", name)
     return os.path.realpath(wheel if os.path.exists(wheel) else

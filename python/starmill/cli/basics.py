@@ -19,11 +19,8 @@ BLAS_BYTES = 129 << 20  # buffer of a thread of OpenBLAS, as in src/system/blas_
 # HDF5's locks fail on file systems without locks; without them, reading during a run is harmless
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 
-# pip's package name for each module
-PACKAGES = {"numpy": "numpy", "h5py": "h5py", "scipy": "scipy", "astropy": "astropy",
-            "matplotlib": "matplotlib", "PIL": "pillow",
-            "yaml": "pyyaml", "cffi": "cffi", "pyarrow": "pyarrow", "torch": "torch",
-            "hats_import": "hats-import"}
+# pip's package of a module with another name
+PACKAGES = {"PIL": "pillow", "yaml": "pyyaml", "hats_import": "hats-import"}
 
 
 class Failure(Exception):
@@ -44,7 +41,15 @@ def check_packages(*modules):
     missing = [module for module, spec in specs.items() if spec is None]
     if not missing:
         for module, spec in specs.items():
-            import_package(module, spec.origin)
+            try:
+                importlib.import_module(module)
+            except (Failure, MemoryError):
+                raise
+            except Exception as error:  # an import may raise anything
+                raise Failure(USAGE, f"{sys.executable} cannot import {module} ({spec.origin}): "
+                                     f"{error}: mend it or PYTHONPATH, or name another Python by "
+                                     "the environment variable STARMILL_PYTHON"
+                                     f"{memory_limit()}") from error
         if "numpy" in modules or "scipy" in modules:
             take_blas_room()
         return
@@ -54,19 +59,8 @@ def check_packages(*modules):
         os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, flags, *sys.argv])
     raise Failure(USAGE, f"{sys.executable} lacks {', '.join(missing)}: install "
                   f"{' '.join('python3-' + module.lower() for module in missing)} (Debian) or pip "
-                  f"install {' '.join(PACKAGES[module] for module in missing)}, or name another "
-                  "Python by the environment variable STARMILL_PYTHON")
-
-
-def import_package(module, file):
-    try:
-        importlib.import_module(module)
-    except (Failure, MemoryError):
-        raise
-    except Exception as error:  # an import may raise anything
-        raise Failure(USAGE, f"{sys.executable} cannot import {module} ({file}): {error}: mend it "
-                             "or PYTHONPATH, or name another Python by the environment variable "
-                             f"STARMILL_PYTHON{memory_limit()}") from error
+                  f"install {' '.join(PACKAGES.get(name, name) for name in missing)}, or name "
+                  "another Python by the environment variable STARMILL_PYTHON")
 
 
 def memory_limit():
@@ -168,13 +162,15 @@ def version(program):
 
 
 @contextlib.contextmanager
-def writing(path):
-    """Turn an OSError while path is written into a Failure of OUTPUT that names path."""
+def writing(path, *more):
+    """Turn an OSError while path is written, or an error of the types more, into a Failure of
+    OUTPUT."""
     try:
         yield
-    except OSError as error:
-        raise Failure(OUTPUT, f"{path} cannot be written: {error.strerror}: make room or choose "
-                              "another output") from error
+    except (OSError, *more) as error:
+        reason = getattr(error, "strerror", None) or error  # HDF5 has none of its own failures
+        raise Failure(OUTPUT, f"{path} cannot be written: {reason}: make room or choose another "
+                              "output") from error
 
 
 def make_folder(folder):
@@ -254,8 +250,7 @@ def write_whole(path, pieces, overwrite):
 
 
 def did_you_mean(word, known, near=()):
-    """Return "; did you mean WORD?" with the first of near, else the known word closest to the
-    given one; "" if none is close."""
+    """Return "; did you mean WORD?": the first of near, else the closest known word; "" if none."""
     import difflib  # slow; needed only after a mistake
     near = near or difflib.get_close_matches(word, known, 1)
     return f"; did you mean {near[0]}?" if near else ""

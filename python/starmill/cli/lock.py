@@ -80,19 +80,13 @@ class Holder:
     is_gone: the process ran on this host and has ended."""
 
     def __init__(self, output):
-        self.is_held, self.is_gone, self.host, self.pid = False, False, "", 0
-        try:
-            with open(f"{os.path.realpath(output)}.lock", "rb") as file:
-                self.is_held = True
-                words = file.read(1024).decode("utf-8", "replace").split()
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError:
-            self.is_held = True
-            return
-        if words[0:1] == ["host"] and words[2:3] == ["pid"] and words[3:] and words[3].isdecimal():
-            self.host, self.pid = words[1], int(words[3])
-            self.is_gone = self.host == socket.gethostname() and not is_alive(self.pid)
+        path = f"{os.path.realpath(output)}.lock"
+        self.is_held, self.is_gone, self.host, self.pid = os.path.lexists(path), False, "", 0
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            who = re.match(r"host (\S+)\s+pid (\d+)", file.read(1024))
+            if who:
+                self.host, self.pid = who[1], int(who[2])
+                self.is_gone = self.host == socket.gethostname() and not is_alive(self.pid)
 
     @property
     def is_active(self):
@@ -185,12 +179,8 @@ class OutputLock:
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(opened, os.lstat(self.path)):
                     os.unlink(self.path)
-                    if who:
-                        self._remove_half_made(who)
-
-    def _remove_half_made(self, who):
-        """Remove temporary files (basics.temporary_name) of a stale lock's holder."""
-        folder = glob.escape(os.path.dirname(self.path) or ".")
-        for path in glob.glob(f"{folder}/*.tmp-{who[2]}-{who[5]}"):
-            with contextlib.suppress(FileNotFoundError):
-                (shutil.rmtree if os.path.isdir(path) else os.unlink)(path)
+                    folder = glob.escape(os.path.dirname(self.path) or ".")
+                    # the holder's half-made files, see basics.temporary_name
+                    for path in glob.glob(f"{folder}/*.tmp-{who[2]}-{who[5]}") if who else ():
+                        with contextlib.suppress(FileNotFoundError):
+                            (shutil.rmtree if os.path.isdir(path) else os.unlink)(path)

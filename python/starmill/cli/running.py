@@ -18,8 +18,6 @@ def tell(message):
     print(message, file=sys.stderr, flush=True)
 
 
-# ---- files ----
-
 def check_roles(output, reads):
     """Check the output before any file is opened or made.  reads: as for refuse_input."""
     if output.endswith(".new") and os.path.exists(output[:-4]):
@@ -29,12 +27,9 @@ def check_roles(output, reads):
     refuse_input(output, reads, ("", ".lock", ".new"))
 
 
-# ---- the end ----
-
 class Stop:
     """Notes SIGTERM, SIGINT and SIGUSR1, and looks for a stop file.  A second signal a second or
-    more after the first ends the process at once; an earlier one is ignored, as launchers often
-    send a signal twice."""
+    more after the first ends the process at once; launchers often send one twice."""
 
     def __init__(self, file=None):
         if file and os.path.exists(file):
@@ -51,8 +46,6 @@ class Stop:
     def asked(self):
         return self._since is not None or bool(self._file and os.path.exists(self._file))
 
-
-# ---- worker processes ----
 
 _function = None  # inherited by the worker processes when they start
 

@@ -41,56 +41,6 @@ TEFF_MOLECULES = 8500.0
 # Kinds of lists; each piece has one file per kind.
 KINDS = ("atoms", "molecules", "tio", "hot")
 
-# Lines of hot stars in neither list: wavelength in air (A), excitation (eV), log gf (NIST Atomic
-# Spectra Database), and lg of the Stark width per electron at 10000 K. The widths are estimates
-# within a factor of two or three (Dimitrijevic & Sahal-Brechot 1984, JQSRT 31, 301, and the upper
-# levels). Fine structure closer than 0.1 A is one line.
-HOT = {
-    ("2.000", 1): (
-        (3613.642, 20.616, -1.656, -3.8),
-        (3634.235, 20.964, -1.125, -2.7),
-        (3705.003, 20.964, -0.92, -2.9),
-        (3819.605, 20.964, -0.72, -3.1),
-        (3819.76, 20.964, -1.64, -3.1),
-        (3867.48, 20.964, -1.75, -3.7),
-        (3871.79, 21.218, -1.85, -2.9),
-        (3888.649, 19.820, -0.713, -5.0),
-        (3926.535, 21.218, -1.65, -2.9),
-        (3964.729, 20.616, -1.295, -4.3),
-        (4009.257, 21.218, -1.47, -3.0),
-        (4026.191, 20.964, -0.42, -3.3),
-        (4026.358, 20.964, -1.33, -3.3),
-        (4120.82, 20.964, -1.40, -4.1),
-        (4143.761, 21.218, -1.196, -3.1),
-        (4168.967, 21.218, -2.34, -3.7),
-        (4387.929, 21.218, -0.883, -3.3),
-        (4437.551, 21.218, -2.03, -4.1),
-        (4471.479, 20.964, -0.007, -3.6),
-        (4471.682, 20.964, -0.91, -3.6),
-        (4713.146, 20.964, -1.03, -4.5),
-        (4713.376, 20.964, -1.93, -4.5),
-        (4921.931, 21.218, -0.435, -3.6),
-        (5015.678, 20.616, -0.820, -4.5),
-        (5047.738, 21.218, -1.60, -4.5),
-        (5875.62, 20.964, 0.69, -4.7),
-        (5875.966, 20.964, -0.22, -4.7),
-        (6678.154, 21.218, 0.329, -4.4),
-        (7065.20, 20.964, -0.26, -4.8),
-        (7065.707, 20.964, -1.16, -4.8),
-        (7281.351, 21.218, -0.842, -4.7),
-    ),
-    ("6.000", 2): (
-        (4267.001, 18.046, 0.563, -4.7),
-        (4267.183, 18.046, -0.584, -4.7),
-        (4267.261, 18.046, 0.716, -4.7),
-    ),
-    ("14.000", 2): (
-        (4128.054, 9.837, 0.359, -4.9),
-        (4130.872, 9.839, -0.783, -4.9),
-        (4130.894, 9.839, 0.552, -4.9),
-    ),
-}
-
 
 def isotopes(species):
     """Return Turbospectrum's name of MOOG's molecule `species`: 607.01214 becomes 0607.012014."""
@@ -185,12 +135,14 @@ def molecules(package, lists, chosen, rename, weakest, theta, shift):
 
 
 def atoms_of_hot_stars():
-    """Return HOT as atoms_of_moog does; natural widths are classical."""
-    text = "%10.3f %7.3f %7.3f    2.500    1.0 %9.2e %6.2f 'x' 'x' 0.0 1.0 'hot'"
-    return {
-        key: [(w, text % (w, chi, gf, 2.223e15 / w**2, stark)) for w, chi, gf, stark in rows]
-        for key, rows in HOT.items()
-    }
+    """Return hot_lines.txt as atoms_of_moog does; natural widths are classical."""
+    out, text = {}, "%10.3f %7.3f %7.3f    2.500    1.0 %9.2e %6.2f 'x' 'x' 0.0 1.0 'hot'"
+    with open(os.path.join(os.path.dirname(__file__), "hot_lines.txt")) as f:
+        for species, ion, *numbers in (line.split() for line in f if line[0] != "#"):
+            wave, chi, gf, stark = map(float, numbers)
+            out.setdefault((species, int(ion)), []).append(
+                (wave, text % (wave, chi, gf, 2.223e15 / wave**2, stark)))
+    return out
 
 
 def write(path, lists, first, last):

@@ -110,9 +110,8 @@ def _rotations(u, v, limits):
 
 
 def _places(seed, index, u, v):
-    """Return right ascensions and declinations [n], degrees, from uniform u and v. 5000 stars fill
-    a tile evenly, a disc of radius 1.6 degrees.  Its centre is uniform on the sphere between
-    declinations -20 and 80."""
+    """Return right ascensions and declinations [n], degrees, from uniform u and v: 5000 stars fill
+    a disc of radius 1.6 degrees evenly, whose centre is uniform between declinations -20 and 80."""
     tiles, tile = np.unique(index // N_TILE_STAR, return_inverse=True)
     centre = np.array([generator(seed, TILE, number).random(2) for number in tiles])
     low, high = np.sin(np.radians([-20.0, 80.0]))

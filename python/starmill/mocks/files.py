@@ -8,6 +8,7 @@ import numpy as np
 from astropy.io import fits
 
 from starmill.cli.basics import Failure, begin_file, writing
+from starmill.mocks import observe
 from starmill.mocks.instrument import N_DIAG, N_GROUP
 from starmill.wavelength import doppler
 
@@ -36,8 +37,7 @@ REDSHIFTS = [("TARGETID", "i8", ""), ("Z", "f8", ""), ("ZERR", "f8", ""), ("ZWAR
 
 
 class FitsOutput:
-    """A FITS file of known size into which several processes write rows.  It has a temporary name
-    until commit()."""
+    """A FITS file that several processes write; commit() gives it its name."""
 
     def __init__(self, path, origin, hdus, cards=()):
         """origin: (digest, lines of text) of the survey's history, for MOCKID and HISTORY."""
@@ -69,11 +69,9 @@ class FitsOutput:
     def put(self, name, row, values):
         """Write values [n]... to n rows of an HDU, from row on."""
         data = np.ascontiguousarray(values, values.dtype.newbyteorder(">"))
-        with writing(self.path), open(self.temporary, "r+b", buffering=0) as file:
+        with writing(self.path), open(self.temporary, "r+b") as file:
             file.seek(self.start[name] + row * (data.nbytes // len(data)))
-            left = memoryview(data).cast("B")
-            while left:  # one call may write only a part
-                left = left[file.write(left):]
+            file.write(data)
 
     def commit(self):
         with writing(self.path):
@@ -120,9 +118,6 @@ def _fill(columns, n, values):
     return rows
 
 
-# ---- coadds --------------------------------------------------------------------------------------
-
-
 def open_coadd(path, survey, n_row):
     hdus = [_table(name, columns, n_row) for name, columns in
             (("FIBERMAP", FIBERMAP), ("EXP_FIBERMAP", EXP_FIBERMAP), ("SCORES", SCORES))]
@@ -143,8 +138,9 @@ def open_coadd(path, survey, n_row):
     return file
 
 
-def put_coadd(file, row, survey, stars, spectra, median_sn):
-    """Write stars from row on; spectra, median_sn: of observe.observe."""
+def put_coadd(file, row, survey, stars, observed=None):
+    """Write the stars from row on; observed: their (spectra, S/N), None: of observe.observe()."""
+    spectra, median_sn = observed or observe.observe(survey, stars)
     tables = _coadd_tables(stars, median_sn)
     for name, columns in (("FIBERMAP", FIBERMAP), ("EXP_FIBERMAP", EXP_FIBERMAP),
                           ("SCORES", SCORES)):
@@ -174,13 +170,6 @@ def _coadd_tables(stars, median_sn):
     columns.update(zip(("FLUX_G", "FLUX_R", "FLUX_Z"), flux.T))
     columns.update(zip((name for name, _, _ in SCORES[1:]), median_sn.T))
     return columns
-
-
-# ---- redrock and truth ---------------------------------------------------------------------------
-
-
-def open_redrock(path, survey, n_row):
-    return FitsOutput(path, survey.origin, [_table("REDSHIFTS", REDSHIFTS, n_row)])
 
 
 def put_redrock(file, row, survey, stars):
@@ -239,4 +228,7 @@ def put_truth(file, row, survey, stars):
     file.put("TRUTH", row, _fill(_truth_columns(survey), len(stars.index), values))
 
 
-OPEN = {"coadd": open_coadd, "redrock": open_redrock, "truth": open_truth}
+# {file: (function that opens it, function that writes stars to it)}
+KINDS = {"coadd": (open_coadd, put_coadd), "truth": (open_truth, put_truth), "redrock": (
+    lambda path, survey, n_row: FitsOutput(path, survey.origin, [
+        _table("REDSHIFTS", REDSHIFTS, n_row)]), put_redrock)}

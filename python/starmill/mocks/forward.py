@@ -31,9 +31,6 @@ PIECE = np.array([[1, 0, -5 / 4, -35 / 12, 21 / 4, -25 / 12],
                   [0, 1 / 12, -1 / 24, -3 / 8, 13 / 24, -5 / 24], np.zeros(6)])
 
 
-# ---- the library's arms --------------------------------------------------------------------------
-
-
 def cut_arms(library, ranges):
     """Cut a library's only arm into parts, as a fit does; ranges: {name: (first, last wavelength in
     A)}.  Return the library unchanged if it has several arms or one of these names."""
@@ -92,9 +89,8 @@ class Template:
 
 
 def resolution_rows(resolution, sigma_pix):
-    """Deconvolve a resolution matrix [N_DIAG][n_pix] (DESI's layout) by the templates' sigma;
-    return its rows [n_pix][N_DIAG].  Rows cut by the arm's ends are rescaled to the median row's
-    sum."""
+    """Deconvolve DESI's resolution matrix [N_DIAG][n_pix] by the templates' sigma; return its rows
+    [n_pix][N_DIAG], those cut by the arm's ends rescaled to the median row's sum."""
     n_pix = resolution.shape[1]
     i, k = np.mgrid[:n_pix, :N_DIAG]
     column = i - HALF + k
@@ -116,9 +112,6 @@ def resolution_rows(resolution, sigma_pix):
     return rows
 
 
-# ---- rotation ------------------------------------------------------------------------------------
-
-
 def _profile(n):
     """Return n points x and weights K dx of the rotation profile K = c1 sqrt(1 - x^2) + c2 (1 -
     x^2), Gray's with limb darkening, by the midpoint rule in asin(x)."""
@@ -129,27 +122,17 @@ def _profile(n):
     return x, (c1 + c2 * cosine) * cosine ** 2
 
 
-POWER = np.array([2, 4, 6])
-
-
-@functools.lru_cache(maxsize=1)
-def _moments():
-    """Return the profile's moments 2, 4 and 6."""
-    x, k_dx = _profile(1000)
-    return k_dx @ x[:, np.newaxis] ** POWER
-
-
 def _moment_weights(r):
-    """Return W_k, k = 0 to 3, with the profile's moments 0, 2, 4 and 6 at v sin i of r grid
-    points."""
-    weight = (r ** POWER * _moments() / [2, 24, 720]) @ DIFFERENCE
+    """Return W_k, k = 0 to 3, with the profile's moments 0 to 6 at v sin i of r grid points."""
+    power, (x, k_dx) = np.array([2, 4, 6]), _profile(1000)
+    moments = k_dx @ x[:, np.newaxis] ** power
+    weight = (r ** power * moments / [2, 24, 720]) @ DIFFERENCE
     weight[0] += 1.0
     return weight
 
 
 def _quintic_weights(r):
-    """Return W_k = integral of K(x) L(k - r x) dx, k >= 0; L: cardinal function, 0 beyond |y| =
-    3."""
+    """Return W_k, k >= 0: the integral of K(x) L(k - r x) dx; L: cardinal function, 0 beyond 3."""
     x, k_dx = _profile(150 * int(np.ceil(r)))  # good to 1e-8
     k = (np.floor(r * x) + np.arange(-2, 4)[:, np.newaxis]).ravel()
     y = np.abs(k - np.tile(r * x, 6))
@@ -161,9 +144,8 @@ def _quintic_weights(r):
 
 @functools.lru_cache(maxsize=8)
 def rotation_weights(r):
-    """Return the weights [2 half + 1], sum 1, that broaden a spectrum by a v sin i of r grid
-    points.  They are smooth in r, also where a fit uses other weights, since the truth table
-    states a physical v sin i."""
+    """Return the weights [2 half + 1], sum 1, of a v sin i of r grid points.  They are smooth in r,
+    unlike some of a fit's, since the truth table states a physical v sin i."""
     weight = _moment_weights(r) if r < QUINTIC else _quintic_weights(r)
     if MOMENTS < r < QUINTIC:
         s = (r - MOMENTS) / (QUINTIC - MOMENTS)
@@ -172,9 +154,6 @@ def rotation_weights(r):
         weight += s ** 3 * (10.0 + s * (-15.0 + s * 6.0)) * (quintic - weight)
     weight = np.r_[weight[:0:-1], weight]
     return weight / weight.sum()
-
-
-# ---- a star --------------------------------------------------------------------------------------
 
 
 def _error(error, share, is_correlated, random):
@@ -197,8 +176,7 @@ def _error(error, share, is_correlated, random):
 
 
 def _white_rest(template, shift, random):
-    """Draw the model error outside the components [n_pix], relative to the flux: white noise, as a
-    fit assumes."""
+    """Draw the relative model error outside the components [n_pix]: white noise, as fits assume."""
     wave_aa = template.instrument.wave_aa
     return (template.arm.white_error(wave_aa * shift, template.instrument.step_aa / wave_aa)
             * random.standard_normal(len(wave_aa)))

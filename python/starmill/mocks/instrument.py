@@ -4,6 +4,7 @@
 docs/science/simulator.md gives the formulas and where their constants come from.
 """
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,27 +22,7 @@ FLUX_UNIT = 1e-17
 READ_VARIANCE = 50.0  # electrons^2 of one extracted pixel: about 4 x 3.5^2
 SKY_RESIDUAL = 0.01  # error of the sky model, relative to the sky
 
-# Airglow lines: air wavelength in A and strength in 1e-17 erg/(s cm2) into a fiber.
-# Wavelengths with three decimals are those of OH in Osterbrock et al. (1996, PASP 108, 277) and of
-# atomic lines; the others are rough positions of blends, of the O2 band at 8650 A and of OH beyond
-# 9300 A.  Strengths are round numbers, not measured: only the noise depends on them.
-SKY_LINES = np.array("""
-4046.563 3  4358.328 6  5197.9 2  5460.735 10  5577.338 130  5889.951 20  5895.924 12  5915.301 4
-5932.862 5  5953.420 4  6257.961 4  6287.434 5  6300.304 50  6306.869 3  6363.780 17  6498.729 5
-6533.044 6  6553.617 5  6841.945 3  6863.955 12  6870.994 4  6889.288 3  6900.833 4  6912.623 6
-6923.220 10  6939.521 7  6969.930 3  7003.858 3  7244.907 9  7276.405 22  7284.439 8  7316.282 24
-7329.148 6  7340.885 22  7358.659 5  7369.248 8  7401.688 10  7571.746 10  7712.0 3  7750.640 25
-7759.996 7  7794.112 28  7808.467 10  7821.503 26  7841.266 8  7853.3 12  7913.708 40  7949.204 9
-7964.650 30  7993.332 36  8014.059 10  8025.810 22  8052.020 6  8062.2 12  8310.719 8
-8344.602 40  8382.392 26  8399.170 60  8415.231 20  8430.174 58  8452.250 14  8465.358 36
-8493.389 14  8504.840 18  8548.7 6  8625.0 6  8634.0 8  8649.0 10  8658.0 9  8667.0 8  8677.0 6
-8687.0 4  8757.4 6  8767.9 24  8778.333 24  8791.186 20  8827.096 66  8836.0 12  8850.0 20
-8867.6 20  8885.850 68  8903.114 26  8919.640 60  8943.395 22  8958.084 36  8988.366 24
-9001.346 18  9038.057 14  9049.537 10  9313.0 30  9323.0 24  9337.9 36  9375.961 70  9419.729 40
-9439.650 80  9458.528 34  9476.846 70  9502.815 34  9519.354 50  9552.534 24  9567.287 34
-9607.726 18  9620.901 20  9700.0 10  9720.0 14  9735.0 12  9752.0 12  9776.0 16  9790.0 24
-9799.0 18  9809.0 14
-""".split(), float).reshape(-1, 2)
+SKY_LINES = np.loadtxt(os.path.join(os.path.dirname(__file__), "sky_lines.txt"))  # of the night
 
 
 @dataclass
@@ -86,8 +67,7 @@ def _sky(group, wave_aa):
 
 
 def _resolution(group, wave_aa, step_aa):
-    """Return the resolution matrix [N_DIAG][n_pix]: each row a Gaussian over N_DIAG pixels, sum
-    1."""
+    """Return the resolution matrix [N_DIAG][n_pix]; each row is a Gaussian over N_DIAG pixels."""
     k = np.arange(-HALF, HALF + 1)
     sigma = lsf_sigma(group, wave_aa) / step_aa
     weight = np.exp(-0.5 * (k[:, np.newaxis] / sigma) ** 2)

@@ -21,7 +21,7 @@ Exit status: 0 done, 2 usage or library, 4 output or disk, 70 internal error,
     job.flag("redrock", "also write redrock files")
     job.flag("overwrite", "remove the existing survey and start over")
     job.heading("stars")
-    job.seed("same seed, same bytes", "S")
+    job.number("seed", 0, 2**64 - 1, "same seed, same bytes", 1, metavar="S")
     job.add("library", "library to draw the stars from: arms b, r and z, or one arm that covers "
             "them (default: the shipped library)")
     job.choice("model-error", ("false", "true", "correlated"), "true",

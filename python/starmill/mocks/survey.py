@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill simulate`: a mock survey in DESI's layout with a table of the truth."""
 
+import contextlib
 import functools
 import hashlib
 import os
+import re
 import time
 from collections import deque
 
 from starmill.cli import running, shipped_file
-from starmill.cli.basics import STOPPED, USAGE, Failure, version, write_whole
+from starmill.cli.basics import (OUTPUT, STOPPED, USAGE, Failure, make_folder, version,
+                                 write_whole)
+from starmill.cli.lock import OutputLock
 from starmill.cli.progress import Progress
-from starmill.mocks import draw, files, folder, forward, instrument, observe
+from starmill.mocks import draw, files, forward, instrument
 from starmill.templates import library_file
 
 # incremented with every change of a survey's contents at equal settings, so that a survey made by
@@ -18,6 +22,8 @@ from starmill.templates import library_file
 CONTENTS = 4
 BLOCK_ROWS, TRUTH_ROWS = 32, 4096  # rows that a process makes at once
 MAX_FILE = 1000000
+TRUTH, CATALOG = "truth.fits", "catalog.txt"
+OURS = re.compile(r"(?:coadd|redrock)-mock-\d{5,}\.fits|truth\.fits|catalog\.txt")
 
 
 class Survey:
@@ -26,13 +32,19 @@ class Survey:
     def __init__(self, options):
         self.settings = settings = options
         self.folder, self.overwrite = options.output, options.overwrite
+        self.n_process = running.n_workers(options.threads)
         self.n_file = -(-settings.stars // settings.per_file)
         if self.n_file > MAX_FILE:
             raise Failure(USAGE, f"--stars {settings.stars} in files of --per-file "
                                  f"{settings.per_file} are {self.n_file} files, more than "
                                  f"{MAX_FILE}: give more rows a file")
         self.arms = instrument.arms()
-        whole = library_file.read(path_of_library(options.library))
+        shipped = shipped_file("libraries/fgk.h5")
+        if not options.library and not os.path.exists(shipped):
+            raise Failure(USAGE, "no library to draw stars from: give --library LIB.h5 (none was "
+                                 "shipped with this program: there is no share/starmill/libraries/"
+                                 "fgk.h5 next to its bin)")
+        whole = library_file.read(options.library or shipped)
         self.library = forward.cut_arms(whole, {arm.name: arm.wave_aa[[0, -1]]
                                                 for arm in self.arms})
         self.templates = [forward.Template(self.library, arm) for arm in self.arms]
@@ -73,17 +85,53 @@ class Survey:
                    self.settings.stars - i_file * self.settings.per_file)
 
 
-def path_of_library(given):
-    """Return --library, or by default the shipped library."""
-    shipped = shipped_file("libraries/fgk.h5")
-    if not given and not os.path.exists(shipped):
-        raise Failure(USAGE, "no library to draw stars from: give --library LIB.h5 (none was "
-                             "shipped with this program: there is no share/starmill/libraries/"
-                             "fgk.h5 next to its bin)")
-    return given or shipped
+def is_same(survey, path):
+    """Return whether a file belongs to this survey; refuse a file not of starmill simulate."""
+    found = None
+    if os.path.isfile(path):
+        with open(path, "rb") as file:  # as a card, or in the catalog's first line
+            found = re.search(rb"MOCKID  = '(.{16})", file.read(2880))
+    if not found:
+        raise Failure(OUTPUT, f"{path} exists and was not made by starmill simulate: choose "
+                              "another folder, or move it away")
+    return found[1].decode("ascii", "replace") == survey.origin[0]
 
 
-# ---- making --------------------------------------------------------------------------------------
+def is_complete(survey):
+    """Return whether all files of the survey exist.  Refuse foreign files, and without --overwrite
+    files of another survey."""
+    n_file = 0
+    for name in sorted(os.listdir(survey.folder)):
+        if not OURS.fullmatch(name):
+            continue
+        same = is_same(survey, survey.path(name))
+        if not same and not survey.overwrite:
+            raise Failure(OUTPUT, f"{survey.path(name)} belongs to a survey with other settings: "
+                                  "give its settings to continue it, another folder, or "
+                                  "--overwrite to remove it")
+        n_file += same
+    return not survey.overwrite and n_file == survey.n_file * (1 + survey.settings.redrock) + 2
+
+
+def clear(survey):
+    """Remove the truth table, with --overwrite all files of the survey."""
+    # truth first: its presence means that the survey is complete
+    for name in [TRUTH, *sorted(os.listdir(survey.folder))]:
+        if OURS.fullmatch(name) and (survey.overwrite or name == TRUTH):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(survey.path(name))
+
+
+@contextlib.contextmanager
+def claimed(survey):
+    """Make the folder and lock it.  Yield the lock, or None if the survey is complete: another job
+    may have finished it meanwhile."""
+    make_folder(survey.folder)
+    with OutputLock(survey.path(TRUTH)) as lock:
+        complete = is_complete(survey)
+        if not complete:
+            clear(survey)
+        yield None if complete else lock
 
 
 class Batch:
@@ -93,7 +141,7 @@ class Batch:
         """names: {coadd, redrock or truth: file name}; first: index of the first star; n_block:
         rows of a block."""
         self.first, self.n_row, self.n_left, self.n_block = first, n_row, n_row, n_block
-        self.outputs = {what: files.OPEN[what](survey.path(name), survey, n_row)
+        self.outputs = {what: files.KINDS[what][0](survey.path(name), survey, n_row)
                         for what, name in names.items()}
 
     def blocks(self):
@@ -107,17 +155,11 @@ def make_block(survey, block):
     batch, row, n = block
     stars = draw.draw(survey, batch.first + row, n)
     for what, file in batch.outputs.items():
-        if what == "coadd":
-            files.put_coadd(file, row, survey, stars, *observe.observe(survey, stars))
-        elif what == "redrock":
-            files.put_redrock(file, row, survey, stars)
-        else:
-            files.put_truth(file, row, survey, stars)
+        files.KINDS[what][1](file, row, survey, stars)
 
 
-def make_batches(survey, batches, job, tell):
-    """Make all batches in parallel; call tell(batch, n) after each block of n rows (it may
-    raise)."""
+def make_batches(survey, batches, lock, tell):
+    """Make all batches in parallel; call tell(batch, n), which may raise, after each n rows."""
     under_way, order = [], deque()
 
     def blocks():
@@ -127,10 +169,10 @@ def make_batches(survey, batches, job, tell):
                 order.append(block)
                 yield block
 
-    made = running.each(functools.partial(make_block, survey), blocks(), job.n_process)
+    made = running.each(functools.partial(make_block, survey), blocks(), survey.n_process)
     try:
         for _ in made:
-            job.lock.keep()
+            lock.keep()
             batch, _, n = order.popleft()
             batch.n_left -= n
             if batch.n_left == 0:
@@ -154,13 +196,16 @@ def missing(survey):
                if not os.path.exists(survey.path(name))}
 
 
-def make(survey, job):
-    """Make missing files, then catalog and truth.  Return the number of files kept and of rows
-    made."""
+def make(survey, lock, stop):
+    """Make missing files, then catalog and truth.  Return numbers of files kept and rows made."""
     todo = list(missing(survey))
     n_kept = n_file = sum(not names for names in todo)
     n_row = sum(survey.n_row(i) for i, names in enumerate(todo) if "coadd" in names)
-    n_made, progress = 0, None if job.quiet else Progress(n_row, "stars")
+    n_made, progress = 0, None if survey.settings.quiet else Progress(n_row, "stars")
+
+    def check(message):
+        if stop.asked():
+            raise Failure(STOPPED, f"{message}; give the same command again to continue")
 
     def tell(batch, n):
         nonlocal n_file, n_made
@@ -168,33 +213,25 @@ def make(survey, job):
         n_made += n if "coadd" in batch.outputs else 0
         if progress:
             progress.update(n_made)
-        job.check(f"stopped with {n_file} of {survey.n_file} files complete")
+        check(f"stopped with {n_file} of {survey.n_file} files complete")
 
     try:
         make_batches(survey, (Batch(survey, names, i * survey.settings.per_file, survey.n_row(i),
                                     BLOCK_ROWS) for i, names in enumerate(todo) if names),
-                     job, tell)
+                     lock, tell)
     finally:
         if progress:
             progress.end()
-    write_catalog(survey)
-    truth = Batch(survey, {"truth": folder.TRUTH}, 0, survey.settings.stars, TRUTH_ROWS)
-    make_batches(survey, [truth], job,
-                 lambda batch, n: job.check("stopped while the truth table was written"))
+    lines = ["# of starmill simulate, for starmill fit --catalog; MOCKID  = "
+             f"'{survey.origin[0]}'", *map(survey.name, range(survey.n_file))]
+    write_whole(survey.path(CATALOG), ["\n".join(lines).encode() + b"\n"], overwrite=True)
+    truth = Batch(survey, {"truth": TRUTH}, 0, survey.settings.stars, TRUTH_ROWS)
+    make_batches(survey, [truth], lock,
+                 lambda batch, n: check("stopped while the truth table was written"))
     return n_kept, n_row
 
 
-def write_catalog(survey):
-    lines = ["# of starmill simulate, for starmill fit --catalog; MOCKID  = "
-             f"'{survey.origin[0]}'"]
-    lines += [survey.name(i) for i in range(survey.n_file)]
-    write_whole(survey.path(folder.CATALOG), ["\n".join(lines).encode() + b"\n"], overwrite=True)
-
-
-# ---- the job -------------------------------------------------------------------------------------
-
-
-def say(survey, made, seconds, n_process):
+def say(survey, made, seconds):
     """Print the summary; made: result of make(), None: nothing was to do."""
     if made is None:
         print(f"{survey.folder} is complete already; nothing was done")
@@ -203,34 +240,21 @@ def say(survey, made, seconds, n_process):
     print(f"files        {survey.n_file}{kept}")
     print(f"library      {survey.library.path}")
     if made is not None:
-        processes = "1 process" if n_process == 1 else f"{n_process} processes"
+        processes = "1 process" if survey.n_process == 1 else f"{survey.n_process} processes"
         print(f"time         {seconds:.1f} s, {made[1] / seconds:.1f} stars/s ({processes})")
-    print(f"truth        {survey.path(folder.TRUTH)}")
+    print(f"truth        {survey.path(TRUTH)}")
     print(f"to fit it    starmill fit --library {survey.library.path} --catalog "
-          f"{survey.path(folder.CATALOG)} --output RESULT.h5")
-
-
-class Job:
-    """Processes, lock and stop signal of this run."""
-
-    def __init__(self, options):
-        self.quiet, self.stop = options.quiet, running.Stop()
-        self.n_process = running.n_workers(options.threads)
-        self.lock = None
-
-    def check(self, message):
-        if self.stop.asked():
-            raise Failure(STOPPED, f"{message}; give the same command again to continue")
+          f"{survey.path(CATALOG)} --output RESULT.h5")
 
 
 def main(options):
     start_s, made = time.monotonic(), None
-    job = Job(options)
+    stop = running.Stop()
     # first: errors of options and library must not cost an old survey
     survey = Survey(options)
-    if not (os.path.isdir(survey.folder) and folder.is_complete(survey)):
-        with folder.claimed(survey) as job.lock:
-            if job.lock is not None:
-                made = make(survey, job)
-    if not job.quiet:
-        say(survey, made, time.monotonic() - start_s, job.n_process)
+    if not (os.path.isdir(survey.folder) and is_complete(survey)):
+        with claimed(survey) as lock:
+            if lock is not None:
+                made = make(survey, lock, stop)
+    if not options.quiet:
+        say(survey, made, time.monotonic() - start_s)

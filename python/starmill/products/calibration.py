@@ -5,7 +5,6 @@ errors match the differences of repeated rows of a star."""
 import collections
 
 import numpy as np
-
 from scipy.optimize import minimize
 
 from starmill.cli.basics import warn

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill compare`: compare two results of the same stars, star by star.
-
-Both fit the same pixels, so noise causes no difference.  If the programs agree, differences are
-small fractions of the stated errors; the larger of the two errors counts.
-"""
+"""`starmill compare`: compare two results of the same stars, star by star.  Both fit the same
+pixels, so noise causes no difference; the larger of the two stated errors counts."""
 
 import numpy as np
 from astropy.io import fits as pyfits
@@ -116,13 +113,9 @@ def print_quantities(a, b, keep):
         line = f"| {name}{f' [{unit}]' if unit else ''} | {len(d)} | " \
                f"{np.median(d):.{digits}f} | {half_width(d, 1):.{digits}f} | "
         error = larger_error(a, b, name)
-        if error is not None:
-            pull = d[error[good] > 0] / error[good][error[good] > 0]
-            line += f"{np.median(pull):.3f} | {half_width(pull, 1):.3f} | " \
-                    f"{(np.abs(pull) > FAR).sum()} |" if len(pull) else "| | |"
-        else:
-            line += "| | |"
-        print(line)
+        pull = d[:0] if error is None else d[error[good] > 0] / error[good][error[good] > 0]
+        print(line + (f"{np.median(pull):.3f} | {half_width(pull, 1):.3f} | "
+                      f"{(np.abs(pull) > FAR).sum()} |" if len(pull) else "| | |"))
 
 
 def print_warnings(a, b):

@@ -40,7 +40,8 @@ def corner(result, row):
     low = np.maximum(values["POST_DENSITY_LOW"], mean - reach)
     high = np.minimum(values["POST_DENSITY_HIGH"], mean + reach)
     n = len(free)
-    figure, grid = plt.subplots(n, n, squeeze=False, figsize=(PANEL * n + 1.2, PANEL * n + 1.4))
+    figure, grid = plt.subplots(n, n, squeeze=False, layout="none",
+                                figsize=(PANEL * n + 1.2, PANEL * n + 1.4))
     for i, p in enumerate(free):
         for k, q in enumerate(free):
             axes = grid[i, k]

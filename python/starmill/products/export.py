@@ -16,7 +16,7 @@ from starmill.cli import running
 from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_output,
                                  check_packages, make_folder, printable, refuse_data, refuse_input)
 from starmill.cli.progress import Progress
-from starmill.products import epochs, formats, rvmod, rvtab, table
+from starmill.products import formats, rvtab, table
 from starmill.products.models import Models
 from starmill.products.product import head, is_done, words, writing_product
 from starmill.products.result import Result
@@ -51,9 +51,6 @@ def check(options):
         options.prefix = kind + "-"
 
 
-# --- names ------------------------------------------------------------------------------------
-
-
 def name_of(path, subdirs, prefix):
     """Return the path of an input's product below the output folder, without .gz."""
     *folders, name = path.split("/")
@@ -73,9 +70,6 @@ def names_of(result, subdirs, prefix):
             raise Failure(USAGE, f"two inputs would have the product {name}: {what}")
         seen.add(name)
     return names
-
-
-# --- products ---------------------------------------------------------------------------------
 
 
 def primary(result, kind, n_left_out, i=None, file=None):
@@ -160,7 +154,7 @@ class Export:
                 is_done(path, self.kind, result, self.options.overwrite)  # by another job meanwhile
                 product.append(primary(result, self.kind, n_left_out, i, file))
                 if self.models:
-                    rvmod.write(product, self.models, file, spectra)
+                    rvtab.write_models(product, self.models, file, spectra)
                 else:
                     rvtab.write(product, result, start, whole, file, spectra)
         return n_left_out
@@ -184,7 +178,7 @@ class Export:
                 return True, n_left_out
             product.append(first)
             if to == "epochs":
-                epochs.write(product, result, whole)
+                rvtab.write_epochs(product, result, whole)
             else:
                 table.write(product, table.whole(result), "STARMILL", result, 0, whole)
             table.write_files(product, result)
@@ -210,8 +204,6 @@ class Export:
         return None
 
 
-# --- the job ------------------------------------------------------------------------------------
-
 _export = None  # each worker process has its own
 
 
@@ -221,14 +213,6 @@ def product(options, i):
     global _export
     _export = _export or Export(options)
     return _export.product(i)
-
-
-def products(export, options):
-    """Yield the products of all inputs in order."""
-    n = len(export.names)
-    n_worker = min(running.n_workers(options.workers), max(1, n))
-    make_folder(options.output)
-    yield from running.each(functools.partial(product, options), range(n), n_worker)
 
 
 def main(options):
@@ -241,11 +225,16 @@ def main(options):
     result, n, refused, n_damaged = export.result, {}, [], 0
     if not result.finished:
         raise Failure(USAGE, f"{result.path} is not finished: give the command of the fit again")
+    n_file, products = len(export.names), ()
     if options.to in TABLES:
         is_written, n_damaged = export.table()
         n["written" if is_written else "existing"] = 1
-    progress = Progress(len(export.names), "inputs")
-    for done in products(export, options) if options.to not in TABLES else ():
+    else:
+        make_folder(options.output)
+        products = running.each(functools.partial(product, options), range(n_file),
+                                min(running.n_workers(options.workers), max(1, n_file)))
+    progress = Progress(n_file, "inputs")
+    for done in products:
         n[done.what] = n.get(done.what, 0) + 1
         if not options.quiet:
             progress.update(sum(n.values()), n.get("left out", 0))

@@ -4,16 +4,17 @@
 import base64
 import contextlib
 import csv
-import io
 import os
 import shutil
 import tempfile
+import types
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
 from starmill.cli.basics import INTERNAL, USAGE, Failure, temporary_name, warn, writing
 from starmill.cli.lock import OutputLock
+from starmill.interchange import known_unit
 from starmill.products import table
 from starmill.products.product import printable, writing_product
 from starmill.products.sky import has_place, healpix
@@ -38,7 +39,7 @@ def votable_head(columns, facts, n):
     lines += [f"<INFO name={quoteattr(name)} value={quoteattr(value)}/>" for name, value in facts]
     lines.append(f'<TABLE name="STARMILL" nrows="{n}">')
     for c in columns:
-        unit, meaning = table.described_by(c)
+        unit, meaning = known_unit(c.unit, c.words)
         size = f' arraysize="{c.n}"' if c.form == "A" or c.n > 1 else ""
         unit = f" unit={quoteattr(unit)}" if unit else ""
         lines.append(f'<FIELD name={quoteattr(c.name)} datatype="{VOTABLE[c.form]}"{size}{unit} '
@@ -65,18 +66,14 @@ def comma_separated(product, columns, result, whole, _):
     if vectors:
         warn(f"CSV has no columns of several values: without {', '.join(vectors)}")
     columns = [c for c in columns if c.name not in vectors]
-    memory = io.StringIO()
-    lines = csv.writer(memory, lineterminator="\n")
+    to = types.SimpleNamespace(write=lambda line: product.write(line.encode()))
+    lines = csv.writer(to, lineterminator="\n")
     lines.writerow([c.name for c in columns])
     for some in rows(result, columns, whole, None):
         values = [table.native(c, some) for c in columns]
         lines.writerows(zip(*(
             np.where(np.isnan(v), None, v.astype(object)).tolist() if v.dtype.kind == "f"
             else v.tolist() for v in values)))
-        product.write(memory.getvalue().encode())
-        memory.seek(0)
-        memory.truncate()
-    product.write(memory.getvalue().encode())
 
 
 def parquet(product, columns, result, whole, facts):
@@ -91,7 +88,7 @@ def parquet(product, columns, result, whole, facts):
     fields = []
     for c in all_columns:
         kind = kinds[c.form] if c.n == 1 or c.form == "A" else pa.list_(kinds[c.form], c.n)
-        unit, meaning = table.described_by(c)
+        unit, meaning = known_unit(c.unit, c.words)
         fields.append(pa.field(c.name, kind, metadata={
             "unit": unit, "ucd": c.ucd, "description": meaning}))
     schema = pa.schema(fields, {
@@ -104,7 +101,7 @@ def parquet(product, columns, result, whole, facts):
         for some in rows(result, columns, whole, None):
             waiting.write(some.tobytes())
             pixel.append(healpix(some["TARGET_RA"].astype(float), some["TARGET_DEC"].astype(float)))
-            product.keep()
+            product.lock.keep()
         waiting.flush()
         pixel = np.concatenate(pixel)
         order = np.argsort(pixel, kind="stable")
@@ -120,7 +117,7 @@ def parquet(product, columns, result, whole, facts):
                     arrays.append(array if values.ndim == 1 else
                                   pa.FixedSizeListArray.from_arrays(array, c.n))
                 file.write_table(pa.Table.from_arrays(arrays, schema=schema))
-                product.keep()
+                product.lock.keep()
 
 
 def hats(path, columns, result, whole, facts):

@@ -12,11 +12,12 @@ import h5py
 import numpy as np
 
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages,
-                                 refuse_foreign, replacing, warn)
+                                 refuse_foreign, replacing, warn, writing)
 from starmill.cli.lock import OutputLock
 from starmill.cli.progress import Progress
 from starmill.products.layout import EXPOSURES, FILES, GROUPS, ROWS
 from starmill.products.result import FITTED, NOT_DONE, Result
+from starmill.products.sky import unit_vectors
 
 BLOCK_BYTES = 4 << 20
 # columns of row, exposure or file indices: merge adds the number of those in earlier parts
@@ -137,9 +138,6 @@ def refuse_duplicates(parts):
                            "part is named twice")
 
 
-# --- the whole ----------------------------------------------------------------------------------
-
-
 def copy_attributes(model, made):
     """Copy attributes bit for bit, including the kind of text."""
     for key in model.attrs:
@@ -147,13 +145,6 @@ def copy_attributes(model, made):
         kind, value = attribute.get_type(), np.empty(attribute.shape, attribute.dtype)
         attribute.read(value, kind)
         h5py.h5a.create(made, key.encode(), kind, attribute.get_space()).write(value, kind)
-
-
-def create_like(file, name, model, column, n):
-    """Create a column of n rows like the first part's, with its attributes and fill value."""
-    space = h5py.h5s.create_simple((n, *column.shape))
-    made = h5py.h5d.create(file.id, name.encode(), column.type, space, model.id.get_create_plist())
-    copy_attributes(model, made)
 
 
 def facts(parts, command):
@@ -190,8 +181,7 @@ def write_provenance(file, first, parts, command):
 
 
 def copy_part(part, start, columns, file, lock):
-    """Copy a part's rows.  start: {unit: index in the whole of the part's first row, exposure,
-    file}."""
+    """Copy a part's rows.  start: {unit: index in the whole of the part's first}."""
     with h5py.File(part.path, "r") as source:
         for name, column in columns.items():
             row_bytes = max(1, column.dtype.itemsize * int(np.prod(column.shape)))
@@ -210,16 +200,13 @@ def copy_part(part, start, columns, file, lock):
 
 
 def by_place(star, ra, dec):
-    """Return for each row [n] the first row of its star, which identifies the star.
-
-    star [n]: number by name.  Rows of one number more than FAR_AM apart are different stars; beyond
-    MOST_PLACES places each further row is its own star.  A row of unknown position (degrees)
-    belongs to the first row of its number."""
+    """Return for each row [n] the first row of its star.  star [n]: number by name.  Rows of one
+    number more than FAR_AM apart are different stars, beyond MOST_PLACES places each row is one; a
+    row of unknown position (degrees) belongs to the first of its number."""
     _, first, star, n = np.unique(star, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
     left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))
-    ra, dec = np.radians(ra[left]), np.radians(dec[left])
-    unit = np.stack([np.cos(dec) * np.cos(ra), np.cos(dec) * np.sin(ra), np.sin(dec)])
+    unit = unit_vectors(ra[left], dec[left]).T
     for k in range(MOST_PLACES):
         _, at, which = np.unique(star[left], return_index=True, return_inverse=True)
         at = at[which]
@@ -260,15 +247,6 @@ def primary(file):
     return found
 
 
-def check_room(path, n_byte):
-    """Check for disk space first: HDF5 cannot close a file that does not fit."""
-    with open(path, "r+b") as file:
-        file.truncate(n_byte)
-        file.truncate(0)
-    if shutil.disk_usage(os.path.dirname(path)).free < n_byte:
-        raise OSError(28, "No space left on device")
-
-
 def write_whole(path, parts, options, lock):
     n, starts = dict.fromkeys((ROWS, EXPOSURES, FILES), 0), []
     for part in parts:
@@ -277,7 +255,12 @@ def write_whole(path, parts, options, lock):
             n[unit] += part.n[unit]
     if n[FILES] > 2**31 - 1:
         refuse("more than 2147483647 inputs")
-    check_room(path, sum(os.path.getsize(part.path) for part in parts))
+    n_byte = sum(os.path.getsize(part.path) for part in parts)
+    with open(path, "r+b") as file:  # HDF5 cannot close a file that does not fit
+        file.truncate(n_byte)
+        file.truncate(0)
+    if shutil.disk_usage(os.path.dirname(path)).free < n_byte:
+        raise OSError(28, "No space left on device")
     columns = parts[0].columns
     with h5py.File(path, "w") as file, h5py.File(parts[0].path, "r") as first:
         copy_attributes(first, file.id)  # FORMAT, FORMAT_VERSION
@@ -285,7 +268,9 @@ def write_whole(path, parts, options, lock):
             if group in first:
                 file.create_group(group)
         for name, column in columns.items():
-            create_like(file, name, first[name], column, n[column.unit])
+            space = h5py.h5s.create_simple((n[column.unit], *column.shape))
+            copy_attributes(first[name], h5py.h5d.create(
+                file.id, name.encode(), column.type, space, first[name].id.get_create_plist()))
         write_provenance(file, first, parts, command_of(options))
         progress = Progress(n[ROWS], "rows")
         for part, start in zip(parts, starts):
@@ -376,16 +361,12 @@ def main(options):
         if made:
             print(f"{options.output} is finished already; nothing was done")
             return
-        try:
-            with replacing(output) as temporary:
-                n_row = write_whole(temporary, parts, options, lock)
-                found = calibrate(temporary, lock) if options.calibrate else None
-                with open(temporary, "rb+") as file:
-                    os.fsync(file.fileno())
-                lock.keep()
-        except (OSError, RuntimeError) as error:
-            raise Failure(OUTPUT, f"{output} cannot be written: {error}: make room or choose "
-                                  "another output") from error
+        with writing(output, RuntimeError), replacing(output) as temporary:  # HDF5 raises it
+            n_row = write_whole(temporary, parts, options, lock)
+            found = calibrate(temporary, lock) if options.calibrate else None
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            lock.keep()
     if not options.quiet:
         if found:
             print(found)

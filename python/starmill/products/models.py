@@ -13,7 +13,8 @@ from starmill.products.result import FITTED, Result, star_names, text
 
 
 class Models:
-    """A models file of a result."""
+    """A models file of a result.  arms: {arm: (wavelengths, fluxes)}, datasets [n_pix] or
+    [n_exposure][n_pix]."""
 
     def __init__(self, path, result):
         self.result = result
@@ -24,27 +25,20 @@ class Models:
             run_id = text(self.file.attrs["RUN_ID"])
             if run_id != result.provenance["RUN_ID"]:
                 raise Failure(USAGE, f"{path} has the models of another result than {result.path}")
-            self.index = self.file["models/fits_row"]
-            self._check()
+            self.index, n = self.file["models/fits_row"], len(result.catalog["exposures/FILE"])
+            if self.index.dtype.kind != "i" or self.index.shape != (n,):
+                raise ValueError(f"models/fits_row is not of the {n} exposures")
+            self.arms = {name: (arm["wavelength"], arm["flux"]) for name, arm in
+                         self.file["models"].items() if isinstance(arm, h5py.Group)}
+            for name, (wave, flux) in self.arms.items():
+                if {wave.dtype.kind, flux.dtype.kind} != {"f"} or flux.ndim != 2 or \
+                        len(flux) != n or wave.shape not in (flux.shape, flux.shape[1:]):
+                    raise ValueError(f"types or sizes in models/{name}")
         except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise Failure(OUTPUT, f"{path} cannot be read as a models file: {error}") from error
 
-    def _check(self):
-        """Check types and shapes; self.arms becomes {arm: (wavelengths, fluxes)}, datasets
-        [n_pix] or [n_exposure][n_pix]."""
-        n = len(self.result.catalog["exposures/FILE"])
-        if self.index.dtype.kind != "i" or self.index.shape != (n,):
-            raise ValueError(f"models/fits_row is not of the {n} exposures")
-        self.arms = {name: (arm["wavelength"], arm["flux"])
-                     for name, arm in self.file["models"].items() if isinstance(arm, h5py.Group)}
-        for name, (wave, flux) in self.arms.items():
-            if {wave.dtype.kind, flux.dtype.kind} != {"f"} or flux.ndim != 2 or len(flux) != n or \
-                    wave.shape not in (flux.shape, flux.shape[1:]):
-                raise ValueError(f"types or sizes in models/{name}")
-
     def of(self, row):
-        """Return [{arm: (wavelengths, fluxes)}] by exposure of a row, or None if it was not
-        fitted."""
+        """Return [{arm: (wavelengths, fluxes)}] of a row's exposures; None: it was not fitted."""
         if self.result.fits["STATUS"][row] != FITTED:
             return None
         first = int(self.result.catalog["FIRST_EXPOSURE"][row])
@@ -85,16 +79,13 @@ class Refitted:
                    "--output", output, "--models", os.path.join(folder, "models.h5")]
         stars = star_names(*([of[name][r] for r in rows] for of, name in (
             (result.fits, "TARGETID"), (result.catalog, "OBJECT"), (result.catalog, "IDENTIFIER"))))
-        wanted = os.path.join(folder, "stars.txt")
-        with open(wanted, "wb") as file:
-            file.writelines(os.fsencode(star) + b"\n" for star in stars)
-        command += ["--object-file", wanted]
-        lists = os.path.join(folder, "inputs.txt")
-        with open(lists, "wb") as file:
-            file.writelines(os.fsencode(os.path.abspath(result.input_path(i))) + b"\n"
-                            for i in inputs)
+        paths = [os.path.abspath(result.input_path(i)) for i in inputs]
+        for option, lines in (("object-file", stars), ("catalog", paths)):
+            command += [f"--{option}", os.path.join(folder, option)]
+            with open(command[-1], "wb") as file:
+                file.writelines(os.fsencode(line) + b"\n" for line in lines)
         where = result.provenance["FOLDER"]
-        done = subprocess.run(command + ["--catalog", lists], check=False, text=True,
+        done = subprocess.run(command, check=False, text=True,
                               cwd=where if os.path.isdir(where) else None,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, errors="surrogateescape")
@@ -109,12 +100,10 @@ class Refitted:
 
     def _pair(self, again, rows):
         """Match the rows of the new fit with the old ones; refuse rows with another solution."""
-        new = {}
-        for i in range(again.n_row):
-            new[(text(again.catalog["IDENTIFIER"][i]), int(again.fits["TARGETID"][i]))] = i
+        names = (again.catalog["IDENTIFIER"][...], again.fits["TARGETID"][...])
+        new = {name: i for i, name in enumerate(zip(*names))}
         for r in rows:
-            i = new.get((text(self.result.catalog["IDENTIFIER"][r]),
-                         int(self.result.fits["TARGETID"][r])))
+            i = new.get((self.result.catalog["IDENTIFIER"][r], self.result.fits["TARGETID"][r]))
             if i is None:
                 continue
             self.row_of[r] = i

@@ -32,20 +32,11 @@ def words(text):
     return text.replace("'", '"')  # astropy ends a value at a quote before a blank
 
 
-class Checksum:
-    """The ones' complement sum, as in DATASUM, of bytes added in pieces."""
-
-    def __init__(self):
-        self._sum, self._rest = 0, b""
-
-    def add(self, piece):
-        piece = self._rest + piece
-        n = len(piece) // 4
-        self._sum += int(np.frombuffer(piece, ">u4", n).sum(dtype=np.uint64))
-        self._rest = piece[4 * n:]
-        while self._sum >> 32:
-            self._sum = (self._sum & 0xffffffff) + (self._sum >> 32)
-        return self._sum
+def ones_sum(total, piece, at=0):
+    """Add a piece, which begins at byte `at`, to a ones' complement sum as in DATASUM."""
+    padded = bytes(at % 4) + piece + bytes(-(at + len(piece)) % 4)
+    total += int(np.frombuffer(padded, ">u4").sum(dtype=np.uint64))
+    return (total - 1) % 0xffffffff + 1 if total else 0
 
 
 def encoded(value):
@@ -63,8 +54,7 @@ def encoded(value):
 
 
 def head(kind, *axes, bitpix=8):
-    """Return an HDU's header.  kind: "IMAGE", "BINTABLE", or "" for the first; axes: fastest
-    first."""
+    """Return an HDU's header.  kind: "IMAGE", "BINTABLE", "" for the first; axes: fastest first."""
     header = pyfits.Header()
     header["XTENSION" if kind else "SIMPLE"] = kind or True
     header["BITPIX"], header["NAXIS"] = bitpix, len(axes)
@@ -96,35 +86,27 @@ def writing_product(path):
 
 class Product:
     def __init__(self, path, file, lock):
-        self.path, self.file, self._lock = path, file, lock
+        self.path, self.file, self.lock = path, file, lock
 
     def append(self, header, pieces=()):
         """Append an HDU with its checksums; pieces: bytes of its data."""
-        data, n = Checksum(), 0
+        data = n = 0
         header["DATASUM"], header["CHECKSUM"] = "0" * 10, "0" * 16
         start = self.write(header.tostring().encode("ascii"))
         for piece in pieces:
             self.write(piece)
-            data.add(piece)
-            n += len(piece)
-        rest = bytes(-n % BLOCK)
-        end, total = self.write(rest) + len(rest), data.add(rest)
-        header["DATASUM"] = str(total)
-        both = Checksum()
-        both.add(total.to_bytes(4, "big"))
-        header["CHECKSUM"] = encoded(0xffffffff - both.add(header.tostring().encode("ascii")))
+            data, n = ones_sum(data, piece, n), n + len(piece)
+        self.write(bytes(-n % BLOCK))
+        header["DATASUM"] = str(data)
+        header["CHECKSUM"] = encoded(0xffffffff - ones_sum(data, header.tostring().encode("ascii")))
         with writing(self.path):
             self.file.seek(start)
             self.file.write(header.tostring().encode("ascii"))
-            self.file.seek(end)
-
-    def keep(self):
-        """Tell other jobs that this one is alive."""
-        self._lock.keep()
+            self.file.seek(0, os.SEEK_END)
 
     def write(self, piece):
         """Write bytes and return where they start in the file."""
-        self.keep()
+        self.lock.keep()
         with writing(self.path):
             at = self.file.tell()
             self.file.write(piece)

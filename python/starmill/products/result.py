@@ -32,11 +32,12 @@ PLAIN = {"VRAD": "velocity", "VSINI": "v sin i", "TEFF": "Teff", "LOGG": "log g"
 
 
 def symbol(name):
-    return SYMBOL.get(name, (name, 3))[0]
+    return SYMBOL.get(name, (plain(name), 3))[0]
 
 
 def plain(name):
-    return PLAIN.get(name, name)
+    return PLAIN.get(name, re.sub("^([A-Z])([A-Z]?)FE$", lambda of: f"[{of[1]}{of[2].lower()}/Fe]",
+                                  name))
 
 
 def number(value, digits):
@@ -59,8 +60,7 @@ def walk(file):
 
 
 def works(path, function):
-    """Return whether function(open file) ends without an error, tried in a child process: HDF5 may
-    crash on a damaged file."""
+    """Return whether function(open file) succeeds in a child process: HDF5 may crash."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -161,8 +161,7 @@ class Result:
         return self.fits[name] if name in self.fits else self.catalog[name]
 
     def names(self, *groups):
-        """Return the names of the columns of groups in the order of the file; by default of /fits,
-        then /catalog."""
+        """Return the columns of groups, by default /fits then /catalog, in the file's order."""
         order = {name: i for i, name in enumerate(self.checked)}  # as they are written
         names = []
         for group in groups or (self.fits, self.catalog):
@@ -201,12 +200,9 @@ class Result:
             return f"< {number(value + error, digits)}"
         return number(value, digits) + f" ± {number(error, digits)}" * bool(np.isfinite(error))
 
-    # --- rows whose bytes are not what was written ---
-
     def damaged(self, start, stop, among=None):
-        """Return which of the rows start to stop are damaged: a wrong STATUS, CRC, CATALOG_CRC or
-        EPOCH_CRC.  Rows that are not done are damaged only in a finished result.  among: which rows
-        to look at, by default all."""
+        """Return which rows from start to stop are damaged: a wrong STATUS or CRC of any kind; rows
+        not done only in a finished result.  among: which rows to look at, by default all."""
         status = self.fits["STATUS"][start:stop]
         found = ~np.isin(status, [s for s in self.statuses if s != NOT_DONE or not self.finished])
         rows = np.flatnonzero((status != NOT_DONE) & (True if among is None else among))
@@ -232,8 +228,6 @@ class Result:
             found[[row for k, row in enumerate(fitted) if zlib.crc32(
                 np.ascontiguousarray(packed[ends[k]:ends[k + 1]])) != crc[k]]] = True
         return found
-
-    # --- exposures ---
 
     def exposures_of(self, rows):
         """Return the numbers of all exposures of rows, which must ascend, and for each exposure the
@@ -295,11 +289,8 @@ class Result:
             yield Block(self, at,
                         self.whole(at, to) if whole is None else whole[at - start:to - start])
 
-    # --- stars ---
-
     def find(self, stars):
-        """Return the rows of stars, without duplicates: rows with this TARGETID, else IDENTIFIER,
-        else OBJECT."""
+        """Return the rows of stars, once each: of this TARGETID, else IDENTIFIER, else OBJECT."""
         found = []
         for star in stars:
             found += self._find(star)
@@ -331,8 +322,7 @@ class Result:
         return best
 
     def chisq_of_data(self, values):
-        """Return chi-square per pixel without model error, the measure of how well the model
-        fits."""
+        """Return chi-square per pixel without model error: how well the model fits."""
         return values["CHISQ_DATA"] / max(values["NPIX_TOT"], 1)
 
     def words(self, bits, of):
@@ -340,18 +330,15 @@ class Result:
         return [name for bit, (name, _) in of.items() if int(bits) & bit]
 
     def input_path(self, i):
-        """Return the path of input i.  A relative path is relative to the folder of the fit, or, if
-        it is not there, to the current folder."""
         return self.found(self.files[i])
 
     def found(self, given):
-        """Return the path of a file of the fit, as input_path does."""
+        """Return the path of a file of the fit: relative to the fit's folder, if it is there."""
         path = os.path.join(self.provenance["FOLDER"], given)
         return path if os.path.exists(path) else given
 
     def unchanged_input(self, i):
-        """Return the path of input i; Failure if size or modification time differ from those at the
-        fit."""
+        """Return the path of input i; Failure if its size or time is not that at the fit."""
         path, files = self.input_path(i), self.catalog["files"]
         try:
             status = os.stat(path)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill export --to rvtab`: rvspecfit's table RVTAB of an input, and the matching rows of a
-DESI input's tables."""
+"""`starmill export --to rvtab, rvmod, epochs`: rvspecfit's table RVTAB of an input with matching
+rows of a DESI input's tables, its images of models, and RVTAB with a row per exposure."""
 
 import collections
 import contextlib
@@ -10,8 +10,12 @@ from astropy.io import fits as pyfits
 
 from starmill.cli.basics import INPUT, OUTPUT, Failure
 from starmill.products import table
+from starmill.products.product import head, words
 from starmill.products.result import text
 
+# columns that EPOCHS lacks: they describe the star's one velocity
+OF_STAR = ("VRAD_SKEW", "VRAD_KURT", "VRAD_CCF", "NIGHT")
+OF_EXPOSURE = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "EXPID", "MJD", "SN", "EPOCH", "EPOCH_FLAG")
 PIECE = 4 << 20  # bytes of a table copied at once
 ALONE = "export with --no-fibermap"
 
@@ -48,13 +52,13 @@ def columns(result):
         for name in names:
             dataset = result.catalog[source] if source else result.fits.get(name)
             found[name] = table.column(name, dataset, form)
+    for name in filter(result.has, (f"{label}_FLAG" for label in result.parameters)):  # elements
+        found[name] = table.column(name, result.fits[name], "J")
     for name in result.checked if result.has("SB2") else ():  # all columns of the second star
         if name.startswith(("SB2", "FLUX_RATIO_")) or name.endswith(("_2", "_2_ERR")):
             found[name] = table.column(name, result.fits[name], "L" if name == "SB2" else None)
     return list(found.values())
 
-
-# --- the input -------------------------------------------------------------------------------
 
 # exported spectra of an input: row [n] of the result; input: row of the input's FIBERMAP, None
 # where some belong to other inputs; target: TARGETID; exposure: row of /catalog/exposures and of
@@ -99,8 +103,7 @@ def reading(path):
 
 @contextlib.contextmanager
 def opened(result, i, spectra):
-    """Open input i if it is a DESI file and check its targets; yield None if it has another format
-    or no FIBERMAP."""
+    """Open input i, a DESI file, and check its targets; yield None without a FIBERMAP."""
     if text(result.catalog["files/FORMAT"][i]) != "desi":
         yield None
         return
@@ -116,18 +119,12 @@ def opened(result, i, spectra):
     with file:
         with reading(path):
             has_map = "FIBERMAP" in file
-            here = targets(file["FIBERMAP"]) if has_map else spectra.target
-        if has_map:
-            check_targets(path, here, spectra)
+            here = targets(file["FIBERMAP"]) if has_map else ()
+        for row, target in zip(*map(list, (spectra.input, spectra.target))) if has_map else ():
+            if not 0 <= row < len(here) or here[row] != target:
+                raise Failure(INPUT, f"{path}: row {row} of FIBERMAP is not target {target}, which "
+                              f"was fitted there: the file has changed; fit it again, or {ALONE}")
         yield file if has_map else None
-
-
-def check_targets(path, here, spectra):
-    """Check that the rows of FIBERMAP hold the targets that were fitted."""
-    for row, target in zip(spectra.input.tolist(), spectra.target.tolist()):
-        if not 0 <= row < len(here) or here[row] != target:
-            raise Failure(INPUT, f"{path}: row {row} of FIBERMAP is not target {target}, which was "
-                                 f"fitted there: the file has changed; fit it again, or {ALONE}")
 
 
 def raw(hdu):
@@ -177,3 +174,61 @@ def write(product, result, start, whole, file, spectra):
     table.write(product, columns(result), "RVTAB", result, start, whole)
     if file is not None:
         copy_tables(product, file, spectra)
+
+
+def write_epochs(product, result, whole):
+    """Write all exposures: one row of RVTAB each, with the velocity of its epoch."""
+    exposures = result.catalog["exposures"]
+    own = [table.column(name, result.epochs.get(name, exposures.get(name)))
+           for name in OF_EXPOSURE]
+    found = own + [c for c in columns(result) if c.name not in OF_STAR + OF_EXPOSURE]
+    for name in ("N_EPOCH", "VRAD_CHI2", "VRAD_PVAL", "VRAD_RANGE"):
+        found.append(table.column(name, result.fits[name]))
+    n = len(result.exposures_of(np.flatnonzero(whole))[0])
+
+    def rows():
+        for block in result.blocks(0, whole):
+            exposure, place = result.exposures_of(block.rows)
+            values = result.exposure_values(exposure, OF_EXPOSURE)
+            mine = {c.source.name: values[c.name] for c in own}
+            yield table.packed(found, lambda source: mine[source.name] if source.name in mine
+                               else block.of(source)[place], len(exposure)).tobytes()
+
+    header, attrs = table.described(found, "EPOCHS", result, n), result.epochs["EPOCH_FLAG"].attrs
+    for bit, name in zip(attrs["BITS"], attrs["NAMES"]):
+        header[f"EPOCH{int(bit).bit_length() - 1:02d}"] = (words(text(name)), f"bit of value {bit}")
+    product.append(header, rows())
+
+
+def runs(rows, most):
+    """Yield slices of consecutive rows, at most `most` each; rows ascend."""
+    ends = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1), len(rows)]
+    for a, b in zip(ends[:-1], ends[1:]):
+        for at in range(a, b, most):
+            yield slice(int(rows[at]), int(rows[min(at + most, b) - 1]) + 1)
+
+
+def image(product, name, dataset, kind, rows, unit=None):
+    """Append an image.  kind: numpy's big-endian type; rows: of the dataset, None if one row."""
+    n_pix = dataset.shape[-1]
+    axes = (n_pix,) if rows is None else (n_pix, len(rows))
+    header = head("IMAGE", *axes, bitpix=-8 * np.dtype(kind).itemsize)
+    header["EXTNAME"] = name.upper()
+    if unit:
+        header["BUNIT"] = unit
+    most = max(1, PIECE // max(1, n_pix * np.dtype(kind).itemsize))
+    slices = [...] if rows is None else runs(rows, most)
+    product.append(header, (dataset[at].astype(kind).tobytes() for at in slices))
+
+
+def write_models(product, models, file, spectra):
+    """Write the models of an input; spectra: one entry per exposure."""
+    rows = spectra.exposure
+    for name, (wave, flux) in models.arms.items():
+        # a single row gets one-dimensional wavelengths, as in rvspecfit
+        own = wave.ndim == 2 and len(rows) != 1
+        image(product, f"{name}_WAVELENGTH", wave if own or wave.ndim == 1 else wave[rows[0]],
+              ">f8", rows if own else None, ("Angstrom", "in vacuum"))
+        image(product, f"{name}_MODEL", flux, ">f4", rows)
+    if file is not None:
+        copy_rows(product, file, "FIBERMAP", spectra.input)

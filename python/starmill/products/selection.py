@@ -1,14 +1,184 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill select`: list the rows of a result for which an expression is true, one a line."""
+"""`starmill select`: list the rows of a result for which an expression is true, one a line.
 
+Expressions over columns have Python's syntax and NumPy's values; only the functions and operators
+named here are allowed."""
+
+import ast
+import difflib
+import functools
+import operator
 import os
+import re
 import sys
 
 import numpy as np
 
-from starmill.cli.basics import OUTPUT, Failure, check_output, printable, refuse_data, write_whole
-from starmill.products.expression import Expression
+from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, printable, refuse_data,
+                                 write_whole)
 from starmill.products.result import Result, star_names, text
+
+TRUTHS = ("SUCCESS", "VRAD_GOOD")  # columns of 0 and 1
+FUNCTIONS = {name: getattr(np, name) for name in (
+    "abs sqrt exp log log10 sin cos tan arcsin arccos arctan arctan2 floor ceil where isnan "
+    "isfinite").split()}
+OPERATORS = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.Eq: operator.eq, ast.NotEq: operator.ne,
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Invert: operator.invert}
+# operators whose integer results are checked: beyond 64 bits they would wrap around
+ARITHMETIC = ast.Add, ast.Sub, ast.Mult, ast.Pow
+MAX_SHOWN = 200  # characters of an expression in a message
+# C's operators become Python's, except within quotes
+WORDS = {"&&": " and ", "||": " or ", "!": " not "}
+SPLIT = re.compile(r"('[^']*'|\"[^\"]*\")|(&&|\|\||!(?!=))")
+
+
+def truth(values):
+    """Return values as booleans: integers are true if they are not 0."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "biu":
+        raise TypeError("a number or a text is neither true nor false: compare it with another")
+    return values != 0
+
+
+class Expression:
+    """An expression; rows() tells where it is true.  The constructor raises errors of the text."""
+
+    def __init__(self, words, result):
+        self.text, self.result, self._span = words, result, slice(0, 0)
+        self._known = {name.lower(): name for name in reversed(result.names())}
+        python = SPLIT.sub(lambda m: m.group(1) or WORDS[m.group(2)], words).strip()
+        python = re.sub("[\udc80-\udcff]", lambda m: f"\\u{ord(m.group()):x}", python)  # no UTF-8
+        try:
+            self._tree = ast.parse(python, mode="eval").body
+        except (SyntaxError, ValueError) as error:
+            raise self._failure(f"cannot be understood: {error.args[0]}") from error
+        except (RecursionError, MemoryError) as error:
+            raise self._too_deep() from error
+        self.rows(0, 0)
+
+    def rows(self, start, stop):
+        """Return whether the expression is true in each of the rows start to stop."""
+        self._span = slice(start, stop)
+        try:
+            with np.errstate(all="ignore"):
+                found = truth(self._value(self._tree))
+        except RecursionError as error:
+            raise self._too_deep() from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self._failure(f"cannot be evaluated: {error}; write comparisons that & or | join "
+                                "in parentheses, or join them by and, or") from error
+        if found.shape != (stop - start,):
+            raise self._failure("has not one value for each row: name a column")
+        return found
+
+    def _failure(self, why):
+        more = "…" if len(self.text) > MAX_SHOWN else ""
+        return Failure(USAGE, f"the expression '{self.text[:MAX_SHOWN]}{more}' {why}")
+
+    def _too_deep(self):
+        return self._failure("is nested too deeply: join many comparisons by and, or; fit takes a "
+                             "list of stars by --object-file")
+
+    def _value(self, node):
+        value = getattr(self, "_" + type(node).__name__, None)
+        if not value:
+            raise self._failure(f"has {ast.unparse(node)}, which means nothing here: give columns, "
+                                "numbers, texts in quotes, operators and functions")
+        return value(node)
+
+    def _operator(self, node, op):
+        if type(op) not in OPERATORS:
+            raise self._failure(f"has an operator that means nothing here: {ast.unparse(node)}")
+        return OPERATORS[type(op)]
+
+    def _BoolOp(self, node):
+        join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
+        return functools.reduce(join, (truth(self._value(v)) for v in node.values))
+
+    def _Compare(self, node):
+        """Evaluate comparisons; a < b < c means a < b and b < c."""
+        sides = [self._value(side) for side in (node.left, *node.comparators)]
+        for a, op, b in zip(sides, node.ops, sides[1:]):
+            if (np.asarray(a).dtype.kind == "S") != (np.asarray(b).dtype.kind == "S"):
+                raise self._failure(f"has {ast.unparse(node)}: a text is never equal to a number, "
+                                    "nor above or below it")
+            if isinstance(op, (ast.Eq, ast.NotEq)):
+                self._check_exact(np.asarray(a), np.asarray(b))
+        return np.logical_and.reduce([self._operator(node, op)(left, right)
+                                      for left, op, right in zip(sides, node.ops, sides[1:])])
+
+    def _check_exact(self, *sides):
+        """Refuse to compare integers with reals beyond 2**53, whose rounding hides a difference."""
+        kinds = sorted(side.dtype.kind for side in sides)
+        if kinds == ["f", "i"] and any((np.abs(side) >= 2**53).any() for side in sides
+                                       if side.dtype.kind == "f"):
+            raise self._failure("asks whether an integer equals a real number beyond 2**53, which is "
+                                "not exact: write all digits, without . or e")
+
+    def _UnaryOp(self, node):
+        value = self._value(node.operand)
+        return ~truth(value) if isinstance(node.op, ast.Not) else self._operator(node, node.op)(value)
+
+    def _BinOp(self, node):
+        op, sides = self._operator(node, node.op), [self._value(node.left), self._value(node.right)]
+        if isinstance(node.op, ARITHMETIC) and all(np.asarray(s).dtype.kind in "bi" for s in sides):
+            sides = [np.asarray(side, np.int64) for side in sides]
+            if (np.abs(op(*(side.astype(float) for side in sides))) >= 2**63).any():
+                raise self._failure(f"has {ast.unparse(node)}, which is beyond integers of 64 "
+                                    "bits: write one number with a decimal point")
+        return op(*sides)
+
+    def _Call(self, node):
+        name = node.func.id.lower() if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+        if name not in FUNCTIONS or node.keywords:
+            raise self._failure(f"has {name}(), which is not one of {' '.join(sorted(FUNCTIONS))}")
+        n = getattr(FUNCTIONS[name], "nin", 3)  # where() takes 3
+        if len(node.args) != n:  # NumPy would write its result into an extra argument
+            raise self._failure(f"has {ast.unparse(node)}: {name} takes {n} value{'s' * (n > 1)}")
+        return FUNCTIONS[name](*(self._value(a) for a in node.args))
+
+    def _Constant(self, node):
+        value = np.asarray(os.fsencode(node.value) if isinstance(node.value, str) else node.value)
+        if value.dtype.kind not in "bifS":
+            raise self._failure(f"has {str(node.value)[:30]}, which is no text and no number of 64 "
+                                "bits: write large numbers with a decimal point")
+        return value
+
+    def _Name(self, node):
+        if node.id.lower() in ("true", "false"):
+            return np.asarray(node.id.lower() == "true")
+        name, stored = self._column(node.id)
+        if stored.ndim > 1:
+            raise self._failure(f"needs one value of a row: {name} has {stored.shape[1]}, {name}[0] "
+                                "is the first")
+        values = stored[self._span]
+        if name in TRUTHS:
+            return values != 0
+        return values.astype(np.int64) if values.dtype.kind in "iu" else values
+
+    def _Subscript(self, node):
+        name, stored = self._column(ast.unparse(node.value))
+        element = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if stored.ndim < 2 or not isinstance(element, int) or element >= stored.shape[1]:
+            there = f"{name}, a single value" if stored.ndim < 2 else \
+                f"{name}[0] to {name}[{stored.shape[1] - 1}]"
+            raise self._failure(f"has {ast.unparse(node)}: there is {there}")
+        return stored[self._span, element]
+
+    def _column(self, name):
+        """Return a column's name (any case given) and its dataset."""
+        known = self._known.get(name.lower())
+        if known:
+            return known, self.result.column(known)
+        near = difflib.get_close_matches(name.upper(), self.result.names(), 3)
+        names = " ".join(n for n in self.result.names() if not n.endswith("_FORMAL"))
+        raise self._failure(f"has {name}, which is no column of {self.result.path}"
+                            + (f" (did you mean {' or '.join(near)}?)" if near else "")
+                            + f"; it has {names}")
 
 
 class Selection:

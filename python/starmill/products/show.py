@@ -32,8 +32,7 @@ def meanings(column, value):
 
 
 def covariance(order, packed):
-    """Return lines of a matrix: variances on the diagonal, covariances above, correlations
-    below."""
+    """Return lines of a matrix: variances, above them covariances, below them correlations."""
     whole = symmetric(packed, len(order))
     sigma = np.sqrt(np.diag(whole))
     with np.errstate(invalid="ignore", divide="ignore"):

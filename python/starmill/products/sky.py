@@ -7,8 +7,7 @@ ORDER = 29  # of HEALPix, as in HATS catalogues: pixels of 0.4 milliarcsec
 
 
 def has_place(ra, dec):
-    """Return which positions (degrees) are known; catalogues mark others by NaN, -999 or two
-    zeros."""
+    """Return which positions (degrees) are known; unknown ones are NaN, -999 or two zeros."""
     return (np.abs(ra) <= 360) & (np.abs(dec) <= 90) & ((ra != 0) | (dec != 0))
 
 

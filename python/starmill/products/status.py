@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill status`: the progress of a fit, from its status file or its result.
-
-It may be called every second, so the packages that read a result are imported only if the status
-file says too little.
+"""`starmill status`: the progress of a fit, from its status file or its result.  It may be called
+every second, so packages that read a result are imported only if the status file says too little.
 """
 
 import calendar
@@ -65,8 +63,7 @@ def read_status(path):
 
 class Job:
     """The state of an output: state (of STATES), run (its status file or None) and its age_s,
-    result (facts for the JSON, or None), begun (path of the result), is_new (begun is OUT.h5.new),
-    lock."""
+    result (facts for JSON, or None), begun (path of the result), is_new (OUT.h5.new), lock."""
 
     def __init__(self, output, status, needs_result):
         self.output, self.status = output, status
@@ -85,7 +82,10 @@ class Job:
             self._look()
         self.state = self._state(is_running)
         if self.state == "finished" and self.result:
-            self._look_for_damage()
+            self._file.whole(0, self._file.n_row)
+            if self._file.n_damaged:
+                self.state, self.damage = "damaged", self._file.damaged_rows()
+                self.result["damaged"] = self._file.n_damaged
 
     def said(self, key, otherwise=0):
         """Return a value of the status file, `otherwise` if it is missing."""
@@ -112,12 +112,6 @@ class Job:
             "start_time": said["START_TIME"], "end_time": said["END_TIME"] or None,
             "device": said["DEVICE"], "host": said["HOST"], "runs": int(said["N_RUN"]),
             "wall_s": float(said["WALL_S"])}
-
-    def _look_for_damage(self):
-        self._file.whole(0, self._file.n_row)
-        if self._file.n_damaged:
-            self.state, self.damage = "damaged", self._file.damaged_rows()
-            self.result["damaged"] = self._file.n_damaged
 
     # Rows come from the result, the state of the run from the status file; a status file of an
     # earlier run is ignored.
@@ -154,8 +148,7 @@ class Job:
 
     @property
     def is_told_by_run(self):
-        """Return whether to take counts from the run: while it runs they are newer than the
-        result's."""
+        """Return whether to take counts from the run, which are newer while it runs."""
         return self.run is not None and (self.state == "running" or not self.has_result)
 
     def counts(self):
@@ -171,9 +164,6 @@ class Job:
             return self.said("failed_by_reason", {})
         return {name: n for name, n in self.result["rows_by_status"].items()
                 if n and name not in ("NOT_DONE", "FITTED")}
-
-
-# --- text -----------------------------------------------------------------------------------
 
 
 def count_lines(job):

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Computes the numbers of a report in one pass over the rows of a result, in blocks.
-
-Counts are of all undamaged rows.  To bound memory, distributions, maps and medians use every k-th
-row if there are more than MAX_SAMPLE, and repeats every m-th star beyond MAX_KEYS rows.
-"""
+"""Computes the numbers of a report in one pass over the rows of a result, in blocks.  Counts are of
+all undamaged rows.  To bound memory, distributions, maps and medians use every k-th row above
+MAX_SAMPLE rows, and repeats every m-th star above MAX_KEYS."""
 
 import collections
+import hashlib
 
 import numpy as np
-
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
@@ -33,8 +31,7 @@ Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every unjoined 
 
 
 def half_width(values, least=5):
-    """Return half the width of the central 68.27 %, a standard deviation robust to outliers; NaN of
-    fewer values than `least`."""
+    """Return half the width of the central 68.27 %, a robust sigma; NaN of fewer than `least`."""
     values = values[np.isfinite(values)]
     if len(values) < least:
         return np.nan
@@ -52,21 +49,14 @@ def mixed(keys):
 
 def object_keys(objects):
     """Return a number for each name, 0 for an empty one."""
-    words = np.ascontiguousarray(objects).view(np.uint8).reshape(len(objects), -1)
-    pad = -words.shape[1] % 8
-    words = np.pad(words, ((0, 0), (0, pad))).copy().view(np.uint64)
-    key = np.zeros(len(objects), np.uint64)
-    for column in words.T:
-        key = mixed(key ^ column)
-    return np.where(objects == b"", np.uint64(0), key)
+    digests = b"".join(hashlib.blake2b(name, digest_size=8).digest() for name in objects)
+    return np.where(objects == b"", np.uint64(0), np.frombuffer(digests, np.uint64))
 
 
 def joined(key, ra, dec, by_place):
-    """Return the number of each row's star, and words about rows that are not joined.
-
-    Rows are one star if they have one key and are within FAR_AS of its first row.  by_place: a row
-    whose key no other row has joins the rows within NEAR_AS.  A crowd is not joined: its pairs
-    would fill the memory."""
+    """Return the number of each row's star, and words about rows not joined.  Rows are one star if
+    they have one key and are within FAR_AS of its first; by_place: a row with a key of its own
+    joins rows within NEAR_AS, but no crowd, whose pairs would fill the memory."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
@@ -144,8 +134,6 @@ class Survey:
             names += ["SB2", "SB2_GAIN", "VRAD_2"]
         return names
 
-    # --- counts ---
-
     def _count(self, block):
         status, warn, info = (block[n] for n in ("STATUS", "RVS_WARN", "FIT_INFO"))
         self.n_fitted += int((status == FITTED).sum())
@@ -177,8 +165,6 @@ class Survey:
                  for code, (n, rows) in self.counts[kind].items()]
         return sorted(found, key=lambda r: -r.count)
 
-    # --- stars to draw ---
-
     def _keep_worst(self, block):
         chi = np.where(block["STATUS"] == FITTED, block["RCHISQ_TOT"], np.nan)
         chi = np.where(np.isfinite(chi), chi, -1.0)
@@ -187,8 +173,7 @@ class Survey:
         self.worst = sorted(self.worst + found, key=lambda w: (-w[0], w[1]))[:N_WORST]
 
     def _choose_typical(self):
-        """Choose typical rows: of each of N_TYPICAL ranges of S/N the good row of median
-        chi-square."""
+        """Choose the good row of median chi-square in each of N_TYPICAL ranges of S/N."""
         at = np.flatnonzero(self.good & np.isfinite(self.sample["RCHISQ_TOT"]))
         at = at[np.argsort(self.sn[at], kind="stable")]
         rows = []
@@ -197,12 +182,9 @@ class Survey:
             rows.append(int(self.rows[part[np.argmin(np.abs(chi - np.median(chi)))]]))
         return rows
 
-    # --- repeats ---
-
     def _keep_keys(self, block):
-        """Keep keys and positions of rows for _find_repeats, of every m-th star.  Only fitted rows
-        count, without a warning, a second star or a prior, which would make repeats alike.  A row
-        without a name gets its own key if its position can be matched."""
+        """Keep keys and positions for _find_repeats, of every m-th star: of fitted rows without a
+        warning, a second star or a prior.  A row without a name may be matched by position."""
         target = block["TARGETID"]
         key = mixed(target)
         named = target >= 0

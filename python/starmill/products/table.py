@@ -2,6 +2,7 @@
 """Turns rows of a result into a table: columns, units, UCDs, meanings of flags."""
 
 import collections
+import importlib.resources
 import re
 
 import numpy as np
@@ -18,29 +19,9 @@ FORM = {"f8": "D", "i8": "K", "i4": "J", "u4": "K", "u1": "I"}  # FITS letter of
 TYPE = {"D": ">f8", "K": ">i8", "J": ">i4", "I": ">i2", "E": ">f4", "B": "u1", "L": "u1"}
 FIRST = ("TARGETID", "IDENTIFIER", "OBJECT", "TARGET_RA", "TARGET_DEC")
 TRUTHS = ("SUCCESS", "VRAD_GOOD", "SB2", "PRIMARY")  # 1 or 0
-# (pattern of column names, UCD1+); the group of *_ERR is the column of which it is the error
-UCDS = [(re.compile(names), ucd) for names, ucd in (
-    (r"(.+)_ERR(?:_FORMAL)?", "stat.error"), ("TARGETID", "meta.id;meta.main"),
-    ("IDENTIFIER|OBJECT", "meta.id"), ("REF_ID", "meta.id.cross"), ("REF_CAT", "meta.ref"),
-    ("TARGET_RA", "pos.eq.ra;meta.main"), ("TARGET_DEC", "pos.eq.dec;meta.main"),
-    ("VRAD_(SKEW|KURT|RANGE)", "stat.value"), ("VRAD_CHI2|R?CHISQ.*", "stat.fit.chi2"),
-    ("VRAD_(ARMS_)?PVAL", "stat.probability"), ("VRAD_GOOD|SUCCESS|PRIMARY", "meta.code.qual"),
-    ("VRAD.*", "spect.dopplerVeloc.opt"), ("VSINI.*", "phys.veloc.rotat"),
-    ("TEFF(_2)?", "phys.temperature.effective"), ("LOGG(_2)?", "phys.gravity"),
-    ("FEH(_2)?", "phys.abund.Z"), ("VMIC.*", "phys.veloc.microTurb"),
-    ("(POST_)?COVAR", "stat.covariance"), ("ERR_SCALE", "arith.factor"),
-    ("M2LL|POST_(M2LL|LN).*", "stat.likelihood"), ("POST_(MODE_)?MEAN", "stat.value;stat.mean"),
-    ("POST_P50", "stat.value;stat.median"), ("POST_MODE_SIGMA", "stat.stdev"),
-    ("N(PIX_.*|EVAL|JAC)|N_(EPOCH|EXPOSURE)|POST_N.*", "meta.number"), ("SN(_.*)?", "stat.snr"),
-    ("RVS_WARN|FIT_INFO|STATUS|SB2|LIBRARY|BACKEND|.*_FLAG", "meta.code"),
-    ("FLUX_RATIO.*", "phot.flux;arith.ratio"), (".*CRC", "meta.code"),
-    ("Z", "src.redshift"), ("SPECTYPE|SUBTYPE", "src.class"), ("HEALPIX|UNIQPIX|_healpix.*", "pos.healpix"),
-    ("EXPID", "meta.id;obs.exposure"), ("TILEID", "meta.id;obs.field"), ("FIBER", "meta.id;instr"),
-    ("NIGHT|MJD", "time.epoch"), ("PMRA", "pos.pm;pos.eq.ra"), ("PMDEC", "pos.pm;pos.eq.dec"),
-    ("PARALLAX", "pos.parallax"), ("GAIA_PHOT_G_.*", "phot.mag;em.opt"),
-    ("GAIA_PHOT_BP_.*", "phot.mag;em.opt.B"), ("GAIA_PHOT_RP_.*", "phot.mag;em.opt.R"),
-    ("FITS_ROW|FILE|FIRST_EXPOSURE", "meta.record"), ("SURVEY|PROGRAM", "meta.dataset"),
-    (".*", "stat.fit.param"))]
+# [(pattern of column names, UCD1+)], the first that matches counts
+UCDS = [(re.compile(line.split()[0]), line.split()[1]) for line in importlib.resources.files(
+    __package__).joinpath("ucds.txt").read_text(encoding="utf-8").splitlines() if line[0] != "#"]
 
 
 def ucd_of(name, unit=""):
@@ -50,11 +31,6 @@ def ucd_of(name, unit=""):
         of = ucd_of(pattern.fullmatch(name)[1], unit).split(";")[0]
         return ucd if of.startswith("stat.") else f"{ucd};{of}"
     return "phys.abund" if (ucd, unit) == ("stat.fit.param", "dex") else ucd
-
-
-def described_by(column):
-    """Return unit and description, as known_unit does."""
-    return known_unit(column.unit, column.words)
 
 
 def column(name, source, form=None):
@@ -121,7 +97,7 @@ def native(column, rows):
 def header(columns, name, n):
     found = head("BINTABLE", row_type(columns).itemsize, int(n))
     found["TFIELDS"] = len(columns)
-    said = [described_by(c) for c in columns]
+    said = [known_unit(c.unit, c.words) for c in columns]
     for i, c in enumerate(columns, 1):
         found[f"TTYPE{i}"], found[f"TFORM{i}"] = c.name, f"{c.n}{c.form}"
         unit = said[i - 1][0].replace("km/s", "km s-1")  # as in rvspecfit

@@ -28,8 +28,6 @@ SHORT_AA = 3000  # a spectrum without unit that ends below may be in nm: refuse 
 NAME = 31  # most characters of a star's name
 
 
-# ---- columns ----
-
 def split_unit(name):
     """Split a column's name such as wave_nm or lambda (um): return (name in capitals, unit)."""
     match = UNIT.fullmatch(name)
@@ -61,8 +59,7 @@ def numbers(fields):
 
 
 def read_text(path):
-    """Read a text file.  Return the column names ([] without a header) and values [n_column,
-    n_pix]."""
+    """Read a text file: return column names ([] without a header) and values [n_column, n_pix]."""
     if os.path.getsize(path) > MAX_BYTES:
         raise Failure(INPUT, f"{path}: is larger than {MAX_BYTES >> 20} MiB, expected the text of "
                              "one spectrum")
@@ -90,8 +87,7 @@ def read_text(path):
 
 
 def read_array(path):
-    """Read a .npy array [n_pix, n_column], [n_column, n_pix] or with named fields.  Return as
-    read_text."""
+    """Read a .npy array, with or without named fields; return as read_text."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         if array.size > 64 * MAX_PIX:
@@ -124,8 +120,6 @@ def read_columns(path, names, values, request):
     wave = to_vacuum(path, {}, request, wave * unit_aa(path, "the unit", unit), origin)
     return Spectrum(wave, flux, extra, origin), named[2] if extra else ""
 
-
-# ---- files ----
 
 def read_fits(path, request):
     """Return the Spectrum of a FITS file, and the name of its error column or image."""

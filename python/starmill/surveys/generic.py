@@ -14,11 +14,9 @@ def vectors(name, spectra, code, unit=None):
 
 
 def write(path, spectra, medium, frame=None, unit="Angstrom"):
-    """Write spectra, a list of dictionaries with the layout's column names as keys:
-    NAME, WAVELENGTH, FLUX, IVAR or ERROR and, in all of them or none, MASK, LSF_SIGMA,
-    TARGETID, RA, DEC, MJD, ARM, EXPOSURE, FLUX_SCALE, ERROR_ESTIMATED.  unit: of
-    WAVELENGTH and LSF_SIGMA.
-    """
+    """Write spectra, dictionaries by the layout's columns: NAME, WAVELENGTH, FLUX, IVAR or ERROR
+    and, in all or none, MASK, LSF_SIGMA, TARGETID, RA, DEC, MJD, ARM, EXPOSURE, FLUX_SCALE,
+    ERROR_ESTIMATED.  unit: of WAVELENGTH and LSF_SIGMA."""
     has = spectra[0].keys()
     columns = [vectors("WAVELENGTH", spectra, "D", unit)]
     columns += [vectors(k, spectra, code) for k, code in (

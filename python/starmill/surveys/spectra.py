@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads the observed spectra of a result's stars from the input files, and matches them with the
-fit's models.
-
-Formats are those of docs/use/input.md.  A channel is one spectrum of one exposure.  A model has the
-wavelengths of the fitted pixels; a channel must have them to NEAR of a pixel.
-"""
+"""Reads the spectra of a result's stars from its inputs, and matches them with the fit's models.  A
+channel, one spectrum of one exposure, must have a model's wavelengths to NEAR of a pixel."""
 
 import collections
 import os
@@ -61,9 +57,6 @@ class SpectraFile:
         return found
 
 
-# --- stars ----------------------------------------------------------------------------------
-
-
 class Inputs:
     """The input files of a result; at most MAX_OPEN are open."""
 
@@ -95,12 +88,10 @@ class Inputs:
         return channels
 
     def star(self, row, models):
-        """Return the Arms of a row sorted by wavelength, and a note about the exposures.
-
-        Arms come from the exposure with the highest S/N; an arm that it lacks (WEAVE has files of
-        one arm) comes from the next best.  models: [{arm: (wavelengths, fluxes)}] by exposure;
-        None: the channels are the arms.
-        """
+        """Return the Arms of a row sorted by wavelength, and a note about its exposures: the one
+        with the highest S/N, and the next best for arms that it lacks (WEAVE has files of one
+        arm).  models: [{arm: (wavelengths, fluxes)}] by exposure; None: the channels are the
+        arms."""
         exposures = self.result.exposures(row)
         if not exposures:
             raise Failure(INPUT, f"row {row} of {self.result.path} has no exposure")
@@ -129,8 +120,7 @@ class Inputs:
         return sorted((self.marked(a, vrad, errors) for a in arms), key=lambda a: a.wave[0]), note
 
     def marked(self, arm, vrad, errors):
-        """Return the arm with pixels in the configuration's wave_mask bad, and with the fit's
-        errors."""
+        """Return an arm with the pixels of wave_mask bad and the fit's errors."""
         bad = arm.bad.copy()
         for low, high in self.result.setting("wave_mask") or []:
             bad |= (arm.wave > low) & (arm.wave < high)
@@ -152,8 +142,7 @@ def weighted(arm, floor, vrad, errors):
 
 def model_errors(result, library):
     """Return {code of LIBRARY: {arm name: library's Arm with model error}}; empty if the fit counts
-    no model error or the library is gone.  library: path of the result's only library; None: the
-    path in the result."""
+    none or the library is gone.  library: path of the only one; None: as in the result."""
     if result.setting("model_error") not in (True, "true"):
         return {}
     hashes = text(result.fits["LIBRARY"].attrs["HASHES"]).split() if "LIBRARY" in result.fits \

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Arms of template spectra, from a YAML file (config/templates/): wavelengths, pixels, resolution.
-
-sigma (Gaussian, A) and resolving_power (wavelength / FWHM) are numbers, or points [wavelength,
-value], interpolated linearly and constant beyond the ends.  Without either an arm keeps the
-resolution of the input.
-"""
+"""Arms of template spectra, from a YAML file (config/templates/).  sigma (Gaussian, A) and
+resolving_power (wavelength / FWHM) are numbers or points [wavelength, value], interpolated linearly
+and constant beyond the ends; without them an arm keeps the resolution of the input."""
 
 import re
 from dataclasses import dataclass, fields

@@ -14,8 +14,8 @@ from starmill.cli.running import Stop, check_roles, each, n_workers, tell
 from starmill.templates.arm_setup import read_setup
 from starmill.templates.build_models import check_labels, mark_doubles, select_models
 from starmill.templates.grid_models import BAD, GOOD, TO_DO, describe_models, open_grid
-from starmill.templates.grid_write import WHY, GridArm, Writer, create, finish, revise, short
-from starmill.templates.library_data import MAX_SIGMA_WIDTH
+from starmill.templates.grid_write import WHY, Writer, create, finish, revise, short
+from starmill.templates.library_data import MAX_LABEL, MAX_SIGMA_WIDTH, Arm
 from starmill.templates.resample import ArmCut, level_of
 from starmill.templates.spectra_files import Source
 from starmill.templates.spectra_options import list_files, request_of
@@ -27,8 +27,7 @@ FLOAT32 = np.finfo("f4")
 
 def main(options):
     start = time.monotonic()
-    check_options(options)
-    paths, is_many = list_files(options.arguments, request := request_of(options, n_column=3))
+    paths, is_many = list_files(options.arguments, request := request_of(options, 3, MAX_LABEL))
     target = os.path.realpath(options.output) if os.path.islink(options.output) else options.output
     check_roles(target, [
         ("--setup", options.setup), ("--table", request.table), ("--wave-file", request.wave_file),
@@ -37,32 +36,22 @@ def main(options):
     setup = read_setup(options.setup)
     with Source(paths, is_many, request) as source:
         job = Job(options, setup, source)
-        job.find_models()
         job.frame_arms()
         job.run(target, stop, start)
 
 
-def check_options(o):
-    if o.overwrite and o.retry_bad:
-        raise Failure(USAGE, "--overwrite and --retry-bad exclude each other: a new grid has no "
-                             "bad models yet")
-    if o.native_sigma is not None and o.native_resolving_power:
-        raise Failure(USAGE, "--native-sigma and --native-resolving-power exclude each other")
-
-
 class Job:
+    """models: those of the input; index [n]: of each model's spectrum in the source."""
+
     def __init__(self, options, setup, source):
         self.options, self.setup, self.source = options, setup, source
         self.n_worker = n_workers(options.workers)
         self.normalise = options.normalise
+        self.parts = ("flux", "continuum")[:1 + (len(source.request.columns or ()) == 3)]
 
-    # ---- models and arms ----
-
-    def find_models(self):
-        """Set self.models and self.index [n], the index of each model's spectrum in the source."""
-        self.models, self.index = select_models(self.source, self.options, self.n_worker)
+        self.models, self.index = select_models(source, options, self.n_worker)
         mark_doubles(self.models)
-        check_labels(self.models, self.source.names)
+        check_labels(self.models, source.names)
 
     def native_sigma(self, wave):
         """Return the Gaussian sigma (A) of the input at wave."""
@@ -82,7 +71,7 @@ class Job:
                 spectrum = self.source.read(self.index[i])
                 if not self.cut:
                     self.origin = spectrum.origin
-                    self.arms, self.cut = zip(*map(self.frame_arm, self.setup))
+                    self.arms, self.sigmas, self.cut = zip(*map(self.frame_arm, self.setup))
                 self.cut_spectrum(spectrum)
                 return
             except Failure as failure:
@@ -116,11 +105,9 @@ class Job:
         elif varies:
             kind += "; that of the middle of the arm, it varies"
         kernel = np.sqrt(np.maximum(0, sigma**2 - native**2))
-        return (GridArm(want.name, want.n_pix, np.log(want.min), want.ln_step, middle, kind,
-                        len(self.source.request.columns or ()) == 3, sigma if varies else None),
+        return (Arm(want.name, want.name, np.log(want.min), want.ln_step, wave,
+                    template_sigma_aa=middle, sigma_origin=kind), sigma if varies else None,
                 ArmCut(want.n_pix, np.log(want.min), want.ln_step, kernel))
-
-    # ---- one spectrum ----
 
     def cut_spectrum(self, spectrum):
         """Return for each arm [flux] or [flux, continuum], float32, divided by the flux's level."""
@@ -134,8 +121,7 @@ class Job:
         for arm, cut in zip(self.arms, self.cut):
             cut.prepare(spectrum.wave)
             out.append([])
-            for what, given in zip(("flux", "continuum")[:1 + arm.has_continuum],
-                                   (spectrum.flux, *spectrum.extra)):
+            for what, given in zip(self.parts, (spectrum.flux, *spectrum.extra)):
                 flux = cut.apply(given)
                 self.check_pixels(what, arm, flux, (flux > 0) & np.isfinite(flux), "above 0")
                 if what == "flux":
@@ -152,8 +138,7 @@ class Job:
         if not good.all():
             i = np.argmin(good)
             raise Failure(INPUT, f"its {what} in arm {arm.name} is {flux[i]:g} at "
-                                 f"{np.exp(arm.ln_wave0 + i * arm.ln_step):.6g} A; it must be "
-                                 f"{must}")
+                                 f"{arm.wave_aa[i]:.6g} A; it must be {must}")
 
     def write_model(self, i):
         """Write the spectra of model i, in a worker.  Return why the model is bad, or b""."""
@@ -164,11 +149,9 @@ class Job:
                 raise
             return short(self.source.why(self.index[i], failure), WHY)
         for a, spectra in enumerate(arms):
-            for name, row in zip(("flux", "continuum"), spectra):
+            for name, row in zip(self.parts, spectra):
                 self.writer.put(f"arms/arm{a}/{name}", i, row)
         return b""
-
-    # ---- the file ----
 
     def settings(self):
         """Return the settings as text; a run continues a file only if they are equal."""
@@ -216,8 +199,8 @@ class Job:
             if os.path.exists(output) and os.path.getsize(output):
                 complete = self.continue_file(output)
             else:
-                create(output, self.source.names, self.models, self.arms, self.settings(),
-                       version(self.options.program))
+                create(output, self.source.names, self.models, list(zip(self.arms, self.sigmas)),
+                       self.parts, self.settings(), version(self.options.program))
             if complete:
                 print(f"{output} is complete already; nothing was done")
             else:
@@ -237,7 +220,8 @@ class Job:
         try:
             for n, (i, why) in enumerate(zip(todo, results), len(models) - len(todo) + 1):
                 lock.keep()
-                self.writer.put_status(i, BAD if why else GOOD, why)
+                self.writer.put("models/why", i, why)
+                self.writer.put("models/status", i, BAD if why else GOOD)  # last: all is written
                 n_bad += bool(why)
                 progress.update(n, n_bad)
                 if n < len(models) and stop.asked():
@@ -249,8 +233,7 @@ class Job:
             self.writer.close()
 
     def end(self, target, output):
-        """Print what the file holds.  With --overwrite it then replaces the old file, unless no
-        model is good."""
+        """Print what the file holds; with --overwrite replace the old one if a model is good."""
         grid = open_grid(output)
         grid.file.close()
         print(self.origin)
@@ -264,8 +247,6 @@ class Job:
             raise Failure(INPUT, f"{target}: no model is good; {grid.name[0]}: {grid.why[0]}{kept}")
         if self.options.overwrite:
             os.replace(output, target)
-
-    # ---- a file that is there ----
 
     def continue_file(self, output):
         """Take the status of the models from an existing file; return whether all are done."""

@@ -113,7 +113,10 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
                       library.map(labels), spectra.errors[use], size, measures(wave), level)
     if slope is None:
         out.slope = slopes(library, i_arm, labels, size, kernel_aa, at)
-        remove_continuum(out, functions)
+        weighted = functions * out.weight  # fits take the continuum out of the slopes too
+        take = np.linalg.solve(weighted @ functions.T, weighted)
+        for one in out.slope:
+            one -= (one @ take.T) @ functions
     return out
 
 
@@ -151,14 +154,6 @@ def slopes(library, i_arm, labels, size, kernel_aa, at):
         by_pixel = np.gradient(ln_flux(labels[block]), axis=1)
         out[-1, block] = by_pixel[:, at] / (arm.ln_step * C_KM_S)
     return out
-
-
-def remove_continuum(calibrators, functions):
-    """Take the continuum out of all slopes, as fits do."""
-    weighted = functions * calibrators.weight
-    take = np.linalg.solve(weighted @ functions.T, weighted)
-    for slope in calibrators.slope:
-        slope -= (slope @ take.T) @ functions
 
 
 def clipped(x, known):

@@ -11,6 +11,7 @@ from starmill.templates import calibrators, correction, emulate, residuals
 from starmill.templates.calibrators import clipped, mad
 from starmill.templates.library_file import write
 from starmill.templates.model_error import begin, covers_half, missing_sigma, refuse_uncovered
+from starmill.templates.spectra_options import number
 
 TAPER_AA = 60  # length over which the correction fades at the ends of --range; a third at --mask
 LEAST_STARS = 30
@@ -22,21 +23,17 @@ TABLE_AA = 500  # wavelengths of one line of the printed table
 
 
 def numbers(option, text, n):
-    try:
-        found = [float(x) for x in text.split(",")]
-    except ValueError:
-        found = []
-    if len(found) != n:
+    found = [number(x) for x in text.split(",")]
+    if len(found) != n or np.isnan(found).any():
         raise Failure(USAGE, f"--{option} {text}: expected {n} numbers separated by commas")
     return found
 
 
 def where_to_measure(options):
-    """Return a function of wavelengths (A): 1 in --range, 0 outside of it and in --mask, smooth
-    at the edges."""
-    low, high = numbers("range", options.range, 2) if options.range else (0, np.inf)
-    if not low < high:
-        raise Failure(USAGE, f"--range {options.range}: expected MIN,MAX")
+    """Return a smooth function of wavelength (A): 1 in --range, 0 outside and in --mask."""
+    low, high = options.range or (0, np.inf)
+    if low == high:
+        raise Failure(USAGE, "--range takes MIN,MAX with MIN below MAX")
     masks = [numbers("mask", part.replace(":", ","), 2)
              for part in options.mask.split(",")] if options.mask else []
 
@@ -71,8 +68,7 @@ def label_errors(options, library):
 
 
 def until_true(pulls, low, high, n_step):
-    """Return the x between low and high at which pulls(x) has a robust width of 1, by bisection in
-    ln x."""
+    """Bisect in ln x for the x where pulls(x) has a robust width of 1."""
     for _ in range(n_step):
         middle = np.sqrt(low * high)
         low, high = (middle, high) if mad(pulls(middle)) > 1 else (low, middle)
@@ -127,9 +123,8 @@ def make_true(library, arm, found, x, noise2, published):
 
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
-    """Set the model error of an arm from residuals rest [n, n_pix] of spectra left out.  Return
-    Facts.  Uncorrected pixels get the rms residual before the correction, pixels beyond the spectra
-    the mean of the nearest quarter."""
+    """Set an arm's model error from residuals rest [n, n_pix] of spectra left out; return Facts.
+    Uncorrected pixels keep the rms before, those beyond the spectra that of the nearest quarter."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):
@@ -185,14 +180,14 @@ def onto_scale(library, i_arm, found, how, kind):
     take_out(trial, i_arm, found, how, kind)
     stars = calibrators.compare(trial, i_arm, *how)
     stars = stars.rows(np.isfinite(stars.errors).any(axis=1))
-    scale = correction.scale_of(stars, kind[0], library.label)
-    if not scale.lines:
+    scale, lines = correction.scale_of(stars, kind[0], library.label)
+    if not lines:
         raise Failure(INPUT, f"--error-columns: no label has errors of {correction.LEAST_BENCHMARK} "
                       "spectra, which a scale needs")
     published = ~np.isfinite(spectra.errors).any(axis=1)
     spectra.labels[published] -= scale(library.map(spectra.labels[published]))
     return calibrators.compare(library, i_arm, *how), [
-        "labels were brought to the scale of benchmark stars", *scale.lines]
+        "labels were brought to the scale of benchmark stars", *lines]
 
 
 def correct_arm(options, library, i_arm, spectra, sigma_aa):

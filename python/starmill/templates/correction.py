@@ -57,18 +57,22 @@ def robust_ridge(terms, x, known, ridge):
     return coef
 
 
+def linear(terms, y, error=None):
+    """Coefficients of y, its residuals, and which of these, beyond ROBUST errors, count less.
+    error: by default the residuals' robust deviation."""
+    weight = np.ones(len(y)) if error is None else 1 / error
+    for _ in range(10):
+        coef = np.linalg.lstsq(terms * weight[:, None], y * weight, rcond=None)[0]
+        rest = y - terms @ coef
+        sigma = mad(rest) + 1e-12 if error is None else error
+        size = np.abs(rest) / sigma
+        weight = np.sqrt(np.minimum(1, ROBUST / np.maximum(size, 1e-12))) / sigma
+    return coef, rest, size > ROBUST
+
+
 def without_trend(shift, terms):
     """Shifts of labels less their robust trend with the labels, so that these keep their scale."""
-    out = shift.copy()
-    for k in range(shift.shape[1]):
-        weight = np.ones(len(terms))
-        for _ in range(6):
-            coef = np.linalg.lstsq(terms * weight[:, None], shift[:, k] * weight, rcond=None)[0]
-            rest = shift[:, k] - terms @ coef
-            size = np.maximum(np.abs(rest), 1e-12)
-            weight = np.sqrt(np.minimum(1, ROBUST * (mad(rest) + 1e-12) / size))
-        out[:, k] = rest
-    return out
+    return np.stack([linear(terms, one)[1] for one in shift.T], axis=1)
 
 
 def learn(calibrators, use, degree, ridge, rounds=ROUNDS):
@@ -96,59 +100,30 @@ def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
     return out
 
 
-def size_of(calibrators, x):
-    """Weighted rms [n] of each spectrum's residuals where they measure."""
-    weight = calibrators.known * (calibrators.weight * calibrators.measures)
-    return np.sqrt((weight * x**2).sum(axis=1) / weight.sum(axis=1))
-
-
 def choose(calibrators, use, degrees=DEGREES):
     """(degree, ridge) whose left-out residuals are smallest in the median star; each step in degree
     must earn 5 %, as labels of stars left out scatter more with more terms."""
     best, chosen = np.inf, None
     calibrators = calibrators.thinned(THIN)
+    weight = calibrators.known * (calibrators.weight * calibrators.measures)
+
+    def size_left_out(degree, ridge):
+        x = left_out(calibrators, use, degree, ridge, 1)
+        return np.median(np.sqrt((weight * x**2).sum(axis=1) / weight.sum(axis=1)))
+
     for degree in degrees:
-        tried = [(np.median(size_of(calibrators, left_out(calibrators, use, degree, ridge, 1))),
-                  ridge) for ridge in RIDGES]
-        size, ridge = min(tried)
+        size, ridge = min((size_left_out(degree, ridge), ridge) for ridge in RIDGES)
         print(f"degree {degree}, ridge {ridge:g}: {100 * size:.3f} % left out")
         if size < 0.95 * best:
             best, chosen = size, (degree, ridge)
     return chosen
 
 
-# ---- scale of the labels -----------------------------------------------------------------------
-
-
-@dataclass
-class Scale:
-    """How far labels are from the scale of benchmark stars: linear in the mapped labels `use`,
-    constant beyond the benchmark stars."""
-
-    use: list
-    low: np.ndarray  # [n_use] mapped labels of benchmark stars
-    high: np.ndarray
-    coef: np.ndarray  # [n_term, n_label], 0 for labels without benchmark stars
-    lines: list  # of text about it
-
-    def __call__(self, mapped):
-        return emulate.monomials(np.clip(mapped[:, self.use], self.low, self.high), 1) @ self.coef
-
-
-def linear(terms, y, error):
-    """Coefficients of y, and which of its residuals, those beyond ROBUST errors, count less."""
-    weight = 1 / error
-    for _ in range(10):
-        coef = np.linalg.lstsq(terms * weight[:, None], y * weight, rcond=None)[0]
-        size = np.abs(y - terms @ coef) / error
-        weight = np.sqrt(np.minimum(1, ROBUST / np.maximum(size, 1e-12))) / error
-    return coef, size > ROBUST
-
-
 def scale_of(stars, use, label):
-    """The Scale, from benchmark stars beside corrected templates."""
+    """Return, from benchmark stars and corrected templates, how far labels are from the scale of
+    these stars, a function of mapped labels, constant beyond the stars; and lines of text."""
     mapped, n_label = stars.mapped[:, use], len(label)
-    found = Scale(use, mapped.min(axis=0), mapped.max(axis=0), np.zeros((len(use) + 1, n_label)), [])
+    coef, lines = np.zeros((len(use) + 1, n_label)), []  # 0 for labels without benchmark stars
     shift = stars.shifts(stars.x, FREE * stars.scale)
     for k in range(n_label):
         known = np.isfinite(stars.errors[:, k])
@@ -157,32 +132,27 @@ def scale_of(stars, use, label):
             continue
         data = (emulate.monomials(mapped[known], 1), shift[known, k],
                 np.hypot(stars.errors[known, k], stars.scale[k]))
-        found.coef[:, k], less = linear(*data)
-        value = data[0] @ found.coef[:, k]
+        coef[:, k], rest, less = linear(*data)
+        value = data[1] - rest
         without = [data[0] @ linear(*(np.delete(x, i, axis=0) for x in data))[0] for i in range(n)]
         jackknife = np.median(np.sqrt((n - 1) * np.var(without, axis=0)))
-        found.lines.append(f"  {label[k].name:<8} off by {np.median(value):.3g} {label[k].unit}, "
+        lines.append(f"  {label[k].name:<8} off by {np.median(value):.3g} {label[k].unit}, "
                            f"known to {jackknife:.2g}; {n} stars scatter by "
-                           f"{mad(data[1] - value):.2g}, {less.sum()} count less")
-    return found
+                           f"{mad(rest):.2g}, {less.sum()} count less")
+
+    def scale(mapped_labels):
+        inside = np.clip(mapped_labels[:, use], mapped.min(axis=0), mapped.max(axis=0))
+        return emulate.monomials(inside, 1) @ coef
+    return scale, lines
 
 
-# ---- into the emulator -------------------------------------------------------------------------
-
-
-class Nearby:
-    """1 at labels with calibrators around, and smoothly 0 far from them."""
-
-    def __init__(self, calibrators, library, use):
-        middle = np.median(calibrators.labels, axis=0)
-        up = library.map(middle + 0.5 * calibrators.scale)
-        self.length = REACH * (up - library.map(middle - 0.5 * calibrators.scale))[use]
-        self.use, self.tree = use, cKDTree(calibrators.mapped[:, use] / self.length)
-
-    def __call__(self, mapped):
-        k = min(5, self.tree.n)
-        distance = self.tree.query(mapped[:, self.use] / self.length, k=[k])[0][:, 0]
-        return 0.5 * (1 + np.cos(np.pi * np.clip((distance - 1) / (FAR - 1), 0, 1)))
+def nearby(calibrators, library, use, mapped):
+    """Return 1 at mapped labels with calibrators around, and smoothly 0 far from them."""
+    middle, half = np.median(calibrators.labels, axis=0), 0.5 * calibrators.scale
+    length = REACH * (library.map(middle + half) - library.map(middle - half))[use]
+    tree = cKDTree(calibrators.mapped[:, use] / length)
+    distance = tree.query(mapped[:, use] / length, k=[min(5, tree.n)])[0][:, 0]
+    return 0.5 * (1 + np.cos(np.pi * np.clip((distance - 1) / (FAR - 1), 0, 1)))
 
 
 def labels_inside(library, calibrators):
@@ -203,18 +173,13 @@ def labels_inside(library, calibrators):
     return np.concatenate([*inside, near[hull_distance(library, near) <= 0]])
 
 
-def last_inputs(emulator, mapped):
-    """What the last layer of a network takes [n, n_in]."""
-    x = mapped
-    for weight, bias in zip(emulator.weight[:-1], emulator.bias[:-1]):
-        x = emulate.silu(x @ weight.T.astype(float) + bias)
-    return x
-
-
 def into_network(library, emulator, calibrators, values_at, by_term):
     """Weights and biases of the last layer take the terms as least squares of its inputs."""
     mapped = library.map(labels_inside(library, calibrators))
-    inputs = np.hstack([last_inputs(emulator, mapped), np.ones((len(mapped), 1))])
+    inputs = mapped
+    for weight, bias in zip(emulator.weight[:-1], emulator.bias[:-1]):
+        inputs = emulate.silu(inputs @ weight.T.astype(float) + bias)
+    inputs = np.hstack([inputs, np.ones((len(mapped), 1))])
     size = np.sqrt((inputs**2).mean(axis=0))
     scaled, value = inputs / size, values_at(mapped)
     normal = scaled.T @ scaled + LSQ_RIDGE * len(mapped) * np.eye(len(size))
@@ -255,10 +220,10 @@ def apply(library, i_arm, calibrators, correction):
                              "flux can be corrected")
     by_term = np.nan_to_num(CubicSpline(calibrators.wave, correction.coef * calibrators.measures,
                                         axis=1, extrapolate=False)(arm.wave_aa))
-    nearby = Nearby(calibrators, library, correction.use)
 
     def values_at(mapped):
-        return correction.terms(mapped) * nearby(mapped)[:, None]
+        return correction.terms(mapped) * nearby(calibrators, library, correction.use,
+                                                 mapped)[:, None]
 
     if emulator.front is None:
         into_network(library, emulator, calibrators, values_at, by_term)

@@ -39,8 +39,7 @@ def silu(z):
 
 
 def front(part, x):
-    """Return components [n][n_out] of splines or radial functions at mapped labels x
-    [n][n_label]."""
+    """Return components [n][n_out] of splines or radial functions at mapped labels x."""
     if isinstance(part, SplineGrid):
         return grid_front(part, x)
     u = x / part.length
@@ -56,28 +55,20 @@ def monomials(u, degree):
 
 
 def grid_basis(knot, degree, x):
-    """Return the values [n][degree + 1] of the B-splines that may be non-zero at x [n], and the
-    index [n] of the first.  Beyond the knots the splines continue linearly."""
+    """Return the B-splines [n][n_node] at x [n]; beyond the knots they continue linearly."""
     n_node = len(knot) - degree - 1
     inside = np.clip(x, knot[degree], knot[n_node])
-    first = np.clip(np.searchsorted(knot, inside, side="right") - 1 - degree, 0,
-                    n_node - degree - 1)
     spline = BSpline(knot, np.eye(n_node), degree)
-    weight = spline(inside)
-    beyond = np.flatnonzero(x != inside)
-    if len(beyond):
-        weight[beyond] += (spline.derivative()(inside[beyond])
-                           * (x - inside)[beyond, np.newaxis])
-    return np.take_along_axis(weight, first[:, np.newaxis] + np.arange(degree + 1), axis=1), first
+    return spline(inside) + spline.derivative()(inside) * (x - inside)[:, np.newaxis]
 
 
 def grid_front(part, x):
     basis = [grid_basis(knot, part.degree, x[:, i]) for i, knot in enumerate(part.knot)]
     out = np.empty((len(x), part.coef.shape[-1]))
-    for i in range(len(x)):
-        block = part.coef[tuple(slice(first[i], first[i] + part.degree + 1)
-                                for _, first in basis)].astype(np.float64)
-        for weight, _ in basis:
-            block = np.tensordot(weight[i], block, axes=1)
+    for i, weights in enumerate(zip(*basis)):
+        used = [np.flatnonzero(weight) for weight in weights]
+        block = part.coef[np.ix_(*used)].astype(np.float64)
+        for weight, at in zip(weights, used):
+            block = np.tensordot(weight[at], block, axes=1)
         out[i] = block
     return out

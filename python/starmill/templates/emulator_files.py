@@ -10,11 +10,12 @@ import h5py
 import numpy as np
 
 from starmill.cli.basics import USAGE, Failure
-from starmill.templates import emulate, guess, library_file, rvspecfit
-from starmill.templates.labels import describe
+from starmill.templates import emulate, library_file, rvspecfit
+from starmill.templates.labels import describe, fill_range
 from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm, Emulator, Hull,
                                              Library, hull_distance)
 from starmill.templates.library_file import array_of, text_of
+from starmill.templates.spectra_options import number
 
 # largest allowed difference from the check values, relative to max(1, |y|) of the output y; the
 # check values and their labels are float32
@@ -33,7 +34,7 @@ def main(options):
         one, _, _, off = read_file(path, name, sigma)
         join(library, one, paths[0], path, sigma)
         worst = max(worst, off)
-    guess.fill_range(library, low, high, options.guess_templates)
+    fill_range(library, low, high, options.guess_templates)
     library.name = library.arm[0].revision
     library_file.write(output, library, options.overwrite, options.program)
     several = "," in (options.template_sigma or "")
@@ -52,30 +53,19 @@ def main(options):
 
 def check_options(options, paths):
     """Return the arm names and sigmas (A) of the files; None: take it from the file."""
-    if options.at_instrument_resolution and options.template_sigma:
-        raise Failure(USAGE, "--template-sigma and --at-instrument-resolution exclude each other")
     names = options.arm_names or [None] * len(paths)
     if len(names) != len(paths):
         raise Failure(USAGE, f"--arm-names gives {len(names)} names for {len(paths)} files")
     sigmas = [-1.0 if options.at_instrument_resolution else None]
     if options.template_sigma:
-        sigmas = [read_sigma(item) for item in options.template_sigma.split(",")]
+        items = options.template_sigma.split(",")
+        sigmas = [number(item) for item in items]
+        for item, sigma in zip(items, sigmas):
+            if not 0 <= sigma < math.inf:
+                raise Failure(USAGE, f"--template-sigma takes a number, 0 or more, not '{item}'")
     if len(sigmas) not in (1, len(paths)):
         raise Failure(USAGE, f"--template-sigma gives {len(sigmas)} numbers for {len(paths)} files")
     return names, sigmas * len(paths) if len(sigmas) == 1 else sigmas
-
-
-def read_sigma(item):
-    try:
-        sigma = float(item)
-    except ValueError:
-        sigma = math.nan
-    if not 0 <= sigma < math.inf:
-        raise Failure(USAGE, f"--template-sigma takes a number, 0 or more, not '{item}'")
-    return sigma
-
-
-# ---- one file ----------------------------------------------------------------------------------
 
 
 def read_file(path, arm_name, sigma):
@@ -96,7 +86,7 @@ def read_file(path, arm_name, sigma):
         library.hull = read_hulls(file, library.n_label)
         library.arm = [read_arm(file, path, arm_name, sigma)]
         # one guess template, so that the library can be checked before its check values are used
-        guess.fill_range(library, low, high, 1)
+        fill_range(library, low, high, 1)
         library_file.seal(library, path)
         return library, low, high, verify(file, library)
 
@@ -125,8 +115,7 @@ def read_labels(file):
 
 
 def read_range(file, labels):
-    """Return the least and largest mapped labels of the training stars; set the labels' range and
-    scale."""
+    """Set the labels' range and scale; return least and largest mapped labels of training stars."""
     points = array_of(file, "outside/points", "f8", 2)
     if points.shape[1] != len(labels) or not np.isfinite(points).all():
         raise ValueError(f"outside/points of shape {points.shape} is not finite or not of "
@@ -225,9 +214,6 @@ def verify(file, library):
         raise ValueError(f"check/outside, row {i}: the hulls as read give the squared distance "
                          f"{square[i]:.9g}, the file says {outside[i]:.9g}")
     return off.max()
-
-
-# ---- agreement ---------------------------------------------------------------------------------
 
 
 def join(library, one, path0, path, sigma):

@@ -3,22 +3,63 @@
 scores of principal components of ln flux (docs/use/libraries.md)."""
 
 import numpy as np
-from scipy.interpolate import make_interp_spline
+from scipy.interpolate import barycentric_interpolate, make_interp_spline
+from scipy.linalg import eigh, qr
 
 from starmill.cli.basics import INPUT, Failure
-from starmill.templates import components, guess
-from starmill.templates.hulls import make_hulls
-from starmill.templates.labels import make_labels
-from starmill.templates.lattice import Lattice
-from starmill.templates.library_data import (MAX_AXIS, MAX_COEF, MAX_WIDTH, Emulator, Radial,
-                                             SplineGrid)
+from starmill.templates.labels import make_hulls, make_labels, spread
+from starmill.templates.library_data import (MAX_AXIS, MAX_COEF, MAX_NODE, MAX_WIDTH, Emulator,
+                                             Radial, SplineGrid)
 from starmill.templates.radial import SMOOTHINGS, RadialFit
 
 N_COMPONENT = 128  # of an arm, by default
 LEFT = 1e-5  # linear interpolation: components are added until no model has a larger rms residual
 SMOOTHING = 1e-8  # nearly none: models have no errors, so functions pass through them
 MIN_MODEL, MAX_RADIAL = 12, 20000  # models; the time of radial functions grows as their cube
+SPARE = 16  # extra directions of the iteration, so that the last components kept converge too
+N_ITERATION = 3
+BLOCK = 128  # spectra at once
+SAME_NODE = 1e-6  # closer values are one node; fraction of the label's range
+MAX_NAMED = 3
 MAX_LENGTH, N_LENGTH = 32, 250  # largest ratio of two lengths; models that choose the lengths
+
+
+def leading(x, n_component):
+    """Find the leading components of spectra x float32 [n][n_pix] by subspace iteration. x is lost.
+
+    Return weight [n_pix][n_component] and bias [n_pix], both float32, scores [n][n_component] of
+    mean square 1, and the largest rms residual (over pixels) of a spectrum."""
+    n, most = len(x), min(x.shape) - 1  # subtracting the mean costs one dimension
+    n_component = min(n_component, most)
+    bias = x.mean(axis=0, dtype=float).astype("f4")
+    x -= bias
+    n_direction = min(n_component + SPARE, most)
+    start = x[np.arange(n_direction) * n // n_direction]
+    direction = qr(start.T.astype(float), mode="economic")[0]
+    for _ in range(N_ITERATION):
+        score = x @ direction.astype("f4")
+        direction = qr((x.T @ score).astype(float), mode="economic")[0]
+    score = (x @ direction.astype("f4")).astype(float)
+    variance, vector = eigh(score.T @ score / n)
+    variance, vector = variance[::-1][:n_component], vector[:, ::-1][:, :n_component]
+    # a component without variance would otherwise divide by 0
+    rms = np.sqrt(np.maximum(variance, 1e-14 * variance[0]))
+    weight, score = (direction @ (vector * rms)).astype("f4"), score @ (vector / rms)
+    left = 0.0
+    for first in range(0, n, BLOCK):
+        rest = x[first:first + BLOCK] - score[first:first + BLOCK].astype("f4") @ weight.T
+        left = max(left, np.sqrt((rest.astype(float) ** 2).mean(axis=1).max()))
+    return weight, bias, score, left
+
+
+def enough(weight, score, left, limit):
+    """Return the least number of components whose rms residual is at most limit in every spectrum
+    (all if none is), and this residual.  left: the residual of all components."""
+    power = (weight.astype(float) ** 2).mean(axis=0) * score ** 2  # [n][n_component]
+    rest = np.cumsum(power[:, ::-1], axis=1)[:, ::-1] + left ** 2  # without those from k on
+    rest = np.append(np.sqrt(rest.max(axis=0)), left)
+    n = next((k for k in range(1, len(rest)) if rest[k] <= limit), len(rest) - 1)
+    return n, rest[n]
 
 
 def choose_length(x, score, degree, smoothing):
@@ -44,6 +85,107 @@ def choose_length(x, score, degree, smoothing):
             best, least, failed = (power, e, 0) if better else (best, least, failed + 1)
             i = i if better else (i + 1) % len(moves)
     return 2.0**best
+
+
+class Lattice:
+    """Models on a grid of labels.  node: list of each label's mapped values; model [n_node of label
+    0][n_node of label 1]...: index of the model at each node, -1 without."""
+
+    def __init__(self, labels, mapped, names):
+        self.labels, self.node, at = labels, [], []
+        for i, label in enumerate(labels):
+            node = distinct(mapped[:, i])
+            if len(node) > MAX_NODE:
+                raise Failure(INPUT, f"label {label.name} has {len(node)} values in {len(mapped)} "
+                                     f"models; a grid has {MAX_NODE} at most: use --emulator "
+                                     "radial or network for scattered labels")
+            self.node.append(node)
+            at.append(np.abs(mapped[:, i, np.newaxis] - node).argmin(axis=1))
+        shape = [len(node) for node in self.node]
+        if np.prod(shape, dtype=float) > 2 * len(mapped):
+            raise Failure(INPUT, f"{len(mapped)} models at {np.prod(shape, dtype=float):.0f} nodes "
+                                 "of a grid: more than half of them are missing; take --emulator "
+                                 "radial or network for scattered labels")
+        self.at = np.ravel_multi_index(at, shape)  # the node of each model
+        order = np.argsort(self.at, kind="stable")
+        twice = np.flatnonzero(np.diff(self.at[order]) == 0)
+        if len(twice):
+            a, b = (names[order[i]] for i in (twice[0], twice[0] + 1))
+            raise Failure(INPUT, f"models {a} and {b} have the same labels; leave one of them out")
+        self.model = np.full(shape, -1)
+        self.model.flat[self.at] = np.arange(len(mapped))
+        self.n_gap = self.model.size - len(mapped)
+
+    def refuse_gaps(self):
+        if self.n_gap == 0:
+            return
+        gaps = np.argwhere(self.model < 0)
+        text = "; ".join(" ".join(f"{label.name} {label.unmap(node[i]):.6g}"
+                                  for label, node, i in zip(self.labels, self.node, gap))
+                         for gap in gaps[:MAX_NAMED])
+        raise Failure(INPUT, f"{self.n_gap} of {self.model.size} nodes of the grid have no model "
+                             f"({text}{'; ...' if len(gaps) > MAX_NAMED else ''}); --gaps fill "
+                             "fills them from their neighbours, --emulator radial and network need "
+                             "no grid")
+
+    def line(self, i_node, axis):
+        """Return the indices of the nodes on the line along label `axis` through a node."""
+        at = list(np.unravel_index(i_node, self.model.shape))
+        at[axis] = np.arange(self.model.shape[axis])
+        return np.ravel_multi_index(np.broadcast_arrays(*at), self.model.shape)
+
+    def is_inner(self, i_node, left_out):
+        """Return whether both neighbours along every label have models and none is left out
+        [n_model].  Labels of one or two nodes may lack a neighbour."""
+        for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
+            line = np.pad(self.model.flat[self.line(i_node, axis)], 1, constant_values=-1)
+            models = line[[c, c + 2]]  # of the nodes before and after
+            if len(line) > 4 and min(models) < 0 or left_out[models[models >= 0]].any():
+                return False
+        return True
+
+    def fill(self, value, cubic):
+        """Set value [nodes][n_out] at nodes without a model from their neighbours
+        (docs/use/libraries.md).  Interpolate where possible, else extrapolate from two neighbours,
+        else copy one.  A filled node counts as known from the next pass on."""
+        known, way = self.model.ravel() >= 0, 0
+        while not known.all():
+            filled = []
+            for i in np.flatnonzero(~known):
+                terms = list(self.estimates(i, known, value, 4 if cubic else 2, way))
+                if terms:
+                    order = max(n for n, _, _ in terms)
+                    _, weight, own = zip(*(term for term in terms if term[0] == order))
+                    value[i] = np.average(own, axis=0, weights=weight)
+                    filled.append(i)
+            known[filled] = True
+            way = 0 if filled else way + 1
+
+    def estimates(self, i_node, known, value, most, way):
+        """Yield (nodes used, weight, value) of a node by polynomials along each label.  way 0: of
+        up to `most` nodes on both sides; 1: of two on a side, the first adjacent; 2: of one."""
+        for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
+            line, x, uses = self.line(i_node, axis), self.node[axis], []
+            places = np.flatnonzero(known[line])
+            below, above = places[places < c][::-1], places[places > c]
+            if way:
+                uses = [(side[:3 - way], 1.0) for side in (below, above)
+                        if len(side) >= 3 - way and abs(side[0] - c) == 1]
+            elif len(below) and len(above):
+                uses = [([below[0], above[0], *below[1:2], *above[1:2]][:most],
+                         (above[0] - below[0]) ** -2.0)]
+            for use, weight in uses:
+                yield len(use), weight, barycentric_interpolate(x[use], value[line[use]], x[c])
+
+
+def distinct(x):
+    """Return the sorted values of x, without those within SAME_NODE of the range of another."""
+    x = np.sort(x)
+    same, node = SAME_NODE * (x[-1] - x[0]), [x[0]]
+    for value in x:
+        if value - node[-1] > same:
+            node.append(value)
+    return np.array(node)
 
 
 class Maker:
@@ -72,7 +214,7 @@ class Maker:
         values = grid.values[models]
         library.label, mapped = make_labels(grid.label, values)
         library.hull = make_hulls(library.label, mapped, self.hulls)
-        guess.spread(library, values, self.n_guess)
+        spread(library, values, self.n_guess)
         lattice = None
         if self.kind != "radial":
             lattice = self.find_lattice(library, mapped, [grid.name[i] for i in models], fill_gaps)
@@ -104,19 +246,18 @@ class Maker:
         return lattice
 
     def make_layer(self, grid, i_arm, models):
-        """Return (weight, bias, scores of the models, largest rms residual of a model) of an
-        arm."""
+        """Return an arm's (weight, bias, scores of models, largest rms residual of a model)."""
         def try_layer(n):
             x = grid.flux(i_arm, models)
             np.log(x, out=x)
-            return components.leading(x, min(n, components.most(x)))
+            return leading(x, n)
 
         if self.kind != "linear" or self.n_component:
             return try_layer(self.n_component or N_COMPONENT)
         weight, bias, score, left = try_layer(2 * N_COMPONENT)
         if left > LEFT and score.shape[1] == 2 * N_COMPONENT:
             weight, bias, score, left = try_layer(MAX_WIDTH)
-        n, left = components.enough(weight, score, left, LEFT)
+        n, left = enough(weight, score, left, LEFT)
         return np.ascontiguousarray(weight[:, :n]), bias, score[:, :n], left
 
     def make_grid(self, lattice, score):

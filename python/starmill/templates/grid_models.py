@@ -31,8 +31,7 @@ class Grid:
     arm: list  # of Arm, without emulators
 
     def good(self, unfinished):
-        """Return which models are good [n]; refuse an incomplete file unless `unfinished` is
-        set."""
+        """Return which models are good [n]; refuse an incomplete file without `unfinished`."""
         n = int((self.status == TO_DO).sum())
         if n and not unfinished:
             raise Failure(INPUT, f"{self.path}: {n} of its {len(self.status)} models are still to "

@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes grid files (docs/use/formats.md, "Grid file"); grid_models.py reads them.
+"""Writes grid files (docs/use/formats.md, "Grid file"); grid_models.py reads them.  create() makes
+the whole file, contiguous datasets of models still to do; a Writer writes rows at their offsets,
+without HDF5, a model's status last, so the file is valid whenever the writer is killed."""
 
-create() makes the whole file, with all models still to do.  All datasets are contiguous, so a
-Writer writes rows at their file offsets, without HDF5.  Each model's status is written after its
-spectra, so the file is valid whenever the writer is killed. """
-
-import contextlib
 import errno
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import h5py
 import numpy as np
 
-from starmill.cli.basics import INPUT, OUTPUT, Failure, replacing
+from starmill.cli.basics import INPUT, Failure, replacing, writing
 
 NAME, WHY = 64, 128  # bytes of a name and of a reason, final zero included
 MAX_SETTINGS = 60000  # bytes; HDF5 limits an attribute to 64 KiB
+HDF5 = (RuntimeError, ValueError)  # what h5py raises beside OSError when a disk is full
 MEANING = {"models/label": "labels of each model, in their units",
            "models/name": "file or row that each model comes from",
            "models/status": "0 still to do, 1 good, 2 bad",
@@ -44,36 +42,14 @@ class Models:
         return len(self.status)
 
 
-@dataclass
-class GridArm:
-    name: str
-    n_pix: int
-    ln_wave0: float
-    ln_step: float
-    template_sigma_aa: float  # negative: the instrument's
-    sigma_origin: str
-    has_continuum: bool = False
-    sigma: np.ndarray = field(default=None, repr=False)  # [n_pix] where it varies
-
-
-@contextlib.contextmanager
-def writing(path):
-    try:
-        yield
-    except (OSError, RuntimeError, ValueError) as error:
-        # HDF5 has no errno of its own failures
-        reason = os.strerror(error.errno) if getattr(error, "errno", None) else error
-        raise Failure(OUTPUT, f"{path}: cannot be written: {reason}; make room, or give another "
-                              "place: the same command continues") from error
-
-
-def create(path, label_names, models, arms, settings, generator):
-    """Create the file with room for all spectra, under a temporary name, and rename it."""
-    n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes
-                            + sum(4 * a.n_pix * (1 + a.has_continuum) for a in arms)) + (1 << 16)
+def create(path, label_names, models, arms, parts, settings, generator):
+    """Create the file with room for all spectra, under a temporary name, and rename it.
+    arms: [(Arm, its sigma [n_pix], None: it does not vary)]; parts: flux, and continuum if given"""
+    n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes + len(parts) * sum(
+        4 * arm.n_pix for arm, _ in arms)) + (1 << 16)
     if len(settings.encode()) > MAX_SETTINGS:
         raise Failure(INPUT, "the settings are too long")
-    with writing(path), replacing(path) as temporary:
+    with writing(path, *HDF5), replacing(path) as temporary:
         take_room(temporary, n_byte)
         with h5py.File(temporary, "w") as file:
             file.attrs.update(format=np.bytes_("starmill grid"), version=np.int32(1),
@@ -86,8 +62,8 @@ def create(path, label_names, models, arms, settings, generator):
             put(file, "models/status", data=models.status.astype("i1"))
             put(file, "models/stamp", data=models.stamp.astype("u8"))
             put(file, "models/why", data=models.why.astype(f"S{WHY}"))
-            for i, arm in enumerate(arms):
-                make_arm(file.create_group(f"arms/arm{i}"), arm, len(models))
+            for i, (arm, sigma) in enumerate(arms):
+                make_arm(file.create_group(f"arms/arm{i}"), arm, sigma, parts, len(models))
         take_room(temporary, os.path.getsize(temporary))
 
 
@@ -107,15 +83,15 @@ def put(group, name, **how):
     dataset.attrs["DESCRIPTION"] = np.bytes_(MEANING[name])
 
 
-def make_arm(group, arm, n_model):
+def make_arm(group, arm, sigma, parts, n_model):
     for name in ("name", "sigma_origin"):
         group.attrs[name] = np.bytes_(getattr(arm, name).encode())
     for name in ("ln_wave0", "ln_step", "template_sigma_aa"):
         group.attrs[name] = np.float64(getattr(arm, name))
     group.attrs["n_pix"] = np.int32(arm.n_pix)
-    if arm.sigma is not None:
-        put(group, "sigma", data=arm.sigma)
-    for name in ("flux", "continuum")[:1 + arm.has_continuum]:
+    if sigma is not None:
+        put(group, "sigma", data=sigma)
+    for name in parts:
         how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)  # allocate the space at once
         how.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         how.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -127,7 +103,7 @@ class Writer:
 
     def __init__(self, path):
         self.path = path
-        with writing(path):
+        with writing(path, *HDF5):
             with h5py.File(path, "r") as file:
                 self._at = {name: (dataset.id.get_offset(), dataset.dtype, dataset.shape[1:])
                             for name, dataset in datasets(file)}
@@ -148,10 +124,6 @@ class Writer:
             if n < data.nbytes:  # the disk is full but for n bytes
                 os.pwrite(self._fd, data.tobytes()[n:], at + i * data.nbytes + n)
 
-    def put_status(self, i, status, why=b""):
-        self.put("models/why", i, why)
-        self.put("models/status", i, status)
-
 
 def datasets(file):
     """Yield (name, dataset) of all datasets with one row per model."""
@@ -164,7 +136,7 @@ def datasets(file):
 def revise(path, models):
     """Rewrite labels, stamps, reasons and status of all models.  The status goes last: a kill
     before leaves bad models bad."""
-    with writing(path), h5py.File(path, "r+") as file:
+    with writing(path, *HDF5), h5py.File(path, "r+") as file:
         file.attrs.modify("complete", np.int32(0))
         for name in ("label", "stamp", "why", "status"):
             file[f"models/{name}"][...] = getattr(models, name)
@@ -173,5 +145,5 @@ def revise(path, models):
 
 def finish(path):
     """Mark the file complete: no model is still to do."""
-    with writing(path), h5py.File(path, "r+") as file:
+    with writing(path, *HDF5), h5py.File(path, "r+") as file:
         file.attrs.modify("complete", np.int32(1))

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes a library's labels from the labels of its models: column, unit, mapping, range."""
+"""What a library takes from the labels of its models: descriptions of labels, hulls around the
+models in mapped labels, and templates of the initial guess."""
 
+import itertools
 import math
 import re
 
 import numpy as np
+from scipy.spatial import ConvexHull, KDTree, QhullError
 
-from starmill.cli.basics import INPUT, Failure
-from starmill.templates.library_data import Label
+from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.templates.library_data import MAX_FACET, MAX_HULL, Hull, Label, hull_distance
 
 # column, unit and typical uncertainty of the labels of synthetic spectra
 KNOWN = {"teff": ("TEFF", "K", 60.0), "logg": ("LOGG", "log(cm s**-2)", 0.15),
          "feh": ("FEH", "dex", 0.1), "alpha": ("ALPHAFE", "dex", 0.05)}
+VSINI_KM_S = (0.0, 100.0)  # of the templates of the initial guess
 
 
 def describe(name):
@@ -42,3 +46,98 @@ def measure(label, value):
     if not label.scale > 0:
         label.scale = 0.1 * (label.max - label.min) / math.sqrt(12)
     return label
+
+
+def make_hulls(labels, mapped, kind="pairs"):
+    """Return hulls of mapped labels [n][n_label]. kind "pairs": one hull per pair of labels;
+    "dense": the same without isolated points; "whole": one hull of all labels."""
+    n_label = len(labels)
+    if n_label == 1:
+        return [Hull(np.array([0]), np.array([[-1, mapped.min()], [1, -mapped.max()]]))]
+    if kind == "whole" and n_label > 2:
+        return [whole_hull(mapped)]
+    if n_label * (n_label - 1) // 2 > MAX_HULL:
+        raise Failure(INPUT, f"{n_label} labels have more pairs than the {MAX_HULL} hulls of a "
+                             "library")
+    hulls = []
+    for pair in itertools.combinations(range(n_label), 2):
+        x = mapped[:, pair]
+        try:
+            hulls.append(Hull(np.array(pair), facets(x[near(x)] if kind == "dense" else x)))
+        except (QhullError, ValueError) as error:
+            a, b = (labels[i].name for i in pair)
+            raise Failure(INPUT, f"labels {a} and {b} are not independent: {len(x)} points of "
+                                 "which no hull can be made: they lie on a line or "
+                                 "apart") from error
+    return hulls
+
+
+def near(x):
+    """Return which points [n][2] have neighbours; isolated ones would extend the hull."""
+    if len(x) <= 3:
+        return np.ones(len(x), bool)
+    third = KDTree(x).query(x, 4)[0][:, 3]
+    return third <= max(4 * np.median(third), 0.3)
+
+
+def facets(x):
+    """Return the facets of the points' hull, moved outward by rounding errors."""
+    facet = np.unique(ConvexHull(x).equations, axis=0)
+    for f in facet:
+        f[-1] -= max(0.0, (x @ f[:-1] + f[-1]).max())
+    return facet
+
+
+def whole_hull(x):
+    n, n_label = x.shape
+    try:
+        facet = facets(x)
+    except QhullError as error:
+        raise Failure(INPUT, f"no hull of {n_label} labels holds {n} models: they are too few or "
+                             "lie in a plane") from error
+    if len(facet) > MAX_FACET:
+        raise Failure(INPUT, f"the hull of {n_label} labels of {n} models has {len(facet)} facets, "
+                             f"at most {MAX_FACET}: use hulls of pairs")
+    return Hull(np.arange(n_label), facet)
+
+
+def fill_range(library, low, high, n_guess):
+    """Set n_guess quasi-random guess templates inside all hulls and between mapped labels low and
+    high [n_label], by the additive recurrence of the generalised golden ratio."""
+    n_label = library.n_label
+    phi = np.roots([1] + [0] * (n_label - 1) + [-1, -1])
+    alpha = phi[np.isreal(phi) & (phi.real > 1)].real[0] ** -np.arange(1.0, n_label + 1)
+    found, n_try, most = [], 0, 1000000 + 1000 * n_guess
+    while sum(map(len, found)) < n_guess:
+        if n_try > most:
+            raise Failure(USAGE, f"only {sum(map(len, found))} of {n_guess} templates for the "
+                                 "initial guess were found inside the hulls, which fill too little "
+                                 "of the labels' ranges")
+        u = 0.5 + np.arange(n_try + 1, n_try + 10001)[:, np.newaxis] * alpha
+        x = low + (high - low) * (u - np.floor(u))
+        value = library.unmap(x)
+        found.append(value[hull_distance(library, value) <= 0])
+        n_try += len(value)
+    library.guess_label = np.concatenate(found)[:n_guess]
+    library.guess_vsini_km_s = np.array(VSINI_KM_S)
+
+
+def spread(library, values, n_guess):
+    """Choose up to n_guess guess templates among models at values [n][n_label]: the central one
+    inside the hulls, then the farthest from all before.  Return which are outside the hulls."""
+    mapped = library.map(values)
+    outside = ~(hull_distance(library, values) <= 1e-10)
+    if outside.all():
+        raise Failure(INPUT, "no spectrum lies inside the hulls of its labels")
+    free = np.where(outside, -1.0, np.inf)
+    at = int(np.argmin(np.where(outside, np.inf, (mapped ** 2).sum(axis=1))))  # central model
+    taken = []
+    while len(taken) < min(n_guess, len(values)):
+        taken.append(at)
+        free = np.minimum(free, ((mapped - mapped[at]) ** 2).sum(axis=1))
+        at = int(np.argmax(free))
+        if free[at] <= 1e-12:  # the rest have labels of templates already chosen
+            break
+    library.guess_label = values[taken]
+    library.guess_vsini_km_s = np.array(VSINI_KM_S)
+    return outside

@@ -91,9 +91,8 @@ class Arm:
         return len(self.wave_aa)
 
     def white_error(self, wave_aa, width):
-        """Return the rms error outside the components at rest wavelengths wave_aa, relative to the
-        flux.  A fit takes it as white noise, of the correlated error's power on scales above its
-        correlation length.  width: of the spectrum's pixels in ln wavelength."""
+        """Return the relative rms error outside the components at rest wavelengths, as white noise
+        with the correlated error's power on large scales.  width: of pixels in ln wavelength."""
         fraction = np.interp(wave_aa, self.wave_aa, self.error.fraction)
         return fraction * np.sqrt(self.error.correlation * self.ln_step / width)
 

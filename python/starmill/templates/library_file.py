@@ -17,9 +17,6 @@ from starmill.templates.library_data import (MAX_COEF, MAX_PIX, Arm, Emulator, H
 FORMAT, VERSION, NO_HASH = "starmill library", 4, "0" * 64
 
 
-# ---- checking ----------------------------------------------------------------------------------
-
-
 def check(path, image=None):
     """Check that a library file is complete, finite, consistent and within the limits, else raise a
     Failure; return its hash.  image: the file's bytes, if not yet on disk."""
@@ -50,23 +47,15 @@ def seal(library, path, program=None):
     return image.getbuffer()
 
 
-# ---- reading -----------------------------------------------------------------------------------
-
-
 def read(path):
     """Read a library from a file."""
     found = check(path)
-    try:
-        with h5py.File(path, "r") as file:
-            library = _read_all(file)
-    except (KeyError, OSError) as error:  # the file was replaced after the check
-        raise Failure(USAGE, f"{path}: cannot be read: {error}") from error
-    library.hash, library.path = found, path
-    return library
+    with opened(path, USAGE) as file, file:  # it may be replaced after the check
+        return _read_all(file, found, path)
 
 
-def _read_all(file):
-    library = Library(name=text_of(file, "name"))
+def _read_all(file, found, path):
+    library = Library(name=text_of(file, "name"), hash=found, path=path)
     library.report = text_of(file, "report") if "report" in file.attrs else None
     for i in range(file["labels"].attrs["n_label"]):
         group = file[f"labels/label{i}"]
@@ -169,9 +158,6 @@ def array_of(group, name, dtype, n_dim):
     return data[...].astype(dtype, copy=False)
 
 
-# ---- writing -----------------------------------------------------------------------------------
-
-
 def writable(path, overwrite, reads=()):
     """Refuse, before the work begins, a path to which no library can be written; return the path
     with links resolved.  reads: as check_output takes them."""
@@ -188,8 +174,7 @@ def writable(path, overwrite, reads=()):
 
 
 def write(path, library, overwrite=False, program=None):
-    """Write the file completely or not at all; a symbolic link at path is kept.  program: as
-    seal."""
+    """Write the whole file or nothing, to where a link at path points.  program: as seal."""
     end = writable(path, overwrite)
     write_whole(end, [seal(library, path, program)], overwrite)
 

@@ -9,24 +9,13 @@ from starmill.templates import emulate, residuals
 from starmill.templates.library_data import hull_distance
 from starmill.templates.library_file import read, writable, write
 from starmill.templates.resample import ArmCut
-from starmill.templates.spectra_files import read_all
-from starmill.templates.spectra_grid import is_good
-from starmill.templates.spectra_options import MAX_LABEL, Request
+from starmill.templates.spectra_files import on_grid, read_all
+from starmill.templates.spectra_options import Request
 from starmill.wavelength import FWHM_PER_SIGMA
 
 LEAST_LEVEL = 0.01  # floor of the mean template, relative to the mean flux of an arm
 SIGMA_TOLERANCE = 0.01  # relative; sigmas this close are equal, since cards are rounded
 BLOCK = 64  # spectra emulated at once
-
-
-def between(wave, at):
-    """Return the cubic interpolation from wavelengths wave to `at`: index of the first of four
-    pixels [n_at], their weights [4, n_at], and whether two pixels lie on each side [n_at]."""
-    k = np.clip(np.searchsorted(wave, at, side="right") - 1, 1, max(len(wave) - 3, 1))
-    x = np.array([wave[k + i] for i in (-1, 0, 1, 2)])
-    weight = np.array([np.prod([(at - x[j]) / (x[i] - x[j]) for j in range(4) if j != i], axis=0)
-                       for i in range(4)])
-    return k - 1, weight, (at >= x[1]) & (at <= x[2])
 
 
 def smoother(arm, kernel_aa):
@@ -44,27 +33,21 @@ def smoother(arm, kernel_aa):
 
 
 def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
-    """Return spectra / templates - 1 [n, n_pix], each ratio first divided by its mean, NaN for
-    unknown pixels; and the mean template [n_pix] over its mean flux.
-
-    spectra: LabelledSpectra; kernel_aa: Gaussian sigma with which the templates are convolved first
-    """
+    """Return spectra / templates - 1 [n, n_pix], each ratio divided by its mean, NaN for unknown
+    pixels, and the mean template [n_pix] over its mean flux.  spectra: LabelledSpectra; kernel_aa:
+    Gaussian sigma with which templates are convolved first."""
     arm = library.arm[i_arm]
-    first, weight, covered = between(spectra.wave, arm.wave_aa)
     cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
     out, level = np.full((len(spectra.flux), arm.n_pix), np.nan), np.zeros(arm.n_pix)
     for start in range(0, len(out), BLOCK):
         block = slice(start, start + BLOCK)
         model = emulate.flux(library, i_arm, spectra.labels[block])
         level += (model / np.abs(model).mean(axis=1, keepdims=True)).sum(axis=0)
-        flux = spectra.flux[block].astype(float)
-        good = is_good(flux)
-        known = covered & np.all([good[:, first + i] for i in range(4)], axis=0)
-        value = sum(weight[i] * flux[:, first + i] for i in range(4))
         if cut:
             model[:, inside] = [cut.apply(one) for one in model]
-        with np.errstate(invalid="ignore"):
-            out[block, inside] = np.where(known, value / model, np.nan)[:, inside]
+        for i, flux in enumerate(spectra.flux[block].astype(float)):
+            value = on_grid(spectra.wave, np.where(flux > 0, flux, np.nan), arm.wave_aa)
+            out[start + i, inside] = (value / model[i])[inside]
     count = np.isfinite(out).sum(axis=1, keepdims=True)
     mean = np.nansum(out, axis=1, keepdims=True) / np.maximum(count, 1)
     # floor: networks of the flux may give negative templates
@@ -92,9 +75,6 @@ def read_inside(options, library, error_columns):
     """Read the LabelledSpectra and keep those with labels inside the library's hulls."""
     columns = options.columns.split(",") if options.columns else [
         label.column for label in library.label]
-    if library.n_label > MAX_LABEL:
-        raise Failure(USAGE, f"{library.path}: has {library.n_label} labels; spectra with up to "
-                      f"{MAX_LABEL} can be read")
     if len(columns) != library.n_label:
         raise Failure(USAGE, f"--columns gives {len(columns)} names for {library.n_label} labels "
                       "of the library")
@@ -125,8 +105,7 @@ def covers_half(arm, wave):
 
 
 def measure_arm(options, library, i_arm, spectra, sigma_aa):
-    """Set the model error of an arm.  Return 1; 0: not in --arms, or the spectra cover under
-    half."""
+    """Set an arm's model error and return 1; 0: not in --arms, or under half covered."""
     arm, wanted = library.arm[i_arm], options.arms and options.arms.split(",")
     if arm.name not in wanted if wanted else not covers_half(arm, spectra.wave):
         return 0

@@ -7,6 +7,7 @@ from starmill.cli.options import Job, Once
 
 NEEDS = "numpy scipy h5py astropy cffi"
 MAX_ARM, MAX_WIDTH, MAX_ERROR, MAX_CONTINUUM = 8, 1024, 16, 24  # limits of a library
+MAX_SKY = 12
 
 
 def add_output(job):
@@ -35,6 +36,7 @@ def add_waves(job):
     job.add("wave-file", "image with the wavelengths of all spectra, Angstrom")
     job.pair("wave", "FIRST,STEP", "wavelengths in Angstrom (default: from the header)")
     job.pair("log-wave", "FIRST,STEP", "the same, log10 of Angstrom")
+    job.exclusive.append(("wave", "log-wave", "wave-file", "columns"))
 
 
 def build():
@@ -74,6 +76,8 @@ continues what was interrupted.""", "numpy scipy h5py astropy yaml", "", (
     job.add("stop-file", "stop in good order, with exit status 75, when this file appears")
     job.number("workers", 1, 4096, "processes that share the models (default: one for each core "
                "available)")
+    job.exclusive += [("overwrite", "retry-bad"), ("native-sigma", "native-resolving-power"),
+                      ("table", "name-pattern")]
     return job
 
 
@@ -100,6 +104,7 @@ takes rvspecfit's networks, interp_SETUP.h5 with NNstate_SETUP.sav in the same f
     job.add("arm-names", "names of the arms, in the order of the files (default: the end of each "
             "file's setup, after its last _)", "b,r,z", names)
     job.number("guess-templates", 1, 10000, "templates of the initial guess", 50)
+    job.exclusive.append(("template-sigma", "at-instrument-resolution"))
     return job
 
 
@@ -119,8 +124,8 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
             "WAVE,FLUX")
     add_waves(job)
     job.add("keep", "drop spectra with labels outside these ranges", "NAME=MIN:MAX,...")
-    job.pair("range", "MIN,MAX",
-             "range of the library in vacuum wavelengths, Angstrom (default: all)")
+    job.pair("range", "MIN,MAX", "range of the library in vacuum wavelengths, Angstrom (default: "
+             "all)", least=0, most=1e6)
     job.add("arm", "name of its arm (default opt)", "NAME", default="opt")
     add_positive(job, "fwhm", "resolution of the spectra in Angstrom (default: FWHM of the header)",
                  "A")
@@ -128,7 +133,14 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
     add_positive(job, "resolving-power", "the same, as wavelength over FWHM")
     job.flag("at-instrument-resolution", "the spectra have the resolution of the instrument whose "
              "stars will be fitted")
-    job.add("continuum", "degree of the polynomials removed from ln flux (default 8)", "N|keep")
+    job.exclusive.append(("fwhm", "sigma", "resolving-power", "at-instrument-resolution"))
+
+    def degree(text):
+        if text != "keep" and not (text.isdecimal() and int(text) <= 20):
+            raise ValueError("an integer from 0 to 20, or keep")
+        return -1 if text == "keep" else int(text)
+    job.add("continuum", "degree of the polynomials removed from ln flux (default 8)", "N|keep",
+            degree, default=8)
     job.number("components", 1, MAX_WIDTH, "principal components", 40)
     job.number("degree", 1, 3, "degree of the polynomial added to the radial functions", 2)
     add_positive(job, "smoothing", "smoothing of all components (default: of each by "
@@ -191,7 +203,8 @@ smooth functions of the labels, removes them, and measures the remaining model e
             "not depend on them", "alpha,...")
     job.add("error-columns", "columns of the labels' errors, in the library's order, NaN but for "
             "benchmark stars: all labels are brought to their scale", "TEFF_ERR,LOGG_ERR,...")
-    job.add("range", "wavelengths to correct, A in vacuum (default: of the spectra)", "MIN,MAX")
+    job.pair("range", "MIN,MAX", "wavelengths to correct, A in vacuum (default: of the spectra)",
+             least=0, most=1e6)
     job.add("mask", "wavelengths not to correct, A in vacuum", "MIN:MAX,...")
     job.number("degree", 0, 3, "degree of the polynomials, 0: same change at all labels (default: "
                "1 to 3, chosen by spectra left out)")
@@ -199,6 +212,17 @@ smooth functions of the labels, removes them, and measures the remaining model e
             "they also raise the floors of errors until fitted and given labels agree within both "
             "(default: the library's typical errors, without effect on the floors)", "X,...")
     job.number("components", 0, MAX_ERROR, "principal components of the model error", 4)
+    return job
+
+
+def sky():
+    job = Job("library sky", "templates.sky", "--output SKY.h5 [options] FILE.fits...", """\
+sky makes the file of the key sky_components: what sky subtraction leaves, as principal components
+of the sky fibres (OBJTYPE SKY) of DESI's coadd or spectra files.""", NEEDS, "",
+              (1, math.inf, "files with sky fibres, of the kind to be fitted"))
+    job.add("output", "the file to write", "SKY.h5", needed=True)
+    job.flag("overwrite", "replace SKY.h5 if it exists")
+    job.number("components", 1, MAX_SKY, "most principal components per arm", 3)
     return job
 
 

@@ -51,8 +51,7 @@ class RadialFit:
         self.left_out /= root
 
     def _factor(self, u, root, degree):
-        """Return the QR factors of the weighted monomials; self.degree: highest the points
-        determine."""
+        """Return QR factors of weighted monomials; self.degree: highest the points determine."""
         n, n_label = u.shape
         for self.degree in range(degree, 0, -1):
             if comb(n_label + self.degree, n_label) + 1 >= n:

@@ -17,6 +17,7 @@ Gaussians end at 5 sigma (6e-7 of the area).
 
 import numpy as np
 from scipy.interpolate import CubicSpline
+from scipy.optimize import brentq
 from scipy.sparse import csr_matrix
 from scipy.special import erfc
 
@@ -117,21 +118,12 @@ class ArmCut:
 
 
 def smooth_median(y):
-    """Return the m that solves sum z / sqrt(1 + z^2) = 0, z = (y - m) / MEDIAN_WIDTH: a smooth
-    median.  The median itself has kinks where another y becomes the middle one, which an emulator
-    cannot follow.  Newton's method, bracketed."""
-    low, high, m = y.min(), y.max(), y.mean()
-    for _ in range(100):
+    """Return the m where sum z / sqrt(1 + z^2) = 0, z = (y - m) / MEDIAN_WIDTH: a median without
+    the kinks, where another y becomes the middle one, that no emulator follows."""
+    def value(m):
         z = (y - m) / MEDIAN_WIDTH
-        r = 1 / np.sqrt(1 + z * z)
-        value, slope = (z * r).sum(), (r**3).sum() / MEDIAN_WIDTH
-        low, high = (m, high) if value > 0 else (low, m)
-        before, m = m, m + value / slope
-        if not low < m < high:
-            m = 0.5 * (low + high)
-        if abs(m - before) < 1e-13:
-            break
-    return m
+        return (z / np.sqrt(1 + z * z)).sum()
+    return brentq(value, y.min(), y.max(), xtol=1e-13)
 
 
 def level_of(flux, how):

@@ -84,9 +84,8 @@ def flatten(wave, x, weight, level, n_continuum):
 
 
 def take_components(x, q, noise2, scale):
-    """Find at most q principal components (about zero) of x * scale.  Return them divided by scale,
-    of rms 1 [q, n_pix]; their standard deviations [q]; and x without them.  The noise is
-    subtracted from the eigenvalues."""
+    """Find at most q principal components (about zero) of x * scale, less noise.  Return them over
+    scale, of rms 1 [q, n_pix], their standard deviations [q], and x without them."""
     n, n_pix = x.shape
     scaled = x * scale
     value, vector = eigh(scaled @ scaled.T, subset_by_index=[n - max(q, 1), n - 1],
@@ -103,9 +102,8 @@ def take_components(x, q, noise2, scale):
 
 
 def fill_fraction(fraction, error2, n_known):
-    """Set the fraction of pixels unknown in all spectra to the whole error, since components are 0
-    there.  Gaps take the mean of the arm, pixels beyond the ends the mean of the nearest quarter,
-    as errors differ from blue to red."""
+    """Set the fraction of pixels unknown in all spectra, where components are 0, to the whole
+    error: the mean of the arm in gaps, of the nearest quarter beyond the ends."""
     inside = np.flatnonzero(n_known)
     first, last = inside[0], inside[-1]
     quarter = (last - first) // 4
@@ -119,8 +117,7 @@ def fill_fraction(fraction, error2, n_known):
 
 
 def measure_correlation(x, fraction, free):
-    """Return 1 + 2 sum of the pixels' correlation at lags 1, 2, ... up to the first lag where it is
-    not above 0."""
+    """Return 1 + 2 sum of the correlation at lags 1, 2, ... up to the first not above 0."""
     zero, correlation = (fraction**2).sum(), 1.0
     for lag in range(1, min(MAX_LAG + 1, x.shape[1]) if zero > 0 else 1):
         rho = np.einsum("ij,ij", x[:, :-lag], x[:, lag:]) / free / zero

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads networks of rvspecfit, interp_SETUP.h5 with the weights NNstate_SETUP.sav in the same
-folder, as emulator files in memory for `starmill library import` (docs/use/formats.md, "Emulator
-file").
-
-torch (any version, no GPU) reads the weights.  rvspecfit is not needed; no code in its files runs.
-"""
+"""Reads networks of rvspecfit, interp_SETUP.h5 with the weights NNstate_SETUP.sav in its folder, as
+emulator files in memory (docs/use/formats.md, "Emulator file").  torch (any version, no GPU) reads
+the weights.  rvspecfit is not needed; no code in its files runs."""
 
 import io
 import os
@@ -24,9 +21,6 @@ BN_EPSILON = 1e-5  # added to variances by torch's batch normalisation
 TRAIN_AGAIN = (
     "make a library of the spectra that it was made of by `starmill library build` and "
     "`starmill library train` (docs/use/libraries.md)")
-
-
-# ---- interp_SETUP.h5 ---------------------------------------------------------------------------
 
 
 def value(file, name, default=None):
@@ -109,9 +103,6 @@ def refuse_air(path):
                          "starmill's are in vacuum; make them again without --air, and train again")
 
 
-# ---- NNstate_SETUP.sav -------------------------------------------------------------------------
-
-
 def read_weights(path):
     """Return {name: array} of the network by torch.load, which with weights_only runs no code."""
     check_packages("torch")
@@ -183,9 +174,6 @@ def fold(layers):
     return folded
 
 
-# ---- check values ------------------------------------------------------------------------------
-
-
 def map_labels(net, labels):
     x = np.array(labels, float)
     x[:, net.log_ids] = np.log10(x[:, net.log_ids])
@@ -193,8 +181,7 @@ def map_labels(net, labels):
 
 
 def check_labels(net):
-    """Return labels for the check values: training labels, and points up to 1.3 times their
-    range."""
+    """Return check values' labels: of training, and points up to 1.3 times their range."""
     n = N_CHECK // 2
     inner = net.points[np.linspace(0, len(net.points) - 1, n).astype(int)]
     middle = (net.points.min(0) + net.points.max(0)) / 2
@@ -218,17 +205,11 @@ def spectra(net, layers, labels):
     return np.exp(np.clip(x, -300, 300))
 
 
-def hull_groups(n_label):
-    """Return the label indices of each hull: rvspecfit has one of labels 0 and 1, one of the
-    rest."""
-    return [list(range(2))] + ([list(range(2, n_label))] if n_label > 2 else [])
-
-
 def hull_facets(net):
-    """Return {label indices: facets [n][n_label + 1]} around the training spectra's mapped
-    labels."""
-    facets = {}
-    for group in hull_groups(len(net.names)):
+    """Return {label indices: facets [n][n_label + 1]} around the mapped training labels: of the
+    first two labels, and of the rest."""
+    facets, labels = {}, list(range(len(net.names)))
+    for group in filter(None, (labels[:2], labels[2:])):
         x = net.points[:, group]
         try:
             facets[tuple(group)] = ConvexHull(x).equations if len(group) > 1 else \
@@ -246,12 +227,8 @@ def outside(facets, x):
     return np.maximum(np.max(far, axis=0), 0) ** 2
 
 
-# ---- the emulator file -------------------------------------------------------------------------
-
-
 def emulator_file(net, layers, labels, flux):
-    """Make an emulator file, an open HDF5 file in memory.  labels, flux: check values; layers: of
-    find_layers."""
+    """Make an emulator file in memory, open.  labels, flux: check values; layers: as stored."""
     facets, folded = hull_facets(net), fold(layers)
     file = h5py.File(io.BytesIO(), "w")
     file.attrs.update(setup=net.setup, parnames=",".join(net.names), log_spec=True, log_step=True,

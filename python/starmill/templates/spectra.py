@@ -2,7 +2,6 @@
 """`starmill library spectra`: make a library from labelled spectra."""
 
 import os
-import types
 
 import numpy as np
 
@@ -11,19 +10,9 @@ from starmill.templates.library_file import writable, write
 from starmill.templates.measure import report
 from starmill.templates.residuals import N_COMPONENT, line
 from starmill.templates.spectra_files import read_all
-from starmill.templates.spectra_fit import build, leave_out
-from starmill.templates.spectra_grid import BAD_FLUX, FATES
+from starmill.templates.spectra_fit import BAD_FLUX, FATES, build, leave_out
 from starmill.templates.spectra_options import list_files, read_ranges, request_of
 from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA
-
-# ---- options ----
-
-def read_continuum(text):
-    if text is None or text == "keep":
-        return 8 if text is None else -1
-    if not text.isdecimal() or int(text) > 20:
-        raise Failure(USAGE, f"--continuum takes an integer from 0 to 20, or keep, not '{text}'")
-    return int(text)
 
 
 def check_options(options):
@@ -35,10 +24,6 @@ def check_options(options):
         if given is not None and useless:
             raise Failure(USAGE, f"--{name} does not apply {why}; see starmill library spectra "
                           "--help")
-    if sum(bool(o) for o in (options.fwhm, options.sigma, options.resolving_power,
-                             options.at_instrument_resolution)) > 1:
-        raise Failure(USAGE, "give only one of --fwhm, --sigma, --resolving-power and "
-                      "--at-instrument-resolution")
     return left_out
 
 
@@ -72,32 +57,19 @@ def resolution(options, path, low, high, fwhm):
     return sigma, origin
 
 
-def read_settings(options, request, path):
-    """Return the settings of spectra_fit that do not depend on the spectra.  limits [n_label, 2]:
-    spectra beyond them are left out; continuum: degree, -1: keep it; smoothing None: choose by
-    leave-one-out; n_error None: no model error."""
-    names = [name for name, _ in request.labels]
-    keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
-    everything = (-np.inf, np.inf)
-    low, high = options.range or (0, everything[1])
-    if not low < high:
-        raise Failure(USAGE, "--range takes MIN,MAX with MIN below MAX")
+def complete(options, request, path):
+    """Add to the options: names and limits [n_label, 2] of labels, beyond which spectra are left
+    out, and source; and fill in range and hull."""
     arm = options.arm
     if not (arm.isascii() and arm.replace("_", "a").isalnum() and arm == arm.lower()):
         raise Failure(USAGE, f"--arm {arm}: a name is made of lower-case letters, digits and _")
-    keep_all = options.keep_outliers
-    return types.SimpleNamespace(
-        names=names, limits=np.array([keep.get(name, everything) for name in names]),
-        arm=arm, min_aa=low, max_aa=high,
-        source=os.path.basename(path.rstrip("/"))[:127],
-        continuum=read_continuum(options.continuum), n_component=options.components,
-        degree=options.degree, smoothing=options.smoothing, keep_outliers=keep_all,
-        align=options.align, hull=options.hull or ("all" if keep_all else "dense"),
-        n_guess=options.guess_templates, n_error=options.model_error,
-        error_sn=options.spectra_sn or np.inf)
+    keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
+    options.names = [name for name, _ in request.labels]
+    options.limits = np.array([keep.get(name, (-np.inf, np.inf)) for name in options.names])
+    options.source = os.path.basename(path.rstrip("/"))[:127]
+    options.range = options.range or (0, np.inf)
+    options.hull = options.hull or ("all" if options.keep_outliers else "dense")
 
-
-# ---- output ----
 
 def rows_text(names, rows):
     """Return file names, or row numbers from 1 as FITS counts, with runs as 3-7."""
@@ -192,17 +164,17 @@ def measure(made, names, part, seed):
 def main(options):
     left_out = check_options(options)
     request, path = request_of(options), options.arguments[0]
-    settings = read_settings(options, request, path)
+    complete(options, request, path)
     paths, is_many = list_files(options.arguments, request)
     reads = [("--table", request.table), ("--wave-file", request.wave_file)]
     writable(options.output, options.overwrite, [*reads, *(("the spectra", p) for p in paths)])
     spectra = read_all(paths, is_many, request)
-    settings.sigma_aa, settings.sigma_origin = resolution(
-        options, path, max(settings.min_aa, spectra.wave[0]),
-        min(settings.max_aa, spectra.wave[-1]), spectra.origin.fwhm_aa)
-    made = build(settings, spectra)
-    made.library.name = f"spectra of {settings.source[:100]}"
-    print_made(made, settings, spectra)
+    options.sigma_aa, options.sigma_origin = resolution(
+        options, path, max(options.range[0], spectra.wave[0]),
+        min(options.range[1], spectra.wave[-1]), spectra.origin.fwhm_aa)
+    made = build(options, spectra)
+    made.library.name = f"spectra of {options.source[:100]}"
+    print_made(made, options, spectra)
     if left_out > 0:
         measure(made, spectra.names, left_out, 1 if options.seed is None else options.seed)
     write(options.output, made.library, options.overwrite, options.program)

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads spectra with labels from FITS for `library build`, `spectra` and `model-error`
-(docs/use/libraries.md, "What is read").
-
-spectra_options.py makes a Request from the options and lists the files.  Source reads one spectrum
-at a time, read_all all of them onto one grid.  An error of one spectrum is a Failure of INPUT whose
-message begins with the path of its file.
-"""
+"""Reads spectra with labels from FITS (docs/use/libraries.md, "What is read").  Source reads one at
+a time, read_all all onto one grid; a Failure of INPUT begins with the path of the spectrum's
+file."""
 
 import contextlib
 import hashlib
@@ -19,10 +15,11 @@ from scipy.interpolate import CubicSpline
 
 from starmill.cli.basics import INPUT, Failure, warn
 from starmill.templates.spectra_fits import (Origin, card, card_of_both, check_whole,
-                                             column_numbers, has_columns, image_part, is_table,
-                                             opened, text_card, to_vacuum, unit_aa, wavelengths,
-                                             where)
-from starmill.templates.spectra_options import MAX_LABEL, labels_of_name, stem
+                                             column_numbers, guarded, has_columns, image_part,
+                                             is_table, opened, text_card, to_vacuum, unit_aa,
+                                             wavelengths, where)
+from starmill.templates.library_data import MAX_LABEL
+from starmill.templates.spectra_options import labels_of_name, stem
 
 MAX_PIX = 2097152  # pixels of a file with one spectrum
 MAX_SPECTRUM, MAX_NUMBER = 20000, 268435456  # spectra and pixels of read_all; time grows as n^3
@@ -30,8 +27,6 @@ MAX_MODEL = 1 << 24  # spectra of a file with many
 NAME = 64  # bytes of a name in a grid file, final zero included
 N_WARNED = 20  # spectra left out that are named; further ones are only counted
 
-
-# ---- files with one spectrum ----
 
 @dataclass
 class Spectrum:
@@ -99,17 +94,8 @@ def read_one(path, request, first=None):
     return one
 
 
-def labels_of_cards(path, request):
-    """Return labels [n_label] from cards, NaN without a card; the pixels are not read."""
-    with opened(path) as hdus:
-        i = find_one(path, hdus, request)
-        values = [card_of_both(path, hdus, i, column) for _, column in request.labels]
-    return [np.nan if v is None else v for v in values]
-
-
 def labels_of_table(paths, request):
-    """Return labels [n_file, n_label] from the table's rows with the files' names; NaN without a
-    row."""
+    """Return labels [n_file, n_label] from the table's row with each file's name; NaN without."""
     path = request.table
     with opened(path) as hdus:
         i = next((i for i, h in enumerate(hdus) if has_columns(h, [request.name_column])), None)
@@ -142,8 +128,6 @@ def labels_of_table(paths, request):
     return out
 
 
-# ---- files with many spectra ----
-
 def find_image(path, hdus):
     """Return the index of the first image of spectra: with two axes, or more (a cube)."""
     for i, hdu in enumerate(hdus):
@@ -156,8 +140,7 @@ def find_image(path, hdus):
 
 
 def axis_values(path, hdus, i, k, name, n):
-    """Return a label's values along axis k of a cube: from the image with its name, else CRVAL,
-    CRPIX, CDELT."""
+    """Return a label's values along axis k of a cube: of the image with its name, or of cards."""
     for j, hdu in enumerate(hdus):
         if hdu.name.upper() == name.upper():
             if not hdu.is_image or hdu.shape != (n,):
@@ -202,8 +185,7 @@ def labels_of_cube(path, hdus, i, request):
 
 
 def labels_beside_image(path, hdus, n, request):
-    """Return labels [n, n_label] from the first table with their columns and one row per
-    spectrum."""
+    """Return labels [n, n_label] from the first table with their columns and a row a spectrum."""
     tables = [i for i, h in enumerate(hdus) if is_table(h) and h.header["NAXIS2"] == n]
     columns = [column for _, column in request.labels]
     for i in tables:
@@ -218,8 +200,6 @@ def labels_beside_image(path, hdus, n, request):
     raise Failure(INPUT, f"{path}: no table with a row for each of the {n} spectra has a column "
                          f"{missing}; name the labels' columns with --labels NAME=COLUMN,...")
 
-
-# ---- spectra one at a time ----
 
 def stamp_of(path):
     """Return a digest of size, time and middle 4096 bytes (docs/use/formats.md), which shows
@@ -266,7 +246,7 @@ class Source:
         path = self.paths[0]
         self._stamp = stamp_of(path)
         hdus = self._hdus = self._stack.enter_context(opened(path))
-        with self._guard():
+        with guarded(path):
             self._i = i = find_image(path, hdus)
             *shape, n_pix = self.shape = hdus[i].shape
             self.n = int(np.prod(shape, dtype=object))
@@ -281,22 +261,11 @@ class Source:
             origin.fwhm_aa = np.nan if fwhm is None else fwhm
             self.first = Spectrum(wave, None, origin=origin)
 
-    @contextlib.contextmanager
-    def _guard(self):
-        """Turn errors of astropy into Failures, as opened() does."""
-        try:
-            yield
-        except Failure:
-            raise
-        except Exception as error:
-            raise Failure(INPUT, f"{self.paths[0]}: cannot be read: {error}") from error
-
     def path(self, i):
         return self.paths[0 if self.is_many else i]
 
     def why(self, i, failure):
-        """Return the text of a Failure without the path, for lines that begin with spectrum i's
-        name."""
+        """Return a Failure's text without the path, for lines that begin with the name."""
         path, message = self.path(i), str(failure)
         return message[len(path):].lstrip(":, ") if message.startswith(path) else message
 
@@ -320,8 +289,12 @@ class Source:
                                             "/".join(path.split("/")[-n_part:]))
                     if labels is None:
                         why = "its name does not have the pattern " + self.request.name_pattern
-                else:
-                    labels = labels_of_cards(path, self.request)
+                else:  # cards; the pixels are not read
+                    with opened(path) as hdus:
+                        at = find_one(path, hdus, self.request)
+                        labels = [card_of_both(path, hdus, at, column)
+                                  for _, column in self.request.labels]
+                        labels = [np.nan if value is None else value for value in labels]
             except Failure as failure:
                 why = self.why(i, failure)
         for (label, column), value in zip(self.request.labels, labels or nothing):
@@ -332,7 +305,7 @@ class Source:
     def read(self, i):
         """Read spectrum i.  Wavelengths equal to the first one's share its array."""
         if self.is_many:
-            with self._guard():
+            with guarded(self.paths[0]):
                 at = np.unravel_index(i, self.shape[:-1])
                 flux = image_part(self._hdus[self._i], (*map(int, at), slice(None)))
             return Spectrum(self.first.wave, flux, origin=self.first.origin)
@@ -342,8 +315,6 @@ class Source:
             one.wave = self.first.wave
         return one
 
-
-# ---- all of them ----
 
 @dataclass
 class LabelledSpectra:
@@ -355,19 +326,29 @@ class LabelledSpectra:
     errors: np.ndarray = None  # [n, n_label] of benchmark stars' labels; NaN: other stars
 
 
-def on_grid(one, wave):
-    """Return the flux at wave, unchanged if the spectrum has this grid, else by a natural cubic
-    spline; NaN if one of the four nearest samples is bad."""
-    if len(one.wave) == len(wave) and (abs(one.wave - wave) <= 1e-9 * wave).all():
-        return one.flux
-    good = np.isfinite(one.flux)
-    last = np.maximum.accumulate(np.where(good, np.arange(len(good)), -1))
-    filled = np.where(last >= 0, one.flux[last], 0)  # pixels near a bad sample become NaN below
-    out = CubicSpline(one.wave, filled, bc_type="natural")(wave)
-    at = np.clip(np.searchsorted(one.wave, wave, side="right") - 1, 0, len(one.wave) - 2)
-    padded = np.pad(good & (one.flux > 0), 2, constant_values=True)
-    around = padded[at + 1] & padded[at + 2] & padded[at + 3] & padded[at + 4]
-    return np.where(around & (wave >= one.wave[0]) & (wave <= one.wave[-1]), out, np.nan)
+def is_good(flux):
+    with np.errstate(invalid="ignore"):
+        return np.isfinite(flux) & (flux > 0)
+
+
+def interpolated(wave, flux, to):
+    """Return the flux at wavelengths `to` by a natural cubic spline; NaN beyond the ends of wave,
+    and where one of the four nearest samples is bad."""
+    good = is_good(flux)
+    if not good.any():
+        return np.full(len(to), np.nan)
+    filled = np.interp(wave, wave[good], flux[good])  # pixels near a bad sample become NaN below
+    at = np.clip(np.searchsorted(wave, to, side="right") - 1, 0, len(wave) - 2)
+    bad = np.pad(~good, (1, 2))
+    lost = (to < wave[0] * (1 - 1e-9)) | (to > wave[-1] * (1 + 1e-9)) \
+        | bad[at] | bad[at + 1] | bad[at + 2] | bad[at + 3]
+    return np.where(lost, np.nan, CubicSpline(wave, filled, bc_type="natural")(to))
+
+
+def on_grid(wave, flux, to):
+    """Return the flux at wavelengths `to`, unchanged if these are `wave`, else interpolated."""
+    is_same = len(wave) == len(to) and (abs(wave - to) <= 1e-9 * to).all()
+    return flux if is_same else interpolated(wave, flux, to)
 
 
 def read_all(paths, is_many, request):
@@ -387,8 +368,12 @@ def read_all(paths, is_many, request):
             if why and not why.endswith("is not known"):  # callers report unknown labels
                 failures.append(f"{source.path(i)}: {why}")
             if out is None:
-                first, out = one, room_for(source.n, one)
-            out[i] = on_grid(one, first.wave)
+                n, n_pix, first = source.n, len(one.flux), one
+                if n > MAX_SPECTRUM or n * n_pix > MAX_NUMBER:
+                    raise Failure(INPUT, f"{n} spectra of {n_pix} pixels, at most {MAX_SPECTRUM} "
+                                         f"spectra and {MAX_NUMBER} numbers")
+                out = np.full((n, n_pix), np.nan, "f4")
+            out[i] = on_grid(one.wave, one.flux, first.wave)
     if out is None:
         raise failures[0]
     warn_left_out(failures)
@@ -400,10 +385,3 @@ def warn_left_out(failures):
         warn(f"left out: {failure}")
     if len(failures) > N_WARNED:
         warn(f"left out: {len(failures) - N_WARNED} more")
-
-
-def room_for(n, one):
-    if n > MAX_SPECTRUM or n * len(one.flux) > MAX_NUMBER:
-        raise Failure(INPUT, f"{n} spectra of {len(one.flux)} pixels, at most {MAX_SPECTRUM} "
-                             f"spectra and {MAX_NUMBER} numbers")
-    return np.full((n, len(one.flux)), np.nan, "f4")

@@ -27,19 +27,25 @@ HELP_WAVE = "give --wave FIRST,STEP or --log-wave FIRST,STEP"
 
 
 @contextlib.contextmanager
+def guarded(path):
+    """Turn any error that astropy finds in a file into a Failure."""
+    try:
+        yield
+    except Failure:
+        raise
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise Failure(INPUT, f"{path}: is no whole gzip file: {error}") from error
+    except Exception as error:  # astropy raises many kinds for a damaged file
+        reason = str(error).partition(". ")[0]
+        raise Failure(INPUT, f"{path}: cannot be read: {reason}") from error
+
+
+@contextlib.contextmanager
 def opened(path):
-    """Yield the HDUs of a file; any error astropy finds in it, now or later, becomes a Failure."""
-    with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+    """Yield the HDUs of a file, guarded."""
+    with warnings.catch_warnings(), contextlib.ExitStack() as stack, guarded(path):
         warnings.simplefilter("ignore")
-        try:
-            yield stack.enter_context(open_fits(path, stack))
-        except Failure:
-            raise
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise Failure(INPUT, f"{path}: is no whole gzip file: {error}") from error
-        except Exception as error:  # astropy raises many kinds for a damaged file
-            reason = str(error).partition(". ")[0]
-            raise Failure(INPUT, f"{path}: cannot be read: {reason}") from error
+        yield stack.enter_context(open_fits(path, stack))
 
 
 _open = weakref.WeakSet()
@@ -100,8 +106,7 @@ def card(path, hdus, i, key):
 
 
 def card_of_both(path, hdus, i, key):
-    """Return a card's number from the spectrum's header, else from the primary header, else
-    None."""
+    """Return a number from the spectrum's header, else from the primary header, else None."""
     value = card(path, hdus, i, key)
     return card(path, hdus, 0, key) if value is None else value
 
@@ -112,8 +117,7 @@ def text_card(header, key):
 
 
 def image_part(hdu, index):
-    """Return part of an image as float64.  Only this part is read, unless the image is
-    compressed."""
+    """Return part of an image as float64; of an uncompressed image, only this part is read."""
     data = hdu.section[index] if hasattr(hdu, "section") else hdu.data[index]
     return np.asarray(data, float)
 
@@ -140,8 +144,6 @@ def column_numbers(path, hdus, i, name):
         out[values == null] = np.nan
     return out
 
-
-# ---- wavelengths ----
 
 @dataclass
 class Origin:

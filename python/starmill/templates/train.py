@@ -10,10 +10,9 @@ import h5py
 import numpy as np
 
 from starmill.cli.basics import INPUT, Failure, catch_stops
-from starmill.templates import functions, guess, library_file, residuals
+from starmill.templates import functions, library_file, residuals
 from starmill.templates.grid_models import open_grid
-from starmill.templates.hulls import make_hulls
-from starmill.templates.labels import make_labels
+from starmill.templates.labels import make_hulls, make_labels, spread
 from starmill.templates.library_data import Emulator, Library
 from starmill.templates.measure import MAX_SPECTRA, ModelSet, report
 
@@ -46,8 +45,7 @@ def train_functions(options):
 
 
 def finish_networks(options):
-    """Make the library from the networks that the program trained and wrote to a file
-    (mill_trained_write, io/library/train_file.h)."""
+    """Make the library from networks that the program wrote (io/library/train_file.h)."""
     path = options.arguments[0]
     checkpoint = options.checkpoint or options.output + ".training"
     trained = checkpoint + ".networks"
@@ -66,7 +64,7 @@ def finish_networks(options):
                                     [group[f"bias{k}"][...] for k in layers],
                                     log_flux=int(group.attrs["log_flux"]))
     library.hull = make_hulls(library.label, library.map(values), options.hulls or "pairs")
-    guess.spread(library, values, int(options.guess_templates or 300))
+    spread(library, values, int(options.guess_templates or 300))
     name_it(library, "network", path)
     if n_train < len(models):
         try:

@@ -5,8 +5,7 @@
  *  Collective calls copy the sent data to the receive buffer.  Every communicator has one
  *  process, so no message is ever under way, and calls that send or wait for one fail.  A
  *  datatype is its size in bytes.  The build searches this folder before all others. */
-#ifndef MILL_ONE_PROCESS_MPI_H
-#define MILL_ONE_PROCESS_MPI_H
+#pragma once
 #pragma GCC system_header /* silences warnings about unused parameters */
 
 #include <stdint.h>
@@ -143,4 +142,3 @@ ONE(MPI_Irecv,
 
 #undef ONE
 #undef SET
-#endif

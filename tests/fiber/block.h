@@ -10,10 +10,10 @@ typedef struct mill_block {
   double *sums; /**< [n][MILL_BLOCK_MAX_SUM] */
 } mill_block;
 
-/** Yield until all fibers of the block have come here (kernels/fiber/fiber.c). */
+/** Yield until all fibers of the block have come here (tests/fiber/fiber.c). */
 void mill_fiber_barrier(mill_block *b);
 
-/** Run body(block, task) as one block of fibers (kernels/fiber/fiber.h). */
+/** Run body(block, task) as one block of fibers (tests/fiber/fiber.h). */
 void mill_block_run(void (*body)(mill_block *, void *), void *task);
 
 #define MILL_BLOCK_FN           static inline

@@ -9,9 +9,15 @@
 #ifndef MILL_FIBER_H
 #define MILL_FIBER_H
 
+#include "kernels/backend.h"
 #include "kernels/math/block.h"
+#include "kernels/particles/particles.h"
 
 /** Set the number of fibers per block and the seed of their order; for tests. */
 void mill_fiber_configure(int n_fiber, unsigned seed);
+
+/** The CPU's backend and particle engine, built with fibers. */
+extern const mill_backend mill_backend_cpu_fiber;
+extern const mill_particle_ops mill_particle_ops_cpu_fiber;
 
 #endif

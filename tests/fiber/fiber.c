@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "kernels/fiber/fiber.h"
+#include "tests/fiber/fiber.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/fiber/fiber_switch.h"
+#include "tests/fiber/fiber_switch.h"
 
 enum { MAX_FIBER = 32, STACK = 512 * 1024 };
 
