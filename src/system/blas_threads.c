@@ -28,7 +28,6 @@ const char *mill_blas_core(void)
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 /* Memory that OpenBLAS maps per thread: 128 MiB (BUFFER_SIZE on x86-64), plus malloc's rounding. */
