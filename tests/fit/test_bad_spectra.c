@@ -180,7 +180,7 @@ MILL_TEST(elements_have_flags_of_their_own)
       set.fixed[2 + MG] = row[k].fixed;
       for (int i = 0; i < N; i++) {
         truth[i][2 + MG] =
-            row[k].outside > 0 ? mill_label_unmap(&lib.label[MG], row[k].outside) : abundance;
+            row[k].outside > 0 ? test_label_unmap(&lib.label[MG], row[k].outside) : abundance;
         made_star_fill(&lib, truth[i], 100, 1, &random, &star[i]);
         spoil_lines(&star[i], truth[i], MG, row[k].misfit);
       }
