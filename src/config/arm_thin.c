@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 

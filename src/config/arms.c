@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/star/blocks/prepare.h"
 #include "src/config/config_internal.h"

@@ -7,7 +7,6 @@
 #include <strings.h>
 #include <yaml.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/option.h"
 #include "src/config/text.h"

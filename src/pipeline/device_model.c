@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/rotation.h"

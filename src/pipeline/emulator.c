@@ -5,7 +5,6 @@
 #include <omp.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/rbf.h"

@@ -7,7 +7,6 @@
 
 #include "kernels/math/continuum.h"
 #include "kernels/math/fourier.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/linalg.h"

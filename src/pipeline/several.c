@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 /** Factor on the misfit of a row with HULL, when libraries are compared. */

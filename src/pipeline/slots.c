@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/continuum.h"
 #include "src/stars/line_spread.h"

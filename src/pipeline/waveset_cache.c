@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/cells.h"

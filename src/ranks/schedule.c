@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
-
 /* A chunk is 1/SHARES of a rank's even share of the work left: a rank that is SHARES times
  * slower than the others still ends with them. */
 static const double SHARES = 4.0;

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 /* Exposures more than NIGHT_GAP days apart are of different nights. */

@@ -9,7 +9,6 @@
 #include <mpi.h>
 
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/train/train_statistics.h"
 #include "src/system/random.h"

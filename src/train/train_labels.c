@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 

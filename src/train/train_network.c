@@ -7,7 +7,6 @@
 #include <mpi.h>
 
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/random.h"
 

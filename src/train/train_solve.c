@@ -8,7 +8,6 @@
 #include <lapacke.h>
 #include <mpi.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/train/train_network.h"
 #include "src/train/train_work.h"

@@ -7,7 +7,6 @@
 #include <cblas.h>
 #include <mpi.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 /* A component with less than this part of the first one's variance is dropped: it is rounding of

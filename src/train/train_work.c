@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 void mill_train_settings_init(mill_train_settings *settings)
