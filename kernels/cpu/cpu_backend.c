@@ -91,8 +91,8 @@ static int are_alike(int n, mill_slot *const *slot)
   return 1;
 }
 
-/** slot->guess.chisq of all stars.  Stars that are alike share the loads of the templates, which do
- *  not fit the first-level cache. */
+/** Compute slot->guess.chisq of all stars for a group of templates, from k0 on.  Stars that are
+ *  alike share the loads of the templates, which do not fit into the first-level cache. */
 static void match_stars(mill_block *b, const mill_start_task *t, int k0)
 {
   float *sum[MILL_GUESS_STARS];
@@ -110,6 +110,7 @@ static void match_stars(mill_block *b, const mill_start_task *t, int k0)
   }
 }
 
+/** Prepare the pixels of new stars, match them with the templates and set their first requests. */
 static void body_start(mill_block *b, void *arg)
 {
   const mill_start_task *t = arg;
@@ -270,6 +271,7 @@ static int cpu_zero(mill_device *d, void *to, size_t bytes)
   return MILL_OK;
 }
 
+/** Resize the buffers of all threads' lanes for the model. */
 static int reserve(mill_device *d, const mill_model *m)
 {
   int failed = MILL_OK;
@@ -365,8 +367,9 @@ static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mil
   timing->pixel_s[phase_of(slot)] += lap_s(last);
 }
 
-/** One arm of one round: slots that have their template are answered at once, the others in batches
- *  that are emulated and answered while their templates are in the cache. */
+/** Answer all requests for an arm in a round.  Slots that have their template are answered at once.
+ *  The others form batches, each emulated and then answered while its templates are in the
+ *  cache. */
 static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
                        mill_lane *lane, double *last)
 {
@@ -401,9 +404,9 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
   }
 }
 
-/** Fill the n active slots up to a group with copies that ask for later points of a posterior, so
- *  that a batch of the emulator is full.  of [n] out: the slot of each entry; a slot's copies come
- *  in the order of their points.  Returns the new n. */
+/** Fill the list of n active slots up to a group with copies of slots that ask for their later
+ *  points of a posterior: the emulator is fastest with full batches.  of [n] out: index of each
+ *  entry's slot; a slot's copies come in the order of their points.  Returns the new n. */
 static int look_ahead(const mill_model *m, mill_lane *lane, int n, mill_slot **active, int *of)
 {
   const int n_slot = n;
@@ -513,6 +516,7 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
   return MILL_OK;
 }
 
+/** mill_backend.store: a task emulates a batch of templates, with one tangent per label. */
 static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, double *mean)
 {
   int err = MILL_OK;

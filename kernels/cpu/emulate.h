@@ -48,8 +48,8 @@ static size_t real_bytes(const mill_model *m)
   return m->set.precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);
 }
 
-/** Margin of a cut grid, in grid points beyond the reach of the rotation: nearer to the cut splines
- *  and taps would give other bits. */
+/** Grid points that cut_arm keeps beyond the reach of rotation and blur: with fewer, splines and
+ *  taps near the cut would give other bits. */
 enum { MILL_PART_EDGE = MILL_COLUMN_PAD };
 
 /** Cut arm i_arm of `part`, a copy of the model, to the grid points that the pixels of n slots need
@@ -140,6 +140,7 @@ typedef struct mill_rows {
   int is_value[MILL_BATCH_ROWS];
 } mill_rows;
 
+/** Number the rows of a batch: a value row per slot, then the tangents, slot by slot. */
 static void number_rows(const mill_model *m, int n_slot, mill_slot *const *slot, mill_rows *rows)
 {
   rows->n_slot = n_slot;

@@ -48,6 +48,7 @@ typedef struct mill_kernel_lines {
   int low_cell, n_cell; /**< first cell, and number of cells */
 } mill_kernel_lines;
 
+/** Set what the grid lines share; n_cell above MILL_KERNEL_MAX_CELL: the shear needs too many. */
 static inline void mill_kernel_lines_make(const mill_particle_setup *s,
                                           const mill_particle_kernel *k, mill_kernel_lines *l)
 {

@@ -47,9 +47,9 @@ _Static_assert(MILL_COLUMN_PAD % MILL_TILE_COLUMNS == 0, "an output is made of w
 /** Data common to the tiles of a strip of columns. */
 typedef struct mill_strip {
   int n_in, column;
-  const mill_real *weight; /**< of the strip's first column, input k at k PANEL; those of the next
-                            *   panel n_in PANEL after them */
-  const mill_real *bias;   /**< of its first column */
+  const mill_real *weight; /**< weights of the strip's first column: input k at k PANEL, and the
+                            *   next panel n_in PANEL further */
+  const mill_real *bias;   /**< bias of the strip's first column */
 } mill_strip;
 
 /** Rows h[0..NR), of pitch MILL_ROW_PITCH. */
@@ -117,8 +117,8 @@ MILL_TILE(12)
 
 typedef void mill_tile(const mill_strip *, const mill_real *, const int *, mill_real *const *);
 
-/** out[r][0..n_out_pad) = W h[r] (+ bias where value[r]); h [n_row][MILL_ROW_PITCH].  The bias is
- *  of the weights' type where there are values. */
+/** Compute out[r][0..n_out_pad) = W h[r], plus the bias where value[r]; h [n_row][MILL_ROW_PITCH].
+ *  If a row has value set, the bias has the type of the weights. */
 static void layer_product(const mill_layer *layer, const void *weight_w, int n_row,
                           const mill_real *h, const int *value, mill_real *const *out)
 {

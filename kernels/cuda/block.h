@@ -10,13 +10,11 @@ typedef struct mill_block {
   struct mill_team_memory *team; /**< memory of warps that work alone; NULL: none do */
 } mill_block;
 
-/** Threads of a block; sums over its threads made at once, and numbers of shared memory for
- *  them. */
 enum {
   MILL_BLOCK_THREADS = 128,
   MILL_BLOCK_WARPS = MILL_BLOCK_THREADS / 32,
-  MILL_BLOCK_SUMS_AT_ONCE = 16,
-  MILL_BLOCK_SHARED = MILL_BLOCK_WARPS * MILL_BLOCK_SUMS_AT_ONCE
+  MILL_BLOCK_SUMS_AT_ONCE = 16, /**< numbers that one pass adds up over the threads of a block */
+  MILL_BLOCK_SHARED = MILL_BLOCK_WARPS * MILL_BLOCK_SUMS_AT_ONCE /**< size of mill_block.shared */
 };
 
 /** All threads of the thread block. */

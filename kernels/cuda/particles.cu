@@ -3,8 +3,8 @@
  *
  *  All problems of a call move at once.  One piece of device memory holds inputs, results and work
  *  space; inputs are uploaded and results downloaded in one copy each.  Nothing waits for the host
- *  in between.  The launches are: one for the steps to the next density, one for their moments, and
- *  for a density two (exact) or 1 + number of axes (binned).
+ *  in between.  It launches one kernel for the steps to the next density, one for their moments,
+ *  and two (exact form) or 1 + number of axes (binned form) for the density.
  *
  *  A cloud's particles are cut into parts, one block each; their number depends on the setup
  *  alone.  Sums over parts have a fixed order, and nodes are integers: the bits depend neither on
@@ -350,6 +350,7 @@ static int launch_exact(batch *b, int i_record)
                           i_record);
 }
 
+/** Launch the binned density: spread particles over nodes, then convolve axis by axis. */
 static int launch_binned(batch *b, int i_record)
 {
   const particle_view &v = b->view;
@@ -397,6 +398,7 @@ static int run_steps(batch *b)
   return MILL_OK;
 }
 
+/** Copy the results of a batch from the download buffer to its problems. */
 static void hand_out(const batch *b)
 {
   const particle_view *v = &b->view;
@@ -418,6 +420,7 @@ static void hand_out(const batch *b)
 #undef HOST
 }
 
+/** Upload a batch of problems, run all steps, and download the results. */
 static int run_batch(batch *b)
 {
   CHECK_CUDA(cudaMemcpyAsync(b->device, b->up, b->n_up, cudaMemcpyHostToDevice, b->stream));

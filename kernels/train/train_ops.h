@@ -88,8 +88,8 @@ typedef struct mill_train_ops {
   int (*slopes)(mill_train_work *work, const mill_train_rows *rows, int n_all);
   /** Sum of the losses of all calls of slopes since the last take_loss. */
   int (*take_loss)(mill_train_work *work, double *loss);
-  /** Host copy of the last gradient [n_param], valid until the next call of slopes; the caller may
-   *  overwrite it. */
+  /** Return a host copy of the last gradient [n_param], valid until the next call of slopes; the
+   *  caller may overwrite it. */
   int (*gradient)(mill_train_work *work, float **gradient);
   /** Make an Adam step of parameters [first, first + n) by gradient [n], or by the last call of
    *  slopes if NULL.  With a gradient, these parameters are updated on the host too. */
