@@ -113,8 +113,8 @@ static void cuda_close(mill_device *d)
   if (!d)
     return;
   (void)cudaSetDevice(d->id);
-  /* wait for work that may use the memory to be freed; its failures were reported, or nobody waits
-   * for its results */
+  /* wait for work that may use the memory to be freed; failures of this work were reported, or
+   * nobody waits for its results */
   const cudaStream_t stream[] = {d->stream, d->up, d->down};
   for (int i = 0; i < 3; i++)
     if (stream[i])

@@ -30,8 +30,8 @@ static work_shape shape_of(const mill_model *m, int n_lane)
     if (m->arm[a].kind == MILL_EMULATOR_RBF && m->arm[a].rbf.n_out > s.pitch)
       s.pitch = m->arm[a].rbf.n_out;
   }
-  /* a front's number of outputs is arbitrary; rows must begin at multiples of 16 bytes
-   * (product_f32) */
+  /* a spline grid or radial functions may have any number of outputs; rows must begin at multiples
+   * of 16 bytes (product_f32) */
   s.pitch = (s.pitch + MILL_COLUMN_PAD - 1) / MILL_COLUMN_PAD * MILL_COLUMN_PAD;
   return s;
 }

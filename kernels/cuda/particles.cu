@@ -140,8 +140,8 @@ static __global__ void __launch_bounds__(THREADS)
                          v.node + (size_t)i * (size_t)v.n_node);
 }
 
-/** Convolve along axis a as mill_block_convolve does, from the nodes (last axis) or from work.  One
- *  warp per output point, along x, and per cloud. */
+/** Convolve along axis a as mill_block_convolve does; input: the nodes (last axis), else `from`.  A
+ *  warp per output point (x) and cloud (y). */
 static __global__ void __launch_bounds__(THREADS)
     particle_convolve(const __grid_constant__ particle_view v, int a, int n_point, int n_inner,
                       const double *from, double *to, size_t n_to)

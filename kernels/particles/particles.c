@@ -69,8 +69,8 @@ int mill_particle_check_setup(const mill_particle_setup *s)
 
 /* ---- problems ---- */
 
-/* Largest curvature of a gridded U along an axis. A cubic spline's curvature is linear between
- * nodes, so only nodes are examined. */
+/* Return the largest curvature of a gridded U along any axis. A cubic spline's curvature is linear
+ * between nodes, so only nodes are examined. */
 static double field_curvature(const mill_particle_field *f)
 {
   size_t n[MILL_PARTICLE_DIM] = {1, 1, 1}, n_all = 1;
@@ -174,9 +174,9 @@ size_t mill_particle_n_coef(const mill_particle_field *f)
   return n;
 }
 
-/* Coefficients c [n + 2] of the uniform cubic B-spline through u [n], (c[i] + 4 c[i + 1] + c[i +
- * 2]) / 6 = u[i]. Not-a-knot: a continuous third derivative at the second and the last but one
- * point, where the second derivative thus equals the second difference of u. work [n]. */
+/* Compute coefficients c [n + 2] of the uniform cubic B-spline through u [n], (c[i] + 4 c[i + 1] +
+ * c[i + 2]) / 6 = u[i]. Not-a-knot: a continuous third derivative at the second and the last but
+ * one point, where the second derivative thus equals the second difference of u. work [n]. */
 static void fit_line(int n, const double *u, double *c, double *work)
 {
   const int first = 1, last = n - 2;
@@ -197,9 +197,9 @@ static void fit_line(int n, const double *u, double *c, double *work)
   c[last + 3] = 6 * u[last + 1] - 4 * c[last + 2] - c[last + 1];
 }
 
-/* Coefficients of a periodic spline with n points a period, by two recursions with the pole sqrt(3)
- * - 2 (Unser, Aldroubi & Eden 1993, IEEE Trans. Signal Process. 41, 821). c[0] belongs to the last
- * point. */
+/* Compute the coefficients c [n + 2] of a periodic spline with n points a period, by two recursions
+ * with the pole sqrt(3) - 2 (Unser, Aldroubi & Eden 1993, IEEE Trans. Signal Process. 41, 821).
+ * c[0] belongs to the last point. */
 static void fit_period(int n, const double *u, double *c)
 {
   const double z = sqrt(3.0) - 2.0;

@@ -12,8 +12,8 @@
   for (int a = 0; a < MILL_PARTICLE_DIM; a++)                                                      \
     if (a < (n))
 
-/** Values and derivatives by t of the four uniform cubic B-splines at t in [0, 1] of an interval.
- *  */
+/** Compute values and derivatives by t of the four uniform cubic B-splines at t in [0, 1] of an
+ *  interval. */
 MILL_HD static inline void mill_bspline(double t, double value[4], double slope[4])
 {
   const double s = 1.0 - t, sixth = 1.0 / 6.0;
@@ -27,8 +27,8 @@ MILL_HD static inline void mill_bspline(double t, double value[4], double slope[
   slope[3] = 0.5 * t * t;
 }
 
-/** Index of the interval of axis a that contains x, and the place *t in it, 0 to 1.  Beyond the
- *  grid: the edge; NaN: the first node. */
+/** Return the index of the interval of axis a that contains x, and the place *t in it, 0 to 1.
+ *  Beyond the grid: the edge; NaN: the first node. */
 MILL_HD static inline int mill_field_interval(const mill_particle_field *f, int a, double x,
                                               double *t)
 {

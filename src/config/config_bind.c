@@ -18,6 +18,7 @@ static const char *parameter_names(const mill_library *lib, char out[512])
   return out;
 }
 
+/* Set *i_par to the index of a named parameter: vrad, vsini or a label of the library. */
 static int find_parameter(const mill_library *lib, const char *key_name, const char *name,
                           int *i_par)
 {

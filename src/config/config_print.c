@@ -90,6 +90,7 @@ static void print_names(const mill_config *config, const mill_option *k, FILE *o
   fputs("]\n", out);
 }
 
+/* Print the selected stars, numbers first, four to a line. */
 static void print_objects(const mill_config *config, FILE *out)
 {
   static const mill_star_list all = {0};

@@ -81,6 +81,7 @@ static int is_null(const yaml_node_t *node)
   return !*text || strcmp(text, "~") == 0 || strcasecmp(text, "null") == 0;
 }
 
+/* Describe what a node holds, for the message "expected ..., got ...". */
 static const char *found(const yaml_node_t *node, char out[80])
 {
   char text[64];
@@ -102,6 +103,7 @@ static int expected(reader *in, const yaml_node_t *node, const char *what)
   return bad(in, node, "expected %s, got %s", what, found(node, text));
 }
 
+/* Read a finite number. */
 static int get_real(reader *in, const yaml_node_t *node, double *out)
 {
   if (!is_plain(node) || is_null(node))
@@ -159,6 +161,7 @@ static int get_text(reader *in, const yaml_node_t *node, size_t size, char *out)
   return MILL_OK;
 }
 
+/* Set *out to the index of a word; yes, on, no and off stand for true and false. */
 static int get_word(reader *in, const yaml_node_t *node, const char *const *words, int *out)
 {
   static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
@@ -201,6 +204,7 @@ static const yaml_node_t *list_item(const reader *in, const yaml_node_t *node, s
   return yaml_document_get_node(in->document, node->data.sequence.items.start[i]);
 }
 
+/* Read a list of names into the array and the count of a key's row. */
 static int get_names(reader *in, const yaml_node_t *node, const mill_option *k)
 {
   char *list = (char *)in->config + k->offset;
@@ -290,6 +294,7 @@ static int get_fields(reader *in, const yaml_node_t *node, const mill_items *k, 
   return MILL_OK;
 }
 
+/* Read a list of items into the array at k->offset: mappings, or bare names if is_named. */
 static int read_items(reader *in, const yaml_node_t *node, const mill_items *k)
 {
   char *list = (char *)in->config + k->offset;
@@ -419,6 +424,7 @@ static int read_key(reader *in, const yaml_node_t *node)
   return MILL_OK;
 }
 
+/* Refuse a key; suggest starmill's word for a key of rvspecfit, or the nearest name. */
 static int unknown_key(const char *name)
 {
   char text[64];

@@ -5,7 +5,7 @@
 #include "kernels/cpu/lanes.h"
 #include "kernels/data/library.h"
 
-/** Spectra of an arm at n sets of labels.
+/** Compute spectra of an arm at n sets of labels by its emulator.
  *
  *  label [n][n_label]     in
  *  flux [n_group][n_pix]  out  groups of MILL_LANE spectra; spectra beyond the n-th are 0 or 1

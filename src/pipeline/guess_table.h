@@ -12,7 +12,7 @@
 
 /** An arm's templates over all bins of its grid, of which each wavelength set takes a range. */
 typedef struct mill_guess_arm {
-  long bin0; /**< floor(ln wavelength / ln_step) of the first */
+  long bin0; /**< floor(ln wavelength / ln_step) of the first bin */
   int n_bin;
   int *count;       /**< [n_bin] grid points in a bin, owned */
   mill_lanes *mean; /**< [2 n_group][n_bin], 0 beyond n_templ, owned */
@@ -34,7 +34,7 @@ typedef struct mill_guess_range {
   int arm, n_cont;
   int n_bin, n_block; /**< bins; blocks to transform, up to the last with unmasked pixels */
   int n_used;         /**< bins in these blocks */
-  long bin0;          /**< floor(ln wavelength / ln_step) of the first */
+  long bin0;          /**< floor(ln wavelength / ln_step) of the first bin */
 } mill_guess_range;
 
 /** Widest margin of a range, km/s. */
@@ -47,8 +47,8 @@ typedef struct mill_guess_cost {
   double bytes;        /**< memory of a rank: templates, and velocities of 64 stars */
 } mill_guess_cost;
 
-/** Length of the Fourier transforms for n_vel velocities: the least power of two that is at least
- *  four times n_vel. */
+/** Return the length of the Fourier transforms for n_vel velocities: the least power of two that is
+ *  at least four times n_vel (and 16). */
 double mill_guess_fourier_length(double n_vel);
 
 /** Cost of the guess for a star with one spectrum in each arm, without making a table. */
@@ -61,7 +61,7 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
                             mill_guess_table *table);
 void mill_guess_table_clear(mill_guess_table *table);
 
-/** The range of ascending wavelengths wave_aa [n_pix], vacuum A. */
+/** Return the range of bins for ascending wavelengths wave_aa [n_pix], vacuum A. */
 mill_guess_range mill_guess_table_range(const mill_guess_table *table, const mill_fit_settings *set,
                                         int i_arm, int n_pix, const double *wave_aa);
 

@@ -17,8 +17,8 @@ typedef struct mill_pipeline mill_pipeline;
 
 /** Give the next star: returns 1 and *star, 0 at the end, -code on failure.
  *
- *  *star must stay valid until the sink gets it or the run ends; its start, and its pixels unless
- *  star->stays, only until the next call, since the slot has a copy then. */
+ *  *star must stay valid until the sink gets it or the run ends.  Its start, and its pixels unless
+ *  star->stays, may change from the next call on, when the slot has a copy. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
 /** For a source of stars with star->stays: wait until all pixels given before the previous call of
@@ -30,9 +30,9 @@ typedef int (*mill_result_sink)(void *context, mill_star *star);
 
 /** Create a pipeline.
  *
- *  lib [n_lib]    borrowed until destroy, as are the settings; with several libraries each star gets
- *                 the row of the one that suits it (src/pipeline/several.h), settings and rows have
- *                 the first library's labels, and no star can be held (mill_pipeline_hold)
+ *  lib [n_lib]    borrowed until destroy, as are the settings.  With several libraries a star gets
+ *                 the row of the library that suits it (src/pipeline/several.h); settings and rows
+ *                 have the first library's labels, and no star can be held (mill_pipeline_hold)
  *  n_slot         stars at once, 1 or more
  *  n_thread       OpenMP threads, 1 or more
  *  want_models    enum mill_want_models
@@ -95,9 +95,9 @@ int mill_pipeline_ask(mill_pipeline *pipeline, int request, int fix_error, int n
 int mill_pipeline_models(mill_pipeline *pipeline);
 void mill_pipeline_model(const mill_pipeline *pipeline, int i_segment, mill_segment_model *model);
 
-/** Candidate starts of the held star from the initial guess, the best first, n_most at most;
- *  returns their number.  theta [n_most][n_par] out; chisq [n_most] out, up to a common
- *  constant. */
+/** Get the candidate starts that the initial guess found for the held star, the best first, at most
+ *  n_most; returns their number.  theta [n_most][n_par] out; chisq [n_most] out, without a constant
+ *  that is the same for all. */
 int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *theta, double *chisq);
 
 /** Fit until the source ends.  Rows go to the sink in the order in which they finish.  Source and

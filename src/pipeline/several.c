@@ -139,8 +139,8 @@ static int next_library(mill_contest *c, int n_lib, int k)
   return -1;
 }
 
-/** The first library not fitted so far whose guess is nearly the best; -1: none.  The guess's bins
- *  blur sharp lines more than broad ones, so a poorer library may guess best. */
+/** Return the first library not fitted so far whose guess is nearly the best (NEARLY); -1: none.  A
+ *  poorer library may guess best, since the guess's bins blur sharp lines more than broad ones. */
 static int second_choice(mill_contest *c, int n_lib)
 {
   double least = INFINITY;
@@ -172,6 +172,7 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
   if (*next < 0 && is_first_choice && best->status == MILL_STATUS_FITTED &&
       best->warn & MILL_WARN_HULL)
     *next = second_choice(c, slots->n_lib);
+  /* library 0 guesses last and, if within the tie, fits in the same turn */
   *limit = c->is_guessing ? -INFINITY : *next == 0 ? c->tie : INFINITY;
   if (is_guess)
     return MILL_OK;

@@ -3,9 +3,9 @@
  *
  *  A star stays in its slot.  First all libraries guess, from the last to the first.  Then the
  *  library of the best guess fits the star, and those whose guesses tie with it, in their order.
- *  The star gets the row of least mill_fit_result.excess (times 1.25 if it has HULL), of equal ones
- *  the first.  If that row has HULL, libraries whose guess is nearly as good fit the star as well.
- *  So a row depends on its star alone. */
+ *  The star gets the row of least mill_fit_result.excess (times 1.25 if it has HULL), or the first
+ *  of equal rows.  If that row has HULL, libraries whose guess is nearly as good fit the star as
+ *  well.  So a row depends on its star alone. */
 #pragma once
 
 #include "src/pipeline/slots.h"
@@ -27,11 +27,11 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 typedef struct mill_contest {
   double chisq[MILL_MAX_LIBRARY]; /**< of each library's guess */
   double tie;                     /**< chi-square up to which guesses tie: the least guess_tie */
-  double fitted;                  /**< first choice's tie, while a second one is made; else
-                                   *  -INFINITY */
+  double fitted;                  /**< second choice: guesses up to this chi-square have been
+                                   *  fitted by the first one; else -INFINITY */
   int is_guessing;                /**< the present turn is only a guess */
-  int scaled;                     /**< MILL_INFO_LSF_SCALED or 0, of the first turn: it scales the
-                                       slot's resolution rows for all libraries */
+  int scaled;                     /**< MILL_INFO_LSF_SCALED if the first turn scaled the slot's
+                                   *  resolution rows, which all libraries use; else 0 */
   int is_kept;                    /**< the star's row is `best`, not that of the last turn */
   mill_fit_result best;           /**< best row so far; NOT_DONE: none */
   const mill_star_model *model;   /**< models of best, in kept */

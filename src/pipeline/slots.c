@@ -256,7 +256,7 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
                sizeof(mill_slot));
 }
 
-/** Reserve memory for a star and set the offsets of its parts; pixels have the same place for all
+/** Reserve memory for a star and set the offsets of its parts; pixels have the same offset for all
  *  libraries. */
 static int place_star(mill_slots *s, int i_slot, const mill_star *star)
 {
@@ -346,7 +346,7 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, double limit)
 }
 
 /** Fill segments and slot of a placed star for library k: the first two pieces of an upload.
- *  limit: of mill_slots_turn; -INFINITY: the library only guesses. */
+ *  limit: as in mill_slots_turn; -INFINITY: the library only guesses. */
 static int describe_star(mill_slots *s, int i_slot, int k, double limit)
 {
   mill_slot_entry *e = &s->entry[i_slot];
@@ -366,8 +366,8 @@ static int describe_star(mill_slots *s, int i_slot, int k, double limit)
   return MILL_OK;
 }
 
-/** Add pixels and line-spread functions to the upload, in the order of their places, so that the
- *  pixels become one copy. */
+/** Add pixels and line-spread functions to the upload, in the order of their addresses, so that one
+ *  copy takes all pixels. */
 static void add_pixels(mill_slots *s, const mill_slot_entry *e)
 {
   const mill_star *star = e->star;
@@ -386,6 +386,7 @@ static void add_pixels(mill_slots *s, const mill_slot_entry *e)
     add_piece(s, e->memory.at + e->lsf_at, s->lsf, (size_t)s->n_lib * e->lsf_bytes, 0);
 }
 
+/** Plan, place and upload a star; without success the caller frees the slot. */
 static int load(mill_slots *s, int i_slot, mill_star *star)
 {
   mill_slot_entry *e = &s->entry[i_slot];

@@ -23,7 +23,7 @@ typedef struct entry {
   double *wave_aa;      /**< [n_pix], owned */
   uint64_t wave_number; /**< wave_number of the last segment with these wavelengths */
   int n_hold;
-  int64_t turn;       /**< of the star that asked for it last */
+  int64_t turn;       /**< number of the star that asked for it last */
   int64_t given_back; /**< n_given_back when its last hold was given back */
   size_t bytes;       /**< memory of host and backend */
   void *block;        /**< backend memory of the set and its arrays, owned */
@@ -100,6 +100,7 @@ static void free_templates(mill_waveset_cache *c, int id)
   t->block = NULL;
 }
 
+/** Free the memory of a set on host and backend. */
 static void free_memory(mill_waveset_cache *c, entry *e)
 {
   if (e->i_guess != NONE)
@@ -267,6 +268,7 @@ mill_waveset_view mill_waveset_cache_view(const mill_waveset_cache *c, int id)
 
 /* ---- making -------------------------------------------------------------------------------- */
 
+/** Refuse too few, unordered or uncovered wavelengths (at any allowed velocity). */
 static int check_waves(const mill_waveset_cache *c, int arm, int n_pix, const double *wave_aa)
 {
   const mill_arm *from = &c->lib->arm[arm];

@@ -88,8 +88,8 @@ static int copy_plan(const mill_schedule_plan *plan, mill_schedule *s)
   return MILL_OK;
 }
 
-/* List the files with wanted rows in order: those expensive to open first, then the others, both
- * in catalog order. */
+/* List the files with wanted rows: first files that are expensive to open, then the others, both in
+ * catalog order. */
 static int order_files(mill_schedule *s)
 {
   int err = MILL_OK;
@@ -131,6 +131,7 @@ typedef struct making {
   int is_open;   /* a chunk has begun and not ended */
 } making;
 
+/* Begin a chunk at a row of file order[at], and choose the cost at which it ends. */
 static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
 {
   const double share = d->left / (double)d->plan->n_rank;
@@ -196,6 +197,7 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
   return MILL_OK;
 }
 
+/* Divide all files among chunks, in the order of order_files. */
 static int make_chunks(mill_schedule *s, const mill_schedule_plan *plan)
 {
   making d = {

@@ -10,8 +10,8 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* A component with less than this part of the first one's variance is dropped: it is rounding of
- * the eigenvalues. */
+/* A component with less than this part of the first one's variance is dropped: it is rounding error
+ * of the eigenvalues. */
 #define LEAST_PART 1e-13
 
 struct mill_train_statistics {
@@ -171,6 +171,7 @@ static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_stat
   return MILL_OK;
 }
 
+/* Send this rank's statistics to rank 0, which first says whether it can take them. */
 static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics *s)
 {
   int answer = MILL_OK;
@@ -242,8 +243,8 @@ static int n_kept(int n, const double *value, double total, double rest)
   return k;
 }
 
-/* Turn a principal direction into a pattern, in the spectra's units, whose scores have mean square
- * 1. */
+/* Turn a principal direction, row, into a pattern [n_pix] in the spectra's units, with scores of
+ * mean square 1. */
 static void make_pattern(const mill_train_statistics *s, const double *row, const double *scale,
                          double *pattern)
 {
