@@ -262,6 +262,7 @@ static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_part
   mill_kernel_work *w = (mill_kernel_work *)batch->work;
   mill_kernel_lines lines;
   mill_kernel_lines_make(s, k, &lines);
+  /* steps above four widths: the ratios would overflow; a steep shear: too many cells */
   if (lines.rho2 > 16.0 || lines.n_cell > MILL_KERNEL_MAX_CELL) {
     for (int i = 0; i < batch->n; i++)
       if (batch->weight[i] > 0.0)

@@ -104,6 +104,7 @@ static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, in
   MILL_BARRIER(b);
 }
 
+/** As on a CPU: this thread's products of the first n rows of model error with each other. */
 static __device__ inline void mill_error_pairs(mill_block *b, const mill_segment *s, int n,
                                                double *acc)
 {

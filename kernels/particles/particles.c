@@ -13,7 +13,7 @@
 
 /* ---- setup ---- */
 
-/** Check ends, grid and kernel width of axis a. */
+/* Check ends, grid and kernel width of axis a. */
 static int check_axis(const mill_particle_setup *s, int a)
 {
   if (s->boundary[a] != MILL_OPEN && !(s->high[a] > s->low[a]))
@@ -120,7 +120,7 @@ static double curvature(const mill_particle_setup *s, const mill_particle_proble
   return most;
 }
 
-/** Check where and how wide the particles of a problem start along axis a. */
+/* Check where and how wide the particles of a problem start along axis a. */
 static int check_start(const mill_particle_setup *s, const mill_particle_problem *p, int a)
 {
   const unsigned long long id = p->id;

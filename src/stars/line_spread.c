@@ -155,6 +155,7 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
       needed = fmax(needed, grid * grid - templ * templ / (range.last_aa * range.last_aa));
   }
   double square = fmin(range.wanted, MILL_LARGEST_BLUR * range.least);
+  /* a matrix needs solvers for each blur: round sigma^2 down to an eighth of `wanted` */
   if (step > 0.0 && range.wanted > 0.0)
     square = range.wanted * step * floor(square / (range.wanted * step));
   const double blur = sqrt(fmax(needed, square));

@@ -335,6 +335,7 @@ int mill_train_components_scores(const mill_train_components *c, const double *s
       x[i * n_pix + p] = u * scale[p];
     }
   }
+  /* z_k = pattern_k . scale^2 (y - mean) / variance_k: scaled patterns are orthogonal */
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, c->n_component, c->n_pix, 1, x, c->n_pix,
               c->pattern, c->n_pix, 0, z, c->n_component);
   for (size_t i = 0; i < (size_t)n; i++)
