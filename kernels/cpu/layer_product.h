@@ -117,8 +117,8 @@ MILL_TILE(12)
 
 typedef void mill_tile(const mill_strip *, const mill_real *, const int *, mill_real *const *);
 
-/** Compute out[r][0..n_out_pad) = W h[r], plus the bias where value[r]; h [n_row][MILL_ROW_PITCH].
- *  If a row has value set, the bias has the type of the weights. */
+/** Compute a layer's outputs out[r][0..n_out_pad) = W h[r], plus the bias where value[r]; h
+ *  [n_row][MILL_ROW_PITCH].  If a row has value set, the bias has the type of the weights. */
 static void layer_product(const mill_layer *layer, const void *weight_w, int n_row,
                           const mill_real *h, const int *value, mill_real *const *out)
 {

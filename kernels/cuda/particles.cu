@@ -3,8 +3,8 @@
  *
  *  All problems of a call move at once.  One piece of device memory holds inputs, results and work
  *  space; inputs are uploaded and results downloaded in one copy each.  Nothing waits for the host
- *  in between.  It launches one kernel for the steps to the next density, one for their moments,
- *  and two (exact form) or 1 + number of axes (binned form) for the density.
+ *  in between.  For each density a call launches one kernel for the steps before it, one for their
+ *  moments, and two (exact form) or 1 + number of axes (binned form) for the density itself.
  *
  *  A cloud's particles are cut into parts, one block each; their number depends on the setup
  *  alone.  Sums over parts have a fixed order, and nodes are integers: the bits depend neither on

@@ -189,8 +189,8 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
   }
 }
 
-/** A thread's first row and column of a tile.  Its rows are ROW_SIDE apart, its pieces of columns
- *  APART * PIECE. */
+/** A thread's first row and column of a tile.  The thread's rows are ROW_SIDE apart, its pieces of
+ *  columns APART * PIECE columns. */
 struct product_place {
   int row, column;
 };

@@ -208,8 +208,8 @@ MILL_HD static inline void mill_node_axis(const mill_particle_setup *s,
  *
  *  Cubic interpolation of the kernel K from four nodes w apart errs by |error| <= (9/16) / 24 w^4
  *  max |K''''|, with max |K''''| = 3 K(0) / h^4 for width h.  Each further axis multiplies an
- *  axis's error by at most 5/4, the sum of the weights' absolute values.  1e-13: rounding, and the
- *  kernel beyond nodes. */
+ *  axis's error by at most 5/4, the sum of the weights' absolute values.  1e-13 covers rounding
+ *  errors and the kernel beyond the nodes. */
 MILL_HD static inline double mill_node_bound(const mill_particle_setup *s,
                                              const mill_particle_kernel *k)
 {

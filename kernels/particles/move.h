@@ -6,8 +6,8 @@
 #include "kernels/math/counter_random.h"
 #include "kernels/particles/potential.h"
 
-/** Sums over particles: number alive, number lost, first and second moments about a reference
- *  point. */
+/** Sums over particles: number alive, number of bad steps (NaN or too long), first and second
+ *  moments about a reference point. */
 enum { MILL_PARTICLE_SUMS = 2 + 9 };
 
 /** Index of the sum over x_a x_e, a <= e, among the second moments. */

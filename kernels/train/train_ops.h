@@ -66,8 +66,8 @@ typedef struct mill_train_work mill_train_work;
 /** All functions return MILL_OK or a failure of memory or of the GPU. */
 typedef struct mill_train_ops {
   const char *name;
-  /** Principal directions of the rows of x [n_row][n_pix], float64: value [n], the n largest
-   *  eigenvalues of x x^T, ascending, and out [n][n_pix], the rows v^T x for their eigenvectors v.
+  /** Compute the principal directions of the rows of x [n_row][n_pix], float64.  value [n]: the n
+   *  largest eigenvalues of x x^T, ascending.  out [n][n_pix]: rows v^T x of their eigenvectors v.
    *  A row's sum of squares is its eigenvalue.  MILL_ERR_INTERNAL if LAPACK or cuSOLVER fails. */
   int (*directions)(int n_row, int n_pix, const double *x, int n, double *value, double *out);
   int (*create)(const mill_train_net *net, mill_train_work **out);

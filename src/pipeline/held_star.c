@@ -22,8 +22,8 @@ void mill_held_clear(mill_held *h)
   memset(h, 0, sizeof *h);
 }
 
-/** Allocate the views (copies of the held star's slot), their velocities and answers; again if a
- *  star has more segments than any before. */
+/** Allocate the views (copies of the held star's slot), their velocities and answers; do it again
+ *  for a star with more segments than any before. */
 static int make_views(mill_pipeline *p, int n_segment)
 {
   int err = MILL_OK;

@@ -40,8 +40,8 @@ typedef struct mill_seat {
   int has_remarked;        /**< the device's remark is logged */
 } mill_seat;
 
-/** Neighbouring slots and the devices that fit their stars: all slots, or one thread's share.  Only
- *  its crew uses a slot; shared data of the pipeline need the mutex. */
+/** A crew: neighbouring slots (all, or one thread's share) and the devices that fit their stars.
+ *  Only its crew uses a slot; shared data of the pipeline need the mutex. */
 typedef struct mill_crew {
   mill_seat seat[MILL_MAX_LIBRARY]; /**< [n_lib] */
   int first, n_slot;

@@ -140,7 +140,7 @@ void mill_waveset_cache_add_stats(const mill_waveset_cache *c, mill_waveset_stat
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-/** Hash of wavelengths, never 0.  Four independent chains, so that their multiplications
+/** Return a hash of wavelengths, never 0; it has four independent chains, whose multiplications
  *  overlap. */
 static uint64_t hash_of(int arm, int n_pix, const double *wave_aa)
 {

@@ -149,8 +149,8 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   return add_start(s, at, row);
 }
 
-/* Return the row of a file at which the rows from `row` on reach a cost; *spent: their cost.
- * Unwanted rows cost nothing. */
+/* Return the end of the fewest rows of a file, from `row` on, that reach a cost; *spent: their
+ * cost. Unwanted rows cost nothing. */
 static int64_t row_at_cost(const mill_schedule *s, const mill_schedule_file *file, int64_t row,
                            double cost, double *spent)
 {

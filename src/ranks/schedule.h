@@ -88,8 +88,8 @@ double mill_schedule_open_cost(int64_t n_byte, int is_compressed, double rate);
 
 /* ---- default rates, for estimates and sizes of chunks only ---- */
 
-/** Stars/s of one core: DESI coadds, three arms with resolution matrices, on a Xeon with AVX-512
- *  (docs/develop/performance.md).  optimizer: MILL_OPT_HYBRID, ... */
+/** Return the usual stars/s of one core: DESI coadds, three arms with resolution matrices, on a
+ *  Xeon with AVX-512 (docs/develop/performance.md).  optimizer: MILL_OPT_HYBRID, ... */
 static inline double mill_usual_core_rate(int optimizer)
 {
   /* hybrid and levenberg-marquardt have the same rate within 2 % */
