@@ -39,8 +39,8 @@ typedef struct mill_backend {
   int (*upload)(mill_device *device, void *to, const void *from, size_t bytes);
   /** Upload n pieces; the device may copy them concurrently. */
   int (*upload_all)(mill_device *device, const mill_upload *piece, int n);
-  /** Allocate pinned host memory, the source of pieces that stay; any thread may call it.  This
-   *  pointer is NULL where such pieces may lie in any memory. */
+  /** Allocate pinned host memory for pieces of uploads that stay (mill_upload.stays); any thread
+   *  may call it.  This pointer is NULL where such pieces may lie in any memory. */
   int (*pin)(size_t bytes, void **out);
   void (*unpin)(void *memory);
   /** Wait for the uploads made before the previous call of settle: the sources of their pieces that

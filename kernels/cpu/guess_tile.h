@@ -63,8 +63,8 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
   }
 }
 
-/** Transform sum back.  Write the real parts of the first nv <= n / 4 elements of n_lane sequences,
- *  in reverse order, to chisq [n_lane][nv]. */
+/** Apply the inverse Fourier transform to sum.  Write the real parts of the first nv <= n / 4
+ *  elements of n_lane sequences, in reverse order, to chisq [n_lane][nv]. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {

@@ -348,9 +348,9 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   mill_block_sum_n(b, part, n_sum, sums);
 }
 
-/** Add the terms of model error E to slope, the weights of half the gradient at len pixels: (P a)
- *  E^T E r for the residual r, and -p^T N^-1 U^T E for the determinant (U: products of E with P
- *  t). */
+/** Add the terms of model error E to slope, the weights of half the gradient at len pixels:
+ *  (P a) E^T E r for the residual r, and -p^T N^-1 U^T E for the determinant (U: products of E with
+ *  P t). */
 MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len,
                                    const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
                                    int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],

@@ -53,7 +53,7 @@ int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu);
 /** Name of the backend on this GPU: "cuda NVIDIA H200 sm_90", at most 59 bytes. */
 void mill_gpu_backend_name(const mill_gpu_facts *gpu, char *name, size_t size);
 
-/** Ranks of a node that share a GPU.
+/** Count the ranks of a node that share this rank's GPU, and number them.
  *
  *  chosen      [n_rank] the GPU of every rank of the node; all 0 for a rank without GPU
  *  rank        this rank, which has a GPU

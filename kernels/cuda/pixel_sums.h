@@ -322,9 +322,9 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
   }
 }
 
-/** Add the terms of model error E to by[pitch ...], the gradient's weights of mill_weights_of: (P
- *  a) E^T E r for the residual r, and -p^T N^-1 U^T E for the determinant (U: products of E with P
- *  t). */
+/** Add the terms of model error E to by[pitch ...], the gradient's weights of mill_weights_of:
+ *  (P a) E^T E r for the residual r, and -p^T N^-1 U^T E for the determinant (U: products of E with
+ *  P t). */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,

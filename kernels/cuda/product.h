@@ -25,8 +25,8 @@ static_assert(K_BLOCK % STAGE == 0, "blocks of sums end where a buffer does");
 
 /** Shape of a block.  ROWS: its rows.  ROW_SIDE, SIDE: its threads along rows and along columns, so
  *  few that the outputs of a thread make arithmetic the limit, not shared memory or the
- *  second-level cache.  APART: pieces from one piece of a thread's columns to its next.  EMPTY:
- *  unused columns of a buffer, which put a warp's weights into different banks. */
+ *  second-level cache.  APART: distance between two pieces of a thread's columns, in pieces.
+ *  EMPTY: unused columns of a buffer, which put a warp's weights into different banks. */
 template <typename real> struct product_shape;
 template <> struct product_shape<float> {
   enum { ROWS = 128, ROW_SIDE = 16, SIDE = 8, APART = 8, EMPTY = 0 };

@@ -12,8 +12,8 @@
 #include "kernels/math/activation.h"
 #include "kernels/particles/move.h"
 
-/** Kernel widths beyond which a particle's images at boundaries and nodes are left out: the kernel
- *  is below 3e-18 of its peak there. */
+/** Nodes, and a particle's images at boundaries, are left out beyond this many kernel widths: the
+ *  kernel is below 3e-18 of its peak there. */
 #define MILL_KERNEL_REACH 9.0
 
 /** The kernel of one cloud of particles after one step. */
@@ -104,7 +104,8 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
 }
 
 /** For line i of the grid along the last axis, write its coordinates on the other axes to other
- *  [MILL_PARTICLE_DIM]; returns the shear there, in grid steps of the last axis. */
+ *  [MILL_PARTICLE_DIM]; returns a kernel's shift there along the last axis, from shear, in grid
+ *  steps. */
 MILL_HD static inline double mill_kernel_line(const mill_particle_setup *s,
                                               const mill_particle_kernel *k, int i, double *other)
 {

@@ -97,8 +97,8 @@ typedef struct mill_train_ops {
               const float *gradient);
 } mill_train_ops;
 
-/** Training functions of the CPU: BLAS multiplies matrices; the bits of all other code do not
- *  depend on the processor. */
+/** Return the training functions of the CPU: BLAS multiplies matrices; the bits of all other code
+ *  do not depend on the processor. */
 const mill_train_ops *mill_train_ops_cpu(void);
 
 MILL_EXTERN_C_END

@@ -39,8 +39,8 @@ typedef struct mill_option {
   /** Configuration key that this option sets; range, words and help come from it.  The option
    *  itself is a TEXT or FLAG, which mill_config_set reads later. */
   const char *key;
-  /** Parser of an OTHER: stores the value of text in base; fails with MILL_ERR_USAGE.  NULL:
-   *  Python parses the text, and the option may be given once. */
+  /** Parser of a MILL_OPTION_OTHER: stores the value of text in base; fails with MILL_ERR_USAGE.
+   *  NULL:  Python parses the text, and the option may be given once. */
   int (*take)(const struct mill_option *row, const char *text, void *base);
   int may_differ; /**< 1: ranks may have different values, since the option changes no row */
   unsigned tasks; /**< bit mask of the job's tasks that use the option; 0: all */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Templates of the initial guess, on the host.
  *
- *  Once a run, the emulator makes spectra at the library's guess labels; they are rotated and
- *  averaged into bins.  For each range of bins that wavelength sets need, they are divided by their
- *  continuum and Fourier transformed. */
+ *  Once a run, the emulator makes spectra at the library's guess labels; these templates are
+ *  rotated and averaged into bins.  For each range of bins that wavelength sets need, templates are
+ *  divided by their continuum and Fourier transformed. */
 #pragma once
 
 #include "kernels/data/library.h"

@@ -67,7 +67,7 @@ int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *se
  *  prepared  out  S/N, counts and status after preparation; if the status is not NOT_DONE, the star
  *                 cannot be evaluated
  *
- *  The errors of mill_pipeline_run. */
+ *  Fails as mill_pipeline_run does. */
 int mill_pipeline_hold(mill_pipeline *pipeline, const mill_star *star, mill_fit_result *prepared);
 void mill_pipeline_drop(mill_pipeline *pipeline);
 
@@ -107,8 +107,8 @@ int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *the
 int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context);
 
-/** Times by stage since the pipeline was created, summed over threads; zeros on backends that do
- *  not measure them (CUDA).  Not during mill_pipeline_run. */
+/** Get the times by stage since the pipeline was created, summed over threads; zeros on backends
+ *  that do not measure them (CUDA).  Not during mill_pipeline_run. */
 void mill_pipeline_timing(const mill_pipeline *pipeline, mill_timing *total);
 
 /** Bytes of backend memory: model (emulator, hulls), slots with their stars, wavelength sets.  Call

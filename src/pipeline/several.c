@@ -84,8 +84,9 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
     }
 }
 
-/** The misfit by which rows of libraries are compared.  Good templates may fit a star outside their
- *  label range as closely as poor ones within theirs, so HULL raises the misfit by EDGE. */
+/** Return the misfit by which rows of libraries are compared.  Good templates may fit a star
+ *  outside their label range as closely as poor ones within theirs, so HULL raises the misfit by
+ *  EDGE. */
 static double standing(const mill_fit_result *row)
 {
   return row->warn & MILL_WARN_HULL && row->excess > 0.0 ? EDGE * row->excess : row->excess;

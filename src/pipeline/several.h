@@ -15,11 +15,11 @@
  *
  *  label [other->n_label]  out  indices of its labels among the first's
  *
- *  MILL_ERR_CONFIG with what to do. */
+ *  MILL_ERR_CONFIG; the message says what to do. */
 int mill_several_match(const mill_library *first, const mill_library *other, int *label);
 
-/** Settings for another library: those of the first, with fixed values and priors in the order of
- *  its labels.  label: from mill_several_match. */
+/** Return the settings for another library: those of the first, with fixed values and priors in the
+ *  order of its labels.  label: from mill_several_match. */
 mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_label,
                                         const int *label);
 
@@ -41,7 +41,7 @@ typedef struct mill_contest {
 /** Begin with the last library, which guesses. */
 void mill_contest_begin(mill_contest *contest);
 
-/** Take the result of a turn with the star in a slot.
+/** Take the result of a library's turn with the star in a slot, and choose the next turn.
  *
  *  next   out  library of the next turn; -1: no more turns, star->result is the star's row (with
  *              models and epochs if contest->is_kept)

@@ -239,7 +239,7 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
   return exit_status;
 }
 
-/* Severity of a code among the ranks' failures.  A stop or an unreadable input leaves a
+/* Return the severity of a code among the ranks' failures.  A stop or an unreadable input leaves a
  * consistent result, so any other failure is more severe. */
 static int severity(int code)
 {

@@ -28,7 +28,7 @@ int mill_backend_place(const mill_mpi *mpi, int may_be_mixed);
  *
  *  has_gpu  out  1: this rank has a GPU
  *
- *  Collective; the errors of mill_backend_place. */
+ *  Collective; fails as mill_backend_place does. */
 int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu);
 
 /** Find the stored crossover for this process's first GPU and n_thread threads.
