@@ -290,6 +290,7 @@ static int reserve(mill_device *d, const mill_model *m)
   return MILL_OK;
 }
 
+/** mill_backend.bind: resize the lanes for the model, and the list for n_slot active slots. */
 static int cpu_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
                     mill_slot *const *slot, int n_slot)
 {
@@ -309,6 +310,7 @@ static int cpu_bind(mill_device *d, const mill_model *model, const mill_model *d
   return MILL_OK;
 }
 
+/** mill_backend.start: a thread starts up to MILL_GROUP slots together. */
 static int cpu_start(mill_device *d, const int *index, int n)
 {
   int together = (n + d->n_thread - 1) / d->n_thread;
@@ -477,6 +479,7 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
   }
 }
 
+/** mill_backend.advance: a thread makes all rounds of a group of slots. */
 static int cpu_advance(mill_device *d, const int *index, int n, int n_want, int max_round)
 {
   (void)n_want; /* a group is done with its rounds before the next one begins */

@@ -105,6 +105,7 @@ static __device__ inline double mill_warp_sum(double x)
   return x;
 }
 
+/** Sum part [n] over the threads of a block, in a fixed order; all threads get total [n]. */
 static __device__ inline void mill_block_sum_n(mill_block *b, const double *part, int n,
                                                double *total)
 {
@@ -128,6 +129,7 @@ static __device__ inline void mill_block_sum_n(mill_block *b, const double *part
   }
 }
 
+/** Return the largest x of all threads of a block to each of them. */
 static __device__ inline double mill_block_max(mill_block *b, double x)
 {
   const int lane = b->thread & 31, warp = b->thread >> 5, n_warp = b->n_thread >> 5;

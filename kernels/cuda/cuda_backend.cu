@@ -200,6 +200,7 @@ static int send_slots(mill_device *d, int all)
   return MILL_OK;
 }
 
+/** mill_backend.bind: size lists and work space, then run an empty round (mill_cuda_rehearse). */
 static int cuda_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
                      mill_slot *const *slot, int n_slot)
 {
@@ -253,6 +254,7 @@ static int cuda_advance(mill_device *d, const int *index, int n, int n_want, int
   return MILL_OK;
 }
 
+/** mill_backend.collect: wait for the rounds, then download the rows that finished in them. */
 static int cuda_collect(mill_device *d, int *index, mill_fit_result *result, int *n_finished)
 {
   int err = MILL_OK;

@@ -194,6 +194,7 @@ static size_t lay_out(mill_train_work *w)
   return at;
 }
 
+/** Make the streams for work and for uploads, the events of the upload buffers, and cuBLAS. */
 static int make_streams(mill_train_work *w)
 {
   CHECK_CUDA(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking));

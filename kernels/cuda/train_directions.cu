@@ -21,6 +21,7 @@ struct directions {
   int n_work;
 };
 
+/** Start cuBLAS and cuSOLVER on a stream of their own. */
 static int open_solvers(directions *d)
 {
   MILL_CHECK(mill_cublas_load(&d->cublas));

@@ -7,6 +7,7 @@
 
 enum { PARTS = 8 };
 
+/* Add the bias to z [n_row][n], replace z by its SiLU, and store the SiLU's slope. */
 MILL_AVX2_BODY activate(int n_row, int n, const float *bias, float *z, float *slope)
 {
   for (int i = 0; i < n_row; i++) {

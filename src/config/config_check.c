@@ -115,6 +115,7 @@ static int check_words(const char *key_name, const char *list, size_t size, int 
   return MILL_OK;
 }
 
+/* Check that target classes are distinct words and valid regular expressions. */
 static int check_classes(const mill_selection *select, mill_config_fault *where)
 {
   static const char key_name[] = "target_classes";

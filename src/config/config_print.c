@@ -207,6 +207,7 @@ static void print_range(const mill_option *k, FILE *out)
   print_cell(text, or_empty(k->range), out);
 }
 
+/* Print the type of a key for the documentation: its words, or the kind of its value. */
 static void print_type(const mill_option *k, FILE *out)
 {
   if (k->words)

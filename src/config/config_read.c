@@ -218,6 +218,7 @@ static int get_names(reader *in, const yaml_node_t *node, const mill_option *k)
   return MILL_OK;
 }
 
+/* Read wave_mask: auto, or a list of ranges [min, max] in Angstrom. */
 static int read_wave_mask(reader *in, const yaml_node_t *node)
 {
   static const char what[] = "a list of ranges like [[4300, 4450]]";
@@ -320,6 +321,7 @@ static int read_items(reader *in, const yaml_node_t *node, const mill_items *k)
   return MILL_OK;
 }
 
+/* Read objects into a new sorted list of stars; an empty list selects all stars (NULL). */
 static int read_objects(reader *in, const yaml_node_t *node)
 {
   char text[MILL_STAR_NAME];
@@ -344,6 +346,7 @@ done:
   return err;
 }
 
+/* Read a list of bit numbers into the mask of allowed FIBERSTATUS bits. */
 static int read_fiberstatus(reader *in, const yaml_node_t *node)
 {
   uint64_t mask = 0;
@@ -383,6 +386,7 @@ static int read_other(reader *in, const yaml_node_t *node)
   return bad(in, node, "this key cannot be read: please report it");
 }
 
+/* Read the value of the key in->key into its place in the configuration. */
 static int read_key(reader *in, const yaml_node_t *node)
 {
   const mill_option *k = in->key;

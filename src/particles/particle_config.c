@@ -329,6 +329,7 @@ static int read_dimensions(const reader *in, const yaml_node_t *root)
   return MILL_OK;
 }
 
+/* Read a document: dimensions first, then all keys, then the problems. */
 static int take_document(yaml_document_t *document, void *base, int *line)
 {
   mill_particle_config *c = base;

@@ -378,6 +378,7 @@ int mill_mpi_stop_settle(mill_mpi *mpi)
 {
   int n_told = 0;
   MILL_CHECK_MPI(MPI_Allreduce(&mpi->told_stop, &n_told, 1, MPI_INT, MPI_SUM, mpi->comm));
+  /* each rank that asked has sent a message to every other rank */
   for (const int n_due = n_told - mpi->told_stop; mpi->n_heard < n_due; mpi->n_heard++)
     MILL_CHECK_MPI(
         MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, TAG_STOP, mpi->stop_comm, MPI_STATUS_IGNORE));

@@ -49,7 +49,7 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, d
       n_unusable++;
       continue;
     }
-    if (!(lack2 > 0.0)) {
+    if (!(lack2 > 0.0)) { /* templates are as broad already */
       n_narrow += sigma < MILL_LSF_NARROW * sqrt(templ * templ + blur * blur);
       lsf_aa[i] = 0.0f;
       continue;
