@@ -87,7 +87,7 @@ const mill_backend *mill_backend_cpu(const char *isa);
  *  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
 int mill_backend_find(const char *choice, const mill_backend **backend);
 
-/** Preferred number of stars at once of a backend with n_thread threads. */
+/** Return the preferred number of stars at once of a backend with n_thread threads. */
 int mill_backend_slots(const mill_backend *backend, int n_thread);
 
 MILL_EXTERN_C_END

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The CPU backend: OpenMP threads over groups of slots.  Compiled once per instruction set
  * (MILL_ISA), and once more with fibers in place of plain loops for tests. */
-#define MILL_PRECISION 32 /* of the guess; what depends on the run's precision is in cpu_real.h */
+#define MILL_PRECISION                                                                             \
+  32 /* precision of the guess; what depends on the run's precision is in cpu_real.h */
 
 #include <string.h>
 
@@ -33,13 +34,13 @@ struct mill_device {
   int is_part;     /**< the lane is another device's */
   const mill_model *model;
   mill_slot *const *slot;
-  /* of the last advance */
+  /* slots of the last advance */
   mill_slot **active;
   int *index;
   int n_active, cap_active;
 };
 
-/** Phase that a request counts for. */
+/** Return the phase that a request counts for. */
 static int phase_of(const mill_slot *slot)
 {
   switch (slot->request) {
@@ -284,7 +285,7 @@ static int reserve(mill_device *d, const mill_model *m)
       failed = code;
     }
   }
-  if (failed != MILL_OK) /* its message is the thread's */
+  if (failed != MILL_OK) /* the failing thread keeps the message: write another */
     return MILL_ERROR(failed, "no memory for the templates of %d threads%s", d->n_thread,
                       mill_memory_limit());
   return MILL_OK;

@@ -27,7 +27,7 @@ typedef struct mill_lane {
   int max_seg_pix;
   double *front[2];  /**< [1 + MILL_MAX_LABEL][MILL_ROW_PITCH] labels; output of the front */
   double *hidden[2]; /**< [MILL_BATCH_ROWS][MILL_ROW_PITCH] inputs and outputs of layers */
-  float *narrow[2];  /**< the same */
+  float *narrow[2];  /**< the same shape */
   char *memory;      /**< emulator output of each slot; the slots share other work space */
   mill_workspace work[MILL_GROUP];
   mill_slot *ahead; /**< [MILL_GROUP] slot copies for the next points of a posterior, or NULL */
@@ -39,10 +39,10 @@ typedef struct mill_front_task {
   const mill_model_arm *arm;
   int n_tangent;
   const double *in; /**< [1 + n_tangent][MILL_ROW_PITCH] */
-  double *out;      /**< the same */
+  double *out;      /**< the same shape */
 } mill_front_task;
 
-/** Size of a template's number, bytes. */
+/** Return the bytes of a template's number: float or double. */
 static size_t real_bytes(const mill_model *m)
 {
   return m->set.precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);

@@ -151,7 +151,7 @@ static void layer_product(const mill_layer *layer, const void *weight_w, int n_r
     const mill_strip s = {layer->n_in, c, weight + n_in * (c - c % PANEL) + c % PANEL, bias + c};
     const ptrdiff_t ahead = c + COLUMNS < layer->n_out_pad ? strip : 0;
     for (int t = 0; t < n_tile; t++) {
-      /* of nearly equal height */
+      /* tiles have nearly equal heights */
       const int row = n_row * t / n_tile, n = n_row * (t + 1) / n_tile - row;
       for (ptrdiff_t i = ahead * t / n_tile; i < ahead * (t + 1) / n_tile; i += LINE)
         __builtin_prefetch(weight + n_in * (c + COLUMNS) + i, 0, 2);

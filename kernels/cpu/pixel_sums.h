@@ -60,7 +60,7 @@ MILL_BLOCK_FN int mill_pixel_functions(const mill_segment *s, int first, int len
 /** Compute the inverse of L L^T; chol [nk][nk] has L in its lower triangle. */
 MILL_BLOCK_FN void mill_normal_inverse(int nk, const double *chol, double (*inverse)[MILL_MAX_CONT])
 {
-  double row[MILL_MAX_CONT][MILL_MAX_CONT]; /* of L^-1 */
+  double row[MILL_MAX_CONT][MILL_MAX_CONT]; /* rows of L^-1 */
   for (int k = 0; k < nk; k++) {
     for (int i = 0; i < nk; i++) {
       row[k][i] = i == k ? 1.0 : 0.0;

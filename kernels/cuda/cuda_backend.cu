@@ -296,7 +296,7 @@ static int cuda_wait(mill_device *d)
   return MILL_OK;
 }
 
-/** Default number of slots, by the GPU memory that this process may have. */
+/** Choose the default number of slots by the GPU memory that this process may have. */
 static int default_slots(int *n_slot)
 {
   size_t n_free = 0;

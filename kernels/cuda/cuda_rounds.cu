@@ -242,7 +242,7 @@ void mill_cuda_drop_graph(mill_device *d)
   d->graph = NULL;
 }
 
-/** Rows of an arm in this pass. */
+/** Return the rows of an arm in this pass. */
 static row_batch rows_of(const device_view *v, int arm)
 {
   return {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch};

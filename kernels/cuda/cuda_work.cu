@@ -7,7 +7,7 @@
 #include "kernels/math/block.h"
 #include "kernels/base/memory.h"
 
-/** Sizes of the work space of n_lane lanes that suffice for each arm of the model. */
+/** Return the sizes of the work space of n_lane lanes that suffice for each arm of the model. */
 static work_shape shape_of(const mill_model *m, int n_lane)
 {
   work_shape s;

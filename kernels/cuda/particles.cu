@@ -195,7 +195,7 @@ struct batch {
   const mill_particle_problem *problem;
   mill_particle_result *result;
   int n, has_position;
-  int n_tile; /* of the grid */
+  int n_tile; /* tiles of the grid */
   particle_view view;
   cudaStream_t stream;
   char *device;                        /* all memory there, owned */
@@ -203,7 +203,7 @@ struct batch {
   char *up, *down;                     /* pinned */
 };
 
-/** Reserve n elements of input: device pointer, and *offset, the same in the pinned buffer. */
+/** Reserve n elements of input; returns the device pointer, and *offset in the pinned buffer. */
 template <typename type> static type *piece(batch *b, size_t *at, size_t n, size_t *offset)
 {
   *offset = *at;
@@ -442,7 +442,7 @@ static int at_most(int64_t n, int64_t most)
   return n > 1 ? (int)n : 1;
 }
 
-/** Sizes that depend only on the shape of a problem. */
+/** Set the sizes that depend only on the shape of a problem: parts, slabs, tiles, node unit. */
 static void shape(batch *b)
 {
   const mill_particle_setup *s = b->setup;

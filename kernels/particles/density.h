@@ -224,7 +224,7 @@ MILL_HD static inline double mill_node_bound(const mill_particle_setup *s,
   return factor * bound + 1e-13;
 }
 
-/** Weights of the four nodes around t, from 0 to 1 between the middle two. */
+/** Compute the weights of the four nodes around t, from 0 to 1 between the middle two. */
 MILL_HD static inline void mill_node_weights(double t, double weight[4])
 {
   const double p = t + 1.0, q = t - 1.0, r = t - 2.0, sixth = 1.0 / 6.0;

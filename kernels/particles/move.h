@@ -33,7 +33,7 @@ typedef struct mill_particle_cloud {
   double *alive;                       /**< [n_particle] 1 or 0 */
   double *sums;                        /**< [n_part][MILL_PARTICLE_SUMS] */
   double reference[MILL_PARTICLE_DIM]; /**< point about which moments are summed */
-  int bad_step;                        /**< of mill_particle_result */
+  int bad_step;                        /**< as in mill_particle_result */
 } mill_particle_cloud;
 
 /** Set up a problem before its first step; the caller sets the arrays. */

@@ -95,7 +95,7 @@ static double field_curvature(const mill_particle_field *f)
   return most;
 }
 
-/* Largest curvature of U along an axis, in its minima and where the problem's particles begin. */
+/* Return the largest curvature of U along an axis, in minima and where the particles begin. */
 static double curvature(const mill_particle_setup *s, const mill_particle_problem *p)
 {
   double most = 0;

@@ -50,7 +50,7 @@ MILL_HD static inline size_t mill_field_at(const mill_particle_field *f, int a, 
   return (size_t)(i < f->n_node[a] + 2 ? i : i - f->n_node[a]);
 }
 
-/** Index of the first of the two time slices around a time; *part: weight of the second slice. */
+/** Return the first of the two time slices around a time; *part: weight of the second slice. */
 MILL_HD static inline int mill_field_slice(const mill_particle_field *f, double time, double *part)
 {
   int k = 0;
@@ -69,7 +69,7 @@ typedef struct mill_particle_place {
   double v[MILL_PARTICLE_DIM];
 } mill_particle_place;
 
-/** Gradient of one time slice at a place; 0 along axes beyond n_dim. */
+/** Compute the gradient of one time slice at a place; 0 along axes beyond n_dim. */
 MILL_HD_CALLED static inline mill_particle_place
 mill_field_slope(const mill_particle_field *f, const double *coef, mill_particle_place at)
 {

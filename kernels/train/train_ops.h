@@ -40,7 +40,7 @@ typedef struct mill_train_net {
   double n_norm;      /**< > 0 */
   const float *scale; /**< [n_out of the last layer] > 0, borrowed */
   int n_room;         /**< most models per call */
-  int n_thread;       /**< of the CPU; the bits do not depend on it */
+  int n_thread;       /**< threads of the CPU; bits do not depend on them */
   int precision;      /**< enum mill_train_precision */
 } mill_train_net;
 

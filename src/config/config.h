@@ -96,7 +96,7 @@ typedef struct mill_config {
   char start[1024];    /**< table of start values; empty: start from the initial guess */
   char start_hash[65]; /**< SHA-256 of the start table, set by the table's reader; not a setting */
   char prior_table[1024]; /**< table of priors by star; empty: none */
-  char prior_hash[65];    /**< SHA-256 of the prior table, likewise */
+  char prior_hash[65];    /**< SHA-256 of the prior table; not a setting */
   mill_fit_settings fit;  /**< fixed values and priors are set by mill_config_bind */
   mill_selection select;
   int n_fixed, n_prior;

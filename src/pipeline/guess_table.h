@@ -20,7 +20,7 @@ typedef struct mill_guess_arm {
 
 typedef struct mill_guess_table {
   int n_templ; /**< n_guess * n_guess_vsini, rotation fastest */
-  int n_group; /**< of MILL_GUESS_LANE templates */
+  int n_group; /**< groups of MILL_GUESS_LANE templates */
   int half;    /**< velocity bins on each side of zero */
   double ln_step;
   int n_fourier; /**< length of the transforms, a power of two */

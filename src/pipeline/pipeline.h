@@ -75,8 +75,8 @@ void mill_pipeline_drop(mill_pipeline *pipeline);
  *  chi-squares. */
 typedef struct mill_evaluation {
   double f, grad[MILL_MAX_PAR], hess[MILL_MAX_PAR * MILL_MAX_PAR]; /**< as in mill_eval */
-  double chisq[MILL_MAX_ARM];                                      /**< of the model */
-  double chisq_c[MILL_MAX_ARM]; /**< of the continuum alone, with a constant template */
+  double chisq[MILL_MAX_ARM];                                      /**< chi-square of the model */
+  double chisq_c[MILL_MAX_ARM]; /**< chi-square of the continuum with a constant template */
   double negative;              /**< squared significance of negative model pixels */
 } mill_evaluation;
 

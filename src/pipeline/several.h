@@ -25,7 +25,7 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 
 /** Results of a slot's star so far. */
 typedef struct mill_contest {
-  double chisq[MILL_MAX_LIBRARY]; /**< of each library's guess */
+  double chisq[MILL_MAX_LIBRARY]; /**< chi-square of each library's guess */
   double tie;                     /**< chi-square up to which guesses tie: the least guess_tie */
   double fitted;                  /**< second choice: guesses up to this chi-square have been
                                    *  fitted by the first one; else -INFINITY */

@@ -118,7 +118,7 @@ static int reserve_memory(mill_slots *s, mill_slot_entry *e, size_t n_byte)
   const mill_slot_entry *end = s->entry + s->n_slot;
   while (e + n < end && !e[n].memory.at && (n + 1) * n_byte <= SLAB_BYTES)
     n++;
-  for (;; n /= 2) { /* for half as many slots until there is memory */
+  for (;; n /= 2) { /* halve the number of slots until there is memory */
     err = mill_device_memory_take(&s->memory, n * n_byte, NULL, &memory);
     if (err != MILL_ERR_MEMORY || n == 1)
       break;

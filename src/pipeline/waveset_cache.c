@@ -55,7 +55,7 @@ struct mill_waveset_cache {
   mill_device *device;
   int n_thread;
   entry *entry;   /**< [n_entry] */
-  uint64_t *hash; /**< [n_entry] of their wavelengths; 0: the entry is free */
+  uint64_t *hash; /**< [n_entry] hash of an entry's wavelengths; 0: the entry is free */
   int n_entry;
   int64_t entry_room, hash_room;
   guess_templates *templates;

@@ -29,7 +29,7 @@ typedef struct mill_waveset_view {
 
 typedef struct mill_waveset_stats {
   int n_set, n_held; /**< sets in memory; those of them that are held */
-  size_t bytes;      /**< of all sets */
+  size_t bytes;      /**< memory of all sets */
   int64_t n_made, n_evicted;
   double make_s; /**< CPU s of the calling threads for making sets */
 } mill_waveset_stats;

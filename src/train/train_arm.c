@@ -400,7 +400,7 @@ static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_prob
   return MILL_OK;
 }
 
-/* Report how many components were kept, the part of variance they leave, and the mean spread. */
+/* Report how many components were kept, the part of variance they leave, and the rms spread. */
 static void report_statistics(const arm *a, double start_s, mill_train_arm_report *report)
 {
   double carried = 0, square = 0;

@@ -17,7 +17,7 @@
 struct mill_train_statistics {
   const mill_train_ops *ops;
   int n_pix, n_room;
-  /* of the centred spectra, whose covariance is that of the first n_row rows */
+  /* centred spectra: number, and rows with the same covariance */
   int64_t n;
   int n_row;
   double *mean, *square; /* [n_pix] square: sum of (y - mean)^2 */
