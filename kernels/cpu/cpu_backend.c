@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The CPU backend: OpenMP threads over groups of slots.  Compiled once per instruction set
  * (MILL_ISA), and once more with fibers in place of plain loops for tests. */
-#define MILL_PRECISION                                                                             \
-  32 /* precision of the guess; what depends on the run's precision is in cpu_real.h */
+#define MILL_PRECISION 32 /* of the guess; cpu_real.h has code for the precision of the run */
 
 #include <string.h>
 

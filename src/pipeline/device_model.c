@@ -335,7 +335,7 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   return err;
 }
 
-/** Number of guess templates whose emulator rows fit into STORE_BYTES. */
+/** Return the number of guess templates whose emulator rows fit into STORE_BYTES. */
 static int stored_most(const mill_library *lib, const mill_model *m)
 {
   size_t each = 0;

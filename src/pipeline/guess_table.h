@@ -51,7 +51,7 @@ typedef struct mill_guess_cost {
  *  at least four times n_vel (and 16). */
 double mill_guess_fourier_length(double n_vel);
 
-/** Cost of the guess for a star with one spectrum in each arm, without making a table. */
+/** Return the cost of the guess for a star with one spectrum per arm, without making a table. */
 mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_settings *set);
 
 /** Emulate, rotate and bin the templates, in bins of guess_vel_step, for velocities up to the

@@ -71,7 +71,7 @@ static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, mill
   return err;
 }
 
-/** The star that waits for memory, else the source's next; NULL: no more. */
+/** Get the star that waits for memory, else the source's next star; NULL: no more stars. */
 static int next_star(mill_pipeline *p, mill_star **star)
 {
   mill_stream *from = &p->stream;

@@ -127,7 +127,7 @@ void mill_contest_begin(mill_contest *c)
   c->best.status = MILL_STATUS_NOT_DONE;
 }
 
-/** The library of the turn after library k's; -1: no more turns. */
+/** Return the library whose turn follows that of library k; -1: no more turns. */
 static int next_library(mill_contest *c, int n_lib, int k)
 {
   if (c->is_guessing) {

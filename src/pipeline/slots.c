@@ -131,7 +131,7 @@ done:
   return err;
 }
 
-/** Bytes of a segment's array of sigmas, with padding. */
+/** Return the bytes of a segment's array of sigmas, with padding. */
 static size_t lsf_bytes(const mill_raw_segment *raw)
 {
   return mill_round_up((size_t)raw->n_pix * sizeof(float), MILL_ARRAY_BYTES);
@@ -158,7 +158,7 @@ static enum mill_lsf_use use_of(const mill_member *m, const mill_raw_segment *ra
   return mill_lsf_use_of(m->lib, &m->model.set, raw);
 }
 
-/** Relative error of the width of a segment's line-spread function; 0: no such function. */
+/** Return the relative error of a line-spread function's width; 0: the function is not used. */
 static double width_error(const mill_member *m, const mill_raw_segment *raw)
 {
   return use_of(m, raw) == MILL_LSF_NO_USE ? 0.0 : raw->width_error;
@@ -438,7 +438,7 @@ int mill_slots_count_active(const mill_slots *slots, int first, int n)
   return n_active;
 }
 
-/** Bytes downloaded of a star: models, then segments. */
+/** Return the bytes downloaded of a star: models, then segments. */
 static size_t fetched_bytes(const mill_slot_entry *e)
 {
   return e->model_bytes + (size_t)e->n_segment * sizeof(mill_segment);
@@ -498,7 +498,7 @@ int mill_slots_fetch(mill_slots *slots, const int *i_slot, int n)
   return MILL_OK;
 }
 
-/** Host address of a fetched array; NULL if array is NULL. */
+/** Return the host address of a fetched array; NULL if array is NULL. */
 static const void *fetched_array(const mill_slots *s, const mill_slot_entry *e, const void *array)
 {
   return array ? s->fetched.copy + ((const char *)array - e->memory.at) : NULL;

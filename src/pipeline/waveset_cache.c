@@ -161,7 +161,7 @@ static uint64_t hash_of(int arm, int n_pix, const double *wave_aa)
   return all | 1;
 }
 
-/** The entry whose last segment had the same wave_number; NONE: none. */
+/** Find the entry whose last segment had the same wave_number; NONE: none. */
 static int find_number(const mill_waveset_cache *c, const mill_raw_segment *s)
 {
   for (int id = 0; id < c->n_entry && s->wave_number != 0; id++) {
@@ -173,7 +173,7 @@ static int find_number(const mill_waveset_cache *c, const mill_raw_segment *s)
   return NONE;
 }
 
-/** The entry with the segment's wavelengths; NONE: none. */
+/** Find the entry with the segment's wavelengths; NONE: none. */
 static int find(const mill_waveset_cache *c, uint64_t hash, const mill_raw_segment *s)
 {
   for (int id = 0; id < c->n_entry; id++) {

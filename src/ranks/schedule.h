@@ -80,10 +80,10 @@ int mill_schedule_next(const mill_schedule *schedule, mill_schedule_walk *walk,
 /** Was a row of the catalog wanted when the list was made? */
 int mill_schedule_wanted(const mill_schedule *schedule, int64_t row);
 
-/** Cost of a row with n_exposure exposures, which share the emulator's work. */
+/** Return the cost of a row with n_exposure exposures, which share the emulator's work. */
 double mill_schedule_row_cost(double n_exposure);
 
-/** Cost of opening a file of n_byte bytes, for a rank of this rate (rows/s). */
+/** Return the cost of opening a file of n_byte bytes, for a rank of this rate (rows/s). */
 double mill_schedule_open_cost(int64_t n_byte, int is_compressed, double rate);
 
 /* ---- default rates, for estimates and sizes of chunks only ---- */

@@ -277,7 +277,7 @@ static int make_normal_solver(int n_diag, double sigma_pix, double *g, double *i
   return MILL_OK;
 }
 
-/** Sigma, in pixels, of templates and blur at pixel i. */
+/** Return sigma, in pixels, of the templates with their blur at pixel i. */
 static double sigma_of_pixel(int n_pix, const double *wave_aa, double templ_aa, double blur_ln,
                              int i)
 {

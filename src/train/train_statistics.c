@@ -230,7 +230,7 @@ done:
   return err;
 }
 
-/* Number of components to keep, of n with variances value in ascending order. */
+/* Return the number of components to keep, of n with ascending variances value [n]. */
 static int n_kept(int n, const double *value, double total, double rest)
 {
   double left = total;
