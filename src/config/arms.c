@@ -206,7 +206,7 @@ int mill_arms_in_common(const mill_library *other, mill_library *lib)
 
 /* ---- sampling: a coarser grid than the library's, under broad line-spread functions ---- */
 
-/* Return a lower limit of sigma, in ln wavelength, of an arm's line spread; 0: unknown. */
+/* Return a lower limit of sigma (ln wavelength) of an arm's line-spread functions; 0: unknown. */
 static double least_sigma(const mill_config *config, const mill_arm_choice *choice, double wave_aa)
 {
   const double power =
