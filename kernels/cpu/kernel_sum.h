@@ -277,7 +277,7 @@ static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_part
       mill_kernel_cell(&lines, cell, w, out);
 }
 
-/** Add the particles of a batch to nodes out [n_node[0]]... */
+/** Add the particles of a batch to nodes out [n_node[0]]..., four along each axis. */
 static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_particle_kernel *k,
                                       const mill_particle_batch *batch, double *out)
 {

@@ -186,7 +186,7 @@ MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, cons
   const int n = s->n_pix;
   int low, high;
   float frac;
-  mill_taps taps, broad;
+  mill_taps taps, broad; /* of the kernel, and of its slope by v sin i */
   if (MILL_WIDE || n < N || arm->n_pix < MILL_TAPS_GAIN * n)
     return 0;
   /* not from work->index, which other threads may still be writing */

@@ -112,7 +112,7 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
   }
 }
 
-/** Compute the front of a grid or radial-function emulator.  One block per lane. */
+/** Compute the first layer's input of a grid or radial-function emulator.  One block per lane. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     front(device_view v, int first, int arm, row_layout<double> out)
 {

@@ -72,6 +72,7 @@ static int64_t count_wanted(const mill_schedule *s, const mill_schedule_file *fi
   return n;
 }
 
+/* Copy files and wanted rows of a plan, which the caller may free. */
 static int copy_plan(const mill_schedule_plan *plan, mill_schedule *s)
 {
   s->n_file = plan->n_file;
