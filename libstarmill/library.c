@@ -127,10 +127,13 @@ static int open_library(starmill_library *h, const char *path, const char *confi
   mill_config *c = &h->config;
   MILL_CHECK(read_config(h, config));
   mill_hdf5_lock();
-  const int code = mill_library_read(path, &h->lib);
+  int code = mill_library_read(path, &h->lib);
+  if (code == MILL_OK)
+    code = mill_config_cut_arms(c, &h->lib);
+  if (code == MILL_OK && c->sky_components[0])
+    code = mill_library_add_sky(c->sky_components, &h->lib, c->sky_hash);
   mill_hdf5_unlock();
   MILL_CHECK(code);
-  MILL_CHECK(mill_config_cut_arms(c, &h->lib));
   name_offsets(h);
   MILL_CHECK(mill_config_bind(c, &h->lib));
   MILL_CHECK(mill_prior_check(&h->lib, 1, &c->fit, 0));

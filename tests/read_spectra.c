@@ -214,6 +214,8 @@ static int config(const char *first, const char *second, json_t *out)
     strcpy(read.start_hash, "0123");
   if (read.prior_table[0])
     strcpy(read.prior_hash, "0123");
+  if (read.sky_components[0])
+    strcpy(read.sky_hash, "0123");
   MILL_TRY(mill_config_identity(&read, &text));
   json_object_set_new(out, "identity", json_string(text));
   free(text);

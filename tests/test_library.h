@@ -29,6 +29,13 @@ static inline double test_library_random(uint64_t *state)
   return (double)((*state * 0x2545F4914F6CDD1Dull) >> 11) / 4503599627370496.0 - 1;
 }
 
+/** The label's value at a mapped coordinate: the inverse of mill_label_map. */
+static inline double test_label_unmap(const mill_label *label, double mapped)
+{
+  const double x = mapped * label->std + label->mean;
+  return label->mapping == MILL_MAP_LOG10 ? pow(10.0, x) : x;
+}
+
 static inline int test_library_box(int n_label, int first, mill_hull *hull)
 {
   int err = MILL_OK;
@@ -96,10 +103,10 @@ done:
 static inline int test_library_make(int n_label, int n_arm, uint64_t seed, mill_library *lib)
 {
   static const mill_label label[] = {
-      {"teff", "TEFF", "K", MILL_MAP_LOG10, 3.74, 0.07, 4300, 7000, 60, 0, 0, 0},
-      {"logg", "LOGG", "log(cm s**-2)", MILL_MAP_LINEAR, 2.9, 1.4, 0.7, 5.1, 0.15, 0, 0, 0},
-      {"feh", "FEH", "dex", MILL_MAP_LINEAR, -1.25, 1.1, -3, 0.5, 0.1, 0, 0, 0},
-      {"alpha", "ALPHAFE", "dex", MILL_MAP_LINEAR, 0.2, 0.16, -0.05, 0.45, 0.05, 0, 0, 0}};
+      {"teff", "TEFF", "K", MILL_MAP_LOG10, 3.74, 0.07, 4300, 7000, 60, 0, 0, 0, 0},
+      {"logg", "LOGG", "log(cm s**-2)", MILL_MAP_LINEAR, 2.9, 1.4, 0.7, 5.1, 0.15, 0, 0, 0, 0},
+      {"feh", "FEH", "dex", MILL_MAP_LINEAR, -1.25, 1.1, -3, 0.5, 0.1, 0, 0, 0, 0},
+      {"alpha", "ALPHAFE", "dex", MILL_MAP_LINEAR, 0.2, 0.16, -0.05, 0.45, 0.05, 0, 0, 0, 0}};
   int err = MILL_OK;
   uint64_t state = seed * 2 + 1;
   snprintf(lib->name, sizeof lib->name, "made up for a test");
@@ -361,6 +368,29 @@ static inline int test_library_add_error(int n_component, mill_library *lib)
       for (size_t i = 0; i < n; i++)
         error->component[(size_t)j * n + i] =
             (float)sin(6.283185307179586 * ((double)i / (9 + 4 * j) + 0.13 * j));
+    }
+  }
+done:
+  return err;
+}
+
+/** Two components of the sky over the red half of each arm: lines and a continuum. */
+static inline int test_library_add_sky(mill_library *lib)
+{
+  enum { N = 40 };
+  int err = MILL_OK;
+  for (int a = 0; a < lib->n_arm; a++) {
+    mill_arm *arm = &lib->arm[a];
+    mill_sky *sky = &arm->sky;
+    const double first = arm->wave_aa[arm->n_pix / 2], last = arm->wave_aa[arm->n_pix - 1];
+    MILL_TRY(MILL_ALLOC(N, &sky->wave_aa));
+    MILL_TRY(MILL_ALLOC(2 * N, &sky->component));
+    sky->n_component = 2;
+    sky->n_pix = N;
+    for (int k = 0; k < N; k++) {
+      sky->wave_aa[k] = first + (last - first) * k / (N - 1);
+      sky->component[k] = k % 3 == 0 ? 0.5f : 0.0f;
+      sky->component[N + k] = 1.0f + 0.1f * (float)(k % 7);
     }
   }
 done:

@@ -69,17 +69,16 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
   return MILL_OK;
 }
 
-int mill_sampled_check_priors(const char *path, const char *table, const char *hash)
+int mill_sampled_check_same(const char *path, const char *key, const char *name, const char *hash,
+                            const char *remedy)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   MILL_OWNED char *text = NULL;
   MILL_CHECK(open_fit(path, &file));
   MILL_CHECK(mill_output_read_text(file.id, path, "provenance/IDENTITY", &text));
   if (!strstr(text, hash))
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "prior_table: %s has changed since %s was fitted with it: choose the fit's "
-                      "table, or this one, by --prior-table",
-                      table, path);
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s has changed since %s was fitted with it: %s", key,
+                      name, path, remedy);
   return MILL_OK;
 }
 

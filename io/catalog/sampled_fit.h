@@ -14,8 +14,9 @@ int mill_sampled_read_config(const char *path, mill_config *config);
  *  libraries, else 0.  MILL_ERR_CONFIG: another library; MILL_ERR_USAGE: n_library > 1. */
 int mill_sampled_check_library(const char *path, const mill_library *lib, int n_library, int *code);
 
-/** MILL_ERR_CONFIG unless the fit used a prior table with this hash. */
-int mill_sampled_check_priors(const char *path, const char *table, const char *hash);
+/** MILL_ERR_CONFIG unless the key's file had this hash in the fit; remedy ends the message. */
+int mill_sampled_check_same(const char *path, const char *key, const char *file, const char *hash,
+                            const char *remedy);
 
 /** Conditions on the fit's stars that are sampled. */
 typedef struct mill_sampled_wish {

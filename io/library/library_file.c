@@ -2,10 +2,12 @@
 #include "io/library/library_file.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/files/sha256.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/error.h"
@@ -98,6 +100,65 @@ int mill_library_check_file(const char *path, const void *image, size_t n_byte, 
   memcpy(hash, lib->hash, sizeof lib->hash);
   mill_library_clear(lib);
   return MILL_OK;
+}
+
+/* ---- components of the sky ---------------------------------------------------------------- */
+
+static int read_sky(const mill_h5_file *file, const char *arm, mill_sky *sky)
+{
+  char wave[MILL_MAX_NAME + 16], component[MILL_MAX_NAME + 16];
+  size_t dim[2];
+  snprintf(wave, sizeof wave, "%s/wave", arm);
+  snprintf(component, sizeof component, "%s/components", arm);
+  MILL_CHECK(mill_h5_shape(file, component, 2, dim));
+  if (dim[0] < 1 || dim[0] > MILL_MAX_ERROR || dim[1] < 2 || dim[1] > MILL_LIBRARY_MAX_PIX)
+    return MILL_REFUSED(file,
+                        "dataset %s has the shape [%zu][%zu], expected 1 to %d components and "
+                        "2 to %d pixels",
+                        component, dim[0], dim[1], MILL_MAX_ERROR, MILL_LIBRARY_MAX_PIX);
+  MILL_CHECK(mill_library_read_new(file, wave, H5T_NATIVE_DOUBLE, 1, &dim[1], &sky->wave_aa));
+  MILL_CHECK(mill_library_read_new(file, component, H5T_NATIVE_FLOAT, 2, dim, &sky->component));
+  sky->n_component = (int)dim[0];
+  sky->n_pix = (int)dim[1];
+  for (size_t i = 0; i < dim[1]; i++)
+    if (!isfinite(sky->wave_aa[i]) || sky->wave_aa[i] <= (i > 0 ? sky->wave_aa[i - 1] : 0.0))
+      return MILL_REFUSED(file, "dataset %s is not ascending at pixel %zu", wave, i);
+  for (size_t i = 0; i < dim[0] * dim[1]; i++)
+    if (!isfinite(sky->component[i]))
+      return MILL_REFUSED(file, "dataset %s is not finite in component %zu at pixel %zu", component,
+                          i / dim[1], i % dim[1]);
+  return MILL_OK;
+}
+
+int mill_library_add_sky(const char *path, mill_library *lib, char hash[65])
+{
+  int err = MILL_OK, n_read = 0;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  mill_sha256 sha;
+  mill_sha256_init(&sha);
+  MILL_TRY(mill_h5_open(path, MILL_ERR_CONFIG, &file));
+  MILL_TRY(mill_h5_scan(&file));
+  for (int a = 0; a < lib->n_arm; a++) {
+    const char *name = lib->arm[a].name;
+    mill_sky *sky = &lib->arm[a].sky;
+    if (!mill_h5_exists(&file, name))
+      continue;
+    MILL_TRY(read_sky(&file, name, sky));
+    const size_t n = (size_t)sky->n_pix;
+    mill_sha256_update(&sha, name, strlen(name) + 1);
+    mill_sha256_update(&sha, sky->wave_aa, n * sizeof *sky->wave_aa);
+    mill_sha256_update(&sha, sky->component, n * (size_t)sky->n_component * sizeof *sky->component);
+    n_read++;
+  }
+  if (n_read == 0)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "sky_components: %s has no group named after an arm of the fit (the first is %s); "
+              "make it by starmill library sky",
+              path, lib->arm[0].name);
+done:
+  mill_sha256_final(&sha, hash);
+  mill_h5_close(&file);
+  return err;
 }
 
 /* ---- before a library is made ------------------------------------------------------------ */

@@ -18,6 +18,11 @@ int mill_library_read(const char *path, mill_library *lib);
  *  an unfinished file, with 64 zeros as hash; NULL: read the file.  MILL_ERR_LIBRARY. */
 int mill_library_check_file(const char *path, const void *image, size_t n_byte, char hash[65]);
 
+/** Read the components of the sky (docs/use/formats.md) for the arms of a library that has been cut
+ *  to the fit's arms; arms that the file lacks get none.  hash: SHA-256 of what was read.
+ *  MILL_ERR_CONFIG, also if the file has none of the arms. */
+int mill_library_add_sky(const char *path, mill_library *lib, char hash[65]);
+
 /** Fail unless a library can be written at output: the folder is writable, and the file is missing
  *  or, with overwrite, a library.  MILL_ERR_OUTPUT; MILL_ERR_USAGE: another kind of file. */
 int mill_library_writable(const char *output, int overwrite);

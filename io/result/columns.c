@@ -19,6 +19,7 @@ static_assert(sizeof(mill_epoch_result) == 5 * sizeof(double) + 2 * sizeof(int32
 enum scope {
   ONCE,
   LABEL,   /* once per label */
+  ELEMENT, /* once per label that is an element */
   ARM,     /* once per arm */
   OFFSET,  /* once per arm, with velocity_offsets */
   MIXED,   /* ranks use several kinds of backend */
@@ -77,6 +78,8 @@ static const line fits_line[] = {
     {LABEL, "%s_ERR", F64, 1, R(label_err), NAN, "%s", "error of %s, times ERR_SCALE"},
     {LABEL, "%s_ERR_FORMAL", F64, 1, R(label_err_formal), NAN, "%s",
      "error of %s without ERR_SCALE"},
+    {ELEMENT, "%s_FLAG", I32, 1, R(label_flag), MILL_ELEMENT_NONE, "",
+     "bits: why not to use %s, listed in the attributes"},
     {ONCE, "COVAR", F64, COVAR_LENGTH, R(covar), NAN, "product of the units of the parameters",
      "covariance of the parameters named in ORDER, times the square of ERR_SCALE, upper triangle "
      "row by row; zero where fixed or at a limit"},
@@ -385,6 +388,7 @@ static int n_repeat(enum scope scope, const made_for *m)
     int needs, n; /* needs: a bit of enum mill_columns_with, 0: always */
   } of[] = {[ONCE] = {0, 1},
             [LABEL] = {0, m->n_label},
+            [ELEMENT] = {0, m->n_label},
             [ARM] = {0, m->n_arm},
             [OFFSET] = {MILL_WITH_OFFSETS, m->n_arm},
             [MIXED] = {MILL_WITH_BACKEND, 1},
@@ -414,7 +418,7 @@ typedef struct owner {
 static void take_owner(const mill_library *lib, enum scope scope, int k, owner *o)
 {
   *o = (owner){.unit = "", .of = ""};
-  if (scope == LABEL || scope == PAIR_LABEL) {
+  if (scope == LABEL || scope == ELEMENT || scope == PAIR_LABEL) {
     memcpy(o->name, lib->label[k].column, sizeof o->name);
     o->unit = lib->label[k].unit;
     o->of = lib->label[k].name;
@@ -497,6 +501,8 @@ int mill_columns_fits(const mill_library *lib, const char *where, int with, mill
       j++;
     for (int k = 0; k < n_repeat(scope, &m); k++) {
       owner o;
+      if (scope == ELEMENT && !mill_label_is_element(&lib->label[k]))
+        continue;
       take_owner(lib, scope, k, &o);
       for (int l = i; l < j; l++) {
         add(columns, &fits_line[l], &o, (size_t)k, &m);

@@ -53,7 +53,7 @@ typedef struct mill_column {
 } mill_column;
 
 enum {
-  MILL_MAX_COLUMN = 64 + 3 * MILL_MAX_LABEL + 10 * MILL_MAX_ARM,
+  MILL_MAX_COLUMN = 68 + 6 * MILL_MAX_LABEL + 12 * MILL_MAX_ARM,
   MILL_MAX_ROW_VALUES = MILL_MAX_DRAW * MILL_MAX_PAR /**< most values of a column per row */
 };
 

@@ -29,6 +29,7 @@ typedef struct meaning {
 static const meaning status_meaning[] = {MILL_STATUS_LIST(MEANING)};
 static const meaning warn_meaning[] = {MILL_WARN_LIST(MEANING)};
 static const meaning info_meaning[] = {MILL_INFO_LIST(MEANING)};
+static const meaning element_meaning[] = {MILL_ELEMENT_LIST(MEANING)};
 static const meaning epoch_meaning[] = {MILL_EPOCH_LIST(MEANING)};
 static const meaning post_meaning[] = {MILL_POST_LIST(MEANING)};
 #undef MEANING
@@ -96,6 +97,12 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
   WRITE_MEANINGS("fits/STATUS", "CODES", status_meaning);
   WRITE_MEANINGS("fits/RVS_WARN", "BITS", warn_meaning);
   WRITE_MEANINGS("fits/FIT_INFO", "BITS", info_meaning);
+  for (int i = 0; i < info->lib->n_label; i++) {
+    char flag[sizeof "fits/" + sizeof columns->column->name];
+    snprintf(flag, sizeof flag, "fits/%s_FLAG", info->lib->label[i].column);
+    if (mill_label_is_element(&info->lib->label[i]))
+      WRITE_MEANINGS(flag, "BITS", element_meaning);
+  }
   if (info->posteriors) {
     MILL_CHECK(mill_output_attr_texts(file, path, "fits/POST_MEAN", "ORDER", parameter,
                                       info->lib->n_label + 2));

@@ -173,8 +173,14 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   /* the first library last, since config->fit stays bound to the last one */
   for (int k = setup->n_library - 1; k >= 0; k--) {
     MILL_CHECK(mill_config_cut_arms(config, &setup->library[k]));
-    MILL_CHECK(mill_config_bind(config, &setup->library[k]));
+    if (config->sky_components[0])
+      MILL_CHECK(
+          mill_library_add_sky(config->sky_components, &setup->library[k], config->sky_hash));
+    MILL_CHECK((k > 0 ? mill_config_bind_other : mill_config_bind)(config, &setup->library[k]));
   }
+  if (call->options->fit && config->sky_components[0])
+    MILL_CHECK(mill_sampled_check_same(call->options->fit, "sky_components", config->sky_components,
+                                       config->sky_hash, "restore the file, or fit again"));
   MILL_CHECK(unite_libraries(setup));
   MILL_CHECK(mill_config_arms(config, &setup->lib, setup->arm_wanted));
   if (call->options->fit) /* check a sample's settings before its output is made */
@@ -197,8 +203,9 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
   snprintf(config->prior_hash, sizeof config->prior_hash, "%s",
            mill_prior_table_hash(setup->priors));
   if (call->options->fit && !call->options->prior_table)
-    MILL_CHECK(
-        mill_sampled_check_priors(call->options->fit, config->prior_table, config->prior_hash));
+    MILL_CHECK(mill_sampled_check_same(call->options->fit, "prior_table", config->prior_table,
+                                       config->prior_hash,
+                                       "choose the fit's table, or this one, by --prior-table"));
   return MILL_OK;
 }
 
@@ -247,6 +254,8 @@ static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_CHECK(mill_file_roles_read(roles, "--numbers-file", options->numbers_file));
   MILL_CHECK(mill_file_roles_read(roles, "the table to start from", setup->config.start));
   MILL_CHECK(mill_file_roles_read(roles, "the table of priors", setup->config.prior_table));
+  MILL_CHECK(
+      mill_file_roles_read(roles, "the components of the sky", setup->config.sky_components));
   MILL_CHECK(mill_file_roles_read(roles, "the redrock file", setup->config.select.redrock_file));
   for (int i = 0; i < options->n_input; i++)
     MILL_CHECK(mill_file_roles_read(roles, "the input", options->input[i]));

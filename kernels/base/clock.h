@@ -2,10 +2,6 @@
 /** Clocks in seconds: CPU time of the thread and the process, wall-clock time. */
 #pragma once
 
-#include "kernels/base/common.h"
-
-MILL_EXTERN_C_BEGIN
-
 /** Return the CPU time (user + system, s) since the thread or the process began.  A call takes 0.2
  *  microseconds, since it asks the kernel. */
 double mill_thread_cpu_s(void);
@@ -19,5 +15,3 @@ double mill_boot_s(void);
 
 /** Seconds since 1970-01-01 UTC. */
 double mill_unix_s(void);
-
-MILL_EXTERN_C_END

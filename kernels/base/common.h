@@ -52,8 +52,8 @@ enum {
   MILL_MAX_CONT = 24,      /**< continuum functions of a segment */
   MILL_MAX_COMPONENT = 16, /**< components of the model error of an arm */
   MILL_WIDTH_ROWS = 2,     /**< error rows for the width of a line-spread function */
-  MILL_MAX_ERROR = 18,     /**< error rows of a segment: model error and line-spread function */
-  MILL_MAX_ROWS = 48, /**< rows of model error, continuum functions and parameters of a segment */
+  MILL_MAX_ERROR = 18, /**< error rows of a segment: model error, line-spread function and sky */
+  MILL_MAX_ROWS = 48,  /**< error rows, continuum functions and parameters of a segment */
   MILL_MAX_GUESS_START = 10, /**< guess templates from which a star may start */
   MILL_MAX_DIAG = 31,        /**< diagonals of a resolution matrix, odd */
   MILL_MAX_NAME = 32         /**< bytes of a label, arm or setup name with its end */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Templates, likelihood and the emulator's products in float64. */
-#define MILL_PRECISION 64
+#define MILL_PRECISION     64
+#define MILL_LAYER_PRODUCT MILL_ISA_SYMBOL(mill_layer_product_f64)
 #include "kernels/cpu/cpu_real.h"
 #include "kernels/cpu/layer_product.h"
 #include "kernels/star/blocks/likelihood.h"
@@ -9,11 +10,4 @@ void MILL_ISA_SYMBOL(mill_answer_arm_f64)(mill_block *b, const mill_model *m, mi
                                           int i_arm, mill_workspace *work)
 {
   mill_block_arm(b, m, slot, i_arm, work);
-}
-
-void MILL_ISA_SYMBOL(mill_layer_product_f64)(const mill_layer *layer, const void *weight, int n_row,
-                                             const double *h, const int *is_value,
-                                             double *const *out)
-{
-  layer_product(layer, weight, n_row, h, is_value, out);
 }

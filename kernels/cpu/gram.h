@@ -5,7 +5,7 @@
  *  that each number loaded serves several sums. */
 #pragma once
 
-#include "kernels/math/gram.h"
+#include "kernels/math/linalg.h"
 #include "kernels/math/vector.h"
 
 #if defined(__AVX512F__)
@@ -60,33 +60,27 @@ MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pit
   case ((WHOLE)*8 + (NR)) * 8 + (NC):                                                              \
     mill_gram_tile(NR, NC, WHOLE, len, pitch, x, z, at, sum);                                      \
     break;
+#define MILL_GRAM_CASES(NR)                                                                        \
+  MILL_GRAM_CASE(NR, 1, 1)                                                                         \
+  MILL_GRAM_CASE(NR, 2, 1)                                                                         \
+  MILL_GRAM_CASE(NR, 3, 1)                                                                         \
+  MILL_GRAM_CASE(NR, NR, 0)
   switch ((whole * 8 + nr) * 8 + nc) {
-    MILL_GRAM_CASE(1, 1, 0)
-    MILL_GRAM_CASE(1, 1, 1)
-    MILL_GRAM_CASE(2, 2, 0)
-    MILL_GRAM_CASE(3, 3, 0)
-    MILL_GRAM_CASE(1, 2, 1)
-    MILL_GRAM_CASE(1, 3, 1)
-    MILL_GRAM_CASE(2, 1, 1)
-    MILL_GRAM_CASE(2, 2, 1)
-    MILL_GRAM_CASE(2, 3, 1)
-    MILL_GRAM_CASE(3, 1, 1)
-    MILL_GRAM_CASE(3, 2, 1)
-    MILL_GRAM_CASE(3, 3, 1)
+    MILL_GRAM_CASES(1)
+    MILL_GRAM_CASES(2)
+    MILL_GRAM_CASES(3)
 #if defined(__AVX512F__)
-    MILL_GRAM_CASE(4, 4, 0)
     MILL_GRAM_CASE(1, 4, 1)
     MILL_GRAM_CASE(2, 4, 1)
     MILL_GRAM_CASE(3, 4, 1)
-    MILL_GRAM_CASE(4, 1, 1)
-    MILL_GRAM_CASE(4, 2, 1)
-    MILL_GRAM_CASE(4, 3, 1)
     MILL_GRAM_CASE(4, 4, 1)
+    MILL_GRAM_CASES(4)
 #endif
   default:
     break; /* no other tile exists */
   }
 #undef MILL_GRAM_CASE
+#undef MILL_GRAM_CASES
 }
 
 /** Add the products of each row first .. n - 1 with itself and with all rows before it.

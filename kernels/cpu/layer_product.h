@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The emulator's matrix products on a CPU.
+/** The emulator's matrix products on a CPU, of cpu_real.h.  The including file defines the name,
+ *  MILL_LAYER_PRODUCT.
  *
  *  Every output is one sum in one fixed order, whatever the number of rows: a star's template does
  *  not depend on what else is in the batch.  Tiles of all heights run the same chain of
@@ -20,16 +21,18 @@
 /* Tiles fill the registers: 32 with AVX-512, else 16.  With twelve rows GCC must not unroll: it
  * would load the factors of several steps and keep some sums in memory. */
 #define MILL_TILE_VECS 2
+/* clang-format off */
 #if defined(__AVX512F__)
-#define MILL_TILE_ROWS   12
 #define MILL_TILE_UNROLL "GCC unroll 1"
+#define MILL_TILES(DO) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12)
 #elif defined(__AVX__)
-#define MILL_TILE_ROWS   6
 #define MILL_TILE_UNROLL "GCC unroll 4"
+#define MILL_TILES(DO) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6)
 #else
-#define MILL_TILE_ROWS   4
 #define MILL_TILE_UNROLL "GCC unroll 4"
+#define MILL_TILES(DO) DO(1) DO(2) DO(3) DO(4)
 #endif
+/* clang-format on */
 
 /** Inputs in a block of a sum; blocks are added to the total.  In float32, blocks of 25 to 50 have
  *  half the rounding error of one chain of 200 (the network of the reference survey): 4e-8 of the
@@ -97,54 +100,21 @@ typedef struct mill_strip {
         *(mill_vec_real *)(out[r] + s->column + v * VN) = total[r][v];                             \
   }
 
-MILL_TILE(1)
-MILL_TILE(2)
-MILL_TILE(3)
-MILL_TILE(4)
-#if MILL_TILE_ROWS > 4
-MILL_TILE(5)
-MILL_TILE(6)
-#endif
-#if MILL_TILE_ROWS > 6
-MILL_TILE(7)
-MILL_TILE(8)
-MILL_TILE(9)
-MILL_TILE(10)
-MILL_TILE(11)
-MILL_TILE(12)
-#endif
+MILL_TILES(MILL_TILE)
 #undef MILL_TILE
 
 typedef void mill_tile(const mill_strip *, const mill_real *, const int *, mill_real *const *);
 
-/** Compute a layer's outputs out[r][0..n_out_pad) = W h[r], plus the bias where value[r]; h
- *  [n_row][MILL_ROW_PITCH].  If a row has value set, the bias has the type of the weights. */
-static void layer_product(const mill_layer *layer, const void *weight_w, int n_row,
-                          const mill_real *h, const int *value, mill_real *const *out)
+void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row,
+                        const mill_real *h, const int *value, mill_real *const *out)
 {
-  static mill_tile *const tile[MILL_TILE_ROWS + 1] = {
-    NULL,
-    tile_1,
-    tile_2,
-    tile_3,
-    tile_4,
-#if MILL_TILE_ROWS > 4
-    tile_5,
-    tile_6,
-#endif
-#if MILL_TILE_ROWS > 6
-    tile_7,
-    tile_8,
-    tile_9,
-    tile_10,
-    tile_11,
-    tile_12
-#endif
-  };
+#define MILL_TILE_NAME(NR) tile_##NR,
+  static mill_tile *const tile[] = {NULL, MILL_TILES(MILL_TILE_NAME)};
+  enum { ROWS = sizeof(tile) / sizeof(tile[0]) - 1 }; /* of the highest tile */
   enum { PANEL = MILL_PANEL, COLUMNS = MILL_TILE_COLUMNS };
   const mill_real *weight = (const mill_real *)weight_w;
   const mill_real *bias = (const mill_real *)layer->bias;
-  const int n_tile = (n_row + MILL_TILE_ROWS - 1) / MILL_TILE_ROWS;
+  const int n_tile = (n_row + ROWS - 1) / ROWS;
   const ptrdiff_t n_in = layer->n_in, strip = n_in * COLUMNS; /* numbers of a strip */
   enum { LINE = 64 / sizeof(mill_real) };
   for (int c = 0; c < layer->n_out_pad; c += COLUMNS) {

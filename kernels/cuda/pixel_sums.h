@@ -11,7 +11,7 @@
 #include "kernels/cuda/mma.h"
 #include "kernels/cuda/normal.h"
 #include "kernels/math/block.h"
-#include "kernels/math/gram.h"
+#include "kernels/math/linalg.h"
 #include "kernels/star/blocks/template.h"
 
 enum {

@@ -16,6 +16,7 @@ void mill_arm_clear(mill_arm *arm)
   mill_spline_grid_clear(&arm->emulator.grid);
   mill_rbf_clear(&arm->emulator.rbf);
   mill_model_error_clear(&arm->error);
+  MILL_FREE(arm->sky.wave_aa, arm->sky.component);
   memset(arm, 0, sizeof *arm);
 }
 
@@ -72,6 +73,12 @@ void mill_label_set_edges(mill_label *label)
       label->edge_min = known[i].min + known[i].margin;
       label->edge_max = known[i].max - known[i].margin;
     }
+}
+
+int mill_label_is_element(const mill_label *label)
+{
+  const size_t n = strlen(label->column);
+  return (n == 3 || n == 4) && strcmp(label->column + n - 2, "FE") == 0;
 }
 
 int mill_library_find_label(const mill_library *lib, const char *name)

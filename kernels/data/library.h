@@ -26,6 +26,7 @@ typedef struct mill_label {
   /** A fitted label below edge_min or above edge_max (in its unit) sets MILL_WARN_LABEL_EDGE; both
    *  0: never.  mill_label_set_edges fills them when a fit loads the library. */
   double edge_min, edge_max;
+  int is_element; /**< in a fit: mill_label_is_element */
 } mill_label;
 
 /** A convex hull in mapped coordinates of some labels.
@@ -37,7 +38,8 @@ typedef struct mill_hull {
   int n_label;
   int label[MILL_MAX_LABEL]; /**< indices into the library's labels */
   int n_facet;
-  double *facet; /**< [n_facet][n_label + 1], owned */
+  double *facet;  /**< [n_facet][n_label + 1], owned */
+  int of_element; /**< in a fit: 1: one of its labels, two at most, is an element */
 } mill_hull;
 
 /** Kind of an emulator: the part before its last, linear layer. */
@@ -122,6 +124,14 @@ MILL_HD static inline int mill_error_points(const mill_model_error *error, int n
   return error->finer > 1 ? (n_pix - 1) * error->finer + 1 : n_pix;
 }
 
+/** What sky subtraction may leave in an arm, in observed wavelengths: the sum of the components,
+ *  each times a standard normal number. */
+typedef struct mill_sky {
+  int n_component, n_pix; /**< 0: none */
+  double *wave_aa;        /**< [n_pix] vacuum A, ascending, owned */
+  float *component;       /**< [n_component][n_pix] in the spectra's flux unit, owned */
+} mill_sky;
+
 /** Largest plausible template sigma, as a fraction of the width of its arm. */
 #define MILL_MAX_SIGMA_WIDTH 0.25
 
@@ -140,6 +150,7 @@ typedef struct mill_arm {
   double template_sigma_aa;
   mill_emulator emulator;
   mill_model_error error;
+  mill_sky sky; /**< of a fit (mill_library_add_sky), no part of the file or the hash */
   /* origin, printed and written to files; may be empty; does not enter the hash */
   char sigma_origin[160]; /**< where template_sigma_aa comes from */
   char source[128];       /**< name of the emulator's file, without its folder */
@@ -179,6 +190,9 @@ void mill_model_error_clear(mill_model_error *error);
 
 /** Set a label's edges: rvspecfit's range if its name begins with teff, logg or feh, else 0. */
 void mill_label_set_edges(mill_label *label);
+
+/** Is the label an abundance [X/Fe] of one element?  Its column is the symbol and FE, as in MGFE. */
+int mill_label_is_element(const mill_label *label);
 
 /** Return the index of the label or arm with this name; -1: there is none. */
 int mill_library_find_label(const mill_library *lib, const char *name);

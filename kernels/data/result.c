@@ -26,6 +26,7 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
     result->label[i] = NAN;
     result->label_err[i] = NAN;
     result->label_err_formal[i] = NAN;
+    result->label_flag[i] = MILL_ELEMENT_NONE;
     result->pair_label[i] = result->pair_label_err[i] = NAN;
   }
   for (int i = 0; i < n_par * (n_par + 1) / 2; i++)

@@ -109,6 +109,18 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
 #undef MILL_INFO_ENUM
 
+/** MGFE_FLAG and so on, of a label that is an element: why not to use it. */
+#define MILL_ELEMENT_LIST(X)                                                                       \
+  X(MILL_ELEMENT_NONE, 1, "NO_VALUE", "not fitted, or the row's library lacks it")                 \
+  X(MILL_ELEMENT_WEAK, 2, "WEAK",                                                                  \
+    "its error is above element_max_err, or its prior decides more than the spectrum")             \
+  X(MILL_ELEMENT_EDGE, 4, "EDGE", "at the edge of the library's range, or beyond it")              \
+  X(MILL_ELEMENT_LINES, 8, "POOR_LINES", "the model misses the data in the pixels that tell it")
+
+#define MILL_ELEMENT_ENUM(symbol, bit, name, meaning) symbol = bit,
+enum mill_element_flag { MILL_ELEMENT_LIST(MILL_ELEMENT_ENUM) };
+#undef MILL_ELEMENT_ENUM
+
 /** EPOCH_FLAG: why an epoch has no velocity, or which of two velocities is uncertain (bits). */
 #define MILL_EPOCH_LIST(X)                                                                         \
   X(MILL_EPOCH_NO_DATA, 1, "NO_DATA", "no usable pixel")                                           \
@@ -153,6 +165,7 @@ typedef struct mill_fit_result {
   /** Scale factor of the errors, and the errors before scaling. */
   double err_scale, vrad_err_formal_km_s, vsini_err_formal_km_s;
   double label_err_formal[MILL_MAX_LABEL];
+  int32_t label_flag[MILL_MAX_LABEL]; /**< of elements (enum mill_element_flag) */
   double covar[MILL_MAX_COVAR];
   double m2ll; /**< -2 ln L with priors and hull penalty at the solution */
   /** Measure by which libraries are compared: chisq_data less the number of good pixels, plus

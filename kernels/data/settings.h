@@ -56,6 +56,7 @@ typedef struct mill_fit_settings {
   int edge_pix;  /**< pixels dropped at each end of an arm with a resolution matrix */
   double sigma_floor;      /**< least sigma of good pixels, in units of the median sigma */
   double bad_sigma_factor; /**< sigma of bad pixels in units of |median flux| */
+  double element_max_err;  /**< dex; an element of a larger error has MILL_ELEMENT_WEAK */
   int rescale_errors;      /**< 1: multiply errors by sqrt(reduced chi-square), if above 1 */
   double vrad_floor_km_s;  /**< wavelength-scale error, added in quadrature to velocity errors */
   /** 1: each arm of a star except the first has the velocity VRAD + offset. */

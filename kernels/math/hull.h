@@ -18,13 +18,6 @@ MILL_HD static inline double mill_label_map_slope(const mill_label *label, doubl
   return s / label->std;
 }
 
-/** The label's value at a mapped coordinate. */
-MILL_HD static inline double mill_label_unmap(const mill_label *label, double mapped)
-{
-  const double x = mapped * label->std + label->mean;
-  return label->mapping == MILL_MAP_LOG10 ? pow(10.0, x) : x;
-}
-
 /** Signed distance of mapped labels [n_label of the library] from a facet; positive: outside. */
 MILL_HD static inline double mill_facet_value(const mill_hull *hull, int i_facet,
                                               const double *mapped)

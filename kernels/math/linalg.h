@@ -11,6 +11,12 @@
 
 #include "kernels/base/common.h"
 
+/** Index of the pair (r, c), c <= r, in a packed lower triangle. */
+MILL_HD static inline int mill_gram_at(int r, int c)
+{
+  return r * (r + 1) / 2 + c;
+}
+
 /** Dot product of long rows a and b [n], summed in the same order for every instruction set. */
 static inline double mill_dot(int n, const double *a, const double *b)
 {

@@ -63,6 +63,7 @@ typedef struct mill_model_arm {
   const float *stored;       /**< grid [n_stored][1 + n_label][n_pix_pad] */
   const double *stored_mean; /**< mean [n_stored][1 + n_label] */
   mill_model_error error;    /**< fraction NULL: no model error */
+  int n_sky;                 /**< components of the sky */
   double template_sigma_aa;  /**< as in mill_arm */
 } mill_model_arm;
 
@@ -89,6 +90,7 @@ typedef struct mill_waveset {
    *  kernels/math/cells.h); cell 0: a function is not smooth enough. */
   int cell;
   double *cell_coef, *cell_power;
+  float *sky;            /**< [n_sky of the arm][mill_row_pitch(n_pix)] flux of the components */
   unsigned char *masked; /**< [n_pix] 1: excluded by wavelength */
   /* initial guess: bins uniform in ln wavelength, common to all arms */
   int n_bin;
@@ -102,8 +104,9 @@ typedef struct mill_waveset {
 
 typedef struct mill_model {
   int n_label, n_arm, n_hull;
-  int n_deriv; /**< parameters of a template: velocity, v sin i, labels */
-  int n_par;   /**< parameters of a fit: those of a template, and velocity offsets */
+  int has_element; /**< 1: a label is an element */
+  int n_deriv;     /**< parameters of a template: velocity, v sin i, labels */
+  int n_par;       /**< parameters of a fit: those of a template, and velocity offsets */
   mill_label label[MILL_MAX_LABEL];
   mill_hull hull[MILL_MAX_HULL];
   mill_model_arm arm[MILL_MAX_ARM];

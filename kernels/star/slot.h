@@ -74,6 +74,7 @@ typedef struct mill_slot {
   int data_only;              /**< 1: values without model error */
   int fix_error;              /**< 1: fix the model error at theta before the tangents */
   int keep_rows;              /**< 1: keep the tangents' rows for the companion; no answer */
+  int weigh_lines;            /**< 1: answer tangents by mill_block_weigh_lines */
   int stored;                 /**< 1 + index of the stored template of these tangents; 0: none */
   double theta[MILL_MAX_PAR]; /**< the star's parameters; templates have its v sin i and labels */
   double *vel;                /**< [n_segment][MILL_N_PROFILE] velocities, km/s; NaN: not asked */
@@ -122,10 +123,11 @@ typedef struct mill_slot {
 /** Bytes of a slot that are copied; its work space is not. */
 #define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
 
-/** Number of rows of error: the components of the arm, and those of the line-spread width. */
+/** Number of rows of error: the components of the arm, the width of the line-spread function, and
+ *  the sky. */
 MILL_HD static inline int mill_n_error(const mill_model_arm *arm, double width_error)
 {
-  return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0);
+  return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0) + arm->n_sky;
 }
 
 /** Index of the parameter that is an arm's velocity offset; -1: it has none. */
@@ -157,6 +159,14 @@ enum mill_answer_place {
   MILL_ANSWER_LARGEST,  /**< largest squared residual of a good pixel */
   MILL_ANSWER_EMISSION, /**< two numbers per Balmer line: mill_block_emission */
   MILL_ANSWER_END = MILL_ANSWER_EMISSION + 2 * MILL_N_BALMER
+};
+
+/** Sums of mill_block_weigh_lines: label l's are at MILL_ANSWER_TANGENTS + MILL_N_LINE_SUM * l. */
+enum mill_line_sum {
+  MILL_LINE_CHISQ,  /**< squared residuals times weights */
+  MILL_LINE_WEIGHT, /**< weights */
+  MILL_LINE_SQUARE, /**< squared weights */
+  MILL_N_LINE_SUM
 };
 
 /** Number of parameters of a segment's tangents, for one star or for two. */

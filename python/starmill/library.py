@@ -49,16 +49,12 @@ class Spectrum(FromOthers):
 
     Args:
         wave, flux (array [n_pix]): flux in any unit; wave in Angstrom (or with unit), ascending.
-        ivar, error (array [n_pix]): Inverse variance or standard deviation of the flux: give one of
-            the two.
-        name (str, optional): The library's arm (default: cut the spectrum by wavelength into the
-            arms).
+        ivar, error (array [n_pix]): Inverse variance or error of the flux: give one of the two.
+        name (str, optional): The library's arm (default: cut by wavelength into the arms).
         mask (array [n_pix], optional): Not 0: a bad pixel, as is a masked element of any of these.
         resolution (array [n_diag, n_pix], optional): Resolution matrix as DESI stores it.
-        sigma (number or array [n_pix], optional): Gaussian sigma of the line-spread function,
-            Angstrom.
-        systematic (number or array [n_pix], optional): Error to add in quadrature, in the unit of
-            the flux.
+        sigma (number or array [n_pix]): Gaussian sigma of the line-spread function, Angstrom.
+        systematic (number or array [n_pix]): Error to add in quadrature, in the flux's unit.
         exposure (int): 0, 1, ...; number spectra of the same arm as separate exposures.
         air (bool): wave is in air.
 
@@ -147,8 +143,7 @@ class Library:
     """A template library with the settings of a fit.
 
     Args:
-        path (str or path-like): A library file, or the name of a library that is shipped: fgk.h5 or
-            oba.h5.
+        path (str or path-like): A library file, or a shipped library by name, such as fgk.h5.
         **config: Keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.  For
             DESI spectra, ``format="desi"`` masks the dichroic as ``starmill fit`` does.
 
@@ -270,16 +265,14 @@ class Star:
 
     def plot(self, theta: Optional[ArrayLike] = None, *,
              limits: Optional[tuple[float, float]] = None) -> "matplotlib.figure.Figure":
-        """Draw spectra, model and residuals of the exposure with the highest S/N, as
-        ``starmill plot`` does.
+        """Draw spectra, model and residuals of the best exposure, as ``starmill plot`` does.
 
         Args:
             theta (array [n_par], optional): Parameters of the model (default: those of a fit).
             limits ((float, float), optional): Wavelengths to draw alone, Angstrom in vacuum.
 
         Raises:
-            StarmillError, ValueError: The star has no usable pixel; a fit finds no solution; none
-                of its pixels is within the limits.
+            StarmillError, ValueError: No pixel is usable or in the limits; no fit succeeds.
         """
         from .products.plot import draw_pieces
         if theta is None:
@@ -370,8 +363,7 @@ def _points(library: Library, theta: ArrayLike) -> tuple[Floats, bool]:
 
 
 def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penalty: bool = False):
-    """Compute -2 ln L at theta [n_par] or [n, n_par]; inf if velocity or v sin i exceeds its
-    limits.
+    """Compute -2 ln L at theta [n_par] or [n, n_par]; inf beyond limits of velocity or v sin i.
 
     Args:
         penalty (bool): Add priors and the penalty outside the library's hulls, as a fit does.

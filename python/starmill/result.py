@@ -143,8 +143,7 @@ class Result(Columns):
             library (str, optional): Library for that (default: that of the fit).
 
         Raises:
-            KeyError, ValueError, OSError: No such star; it has several rows; the spectra cannot be
-                read.
+            KeyError, ValueError, OSError: No such star, or several rows; unreadable spectra.
         """
         if star is not None:
             return self.star(star).plot(limits=limits, models=models, library=library)

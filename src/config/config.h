@@ -95,9 +95,11 @@ typedef struct mill_config {
   int n_template_lib;
   char start[1024];    /**< table of start values; empty: start from the initial guess */
   char start_hash[65]; /**< SHA-256 of the start table, set by the table's reader; not a setting */
-  char prior_table[1024]; /**< table of priors by star; empty: none */
-  char prior_hash[65];    /**< SHA-256 of the prior table; not a setting */
-  mill_fit_settings fit;  /**< fixed values and priors are set by mill_config_bind */
+  char prior_table[1024];    /**< table of priors by star; empty: none */
+  char prior_hash[65];       /**< SHA-256 of the prior table; not a setting */
+  char sky_components[1024]; /**< file of the sky's components; empty: none */
+  char sky_hash[65];         /**< SHA-256 of the sky's components; not a setting */
+  mill_fit_settings fit;     /**< fixed values and priors are set by mill_config_bind */
   mill_selection select;
   int n_fixed, n_prior;
   mill_named_value fixed[MILL_MAX_PAR], prior[MILL_MAX_PAR];
@@ -155,6 +157,9 @@ int mill_config_check(const mill_config *config);
  *  config->fit is untouched on failure.  MILL_ERR_CONFIG. */
 int mill_config_bind(mill_config *config, const mill_library *lib);
 
+/** The same for another library of a fit with several: labels that it lacks are the first one's. */
+int mill_config_bind_other(mill_config *config, const mill_library *lib);
+
 /** Print the configuration as YAML; mill_config_read restores it bit for bit.  MILL_ERR_CONFIG
  *  if it fails mill_config_check, MILL_ERR_OUTPUT. */
 int mill_config_print(const mill_config *config, FILE *out);
@@ -166,6 +171,7 @@ int mill_config_print_keys(FILE *out);
  *  free().
  *
  *  Keys are sorted by name, and so are lists whose order means nothing.  template_lib is left
- *  out, because the result keeps the library's hash.  start and prior_table are replaced by
- *  their hashes; a missing hash is MILL_ERR_INTERNAL.  Also MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
+ *  out, because the result keeps the library's hash.  start, prior_table and sky_components are
+ *  replaced by their hashes; a missing hash is MILL_ERR_INTERNAL.  Also MILL_ERR_CONFIG,
+ *  MILL_ERR_MEMORY. */
 int mill_config_identity(const mill_config *config, char **text);

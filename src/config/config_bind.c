@@ -18,9 +18,9 @@ static const char *parameter_names(const mill_library *lib, char out[512])
   return out;
 }
 
-/* Set *i_par to the index of a named parameter: vrad, vsini or a label of the library. */
-static int find_parameter(const mill_library *lib, const char *key_name, const char *name,
-                          int *i_par)
+/* Find a parameter; *i_par is -1 for a label that this library lacks but the first one has. */
+static int find_parameter(const mill_library *lib, int is_first, const char *key_name,
+                          const char *name, int *i_par)
 {
   char names[512];
   const int i_label = mill_library_find_label(lib, name);
@@ -30,6 +30,8 @@ static int find_parameter(const mill_library *lib, const char *key_name, const c
     *i_par = MILL_PAR_VSINI;
   else if (i_label >= 0)
     *i_par = MILL_PAR_LABEL0 + i_label;
+  else if (!is_first)
+    *i_par = -1;
   else
     return MILL_ERROR(MILL_ERR_CONFIG, "%s: no parameter %s; the library has %s", key_name, name,
                       parameter_names(lib, names));
@@ -72,9 +74,9 @@ static int check_mask(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
-int mill_config_bind(mill_config *config, const mill_library *lib)
+static int bind(mill_config *config, const mill_library *lib, int is_first)
 {
-  int i_par = 0;
+  int i_par = 0, n_fixed = 0;
   char a[32], b[32], c[32];
   int fixed[MILL_MAX_PAR] = {0};
   double fixed_value[MILL_MAX_PAR] = {0}, mean[MILL_MAX_PAR] = {0}, sigma[MILL_MAX_PAR] = {0};
@@ -84,7 +86,9 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
   MILL_CHECK(check_guess(config, lib));
   for (int i = 0; i < config->n_fixed; i++) {
     const mill_named_value *item = &config->fixed[i];
-    MILL_CHECK(find_parameter(lib, "fix_param", item->name, &i_par));
+    MILL_CHECK(find_parameter(lib, is_first, "fix_param", item->name, &i_par));
+    if (i_par < 0)
+      continue;
     const mill_fit_settings *fit = &config->fit;
     const double min = i_par == MILL_PAR_VRAD    ? fit->min_vel_km_s
                        : i_par == MILL_PAR_VSINI ? fit->min_vsini_km_s
@@ -97,15 +101,17 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
                         "fix_param: %s = %s is outside its range; give a value from %s to %s",
                         item->name, mill_text_of_real(item->value, a), mill_text_of_real(min, b),
                         mill_text_of_real(max, c));
+    n_fixed++;
     fixed[i_par] = 1;
     fixed_value[i_par] = item->value;
   }
-  if (config->n_fixed == MILL_PAR_LABEL0 + lib->n_label)
+  if (n_fixed == MILL_PAR_LABEL0 + lib->n_label)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "fix_param: all %d parameters are fixed; leave at least one free",
-                      config->n_fixed);
+                      "fix_param: all %d parameters are fixed; leave at least one free", n_fixed);
   for (int i = 0; i < config->n_prior; i++) {
-    MILL_CHECK(find_parameter(lib, "priors", config->prior[i].name, &i_par));
+    MILL_CHECK(find_parameter(lib, is_first, "priors", config->prior[i].name, &i_par));
+    if (i_par < 0)
+      continue;
     mean[i_par] = config->prior[i].value;
     sigma[i_par] = config->prior[i].sigma;
   }
@@ -117,4 +123,14 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
   config->fit.min_sn =
       config->select.sn_source == MILL_SN_PIXELS ? config->select.min_sn : -INFINITY;
   return MILL_OK;
+}
+
+int mill_config_bind(mill_config *config, const mill_library *lib)
+{
+  return bind(config, lib, 1);
+}
+
+int mill_config_bind_other(mill_config *config, const mill_library *lib)
+{
+  return bind(config, lib, 0);
 }

@@ -7,7 +7,7 @@
 
 enum {
   MILL_MAX_MASK_BIT = 64, /* bits of mill_selection.fiberstatus_allowed */
-  MILL_N_KEY = 64
+  MILL_N_KEY = 66
 };
 
 /* largest join_radius, arcsec: beyond it, different stars would be joined */

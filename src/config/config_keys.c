@@ -88,6 +88,9 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"model_error", YES_NO(fit.model_error), SCIENCE,
      .help = "include the library's measured template errors in the likelihood; no effect "
              "for a library without them"},
+    {"sky_components", PATH(sky_components), SCIENCE,
+     .help = "file of residuals that sky subtraction leaves, to include in the likelihood",
+     .more = " (below)"},
     {"fix_param", OTHER("list of `{param, value}`"), SCIENCE, .unit = "of the parameter",
      .range = "`vsini` and `vrad` within their limits, labels within the library's range",
      .help = "parameters held at a value", .elsewhere = "`fixParam`"},
@@ -98,6 +101,9 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "Gaussian priors of each star, instead of those of `priors`: FITS or HDF5, columns "
              "NAME, NAME_ERR of parameters, by star (below)",
      .more = "; `--prior-table` overrides it"},
+    {"element_max_err", REAL(fit.element_max_err, 0, 10), SCIENCE, .unit = "dex",
+     .help = "an element of a larger error has WEAK in its flag",
+     .more = " ([results.md](results.md#which-rows-to-use))"},
     {"rescale_errors", YES_NO(fit.rescale_errors), SCIENCE,
      .help = "multiply errors by the root of the reduced chi-square where that is above 1"},
     {"velocity_offsets", YES_NO(fit.velocity_offsets), SCIENCE,
@@ -327,6 +333,7 @@ void mill_config_default(mill_config *config)
   fit->resolution = MILL_RES_AUTO;
   fit->rotation = MILL_ROT_SPLINE;
   fit->model_error = 1;
+  fit->element_max_err = 0.2;
   fit->velocity_offset_sigma_km_s = 10.0;
   fit->lsf_width_error = -INFINITY;
   config->lsf_factor = 1.0;

@@ -131,40 +131,25 @@ static const struct {
 /* Print the value after "key:", up to the end of the line. */
 static void print_value(const mill_config *config, const mill_option *k, FILE *out)
 {
-  const void *at = (const char *)config + k->offset;
-  char text[32];
-  double x;
-  int i;
+  char text[128];
   switch (k->kind) {
   case MILL_OPTION_PATH:
     fputc(' ', out);
-    mill_text_print_quoted(at, out);
+    mill_text_print_quoted((const char *)config + k->offset, out);
     fputc('\n', out);
-    break;
-  case MILL_OPTION_REAL:
-    memcpy(&x, at, sizeof x);
-    fprintf(out, " %s\n", isfinite(x) ? mill_text_of_real(x, text) : k->without);
-    break;
-  case MILL_OPTION_COUNT:
-    memcpy(&i, at, sizeof i);
-    fprintf(out, " %d\n", i);
-    break;
-  case MILL_OPTION_CHOICE:
-    memcpy(&i, at, sizeof i);
-    fprintf(out, " %s\n", k->words[i]);
-    break;
-  case MILL_OPTION_WORD:
-    fprintf(out, " %s\n", (const char *)at);
     break;
   case MILL_OPTION_NAMES:
     print_names(config, k, out);
     break;
-  default:
+  case MILL_OPTION_OTHER:
     if (mill_config_items(k))
       print_items(config, mill_config_items(k), out);
     for (size_t j = 0; j < sizeof other / sizeof other[0]; j++)
       if (strcmp(other[j].key, k->name) == 0)
         other[j].print(config, out);
+    break;
+  default:
+    fprintf(out, " %s\n", mill_option_text(k, config, text));
   }
 }
 
@@ -300,6 +285,8 @@ int mill_config_identity(const mill_config *config, char **text)
   MILL_TRY(take_hash("start", config->start_hash, copy->start, sizeof copy->start));
   MILL_TRY(
       take_hash("prior_table", config->prior_hash, copy->prior_table, sizeof copy->prior_table));
+  MILL_TRY(take_hash("sky_components", config->sky_hash, copy->sky_components,
+                     sizeof copy->sky_components));
   for (int i = 0; i < MILL_N_KEY; i++)
     sorted[i] = &mill_config_key[i];
   qsort(sorted, MILL_N_KEY, sizeof sorted[0], compare_key);

@@ -185,7 +185,7 @@ int mill_option_read(const mill_option *row, const char *option, const char *tex
   return MILL_OK;
 }
 
-const char *mill_option_shown(const mill_option *row, const void *base, char out[128])
+const char *mill_option_text(const mill_option *row, const void *base, char out[128])
 {
   const char *at = (const char *)base + row->offset, *at2 = (const char *)base + row->offset2;
   char a[32], b[32];
@@ -213,8 +213,8 @@ const char *mill_option_shown(const mill_option *row, const void *base, char out
   }
   case MILL_OPTION_REAL:
     memcpy(&x, at, sizeof x);
-    if (isfinite(x))
-      snprintf(out, 128, "%s", mill_text_of_real(x, a));
+    if (isfinite(x) || row->without)
+      snprintf(out, 128, "%s", isfinite(x) ? mill_text_of_real(x, a) : row->without);
     break;
   case MILL_OPTION_PAIR: {
     double y;
@@ -227,7 +227,14 @@ const char *mill_option_shown(const mill_option *row, const void *base, char out
   default:
     break;
   }
-  if (strcmp(out, "0") == 0 || strcmp(out, "false") == 0)
+  return out;
+}
+
+const char *mill_option_shown(const mill_option *row, const void *base, char out[128])
+{
+  mill_option_text(row, base, out);
+  if (strcmp(out, "0") == 0 || strcmp(out, "false") == 0 ||
+      (row->without && strcmp(out, row->without) == 0))
     out[0] = '\0';
   return out;
 }

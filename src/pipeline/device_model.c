@@ -61,47 +61,53 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
 {
   MILL_CHECK(check_sample(&s->sample));
   if (s->n_cont < 1 || s->n_cont > MILL_MAX_CONT)
-    return MILL_ERROR(MILL_ERR_RANGE, "%d continuum functions; expected 1 to %d", s->n_cont,
+    return MILL_ERROR(MILL_ERR_CONFIG, "%d continuum functions; expected 1 to %d", s->n_cont,
                       MILL_MAX_CONT);
   if (lib->n_label < 1 || lib->n_label > MILL_MAX_LABEL || lib->n_arm < 1 ||
       lib->n_arm > MILL_MAX_ARM)
-    return MILL_ERROR(MILL_ERR_RANGE, "%d labels and %d arms: expected 1 to %d and 1 to %d",
+    return MILL_ERROR(MILL_ERR_CONFIG, "%d labels and %d arms: expected 1 to %d and 1 to %d",
                       lib->n_label, lib->n_arm, MILL_MAX_LABEL, MILL_MAX_ARM);
   if (!(s->min_vel_km_s < s->max_vel_km_s) || !(s->guess_vel_step_km_s > 0.0))
     return MILL_ERROR(
-        MILL_ERR_RANGE,
+        MILL_ERR_CONFIG,
         "velocity limits %g to %g km/s, steps of %g: expected min < max, a step above 0",
         s->min_vel_km_s, s->max_vel_km_s, s->guess_vel_step_km_s);
   if (s->velocity_offsets && !(s->velocity_offset_sigma_km_s > 0.0))
-    return MILL_ERROR(MILL_ERR_RANGE,
+    return MILL_ERROR(MILL_ERR_CONFIG,
                       "velocity offsets: sigma of their prior is %g km/s, not above 0",
                       s->velocity_offset_sigma_km_s);
   if (s->velocity_offsets && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm - 1 > MILL_MAX_PAR)
-    return MILL_ERROR(MILL_ERR_RANGE,
+    return MILL_ERROR(MILL_ERR_CONFIG,
                       "%d labels and velocity offsets of %d arms are more than %d parameters; give "
                       "velocity_offsets: false",
                       lib->n_label, lib->n_arm - 1, MILL_MAX_PAR - MILL_PAR_LABEL0);
   if (s->binaries && 2 * (MILL_PAR_LABEL0 + lib->n_label) + 1 > MILL_MAX_PAR)
-    return MILL_ERROR(MILL_ERR_RANGE,
+    return MILL_ERROR(MILL_ERR_CONFIG,
                       "%d labels of two stars are more than %d parameters; give binaries: false",
                       lib->n_label, MILL_MAX_PAR);
   const int n_offset = s->velocity_offsets ? lib->n_arm - 1 : 0;
   if (s->binaries && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm + n_offset > MILL_MAX_PAR)
-    return MILL_ERROR(MILL_ERR_RANGE,
+    return MILL_ERROR(MILL_ERR_CONFIG,
                       "%d labels, and ratios of fluxes and %d velocity offsets in %d arms are more "
                       "than %d parameters; give binaries: false",
                       lib->n_label, n_offset, lib->n_arm, MILL_MAX_PAR - MILL_PAR_LABEL0);
   /* npoly_per_1000aa: the number depends on the arm's width; assume the most */
   const int n_cont = s->n_cont_per_1000aa > 0.0 ? MILL_MAX_CONT : s->n_cont;
-  for (int a = 0; a < lib->n_arm && s->model_error; a++) {
-    const int n_error =
-        lib->arm[a].error.n_component + (s->lsf_width_error != 0.0 ? MILL_WIDTH_ROWS : 0);
+  for (int a = 0; a < lib->n_arm; a++) {
+    const int n_error = (s->model_error ? lib->arm[a].error.n_component : 0) +
+                        (s->lsf_width_error != 0.0 ? MILL_WIDTH_ROWS : 0) +
+                        lib->arm[a].sky.n_component;
     const int n_deriv =
         s->binaries ? 2 * (MILL_PAR_LABEL0 + lib->n_label) + 1 : MILL_PAR_LABEL0 + lib->n_label;
+    if (n_error > MILL_MAX_ERROR)
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "arm %s has %d components of model, line-spread function and sky error, at "
+                        "most %d are possible; give sky_components a file with fewer",
+                        lib->arm[a].name, n_error, MILL_MAX_ERROR);
     if (n_error + n_cont + n_deriv > MILL_MAX_ROWS)
       return MILL_ERROR(
-          MILL_ERR_RANGE,
-          "arm %s has %d components of model and line-spread function error, with up to %d "
+          MILL_ERR_CONFIG,
+          "arm %s has %d components of model, line-spread function and sky error, with up to %d "
           "continuum functions and %d parameters more than %d; lower npoly, leave "
           "npoly_per_1000aa out, or give model_error: false",
           lib->arm[a].name, n_error, n_cont, n_deriv, MILL_MAX_ROWS);
@@ -112,7 +118,7 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
         mill_rotation_half_width(s->rotation,
                                  s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step)) >
             MILL_MAX_ROTATION)
-      return MILL_ERROR(MILL_ERR_RANGE,
+      return MILL_ERROR(MILL_ERR_CONFIG,
                         "max_vsini %g km/s spans more than %d grid points of arm %s; lower it",
                         s->max_vsini_km_s, MILL_MAX_ROTATION, lib->arm[a].name);
   return MILL_OK;
@@ -270,6 +276,7 @@ static int load_arm(mill_device_memory *memory, int n_thread, const mill_library
   arm->template_sigma_aa = from->template_sigma_aa;
   arm->kind = e->kind;
   arm->n_layer = e->n_layer;
+  arm->n_sky = from->sky.n_component;
   if (from->n_pix < 4 * MILL_SPLINE_END)
     return MILL_ERROR(MILL_ERR_LIBRARY, "%s: arm %s has %d pixels, at least %d are needed",
                       lib->path, from->name, from->n_pix, 4 * MILL_SPLINE_END);
@@ -298,11 +305,16 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   m->n_hull = lib->n_hull;
   m->set = *settings;
   memcpy(m->label, lib->label, sizeof m->label);
-  for (int l = 0; l < m->n_label; l++)
+  for (int l = 0; l < m->n_label; l++) {
     mill_label_set_edges(&m->label[l]);
+    m->label[l].is_element = mill_label_is_element(&m->label[l]);
+    m->has_element |= m->label[l].is_element;
+  }
   memcpy(m->hull, lib->hull, sizeof m->hull);
   for (int h = 0; h < lib->n_hull; h++) {
     const mill_hull *hull = &lib->hull[h];
+    for (int i = 0; i < hull->n_label; i++)
+      m->hull[h].of_element |= hull->n_label <= 2 && m->label[hull->label[i]].is_element;
     const size_t n = (size_t)hull->n_facet * (size_t)(hull->n_label + 1);
     MILL_CHECK(mill_device_memory_take(memory, n * sizeof *hull->facet, hull->facet, &block));
     m->hull[h].facet = block;

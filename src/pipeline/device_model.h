@@ -38,5 +38,5 @@ int mill_device_model_load(const mill_library *lib, const mill_fit_settings *set
                            const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                            mill_model *model, mill_model **d_model);
 
-/** Check that a fit can handle the settings with this library.  MILL_ERR_RANGE, MILL_ERR_CONFIG. */
+/** Check that a fit can handle the settings with this library.  MILL_ERR_CONFIG. */
 int mill_device_model_check(const mill_library *lib, const mill_fit_settings *settings);

@@ -37,7 +37,7 @@ typedef int (*mill_result_sink)(void *context, mill_star *star);
  *  n_thread       OpenMP threads, 1 or more
  *  want_models    enum mill_want_models
  *
- *  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND; MILL_ERR_CONFIG of mill_several_match.  Not
+ *  MILL_ERR_CONFIG (also of mill_several_match), MILL_ERR_MEMORY, MILL_ERR_BACKEND.  Not
  *  collective. */
 int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_settings *settings,
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
@@ -58,7 +58,7 @@ int mill_pipeline_accepts(mill_pipeline *pipeline, const mill_raw_segment *segme
 void mill_pipeline_waveset_stats(const mill_pipeline *pipeline, mill_waveset_stats *stats);
 
 /** Take over fixed parameters and priors of settings, for the next stars.  Not during
- *  mill_pipeline_run.  MILL_ERR_RANGE. */
+ *  mill_pipeline_run.  MILL_ERR_CONFIG. */
 int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *settings);
 
 /** Load and prepare a star, and hold it for mill_pipeline_ask, until the next call of this

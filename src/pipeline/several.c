@@ -66,6 +66,7 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
   memcpy(row->label, none.label, sizeof row->label);
   memcpy(row->label_err, none.label_err, sizeof row->label_err);
   memcpy(row->label_err_formal, none.label_err_formal, sizeof row->label_err_formal);
+  memcpy(row->label_flag, none.label_flag, sizeof row->label_flag);
   memcpy(row->pair_label, none.pair_label, sizeof row->pair_label);
   memcpy(row->pair_label_err, none.pair_label_err, sizeof row->pair_label_err);
   memset(row->covar, 0, sizeof row->covar);
@@ -73,6 +74,7 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
     row->label[label[l]] = from.label[l];
     row->label_err[label[l]] = from.label_err[l];
     row->label_err_formal[label[l]] = from.label_err_formal[l];
+    row->label_flag[label[l]] = from.label_flag[l];
     row->pair_label[label[l]] = from.pair_label[l];
     row->pair_label_err[label[l]] = from.pair_label_err[l];
     par[2 + l] = 2 + label[l];

@@ -379,10 +379,27 @@ static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const
   }
 }
 
+/** Interpolate the components of the sky to row [n_component][mill_row_pitch(n_pix)]; 0 beyond the
+ *  sky's ends. */
+static void fill_sky(const mill_sky *sky, int n_pix, const double *wave_aa, float *row)
+{
+  const size_t pitch = (size_t)mill_row_pitch(n_pix);
+  for (int i = 0, k = 0; i < n_pix && sky->n_component > 0; i++) {
+    while (k < sky->n_pix - 2 && sky->wave_aa[k + 1] <= wave_aa[i])
+      k++;
+    const double u = (wave_aa[i] - sky->wave_aa[k]) / (sky->wave_aa[k + 1] - sky->wave_aa[k]);
+    const float *left = sky->component + k;
+    for (int j = 0; j < sky->n_component; j++, left += sky->n_pix)
+      row[(size_t)j * pitch + (size_t)i] =
+          u < 0.0 || u > 1.0 ? 0.0f : (float)((1.0 - u) * (double)left[0] + u * (double)left[1]);
+  }
+}
+
 /** Make a set in one block of backend memory; its guess templates have a block of their own. */
 static int make(mill_waveset_cache *c, entry *e)
 {
   const mill_fit_settings *set = c->set;
+  const mill_sky *sky = &c->lib->arm[e->arm].sky;
   const int n_pix = e->n_pix;
   const double *wave_aa = e->wave_aa;
   const int nk = mill_continuum_count(set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]);
@@ -402,6 +419,7 @@ static int make(mill_waveset_cache *c, entry *e)
   const size_t at_reach = mill_take(&size, 2 * (n / MILL_REACH_PIX + 1));
   const size_t at_coef = mill_take(&size, n_coef * sizeof(double));
   const size_t at_power = mill_take(&size, sizeof power);
+  const size_t at_sky = mill_take(&size, (size_t)sky->n_component * pitch * sizeof(float));
   const size_t at_masked = mill_take(&size, n);
   const size_t at_first = mill_take(&size, ((size_t)range->n_bin + 1) * sizeof(int));
   e->size_block = size;
@@ -421,6 +439,7 @@ static int make(mill_waveset_cache *c, entry *e)
     ln_wave[i] = log(wave_aa[i]);
     masked[i] = (unsigned char)mill_wave_masked(set, wave_aa[i]);
   }
+  fill_sky(sky, n_pix, wave_aa, (float *)(void *)(host + at_sky));
   if (n_coef > 0)
     memcpy(host + at_coef, c->coef, n_coef * sizeof(double));
   memcpy(host + at_power, power, sizeof power);
@@ -437,6 +456,7 @@ static int make(mill_waveset_cache *c, entry *e)
                           .cell = cell,
                           .cell_coef = (double *)(void *)(device + at_coef),
                           .cell_power = (double *)(void *)(device + at_power),
+                          .sky = (float *)(void *)(device + at_sky),
                           .masked = (unsigned char *)(device + at_masked),
                           .n_bin = range->n_used,
                           .n_block = range->n_block,

@@ -36,8 +36,11 @@ static inline void work_make(work_input *in, int kind)
   memset(in, 0, sizeof *in);
   made_check(test_library_make(3, 2, 9, &in->lib));
   made_check(test_library_to(&in->lib, kind));
+  strcpy(in->lib.label[2].column, "MGFE");
   if (kind != MILL_EMULATOR_GRID) /* so that there are stars with a model error and without */
     made_check(test_library_add_error(kind == MILL_EMULATOR_MLP ? 9 : 3, &in->lib));
+  if (kind == MILL_EMULATOR_RBF)
+    made_check(test_library_add_sky(&in->lib));
   in->velocity_offsets = kind == MILL_EMULATOR_RBF;
   for (int i = 0; i < WORK_STARS; i++) {
     made_star_cut(&in->lib, 1 + (i == 1), i == 1 ? 0.45 : 0.8, i != 1, 4, &random, &in->star[i]);
@@ -169,6 +172,8 @@ static inline void work_compare(const work_input *in, const work_output *a, cons
       assert_close(made_par(x, j), made_par(y, j), 0.03 * made_err(y, j));
       assert_close(made_err(x, j), made_err(y, j), 0.01 * made_err(y, j));
     }
+    for (int l = 0; l < in->lib.n_label; l++)
+      assert_int_equal(x->label_flag[l], y->label_flag[l]);
     assert_int_equal(x->n_epoch, y->n_epoch);
     for (int e = 0; e < y->n_epoch; e++) {
       const double err = b->epoch[i][e].vrad_err_km_s;

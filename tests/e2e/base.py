@@ -347,12 +347,12 @@ def write_redrock(path, targets, z, kinds):
              "REDSHIFTS").writeto(path, overwrite=True)
 
 
-def write_desi(path, arms):
+def write_desi(path, arms, objtype="TGT"):
     """Stars of targets 100, 101 ... in DESI's layout; arms: {name: {WAVELENGTH, FLUX, IVAR ...}}."""
     n = len(next(iter(arms.values()))["FLUX"])
     hdus = [pyfits.PrimaryHDU(), bintable({
         "TARGETID": np.arange(n) + 100, "TARGET_RA": np.zeros(n), "TARGET_DEC": np.zeros(n),
-        "OBJTYPE": ("3A", ["TGT"] * n), "COADD_FIBERSTATUS": ("J", np.zeros(n, int))}, "FIBERMAP")]
+        "OBJTYPE": ("3A", [objtype] * n), "COADD_FIBERSTATUS": ("J", np.zeros(n, int))}, "FIBERMAP")]
     for arm, arrays in arms.items():
         for name, array in {**arrays, "MASK": np.zeros(arrays["FLUX"].shape, "i4")}.items():
             array = array if name in ("WAVELENGTH", "MASK") else array.astype("f4")

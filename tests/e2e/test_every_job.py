@@ -42,6 +42,11 @@ OF_SPECTRA = (*MADE_OF, "--sigma", 0.6, SPECTRA)
 ONE_ARM = tmp("one-arm.h5")
 run("library", "spectra", "--output", ONE_ARM, *OF_SPECTRA)
 
+SKY = tmp("sky.fits")  # fibres with a line that varies
+FLUX = np.random.default_rng(6).normal(size=(10, 60))
+FLUX[:, 30] += 30 * np.arange(-5, 5)
+write_desi(SKY, {"B": {"WAVELENGTH": 4000.0 + np.arange(60), "FLUX": FLUX, "IVAR": np.ones(FLUX.shape)}}, "SKY")
+
 # by job: arguments without --output, None where there is none; the files that it reads
 JOBS = {
     "fit": (("--library", LIBRARY, SURVEY), (LIBRARY, SURVEY)),
@@ -54,6 +59,7 @@ JOBS = {
     "library correct": (("--spectra", SPECTRA, "--medium", "vacuum", "--components", 0, ONE_ARM),
                         (SPECTRA, ONE_ARM)),
     "library model-error": (("--spectra", SPECTRA, "--medium", "vacuum", ONE_ARM), (SPECTRA, ONE_ARM)),
+    "library sky": ((SKY,), (SKY,)),
     "convert": (("--medium", "vacuum", TEXT), (TEXT,)),
     "simulate": (("--stars", 3, "--library", LIBRARY), (LIBRARY,)),
     "particles": ((CONFIG,), (CONFIG,)),

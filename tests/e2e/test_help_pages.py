@@ -5,7 +5,7 @@ from base import *  # noqa: F403
 
 JOBS = re.findall(r"^  ([a-z]+) +\S", run("--help").stdout, re.M)
 # sub-commands that have options of their own
-SUB = {"library": ("build", "import", "spectra", "train", "correct", "model-error", "info")}
+SUB = {"library": ("build", "import", "spectra", "train", "correct", "model-error", "sky", "info")}
 
 COMPLETE = r"""
 compopt() { [[ "$*" == "-o default" ]] && asked_for_files=1; }

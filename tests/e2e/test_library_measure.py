@@ -288,3 +288,93 @@ class LibraryCorrect(ProgramTest):
             change = emulate.ln_flux(library, 0, mapped) - before
             error = np.sqrt(np.mean((change - expected) ** 2) / np.mean(expected**2))
             self.assertLess(error, limit[kind], kind)
+
+
+class Sky(ProgramTest):
+    """Residuals in 40 stars' spectra, learned from 20 sky fibres: of lines beyond 9000 A that were not
+    subtracted, and of a smooth sky with lines that was subtracted more than once."""
+
+    N_STAR, N_SKY = 40, 20
+
+    @classmethod
+    def setUpClass(cls):
+        cls.library, folder = coarse_library(), tmp("sky")
+        run("simulate", "--stars", cls.N_STAR + cls.N_SKY, "--library", cls.library, "--sn", "8,25", "--vel-sigma",
+            80, "--seed", 5, "--quiet", "--output", folder)
+        cls.truth = pyfits.getdata(os.path.join(folder, "truth.fits"), "TRUTH")[:cls.N_STAR]
+        cls.files = {kind: cls.write(folder, kind) for kind in ("clean", "lines", "over")}
+
+    @staticmethod
+    def pattern(wave):
+        """Return the flux of the sky's lines, and its change when they shift."""
+        rng = np.random.default_rng(3)
+        x = (wave - rng.uniform(9000, 9800, (60, 1))) / 0.75
+        line = rng.lognormal(0.5, 0.8, (60, 1)) * np.exp(-0.5 * x**2)
+        return np.array([line.sum(axis=0), (x * line).sum(axis=0)])
+
+    @classmethod
+    def write(cls, folder, kind):
+        """Write a file whose last rows are sky fibres; residuals are in units of the typical noise."""
+        rng, path = np.random.default_rng(4), tmp(f"sky-{kind}.fits")
+        random = rng.normal(size=(cls.N_STAR + cls.N_SKY, 3))
+        with pyfits.open(os.path.join(folder, "coadd-mock-00000.fits")) as file:
+            file["FIBERMAP"].data["OBJTYPE"][cls.N_STAR:] = "SKY"
+            for arm in "BRZ":
+                flux, ivar = file[f"{arm}_FLUX"].data, file[f"{arm}_IVAR"].data
+                sigma, sky = np.sqrt(1 / np.median(ivar)), slice(cls.N_STAR, None)
+                ivar[sky] *= sigma**-2 / np.median(ivar[sky], axis=1, keepdims=True)
+                flux[sky] = rng.normal(size=flux[sky].shape) / np.sqrt(np.maximum(ivar[sky], 1e-9))
+                lines = cls.pattern(file[f"{arm}_WAVELENGTH"].data)
+                flux += sigma * {"clean": 0, "lines": 3 * random[:, :2] @ lines,
+                                 "over": -np.abs(random[:, 2:]) * (1.5 + 0.5 * lines[0])}[kind]
+            file.writeto(path)
+        return path
+
+    def components(self, kind):
+        run("library", "sky", "--overwrite", "--output", tmp(f"{kind}.h5"), self.files[kind])
+        return tmp(f"{kind}.h5")
+
+    def deviations(self, kind, config, name):
+        put("sky.yaml", config)
+        self.fit("sky.h5", "--overwrite", "--quiet", "--config", tmp("sky.yaml"), self.files[kind], lib=self.library)
+        fit = read(self.path)
+        return (fit[name] - self.truth[name]) / fit[name + "_ERR"]
+
+    def test_components_are_the_residuals(self):
+        done = starmill("library", "sky", "--output", tmp("none.h5"), self.files["clean"])
+        self.assertOneLine(done, self.files["clean"], "nothing but noise", status=3)
+        with h5py.File(self.components("lines"), "r") as f:
+            self.assertEqual(list(f), ["z"])
+            true, found = 3 * self.pattern(f["z/wave"][...]), f["z/components"][...].astype(float)
+        self.assertEqual(len(found), 2)
+        true /= np.sqrt((true**2).sum(axis=1, keepdims=True))
+        power, of_found = (found**2).sum(), found / np.sqrt((found**2).sum(axis=1, keepdims=True))
+        self.assertGreater(np.linalg.svd(true @ of_found.T, compute_uv=False).min(), 0.97)
+
+    def test_biases(self):
+        """Pulls, rms over the stars, are as large as in clean spectra, which the components do not change."""
+        for kind, name, arms in ("lines", "VRAD", "z"), ("over", "FEH", "b,r,z"):
+            with self.subTest(kind):
+                config = f"arms: [{arms}]\n", f"arms: [{arms}]\nsky_components: {self.components(kind)}\n"
+                clean, same, biased, good = (
+                    self.deviations(of, text, name) for of in ("clean", kind) for text in config)
+                self.assertLess(np.abs(clean - same).max(), 1)
+                clean, biased, good = (np.sqrt((d**2).mean()) for d in (clean, biased, good))
+                self.assertGreater(biased, 2 * clean)
+                self.assertLess(good, 1.15 * clean)
+
+    def test_files_that_are_wrong(self):
+        wave, rows = np.linspace(9000, 9800, 50), np.ones((2, 50), "f4")
+        for parts, wrong in (
+                (("no group named after an arm",), {"q/wave": wave, "q/components": rows}),
+                (("z/wave",), {"z/components": rows}), (("1 to 18",), {"z/wave": wave, "z/components": rows[:, :1]}),
+                (("not ascending at pixel 1",), {"z/wave": wave[::-1], "z/components": rows}),
+                (("component 1 at pixel 0",), {"z/wave": wave, "z/components": rows * [[1], [np.nan]]}),
+                (("arm z has 20", "at most 18"), {"z/wave": wave, "z/components": np.ones((18, 50), "f4")})):
+            with self.subTest(parts):
+                with h5py.File(tmp("wrong.h5"), "w") as f:
+                    for name, value in wrong.items():
+                        f[name] = value.astype("f4") if "comp" in name else value
+                put("sky.yaml", f"lsf_width_error: 0.1\nsky_components: {tmp('wrong.h5')}\n")
+                done = self.fit("no.h5", "--config", tmp("sky.yaml"), self.files["clean"], lib=self.library, status=2)
+                self.assertOneLine(done, *parts, status=2)

@@ -430,6 +430,7 @@ class LibrarySpectra(ProgramTest):
             ((*GIVEN, "--keep", "teff=5:4", path), 2, ("NAME=MIN:MAX",)),
             ((*GIVEN, "--keep", "teff=7000:9000", path), 3, ("160 are outside the range",)),
             ((*GIVEN, "--labels", "teff", path), 2, ("NAME=",)),
+            ((*GIVEN, "--labels", "a=A,b=B,c=C,d=D,e=E,f=F,g=G", path), 2, ("at most 6 labels",)),
             ((*GIVEN, "--labels", "vrad=TEFF,logg=LOGG", path), 2, ("vrad",)),
             ((*GIVEN, "--medium", "water", path), 2, ("air or vacuum",)),
             ((*GIVEN, "--components", "0", path), 2, ("--components takes", "not '0'")),

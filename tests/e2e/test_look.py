@@ -14,7 +14,7 @@ try:
 except ImportError as missing:
     skip(f"{missing} (Debian: python3-matplotlib python3-scipy)")
 from starmill.cli.basics import Failure  # noqa: E402
-from starmill.products import charts, density, survey  # noqa: E402
+from starmill.products import charts, survey  # noqa: E402
 from starmill.products.models import Models  # noqa: E402
 from starmill.products.result import Result  # noqa: E402
 from starmill.products.selection import Expression, Selection  # noqa: E402
@@ -260,10 +260,10 @@ class Density(unittest.TestCase):
         rng = np.random.default_rng(5)
         x, y = rng.normal(5000, 400, 300), rng.normal(4, 0.5, 300)
         n, limits = 200, ((3500, 6500), (2, 6))
-        found = density.plane(x, y, *limits, n)
+        found = charts.plane_density(x, y, *limits, n)
         at = [low + (high - low) * (np.arange(n) + 0.5) / n for low, high in limits]
-        kernel = [np.exp(-0.5 * ((a[:, None] - v) / density.scott(v)) ** 2)
-                  / density.scott(v) / np.sqrt(2 * np.pi) for a, v in zip(at, (x, y))]
+        kernel = [np.exp(-0.5 * ((a[:, None] - v) / charts.scott(v)) ** 2)
+                  / charts.scott(v) / np.sqrt(2 * np.pi) for a, v in zip(at, (x, y))]
         exact = kernel[1] @ kernel[0].T
         # a star is moved by half a cell at the most, a tenth of the kernel's width
         self.assertLess(np.abs(found - exact).max(), 0.02 * exact.max())
@@ -281,11 +281,11 @@ class Density(unittest.TestCase):
         for ra, dec, name in ((rng.normal(0, 1, 5000) % 360, rng.normal(80, 0.5, 5000), "ZEA"),
                               (rng.normal(0, 1, 5000) % 360, rng.normal(-30, 1, 5000), "ZEA"),
                               (rng.uniform(-100, 100, 9000) % 360, rng.uniform(-60, 80, 9000), "MOL")):
-            wcs, shape = density.sky_frame(ra, dec)
+            wcs, shape = charts.sky_frame(ra, dec)
             self.assertEqual(wcs.wcs.ctype[0], "RA---" + name)
             x, y = wcs.wcs_world2pix(ra, dec, 0)
             self.assertTrue(((-0.5 < x) & (x < shape[1] - 0.5) & (-0.5 < y) & (y < shape[0] - 0.5)).all())
-            found = density.sky(ra, dec, wcs, shape)
+            found = charts.sky_density(ra, dec, wcs, shape)
             # ends of kernels beyond the map
             self.assertLess(abs(np.nansum(found) * wcs.wcs.cdelt[1] ** 2 / len(ra) - 1), 0.02)
         centre = wcs.wcs_world2pix([[0.0, 0.0]], 0)[0]  # the cut is half a turn from the stars

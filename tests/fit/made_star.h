@@ -469,7 +469,7 @@ static inline void made_theta(const mill_library *lib, double fraction, double v
   theta[0] = vel * test_library_random(random);
   theta[1] = 0.5 * vsini * (1 + test_library_random(random));
   for (int l = 0; l < lib->n_label; l++)
-    theta[2 + l] = mill_label_unmap(&lib->label[l], 1.6 * fraction * test_library_random(random));
+    theta[2 + l] = test_label_unmap(&lib->label[l], 1.6 * fraction * test_library_random(random));
 }
 
 /** Stars on their way through mill_pipeline_run: source and sink. */

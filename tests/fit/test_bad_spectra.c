@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rows of spectra with unusable pixels or arms, and of spectra of no star. */
+/* Rows of spectra with unusable pixels or arms, and of spectra of no star; flags of elements. */
 #include "tests/mill_test.h"
 
 enum { SEED = 31337, MAX_STAR = 30, N_LABEL = 4, N_ARM = 3 };
 
+#include "src/system/order.h"
 #include "tests/fit/made_stars.h"
 
 MILL_TEST(an_unusable_arm_is_left_out)
@@ -124,13 +125,76 @@ MILL_TEST(good_stars_have_no_flags)
   make_stars(20, 30, 60);
   for (int i = 0; i < 20; i++)
     for (int l = 0; l < 4; l++) /* well inside the hulls */
-      truth[i][2 + l] = mill_label_unmap(&lib.label[l], 0.1 * (i % 5 - 2));
+      truth[i][2 + l] = test_label_unmap(&lib.label[l], 0.1 * (i % 5 - 2));
   uint64_t random = SEED;
   for (int i = 0; i < 20; i++)
     made_star_fill(&lib, truth[i], 100, 1, &random, &star[i]);
   fit(20, result[0]);
   for (int i = 0; i < 20; i++)
     assert_int_equal(result[0][i].warn, 0);
+}
+
+/* Add a misfit of so many sigma where the template follows a label most, in a twentieth of the
+ * pixels. */
+static void spoil_lines(made_star *of, double *theta, int l, double n_sigma)
+{
+  for (int i = 0; i < of->n_segment; i++) {
+    made_segment *s = &of->segment[i];
+    double low[MADE_MAX_PIX], slope[MADE_MAX_PIX], sorted[MADE_MAX_PIX];
+    made_template(&lib, MILL_ROT_SPLINE, s, theta, low);
+    theta[2 + l] += 1e-3;
+    made_template(&lib, MILL_ROT_SPLINE, s, theta, slope);
+    theta[2 + l] -= 1e-3;
+    for (int p = 0; p < s->n_pix; p++)
+      sorted[p] = slope[p] = fabs(slope[p] - low[p]);
+    qsort(sorted, (size_t)s->n_pix, sizeof *sorted, mill_by_double);
+    for (int p = 0; p < s->n_pix; p++)
+      if (slope[p] > sorted[s->n_pix * 19 / 20])
+        s->flux[p] += (float)((p % 2 ? n_sigma : -n_sigma) / sqrt((double)s->ivar[p]));
+  }
+}
+
+MILL_TEST(elements_have_flags_of_their_own)
+{
+  enum { MG = 3, N = 4 };
+  static const double abundance = 0.3;
+  const struct {
+    double max_err, prior, outside, misfit; /* sigma of the prior; of the star, mapped; in sigma */
+    int fixed, flag;
+  } row[] = {{.flag = 0},
+             {.max_err = 1e-4, .flag = MILL_ELEMENT_WEAK},
+             {.prior = 1, .flag = 0},
+             {.prior = 1e-4, .flag = MILL_ELEMENT_WEAK},
+             {.fixed = 1, .flag = MILL_ELEMENT_WEAK},
+             {.outside = 1.9, .flag = MILL_ELEMENT_EDGE},
+             {.misfit = 1, .flag = 0},
+             {.misfit = 6, .flag = MILL_ELEMENT_LINES}};
+  for (size_t k = 0; k < sizeof row / sizeof *row; k++)
+    for (int is_element = 0; is_element < 2; is_element++) {
+      uint64_t random = SEED;
+      strcpy(lib.label[MG].column, is_element ? "MGFE" : "ALPHAFE");
+      make_stars(N, 100, 30);
+      set.element_max_err = row[k].max_err > 0 ? row[k].max_err : 0.2;
+      set.prior_mean[2 + MG] = set.fixed_value[2 + MG] = abundance;
+      set.prior_sigma[2 + MG] = row[k].prior;
+      set.fixed[2 + MG] = row[k].fixed;
+      for (int i = 0; i < N; i++) {
+        truth[i][2 + MG] =
+            row[k].outside > 0 ? test_label_unmap(&lib.label[MG], row[k].outside) : abundance;
+        made_star_fill(&lib, truth[i], 100, 1, &random, &star[i]);
+        spoil_lines(&star[i], truth[i], MG, row[k].misfit);
+      }
+      fit(N, result[is_element]);
+      for (int i = 0; i < N; i++) {
+        const mill_fit_result *r = &result[is_element][i];
+        const int at_hull = row[k].outside > 0 && !is_element;
+        assert_int_equal(r->label_flag[MG], is_element ? row[k].flag : MILL_ELEMENT_NONE);
+        assert_int_equal(r->warn, at_hull ? MILL_WARN_HULL : 0);
+        assert_int_equal(r->info & MILL_INFO_NEAR_HULL, at_hull ? MILL_INFO_NEAR_HULL : 0);
+        assert_true(row[k].outside > 0 || r->m2ll == result[0][i].m2ll);
+      }
+    }
+  strcpy(lib.label[MG].column, "ALPHAFE");
 }
 
 MILL_SEEDED_TEST_MAIN(SEED, set_up, tear_down)

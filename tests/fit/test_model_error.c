@@ -114,6 +114,26 @@ static void add_width(const made_segment *s, int n_share, const double *templ, c
   made_more_aa2 = 0;
 }
 
+/** What the sky adds to the covariance. */
+static void add_sky_rows(const made_segment *s, dense *d)
+{
+  const mill_sky *sky = &fx.lib.arm[s->arm].sky;
+  double row[MADE_MAX_PIX];
+  for (int j = 0; j < sky->n_component; j++) {
+    for (int p = 0; p < s->n_pix; p++) {
+      row[p] = 0;
+      for (int k = 0; k < sky->n_pix - 1; k++) {
+        const double u =
+            (s->wave_aa[p] - sky->wave_aa[k]) / (sky->wave_aa[k + 1] - sky->wave_aa[k]);
+        const float *y = sky->component + j * sky->n_pix + k;
+        if (u >= 0 && u <= 1)
+          row[p] = (1 - u) * (double)y[0] + u * (double)y[1];
+      }
+    }
+    cblas_dger(CblasRowMajor, s->n_pix, s->n_pix, 1, row, 1, row, 1, d->inverse, s->n_pix);
+  }
+}
+
 /** The covariance of a segment with its model error at place, from the definition. */
 static void make_dense(const made_segment *s, int n_share, dense *d)
 {
@@ -164,6 +184,7 @@ static void make_dense(const made_segment *s, int n_share, dense *d)
   }
   if (s->width_error > 0)
     add_width(s, n_share, templ, model, d);
+  add_sky_rows(s, d);
   invert(n, d->inverse, &d->ln_det);
 }
 
@@ -256,6 +277,8 @@ MILL_TEST(value_and_curvature_match_a_dense_covariance)
     for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
       begin(n_component[i], 1 + with_matrix, with_matrix);
       fx.set.likelihood = i == 1;
+      if (i != 1)
+        made_check(test_library_add_sky(&fx.lib));
       open_pipeline();
       compare_dense(place, 2e-3, 2e-5);
       compare_dense(fx.truth, 2e-3, 2e-5);
@@ -285,6 +308,8 @@ MILL_TEST(width_of_the_line_spread_function)
         s->sigma_aa[p] = (float)(0.7 + 0.001 * p);
     }
     made_star_fill(&fx.lib, fx.truth, 60, 1, &fx.random, &fx.star);
+    if (kind > 1)
+      made_check(test_library_add_sky(&fx.lib));
     open_pipeline();
     /* the second derivative is within 1 %, of a component of some sigma */
     compare_dense(place, 0.2, 0.01);
@@ -445,7 +470,7 @@ MILL_TEST(too_many_rows_are_refused)
   fx.set.n_cont = MILL_MAX_CONT;
   made_check(mill_device_model_check(&fx.lib, &fx.set)); /* 16 + 24 + 6 */
   fx.lib.n_label = 7;
-  assert_fails(mill_device_model_check(&fx.lib, &fx.set), MILL_ERR_RANGE, "model_error: false");
+  assert_fails(mill_device_model_check(&fx.lib, &fx.set), MILL_ERR_CONFIG, "model_error: false");
   fx.set.model_error = 0;
   made_check(mill_device_model_check(&fx.lib, &fx.set));
   fx.lib.n_label = 4;

@@ -289,7 +289,7 @@ MILL_TEST(hull_is_respected)
   uint64_t random = SEED;
   for (int i = 0; i < 8; i++) { /* stars from outside */
     for (int l = 0; l < 4; l++)
-      truth[i][2 + l] = mill_label_unmap(&lib.label[l], l == i % 4 ? 1.9 * (i < 4 ? 1 : -1) : 0.5);
+      truth[i][2 + l] = test_label_unmap(&lib.label[l], l == i % 4 ? 1.9 * (i < 4 ? 1 : -1) : 0.5);
     made_star_fill(&lib, truth[i], 20, 1, &random, &star[i]);
   }
   for (int o = 0; o < 3; o++) {

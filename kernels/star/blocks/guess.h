@@ -120,6 +120,20 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, in
   mill_block_guess_matches(b, m, k0, 1, &slot, &sum);
 }
 
+/** Divide numbers x and y of pixel p by 1 + the sky's variance over that of the data: the guess has
+ *  only a diagonal covariance. */
+MILL_HD static inline void mill_guess_doubt_sky(int n_sky, const mill_segment *s, int p, double *x,
+                                                double *y)
+{
+  double variance = 1.0;
+  for (int j = 0; j < n_sky; j++) {
+    const double c = (double)s->ws->sky[j * mill_row_pitch(s->n_pix) + p] * (double)s->is[p];
+    variance += c * c;
+  }
+  *x /= variance;
+  *y /= variance;
+}
+
 /** Fill s->guess with the Fourier transforms of a segment's bins: weights w = c^2/sigma^2 and
  *  products w n (see above).  MILL_BINS_ALL: c is the continuum fit in work->solve.  Otherwise c is
  *  the model in s->scratch, and only the weights (SQUARE) or only the products (RESIDUAL) are
@@ -132,6 +146,7 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
   const int n_fourier = m->guess_n, n_kept = n_fourier - 2 * m->guess_half;
   const int n_number = n_fourier * 2 * MILL_GUESS_LANE;
   const int n = s->n_pix, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  const int n_sky = what == MILL_BINS_ALL ? m->arm[s->arm].n_sky : 0;
   double *pixel_wn = (double *)work->pixel, *pixel_w = (double *)work->smooth;
   MILL_FOR(b, c, n_chunk)
   {
@@ -157,6 +172,8 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
       pixel_wn[p] = good ? x[i] * ((double)s->d[p] - x[i]) : 0.0;
       pixel_w[p] = good ? x[i] * x[i] : 0.0;
     }
+    for (int p = first; p < first + len && n_sky > 0; p++)
+      mill_guess_doubt_sky(n_sky, s, p, &pixel_wn[p], &pixel_w[p]);
   }
   MILL_FOR(b, e, mill_guess_lanes(ws->n_block) * n_number)
   {

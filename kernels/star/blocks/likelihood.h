@@ -179,10 +179,54 @@ MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len
     flux[i] += more[i] / (double)s->is[first + i];
 }
 
-/** Compute over the good pixels chi-square, the squared significance of negative model pixels and
- *  the largest squared residual, for the coefficients in work->solve and a template.  keep: store
- *  the model in s->model, if wanted, and model / sigma in s->scratch.  Always inlined, so that last
- *  digits do not depend on the compiler's choice. */
+/** Compute for each element of a segment from its mill_sharp_rows how well the model fits the pixels
+ *  that tell the element: sums (enum mill_line_sum) over good pixels of squared residuals and their
+ *  weights, (d model / d label / sigma)^2.
+ *
+ *  to [n_label][MILL_N_LINE_SUM]  out  NaN where F is not finite; unset for other labels */
+MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, const mill_segment *s,
+                                          mill_workspace *work, double *to)
+{
+  const mill_real *templ = (const mill_real *)work->smooth;
+  const double level = MILL_LEVEL(&m->arm[s->arm], work);
+  const int is_finite = isfinite(mill_block_project(b, m, s, templ, level, 0.0, work));
+  const int n = s->n_pix, n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  for (int l = 0; l < m->n_label; l++) {
+    const mill_real *row = templ + (size_t)(1 + MILL_PAR_LABEL0 + l) * (size_t)m->max_seg_pix;
+    double acc[MILL_N_LINE_SUM] = {0.0}, total[MILL_N_LINE_SUM];
+    if (!m->label[l].is_element)
+      continue;
+    MILL_FOR(b, c, n_chunk)
+    {
+      const int first = c * MILL_PIXEL_CHUNK;
+      const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+      double poly[MILL_PIXEL_CHUNK], flux[MILL_PIXEL_CHUNK];
+      mill_continuum_of(s, s->ws->n_cont, work->solve, first, len, poly);
+      for (int i = 0; i < len; i++)
+        flux[i] = poly[i] * (level * s->base[first + i] + (double)templ[first + i]);
+      mill_add_error_shares(s, first, len, work, flux);
+      for (int i = 0; i < len; i++) {
+        const double is = (double)s->is[first + i], r = (double)s->d[first + i] - flux[i] * is;
+        const double v = s->good[first + i] ? poly[i] * (double)row[first + i] * is : 0.0;
+        acc[MILL_LINE_CHISQ] += v * v * r * r;
+        acc[MILL_LINE_WEIGHT] += v * v;
+        acc[MILL_LINE_SQUARE] += v * v * v * v;
+      }
+    }
+    mill_block_sum_n(b, acc, MILL_N_LINE_SUM, total);
+    MILL_SERIAL(b)
+    {
+      for (int k = 0; k < MILL_N_LINE_SUM; k++)
+        to[MILL_N_LINE_SUM * l + k] = is_finite ? total[k] : (double)NAN;
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** Compute over the good pixels chi-square, the squared significance of negative pixels of the
+ *  model without its error, and the largest squared residual, for the coefficients in work->solve
+ *  and a template.  keep: store the model in s->model, if wanted, and model / sigma in s->scratch.
+ *  Always inlined, so that last digits do not depend on the compiler's choice. */
 MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const mill_real *templ,
                                      double level, int keep, const mill_workspace *work,
                                      double *chisq, double *negative, double *largest)
@@ -206,23 +250,24 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
         flux[i] += (double)templ[first + i];
     }
     mill_continuum_of(s, s->ws->n_cont, work->solve, first, len, poly);
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
+    double chi = 0.0, below = 0.0;
+    MILL_SIMD_SUM(below)
+    for (int i = 0; i < len; i++) {
       flux[i] *= poly[i];
+      const double low = good[i] && flux[i] < 0.0 ? flux[i] * (double)is[i] : 0.0;
+      below += low * low;
+    }
     mill_add_error_shares(s, first, len, work, flux);
     if (keep && s->model) {
       MILL_SIMD
       for (int i = 0; i < len; i++)
         s->model[first + i] = (float)flux[i];
     }
-    double chi = 0.0, below = 0.0;
-    MILL_SIMD_SUM(chi, below)
+    MILL_SIMD_SUM(chi)
     for (int i = 0; i < len; i++) {
       const double model = good[i] ? flux[i] * (double)is[i] : 0.0;
       const double r = good[i] ? (double)d[i] - model : 0.0;
-      const double low = model < 0.0 ? model : 0.0;
       chi += r * r;
-      below += low * low;
       poly[i] = model;
       flux[i] = r * r;
     }
@@ -368,6 +413,8 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
                        (mill_real *)work->smooth);
     if (MILL_HAS_PAIRS && slot->keep_rows)
       mill_block_keep_rows(b, m, s, work);
+    else if (slot->weigh_lines)
+      mill_block_weigh_lines(b, m, s, work, mill_answer_of(m, slot, i) + MILL_ANSWER_TANGENTS);
     else
       mill_block_jacobian(b, m, s, s->own_d ? n_share : 0, work, mill_answer_of(m, slot, i));
     n_done++;

@@ -5,9 +5,10 @@
  *  model error (a fraction of its flux, squared), plus C C^T.  The columns of C are components,
  *  patterns over pixels whose amplitudes have unit variance.  Two further columns are the
  *  template's derivative by ln(width of the line-spread function) times the relative error of the
- *  width.  The covariance is fixed at one template, velocity and continuum; F is then a Gaussian
- *  likelihood of known covariance.  Its diagonal enters the weights s->is and s->d = flux is.  With
- *  L L^T = 1 + C^T C and E = L^-1 C^T, the inverse of the rest is 1 - E^T E. */
+ *  width; the last are residuals of the sky.  The covariance is fixed at one template, velocity and
+ *  continuum; F is then a Gaussian likelihood of known covariance.  Its diagonal enters the weights
+ *  s->is and s->d = flux is.  With L L^T = 1 + C^T C and E = L^-1 C^T, the inverse of the rest is
+ *  1 - E^T E. */
 #pragma once
 
 #include "kernels/math/activation.h"
@@ -338,6 +339,21 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   MILL_BARRIER(b);
 }
 
+/** Fill the last rows of C with the components of the sky.  Each exposure has a residual of its own,
+ *  unlike errors of templates. */
+MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segment *s, float *to)
+{
+  const int pitch = mill_row_pitch(s->n_pix);
+  const float *sky = s->ws->sky;
+  for (int j = 0; j < n_sky; j++) {
+    MILL_FOR_SIMD(b, i, s->n_pix)
+    {
+      to[j * pitch + i] = sky[j * pitch + i] * s->is[i];
+    }
+  }
+  MILL_BARRIER(b);
+}
+
 /** Fix the model error of a segment after mill_block_release_error.  The star has n_share segments
  *  of this arm with the same template error, so the variance is multiplied by n_share in each.
  *
@@ -366,6 +382,9 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
   mill_block_draw_error(b, m, s, level, n_share, work);
   if (s->width_error > 0.0)
     mill_block_draw_width(b, arm, s, templ, n_share);
+  if (arm->n_sky > 0)
+    mill_block_draw_sky(b, arm->n_sky, s,
+                        s->error + (size_t)(n_error - arm->n_sky) * mill_row_pitch(n));
   /* if the factorisation fails, F is not finite either */
   const int ok = n_error > 0 && mill_block_factor_error(b, s, n_error, work) == 0;
   if (ok) {

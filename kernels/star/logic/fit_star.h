@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/star/logic/admit.h"
+#include "kernels/star/logic/elements.h"
 #include "kernels/star/logic/epochs.h"
 #include "kernels/star/logic/pair.h"
 #include "kernels/star/logic/sample.h"
@@ -112,6 +113,8 @@ MILL_RESUMABLE(mill_fit_star)
   } while (!mill_fit_row(m, slot));
   if (slot->result.status != MILL_STATUS_FITTED)
     MILL_RETURN;
+  if (m->has_element)
+    MILL_CALL(mill_elements_run);
   if (m->set.binaries)
     MILL_CALL(mill_pair_run);
   if (m->set.sample.max_eval > 0)

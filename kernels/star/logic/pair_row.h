@@ -2,6 +2,7 @@
 /** The row of two stars in one spectrum (kernels/star/logic/pair.h). */
 #pragma once
 
+#include "kernels/star/logic/elements.h"
 #include "kernels/star/logic/row.h"
 
 /** Fill in the row's errors of one star, whose solution is end [n_par], from the curvature of `at`,
@@ -72,4 +73,5 @@ MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slo
   for (int i = 0; i < slot->n_epoch; i++)
     slot->epoch[i].result.pair_vrad_err_km_s *= r->err_scale;
   slot->pair.is_fitted = 0;
+  mill_elements_flag(m, slot);
 }

@@ -123,6 +123,16 @@ MILL_HD static inline void mill_map_labels(const mill_model *m, const double *th
     mapped[l] = mill_label_map(&m->label[l], theta[MILL_PAR_LABEL0 + l]);
 }
 
+/** Are the labels at the edge of a hull, or outside?  Hulls of elements do not count, since an
+ *  element at its edge has a flag of its own and leaves the star within the library. */
+MILL_HD_CALLED static inline int mill_at_hull(const mill_model *m, const double *mapped)
+{
+  int is_at = 0;
+  for (int h = 0; h < m->n_hull; h++)
+    is_at |= !m->hull[h].of_element && mill_hull_signed(1, &m->hull[h], mapped) > -MILL_HULL_EDGE;
+  return is_at;
+}
+
 /** Farther than this outside the hulls (mapped units), F is MILL_OFF_LIMITS, as for velocities
  *  outside their limits.  The emulator is meaningless there, and F could have a false minimum. */
 #define MILL_HULL_FAR 5.0

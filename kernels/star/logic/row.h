@@ -50,15 +50,15 @@ MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
     slot->result.warn |= MILL_WARN_BAD_SPECTRUM;
 }
 
-/** Are the labels within MILL_HULL_NEAR errors of a facet, or beyond it?  cov [n][n]: covariance of
- *  the parameters idx [n]. */
+/** Are the labels within MILL_HULL_NEAR errors of a facet, or beyond it?  Hulls of elements do not
+ *  count.  cov [n][n]: covariance of the parameters idx [n]. */
 MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const double *theta, int n,
                                                 const int *idx, const double *cov)
 {
   double mapped[MILL_MAX_LABEL];
   mill_map_labels(m, theta, mapped);
   for (int h = 0; h < m->n_hull; h++)
-    for (int f = 0; f < m->hull[h].n_facet; f++) {
+    for (int f = 0; f < m->hull[h].n_facet && !m->hull[h].of_element; f++) {
       const mill_hull *hull = &m->hull[h];
       const double *normal = hull->facet + (size_t)f * (size_t)(hull->n_label + 1);
       double slope[MILL_MAX_PAR], var = 0.0;
@@ -351,7 +351,7 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
       {MILL_WARN_LABEL_EDGE, at_edge},
       {MILL_WARN_VSINI, r->vsini_km_s > MILL_VSINI_FAST},
       /* the penalty leaves a star at a facet about 1e-6 inside or outside */
-      {MILL_WARN_HULL, mill_hull_signed(m->n_hull, m->hull, mapped) > -MILL_HULL_EDGE},
+      {MILL_WARN_HULL, mill_at_hull(m, mapped)},
       {MILL_WARN_NEGATIVE, mill_sum_models(m, slot, -1, MILL_ANSWER_NEGATIVE) > 100.0},
       {MILL_WARN_OUTLIER, largest > 100.0 && largest > 0.25 * r->chisq_tot},
       {MILL_WARN_POOR_FIT, r->chisq_tot > 10.0 * (double)r->n_pix_tot},

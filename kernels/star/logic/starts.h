@@ -124,7 +124,7 @@ MILL_HD_CALLED static inline int mill_fit_doubts(const mill_model *m, const mill
   return (!asked && n_jac > MILL_DOUBT_JAC) + (!asked && n_jac > MILL_DOUBT_MORE_JAC) +
          mill_is_poor(slot, slot->best.at.f) +
          (!m->set.fixed[MILL_PAR_VSINI] && slot->best.end[MILL_PAR_VSINI] > MILL_DOUBT_VSINI) +
-         (mill_hull_signed(m->n_hull, m->hull, mapped) > -MILL_HULL_EDGE);
+         mill_at_hull(m, mapped);
 }
 
 /** Count the starts so far that ended where the best one did. */

@@ -59,8 +59,8 @@ def check_packages(*modules):
         os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, flags, *sys.argv])
     raise Failure(USAGE, f"{sys.executable} lacks {', '.join(missing)}: install "
                   f"{' '.join('python3-' + module.lower() for module in missing)} (Debian) or pip "
-                  f"install {' '.join(PACKAGES.get(name, name) for name in missing)}, or name another "
-                  "Python by the environment variable STARMILL_PYTHON")
+                  f"install {' '.join(PACKAGES.get(name, name) for name in missing)}, or name "
+                  "another Python by the environment variable STARMILL_PYTHON")
 
 
 def memory_limit():
@@ -162,11 +162,12 @@ def version(program):
 
 
 @contextlib.contextmanager
-def writing(path):
-    """Turn an error while path is written, by HDF5 too, into a Failure of OUTPUT."""
+def writing(path, *more):
+    """Turn an OSError while path is written, or an error of the types more, into a Failure of
+    OUTPUT."""
     try:
         yield
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, *more) as error:
         reason = getattr(error, "strerror", None) or error  # HDF5 has none of its own failures
         raise Failure(OUTPUT, f"{path} cannot be written: {reason}: make room or choose another "
                               "output") from error

@@ -51,19 +51,21 @@ class Job(argparse.ArgumentParser):
     needs   modules that Python must have; more: text about further ones
     end     text after the options
     takes   (least, most, description) of the arguments
+    exclusive: list of names of options of which at most one may be given
     """
 
     is_shared = False  # True: several processes share the work, so BLAS uses one thread
 
     def __init__(self, name, module, usage, about, needs, end, takes, more=""):
         self.packages = needs.split()
+        pip = either([PACKAGES.get(name, name) for name in self.packages], "and")
         end = ("Runs python3, or the Python that the environment variable STARMILL_PYTHON names; it "
-               f"needs\n{either([PACKAGES.get(name, name) for name in self.packages], 'and')}{more}.\n{end}")
+               f"needs\n{pip}{more}.\n{end}")
         super().__init__(f"starmill {name}", f"starmill {name} {usage}", about, end, add_help=False,
                          formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
                              prog, max_help_position=40, width=90))
         self.module, self.takes = f"starmill.{module}", takes
-        self.group, self.needed = None, []
+        self.group, self.needed, self.exclusive = None, [], []
 
     def heading(self, title):
         self.group = self.add_argument_group(title)
@@ -171,6 +173,12 @@ class Job(argparse.ArgumentParser):
         if not least <= n <= most:
             raise Failure(USAGE, f"give {what}, not {n} argument{'s' * (n != 1)}; see {self.prog} "
                                  "--help")
+        for names in self.exclusive:
+            values = [getattr(options, name.replace("-", "_")) for name in names]
+            if sum(value is not None and value is not False for value in values) > 1:
+                given = either([f"--{name}" for name in names], "and")
+                raise Failure(USAGE, f"{given} exclude each other: give only one of them; see "
+                                     f"{self.prog} --help")
         missing = [f"--{name} {metavar}" for name, metavar in self.needed
                    if getattr(options, name) is None]
         if missing:

@@ -7,12 +7,10 @@ Imports only Python's own modules, so that its tests run anywhere.
 import json
 import math
 import os
-import re
 
 from starmill.grids import lines
 
-# Labels of a model, in the order of all tuples of labels here.
-LABELS = ("teff", "logg", "feh", "alpha")
+# Cards of the labels of a model, in the order of all tuples of labels here.
 CARDS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
 # Elements of plan "elements": card of [X/Fe], atomic number, Turbospectrum's solar abundance
 # (Grevesse, Asplund & Sauval 2007), whether it is an alpha element, and the range of [X/Fe], or of
@@ -179,15 +177,6 @@ def microturbulence(teff, logg):
 def name_of(labels):
     """Return the name of a model's file, without extension."""
     return "t%04d_g%+.2f_m%+.2f_a%+.2f" % labels[:4]
-
-
-NAME = re.compile(r"t(\d{4,5})_g([+-]\d\.\d\d)_m([+-]\d\.\d\d)_a([+-]\d\.\d\d)$")
-
-
-def labels_from(name):
-    """Return the first four labels of a model from its name; None: not a model's name."""
-    match = NAME.match(name)
-    return tuple(float(x) for x in match.groups()) if match else None
 
 
 class Store:

@@ -3,13 +3,14 @@
 
 import numpy as np
 from astropy.visualization.wcsaxes.frame import EllipticalFrame, RectangularFrame
+from astropy.wcs import WCS
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import LogLocator
+from scipy.ndimage import gaussian_filter
 
-from starmill.products import density
 from starmill.products.drawing import INK, MODEL, PALE, RESIDUAL, literal, plt, png
 from starmill.products.result import number, symbol
-from starmill.products.sky import has_place
+from starmill.products.sky import has_place, unit_vectors
 from starmill.products.survey import half_width
 
 DPI = 150
@@ -19,6 +20,11 @@ FEW_DECADES = 12  # ratio of an axis' ends: below, numbers between decades are l
 FEW, LEAST_DENSITY = 3, 2000  # stars: below the first no map, below the second points
 PAD = 0.04  # between a map and its colour bar
 FAINT = 300  # a density map shows densities above peak / FAINT
+# kernel densities: counts in cells, smoothed by a Gaussian whose widths follow Scott's rule
+N_CELL = 240  # along the longer axis of a map
+LEAST_WIDTH = 1.5  # least width of the kernel, cells; a narrower one would show the cells
+REACH = 4  # widths at which the kernel ends
+WIDE_DEG = 60  # stars farther than this from the survey's centre: draw the whole sky
 
 
 def spread(values, low=0.5, high=99.5):
@@ -126,6 +132,73 @@ def shade(axes, values, label, pad=PAD, **how):
     axes.figure.colorbar(image, ax=axes, label=label, pad=pad)
 
 
+def scott(values):
+    """Return the kernel's width along one of two axes; outliers do not widen it."""
+    spread = min(np.std(values, ddof=1), half_width(values) if len(values) > 4 else np.inf)
+    return spread * len(values) ** (-1 / 6)
+
+
+def plane_density(x, y, x_range, y_range, n_cell=N_CELL):
+    """Return stars per unit of x and y at the centres of n_cell cells of each range: [y][x]."""
+    cells, sigma, n_rim = [], [], []
+    for values, (low, high) in ((y, y_range), (x, x_range)):
+        step = (high - low) / n_cell
+        width = max(scott(values) / step, LEAST_WIDTH)
+        rim = int(np.ceil(REACH * width))  # cells beyond the map whose stars reach into it
+        cells.append(np.linspace(low - rim * step, high + rim * step, n_cell + 2 * rim + 1))
+        sigma.append(width)
+        n_rim.append(rim)
+    counts, _, _ = np.histogram2d(y, x, bins=cells)
+    smooth = gaussian_filter(counts, sigma, mode="constant", truncate=REACH)
+    area = (cells[0][1] - cells[0][0]) * (cells[1][1] - cells[1][0])
+    return smooth[n_rim[0]:n_rim[0] + n_cell, n_rim[1]:n_rim[1] + n_cell] / area
+
+
+def sky_frame(ra, dec, n_cell=N_CELL):
+    """Return WCS and shape (cells) of an equal-area map around the stars, north up, east left:
+    zenithal (ZEA), or of the whole sky Mollweide (MOL), cut in the widest gap of right
+    ascension."""
+    mean = unit_vectors(ra, dec).mean(axis=0)
+    mean /= np.linalg.norm(mean) or 1.0
+    centre = np.degrees([np.arctan2(mean[1], mean[0]), np.arcsin(np.clip(mean[2], -1, 1))])
+    away = np.degrees(np.arccos(np.clip(unit_vectors(ra, dec) @ mean, -1, 1)).max())
+    wcs = WCS(naxis=2)
+    if away > WIDE_DEG:
+        half = np.degrees(np.array([2 * np.sqrt(2), np.sqrt(2)]))  # of Mollweide's ellipse
+        by_ra = np.sort(ra % 360)
+        gap = np.diff(by_ra, append=by_ra[0] + 360)
+        widest = np.argmax(gap)
+        centre = ((by_ra[widest] + gap[widest] / 2 + 180) % 360, 0)
+        wcs.wcs.ctype = ["RA---MOL", "DEC--MOL"]
+    else:
+        wcs.wcs.ctype = ["RA---ZEA", "DEC--ZEA"]
+        wcs.wcs.crval, wcs.wcs.cdelt, wcs.wcs.crpix = centre, (-1, 1), (0, 0)
+        half = 1.05 * np.abs(wcs.wcs_world2pix(ra, dec, 0)).max(axis=1)
+        half = np.maximum(half, 0.01)
+    step = 2 * half.max() / n_cell
+    shape = tuple(int(n) for n in np.ceil(2 * half / step))
+    wcs.wcs.crval, wcs.wcs.cdelt = centre, (-step, step)
+    wcs.wcs.crpix = [(n + 1) / 2 for n in shape]
+    return wcs, shape[::-1]
+
+
+def sky_density(ra, dec, wcs, shape):
+    """Return stars per square degree, [row][column] of the map; NaN beyond the sky, at whose edge
+    the density is divided by the fraction of the kernel on the sky."""
+    x, y = wcs.wcs_world2pix(ra, dec, 0)
+    step = abs(wcs.wcs.cdelt[1])
+    edges = [np.arange(n + 1) - 0.5 for n in shape]
+    counts, _, _ = np.histogram2d(y, x, bins=edges)
+    sigma = [max(scott(v), LEAST_WIDTH) for v in (y, x)]
+    rows, columns = np.indices(shape)
+    inside = np.isfinite(wcs.wcs_pix2world(columns.ravel(), rows.ravel(), 0)[0]).reshape(shape)
+    how = dict(sigma=sigma, mode="constant", truncate=REACH)
+    share = gaussian_filter(inside.astype(float), **how) if not inside.all() else 1.0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        density = gaussian_filter(counts, **how) / share / step**2
+    return np.where(inside, density, np.nan)
+
+
 def kiel_axes(axes, x, y):
     axes.set(xlim=x[::-1], ylim=y[::-1], xlabel="$T_{\\rm eff}$ (K)", ylabel="$\\log g$ (dex)")
 
@@ -136,7 +209,7 @@ def kiel_density(axes, survey, s):
     if len(s["TEFF"]) < LEAST_DENSITY:
         axes.plot(s["TEFF"], s["LOGG"], ".", color=RESIDUAL)
     else:  # the sample is every k-th row: scale to all
-        shade(axes, density.plane(s["TEFF"], s["LOGG"], x, y) * survey.every, "stars per K and dex",
+        shade(axes, plane_density(s["TEFF"], s["LOGG"], x, y) * survey.every, "stars per K and dex",
               extent=(*x, *y), aspect="auto")
     kiel_axes(axes, x, y)
 
@@ -209,7 +282,7 @@ def sky(survey):
     if at.sum() < FEW:
         return None
     ra, dec, v = s["TARGET_RA"][at], s["TARGET_DEC"][at], s["VRAD"][at]
-    wcs, shape = density.sky_frame(ra, dec)
+    wcs, shape = sky_frame(ra, dec)
     whole = wcs.wcs.ctype[0].endswith("MOL")
     pad = 0.1 if whole else PAD
     figure = plt.figure(figsize=(9.6, 2.7 if whole else 3.9))
@@ -218,7 +291,7 @@ def sky(survey):
     if len(ra) < LEAST_DENSITY:
         axes.plot(x, y, ".", color=RESIDUAL)
     else:
-        shade(axes, density.sky(ra, dec, wcs, shape) * survey.every, "stars per square degree", pad)
+        shade(axes, sky_density(ra, dec, wcs, shape) * survey.every, "stars per square degree", pad)
     axes = sky_axes(figure, 122, wcs, shape, whole)
     limit = max(abs(k) for k in np.percentile(v, [3, 97])) or 1.0
     drawn = points(axes, x, y, v, (-0.5, shape[1] - 0.5, -0.5, shape[0] - 0.5),

@@ -18,11 +18,11 @@ NEEDED = {
     "epochs": "VRAD VRAD_ERR VRAD_2 VRAD_2_ERR SN EPOCH EPOCH_FLAG"}
 TEXTS = set("REF_CAT SPECTYPE SUBTYPE SURVEY PROGRAM OBJECT IDENTIFIER PATH FORMAT FRAME ERROR "
             "REDROCK".split())
-INTEGERS = set("STATUS RVS_WARN FIT_INFO POST_FLAG EPOCH_FLAG SB2 TARGETID FILE FITS_ROW "
+INTEGERS = set("FLAG STATUS RVS_WARN FIT_INFO SB2 TARGETID FILE FITS_ROW "
                "FIRST_EXPOSURE N_EXPOSURE N_ROW ROW_START SIZE ROWS_HASH EPOCH LIBRARY CRC "
                "CATALOG_CRC EPOCH_CRC BACKEND".split())
 LISTS = {"STATUS": "CODES", "LIBRARY": "CODES", "RVS_WARN": "BITS", "FIT_INFO": "BITS",
-         "POST_FLAG": "BITS", "EPOCH_FLAG": "BITS"}  # attributes with NAMES and MEANINGS
+         "FLAG": "BITS"}  # attributes with NAMES and MEANINGS; FLAG: of all columns NAME_FLAG
 SAID = ("RUN_ID VERSION REVISION HOST FOLDER DEVICE LIBRARY_NAME LIBRARY_PATH LIBRARY_HASH COMMAND "
         "CONFIG IDENTITY FRAMES START_TIME END_TIME").split()
 COUNTED = "N_RANK N_THREAD N_RUN WALL_S FINISHED UNMODELLED".split()
@@ -60,15 +60,16 @@ def check_columns(file, name, n):
     for key, column in group.items():
         if not isinstance(column, h5py.Dataset):
             continue
-        kinds = "S" if key in TEXTS else "iu" if key in INTEGERS else "fiu"
+        kind = "FLAG" if key.endswith("_FLAG") else key
+        kinds = "S" if key in TEXTS else "iu" if kind in INTEGERS else "fiu"
         is_vector = key == "COVAR" or (key.startswith("POST_") and column.ndim == 2)
         if column.dtype.kind not in kinds or column.ndim != 1 + is_vector:
             raise Wrong(f"{name}/{key} is no such column of a result")
         n = len(column) if n is None else n
         if len(column) != n:
             raise Wrong(f"{name}/{key} has {len(column)} rows, not {n}")
-        if name in ("fits", "epochs") and key in LISTS:
-            check_list(column, LISTS[key])
+        if name in ("fits", "epochs") and kind in LISTS:
+            check_list(column, LISTS[kind])
     return n
 
 

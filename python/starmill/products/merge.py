@@ -361,7 +361,7 @@ def main(options):
         if made:
             print(f"{options.output} is finished already; nothing was done")
             return
-        with writing(output), replacing(output) as temporary:
+        with writing(output, RuntimeError), replacing(output) as temporary:  # HDF5 raises it
             n_row = write_whole(temporary, parts, options, lock)
             found = calibrate(temporary, lock) if options.calibrate else None
             with open(temporary, "rb+") as file:

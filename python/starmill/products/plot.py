@@ -20,6 +20,7 @@ from starmill.surveys.spectra import Arm, Inputs, arms_with_error, weighted
 from starmill.wavelength import C_KM_S
 
 MAX_PIXELS = 1500  # of an arm's panel; more pixels are averaged
+A_LINE, LINE_HEIGHT = 7, 0.46  # parameters above the panels: most side by side; inches
 # lines to zoom in on, vacuum A at rest, the most informative first
 LINES = (
     ("H$\\beta$", 4815.0, 4910.0), ("Mg b", 5140.0, 5220.0), ("Ca II triplet", 8475.0, 8695.0),
@@ -68,7 +69,8 @@ def draw_range(upper, lower, arms, limits, most=MAX_PIXELS):
 
 
 def write_table(figure, result, row, note):
-    """Write parameters with errors, and flags in words, above the panels."""
+    """Write parameters with errors (in grey: an element with a flag), and flags in words, above the
+    panels."""
     values = result.row(row)
     height = figure.get_figheight()
     line, left = 0.2 / height, 0.05
@@ -89,24 +91,26 @@ def write_table(figure, result, row, note):
     chi += f",  without model error {number(result.chisq_of_data(values), 2)}"
     write(left, 1, "     ".join(w for w in (
         where, f"S/N per pixel: {sn}", f"reduced $\\chi^2$: {chi}", note) if w), color=INK)
-    x, step = left, 0.93 / len(result.parameters)
-    for p in result.parameters:
+    step, down = 0.93 / min(len(result.parameters), A_LINE), LINE_HEIGHT / height / line
+    for i, p in enumerate(result.parameters):
+        x, below = left + i % A_LINE * step, i // A_LINE * down
         digits = SYMBOL.get(p, (p, 3))[1]
         error = values[p + "_ERR"]
         # two digits of the error, at least
         if np.isfinite(error) and error > 0:
             digits = max(digits, min(4, 1 - int(np.floor(np.log10(error)))))
         unit = result.shown_unit(p)
-        write(x, 2.4, symbol(p) + (f"  ({unit})" if unit else ""), color=INK)
-        write(x, 3.4, result.shown(values, p, digits), color=MODEL, fontsize=11)
-        x += step
+        is_flagged = result.has(p + "_FLAG") and values[p + "_FLAG"]
+        write(x, 2.4 + below, symbol(p) + (f"  ({unit})" if unit else ""), color=INK)
+        write(x, 3.4 + below, result.shown(values, p, digits), color=INK if is_flagged else MODEL,
+              fontsize=11)
     status = result.statuses.get(int(values["STATUS"]), (str(values["STATUS"]), ""))
     warnings = result.words(values["RVS_WARN"], result.warnings)
     infos = result.words(values["FIT_INFO"], result.infos)
     flags = ["not fitted: " + status[1]] if values["STATUS"] != FITTED else []
     flags.append("warnings: " + (", ".join(warnings) or "none"))
     flags += ["facts: " + ", ".join(infos)] if infos else []
-    write(left, 4.7, "     ".join(flags), color=MODEL if warnings or len(flags) > 2 else INK)
+    write(left, 4.7 + below, "     ".join(flags), color=MODEL if warnings or len(flags) > 2 else INK)
 
 
 def within(arms, limits):
@@ -129,10 +133,11 @@ def named(unit):
         return literal(unit)
 
 
-def draw_arms(arms, unit, vrad, limits=None):
-    """Draw spectra, models and residuals of Arms (surveys/spectra.py) below room for a table.
-    limits: draw only these wavelengths, A."""
-    width, top, arm_height, zoom_height = 11.0, 1.45, 1.95, 2.35  # inches
+def draw_arms(arms, unit, vrad, limits=None, n_parameter=1):
+    """Draw spectra, models and residuals of Arms (surveys/spectra.py) below room for a table of
+    parameters.  limits: draw only these wavelengths, A."""
+    width, arm_height, zoom_height = 11.0, 1.95, 2.35  # inches
+    top = 1.45 + (n_parameter - 1) // A_LINE * LINE_HEIGHT
     if limits:
         arms, arm_height, zoom_height = within(arms, limits), 3.2, 0.2
     height = top + arm_height * len(arms) + zoom_height + 0.15
@@ -169,7 +174,8 @@ def draw_arms(arms, unit, vrad, limits=None):
 def draw_star(result, row, inputs, models, limits=None):
     """Draw the whole page of one row."""
     arms, note = inputs.star(row, models.of(row))
-    figure = draw_arms(arms, inputs.unit(row), float(result.fits["VRAD"][row]), limits)
+    figure = draw_arms(arms, inputs.unit(row), float(result.fits["VRAD"][row]), limits,
+                       len(result.parameters))
     write_table(figure, result, row, note)
     return figure
 
@@ -204,10 +210,12 @@ def draw_pieces(library, theta, pieces, limits):
                          p.flux.astype(float)), library.config.get("sigma_floor", 0.3), theta[0],
                      error) for p in pieces if p.exposure == best]
     figure = drawn(draw_arms, sorted(arms, key=lambda arm: arm.wave[0]), "", theta[0], limits)
-    figure.text(0.05, 1 - 0.32 / figure.get_figheight(), ",   ".join(
-        f"{symbol(p.column)} {number(value, SYMBOL.get(p.column, ('', 3))[1])} "
-        f"{'dex' if p.unit.startswith('log(') else p.unit}"
-        for p, value in zip(library.parameters, theta)), va="baseline", color=INK)
+    words = [f"{symbol(p.column)} {number(value, SYMBOL.get(p.column, ('', 3))[1])} "
+             f"{'dex' if p.unit.startswith('log(') else p.unit}"
+             for p, value in zip(library.parameters, theta)]
+    figure.text(0.05, 1 - 0.32 / figure.get_figheight(), "\n".join(
+        ",   ".join(words[i:i + A_LINE]) for i in range(0, len(words), A_LINE)), va="baseline",
+                color=INK)
     return figure
 
 

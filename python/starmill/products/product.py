@@ -34,8 +34,8 @@ def words(text):
 
 def ones_sum(total, piece, at=0):
     """Add a piece, which begins at byte `at`, to a ones' complement sum as in DATASUM."""
-    words = bytes(at % 4) + piece + bytes(-(at + len(piece)) % 4)
-    total += int(np.frombuffer(words, ">u4").sum(dtype=np.uint64))
+    padded = bytes(at % 4) + piece + bytes(-(at + len(piece)) % 4)
+    total += int(np.frombuffer(padded, ">u4").sum(dtype=np.uint64))
     return (total - 1) % 0xffffffff + 1 if total else 0
 
 

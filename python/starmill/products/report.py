@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill report`: one HTML page of a result."""
 
+import base64
+import html
+import importlib.resources
 import os
+import string
 
 import numpy as np
 
 from starmill.cli.basics import Failure, check_output, printable, refuse_data, write_whole
-from starmill.products import charts, page
+from starmill.products import charts
 from starmill.products.corner import corner
 from starmill.products.drawing import STYLE, plt, png
 from starmill.products.models import open_models
-from starmill.products.page import cell, escape, number, td
 from starmill.products.plot import draw_range
 from starmill.products.result import FITTED, NOT_DONE, SYMBOL, Result
 from starmill.products.result import number as fixed
@@ -24,6 +27,67 @@ LOW_PVAL = 1e-3
 LEAST_ROWS = 5  # fitted rows; with fewer, no distributions are drawn
 N_FILE = 8  # most unreadable inputs that are named
 MAX_PIXELS = 420  # of a star's picture; more pixels are averaged
+PAGE = string.Template(importlib.resources.files(__package__).joinpath("page.html").read_text(
+    encoding="utf-8"))
+
+
+def escape(value):
+    return html.escape("\n".join(map(printable, str(value).split("\n"))), quote=True)
+
+
+def number(value, digits=3):
+    """Format a number for HTML: significant digits, separated thousands, an en dash if missing."""
+    if value is None or not np.isfinite(value):
+        return "–"
+    if isinstance(value, float) and abs(value) >= 1e6:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{mantissa}·10<sup>{int(exponent)}</sup>".replace("-", "−")
+    if float(value) == int(value):
+        return f"{int(value):,}".replace(",", "\u202f").replace("-", "−")
+    words = f"{value:.{digits}g}"
+    if "e" in words or abs(value) >= 10**digits:
+        words = f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1 else words
+    return words.replace("-", "−")
+
+
+def full(key, value):
+    """Return HTML attributes with key and full value of a number, for programs."""
+    return f'data-key="{escape(key)}" data-value="{getattr(value, "item", lambda: value)()!r}"'
+
+
+def cell(key, value, words=None):
+    return f'<td class="n" {full(key, value)}>{words or number(value)}</td>'
+
+
+def table(head, rows):
+    """Return an HTML table.  head: titles, a leading # marks numbers; rows: lists of cells."""
+    heads = "".join(f'<th class="n">{escape(h[1:])}</th>' if h.startswith("#")
+                    else f"<th>{escape(h)}</th>" for h in head)
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def td(value):
+    return f"<td>{escape(value)}</td>"
+
+
+def image(data, alt):
+    """Return the HTML of an embedded PNG."""
+    if data is None:
+        return ""
+    width = int.from_bytes(data[16:20], "big") * 2 // 3  # drawn at 150 dots, shown at 100
+    return (f'<img alt="{escape(alt)}" width="{width}" src="data:image/png;base64,'
+            f'{base64.b64encode(data).decode()}">')
+
+
+def whole_page(title, subtitle, figures, sections, footer):
+    """Return the page.  figures: [(key, value, HTML, label)]; sections: [(anchor, name, HTML)]."""
+    boxes = "".join(f'<div><b {full(k, v)}>{w}</b>'
+                    f"<span>{escape(label)}</span></div>" for k, v, w, label in figures)
+    links = "".join(f'<a href="#{a}">{escape(n)}</a>' for a, n, _ in sections)
+    body = "".join(f'<section id="{a}"><h2>{escape(n)}</h2>{t}</section>' for a, n, t in sections)
+    return PAGE.substitute(title=escape(title), subtitle=escape(subtitle), links=links, boxes=boxes,
+                           body=body, footer=escape(footer))
 
 
 def percentile(values, k):
@@ -71,9 +135,8 @@ def run_section(survey):
         ("time", f"{escape(p['START_TIME'])} to {escape(p['END_TIME'])}, {number(wall)} s of "
                  f"running in {counted(p['N_RUN'], 'run')}"),
         ("frames", escape("; ".join(p["FRAMES"].split("\n")).strip("; "))),
-        ("evaluations", "the median star took "
-         + number(percentile(evaluations, 50))
-         + " evaluations of the likelihood"),
+        ("evaluations", f"the median star took {number(percentile(evaluations, 50))} evaluations of "
+                        "the likelihood"),
     ]
     errors = [text(e) for e in result.catalog["files/ERROR"][...]]
     broken = [i for i, e in enumerate(errors) if e]
@@ -97,7 +160,7 @@ def reason_table(reasons, of, links):
                      cell(f"{r.kind}-{r.name}", r.count), f'<td class="n">{share(r.count, of)}</td>',
                      f'<td class="bar"><i style="width:{100 * r.count / max(of, 1):.2f}%"></i></td>',
                      f'<td class="rows">{examples}</td>'))
-    return page.table(("", "meaning", "#rows", "#share", "", "first rows"), rows)
+    return table(("", "meaning", "#rows", "#share", "", "first rows"), rows)
 
 
 def flags_section(survey, links):
@@ -122,8 +185,8 @@ def numbers_table(survey):
             cells.append(cell(f"p{k}-{p}", v, fixed(v, SYMBOL.get(p, (p, 3))[1])))
         error = percentile(survey.sample[p + "_ERR"][survey.good], 50)
         rows.append([*cells, cell(f"error-{p}", error)])
-    return page.table(("rows without a warning", "unit", "#16 %", "#median", "#84 %",
-                       "#median error"), rows)
+    return table(("rows without a warning", "unit", "#16 %", "#median", "#84 %",
+                  "#median error"), rows)
 
 
 def arms_table(survey):
@@ -133,16 +196,16 @@ def arms_table(survey):
         cells = [td(a.lower()), cell(f"n-{a}", int(at.sum()))]
         rows.append(cells + [cell(f"{name}{a}-p{k}", percentile(survey.sample[name + a][at], k))
                              for name in ("SN_", "RCHISQ_") for k in (5, 50, 95)])
-    return page.table(("arm", "#fitted rows", "#S/N 5 %", "#median", "#95 %",
-                       "#chi-square 5 %", "#median", "#95 %"), rows)
+    return table(("arm", "#fitted rows", "#S/N 5 %", "#median", "#95 %",
+                  "#chi-square 5 %", "#median", "#95 %"), rows)
 
 
 def distributions_section(survey):
     if survey.n_fitted < LEAST_ROWS:
         return '<p class="soft">Too few fitted rows; each is shown below.</p>'
-    body = page.image(charts.quality(survey), "S/N and reduced chi-square by arm")
+    body = image(charts.quality(survey), "S/N and reduced chi-square by arm")
     body += arms_table(survey)
-    body += "<h3>Errors</h3>" + page.image(charts.errors(survey), "errors against S/N")
+    body += "<h3>Errors</h3>" + image(charts.errors(survey), "errors against S/N")
     return body + numbers_table(survey)
 
 
@@ -167,9 +230,9 @@ def repeats_section(survey):
                      cell(f"repeat-error-{p}", float(np.nanmedian(error)) / np.sqrt(2)
                           if np.isfinite(error).any() else np.nan),
                      cell(f"repeat-pull-{p}", half_width(pull))])
-    body += page.table(("", "unit", "#scatter of a row", "#stated error",
-                        "#width in stated errors"), rows)
-    return body + page.image(charts.repeats(survey), "differences of repeated rows")
+    body += table(("", "unit", "#scatter of a row", "#stated error",
+                   "#width in stated errors"), rows)
+    return body + image(charts.repeats(survey), "differences of repeated rows")
 
 
 def epochs_section(survey):
@@ -183,12 +246,12 @@ def epochs_section(survey):
             f"more epochs; in {number(low)} of them ({share(low, n)}) a constant velocity has a "
             f"probability (VRAD_PVAL) below {LOW_PVAL:g}. With constant velocities and true errors "
             "all probabilities are equally frequent (dotted line).</p>")
-    body += page.image(charts.constant(survey), "probabilities of a constant velocity")
+    body += image(charts.constant(survey), "probabilities of a constant velocity")
     excess = np.where(has, s["VRAD_CHI2"] / np.maximum(s["N_EPOCH"] - 1, 1), -1)
     at = np.argsort(-excess, kind="stable")[:min(N_VARIABLE, n)]
     rows = survey.rows[at]
     names = [text(result.catalog["IDENTIFIER"][row])[-28:] for row in rows]
-    return body + "<h3>Most variable stars</h3>" + page.image(
+    return body + "<h3>Most variable stars</h3>" + image(
         charts.curves(result, rows, names), "velocities of the most variable stars")
 
 
@@ -198,7 +261,7 @@ def pairs_section(survey):
     body = (f"<p>{counted(n, 'row is', 'rows are')} fitted as two stars "
             f"({share(n, survey.n_fitted)} of the fitted rows); the columns without _2 are those "
             "of the brighter star.</p>")
-    body += page.image(charts.pairs(survey), "velocity differences of two stars")
+    body += image(charts.pairs(survey), "velocity differences of two stars")
     gain = np.where(s["SB2"] == 1, s["SB2_GAIN"], -np.inf)
     rows = []
     for i in np.argsort(-gain, kind="stable")[:min(N_PAIR, int((s["SB2"] == 1).sum()))]:
@@ -215,7 +278,7 @@ def pairs_section(survey):
     if not rows:
         return body
     names = [f"{plain(p)} ({result.shown_unit(p)})" for p in result.parameters]
-    return body + "<h3>Most certain ones</h3>" + page.table(
+    return body + "<h3>Most certain ones</h3>" + table(
         ("row", "star", "#gain", *names, "flux ratio by arm", "warnings"), rows)
 
 
@@ -249,7 +312,7 @@ class Stars:
                 "hspace": 0.1})
             draw_range(upper, lower, arms, (arms[0].wave[0], max(a.wave[-1] for a in arms)),
                        MAX_PIXELS)
-            return page.image(png(figure, charts.DPI), "spectrum, model and residuals") + (
+            return image(png(figure, charts.DPI), "spectrum, model and residuals") + (
                 f'<p class="soft">{escape(note)}</p>' if note else "")
 
     def card(self, row):
@@ -300,7 +363,7 @@ def posterior_section(survey, links):
         if figure:
             picture = png(figure, charts.DPI)
             name = text(result.catalog["IDENTIFIER"][row])
-            body += (f"<figure>{page.image(picture, 'posterior')}<figcaption><b>{escape(name)}</b> "
+            body += (f"<figure>{image(picture, 'posterior')}<figcaption><b>{escape(name)}</b> "
                      f'<span class="soft">row {row}, S/N {number(survey.sn[at[k]])}'
                      "</span></figcaption></figure>")
     words = ("Grey: marginal densities, and samples or contours of one and two standard deviations; "
@@ -334,8 +397,8 @@ def main(options):
             ("run", "Run", run_section(survey)),
             ("flags", "Failures and flags", flags_section(survey, set(drawn))),
             ("distributions", "Distributions", distributions_section(survey)),
-            ("maps", "Maps", page.image(
-                charts.maps(survey), "Kiel diagram, abundances and velocities") + page.image(
+            ("maps", "Maps", image(
+                charts.maps(survey), "Kiel diagram, abundances and velocities") + image(
                 charts.sky(survey), "stars and velocities over the sky")
                 or '<p class="soft">too few rows without a warning</p>'),
             ("repeats", "Repeated stars", repeats_section(survey)),
@@ -362,6 +425,6 @@ def main(options):
         footer = f"Counts are of all rows but {counted(result.n_damaged, 'damaged one')}."
     if survey.every > 1:
         footer += f" Distributions, maps and medians are of every {survey.every}th row."
-    whole = page.whole(title, subtitle, key_figures(survey), sections, footer)
+    whole = whole_page(title, subtitle, key_figures(survey), sections, footer)
     write_whole(output, [whole.encode()], options.overwrite)
     print(printable(output))

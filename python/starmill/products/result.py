@@ -32,11 +32,12 @@ PLAIN = {"VRAD": "velocity", "VSINI": "v sin i", "TEFF": "Teff", "LOGG": "log g"
 
 
 def symbol(name):
-    return SYMBOL.get(name, (name, 3))[0]
+    return SYMBOL.get(name, (plain(name), 3))[0]
 
 
 def plain(name):
-    return PLAIN.get(name, name)
+    return PLAIN.get(name, re.sub("^([A-Z])([A-Z]?)FE$", lambda of: f"[{of[1]}{of[2].lower()}/Fe]",
+                                  name))
 
 
 def number(value, digits):

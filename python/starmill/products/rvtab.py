@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill export --to rvtab, rvmod, epochs`: rvspecfit's table RVTAB of an input with the matching
+"""`starmill export --to rvtab, rvmod, epochs`: rvspecfit's table RVTAB of an input with matching
 rows of a DESI input's tables, its images of models, and RVTAB with a row per exposure."""
 
 import collections
@@ -52,6 +52,8 @@ def columns(result):
         for name in names:
             dataset = result.catalog[source] if source else result.fits.get(name)
             found[name] = table.column(name, dataset, form)
+    for name in filter(result.has, (f"{label}_FLAG" for label in result.parameters)):  # elements
+        found[name] = table.column(name, result.fits[name], "J")
     for name in result.checked if result.has("SB2") else ():  # all columns of the second star
         if name.startswith(("SB2", "FLUX_RATIO_")) or name.endswith(("_2", "_2_ERR")):
             found[name] = table.column(name, result.fits[name], "L" if name == "SB2" else None)

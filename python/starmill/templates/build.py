@@ -15,7 +15,7 @@ from starmill.templates.arm_setup import read_setup
 from starmill.templates.build_models import check_labels, mark_doubles, select_models
 from starmill.templates.grid_models import BAD, GOOD, TO_DO, describe_models, open_grid
 from starmill.templates.grid_write import WHY, Writer, create, finish, revise, short
-from starmill.templates.library_data import MAX_SIGMA_WIDTH, Arm
+from starmill.templates.library_data import MAX_LABEL, MAX_SIGMA_WIDTH, Arm
 from starmill.templates.resample import ArmCut, level_of
 from starmill.templates.spectra_files import Source
 from starmill.templates.spectra_options import list_files, request_of
@@ -27,8 +27,7 @@ FLOAT32 = np.finfo("f4")
 
 def main(options):
     start = time.monotonic()
-    check_options(options)
-    paths, is_many = list_files(options.arguments, request := request_of(options, n_column=3))
+    paths, is_many = list_files(options.arguments, request := request_of(options, 3, MAX_LABEL))
     target = os.path.realpath(options.output) if os.path.islink(options.output) else options.output
     check_roles(target, [
         ("--setup", options.setup), ("--table", request.table), ("--wave-file", request.wave_file),
@@ -39,14 +38,6 @@ def main(options):
         job = Job(options, setup, source)
         job.frame_arms()
         job.run(target, stop, start)
-
-
-def check_options(o):
-    if o.overwrite and o.retry_bad:
-        raise Failure(USAGE, "--overwrite and --retry-bad exclude each other: a new grid has no "
-                             "bad models yet")
-    if o.native_sigma is not None and o.native_resolving_power:
-        raise Failure(USAGE, "--native-sigma and --native-resolving-power exclude each other")
 
 
 class Job:

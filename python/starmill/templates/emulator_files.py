@@ -53,8 +53,6 @@ def main(options):
 
 def check_options(options, paths):
     """Return the arm names and sigmas (A) of the files; None: take it from the file."""
-    if options.at_instrument_resolution and options.template_sigma:
-        raise Failure(USAGE, "--template-sigma and --at-instrument-resolution exclude each other")
     names = options.arm_names or [None] * len(paths)
     if len(names) != len(paths):
         raise Failure(USAGE, f"--arm-names gives {len(names)} names for {len(paths)} files")

@@ -14,6 +14,7 @@ from starmill.cli.basics import INPUT, Failure, replacing, writing
 
 NAME, WHY = 64, 128  # bytes of a name and of a reason, final zero included
 MAX_SETTINGS = 60000  # bytes; HDF5 limits an attribute to 64 KiB
+HDF5 = (RuntimeError, ValueError)  # what h5py raises beside OSError when a disk is full
 MEANING = {"models/label": "labels of each model, in their units",
            "models/name": "file or row that each model comes from",
            "models/status": "0 still to do, 1 good, 2 bad",
@@ -48,7 +49,7 @@ def create(path, label_names, models, arms, parts, settings, generator):
         4 * arm.n_pix for arm, _ in arms)) + (1 << 16)
     if len(settings.encode()) > MAX_SETTINGS:
         raise Failure(INPUT, "the settings are too long")
-    with writing(path), replacing(path) as temporary:
+    with writing(path, *HDF5), replacing(path) as temporary:
         take_room(temporary, n_byte)
         with h5py.File(temporary, "w") as file:
             file.attrs.update(format=np.bytes_("starmill grid"), version=np.int32(1),
@@ -102,7 +103,7 @@ class Writer:
 
     def __init__(self, path):
         self.path = path
-        with writing(path):
+        with writing(path, *HDF5):
             with h5py.File(path, "r") as file:
                 self._at = {name: (dataset.id.get_offset(), dataset.dtype, dataset.shape[1:])
                             for name, dataset in datasets(file)}
@@ -135,7 +136,7 @@ def datasets(file):
 def revise(path, models):
     """Rewrite labels, stamps, reasons and status of all models.  The status goes last: a kill
     before leaves bad models bad."""
-    with writing(path), h5py.File(path, "r+") as file:
+    with writing(path, *HDF5), h5py.File(path, "r+") as file:
         file.attrs.modify("complete", np.int32(0))
         for name in ("label", "stamp", "why", "status"):
             file[f"models/{name}"][...] = getattr(models, name)
@@ -144,5 +145,5 @@ def revise(path, models):
 
 def finish(path):
     """Mark the file complete: no model is still to do."""
-    with writing(path), h5py.File(path, "r+") as file:
+    with writing(path, *HDF5), h5py.File(path, "r+") as file:
         file.attrs.modify("complete", np.int32(1))

@@ -10,7 +10,7 @@ from starmill.templates.library_data import hull_distance
 from starmill.templates.library_file import read, writable, write
 from starmill.templates.resample import ArmCut
 from starmill.templates.spectra_files import on_grid, read_all
-from starmill.templates.spectra_options import MAX_LABEL, Request
+from starmill.templates.spectra_options import Request
 from starmill.wavelength import FWHM_PER_SIGMA
 
 LEAST_LEVEL = 0.01  # floor of the mean template, relative to the mean flux of an arm
@@ -75,9 +75,6 @@ def read_inside(options, library, error_columns):
     """Read the LabelledSpectra and keep those with labels inside the library's hulls."""
     columns = options.columns.split(",") if options.columns else [
         label.column for label in library.label]
-    if library.n_label > MAX_LABEL:
-        raise Failure(USAGE, f"{library.path}: has {library.n_label} labels; spectra with up to "
-                      f"{MAX_LABEL} can be read")
     if len(columns) != library.n_label:
         raise Failure(USAGE, f"--columns gives {len(columns)} names for {library.n_label} labels "
                       "of the library")

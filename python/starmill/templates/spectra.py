@@ -10,8 +10,7 @@ from starmill.templates.library_file import writable, write
 from starmill.templates.measure import report
 from starmill.templates.residuals import N_COMPONENT, line
 from starmill.templates.spectra_files import read_all
-from starmill.templates.spectra_fit import build, leave_out
-from starmill.templates.spectra_grid import BAD_FLUX, FATES
+from starmill.templates.spectra_fit import BAD_FLUX, FATES, build, leave_out
 from starmill.templates.spectra_options import list_files, read_ranges, request_of
 from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA
 
@@ -25,10 +24,6 @@ def check_options(options):
         if given is not None and useless:
             raise Failure(USAGE, f"--{name} does not apply {why}; see starmill library spectra "
                           "--help")
-    if sum(bool(o) for o in (options.fwhm, options.sigma, options.resolving_power,
-                             options.at_instrument_resolution)) > 1:
-        raise Failure(USAGE, "give only one of --fwhm, --sigma, --resolving-power and "
-                      "--at-instrument-resolution")
     return left_out
 
 

@@ -18,7 +18,8 @@ from starmill.templates.spectra_fits import (Origin, card, card_of_both, check_w
                                              column_numbers, guarded, has_columns, image_part,
                                              is_table, opened, text_card, to_vacuum, unit_aa,
                                              wavelengths, where)
-from starmill.templates.spectra_options import MAX_LABEL, labels_of_name, stem
+from starmill.templates.library_data import MAX_LABEL
+from starmill.templates.spectra_options import labels_of_name, stem
 
 MAX_PIX = 2097152  # pixels of a file with one spectrum
 MAX_SPECTRUM, MAX_NUMBER = 20000, 268435456  # spectra and pixels of read_all; time grows as n^3
@@ -325,20 +326,29 @@ class LabelledSpectra:
     errors: np.ndarray = None  # [n, n_label] of benchmark stars' labels; NaN: other stars
 
 
-def on_grid(wave, flux, to):
-    """Return the flux at wavelengths `to`, unchanged if these are `wave`, else by a natural cubic
-    spline; NaN if one of the four nearest samples is bad."""
-    if len(wave) == len(to) and (abs(wave - to) <= 1e-9 * to).all():
-        return flux
-    good = np.isfinite(flux)
+def is_good(flux):
+    with np.errstate(invalid="ignore"):
+        return np.isfinite(flux) & (flux > 0)
+
+
+def interpolated(wave, flux, to):
+    """Return the flux at wavelengths `to` by a natural cubic spline; NaN beyond the ends of wave,
+    and where one of the four nearest samples is bad."""
+    good = is_good(flux)
     if not good.any():
         return np.full(len(to), np.nan)
     filled = np.interp(wave, wave[good], flux[good])  # pixels near a bad sample become NaN below
-    out = CubicSpline(wave, filled, bc_type="natural")(to)
     at = np.clip(np.searchsorted(wave, to, side="right") - 1, 0, len(wave) - 2)
-    padded = np.pad(good & (flux > 0), 2, constant_values=True)
-    around = padded[at + 1] & padded[at + 2] & padded[at + 3] & padded[at + 4]
-    return np.where(around & (to >= wave[0]) & (to <= wave[-1]), out, np.nan)
+    bad = np.pad(~good, (1, 2))
+    lost = (to < wave[0] * (1 - 1e-9)) | (to > wave[-1] * (1 + 1e-9)) \
+        | bad[at] | bad[at + 1] | bad[at + 2] | bad[at + 3]
+    return np.where(lost, np.nan, CubicSpline(wave, filled, bc_type="natural")(to))
+
+
+def on_grid(wave, flux, to):
+    """Return the flux at wavelengths `to`, unchanged if these are `wave`, else interpolated."""
+    is_same = len(wave) == len(to) and (abs(wave - to) <= 1e-9 * to).all()
+    return flux if is_same else interpolated(wave, flux, to)
 
 
 def read_all(paths, is_many, request):

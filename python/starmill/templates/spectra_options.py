@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.templates.library_data import MAX_AXIS
 
-MAX_LABEL = 6
 STEM = re.compile(r"(.+)\.fits?(\.gz)?", re.IGNORECASE | re.DOTALL)
 
 
@@ -46,10 +46,10 @@ def number(text):
         return np.nan
 
 
-def read_labels(text):
+def read_labels(text, most):
     labels = items("labels", text)
-    if len(labels) > MAX_LABEL:
-        raise Failure(USAGE, f"--labels {text}: expected at most {MAX_LABEL} labels")
+    if len(labels) > most:
+        raise Failure(USAGE, f"--labels {text}: expected at most {most} labels")
     for i, (name, column) in enumerate(labels):
         if not re.fullmatch(r"[A-Za-z0-9_]+", name):
             raise Failure(USAGE, f"--labels {text}: a name is made of letters, digits and _")
@@ -81,20 +81,13 @@ def read_columns(text, n_most):
     return columns
 
 
-def request_of(options, n_column=2):
+def request_of(options, n_column=2, most_labels=MAX_AXIS):
     """Return the Request of a job's options (name_pattern and unit may be absent).  n_column: most
     --columns; 3: with a continuum, 4: with an error and a sigma."""
-    if options.wave and options.log_wave:
-        raise Failure(USAGE, "--wave and --log-wave exclude each other")
-    if sum(bool(o) for o in (options.wave, options.log_wave, options.wave_file,
-                             options.columns)) > 1:
-        raise Failure(USAGE, "give only one of --wave, --log-wave, --wave-file and --columns")
     if options.name_column and not options.table:
         raise Failure(USAGE, "--name-column needs --table FILE")
-    labels = read_labels(options.labels or "teff=TEFF,logg=LOGG,feh=FEH")
+    labels = read_labels(options.labels or "teff=TEFF,logg=LOGG,feh=FEH", most_labels)
     pattern = getattr(options, "name_pattern", None)
-    if pattern and options.table:
-        raise Failure(USAGE, "--name-pattern and --table exclude each other")
     if pattern:
         read_pattern(pattern, [name for name, _ in labels])
     wave = options.wave or options.log_wave

@@ -115,6 +115,25 @@ MILL_TEST(largest_library_fits)
   column("VRAD_OFFSET_A_LONG_NAME_OF_ONE_ARM_00000007_ERR");
 }
 
+/* Of these labels only the second is an element. */
+MILL_TEST(elements_have_flags)
+{
+  memset(&lib, 0, sizeof lib);
+  for (int i = 0; i < 4; i++)
+    name_label((const char *[]){"alpha", "mg", "fe", "all"}[i],
+               (const char *[]){"ALPHAFE", "MGFE", "FE", "MGFEH"}[i], "dex");
+  assert_ok(mill_columns_fits(&lib, lib.path, 0, &columns));
+  for (int i = 0; i < 4; i++) {
+    char name[MILL_MAX_NAME + sizeof "_FLAG"];
+    snprintf(name, sizeof name, "%s_FLAG", lib.label[i].column);
+    assert_int_equal(mill_columns_find(&columns, name) >= 0, i == 1);
+  }
+  mill_fit_result_init(&result, &lib, 3, MILL_STATUS_FITTED);
+  mill_columns_pack(&columns, &result, row);
+  assert_int_equal(integer_at("MGFE_FLAG"), MILL_ELEMENT_NONE);
+  assert_int_equal(column("MGFE_FLAG")->missing, MILL_ELEMENT_NONE);
+}
+
 MILL_TEST(two_columns_of_one_name_are_refused)
 {
   const struct {

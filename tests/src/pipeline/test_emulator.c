@@ -23,7 +23,7 @@ static void compare(int kind)
       double x[3], label[3], flux[1024], h[64];
       for (int l = 0; l < lib.n_label; l++) {
         x[l] = 1.6 * test_library_random(&random);
-        label[l] = mill_label_unmap(&lib.label[l], x[l]);
+        label[l] = test_label_unmap(&lib.label[l], x[l]);
       }
       assert_ok(test_emulator_eval(&lib, a, label, flux));
       if (kind == MILL_EMULATOR_GRID)

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Adds abundances of elements to a library: labels [X/Fe] of the models of plan "elements".
+
+What an abundance changes, in ln flux, is linear in its departure a from the library's spectrum, and
+a smooth function of Teff, log g, [Fe/H] and [alpha/Fe].  Few models are enough for this: each pixel
+is a Gaussian process whose variances by element follow from the models (most pixels have lines of
+one or two elements).  The responses are then put into the library's network without training: SiLU
+units in pairs make products, z tanh(z / 2) = silu(z) + silu(-z) being z^2 / 2 for small z.
+"""
+
+import numpy as np
+
+from starmill.cli.basics import USAGE, Failure
+from starmill.grids import plan
+from starmill.templates import emulate, library_file
+from starmill.templates.grid_models import open_grid
+from starmill.templates.library_data import Hull, Label
+
+N_FOUR = 4  # labels of the library
+N_COMPONENT = 36  # of all responses together
+N_SAMPLE = 800  # labels at which the responses become components
+SMOOTH_AA = 300.0  # of wavelength to a term of the smooth part; a fit's continuum removes as much
+NOISE = 0.007  # of ln flux: errors of the library at the models' four labels
+NOISE_SHARE = 0.05  # the same, as a share of a line's absorption
+LENGTH = 2.0  # of the process, in standard deviations of the four labels
+PENALTY = 50.0  # of a variance, against elements without lines: a few variances of real lines
+STEP = 6  # pixels between those at which the variances are found
+SMALL = 0.0625  # scale of the arguments of products: errors of SMALL^2 / 12
+LINEAR = 20.0  # silu(z + LINEAR) - LINEAR is z for small z
+CARBON = 0.2  # largest [C/Fe] - [alpha/Fe]; above, C and O in cool stars reverse roles
+
+
+class Models:
+    """Models of a grid file: the four labels, departures, and what these change in ln flux.
+
+    values [n][4]; a [n][9]: departures of [X/Fe] of plan.ELEMENTS and of the microturbulence;
+    change [n][n_pix]: ln flux minus the library's, without its smooth part; continuum [n_term]
+    [n_pix]: of ln continuum, by monomials of the labels.
+    """
+
+    def __init__(self, grid, library):
+        rows = grid.good(False)
+        labels = grid.values[rows]
+        a = labels[:, N_FOUR:] - np.column_stack(
+            [labels[:, 3] * e[3] for e in plan.ELEMENTS]
+            + [[plan.microturbulence(*row[:2]) for row in labels]])
+        keep = (a[:, 0] - labels[:, 3] < CARBON) | (labels[:, 0] > 5500)
+        rows, self.values, self.a = rows[keep], labels[keep, :N_FOUR], a[keep]
+        self.library = library
+        level = np.log(grid.flux(0, rows, "continuum").astype(float))
+        self.continuum = np.linalg.lstsq(self.terms(self.values), level, rcond=None)[0]
+        wave = library.arm[0].wave_aa
+        self.smooth = np.polynomial.chebyshev.chebvander(
+            np.linspace(-1, 1, len(wave)), round((wave[-1] - wave[0]) / SMOOTH_AA))
+        base = emulate.ln_flux(library, 0, self.values)
+        flux = np.log(grid.flux(0, rows).astype(float))
+        self.change = self.level_out(flux - base, level - flux)
+        self.strength = self.absorption(self.values)
+
+    def level_out(self, y, absorption):
+        """Return y [n][n_pix] without its smooth part in pixels with little absorption."""
+        out = np.empty_like(y)
+        for i, weight in enumerate(1 / (0.02 + abs(absorption))):
+            coef = np.linalg.lstsq(self.smooth * weight[:, None], y[i] * weight, rcond=None)[0]
+            out[i] = y[i] - self.smooth @ coef
+        return out
+
+    def terms(self, values):
+        """Return the terms of the continuum, which [alpha/Fe] hardly changes."""
+        return emulate.monomials(self.library.map(values)[:, :3], 3)
+
+    def absorption(self, values):
+        """Return the lines' absorption (ln continuum - ln flux) of the library's spectra, in a
+        form in which strong lines saturate: they respond less."""
+        depth = self.terms(values) @ self.continuum - emulate.ln_flux(self.library, 0, values)
+        depth = np.maximum(depth - np.percentile(depth, 5, axis=1)[:, None], 0)
+        return 1.5 * depth / (1 + 2 * depth)
+
+
+class Process:
+    """Gaussian processes of pixels: change = sum over elements of a f(labels), f of variance
+    strength^2 x variance, and a term without a that takes the library's own errors."""
+
+    def __init__(self, models):
+        self.models, self.n = models, len(models.a)
+        self.factor = np.column_stack([models.a, np.full(self.n, 0.3)])
+        self.kernel = np.einsum("ik,jk,ij->kij", self.factor, self.factor,
+                                self.nearness(models.values))
+
+    def nearness(self, values):
+        """Return the correlation of values [n][4] with the models [n][n_model]."""
+        x, y = (self.models.library.map(v) / LENGTH for v in (values, self.models.values))
+        return np.exp(-0.5 * ((x[:, None] - y) ** 2).sum(axis=-1))
+
+    def inverse(self, pixel, variance):
+        """Return the inverse covariance matrix of the models at a pixel."""
+        s = self.models.strength[:, pixel]
+        matrix = np.tensordot(variance, self.kernel, 1) * np.outer(s, s)
+        matrix.flat[::self.n + 1] += NOISE ** 2 + (NOISE_SHARE * s) ** 2
+        return np.linalg.inv(matrix)
+
+    def variances(self, pixel, n_step=6):
+        """Return the variances at a pixel: the likelihood's maximum (MacKay's iteration)."""
+        s, out = self.models.strength[:, pixel], np.full(len(self.kernel), 0.5)
+        for _ in range(n_step):
+            inverse = self.inverse(pixel, out)
+            x = s * (inverse @ self.models.change[:, pixel])
+            found = np.einsum("i,kij,j->k", x, self.kernel, x)
+            trace = np.tensordot(self.kernel, inverse * np.outer(s, s), 2)
+            out = np.clip(out * found / (trace + PENALTY), 1e-5, 30)
+        return out
+
+    def run(self):
+        """Set by pixel the variances [k][n_pix], the coefficients of the models [n][n_pix] and the
+        changes that models have beyond what the others predict [n][n_pix]."""
+        change = self.models.change
+        pixels = np.arange(change.shape[1])
+        at = np.unique(np.append(pixels[::STEP], pixels[-1]))
+        known = np.log([self.variances(pixel) for pixel in at])
+        self.variance = np.exp([np.interp(pixels, at, v) for v in known.T])
+        self.coef, self.left = np.empty_like(change), np.empty_like(change)
+        for i in pixels:
+            inverse = self.inverse(i, self.variance[:, i])
+            self.coef[:, i] = inverse @ change[:, i]
+            self.left[:, i] = self.coef[:, i] / np.diag(inverse)
+        self.coef *= self.models.strength
+
+    def response(self, k, values):
+        """Return d ln flux / d [X/Fe] of element k [n][n_pix]."""
+        near = self.nearness(values) * self.factor[:, k]
+        return self.models.absorption(values) * self.variance[k] * (near @ self.coef)
+
+
+# ---- the library -------------------------------------------------------------------------------
+
+
+def parts_of(process, values, n_component=N_COMPONENT):
+    """Return the largest components of all responses at values [n][4]: (element, its factor at
+    values [n], largest 1, pattern [n_pix])."""
+    library = process.models.library
+    weight = np.sqrt(emulate.flux(library, 0, values).mean(axis=0))  # faint pixels count less
+    found = []
+    for k in range(len(plan.ELEMENTS)):
+        y = process.response(k, values) * weight
+        square, vector = np.linalg.eigh(y @ y.T)
+        square /= np.sqrt(square.sum())  # a compromise of elements with strong and weak lines
+        for size, score in zip(square[:-n_component - 1:-1], vector.T[::-1]):
+            most = abs(score).max()
+            found.append((size, k, score / most, most * (score @ y) / weight))
+    found.sort(key=lambda part: -part[0])
+    left = sum(part[0] for part in found[n_component:]) / sum(part[0] for part in found)
+    print(f"{n_component} components of the responses leave {left:.2%} of the variance")
+    return [part[1:] for part in found[:n_component]]
+
+
+def add_labels(library, floors):
+    """Append the labels and hulls of the elements; the guess's templates get no departures."""
+    alpha, guess = library.label[3], [library.guess_label]
+    for (card, _, _, is_alpha, (low, high)), floor in zip(plan.ELEMENTS, floors):
+        from_alpha = (is_alpha, is_alpha)  # whether the lower and upper limit follow [alpha/Fe]
+        if card == "CFE":
+            high, from_alpha = CARBON, (False, True)
+        label = Label(card.lower(), card, "dex", std=0.25, scale=0.1, floor=float(floor),
+                      min=low + alpha.min * from_alpha[0], max=high + alpha.max * from_alpha[1])
+        facets = [[-1, 0, alpha.map(alpha.min)], [1, 0, -alpha.map(alpha.max)]]
+        for sign, limit, follows in zip((-1, 1), (low, high), from_alpha):
+            facet = sign * np.array([-alpha.std * follows, label.std,
+                                     -alpha.mean * follows - limit])
+            facets.append(facet / np.hypot(*facet[:2]))
+        library.hull.append(Hull(np.array([3, library.n_label]), np.array(facets)))
+        library.label.append(label)
+        guess.append(library.guess_label[:, 3:4] * is_alpha)
+    library.guess_label = np.hstack(guess)
+
+
+def join(library, parts, values):
+    """Add to the network of a library with labels added the sum of departure x factor x pattern
+    over parts."""
+    emulator = library.arm[0].emulator
+    weight, bias = ([w.astype(float) for w in x] for x in (emulator.weight, emulator.bias))
+    n_element, n_part = len(plan.ELEMENTS), len(parts)
+    label, alpha = library.label, library.label[3]
+    mapped = np.stack([label[i].map(values[:, i]) for i in range(N_FOUR)], axis=1)
+    unit = emulate.silu(mapped @ weight[0].T + bias[0])
+    # layer 0: a + LINEAR, a the departure of each element
+    rows = np.zeros((n_element, library.n_label))
+    shift = np.full(n_element, LINEAR)
+    for k, element in enumerate(plan.ELEMENTS):
+        rows[k, N_FOUR + k], rows[k, 3] = label[N_FOUR + k].std, -alpha.std * element[3]
+        shift[k] += label[N_FOUR + k].mean - alpha.mean * element[3]
+    weight[0] = np.vstack([np.pad(weight[0], ((0, 0), (0, n_element))), rows])
+    bias[0] = np.append(bias[0], shift)
+    # layer 1: SMALL times a + q, -a - q, a - q, -a + q; q is the factor, from the first units
+    design = np.column_stack([unit, np.ones(len(unit))])
+    score = np.column_stack([part[1] for part in parts])
+    ridge = 1e-4 * np.eye(design.shape[1])
+    coef = np.linalg.solve(design.T @ design + ridge, design.T @ score).T
+    size = [np.hypot.reduce(part[2]) for part in parts]
+    off, all_of_it = ((y * size).std() for y in (score - design @ coef.T, score))
+    print(f"the network's responses are off by {off / all_of_it:.2%}")
+    pick = np.eye(n_element)[[part[0] for part in parts]]
+    signs = np.repeat([[1, 1], [-1, -1], [1, -1], [-1, 1]], n_part, axis=0)[:, :, None]
+    own = SMALL * np.hstack([signs[:, 1] * np.tile(coef[:, :-1], (4, 1)),
+                             signs[:, 0] * np.tile(pick, (4, 1))])
+    bias[1] = np.append(bias[1], SMALL * (signs[:, 1, 0] * np.tile(coef[:, -1], 4)
+                                          - signs[:, 0, 0] * LINEAR))
+    weight[1] = np.vstack([np.pad(weight[1], ((0, 0), (0, n_element))), own])
+    # layer 2: a q + LINEAR; last layer: the patterns
+    product = np.kron([0.5, 0.5, -0.5, -0.5], np.eye(n_part)) / SMALL ** 2
+    n, m = weight[2].shape
+    weight[2] = np.block([[weight[2], np.zeros((n, 4 * n_part))], [np.zeros((n_part, m)), product]])
+    bias[2] = np.append(bias[2], np.full(n_part, LINEAR))
+    pattern = np.array([part[2] for part in parts]).astype("f4").astype(float)
+    weight[3] = np.hstack([weight[3], pattern.T])
+    bias[3] = bias[3] - LINEAR * pattern.sum(axis=0)
+    emulator.weight, emulator.bias = ([w.astype("f4") for w in x] for x in (weight, bias))
+
+
+def measure(process):
+    """Return the report of the models left out, and the elements' floors (dex): robust errors of
+    their abundances.  A model's abundances, four labels and continuum are fitted to what the other
+    models do not predict, at S/N 100 per A; pixels count less by the usual size of that."""
+    models, base = process.models, process.models.library
+    wave, n_element = base.arm[0].wave_aa, len(plan.ELEMENTS)
+    usual = 1.48 * np.median(abs(process.left), axis=0)
+    weight = 1 / np.sqrt(1e-4 / np.gradient(wave) + usual ** 2)
+    response = np.array([process.response(k, models.values) for k in range(n_element)])
+    slopes = []
+    for j, label in enumerate(base.label):
+        step = np.zeros(N_FOUR)
+        step[j] = 0.1 * label.scale
+        ends = [emulate.ln_flux(base, 0, models.values + sign * step) for sign in (1, -1)]
+        slopes.append((ends[0] - ends[1]) / (2 * step[j]))
+    off, noise = np.empty((2, process.n, n_element))
+    for i in range(process.n):
+        design = np.vstack([response[:, i], [s[i] for s in slopes], models.smooth.T]) * weight
+        covariance = np.linalg.pinv(design @ design.T, hermitian=True)
+        off[i] = (covariance @ (design @ (process.left[i] * weight)))[:n_element]
+        noise[i] = np.sqrt(np.diag(covariance)[:n_element])
+    floors = 1.48 * np.median(abs(off), axis=0)
+    lines = [f"elements of {process.n} models, each by the responses found from the others",
+             "           0.2 dex changes   left-out   error of the abundance, dex",
+             "           its lines by, %   error, %   median   S/N 100 and left-out error"]
+    for k, (card, *_) in enumerate(plan.ELEMENTS):
+        share = response[k] ** 2 / (response[k] ** 2).sum()
+        change, left = (100 * np.sqrt((share * y ** 2).sum())
+                        for y in (0.2 * response[k], process.left))
+        lines.append(f"  {card.lower():<6} {change:15.2f} {left:11.2f} {floors[k]:10.3f} "
+                     f"{np.median(noise[:, k]):10.3f}")
+    return lines, floors
+
+
+def make(grid_path, uncorrected, base, path, program):
+    """Write the library base with the elements of a grid file of plan "elements".  uncorrected:
+    base before its correction by real spectra, with which the models are compared."""
+    grid = open_grid(grid_path)
+    bare, library = library_file.read(uncorrected), library_file.read(base)
+    wanted = [label.name for label in library.label] + [e[0].lower() for e in plan.ELEMENTS]
+    if grid.label != wanted + ["vmicro"]:
+        raise Failure(USAGE, f"{grid_path}: its labels are not {','.join(wanted)},vmicro")
+    for one, name in ((bare, uncorrected), (library, base)):
+        if (one.n_label, len(one.arm), len(one.arm[0].emulator.weight)) != (N_FOUR, 1, 4) or \
+                one.arm[0].n_pix != grid.arm[0].n_pix:
+            raise Failure(USAGE, f"{name}: is not a library of plan fgk: one arm as that of "
+                                 f"{grid_path}, four labels, a network of four layers")
+    process = Process(Models(grid, bare))
+    process.run()
+    values = np.array(plan.plan(N_SAMPLE))
+    parts = parts_of(process, values)
+    lines, floors = measure(process)
+    print(*lines, sep="\n", flush=True)
+    add_labels(library, floors)
+    join(library, parts, values)
+    library.report = "\n".join(lines + [library.report or ""])
+    library_file.write(path, library, True, program)

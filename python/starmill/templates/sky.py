@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`starmill library sky`: what sky subtraction leaves, as components for the key
+sky_components (docs/science/numerics.md, "Sky")."""
+
+import io
+
+import h5py
+import numpy as np
+from astropy.io import fits
+from scipy.ndimage import median_filter
+
+from starmill.cli.basics import INPUT, Failure, check_output, version, write_whole
+from starmill.surveys.spectra import SpectraFile
+
+FORMAT = "starmill sky components"
+LEAST_FIBRES = 8
+CHANCE = 3.3  # of Tracy and Widom's distribution: noise exceeds it once in 1000
+SMOOTH = 101  # pixels; components are smooth but for LEAST_SIGMA times their own noise
+LEAST_SIGMA = 3
+N_FILL = 5  # rounds that fill masked pixels by the components
+OUTLIER = 5.0  # times the median chi-square: a fibre on an object
+
+
+def sky_rows(path):
+    """Return the numbers of a file's sky fibres."""
+    try:
+        with fits.open(path) as file:
+            kind = np.char.strip(file["FIBERMAP"].data["OBJTYPE"].astype(str))
+    except (OSError, KeyError) as error:
+        raise Failure(INPUT, f"{path}: has no table FIBERMAP with a column OBJTYPE to find sky "
+                             f"fibres by: {error}") from error
+    return np.flatnonzero(kind == "SKY")
+
+
+def read(paths):
+    """Return {arm: (wavelengths [n_pix], fluxes and ivars [n_fibre][n_pix])} of all sky fibres."""
+    found = {}
+    for path in paths:
+        file = SpectraFile(path, "format: desi\n")
+        for row in sky_rows(path):
+            for c in file.channels(int(row), 0):
+                wave, spectra = found.setdefault(c.name, (c.wave, []))
+                if not np.array_equal(wave, c.wave):
+                    raise Failure(INPUT, f"{path}: arm {c.name} has other wavelengths than in "
+                                         f"{paths[0]}: make a file of its own")
+                spectra.append((np.where(c.bad, 0, c.flux), c.ivar))
+    return {arm: (wave, *np.array(spectra).transpose(1, 0, 2))
+            for arm, (wave, spectra) in found.items()}
+
+
+def components(flux, ivar, most):
+    """Find the principal components (about zero) of residuals [n][n_pix] that are above the noise.
+
+    Return them [k][n_pix], each times its standard deviation, these over the noise of all pixels
+    [k], and the number of fibres used.  Each pixel is divided by its typical noise.  Noise adds to
+    the squares of singular values what Baik & Silverstein (2006, J. Multivar. Anal. 97, 1382) give,
+    and makes some by itself, up to Johnstone's (2001, Ann. Stat. 29, 295) most_noise.
+    """
+    alive = (ivar > 0).any(axis=1)
+    flux, ivar = flux[alive], ivar[alive]
+    if len(flux) < LEAST_FIBRES:
+        return flux[:0], np.zeros(0), len(flux)
+    chisq = (flux**2 * ivar).sum(axis=1) / (ivar > 0).sum(axis=1)
+    use = chisq <= OUTLIER * np.median(chisq)
+    flux, ivar, n = flux[use], ivar[use], use.sum()
+    known = ivar > 0
+    typical = np.ma.median(np.ma.masked_array(ivar, ~known), axis=0).filled(0)
+    root = np.sqrt(typical)
+    x = np.where(known, flux * root, 0)
+    noise = (typical / np.where(known, ivar, np.inf)).sum() / max(known.sum(), 1)
+    n_pix = known.sum() / n
+    edge = np.sqrt(n) + np.sqrt(n_pix)
+    most_noise = edge**2 + CHANCE * edge * (n**-0.5 + n_pix**-0.5)**(1 / 3)
+    for _ in range(N_FILL):
+        size, pattern = np.linalg.svd(x, full_matrices=False)[1:]
+        keep = np.flatnonzero(size**2 > noise * most_noise)[:most]
+        size, pattern = size[keep], pattern[keep]
+        x = np.where(known, x, x @ pattern.T @ pattern)
+    excess = size**2 / noise - n - n_pix
+    variance = noise * (excess + np.sqrt(excess**2 - 4 * n * n_pix)) / (2 * n)
+    rows = np.sqrt(variance)[:, None] * pattern
+    rows = np.divide(rows, root, out=np.zeros_like(rows), where=root > 0)
+    # a smooth component is mostly continuum: its own noise would hide what is not
+    smooth = median_filter(rows, (1, SMOOTH), mode="nearest")
+    rows = np.where(np.abs(rows - smooth) * root > LEAST_SIGMA * np.sqrt(noise / n), rows, smooth)
+    return rows, np.sqrt(variance / n_pix), n
+
+
+def main(options):
+    paths, output = options.arguments, options.output
+    check_output(output, options.overwrite, [("a file with sky fibres", path) for path in paths])
+    arms, image, n_component = read(paths), io.BytesIO(), 0
+    with h5py.File(image, "w") as file:
+        file.attrs.update(format=FORMAT, format_version=1, written_by=version(options.program))
+        for arm, (wave, flux, ivar) in arms.items():
+            rows, rms, n = components(flux, ivar, options.components)
+            print(f"arm {arm}: {len(rows)} components of {n} of {len(flux)} sky fibres"
+                  + "".join(f", {x:.3f}" for x in rms) + (" of the noise" if len(rows) else ""))
+            if len(rows):
+                file[f"{arm}/wave"] = wave
+                file[f"{arm}/components"] = rows.astype("f4")
+            n_component += len(rows)
+    if n_component == 0:
+        raise Failure(INPUT, f"{paths[0]}: its sky fibres show nothing but noise, or are fewer "
+                             f"than {LEAST_FIBRES}: give more files")
+    write_whole(output, [image.getbuffer()], options.overwrite)

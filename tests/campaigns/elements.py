@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Abundances of the library elements.h5: their precision, simulated stars, stars of MILES.
+
+    elements.py precision LIB.h5
+    elements.py pulls LIB.h5 STARMILL DIR GRID.h5   the library's spectra, or models, of GRID.h5
+    elements.py miles RESULT.h5                     of fit --library LIB.h5
+
+GRID.h5 is made by library build of models of plan elements that LIB.h5 was not made from; LIB.h5 is
+then made on a base without correction.  Prints tables (Markdown).
+"""
+
+import os
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+from scipy.ndimage import gaussian_filter1d
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "python"))
+from starmill.grids import plan  # noqa: E402
+from starmill.surveys import generic  # noqa: E402
+from starmill.templates import emulate, grid_models, library_file  # noqa: E402
+
+# first and last A, sigma and step (A); 4MOST is sharper than the library's 0.5 A
+SURVEYS = {"DESI": (3650, 9800, 0.75, 0.8), "LAMOST LRS": (3900, 9000, 1.15, 1.2),
+           "4MOST LRS": (3750, 9450, 0.5, 0.25)}
+STARS = {"Sun": (5777, 4.44, 0, 0), "K giant": (4750, 2.5, -0.2, 0.1),
+         "turn-off, [Fe/H] -1.5": (6200, 4.1, -1.5, 0.3)}
+IS_ALPHA = np.array([e[3] for e in plan.ELEMENTS])
+CARDS = [e[0] for e in plan.ELEMENTS]
+CONFIG = ("format: generic\nnpoly_per_1000aa: 9\nmodel_error: false\n"
+          "arms: [{name: b, min: 4000, max: 5800}, {name: r, min: 5800, max: 8800}]\npriors:\n" +
+          "".join("  - {param: %s, mean: %g, sigma: 0.3}\n" % (card.lower(), 0.1 * is_alpha)
+                  for card, is_alpha in zip(CARDS, IS_ALPHA)))
+
+
+def half_width(x):
+    return np.diff(np.nanpercentile(x, (15.865, 84.135)))[0] / 2
+
+
+def row(*cells):
+    print("|", " | ".join(map(str, cells)), "|")
+
+
+def heading(*cells):
+    row(*cells)
+    row(*["---"] * len(cells))
+
+
+def seen(flux, wave, survey):
+    """Wavelengths and flux [n] of a survey's pixels."""
+    first, last, sigma, step = SURVEYS[survey]
+    fine = np.arange(first, last, 0.05)
+    wide = gaussian_filter1d(np.interp(fine, wave, flux), np.sqrt(sigma ** 2 - 0.25) / 0.05 + 1e-6)
+    every = round(step / 0.05)
+    return fine[::every], wide[::every]
+
+
+def precision(path):
+    """Errors of abundances by Fisher information: noise of S/N per pixel, and model error; free
+    are all labels, with the priors of CONFIG, the velocity and a continuum."""
+    library = library_file.read(path)
+    wave, arm = library.arm[0].wave_aa, library.arm[0]
+    heading("survey", "star", "S/N", *CARDS)
+    for survey in SURVEYS:
+        for star, four in STARS.items():
+            at = np.concatenate([four, four[3] * IS_ALPHA])
+            x, flux = seen(emulate.flux(library, 0, at)[0], wave, survey)
+            slopes = [np.gradient(flux, x) * x / 3e5]
+            for i, label in enumerate(library.label):
+                step = 0.2 * label.scale * np.eye(len(at))[i]
+                up, down = (seen(f, wave, survey)[1]
+                            for f in emulate.flux(library, 0, [at + step, at - step]))
+                slopes.append((up - down) / (2 * step[i]))
+            n = int((x[-1] - x[0]) / 110)
+            smooth = np.polynomial.chebyshev.chebvander(np.linspace(-1, 1, len(x)), n).T
+            rows = np.vstack([slopes, smooth * flux])
+            prior = np.concatenate([np.zeros(5), np.full(len(CARDS), 0.3 ** -2), np.zeros(n + 1)])
+            for sn in 30, 50, 100:
+                error = np.hypot(1 / sn, arm.white_error(x, SURVEYS[survey][3] / x)) * flux
+                information = (rows / error ** 2) @ rows.T + np.diag(prior)
+                scale = 1 / np.sqrt(np.diag(information))
+                covariance = np.linalg.inv(information * np.outer(scale, scale))
+                found = np.sqrt(np.diag(covariance))[5:5 + len(CARDS)] * scale[5:5 + len(CARDS)]
+                row(survey, star, sn, *("%.2f" % e for e in found))
+    row("any", "least error", "", *("%.2f" % label.floor for label in library.label[4:]))
+
+
+def pulls(path, starmill, folder, grid_path):
+    """Fitted - true abundances of S/N 50 spectra: of the library itself, and of models."""
+    library, grid = library_file.read(path), grid_models.open_grid(grid_path)
+    rows = grid.good(True)
+    true, random = grid.values[rows, :12], np.random.default_rng(1)
+    wave, floor = library.arm[0].wave_aa, np.array([label.floor for label in library.label[4:]])
+    with open(os.path.join(folder, "pulls.yaml"), "w") as f:
+        f.write(CONFIG)
+    heading("survey", "spectra", "", *CARDS)
+    for survey in "DESI", "LAMOST LRS":
+        for what, fluxes in (("own", emulate.flux(library, 0, true)),
+                             ("models", grid.flux(0, rows))):
+            spectra = []
+            for i, flux in enumerate(fluxes):
+                x, y = seen(flux, wave, survey)
+                sigma = np.sqrt(y * np.median(y)) / 50
+                spectra.append({"NAME": str(i), "TARGETID": i, "WAVELENGTH": x, "IVAR": sigma ** -2,
+                                "FLUX": random.normal(y, sigma),
+                                "LSF_SIGMA": np.full(len(x), SURVEYS[survey][2])})
+            generic.write(os.path.join(folder, "pulls.fits"), spectra, "vacuum")
+            out = os.path.join(folder, "pulls.h5")
+            subprocess.run([starmill, "fit", "--quiet", "--overwrite", "--threads", "1",
+                            "--library", path, "--config", os.path.join(folder, "pulls.yaml"),
+                            "--output", out, os.path.join(folder, "pulls.fits")], check=True)
+            with h5py.File(out) as f:
+                at, good = f["catalog/TARGETID"][...], f["fits/RVS_WARN"][...] == 0
+                found, error = (np.array([f["fits/" + c + end][...] for c in CARDS]).T[good]
+                                for end in ("", "_ERR"))
+            off = found - true[at[good], 4:]
+            error = np.hypot(error, floor * (what == "models"))
+            row(survey, f"{what}, {good.sum()}", "bias, dex",
+                *("%+.2f" % bias for bias in np.median(off, axis=0)))
+            row("", "", "scatter, dex", *("%.2f" % half_width(y) for y in off.T))
+            row("", "", "pulls", *("%.1f" % half_width(y) for y in (off / error).T))
+
+
+def miles(path):
+    """Median and scatter of abundances by [Fe/H]."""
+    with h5py.File(path) as f:
+        good = (f["fits/RVS_WARN"][...] == 0) & (f["fits/TEFF"][...] < 6500)
+        feh, found = f["fits/FEH"][...][good], [f["fits/" + c][...][good] for c in CARDS]
+    heading("[Fe/H]", "stars", *CARDS)
+    edges = (-2.5, -2, -1.5, -1, -0.6, -0.3, 0, 0.5)
+    for low, high in zip(edges, edges[1:]):
+        bin_ = (feh >= low) & (feh < high)
+        row(f"{low} to {high}", bin_.sum(),
+            *("%+.2f ± %.2f" % (np.median(y[bin_]), half_width(y[bin_])) for y in found))
+
+
+if __name__ == "__main__":
+    {"precision": precision, "pulls": pulls, "miles": miles}[sys.argv[1]](*sys.argv[2:])
