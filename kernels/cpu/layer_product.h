@@ -110,7 +110,7 @@ void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row
 {
 #define MILL_TILE_NAME(NR) tile_##NR,
   static mill_tile *const tile[] = {NULL, MILL_TILES(MILL_TILE_NAME)};
-  enum { ROWS = sizeof(tile) / sizeof(tile[0]) - 1 }; /* of the highest tile */
+  enum { ROWS = sizeof(tile) / sizeof(tile[0]) - 1 }; /* rows of the highest tile */
   enum { PANEL = MILL_PANEL, COLUMNS = MILL_TILE_COLUMNS };
   const mill_real *weight = (const mill_real *)weight_w;
   const mill_real *bias = (const mill_real *)layer->bias;

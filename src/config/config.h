@@ -157,7 +157,7 @@ int mill_config_check(const mill_config *config);
  *  config->fit is untouched on failure.  MILL_ERR_CONFIG. */
 int mill_config_bind(mill_config *config, const mill_library *lib);
 
-/** The same for another library of a fit with several: labels that it lacks are the first one's. */
+/** Like mill_config_bind, for another of several libraries, which may lack labels of the first. */
 int mill_config_bind_other(mill_config *config, const mill_library *lib);
 
 /** Print the configuration as YAML; mill_config_read restores it bit for bit.  MILL_ERR_CONFIG

@@ -68,5 +68,5 @@ const char *mill_option_takes(const mill_option *row, char out[256]);
 /** Write the value in base as a text; empty for a FLAG, TEXT, PATH, NAMES or OTHER. */
 const char *mill_option_text(const mill_option *row, const void *base, char out[128]);
 
-/** The same for --help: empty also if the value is 0 or unset. */
+/** Like mill_option_text, for --help: empty also if the value is 0 or unset. */
 const char *mill_option_shown(const mill_option *row, const void *base, char out[128]);
