@@ -36,10 +36,10 @@ MILL_EXTERN_C_BEGIN
 enum mill_error { MILL_ERROR_LIST(MILL_ERROR_ENUM) MILL_N_ERROR };
 #undef MILL_ERROR_ENUM
 
-/** Short text of a code; never NULL. */
+/** Return a short text for a code; never NULL. */
 const char *mill_error_text(int code);
 
-/** Exit status (0, 2, 3, 4, 70 or 75) of a job that ends with code. */
+/** Return the exit status (0, 2, 3, 4, 70 or 75) of a job that ends with code. */
 int mill_error_exit_status(int code);
 
 /** Record code and a printf-style message for this thread; returns code.  file and line: place of
@@ -47,7 +47,7 @@ int mill_error_exit_status(int code);
 int mill_error_set(int code, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/** Message of this thread's last failure; empty when there was none. */
+/** Return the message of this thread's last failure; empty when there was none. */
 const char *mill_error_message(void);
 
 /** "file.c:123" of this thread's last failure; empty when there was none. */
@@ -68,7 +68,7 @@ typedef struct mill_error_kept {
 /** Keep this thread's last failure, whose code is code. */
 void mill_error_save(int code, mill_error_kept *kept);
 
-/** The first failure of two codes. */
+/** Return the first failure of two codes. */
 static inline int mill_error_of(int a, int b)
 {
   return a != MILL_OK ? a : b;

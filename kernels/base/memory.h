@@ -51,8 +51,8 @@ int mill_renew_bytes(void **p, size_t *n_room, size_t n_need, size_t size);
 #define MILL_RENEW(p, n_room, n_need)                                                              \
   mill_renew_bytes((void **)(p), n_room, (size_t)(n_need), sizeof(**(p)))
 
-/** Text to end a message about memory: "; the limit on address space (ulimit -v) is 600 MiB", or ""
- *  without a limit.  Valid until the next call in this thread. */
+/** Return a text to end a message about memory: "; the limit on address space (ulimit -v) is 600
+ *  MiB", or "" without a limit.  Valid until the next call in this thread. */
 const char *mill_memory_limit(void);
 
 /** Count how many of n blocks of n_byte fit into the address space now, and free them again: a

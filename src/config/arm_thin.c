@@ -12,7 +12,7 @@ enum { REACH = 12 }; /* half width of the low-pass filter, in coarse grid steps 
  * where the line-spread function removes them. */
 static const double PASS = 0.42, STOP = 0.62;
 
-/* Modified Bessel function I_0(x), by its power series. */
+/* Return the modified Bessel function I_0(x), by its power series. */
 static double bessel(double x)
 {
   double sum = 1.0, term = 1.0;

@@ -15,6 +15,7 @@ enum {
   MAX_ANCHOR = 64,               /* most anchors (&) */
 };
 
+/* Read a whole file of at most MAX_FILE_BYTES; the caller frees *text by mill_free. */
 static int read_file(const char *path, unsigned char **text, size_t *n_text)
 {
   int err = MILL_OK;

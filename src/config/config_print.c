@@ -89,6 +89,7 @@ static void print_names(const mill_config *config, const mill_option *k, FILE *o
   fputs("]\n", out);
 }
 
+/* Print the selected stars, numbers first, four to a line. */
 static void print_objects(const mill_config *config, FILE *out)
 {
   static const mill_star_list all = {0};
@@ -190,6 +191,7 @@ static void print_range(const mill_option *k, FILE *out)
   print_cell(text, or_empty(k->range), out);
 }
 
+/* Print the type of a key for the documentation: its words, or the kind of its value. */
 static void print_type(const mill_option *k, FILE *out)
 {
   if (k->words)

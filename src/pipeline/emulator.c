@@ -26,8 +26,8 @@ done:
   return err;
 }
 
-/** Input of an emulator's first layer: mapped labels, or the output of a grid or radial
- *  functions. */
+/** Compute the input x of an emulator's first layer: mapped labels, or the output of a spline grid
+ *  or of radial functions. */
 static void emulator_front(const mill_library *lib, const mill_emulator *e, const double *label,
                            double *x)
 {

@@ -21,6 +21,7 @@ static void name_column(mill_label *label)
   }
 }
 
+/* Set a label's column, range and mapping from its n values; mean and std are of mapped values. */
 static int measure(int n, const double *value, mill_label *label)
 {
   double sum = 0, square = 0;

@@ -92,6 +92,7 @@ done:
   return err;
 }
 
+/* Replace the sum of h h^T by its eigenvectors; right: sum of h rest^T in their basis. */
 static int solve(normal *q)
 {
   const lapack_int info =
