@@ -20,7 +20,7 @@ enum mill_start_found {
   MILL_START_NOT_FINITE /**< each of the star's rows lacks a finite value */
 };
 
-/** Read a table.  It holds about (n_label + 10) * 8 bytes a row and the stars' names until freed.
+/** Read a table.  Until freed it takes about (n_label + 10) * 8 bytes a row, and the stars' names.
  *
  *  Columns, in any case: keys of the stars, VRAD, VSINI, and each label of lib by its column in the
  *  result or its own name.  A FITS file is searched for the first table with all of them.  A

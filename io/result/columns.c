@@ -31,8 +31,8 @@ enum scope {
   POST /* in a sample */
 };
 
-/* line.n_value if the length depends on the run: index -n_value in made_for.length.  Length 0: no
- * column. */
+/* Values of line.n_value, below 0, for columns whose length depends on the run: the length is
+ * made_for.length[-n_value].  Length 0: no column. */
 enum length { MODE_LENGTH = -6, MODES_LENGTH, GRID_LENGTH, DRAWS_LENGTH, PAR_LENGTH, COVAR_LENGTH };
 enum { ERROR_LENGTH = -5, FRAME_LENGTH, FORMAT_LENGTH, REDROCK_LENGTH, PATH_LENGTH };
 enum { WAVE_LENGTH = -2, FLUX_LENGTH };

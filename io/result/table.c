@@ -264,8 +264,8 @@ static int64_t row_of(const mill_table_part *p, int64_t i)
   return p->at ? p->at[i].key : p->start + i;
 }
 
-/* End of the run of rows from i on that is moved at once: adjacent rows, and rows of one ownership
- * block with short gaps between. */
+/* Return the end of the piece of the part's rows, from i on, that is read or written at once:
+ * adjacent rows, and rows of one ownership block with gaps up to GAP_BYTES between. */
 static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
 {
   const int64_t first = row_of(p, i);

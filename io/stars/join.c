@@ -104,8 +104,8 @@ static int rank_of_key(const mill_mpi *mpi, const void *key, size_t n_byte)
 
 /* ---- by name ---- */
 
-/* Order by name; then rows without a name by TARGETID; then rows with neither, each unequal to all
- * others. */
+/* Compare two rows for sorting; 0: they are one object.  Rows with names come first, by name; then
+ * rows with only a TARGETID; then rows with neither, each an object of its own. */
 static int compare_object(const entry *a, const entry *b)
 {
   const int kind_a = a->object[0] ? 0 : a->target_id >= 0 ? 1 : 2;
@@ -131,8 +131,8 @@ static double distance_deg(const entry *a, const entry *b)
   return mill_place_distance_deg(a->ra, a->dec, b->ra, b->dec);
 }
 
-/* Warn of n rows far from the first row of their name, since the name may stand for two objects.
- * one: the first such row on this rank, NULL: none.  Collective. */
+/* Warn of n rows far from the first row of the same name, since a name may stand for two objects.
+ * one: this rank's first far row; NULL: it has none.  Collective. */
 static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
 {
   int64_t place = one ? one->place : INT64_MAX, first = place;
@@ -147,7 +147,7 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
 }
 
 /* Set owner [n] to the place of the first row of the same name; this rank has all rows of a name.
- * Returns the number of rows far from their owner; *far: the first of these. */
+ * Returns the number of rows far from their owner; *far: the first far row. */
 static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int64_t *owner,
                             const entry **far)
 {

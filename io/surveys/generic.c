@@ -19,8 +19,8 @@ typedef struct exposure {
   int64_t first_row; /* lowest FITS row, which numbers the exposure in the index */
 } exposure;
 
-/* FIRST row of an exposure; FOLLOWS: a later row of it; APART: excluded, as its name is
- * doubtful. */
+/* Kind of a row.  FIRST: the first row of an exposure; FOLLOWS: a later one; APART: excluded, since
+ * it is unclear to which star the row belongs. */
 enum row_kind { FOLLOWS, FIRST, APART };
 enum { NAME, ARM };
 
@@ -31,8 +31,8 @@ typedef struct generic {
   mill_fits_values text[2]; /* NAME and ARM by row */
   /* set by index_file */
   unsigned char *kind; /* [n_row] enum row_kind */
-  int64_t *next_row;   /* [n_row] next row of the exposure, -1: last.  For APART: the earlier row of
-                        * the same name, -1: name is empty or too long */
+  int64_t *next_row;   /* [n_row] next row of the exposure; -1: last.  APART: the earlier row that
+                        * it repeats or contradicts; -1: its name is empty or too long */
   int64_t n_exposure;
   exposure *exposure; /* [n_exposure] */
 } generic;

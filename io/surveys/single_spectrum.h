@@ -84,8 +84,8 @@ int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_r
 /** First pixel whose wavelength is not finite, positive and above the one before; n_pix: none. */
 int mill_single_disorder(int n_pix, const double *wave_aa);
 
-/** MILL_ERR_INPUT unless wavelengths are positive, finite and ascending; it names file, HDU, what
- *  (column or row), pixel and value. */
+/** Fail with MILL_ERR_INPUT unless wavelengths are positive, finite and ascending.  The message
+ *  names file, HDU, `what` (a column or row), pixel and value. */
 int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *what, int n_pix,
                            const double *wave_aa);
 
@@ -95,9 +95,9 @@ void mill_single_narrow(const double *value, int n_pix, float *out);
 /** Fold a 64-bit mask into 32 bits; bit 31 is set if any higher bit was. */
 int32_t mill_single_fold(uint64_t mask);
 
-/** *offset: number to add to stored 64-bit masks, as CFITSIO 4.2 cannot read unsigned ones. scale,
- *  zero: BSCALE and BZERO, or TSCAL and TZERO.  what: for the message.  MILL_ERR_INPUT: scaled
- *  mask. */
+/** Set *offset to the number to add to a mask's stored 64-bit values, since CFITSIO 4.2 cannot read
+ *  unsigned ones.  scale, zero: BSCALE and BZERO of an image, TSCAL and TZERO of a column.  what:
+ *  name of image or column, for the message.  MILL_ERR_INPUT: scale is not 1. */
 int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *what, double scale,
                             double zero, uint64_t *offset);
 
@@ -125,7 +125,7 @@ int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double n
 typedef struct mill_fibres {
   const mill_fits_wish *wish; /**< [n_wish]; wish[0] is the target's name */
   int n_wish;
-  int i_class, i_sn; /**< index of the wish for target_classes, for minsn; 0: none */
+  int i_class, i_sn; /**< index of the wish of target classes, of S/N; 0: none */
   /** target type of row i, for mill_candidate */
   const char *(*objtype)(const mill_fits_values *values, int64_t i);
 } mill_fibres;

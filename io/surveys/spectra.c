@@ -48,8 +48,8 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
   return mill_arena_take(&spectra->batch->arena, n_byte, out);
 }
 
-/* *out: the piece's pixels of an array [n_row][n_pix] of 4-byte numbers, in the batch's memory;
- * copied unless they are there already.  from NULL: *out is NULL. */
+/* Set *out to the piece's pixels of `from` [n_row][n_pix], an array of 4-byte numbers; they are
+ * copied to the batch's memory unless they are there already.  from NULL: *out is NULL. */
 static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, size_t n_row,
                 size_t n_pix, const void **out)
 {

@@ -218,8 +218,8 @@ typedef struct progress {
   const char *over; /* why the device is no longer measured; NULL: it is */
 } progress;
 
-/* Set *best_s to the shortest time of n parts on a device; -1: not measured, for the reason
- * p->over. */
+/* Set *best_s to the shortest of n_repeat times for *n stars, models or particles on a device; -1:
+ * not measured, for the reason p->over. */
 static int time_point(const crossover *c, const work_kind *kind, int is_gpu, int64_t *n,
                       progress *p, double *best_s)
 {
@@ -258,7 +258,7 @@ static void print_point(const work_kind *kind, const mill_crossover_point *p, co
   printf("\n");
 }
 
-/* Measure a kind of work; *from: size from which the GPU is faster; 0: never; or TOO_FEW. */
+/* Measure a kind of work; *from: the size from which the GPU is faster; 0: never; or TOO_FEW. */
 static int measure(const crossover *c, const work_kind *kind, int64_t *from)
 {
   int n_point = 0, is_short = 0;

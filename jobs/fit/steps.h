@@ -51,8 +51,8 @@ int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
  *  Collective.  MILL_ERR_CONFIG names the ranks and the setting; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const mill_library *lib);
 
-/** Write the identity of a run: mill_config_identity, and for a sample also its settings.  The
- *  caller frees *identity by free(), also after a failure.  MILL_ERR_MEMORY and the codes of
+/** Write the identity of a run: mill_config_identity, and for `starmill sample` also its options.
+ *  The caller frees *identity by free(), also after a failure.  MILL_ERR_MEMORY and the codes of
  *  mill_config_identity. */
 int mill_fit_identity(const mill_fit_options *options, const mill_config *config, char **identity);
 
