@@ -135,6 +135,7 @@ static int read_library(mill_config *c, const char *path, mill_library *lib)
   return c->sky_components[0] ? mill_library_add_sky(c->sky_components, lib, c->sky_hash) : MILL_OK;
 }
 
+/* Read configuration and library, and create the pipeline. */
 static int set_up(starmill_library *h, const char *path, const char *config)
 {
   mill_config *c = &h->config;
@@ -305,6 +306,7 @@ static mill_named_value named(const starmill_library *h, int i_par, double value
   return item;
 }
 
+/* Bind the configuration anew with these fixed parameters and priors; on failure keep the old. */
 static int constrain(starmill_library *h, const double *fixed, const double *mean,
                      const double *sigma)
 {

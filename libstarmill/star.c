@@ -77,6 +77,7 @@ static int add_systematic(mill_spectra *spectra, const starmill_spectrum *from, 
   return MILL_OK;
 }
 
+/* Give the caller's spectra to the reader as channels; `read` of a format in memory. */
 static int add_channels(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
 {
   const memory_source *source = state;

@@ -108,6 +108,7 @@ static int is_better(const mill_fit_result *row, const mill_fit_result *best)
   return row->m2ll < best->m2ll || (row->m2ll == best->m2ll && row->n_eval < best->n_eval);
 }
 
+/* Give the pipeline the next pair of star and start; callback of mill_pipeline_run. */
 static int next_star(void *context, mill_star **star)
 {
   fit_task *f = context;
@@ -149,6 +150,7 @@ static int check_fit(const starmill_library *h, const fit_task *f)
   return MILL_OK;
 }
 
+/* Fit each star from each start, and pack its best result into the table's columns. */
 static int fit(starmill_library *h, fit_task *f, starmill_table **table)
 {
   mill_columns columns;

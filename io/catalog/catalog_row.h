@@ -55,7 +55,7 @@ typedef struct mill_file_index {
   double redrock_mtime;
 } mill_file_index;
 
-/** Zeroed room for n_row rows and n_exposure exposures in a zeroed index; both counts stay 0. */
+/** Allocate room for n_row rows and n_exposure exposures in a zeroed index; its counts stay 0. */
 int mill_file_index_alloc(mill_file_index *index, int64_t n_row, int64_t n_exposure);
 
 /** Append an exposure; mill_file_index_alloc must have made room. */

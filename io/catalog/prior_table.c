@@ -38,6 +38,7 @@ typedef struct source {
 
 /* ---- columns of either kind of file ---- */
 
+/* Open the first table with a key of stars (none: i_hdu is n_hdu), and list its column names. */
 static int open_fits(source *s, const mill_open_limits *limits)
 {
   MILL_CHECK(mill_fits_file_open(s->path, limits, &s->fits));
@@ -292,6 +293,7 @@ static int read_stars(source *s, mill_prior_table *t)
   return MILL_OK;
 }
 
+/* Hash the names of the parameters with priors, then keys and priors of all rows. */
 static void digest(const mill_library *lib, mill_prior_table *t)
 {
   mill_sha256 sha;

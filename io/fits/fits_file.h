@@ -48,7 +48,7 @@ int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, con
 #define MILL_CHECK_FITS(file, i_hdu, status, ...)                                                  \
   MILL_CHECK(mill_fits_file_status((file), (i_hdu), (status), __FILE__, __LINE__, __VA_ARGS__))
 
-/** MILL_ERR_INPUT with file, HDU and a printf-style text.  Called by MILL_ERROR_HDU. */
+/** Return MILL_ERR_INPUT with file, HDU and a printf-style text.  Called by MILL_ERROR_HDU. */
 int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *source, int line,
                           const char *format, ...) __attribute__((format(printf, 5, 6)));
 #define MILL_ERROR_HDU(file, i_hdu, ...)                                                           \
@@ -88,7 +88,7 @@ int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, in
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
                             int *found);
 
-/** Read such a column into *out, which the caller frees.  missing: the missing value. */
+/** Read a column as mill_fits_column_int64 does into *out, which the caller frees. */
 int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t missing,
                           int64_t **out, int *found);
 

@@ -80,8 +80,8 @@ static void enter_all(walk *w, const char *name)
   snprintf(w->group, sizeof w->group, "%s", name);
 }
 
-/* READ: read a dataset's shape, dim [n_dim] out, and fail unless each dimension is within least to
- * most. */
+/* If w->way is READ: read a dataset's shape into dim [n_dim], and fail unless each dimension is
+ * from least to most. */
 static int shape(const walk *w, const char *name, int n_dim, const size_t *least,
                  const size_t *most, size_t *dim)
 {
@@ -145,6 +145,7 @@ typedef struct attribute {
     name, kind, offsetof(type, member), sizeof(((type *)0)->member)                                \
   }
 
+/* Read an attribute into its struct member, or add the member to the digest. */
 static int transfer(walk *w, const attribute *a, void *value)
 {
   const mill_h5_file *file = w->file;

@@ -55,8 +55,9 @@ typedef struct line {
 #define P(member) MILL_FROM_POSTERIOR, offsetof(mill_posterior, member)
 #define NO_SN     (-1e9)
 
-/* scope, name, type, values, source and field, missing, unit, description.  Adjacent lines of one
- * scope repeat as a block: all columns of the first label, then all of the second. */
+/* Each line has scope, name, type, values, source and field, missing value, unit, description.
+ * Adjacent lines of one scope repeat as a block: all columns of the first label, then of the
+ * next. */
 static const line fits_line[] = {
     {ONCE, "TARGETID", I64, 1, MILL_FROM_TARGET, 0, -1, "",
      "target identifier, -1 when there is none"},
@@ -415,6 +416,7 @@ typedef struct owner {
   const char *unit, *of;
 } owner;
 
+/* Set the replacements of "%s" for label or arm k, as the scope says. */
 static void take_owner(const mill_library *lib, enum scope scope, int k, owner *o)
 {
   *o = (owner){.unit = "", .of = ""};
@@ -446,6 +448,7 @@ mill_column *mill_columns_add(mill_columns *columns, const char *name, int type,
   return c;
 }
 
+/* Append the column of a line for one label or arm; i_value: which value of the line's field. */
 static void add(mill_columns *columns, const line *from, const owner *o, size_t i_value,
                 const made_for *m)
 {

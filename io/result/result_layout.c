@@ -52,6 +52,7 @@ static int make_run_id(char out[MILL_RUN_ID_SIZE])
   return MILL_OK;
 }
 
+/* Describe a column's codes or bits by three attributes: values, NAMES and MEANINGS. */
 static int write_meanings(hid_t file, const char *path, const char *dataset, const char *values,
                           const meaning *list, int n)
 {

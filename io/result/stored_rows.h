@@ -51,9 +51,9 @@ const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MI
 int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_finished,
                            mill_damaged_rows *damaged);
 
-/** Set is_known [n_row] to 1 for each row whose CATALOG_CRC agrees.  Failures as above. */
+/** Set is_known [n_row] to 1 for each row whose CATALOG_CRC agrees. */
 int mill_catalog_known(hid_t file, const char *path, int64_t n_row, unsigned char *is_known);
 
-/** Count the rows [start, start + n) of /fits into summary.  Failures as above. */
+/** Count the rows [start, start + n) of /fits into summary. */
 int mill_stored_rows_count(hid_t file, const char *path, int64_t n_row, int64_t start, int64_t n,
                            mill_result_summary *summary);

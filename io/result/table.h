@@ -64,7 +64,7 @@ typedef struct mill_table_part {
   int64_t n_own;
 } mill_table_part;
 
-/** All columns of rows [start, start + n), packed in row [n][row_size]. */
+/** Return the part with all columns of rows [start, start + n), packed in row [n][row_size]. */
 mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t n, char *row);
 
 /** Write a part, column by column; its table must be open with a descriptor (fd).  Each write

@@ -211,6 +211,7 @@ static int index_share(index_job *job, const mill_input_names *names, file_facts
   return MILL_OK;
 }
 
+/* Note size, time and identity (device and inode) of a file; size -1: it is missing. */
 static void look_at_file(const char *path, file_facts *facts)
 {
   struct stat status;
@@ -271,6 +272,7 @@ typedef struct identities {
   const char *const *name;
 } identities;
 
+/* Compare two inputs: 0 if they are one file on disk or, where missing, have one name. */
 static int compare_identity(const void *a, const void *b, void *context)
 {
   const identities *all = context;
@@ -373,6 +375,7 @@ static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input
   return MILL_OK;
 }
 
+/* Make the table of all files from the facts of all ranks, after checking for duplicates. */
 static int build_table(const mill_input_names *names, const file_facts *facts,
                        const mill_file_roles *roles, mill_inputs *inputs)
 {

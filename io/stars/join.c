@@ -401,8 +401,8 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *taken)
   return MILL_OK;
 }
 
-/* List the parts and joined rows of this rank.  order [n_entry] out: key: owner; place: index of
- * the entry; sorted, so an owner precedes its other rows. */
+/* List this rank's parts (rows before joining) and joined rows, and count rows and exposures by
+ * file.  order [n_entry] out: the entries (place) by owner (key), each owner's own row first. */
 static void list_parts(const survey *taken, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
 {
@@ -486,6 +486,7 @@ done:
   return err;
 }
 
+/* Rebuild the index of each of this rank's n_mine files from the joined rows. */
 static int rebuild_all(const survey *taken, const mill_keyed *order, int n_mine,
                        const int64_t *n_row, const int64_t *n_exposure, mill_file_index *index)
 {

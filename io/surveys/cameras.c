@@ -146,6 +146,7 @@ int mill_camera_scale(mill_cameras *c, mill_camera *camera)
   return MILL_OK;
 }
 
+/* Read the camera's wavelengths (A), ascending, unless they are known. */
 static int load_wave(mill_cameras *c, mill_camera *camera)
 {
   MILL_OWNED double *wave_aa = NULL;

@@ -10,8 +10,8 @@
 #include "io/surveys/cameras.h"
 #include "kernels/base/memory.h"
 
-/* In A.  Wavelengths with a step above GAP belong to two cameras; high-resolution cameras are
- * several 100 A apart.  A camera wider than WIDEST is joined from several.  In both resolutions the
+/* Wavelengths in A.  A step above GAP separates two cameras; high-resolution cameras are several
+ * 100 A apart.  A camera wider than WIDEST is joined from several.  In both resolutions the
  * blue camera begins below BLUE and the green camera below GREEN. */
 static const double GAP = 50.0, WIDEST = 3000.0, BLUE = 4600.0, GREEN = 5800.0;
 

@@ -67,6 +67,7 @@ static int take_type(mill_generic_table *t, int i, int type, int equivalent)
   return MILL_OK;
 }
 
+/* Find column `name` and set vector i; *found 0: the table lacks the column. */
 static int find_vector(mill_generic_table *t, int i, const char *name, int *found)
 {
   mill_generic_vector *v = &t->vector[i];

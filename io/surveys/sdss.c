@@ -179,9 +179,9 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
 
 /* ---- Astra's stars and visits ------------------------------------------- */
 
-/* Keep the mask's BAD bits except OF_ONE, and set sigma_aa (A) from WRESL, the full width at half
- * maximum.  Coadds lack it: use BOSS's resolving power, 1560 to 2270 over 3700-6000 A and
- * 1850 to 2650 over 6000-9000 A. */
+/* Keep the mask's BAD bits, except bits of single exposures (OF_ONE), and set sigma_aa (A) from
+ * WRESL, the full width at half maximum.  Coadds lack WRESL: use BOSS's resolving power, 1560 to
+ * 2270 over 3700-6000 A and 1850 to 2650 over 6000-9000 A. */
 static int take_mwm(mill_cameras *c, const mill_camera *camera)
 {
   mill_single_spectrum *spectrum = &c->spectrum;

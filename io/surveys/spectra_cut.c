@@ -66,6 +66,7 @@ static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
   return best;
 }
 
+/* Append pixels [first, first + n) of a channel as a piece of this arm. */
 static int add_piece(const mill_spectra *spectra, mill_known_waves *known, int arm, int first,
                      int n)
 {

@@ -14,7 +14,7 @@ const char *mill_target_column(int i);
  *  the main survey's columns are meaningless. */
 int mill_target_column_is_early(int i);
 
-/** *bits: those of column i whose names match a target class of the selection. MILL_ERR_CONFIG. */
+/** Set *bits to the bits of column i whose names match a target class.  MILL_ERR_CONFIG. */
 int mill_target_bits(const mill_selection *select, int i, uint64_t *bits);
 
 /** Fail with MILL_ERR_INPUT if a target class of the selection matches no bit of any column, and

@@ -286,6 +286,7 @@ static int measure(const crossover *c, const work_kind *kind, int64_t *from)
   return MILL_OK;
 }
 
+/* Store the size from which the GPU is faster; --backend auto reads it. */
 static int keep(const crossover *c, const work_kind *kind, int64_t from)
 {
   char path[MILL_CROSSOVER_PATH];
@@ -300,6 +301,7 @@ static int keep(const crossover *c, const work_kind *kind, int64_t from)
   return MILL_OK;
 }
 
+/* Print from which size the GPU is faster, and store the size if --keep was given. */
 static int tell(const crossover *c, const work_kind *kind, int64_t from)
 {
   if (!c->gpu_name[0])
@@ -323,6 +325,7 @@ static int tell(const crossover *c, const work_kind *kind, int64_t from)
 
 /* ---- all ---- */
 
+/* Find the GPU and its functions for all kinds of work; measures its start-up time. */
 static int find_gpu(crossover *c)
 {
   int code = MILL_OK;

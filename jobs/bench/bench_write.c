@@ -56,6 +56,7 @@ static void make_library(mill_library *lib)
   snprintf(lib->name, sizeof lib->name, "made up");
 }
 
+/* Describe a run with n_row made-up rows in files of FILE_ROWS rows, without spectra. */
 static int make_run(const mill_bench *job, made_up *run)
 {
   run->n_row = job->options.n_star > 0 ? job->options.n_star : USUAL_ROWS;

@@ -416,6 +416,7 @@ static void report_choice(doctor_job *job)
 
 /* ---- all ---- */
 
+/* Run all checks; rank 0 reports and prints the verdict. */
 static int examine(doctor_job *job)
 {
   int code = MILL_OK;

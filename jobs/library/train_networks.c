@@ -224,6 +224,7 @@ static int save_all(run *r)
   return MILL_OK;
 }
 
+/* After an epoch, report progress and save the state if due; fail if a rank wants to stop. */
 static int after_epoch(void *context, mill_train_state *state)
 {
   int save = 0;
