@@ -210,6 +210,7 @@ static void copy_piece(const starmill_library *h, const starmill_star *star, int
   }
 }
 
+/* Allocate the model's arrays for all pieces of the star, and copy the pieces. */
 static int copy_pieces(const starmill_library *h, const starmill_star *star, starmill_model *m)
 {
   size_t n_pix = 0;

@@ -204,6 +204,7 @@ static int check_rbf(const mill_library *lib, const mill_arm *arm, const char *w
   return MILL_OK;
 }
 
+/* Check that each layer takes the outputs of the one before, and that the last gives the pixels. */
 static int check_emulator(const mill_library *lib, const mill_arm *arm, const char *where)
 {
   const mill_emulator *net = &arm->emulator;

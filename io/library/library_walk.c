@@ -204,6 +204,7 @@ static int walk_labels(walk *w, mill_library *lib)
   return MILL_OK;
 }
 
+/* Read or digest a hull: the indices of its labels, and its facets. */
 static int walk_hull(walk *w, int i_hull, mill_hull *hull)
 {
   size_t n_label = (size_t)hull->n_label, dim[2];
@@ -220,6 +221,7 @@ static int walk_hull(walk *w, int i_hull, mill_hull *hull)
   return owned(w, "facets", F64, 2, dim, &hull->facet);
 }
 
+/* Read or digest the guess's templates: their labels and values of v sin i. */
 static int walk_guess(walk *w, mill_library *lib)
 {
   const size_t n_label = (size_t)lib->n_label;

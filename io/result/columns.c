@@ -498,7 +498,7 @@ int mill_columns_fits(const mill_library *lib, const char *where, int with, mill
                                  [-MODE_LENGTH] = MILL_MAX_MODE}};
   memset(columns, 0, sizeof *columns);
   const int n_line = (int)(sizeof fits_line / sizeof fits_line[0]);
-  for (int i = 0, j; i < n_line; i = j) {
+  for (int i = 0, j; i < n_line; i = j) { /* lines i to j form a block of one scope */
     const enum scope scope = fits_line[i].scope;
     for (j = i; j < n_line && fits_line[j].scope == scope;)
       j++;

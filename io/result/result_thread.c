@@ -402,6 +402,7 @@ static int settle_wishes(mill_result_file *file)
   return MILL_OK;
 }
 
+/* The I/O thread: write whenever a rank needs it, until all ranks are closing. */
 static void *io_main(void *context)
 {
   mill_result_file *file = context;

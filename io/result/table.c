@@ -186,6 +186,7 @@ static int find_places(mill_table *t)
   return MILL_OK;
 }
 
+/* Open a group as a table with these columns; with fd, find where their values lie. */
 static int open_table(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                       const char *names, const mill_columns *expected, mill_table **table)
 {
@@ -313,6 +314,7 @@ static size_t widest(const mill_table_part *p)
   return n_byte;
 }
 
+/* Read or write all columns of a part, through one buffer. */
 static int move_part(const mill_table_part *p, int is_write)
 {
   MILL_OWNED char *piece = NULL;

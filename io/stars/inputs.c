@@ -161,6 +161,7 @@ static void hold_rows(index_job *job, mill_file_index *index)
   *index = counts;
 }
 
+/* Index a file and set its facts; if it is unreadable, keep the reason as the file's error. */
 static int index_file(index_job *job, const char *path, int i_file, file_facts *facts)
 {
   mill_file_index *index = &job->inputs->index[i_file - job->inputs->file_start];
@@ -196,6 +197,7 @@ static int index_file(index_job *job, const char *path, int i_file, file_facts *
   return MILL_OK;
 }
 
+/* Index this rank's share of the files, until the job shall stop. */
 static int index_share(index_job *job, const mill_input_names *names, file_facts *facts)
 {
   const mill_inputs *inputs = job->inputs;
@@ -351,6 +353,7 @@ static int refuse_mixed_frames(const mill_input_names *names, const file_facts *
   return MILL_OK;
 }
 
+/* Join the rows of all files, and set the files' counts to those after joining. */
 static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input_names *names,
                      file_facts *facts, mill_inputs *inputs)
 {

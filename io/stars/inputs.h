@@ -16,8 +16,8 @@ enum {
 };
 
 /** The index of all input files.  The table of files is equal on all ranks; rows are on the rank
- *  that indexed their file.  A rank keeps MILL_INDEX_BYTES of rows (all, if rows are joined).  Its
- *  other files have counts only (row NULL), and mill_inputs_load reads their rows again. */
+ *  that indexed their file.  A rank keeps up to MILL_INDEX_BYTES of rows (all, if rows are joined).
+ *  It keeps only counts (row NULL) of its other files, whose rows mill_inputs_load reads again. */
 typedef struct mill_inputs {
   int n_file;
   mill_input_file *file;   /**< [n_file], owned */

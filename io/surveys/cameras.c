@@ -357,7 +357,7 @@ int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposur
   mill_cameras *c = state;
   for (int i = 0; i < n; i++) {
     int n_given = 0;
-    if (c->n_row > 0)
+    if (c->n_row > 0) /* each row is an exposure, in all cameras */
       MILL_CHECK(mill_single_check_row(c->file, exposure[i], c->n_row));
     c->row = exposure[i];
     for (int k = 0; k < c->n_camera; k++)

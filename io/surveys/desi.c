@@ -96,6 +96,7 @@ static int lacks(const mill_desi_file *file, const char *prefix, const char *wha
       file->fits->guard->path, prefix, what, though);
 }
 
+/* Find and check the images of an arm; an arm without any image is left out. */
 static int open_arm(mill_desi_file *file, mill_desi_arm *a)
 {
   int i_wave, i_hdu[DESI_N_IMAGE], n_there;

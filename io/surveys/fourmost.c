@@ -66,6 +66,8 @@ static int find_tables(fourmost *f)
   return MILL_OK;
 }
 
+/* Find the columns of flux, errors (FLUX_IVAR, else ERR_FLUX), mask and, in a single spectrum,
+ * WAVE. */
 static int find_vectors(fourmost *f, mill_camera *all)
 {
   mill_fits_column c;

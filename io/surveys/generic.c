@@ -382,6 +382,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   return MILL_OK;
 }
 
+/* Read exposures, numbered by their first row; an excluded row is an error that says why. */
 static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
 {
   generic *g = state;

@@ -203,6 +203,7 @@ static int read_shared_wave(mill_generic_table *t, int i_hdu)
   return MILL_OK;
 }
 
+/* Fail unless wavelengths are either in a column or in an HDU for all rows; read the HDU. */
 static int find_wavelengths(mill_generic_table *t)
 {
   int i_hdu;
@@ -224,6 +225,7 @@ static int find_wavelengths(mill_generic_table *t)
 
 /* ---- conventions ------------------------------------------------------ */
 
+/* Read medium and velocity frame of the wavelengths from the header of SPECTRA. */
 static int read_conventions(mill_generic_table *t, int medium)
 {
   char text[FLEN_VALUE] = "";

@@ -125,6 +125,7 @@ static int add_segment(mill_spectra *spectra, const mill_raw_segment *segment)
   return MILL_OK;
 }
 
+/* Set a segment's pixels and line-spread function from a piece of a channel. */
 static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
                         const mill_known_waves *known, mill_piece *p, mill_raw_segment *s)
 {

@@ -118,6 +118,7 @@ static int share_state(const mill_mpi *mpi, int n_epoch, mill_train_state *s)
   return MILL_OK;
 }
 
+/* Continue the arms' states from the checkpoint, if there is one, on all ranks. */
 static int read_checkpoint(run *r)
 {
   int code = MILL_OK, found = 0;
@@ -258,6 +259,7 @@ static int read_models(void *context, int n, const int *model, float *flux)
   return mill_grid_read(r->n->grid, r->arm, n, r->row, flux);
 }
 
+/* Print the result of an arm's training; the error is a root mean square. */
 static void print_arm(const run *r, const mill_train_arm_report *report)
 {
   char error[48], before[48];
@@ -275,6 +277,7 @@ static void print_arm(const run *r, const mill_train_arm_report *report)
   fflush(stdout);
 }
 
+/* Train the emulator of arm r->arm, and report it on rank 0. */
 static int train_arm(run *r, const float *x, mill_library *lib)
 {
   const mill_train_networks *n = r->n;
