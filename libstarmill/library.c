@@ -257,7 +257,7 @@ starmill_parameter mill_parameter(const starmill_library *h, int i_par)
 {
   const mill_fit_settings *set = &h->set;
   const int i_label = i_par - MILL_PAR_LABEL0, i_arm = i_label - h->lib.n_label + 1;
-  const double most = set->max_vel_km_s - set->min_vel_km_s;
+  const double most = set->max_vel_km_s - set->min_vel_km_s; /* limit of an arm's offset */
   if (i_par == MILL_PAR_VRAD)
     return (starmill_parameter){"vrad", "VRAD", "km/s", set->min_vel_km_s, set->max_vel_km_s};
   if (i_par == MILL_PAR_VSINI)

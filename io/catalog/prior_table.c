@@ -208,7 +208,7 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
   return MILL_OK;
 }
 
-/* Range of parameter j of lib[0] in a fit with n_lib libraries: the widest of theirs. */
+/* Get the range of parameter j of lib[0] in a fit with n_lib libraries: the widest of theirs. */
 static void get_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
                       double range[2])
 {

@@ -27,7 +27,7 @@ typedef struct mill_fits_field {
   int is_tile, is_gzip; /**< number of TTYPE cards that name it COMPRESSED_DATA, GZIP_... */
 } mill_fits_field;
 
-/** Keywords of a table on which CFITSIO relies; each may occur once. */
+/** Keywords of a table on which CFITSIO relies; each may occur at most once. */
 enum mill_fits_keyword {
   MILL_KEY_ZNAXIS, /**< key[0]: number of axes; key[1] ...: their lengths */
   MILL_KEY_ZTILE,

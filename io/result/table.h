@@ -26,8 +26,8 @@ typedef struct mill_table {
 int mill_table_create(hid_t file, const char *path, const char *group, int64_t n_row,
                       const mill_columns *columns);
 
-/** MILL_ERR_STOPPED if the job shall stop.  Called between columns, as creating a large output
- *  takes minutes. */
+/** Fail with MILL_ERR_STOPPED if the job shall stop.  Called between columns, as creating a large
+ *  output takes minutes. */
 int mill_table_go_on(void);
 
 /** Open a table.  Not collective.

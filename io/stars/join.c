@@ -82,7 +82,7 @@ static int number_places(const mill_mpi *mpi, survey *mine)
   return MILL_OK;
 }
 
-/* Rank whose files contain the row of a place. */
+/* Return the rank whose files contain the row with number `place`. */
 static int home_of(const mill_mpi *mpi, const survey *mine, int64_t place)
 {
   int lo = 0, hi = mpi->size;
@@ -146,7 +146,8 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
   return MILL_OK;
 }
 
-/* Set owner [n] to the place of the first row of the same name; this rank has all rows of a name.
+/* Set owner [n] of rows e [n] to the number (place) of the first row of the same name in the
+ * catalog; this rank has all rows of these names.
  * Returns the number of rows far from their owner; *far: the first far row. */
 static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int64_t *owner,
                             const entry **far)
@@ -208,7 +209,7 @@ typedef struct spot {
   double ra, dec;
 } spot;
 
-/* Places of two owners that are the same object. */
+/* Numbers (places) of two owners that are the same object. */
 typedef struct pair {
   int64_t a, b;
 } pair;

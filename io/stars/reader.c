@@ -208,8 +208,8 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
   return MILL_OK;
 }
 
-/* Read part p of the batch: of the wanted rows of file i, which may be joined from several files,
- * the spectra that lie in the part's file.  Note for each of them part and index in w->place. */
+/* Read part p of the batch: the spectra that the wanted rows of file i have in the part's file (a
+ * joined row has spectra in several files).  Set w->place of each exposure. */
 static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
   int n = 0, n_asked = 0;

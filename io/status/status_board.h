@@ -14,7 +14,7 @@
 
 typedef struct mill_board mill_board;
 
-/** MILL_ERR_USAGE if path is too long or holds another kind of file than a status file.  Call on
+/** Fail with MILL_ERR_USAGE if path is too long or names a file that is no status file.  Call on
  *  one rank. */
 int mill_board_check_path(const char *path);
 

@@ -281,8 +281,8 @@ static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
     }
 }
 
-/* Extend the range left to right of good pixels at both ends, while wavelengths ascend; equal
- * wavelengths are padding. */
+/* Extend the range from left to right, the outermost good pixels, to [*first, *end): as far as
+ * wavelengths ascend.  Equal wavelengths are padding. */
 static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
 {
   *first = left;

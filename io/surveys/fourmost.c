@@ -184,8 +184,8 @@ static const mill_fits_wish wish[N_WISH] = {
     [RA] = {"OBJ_RA", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_ra), {"TRG_RA", "RA"}},
     [DEC] = {"OBJ_DEC", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_dec), {"TRG_DEC", "DEC"}}};
 
-/* Target type of a fibre, as in the selection: by FIB_USE if the fibre is on its target (FIB_ST 2),
- * else BAD.  Calibration and guide fibres are BAD. */
+/* Return the target type of a fibre by which rows are selected: by FIB_USE if the fibre is on its
+ * target (FIB_ST 2), else BAD.  Calibration and guide fibres are BAD. */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   static const char *const name[] = {"BAD", "OBJ", "REF", "SKY"};

@@ -46,10 +46,10 @@ int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *ai
 /** Read the frame from SPECSYS of the HDU, else of the primary header. */
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
 
-/** *to_aa: Angstroms per unit; returns 0 unless text is Angstrom, AA, nm, um, micron or m. */
+/** Set *to_aa to Angstroms per unit; returns 0 unless text is Angstrom, AA, nm, um, micron or m. */
 int mill_single_unit(const char *text, double *to_aa);
 
-/** *to_aa: Angstroms per unit that the keyword, else `unit`, names.  MILL_ERR_INPUT. */
+/** Set *to_aa to Angstroms per unit that the keyword, else `unit`, names.  MILL_ERR_INPUT. */
 int mill_single_key_unit(mill_fits_file *file, int i_hdu, const char *key, const char *unit,
                          double *to_aa);
 
@@ -101,7 +101,7 @@ int32_t mill_single_fold(uint64_t mask);
 int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *what, double scale,
                             double zero, uint64_t *offset);
 
-/** MILL_ERR_RANGE unless 0 <= row < n_row. */
+/** Fail with MILL_ERR_RANGE unless 0 <= row < n_row. */
 int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row);
 
 /** A wish that mill_fits_fill copies into a member of mill_catalog_row. */

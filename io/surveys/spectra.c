@@ -101,7 +101,7 @@ static int add_sigma(mill_spectra *spectra, const mill_known_waves *known, mill_
   return MILL_OK;
 }
 
-/* *out: the file's sigma of the piece's pixels, times lsf_factor. */
+/* Set *out to the file's sigma of the piece's pixels, times lsf_factor. */
 static int keep_sigma(mill_spectra *spectra, const mill_piece *p, const float *from, size_t n_pix,
                       const float **out)
 {
@@ -194,8 +194,8 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
   return MILL_OK;
 }
 
-/* Sort by exposure, then arm, keeping the order of equal ones.  Insertion sort, as formats add
- * channels nearly in this order. */
+/* Sort the segments by exposure, then arm, keeping the order of pieces of one arm.  Insertion sort,
+ * as formats add channels nearly in this order. */
 static void sort_segments(mill_read_batch *batch)
 {
   for (int i = 1; i < batch->n_segment; i++) {

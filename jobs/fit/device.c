@@ -47,7 +47,7 @@ static int gather_names(const mill_mpi *mpi, int code, const char *mine, char **
   return MILL_OK;
 }
 
-/* Replace this rank's backend by that of the oldest instruction set among all ranks.
+/* Replace this rank's CPU backend by the one for the oldest instruction set among all ranks.
  * (mill_backend_place has checked that GPUs are of one kind.)  code: the code of finding this
  * rank's backend. */
 static int agree_on_one(const mill_mpi *mpi, int code, const mill_backend **backend)

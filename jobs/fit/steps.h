@@ -95,7 +95,7 @@ int mill_fit_print_summary(const mill_fit_task *task, double fit_s);
 /** Start the thread that watches for reasons to stop. */
 int mill_fit_watch_stops(const mill_fit_call *call, mill_fit_setup *setup);
 
-/** MILL_ERR_STOPPED if there is a reason to stop; called between the steps before the first fit.
+/** Fail with MILL_ERR_STOPPED if there is a reason to stop; called before the first star's fit.
  *  step: "at the start", for the message. */
 int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *setup,
                             const char *step);

@@ -118,7 +118,7 @@ static int share_state(const mill_mpi *mpi, int n_epoch, mill_train_state *s)
   return MILL_OK;
 }
 
-/* Continue the arms' states from the checkpoint, if there is one, on all ranks. */
+/* Read the state of each arm's training from the checkpoint, if there is one, on all ranks. */
 static int read_checkpoint(run *r)
 {
   int code = MILL_OK, found = 0;
