@@ -87,6 +87,7 @@ const char *starmill_revision(void)
   return mill_version_revision();
 }
 
+/* Read the configuration; refuse keys that only starmill fit can follow. */
 static int read_config(starmill_library *h, const char *config)
 {
   mill_config_default(&h->config);

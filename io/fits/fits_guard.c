@@ -464,6 +464,7 @@ static int take_other_cards(walk *w)
   return MILL_OK;
 }
 
+/* Check that the columns fill the rows exactly, and that the heap lies inside the data. */
 static int check_table(walk *w)
 {
   mill_fits_table *table = &w->table;

@@ -273,6 +273,7 @@ static int walk_degree(walk *w, mill_spline_grid *grid)
   return MILL_OK;
 }
 
+/* Read or digest a spline grid: knots of each axis, then coefficients, outputs on the last axis. */
 static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
 {
   size_t dim[MILL_MAX_GRID_AXIS + 1], least[MILL_MAX_GRID_AXIS + 1], most[MILL_MAX_GRID_AXIS + 1];

@@ -139,6 +139,7 @@ static int pack_group(const tables *t, group *g)
   return MILL_OK;
 }
 
+/* Write a packed group's rows of /catalog, /catalog/exposures and /fits/TARGETID. */
 static int write_group(const tables *t, const mill_run_info *info, const group *g)
 {
   const mill_columns *catalog = &t->catalog->columns;

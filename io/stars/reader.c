@@ -374,6 +374,7 @@ static int read_wanted(worker *w, int i, int n_wanted, int *stopped)
   return MILL_OK;
 }
 
+/* Read the wanted rows of a share, MILL_BATCH_ROWS at most at a time. */
 static int read_share(worker *w, const mill_schedule_rows *share, int *stopped)
 {
   int n_wanted = 0;
@@ -429,6 +430,7 @@ static int read_all(worker *w)
   return MILL_OK;
 }
 
+/* A reader thread: read until no rows are left; a failure stops the other threads. */
 static void *worker_main(void *argument)
 {
   worker *w = argument;

@@ -234,6 +234,7 @@ static int read_mask(mill_cameras *c, const mill_camera *camera, const mill_plan
                      s->mask);
 }
 
+/* Read and calibrate a camera's pixels for the channel; then let the format finish them. */
 static int read_pixels(mill_cameras *c, const mill_camera *camera, mill_channel *channel)
 {
   const mill_plane *mask = &camera->plane[MILL_MASK];

@@ -58,6 +58,7 @@ static int read_conventions(mill_desi_file *file, mill_desi_arm *a, int i_hdu, d
   return MILL_OK;
 }
 
+/* Read an arm's wavelengths, the same for all rows, and convert them to A. */
 static int read_wavelengths(mill_desi_file *file, mill_desi_arm *a, int i_hdu)
 {
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_hdu];

@@ -132,6 +132,7 @@ static int do_without_fibermap(mill_desi_file *file, const mill_selection *selec
   return MILL_OK;
 }
 
+/* Read the columns of FIBERMAP, and fail if a selection needs a column that it lacks. */
 static int read_fibermap(mill_desi_file *file, const mill_selection *select, mill_fits_values *map,
                          const char **warning)
 {

@@ -39,6 +39,7 @@ static int recognise(const mill_fits_guard *guard)
 
 /* ---- structure -------------------------------------------------------- */
 
+/* Find the tables of a container, or the table of a single spectrum (i_target -1). */
 static int find_tables(fourmost *f)
 {
   mill_fits_file *file = f->cameras.file;

@@ -355,6 +355,7 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
   return check_arms(g);
 }
 
+/* List each group of exposures as a row; an excluded row becomes one without a name. */
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   generic *g = state;

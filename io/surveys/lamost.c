@@ -163,6 +163,7 @@ static int open_mrs_camera(mill_cameras *c, int i_hdu, char letter, int32_t minu
                                    [MILL_MASK] = minute < 0 ? "ANDMASK" : "PIXMASK"});
 }
 
+/* `open` for medium resolution: take the tables of coadds or those of exposures. */
 static int open_mrs(void *state, const mill_spectra_settings *settings, int *frame)
 {
   lamost *l = state;

@@ -83,6 +83,7 @@ static int parse_exposure_name(const char *name, char *letter, int32_t *id)
   return 1;
 }
 
+/* Add the cameras of single exposures; an HDU MJD_EXP_... holds both cameras, joined. */
 static int find_exposures(mill_cameras *c)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -269,6 +270,7 @@ static int open_mwm_table(mill_cameras *c, int i_hdu)
   return MILL_OK;
 }
 
+/* `open` for Astra's files: add a camera for each spectrum of BOSS. */
 static int open_mwm(sdss *s, int *frame)
 {
   mill_cameras *c = &s->cameras;

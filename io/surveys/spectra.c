@@ -211,6 +211,7 @@ static void sort_segments(mill_read_batch *batch)
   }
 }
 
+/* Let the format add its channels to an emptied batch; pieces lose their old arrays. */
 static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int waves_only,
                       mill_read_batch *batch)
 {

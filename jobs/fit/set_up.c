@@ -209,6 +209,7 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
+/* Read the table of starting points, if there is one, and note its digest. */
 static int load_start(const mill_fit_call *call, mill_fit_setup *setup)
 {
   (void)call;

@@ -137,6 +137,7 @@ static int read_checkpoint(run *r)
 
 /* ---- while it runs ---- */
 
+/* Write the losses of all arms and epochs as a CSV table. */
 static int write_table(const run *r)
 {
   int failed = 0;

@@ -258,6 +258,7 @@ static int find_engine(particle_job *job)
   return find_cpu(&job->mpi, &job->ops);
 }
 
+/* Read the configuration, choose the engine, open the output, and list the problems to do. */
 static int set_up(particle_job *job)
 {
   MILL_CHECK(mill_mpi_agree(&job->mpi, mill_stop_signal_catch()));
