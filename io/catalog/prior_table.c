@@ -150,8 +150,8 @@ static int find_parameter(const mill_library *lib, const char *text, size_t n)
   return -1;
 }
 
-/* Return the parameter of column i, NAME or NAME_ERR; -1: no parameter has this name.  *other:
- * column of the pair's other half; -1: missing. */
+/* Return the parameter whose value (NAME) or error (NAME_ERR) column i holds; -1: none.  *other:
+ * the column with the pair's other half; -1: missing. */
 static int find_pair(const source *s, const mill_library *lib, int i, int *is_error, int *other)
 {
   const char *name = s->column[i];
