@@ -116,7 +116,7 @@ enum { MILL_N_FILE_TEXT = 5 };
 /** Make the columns of a table of this kind.
  *
  *  length  /catalog/files: [MILL_N_FILE_TEXT] bytes of each text column
- *          /models/ARM: [2] pixels of flux and of wavelength, the latter 0 if all rows share it
+ *          /models/ARM: [2] pixels of flux and of wavelength (0: all rows share the wavelengths)
  *          other tables: NULL */
 void mill_columns_of(enum mill_table_kind kind, const int *length, mill_columns *columns);
 
