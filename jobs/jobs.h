@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The jobs started in C.  argv[0] is the job's name; a job returns the program's exit status. */
-#ifndef MILL_JOBS_H
-#define MILL_JOBS_H
+#pragma once
 
 #include "jobs/options/option_table.h"
 
@@ -14,5 +13,3 @@ int mill_job_bench(int argc, char **argv);
 
 extern const mill_option_help mill_fit_help, mill_sample_help, mill_library_train_help,
     mill_particles_help, mill_doctor_help, mill_bench_help;
-
-#endif

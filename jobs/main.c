@@ -15,7 +15,6 @@
 #include "jobs/options/job_steps.h"
 #include "jobs/doctor/version.h"
 #include "jobs/jobs.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/base/nvtx.h"
 #include "src/config/config.h"

@@ -39,8 +39,8 @@ typedef struct mill_backend {
   int (*upload)(mill_device *device, void *to, const void *from, size_t bytes);
   /** Upload n pieces; the device may copy them concurrently. */
   int (*upload_all)(mill_device *device, const mill_upload *piece, int n);
-  /** Allocate pinned host memory, the source of pieces that stay; any thread may call it.  This
-   *  pointer is NULL where such pieces may lie in any memory. */
+  /** Allocate pinned host memory for pieces of uploads that stay (mill_upload.stays); any thread
+   *  may call it.  This pointer is NULL where such pieces may lie in any memory. */
   int (*pin)(size_t bytes, void **out);
   void (*unpin)(void *memory);
   /** Wait for the uploads made before the previous call of settle: the sources of their pieces that
@@ -87,7 +87,7 @@ const mill_backend *mill_backend_cpu(const char *isa);
  *  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
 int mill_backend_find(const char *choice, const mill_backend **backend);
 
-/** Preferred number of stars at once of a backend with n_thread threads. */
+/** Return the preferred number of stars at once of a backend with n_thread threads. */
 int mill_backend_slots(const mill_backend *backend, int n_thread);
 
 MILL_EXTERN_C_END

@@ -38,7 +38,7 @@ int mill_cuda_probe_device(int i, mill_cuda_device *device);
 /** Write the PCI address of this thread's current device; "" without one. */
 void mill_cuda_probe_bus(char *out, size_t size);
 
-/** The backend for this rank's GPU, its name "cuda <GPU> sm_<xy>".
+/** Return the backend for this rank's GPU; its name is "cuda <GPU> sm_<xy>".
  *
  *  The GPU is that of mill_gpu_assign (kernels/cuda/device_choice.h), else the first GPU that
  *  admits programs and for which this build has code.

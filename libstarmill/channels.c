@@ -16,13 +16,18 @@ struct starmill_channels {
   char *path, flux_unit[MILL_FLUX_UNIT];
 };
 
-static void drop(starmill_channels *c)
+void starmill_channels_close(starmill_channels *channels)
 {
-  mill_read_batch_clear(&c->batch);
-  mill_spectra_close(c->spectra);
-  mill_config_clear(&c->config);
-  MILL_FREE(c->path, c);
+  if (!channels)
+    return;
+  MILL_FILES_LOCKED;
+  mill_read_batch_clear(&channels->batch);
+  mill_spectra_close(channels->spectra);
+  mill_config_clear(&channels->config);
+  MILL_FREE(channels->path, channels);
 }
+
+MILL_CLOSER(starmill_channels, starmill_channels_close)
 
 /* Index the file: the generic format then knows which rows belong together. */
 static int index_once(mill_spectra *spectra)
@@ -34,7 +39,7 @@ static int index_once(mill_spectra *spectra)
   return MILL_OK;
 }
 
-static int open_channels(const char *path, const char *config, starmill_channels *c)
+static int set_up(const char *path, const char *config, starmill_channels *c)
 {
   const size_t n_byte = strlen(path) + 1;
   MILL_CHECK(MILL_ALLOC(n_byte, &c->path));
@@ -54,59 +59,42 @@ static int open_channels(const char *path, const char *config, starmill_channels
       .arm_wanted = {1},
       .limits = {c->config.gzip_limit_mib, c->config.scratch},
   };
+  MILL_FILES_LOCKED;
   MILL_CHECK(mill_spectra_open(c->path, &c->settings, &c->spectra));
   return index_once(c->spectra);
+}
+
+static int open_channels(const char *path, const char *config, starmill_channels **channels)
+{
+  MILL_AT_END(starmill_channels_close_at) starmill_channels *c = NULL;
+  MILL_CHECK(MILL_ALLOC(1, &c));
+  MILL_CHECK(set_up(path, config, c));
+  return MILL_GIVE(&c, channels);
 }
 
 int starmill_channels_open(const char *path, const char *config, starmill_channels **channels,
                            starmill_error *error)
 {
-  int err = MILL_OK;
-  starmill_channels *c = NULL;
   MILL_REFUSE_NULL(error, path, channels);
-  MILL_TRY(MILL_ALLOC(1, &c));
-  mill_files_lock();
-  err = open_channels(path, config, c);
-  mill_files_unlock();
-  MILL_TRY(err);
-  *channels = c;
-  c = NULL;
-done:
-  starmill_channels_close(c);
-  return mill_tell(err, error);
-}
-
-void starmill_channels_close(starmill_channels *channels)
-{
-  if (!channels)
-    return;
-  mill_files_lock();
-  drop(channels);
-  mill_files_unlock();
+  return mill_tell(open_channels(path, config, channels), error);
 }
 
 int starmill_channels_read(starmill_channels *channels, int64_t exposure, int *n,
                            starmill_error *error)
 {
   MILL_REFUSE_NULL(error, channels, n);
-  mill_files_lock();
+  MILL_FILES_LOCKED;
   const int err = mill_spectra_read(channels->spectra, &exposure, 1, &channels->batch);
-  mill_files_unlock();
   *n = channels->batch.n_segment;
   return mill_tell(err, error);
 }
 
-int starmill_channels_at(starmill_channels *channels, int i, starmill_spectrum *spectrum,
-                         starmill_error *error)
+static int channel_at(starmill_channels *channels, int i, starmill_spectrum *spectrum)
 {
-  MILL_REFUSE_NULL(error, channels, spectrum);
-  int err = MILL_OK;
-  MILL_TRY(mill_check_index("channel", i, channels->batch.n_segment));
+  MILL_CHECK(mill_check_index("channel", i, channels->batch.n_segment));
   const mill_raw_segment *s = &channels->batch.segment[i];
-  mill_files_lock();
-  err = mill_spectra_flux_unit(channels->spectra, s, channels->flux_unit);
-  mill_files_unlock();
-  MILL_TRY(err);
+  MILL_FILES_LOCKED;
+  MILL_CHECK(mill_spectra_flux_unit(channels->spectra, s, channels->flux_unit));
   *spectrum = (starmill_spectrum){.name = mill_spectra_channel(channels->spectra, s),
                                   .n_pix = s->n_pix,
                                   .wave = s->wave_aa,
@@ -114,6 +102,12 @@ int starmill_channels_at(starmill_channels *channels, int i, starmill_spectrum *
                                   .ivar = s->ivar,
                                   .mask = s->mask,
                                   .flux_unit = channels->flux_unit};
-done:
-  return mill_tell(err, error);
+  return MILL_OK;
+}
+
+int starmill_channels_at(starmill_channels *channels, int i, starmill_spectrum *spectrum,
+                         starmill_error *error)
+{
+  MILL_REFUSE_NULL(error, channels, spectrum);
+  return mill_tell(channel_at(channels, i, spectrum), error);
 }

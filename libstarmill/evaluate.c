@@ -64,17 +64,17 @@ enum { MOST_POINTS = 1024 /* most points in one request to the pipeline */ };
 static int loglike(starmill_library *h, const starmill_star *star, int n, const double *theta,
                    const loglike_out *out)
 {
-  int err = MILL_OK;
   const size_t n_par = (size_t)mill_n_par(h);
-  mill_evaluation *eval = NULL;
-  double *penalty = out->penalty;
+  MILL_OWNED mill_evaluation *eval = NULL;
+  MILL_OWNED double *unwanted = NULL;
   if (n < 0 || (n > 0 && (!theta || !out->m2ll)))
-    MILL_FAIL(MILL_ERR_USAGE, "expected 0 points or more, got %d%s", n,
-              n > 0 ? ", but theta or m2ll is NULL" : "");
-  MILL_TRY(MILL_ALLOC(n < MOST_POINTS ? n : MOST_POINTS, &eval));
-  if (!penalty)
-    MILL_TRY(MILL_ALLOC(n, &penalty));
-  MILL_TRY(mill_star_hold(h, star));
+    return MILL_ERROR(MILL_ERR_USAGE, "expected 0 points or more, got %d%s", n,
+                      n > 0 ? ", but theta or m2ll is NULL" : "");
+  MILL_CHECK(MILL_ALLOC(n < MOST_POINTS ? n : MOST_POINTS, &eval));
+  if (!out->penalty)
+    MILL_CHECK(MILL_ALLOC(n, &unwanted));
+  double *penalty = out->penalty ? out->penalty : unwanted;
+  MILL_CHECK(mill_star_hold(h, star));
   for (int i = 0, k = 0; i < n; i += k) {
     const size_t p = (size_t)i;
     const loglike_out to = {out->m2ll + p, penalty + p, at(out->gradient, p * n_par),
@@ -83,7 +83,7 @@ static int loglike(starmill_library *h, const starmill_star *star, int n, const 
       if (!mill_is_within(h, theta + (p + (size_t)k) * n_par))
         break;
     if (k > 0) {
-      MILL_TRY(ask(h, k, theta + p * n_par, &to, eval));
+      MILL_CHECK(ask(h, k, theta + p * n_par, &to, eval));
       continue;
     }
     fill(INFINITY, 1, to.m2ll);
@@ -92,11 +92,7 @@ static int loglike(starmill_library *h, const starmill_star *star, int n, const 
     fill(NAN, n_par * n_par, to.curvature);
     k = 1;
   }
-done:
-  if (penalty != out->penalty)
-    mill_free(penalty);
-  mill_free(eval);
-  return err;
+  return MILL_OK;
 }
 
 int starmill_minus2loglike(starmill_library *library, const starmill_star *star, int n,
@@ -105,10 +101,8 @@ int starmill_minus2loglike(starmill_library *library, const starmill_star *star,
 {
   MILL_REFUSE_NULL(error, library, star);
   const loglike_out out = {m2ll, penalty, gradient, curvature};
-  pthread_mutex_lock(&library->mutex);
-  const int err = loglike(library, star, n, theta, &out);
-  pthread_mutex_unlock(&library->mutex);
-  return mill_tell(err, error);
+  MILL_LOCKED(&library->mutex);
+  return mill_tell(loglike(library, star, n, theta, &out), error);
 }
 
 static int check_within(const starmill_library *h, const double *theta)
@@ -127,25 +121,23 @@ int starmill_fix_model_error(starmill_library *library, starmill_star *star, con
                              starmill_error *error)
 {
   MILL_REFUSE_NULL(error, library, star);
-  int err = MILL_OK;
   const int was_fixed = star->is_fixed;
   double before[MILL_MAX_PAR];
   const size_t n_byte = (size_t)mill_n_par(library) * sizeof *theta;
-  pthread_mutex_lock(&library->mutex);
+  MILL_LOCKED(&library->mutex);
+  int err = theta ? check_within(library, theta) : MILL_OK;
+  if (err != MILL_OK)
+    return mill_tell(err, error);
   memcpy(before, star->fixed_at, sizeof before);
-  if (theta)
-    MILL_TRY(check_within(library, theta));
   star->is_fixed = theta != NULL;
   if (theta)
     memcpy(star->fixed_at, theta, n_byte);
   library->held = 0;
   err = mill_star_hold(library, star);
-done:
   if (err != MILL_OK) {
     star->is_fixed = was_fixed;
     memcpy(star->fixed_at, before, sizeof before);
   }
-  pthread_mutex_unlock(&library->mutex);
   return mill_tell(err, error);
 }
 
@@ -258,19 +250,15 @@ static int make_model(starmill_library *h, const starmill_star *star, const doub
                                      .chisq_c = eval.chisq_c[a],
                                      .sn = h->prepared.sn[a],
                                      .n_pix = h->prepared.n_pix[a]};
-  *model = m;
-  m = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&m, model);
 }
 
 int starmill_model_create(starmill_library *library, const starmill_star *star, const double *theta,
                           starmill_model **model, starmill_error *error)
 {
   MILL_REFUSE_NULL(error, library, star, theta, model);
-  pthread_mutex_lock(&library->mutex);
-  const int err = make_model(library, star, theta, model);
-  pthread_mutex_unlock(&library->mutex);
-  return mill_tell(err, error);
+  MILL_LOCKED(&library->mutex);
+  return mill_tell(make_model(library, star, theta, model), error);
 }
 
 double starmill_model_m2ll(const starmill_model *model)
@@ -305,54 +293,44 @@ int starmill_model_get_piece(const starmill_model *model, int i_piece, starmill_
 
 /* ---- templates ---- */
 
-/* Evaluate the template at a spectrum's pixels, NaN outside the arms.  ones [n_pix] replace its
- * flux and ivar. */
-static int make_template(starmill_library *h, const starmill_spectrum *spectrum, const float *ones,
+/* Evaluate the template at a spectrum's pixels, NaN outside the arms.  Ones replace its flux and
+ * ivar. */
+static int make_template(starmill_library *h, const starmill_spectrum *spectrum,
                          const double *theta, float *flux)
 {
-  int err = MILL_OK;
-  starmill_star *star = NULL;
-  starmill_model *model = NULL;
+  MILL_OWNED float *ones = NULL;
+  MILL_AT_END(mill_star_drop_at) starmill_star *star = NULL;
+  MILL_AT_END(starmill_model_free_at) starmill_model *model = NULL;
+  if (spectrum->n_pix < 1)
+    return MILL_ERROR(MILL_ERR_USAGE, "a template needs 1 pixel or more, got %d", spectrum->n_pix);
+  MILL_CHECK(MILL_ALLOC(spectrum->n_pix, &ones));
+  for (int i = 0; i < spectrum->n_pix; i++)
+    ones[i] = 1.0f;
   starmill_spectrum even = *spectrum;
   even.flux = even.ivar = ones;
   even.mask = NULL;
   even.systematic = NULL;
   even.exposure = 0;
-  MILL_TRY(mill_star_make(h, &even, 1, &star));
-  MILL_TRY(make_model(h, star, theta, &model));
+  MILL_CHECK(mill_star_make(h, &even, 1, &star));
+  const int code = make_model(h, star, theta, &model);
+  mill_pipeline_drop(h->pipeline);
+  h->held = 0;
+  MILL_CHECK(code);
   for (int i = 0; i < spectrum->n_pix; i++)
     flux[i] = NAN;
   for (int i = 0; i < model->n_piece; i++) {
     const starmill_piece *p = &model->piece[i];
     memcpy(flux + p->first, p->template_flux, (size_t)p->n_pix * sizeof *flux);
   }
-done:
-  starmill_model_free(model);
-  if (star) {
-    mill_pipeline_drop(h->pipeline);
-    h->held = 0;
-    mill_star_drop(star);
-  }
-  return err;
+  return MILL_OK;
 }
 
 int starmill_template(starmill_library *library, const starmill_spectrum *spectrum,
                       const double *theta, float *flux, starmill_error *error)
 {
   MILL_REFUSE_NULL(error, library, spectrum, theta, flux);
-  int err = MILL_OK;
-  float *ones = NULL;
-  if (spectrum->n_pix < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "a template needs 1 pixel or more, got %d", spectrum->n_pix);
-  MILL_TRY(MILL_ALLOC(spectrum->n_pix, &ones));
-  for (int i = 0; i < spectrum->n_pix; i++)
-    ones[i] = 1.0f;
-  pthread_mutex_lock(&library->mutex);
-  err = make_template(library, spectrum, ones, theta, flux);
-  pthread_mutex_unlock(&library->mutex);
-done:
-  mill_free(ones);
-  return mill_tell(err, error);
+  MILL_LOCKED(&library->mutex);
+  return mill_tell(make_template(library, spectrum, theta, flux), error);
 }
 
 /* ---- the initial guess ---- */
@@ -361,13 +339,11 @@ int starmill_guess(starmill_library *library, const starmill_star *star, int n_m
                    double *chisq, int *n, starmill_error *error)
 {
   MILL_REFUSE_NULL(error, library, star, theta, chisq, n);
-  int err = MILL_OK;
-  pthread_mutex_lock(&library->mutex);
-  if (n_most < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "expected 1 guess or more, got %d", n_most);
-  MILL_TRY(mill_star_hold(library, star));
-  *n = mill_pipeline_guesses(library->pipeline, n_most, theta, chisq);
-done:
-  pthread_mutex_unlock(&library->mutex);
+  MILL_LOCKED(&library->mutex);
+  const int err = n_most < 1
+                      ? MILL_ERROR(MILL_ERR_USAGE, "expected 1 guess or more, got %d", n_most)
+                      : mill_star_hold(library, star);
+  if (err == MILL_OK)
+    *n = mill_pipeline_guesses(library->pipeline, n_most, theta, chisq);
   return mill_tell(err, error);
 }

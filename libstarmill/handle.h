@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The structs behind libstarmill's handles, and functions shared by its source files. */
-#ifndef MILL_HANDLE_H
-#define MILL_HANDLE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -9,6 +8,7 @@
 #include "kernels/base/error.h"
 #include "libstarmill/include/starmill/starmill.h"
 #include "src/pipeline/pipeline.h"
+#include "src/system/thread.h"
 
 /** Names of an arm's velocity offset as a parameter and as a result column. */
 typedef struct offset_names {
@@ -64,13 +64,14 @@ int mill_refuse_null(const char *function, const char *names, const void *const 
 /** Return MILL_ERR_USAGE unless 0 <= i < n; the message calls the item `what`. */
 int mill_check_index(const char *what, int64_t i, int64_t n);
 
-/** Lock HDF5, which is not thread-safe. */
-void mill_hdf5_lock(void);
-void mill_hdf5_unlock(void);
+/** Lock HDF5, which is not thread-safe, until the block ends. */
+#define MILL_HDF5_LOCKED MILL_AT_END(mill_hdf5_unlock) const int hdf5_ = mill_hdf5_lock(1)
+int mill_hdf5_lock(int is_needed); /**< returns is_needed */
+void mill_hdf5_unlock(const int *is_locked);
 
-/** Lock the readers of spectra if CFITSIO was built without thread support. */
-void mill_files_lock(void);
-void mill_files_unlock(void);
+/** The same for the readers of spectra if CFITSIO was built without thread support. */
+#define MILL_FILES_LOCKED                                                                          \
+  MILL_AT_END(mill_hdf5_unlock) const int hdf5_ = mill_hdf5_lock(!mill_spectra_threads())
 
 /** Drop one reference and unlock the mutex, which the caller holds; dropping the last reference
  *  frees the library. */
@@ -80,8 +81,9 @@ void mill_library_release(starmill_library *library);
 int mill_star_make(starmill_library *library, const starmill_spectrum *spectrum, int n,
                    starmill_star **star);
 
-/** Free a star.  The caller holds library->mutex. */
+/** Free a star, or nothing if NULL.  The caller holds library->mutex. */
 void mill_star_drop(starmill_star *star);
+MILL_CLOSER(starmill_star, mill_star_drop)
 
 /** Convert a star to the pipeline's form, with row number `row`; segments and start are
  *  borrowed. */
@@ -99,5 +101,3 @@ starmill_parameter mill_parameter(const starmill_library *library, int i_par);
 
 /** Are the parameters theta [n_par] finite, and velocity and v sin i within their limits? */
 int mill_is_within(const starmill_library *library, const double *theta);
-
-#endif

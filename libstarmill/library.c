@@ -30,17 +30,22 @@ static struct {
   void *data;
 } caller;
 
-void mill_hdf5_lock(void)
+int mill_hdf5_lock(int is_needed)
 {
-  pthread_mutex_lock(&hdf5_mutex);
-  if (H5Eget_auto2(H5E_DEFAULT, &caller.print, &caller.data) < 0)
-    caller.print = NULL;
+  if (is_needed) {
+    pthread_mutex_lock(&hdf5_mutex);
+    if (H5Eget_auto2(H5E_DEFAULT, &caller.print, &caller.data) < 0)
+      caller.print = NULL;
+  }
+  return is_needed;
 }
 
-void mill_hdf5_unlock(void)
+void mill_hdf5_unlock(const int *is_locked)
 {
-  H5Eset_auto2(H5E_DEFAULT, caller.print, caller.data);
-  pthread_mutex_unlock(&hdf5_mutex);
+  if (*is_locked) {
+    H5Eset_auto2(H5E_DEFAULT, caller.print, caller.data);
+    pthread_mutex_unlock(&hdf5_mutex);
+  }
 }
 
 int mill_tell(int err, starmill_error *error)
@@ -122,18 +127,19 @@ static void name_offsets(starmill_library *h)
   }
 }
 
-static int open_library(starmill_library *h, const char *path, const char *config)
+static int read_library(mill_config *c, const char *path, mill_library *lib)
+{
+  MILL_HDF5_LOCKED;
+  MILL_CHECK(mill_library_read(path, lib));
+  MILL_CHECK(mill_config_cut_arms(c, lib));
+  return c->sky_components[0] ? mill_library_add_sky(c->sky_components, lib, c->sky_hash) : MILL_OK;
+}
+
+static int set_up(starmill_library *h, const char *path, const char *config)
 {
   mill_config *c = &h->config;
   MILL_CHECK(read_config(h, config));
-  mill_hdf5_lock();
-  int code = mill_library_read(path, &h->lib);
-  if (code == MILL_OK)
-    code = mill_config_cut_arms(c, &h->lib);
-  if (code == MILL_OK && c->sky_components[0])
-    code = mill_library_add_sky(c->sky_components, &h->lib, c->sky_hash);
-  mill_hdf5_unlock();
-  MILL_CHECK(code);
+  MILL_CHECK(read_library(c, path, &h->lib));
   name_offsets(h);
   MILL_CHECK(mill_config_bind(c, &h->lib));
   MILL_CHECK(mill_prior_check(&h->lib, 1, &c->fit, 0));
@@ -151,6 +157,8 @@ static int open_library(starmill_library *h, const char *path, const char *confi
 
 static void destroy(starmill_library *h)
 {
+  if (!h)
+    return;
   mill_pipeline_destroy(h->pipeline);
   mill_library_clear(&h->lib);
   mill_config_clear(&h->config);
@@ -158,32 +166,31 @@ static void destroy(starmill_library *h)
   mill_free(h);
 }
 
+MILL_CLOSER(starmill_library, destroy)
+
+static int open_library(const char *path, const char *config, starmill_library **library)
+{
+  MILL_AT_END(destroy_at) starmill_library *h = NULL;
+  MILL_CHECK(MILL_ALLOC(1, &h));
+  pthread_mutex_init(&h->mutex, NULL);
+  h->n_user = 1;
+  MILL_CHECK(set_up(h, path, config));
+  return MILL_GIVE(&h, library);
+}
+
 int starmill_library_open(const char *path, const char *config, starmill_library **library,
                           starmill_error *error)
 {
-  int err = MILL_OK;
-  starmill_library *h = NULL;
   MILL_REFUSE_NULL(error, path, library);
-  MILL_TRY(MILL_ALLOC(1, &h));
-  pthread_mutex_init(&h->mutex, NULL);
-  h->n_user = 1;
-  MILL_TRY(open_library(h, path, config));
-  *library = h;
-  h = NULL;
-done:
-  if (h)
-    destroy(h);
-  return mill_tell(err, error);
+  return mill_tell(open_library(path, config, library), error);
 }
 
 int starmill_library_check(const char *path, const void *image, size_t n_byte, char *hash,
                            starmill_error *error)
 {
   MILL_REFUSE_NULL(error, path, hash);
-  mill_hdf5_lock();
-  const int err = mill_library_check_file(path, image, n_byte, hash);
-  mill_hdf5_unlock();
-  return mill_tell(err, error);
+  MILL_HDF5_LOCKED;
+  return mill_tell(mill_library_check_file(path, image, n_byte, hash), error);
 }
 
 void mill_library_release(starmill_library *h)
@@ -275,15 +282,15 @@ int starmill_library_arm(const starmill_library *library, int i_arm, starmill_ar
                          starmill_error *error)
 {
   MILL_REFUSE_NULL(error, library, arm);
-  int err = MILL_OK;
-  MILL_TRY(mill_check_index("arm", i_arm, library->lib.n_arm));
+  const int err = mill_check_index("arm", i_arm, library->lib.n_arm);
+  if (err != MILL_OK)
+    return mill_tell(err, error);
   const mill_arm *a = &library->lib.arm[i_arm];
   *arm = (starmill_arm){
       .name = a->name,
       .min_wave = a->wave_aa[0] * exp(atanh(library->set.max_vel_km_s / MILL_C_KM_S)),
       .max_wave = a->wave_aa[a->n_pix - 1] * exp(atanh(library->set.min_vel_km_s / MILL_C_KM_S))};
-done:
-  return mill_tell(err, error);
+  return mill_tell(MILL_OK, error);
 }
 
 /* ---- fixed parameters and priors ---- */
@@ -331,8 +338,6 @@ int starmill_library_constrain(starmill_library *library, const double *fixed, c
                                const double *sigma, starmill_error *error)
 {
   MILL_REFUSE_NULL(error, library);
-  pthread_mutex_lock(&library->mutex);
-  const int err = constrain(library, fixed, mean, sigma);
-  pthread_mutex_unlock(&library->mutex);
-  return mill_tell(err, error);
+  MILL_LOCKED(&library->mutex);
+  return mill_tell(constrain(library, fixed, mean, sigma), error);
 }

@@ -10,6 +10,8 @@
 
 void mill_star_drop(starmill_star *star)
 {
+  if (!star)
+    return;
   mill_read_batch_clear(&star->batch);
   mill_free(star);
 }
@@ -44,21 +46,15 @@ static int take_segments(starmill_star *star)
 static int star_of_batch(starmill_library *h, mill_read_batch *batch, int64_t target_id,
                          starmill_star **star)
 {
-  int err = MILL_OK;
-  starmill_star *s = NULL;
-  MILL_TRY(MILL_ALLOC(1, &s));
+  MILL_AT_END(mill_star_drop_at) starmill_star *s = NULL;
+  MILL_CHECK(MILL_ALLOC(1, &s));
   s->library = h;
   s->number = ++h->n_star;
   s->target_id = target_id;
   s->batch = *batch;
   *batch = (mill_read_batch){0};
-  MILL_TRY(take_segments(s));
-  *star = s;
-  s = NULL;
-done:
-  if (s)
-    mill_star_drop(s);
-  return err;
+  MILL_CHECK(take_segments(s));
+  return MILL_GIVE(&s, star);
 }
 
 /* ---- from memory ---- */
@@ -152,10 +148,9 @@ int starmill_star_create(starmill_library *library, const starmill_spectrum *spe
                          starmill_star **star, starmill_error *error)
 {
   MILL_REFUSE_NULL(error, library, star);
-  pthread_mutex_lock(&library->mutex);
+  MILL_LOCKED(&library->mutex);
   const int err = mill_star_make(library, spectrum, n, star);
   library->n_user += err == MILL_OK;
-  pthread_mutex_unlock(&library->mutex);
   return mill_tell(err, error);
 }
 
@@ -225,18 +220,6 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
 
 /* ---- from files ---- */
 
-void mill_files_lock(void)
-{
-  if (!mill_spectra_threads())
-    mill_hdf5_lock();
-}
-
-void mill_files_unlock(void)
-{
-  if (!mill_spectra_threads())
-    mill_hdf5_unlock();
-}
-
 struct starmill_file {
   starmill_library *library;
   mill_spectra *spectra;
@@ -246,50 +229,46 @@ struct starmill_file {
 
 static void drop_file(starmill_file *f)
 {
+  if (!f)
+    return;
   mill_spectra_close(f->spectra);
   mill_file_index_clear(&f->index);
   MILL_FREE(f->path, f);
 }
 
+MILL_CLOSER(starmill_file, drop_file)
+
 static int open_file(starmill_library *h, const char *path, starmill_file **file)
 {
-  int err = MILL_OK;
   const size_t n_byte = strlen(path) + 1;
-  starmill_file *f = NULL;
+  MILL_AT_END(drop_file_at) starmill_file *f = NULL;
   if (h->config.join_by_name || h->config.join_radius_arcsec > 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "join_by_name: only starmill fit joins rows; give the spectra of an "
-                               "object to starmill_star_create");
-  MILL_TRY(MILL_ALLOC(1, &f));
-  MILL_TRY(MILL_ALLOC(n_byte, &f->path));
+    return MILL_ERROR(MILL_ERR_CONFIG, "join_by_name: only starmill fit joins rows; give the "
+                                       "spectra of an object to starmill_star_create");
+  MILL_CHECK(MILL_ALLOC(1, &f));
+  MILL_CHECK(MILL_ALLOC(n_byte, &f->path));
   memcpy(f->path, path, n_byte);
   f->library = h;
-  MILL_TRY(mill_spectra_open(f->path, &h->spectra, &f->spectra));
+  MILL_CHECK(mill_spectra_open(f->path, &h->spectra, &f->spectra));
   const char *format = mill_spectra_format_name(f->spectra);
   if (h->config.wave_mask_auto && strcmp(format, "desi") == 0 &&
       strcmp(h->config.format, "desi") != 0)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "%s is a DESI file: open the library with format: desi, which masks the same "
-              "wavelengths as starmill fit, or set wave_mask",
-              path);
-  MILL_TRY(mill_spectra_index(f->spectra, &h->config.select, &f->index));
-  *file = f;
-  f = NULL;
-done:
-  if (f)
-    drop_file(f);
-  return err;
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s is a DESI file: open the library with format: desi, which masks the same "
+                      "wavelengths as starmill fit, or set wave_mask",
+                      path);
+  MILL_CHECK(mill_spectra_index(f->spectra, &h->config.select, &f->index));
+  return MILL_GIVE(&f, file);
 }
 
 int starmill_file_open(starmill_library *library, const char *path, starmill_file **file,
                        starmill_error *error)
 {
   MILL_REFUSE_NULL(error, library, path, file);
-  pthread_mutex_lock(&library->mutex);
-  mill_files_lock();
+  MILL_LOCKED(&library->mutex);
+  MILL_FILES_LOCKED;
   const int err = open_file(library, path, file);
-  mill_files_unlock();
   library->n_user += err == MILL_OK;
-  pthread_mutex_unlock(&library->mutex);
   return mill_tell(err, error);
 }
 
@@ -299,9 +278,10 @@ void starmill_file_close(starmill_file *file)
     return;
   starmill_library *h = file->library;
   pthread_mutex_lock(&h->mutex);
-  mill_files_lock();
-  drop_file(file);
-  mill_files_unlock();
+  {
+    MILL_FILES_LOCKED;
+    drop_file(file);
+  }
   mill_library_release(h);
 }
 
@@ -323,11 +303,9 @@ int starmill_file_row(const starmill_file *file, int64_t i_row, starmill_row *ro
                       starmill_error *error)
 {
   MILL_REFUSE_NULL(error, file, row);
-  int err = MILL_OK;
-  MILL_TRY(check_row(file, i_row));
-  const mill_catalog_row *from = &file->index.row[i_row];
-  *row = (starmill_row){from->identifier, from->target_id};
-done:
+  const int err = check_row(file, i_row);
+  if (err == MILL_OK)
+    *row = (starmill_row){file->index.row[i_row].identifier, file->index.row[i_row].target_id};
   return mill_tell(err, error);
 }
 
@@ -348,11 +326,9 @@ int starmill_file_star(starmill_file *file, int64_t i_row, starmill_star **star,
 {
   MILL_REFUSE_NULL(error, file, star);
   starmill_library *h = file->library;
-  pthread_mutex_lock(&h->mutex);
-  mill_files_lock();
+  MILL_LOCKED(&h->mutex);
+  MILL_FILES_LOCKED;
   const int err = star_of_row(file, i_row, star);
-  mill_files_unlock();
   h->n_user += err == MILL_OK;
-  pthread_mutex_unlock(&h->mutex);
   return mill_tell(err, error);
 }

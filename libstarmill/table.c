@@ -43,9 +43,8 @@ void starmill_table_free(starmill_table *table)
   if (!table)
     return;
   if (table->path) {
-    mill_hdf5_lock();
+    MILL_HDF5_LOCKED;
     mill_h5_close(&table->file);
-    mill_hdf5_unlock();
   }
   for (int i = 0; i < table->n_column; i++) {
     mill_free(table->column[i]->data);
@@ -152,21 +151,24 @@ static int check_fit(const starmill_library *h, const fit_task *f)
 
 static int fit(starmill_library *h, fit_task *f, starmill_table **table)
 {
-  int err = MILL_OK;
   mill_columns columns;
-  starmill_table *t = NULL;
-  char *row = NULL;
-  MILL_TRY(check_fit(h, f));
-  MILL_TRY(MILL_ALLOC(1, &t));
-  MILL_TRY(make_columns(h, f->n, &columns, t));
-  MILL_TRY(MILL_ALLOC(columns.row_size, &row));
-  MILL_TRY(MILL_ALLOC(f->n, &f->best));
-  MILL_TRY(MILL_ALLOC((int64_t)f->n * f->n_start, &f->raw));
+  MILL_AT_END(starmill_table_free_at) starmill_table *t = NULL;
+  MILL_OWNED char *row = NULL;
+  MILL_OWNED mill_fit_result *best = NULL;
+  MILL_OWNED mill_star *raw = NULL;
+  MILL_CHECK(check_fit(h, f));
+  MILL_CHECK(MILL_ALLOC(1, &t));
+  MILL_CHECK(make_columns(h, f->n, &columns, t));
+  MILL_CHECK(MILL_ALLOC(columns.row_size, &row));
+  MILL_CHECK(MILL_ALLOC(f->n, &best));
+  MILL_CHECK(MILL_ALLOC((int64_t)f->n * f->n_start, &raw));
+  f->best = best;
+  f->raw = raw;
   for (int i = 0; i < f->n; i++)
     mill_fit_result_init(&f->best[i], &h->lib, i,
                          f->star[i]->n_segment ? MILL_STATUS_NOT_DONE : f->star[i]->status);
   h->held = 0;
-  MILL_TRY(mill_pipeline_run(h->pipeline, next_star, f, take_result, f));
+  MILL_CHECK(mill_pipeline_run(h->pipeline, next_star, f, take_result, f));
   for (int i = 0; i < f->n; i++) {
     memset(row, 0, columns.row_size);
     memcpy(row + columns.column[columns.i_target].at, &f->star[i]->target_id,
@@ -178,12 +180,7 @@ static int fit(starmill_library *h, fit_task *f, starmill_table **table)
       memcpy(t->column[k]->data + (size_t)i * c->n_byte, row + c->at, c->n_byte);
     }
   }
-  *table = t;
-  t = NULL;
-done:
-  MILL_FREE(row, f->best, f->raw);
-  starmill_table_free(t);
-  return err;
+  return MILL_GIVE(&t, table);
 }
 
 int starmill_fit(starmill_library *library, const starmill_star *const *star, int n,
@@ -195,10 +192,8 @@ int starmill_fit(starmill_library *library, const starmill_star *const *star, in
                 .n_start = start ? n_start : 1,
                 .start = start,
                 .n_deriv = MILL_PAR_LABEL0 + (size_t)library->lib.n_label};
-  pthread_mutex_lock(&library->mutex);
-  const int err = fit(library, &f, table);
-  pthread_mutex_unlock(&library->mutex);
-  return mill_tell(err, error);
+  MILL_LOCKED(&library->mutex);
+  return mill_tell(fit(library, &f, table), error);
 }
 
 /* ---- result files ---- */
@@ -270,33 +265,29 @@ static int list_columns(starmill_table *t)
   return MILL_OK;
 }
 
-static int open_table(const char *path, starmill_table *t)
+static int open_file(const char *path, starmill_table *t)
 {
   const size_t n_byte = strlen(path) + 1;
   MILL_CHECK(MILL_ALLOC(n_byte, &t->path));
   memcpy(t->path, path, n_byte);
-  mill_hdf5_lock();
-  int code = mill_h5_open(t->path, MILL_ERR_INPUT, &t->file);
-  if (code == MILL_OK)
-    code = mill_h5_scan(&t->file);
-  if (code == MILL_OK)
-    code = list_columns(t);
-  mill_hdf5_unlock();
-  return code;
+  MILL_HDF5_LOCKED;
+  MILL_CHECK(mill_h5_open(t->path, MILL_ERR_INPUT, &t->file));
+  MILL_CHECK(mill_h5_scan(&t->file));
+  return list_columns(t);
+}
+
+static int open_table(const char *path, starmill_table **table)
+{
+  MILL_AT_END(starmill_table_free_at) starmill_table *t = NULL;
+  MILL_CHECK(MILL_ALLOC(1, &t));
+  MILL_CHECK(open_file(path, t));
+  return MILL_GIVE(&t, table);
 }
 
 int starmill_table_open(const char *path, starmill_table **table, starmill_error *error)
 {
   MILL_REFUSE_NULL(error, path, table);
-  int err = MILL_OK;
-  starmill_table *t = NULL;
-  MILL_TRY(MILL_ALLOC(1, &t));
-  MILL_TRY(open_table(path, t));
-  *table = t;
-  t = NULL;
-done:
-  starmill_table_free(t);
-  return mill_tell(err, error);
+  return mill_tell(open_table(path, table), error);
 }
 
 static int read_column(starmill_table *t, table_column *c)
@@ -317,9 +308,7 @@ static int read_column(starmill_table *t, table_column *c)
   if (n_row > 0 && H5Dread(array.id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: /%s cannot be read: %s", t->path, path,
                       mill_h5_reason());
-  c->data = data;
-  data = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&data, &c->data);
 }
 
 /* ---- columns of fits and files ---- */
@@ -376,31 +365,31 @@ int starmill_table_column(starmill_table *table, const char *name, starmill_colu
 {
   MILL_REFUSE_NULL(error, table, name, column);
   table_column *c = NULL;
-  mill_hdf5_lock(); /* the lock also guards the table */
+  MILL_HDF5_LOCKED; /* the lock also guards the table */
   const int err = find_column(table, name, &c);
   if (err == MILL_OK)
     *column = shown(c);
-  mill_hdf5_unlock();
   return mill_tell(err, error);
+}
+
+static int theta_of(const starmill_library *library, starmill_table *table, int64_t i_row,
+                    double *theta)
+{
+  MILL_CHECK(mill_check_index("row", i_row, table->n_row));
+  MILL_HDF5_LOCKED;
+  for (int j = 0; j < mill_n_par(library); j++) {
+    table_column *c = NULL;
+    MILL_CHECK(find_column(table, mill_parameter(library, j).column, &c));
+    if (c->type != STARMILL_F64 || c->n_value != 1)
+      return MILL_ERROR(MILL_ERR_INPUT, "column %s is not a parameter", c->name);
+    theta[j] = ((const double *)(const void *)c->data)[i_row];
+  }
+  return MILL_OK;
 }
 
 int starmill_table_theta(const starmill_library *library, starmill_table *table, int64_t i_row,
                          double *theta, starmill_error *error)
 {
   MILL_REFUSE_NULL(error, library, table, theta);
-  int err = MILL_OK;
-  MILL_TRY(mill_check_index("row", i_row, table->n_row));
-  mill_hdf5_lock();
-  for (int j = 0; j < mill_n_par(library) && err == MILL_OK; j++) {
-    table_column *c = NULL;
-    const starmill_parameter parameter = mill_parameter(library, j);
-    err = find_column(table, parameter.column, &c);
-    if (err == MILL_OK && (c->type != STARMILL_F64 || c->n_value != 1))
-      err = MILL_ERROR(MILL_ERR_INPUT, "column %s is not a parameter", c->name);
-    if (err == MILL_OK)
-      theta[j] = ((const double *)(const void *)c->data)[i_row];
-  }
-  mill_hdf5_unlock();
-done:
-  return mill_tell(err, error);
+  return mill_tell(theta_of(library, table, i_row, theta), error);
 }

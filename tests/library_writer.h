@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Writes a library of networks in memory to a file, for a test that opens it; the program's
  *  libraries are written by python/starmill/templates/library_file.py. */
-#ifndef MILL_LIBRARY_WRITER_H
-#define MILL_LIBRARY_WRITER_H
+#pragma once
 
 #include <stdio.h>
 
 #include "io/files/whole_file.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_file.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 static inline int writer_array(const mill_h5_file *file, const char *at, hid_t type, size_t n_row,
@@ -147,5 +145,3 @@ done:
   mill_free(image);
   return err;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Lists given by the user: input paths, stars, numbers. */
-#ifndef MILL_CATALOG_LIST_H
-#define MILL_CATALOG_LIST_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ int mill_star_list_read(const char *path, mill_star_list *list);
  *  MILL_ERR_USAGE names the text or the file and line: not a number, a range whose end is below its
  *  start, more than ten million numbers, a repeated number. */
 int mill_number_list(const char *text, const char *path, int64_t **numbers, size_t *n);
-
-#endif

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "io/files/sha256.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Catalogue rows of an input file of any survey, and the index of a file's selected rows and
  *  exposures. */
-#ifndef MILL_CATALOG_ROW_H
-#define MILL_CATALOG_ROW_H
+#pragma once
 
 #include "kernels/base/common.h"
 #include "src/config/star_list.h"
@@ -77,5 +76,3 @@ void mill_file_index_identify(const char *path, const mill_star_list *stars, int
 void mill_file_index_clear(mill_file_index *index); /* NULL is allowed */
 
 MILL_EXTERN_C_END
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Input files by pattern. */
-#ifndef MILL_INPUT_PATTERN_H
-#define MILL_INPUT_PATTERN_H
+#pragma once
 
 #include "io/catalog/catalog_list.h"
 
@@ -15,5 +14,3 @@
  *  cannot be read. */
 int mill_input_pattern(const char *pattern, const int64_t *number, size_t n_number,
                        mill_path_list *list);
-
-#endif

@@ -11,8 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/config/text.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
@@ -156,9 +154,7 @@ int mill_input_table_read(const char *path, mill_input_table **out)
     if (table->n > 0)
       MILL_CHECK(drop_replaced(table));
   }
-  *out = table;
-  table = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&table, out);
 }
 
 void mill_input_table_free(mill_input_table *table)

@@ -3,8 +3,7 @@
  *
  *  docs/use/formats.md has its columns.  For an input only its last line counts.  For a result only
  *  the lines of its last run count, since that run has replaced the result. */
-#ifndef MILL_INPUT_TABLE_H
-#define MILL_INPUT_TABLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ int mill_input_table_append(const char *path, const mill_input_entry *entry, siz
 
 /** Can a line hold this path, i.e. has it no tab and no line end? */
 int mill_input_table_takes(const char *path);
-
-#endif

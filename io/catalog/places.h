@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Tell apart stars that share a name, by their places on the sky. */
-#ifndef MILL_PLACES_H
-#define MILL_PLACES_H
+#pragma once
 
 #include "kernels/base/common.h"
 #include "src/system/order.h"
@@ -38,5 +37,3 @@ enum { MILL_MOST_PLACES = 64 };
 int mill_places_find(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg);
 
 MILL_EXTERN_C_END
-
-#endif

@@ -6,8 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "io/catalog/star_table.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
 

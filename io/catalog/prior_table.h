@@ -2,8 +2,7 @@
 /** Gaussian priors per star, from a table with columns NAME, NAME_ERR.
  *
  *  A FITS binary table, or an HDF5 file with one dataset per column at its root. */
-#ifndef MILL_PRIOR_TABLE_H
-#define MILL_PRIOR_TABLE_H
+#pragma once
 
 #include "io/catalog/star_table.h"
 #include "kernels/data/library.h"
@@ -49,5 +48,3 @@ int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **firs
 /** SHA-256 (64 digits) of the keys and priors, independent of the file's other columns and its row
  *  order. */
 const char *mill_prior_table_hash(const mill_prior_table *table);
-
-#endif

@@ -9,7 +9,6 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "io/result/result_inputs.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/data/result.h"
 #include "kernels/math/counter_random.h"
@@ -241,9 +240,7 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
     MILL_CHECK(MILL_ALLOC(select->star->n_number + select->star->n_name, &found));
   MILL_CHECK(keep_rows(wish, select->star, &rows, found, kept));
   mill_star_list_free(select->star);
-  select->star = kept;
-  kept = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&kept, &select->star);
 }
 
 /* The known input that is the same file as path by a hard link; NULL: none. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The result from which `starmill sample` takes its stars: its configuration, library and rows. */
-#ifndef MILL_SAMPLED_FIT_H
-#define MILL_SAMPLED_FIT_H
+#pragma once
 
 #include "io/stars/inputs.h"
 #include "src/config/config.h"
@@ -34,5 +33,3 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
 
 /** MILL_ERR_OUTPUT if an input's size or time differs from that recorded in the fit at path. */
 int mill_sampled_check_inputs(const char *path, const mill_inputs *inputs);
-
-#endif

@@ -10,7 +10,6 @@
 
 #include "io/catalog/places.h"
 #include "io/hdf5/output_file.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/data/settings.h"
 #include "src/system/regular_file.h"

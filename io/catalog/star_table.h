@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Common code of tables with parameters per star: telling FITS from HDF5, naming columns, matching
  *  rows to stars. */
-#ifndef MILL_STAR_TABLE_H
-#define MILL_STAR_TABLE_H
+#pragma once
 
 #include "io/catalog/catalog_row.h"
 #include "io/files/sha256.h"
@@ -101,5 +100,3 @@ const char *mill_star_row_text(const mill_star_rows *rows, const mill_star_row *
 
 /** Add the key of a row to a digest. */
 void mill_star_row_hash(const mill_star_row *row, mill_sha256 *sha);
-
-#endif

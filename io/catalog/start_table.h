@@ -5,8 +5,7 @@
  *  result of `starmill fit`, finished or not.  Rows of a result with a wrong CRC are left out with
  *  a warning.  Stars are found by TARGETID, else OBJECT, else IDENTIFIER, else place
  *  (io/catalog/star_table.h). */
-#ifndef MILL_START_TABLE_H
-#define MILL_START_TABLE_H
+#pragma once
 
 #include "io/catalog/star_table.h"
 #include "io/fits/fits_guard.h"
@@ -62,5 +61,3 @@ int64_t mill_start_table_n_repeated(const mill_start_table *table);
 /** SHA-256 (64 digits) of the keys and values that fits can use, independent of the rest of the
  *  file. */
 const char *mill_start_table_hash(const mill_start_table *table);
-
-#endif

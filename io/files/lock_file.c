@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"

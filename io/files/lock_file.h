@@ -8,8 +8,7 @@
  *    start of the same requeued Slurm job left it.
  *  A holder that was suspended meanwhile learns of the loss before its next write
  *  (mill_lock_keep). */
-#ifndef MILL_LOCK_FILE_H
-#define MILL_LOCK_FILE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -47,5 +46,3 @@ void mill_lock_job(char *out, size_t size);
 
 /** How often Slurm has requeued this job; 0 outside Slurm. */
 int mill_lock_restart(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** SHA-256 of contents, by libcrypto. */
-#ifndef MILL_SHA256_H
-#define MILL_SHA256_H
+#pragma once
 
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ void mill_sha256_update(mill_sha256 *sha, const void *data, size_t n_byte);
 
 /** End a digest.  hex: 64 lower-case digits and a zero; empty if libcrypto failed (no memory). */
 void mill_sha256_final(mill_sha256 *sha, char hex[65]);
-
-#endif

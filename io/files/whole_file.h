@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Replace a whole file in one step. */
-#ifndef MILL_WHOLE_FILE_H
-#define MILL_WHOLE_FILE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -9,5 +8,3 @@
  *  is_synced: wait until the bytes are on disk.  MILL_ERR_OUTPUT. */
 int mill_whole_file_write(const char *path, const char *temporary, int is_synced, const void *image,
                           size_t n_byte);
-
-#endif

@@ -11,7 +11,6 @@
 
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
-#include "kernels/base/memory.h"
 
 int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, const char *source,
                           int line, const char *format, ...)
@@ -60,9 +59,7 @@ int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_f
     MILL_CHECK(mill_check_descriptors(path, MILL_ERR_INPUT));
   }
   MILL_CHECK_FITS(file, 0, status, "cannot be opened");
-  *out = file;
-  file = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&file, out);
 }
 
 void mill_fits_file_close(mill_fits_file *file)
@@ -313,39 +310,32 @@ int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int
 static int read_texts(mill_fits_file *file, int i_hdu, const char *name, char **text,
                       size_t *stride, int *found)
 {
-  int err = MILL_OK;
   int status = 0;
   mill_fits_column c;
-  char **row = NULL;
+  MILL_OWNED char *all = NULL, **row = NULL;
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
   *text = NULL;
   *stride = 0;
-  MILL_TRY(mill_fits_column_find(file, i_hdu, name, found, &c));
+  MILL_CHECK(mill_fits_column_find(file, i_hdu, name, found, &c));
   if (c.number == 0)
-    goto done;
+    return MILL_OK;
   if (c.type != TSTRING || c.repeat != c.width)
-    MILL_TRY(MILL_ERROR_HDU(file, i_hdu, ": column %s must hold one string a row", name));
+    return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold one string a row", name);
   if (c.width > MILL_FITS_MAX_TEXT)
-    MILL_TRY(MILL_ERROR_HDU(file, i_hdu, ": column %s has texts of %lld bytes, more than %d", name,
-                            (long long)c.width, MILL_FITS_MAX_TEXT));
+    return MILL_ERROR_HDU(file, i_hdu, ": column %s has texts of %lld bytes, more than %d", name,
+                          (long long)c.width, MILL_FITS_MAX_TEXT);
   *stride = (size_t)c.width + 1;
-  MILL_TRY(MILL_ALLOC((size_t)n_row * *stride, text));
-  MILL_TRY(MILL_ALLOC(n_row, &row));
+  MILL_CHECK(MILL_ALLOC((size_t)n_row * *stride, &all));
+  MILL_CHECK(MILL_ALLOC(n_row, &row));
   for (int64_t i = 0; i < n_row; i++)
-    row[i] = *text + (size_t)i * *stride;
+    row[i] = all + (size_t)i * *stride;
   if (n_row > 0 && c.width > 0)
     fits_read_col(file->fptr, TSTRING, c.number, 1, 1, n_row, NULL, row, NULL, &status);
-  MILL_TRY_FITS(file, i_hdu, status, "column %s cannot be read", name);
+  MILL_CHECK_FITS(file, i_hdu, status, "column %s cannot be read", name);
   for (int64_t i = 0; i < n_row; i++)
     for (size_t n = strlen(row[i]); n > 0 && row[i][n - 1] == ' '; n--)
       row[i][n - 1] = '\0';
-done:
-  mill_free(row);
-  if (err != MILL_OK) {
-    mill_free(*text);
-    *text = NULL;
-  }
-  return err;
+  return MILL_GIVE(&all, text);
 }
 
 /* Allocate a column's values and set each row to the missing value; texts get no memory. */

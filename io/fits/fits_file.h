@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Read a checked FITS file by CFITSIO: find HDUs and columns by name. */
-#ifndef MILL_FITS_FILE_H
-#define MILL_FITS_FILE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -9,7 +8,6 @@
 #include <fitsio.h>
 
 #include "io/fits/fits_guard.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 enum {
@@ -161,5 +159,3 @@ int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pi
  *  warning that names file and column. */
 void mill_fits_text_copy(const char *path, const char *name, const char *text, char *out,
                          size_t size);
-
-#endif

@@ -13,7 +13,6 @@
 
 #include "io/fits/fits_walk.h"
 #include "src/system/regular_file.h"
-#include "kernels/base/memory.h"
 
 enum {
   BLOCK = 2880,
@@ -579,9 +578,7 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
     guard->is_unpacked = 1;
   }
   MILL_CHECK(walk_file(guard, limit));
-  *out = guard;
-  guard = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&guard, out);
 }
 
 void mill_fits_guard_close(mill_fits_guard *guard)

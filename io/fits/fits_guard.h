@@ -8,8 +8,7 @@
  *  nothing behind.
  *
  *  CFITSIO opens the checked file by /proc/self/fd (Linux). */
-#ifndef MILL_FITS_GUARD_H
-#define MILL_FITS_GUARD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -69,5 +68,3 @@ MILL_CLOSER(mill_fits_guard, mill_fits_guard_close)
 /** Read n bytes at offset; returns the number read, fewer only at the end of the file; -1: error,
  *  see errno. */
 int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset);
-
-#endif

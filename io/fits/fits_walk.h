@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by the checks of headers (fits_guard.c) and of compressed images (fits_tiles.c). */
-#ifndef MILL_FITS_WALK_H
-#define MILL_FITS_WALK_H
+#pragma once
 
 #include "io/fits/fits_guard.h"
 #include "kernels/base/error.h"
@@ -62,5 +61,3 @@ int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *
                               mill_fits_hdu *hdu);
 
 int mill_fits_good_bitpix(int64_t bitpix);
-
-#endif

@@ -16,7 +16,6 @@
 
 #include <zlib.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/base/clock.h"
 #include "src/system/log.h"
@@ -142,21 +141,17 @@ static int open_unnamed(unpacker *u)
 /* Unpack the whole file once; set size, and no_room if the folder is full. */
 static int unpack_once(unpacker *u)
 {
-  int err = MILL_OK, started = 0;
   z_stream z = {0};
   u->no_room = 0;
   u->size = 0;
   if (lseek(u->in, 0, SEEK_SET) != 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s", u->path, strerror(errno));
-  MILL_TRY(open_unnamed(u));
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: cannot be read: %s", u->path, strerror(errno));
+  MILL_CHECK(open_unnamed(u));
   if (inflateInit2(&z, 15 + 16) != Z_OK)
-    MILL_FAIL(MILL_ERR_MEMORY, "%s: zlib has no memory to unpack it", u->path);
-  started = 1;
-  MILL_TRY(inflate_members(u, &z));
-done:
-  if (started)
-    inflateEnd(&z);
-  return err;
+    return MILL_ERROR(MILL_ERR_MEMORY, "%s: zlib has no memory to unpack it", u->path);
+  const int code = inflate_members(u, &z);
+  inflateEnd(&z);
+  return code;
 }
 
 /* Free bytes of the folder; infinite if unknown. */

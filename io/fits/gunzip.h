@@ -4,8 +4,7 @@
  *  Threads and ranks share a scratch folder, which may fill up although each file alone would fit.
  *  So each thread with an unpacked file holds a shared lock on the folder.  A thread that finds no
  *  room deletes what it has written, and waits for up to 300 s while others hold locks. */
-#ifndef MILL_GUNZIP_H
-#define MILL_GUNZIP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
 
 /** Close the unpacked file, in the thread that unpacked it; closing again does nothing. */
 void mill_gunzip_close(mill_gunzipped *file);
-
-#endif

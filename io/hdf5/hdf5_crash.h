@@ -4,8 +4,7 @@
  *  HDF5 1.10 crashes on some damaged files.  After mill_h5_name_crashes, a crash prints the file
  *  that its thread had open and what to do, and exits with the status of the file's error code.  If
  *  no file is open, it prints the stack. */
-#ifndef MILL_HDF5_CRASH_H
-#define MILL_HDF5_CRASH_H
+#pragma once
 
 #include <hdf5.h>
 
@@ -21,5 +20,3 @@ void mill_h5_opened(hid_t id);
 
 /** Forget a file, which is not to blame for later crashes.  Unknown ids are allowed. */
 void mill_h5_forget(hid_t id);
-
-#endif

@@ -2,7 +2,6 @@
 #include "io/hdf5/hdf5_util.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +11,6 @@
 
 #include "io/hdf5/hdf5_crash.h"
 #include "kernels/base/common.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
@@ -191,34 +189,33 @@ typedef struct scan_state {
   int err;
 } scan_state;
 
+static int scan_object(const mill_h5_file *file, hid_t group, const char *name, H5L_type_t link)
+{
+  if (link != H5L_TYPE_HARD)
+    return MILL_ERROR(
+        file->code, "%s: /%s is %s link, which is refused; the file must contain everything itself",
+        file->path, name, link_kind(link));
+  MILL_AT_END(mill_h5_id_close) const hid_t object = H5Oopen(group, name, H5P_DEFAULT);
+  if (object < 0)
+    return MILL_ERROR(file->code, "%s: /%s is damaged: %s", file->path, name, mill_h5_reason());
+  const H5I_type_t type = H5Iget_type(object);
+  if (type == H5I_DATASET)
+    return scan_dataset(file, name, object);
+  if (type != H5I_GROUP)
+    return MILL_ERROR(file->code, "%s: /%s is neither a group nor a dataset, which is refused",
+                      file->path, name);
+  return MILL_OK;
+}
+
 static herr_t scan_link(hid_t group, const char *name, const H5L_info_t *info, void *context)
 {
   scan_state *state = context;
-  const mill_h5_file *file = state->file;
-  int err = MILL_OK;
-  hid_t object = H5I_INVALID_HID;
-  if (info->type != H5L_TYPE_HARD)
-    MILL_FAIL(file->code,
-              "%s: /%s is %s link, which is refused; the file must contain everything itself",
-              file->path, name, link_kind(info->type));
-  object = H5Oopen(group, name, H5P_DEFAULT);
-  if (object < 0)
-    MILL_FAIL(file->code, "%s: /%s is damaged: %s", file->path, name, mill_h5_reason());
-  const H5I_type_t type = H5Iget_type(object);
-  if (type == H5I_DATASET)
-    MILL_TRY(scan_dataset(file, name, object));
-  else if (type != H5I_GROUP)
-    MILL_FAIL(file->code, "%s: /%s is neither a group nor a dataset, which is refused", file->path,
-              name);
-done:
-  MILL_H5_CLOSE(object);
-  state->err = err;
-  return err == MILL_OK ? 0 : 1;
+  state->err = scan_object(state->file, group, name, info->type);
+  return state->err != MILL_OK;
 }
 
 int mill_h5_scan(const mill_h5_file *file)
 {
-  int err = MILL_OK;
   scan_state state = {file, MILL_OK};
   /* A damaged header may hide a filter from the scan, so forbid HDF5 to load any plug-in.  The call
    * fails only if plug-ins are off already. */
@@ -227,9 +224,8 @@ int mill_h5_scan(const mill_h5_file *file)
   if (state.err != MILL_OK)
     return state.err;
   if (rc < 0)
-    MILL_FAIL(file->code, "%s: its groups are damaged: %s", file->path, mill_h5_reason());
-done:
-  return err;
+    return MILL_ERROR(file->code, "%s: its groups are damaged: %s", file->path, mill_h5_reason());
+  return MILL_OK;
 }
 
 int mill_h5_create_image(const char *name, mill_h5_file *file)
@@ -249,22 +245,17 @@ int mill_h5_create_image(const char *name, mill_h5_file *file)
 
 int mill_h5_get_image(const mill_h5_file *file, void **image, size_t *n_byte)
 {
-  int err = MILL_OK;
+  MILL_OWNED void *made = NULL;
   *image = NULL;
   *n_byte = 0;
   const ssize_t n =
       H5Fflush(file->id, H5F_SCOPE_GLOBAL) < 0 ? -1 : H5Fget_file_image(file->id, NULL, 0);
   if (n > 0)
-    MILL_TRY(mill_alloc_bytes((size_t)n, 1, image));
-  if (n <= 0 || H5Fget_file_image(file->id, *image, (size_t)n) != n)
-    MILL_FAIL(file->code, "%s: cannot be made in memory: %s", file->path, mill_h5_reason());
+    MILL_CHECK(mill_alloc_bytes((size_t)n, 1, &made));
+  if (n <= 0 || H5Fget_file_image(file->id, made, (size_t)n) != n)
+    return MILL_ERROR(file->code, "%s: cannot be made in memory: %s", file->path, mill_h5_reason());
   *n_byte = (size_t)n;
-done:
-  if (err != MILL_OK) {
-    mill_free(*image);
-    *image = NULL;
-  }
-  return err;
+  return MILL_GIVE(&made, image);
 }
 
 void mill_h5_close(mill_h5_file *file)
@@ -444,46 +435,42 @@ int mill_h5_read_attr_double(const mill_h5_file *file, const char *object, const
   return read_number(file, object, name, H5T_FLOAT, H5T_NATIVE_DOUBLE, out);
 }
 
+MILL_CLOSER(char, H5free_memory)
+
 int mill_h5_read_attr_text(const mill_h5_file *file, const char *object, const char *name,
                            char *out, size_t size)
 {
-  int err = MILL_OK;
-  mill_h5_array attr;
-  hid_t mem_type = H5I_INVALID_HID;
-  char *variable = NULL, *fixed = NULL;
+  MILL_AT_END(mill_h5_array_close) mill_h5_array attr = {0};
+  MILL_AT_END(mill_h5_id_close) hid_t mem_type = H5I_INVALID_HID;
+  MILL_AT_END(H5free_memory_at) char *variable = NULL;
+  MILL_OWNED char *fixed = NULL;
   const char *text = "";
-  MILL_TRY(open_attr(file, object, name, &attr));
+  MILL_CHECK(open_attr(file, object, name, &attr));
   if (H5Tget_class(attr.type) != H5T_STRING)
-    MILL_FAIL(file->code, ATTRIBUTE("is not a text"));
+    return MILL_ERROR(file->code, ATTRIBUTE("is not a text"));
   if (H5Tis_variable_str(attr.type) > 0) {
     /* HDF5 does not convert character sets, so use the file's own */
     mem_type = H5Tcopy(H5T_C_S1);
     if (mem_type < 0 || H5Tset_size(mem_type, H5T_VARIABLE) < 0 ||
         H5Tset_cset(mem_type, H5Tget_cset(attr.type)) < 0)
-      MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no text type: %s", mill_h5_reason());
-    MILL_TRY(read_attr(file, object, name, attr.id, mem_type, &variable));
+      return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no text type: %s", mill_h5_reason());
+    MILL_CHECK(read_attr(file, object, name, attr.id, mem_type, &variable));
     text = variable ? variable : "";
   } else {
     const size_t n = H5Tget_size(attr.type);
     if (n > 65536)
-      MILL_FAIL(file->code, ATTRIBUTE("has %zu bytes, too long"), n);
-    MILL_TRY(MILL_ALLOC(n + 1, &fixed));
-    MILL_TRY(read_attr(file, object, name, attr.id, attr.type, fixed));
+      return MILL_ERROR(file->code, ATTRIBUTE("has %zu bytes, too long"), n);
+    MILL_CHECK(MILL_ALLOC(n + 1, &fixed));
+    MILL_CHECK(read_attr(file, object, name, attr.id, attr.type, fixed));
     if (H5Tget_strpad(attr.type) == H5T_STR_SPACEPAD)
       for (size_t i = n; i > 0 && fixed[i - 1] == ' '; i--)
         fixed[i - 1] = '\0';
     text = fixed;
   }
   if (strlen(text) >= size)
-    MILL_FAIL(file->code, ATTRIBUTE("is longer than %zu bytes"), size - 1);
+    return MILL_ERROR(file->code, ATTRIBUTE("is longer than %zu bytes"), size - 1);
   snprintf(out, size, "%s", text);
-done:
-  if (variable)
-    H5free_memory(variable);
-  mill_free(fixed);
-  MILL_H5_CLOSE(mem_type);
-  mill_h5_array_close(&attr);
-  return err;
+  return MILL_OK;
 }
 
 hid_t mill_h5_text_type(size_t n_byte)
@@ -511,17 +498,18 @@ int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, h
                   int n_dim, const size_t *dim, const void *data, const char *unit,
                   const char *description)
 {
-  MILL_AT_END(mill_h5_id_close) hid_t space = H5I_INVALID_HID, creation = H5I_INVALID_HID;
-  MILL_AT_END(mill_h5_id_close) hid_t dataset = H5I_INVALID_HID;
   hsize_t extent[MAX_DIM] = {0};
   for (int i = 0; i < n_dim && i < MAX_DIM; i++)
     extent[i] = dim[i];
-  space = H5Screate_simple(n_dim, extent, NULL);
-  creation = H5Pcreate(H5P_DATASET_CREATE);
+  MILL_AT_END(mill_h5_id_close)
+  const hid_t space = H5Screate_simple(n_dim, extent, NULL),
+              creation = H5Pcreate(H5P_DATASET_CREATE);
   /* omit times, so that equal content gives equal bytes */
   if (space < 0 || creation < 0 || H5Pset_obj_track_times(creation, 0) < 0)
     return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no dataspace: %s", mill_h5_reason());
-  dataset = H5Dcreate2(file->id, name, file_type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  MILL_AT_END(mill_h5_id_close)
+  const hid_t dataset =
+      H5Dcreate2(file->id, name, file_type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
   if (dataset < 0 || H5Dwrite(dataset, mem_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
     return MILL_ERROR(file->code, "%s: dataset %s cannot be written: %s", file->path, name,
                       mill_h5_reason());
@@ -533,14 +521,14 @@ int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, h
 int mill_h5_write_attr(const mill_h5_file *file, const char *object, const char *name,
                        hid_t file_type, hid_t mem_type, int n_value, const void *value)
 {
-  MILL_AT_END(mill_h5_id_close) hid_t attr = H5I_INVALID_HID;
   const hsize_t dim = (hsize_t)n_value;
   MILL_AT_END(mill_h5_id_close)
   const hid_t space = n_value > 0 ? H5Screate_simple(1, &dim, NULL) : H5Screate(H5S_SCALAR);
   if (space < 0 || file_type < 0)
     return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no dataspace or type: %s", mill_h5_reason());
-  attr = H5Acreate_by_name(file->id, object, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT,
-                           H5P_DEFAULT);
+  MILL_AT_END(mill_h5_id_close)
+  const hid_t attr = H5Acreate_by_name(file->id, object, name, file_type, space, H5P_DEFAULT,
+                                       H5P_DEFAULT, H5P_DEFAULT);
   if (attr < 0 || H5Awrite(attr, mem_type, value) < 0)
     return MILL_ERROR(file->code, "%s: cannot write attribute %s of %s: %s%s", file->path, name,
                       object, mill_h5_reason(),

@@ -4,8 +4,7 @@
  *  A failure's message is one line: file, object and HDF5's innermost reason.  HDF5's error stack
  *  is not printed.  A failure's code is mill_h5_file.code.  HDF5 is not thread-safe: use one thread
  *  at a time. */
-#ifndef MILL_HDF5_UTIL_H
-#define MILL_HDF5_UTIL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -118,5 +117,3 @@ int mill_h5_write_attr_double(const mill_h5_file *file, const char *object, cons
                               double value);
 int mill_h5_write_attr_text(const mill_h5_file *file, const char *object, const char *name,
                             const char *value);
-
-#endif

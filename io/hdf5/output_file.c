@@ -13,13 +13,10 @@
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_crash.h"
-#include "io/hdf5/hdf5_util.h"
-#include "kernels/base/error.h"
 #include "src/system/status_process.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
-#include "src/ranks/mpi_context.h"
 
 #define WRITE_ERROR(what) MILL_OUTPUT_ERROR(path, what)
 #define READ_ERROR(what)                                                                           \
@@ -251,14 +248,13 @@ int mill_output_attr_texts(hid_t loc, const char *path, const char *object, cons
 {
   const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
   MILL_OWNED char *packed = NULL;
-  MILL_AT_END(mill_h5_id_close) hid_t type = H5I_INVALID_HID;
   size_t n_byte = 1;
   for (int i = 0; i < n_text; i++)
     n_byte = strlen(text[i]) > n_byte ? strlen(text[i]) : n_byte;
   MILL_CHECK(mill_alloc_bytes((size_t)n_text, n_byte, (void **)&packed));
   for (int i = 0; i < n_text; i++)
     memcpy(packed + (size_t)i * n_byte, text[i], strlen(text[i]));
-  type = mill_h5_text_type(n_byte);
+  MILL_AT_END(mill_h5_id_close) const hid_t type = mill_h5_text_type(n_byte);
   return mill_h5_write_attr(&file, object, name, type, type, n_text, packed);
 }
 
@@ -299,17 +295,10 @@ done:
   return err;
 }
 
-int mill_output_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
-                               const hsize_t *dim, const char *unit, const char *description)
+int mill_output_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
+                        const hsize_t *dim, const char *unit, const char *description)
 {
   return create_dataset(loc, path, name, type, n_dim, dim, 0, NULL, unit, description);
-}
-
-int mill_output_dataset(hid_t loc, const char *path, const char *name, hid_t type, int64_t n,
-                        const char *unit, const char *description)
-{
-  const hsize_t dim = (hsize_t)n;
-  return create_dataset(loc, path, name, type, 1, &dim, 0, NULL, unit, description);
 }
 
 int mill_output_column(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
@@ -341,7 +330,7 @@ int mill_output_text(hid_t loc, const char *path, const char *name, const char *
   MILL_AT_END(mill_h5_id_close) const hid_t type = mill_h5_text_type(strlen(text));
   if (type < 0)
     return WRITE_ERROR(name);
-  MILL_CHECK(mill_output_dataset_shaped(loc, path, name, type, 0, NULL, "", description));
+  MILL_CHECK(mill_output_dataset(loc, path, name, type, 0, NULL, "", description));
   return mill_output_write_whole(loc, path, name, type, text);
 }
 
@@ -350,28 +339,22 @@ static int read_texts(hid_t loc, const char *path, const char *name, int n_dim,
                       mill_output_texts *out)
 {
   enum { MAX_TEXT = 1 << 28 };
-  int err = MILL_OK;
-  mill_h5_array array;
+  MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
+  MILL_OWNED char *text = NULL;
   *out = (mill_output_texts){0};
   if (!mill_h5_array_open(loc, name, &array))
-    MILL_TRY(READ_ERROR(name));
+    return READ_ERROR(name);
   out->n = (int64_t)H5Sget_simple_extent_npoints(array.space);
   out->n_byte = H5Tget_size(array.type);
   if (H5Tget_class(array.type) != H5T_STRING || H5Tis_variable_str(array.type) != 0 || out->n < 0 ||
       (n_dim == 0 ? out->n != 1 || out->n_byte > MAX_TEXT
                   : H5Sget_simple_extent_ndims(array.space) != 1))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s is not a %s", path, name,
-              n_dim ? "list of texts of fixed length" : "text");
-  MILL_TRY(mill_alloc_bytes((size_t)out->n + 1, out->n_byte, (void **)&out->text));
-  if (out->n > 0 && H5Dread(array.id, array.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out->text) < 0)
-    MILL_TRY(READ_ERROR(name));
-done:
-  mill_h5_array_close(&array);
-  if (err != MILL_OK) {
-    mill_free(out->text);
-    *out = (mill_output_texts){0};
-  }
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: %s is not a %s", path, name,
+                      n_dim ? "list of texts of fixed length" : "text");
+  MILL_CHECK(mill_alloc_bytes((size_t)out->n + 1, out->n_byte, (void **)&text));
+  if (out->n > 0 && H5Dread(array.id, array.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) < 0)
+    return READ_ERROR(name);
+  return MILL_GIVE(&text, &out->text);
 }
 
 int mill_output_read_text(hid_t loc, const char *path, const char *name, char **text)

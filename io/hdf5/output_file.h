@@ -5,8 +5,7 @@
  *  renames the file, so that a kill never leaves a half-made file.  Then each rank opens the file
  *  and writes rows by its own descriptor at their offset (mill_output_place), so no rank waits for
  *  another in HDF5.  Failures are MILL_ERR_OUTPUT and name the file.  One thread at a time. */
-#ifndef MILL_OUTPUT_FILE_H
-#define MILL_OUTPUT_FILE_H
+#pragma once
 
 #include <hdf5.h>
 #include <mpi.h>
@@ -73,12 +72,8 @@ int mill_output_rename(const char *from, const char *to);
 
 /** Create a contiguous dataset of zeros, dim [n_dim]; n_dim 0: a scalar.  unit (if not empty) and
  *  description become attributes. */
-int mill_output_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
-                               const hsize_t *dim, const char *unit, const char *description);
-
-/** Create a dataset [n] of zeros. */
-int mill_output_dataset(hid_t loc, const char *path, const char *name, hid_t type, int64_t n,
-                        const char *unit, const char *description);
+int mill_output_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
+                        const hsize_t *dim, const char *unit, const char *description);
 
 /** Create a column [n_row] or [n_row][n_value] without values; the caller writes all rows.  fill:
  *  missing value, recorded as HDF5's fill value; NULL: none. */
@@ -118,5 +113,3 @@ int mill_output_read_whole(hid_t loc, const char *path, const char *name, hid_t 
 /** Write a whole small dataset from one rank alone; not collective. */
 int mill_output_write_whole(hid_t loc, const char *path, const char *name, hid_t type,
                             const void *buffer);
-
-#endif

@@ -8,7 +8,6 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/order.h"
 
@@ -168,22 +167,17 @@ static int read_info(const mill_h5_file *file, mill_grid_info *info)
   return MILL_OK;
 }
 
+MILL_CLOSER(mill_grid_file, mill_grid_close)
+
 int mill_grid_open(const char *path, mill_grid_file **out, mill_grid_info *info)
 {
-  int err = MILL_OK;
-  mill_grid_file *file = NULL;
+  MILL_AT_END(mill_grid_close_at) mill_grid_file *file = NULL;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &file));
+  MILL_CHECK(MILL_ALLOC(1, &file));
   file->info = info;
-  MILL_TRY(mill_h5_open(path, MILL_ERR_INPUT, &file->h5));
-  MILL_TRY(read_info(&file->h5, info));
-  *out = file;
-  file = NULL;
-done:
-  mill_grid_close(file);
-  if (err != MILL_OK)
-    mill_grid_info_clear(info);
-  return err;
+  MILL_CHECK(mill_h5_open(path, MILL_ERR_INPUT, &file->h5));
+  MILL_CHECK(read_info(&file->h5, info));
+  return MILL_GIVE(&file, out);
 }
 
 void mill_grid_close(mill_grid_file *file)
@@ -257,22 +251,17 @@ int mill_grid_read(const mill_grid_file *file, int arm, int n, const int *model,
 
 int mill_grid_read_settings(const mill_grid_file *file, char **settings)
 {
-  int err = MILL_OK;
   size_t size = 0;
   mill_h5_array array;
+  MILL_OWNED char *text = NULL;
   *settings = NULL;
   const int open = mill_h5_array_open_attr(file->h5.id, "/", "settings", &array);
   if (open)
     size = H5Tis_variable_str(array.type) > 0 ? MAX_SETTINGS : H5Tget_size(array.type);
   mill_h5_array_close(&array);
   if (!open || size == 0 || size > MAX_SETTINGS)
-    MILL_TRY(MILL_REFUSED(&file->h5, "has no attribute settings"));
-  MILL_TRY(MILL_ALLOC(size + 1, settings));
-  MILL_TRY(mill_h5_read_attr_text(&file->h5, "/", "settings", *settings, size + 1));
-done:
-  if (err != MILL_OK) {
-    mill_free(*settings);
-    *settings = NULL;
-  }
-  return err;
+    return MILL_REFUSED(&file->h5, "has no attribute settings");
+  MILL_CHECK(MILL_ALLOC(size + 1, &text));
+  MILL_CHECK(mill_h5_read_attr_text(&file->h5, "/", "settings", text, size + 1));
+  return MILL_GIVE(&text, settings);
 }

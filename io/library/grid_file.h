@@ -3,8 +3,7 @@
  *  are trained (HDF5; docs/use/formats.md, "Grid file").
  *
  *  starmill/templates/grid_write.py writes it, each model's spectra before its status. */
-#ifndef MILL_GRID_FILE_H
-#define MILL_GRID_FILE_H
+#pragma once
 
 #include "kernels/base/common.h"
 
@@ -41,7 +40,7 @@ typedef struct mill_grid_file mill_grid_file;
 /** Open a grid file and read the description of its models.
  *
  *  path  borrowed until mill_grid_close
- *  info  out, zeroed before; borrowed until mill_grid_close; cleared on failure
+ *  info  out, zeroed before; borrowed until mill_grid_close; clear it also after a failure
  *
  *  Not collective.  The file is not trusted: limits, shapes and numbers are checked, and links to
  *  other files refused; mill_grid_read checks the spectra.  One thread at a time (HDF5).
@@ -60,5 +59,3 @@ int mill_grid_read(const mill_grid_file *file, int arm, int n, const int *model,
 int mill_grid_read_settings(const mill_grid_file *file, char **settings);
 
 void mill_grid_close(mill_grid_file *file); /* NULL is allowed */
-
-#endif

@@ -10,7 +10,6 @@
 #include "io/files/sha256.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"

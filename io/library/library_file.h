@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The library file: HDF5, versioned (docs/use/formats.md). */
-#ifndef MILL_LIBRARY_FILE_H
-#define MILL_LIBRARY_FILE_H
+#pragma once
 
 #include "kernels/data/library.h"
 
@@ -34,5 +33,3 @@ void mill_library_digest(const mill_library *lib, char hex[65]);
 /** MILL_ERR_LIBRARY unless all values of a library are finite and consistent.  Sizes were checked
  *  by the reader. where: begin of the message, a file's name. */
 int mill_library_check(const mill_library *lib, const char *where);
-
-#endif

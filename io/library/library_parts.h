@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by the parts of the library file: library_file.c opens files, library_walk.c walks their
  *  contents, library_check.c checks a library in memory. */
-#ifndef MILL_LIBRARY_PARTS_H
-#define MILL_LIBRARY_PARTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -35,5 +34,3 @@ int mill_library_read_new(const mill_h5_file *file, const char *at, hid_t type, 
 
 /** Read all of a library except name, hash and report. */
 int mill_library_read_contents(const mill_h5_file *file, mill_library *lib);
-
-#endif

@@ -6,7 +6,6 @@
 
 #include "io/files/sha256.h"
 #include "io/library/library_parts.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/rbf.h"
 

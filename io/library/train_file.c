@@ -10,7 +10,6 @@
 #include "io/files/whole_file.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
@@ -132,100 +131,85 @@ int mill_trained_write(const char *path, const mill_library *lib, int n, int n_t
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-#define REFUSE(file, ...)                                                                          \
-  do {                                                                                             \
-    char refused[256];                                                                             \
-    snprintf(refused, sizeof refused, __VA_ARGS__);                                                \
-    MILL_FAIL(MILL_ERR_INPUT,                                                                      \
-              "%s: %s; remove it to begin again, or give --checkpoint another name", (file)->path, \
-              refused);                                                                            \
-  } while (0)
+#define REFUSED(file, format, ...)                                                                 \
+  MILL_ERROR(MILL_ERR_INPUT,                                                                       \
+             "%s: " format "; remove it to begin again, or give --checkpoint another name",        \
+             (file)->path, ##__VA_ARGS__)
 
 /* Read the identity into found [MAX_IDENTITY]; fail unless the file is a checkpoint. */
 static int read_identity(const mill_h5_file *file, char *found)
 {
-  int err = MILL_OK, version = 0;
+  int version = 0;
   char format[64] = "";
-  MILL_TRY(mill_h5_read_attr_text(file, "/", "format", format, sizeof format));
+  MILL_CHECK(mill_h5_read_attr_text(file, "/", "format", format, sizeof format));
   if (strcmp(format, FORMAT) != 0)
-    REFUSE(file, "not a checkpoint of a training");
-  MILL_TRY(mill_h5_read_attr_int(file, "/", "version", &version));
+    return REFUSED(file, "not a checkpoint of a training");
+  MILL_CHECK(mill_h5_read_attr_int(file, "/", "version", &version));
   if (version != VERSION)
-    REFUSE(file, "a checkpoint of version %d, this program reads %d", version, VERSION);
-  MILL_TRY(mill_h5_read_attr_text(file, "/", "identity", found, MAX_IDENTITY));
-done:
-  return err;
+    return REFUSED(file, "a checkpoint of version %d, this program reads %d", version, VERSION);
+  return mill_h5_read_attr_text(file, "/", "identity", found, MAX_IDENTITY);
 }
 
 int mill_train_file_backend(const char *path, size_t size, char *out)
 {
   static const char name[] = "\nbackend: ";
-  int err = MILL_OK;
-  char *found = NULL;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_OWNED char *found = NULL;
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   struct stat status;
   out[0] = '\0';
   if (stat(path, &status) != 0)
     return MILL_OK;
-  MILL_TRY(MILL_ALLOC(MAX_IDENTITY, &found));
-  MILL_TRY(mill_h5_open(path, MILL_ERR_INPUT, &file));
-  MILL_TRY(mill_h5_scan(&file));
-  MILL_TRY(read_identity(&file, found));
+  MILL_CHECK(MILL_ALLOC(MAX_IDENTITY, &found));
+  MILL_CHECK(mill_h5_open(path, MILL_ERR_INPUT, &file));
+  MILL_CHECK(mill_h5_scan(&file));
+  MILL_CHECK(read_identity(&file, found));
   const char *at = strstr(found, name);
   if (!at)
-    REFUSE(&file, "its backend is missing");
+    return REFUSED(&file, "its backend is missing");
   at += sizeof name - 1;
   snprintf(out, size, "%.*s", (int)strcspn(at, "\n"), at);
-done:
-  mill_h5_close(&file);
-  mill_free(found);
-  return err;
+  return MILL_OK;
 }
 
 /* Fail unless the checkpoint has this identity. */
 static int check_identity(const mill_h5_file *file, const char *identity)
 {
-  int err = MILL_OK;
-  char *found = NULL;
+  MILL_OWNED char *found = NULL;
   const char *a = identity, *b;
-  MILL_TRY(MILL_ALLOC(MAX_IDENTITY, &found));
-  MILL_TRY(read_identity(file, found));
+  MILL_CHECK(MILL_ALLOC(MAX_IDENTITY, &found));
+  MILL_CHECK(read_identity(file, found));
   if (strcmp(found, identity) != 0) {
     size_t n_a = 0, n_b = 0;
     b = found;
     mill_first_difference(&a, &n_a, &b, &n_b);
-    REFUSE(file, "the checkpoint of another training: it has '%.*s', this training has '%.*s'",
-           (int)(n_b < 80 ? n_b : 80), b, (int)(n_a < 80 ? n_a : 80), a);
+    return REFUSED(file,
+                   "the checkpoint of another training: it has '%.*s', this training has '%.*s'",
+                   (int)(n_b < 80 ? n_b : 80), b, (int)(n_a < 80 ? n_a : 80), a);
   }
-done:
-  mill_free(found);
-  return err;
+  return MILL_OK;
 }
 
 static int read_numbers(const mill_h5_file *file, const char *at, int n_epoch, mill_train_state *s)
 {
-  int err = MILL_OK;
   double n_step = 0;
-  MILL_TRY(mill_h5_read_attr_int(file, at, "n_epoch", &s->n_epoch));
-  MILL_TRY(mill_h5_read_attr_int(file, at, "best_epoch", &s->best_epoch));
-  MILL_TRY(mill_h5_read_attr_int(file, at, "n_wait", &s->n_wait));
-  MILL_TRY(mill_h5_read_attr_int(file, at, "ended", &s->ended));
-  MILL_TRY(mill_h5_read_attr_double(file, at, "n_step", &n_step));
-  MILL_TRY(mill_h5_read_attr_double(file, at, "rate", &s->rate));
-  MILL_TRY(mill_h5_read_attr_double(file, at, "best_loss", &s->best_loss));
+  MILL_CHECK(mill_h5_read_attr_int(file, at, "n_epoch", &s->n_epoch));
+  MILL_CHECK(mill_h5_read_attr_int(file, at, "best_epoch", &s->best_epoch));
+  MILL_CHECK(mill_h5_read_attr_int(file, at, "n_wait", &s->n_wait));
+  MILL_CHECK(mill_h5_read_attr_int(file, at, "ended", &s->ended));
+  MILL_CHECK(mill_h5_read_attr_double(file, at, "n_step", &n_step));
+  MILL_CHECK(mill_h5_read_attr_double(file, at, "rate", &s->rate));
+  MILL_CHECK(mill_h5_read_attr_double(file, at, "best_loss", &s->best_loss));
   if (s->n_epoch < 1 || s->n_epoch > n_epoch || (s->n_epoch == n_epoch && !s->ended) ||
       s->best_epoch < 0 || s->best_epoch > s->n_epoch || s->n_wait < 0 || !(n_step >= 1) ||
       !(n_step < 9e15) || !(s->rate >= 0) || !isfinite(s->rate) || isnan(s->best_loss))
-    REFUSE(file, "impossible numbers in %s (%d epochs of %d, %g steps)", at, s->n_epoch, n_epoch,
-           n_step);
+    return REFUSED(file, "impossible numbers in %s (%d epochs of %d, %g steps)", at, s->n_epoch,
+                   n_epoch, n_step);
   s->n_step = (int64_t)n_step;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_state(const mill_h5_file *file, int i, int n_epoch, mill_train_state *s)
 {
-  int err = MILL_OK;
   char at[64];
   size_t n = 0, table[2];
   const struct {
@@ -233,23 +217,21 @@ static int read_state(const mill_h5_file *file, int i, int n_epoch, mill_train_s
     float **data;
   } array[] = {{"param", &s->param}, {"mean", &s->m}, {"square", &s->v}, {"best", &s->best}};
   snprintf(at, sizeof at, "arm%d", i);
-  MILL_TRY(read_numbers(file, at, n_epoch, s));
+  MILL_CHECK(read_numbers(file, at, n_epoch, s));
   snprintf(at, sizeof at, "arm%d/param", i);
-  MILL_TRY(mill_h5_shape(file, at, 1, &n));
+  MILL_CHECK(mill_h5_shape(file, at, 1, &n));
   if (n < 1 || n > MAX_PARAM)
-    REFUSE(file, "%zu parameters in %s", n, at);
+    return REFUSED(file, "%zu parameters in %s", n, at);
   s->n_param = n;
   for (size_t k = 0; k < sizeof array / sizeof *array; k++) {
     snprintf(at, sizeof at, "arm%d/%s", i, array[k].name);
-    MILL_TRY(mill_library_read_new(file, at, H5T_NATIVE_FLOAT, 1, &n, array[k].data));
+    MILL_CHECK(mill_library_read_new(file, at, H5T_NATIVE_FLOAT, 1, &n, array[k].data));
   }
   table[0] = (size_t)s->n_epoch;
   table[1] = N_COLUMN;
-  MILL_TRY(MILL_ALLOC(n_epoch, &s->epoch));
+  MILL_CHECK(MILL_ALLOC(n_epoch, &s->epoch));
   snprintf(at, sizeof at, "arm%d/epochs", i);
-  MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_DOUBLE, 2, table, s->epoch));
-done:
-  return err;
+  return mill_h5_read(file, at, H5T_NATIVE_DOUBLE, 2, table, s->epoch);
 }
 
 int mill_train_file_read(const char *path, const char *identity, int n_epoch, int *found,
@@ -267,7 +249,7 @@ int mill_train_file_read(const char *path, const char *identity, int n_epoch, in
   MILL_TRY(check_identity(&file, identity));
   MILL_TRY(mill_h5_read_attr_int(&file, "/", "n_arm", &n_arm));
   if (n_arm < 1 || n_arm > MILL_MAX_ARM)
-    REFUSE(&file, "it has %d arms", n_arm);
+    MILL_TRY(REFUSED(&file, "it has %d arms", n_arm));
   for (int i = 0; i < n_arm; i++)
     MILL_TRY(read_state(&file, i, n_epoch, &state[i]));
 done:

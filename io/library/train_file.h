@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The checkpoint of `library train`, from which a stopped training continues with the same results
  *  (HDF5; docs/use/formats.md, "Checkpoint of a training"). */
-#ifndef MILL_TRAIN_FILE_H
-#define MILL_TRAIN_FILE_H
+#pragma once
 
 #include "kernels/data/library.h"
 #include "src/train/train_network.h"
@@ -39,5 +38,3 @@ int mill_train_file_backend(const char *path, size_t size, char *out);
  *  message gives. */
 int mill_train_file_read(const char *path, const char *identity, int n_epoch, int *found,
                          mill_train_state *state);
-
-#endif

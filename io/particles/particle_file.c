@@ -8,7 +8,6 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 #include "src/system/version.h"
@@ -103,30 +102,24 @@ void mill_particle_free_field(mill_particle_field *f)
 
 int mill_particle_read_samples(const char *path, const mill_particle_setup *s, double **sample)
 {
-  int err = MILL_OK;
   const size_t dim[] = {(size_t)s->n_particle, (size_t)s->n_dim};
-  mill_h5_file file = {H5I_INVALID_HID, MILL_ERR_CONFIG, path};
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {H5I_INVALID_HID, MILL_ERR_CONFIG, path};
+  MILL_OWNED double *read = NULL;
   *sample = NULL;
-  MILL_TRY(mill_h5_open(path, MILL_ERR_CONFIG, &file));
-  MILL_TRY(mill_h5_scan(&file));
-  MILL_TRY(MILL_ALLOC(dim[0] * dim[1], sample));
-  MILL_TRY(mill_h5_read(&file, "X", H5T_NATIVE_DOUBLE, 2, dim, *sample));
+  MILL_CHECK(mill_h5_open(path, MILL_ERR_CONFIG, &file));
+  MILL_CHECK(mill_h5_scan(&file));
+  MILL_CHECK(MILL_ALLOC(dim[0] * dim[1], &read));
+  MILL_CHECK(mill_h5_read(&file, "X", H5T_NATIVE_DOUBLE, 2, dim, read));
   for (size_t i = 0; i < dim[0] * dim[1]; i++) {
     const size_t a = i % dim[1];
-    const double x = (*sample)[i];
+    const double x = read[i];
     if (!(fabs(x) <= MILL_PARTICLE_FAR) ||
         (s->boundary[a] != MILL_OPEN && (x < s->low[a] || x > s->high[a])))
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s: X [%zu][%zu] is %g: give numbers within the ends of their axis", path,
-                i / dim[1], a, x);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "%s: X [%zu][%zu] is %g: give numbers within the ends of their axis", path,
+                        i / dim[1], a, x);
   }
-done:
-  mill_h5_close(&file);
-  if (err != MILL_OK) {
-    mill_free(*sample);
-    *sample = NULL;
-  }
-  return err;
+  return MILL_GIVE(&read, sample);
 }
 
 /* ---- writing ---- */
@@ -185,7 +178,7 @@ static void lay_out(const mill_particle_config *c, mill_particle_file *f)
 static int write_numbers(hid_t file, const char *path, const char *name, hsize_t n,
                          const double *value, const char *description)
 {
-  MILL_CHECK(mill_output_dataset(file, path, name, H5T_IEEE_F64LE, (int64_t)n, "", description));
+  MILL_CHECK(mill_output_dataset(file, path, name, H5T_IEEE_F64LE, 1, &n, "", description));
   return mill_output_write_whole(file, path, name, H5T_NATIVE_DOUBLE, value);
 }
 
@@ -232,8 +225,8 @@ static int make(const mill_particle_file *f, const char *identity, const mill_pa
   err = write_frame(file, temporary, identity, c);
   for (int i = 0; i < N_DATASET && err == MILL_OK; i++)
     if (f->rank[i] > 0)
-      err = mill_output_dataset_shaped(file, temporary, dataset[i].name, type_of(i, 1), f->rank[i],
-                                       f->dim[i], "", dataset[i].description);
+      err = mill_output_dataset(file, temporary, dataset[i].name, type_of(i, 1), f->rank[i],
+                                f->dim[i], "", dataset[i].description);
   MILL_TRY(mill_output_end(temporary, &file, err));
   MILL_TRY(mill_output_rename(temporary, f->path));
 done:
@@ -289,20 +282,18 @@ done:
 
 static int write_row(const mill_particle_file *f, int i, int64_t i_problem, const void *value)
 {
-  int err = MILL_OK;
   hsize_t start[MAX_RANK] = {(hsize_t)i_problem}, count[MAX_RANK] = {1};
-  hid_t set = H5I_INVALID_HID, space = H5I_INVALID_HID, memory = H5I_INVALID_HID;
   for (int k = 1; k < f->rank[i]; k++)
     count[k] = f->dim[i][k];
-  set = H5Dopen2(f->file, dataset[i].name, H5P_DEFAULT);
-  space = H5Screate_simple(f->rank[i], f->dim[i], NULL);
-  memory = H5Screate_simple(f->rank[i], count, NULL);
+  MILL_AT_END(mill_h5_id_close)
+  const hid_t set = H5Dopen2(f->file, dataset[i].name, H5P_DEFAULT),
+              space = H5Screate_simple(f->rank[i], f->dim[i], NULL),
+              memory = H5Screate_simple(f->rank[i], count, NULL);
   if (set < 0 || space < 0 || memory < 0 ||
       H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
       H5Dwrite(set, type_of(i, 0), memory, space, H5P_DEFAULT, value) < 0)
-    err = MILL_OUTPUT_ERROR(f->path, dataset[i].name);
-  MILL_H5_CLOSE(set, space, memory);
-  return err;
+    return MILL_OUTPUT_ERROR(f->path, dataset[i].name);
+  return MILL_OK;
 }
 
 int mill_particle_file_flush(mill_particle_file *f)

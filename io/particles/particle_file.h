@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Files of `starmill particles`: potentials, samples and the result. */
-#ifndef MILL_PARTICLE_FILE_H
-#define MILL_PARTICLE_FILE_H
+#pragma once
 
 #include "io/files/lock_file.h"
 #include "src/particles/particle_config.h"
@@ -49,5 +48,3 @@ int mill_particle_file_flush(mill_particle_file *file);
 /** Close the file and release the lock.  err: an earlier failure, after which nothing is flushed.
  *  Returns the first failure.  NULL is allowed. */
 int mill_particle_file_close(mill_particle_file *file, int err);
-
-#endif

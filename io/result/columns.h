@@ -3,8 +3,7 @@
  *  packing of rows; a test compares docs/use/formats.md.
  *
  *  The columns of /fits depend on the library's labels and arms and on the settings. */
-#ifndef MILL_COLUMNS_H
-#define MILL_COLUMNS_H
+#pragma once
 
 #include "io/catalog/catalog_row.h"
 #include "kernels/data/library.h"
@@ -147,5 +146,3 @@ void mill_column_description(const mill_column *column, char *out, size_t size);
 
 /** Bytes per value of an enum mill_column_type; 1 for texts. */
 size_t mill_column_type_size(int type);
-
-#endif

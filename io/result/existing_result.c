@@ -13,8 +13,6 @@
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
 #include "io/result/stored_rows.h"
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
 #include "src/system/log.h"
@@ -43,29 +41,30 @@ int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *o)
 
 static int check_identity(hid_t file, const char *path, const mill_run_info *info)
 {
-  int err = MILL_OK;
-  mill_result_origin was = {0};
+  MILL_AT_END(mill_result_origin_clear) mill_result_origin was = {0};
   char difference[256];
-  MILL_TRY(mill_result_origin_read(file, path, &was));
+  MILL_CHECK(mill_result_origin_read(file, path, &was));
   if (strcmp(was.identity, info->identity) != 0) {
     find_difference(was.identity, info->identity, difference, sizeof difference);
-    MILL_TRY(REFUSED("%s exists and was made with other settings (%s)", path, difference));
+    return REFUSED("%s exists and was made with other settings (%s)", path, difference);
   }
   if (strcmp(was.hash, info->lib->hash) != 0)
-    MILL_TRY(REFUSED("%s exists and was made with another library (hash %.12s, now %.12s)", path,
-                     was.hash, info->lib->hash));
-  MILL_TRY(mill_result_inputs_check(file, path, info));
+    return REFUSED("%s exists and was made with another library (hash %.12s, now %.12s)", path,
+                   was.hash, info->lib->hash);
+  MILL_CHECK(mill_result_inputs_check(file, path, info));
   if (strcmp(was.device, info->device) != 0)
-    MILL_TRY(REFUSED("%s was begun on another device (%s, now %s), whose results differ in the "
-                     "last digits: continue it there, with the --backend that it was begun with",
-                     path, was.device, info->device));
-done:
-  mill_free(was.identity);
-  return err;
+    return REFUSED("%s was begun on another device (%s, now %s), whose results differ in the "
+                   "last digits: continue it there, with the --backend that it was begun with",
+                   path, was.device, info->device);
+  return MILL_OK;
 }
 
-int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
-                        const mill_columns *columns, int *found, mill_result_summary *summary)
+/* Is there a result of this run at path?  retry_failed: accept input files that have changed, if
+ * none of their rows is fitted.  *found: enum mill_found; a result with damaged rows or changed
+ * inputs is unfinished.  summary: counts of a finished result.  MILL_ERR_OUTPUT, with the
+ * difference: path holds something else. */
+static int inspect(const char *path, const mill_run_info *info, int retry_failed,
+                   const mill_columns *columns, int *found, mill_result_summary *summary)
 {
   mill_damaged_rows damaged = {0};
   char text[MILL_ROWS_TEXT];
@@ -133,7 +132,8 @@ static int look(const char *path, int *found, mill_result_peek *peek)
   return MILL_OK;
 }
 
-int mill_result_is_void(const char *path)
+/* 1 if path is a result without a fitted row; 0 for any other file. */
+static int is_void(const char *path)
 {
   int found = 0;
   mill_result_peek peek;
@@ -146,12 +146,9 @@ void mill_result_find(const char *path, mill_existing *existing)
 {
   memset(existing, 0, sizeof *existing);
   snprintf(existing->path, sizeof existing->path, "%s", path);
-  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at it", path);
-  int err = mill_h5_check_output(path);
-  if (err == MILL_OK)
-    err = look(path, &existing->found, &existing->peek);
-  mill_watch_end(watch);
-  if (err != MILL_OK) {
+  MILL_WATCHED(MILL_WATCH_START, 0, "%s: looking at it", path);
+  if (mill_h5_check_output(path) != MILL_OK ||
+      look(path, &existing->found, &existing->peek) != MILL_OK) {
     existing->found = 0;
     snprintf(existing->error, sizeof existing->error, "%s", mill_error_message());
   }
@@ -167,7 +164,7 @@ static int is_own_work(const mill_result_file *file, const mill_run_info *info)
   int found = MILL_FOUND_NOTHING;
   mill_result_summary summary;
   if (mill_lock_restart() == 0 || mill_h5_check_output(file->path) != MILL_OK ||
-      mill_result_inspect(file->path, info, 0, &file->columns, &found, &summary) != MILL_OK ||
+      inspect(file->path, info, 0, &file->columns, &found, &summary) != MILL_OK ||
       found == MILL_FOUND_NOTHING ||
       mill_output_peek(file->path, "provenance", "JOB", made_by, sizeof made_by) != MILL_OK)
     return 0;
@@ -219,9 +216,9 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
       return MILL_OK;
   }
   MILL_CHECK(mill_h5_check_output(file->path));
-  int code = mill_result_inspect(file->path, info, retry_failed, &file->columns, found, summary);
+  int code = inspect(file->path, info, retry_failed, &file->columns, found, summary);
   mill_error_save(code, &kept);
-  file->was_void = code == MILL_ERR_OUTPUT && mill_result_is_void(file->path);
+  file->was_void = code == MILL_ERR_OUTPUT && is_void(file->path);
   if (file->was_void) {
     *found = MILL_FOUND_NOTHING;
     return MILL_OK;

@@ -1,36 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Inspect the file at an output's path before a run.  Call on one rank. */
-#ifndef MILL_EXISTING_RESULT_H
-#define MILL_EXISTING_RESULT_H
+#pragma once
 
 #include <hdf5.h>
 
 #include "io/files/lock_file.h"
 #include "io/result/columns.h"
 #include "io/result/result_file.h"
+#include "kernels/base/memory.h"
 
 enum mill_found { MILL_FOUND_NOTHING, MILL_FOUND_UNFINISHED, MILL_FOUND_FINISHED };
 
-/** Is there a result of this run at path?  Reads only.
- *
- *  retry_failed  accept input files that have changed, if none of their rows is fitted
- *  found         out  enum mill_found; a result with damaged rows or changed inputs is unfinished
- *  summary       out  counts of a finished result
- *
- *  MILL_ERR_OUTPUT, with the difference: path holds something else. */
-int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
-                        const mill_columns *columns, int *found, mill_result_summary *summary);
-
 /** What a result was made with. */
 typedef struct mill_result_origin {
-  char *identity; /**< text of the settings; mill_free it, also after a failure */
+  char *identity; /**< text of the settings */
   char hash[80];  /**< hash of the library */
   char device[256];
 } mill_result_origin;
 int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *origin);
-
-/** 1 if path is a result without a fitted row; 0 for any other file. */
-int mill_result_is_void(const char *path);
+static inline void mill_result_origin_clear(mill_result_origin *origin) /**< also after a failure */
+{
+  mill_free(origin->identity);
+}
 
 typedef struct mill_result_peek {
   int64_t n_row, n_status[MILL_N_STATUS];
@@ -49,5 +40,3 @@ typedef struct mill_existing {
 
 /** Inspect path; existing->error reports a damaged file. */
 void mill_result_find(const char *path, mill_existing *existing);
-
-#endif

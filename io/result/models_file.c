@@ -10,7 +10,6 @@
 #include "io/files/lock_file.h"
 #include "io/hdf5/output_file.h"
 #include "io/result/result_layout.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
@@ -52,7 +51,8 @@ static int create_arm(hid_t file, const char *path, const mill_models_info *info
   if (!wave_aa)
     return MILL_OK;
   snprintf(name, sizeof name, "%s/wavelength", group);
-  MILL_CHECK(mill_output_dataset(file, path, name, H5T_IEEE_F64LE, info->n_pix[arm], "Angstrom",
+  MILL_CHECK(mill_output_dataset(file, path, name, H5T_IEEE_F64LE, 1,
+                                 &(hsize_t){(hsize_t)info->n_pix[arm]}, "Angstrom",
                                  "vacuum wavelength of the pixels"));
   return mill_output_write_whole(file, path, name, H5T_NATIVE_DOUBLE, wave_aa);
 }

@@ -3,8 +3,7 @@
  *
  *  A models file belongs to the result with the same RUN_ID, whose I/O thread writes it.  Only
  *  io/result includes this header; other code uses io/result/result_file.h. */
-#ifndef MILL_MODELS_FILE_H
-#define MILL_MODELS_FILE_H
+#pragma once
 
 #include <hdf5.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ int mill_models_flush(const mill_models_file *models);
 /** Flush, close and release the lock.  err: an earlier failure, after which nothing is flushed; it
  *  is returned.  NULL is allowed. */
 int mill_models_close(mill_models_file *models, int err);
-
-#endif

@@ -2,8 +2,7 @@
 /** The result file: one HDF5 file, written by all ranks (result_thread.c).
  *
  *  io/result/columns.c defines its columns, types, units and meanings. */
-#ifndef MILL_RESULT_FILE_H
-#define MILL_RESULT_FILE_H
+#pragma once
 
 #include <mpi.h>
 
@@ -149,5 +148,3 @@ int64_t mill_result_n_done(const mill_result_file *file);
 
 /** Seconds of the longest write so far; any thread. */
 double mill_result_longest_write_s(const mill_result_file *file);
-
-#endif

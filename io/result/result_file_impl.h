@@ -2,8 +2,7 @@
 /** Shared by the parts of the result file: result_file.c opens and closes it, wanted_rows.c finds
  *  the rows to fit, result_queue.c queues finished rows, and result_thread.c is the I/O thread,
  *  which writes them. */
-#ifndef MILL_RESULT_FILE_IMPL_H
-#define MILL_RESULT_FILE_IMPL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -115,5 +114,3 @@ void mill_result_set_busy(mill_result_file *file, int busy);
 
 /** Start the I/O threads of all ranks, or of none.  Collective. */
 int mill_result_start_thread(mill_result_file *file);
-
-#endif

@@ -10,12 +10,10 @@
 
 #include "io/hdf5/output_file.h"
 #include "io/result/stored_rows.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
-#define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
-#define GROUP       "catalog/files"
+#define GROUP "catalog/files"
 enum { ERROR = 4, SIZE, MTIME }; /* columns that a later run may rewrite */
 
 /* Text of column c of an input; "" if NULL. */
@@ -87,22 +85,22 @@ int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info 
 
 int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs *out)
 {
-  int err = MILL_OK;
-  mill_table *table = NULL;
-  char *rows = NULL, *text;
+  MILL_AT_END(mill_table_close_at) mill_table *table = NULL;
+  char *text;
+  MILL_OWNED char *rows = NULL;
   if (mill_h5_read_attr_text(MILL_OUTPUT(file, path), "provenance", "FOLDER", out->folder,
                              sizeof out->folder) != MILL_OK)
     out->folder[0] = '\0';
-  MILL_TRY(open_table(file, -1, path, &table));
+  MILL_CHECK(open_table(file, -1, path, &table));
   const mill_columns *columns = &table->columns;
   if (table->n_row > INT32_MAX)
-    REFUSE("%s is damaged: /" GROUP " has too many rows", path);
-  MILL_TRY(mill_alloc_bytes((size_t)table->n_row, columns->row_size, (void **)&rows));
-  MILL_TRY(mill_table_read(mill_table_range(table, 0, table->n_row, rows)));
-  MILL_TRY(MILL_ALLOC(table->n_row, &out->file));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: /" GROUP " has too many rows", path);
+  MILL_CHECK(mill_alloc_bytes((size_t)table->n_row, columns->row_size, (void **)&rows));
+  MILL_CHECK(mill_table_read(mill_table_range(table, 0, table->n_row, rows)));
+  MILL_CHECK(MILL_ALLOC(table->n_row, &out->file));
   /* all texts of a row with their final zeros fit into this */
-  MILL_TRY(mill_alloc_bytes((size_t)table->n_row, columns->row_size + MILL_N_FILE_TEXT,
-                            (void **)&out->text));
+  MILL_CHECK(mill_alloc_bytes((size_t)table->n_row, columns->row_size + MILL_N_FILE_TEXT,
+                              (void **)&out->text));
   out->n_file = (int)table->n_row;
   text = out->text;
   for (int i = 0; i < out->n_file; i++)
@@ -121,10 +119,7 @@ int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs
         memcpy(to, from, c->n_byte);
       }
     }
-done:
-  mill_table_close(table);
-  mill_free(rows);
-  return err;
+  return MILL_OK;
 }
 
 void mill_recorded_inputs_clear(mill_recorded_inputs *inputs)
@@ -246,30 +241,29 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
                 {FIELD(n_row), "its selected rows have changed"},
                 {FIELD(rows_hash), "its selected rows have changed"}};
 #undef FIELD
-  int err = MILL_OK;
-  mill_recorded_inputs was = {0};
-  MILL_TRY(mill_recorded_inputs_read(file, path, &was));
+  MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs was = {0};
+  MILL_CHECK(mill_recorded_inputs_read(file, path, &was));
   if (was.n_file != info->n_file)
-    REFUSE("%s exists and was made from other inputs (%d files, now %d)", path, was.n_file,
-           info->n_file);
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s exists and was made from other inputs (%d files, now %d)", path,
+                      was.n_file, info->n_file);
   for (int i = 0; i < was.n_file; i++)
-    MILL_TRY(check_path(path, was.folder, NULL, NULL, was.file[i].path, info->file[i].path));
+    MILL_CHECK(check_path(path, was.folder, NULL, NULL, was.file[i].path, info->file[i].path));
   for (int i = 0; i < was.n_file; i++) /* a redrock file that selects no rows may change */
     if (was.file[i].redrock_size > 0 || info->file[i].redrock_size > 0)
-      MILL_TRY(check_path(path, was.folder, info->file[i].path, ": its redrock file was ",
-                          was.file[i].redrock, info->file[i].redrock));
+      MILL_CHECK(check_path(path, was.folder, info->file[i].path, ": its redrock file was ",
+                            was.file[i].redrock, info->file[i].redrock));
   for (size_t k = 0; k < sizeof number / sizeof *number; k++)
     for (int i = 0; i < was.n_file; i++) {
       const mill_input_file *then = &was.file[i], *now = &info->file[i];
       const char *redrock = now->redrock_size > 0 ? now->redrock : NULL;
       if (memcmp((const char *)then + number[k].field, (const char *)now + number[k].field,
                  sizeof(int64_t)) != 0)
-        REFUSE("%s exists and was made from other inputs (%s%s%s: %s)", path, now->path,
-               redrock ? ", rows selected by " : "", redrock ? redrock : "", number[k].changed);
+        return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and was made from other inputs (%s%s%s: %s)",
+                          path, now->path, redrock ? ", rows selected by " : "",
+                          redrock ? redrock : "", number[k].changed);
     }
-done:
-  mill_recorded_inputs_clear(&was);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- repaired files ---- */
@@ -326,9 +320,7 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
     }
     start += then->n_row;
   }
-  *recorded = table;
-  table = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&table, recorded);
 }
 
 int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *info)

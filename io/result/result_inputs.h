@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The table /catalog/files of a result: records the input files, and compares them with the
  *  present ones.  Call on one rank. */
-#ifndef MILL_RESULT_INPUTS_H
-#define MILL_RESULT_INPUTS_H
+#pragma once
 
 #include <hdf5.h>
 #include <limits.h>
@@ -70,5 +69,3 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
 
 /** Record the inputs' present size, time and error. */
 int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *info);
-
-#endif

@@ -178,8 +178,8 @@ static int create_state(hid_t file, const char *path)
       {UNMODELLED, H5T_STD_U8LE, "", "1 when rows were fitted by a run without --models"},
       {"provenance/FINISHED", H5T_STD_U8LE, "", "1 when every row is done"}};
   for (size_t i = 0; i < sizeof state / sizeof *state; i++)
-    MILL_CHECK(mill_output_dataset(file, path, state[i].name, state[i].type, 1, state[i].unit,
-                                   state[i].description));
+    MILL_CHECK(mill_output_dataset(file, path, state[i].name, state[i].type, 1, &(hsize_t){1},
+                                   state[i].unit, state[i].description));
   mill_result_layout_time(now);
   return mill_output_write_whole(file, path, state[0].name, text, now);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Creates a result file with its provenance, and checks that a file is a result. */
-#ifndef MILL_RESULT_LAYOUT_H
-#define MILL_RESULT_LAYOUT_H
+#pragma once
 
 #include <hdf5.h>
 
@@ -38,5 +37,3 @@ int mill_result_layout_check(hid_t file, const char *path, int code);
 
 /** Write the current time, e.g. "2026-11-21T05:36:05Z". */
 void mill_result_layout_time(char out[MILL_TIME_SIZE]);
-
-#endif

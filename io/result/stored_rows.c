@@ -7,7 +7,6 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
 
@@ -51,13 +50,6 @@ int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stor
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: it has /epochs without fits/EPOCH_CRC",
                       path);
   return MILL_OK;
-}
-
-int mill_stored_rows_catalog(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows)
-{
-  mill_columns columns;
-  mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
-  return mill_table_open(file, -1, path, "catalog", n_row, &columns, &rows->table);
 }
 
 void mill_stored_rows_close(mill_stored_rows *rows)
@@ -181,33 +173,31 @@ const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MI
 
 /* A check of all rows.  is_known: bit 0: CATALOG_CRC agrees; bit 1: the row of /fits is damaged. */
 typedef struct check {
-  mill_stored_rows rows;
+  const mill_stored_rows *rows;
   unsigned char *is_known; /* [n_row] */
 } check;
 
 static int take_catalog(void *context, int64_t i, const char *row)
 {
   check *c = context;
-  c->is_known[i] = (unsigned char)crc_agrees(&c->rows, row);
+  c->is_known[i] = (unsigned char)crc_agrees(c->rows, row);
   return MILL_OK;
 }
 
 int mill_catalog_known(hid_t file, const char *path, int64_t n_row, unsigned char *is_known)
 {
-  int err = MILL_OK;
-  check c = {.is_known = is_known};
-  MILL_TRY(mill_stored_rows_catalog(file, path, n_row, &c.rows));
-  MILL_TRY(mill_stored_rows_each(&c.rows, 0, n_row, take_catalog, &c));
-done:
-  mill_stored_rows_close(&c.rows);
-  return err;
+  mill_columns columns;
+  MILL_AT_END(mill_stored_rows_close) mill_stored_rows rows = {0};
+  mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
+  MILL_CHECK(mill_table_open(file, -1, path, "catalog", n_row, &columns, &rows.table));
+  return mill_stored_rows_each(&rows, 0, n_row, take_catalog, &(check){&rows, is_known});
 }
 
 static int take_fits(void *context, int64_t i, const char *row)
 {
   check *c = context;
   int is_whole;
-  mill_stored_row_status(&c->rows, row, &is_whole);
+  mill_stored_row_status(c->rows, row, &is_whole);
   c->is_known[i] |= (unsigned char)(!is_whole << 1);
   return MILL_OK;
 }
@@ -215,23 +205,20 @@ static int take_fits(void *context, int64_t i, const char *row)
 int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_finished,
                            mill_damaged_rows *damaged)
 {
-  int err = MILL_OK;
-  check c = {.is_known = NULL};
-  MILL_TRY(MILL_ALLOC(n_row, &c.is_known));
-  MILL_TRY(mill_catalog_known(file, path, n_row, c.is_known));
+  MILL_OWNED unsigned char *is_known = NULL;
+  MILL_AT_END(mill_stored_rows_close) mill_stored_rows rows = {0};
+  MILL_CHECK(MILL_ALLOC(n_row, &is_known));
+  MILL_CHECK(mill_catalog_known(file, path, n_row, is_known));
   if (is_finished) {
-    MILL_TRY(mill_stored_rows_fits(file, path, n_row, &c.rows));
-    MILL_TRY(mill_stored_rows_each(&c.rows, 0, n_row, take_fits, &c));
+    MILL_CHECK(mill_stored_rows_fits(file, path, n_row, &rows));
+    MILL_CHECK(mill_stored_rows_each(&rows, 0, n_row, take_fits, &(check){&rows, is_known}));
   }
   for (int64_t i = 0; i < n_row; i++) {
-    damaged->n_catalog += !(c.is_known[i] & 1);
-    if (c.is_known[i] != 1)
+    damaged->n_catalog += !(is_known[i] & 1);
+    if (is_known[i] != 1)
       mill_damaged_rows_add(damaged, i);
   }
-done:
-  mill_stored_rows_close(&c.rows);
-  mill_free(c.is_known);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- counts ---- */

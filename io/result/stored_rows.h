@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Check and count the rows of a stored result.  The file itself names columns, types and the order
  *  of the CRC, so no library is needed. */
-#ifndef MILL_STORED_ROWS_H
-#define MILL_STORED_ROWS_H
+#pragma once
 
 #include "io/result/result_file.h"
 #include "io/result/table.h"
@@ -17,10 +16,9 @@ typedef struct mill_stored_rows {
   mill_table *exposures; /**< each star's range of rows in /epochs */
 } mill_stored_rows;
 
-/** Open the rows of an open result.  The caller zeroes *rows before, and closes it also after a
+/** Open /fits of an open result.  The caller zeroes *rows before, and closes it also after a
  *  failure.  MILL_ERR_OUTPUT: damaged file; MILL_ERR_MEMORY. */
 int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows);
-int mill_stored_rows_catalog(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows);
 void mill_stored_rows_close(mill_stored_rows *rows);
 
 /** Call take for each packed row of [start, end), until it fails.  Each block read restarts the
@@ -59,5 +57,3 @@ int mill_catalog_known(hid_t file, const char *path, int64_t n_row, unsigned cha
 /** Count the rows [start, start + n) of /fits into summary.  Failures as above. */
 int mill_stored_rows_count(hid_t file, const char *path, int64_t n_row, int64_t start, int64_t n,
                            mill_result_summary *summary);
-
-#endif

@@ -10,8 +10,6 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 
@@ -335,25 +333,24 @@ int mill_table_write(const mill_table_part *part)
 
 int mill_table_fill(mill_table_part part)
 {
-  int err = MILL_OK;
   char value[sizeof(double)];
   const int end = part.end;
-  MILL_TRY(mill_alloc_bytes(part.table->columns.row_size, 1, (void **)&part.row));
+  MILL_OWNED char *row = NULL;
+  MILL_CHECK(mill_alloc_bytes(part.table->columns.row_size, 1, (void **)&row));
+  part.row = row;
   part.stride = 0; /* the same packed row is written to all rows */
   for (; part.first < end; part.first++) {
     const mill_column *c = &part.table->columns.column[part.first];
     const size_t size = mill_column_type_size(c->type);
     if (!missing_value(c, value))
       continue;
-    MILL_TRY(mill_table_go_on());
+    MILL_CHECK(mill_table_go_on());
     for (size_t k = 0; k < c->n_byte; k += size)
       memcpy(part.row + c->at + k, value, size);
     part.end = part.first + 1;
-    MILL_TRY(mill_table_write(&part));
+    MILL_CHECK(mill_table_write(&part));
   }
-done:
-  mill_free(part.row);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- reading ---- */

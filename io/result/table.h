@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A table in an HDF5 file: a group of equally long datasets, one per column of
  *  io/result/columns.h.  Results and models files are read and written through these functions. */
-#ifndef MILL_TABLE_H
-#define MILL_TABLE_H
+#pragma once
 
 #include <hdf5.h>
 
@@ -105,5 +104,3 @@ hid_t mill_column_hdf5_type(int type);
 
 /** The enum mill_column_type of an HDF5 type; -1: none. */
 int mill_column_type_of(hid_t type);
-
-#endif

@@ -3,8 +3,6 @@
 
 #include "io/stars/input_names.h"
 
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,7 +18,6 @@
 #include "io/result/existing_result.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
@@ -138,37 +135,32 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
 static int look_for(const done_input *done, size_t n, const char *settings, int is_output,
                     char *is_done)
 {
-  int err = MILL_OK;
   char of_result[MILL_SETTINGS_SIZE];
   const char *path = done->result;
   size_t n_row = 0;
   int64_t n_fitted = 0;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
-  mill_result_origin origin = {0};
-  mill_known_inputs known = {0};
-  int32_t *status = NULL;
-  MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
-  MILL_TRY(mill_h5_scan(&file));
-  MILL_TRY(mill_result_layout_check(file.id, path, MILL_ERR_OUTPUT));
-  MILL_TRY(mill_result_origin_read(file.id, path, &origin));
-  MILL_TRY(digest_settings(origin.identity, origin.hash, of_result));
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_AT_END(mill_result_origin_clear) mill_result_origin origin = {0};
+  MILL_AT_END(mill_known_inputs_clear) mill_known_inputs known = {0};
+  MILL_OWNED int32_t *status = NULL;
+  MILL_CHECK(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
+  MILL_CHECK(mill_h5_scan(&file));
+  MILL_CHECK(mill_result_layout_check(file.id, path, MILL_ERR_OUTPUT));
+  MILL_CHECK(mill_result_origin_read(file.id, path, &origin));
+  MILL_CHECK(digest_settings(origin.identity, origin.hash, of_result));
   if (strcmp(of_result, settings) != 0)
-    goto done;
-  MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
-  MILL_TRY(MILL_ALLOC(n_row, &status));
-  MILL_TRY(mill_h5_read(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &n_row, status));
+    return MILL_OK;
+  MILL_CHECK(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
+  MILL_CHECK(MILL_ALLOC(n_row, &status));
+  MILL_CHECK(mill_h5_read(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &n_row, status));
   for (size_t i = 0; i < n_row; i++)
     n_fitted += status[i] == MILL_STATUS_FITTED;
   if (is_output && n_fitted == 0)
-    goto done;
-  MILL_TRY(mill_known_inputs_read(file.id, path, &known));
+    return MILL_OK;
+  MILL_CHECK(mill_known_inputs_read(file.id, path, &known));
   for (size_t k = 0; k < n; k++)
     is_done[done[k].i] = (char)has_rows(&known, done[k].entry, status, (int64_t)n_row);
-done:
-  mill_known_inputs_clear(&known);
-  MILL_FREE(origin.identity, status);
-  mill_h5_close(&file);
-  return err;
+  return MILL_OK;
 }
 
 /* Mark the inputs of a list that are done, both by the table and in the result that it names. */

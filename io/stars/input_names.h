@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Input files of a run: from command line, catalog and patterns, without those that are done. */
-#ifndef MILL_INPUT_NAMES_H
-#define MILL_INPUT_NAMES_H
+#pragma once
 
 #include <limits.h>
 
@@ -49,5 +48,3 @@ int mill_input_names_format(const mill_input_request *request, const mill_config
                             const mill_format **format);
 
 void mill_input_names_clear(mill_input_names *names);
-
-#endif

@@ -9,9 +9,6 @@
 #include <sys/stat.h>
 
 #include "io/surveys/redrock.h"
-#include "io/surveys/spectra.h"
-#include "io/stars/input_names.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/status_process.h"
 #include "src/system/log.h"
@@ -167,17 +164,16 @@ static void hold_rows(index_job *job, mill_file_index *index)
 static int index_file(index_job *job, const char *path, int i_file, file_facts *facts)
 {
   mill_file_index *index = &job->inputs->index[i_file - job->inputs->file_start];
-  mill_spectra *spectra = NULL;
-  int err = mill_spectra_open(path, &job->settings, &spectra);
-  if (err == MILL_OK)
-    err = mill_spectra_index(spectra, &job->settings.config->select, index);
-  if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
+  MILL_AT_END(mill_spectra_close_at) mill_spectra *spectra = NULL;
+  int code = mill_spectra_open(path, &job->settings, &spectra);
+  if (code == MILL_OK)
+    code = mill_spectra_index(spectra, &job->settings.config->select, index);
+  if (code == MILL_ERR_INPUT || code == MILL_ERR_RANGE) {
     mill_log_error("%s", mill_error_message());
     mill_file_index_clear(index);
-    err = add_text(job, mill_error_message(), MAX_ERROR, &facts->n_error);
-    goto done;
+    return add_text(job, mill_error_message(), MAX_ERROR, &facts->n_error);
   }
-  MILL_TRY(err);
+  MILL_CHECK(code);
   if (index->warning)
     mill_log_warning("%s: %s", path, index->warning);
   facts->file.size = index->file_size;
@@ -187,7 +183,7 @@ static int index_file(index_job *job, const char *path, int i_file, file_facts *
   facts->file.redrock_size = index->redrock_size;
   facts->file.redrock_mtime = index->redrock_mtime;
   if (index->redrock)
-    MILL_TRY(add_text(job, index->redrock, MILL_FITS_MAX_PATH, &facts->n_redrock));
+    MILL_CHECK(add_text(job, index->redrock, MILL_FITS_MAX_PATH, &facts->n_redrock));
   snprintf(facts->file.format, sizeof facts->file.format, "%s", mill_spectra_format_name(spectra));
   snprintf(facts->file.frame, sizeof facts->file.frame, "%s",
            mill_frame_name(mill_spectra_frame(spectra)));
@@ -195,11 +191,9 @@ static int index_file(index_job *job, const char *path, int i_file, file_facts *
   mill_log_debug("%s (%s): %lld of %lld rows selected", path, facts->file.format,
                  (long long)index->n_row, (long long)index->n_fits_row);
   if (job->want_models && index->n_row > 0)
-    MILL_TRY(learn_layout(job, spectra, index, i_file));
+    MILL_CHECK(learn_layout(job, spectra, index, i_file));
   hold_rows(job, index);
-done:
-  mill_spectra_close(spectra);
-  return err;
+  return MILL_OK;
 }
 
 static int index_share(index_job *job, const mill_input_names *names, file_facts *facts)
@@ -211,10 +205,8 @@ static int index_share(index_job *job, const mill_input_names *names, file_facts
       return MILL_ERROR(
           MILL_ERR_STOPPED,
           "stopped while indexing: nothing was fitted; the same command starts again");
-    const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: indexing it", names->name[i]);
-    const int indexed = index_file(job, names->name[i], i, &facts[i]);
-    mill_watch_end(watch);
-    MILL_CHECK(indexed);
+    MILL_WATCHED(MILL_WATCH_FILE, 0, "%s: indexing it", names->name[i]);
+    MILL_CHECK(index_file(job, names->name[i], i, &facts[i]));
   }
   return MILL_OK;
 }
@@ -255,10 +247,8 @@ static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_fa
   for (int r = 0; r <= mpi->size; r++)
     start[r] = (int)(names->n * r / mpi->size);
   for (int i = start[mpi->rank]; i < start[mpi->rank + 1]; i++) {
-    const int watch =
-        mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at the file", names->name[i]);
+    MILL_WATCHED(MILL_WATCH_START, 0, "%s: looking at the file", names->name[i]);
     look_at_file(names->name[i], *facts + i);
-    mill_watch_end(watch);
   }
   MILL_CHECK(gather_facts(mpi, start, facts));
   for (int64_t i = 0; i < names->n; i++)
@@ -362,14 +352,15 @@ static int refuse_mixed_frames(const mill_input_names *names, const file_facts *
 static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input_names *names,
                      file_facts *facts, mill_inputs *inputs)
 {
-  int64_t *n_row = NULL, *n_exposure = NULL, n_before = 0, n_after = 0;
-  int err = MILL_ALLOC(inputs->n_file, &n_row);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(inputs->n_file, &n_exposure);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(mill_join_make(mpi, radius_arcsec, inputs->n_file, inputs->file_start, inputs->file_end,
-                          inputs->index, n_row, n_exposure, &inputs->join));
-  MILL_TRY(mill_mpi_agree(mpi, refuse_mixed_frames(names, facts, inputs)));
+  int64_t n_before = 0, n_after = 0;
+  MILL_OWNED int64_t *n_row = NULL, *n_exposure = NULL;
+  int code = MILL_ALLOC(inputs->n_file, &n_row);
+  if (code == MILL_OK)
+    code = MILL_ALLOC(inputs->n_file, &n_exposure);
+  MILL_CHECK(mill_mpi_agree(mpi, code));
+  MILL_CHECK(mill_join_make(mpi, radius_arcsec, inputs->n_file, inputs->file_start,
+                            inputs->file_end, inputs->index, n_row, n_exposure, &inputs->join));
+  MILL_CHECK(mill_mpi_agree(mpi, refuse_mixed_frames(names, facts, inputs)));
   for (int i = 0; i < inputs->n_file; i++) {
     n_before += facts[i].file.n_row;
     n_after += n_row[i];
@@ -379,9 +370,7 @@ static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input
   if (mpi->rank == 0)
     mill_log_info("join_by_name: %lld rows of the input files are %lld objects",
                   (long long)n_before, (long long)n_after);
-done:
-  MILL_FREE(n_row, n_exposure);
-  return err;
+  return MILL_OK;
 }
 
 static int build_table(const mill_input_names *names, const file_facts *facts,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Input files of a run, and the index of their rows. */
-#ifndef MILL_INPUTS_H
-#define MILL_INPUTS_H
+#pragma once
 
 #include "io/catalog/catalog_row.h"
 #include "io/catalog/input_table.h"
@@ -64,5 +63,3 @@ void mill_inputs_drop_index(mill_inputs *inputs);
 
 /** Free everything; NULL is allowed. */
 void mill_inputs_clear(mill_inputs *inputs);
-
-#endif

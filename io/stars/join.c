@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "io/catalog/places.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/ranks/exchange.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Join rows that are one object by name, TARGETID or position. */
-#ifndef MILL_JOIN_H
-#define MILL_JOIN_H
+#pragma once
 
 #include "io/catalog/catalog_row.h"
 #include "src/ranks/exchange.h"
@@ -46,5 +45,3 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int fi
                    mill_join **out);
 
 void mill_join_free(mill_join *join); /* NULL is allowed */
-
-#endif

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "kernels/base/nvtx.h"
 #include "kernels/base/clock.h"
 #include "src/system/regular_file.h"
@@ -485,9 +483,7 @@ int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
   }
   for (int i = 0; i < reader->n_worker; i++)
     MILL_CHECK(start_worker(reader, &reader->worker[i]));
-  *out = reader;
-  reader = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&reader, out);
 }
 
 int mill_reader_next(mill_reader *reader, mill_batch **out)

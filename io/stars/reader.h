@@ -9,8 +9,7 @@
  *  A fixed number of batches circulates, so memory does not grow with the catalog:
  *  mill_reader_batches() batches of MILL_BATCH_EXPOSURES exposures, or of the largest row's
  *  exposures if these are more.  A star may outlive its batch, but loses its pixels then. */
-#ifndef MILL_READER_H
-#define MILL_READER_H
+#pragma once
 
 #include "io/catalog/prior_table.h"
 #include "io/catalog/start_table.h"
@@ -90,5 +89,3 @@ void mill_reader_release_star(mill_reader *reader, mill_star *star);
  *  batches.  NULL is allowed. */
 void mill_reader_stop(mill_reader *reader);
 MILL_CLOSER(mill_reader, mill_reader_stop)
-
-#endif

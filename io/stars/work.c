@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/ranks/draw.h"
 #include "src/system/regular_file.h"
 
@@ -71,9 +69,7 @@ int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **
   MILL_CHECK(mill_mpi_agree(mpi, code));
   work->n_at_once = n_mine;
   MILL_CHECK(mill_draw_open(mpi, patience_s, n_mine, &work->draw));
-  *out = work;
-  work = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&work, out);
 }
 
 int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *context,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Rows to fit, in chunks that the ranks draw: joins the schedule (src/ranks/schedule.h) and the
  *  drawing (src/ranks/draw.h). */
-#ifndef MILL_WORK_H
-#define MILL_WORK_H
+#pragma once
 
 #include "io/result/result_file.h"
 #include "io/stars/inputs.h"
@@ -55,5 +54,3 @@ int mill_work_settle(mill_work *work);
 /** Free the work.  Collective if mill_work_settle was called; NULL is allowed. */
 void mill_work_free(mill_work *work);
 MILL_CLOSER(mill_work, mill_work_free)
-
-#endif

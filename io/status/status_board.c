@@ -11,7 +11,6 @@
 
 #include "io/files/whole_file.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
@@ -273,9 +272,13 @@ int mill_board_check_path(const char *path)
 
 static int make(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **out)
 {
-  int err = MILL_OK;
   mill_board *board = NULL;
-  MILL_TRY(MILL_ALLOC(1, &board));
+  MILL_CHECK(MILL_ALLOC(1, &board));
+  if (pthread_mutex_init(&board->mutex, NULL) != 0) {
+    mill_free(board);
+    return MILL_ERROR(MILL_ERR_INTERNAL, "no lock for the status");
+  }
+  *out = board;
   board->plan = *plan;
   board->n_rank = mpi->size;
   board->start_s = mill_wall_s();
@@ -291,30 +294,21 @@ static int make(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **o
   snprintf(board->mine.backend, sizeof board->mine.backend, "%s", plan->rank_backend);
   if (plan->path)
     snprintf(board->path, sizeof board->path, "%s", plan->path);
-  MILL_TRY(MILL_ALLOC(mpi->rank == 0 ? mpi->size : 1, &board->rank));
-  if (pthread_mutex_init(&board->mutex, NULL) != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "no lock for the status");
-  *out = board;
-  return MILL_OK;
-done:
-  if (board)
-    mill_free(board->rank);
-  mill_free(board);
-  return err;
+  return MILL_ALLOC(mpi->rank == 0 ? mpi->size : 1, &board->rank);
+}
+
+static void drop(mill_board *const *board)
+{
+  mill_board_free(*board, NULL);
 }
 
 int mill_board_open(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **out)
 {
-  int err = MILL_OK;
-  mill_board *board = NULL;
+  MILL_AT_END(drop) mill_board *board = NULL;
   *out = NULL;
-  MILL_TRY(mill_mpi_agree(mpi, make(mpi, plan, &board)));
-  MILL_TRY(mill_board_meet(board, mpi));
-  *out = board;
-  board = NULL;
-done:
-  mill_board_free(board, NULL);
-  return err;
+  MILL_CHECK(mill_mpi_agree(mpi, make(mpi, plan, &board)));
+  MILL_CHECK(mill_board_meet(board, mpi));
+  return MILL_GIVE(&board, out);
 }
 
 const mill_rank_state *mill_board_ranks(const mill_board *board, int *n_rank)

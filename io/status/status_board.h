@@ -7,8 +7,7 @@
  *  so once, and the fit continues.
  *
  *  docs/use/formats.md describes the file. */
-#ifndef MILL_STATUS_BOARD_H
-#define MILL_STATUS_BOARD_H
+#pragma once
 
 #include "io/status/status_file.h"
 #include "src/ranks/mpi_context.h"
@@ -50,5 +49,3 @@ const mill_rank_state *mill_board_ranks(const mill_board *board, int *n_rank);
 /** On rank 0 write the last status file (end NULL: do not), and free the board.  Not collective;
  *  board may be NULL. */
 void mill_board_free(mill_board *board, const mill_board_end *end);
-
-#endif

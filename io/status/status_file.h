@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Text of a status file: the state of a run and of its ranks. */
-#ifndef MILL_STATUS_FILE_H
-#define MILL_STATUS_FILE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -95,5 +94,3 @@ void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out
 /** Write the path of an output's status file, OUTPUT.status.json, to out [MILL_STATUS_PATH].
  *  MILL_ERR_USAGE: too long. */
 int mill_status_path(const char *output, char *out);
-
-#endif

@@ -2,7 +2,6 @@
 #include "io/surveys/arena.h"
 
 #include "kernels/backend.h"
-#include "kernels/base/error.h"
 #include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Memory that is handed out in pieces and freed as a whole. */
-#ifndef MILL_ARENA_H
-#define MILL_ARENA_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ int mill_arena_has(const mill_arena *arena, const void *p);
 size_t mill_arena_bytes(const mill_arena *arena);
 
 void mill_arena_clear(mill_arena *arena);
-
-#endif

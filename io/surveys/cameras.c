@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 /* Errors below PHYSICAL mean fluxes in erg / s / cm2 / A, which are then multiplied by SCALE. */
@@ -132,9 +131,8 @@ int mill_camera_scale(mill_cameras *c, mill_camera *camera)
 {
   const int by_sens = camera->plane[MILL_SENS].name != NULL;
   int n = 0, n_small = 0;
-  double *x;
   MILL_CHECK(mill_single_resize(&c->spectrum, camera->n_pix));
-  x = c->spectrum.number;
+  double *x = c->spectrum.number;
   for (c->row = 0; c->row < c->n_row && n == 0; c->row++) {
     MILL_CHECK(mill_camera_plane(c, camera, by_sens ? MILL_SENS : MILL_IVAR, x));
     for (int i = 0; i < camera->n_pix; i++) {
@@ -165,9 +163,7 @@ static int load_wave(mill_cameras *c, mill_camera *camera)
     if (!camera->descends) /* repair_wave needs the stored order */
       turn_round(wave_aa, camera->n_pix);
   }
-  camera->wave_aa = wave_aa;
-  wave_aa = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&wave_aa, &camera->wave_aa);
 }
 
 /* Convert counts to flux and their noise to ivar.  factor [n_pix]: flux per count; 0: bad pixel,

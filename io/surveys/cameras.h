@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Reader of files whose spectra are rows of images or columns of tables.  A format tells where the
  *  numbers of each channel are; these functions read and calibrate them. */
-#ifndef MILL_CAMERAS_H
-#define MILL_CAMERAS_H
+#pragma once
 
 #include "io/surveys/single_spectrum.h"
 
@@ -98,5 +97,3 @@ int mill_plane_unit(mill_fits_file *file, const mill_plane *plane, double scale,
 int mill_cameras_flux_unit(void *state, const char *channel, char unit[MILL_FLUX_UNIT]);
 int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n);
 void mill_cameras_close(void *state);
-
-#endif

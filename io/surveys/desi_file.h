@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by the parts of the DESI reader: desi.c opens files and gives channels, desi_index.c and
  *  desi_selection.c select rows, desi_pixels.c reads images. */
-#ifndef MILL_DESI_FILE_H
-#define MILL_DESI_FILE_H
+#pragma once
 
 #include "io/surveys/spectra.h"
 
@@ -61,5 +60,3 @@ int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const i
 
 /** The `index` of mill_format; state: a mill_desi_file. */
 int mill_desi_index(void *state, const mill_selection *select, mill_file_index *index);
-
-#endif

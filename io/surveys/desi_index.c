@@ -293,21 +293,21 @@ static int64_t select_rows(const mill_desi_file *file, const mill_selection *sel
 
 int mill_desi_index(void *state, const mill_selection *select, mill_file_index *index)
 {
-  int err = MILL_OK;
   mill_desi_file *file = state;
-  mill_fits_values map[N_WISH] = {0};
-  mill_redrock redrock = {0};
-  int *in_class = NULL;
-  double *sn = NULL;
+  MILL_FITS_VALUES(map, N_WISH);
+  MILL_AT_END(mill_redrock_clear) mill_redrock redrock = {0};
+  MILL_OWNED int *in_class = NULL;
+  MILL_OWNED double *sn = NULL;
   mill_catalog_row all;
-  mill_keyed *kept = NULL; /* place: FITS row; key: the same for all rows of a star */
-  MILL_TRY(read_fibermap(file, select, map, &index->warning));
-  MILL_TRY(mill_desi_classes(file, select, &in_class));
-  MILL_TRY(mill_desi_scores(file, select, map[ID].i64, &sn));
-  MILL_TRY(fill_from_exposures(file, map));
-  MILL_TRY(read_division(file, &all));
-  MILL_TRY(read_redrock(file, select, &redrock, index));
-  MILL_TRY(MILL_ALLOC(file->n_spec, &kept));
+  /* place: FITS row; key: the same for all rows of a star */
+  MILL_OWNED mill_keyed *kept = NULL;
+  MILL_CHECK(read_fibermap(file, select, map, &index->warning));
+  MILL_CHECK(mill_desi_classes(file, select, &in_class));
+  MILL_CHECK(mill_desi_scores(file, select, map[ID].i64, &sn));
+  MILL_CHECK(fill_from_exposures(file, map));
+  MILL_CHECK(read_division(file, &all));
+  MILL_CHECK(read_redrock(file, select, &redrock, index));
+  MILL_CHECK(MILL_ALLOC(file->n_spec, &kept));
   const int64_t n = select_rows(file, select, map, in_class, sn, &redrock, kept);
   if (file->joint && map[EXP].there) { /* without EXPID it is a coadd with one row per target */
     for (int64_t i = 0; i < n; i++)
@@ -315,16 +315,12 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
     if (mill_places_find(kept, n, map[RA].f64, map[DEC].f64))
       index->warning = MILL_TOLD_PLACES;
   }
-  MILL_TRY(mill_file_index_alloc(index, n, n));
+  MILL_CHECK(mill_file_index_alloc(index, n, n));
   for (int64_t first = 0, end; first < n; first = end) {
     for (end = first + 1; end < n && kept[end].key == kept[first].key;)
       end++;
     add_row(file->fits->guard->path, map, &all, &redrock, kept + first, end - first, index);
   }
   index->n_fits_row = file->n_spec;
-done:
-  mill_fits_values_free(N_WISH, map);
-  mill_redrock_clear(&redrock);
-  MILL_FREE(in_class, sn, kept);
-  return err;
+  return MILL_OK;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The formats of spectra, and which one a file has. */
-#ifndef MILL_FORMATS_H
-#define MILL_FORMATS_H
+#pragma once
 
 #include "io/surveys/spectra.h"
 
@@ -16,5 +15,3 @@ int mill_format_find(const char *wanted, const mill_format *const *formats, int 
 
 /** Find the format of a file.  MILL_ERR_INPUT: unreadable file or unknown format. */
 int mill_format_of(const char *path, const mill_config *config, const mill_format **out);
-
-#endif

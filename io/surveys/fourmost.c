@@ -8,7 +8,6 @@
 
 #include "io/surveys/selection.h"
 #include "io/surveys/cameras.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 /* In A.  Wavelengths with a step above GAP belong to two cameras; high-resolution cameras are

@@ -2,8 +2,7 @@
 /** The generic layout for spectra of any origin, many stars per file (docs/use/formats.md, "Generic
  *  input"); starmill.surveys.generic writes it.  generic_table.c checks columns and wavelengths,
  *  generic.c groups rows into exposures and reads them. */
-#ifndef MILL_GENERIC_H
-#define MILL_GENERIC_H
+#pragma once
 
 #include "io/surveys/cameras.h"
 
@@ -35,5 +34,3 @@ typedef struct mill_generic_table {
 
 /** Open the table SPECTRA and check columns and wavelengths; medium: the key.  MILL_ERR_INPUT. */
 int mill_generic_table_open(mill_fits_file *file, int medium, mill_generic_table *table);
-
-#endif

@@ -11,7 +11,6 @@
 
 #include "io/surveys/cameras.h"
 #include "io/surveys/selection.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 

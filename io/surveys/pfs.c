@@ -7,7 +7,6 @@
 
 #include "io/surveys/cameras.h"
 #include "io/surveys/selection.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 /* Wavelengths (A) where the arms meet, and FWHM (A) of their lines; MEDIUM: red arm in medium

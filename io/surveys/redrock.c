@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "io/fits/fits_file.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/order.h"
 #include "src/system/regular_file.h"
@@ -28,24 +27,24 @@ static const mill_fits_wish wish[N_WISH] = {
 
 int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_redrock *out)
 {
-  int err = MILL_OK;
-  mill_fits_file *file = NULL;
-  mill_fits_values v[N_WISH] = {0};
-  mill_keyed *key = NULL;
+  MILL_AT_END(mill_fits_file_close_at) mill_fits_file *file = NULL;
+  MILL_FITS_VALUES(v, N_WISH);
+  MILL_OWNED mill_keyed *key = NULL;
   int i_hdu;
-  MILL_TRY(mill_fits_file_open(path, limits, &file));
-  MILL_TRY(mill_fits_file_check_rows(file));
-  MILL_TRY(mill_fits_file_find(file, "REDSHIFTS", &i_hdu));
+  MILL_CHECK(mill_fits_file_open(path, limits, &file));
+  MILL_CHECK(mill_fits_file_check_rows(file));
+  MILL_CHECK(mill_fits_file_find(file, "REDSHIFTS", &i_hdu));
   if (i_hdu < 0)
-    MILL_TRY(mill_fits_file_find(file, "ZBEST", &i_hdu));
+    MILL_CHECK(mill_fits_file_find(file, "ZBEST", &i_hdu));
   if (i_hdu < 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: has no HDU REDSHIFTS or ZBEST; give a redrock file", path);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: has no HDU REDSHIFTS or ZBEST; give a redrock file",
+                      path);
   out->file_size = file->guard->file_size;
   out->file_mtime = file->guard->file_mtime;
-  MILL_TRY(mill_fits_columns(file, i_hdu, wish, N_WISH, v));
+  MILL_CHECK(mill_fits_columns(file, i_hdu, wish, N_WISH, v));
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
-  MILL_TRY(MILL_ALLOC(n_row, &key));
-  MILL_TRY(MILL_ALLOC(n_row, &out->row));
+  MILL_CHECK(MILL_ALLOC(n_row, &key));
+  MILL_CHECK(MILL_ALLOC(n_row, &out->row));
   for (int64_t i = 0; i < n_row; i++)
     key[i] = (mill_keyed){v[ID].i64[i], i};
   qsort(key, (size_t)n_row, sizeof *key, mill_by_key);
@@ -54,13 +53,7 @@ int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_red
       continue;
     mill_fits_fill(path, wish, N_WISH, v, key[i].place, &out->row[out->n++]);
   }
-done:
-  mill_fits_values_free(N_WISH, v);
-  mill_free(key);
-  mill_fits_file_close(file);
-  if (err != MILL_OK)
-    mill_redrock_clear(out);
-  return err;
+  return MILL_OK;
 }
 
 void mill_redrock_clear(mill_redrock *redrock)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Redshifts per TARGETID, from a redrock file or an older zbest file. */
-#ifndef MILL_REDROCK_H
-#define MILL_REDROCK_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ int mill_redrock_is_name(const char *name);
  *  redrock-X.fits.gz, zbest-X.fits or zbest-X.fits.gz, in this order.  out [size]: its path, empty
  *  if there is none. MILL_ERR_INPUT: the path is too long. */
 int mill_redrock_beside(const char *path, char *out, size_t size);
-
-#endif

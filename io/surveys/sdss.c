@@ -9,7 +9,6 @@
 
 #include "io/surveys/cameras.h"
 #include "io/surveys/selection.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 /* SPPIXMASK bits that make a pixel bad whatever its ivar: trace, flat or wavelengths of the fibre

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/config/text.h"
 
 static int keeps_objtype(const mill_selection *select, const char *objtype)
@@ -80,9 +78,7 @@ int mill_class_patterns_make(const mill_selection *select, mill_class_patterns *
                         reason);
     patterns->n++;
   }
-  *out = patterns;
-  patterns = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&patterns, out);
 }
 
 void mill_class_patterns_free(mill_class_patterns *patterns)

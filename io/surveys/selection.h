@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Selection of rows by their properties, without access to files. */
-#ifndef MILL_SELECTION_H
-#define MILL_SELECTION_H
+#pragma once
 
 #include "io/catalog/catalog_row.h"
 #include "kernels/base/memory.h"
@@ -44,5 +43,3 @@ MILL_CLOSER(mill_class_patterns, mill_class_patterns_free)
 /** Set bit i if target_class[i] matches the beginning of name, as in Python's re.match: MWS matches
  *  MWS_ANY. */
 int mill_class_matches(const mill_class_patterns *patterns, const char *name);
-
-#endif

@@ -25,24 +25,20 @@ void mill_single_clear(mill_single_spectrum *spectrum)
 
 int mill_single_resize(mill_single_spectrum *spectrum, int n_pix)
 {
-  int err = MILL_OK;
   if (n_pix > spectrum->capacity) {
     mill_single_clear(spectrum);
-    MILL_TRY(MILL_ALLOC(n_pix, &spectrum->wave_aa));
-    MILL_TRY(MILL_ALLOC(n_pix, &spectrum->number));
-    MILL_TRY(MILL_ALLOC(n_pix, &spectrum->noise));
-    MILL_TRY(MILL_ALLOC(n_pix, &spectrum->factor));
-    MILL_TRY(MILL_ALLOC(n_pix, &spectrum->flux));
-    MILL_TRY(MILL_ALLOC(n_pix, &spectrum->ivar));
-    MILL_TRY(MILL_ALLOC(n_pix, &spectrum->sigma_aa));
-    MILL_TRY(MILL_ALLOC(n_pix, &spectrum->mask));
+    MILL_CHECK(MILL_ALLOC(n_pix, &spectrum->wave_aa));
+    MILL_CHECK(MILL_ALLOC(n_pix, &spectrum->number));
+    MILL_CHECK(MILL_ALLOC(n_pix, &spectrum->noise));
+    MILL_CHECK(MILL_ALLOC(n_pix, &spectrum->factor));
+    MILL_CHECK(MILL_ALLOC(n_pix, &spectrum->flux));
+    MILL_CHECK(MILL_ALLOC(n_pix, &spectrum->ivar));
+    MILL_CHECK(MILL_ALLOC(n_pix, &spectrum->sigma_aa));
+    MILL_CHECK(MILL_ALLOC(n_pix, &spectrum->mask));
     spectrum->capacity = n_pix;
   }
   spectrum->n_pix = n_pix;
-done:
-  if (err != MILL_OK)
-    mill_single_clear(spectrum);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- headers ---------------------------------------------------------- */

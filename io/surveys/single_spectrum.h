@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Steps shared by formats: keywords, units, pixels of an HDU, tables of fibres. */
-#ifndef MILL_SINGLE_SPECTRUM_H
-#define MILL_SINGLE_SPECTRUM_H
+#pragma once
 
 #include "io/surveys/spectra.h"
 
@@ -136,5 +135,3 @@ typedef struct mill_fibres {
 int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
                       const mill_fits_values *values, int64_t n_row, const mill_selection *select,
                       mill_file_index *index);
-
-#endif

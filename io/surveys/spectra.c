@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/spectra_impl.h"
 
-#include <fitsio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 
 #include "io/surveys/formats.h"
 #include "io/surveys/selection.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
 
@@ -215,9 +213,8 @@ static void sort_segments(mill_read_batch *batch)
 static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int waves_only,
                       mill_read_batch *batch)
 {
-  int err = MILL_OK;
   batch->n_segment = 0;
-  MILL_TRY(mill_arena_reset(&batch->arena));
+  MILL_CHECK(mill_arena_reset(&batch->arena));
   for (int i = 0; i < spectra->n_known; i++)
     for (int k = 0; k < spectra->known[i].n_piece; k++) {
       spectra->known[i].piece[k].wave_aa = NULL;
@@ -227,13 +224,12 @@ static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int
   spectra->n_exposure = n;
   spectra->n_channel = 0;
   spectra->waves_only = waves_only;
-  MILL_TRY(spectra->format->read(spectra->state, spectra, exposure, n));
-  sort_segments(batch);
-done:
+  const int code = spectra->format->read(spectra->state, spectra, exposure, n);
   spectra->batch = NULL;
-  if (err != MILL_OK)
+  if (code != MILL_OK)
     batch->n_segment = 0;
-  return err;
+  sort_segments(batch);
+  return code;
 }
 
 /* Fail if the open file has changed, as a star must not mix pixels of two versions.  Replacing or
@@ -253,21 +249,16 @@ static int check_unchanged(const mill_fits_guard *guard)
 
 int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n, mill_read_batch *batch)
 {
-  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading spectra", spectra->name);
-  int err = read_batch(spectra, exposure, n, 0, batch);
-  if (err == MILL_OK && spectra->fits)
-    err = check_unchanged(spectra->fits->guard);
-  mill_watch_end(watch);
-  return err;
+  MILL_WATCHED(MILL_WATCH_FILE, 0, "%s: reading spectra", spectra->name);
+  MILL_CHECK(read_batch(spectra, exposure, n, 0, batch));
+  return spectra->fits ? check_unchanged(spectra->fits->guard) : MILL_OK;
 }
 
 int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
                        mill_read_batch *batch)
 {
-  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading wavelengths", spectra->name);
-  const int err = read_batch(spectra, exposure, n, 1, batch);
-  mill_watch_end(watch);
-  return err;
+  MILL_WATCHED(MILL_WATCH_FILE, 0, "%s: reading wavelengths", spectra->name);
+  return read_batch(spectra, exposure, n, 1, batch);
 }
 
 /* ---- files ---------------------------------------------------------------- */
@@ -296,9 +287,7 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
   MILL_CHECK(mill_alloc_bytes(spectra->format->state_bytes, 1, &spectra->state));
   *(mill_fits_file **)spectra->state = spectra->fits;
   MILL_CHECK(spectra->format->open(spectra->state, &spectra->settings, &spectra->frame));
-  *out = spectra;
-  spectra = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&spectra, out);
 }
 
 int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,
@@ -398,7 +387,7 @@ static int check_selection(const mill_spectra *spectra, const mill_selection *se
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
-  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading the table", spectra->name);
+  MILL_WATCHED(MILL_WATCH_FILE, 0, "%s: reading the table", spectra->name);
   memset(index, 0, sizeof *index);
   MILL_TRY(check_selection(spectra, select));
   MILL_TRY(spectra->format->index(spectra->state, select, index));
@@ -409,7 +398,6 @@ int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill
   for (int64_t i = 0; i < index->n_row; i++)
     index->row[i].is_other = mill_selection_is_other(select, &index->row[i]);
 done:
-  mill_watch_end(watch);
   if (err != MILL_OK)
     mill_file_index_clear(index);
   return err;

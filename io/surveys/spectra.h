@@ -14,8 +14,7 @@
  *
  *  Velocities are in the frame of the file's wavelengths, which every format reports; wavelengths
  *  are not corrected to another frame. */
-#ifndef MILL_SPECTRA_H
-#define MILL_SPECTRA_H
+#pragma once
 
 #include "io/catalog/catalog_row.h"
 #include "io/fits/fits_file.h"
@@ -182,5 +181,3 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
  *  name: for messages.  The caller owns state.  MILL_ERR_MEMORY. */
 int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,
                              const mill_format *format, void *state, mill_spectra **out);
-
-#endif

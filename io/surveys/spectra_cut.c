@@ -6,7 +6,6 @@
 #include <strings.h>
 
 #include "io/surveys/spectra_impl.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/doppler.h"
 #include "src/config/arms.h"

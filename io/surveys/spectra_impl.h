@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by the parts of the spectra reader: spectra.c reads files and fills batches,
  *  spectra_cut.c cuts channels into the library's arms. */
-#ifndef MILL_SPECTRA_IMPL_H
-#define MILL_SPECTRA_IMPL_H
+#pragma once
 
 #include "io/surveys/spectra.h"
 
@@ -69,5 +68,3 @@ void mill_spectra_forget(mill_spectra *spectra);
 /** Source of a channel's line-spread function in an arm.  MILL_LSF_OFF: not needed; MILL_LSF_AUTO:
  *  unknown. */
 int mill_spectra_lsf(const mill_spectra *spectra, const mill_channel *channel, int arm);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** DESI's target classes: names of the bits in its target columns. */
-#ifndef MILL_TARGET_BITS_H
-#define MILL_TARGET_BITS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ int mill_target_bits(const mill_selection *select, int i, uint64_t *bits);
 /** MILL_ERR_INPUT if a target class of the selection matches no bit of any column; names the first.
  *  path: the file, for the message. */
 int mill_target_bits_check(const mill_selection *select, const char *path);
-
-#endif

@@ -11,7 +11,6 @@
 #include <strings.h>
 
 #include "io/surveys/cameras.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 enum { N_ARM = 3, N_IMAGE = 3, MAX_NAME = 32 };

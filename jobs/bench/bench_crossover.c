@@ -8,7 +8,6 @@
 #include "jobs/bench/bench_job.h"
 #include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "kernels/particles/particles.h"
@@ -82,7 +81,7 @@ static double train_mflop(void)
 }
 
 typedef struct train_data {
-  float *x, *target, *scale, *weight, *bias;
+  const float *target;
   double lap_s, best_s;
 } train_data;
 
@@ -118,13 +117,14 @@ static int draw(mill_random *r, size_t n, float **out)
  * fastest of N_EPOCH epochs. */
 static int run_train(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
-  int err = MILL_OK, n_blas = 0;
+  MILL_AT_END(mill_blas_end) int n_blas = 0;
   const int n_model = N_STEP * (int)*n, width = network.width[network.n_hidden - 1];
+  MILL_OWNED float *x = NULL, *target = NULL, *scale = NULL, *weight = NULL, *bias = NULL;
   train_data data = {.best_s = INFINITY};
-  mill_train_state state = {0};
+  MILL_AT_END(mill_train_state_clear) mill_train_state state = {0};
   mill_train_settings set;
   mill_random r;
-  MILL_TRY(mill_blas_begin(c->n_thread, &n_blas));
+  MILL_CHECK(mill_blas_begin(c->n_thread, &n_blas));
   mill_random_begin(&r, 1, 0, 0);
   mill_train_settings_init(&set);
   set.n_hidden = network.n_hidden;
@@ -132,36 +132,33 @@ static int run_train(const crossover *c, int is_gpu, int64_t *n, double *spent_s
   set.batch = (int)*n;
   set.n_epoch = N_EPOCH;
   set.n_thread = c->n_thread;
-  MILL_TRY(draw(&r, (size_t)n_model * N_LABEL, &data.x));
-  MILL_TRY(draw(&r, (size_t)n_model * N_OUT, &data.target));
-  MILL_TRY(draw(&r, (size_t)N_OUT * (size_t)width, &data.weight));
-  MILL_TRY(MILL_ALLOC(N_OUT, &data.bias));
-  MILL_TRY(MILL_ALLOC(N_OUT, &data.scale));
+  MILL_CHECK(draw(&r, (size_t)n_model * N_LABEL, &x));
+  MILL_CHECK(draw(&r, (size_t)n_model * N_OUT, &target));
+  MILL_CHECK(draw(&r, (size_t)N_OUT * (size_t)width, &weight));
+  MILL_CHECK(MILL_ALLOC(N_OUT, &bias));
+  MILL_CHECK(MILL_ALLOC(N_OUT, &scale));
   for (int i = 0; i < N_OUT * width; i++)
-    data.weight[i] /= (float)width;
+    weight[i] /= (float)width;
   for (int i = 0; i < N_OUT; i++)
-    data.scale[i] = 1;
+    scale[i] = 1;
+  data.target = target;
   const mill_train_problem problem = {.n_in = N_LABEL,
                                       .n_out = N_OUT,
                                       .n = n_model,
                                       .n_train = n_model,
-                                      .x = data.x,
-                                      .scale = data.scale,
+                                      .x = x,
+                                      .scale = scale,
                                       .n_norm = N_OUT,
                                       .rows = target_rows,
                                       .context = &data,
-                                      .weight = data.weight,
-                                      .bias = data.bias};
+                                      .weight = weight,
+                                      .bias = bias};
   const mill_train_watch watch = {.after = after_epoch, .context = &data};
-  MILL_TRY(mill_train_begin(&set, &problem, &state));
+  MILL_CHECK(mill_train_begin(&set, &problem, &state));
   data.lap_s = mill_wall_s();
-  MILL_TRY(mill_train_run(&c->job->mpi, c->train[is_gpu], &set, &problem, &watch, &state));
+  MILL_CHECK(mill_train_run(&c->job->mpi, c->train[is_gpu], &set, &problem, &watch, &state));
   *spent_s = data.best_s / N_STEP;
-done:
-  mill_blas_end(n_blas);
-  mill_train_state_clear(&state);
-  MILL_FREE(data.x, data.target, data.scale, data.weight, data.bias);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- particles ---- */
@@ -172,9 +169,8 @@ enum { N_PARTICLE_STEP = 50, N_GRID = 100 };
  * step. */
 static int run_particles(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
-  int err = MILL_OK;
   int record[N_PARTICLE_STEP + 1];
-  mill_particle_result result = {0};
+  MILL_OWNED double *density = NULL, *bound = NULL, *moment = NULL;
   for (int i = 0; i <= N_PARTICLE_STEP; i++)
     record[i] = i;
   const mill_particle_setup setup = {.n_dim = 1,
@@ -194,17 +190,16 @@ static int run_particles(const crossover *c, int is_gpu, int64_t *n, double *spe
                                          .rate = {1},
                                          .start_centre = {1},
                                          .start_spread = {0.5}};
-  MILL_TRY(mill_particle_check_setup(&setup));
-  MILL_TRY(mill_particle_check_problem(&setup, &problem));
-  MILL_TRY(MILL_ALLOC((size_t)setup.n_record * N_GRID, &result.density));
-  MILL_TRY(MILL_ALLOC(setup.n_record, &result.bound));
-  MILL_TRY(MILL_ALLOC((size_t)setup.n_record * MILL_PARTICLE_MOMENTS, &result.moment));
+  MILL_CHECK(mill_particle_check_setup(&setup));
+  MILL_CHECK(mill_particle_check_problem(&setup, &problem));
+  MILL_CHECK(MILL_ALLOC((size_t)setup.n_record * N_GRID, &density));
+  MILL_CHECK(MILL_ALLOC(setup.n_record, &bound));
+  MILL_CHECK(MILL_ALLOC((size_t)setup.n_record * MILL_PARTICLE_MOMENTS, &moment));
+  mill_particle_result result = {.density = density, .bound = bound, .moment = moment};
   const double start_s = mill_wall_s();
-  MILL_TRY(c->particles[is_gpu]->evolve(&setup, 1, &problem, &result));
+  MILL_CHECK(c->particles[is_gpu]->evolve(&setup, 1, &problem, &result));
   *spent_s = mill_wall_s() - start_s;
-done:
-  MILL_FREE(result.density, result.bound, result.moment);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- the table ---- */

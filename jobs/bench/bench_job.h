@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared declarations of `starmill bench`. */
-#ifndef MILL_BENCH_JOB_H
-#define MILL_BENCH_JOB_H
+#pragma once
 
 #include "io/catalog/catalog_list.h"
 #include "jobs/fit/fit.h"
@@ -102,5 +101,3 @@ typedef struct mill_bench_run {
  *  MILL_ERR_STOPPED after a signal, MILL_ERR_USAGE if no star was fitted. */
 int mill_bench_run_fit(mill_bench *job, const mill_fit_options *options, int64_t n_star,
                        mill_bench_run *run);
-
-#endif

@@ -15,7 +15,6 @@
 #include "jobs/jobs.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "src/ranks/mpi_context.h"
@@ -334,36 +333,34 @@ static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
 /* Choose each rank's GPU as a fit does; rank 0 reports.  Collective. */
 static int find_gpus_of_ranks(doctor_job *job)
 {
-  int err = MILL_OK;
   mill_gpu_node node;
-  mill_gpu_facts *gpu = NULL;
-  rank_gpu mine, *all = NULL;
+  MILL_OWNED mill_gpu_facts *gpu = NULL;
+  MILL_OWNED rank_gpu *all = NULL;
+  rank_gpu mine;
   memset(&mine, 0, sizeof mine);
   if (strcmp(job->backend, "cpu") == 0 || !mill_gpu_is_built())
-    goto done;
+    return MILL_OK;
   mill_host_name(mine.host, sizeof mine.host);
   if (mill_gpu_look(&node, &gpu) == MILL_OK)
     mine.n_seen = node.n_gpu;
   mine.has_gpu = 1;
-  err = strcmp(job->backend, MILL_BACKEND_MIXED) == 0
-            ? mill_backend_place_some(&job->mpi, &mine.has_gpu)
-            : mill_backend_place(&job->mpi, 1);
-  mill_error_save(err, &job->gpu_failure);
-  err = MILL_OK;
+  const int code = strcmp(job->backend, MILL_BACKEND_MIXED) == 0
+                       ? mill_backend_place_some(&job->mpi, &mine.has_gpu)
+                       : mill_backend_place(&job->mpi, 1);
+  mill_error_save(code, &job->gpu_failure);
   job->is_on_cpu = !mine.has_gpu;
-  MILL_TRY(job->gpu_failure.code == MILL_ERR_MPI ? MILL_ERR_MPI : MILL_OK);
+  if (code == MILL_ERR_MPI)
+    return code;
   if (job->gpu_failure.code == MILL_OK && mine.has_gpu)
     mill_cuda_probe_bus(mine.bus, sizeof mine.bus);
-  MILL_TRY(mill_mpi_agree(&job->mpi, MILL_ALLOC(job->mpi.size, &all)));
-  MILL_MPI(MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, 0,
-                      job->mpi.comm));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, MILL_ALLOC(job->mpi.size, &all)));
+  MILL_CHECK_MPI(MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, 0,
+                            job->mpi.comm));
   if (job->mpi.rank == 0 && job->gpu_failure.code == MILL_OK)
     report_gpus_of_ranks(job, all);
   else if (job->mpi.rank == 0)
     report_no_gpus(job, all);
-done:
-  MILL_FREE(all, gpu);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- library and choice ---- */

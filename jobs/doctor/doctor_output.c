@@ -13,7 +13,6 @@
 
 #include "io/files/lock_file.h"
 #include "io/hdf5/output_file.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 

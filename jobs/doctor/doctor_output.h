@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Parts of doctor: its report on standard output, and the check of the output folder. */
-#ifndef MILL_DOCTOR_OUTPUT_H
-#define MILL_DOCTOR_OUTPUT_H
+#pragma once
 
 #include "src/ranks/mpi_context.h"
 
@@ -29,5 +28,3 @@ void mill_doctor_mark(mill_doctor_report *report, int exit_status, const char *f
  *  status 4 and one line that names the check.  MILL_ERR_MPI. */
 int mill_doctor_output(const mill_mpi *mpi, const char *folder, unsigned limit_s,
                        mill_doctor_report *report);
-
-#endif

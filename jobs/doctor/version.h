@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Versions that `starmill --version` and doctor print. */
-#ifndef MILL_JOBS_VERSION_H
-#define MILL_JOBS_VERSION_H
+#pragma once
 
 #include <stdio.h>
 
@@ -20,5 +19,3 @@ int mill_version_rows(mill_version_row row[MILL_N_VERSION]);
 /** Print all versions.  The errors of mill_version_rows; MILL_ERR_OUTPUT if out cannot be
  *  written. */
 int mill_version_print(FILE *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Data that every step of a fit needs: the fit's arguments, and data read before the inputs. */
-#ifndef MILL_FIT_CALL_H
-#define MILL_FIT_CALL_H
+#pragma once
 
 #include "io/catalog/prior_table.h"
 #include "io/catalog/start_table.h"
@@ -39,5 +38,3 @@ typedef struct mill_fit_setup {
   mill_file_roles roles; /**< filled on rank 0 */
   mill_stop_watch *stop;
 } mill_fit_setup;
-
-#endif

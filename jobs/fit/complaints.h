@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Warnings about arms that cannot be fitted or look wrong; each warning appears once per file
  *  and arm. */
-#ifndef MILL_COMPLAINTS_H
-#define MILL_COMPLAINTS_H
+#pragma once
 
 #include "io/stars/inputs.h"
 #include "kernels/data/library.h"
@@ -42,5 +41,3 @@ void mill_complain(mill_complaints *complaints, const mill_left_out *left);
 
 /** Warn of a NaN or infinity in a row's fit, and name the row and its file. */
 void mill_complain_nonfinite(const mill_inputs *inputs, const mill_fit_result *result);
-
-#endif

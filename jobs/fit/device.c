@@ -6,7 +6,6 @@
 
 #include "src/run/backend_choice.h"
 #include "io/stars/reader.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/cuda/device_choice.h"
 #include "kernels/backend.h"
@@ -36,28 +35,27 @@ int64_t mill_fit_held_rows(const mill_fit_device *device)
 enum { NAME = sizeof((mill_fit_device *)0)->cpu };
 
 /* Gather the backend names of all ranks in *all [size][NAME], which the caller frees by
- * mill_free.  err: this rank's code so far. */
-static int gather_names(const mill_mpi *mpi, int err, const char *mine, char **all)
+ * mill_free.  code: this rank's code so far. */
+static int gather_names(const mill_mpi *mpi, int code, const char *mine, char **all)
 {
   char name[NAME] = "";
-  if (err == MILL_OK)
-    err = MILL_ALLOC((size_t)mpi->size * NAME, all);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  if (code == MILL_OK)
+    code = MILL_ALLOC((size_t)mpi->size * NAME, all);
+  MILL_CHECK(mill_mpi_agree(mpi, code));
   snprintf(name, sizeof name, "%s", mine);
-  MILL_MPI(MPI_Allgather(name, NAME, MPI_CHAR, *all, NAME, MPI_CHAR, mpi->comm));
-done:
-  return err;
+  MILL_CHECK_MPI(MPI_Allgather(name, NAME, MPI_CHAR, *all, NAME, MPI_CHAR, mpi->comm));
+  return MILL_OK;
 }
 
 /* Replace this rank's backend by that of the oldest instruction set among all ranks.
- * (mill_backend_place has checked that GPUs are of one kind.)  err: the code of finding this
+ * (mill_backend_place has checked that GPUs are of one kind.)  code: the code of finding this
  * rank's backend. */
-static int agree_on_one(const mill_mpi *mpi, int err, const mill_backend **backend)
+static int agree_on_one(const mill_mpi *mpi, int code, const mill_backend **backend)
 {
   static const char prefix[] = "cpu ";
-  char *all = NULL;
-  const char *oldest = NULL, *mine = err == MILL_OK ? (*backend)->name : "";
-  MILL_TRY(gather_names(mpi, err, mine, &all));
+  MILL_OWNED char *all = NULL;
+  const char *oldest = NULL, *mine = code == MILL_OK ? (*backend)->name : "";
+  MILL_CHECK(gather_names(mpi, code, mine, &all));
   oldest = all;
   for (int rank = 1; rank < mpi->size; rank++)
     if (strcmp(all + (size_t)rank * NAME, oldest) < 0)
@@ -65,17 +63,14 @@ static int agree_on_one(const mill_mpi *mpi, int err, const mill_backend **backe
   if (strcmp(mine, oldest) != 0) {
     *backend = mill_backend_cpu(oldest + strlen(prefix));
     if (!*backend)
-      err = MILL_ERROR(MILL_ERR_BACKEND,
-                       "one rank has the backend '%s' and cannot run '%s', the backend of another: "
-                       "use machines of one kind",
-                       mine, oldest);
+      code = MILL_ERROR(MILL_ERR_BACKEND,
+                        "one rank has the backend '%s' and cannot run '%s', the backend of "
+                        "another: use machines of one kind",
+                        mine, oldest);
     else
       mill_log_info("backend %s instead of %s: the best that all ranks have", oldest, mine);
   }
-  MILL_TRY(mill_mpi_agree(mpi, err));
-done:
-  mill_free(all);
-  return err;
+  return mill_mpi_agree(mpi, code);
 }
 
 /* Choose the backends of cuda+cpu, for ranks with and without a GPU.  All ranks agree on the CPU

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Device of a fit: backend, threads, and the number of stars at once on this rank. */
-#ifndef MILL_FIT_DEVICE_H
-#define MILL_FIT_DEVICE_H
+#pragma once
 
 #include "io/result/existing_result.h"
 #include "jobs/fit/call.h"
@@ -30,5 +29,3 @@ int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
 
 /** Return the rows that this rank takes before it finishes its first row.  Not collective. */
 int64_t mill_fit_held_rows(const mill_fit_device *device);
-
-#endif

@@ -9,7 +9,6 @@
 #include "io/catalog/sampled_fit.h"
 #include "jobs/fit/steps.h"
 #include "jobs/jobs.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/text.h"
 #include "src/system/log.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The job `starmill fit` (FITS spectra in, one HDF5 table of stellar parameters out) for
  *  callers other than main: `sample`, `bench`, tests. */
-#ifndef MILL_FIT_JOB_H
-#define MILL_FIT_JOB_H
+#pragma once
 
 #include "jobs/options/options.h"
 #include "kernels/backend.h"
@@ -62,5 +61,3 @@ typedef struct mill_fit_observer {
  *  Collective over mpi.  The codes of kernels/base/error.h; the caller prints the message. */
 int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *command,
                  mill_fit_observer *observer, int *exit_status);
-
-#endif

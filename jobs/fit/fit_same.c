@@ -84,7 +84,5 @@ int mill_fit_identity(const mill_fit_options *options, const mill_config *config
   }
   MILL_CHECK(close_text(out));
   free(*identity);
-  *identity = text;
-  text = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&text, identity);
 }

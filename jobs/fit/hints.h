@@ -2,8 +2,7 @@
 /** Warnings at the end of a fit about settings that are probably wrong for all its stars: the
  *  medium of the wavelengths, templates broader than the spectra, or a resolving power without
  *  effect. */
-#ifndef MILL_HINTS_H
-#define MILL_HINTS_H
+#pragma once
 
 #include "io/surveys/spectra.h"
 #include "kernels/data/library.h"
@@ -57,5 +56,3 @@ int mill_medium_shift(const mill_velocity_counts *counts, double *median_km_s, i
 
 /** Collective: warn on rank 0 if mill_medium_shift of all ranks' rows is not 0. */
 int mill_medium_hint(const mill_mpi *mpi, const mill_velocity_counts *mine);
-
-#endif

@@ -11,7 +11,6 @@
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
 #include "jobs/fit/steps.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 enum { MAX_REASON = 64 };

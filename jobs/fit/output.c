@@ -8,10 +8,8 @@
 #include <unistd.h>
 
 #include "io/result/columns.h"
-#include "io/result/result_file.h"
 #include "io/stars/reader.h"
 #include "jobs/fit/steps.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "src/config/config.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Outputs of a fit: result, models and status file. */
-#ifndef MILL_FIT_OUTPUT_H
-#define MILL_FIT_OUTPUT_H
+#pragma once
 
 #include "io/result/result_file.h"
 #include "io/stars/work.h"
@@ -62,5 +61,3 @@ int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int e
 
 /** Write the final status, with the reason why the run ended.  Not collective. */
 void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_settled);
-
-#endif

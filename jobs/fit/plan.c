@@ -8,7 +8,6 @@
 #include "io/result/models_file.h"
 #include "io/stars/work.h"
 #include "jobs/fit/steps.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/ranks/schedule.h"
 #include "src/run/backend_choice.h"

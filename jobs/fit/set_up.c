@@ -32,10 +32,8 @@ typedef struct loading {
 static int load_watched(void *context)
 {
   const loading *l = context;
-  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: %s", l->path, l->what);
-  const int code = l->load(l->call, l->setup);
-  mill_watch_end(watch);
-  return code;
+  MILL_WATCHED(MILL_WATCH_START, 0, "%s: %s", l->path, l->what);
+  return l->load(l->call, l->setup);
 }
 
 static int choose_sampled(const mill_fit_options *options, mill_config *config)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Stars from the reader, prepared for the pipeline. */
-#ifndef MILL_STARS_H
-#define MILL_STARS_H
+#pragma once
 
 #include "io/stars/reader.h"
 #include "jobs/fit/complaints.h"
@@ -33,5 +32,3 @@ void mill_stars_note_memory(const mill_stars *stars);
 
 /** Stop the reader. */
 void mill_stars_end(mill_stars *stars);
-
-#endif

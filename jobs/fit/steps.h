@@ -2,8 +2,7 @@
 /** The steps of a fit, in the order in which jobs/fit/fit.c calls them.
  *
  *  Unless said otherwise, every step is collective and returns the same code on every rank. */
-#ifndef MILL_FIT_STEPS_H
-#define MILL_FIT_STEPS_H
+#pragma once
 
 #include "io/stars/reader.h"
 #include "jobs/fit/hints.h"
@@ -112,5 +111,3 @@ void mill_fit_stop_others(const mill_fit_call *call, int err);
 /** End the watching thread and receive stop requests still under way, also after a failure err:
  *  MPI must not end before they have arrived. */
 int mill_fit_settle_stop(const mill_fit_call *call, mill_fit_setup *setup, int err);
-
-#endif

@@ -12,7 +12,6 @@
 #include "jobs/library/train_networks.h"
 #include "jobs/library/train_options.h"
 #include "jobs/options/job_steps.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "src/train/train_labels.h"
@@ -221,14 +220,14 @@ static int choose_ops(const job *j, const mill_train_ops **ops)
 
 static int train(job *j)
 {
-  int err = MILL_OK, n_blas = 0;
+  MILL_AT_END(mill_blas_end) int n_blas = 0;
   mill_train_options *o = &j->o;
   const mill_train_ops *ops = NULL;
   if (o->n_thread == 0)
-    MILL_TRY(mill_mpi_share_of_cores(j->mpi, &o->n_thread));
+    MILL_CHECK(mill_mpi_share_of_cores(j->mpi, &o->n_thread));
   o->arm.net.n_thread = o->n_thread;
-  MILL_TRY(mill_mpi_agree(j->mpi, mill_blas_begin(o->n_thread, &n_blas)));
-  MILL_TRY(choose_ops(j, &ops));
+  MILL_CHECK(mill_mpi_agree(j->mpi, mill_blas_begin(o->n_thread, &n_blas)));
+  MILL_CHECK(choose_ops(j, &ops));
   const mill_train_networks networks = {.mpi = j->mpi,
                                         .ops = ops,
                                         .settings = &o->arm,
@@ -240,10 +239,7 @@ static int train(job *j)
                                         .interval_s = o->interval_s,
                                         .stop_file = j->stop_file,
                                         .table = j->table};
-  MILL_TRY(mill_train_networks_run(&networks, j->lib));
-done:
-  mill_blas_end(n_blas);
-  return err;
+  return mill_train_networks_run(&networks, j->lib);
 }
 
 static int train_networks(job *j)

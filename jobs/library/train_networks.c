@@ -10,7 +10,6 @@
 #include "io/files/sha256.h"
 #include "io/library/train_file.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/progress.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Training of the networks of `library train`: arm after arm, with checkpoints, progress and
  *  the table of losses. */
-#ifndef MILL_TRAIN_NETWORKS_H
-#define MILL_TRAIN_NETWORKS_H
+#pragma once
 
 #include "io/library/grid_file.h"
 #include "kernels/data/library.h"
@@ -33,5 +32,3 @@ typedef struct mill_train_networks {
  *  have the grid file's arms.  Collective.  MILL_ERR_STOPPED: the state is saved, and the same
  *  call continues. */
 int mill_train_networks_run(const mill_train_networks *networks, mill_library *lib);
-
-#endif

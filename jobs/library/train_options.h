@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Options of `starmill library train`. */
-#ifndef MILL_TRAIN_OPTIONS_H
-#define MILL_TRAIN_OPTIONS_H
+#pragma once
 
 #include "jobs/options/option_table.h"
 #include "src/train/train_arm.h"
@@ -39,5 +38,3 @@ extern const mill_option_table mill_library_train_table;
 /** Set defaults, read the command line and check that its options are consistent (not after
  *  --help).  MILL_ERR_USAGE. */
 int mill_train_options_parse(int argc, char **argv, mill_train_options *options);
-
-#endif

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/shipped_file.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Steps common to several jobs. */
-#ifndef MILL_JOB_STEPS_H
-#define MILL_JOB_STEPS_H
+#pragma once
 
 /** Flush standard output.  MILL_ERR_OUTPUT if the printed text, named by what ("the summary"),
  *  could not be written. */
@@ -17,5 +16,3 @@ int mill_python_is_other_rank(void);
  *  which reads the job's options; argv[0] is the job's name.  Returns only an exit status: of a
  *  failure, or 0 on ranks other than 0 of an MPI run, which have nothing to do. */
 int mill_python_job(int argc, char **argv);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Parsing and --help of a job's command line, from a table of rows (src/config/option.h). */
-#ifndef MILL_OPTION_TABLE_H
-#define MILL_OPTION_TABLE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -70,5 +69,3 @@ void mill_option_print_help(const mill_option_table *table, const void *base, FI
 
 /** If help is 1, print the help on rank 0's standard output.  Returns help. */
 int mill_option_helped(int help, int rank, const mill_option_table *table, const void *base);
-
-#endif

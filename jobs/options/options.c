@@ -8,8 +8,6 @@
 #include "io/catalog/catalog_list.h"
 #include "io/stars/input_names.h"
 #include "jobs/jobs.h"
-#include "jobs/options/option_table.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/arms.h"
 
@@ -189,9 +187,7 @@ static int apply_objects(const mill_fit_options *options, mill_selection *select
     MILL_CHECK(mill_star_list_read(options->object_file, list));
   mill_star_list_sort(list);
   mill_star_list_free(select->star);
-  select->star = list;
-  list = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&list, &select->star);
 }
 
 /* Replace the configuration's libraries by those of --library. */

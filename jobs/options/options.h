@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Command line of `starmill fit`. */
-#ifndef MILL_OPTIONS_H
-#define MILL_OPTIONS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -119,5 +118,3 @@ int mill_fit_options_running(const mill_fit_options *options, mill_running *runn
 /** Read a time above 0 and at most ten years as seconds: 3600, 90s, 45m, 7.5h, 2d, H:MM:SS or
  *  D-HH:MM:SS.  option: its name without dashes.  MILL_ERR_USAGE. */
 int mill_option_duration(const char *option, const char *text, double *seconds);
-
-#endif

@@ -11,7 +11,6 @@
 #include "src/run/backend_choice.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "src/ranks/mpi_context.h"
@@ -259,19 +258,18 @@ static int find_engine(particle_job *job)
 
 static int set_up(particle_job *job)
 {
-  int err = mill_stop_signal_catch();
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  MILL_TRY(mill_mpi_rank0_first(&job->mpi, load, job));
-  MILL_TRY(find_engine(job));
-  MILL_TRY(mill_mpi_agree(&job->mpi, MILL_ALLOC(job->config.n_problem, &job->status)));
-  MILL_TRY(mill_mpi_agree(&job->mpi, open_output(job)));
-  MILL_MPI(MPI_Bcast(job->status, (int)job->config.n_problem, MPI_UNSIGNED_CHAR, 0, job->mpi.comm));
-  MILL_TRY(mill_mpi_agree(&job->mpi, plan(job)));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, mill_stop_signal_catch()));
+  MILL_CHECK(mill_mpi_rank0_first(&job->mpi, load, job));
+  MILL_CHECK(find_engine(job));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, MILL_ALLOC(job->config.n_problem, &job->status)));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, open_output(job)));
+  MILL_CHECK_MPI(
+      MPI_Bcast(job->status, (int)job->config.n_problem, MPI_UNSIGNED_CHAR, 0, job->mpi.comm));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, plan(job)));
   job->config.setup.n_thread = job->options.n_thread;
   if (job->options.n_thread == 0)
-    MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->config.setup.n_thread));
-done:
-  return err;
+    MILL_CHECK(mill_mpi_share_of_cores(&job->mpi, &job->config.setup.n_thread));
+  return MILL_OK;
 }
 
 /* ---- rounds ---- */

@@ -2,8 +2,8 @@
 /** Clocks in seconds: CPU time of the thread and the process, wall-clock time. */
 #pragma once
 
-/** CPU time (user + system) since the thread or the process began.  A call takes 0.2 microseconds,
- *  since it asks the kernel. */
+/** Return the CPU time (user + system, s) since the thread or the process began.  A call takes 0.2
+ *  microseconds, since it asks the kernel. */
 double mill_thread_cpu_s(void);
 double mill_process_cpu_s(void);
 

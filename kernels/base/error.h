@@ -4,11 +4,11 @@
  *  A function that can fail returns a code from the list below.  Its message names the file, row or
  *  option and what to do; the thread keeps it until its next failure.
  *
- *  A failing function returns: `return MILL_ERROR(code, "...")`, and MILL_CHECK passes a failure on.
- *  Its variables free what they own (MILL_OWNED, MILL_AT_END in kernels/base/memory.h).  Where the
- *  end of a function does more than that, it has a variable `int err` and one exit, the label `done`:
- *  MILL_FAIL sets code and message and goes there, MILL_TRY passes a failure on.  -Wshadow refuses
- *  MILL_CHECK next to an `err`. */
+ *  A failing function returns: `return MILL_ERROR(code, "...")`; MILL_CHECK passes a failure on.
+ *  Its variables free what they own (MILL_OWNED, MILL_AT_END in kernels/base/memory.h).  If the
+ *  end of a function does more than that, it has a variable `int err` and one exit, the label
+ *  `done`: MILL_FAIL sets code and message and goes there, MILL_TRY passes a failure on.  -Wshadow
+ *  refuses MILL_CHECK next to an `err`. */
 #pragma once
 
 #include <stddef.h>
@@ -36,10 +36,10 @@ MILL_EXTERN_C_BEGIN
 enum mill_error { MILL_ERROR_LIST(MILL_ERROR_ENUM) MILL_N_ERROR };
 #undef MILL_ERROR_ENUM
 
-/** Short text of a code; never NULL. */
+/** Return a short text for a code; never NULL. */
 const char *mill_error_text(int code);
 
-/** Exit status (0, 2, 3, 4, 70 or 75) of a job that ends with code. */
+/** Return the exit status (0, 2, 3, 4, 70 or 75) of a job that ends with code. */
 int mill_error_exit_status(int code);
 
 /** Record code and a printf-style message for this thread; returns code.  file and line: place of
@@ -47,7 +47,7 @@ int mill_error_exit_status(int code);
 int mill_error_set(int code, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/** Message of this thread's last failure; empty when there was none. */
+/** Return the message of this thread's last failure; empty when there was none. */
 const char *mill_error_message(void);
 
 /** "file.c:123" of this thread's last failure; empty when there was none. */
@@ -68,7 +68,7 @@ typedef struct mill_error_kept {
 /** Keep this thread's last failure, whose code is code. */
 void mill_error_save(int code, mill_error_kept *kept);
 
-/** The first failure of two codes. */
+/** Return the first failure of two codes. */
 static inline int mill_error_of(int a, int b)
 {
   return a != MILL_OK ? a : b;

@@ -38,7 +38,7 @@ static inline size_t mill_take(size_t *at, size_t bytes)
  *
  *  array [n_array]      in      the structure's table
  *  count                in      elements of an array; 0: no such array, its pointer stays
- *  unit                 in      arrays begin at multiples of it, bytes
+ *  unit                 in      arrays begin at multiples of this many bytes
  *  at                   in/out  offsets of the regions' next arrays, bytes
  *  block                in      memory of all regions; NULL: only *at moves
  *  structure [n_copy]   out     pointers; each structure has size bytes */

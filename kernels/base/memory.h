@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/base/common.h"
+#include "kernels/base/error.h"
 
 MILL_EXTERN_C_BEGIN
 
@@ -24,6 +24,9 @@ void mill_free(void *p);
 /** Free the declared pointer when its block ends: MILL_OWNED double *x = NULL; */
 #define MILL_OWNED MILL_AT_END(mill_free_at)
 void mill_free_at(const void *pointer); /**< pointer: address of the pointer to free */
+
+/** Hand *from over to *to at the end of a function: return MILL_GIVE(&table, out); */
+#define MILL_GIVE(from, to) (*(to) = *(from), *(from) = NULL, MILL_OK)
 
 /** Define close_at for MILL_AT_END, which closes the handle that a `type *` points to. */
 #define MILL_CLOSER(type, close)                                                                   \
@@ -48,8 +51,8 @@ int mill_renew_bytes(void **p, size_t *n_room, size_t n_need, size_t size);
 #define MILL_RENEW(p, n_room, n_need)                                                              \
   mill_renew_bytes((void **)(p), n_room, (size_t)(n_need), sizeof(**(p)))
 
-/** Text to end a message about memory: "; the limit on address space (ulimit -v) is 600 MiB", or ""
- *  without a limit.  Valid until the next call in this thread. */
+/** Return a text to end a message about memory: "; the limit on address space (ulimit -v) is 600
+ *  MiB", or "" without a limit.  Valid until the next call in this thread. */
 const char *mill_memory_limit(void);
 
 /** Count how many of n blocks of n_byte fit into the address space now, and free them again: a

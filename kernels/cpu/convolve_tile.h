@@ -27,6 +27,7 @@ MILL_INLINE int mill_resolve_shift(int n_diag)
   return 0;
 }
 
+/** Convolve a row from x on with the symmetric kernel [half + 1]: MILL_ROTATE_TILE outputs. */
 MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_real *x, mill_real *to)
 {
   typedef mill_vec_real vec;

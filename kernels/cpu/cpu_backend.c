@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The CPU backend: OpenMP threads over groups of slots.  Compiled once per instruction set
  * (MILL_ISA), and once more with fibers in place of plain loops for tests. */
-#define MILL_PRECISION 32 /* of the guess; what depends on the run's precision is in cpu_real.h */
+#define MILL_PRECISION 32 /* of the guess; cpu_real.h has code for the precision of the run */
 
 #include <string.h>
 
@@ -33,13 +33,13 @@ struct mill_device {
   int is_part;     /**< the lane is another device's */
   const mill_model *model;
   mill_slot *const *slot;
-  /* of the last advance */
+  /* slots of the last advance */
   mill_slot **active;
   int *index;
   int n_active, cap_active;
 };
 
-/** Phase that a request counts for. */
+/** Return the phase that a request counts for. */
 static int phase_of(const mill_slot *slot)
 {
   switch (slot->request) {
@@ -91,8 +91,8 @@ static int are_alike(int n, mill_slot *const *slot)
   return 1;
 }
 
-/** slot->guess.chisq of all stars.  Stars that are alike share the loads of the templates, which do
- *  not fit the first-level cache. */
+/** Compute slot->guess.chisq of all stars for a group of templates, from k0 on.  Stars that are
+ *  alike share the loads of the templates, which do not fit into the first-level cache. */
 static void match_stars(mill_block *b, const mill_start_task *t, int k0)
 {
   float *sum[MILL_GUESS_STARS];
@@ -110,6 +110,7 @@ static void match_stars(mill_block *b, const mill_start_task *t, int k0)
   }
 }
 
+/** Prepare the pixels of new stars, match them with the templates and set their first requests. */
 static void body_start(mill_block *b, void *arg)
 {
   const mill_start_task *t = arg;
@@ -270,6 +271,7 @@ static int cpu_zero(mill_device *d, void *to, size_t bytes)
   return MILL_OK;
 }
 
+/** Resize the buffers of all threads' lanes for the model. */
 static int reserve(mill_device *d, const mill_model *m)
 {
   int failed = MILL_OK;
@@ -282,12 +284,13 @@ static int reserve(mill_device *d, const mill_model *m)
       failed = code;
     }
   }
-  if (failed != MILL_OK) /* its message is the thread's */
+  if (failed != MILL_OK) /* the failing thread keeps the message: write another */
     return MILL_ERROR(failed, "no memory for the templates of %d threads%s", d->n_thread,
                       mill_memory_limit());
   return MILL_OK;
 }
 
+/** mill_backend.bind: resize the lanes for the model, and the list for n_slot active slots. */
 static int cpu_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
                     mill_slot *const *slot, int n_slot)
 {
@@ -307,6 +310,7 @@ static int cpu_bind(mill_device *d, const mill_model *model, const mill_model *d
   return MILL_OK;
 }
 
+/** mill_backend.start: a thread starts up to MILL_GROUP slots together. */
 static int cpu_start(mill_device *d, const int *index, int n)
 {
   int together = (n + d->n_thread - 1) / d->n_thread;
@@ -365,8 +369,9 @@ static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mil
   timing->pixel_s[phase_of(slot)] += lap_s(last);
 }
 
-/** One arm of one round: slots that have their template are answered at once, the others in batches
- *  that are emulated and answered while their templates are in the cache. */
+/** Answer all requests for an arm in a round.  Slots that have their template are answered at once.
+ *  The others form batches, each emulated and then answered while its templates are in the
+ *  cache. */
 static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
                        mill_lane *lane, double *last)
 {
@@ -401,9 +406,9 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
   }
 }
 
-/** Fill the n active slots up to a group with copies that ask for later points of a posterior, so
- *  that a batch of the emulator is full.  of [n] out: the slot of each entry; a slot's copies come
- *  in the order of their points.  Returns the new n. */
+/** Fill the list of n active slots up to a group with copies of slots that ask for their later
+ *  points of a posterior: the emulator is fastest with full batches.  of [n] out: index of each
+ *  entry's slot; a slot's copies come in the order of their points.  Returns the new n. */
 static int look_ahead(const mill_model *m, mill_lane *lane, int n, mill_slot **active, int *of)
 {
   const int n_slot = n;
@@ -474,6 +479,7 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
   }
 }
 
+/** mill_backend.advance: a thread makes all rounds of a group of slots. */
 static int cpu_advance(mill_device *d, const int *index, int n, int n_want, int max_round)
 {
   (void)n_want; /* a group is done with its rounds before the next one begins */
@@ -513,6 +519,7 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
   return MILL_OK;
 }
 
+/** mill_backend.store: a task emulates a batch of templates, with one tangent per label. */
 static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, double *mean)
 {
   int err = MILL_OK;

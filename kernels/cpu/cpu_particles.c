@@ -175,6 +175,7 @@ static void move_all(engine *e, int step, int n_step)
                          e->cloud[i].result->moment + (size_t)step * MILL_PARTICLE_MOMENTS);
 }
 
+/* Compute density i_record of all clouds after a step: parts first, then their sums. */
 static void densities(engine *e, int step, int i_record)
 {
   const mill_particle_setup *s = e->setup;
@@ -214,6 +215,8 @@ static void hand_over(const engine *e)
   }
 }
 
+/* Make all steps, at most MILL_PARTICLE_STRIDE at a time, and the density after each recorded
+ * step. */
 static void run(engine *e)
 {
   const mill_particle_setup *s = e->setup;

@@ -16,7 +16,7 @@ typedef void mill_answer_arm(mill_block *b, const mill_model *m, mill_slot *slot
                              mill_workspace *work);
 mill_answer_arm MILL_ISA_SYMBOL(mill_answer_arm_f32), MILL_ISA_SYMBOL(mill_answer_arm_f64);
 
-/** out[r][0..n_out_pad) = W h[r] (+ bias where is_value[r]).
+/** Compute a layer: out[r][0..n_out_pad) = W h[r], plus the bias where is_value[r].
  *
  *  weight                       in   W of the layer in panels (mill_layer), in the type of h
  *  h [n_row][MILL_ROW_PITCH]    in

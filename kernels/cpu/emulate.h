@@ -27,7 +27,7 @@ typedef struct mill_lane {
   int max_seg_pix;
   double *front[2];  /**< [1 + MILL_MAX_LABEL][MILL_ROW_PITCH] labels; output of the front */
   double *hidden[2]; /**< [MILL_BATCH_ROWS][MILL_ROW_PITCH] inputs and outputs of layers */
-  float *narrow[2];  /**< the same */
+  float *narrow[2];  /**< the same shape */
   char *memory;      /**< emulator output of each slot; the slots share other work space */
   mill_workspace work[MILL_GROUP];
   mill_slot *ahead; /**< [MILL_GROUP] slot copies for the next points of a posterior, or NULL */
@@ -39,17 +39,17 @@ typedef struct mill_front_task {
   const mill_model_arm *arm;
   int n_tangent;
   const double *in; /**< [1 + n_tangent][MILL_ROW_PITCH] */
-  double *out;      /**< the same */
+  double *out;      /**< the same shape */
 } mill_front_task;
 
-/** Size of a template's number, bytes. */
+/** Return the bytes of a template's number: float or double. */
 static size_t real_bytes(const mill_model *m)
 {
   return m->set.precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);
 }
 
-/** Margin of a cut grid, in grid points beyond the reach of the rotation: nearer to the cut splines
- *  and taps would give other bits. */
+/** Grid points that cut_arm keeps beyond the reach of rotation and blur: with fewer, splines and
+ *  taps near the cut would give other bits. */
 enum { MILL_PART_EDGE = MILL_COLUMN_PAD };
 
 /** Cut arm i_arm of `part`, a copy of the model, to the grid points that the pixels of n slots need
@@ -140,6 +140,7 @@ typedef struct mill_rows {
   int is_value[MILL_BATCH_ROWS];
 } mill_rows;
 
+/** Number the rows of a batch: a value row per slot, then the tangents, slot by slot. */
 static void number_rows(const mill_model *m, int n_slot, mill_slot *const *slot, mill_rows *rows)
 {
   rows->n_slot = n_slot;

@@ -89,7 +89,7 @@ MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pit
  *  of [n]          in      number of each row in a larger matrix, ascending
  *  sum             in/out  sum of the pair (r, c) of that matrix at mill_gram_at(r, c) - origin
  *
- *  Each place in a vector has its own partial sum, in the order of the pixels. */
+ *  Each lane of a vector has its own partial sum, in the order of the pixels. */
 MILL_BLOCK_FN void mill_gram_add(int first, int n, int len, int pitch, const double *row,
                                  const int *of, int origin, mill_vec_f64 *sum)
 {

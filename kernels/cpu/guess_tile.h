@@ -21,8 +21,8 @@ MILL_INLINE void mill_guess_zero(float *sum)
 /** Stars that share one load of a template: as many as keep their sums in registers. */
 enum { MILL_GUESS_STARS = MILL_VEC_BYTES == 64 ? 8 : 4 };
 
-/** Add conj(D) T of n_block blocks at one frequency, for MILL_GUESS_TEMPLATES templates and n_star
- *  stars.
+/** Add conj(D) T at one frequency, summed over n_block blocks, to the sums of n_star stars, for
+ *  MILL_GUESS_TEMPLATES templates.  D, T: transforms of a star's and of the templates' blocks.
  *
  *  d    in      pointers to each star's D: real parts of its blocks, MILL_GUESS_LANE further the
  *               imaginary parts
@@ -63,8 +63,8 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
   }
 }
 
-/** Transform sum back.  Write the real parts of the first nv <= n / 4 elements of n_lane sequences,
- *  in reverse order, to chisq [n_lane][nv]. */
+/** Apply the inverse Fourier transform to sum.  Write the real parts of the first nv <= n / 4
+ *  elements of n_lane sequences, in reverse order, to chisq [n_lane][nv]. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {

@@ -48,6 +48,7 @@ typedef struct mill_kernel_lines {
   int low_cell, n_cell; /**< first cell, and number of cells */
 } mill_kernel_lines;
 
+/** Set what the grid lines share; n_cell above MILL_KERNEL_MAX_CELL: the shear needs too many. */
 static inline void mill_kernel_lines_make(const mill_particle_setup *s,
                                           const mill_particle_kernel *k, mill_kernel_lines *l)
 {
@@ -261,6 +262,7 @@ static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_part
   mill_kernel_work *w = (mill_kernel_work *)batch->work;
   mill_kernel_lines lines;
   mill_kernel_lines_make(s, k, &lines);
+  /* steps above four widths: the ratios would overflow; a steep shear: too many cells */
   if (lines.rho2 > 16.0 || lines.n_cell > MILL_KERNEL_MAX_CELL) {
     for (int i = 0; i < batch->n; i++)
       if (batch->weight[i] > 0.0)
@@ -275,7 +277,7 @@ static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_part
       mill_kernel_cell(&lines, cell, w, out);
 }
 
-/** Add the particles of a batch to nodes out [n_node[0]]... */
+/** Add the particles of a batch to nodes out [n_node[0]]..., four along each axis. */
 static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_particle_kernel *k,
                                       const mill_particle_batch *batch, double *out)
 {

@@ -13,6 +13,7 @@ _Static_assert(MILL_LANE == 8 && MILL_LANES_PIXELS == 4 && MILL_LANES_TILE == 5,
 
 #define FOUR(x) ((mill_four){x, x, x, x})
 
+/* mill_lanes_layer_block: four outputs of eight templates share each pass over the inputs. */
 MILL_AVX2_BODY layer_block(const mill_lanes_layer *f, int block, double *weight)
 {
   const int n_in = f->n_in, first = block * MILL_LANES_BLOCK;
@@ -57,6 +58,7 @@ MILL_AVX2_BODY layer_block(const mill_lanes_layer *f, int block, double *weight)
 MILL_AVX2(mill_lanes_, layer_block, (const mill_lanes_layer *f, int block, double *weight),
           (f, block, weight))
 
+/* mill_lanes_rotate: convolve with the symmetric kernel, and add to the bins' sums. */
 MILL_AVX2_BODY rotate(const mill_lanes_rotation *f)
 {
   const int n = f->n_pix;
@@ -81,6 +83,7 @@ MILL_AVX2_BODY rotate(const mill_lanes_rotation *f)
 }
 MILL_AVX2(mill_lanes_, rotate, (const mill_lanes_rotation *f), (f))
 
+/* mill_lanes_fill_half: least-squares continuum of each template, then template / continuum - 1. */
 MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
 {
   enum { N_VEC = MILL_LANE / 4 };
@@ -142,6 +145,8 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
 }
 MILL_AVX2(mill_lanes_, fill_half, (const mill_lanes_fill *f, int group), (f, group))
 
+/* mill_lanes_transform_group: transform m^2 + i m of each block of bins (m: template / continuum -
+ * 1), as the guess needs it (kernels/star/blocks/guess.h). */
 MILL_AVX2_BODY transform_group(const mill_lanes_transform *f)
 {
   const float scale = 1.0f / (float)f->n;

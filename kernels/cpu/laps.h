@@ -13,7 +13,7 @@ static inline double lap_s(double *last)
   return lap;
 }
 
-/** Laps are wall time, which is cheap to read but includes other programs.  Those between begin and
+/** Laps are wall time, which is cheap to read but includes other programs.  Laps between begin and
  *  end are therefore scaled to the thread's CPU time. */
 typedef struct mill_laps {
   mill_timing before;

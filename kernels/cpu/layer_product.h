@@ -50,9 +50,9 @@ _Static_assert(MILL_COLUMN_PAD % MILL_TILE_COLUMNS == 0, "an output is made of w
 /** Data common to the tiles of a strip of columns. */
 typedef struct mill_strip {
   int n_in, column;
-  const mill_real *weight; /**< of the strip's first column, input k at k PANEL; those of the next
-                            *   panel n_in PANEL after them */
-  const mill_real *bias;   /**< of its first column */
+  const mill_real *weight; /**< weights of the strip's first column: input k at k PANEL, and the
+                            *   next panel n_in PANEL further */
+  const mill_real *bias;   /**< bias of the strip's first column */
 } mill_strip;
 
 /** Rows h[0..NR), of pitch MILL_ROW_PITCH. */
@@ -110,7 +110,7 @@ void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row
 {
 #define MILL_TILE_NAME(NR) tile_##NR,
   static mill_tile *const tile[] = {NULL, MILL_TILES(MILL_TILE_NAME)};
-  enum { ROWS = sizeof(tile) / sizeof(tile[0]) - 1 }; /* of the highest tile */
+  enum { ROWS = sizeof(tile) / sizeof(tile[0]) - 1 }; /* rows of the highest tile */
   enum { PANEL = MILL_PANEL, COLUMNS = MILL_TILE_COLUMNS };
   const mill_real *weight = (const mill_real *)weight_w;
   const mill_real *bias = (const mill_real *)layer->bias;
@@ -121,7 +121,7 @@ void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row
     const mill_strip s = {layer->n_in, c, weight + n_in * (c - c % PANEL) + c % PANEL, bias + c};
     const ptrdiff_t ahead = c + COLUMNS < layer->n_out_pad ? strip : 0;
     for (int t = 0; t < n_tile; t++) {
-      /* of nearly equal height */
+      /* tiles have nearly equal heights */
       const int row = n_row * t / n_tile, n = n_row * (t + 1) / n_tile - row;
       for (ptrdiff_t i = ahead * t / n_tile; i < ahead * (t + 1) / n_tile; i += LINE)
         __builtin_prefetch(weight + n_in * (c + COLUMNS) + i, 0, 2);

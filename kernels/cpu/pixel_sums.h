@@ -25,8 +25,8 @@ MILL_BLOCK_FN void mill_pixel_product(int len, const float *p, const double *t, 
     out[i] = 0.0;
 }
 
-/** copy = p and sum += a p for a chunk of len pixels; copy is padded with zeros to a whole vector.
- *  */
+/** Copy p to `copy`, padded with zeros to a whole vector, and add a p to sum, for len pixels of a
+ *  chunk. */
 MILL_BLOCK_FN void mill_pixel_add(int len, double a, const float *p, double *copy, double *sum)
 {
   int i = 0;
@@ -43,8 +43,8 @@ MILL_BLOCK_FN void mill_pixel_add(int len, double a, const float *p, double *cop
     copy[i] = 0.0;
 }
 
-/** Write to which the indices of the continuum functions not 0 in pixels [first, first + len);
- *  returns their number. */
+/** Write the indices of the continuum functions that are not 0 in pixels [first, first + len) to
+ *  `which`; returns how many. */
 MILL_BLOCK_FN int mill_pixel_functions(const mill_segment *s, int first, int len, int *which)
 {
   int n = 0, low, end;
@@ -60,7 +60,7 @@ MILL_BLOCK_FN int mill_pixel_functions(const mill_segment *s, int first, int len
 /** Compute the inverse of L L^T; chol [nk][nk] has L in its lower triangle. */
 MILL_BLOCK_FN void mill_normal_inverse(int nk, const double *chol, double (*inverse)[MILL_MAX_CONT])
 {
-  double row[MILL_MAX_CONT][MILL_MAX_CONT]; /* of L^-1 */
+  double row[MILL_MAX_CONT][MILL_MAX_CONT]; /* rows of L^-1 */
   for (int k = 0; k < nk; k++) {
     for (int i = 0; i < nk; i++) {
       row[k][i] = i == k ? 1.0 : 0.0;
@@ -84,7 +84,8 @@ MILL_BLOCK_FN void mill_normal_inverse(int nk, const double *chol, double (*inve
     }
 }
 
-/** p^T N^-1 p for every pixel of a chunk.
+/** Compute quad = p^T N^-1 p at every pixel of a chunk (p: its continuum functions, N: normal
+ *  matrix).
  *
  *  inverse                  in   N^-1
  *  n, which                 in   the continuum functions that are not 0 here
@@ -146,8 +147,8 @@ MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, 
 
 /** Compute a segment's normal matrix a [nk][nk] and right-hand side v [nk] from the sums of
  *  mill_normal_sums, with the n_error rows E of model error eliminated.  Copy the products of E
- *  with P t to with_s [n_error][nk], those with D to with_residual [n_error].  No barrier at the
- *  end: mill_block_normal has the next one. */
+ *  with P t (continuum times template) to with_s [n_error][nk], those with the data D to
+ *  with_residual [n_error].  No barrier at the end: mill_block_normal has the next one. */
 MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, const double *sums,
                                             double *a, double *v, double *with_s,
                                             double *with_residual)
@@ -219,8 +220,8 @@ MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int le
   }
 }
 
-/** Write to `of` the numbers, among all rows, of a chunk's rows: model error, the n continuum
- *  functions in `which`, and n_last rows that follow all n_cont functions. */
+/** Write the number of each of a chunk's rows, among all rows, to `of`: model error, the n
+ *  continuum functions in `which`, and n_last rows that follow all n_cont functions. */
 MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_cont, int n_last,
                                  int *of)
 {
@@ -232,8 +233,8 @@ MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_con
     of[n_error + n + j] = n_error + n_cont + j;
 }
 
-/** Compute a thread's sums of the products of the first n rows of model error with each other: acc
- *  [mill_gram_at(r, c)]. */
+/** Sum the products of rows r and c of model error, for r and c below n, over this thread's pixels,
+ *  into acc [mill_gram_at(r, c)]. */
 MILL_BLOCK_FN void mill_error_pairs(mill_block *b, const mill_segment *s, int n, double *acc)
 {
   const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
@@ -294,9 +295,9 @@ MILL_BLOCK_FN void mill_cell_normal_sums(mill_block *b, int nk, const mill_segme
 }
 
 /** Sum products of rows over a segment's pixels.  The rows are: n_error of model error, P_k t for k
- *  < nk (t: template / sigma), and the data D.  Each row P_k t and D is multiplied by itself and
- *  all rows before it; the sum is at mill_gram_at(row, column) - mill_gram_at(n_error, 0) of sums.
- *  templ NULL: zeros. */
+ *  < nk (continuum function times template / sigma), and the data D.  Each row P_k t and D is
+ *  multiplied by itself and all rows before it; the sum is at mill_gram_at(row, column) -
+ *  mill_gram_at(n_error, 0) of sums.  templ NULL: zeros. */
 MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s,
                                     const mill_real *templ, double level, double *sums)
 {
@@ -347,8 +348,9 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   mill_block_sum_n(b, part, n_sum, sums);
 }
 
-/** Add the terms of model error to slope, the weights of half the gradient at len pixels: (P a) E^T
- *  E r for the residual r, and -p^T N^-1 U^T E for the determinant. */
+/** Add the terms of model error E to slope, the weights of half the gradient at len pixels:
+ *  (P a) E^T E r for the residual r, and -p^T N^-1 U^T E for the determinant (U: products of E with
+ *  P t). */
 MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len,
                                    const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
                                    int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],
@@ -387,7 +389,8 @@ MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len
 
 /** At pixels [first, first + len), padded with zeros to a whole vector, compute: row, model error
  *  and P_k t of the n functions in `which`; poly, the continuum P a; slope, the weight of half the
- *  gradient, mill_det_weight t p^T N^-1 p - (P a) r. */
+ *  gradient, mill_det_weight t p^T N^-1 p - (P a) r (t: template / sigma, p: functions of the
+ *  pixel, N: normal matrix, r: residual). */
 MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s, int first,
                                       int len, const mill_real *templ, double level,
                                       const mill_workspace *work,
@@ -426,13 +429,15 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
     slope[i] = 0.0;
 }
 
-/** Sums of a Jacobian over a segment's pixels, into work->sums.  V_j = (dT/dtheta_j / sigma) (P a)
- *  is row n_error + nk + j, after those of model error and P_k t.  Its products with itself and all
- *  rows before it are at mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0).  Half
- *  the gradient by each parameter follows.
+/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  Row n_error + nk +
+ *  j is V_j = (dT/dtheta_j / sigma) (P a), the model's derivative by parameter j; rows of model
+ *  error and P_k t come before.  Products of V_j with itself and all rows before it are at
+ *  mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0).  Half the gradient by each
+ *  parameter follows.
  *
  *  templ [1 + np][max_seg_pix]  in  the template and its derivatives
- *  work                       in  solve: a, normal: the factor of N;  pixel: a GPU overwrites it */
+ *  work                       in  solve: coefficients a; normal: factor of N;
+ *                                 pixel: a GPU overwrites it */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       int np, const mill_real *templ, double level,
                                       mill_workspace *work)

@@ -4,8 +4,9 @@
  *  kernels/cpu/pixel_sums.h.
  *
  *  A pixel's value is linear in the grid's row: kernel K rotates the row, and kernel B gives the
- *  spline coefficients of the rotated row.  The weight of the grid point t points after the
- *  interval's left end is a cubic in the pixel's place in the interval, with the coefficients
+ *  spline coefficients of the rotated row.  The grid point that lies t points after the left end of
+ *  the pixel's interval has a weight that is a cubic in the pixel's place in the interval, with the
+ *  coefficients
  *
  *    P0 = K[t], P1 = K[t-1] - K[t] - B[t] / 3 - s B[t-1] / 6, P2 = B[t] / 2,
  *    P3 = (s B[t-1] - B[t]) / 6,
@@ -33,8 +34,9 @@ typedef struct mill_taps {
   int reach;
 } mill_taps;
 
-/** Compute B, bend [2 * most + 1], from K, kernel [2 * most + 3]: the spline's response to its
- *  right-hand side (mill_block_spline) falls exponentially to each side. */
+/** Compute kernel B (bend [2 * most + 1]), which gives a rotated row's spline coefficients, from
+ *  the rotation's kernel K (kernel [2 * most + 3]).  The spline's response to its right-hand side
+ *  (mill_block_spline) falls exponentially to each side. */
 MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const double *kernel,
                                 double *bend)
 {
@@ -55,9 +57,9 @@ MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const doubl
   }
 }
 
-/** Make the taps of a symmetric kernel [half + 1], cut where K and B are below MILL_BLUR_LEAST
- *  times the middle of K; B enters the flux with a factor of 0.06 at most.  Returns 0 if the kernel
- *  is too broad. */
+/** Make the taps of a symmetric kernel [half + 1], cut where the kernel K and its B
+ *  (mill_taps_bend) are below MILL_BLUR_LEAST times the middle of K; B enters the flux with a
+ *  factor of 0.06 at most.  Returns 0 if the kernel is too broad. */
 MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_arm *arm,
                              mill_taps *taps)
 {
@@ -184,7 +186,7 @@ MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, cons
   const int n = s->n_pix;
   int low, high;
   float frac;
-  mill_taps taps, broad;
+  mill_taps taps, broad; /* of the kernel, and of its slope by v sin i */
   if (MILL_WIDE || n < N || arm->n_pix < MILL_TAPS_GAIN * n)
     return 0;
   /* not from work->index, which other threads may still be writing */

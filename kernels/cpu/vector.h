@@ -104,6 +104,7 @@ MILL_INLINE double mill_pair_at(const float *from)
   return pair;
 }
 
+/** Load from[index[i]] and the next number, for n indices, into left[i] and right[i]. */
 MILL_INLINE void mill_load_pairs_f32(int n, const float *from, const int *index, float *left,
                                      float *right)
 {

@@ -10,13 +10,11 @@ typedef struct mill_block {
   struct mill_team_memory *team; /**< memory of warps that work alone; NULL: none do */
 } mill_block;
 
-/** Threads of a block; sums over its threads made at once, and numbers of shared memory for
- *  them. */
 enum {
   MILL_BLOCK_THREADS = 128,
   MILL_BLOCK_WARPS = MILL_BLOCK_THREADS / 32,
-  MILL_BLOCK_SUMS_AT_ONCE = 16,
-  MILL_BLOCK_SHARED = MILL_BLOCK_WARPS * MILL_BLOCK_SUMS_AT_ONCE
+  MILL_BLOCK_SUMS_AT_ONCE = 16, /**< numbers that one pass adds up over the threads of a block */
+  MILL_BLOCK_SHARED = MILL_BLOCK_WARPS * MILL_BLOCK_SUMS_AT_ONCE /**< size of mill_block.shared */
 };
 
 /** All threads of the thread block. */
@@ -107,6 +105,7 @@ static __device__ inline double mill_warp_sum(double x)
   return x;
 }
 
+/** Sum part [n] over the threads of a block, in a fixed order; all threads get total [n]. */
 static __device__ inline void mill_block_sum_n(mill_block *b, const double *part, int n,
                                                double *total)
 {
@@ -130,6 +129,7 @@ static __device__ inline void mill_block_sum_n(mill_block *b, const double *part
   }
 }
 
+/** Return the largest x of all threads of a block to each of them. */
 static __device__ inline double mill_block_max(mill_block *b, double x)
 {
   const int lane = b->thread & 31, warp = b->thread >> 5, n_warp = b->n_thread >> 5;

@@ -12,8 +12,8 @@ MILL_INLINE int mill_tiles_first(int half)
   return (half + 3) / 4 * 4;
 }
 
-/** Number of tiles whose outputs end at least half = n_diag / 2 before the row's end and whose
- *  loads stay within the row. */
+/** Count the tiles, the first one at output `first`, whose outputs end at least half = n_diag / 2
+ *  before the row's end and whose loads stay within the row. */
 MILL_INLINE int mill_resolve_most(int n, int n_diag, int first)
 {
   const int half = n_diag / 2, loaded = (n_diag + 3) / 4 * 4 + 4 - half;
@@ -28,6 +28,7 @@ MILL_INLINE int mill_resolve_shift(int n_diag)
   return n_diag / 2 % 4;
 }
 
+/** Convolve a row from x on with the symmetric kernel [half + 1]: MILL_ROTATE_TILE outputs. */
 MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_real *x, mill_real *to)
 {
   mill_quad left = mill_quad_at(x), right = left, sum;
@@ -56,6 +57,8 @@ MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_rea
   mill_quad_put_global(&sum, to);
 }
 
+/** Multiply nr <= MILL_RESOLVE_ROWS rows by the resolution matrix: MILL_RESOLVE_TILE outputs
+ *  each. */
 MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res, const float *res,
                                    ptrdiff_t pitch, const mill_real *in, mill_real *out)
 {

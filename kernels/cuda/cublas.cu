@@ -34,6 +34,7 @@ struct symbol {
   void *to;
 };
 
+/** Open a library and set the pointers to its functions. */
 template <size_t n> static int load(const char *stem, int version, const symbol (&all)[n])
 {
   char name[32];

@@ -20,8 +20,8 @@ enum { MIN_SLOT = 64, MAX_SLOT = MILL_GPU_SLOTS, GRAPH_DRIVER = 12040 };
 
 /* ---- errors ---- */
 
-/** Error code of a CUDA failure, and advice.  MILL_ERR_CONFIG: hardware, driver or code is
- *  missing. */
+/** Return the error code of a CUDA failure, and *advice.  MILL_ERR_CONFIG: hardware, driver or code
+ *  is missing. */
 static int explain(cudaError_t status, const char **advice)
 {
   switch (status) {
@@ -113,8 +113,8 @@ static void cuda_close(mill_device *d)
   if (!d)
     return;
   (void)cudaSetDevice(d->id);
-  /* wait for work that may use the memory to be freed; its failures were reported, or nobody waits
-   * for its results */
+  /* wait for work that may use the memory to be freed; failures of this work were reported, or
+   * nobody waits for its results */
   const cudaStream_t stream[] = {d->stream, d->up, d->down};
   for (int i = 0; i < 3; i++)
     if (stream[i])
@@ -200,6 +200,7 @@ static int send_slots(mill_device *d, int all)
   return MILL_OK;
 }
 
+/** mill_backend.bind: size lists and work space, then run an empty round (mill_cuda_rehearse). */
 static int cuda_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
                      mill_slot *const *slot, int n_slot)
 {
@@ -253,6 +254,7 @@ static int cuda_advance(mill_device *d, const int *index, int n, int n_want, int
   return MILL_OK;
 }
 
+/** mill_backend.collect: wait for the rounds, then download the rows that finished in them. */
 static int cuda_collect(mill_device *d, int *index, mill_fit_result *result, int *n_finished)
 {
   int err = MILL_OK;
@@ -294,7 +296,7 @@ static int cuda_wait(mill_device *d)
   return MILL_OK;
 }
 
-/** Default number of slots, by the GPU memory that this process may have. */
+/** Choose the default number of slots by the GPU memory that this process may have. */
 static int default_slots(int *n_slot)
 {
   size_t n_free = 0;

@@ -88,8 +88,8 @@ static int stage_piece(mill_device *d, const mill_upload *piece)
   return MILL_OK;
 }
 
-/** Join the first pieces in pinned memory that are adjacent, as are their targets, to one copy,
- *  *all.  Returns their number, 1 or more. */
+/** Join the first pieces to one copy, *all, as long as they are pinned and adjacent in both
+ *  memories; returns how many, 1 or more. */
 static int join_pieces(const mill_upload *piece, int n, mill_upload *all)
 {
   int i = 1;

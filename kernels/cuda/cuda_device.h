@@ -63,7 +63,7 @@ struct mill_device {
   void **grave; /**< memory to free when no rounds are under way */
   int n_grave;
   int64_t cap_grave;
-  char remark[1024]; /**< for the log; empty: nothing */
+  char remark[1024]; /**< message for the log; empty: none */
   cudaGraph_t graph;
   cudaGraphExec_t exec;
   cudaGraphConditionalHandle go_on;

@@ -112,7 +112,7 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
   }
 }
 
-/** Compute the front of a grid or radial-function emulator.  One block per lane. */
+/** Compute the first layer's input of a grid or radial-function emulator.  One block per lane. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     front(device_view v, int first, int arm, row_layout<double> out)
 {
@@ -242,7 +242,7 @@ void mill_cuda_drop_graph(mill_device *d)
   d->graph = NULL;
 }
 
-/** Rows of an arm in this pass. */
+/** Return the rows of an arm in this pass. */
 static row_batch rows_of(const device_view *v, int arm)
 {
   return {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch};

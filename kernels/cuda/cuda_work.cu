@@ -7,6 +7,7 @@
 #include "kernels/math/block.h"
 #include "kernels/base/memory.h"
 
+/** Return the sizes of the work space of n_lane lanes that suffice for each arm of the model. */
 static work_shape shape_of(const mill_model *m, int n_lane)
 {
   work_shape s;
@@ -29,8 +30,8 @@ static work_shape shape_of(const mill_model *m, int n_lane)
     if (m->arm[a].kind == MILL_EMULATOR_RBF && m->arm[a].rbf.n_out > s.pitch)
       s.pitch = m->arm[a].rbf.n_out;
   }
-  /* a front's number of outputs is arbitrary; rows must begin at multiples of 16 bytes
-   * (product_f32) */
+  /* a spline grid or radial functions may have any number of outputs; rows must begin at multiples
+   * of 16 bytes (product_f32) */
   s.pitch = (s.pitch + MILL_COLUMN_PAD - 1) / MILL_COLUMN_PAD * MILL_COLUMN_PAD;
   return s;
 }

@@ -25,8 +25,8 @@ static int read_architecture(const char *word, int *number, char *letter, int *r
   return *real || *virtual_;
 }
 
-/* 90a fits capability 9.0 alone, 100f fits 10.0 and later 10.x, 80 fits 8.0 and all later ones (as
- * PTX). */
+/* Does code for an architecture fit a capability?  90a fits 9.0 alone, 100f fits 10.0 and later
+ * 10.x, 80 fits 8.0 and all later ones (as PTX). */
 static int is_for(int number, char letter, int capability)
 {
   if (letter == 'a')
@@ -56,6 +56,7 @@ int mill_gpu_has_code(const char *architectures, int major, int minor, int may_t
   return 0;
 }
 
+/* Is the driver there, and new enough for the CUDA of this build? */
 static int check_driver(const mill_gpu_node *node)
 {
   const int needed = node->runtime / 1000 * 1000; /* minor versions are compatible */

@@ -53,7 +53,7 @@ int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu);
 /** Name of the backend on this GPU: "cuda NVIDIA H200 sm_90", at most 59 bytes. */
 void mill_gpu_backend_name(const mill_gpu_facts *gpu, char *name, size_t size);
 
-/** Ranks of a node that share a GPU.
+/** Count the ranks of a node that share this rank's GPU, and number them.
  *
  *  chosen      [n_rank] the GPU of every rank of the node; all 0 for a rank without GPU
  *  rank        this rank, which has a GPU
@@ -62,12 +62,12 @@ void mill_gpu_backend_name(const mill_gpu_facts *gpu, char *name, size_t size);
 void mill_gpu_sharers(int n_rank, const mill_gpu_facts *chosen, int rank, int *n_sharing,
                       int *place);
 
-/** mill_gpu_sharers, with a check: MILL_ERR_BACKEND if several ranks share a GPU that admits one
+/** Like mill_gpu_sharers, but MILL_ERR_BACKEND if several ranks share a GPU that admits one
  *  program. */
 int mill_gpu_share(int n_rank, const mill_gpu_facts *chosen, int rank, int *n_sharing, int *place);
 
-/** A rank's share of a GPU's memory, bytes.  free_bytes: free before any rank has taken its share.
- *  MILL_ERR_MEMORY if the share is below MILL_GPU_MIN_BYTES. */
+/** Compute *bytes, a rank's share of a GPU's memory.  free_bytes: free before any rank has taken
+ *  its share.  MILL_ERR_MEMORY if the share is below MILL_GPU_MIN_BYTES. */
 int mill_gpu_memory(const char *name, size_t free_bytes, int n_sharing, size_t *bytes);
 
 /** This process's share of a GPU. */

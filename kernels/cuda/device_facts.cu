@@ -28,6 +28,7 @@ static int failed(cudaError_t status, int line)
       return failed(status_, __LINE__);                                                            \
   } while (0)
 
+/** Describe GPU i without making a context. */
 static int look_at(int i, mill_gpu_facts *facts)
 {
   int mode = cudaComputeModeDefault;

@@ -61,7 +61,7 @@ struct particle_segment {
   double inverse; /**< 1 / step */
 };
 
-/** Grid index of point q of segment i, or -1 beyond the grid. */
+/** Return the grid index of point q of segment i, or -1 beyond the grid. */
 static __device__ inline int particle_segment_point(const particle_view &v,
                                                     const mill_particle_setup *s, int i, int q)
 {
@@ -72,6 +72,7 @@ static __device__ inline int particle_segment_point(const particle_view &v,
   return at < n_point && point < v.n_grid ? (int)point : -1;
 }
 
+/** Compute what segment i of the grid and the kernel give for all particles. */
 static __device__ inline void particle_segment_make(const particle_view &v,
                                                     const mill_particle_setup *s,
                                                     const mill_particle_kernel *k, int i,
@@ -133,7 +134,7 @@ static __device__ inline void particle_segment_add(const mill_particle_setup *s,
   }
 }
 
-/** Factor by which particle_segment_add leaves point q too large. */
+/** Return the factor that point q still lacks after particle_segment_add. */
 static __device__ inline double particle_segment_fade(const particle_segment *g, int q)
 {
   const double d = q - MILL_SEGMENT_MIDDLE;

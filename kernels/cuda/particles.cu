@@ -3,8 +3,8 @@
  *
  *  All problems of a call move at once.  One piece of device memory holds inputs, results and work
  *  space; inputs are uploaded and results downloaded in one copy each.  Nothing waits for the host
- *  in between.  The launches are: one for the steps to the next density, one for their moments, and
- *  for a density two (exact) or 1 + number of axes (binned).
+ *  in between.  For each density a call launches one kernel for the steps before it, one for their
+ *  moments, and two (exact form) or 1 + number of axes (binned form) for the density itself.
  *
  *  A cloud's particles are cut into parts, one block each; their number depends on the setup
  *  alone.  Sums over parts have a fixed order, and nodes are integers: the bits depend neither on
@@ -140,8 +140,8 @@ static __global__ void __launch_bounds__(THREADS)
                          v.node + (size_t)i * (size_t)v.n_node);
 }
 
-/** Convolve along axis a as mill_block_convolve does, from the nodes (last axis) or from work.  One
- *  warp per output point, along x, and per cloud. */
+/** Convolve along axis a as mill_block_convolve does; input: the nodes (last axis), else `from`.  A
+ *  warp per output point (x) and cloud (y). */
 static __global__ void __launch_bounds__(THREADS)
     particle_convolve(const __grid_constant__ particle_view v, int a, int n_point, int n_inner,
                       const double *from, double *to, size_t n_to)
@@ -195,7 +195,7 @@ struct batch {
   const mill_particle_problem *problem;
   mill_particle_result *result;
   int n, has_position;
-  int n_tile; /* of the grid */
+  int n_tile; /* tiles of the grid */
   particle_view view;
   cudaStream_t stream;
   char *device;                        /* all memory there, owned */
@@ -203,7 +203,7 @@ struct batch {
   char *up, *down;                     /* pinned */
 };
 
-/** Reserve n elements of input: device pointer, and *offset, the same in the pinned buffer. */
+/** Reserve n elements of input; returns the device pointer, and *offset in the pinned buffer. */
 template <typename type> static type *piece(batch *b, size_t *at, size_t n, size_t *offset)
 {
   *offset = *at;
@@ -350,6 +350,7 @@ static int launch_exact(batch *b, int i_record)
                           i_record);
 }
 
+/** Launch the binned density: spread particles over nodes, then convolve axis by axis. */
 static int launch_binned(batch *b, int i_record)
 {
   const particle_view &v = b->view;
@@ -397,6 +398,7 @@ static int run_steps(batch *b)
   return MILL_OK;
 }
 
+/** Copy the results of a batch from the download buffer to its problems. */
 static void hand_out(const batch *b)
 {
   const particle_view *v = &b->view;
@@ -418,6 +420,7 @@ static void hand_out(const batch *b)
 #undef HOST
 }
 
+/** Upload a batch of problems, run all steps, and download the results. */
 static int run_batch(batch *b)
 {
   CHECK_CUDA(cudaMemcpyAsync(b->device, b->up, b->n_up, cudaMemcpyHostToDevice, b->stream));
@@ -439,7 +442,7 @@ static int at_most(int64_t n, int64_t most)
   return n > 1 ? (int)n : 1;
 }
 
-/** Sizes that depend only on the shape of a problem. */
+/** Set the sizes that depend only on the shape of a problem: parts, slabs, tiles, node unit. */
 static void shape(batch *b)
 {
   const mill_particle_setup *s = b->setup;

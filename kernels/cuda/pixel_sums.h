@@ -50,10 +50,10 @@ static __device__ __forceinline__ void mill_gram_collect_tile(int lane, int firs
   }
 }
 
-/** Add the tiles of all warps, in order, to sums, at mill_gram_at(r, c) - mill_gram_at(first, 0)
- *  for rows r in [first, n_row).  own (used if h is 0): products among the n_own groups from g0 on,
- *  pairs (0, 0), (1, 0), (1, 1).  across (used if n_own is 1 and h < g0): products of group g0 with
- *  group h.  On return the sums are complete for all n_thread threads. */
+/** Add up the products that the warps hold, in the order of warps: row r in [first, n_row) times
+ *  row c goes to sums at mill_gram_at(r, c) - mill_gram_at(first, 0).  own, used if h is 0: pairs
+ *  (0, 0), (1, 0), (1, 1) of the n_own row groups from g0 on.  across, used if n_own is 1 and h <
+ *  g0: group g0 times group h.  On return all n_thread threads see the sums. */
 template <int n_own>
 static __device__ __forceinline__ void
 mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,
@@ -104,6 +104,7 @@ static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, in
   MILL_BARRIER(b);
 }
 
+/** As on a CPU: this thread's products of the first n rows of model error with each other. */
 static __device__ inline void mill_error_pairs(mill_block *b, const mill_segment *s, int n,
                                                double *acc)
 {
@@ -127,8 +128,8 @@ static __device__ inline void mill_error_pairs(mill_block *b, const mill_segment
   }
 }
 
-/** Compute poly = a . p and quad = |L^-1 p|^2 for p [nk], in registers.  inverse [nk]: of L's
- *  diagonal elements. */
+/** Compute poly = a . p and quad = |L^-1 p|^2 for the functions p [nk] of a pixel, in registers.
+ *  chol: L; inverse [nk]: 1 / L's diagonal elements. */
 template <int n_max>
 static __device__ __forceinline__ void
 mill_pixel_quadratic_of(int nk, const double *a, const double *chol, const double *inverse,
@@ -249,8 +250,8 @@ static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segmen
   return r;
 }
 
-/** Load this lane's eight pixels of a row into x, of the 32 from base on: 4 (lane % 4) and the next
- *  three, and the four that are 16 further.  Beyond the row's pitch repeat its last four. */
+/** Load this lane's eight of a row's 32 pixels from base on into x: four pixels from 4 (lane % 4)
+ *  on, and the four that lie 16 further.  Beyond the row's pitch repeat its last four. */
 static __device__ __forceinline__ void mill_load_row(const mill_product_row *r, int base, int pitch,
                                                      mill_real *x)
 {
@@ -321,8 +322,9 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
   }
 }
 
-/** Add the terms of model error to by[pitch ...], the weights of mill_weights_of: (P a) E^T E r for
- *  the residual r, and -p^T N^-1 U^T E for the determinant. */
+/** Add the terms of model error E to by[pitch ...], the gradient's weights of mill_weights_of:
+ *  (P a) E^T E r for the residual r, and -p^T N^-1 U^T E for the determinant (U: products of E with
+ *  P t). */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,
@@ -349,7 +351,8 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
 }
 
 /** Compute by [2][pitch] at each pixel of a segment, both divided by sigma: [0] the continuum P a,
- * [1] the weight of half the gradient, mill_det_weight t p^T N^-1 p - (P a) r.  nk <= n_max. */
+ *  [1] the weight of half the gradient, mill_det_weight t p^T N^-1 p - (P a) r (t: template /
+ *  sigma, p: functions of the pixel, N: normal matrix, r: residual).  nk <= n_max. */
 template <int n_max>
 static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, const mill_model *m,
                                                     const mill_segment *s, const mill_real *templ,
@@ -390,8 +393,8 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
   mill_threads_wait(n_thread);
 }
 
-/** Add the lanes' shares of half the gradient by the rows of group g0; the result follows the
- *  sums. */
+/** Add up the lanes' shares of half the gradient by the parameters of row group g0; store the
+ *  result behind the sums of products. */
 static __device__ __forceinline__ void mill_gather_gradient(int thread, int n_thread, int g0,
                                                             int first, int n_row, double gradient,
                                                             double *sums)
@@ -409,7 +412,7 @@ static __device__ __forceinline__ void mill_gather_gradient(int thread, int n_th
 }
 
 /** Sum products of rows over a segment's pixels: the n_own groups from g0 on with each other and,
- *  if n_own is 1, with group h.  Those of rows [first, n_row) go to sums at mill_gram_at(row,
+ *  if n_own is 1, with group h.  Products of rows [first, n_row) go to sums at mill_gram_at(row,
  *  column) - mill_gram_at(first, 0); a Jacobian's gradient follows.  stages: shared memory of the
  *  n_thread threads.
  *
@@ -493,9 +496,9 @@ static __device__ inline void mill_sums_of_all(mill_block *b, const mill_segment
 }
 
 /** Sum products of rows over a segment's pixels.  The rows are: n_error of model error, P_k t for k
- *  < nk (t: template / sigma), and the data D.  Each row P_k t and D is multiplied by itself and
- *  all rows before it; the sum is at mill_gram_at(row, column) - mill_gram_at(n_error, 0) of sums.
- *  templ NULL: zeros. */
+ *  < nk (continuum function times template / sigma), and the data D.  Each row P_k t and D is
+ *  multiplied by itself and all rows before it; the sum is at mill_gram_at(row, column) -
+ *  mill_gram_at(n_error, 0) of sums.  templ NULL: zeros. */
 MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s,
                                     const mill_real *templ, double level, double *sums)
 {
@@ -507,13 +510,15 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
     mill_sums_of_all<0>(b, s, ne, n_row, templ, 0, level, NULL, sums);
 }
 
-/** Sums of a Jacobian over a segment's pixels, into work->sums.  V_j = (dT/dtheta_j / sigma) (P a)
- *  is row n_error + nk + j, after those of model error and P_k t.  Its products with itself and all
- *  rows before it are at mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0).  Half
- *  the gradient by each parameter follows.
+/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  Row n_error + nk +
+ *  j is V_j = (dT/dtheta_j / sigma) (P a), the model's derivative by parameter j; rows of model
+ *  error and P_k t come before.  Products of V_j with itself and all rows before it are at
+ *  mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0).  Half the gradient by each
+ *  parameter follows.
  *
  *  templ [1 + np][max_seg_pix]  in  the template and its derivatives
- *  work                       in  solve: a, normal: the factor of N;  pixel: overwritten */
+ *  work                       in  solve: coefficients a; normal: factor of N;
+ *                                 pixel: overwritten */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       int np, const mill_real *templ, double level,
                                       mill_workspace *work)

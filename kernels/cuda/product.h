@@ -23,10 +23,10 @@ enum {
 static_assert(MILL_COLUMN_PAD % TILE == 0, "padded outputs must be whole tiles");
 static_assert(K_BLOCK % STAGE == 0, "blocks of sums end where a buffer does");
 
-/** ROWS: rows of a block.  ROW_SIDE, SIDE: threads along rows and along columns; a thread has as
- *  many outputs as make arithmetic the limit, not shared memory or the second-level cache.  APART:
- *  distance of a thread's columns.  EMPTY: unused columns, which put a warp's weights into
- *  different banks. */
+/** Shape of a block.  ROWS: its rows.  ROW_SIDE, SIDE: its threads along rows and along columns, so
+ *  few that the outputs of a thread make arithmetic the limit, not shared memory or the
+ *  second-level cache.  APART: distance between two pieces of a thread's columns, in pieces.
+ *  EMPTY: unused columns of a buffer, which put a warp's weights into different banks. */
 template <typename real> struct product_shape;
 template <> struct product_shape<float> {
   enum { ROWS = 128, ROW_SIDE = 16, SIDE = 8, APART = 8, EMPTY = 0 };
@@ -59,14 +59,15 @@ struct row_batch {
   const int *list;
 };
 
-/** Offsets of a tile's input and output rows.  Rows beyond the list's end stand for row 0 and are
- *  not written. */
+/** Offsets of a tile's input and output rows.  Rows beyond the list's end get the offsets of row 0
+ *  and are not written. */
 template <typename real> struct tile_rows {
   enum { ROWS = product_size<real>::ROWS };
   size_t from[ROWS], to[ROWS];
   int is_value[ROWS];
 };
 
+/** Set a tile's rows, a thread each: entries [first, first + n_left) of the list. */
 template <typename real>
 static __device__ inline void find_rows(tile_rows<real> *rows, const row_batch &batch, int first,
                                         int n_left, int column, const row_layout<const real> &in,
@@ -188,8 +189,8 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
   }
 }
 
-/** A thread's first row and column of a tile.  Its rows are ROW_SIDE apart, its pieces of columns
- *  APART * PIECE. */
+/** A thread's first row and column of a tile.  The thread's rows are ROW_SIDE apart, its pieces of
+ *  columns APART * PIECE columns. */
 struct product_place {
   int row, column;
 };
@@ -200,8 +201,8 @@ static __device__ __forceinline__ product_place place_of(const float *)
   return {(int)threadIdx.x / size::SIDE, (int)threadIdx.x % size::SIDE * size::PIECE};
 }
 
-/** By the layout of mill_mma_f64: a warp computes every second group of eight rows by sixteen
- *  columns. */
+/** Place a thread by the layout of mill_mma_f64: a warp computes every second group of eight rows
+ *  by sixteen columns. */
 static __device__ __forceinline__ product_place place_of(const double *)
 {
   typedef product_size<double> size;
@@ -239,8 +240,8 @@ static __device__ __forceinline__ void add_stage(const product_buffer<float> &fr
   }
 }
 
-/** The same in float64 by tensor cores, for all inputs of the buffer, as those past the last are
- *  zeros. */
+/** Add the products of a float64 buffer to sum by tensor cores: of all its inputs, since those past
+ *  the last are zeros. */
 template <int n_row>
 static __device__ __forceinline__ void
 add_stage(const product_buffer<double> &from, int, const product_place &at,
@@ -349,7 +350,7 @@ multiply(product_buffer<real> *buffer, tile_rows<real> *rows, const row_batch &b
   multiply_tile<real>(buffer, *rows, n_left, n_in, weight, bias, in, out);
 }
 
-/** A layer in float64. */
+/** Compute a layer in float64. */
 static __global__ void __launch_bounds__(product_size<double>::THREADS,
                                          product_size<double>::BLOCKS)
     product_f64(row_batch batch, int n_in, const double *weight, const double *bias,
@@ -360,8 +361,8 @@ static __global__ void __launch_bounds__(product_size<double>::THREADS,
   multiply(buffer, &rows, batch, n_in, weight, bias, in, out);
 }
 
-/** A layer in float32.  A thread computes eight rows by twice four columns: for two inputs 128
- *  multiply-adds need eight loads of two numbers and four loads of four from shared memory. */
+/** Compute a layer in float32.  A thread computes eight rows by twice four columns: for two inputs
+ *  128 multiply-adds need eight loads of two numbers and four loads of four from shared memory. */
 static __global__ void __launch_bounds__(product_size<float>::THREADS, product_size<float>::BLOCKS)
     product_f32(row_batch batch, int n_in, const float *weight, const float *bias,
                 row_layout<const float> in, row_layout<float> out)

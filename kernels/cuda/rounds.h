@@ -17,8 +17,8 @@ enum {
   LIST_THREADS = 1024  /**< threads of the block that makes a round's list */
 };
 
-/** The slot of this block in a pass that begins at entry `first` of the list; NULL: none.  All
- *  threads get the same. */
+/** Return the slot of this block in a pass that begins at entry `first` of the list; NULL: none.
+ *  All threads get the same. */
 static __device__ inline mill_slot *slot_of_block(const device_view &v, int first)
 {
   const int i = first + (int)blockIdx.x;

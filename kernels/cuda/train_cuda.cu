@@ -125,8 +125,8 @@ static unsigned blocks(size_t n)
   return (unsigned)((n + THREADS - 1) / THREADS);
 }
 
-/** c [m][n] = op(a) op(b), as gemm of train_cpu.c.  cuBLAS is column-major, so a and b are
- *  exchanged. */
+/** Compute c [m][n] = op(a) op(b), as gemm of train_cpu.c does.  cuBLAS is column-major, so a and b
+ *  are exchanged. */
 static int product(mill_train_work *w, int transpose_a, int transpose_b, int m, int n, int k,
                    const float *a, int lda, const float *b, int ldb, float *c, int ldc)
 {
@@ -194,6 +194,7 @@ static size_t lay_out(mill_train_work *w)
   return at;
 }
 
+/** Make the streams for work and for uploads, the events of the upload buffers, and cuBLAS. */
 static int make_streams(mill_train_work *w)
 {
   CHECK_CUDA(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking));
@@ -318,6 +319,7 @@ static int send(mill_train_work *w, const mill_train_rows *rows, input **in)
   return MILL_OK;
 }
 
+/** Queue the hidden layers of n_row models: inputs act [l] and slopes of the SiLU of each layer. */
 static int forward(mill_train_work *w, int n_row)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -332,6 +334,7 @@ static int forward(mill_train_work *w, int n_row)
   return MILL_OK;
 }
 
+/** Copy the last layer's inputs for these models to h, on the host. */
 static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
 {
   const int last = w->net.shape.n_layer - 1;
@@ -390,7 +393,7 @@ static int losses(mill_train_work *w, const mill_train_rows *rows, double *loss)
 
 /* ---- backwards ------------------------------------------------------------------------------- */
 
-/** Gradient by the weights and biases of layer l from delta, d loss / d output of the layer. */
+/** Compute the gradient by weights and biases of layer l from delta, d loss / d output. */
 static int layer_slopes(mill_train_work *w, int l, int n_row, const float *delta)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -401,6 +404,7 @@ static int layer_slopes(mill_train_work *w, int l, int n_row, const float *delta
                           train_sum_rows, n_row, n_out, delta, w->gradient + s->bias[l]);
 }
 
+/** Queue the gradient of these models, from the last layer back to the first (train_ops.h). */
 static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
 {
   const mill_train_shape *s = &w->net.shape;

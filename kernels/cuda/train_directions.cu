@@ -21,6 +21,7 @@ struct directions {
   int n_work;
 };
 
+/** Start cuBLAS and cuSOLVER on a stream of their own. */
 static int open_solvers(directions *d)
 {
   MILL_CHECK(mill_cublas_load(&d->cublas));
@@ -55,8 +56,8 @@ static void close_solvers(directions *d)
   mill_cuda_drop_stream(d->stream);
 }
 
-/** Compute the n largest eigenvalues, d->value, and eigenvectors of d->product [n_row][n_row],
- *  which the vectors replace. */
+/** Compute the n largest eigenvalues, d->value, of d->product [n_row][n_row], and replace the
+ *  product by their eigenvectors. */
 static int solve(directions *d, int n_row, int n)
 {
   int n_found = 0, info = 0;

@@ -12,8 +12,8 @@
 #include "kernels/math/activation.h"
 #include "kernels/particles/move.h"
 
-/** Kernel widths beyond which a particle's images at boundaries and nodes are left out: the kernel
- *  is below 3e-18 of its peak there. */
+/** Nodes, and a particle's images at boundaries, are left out beyond this many kernel widths: the
+ *  kernel is below 3e-18 of its peak there. */
 #define MILL_KERNEL_REACH 9.0
 
 /** The kernel of one cloud of particles after one step. */
@@ -32,8 +32,8 @@ MILL_HD static inline double mill_grid_step(const mill_particle_setup *s, int a)
   return s->n_grid[a] > 1 ? (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 1.0;
 }
 
-/** Does the kernel ignore covariances?  A particle's mirror image would have covariances of the
- *  opposite sign. */
+/** Does the kernel ignore covariances?  It does if an axis reflects or is periodic, since a
+ *  particle's mirror image has covariances of the opposite sign. */
 MILL_HD static inline int mill_kernel_is_along_axes(const mill_particle_setup *s)
 {
   int along = s->along_axes || s->n_dim == 1 || s->bandwidth == MILL_WIDTH_GIVEN;
@@ -104,7 +104,8 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
 }
 
 /** For line i of the grid along the last axis, write its coordinates on the other axes to other
- *  [MILL_PARTICLE_DIM]; returns the shear there, in grid steps of the last axis. */
+ *  [MILL_PARTICLE_DIM]; returns a kernel's shift there along the last axis, from shear, in grid
+ *  steps. */
 MILL_HD static inline double mill_kernel_line(const mill_particle_setup *s,
                                               const mill_particle_kernel *k, int i, double *other)
 {
@@ -193,8 +194,8 @@ MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
 
 /* ---- nodes ---- */
 
-/** Position of the first node of an axis, and the nodes' spacing.  They extend MILL_KERNEL_REACH
- *  widths beyond the grid. */
+/** Compute the position *low of an axis's first node and the nodes' *spacing.  Nodes extend
+ *  MILL_KERNEL_REACH kernel widths beyond the grid. */
 MILL_HD static inline void mill_node_axis(const mill_particle_setup *s,
                                           const mill_particle_kernel *k, int a, double *low,
                                           double *spacing)
@@ -206,9 +207,10 @@ MILL_HD static inline void mill_node_axis(const mill_particle_setup *s,
 
 /** Bound on the error of one particle's binned density, in units of its kernel's peak.
  *
- *  Cubic interpolation from four nodes w apart errs by |error| <= (9/16) / 24 w^4 max |K''''|, with
- *  max |K''''| = 3 K(0) / h^4 for width h.  Each further axis multiplies an axis's error by at most
- *  5/4, the sum of the weights' absolute values.  1e-13: rounding, and the kernel beyond nodes. */
+ *  Cubic interpolation of the kernel K from four nodes w apart errs by |error| <= (9/16) / 24 w^4
+ *  max |K''''|, with max |K''''| = 3 K(0) / h^4 for width h.  Each further axis multiplies an
+ *  axis's error by at most 5/4, the sum of the weights' absolute values.  1e-13 covers rounding
+ *  errors and the kernel beyond the nodes. */
 MILL_HD static inline double mill_node_bound(const mill_particle_setup *s,
                                              const mill_particle_kernel *k)
 {
@@ -222,7 +224,7 @@ MILL_HD static inline double mill_node_bound(const mill_particle_setup *s,
   return factor * bound + 1e-13;
 }
 
-/** Weights of the four nodes around t, from 0 to 1 between the middle two. */
+/** Compute the weights of the four nodes around t, from 0 to 1 between the middle two. */
 MILL_HD static inline void mill_node_weights(double t, double weight[4])
 {
   const double p = t + 1.0, q = t - 1.0, r = t - 2.0, sixth = 1.0 / 6.0;
@@ -259,8 +261,8 @@ MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
   return is_inside;
 }
 
-/** Index of the first of a particle's four nodes along the last axis, at node j of the first and e
- *  of the second axis; *part: the weight of that row. */
+/** Return the index of the first of a particle's four nodes along the last axis, at node j of the
+ *  first and e of the second axis; *part: the weight of this row of four nodes. */
 MILL_HD static inline size_t mill_node_row(const mill_particle_setup *s, const int *at,
                                            double weight[][4], int j, int e, double *part)
 {
@@ -294,8 +296,8 @@ MILL_HD static inline double mill_node_along(const mill_particle_setup *s, doubl
 }
 
 /** Bound on the error of a density: 0 for the exact form, NaN without a kernel.  moment
- *  [MILL_PARTICLE_MOMENTS]: of the kernel's cloud.  rounding: total rounding of one particle's
- *  nodes, in units of the kernel's peak */
+ *  [MILL_PARTICLE_MOMENTS]: of the kernel's cloud.  rounding: total rounding error of one
+ *  particle's nodes, in units of the kernel's peak */
 MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
                                                 const mill_particle_kernel *k, const double *moment,
                                                 double rounding)

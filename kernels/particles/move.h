@@ -6,8 +6,8 @@
 #include "kernels/math/counter_random.h"
 #include "kernels/particles/potential.h"
 
-/** Sums over particles: number alive, number lost, first and second moments about a reference
- *  point. */
+/** Sums over particles: number alive, number of bad steps (NaN or too long), first and second
+ *  moments about a reference point. */
 enum { MILL_PARTICLE_SUMS = 2 + 9 };
 
 /** Index of the sum over x_a x_e, a <= e, among the second moments. */
@@ -33,7 +33,7 @@ typedef struct mill_particle_cloud {
   double *alive;                       /**< [n_particle] 1 or 0 */
   double *sums;                        /**< [n_part][MILL_PARTICLE_SUMS] */
   double reference[MILL_PARTICLE_DIM]; /**< point about which moments are summed */
-  int bad_step;                        /**< of mill_particle_result */
+  int bad_step;                        /**< as in mill_particle_result */
 } mill_particle_cloud;
 
 /** Set up a problem before its first step; the caller sets the arrays. */

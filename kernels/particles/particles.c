@@ -13,6 +13,7 @@
 
 /* ---- setup ---- */
 
+/* Check ends, grid and kernel width of axis a. */
 static int check_axis(const mill_particle_setup *s, int a)
 {
   if (s->boundary[a] != MILL_OPEN && !(s->high[a] > s->low[a]))
@@ -68,8 +69,8 @@ int mill_particle_check_setup(const mill_particle_setup *s)
 
 /* ---- problems ---- */
 
-/* Largest curvature of a gridded U along an axis. A cubic spline's curvature is linear between
- * nodes, so only nodes are examined. */
+/* Return the largest curvature of a gridded U along any axis. A cubic spline's curvature is linear
+ * between nodes, so only nodes are examined. */
 static double field_curvature(const mill_particle_field *f)
 {
   size_t n[MILL_PARTICLE_DIM] = {1, 1, 1}, n_all = 1;
@@ -94,7 +95,7 @@ static double field_curvature(const mill_particle_field *f)
   return most;
 }
 
-/* Largest curvature of U along an axis, in its minima and where the problem's particles begin. */
+/* Return the largest curvature of U along an axis, in minima and where the particles begin. */
 static double curvature(const mill_particle_setup *s, const mill_particle_problem *p)
 {
   double most = 0;
@@ -119,6 +120,7 @@ static double curvature(const mill_particle_setup *s, const mill_particle_proble
   return most;
 }
 
+/* Check where and how wide the particles of a problem start along axis a. */
 static int check_start(const mill_particle_setup *s, const mill_particle_problem *p, int a)
 {
   const unsigned long long id = p->id;
@@ -172,9 +174,9 @@ size_t mill_particle_n_coef(const mill_particle_field *f)
   return n;
 }
 
-/* Coefficients c [n + 2] of the uniform cubic B-spline through u [n], (c[i] + 4 c[i + 1] + c[i +
- * 2]) / 6 = u[i]. Not-a-knot: a continuous third derivative at the second and the last but one
- * point, where the second derivative thus equals the second difference of u. work [n]. */
+/* Compute coefficients c [n + 2] of the uniform cubic B-spline through u [n], (c[i] + 4 c[i + 1] +
+ * c[i + 2]) / 6 = u[i]. Not-a-knot: a continuous third derivative at the second and the last but
+ * one point, where the second derivative thus equals the second difference of u. work [n]. */
 static void fit_line(int n, const double *u, double *c, double *work)
 {
   const int first = 1, last = n - 2;
@@ -195,9 +197,9 @@ static void fit_line(int n, const double *u, double *c, double *work)
   c[last + 3] = 6 * u[last + 1] - 4 * c[last + 2] - c[last + 1];
 }
 
-/* Coefficients of a periodic spline with n points a period, by two recursions with the pole sqrt(3)
- * - 2 (Unser, Aldroubi & Eden 1993, IEEE Trans. Signal Process. 41, 821). c[0] belongs to the last
- * point. */
+/* Compute the coefficients c [n + 2] of a periodic spline with n points a period, by two recursions
+ * with the pole sqrt(3) - 2 (Unser, Aldroubi & Eden 1993, IEEE Trans. Signal Process. 41, 821).
+ * c[0] belongs to the last point. */
 static void fit_period(int n, const double *u, double *c)
 {
   const double z = sqrt(3.0) - 2.0;

@@ -95,14 +95,14 @@ typedef struct mill_particle_setup {
   int n_grid[MILL_PARTICLE_DIM]; /**< points of the density; 1 for axes beyond n_dim */
   double grid_low[MILL_PARTICLE_DIM], grid_high[MILL_PARTICLE_DIM]; /**< first and last point */
   int form, bandwidth;             /**< enum mill_density_form, mill_bandwidth */
-  double width[MILL_PARTICLE_DIM]; /**< of MILL_WIDTH_GIVEN */
+  double width[MILL_PARTICLE_DIM]; /**< for MILL_WIDTH_GIVEN */
   int along_axes; /**< 1: the kernel has the particles' variances but not their covariances */
-  int n_node[MILL_PARTICLE_DIM]; /**< of MILL_DENSITY_BINNED, >= 16; 1 for axes beyond n_dim */
-  mill_particle_field field;     /**< of MILL_GRIDDED */
+  int n_node[MILL_PARTICLE_DIM]; /**< for MILL_DENSITY_BINNED, >= 16; 1 for axes beyond n_dim */
+  mill_particle_field field;     /**< for MILL_GRIDDED */
   const double *sample;          /**< [n_particle][n_dim] of MILL_START_SAMPLES */
   int n_record;
   const int *record; /**< [n_record] ascending: steps after which a density is computed */
-  int n_thread;      /**< of the CPU; the bits do not depend on it */
+  int n_thread;      /**< threads of the CPU; bits do not depend on them */
 } mill_particle_setup;
 
 /** Results of a problem; arrays belong to the caller. */
@@ -120,8 +120,8 @@ typedef struct mill_particle_result {
 /** The engine of a backend. */
 typedef struct mill_particle_ops {
   const char *name;
-  /** Run all steps of n_problem problems, with one upload and one download.  MILL_ERR_MEMORY,
-   *  MILL_ERR_BACKEND. */
+  /** Run all steps of n_problem problems and fill their results, with one upload and one download.
+   *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
   int (*evolve)(const mill_particle_setup *setup, int n_problem,
                 const mill_particle_problem *problem, mill_particle_result *result);
 } mill_particle_ops;

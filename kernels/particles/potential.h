@@ -12,8 +12,8 @@
   for (int a = 0; a < MILL_PARTICLE_DIM; a++)                                                      \
     if (a < (n))
 
-/** Values and derivatives by t of the four uniform cubic B-splines at t in [0, 1] of an interval.
- *  */
+/** Compute values and derivatives by t of the four uniform cubic B-splines at t in [0, 1] of an
+ *  interval. */
 MILL_HD static inline void mill_bspline(double t, double value[4], double slope[4])
 {
   const double s = 1.0 - t, sixth = 1.0 / 6.0;
@@ -27,8 +27,8 @@ MILL_HD static inline void mill_bspline(double t, double value[4], double slope[
   slope[3] = 0.5 * t * t;
 }
 
-/** Index of the interval of axis a that contains x, and the place *t in it, 0 to 1.  Beyond the
- *  grid: the edge; NaN: the first node. */
+/** Return the index of the interval of axis a that contains x, and the place *t in it, 0 to 1.
+ *  Beyond the grid: the edge; NaN: the first node. */
 MILL_HD static inline int mill_field_interval(const mill_particle_field *f, int a, double x,
                                               double *t)
 {
@@ -50,7 +50,7 @@ MILL_HD static inline size_t mill_field_at(const mill_particle_field *f, int a, 
   return (size_t)(i < f->n_node[a] + 2 ? i : i - f->n_node[a]);
 }
 
-/** Index of the first of the two time slices around a time; *part: weight of the second slice. */
+/** Return the first of the two time slices around a time; *part: weight of the second slice. */
 MILL_HD static inline int mill_field_slice(const mill_particle_field *f, double time, double *part)
 {
   int k = 0;
@@ -69,7 +69,7 @@ typedef struct mill_particle_place {
   double v[MILL_PARTICLE_DIM];
 } mill_particle_place;
 
-/** Gradient of one time slice at a place; 0 along axes beyond n_dim. */
+/** Compute the gradient of one time slice at a place; 0 along axes beyond n_dim. */
 MILL_HD_CALLED static inline mill_particle_place
 mill_field_slope(const mill_particle_field *f, const double *coef, mill_particle_place at)
 {

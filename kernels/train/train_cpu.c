@@ -32,8 +32,8 @@ static int least(int a, int b)
   return a < b ? a : b;
 }
 
-/* c [m][n] = op(a) op(b), op(a) [m][k], op(b) [k][n]; op transposes if transpose_* is set. ld*:
-   numbers from one row to the next in memory. */
+/* Compute c [m][n] = op(a) op(b), op(a) [m][k], op(b) [k][n]; op transposes if transpose_*
+   is set. ld*: numbers from one row to the next in memory. */
 static void gemm(int transpose_a, int transpose_b, int m, int n, int k, const float *a, int lda,
                  const float *b, int ldb, float *c, int ldc)
 {
@@ -52,6 +52,7 @@ static void destroy(mill_train_work *w)
   MILL_FREE(w->out, w->part, w->row_loss, w->gradient, w);
 }
 
+/* Allocate the work space; the last layer's outputs get n_block blocks of n_wide outputs. */
 static int create(const mill_train_net *net, mill_train_work **out)
 {
   int err = MILL_OK;
@@ -102,6 +103,8 @@ static int stay(mill_train_work *w)
 
 /* ---- forwards -------------------------------------------------------------------------------- */
 
+/* Compute the hidden layers of these models: inputs act [l] and slopes of the SiLU of each
+ * layer. */
 static void forward(mill_train_work *w, const mill_train_rows *rows)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -207,7 +210,7 @@ static void backward(mill_train_work *w, int i, int n)
   }
 }
 
-/* Gradient by the weights and biases of neurons [first, first + n) of hidden layer l. */
+/* Compute the gradient by weights and biases of neurons [first, first + n) of hidden layer l. */
 static void weight_slopes(mill_train_work *w, int l, int first, int n, int n_row)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -217,6 +220,7 @@ static void weight_slopes(mill_train_work *w, int l, int first, int n, int n_row
   mill_train_cpu_sum_rows(n_row, n, delta, s->n_out[l], w->gradient + s->bias[l] + first);
 }
 
+/* Compute the gradient of these models (train_ops.h); threads share models, then neurons. */
 static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -270,6 +274,7 @@ static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size
 
 /* ---- principal directions ---- */
 
+/* As train_ops.h says: eigenvectors of x x^T, which is smaller than x^T x. */
 static int directions(int n_row, int n_pix, const double *x, int n, double *value, double *out)
 {
   int err = MILL_OK;

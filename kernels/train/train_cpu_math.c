@@ -7,6 +7,7 @@
 
 enum { PARTS = 8 };
 
+/* Add the bias to z [n_row][n], replace z by its SiLU, and store the SiLU's slope. */
 MILL_AVX2_BODY activate(int n_row, int n, const float *bias, float *z, float *slope)
 {
   for (int i = 0; i < n_row; i++) {
@@ -40,7 +41,7 @@ MILL_AVX2_BODY sum_rows(int n_row, int n, const float *delta, int ld, float *sum
 }
 
 /* Add the losses of outputs [j, j + n_here) of one row to part [PARTS], and replace the outputs by
- * their derivatives. */
+ * d loss / d output. */
 #define LOSS_PART(kind, n_here)                                                                    \
   for (int q = 0; q < (n_here); q++) {                                                             \
     const float u = scale[j + q] * (out[j + q] + bias[j + q] - target[j + q]);                     \

@@ -40,7 +40,7 @@ typedef struct mill_train_net {
   double n_norm;      /**< > 0 */
   const float *scale; /**< [n_out of the last layer] > 0, borrowed */
   int n_room;         /**< most models per call */
-  int n_thread;       /**< of the CPU; the bits do not depend on it */
+  int n_thread;       /**< threads of the CPU; bits do not depend on them */
   int precision;      /**< enum mill_train_precision */
 } mill_train_net;
 
@@ -66,8 +66,8 @@ typedef struct mill_train_work mill_train_work;
 /** All functions return MILL_OK or a failure of memory or of the GPU. */
 typedef struct mill_train_ops {
   const char *name;
-  /** Principal directions of the rows of x [n_row][n_pix], float64: value [n], the n largest
-   *  eigenvalues of x x^T, ascending, and out [n][n_pix], the rows v^T x for their eigenvectors v.
+  /** Compute the principal directions of the rows of x [n_row][n_pix], float64.  value [n]: the n
+   *  largest eigenvalues of x x^T, ascending.  out [n][n_pix]: rows v^T x of their eigenvectors v.
    *  A row's sum of squares is its eigenvalue.  MILL_ERR_INTERNAL if LAPACK or cuSOLVER fails. */
   int (*directions)(int n_row, int n_pix, const double *x, int n, double *value, double *out);
   int (*create)(const mill_train_net *net, mill_train_work **out);
@@ -88,8 +88,8 @@ typedef struct mill_train_ops {
   int (*slopes)(mill_train_work *work, const mill_train_rows *rows, int n_all);
   /** Sum of the losses of all calls of slopes since the last take_loss. */
   int (*take_loss)(mill_train_work *work, double *loss);
-  /** Host copy of the last gradient [n_param], valid until the next call of slopes; the caller may
-   *  overwrite it. */
+  /** Return a host copy of the last gradient [n_param], valid until the next call of slopes; the
+   *  caller may overwrite it. */
   int (*gradient)(mill_train_work *work, float **gradient);
   /** Make an Adam step of parameters [first, first + n) by gradient [n], or by the last call of
    *  slopes if NULL.  With a gradient, these parameters are updated on the host too. */
@@ -97,8 +97,8 @@ typedef struct mill_train_ops {
               const float *gradient);
 } mill_train_ops;
 
-/** Training functions of the CPU: BLAS multiplies matrices; the bits of all other code do not
- *  depend on the processor. */
+/** Return the training functions of the CPU: BLAS multiplies matrices; the bits of all other code
+ *  do not depend on the processor. */
 const mill_train_ops *mill_train_ops_cpu(void);
 
 MILL_EXTERN_C_END

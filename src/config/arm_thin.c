@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 
@@ -13,7 +12,7 @@ enum { REACH = 12 }; /* half width of the low-pass filter, in coarse grid steps 
  * where the line-spread function removes them. */
 static const double PASS = 0.42, STOP = 0.62;
 
-/* Modified Bessel function I_0(x), by its power series. */
+/* Return the modified Bessel function I_0(x), by its power series. */
 static double bessel(double x)
 {
   double sum = 1.0, term = 1.0;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/star/blocks/prepare.h"
 #include "src/config/config_internal.h"
@@ -206,7 +205,7 @@ int mill_arms_in_common(const mill_library *other, mill_library *lib)
 
 /* ---- sampling: a coarser grid than the library's, under broad line-spread functions ---- */
 
-/* Lower limit of sigma, in ln wavelength, of the arm's line-spread functions; 0: unknown. */
+/* Return a lower limit of sigma (ln wavelength) of an arm's line-spread functions; 0: unknown. */
 static double least_sigma(const mill_config *config, const mill_arm_choice *choice, double wave_aa)
 {
   const double power =
@@ -276,6 +275,7 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
 
 /* ---- cutting arms to ranges ---- */
 
+/* Is entry i of arms a range with a name of its own, to be cut out of a library's arm? */
 static int is_part(const mill_config *config, const mill_library *lib, int i)
 {
   const mill_arm_choice *choice = &config->arm[i];
@@ -382,6 +382,7 @@ static int copy_points(const mill_arm *whole, int first, int end, mill_arm *part
   return copy_error(&whole->error, whole->n_pix, first, part->n_pix, &part->error);
 }
 
+/* Cut `part` out of a library's arm: the grid points that the range of choice needs. */
 static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
                mill_arm *part)
 {
@@ -485,6 +486,7 @@ static int compare_choice(const void *a, const void *b)
   return strcmp(x->arm, y->arm);
 }
 
+/* Narrow the library's arms to their ranges, or replace them by the configuration's own parts. */
 static int cut_all(const mill_config *config, mill_library *lib)
 {
   int err = MILL_OK, n_part = 0;

@@ -28,9 +28,9 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
 
 /** Take the cameras [n] of a format as arms, for mill_config_cut_arms; call it if
  *  mill_config_lacks_ranges.  Only cameras that the library covers are taken; if the configuration
- *  names arms, only these, with their settings.  Nothing changes if the library covers no camera, a
- *  library arm has the name of a camera, a configured name is not that of a camera, or the library
- *  has several arms and a camera extends beyond its arm.
+ *  names arms, only these, with their settings.  Nothing changes if the library covers no camera,
+ *  or a configured name is not a camera's.  Nothing changes either if a library arm has a camera's
+ *  name, or if a camera extends beyond one of several library arms.
  *
  *  are_channels  each camera is a channel of the same name */
 void mill_config_take_cameras(const mill_library *lib, const char *format,

@@ -96,9 +96,9 @@ typedef struct mill_config {
   char start[1024];    /**< table of start values; empty: start from the initial guess */
   char start_hash[65]; /**< SHA-256 of the start table, set by the table's reader; not a setting */
   char prior_table[1024];    /**< table of priors by star; empty: none */
-  char prior_hash[65];       /**< SHA-256 of the prior table, likewise */
+  char prior_hash[65];       /**< SHA-256 of the prior table; not a setting */
   char sky_components[1024]; /**< file of the sky's components; empty: none */
-  char sky_hash[65];         /**< SHA-256 of its components, likewise */
+  char sky_hash[65];         /**< SHA-256 of the sky's components; not a setting */
   mill_fit_settings fit;     /**< fixed values and priors are set by mill_config_bind */
   mill_selection select;
   int n_fixed, n_prior;
@@ -157,7 +157,7 @@ int mill_config_check(const mill_config *config);
  *  config->fit is untouched on failure.  MILL_ERR_CONFIG. */
 int mill_config_bind(mill_config *config, const mill_library *lib);
 
-/** The same for another library of a fit with several: labels that it lacks are the first one's. */
+/** Like mill_config_bind, for another of several libraries, which may lack labels of the first. */
 int mill_config_bind_other(mill_config *config, const mill_library *lib);
 
 /** Print the configuration as YAML; mill_config_read restores it bit for bit.  MILL_ERR_CONFIG

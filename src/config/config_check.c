@@ -32,6 +32,7 @@ static int count_words(const char *const *words)
   return n;
 }
 
+/* Check a value against its row in the table of keys: range, or list of words. */
 static int check_key(const mill_config *config, const mill_option *k, mill_config_fault *where)
 {
   const void *at = (const char *)config + k->offset;
@@ -71,6 +72,7 @@ static int check_key(const mill_config *config, const mill_option *k, mill_confi
                                       value, mill_option_takes(k, takes));
 }
 
+/* Check a list of fixed values or priors (is_prior): names, numbers, no name twice. */
 static int check_names(const char *key_name, const mill_named_value *list, int n, int is_prior,
                        mill_config_fault *where)
 {
@@ -96,6 +98,7 @@ static int check_names(const char *key_name, const mill_named_value *list, int n
   return MILL_OK;
 }
 
+/* Check n words of `size` bytes each: printable, none twice. */
 static int check_words(const char *key_name, const char *list, size_t size, int n,
                        mill_config_fault *where)
 {
@@ -112,6 +115,7 @@ static int check_words(const char *key_name, const char *list, size_t size, int 
   return MILL_OK;
 }
 
+/* Check that target classes are distinct words and valid regular expressions. */
 static int check_classes(const mill_selection *select, mill_config_fault *where)
 {
   static const char key_name[] = "target_classes";

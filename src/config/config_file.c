@@ -4,7 +4,6 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 #include "src/config/yaml_file.h"
@@ -16,6 +15,7 @@ enum {
   MAX_ANCHOR = 64,               /* most anchors (&) */
 };
 
+/* Read a whole file of at most MAX_FILE_BYTES; the caller frees *text by mill_free. */
 static int read_file(const char *path, unsigned char **text, size_t *n_text)
 {
   int err = MILL_OK;

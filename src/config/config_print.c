@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
@@ -90,6 +89,7 @@ static void print_names(const mill_config *config, const mill_option *k, FILE *o
   fputs("]\n", out);
 }
 
+/* Print the selected stars, numbers first, four to a line. */
 static void print_objects(const mill_config *config, FILE *out)
 {
   static const mill_star_list all = {0};
@@ -191,6 +191,8 @@ static void print_range(const mill_option *k, FILE *out)
   print_cell(text, or_empty(k->range), out);
 }
 
+/* Print the type of a key for the documentation, its words or the kind of its value, and its
+ * unit. */
 static void print_type_and_unit(const mill_option *k, FILE *out)
 {
   if (k->words)

@@ -7,7 +7,6 @@
 #include <strings.h>
 #include <yaml.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
@@ -81,6 +80,7 @@ static int is_null(const yaml_node_t *node)
   return !*text || strcmp(text, "~") == 0 || strcasecmp(text, "null") == 0;
 }
 
+/* Describe what a node holds, for the message "expected ..., got ...". */
 static const char *found(const yaml_node_t *node, char out[80])
 {
   char text[64];
@@ -102,6 +102,7 @@ static int expected(reader *in, const yaml_node_t *node, const char *what)
   return bad(in, node, "expected %s, got %s", what, found(node, text));
 }
 
+/* Read a finite number. */
 static int get_real(reader *in, const yaml_node_t *node, double *out)
 {
   if (!is_plain(node) || is_null(node))
@@ -159,6 +160,7 @@ static int get_text(reader *in, const yaml_node_t *node, size_t size, char *out)
   return MILL_OK;
 }
 
+/* Set *out to the index of a word; yes, on, no and off stand for true and false. */
 static int get_word(reader *in, const yaml_node_t *node, const char *const *words, int *out)
 {
   static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
@@ -201,6 +203,7 @@ static const yaml_node_t *list_item(const reader *in, const yaml_node_t *node, s
   return yaml_document_get_node(in->document, node->data.sequence.items.start[i]);
 }
 
+/* Read a list of names into the array and the count of a key's row. */
 static int get_names(reader *in, const yaml_node_t *node, const mill_option *k)
 {
   char *list = (char *)in->config + k->offset;
@@ -214,6 +217,7 @@ static int get_names(reader *in, const yaml_node_t *node, const mill_option *k)
   return MILL_OK;
 }
 
+/* Read wave_mask: auto, or a list of ranges [min, max] in Angstrom. */
 static int read_wave_mask(reader *in, const yaml_node_t *node)
 {
   static const char what[] = "a list of ranges like [[4300, 4450]]";
@@ -290,6 +294,7 @@ static int get_fields(reader *in, const yaml_node_t *node, const mill_items *k, 
   return MILL_OK;
 }
 
+/* Read a list of items into the array at k->offset: mappings, or bare names if is_named. */
 static int read_items(reader *in, const yaml_node_t *node, const mill_items *k)
 {
   char *list = (char *)in->config + k->offset;
@@ -315,6 +320,7 @@ static int read_items(reader *in, const yaml_node_t *node, const mill_items *k)
   return MILL_OK;
 }
 
+/* Read objects into a new sorted list of stars; an empty list selects all stars (NULL). */
 static int read_objects(reader *in, const yaml_node_t *node)
 {
   char text[MILL_STAR_NAME];
@@ -339,6 +345,7 @@ done:
   return err;
 }
 
+/* Read a list of bit numbers into the mask of allowed FIBERSTATUS bits. */
 static int read_fiberstatus(reader *in, const yaml_node_t *node)
 {
   uint64_t mask = 0;
@@ -378,6 +385,7 @@ static int read_other(reader *in, const yaml_node_t *node)
   return bad(in, node, "this key cannot be read: please report it");
 }
 
+/* Read the value of the key in->key into its place in the configuration. */
 static int read_key(reader *in, const yaml_node_t *node)
 {
   const mill_option *k = in->key;
@@ -419,6 +427,7 @@ static int read_key(reader *in, const yaml_node_t *node)
   return MILL_OK;
 }
 
+/* Refuse a key; suggest starmill's word for a key of rvspecfit, or the nearest name. */
 static int unknown_key(const char *name)
 {
   char text[64];

@@ -39,8 +39,8 @@ typedef struct mill_option {
   /** Configuration key that this option sets; range, words and help come from it.  The option
    *  itself is a TEXT or FLAG, which mill_config_set reads later. */
   const char *key;
-  /** Parser of an OTHER: stores the value of text in base; fails with MILL_ERR_USAGE.  NULL:
-   *  Python parses the text, and the option may be given once. */
+  /** Parser of a MILL_OPTION_OTHER: stores the value of text in base; fails with MILL_ERR_USAGE.
+   *  NULL:  Python parses the text, and the option may be given once. */
   int (*take)(const struct mill_option *row, const char *text, void *base);
   int may_differ; /**< 1: ranks may have different values, since the option changes no row */
   unsigned tasks; /**< bit mask of the job's tasks that use the option; 0: all */
@@ -68,5 +68,5 @@ const char *mill_option_takes(const mill_option *row, char out[256]);
 /** Write the value in base as a text; empty for a FLAG, TEXT, PATH, NAMES or OTHER. */
 const char *mill_option_text(const mill_option *row, const void *base, char out[128]);
 
-/** The same for --help: empty also if the value is 0 or unset. */
+/** Like mill_option_text, for --help: empty also if the value is 0 or unset. */
 const char *mill_option_shown(const mill_option *row, const void *base, char out[128]);

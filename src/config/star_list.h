@@ -13,7 +13,7 @@ enum { MILL_STAR_NAME = 64 /* bytes of an IDENTIFIER; an OBJECT has less */ };
  *  very long.  Zero the structure before adding stars. */
 typedef struct mill_star_list {
   int64_t *number, n_number, number_room; /**< sorted by mill_star_list_sort */
-  char (*name)[MILL_STAR_NAME];           /**< likewise */
+  char (*name)[MILL_STAR_NAME];           /**< names, sorted likewise */
   int64_t n_name, name_room;
 } mill_star_list;
 

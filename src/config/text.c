@@ -53,7 +53,7 @@ const char *mill_text_of_words(const char *const *words, char out[128])
 
 enum { MAX_MISSPELT = 63, MAX_CHANGE = 3 };
 
-/* Edit distance of two names. */
+/* Return the edit distance of two names. */
 static size_t name_distance(const char *a, const char *b)
 {
   size_t row[MAX_MISSPELT + 1];

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/option.h"
 #include "src/config/text.h"
@@ -186,6 +185,7 @@ static int text_of(const reader *in, const yaml_node_t *node, const char *key, c
   return MILL_OK;
 }
 
+/* Read a value by its row: list of times, one value per axis, or a single value. */
 static int read_value(const reader *in, const mill_option *row, const yaml_node_t *node, void *base)
 {
   int err = MILL_OK;
@@ -250,6 +250,7 @@ static int read_mapping(const reader *in, const yaml_node_t *node, int is_proble
 
 /* ---- from the file to setup and problems ---- */
 
+/* Make the problems: a number of equal ones, or one for each mapping of a list. */
 static int read_problems(const reader *in, const yaml_node_t *node)
 {
   mill_particle_config *c = in->config;
@@ -327,6 +328,7 @@ static int read_dimensions(const reader *in, const yaml_node_t *root)
   return MILL_OK;
 }
 
+/* Read a document: dimensions first, then all keys, then the problems. */
 static int take_document(yaml_document_t *document, void *base, int *line)
 {
   mill_particle_config *c = base;

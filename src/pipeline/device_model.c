@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/rotation.h"
@@ -202,6 +201,7 @@ done:
   return err;
 }
 
+/** Upload the spline grid of an emulator; the pointers of *grid are device memory. */
 static int load_grid(mill_device_memory *memory, const mill_spline_grid *from,
                      mill_spline_grid *grid)
 {
@@ -220,6 +220,7 @@ static int load_grid(mill_device_memory *memory, const mill_spline_grid *from,
   return MILL_OK;
 }
 
+/** Upload the radial basis functions of an emulator; the pointers of *rbf are device memory. */
 static int load_rbf(mill_device_memory *memory, const mill_rbf *from, mill_rbf *rbf)
 {
   const size_t n_center = (size_t)from->n_center, n_row = n_center + (size_t)from->n_poly;
@@ -345,7 +346,7 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   return err;
 }
 
-/** Number of guess templates whose emulator rows fit into STORE_BYTES. */
+/** Return the number of guess templates whose emulator rows fit into STORE_BYTES. */
 static int stored_most(const mill_library *lib, const mill_model *m)
 {
   size_t each = 0;
@@ -354,8 +355,8 @@ static int stored_most(const mill_library *lib, const mill_model *m)
   return (size_t)lib->n_guess < STORE_BYTES / each ? lib->n_guess : (int)(STORE_BYTES / each);
 }
 
-/** Store the emulator's output at the guess templates, computed by the run's backend; for a GPU, by
- *  the CPU's. */
+/** Store the emulator's output at the guess templates.  The run's backend computes it; for a GPU
+ *  the CPU backend does, and the result is uploaded. */
 static int load_stored(const mill_library *lib, const mill_fit_settings *settings,
                        const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                        mill_model *m)

@@ -5,7 +5,6 @@
 #include <omp.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/rbf.h"
@@ -27,8 +26,8 @@ done:
   return err;
 }
 
-/** Input of an emulator's first layer: mapped labels, or the output of a grid or radial
- *  functions. */
+/** Compute the input x of an emulator's first layer: mapped labels, or the output of a spline grid
+ *  or of radial functions. */
 static void emulator_front(const mill_library *lib, const mill_emulator *e, const double *label,
                            double *x)
 {

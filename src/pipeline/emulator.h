@@ -5,10 +5,10 @@
 #include "kernels/cpu/lanes.h"
 #include "kernels/data/library.h"
 
-/** Spectra of an arm at n sets of labels.
+/** Compute spectra of an arm at n sets of labels by its emulator.
  *
  *  label [n][n_label]     in
- *  flux [n_group][n_pix]  out  groups of MILL_LANE spectra; spectra beyond the n-th are 0 or 1
+ *  flux [n_group][n_pix]  out  groups of MILL_LANE spectra; beyond the n-th: 0, or 1 for ln flux
  *
  *  n_thread OpenMP threads; the result does not depend on their number.  MILL_ERR_MEMORY. */
 int mill_emulator_lanes(const mill_library *lib, int arm, int n, const double *label, int n_thread,

@@ -7,7 +7,6 @@
 
 #include "kernels/math/continuum.h"
 #include "kernels/math/fourier.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/linalg.h"
@@ -202,7 +201,7 @@ size_t mill_guess_table_numbers(const mill_guess_table *table, const mill_guess_
 }
 
 /* Compute the continuum functions at the bins' centres, basis [n_bin + 2 half][pitch]; beyond the
- * range they keep their values at its edge. */
+ * range of bins a function keeps its value at the edge. */
 static void continuum_at_bins(const mill_guess_table *table, const mill_fit_settings *set,
                               const mill_guess_range *range, int pitch, int n_thread, double *basis)
 {

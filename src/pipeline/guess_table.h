@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Templates of the initial guess, on the host.
  *
- *  Once a run, the emulator makes spectra at the library's guess labels; they are rotated and
- *  averaged into bins.  For each range of bins that wavelength sets need, they are divided by their
- *  continuum and Fourier transformed. */
+ *  Once a run, the emulator makes spectra at the library's guess labels; these templates are
+ *  rotated and averaged into bins.  For each range of bins that wavelength sets need, templates are
+ *  divided by their continuum and Fourier transformed. */
 #pragma once
 
 #include "kernels/data/library.h"
@@ -12,7 +12,7 @@
 
 /** An arm's templates over all bins of its grid, of which each wavelength set takes a range. */
 typedef struct mill_guess_arm {
-  long bin0; /**< floor(ln wavelength / ln_step) of the first */
+  long bin0; /**< floor(ln wavelength / ln_step) of the first bin */
   int n_bin;
   int *count;       /**< [n_bin] grid points in a bin, owned */
   mill_lanes *mean; /**< [2 n_group][n_bin], 0 beyond n_templ, owned */
@@ -20,7 +20,7 @@ typedef struct mill_guess_arm {
 
 typedef struct mill_guess_table {
   int n_templ; /**< n_guess * n_guess_vsini, rotation fastest */
-  int n_group; /**< of MILL_GUESS_LANE templates */
+  int n_group; /**< groups of MILL_GUESS_LANE templates */
   int half;    /**< velocity bins on each side of zero */
   double ln_step;
   int n_fourier; /**< length of the transforms, a power of two */
@@ -34,7 +34,7 @@ typedef struct mill_guess_range {
   int arm, n_cont;
   int n_bin, n_block; /**< bins; blocks to transform, up to the last with unmasked pixels */
   int n_used;         /**< bins in these blocks */
-  long bin0;          /**< floor(ln wavelength / ln_step) of the first */
+  long bin0;          /**< floor(ln wavelength / ln_step) of the first bin */
 } mill_guess_range;
 
 /** Widest margin of a range, km/s. */
@@ -47,11 +47,11 @@ typedef struct mill_guess_cost {
   double bytes;        /**< memory of a rank: templates, and velocities of 64 stars */
 } mill_guess_cost;
 
-/** Length of the Fourier transforms for n_vel velocities: the least power of two that is at least
- *  four times n_vel. */
+/** Return the length of the Fourier transforms for n_vel velocities: the least power of two that is
+ *  at least four times n_vel (and 16). */
 double mill_guess_fourier_length(double n_vel);
 
-/** Cost of the guess for a star with one spectrum in each arm, without making a table. */
+/** Return the cost of the guess for a star with one spectrum per arm, without making a table. */
 mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_settings *set);
 
 /** Emulate, rotate and bin the templates, in bins of guess_vel_step, for velocities up to the
@@ -61,7 +61,7 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
                             mill_guess_table *table);
 void mill_guess_table_clear(mill_guess_table *table);
 
-/** The range of ascending wavelengths wave_aa [n_pix], vacuum A. */
+/** Return the range of bins for ascending wavelengths wave_aa [n_pix], vacuum A. */
 mill_guess_range mill_guess_table_range(const mill_guess_table *table, const mill_fit_settings *set,
                                         int i_arm, int n_pix, const double *wave_aa);
 

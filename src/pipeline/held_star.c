@@ -22,8 +22,8 @@ void mill_held_clear(mill_held *h)
   memset(h, 0, sizeof *h);
 }
 
-/** Make the views and room for their velocities and answers; again if a star has more segments than
- *  any before. */
+/** Allocate the views (copies of the held star's slot), their velocities and answers; do it again
+ *  for a star with more segments than any before. */
 static int make_views(mill_pipeline *p, int n_segment)
 {
   int err = MILL_OK;
@@ -101,9 +101,9 @@ void mill_pipeline_drop(mill_pipeline *p)
   p->held.is_there = p->held.is_ready = 0;
 }
 
-/** Count the points, of n, that one view evaluates: the first and those after it that differ only
- *  in velocity, and so share its template.  1 on a GPU, where sums differ between one velocity and
- *  several. */
+/** Count how many of n points one view evaluates: the first, and the next ones that differ from it
+ *  only in velocity and so share its template.  1 on a GPU, where sums differ between one velocity
+ *  and several. */
 static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
 {
   const size_t n_par = (size_t)p->member[0].model.n_par;

@@ -17,8 +17,8 @@ typedef struct mill_pipeline mill_pipeline;
 
 /** Give the next star: returns 1 and *star, 0 at the end, -code on failure.
  *
- *  *star must stay valid until the sink gets it or the run ends; its start, and its pixels unless
- *  star->stays, only until the next call, since the slot has a copy then. */
+ *  *star must stay valid until the sink gets it or the run ends.  Its start, and its pixels unless
+ *  star->stays, may change from the next call on, when the slot has a copy. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
 /** For a source of stars with star->stays: wait until all pixels given before the previous call of
@@ -30,9 +30,9 @@ typedef int (*mill_result_sink)(void *context, mill_star *star);
 
 /** Create a pipeline.
  *
- *  lib [n_lib]    borrowed until destroy, as are the settings; with several libraries each star gets
- *                 the row of the one that suits it (src/pipeline/several.h), settings and rows have
- *                 the first library's labels, and no star can be held (mill_pipeline_hold)
+ *  lib [n_lib]    borrowed until destroy, as are the settings.  With several libraries a star gets
+ *                 the row of the library that suits it (src/pipeline/several.h); settings and rows
+ *                 have the first library's labels, and no star can be held (mill_pipeline_hold)
  *  n_slot         stars at once, 1 or more
  *  n_thread       OpenMP threads, 1 or more
  *  want_models    enum mill_want_models
@@ -67,7 +67,7 @@ int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *se
  *  prepared  out  S/N, counts and status after preparation; if the status is not NOT_DONE, the star
  *                 cannot be evaluated
  *
- *  The errors of mill_pipeline_run. */
+ *  Fails as mill_pipeline_run does. */
 int mill_pipeline_hold(mill_pipeline *pipeline, const mill_star *star, mill_fit_result *prepared);
 void mill_pipeline_drop(mill_pipeline *pipeline);
 
@@ -75,8 +75,8 @@ void mill_pipeline_drop(mill_pipeline *pipeline);
  *  chi-squares. */
 typedef struct mill_evaluation {
   double f, grad[MILL_MAX_PAR], hess[MILL_MAX_PAR * MILL_MAX_PAR]; /**< as in mill_eval */
-  double chisq[MILL_MAX_ARM];                                      /**< of the model */
-  double chisq_c[MILL_MAX_ARM]; /**< of the continuum alone, with a constant template */
+  double chisq[MILL_MAX_ARM];                                      /**< chi-square of the model */
+  double chisq_c[MILL_MAX_ARM]; /**< chi-square of the continuum with a constant template */
   double negative;              /**< squared significance of negative model pixels */
 } mill_evaluation;
 
@@ -95,9 +95,9 @@ int mill_pipeline_ask(mill_pipeline *pipeline, int request, int fix_error, int n
 int mill_pipeline_models(mill_pipeline *pipeline);
 void mill_pipeline_model(const mill_pipeline *pipeline, int i_segment, mill_segment_model *model);
 
-/** Candidate starts of the held star from the initial guess, the best first, n_most at most;
- *  returns their number.  theta [n_most][n_par] out; chisq [n_most] out, up to a common
- *  constant. */
+/** Get the candidate starts that the initial guess found for the held star, the best first, at most
+ *  n_most; returns their number.  theta [n_most][n_par] out; chisq [n_most] out, without a constant
+ *  that is the same for all. */
 int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *theta, double *chisq);
 
 /** Fit until the source ends.  Rows go to the sink in the order in which they finish.  Source and
@@ -107,8 +107,8 @@ int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *the
 int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context);
 
-/** Times by stage since the pipeline was created, summed over threads; zeros on backends that do
- *  not measure them (CUDA).  Not during mill_pipeline_run. */
+/** Get the times by stage since the pipeline was created, summed over threads; zeros on backends
+ *  that do not measure them (CUDA).  Not during mill_pipeline_run. */
 void mill_pipeline_timing(const mill_pipeline *pipeline, mill_timing *total);
 
 /** Bytes of backend memory: model (emulator, hulls), slots with their stars, wavelength sets.  Call

@@ -19,7 +19,7 @@ typedef struct mill_held {
   int n_view, n_copied;      /**< views; views that are copies of this star's slot */
   int n_segment;             /**< room for segments */
   size_t n_vel, n_answer;    /**< numbers in a view's velocities and answers */
-  mill_device_memory memory; /**< of the views, their velocities and answers */
+  mill_device_memory memory; /**< blocks of the views, velocities and answers */
   mill_slot **view;          /**< [n_view] */
   double *d_vel, *d_answer;
   mill_segment *d_segment; /**< segments of the first slot, in the backend's memory */
@@ -40,8 +40,8 @@ typedef struct mill_seat {
   int has_remarked;        /**< the device's remark is logged */
 } mill_seat;
 
-/** Neighbouring slots and the devices that fit their stars: all slots, or one thread's share.  Only
- *  its crew uses a slot; shared data of the pipeline need the mutex. */
+/** A crew: neighbouring slots (all, or one thread's share) and the devices that fit their stars.
+ *  Only its crew uses a slot; shared data of the pipeline need the mutex. */
 typedef struct mill_crew {
   mill_seat seat[MILL_MAX_LIBRARY]; /**< [n_lib] */
   int first, n_slot;
@@ -73,8 +73,8 @@ struct mill_pipeline {
   mill_crew *part;           /**< [n_part] one for each thread, if the backend has parts */
   int n_part;                /**< 0 or several */
   pthread_mutex_t mutex;     /**< guards all but the crews' own data while part is at work */
-  mill_stream stream;        /**< of a run */
-  mill_posterior *posterior; /**< of the row being handed over; NULL: not wanted */
+  mill_stream stream;        /**< source and sink of a run */
+  mill_posterior *posterior; /**< posterior of the row being handed over; NULL: not wanted */
   double load_s;             /**< CPU seconds of copying stars into slots */
 };
 

@@ -12,8 +12,8 @@
 enum {
   /** Rounds between two looks for finished stars, on a backend whose host waits during rounds. */
   ROUNDS_PER_CALL = 4,
-  /** Most rounds between two looks on a backend whose host works meanwhile; it stops earlier when
-   *  1/SLOT_SHARE of the slots are free. */
+  /** Most rounds between two looks, on a backend whose host works meanwhile; the backend stops
+   *  earlier when 1/SLOT_SHARE of the slots are free. */
   ROUNDS_PER_LOOP = 64,
   /** Least number of stars that a CPU starts together, since they share the guess's templates. */
   START_TOGETHER = 16,
@@ -71,7 +71,7 @@ static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, mill
   return err;
 }
 
-/** The star that waits for memory, else the source's next; NULL: no more. */
+/** Get the star that waits for memory, else the source's next star; NULL: no more stars. */
 static int next_star(mill_pipeline *p, mill_star **star)
 {
   mill_stream *from = &p->stream;
@@ -158,8 +158,8 @@ static int has_more(mill_pipeline *p)
   return more;
 }
 
-/** Start a library's fresh stars if they are at least n_least, then run rounds over its started
- *  stars; *n_active: their number. */
+/** Start a library's fresh stars if there are at least n_least, then run rounds over all its
+ *  started stars; *n_active: number of stars in the rounds. */
 static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, int *n_active)
 {
   const mill_backend *be = p->backend;
@@ -236,8 +236,8 @@ static int fetches(const mill_pipeline *p)
   return p->slots.want_models || p->member[0].model.set.epochs;
 }
 
-/** Fetch models and epochs of the fitted stars among done [first, end), unless their contest has
- *  kept them. */
+/** Fetch models and epochs of the fitted stars among done [first, end), except those that a contest
+ *  of libraries has kept already. */
 static int fetch(mill_pipeline *p, const mill_crew *c, int first, int end)
 {
   int fitted[MODELS_PER_CALL], n = 0;

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 /** Factor on the misfit of a row with HULL, when libraries are compared. */
@@ -86,8 +85,9 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
     }
 }
 
-/** The misfit by which rows of libraries are compared.  Good templates may fit a star outside their
- *  label range as closely as poor ones within theirs, so HULL raises the misfit by EDGE. */
+/** Return the misfit by which rows of libraries are compared.  Good templates may fit a star
+ *  outside their label range as closely as poor ones within theirs, so HULL raises the misfit by
+ *  EDGE. */
 static double standing(const mill_fit_result *row)
 {
   return row->warn & MILL_WARN_HULL && row->excess > 0.0 ? EDGE * row->excess : row->excess;
@@ -128,7 +128,7 @@ void mill_contest_begin(mill_contest *c)
   c->best.status = MILL_STATUS_NOT_DONE;
 }
 
-/** The library of the turn after library k's; -1: no more turns. */
+/** Return the library whose turn follows that of library k; -1: no more turns. */
 static int next_library(mill_contest *c, int n_lib, int k)
 {
   if (c->is_guessing) {
@@ -141,8 +141,8 @@ static int next_library(mill_contest *c, int n_lib, int k)
   return -1;
 }
 
-/** The first library not fitted so far whose guess is nearly the best; -1: none.  The guess's bins
- *  blur sharp lines more than broad ones, so a poorer library may guess best. */
+/** Return the first library not fitted so far whose guess is nearly the best (NEARLY); -1: none.  A
+ *  poorer library may guess best, since the guess's bins blur sharp lines more than broad ones. */
 static int second_choice(mill_contest *c, int n_lib)
 {
   double least = INFINITY;
@@ -174,6 +174,7 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
   if (*next < 0 && is_first_choice && best->status == MILL_STATUS_FITTED &&
       best->warn & MILL_WARN_HULL)
     *next = second_choice(c, slots->n_lib);
+  /* library 0 guesses last and, if within the tie, fits in the same turn */
   *limit = c->is_guessing ? -INFINITY : *next == 0 ? c->tie : INFINITY;
   if (is_guess)
     return MILL_OK;

@@ -3,9 +3,9 @@
  *
  *  A star stays in its slot.  First all libraries guess, from the last to the first.  Then the
  *  library of the best guess fits the star, and those whose guesses tie with it, in their order.
- *  The star gets the row of least mill_fit_result.excess (times 1.25 if it has HULL), of equal ones
- *  the first.  If that row has HULL, libraries whose guess is nearly as good fit the star as well.
- *  So a row depends on its star alone. */
+ *  The star gets the row of least mill_fit_result.excess (times 1.25 if it has HULL), or the first
+ *  of equal rows.  If that row has HULL, libraries whose guess is nearly as good fit the star as
+ *  well.  So a row depends on its star alone. */
 #pragma once
 
 #include "src/pipeline/slots.h"
@@ -15,23 +15,23 @@
  *
  *  label [other->n_label]  out  indices of its labels among the first's
  *
- *  MILL_ERR_CONFIG with what to do. */
+ *  MILL_ERR_CONFIG; the message says what to do. */
 int mill_several_match(const mill_library *first, const mill_library *other, int *label);
 
-/** Settings for another library: those of the first, with fixed values and priors in the order of
- *  its labels.  label: from mill_several_match. */
+/** Return the settings for another library: those of the first, with fixed values and priors in the
+ *  order of its labels.  label: from mill_several_match. */
 mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_label,
                                         const int *label);
 
 /** Results of a slot's star so far. */
 typedef struct mill_contest {
-  double chisq[MILL_MAX_LIBRARY]; /**< of each library's guess */
+  double chisq[MILL_MAX_LIBRARY]; /**< chi-square of each library's guess */
   double tie;                     /**< chi-square up to which guesses tie: the least guess_tie */
-  double fitted;                  /**< first choice's tie, while a second one is made; else
-                                   *  -INFINITY */
+  double fitted;                  /**< second choice: guesses up to this chi-square have been
+                                   *  fitted by the first one; else -INFINITY */
   int is_guessing;                /**< the present turn is only a guess */
-  int scaled;                     /**< MILL_INFO_LSF_SCALED or 0, of the first turn: it scales the
-                                       slot's resolution rows for all libraries */
+  int scaled;                     /**< MILL_INFO_LSF_SCALED if the first turn scaled the slot's
+                                   *  resolution rows, which all libraries use; else 0 */
   int is_kept;                    /**< the star's row is `best`, not that of the last turn */
   mill_fit_result best;           /**< best row so far; NOT_DONE: none */
   const mill_star_model *model;   /**< models of best, in kept */
@@ -41,7 +41,7 @@ typedef struct mill_contest {
 /** Begin with the last library, which guesses. */
 void mill_contest_begin(mill_contest *contest);
 
-/** Take the result of a turn with the star in a slot.
+/** Take the result of a library's turn with the star in a slot, and choose the next turn.
  *
  *  next   out  library of the next turn; -1: no more turns, star->result is the star's row (with
  *              models and epochs if contest->is_kept)

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/continuum.h"
 #include "src/stars/line_spread.h"
@@ -118,7 +117,7 @@ static int reserve_memory(mill_slots *s, mill_slot_entry *e, size_t n_byte)
   const mill_slot_entry *end = s->entry + s->n_slot;
   while (e + n < end && !e[n].memory.at && (n + 1) * n_byte <= SLAB_BYTES)
     n++;
-  for (;; n /= 2) { /* for half as many slots until there is memory */
+  for (;; n /= 2) { /* halve the number of slots until there is memory */
     err = mill_device_memory_take(&s->memory, n * n_byte, NULL, &memory);
     if (err != MILL_ERR_MEMORY || n == 1)
       break;
@@ -131,7 +130,7 @@ done:
   return err;
 }
 
-/** Bytes of a segment's array of sigmas, with padding. */
+/** Return the bytes of a segment's array of sigmas, with padding. */
 static size_t lsf_bytes(const mill_raw_segment *raw)
 {
   return mill_round_up((size_t)raw->n_pix * sizeof(float), MILL_ARRAY_BYTES);
@@ -158,7 +157,7 @@ static enum mill_lsf_use use_of(const mill_member *m, const mill_raw_segment *ra
   return mill_lsf_use_of(m->lib, &m->model.set, raw);
 }
 
-/** Relative error of the width of a segment's line-spread function; 0: no such function. */
+/** Return the relative error of a line-spread function's width; 0: the function is not used. */
 static double width_error(const mill_member *m, const mill_raw_segment *raw)
 {
   return use_of(m, raw) == MILL_LSF_NO_USE ? 0.0 : raw->width_error;
@@ -256,7 +255,7 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
                sizeof(mill_slot));
 }
 
-/** Reserve memory for a star and set the offsets of its parts; pixels have the same place for all
+/** Reserve memory for a star and set the offsets of its parts; pixels have the same offset for all
  *  libraries. */
 static int place_star(mill_slots *s, int i_slot, const mill_star *star)
 {
@@ -346,7 +345,7 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, double limit)
 }
 
 /** Fill segments and slot of a placed star for library k: the first two pieces of an upload.
- *  limit: of mill_slots_turn; -INFINITY: the library only guesses. */
+ *  limit: as in mill_slots_turn; -INFINITY: the library only guesses. */
 static int describe_star(mill_slots *s, int i_slot, int k, double limit)
 {
   mill_slot_entry *e = &s->entry[i_slot];
@@ -366,8 +365,8 @@ static int describe_star(mill_slots *s, int i_slot, int k, double limit)
   return MILL_OK;
 }
 
-/** Add pixels and line-spread functions to the upload, in the order of their places, so that the
- *  pixels become one copy. */
+/** Add pixels and line-spread functions to the upload, in the order of their addresses, so that one
+ *  copy takes all pixels. */
 static void add_pixels(mill_slots *s, const mill_slot_entry *e)
 {
   const mill_star *star = e->star;
@@ -386,6 +385,7 @@ static void add_pixels(mill_slots *s, const mill_slot_entry *e)
     add_piece(s, e->memory.at + e->lsf_at, s->lsf, (size_t)s->n_lib * e->lsf_bytes, 0);
 }
 
+/** Plan, place and upload a star; without success the caller frees the slot. */
 static int load(mill_slots *s, int i_slot, mill_star *star)
 {
   mill_slot_entry *e = &s->entry[i_slot];
@@ -437,7 +437,7 @@ int mill_slots_count_active(const mill_slots *slots, int first, int n)
   return n_active;
 }
 
-/** Bytes downloaded of a star: models, then segments. */
+/** Return the bytes downloaded of a star: models, then segments. */
 static size_t fetched_bytes(const mill_slot_entry *e)
 {
   return e->model_bytes + (size_t)e->n_segment * sizeof(mill_segment);
@@ -497,7 +497,7 @@ int mill_slots_fetch(mill_slots *slots, const int *i_slot, int n)
   return MILL_OK;
 }
 
-/** Host address of a fetched array; NULL if array is NULL. */
+/** Return the host address of a fetched array; NULL if array is NULL. */
 static const void *fetched_array(const mill_slots *s, const mill_slot_entry *e, const void *array)
 {
   return array ? s->fetched.copy + ((const char *)array - e->memory.at) : NULL;

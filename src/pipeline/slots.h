@@ -18,7 +18,7 @@ typedef struct mill_member {
   mill_guess_table guess;
   mill_model model;            /**< host copy; its pointers are device memory */
   int n_change;                /**< version of the model */
-  mill_device_memory memory;   /**< of the model */
+  mill_device_memory memory;   /**< blocks of the model */
   mill_waveset_cache *waveset; /**< wavelength sets with this library's guess templates */
 } mill_member;
 
@@ -49,9 +49,9 @@ typedef struct mill_slot_entry {
   int library;              /**< index of the library that fits the star now */
   double blur_ln[MILL_MAX_LIBRARY][MILL_MAX_ARM]; /**< as in mill_segment */
   int info[MILL_MAX_LIBRARY];                     /**< bits of FIT_INFO */
-  size_t model_bytes;               /**< of all segments' models and the epochs together */
+  size_t model_bytes;               /**< bytes of all segments' models and the epochs */
   size_t raw_at, lsf_at, device_at; /**< offsets of pixels, sigmas, other arrays in its memory */
-  size_t lsf_bytes;                 /**< of the line-spread functions for a library */
+  size_t lsf_bytes;                 /**< bytes of the line-spread functions for a library */
   mill_epoch *epoch;                /**< [n_epoch] in the backend's memory */
   int n_epoch;
   mill_posterior *posterior; /**< the star's, in the backend's memory; NULL: not wanted */
@@ -64,7 +64,7 @@ typedef struct mill_slot_entry {
 typedef struct mill_fetched {
   char *copy; /**< [cap_copy] models and segments */
   size_t cap_copy;
-  mill_star_model *model; /**< [cap_model] of the segments */
+  mill_star_model *model; /**< [cap_model] models of the segments */
   size_t cap_model;
   mill_epoch_result *epoch; /**< [cap_epoch] */
   size_t cap_epoch;
@@ -99,7 +99,7 @@ typedef struct mill_segment_model {
   int n_pix, n_cont;
   const float *flux;       /**< [n_pix] unit of the input */
   const float *templ_flux; /**< [n_pix] template; NULL: parts were not wanted */
-  const double *cont_coef; /**< [n_cont] coefficients of the continuum, or NULL likewise */
+  const double *cont_coef; /**< [n_cont] coefficients of the continuum; NULL: not wanted */
 } mill_segment_model;
 
 /** Make slots, which get memory with their first stars.  *slots must be zeroed; clear it also after

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/cells.h"
@@ -23,7 +22,7 @@ typedef struct entry {
   double *wave_aa;      /**< [n_pix], owned */
   uint64_t wave_number; /**< wave_number of the last segment with these wavelengths */
   int n_hold;
-  int64_t turn;       /**< of the star that asked for it last */
+  int64_t turn;       /**< number of the star that asked for it last */
   int64_t given_back; /**< n_given_back when its last hold was given back */
   size_t bytes;       /**< memory of host and backend */
   void *block;        /**< backend memory of the set and its arrays, owned */
@@ -55,7 +54,7 @@ struct mill_waveset_cache {
   mill_device *device;
   int n_thread;
   entry *entry;   /**< [n_entry] */
-  uint64_t *hash; /**< [n_entry] of their wavelengths; 0: the entry is free */
+  uint64_t *hash; /**< [n_entry] hash of an entry's wavelengths; 0: the entry is free */
   int n_entry;
   int64_t entry_room, hash_room;
   guess_templates *templates;
@@ -100,6 +99,7 @@ static void free_templates(mill_waveset_cache *c, int id)
   t->block = NULL;
 }
 
+/** Free the memory of a set on host and backend. */
 static void free_memory(mill_waveset_cache *c, entry *e)
 {
   if (e->i_guess != NONE)
@@ -139,7 +139,7 @@ void mill_waveset_cache_add_stats(const mill_waveset_cache *c, mill_waveset_stat
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-/** Hash of wavelengths, never 0.  Four independent chains, so that their multiplications
+/** Return a hash of wavelengths, never 0; it has four independent chains, whose multiplications
  *  overlap. */
 static uint64_t hash_of(int arm, int n_pix, const double *wave_aa)
 {
@@ -160,7 +160,7 @@ static uint64_t hash_of(int arm, int n_pix, const double *wave_aa)
   return all | 1;
 }
 
-/** The entry whose last segment had the same wave_number; NONE: none. */
+/** Find the entry whose last segment had the same wave_number; NONE: none. */
 static int find_number(const mill_waveset_cache *c, const mill_raw_segment *s)
 {
   for (int id = 0; id < c->n_entry && s->wave_number != 0; id++) {
@@ -172,7 +172,7 @@ static int find_number(const mill_waveset_cache *c, const mill_raw_segment *s)
   return NONE;
 }
 
-/** The entry with the segment's wavelengths; NONE: none. */
+/** Find the entry with the segment's wavelengths; NONE: none. */
 static int find(const mill_waveset_cache *c, uint64_t hash, const mill_raw_segment *s)
 {
   for (int id = 0; id < c->n_entry; id++) {
@@ -267,6 +267,7 @@ mill_waveset_view mill_waveset_cache_view(const mill_waveset_cache *c, int id)
 
 /* ---- making -------------------------------------------------------------------------------- */
 
+/** Refuse too few, unordered or uncovered wavelengths (at any allowed velocity). */
 static int check_waves(const mill_waveset_cache *c, int arm, int n_pix, const double *wave_aa)
 {
   const mill_arm *from = &c->lib->arm[arm];
@@ -378,7 +379,7 @@ static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const
 }
 
 /** Interpolate the components of the sky to row [n_component][mill_row_pitch(n_pix)]; 0 beyond the
- *  sky's ends. */
+ *  sky's wavelengths. */
 static void fill_sky(const mill_sky *sky, int n_pix, const double *wave_aa, float *row)
 {
   const size_t pitch = (size_t)mill_row_pitch(n_pix);

@@ -29,13 +29,13 @@ typedef struct mill_waveset_view {
 
 typedef struct mill_waveset_stats {
   int n_set, n_held; /**< sets in memory; those of them that are held */
-  size_t bytes;      /**< of all sets */
+  size_t bytes;      /**< memory of all sets */
   int64_t n_made, n_evicted;
   double make_s; /**< CPU s of the calling threads for making sets */
 } mill_waveset_stats;
 
-/** Arguments are borrowed until destroy.  A set is made by n_thread OpenMP threads.
- *  MILL_ERR_MEMORY. */
+/** Create an empty cache; arguments are borrowed until destroy.  A set is made by n_thread OpenMP
+ *  threads.  MILL_ERR_MEMORY. */
 int mill_waveset_cache_create(const mill_library *lib, const mill_fit_settings *set,
                               const mill_guess_table *guess, const mill_backend *backend,
                               mill_device *device, int n_thread, mill_waveset_cache **out);

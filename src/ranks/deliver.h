@@ -23,7 +23,7 @@ typedef struct mill_parcel {
   int64_t *n; /**< [owners] number of records for each owner */
 } mill_parcel;
 
-/** Pack records.
+/** Sort records by their owner, to be sent by mill_deliver.
  *
  *  at [n]              key of each record, and its index in row
  *  row [][size]        the records

@@ -64,6 +64,7 @@ static int answer(mill_draw *draw, int *there)
   return MILL_OK;
 }
 
+/* Thread of rank 0: answer requests, and nap longer the longer none comes. */
 static void *answer_all(void *context)
 {
   mill_draw *draw = context;

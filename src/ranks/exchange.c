@@ -116,6 +116,7 @@ static int share_memory(mill_mpi *node, mill_node_array *array)
     fd = open(name, O_RDWR | O_CLOEXEC);
   array->data = mmap(NULL, array->n_byte, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   array->is_shared = array->data != MAP_FAILED;
+  /* rank 0 has removed the file if there is no room for it */
   is_there = array->is_shared && access(name, F_OK) == 0;
   if (fd >= 0)
     close(fd);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Exchange of tables too large for each rank: send records to the ranks that answer for them,
- *  and keep results once per node. */
+/** Exchange of tables too large for each rank: send records to other ranks, return their answers,
+ *  and keep common tables once per node. */
 #pragma once
 
 #include "src/ranks/mpi_context.h"

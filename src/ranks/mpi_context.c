@@ -239,7 +239,7 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
   return exit_status;
 }
 
-/* Severity of a code among the ranks' failures.  A stop or an unreadable input leaves a
+/* Return the severity of a code among the ranks' failures.  A stop or an unreadable input leaves a
  * consistent result, so any other failure is more severe. */
 static int severity(int code)
 {
@@ -378,6 +378,7 @@ int mill_mpi_stop_settle(mill_mpi *mpi)
 {
   int n_told = 0;
   MILL_CHECK_MPI(MPI_Allreduce(&mpi->told_stop, &n_told, 1, MPI_INT, MPI_SUM, mpi->comm));
+  /* each rank that asked has sent a message to every other rank */
   for (const int n_due = n_told - mpi->told_stop; mpi->n_heard < n_due; mpi->n_heard++)
     MILL_CHECK_MPI(
         MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, TAG_STOP, mpi->stop_comm, MPI_STATUS_IGNORE));

@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
-
 /* A chunk is 1/SHARES of a rank's even share of the work left: a rank that is SHARES times
  * slower than the others still ends with them. */
 static const double SHARES = 4.0;
@@ -72,6 +69,7 @@ static int64_t count_wanted(const mill_schedule *s, const mill_schedule_file *fi
   return n;
 }
 
+/* Copy files and wanted rows of a plan, which the caller may free. */
 static int copy_plan(const mill_schedule_plan *plan, mill_schedule *s)
 {
   s->n_file = plan->n_file;
@@ -88,8 +86,8 @@ static int copy_plan(const mill_schedule_plan *plan, mill_schedule *s)
   return MILL_OK;
 }
 
-/* List the files with wanted rows in order: those expensive to open first, then the others, both
- * in catalog order. */
+/* List the files with wanted rows: first files that are expensive to open, then the others, both in
+ * catalog order. */
 static int order_files(mill_schedule *s)
 {
   int err = MILL_OK;
@@ -131,6 +129,7 @@ typedef struct making {
   int is_open;   /* a chunk has begun and not ended */
 } making;
 
+/* Begin a chunk at a row of file order[at], and choose the cost at which it ends. */
 static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
 {
   const double share = d->left / (double)d->plan->n_rank;
@@ -148,8 +147,8 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   return add_start(s, at, row);
 }
 
-/* Return the row of a file at which the rows from `row` on reach a cost; *spent: their cost.
- * Unwanted rows cost nothing. */
+/* Return the end of the fewest rows of a file, from `row` on, that reach a cost; *spent: their
+ * cost. Unwanted rows cost nothing. */
 static int64_t row_at_cost(const mill_schedule *s, const mill_schedule_file *file, int64_t row,
                            double cost, double *spent)
 {
@@ -196,6 +195,7 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
   return MILL_OK;
 }
 
+/* Divide all files among chunks, in the order of order_files. */
 static int make_chunks(mill_schedule *s, const mill_schedule_plan *plan)
 {
   making d = {

@@ -80,16 +80,16 @@ int mill_schedule_next(const mill_schedule *schedule, mill_schedule_walk *walk,
 /** Was a row of the catalog wanted when the list was made? */
 int mill_schedule_wanted(const mill_schedule *schedule, int64_t row);
 
-/** Cost of a row with n_exposure exposures, which share the emulator's work. */
+/** Return the cost of a row with n_exposure exposures, which share the emulator's work. */
 double mill_schedule_row_cost(double n_exposure);
 
-/** Cost of opening a file of n_byte bytes, for a rank of this rate (rows/s). */
+/** Return the cost of opening a file of n_byte bytes, for a rank of this rate (rows/s). */
 double mill_schedule_open_cost(int64_t n_byte, int is_compressed, double rate);
 
 /* ---- default rates, for estimates and sizes of chunks only ---- */
 
-/** Stars/s of one core: DESI coadds, three arms with resolution matrices, on a Xeon with AVX-512
- *  (docs/develop/performance.md).  optimizer: MILL_OPT_HYBRID, ... */
+/** Return the usual stars/s of one core: DESI coadds, three arms with resolution matrices, on a
+ *  Xeon with AVX-512 (docs/develop/performance.md).  optimizer: MILL_OPT_HYBRID, ... */
 static inline double mill_usual_core_rate(int optimizer)
 {
   /* hybrid and levenberg-marquardt have the same rate within 2 % */

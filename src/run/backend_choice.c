@@ -62,6 +62,8 @@ static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
   return mill_mpi_agree(mpi, code);
 }
 
+/* Assign each rank's GPU and its share of the memory, once all ranks have a context.
+ * Collective. */
 static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
 {
   int err = MILL_OK, most = 0;
@@ -122,6 +124,7 @@ static int place_all(const mill_mpi *mpi)
   return place_ranks(mpi, &mine);
 }
 
+/* Give each GPU to one rank, as mill_backend_place_some says.  Collective. */
 static int place_some(const mill_mpi *mpi, int *has_gpu)
 {
   int err = MILL_OK, n_gpu = 0;

@@ -28,7 +28,7 @@ int mill_backend_place(const mill_mpi *mpi, int may_be_mixed);
  *
  *  has_gpu  out  1: this rank has a GPU
  *
- *  Collective; the errors of mill_backend_place. */
+ *  Collective; fails as mill_backend_place does. */
 int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu);
 
 /** Find the stored crossover for this process's first GPU and n_thread threads.
@@ -48,7 +48,7 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
  *  device   rank 0: device name in the result or checkpoint to continue; NULL: a new run
  *  size     work of all ranks: rows of a fit, or million operations of a training step
  *  choice   out  "cpu", "cuda" or "cuda+cpu"; with "cuda" each rank has its GPU, with "cpu" no rank
- *                holds memory of one
+ *                holds GPU memory
  *  has_gpu  out  1: this rank has a GPU
  *
  *  Collective; MILL_ERR_MPI.  If a run was begun on a GPU and there is none: MILL_ERR_OUTPUT,

@@ -25,7 +25,7 @@ int64_t mill_crossover_of(int n, const mill_crossover_point *point)
 {
   int64_t from = 0;
   for (int i = 0; i < n; i++) {
-    if (point[i].cpu_s < 0.0 || point[i].gpu_s < 0.0)
+    if (point[i].cpu_s < 0.0 || point[i].gpu_s < 0.0) /* not measured on both */
       continue;
     if (!(point[i].gpu_s < point[i].cpu_s))
       from = 0;

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 /* Exposures more than NIGHT_GAP days apart are of different nights. */
@@ -35,6 +34,7 @@ int mill_star_number_epochs(mill_star *star, int by_night)
   if (by_night)
     qsort(time, (size_t)n, sizeof *time, by_mjd);
   for (const exposure_time *t = time; t < time + n; t++) {
+    /* unknown times differ by NaN: each begins an epoch */
     star->n_epoch += t == time || !(t->mjd - t[-1].mjd < NIGHT_GAP);
     for (mill_raw_segment *s = star->segment; s < end; s++)
       if (s->exposure == t->exposure)

@@ -4,6 +4,6 @@
 
 #include "kernels/data/star.h"
 
-/** Number the epochs of a star's segments: each exposure is one, or (by_night) each night.  An
- *  exposure without a time is always one.  MILL_ERR_MEMORY. */
+/** Number the epochs of a star's segments: an epoch is an exposure or, with by_night, a night.  An
+ *  exposure without a time is always an epoch of its own.  MILL_ERR_MEMORY. */
 int mill_star_number_epochs(mill_star *star, int by_night);

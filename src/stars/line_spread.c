@@ -5,14 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/star/blocks/prepare.h"
 #include "src/system/order.h"
 
-/** Templates are blurred on their grid to at least this sigma, in pixels, but by at most
- *  MILL_LARGEST_BLUR of sigma^2 of the line-spread function beyond the templates.  The second value
- *  is for a resolution matrix, whose rows would undersample narrower templates. */
+/** Templates are blurred on their grid to at least this sigma, in pixels, but by at most the
+ *  fraction MILL_LARGEST_BLUR of the line-spread function's sigma^2 beyond the templates'.  The
+ *  second value is for a resolution matrix, whose rows would undersample narrower templates. */
 static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
 /** Solvers of a wavelength set.  One solver serves all pixels if the templates' sigma in pixels
  *  varies by less than the fraction EVEN_PIXELS.  Else solvers are SOLVER_STEP pixels of sigma
@@ -49,7 +48,7 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, d
       n_unusable++;
       continue;
     }
-    if (!(lack2 > 0.0)) {
+    if (!(lack2 > 0.0)) { /* templates are as broad already */
       n_narrow += sigma < MILL_LSF_NARROW * sqrt(templ * templ + blur * blur);
       lsf_aa[i] = 0.0f;
       continue;
@@ -77,13 +76,15 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, d
     *info |= MILL_INFO_LSF_NARROW;
 }
 
-/** Squared sigmas in ln wavelength.  least: smallest part of an arm's line-spread functions beyond
- *  the templates; wanted: blur that makes templates broad enough for the pixels.  last_aa: last
- *  usable wavelength. */
+/** Squared sigmas in ln wavelength.  least: smallest of an arm's line-spread functions, less the
+ *  templates'; wanted: blur that makes the templates broad enough for all pixels.  last_aa: last
+ *  usable wavelength, A. */
 typedef struct blur_range {
   double least, wanted, last_aa;
 } blur_range;
 
+/** Extend an arm's range by a segment with sigmas.  wave [n_pix]: A; templ: sigma of templates,
+ *  A. */
 static void look_at_sigma(const mill_raw_segment *raw, const double *wave, double templ,
                           blur_range *range)
 {
@@ -100,8 +101,8 @@ static void look_at_sigma(const mill_raw_segment *raw, const double *wave, doubl
   }
 }
 
-/** Sigma of the Gaussian with the same sum of squares as row i of the matrix, in the unit of pixel,
- *  the pixel's width; as in mill_find_narrow. */
+/** Return sigma of the Gaussian with the same sum of squares as row i of the matrix, in the unit of
+ *  `pixel`, the pixel's width; as in mill_find_narrow. */
 static double row_sigma(const mill_raw_segment *s, int i, double pixel)
 {
   double sum, square;
@@ -153,6 +154,7 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
       needed = fmax(needed, grid * grid - templ * templ / (range.last_aa * range.last_aa));
   }
   double square = fmin(range.wanted, MILL_LARGEST_BLUR * range.least);
+  /* a matrix needs solvers for each blur: round sigma^2 down to an eighth of `wanted` */
   if (step > 0.0 && range.wanted > 0.0)
     square = range.wanted * step * floor(square / (range.wanted * step));
   const double blur = sqrt(fmax(needed, square));
@@ -274,15 +276,16 @@ static int make_normal_solver(int n_diag, double sigma_pix, double *g, double *i
   return MILL_OK;
 }
 
-/** Sigma, in pixels, of templates and blur at pixel i. */
+/** Return sigma, in pixels, of the templates with their blur at pixel i. */
 static double sigma_of_pixel(int n_pix, const double *wave_aa, double templ_aa, double blur_ln,
                              int i)
 {
   return mill_lsf_pixels(n_pix, wave_aa, i, hypot(templ_aa, blur_ln * wave_aa[i]));
 }
 
-/** Choose the sigmas of the solvers (plan->sigma_pix, step_pix), and at [n_pix], each pixel's place
- *  between them.  Returns the number of solvers, 1 if sigma hardly varies. */
+/** Choose the sigmas of the solvers (plan->sigma_pix, step_pix), and set at [n_pix] to each pixel's
+ *  place on the scale of solvers (0: the first).  Returns the number of solvers, 1 if sigma hardly
+ *  varies. */
 static int plan_solvers(int n_pix, const double *wave_aa, double templ_aa, double blur_ln,
                         float *at, mill_deconv *plan)
 {

@@ -18,11 +18,11 @@ enum mill_lsf_use {
 enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settings *set,
                                   const mill_raw_segment *segment);
 
-/** Sigma, in ln wavelength, of an arm's blur: the part of the line-spread functions that is applied
- *  on the templates' grid.  It makes templates broad enough for the pixels, and stays below the
- *  narrowest line-spread function; 0: templates are broad enough.  On a thinned grid it is at least
- *  what the splines need.  With a resolution matrix it is rounded down to steps, since each value
- *  needs its own solvers. */
+/** Return sigma, in ln wavelength, of an arm's blur: the part of the line-spread functions that is
+ *  applied on the templates' grid.  It makes templates broad enough for the pixels, and stays below
+ *  the narrowest line-spread function; 0: templates are broad enough.  On a thinned grid it is at
+ *  least what the splines need.  With a resolution matrix it is rounded down to steps, since each
+ *  value needs its own solvers. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm);
 
@@ -35,8 +35,8 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
 void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *segment, double blur_ln,
                          float *lsf_aa, int *n_diag, int *info);
 
-/** The tenth percentile of sigma (A) of a segment's line-spread function, over N_LOOK pixels.  A
- *  matrix row counts as the Gaussian with the same sum of squares.  NaN: no line-spread
+/** Return the tenth percentile of sigma (A) of a segment's line-spread function, over N_LOOK
+ *  pixels.  A matrix row counts as the Gaussian with the same sum of squares.  NaN: no line-spread
  *  function. */
 double mill_lsf_width(const mill_raw_segment *segment);
 
@@ -52,7 +52,7 @@ int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
 /** Make solvers that deconvolve a resolution matrix of n_diag diagonals by the templates' own
  *  resolution: inverses of the Gaussian of the templates (templ_aa, A) and a blur (blur_ln).
  *
- *  wave_aa [n_pix]  in   of the segment
+ *  wave_aa [n_pix]  in   wavelengths of the segment
  *  plan             out  sigmas of the solvers, without pointers
  *  solve            out  for mill_free: n_solve numbers of the solvers; if there are several, then
  *                        n_pix floats, each pixel's place between them

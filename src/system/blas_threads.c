@@ -12,7 +12,7 @@ int mill_blas_begin(int n_thread, int *n_before)
   return 0;
 }
 
-void mill_blas_end(int n_before)
+void mill_blas_end(const int *n_before)
 {
   (void)n_before;
 }
@@ -28,7 +28,6 @@ const char *mill_blas_core(void)
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 /* Memory that OpenBLAS maps per thread: 128 MiB (BUFFER_SIZE on x86-64), plus malloc's rounding. */
@@ -69,9 +68,9 @@ done:
   return err;
 }
 
-void mill_blas_end(int n_before)
+void mill_blas_end(const int *n_before)
 {
-  openblas_set_num_threads(n_before);
+  openblas_set_num_threads(*n_before);
 }
 
 const char *mill_blas_core(void)

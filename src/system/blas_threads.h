@@ -11,7 +11,7 @@
  *  MILL_ERR_MEMORY (mill_blas_end may still be called).  Does nothing with another BLAS. */
 int mill_blas_begin(int n_thread, int *n_before);
 
-void mill_blas_end(int n_before);
+void mill_blas_end(const int *n_before);
 
 /** Return the value to set OPENBLAS_CORETYPE to; NULL: leave it.  An OpenBLAS release older than
  *  the processor takes it for the oldest one and runs five times slower. */

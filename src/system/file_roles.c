@@ -68,6 +68,7 @@ static int is_same(const mill_file_number *a, const mill_file_number *b)
   return a->is_there && b->is_there && a->device == b->device && a->inode == b->inode;
 }
 
+/* Identify a file that may not exist: by its inode, its folder's inode and its name. */
 static int look_at(const char *path, mill_file_identity *out)
 {
   char end[MAX_PATH], folder[MAX_PATH];
@@ -112,6 +113,7 @@ static int refuse_name(const char *what, const char *path, const char *option, c
                     option, written);
 }
 
+/* Refuse a file that is a written file or has a name that one reserves. */
 static int compare(const mill_file_roles *roles, const char *what, const char *path,
                    const mill_file_identity *file)
 {

@@ -19,8 +19,8 @@ int mill_regular_open(const char *path, const char *what, int code, int *fd);
 void mill_descriptor_close(const int *fd);
 void mill_stream_close(FILE *const *stream);
 
-/** Open path as a text stream, and skip a byte order mark; NULL on failure.  The errors of
- *  mill_regular_open, MILL_ERR_MEMORY. */
+/** Open path as a text stream, and skip a byte order mark; NULL on failure.  Fails as
+ *  mill_regular_open does, and with MILL_ERR_MEMORY. */
 int mill_regular_stream(const char *path, const char *what, int code, FILE **stream);
 
 /** Read the first bytes of a regular file, at most size; returns their number, 0 on failure. */
@@ -37,8 +37,8 @@ int mill_check_output(const char *path, const char *option);
 /** MILL_ERR_OUTPUT if path exists, even as a broken link, and overwrite is 0. */
 int mill_refuse_existing(const char *path, int overwrite);
 
-/** MILL_ERR_USAGE unless --overwrite may replace the file at path: it is missing, empty, or an HDF5
- *  file with the text `made` in its first bytes (damaged and older files have it, too).
+/** Fail with MILL_ERR_USAGE unless --overwrite may replace the file at path: it is missing, empty,
+ *  or an HDF5 file with the text `made` in its first bytes (damaged and older files have it, too).
  *
  *  option  "--output"
  *  made    FORMAT of such files: "starmill result" */

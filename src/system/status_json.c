@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 /* Add a value to the open list or object, which then owns the value. */

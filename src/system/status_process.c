@@ -63,6 +63,7 @@ void mill_machine_memory(int64_t *total, int64_t *available, int64_t *limit)
     return;
   while (fgets(line, sizeof line, file)) {
     line[strcspn(line, "\n")] = '\0';
+    /* "0::PATH" in version 2 of control groups, "NUMBER:memory:PATH" in version 1 */
     const char *v2 = strncmp(line, "0::", 3) == 0 ? line + 3 : NULL;
     const char *v1 = strstr(line, ":memory:");
     if (v2)

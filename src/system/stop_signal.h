@@ -19,8 +19,8 @@ enum mill_stop_reason {
  *  MILL_ERR_INTERNAL. */
 int mill_stop_signal_catch(void);
 
-/** Note a pending signal, for the main thread, whose handler cannot run in a call to a file
- *  system that hangs.  Call it from a thread that blocks these signals. */
+/** Note a pending signal in place of the main thread, whose handler cannot run while a call to a
+ *  file system hangs.  Call it from a thread that blocks these signals. */
 void mill_stop_signal_take_waiting(void);
 
 /** Block stop signals in this thread and in a program that replaces it by exec, until that

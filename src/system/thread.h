@@ -24,7 +24,7 @@ static inline void mill_mutex_unlock(pthread_mutex_t *const *mutex)
  *  blocked ones.  Returns 0 or an error number (see strerror). */
 int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
 
-/** MILL_ERR_CONFIG if a rank asks for too many threads: above 64 and above four per core,
+/** Fail with MILL_ERR_CONFIG if a rank asks for too many threads: above 64 and above four per core,
  *  starting them would take gigabytes and hours. */
 int mill_thread_check_number(int n_thread);
 

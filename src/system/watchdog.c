@@ -100,6 +100,8 @@ static double bound_s(const slot *s)
   return s->kind == MILL_WATCH_RANKS ? INFINITY : dog.bound_s + s->extra_s;
 }
 
+/* Report the late call, abort all ranks and exit; no step may take long, as log and MPI may
+ * hang. */
 static void end_job(const slot *late)
 {
   static int status; /* static, as the aborting thread may outlive this call */
@@ -148,6 +150,7 @@ static const slot *pass(double step_s, double tick_s)
   return is_late ? last : NULL;
 }
 
+/* Thread: look for late calls every tick. */
 static void *watch(void *unused)
 {
   (void)unused;

@@ -9,7 +9,6 @@
 #include <mpi.h>
 
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/train/train_statistics.h"
 #include "src/system/random.h"
@@ -97,6 +96,7 @@ static void share_of(const mill_mpi *mpi, int64_t n, int *mine, int *mine_end)
 
 /* ---- first phase ---- */
 
+/* Add this rank's share of the training spectra to the statistics. */
 static int add_spectra(const arm *a, mill_train_statistics *s)
 {
   int err = MILL_OK, first, end, model[BLOCK];
@@ -143,6 +143,8 @@ static int find_components(arm *a, mill_train_statistics *s)
   return MILL_OK;
 }
 
+/* Find mean, spread and principal components of the training spectra, for all ranks.
+ * Collective. */
 static int first_phase(arm *a, const mill_train_ops *ops)
 {
   int err = MILL_OK;
@@ -203,6 +205,7 @@ static int exchange_rows(const mill_mpi *mpi, int n_row, int n, float *row)
   return MILL_OK;
 }
 
+/* Make the targets, scores of all models, on each rank, and set the floors.  Collective. */
 static int make_scores(arm *a)
 {
   int err = MILL_OK, first, end;
@@ -244,6 +247,7 @@ static int is_kept(const arm *a)
   return bytes <= a->set->keep_gib * 1024 * 1024 * 1024;
 }
 
+/* Read the targets, pixels of all models, if they fit keep_gib; else allocate room for a batch. */
 static int make_pixels(arm *a)
 {
   int model[BLOCK];
@@ -395,6 +399,7 @@ static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_prob
   return MILL_OK;
 }
 
+/* Report how many components were kept, the part of variance they leave, and the rms spread. */
 static void report_statistics(const arm *a, double start_s, mill_train_arm_report *report)
 {
   double carried = 0, square = 0;

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 
@@ -22,6 +21,7 @@ static void name_column(mill_label *label)
   }
 }
 
+/* Set a label's column, range and mapping from its n values; mean and std are of mapped values. */
 static int measure(int n, const double *value, mill_label *label)
 {
   double sum = 0, square = 0;

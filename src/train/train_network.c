@@ -7,7 +7,6 @@
 #include <mpi.h>
 
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/random.h"
 
@@ -142,6 +141,7 @@ static void shuffle(uint64_t seed, int epoch, int n, int *order)
   }
 }
 
+/* Train for an epoch: a step per batch, then the training and validation losses.  Collective. */
 static int run_epoch(const mill_mpi *mpi, const mill_train_settings *settings, mill_train_team *w,
                      const mill_train_shares *shares, int *order, mill_train_state *state)
 {

@@ -8,7 +8,6 @@
 #include <lapacke.h>
 #include <mpi.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/train/train_network.h"
 #include "src/train/train_work.h"
@@ -93,6 +92,7 @@ done:
   return err;
 }
 
+/* Replace the sum of h h^T by its eigenvectors; right: sum of h rest^T in their basis. */
 static int solve(normal *q)
 {
   const lapack_int info =

@@ -7,17 +7,16 @@
 #include <cblas.h>
 #include <mpi.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* A component with less than this part of the first one's variance is dropped: it is rounding of
- * the eigenvalues. */
+/* A component with less than this part of the first one's variance is dropped: it is rounding error
+ * of the eigenvalues. */
 #define LEAST_PART 1e-13
 
 struct mill_train_statistics {
   const mill_train_ops *ops;
   int n_pix, n_room;
-  /* of the centred spectra, whose covariance is that of the first n_row rows */
+  /* centred spectra: number, and rows with the same covariance */
   int64_t n;
   int n_row;
   double *mean, *square; /* [n_pix] square: sum of (y - mean)^2 */
@@ -171,6 +170,7 @@ static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_stat
   return MILL_OK;
 }
 
+/* Send this rank's statistics to rank 0, which first says whether it can take them. */
 static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics *s)
 {
   int answer = MILL_OK;
@@ -229,7 +229,7 @@ done:
   return err;
 }
 
-/* Number of components to keep, of n with variances value in ascending order. */
+/* Return the number of components to keep, of n with ascending variances value [n]. */
 static int n_kept(int n, const double *value, double total, double rest)
 {
   double left = total;
@@ -242,8 +242,8 @@ static int n_kept(int n, const double *value, double total, double rest)
   return k;
 }
 
-/* Turn a principal direction into a pattern, in the spectra's units, whose scores have mean square
- * 1. */
+/* Turn a principal direction, row, into a pattern [n_pix] in the spectra's units, with scores of
+ * mean square 1. */
 static void make_pattern(const mill_train_statistics *s, const double *row, const double *scale,
                          double *pattern)
 {
@@ -334,6 +334,7 @@ int mill_train_components_scores(const mill_train_components *c, const double *s
       x[i * n_pix + p] = u * scale[p];
     }
   }
+  /* z_k = pattern_k . scale^2 (y - mean) / variance_k: scaled patterns are orthogonal */
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, c->n_component, c->n_pix, 1, x, c->n_pix,
               c->pattern, c->n_pix, 0, z, c->n_component);
   for (size_t i = 0; i < (size_t)n; i++)

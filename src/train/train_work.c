@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 void mill_train_settings_init(mill_train_settings *settings)
@@ -58,8 +57,8 @@ int mill_train_settings_check(const mill_train_settings *s)
 double mill_train_gflop(const mill_train_shape *shape, int n_model)
 {
   double sum = 0;
-  /* 6: forward, and gradients of weights and inputs; the first layer needs no gradient of its
-   * inputs */
+  /* 6 operations per weight: 2 for the output and 2 each for the gradients of weights and of
+   * inputs; the first layer needs no gradient of its inputs */
   for (int l = 0; l < shape->n_layer; l++)
     sum += (l == 0 ? 4.0 : 6.0) * shape->n_in[l] * shape->n_out[l];
   return 1e-9 * sum * n_model;

@@ -4,7 +4,7 @@
 
     elements.py precision LIB.h5
     elements.py pulls LIB.h5 STARMILL DIR GRID.h5   the library's spectra, or models, of GRID.h5
-    elements.py miles RESULT.h5                     of fit --library LIB.h5
+    elements.py miles RESULT.h5 PICTURE.png         of fit --library LIB.h5
 
 GRID.h5 is made by library build of models of plan elements that LIB.h5 was not made from; LIB.h5 is
 then made on a base without correction.  Prints tables (Markdown).
@@ -15,12 +15,16 @@ import subprocess
 import sys
 
 import h5py
+import matplotlib
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "python"))
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402
 from starmill.grids import plan  # noqa: E402
+from starmill.products import drawing  # noqa: E402
 from starmill.surveys import generic  # noqa: E402
 from starmill.templates import emulate, grid_models, library_file  # noqa: E402
 
@@ -125,17 +129,32 @@ def pulls(path, starmill, folder, grid_path):
             row("", "", "pulls", *("%.1f" % half_width(y) for y in (off / error).T))
 
 
-def miles(path):
-    """Median and scatter of abundances by [Fe/H]."""
+def miles(path, picture):
+    """Draw [X/Fe] of stars below 6500 K without WEAK or EDGE; print median and scatter by [Fe/H]."""
     with h5py.File(path) as f:
-        good = (f["fits/RVS_WARN"][...] == 0) & (f["fits/TEFF"][...] < 6500)
-        feh, found = f["fits/FEH"][...][good], [f["fits/" + c][...][good] for c in CARDS]
-    heading("[Fe/H]", "stars", *CARDS)
+        fits = f["fits"]
+        good = (fits["RVS_WARN"][...] == 0) & (fits["TEFF"][...] < 6500)
+        feh, found = fits["FEH"][...][good], [fits[c][...][good] for c in CARDS]
+        use = [(fits[c + "_FLAG"][...][good] & 6) == 0 for c in CARDS]
     edges = (-2.5, -2, -1.5, -1, -0.6, -0.3, 0, 0.5)
-    for low, high in zip(edges, edges[1:]):
-        bin_ = (feh >= low) & (feh < high)
+    bins = [(feh >= low) & (feh < high) for low, high in zip(edges, edges[1:])]
+    heading("[Fe/H]", "stars", *CARDS)
+    for low, high, bin_ in zip(edges, edges[1:], bins):
         row(f"{low} to {high}", bin_.sum(),
             *("%+.2f ± %.2f" % (np.median(y[bin_]), half_width(y[bin_])) for y in found))
+    with plt.rc_context(drawing.STYLE):
+        figure, axes = plt.subplots(2, 4, figsize=(9, 4), sharex=True, sharey=True)
+        for axis, card, y, usable in zip(axes.flat, CARDS, found, use):
+            axis.axhline(0, color=drawing.INK, linewidth=0.5)
+            axis.plot(feh[usable], y[usable], ".", color=drawing.DATA, markersize=2)
+            axis.plot([np.median(feh[b]) for b in bins], [np.median(y[b]) for b in bins], "o-",
+                      color=drawing.MODEL, markersize=4)
+            axis.set_ylim(-0.8, 0.8)
+            axis.set_title(f"[{card[:-2].capitalize()}/Fe]")
+        figure.supxlabel("[Fe/H]")
+        figure.tight_layout()
+        with open(picture, "wb") as f:
+            f.write(drawing.png(figure, 100))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@
 #include "io/library/library_file.h"
 #include "io/catalog/prior_table.h"
 #include "io/catalog/start_table.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/config.h"
 #include "tests/fuzz/targets.h"

@@ -153,7 +153,7 @@ int main(void)
     x[2 * i + 1] = (float)(1.5 * cos(1.7 * i + 0.3));
   }
   const int failed = MILL_RUN_TESTS(NULL, NULL);
-  mill_blas_end(n_blas);
+  mill_blas_end(&n_blas);
   mill_mpi_end(&ranks);
   return failed;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Flags of the labels that are elements, once the row is filled in. */
-#ifndef MILL_ELEMENTS_H
-#define MILL_ELEMENTS_H
+#pragma once
 
 #include "kernels/star/logic/ask.h"
 
@@ -80,5 +79,3 @@ MILL_RESUMABLE(mill_elements_run)
   mill_elements_flag(m, slot);
   MILL_END;
 }
-
-#endif

@@ -5,7 +5,6 @@
 
 #include <pthread.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 #include "kernels/data/library.h"

@@ -3,7 +3,6 @@
  * ones, against their definitions. */
 #include "tests/mill_test.h"
 
-#include "kernels/base/error.h"
 #include "kernels/math/rbf.h"
 #include "kernels/math/spline_grid.h"
 #include "tests/emulator_reference.h"

@@ -6,12 +6,10 @@
  *  them at its rate, first in, first out; the reader is at most n_ahead rows ahead of it.  Rank 0
  *  answers one request after the other.
  */
-#ifndef MILL_SCHEDULE_MODEL_H
-#define MILL_SCHEDULE_MODEL_H
+#pragma once
 
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/ranks/schedule.h"
 
@@ -186,5 +184,3 @@ done:
   MILL_FREE(r.actor, r.memory);
   return err;
 }
-
-#endif

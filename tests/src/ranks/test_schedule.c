@@ -3,7 +3,6 @@
  * where that costs nothing; and what that does to a run in time. */
 #include "tests/mill_test.h"
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/random.h"
 #include "tests/src/ranks/schedule_model.h"

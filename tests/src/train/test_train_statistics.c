@@ -3,7 +3,6 @@
  * NumPy's are in e2e/test_library_train.py. */
 #include "tests/mill_test.h"
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/train/train_statistics.h"
 
