@@ -183,8 +183,8 @@ def sky_frame(ra, dec, n_cell=N_CELL):
 
 
 def sky_density(ra, dec, wcs, shape):
-    """Return stars per square degree, [row][column] of the map; NaN beyond the sky, at whose edge
-    the density is divided by the fraction of the kernel on the sky."""
+    """Return stars per square degree, [row][column] of the map, NaN off the sky.  Near the sky's
+    edge the density is divided by the fraction of the kernel that is on the sky."""
     x, y = wcs.wcs_world2pix(ra, dec, 0)
     step = abs(wcs.wcs.cdelt[1])
     edges = [np.arange(n + 1) - 0.5 for n in shape]

@@ -114,8 +114,8 @@ class Product:
 
 
 def is_done(path, kind, result, overwrite):
-    """Return the header of an up-to-date export of this kind and result at path, or None if path
-    may be written.  Failure if something else is there."""
+    """Return the header of the export at path if it is of this kind and result and up to date, None
+    if path may be written.  Raise a Failure if something else is there."""
     if not os.path.lexists(path):
         return None
     is_file = os.path.isfile(path)

@@ -60,9 +60,9 @@ def columns(result):
     return list(found.values())
 
 
-# exported spectra of an input: row [n] of the result; input: row of the input's FIBERMAP, None
-# where some belong to other inputs; target: TARGETID; exposure: row of /catalog/exposures and of
-# the models
+# exported spectra of an input.  row [n]: of the result; input [n]: row of the input's FIBERMAP, or
+# None if some spectra belong to other inputs; target [n]: TARGETID; exposure [n]: row of
+# /catalog/exposures and of the models
 Carried = collections.namedtuple("Carried", "row input target exposure")
 
 

@@ -166,8 +166,8 @@ def noise(path, flux):
 
 
 def inverse_variance(name, error):
-    """Return the inverse variance of a column error; its name may say that it is an IVAR or
-    VARIANCE. 0 where it is not positive."""
+    """Return the inverse variance, from errors unless the column's name says that they are inverse
+    variances or variances; 0 where the result is not positive."""
     name = split_unit(name)[0]
     with np.errstate(all="ignore"):
         ivar = error if IVAR.search(name) else 1 / error if VARIANCE.search(name) else error**-2.0

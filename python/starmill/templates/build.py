@@ -41,7 +41,7 @@ def main(options):
 
 
 class Job:
-    """models: those of the input; index [n]: of each model's spectrum in the source."""
+    """Makes one grid file.  models: of the input; index [n]: of each model's spectrum in source."""
 
     def __init__(self, options, setup, source):
         self.options, self.setup, self.source = options, setup, source
@@ -295,7 +295,7 @@ class Job:
 
     def take_status(self, output, there, complete):
         """Take the status of the models that are done and return whether all are.  --retry-bad sets
-        bad models to do again, unless the labels already show a defect."""
+        bad models to be done again, unless their labels already show a defect."""
         bad = there["status"] == BAD
         done = ~bad if self.options.retry_bad else np.full(len(bad), True)
         self.models.status[done], self.models.why[done] = there["status"][done], there["why"][done]

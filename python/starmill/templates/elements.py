@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Adds abundances of elements to a library: labels [X/Fe] of the models of plan "elements".
 
-What an abundance changes, in ln flux, is linear in its departure a from the library's spectrum, and
-a smooth function of Teff, log g, [Fe/H] and [alpha/Fe].  Few models are enough for this: each pixel
-is a Gaussian process whose variances by element follow from the models (most pixels have lines of
-one or two elements).  The responses are then put into the library's network without training: SiLU
+An abundance changes ln flux by its departure a from the library's value times a smooth function of
+Teff, log g, [Fe/H] and [alpha/Fe], the response.  Few models are enough: a pixel's responses are
+Gaussian processes whose variances by element follow from the models (most pixels have lines of one
+or two elements).  The responses are then put into the library's network without training: SiLU
 units in pairs make products, z tanh(z / 2) = silu(z) + silu(-z) being z^2 / 2 for small z.
 """
 
@@ -31,11 +31,11 @@ CARBON = 0.2  # largest [C/Fe] - [alpha/Fe]; above, C and O in cool stars revers
 
 
 class Models:
-    """Models of a grid file: the four labels, departures, and what these change in ln flux.
+    """Models of a grid file: the four labels, departures, and the changes of ln flux by these.
 
-    values [n][4]; a [n][9]: departures of [X/Fe] of plan.ELEMENTS and of the microturbulence;
+    values [n][4]: labels; a [n][9]: departures of plan.ELEMENTS' [X/Fe] and the microturbulence;
     change [n][n_pix]: ln flux minus the library's, without its smooth part; continuum [n_term]
-    [n_pix]: of ln continuum, by monomials of the labels.
+    [n_pix]: coefficients of ln continuum for monomials of the labels.
     """
 
     def __init__(self, grid, library):
@@ -70,16 +70,16 @@ class Models:
         return emulate.monomials(self.library.map(values)[:, :3], 3)
 
     def absorption(self, values):
-        """Return the lines' absorption (ln continuum - ln flux) of the library's spectra, in a
-        form in which strong lines saturate: they respond less."""
+        """Return the absorption (ln continuum - ln flux) by lines in the library's spectra, curbed
+        in strong lines, which respond less to abundances."""
         depth = self.terms(values) @ self.continuum - emulate.ln_flux(self.library, 0, values)
         depth = np.maximum(depth - np.percentile(depth, 5, axis=1)[:, None], 0)
         return 1.5 * depth / (1 + 2 * depth)
 
 
 class Process:
-    """Gaussian processes of pixels: change = sum over elements of a f(labels), f of variance
-    strength^2 x variance, and a term without a that takes the library's own errors."""
+    """Gaussian processes of pixels: change = sum over elements of a f(labels) + g(labels), where g
+    takes up the library's own errors; each f and g has variance strength^2 x its `variance`."""
 
     def __init__(self, models):
         self.models, self.n = models, len(models.a)
@@ -111,8 +111,8 @@ class Process:
         return out
 
     def run(self):
-        """Set by pixel the variances [k][n_pix], the coefficients of the models [n][n_pix] and the
-        changes that models have beyond what the others predict [n][n_pix]."""
+        """Set for each pixel variance [k][n_pix], the models' coef [n][n_pix], and left [n][n_pix]:
+        each model's change minus its prediction by the other models."""
         change = self.models.change
         pixels = np.arange(change.shape[1])
         at = np.unique(np.append(pixels[::STEP], pixels[-1]))
@@ -135,8 +135,8 @@ class Process:
 
 
 def parts_of(process, values, n_component=N_COMPONENT):
-    """Return the largest components of all responses at values [n][4]: (element, its factor at
-    values [n], largest 1, pattern [n_pix])."""
+    """Return the largest principal components of all elements' responses at values [n][4]:
+    [(element, factor [n] at values, at most 1, pattern [n_pix])]."""
     library = process.models.library
     weight = np.sqrt(emulate.flux(library, 0, values).mean(axis=0))  # faint pixels count less
     found = []
@@ -174,8 +174,8 @@ def add_labels(library, floors):
 
 
 def join(library, parts, values):
-    """Add to the network of a library with labels added the sum of departure x factor x pattern
-    over parts."""
+    """Add to a library's network the sum over parts of departure x factor x pattern.  The library
+    already has the elements' labels."""
     emulator = library.arm[0].emulator
     weight, bias = ([w.astype(float) for w in x] for x in (emulator.weight, emulator.bias))
     n_element, n_part = len(plan.ELEMENTS), len(parts)
@@ -218,8 +218,8 @@ def join(library, parts, values):
 
 def measure(process):
     """Return the report of the models left out, and the elements' floors (dex): robust errors of
-    their abundances.  A model's abundances, four labels and continuum are fitted to what the other
-    models do not predict, at S/N 100 per A; pixels count less by the usual size of that."""
+    their abundances.  A model's abundances, four labels and continuum are fitted to the change that
+    the other models do not predict, with errors of S/N 100 per A plus this change's usual size."""
     models, base = process.models, process.models.library
     wave, n_element = base.arm[0].wave_aa, len(plan.ELEMENTS)
     usual = 1.48 * np.median(abs(process.left), axis=0)

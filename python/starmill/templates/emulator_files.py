@@ -52,7 +52,7 @@ def main(options):
 
 
 def check_options(options, paths):
-    """Return the arm names and sigmas (A) of the files; None: take it from the file."""
+    """Return the files' arm names and sigmas (A); None in place of a value that the file gives."""
     names = options.arm_names or [None] * len(paths)
     if len(names) != len(paths):
         raise Failure(USAGE, f"--arm-names gives {len(names)} names for {len(paths)} files")

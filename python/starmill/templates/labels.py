@@ -123,8 +123,8 @@ def fill_range(library, low, high, n_guess):
 
 
 def spread(library, values, n_guess):
-    """Choose up to n_guess guess templates among models at values [n][n_label]: the central one
-    inside the hulls, then the farthest from all before.  Return which are outside the hulls."""
+    """Choose up to n_guess guess templates among models at values [n][n_label]: the central model,
+    then each time the model farthest from all chosen.  Return the models outside the hulls [n]."""
     mapped = library.map(values)
     outside = ~(hull_distance(library, values) <= 1e-10)
     if outside.all():

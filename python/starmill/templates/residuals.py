@@ -102,8 +102,8 @@ def take_components(x, q, noise2, scale):
 
 
 def fill_fraction(fraction, error2, n_known):
-    """Set the fraction of pixels unknown in all spectra, where components are 0, to the whole
-    error: the mean of the arm in gaps, of the nearest quarter beyond the ends."""
+    """Set the fraction of pixels unknown in all spectra, where components are 0, to the rms
+    error: that of the arm in gaps between known pixels, of the nearest quarter beyond the ends."""
     inside = np.flatnonzero(n_known)
     first, last = inside[0], inside[-1]
     quarter = (last - first) // 4

@@ -185,7 +185,7 @@ def labels_of_cube(path, hdus, i, request):
 
 
 def labels_beside_image(path, hdus, n, request):
-    """Return labels [n, n_label] from the first table with their columns and a row a spectrum."""
+    """Return labels [n, n_label] from the first table with their columns and a row per spectrum."""
     tables = [i for i, h in enumerate(hdus) if is_table(h) and h.header["NAXIS2"] == n]
     columns = [column for _, column in request.labels]
     for i in tables:

@@ -31,8 +31,8 @@ N_REWEIGHT = N_FILL = 3
 N_NEIGHBOUR = 40  # spectra of most similar labels, to whose residuals one is compared
 TOLERANCE = 1.0  # standard errors (RadialFit): the one-standard-error rule
 STIFF = 1e8  # smoothing so large that only the polynomial remains
-# residual over the median residual of spectra with similar labels: above DOUBT a spectrum's weight
-# is (DOUBT / ratio)^2, above REJECT 0
+# ratio of a spectrum's residual to the median residual of spectra with similar labels: above DOUBT
+# the spectrum's weight is (DOUBT / ratio)^2, above REJECT 0
 DOUBT, REJECT = 1.5, 5.0
 MAX_ALIGN = 4  # most rounds of a stage of align; three usually suffice
 MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: range searched; scatter of changes to stop at
@@ -179,7 +179,7 @@ class Functions:
     a spectrum outside the components.  fit: RadialFit of the scores.
     aligning: reject no spectrum, since velocities are not yet removed.  stiff: polynomials only,
     for the first rounds, since functions that follow single spectra also follow their velocities.
-    used [n given]: spectra not rejected.
+    used [n of the input]: spectra not rejected.
     """
 
     def __init__(self, settings, values, y, gap, weight=None, aligning=False, stiff=False):
@@ -280,8 +280,8 @@ class Functions:
 
 
 def find_velocities(functions, ln_step):
-    """Return each spectrum's velocity (km/s) relative to functions fitted without it: the shift of
-    least misfit by a parabola, exact at zero; NaN: it is at the end of the range."""
+    """Return each spectrum's velocity (km/s) relative to functions fitted without the spectrum: the
+    shift of least misfit, refined by a parabola; NaN if it is at an end of the range."""
     y, good = functions.y, ~functions.gap
     model = functions.left_out()
     n, n_pix = y.shape
@@ -318,8 +318,8 @@ def align(functions, ln_step, velocity, rows):
 
 def build(settings, spectra):
     """Return a library and how its n input spectra were used.  rows: spectra in use; fate [n]: of
-    FATES; gap [n]: fraction of pixels in gaps; velocity [n]: km/s, removed; outside: rows in use
-    outside the hulls; n_align, align_step: rounds of align, scatter of the last changes (km/s)."""
+    FATES; gap [n]: fraction of pixels in gaps; velocity [n] removed (km/s); outside: rows in use
+    outside the hulls; n_align: rounds of align; align_step: scatter of the last changes (km/s)."""
     grid = Grid(settings, spectra)
     velocity, n_align, step = np.zeros(len(spectra.flux)), 0, np.nan
 
@@ -349,7 +349,7 @@ def build(settings, spectra):
 
 def leave_out(made, names, part, seed):
     """Leave out up to a fraction `part` of the spectra, none at the end of a label of three or more
-    values.  Return a library of the others and a ModelSet of those; None: all are at ends."""
+    values.  Return a library of the others and a ModelSet of those left out; None: all at ends."""
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))
