@@ -13,15 +13,15 @@ import numpy as np
 G_CGS, M_SUN = 6.674e-8, 1.989e33
 N_DEPTH = 56
 # Columns of each layer: T (K), lg Pe, lg Pgas (cgs), lg tau at 5000 A, depth times gravity (cgs),
-# since this product depends little on gravity.
+# which depends less on gravity than the depth does.
 N_COLUMN = 5
 TEFF_STEP, FEH_STEP = 250.0, 0.25
 
 FILE = re.compile(r"[sp](\d+)_g([+-]\d\.\d)_m\d\.\d_t\d\d_x3_z([+-]\d\.\d+)_a([+-]\d\.\d+)")
 
 # Share of O, Ne, Mg, Si, S, Ca and Ti in the mass of metals. Enhancing these elements changes an
-# atmosphere nearly as an equal mass of all metals does (Salaris et al. 1993, ApJ 414, 580), since
-# they are also two thirds of the electron donors.
+# atmosphere nearly as an equal mass of all metals does (Salaris et al. 1993, ApJ 414, 580). Two
+# thirds of the electron donors are such elements too.
 ALPHA_SHARE = 0.638
 
 # Cubics extrapolate up to this (dex) below the lowest metallicity, for the lowest [alpha/Fe].
@@ -153,7 +153,7 @@ class Atmospheres:
         raise NoAtmosphere("no atmospheres around Teff %g, log g %g, [M/H] %.2f" % point[:3])
 
     def atmosphere(self, teff, logg, feh, alpha):
-        """Return the columns for a star with [alpha/Fe].
+        """Return the columns of a star's atmosphere; alpha: [alpha/Fe].
 
         MARCS nodes have solar composition: they are interpolated at the metallicity that gives
         the star's mass of metals.

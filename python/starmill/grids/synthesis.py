@@ -30,9 +30,9 @@ def log_tail(path):
 
 
 def run(program, text, folder, log, result):
-    """Run a program in folder.  It must write the file result, as its exit status says nothing.
+    """Run a program in folder.  It must write the file `result`, as its exit status says nothing.
 
-    LIMIT_S limits CPU time, since the machine may be busy.
+    LIMIT_S limits CPU time, not elapsed time, since the machine may be busy.
     """
     with open(os.path.join(folder, log), "w") as out:
         # a new session, so that ^C does not kill the model under way
@@ -46,15 +46,15 @@ def run(program, text, folder, log, result):
 
 
 def control(*parts):
-    """Return Turbospectrum's input of parts: a dictionary gives a line per keyword, a text a line
-    per word."""
+    """Return Turbospectrum's input, with a line per keyword of each dictionary in parts and a line
+    per word of each text."""
     return "".join(
         "".join("'%s:'  '%s'\n" % pair for pair in part.items()) if isinstance(part, dict)
         else "".join(word + "\n" for word in part.split()) for part in parts)
 
 
 def composition(labels):
-    """Return the arguments of control() that set the abundances; those of ELEMENTS as lg N on the
+    """Return the arguments of control() that set the abundances; for ELEMENTS they are lg N on the
     scale where hydrogen has 12."""
     parts = [{"METALLICITY": "%.3f" % labels[2], "ALPHA/Fe": "%.3f" % labels[3], "HELIUM": "0.00",
               "R-PROCESS": "0.00", "S-PROCESS": "0.00"}]

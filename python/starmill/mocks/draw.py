@@ -141,8 +141,8 @@ def _magnitudes(arm_r, teff_k, group, sn):
 
 
 def kinds(per_1000, index):
-    """Return the kinds [n] of rows index.  per_1000 of every 1000 rows, evenly spaced, have a
-    defect; the kinds of defects take turns."""
+    """Return the kinds [n] of the rows in index.  Of every 1000 rows, per_1000 have a defect, at
+    even distances; the kinds of defects take turns."""
     block, j = np.divmod(index, 1000)
     before, after = (block * per_1000 + i * per_1000 // 1000 for i in (j, j + 1))
     return np.where(before == after, KINDS[0], np.array(KINDS[1:])[before % (len(KINDS) - 1)])

@@ -157,7 +157,7 @@ def rotation_weights(r):
 
 
 def _error(error, share, is_correlated, random):
-    """Return the template's relative error [n_pix]: the components times the star's shares.
+    """Return the template's relative error [n_pix]: the components times their sigma and share.
 
     is_correlated adds the error outside the components: a Gaussian AR(1) process of rms
     error.fraction, whose correlation falls by `factor` per pixel.  error.correlation, the sum of

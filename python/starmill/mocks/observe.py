@@ -146,8 +146,8 @@ def _observe_star(survey, stars, i, ideal, out):
 
 
 def observe(survey, stars):
-    """Return each arm's (flux, ivar, mask) [n][n_pix], float32 in 1e-17 erg / (s cm2 A) and int32,
-    and the median S/N of each arm [n][3]."""
+    """Return each arm's (flux, ivar, mask) [n][n_pix], with flux in 1e-17 erg / (s cm2 A), and the
+    median S/N of each arm [n][3]."""
     n = len(stars.index)
     ideal = noiseless(survey, stars)
     out = [tuple(np.zeros((n, arm.n_pix), dtype) for dtype in ("f4", "f4", "i4"))

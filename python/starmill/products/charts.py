@@ -155,8 +155,8 @@ def plane_density(x, y, x_range, y_range, n_cell=N_CELL):
 
 
 def sky_frame(ra, dec, n_cell=N_CELL):
-    """Return WCS and shape (cells) of an equal-area map around the stars, north up, east left:
-    zenithal (ZEA), or of the whole sky Mollweide (MOL), cut in the widest gap of right
+    """Return WCS and shape (cells) of an equal-area map of the stars, north up, east left: zenithal
+    (ZEA) around them, or Mollweide (MOL) of the whole sky, cut in the widest gap of right
     ascension."""
     mean = unit_vectors(ra, dec).mean(axis=0)
     mean /= np.linalg.norm(mean) or 1.0

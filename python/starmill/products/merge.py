@@ -308,8 +308,8 @@ def command_of(options):
 
 
 def is_made(output, command, parts=()):
-    """Return whether this very command made the whole output before it was killed.  Without parts,
-    only the command is compared."""
+    """Return whether this same command made the whole output before it was killed.  Without parts,
+    only the command is compared, not the rows."""
     try:
         result = Result(output)
     except Failure:

@@ -69,8 +69,8 @@ def head(kind, *axes, bitpix=8):
 
 @contextlib.contextmanager
 def writing_product(path):
-    """Yield a Product, renamed to path when complete; a symbolic link is kept.  Failure if another
-    export writes it, or it cannot be written."""
+    """Yield a Product, renamed to path when complete; a symbolic link is kept.  Raise a Failure if
+    path cannot be written, or another export is writing it."""
     path = os.path.realpath(path)
     with OutputLock(path) as lock, replacing(path) as temporary:
         product = Product(path, open(temporary, "r+b"), lock)

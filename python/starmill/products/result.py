@@ -47,7 +47,7 @@ def number(value, digits):
 
 def star_names(targets, objects, identifiers):
     """Return the names of rows' stars as --object-file takes them: TARGETID, else OBJECT, else
-    IDENTIFIER.  An OBJECT that begins with # or a blank is not used: no line of such a list can."""
+    IDENTIFIER.  An OBJECT that begins with # or a blank is not used: no line can begin so."""
     return [str(target) if target != -1
             else text(own) if name[:1] in (b"", b"#", b" ") else text(name)
             for target, name, own in zip(targets, objects, identifiers)]
@@ -202,7 +202,7 @@ class Result:
 
     def damaged(self, start, stop, among=None):
         """Return which rows from start to stop are damaged: they have an unknown STATUS or a wrong
-        CRC, or are not done in a finished result.  among: rows whose CRCs to check (all)."""
+        CRC, or are not done in a finished result.  among: rows whose CRCs to check; None: all."""
         status = self.fits["STATUS"][start:stop]
         found = ~np.isin(status, [s for s in self.statuses if s != NOT_DONE or not self.finished])
         rows = np.flatnonzero((status != NOT_DONE) & (True if among is None else among))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill export --to rvtab, rvmod, epochs`: rvspecfit's table RVTAB of an input with matching
-rows of a DESI input's tables, its images of models, and RVTAB with a row per exposure."""
+rows of a DESI input's tables, rvspecfit's images of models, and RVTAB with a row per exposure."""
 
 import collections
 import contextlib
@@ -20,7 +20,7 @@ PIECE = 4 << 20  # bytes of a table copied at once
 ALONE = "export with --no-fibermap"
 
 # Columns of RVTAB in rvspecfit's order, then starmill's own: (name, FITS type, column of /catalog;
-# None: the column of /fits with this name).  {arm} and {label} stand for each in turn.
+# None: the column of /fits with this name).  {arm} and {label} stand for each arm and label.
 RVTAB = (
     *((name, "D", None) for name in (
         "VRAD", "VRAD_ERR", "VRAD_SKEW", "VRAD_KURT", "VSINI", "LOGG", "LOGG_ERR", "TEFF",

@@ -113,8 +113,8 @@ class Job:
             "device": said["DEVICE"], "host": said["HOST"], "runs": int(said["N_RUN"]),
             "wall_s": float(said["WALL_S"])}
 
-    # Rows come from the result, the state of the run from the status file; a status file of an
-    # earlier run is ignored.
+    # Counts of rows come from the result, the run's state from the status file; a status file of
+    # an earlier run is ignored.
 
     def _is_running(self):
         """Return whether the run that wrote the status file still runs, as far as the file says."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Computes the numbers of a report in one pass over the rows of a result, in blocks.  Counts are of
 all undamaged rows.  To bound memory, distributions, maps and medians use every k-th row above
-MAX_SAMPLE rows, and repeats every m-th star above MAX_KEYS."""
+MAX_SAMPLE rows, and repeats use every m-th star above MAX_KEYS rows."""
 
 import collections
 import hashlib
@@ -17,8 +17,8 @@ from starmill.products.sky import has_place, unit_vectors
 MAX_SAMPLE = 400_000  # most rows held in memory
 MAX_KEYS = 1_000_000  # most rows searched for repeats
 MAX_REPEATS = 200_000  # most rows of repeated stars whose values are read
-# arcsec: rows within NEAR_AS are one star without a common name; rows of one name farther apart
-# than FAR_AS are different stars
+# arcsec: rows within NEAR_AS are one star even without a common name; rows of one name farther
+# apart than FAR_AS are different stars
 NEAR_AS, FAR_AS = 1.5, 60
 CROWD = 100  # more rows than this in a cell of NEAR_AS share a placeholder position, not a star
 HUGE = 1e100  # larger values count as missing, since their squares would overflow
@@ -82,9 +82,9 @@ def joined(key, ra, dec, by_place):
 
 
 class Survey:
-    """The numbers of a report.  n_fitted, n_good: counts of all rows; every: k, every k-th row is
-    sampled; of the sampled rows: rows: indices, sample: {column: values}, sn: of the best arm,
-    fitted, good: masks; worst: [(reduced chi-square, row)]; typical: rows; repeats: Repeats."""
+    """The numbers of a report.  n_fitted, n_good: counts over all rows.  Of every `every`-th row:
+    rows: indices; sample: {column: values}; sn: S/N of the best arm; fitted, good: masks.
+    worst: [(reduced chi-square, row)]; typical: rows with a median chi-square; repeats: Repeats."""
 
     def __init__(self, result):
         self.result = result

@@ -130,7 +130,7 @@ class Inputs:
 
 def weighted(arm, floor, vrad, errors):
     """Return an arm with the fit's ivar: errors at least floor times the median error, plus the
-    library's model error.  errors: of arms_with_error."""
+    library's model error.  errors: result of arms_with_error."""
     ivar = np.where(arm.bad, 0.0, arm.ivar)
     if floor > 0 and not arm.bad.all():
         ivar = np.minimum(ivar, np.median(ivar[~arm.bad]) / floor**2)

@@ -64,7 +64,7 @@ class Job:
 
     def frame_arms(self):
         """Set the resolution and the convolution of the arms.  Try them on up to N_TRIED models, so
-        that an error of all models is raised before a file is made."""
+        that an error common to all models is raised before a file is made."""
         self.cut, failures = None, []
         for i in np.flatnonzero(self.models.status == TO_DO)[:N_TRIED]:
             try:

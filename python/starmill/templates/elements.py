@@ -251,8 +251,8 @@ def measure(process):
 
 
 def make(grid_path, uncorrected, base, path, program):
-    """Write the library base with the elements of a grid file of plan "elements".  uncorrected:
-    base before its correction by real spectra, with which the models are compared."""
+    """Write the library `base` with labels for the elements of a grid file of plan "elements".
+    uncorrected: base before its correction by real spectra; the models are compared with this."""
     grid = open_grid(grid_path)
     bare, library = library_file.read(uncorrected), library_file.read(base)
     wanted = [label.name for label in library.label] + [e[0].lower() for e in plan.ELEMENTS]

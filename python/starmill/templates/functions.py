@@ -25,7 +25,7 @@ MAX_LENGTH, N_LENGTH = 32, 250  # largest ratio of two lengths; models that choo
 
 
 def leading(x, n_component):
-    """Find the leading components of spectra x float32 [n][n_pix] by subspace iteration. x is lost.
+    """Find leading components of spectra x float32 [n][n_pix] by subspace iteration; overwrites x.
 
     Return weight [n_pix][n_component] and bias [n_pix], both float32, scores [n][n_component] of
     mean square 1, and the largest rms residual (over pixels) of a spectrum."""
@@ -282,7 +282,7 @@ class Maker:
 
     def make_radial(self, mapped, scores, size):
         """Fit radial functions to the scores of all arms at once, since the slow part depends on
-        the labels alone.  size [n_score]: norm of a component over the arm's pixels."""
+        the labels alone.  size [n_score]: norm of each score's component over the arm's pixels."""
         score = np.concatenate(scores, axis=1)
         length = choose_length(mapped, score * size, self.degree, self.smoothing)
         fit = RadialFit(mapped, length, np.ones(len(mapped)), score, self.degree, self.smoothing)

@@ -102,8 +102,8 @@ def whole_hull(x):
 
 
 def fill_range(library, low, high, n_guess):
-    """Set n_guess quasi-random guess templates inside all hulls and between mapped labels low and
-    high [n_label], by the additive recurrence of the generalised golden ratio."""
+    """Set n_guess guess templates inside all hulls and between mapped labels low and high
+    [n_label]: quasi-random points by the additive recurrence of the generalised golden ratio."""
     n_label = library.n_label
     phi = np.roots([1] + [0] * (n_label - 1) + [-1, -1])
     alpha = phi[np.isreal(phi) & (phi.real > 1)].real[0] ** -np.arange(1.0, n_label + 1)

@@ -13,8 +13,8 @@ never tuned.  Attributes of OUT.h5 name its sources and the commands.
   --plan fgk | fgk-hr | oba | elements  of the grid, for sources and defaults (fgk)
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
                       (not for fgk-hr, elements)
-  --base FILE --uncorrected FILE  of plan elements: the library of plan fgk that gets the elements,
-                      and WORK/bare.h5 of its making
+  --base FILE --uncorrected FILE  for plan elements: the library of plan fgk that gets the elements,
+                      and the WORK/bare.h5 from which it was corrected
   --starmill PROGRAM  (the installed one, or build/release/starmill)
   --least N           refuse fewer models than this (300; fgk-hr, elements: 150; oba: 60)
   --setup FILE        arms (config/templates/fgk.yaml; fgk-hr: fgk-hr.yaml)
@@ -25,9 +25,9 @@ never tuned.  Attributes of OUT.h5 name its sources and the commands.
   --error-components N  of the model error (4; oba: 0); 0 leaves only the rms per pixel
   --benchmarks FILE   table of fundamental labels and errors by MILES_ID, which set the scale of
                       all labels: real/gbs/benchmark-stars-in-miles.fits
-  --rows all|half|K/N  of MILES that are used; K/N: all but K, K + N, ... from 0 on, so that
-                      validate_library.py can take these; half: 0/2 (all)
-  --no-model-error    a library without
+  --rows all|half|K/N  of MILES to use; K/N: all but rows K, K + N, ... (from 0), which are left
+                      for validate_library.py; half: 0/2 (all)
+  --no-model-error    make a library without model error
   --limit MB          refuse a larger file (15)
 
 MILES stars get the [alpha/Fe] of the disk and halo: 0 from [Fe/H] = 0 up, 0.4 from -1 down, linear

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes a library from labelled spectra on its pixels without velocity and continuum: principal
-components of ln flux, their scores smooth functions of the labels (docs/use/libraries.md,
-"Labelled spectra")."""
+"""Makes a library from labelled spectra: puts them on its pixels, removes velocity and continuum,
+fits smooth functions of the labels to the scores of principal components of ln flux
+(docs/use/libraries.md, "Labelled spectra")."""
 
 import types
 
@@ -145,8 +145,8 @@ class Grid:
 
     def put(self, velocity):
         """Shift all spectra by their velocities [n] (km/s) to rest.  Return fate [n], the fraction
-        of pixels in gaps [n], the rows used, and their ln flux and gaps [n used, n_pix].  A gap
-        holds the mean of the spectra good at this pixel."""
+        of pixels in gaps [n], the rows used, and these rows' ln flux and gaps [n used, n_pix].
+        Pixels in gaps get the mean of the spectra that are good there."""
         fate, part = self.fate.copy(), np.zeros(len(self.fate))
         rows = np.flatnonzero(fate == USED)
         y = np.empty((len(rows), self.arm.n_pix))
@@ -241,8 +241,8 @@ class Functions:
 
     def _doubt(self, near):
         """Return each spectrum's residual over the median of its neighbours' [n].  The residual is
-        the geometric mean of those of the fits with and without the spectrum, so its expected size
-        does not depend on the spectrum's leverage."""
+        the geometric mean of the residuals with and without the spectrum in the fit, so that its
+        expected size does not depend on the spectrum's leverage."""
         square = np.abs(self.fit.left_out * self.fit.residual).sum(axis=1) / self.y.shape[1]
         residual = np.sqrt(square + self.lost)
         # at least 1e-4: where functions fit to rounding, no spectrum is doubtful
