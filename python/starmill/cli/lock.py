@@ -13,7 +13,7 @@ import time
 
 from starmill.cli.basics import OUTPUT, Failure, printable, process
 
-# s between renewals; age of a suspect lock; age at which an empty lock is stale; renewals to watch
+# s: between renewals, age of a suspect lock, age of a stale empty lock; renewals to watch for
 BEAT_S, DEAD_S, EMPTY_S, WATCH_BEATS = 10, 1800, 2, 3
 FORM = re.compile(r"host (\S+)\npid (\d+)\njob (\S+)\nrestart (-?\d+)\nstart (\d+)\nspace (\S+)")
 
@@ -180,7 +180,7 @@ class OutputLock:
                 if os.path.samestat(opened, os.lstat(self.path)):
                     os.unlink(self.path)
                     folder = glob.escape(os.path.dirname(self.path) or ".")
-                    # the holder's half-made files, see basics.temporary_name
+                    # remove the holder's half-made files, see basics.temporary_name
                     for path in glob.glob(f"{folder}/*.tmp-{who[2]}-{who[5]}") if who else ():
                         with contextlib.suppress(FileNotFoundError):
                             (shutil.rmtree if os.path.isdir(path) else os.unlink)(path)

@@ -131,7 +131,7 @@ def raw(hdu):
     """Return rows of a table in FITS's bytes, values unconverted."""
     rows = hdu.data.view(np.ndarray)
     if rows.dtype.itemsize != hdu.header["NAXIS1"]:
-        raise ValueError(f"{hdu.name}: its columns and the width of its rows differ")
+        raise ValueError(f"{hdu.name}: its columns do not add up to the width of its rows")
     return rows
 
 

@@ -183,7 +183,7 @@ def onto_scale(library, i_arm, found, how, kind):
     scale, lines = correction.scale_of(stars, kind[0], library.label)
     if not lines:
         raise Failure(INPUT, f"--error-columns: no label has errors of {correction.LEAST_BENCHMARK} "
-                      "spectra, which a scale needs")
+                      "spectra, the least that set a scale")
     published = ~np.isfinite(spectra.errors).any(axis=1)
     spectra.labels[published] -= scale(library.map(spectra.labels[published]))
     return calibrators.compare(library, i_arm, *how), [

@@ -231,8 +231,8 @@ def apply(library, i_arm, calibrators, correction):
         raise Failure(INPUT, f"arm {arm.name}: functions of the labels before layers with SiLU "
                              "cannot be corrected")
     elif emulator.weight[0].shape[1] + n_term > MAX_WIDTH:
-        raise Failure(INPUT, f"arm {arm.name}: {emulator.weight[0].shape[1]} components leave no "
-                             f"place for {n_term} more of {MAX_WIDTH}; make it with fewer "
+        raise Failure(INPUT, f"arm {arm.name}: {emulator.weight[0].shape[1]} components and "
+                             f"{n_term} of the correction exceed {MAX_WIDTH}; make it with fewer "
                              "--components")
     else:
         into_functions(emulator, values_at, by_term)

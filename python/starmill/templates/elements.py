@@ -182,7 +182,7 @@ def join(library, parts, values):
     label, alpha = library.label, library.label[3]
     mapped = np.stack([label[i].map(values[:, i]) for i in range(N_FOUR)], axis=1)
     unit = emulate.silu(mapped @ weight[0].T + bias[0])
-    # layer 0: a + LINEAR, a the departure of each element
+    # layer 0: a + LINEAR, where a is an element's departure
     rows = np.zeros((n_element, library.n_label))
     shift = np.full(n_element, LINEAR)
     for k, element in enumerate(plan.ELEMENTS):
@@ -190,7 +190,7 @@ def join(library, parts, values):
         shift[k] += label[N_FOUR + k].mean - alpha.mean * element[3]
     weight[0] = np.vstack([np.pad(weight[0], ((0, 0), (0, n_element))), rows])
     bias[0] = np.append(bias[0], shift)
-    # layer 1: SMALL times a + q, -a - q, a - q, -a + q; q is the factor, from the first units
+    # layer 1: SMALL times a + q, -a - q, a - q, -a + q; q: a part's factor, from the old units
     design = np.column_stack([unit, np.ones(len(unit))])
     score = np.column_stack([part[1] for part in parts])
     ridge = 1e-4 * np.eye(design.shape[1])
@@ -261,8 +261,8 @@ def make(grid_path, uncorrected, base, path, program):
     for one, name in ((bare, uncorrected), (library, base)):
         if (one.n_label, len(one.arm), len(one.arm[0].emulator.weight)) != (N_FOUR, 1, 4) or \
                 one.arm[0].n_pix != grid.arm[0].n_pix:
-            raise Failure(USAGE, f"{name}: is not a library of plan fgk: one arm as that of "
-                                 f"{grid_path}, four labels, a network of four layers")
+            raise Failure(USAGE, f"{name}: is not a library of plan fgk, which has one arm as "
+                                 f"{grid_path}, four labels and a network of four layers")
     process = Process(Models(grid, bare))
     process.run()
     values = np.array(plan.plan(N_SAMPLE))

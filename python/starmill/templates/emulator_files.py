@@ -85,7 +85,7 @@ def read_file(path, arm_name, sigma):
         low, high = read_range(file, library.label)
         library.hull = read_hulls(file, library.n_label)
         library.arm = [read_arm(file, path, arm_name, sigma)]
-        # one guess template, so that the library can be checked before its check values are used
+        # add a guess template: the library must be complete before its check values are used
         fill_range(library, low, high, 1)
         library_file.seal(library, path)
         return library, low, high, verify(file, library)

@@ -150,7 +150,7 @@ def find_layers(net, state):
     for weight, bias, norm in layers:
         if weight.ndim != 2 or weight.shape[1] != n_in or \
                 any(x.shape != weight.shape[:1] for x in [bias, *(norm or [])]):
-            raise ValueError(f"{net.weights}: the layers do not fit each other, or the labels")
+            raise ValueError(f"{net.weights}: the layers do not match each other, or the labels")
         n_in = len(bias)
     if n_in != len(net.lam):
         raise ValueError(f"{net.weights}: is a network of {n_in} pixels, the interp_*.h5 has "

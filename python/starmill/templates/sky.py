@@ -42,7 +42,7 @@ def read(paths):
                 wave, spectra = found.setdefault(c.name, (c.wave, []))
                 if not np.array_equal(wave, c.wave):
                     raise Failure(INPUT, f"{path}: arm {c.name} has other wavelengths than in "
-                                         f"{paths[0]}: make a file of its own")
+                                         f"{paths[0]}: make a separate SKY.h5")
                 spectra.append((np.where(c.bad, 0, c.flux), c.ivar))
     return {arm: (wave, *np.array(spectra).transpose(1, 0, 2))
             for arm, (wave, spectra) in found.items()}
@@ -80,7 +80,7 @@ def components(flux, ivar, most):
     variance = noise * (excess + np.sqrt(excess**2 - 4 * n * n_pix)) / (2 * n)
     rows = np.sqrt(variance)[:, None] * pattern
     rows = np.divide(rows, root, out=np.zeros_like(rows), where=root > 0)
-    # lines stand out of a component's smooth part, mostly continuum, or are its noise: dropped
+    # of what differs from a component's smooth continuum, keep only lines that exceed the noise
     smooth = median_filter(rows, (1, SMOOTH), mode="nearest")
     rows = np.where(np.abs(rows - smooth) * root > LEAST_SIGMA * np.sqrt(noise / n), rows, smooth)
     return rows, np.sqrt(variance / n_pix), n

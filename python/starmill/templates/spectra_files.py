@@ -111,7 +111,7 @@ def labels_of_table(paths, request):
     rows, wanted = {}, {stem(p): p for p in paths}
     if len(wanted) < len(paths):
         twice = next(p for p in paths if wanted[stem(p)] != p)
-        raise Failure(INPUT, f"{twice} and {wanted[stem(twice)]} have one name in the table "
+        raise Failure(INPUT, f"{twice} and {wanted[stem(twice)]} have the same name in table "
                              f"{path}: rename one, or build them from other tables")
     for row, name in enumerate(names):
         if name in wanted and rows.setdefault(name, row) != row:
@@ -192,7 +192,7 @@ def labels_beside_image(path, hdus, n, request):
         if has_columns(hdus[i], columns):
             out = [column_numbers(path, hdus, i, column) for column in columns]
             if any(values.ndim != 1 for values in out):
-                raise Failure(INPUT, f"{where(path, hdus, i)}: a label has one number a row")
+                raise Failure(INPUT, f"{where(path, hdus, i)}: a label needs one number per row")
             return np.column_stack(out)
     if not tables:
         raise Failure(INPUT, f"{path}: has no table with a row for each of the {n} spectra")

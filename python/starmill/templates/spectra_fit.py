@@ -192,7 +192,7 @@ class Functions:
         if settings.keep_outliers or weight is not None:
             return
         near = KDTree(self.mapped).query(self.mapped, min(N_NEIGHBOUR + 1, len(y)))[1]
-        # without itself, which need not come first among equal labels
+        # drop the spectrum itself, which need not come first among equal labels
         near = np.array([row[row != i][:len(row) - 1] for i, row in enumerate(near)])
         for i in range(N_REWEIGHT):
             ratio = self._doubt(near)
