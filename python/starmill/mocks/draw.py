@@ -12,7 +12,7 @@ from starmill.wavelength import C_KM_S
 
 # Each seed, stream and index (of a star or a tile) has its own sequence of random numbers.
 STAR, TILE, NOISE, DEFECT = range(4)
-REST = 4  # first stream of the model error outside the components, one stream per arm
+REST = 4  # streams from here on, one per arm: model error outside the components
 FLOOR = 1 << 16  # stream of the errors of the templates' labels
 
 KINDS = ("star",  # a clean one; the others have a defect

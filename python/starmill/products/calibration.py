@@ -20,7 +20,7 @@ WORTH = 4.0  # a floor is kept if it lowers -2 ln L by more
 # differences over their stated and calibrated errors (after: each half of the pairs is calibrated
 # by the other half); thirds: `after` in thirds of the pairs by S/N
 Calibration = collections.namedtuple("Calibration", "name n factor floor before after thirds")
-# delta [n]; error, ln_sn [2][n] of both rows
+# delta [n]: difference of a pair; error, ln_sn [2][n]: of its two rows
 Pairs = collections.namedtuple("Pairs", "delta error ln_sn")
 
 

@@ -18,12 +18,12 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8
 MANY = 4000  # points above which a map counts rows in cells
 FEW_DECADES = 12  # ratio of an axis' ends: below, numbers between decades are labelled too
 FEW, LEAST_DENSITY = 3, 2000  # stars: below the first no map, below the second points
-PAD = 0.04  # between a map and its colour bar
+PAD = 0.04  # distance of a map and its colour bar, over the map's width
 FAINT = 300  # a density map shows densities above peak / FAINT
 # kernel densities: counts in cells, smoothed by a Gaussian whose widths follow Scott's rule
-N_CELL = 240  # along the longer axis of a map
+N_CELL = 240  # cells along the longer axis of a map
 LEAST_WIDTH = 1.5  # least width of the kernel, cells; a narrower one would show the cells
-REACH = 4  # widths at which the kernel ends
+REACH = 4  # the kernel ends at so many widths
 WIDE_DEG = 60  # stars farther than this from the survey's centre: draw the whole sky
 
 

@@ -12,14 +12,14 @@ from starmill.templates.model_error import BLOCK, residuals_of, smoother
 from starmill.wavelength import C_KM_S
 
 PIXELS_PER_SIGMA = 2.5  # sampling: pixels kept for each sigma of the line-spread function
-STEP = 0.5  # of finite differences, in typical errors of a label
+STEP = 0.5  # of finite differences, in errors of the spectra's labels
 CORRELATED = 30  # pixels over which residuals are correlated: they count as one
 BEYOND = 0.3  # |ln(spectrum / template)| is clipped here: no star differs by more
 CLIP = 4  # residuals of a pixel are clipped at this many robust standard deviations
 
 
 def mad(x, axis=None):
-    """Robust standard deviation."""
+    """Return the robust standard deviation."""
     return 1.4826 * np.median(np.abs(x - np.median(x, axis=axis, keepdims=True)), axis=axis)
 
 
@@ -32,13 +32,13 @@ class Calibrators:
     x: np.ndarray  # [n, n_pix] ln(spectrum / template) without its continuum, 0 where not known
     known: np.ndarray  # [n, n_pix]
     slope: np.ndarray  # [n_label + 1, n, n_pix] of ln template by label and by km/s, without continuum
-    weight: np.ndarray  # [n_pix] of squared residuals: flux and 1 / rms nearby, mean 1
+    weight: np.ndarray  # [n_pix] of squared residuals: square of measure_scale's, mean 1
     labels: np.ndarray  # [n, n_label]
     mapped: np.ndarray  # [n, n_label]
     errors: np.ndarray  # [n, n_label] of benchmark stars' labels, NaN of other labels
     scale: np.ndarray  # [n_label] errors of the calibrators' labels
-    measures: np.ndarray  # [n_pix] where they may say what is wrong
-    level: np.ndarray  # [n_pix of the arm] of the mean template
+    measures: np.ndarray  # [n_pix] 0 to 1: how much spectra may correct templates here
+    level: np.ndarray  # [n_pix of the arm] mean template over its mean flux
 
     def rows(self, which):
         return replace(self, x=self.x[which], known=self.known[which], slope=self.slope[:, which],
@@ -46,7 +46,7 @@ class Calibrators:
                        errors=self.errors[which])
 
     def thinned(self, step):
-        """At every step-th pixel."""
+        """Return these spectra at every step-th pixel."""
         at = slice(None, None, step)
         return replace(self, at=self.at[at], wave=self.wave[at], x=self.x[:, at],
                        known=self.known[:, at], slope=self.slope[:, :, at], weight=self.weight[at],

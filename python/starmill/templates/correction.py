@@ -28,7 +28,7 @@ LSQ_RIDGE, THROUGH = 1e-6, 1e-8
 
 @dataclass
 class Correction:
-    """ln(corrected / template) = coef . monomials of the labels `use`, where calibrators are."""
+    """ln(corrected / template) = coef . monomials of the labels `use`, near calibrators."""
 
     use: list  # labels of which it is a function
     degree: int
@@ -90,7 +90,7 @@ def learn(calibrators, use, degree, ridge, rounds=ROUNDS):
 
 
 def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
-    """Return residuals [n, n_pix] of each spectrum after a correction learned without its fold."""
+    """Return residuals [n, n_pix] of spectra after a correction learned without their fold."""
     fold = np.random.default_rng(1).permutation(len(calibrators.x)) % N_FOLD
     out = np.empty(calibrators.x.shape)
     for i in range(N_FOLD):
@@ -190,7 +190,7 @@ def into_network(library, emulator, calibrators, values_at, by_term):
 
 
 def into_functions(emulator, values_at, by_term):
-    """Radial functions and splines get a component for each term."""
+    """Add a component for each term to an emulator of radial functions or splines."""
     front = emulator.front
     if isinstance(front, SplineGrid):
         node = [np.array([knot[i + 1:i + 1 + front.degree].mean() for i in range(n)])

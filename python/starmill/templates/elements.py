@@ -18,12 +18,12 @@ from starmill.templates.library_data import Hull, Label
 
 N_FOUR = 4  # labels of the library
 N_COMPONENT = 36  # of all responses together
-N_SAMPLE = 800  # labels at which the responses become components
-SMOOTH_AA = 300.0  # of wavelength to a term of the smooth part; a fit's continuum removes as much
+N_SAMPLE = 800  # label points whose responses give the components
+SMOOTH_AA = 300.0  # wavelength per term of the smooth part, which a fit's continuum removes
 NOISE = 0.007  # of ln flux: errors of the library at the models' four labels
-NOISE_SHARE = 0.05  # the same, as a share of a line's absorption
+NOISE_SHARE = 0.05  # more of these errors, as a share of a line's absorption
 LENGTH = 2.0  # of the process, in standard deviations of the four labels
-PENALTY = 50.0  # of a variance, against elements without lines: a few variances of real lines
+PENALTY = 50.0  # lowers variances, so that elements without lines get almost none
 STEP = 6  # pixels between those at which the variances are found
 SMALL = 0.0625  # scale of the arguments of products: errors of SMALL^2 / 12
 LINEAR = 20.0  # silu(z + LINEAR) - LINEAR is z for small z
@@ -100,7 +100,7 @@ class Process:
         return np.linalg.inv(matrix)
 
     def variances(self, pixel, n_step=6):
-        """Return the variances at a pixel: the likelihood's maximum (MacKay's iteration)."""
+        """Return the variances at a pixel that maximise the likelihood (MacKay's iteration)."""
         s, out = self.models.strength[:, pixel], np.full(len(self.kernel), 0.5)
         for _ in range(n_step):
             inverse = self.inverse(pixel, out)

@@ -21,7 +21,7 @@ N_ITERATION = 3
 BLOCK = 128  # spectra at once
 SAME_NODE = 1e-6  # closer values are one node; fraction of the label's range
 MAX_NAMED = 3
-MAX_LENGTH, N_LENGTH = 32, 250  # largest ratio of two lengths; models that choose the lengths
+MAX_LENGTH, N_LENGTH = 32, 250  # largest ratio of two length scales; models used to choose them
 
 
 def leading(x, n_component):

@@ -21,7 +21,7 @@ class Facts:
     """What is printed about a model error."""
     n: int  # spectra
     rms: float  # of the residuals, relative to the flux, without continuum and noise
-    left: float  # fraction of the variance outside the components
+    left: float  # fraction of the variance that is outside the components
     correlation_aa: float  # correlation length of the rest, at the middle of the arm
 
 

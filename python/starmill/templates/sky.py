@@ -15,10 +15,10 @@ from starmill.surveys.spectra import SpectraFile
 FORMAT = "starmill sky components"
 LEAST_FIBRES = 8
 CHANCE = 3.3  # of Tracy and Widom's distribution: noise exceeds it once in 1000
-SMOOTH = 101  # pixels; components are smooth but for LEAST_SIGMA times their own noise
+SMOOTH = 101  # pixels; components are smoothed except lines above LEAST_SIGMA of their noise
 LEAST_SIGMA = 3
 N_FILL = 5  # rounds that fill masked pixels by the components
-OUTLIER = 5.0  # times the median chi-square: a fibre on an object
+OUTLIER = 5.0  # times the median chi-square: above, a fibre is on an object and left out
 
 
 def sky_rows(path):

@@ -23,7 +23,7 @@ from starmill.templates.spectra_options import labels_of_name, stem
 
 MAX_PIX = 2097152  # pixels of a file with one spectrum
 MAX_SPECTRUM, MAX_NUMBER = 20000, 268435456  # spectra and pixels of read_all; time grows as n^3
-MAX_MODEL = 1 << 24  # spectra of a file with many
+MAX_MODEL = 1 << 24  # most spectra of one file
 NAME = 64  # bytes of a name in a grid file, final zero included
 N_WARNED = 20  # spectra left out that are named; further ones are only counted
 

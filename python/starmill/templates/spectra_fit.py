@@ -28,7 +28,7 @@ FATES = ("used", "a label is not known", "a label is outside the range to keep",
          "unlike the spectra with similar labels")
 
 N_REWEIGHT = N_FILL = 3
-N_NEIGHBOUR = 40  # spectra of most similar labels, to whose residuals one is compared
+N_NEIGHBOUR = 40  # a residual is compared to those of so many spectra of similar labels
 TOLERANCE = 1.0  # standard errors (RadialFit): the one-standard-error rule
 STIFF = 1e8  # smoothing so large that only the polynomial remains
 # ratio of a spectrum's residual to the median residual of spectra with similar labels: above DOUBT
