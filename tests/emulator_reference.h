@@ -2,8 +2,7 @@
 /** Radial functions by their definition, and splines by the Cox-de Boor recurrence, function by
  *  function, and sums over a whole grid.  Slow, and shares nothing with kernels/math/rbf.h and
  *  spline_grid.h. */
-#ifndef EMULATOR_REFERENCE_H
-#define EMULATOR_REFERENCE_H
+#pragma once
 
 #include <math.h>
 #include <string.h>
@@ -129,5 +128,3 @@ static inline void ref_spline_grid(const mill_spline_grid *grid, const double *x
       h[k] += product * (double)grid->coef[p * (size_t)grid->n_out + (size_t)k];
   }
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Writes a library of networks in memory to a file, for a test that opens it; the program's
  *  libraries are written by python/starmill/templates/library_file.py. */
-#ifndef MILL_LIBRARY_WRITER_H
-#define MILL_LIBRARY_WRITER_H
+#pragma once
 
 #include <stdio.h>
 
@@ -147,5 +146,3 @@ done:
   mill_free(image);
   return err;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by all tests: the list of a program's tests, comparisons that reject NaN, and paths of
  *  test data. */
-#ifndef MILL_TEST_H
-#define MILL_TEST_H
+#pragma once
 
 #include <math.h>
 #include <setjmp.h>
@@ -138,5 +137,3 @@ static inline const char *mill_test_data_path(const char *name)
     if (!variable)                                                                                 \
       skip();                                                                                      \
   } while (0)
-
-#endif

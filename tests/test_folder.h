@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A folder for the tests of a program, below TMPDIR or /tmp. */
-#ifndef MILL_TEST_FOLDER_H
-#define MILL_TEST_FOLDER_H
+#pragma once
 
 #include "tests/mill_test.h"
 
@@ -40,5 +39,3 @@ static inline void save_file(const char *path, const void *bytes, size_t n)
   assert_int_equal(fwrite(bytes, 1, n, stream), n);
   assert_int_equal(fclose(stream), 0);
 }
-
-#endif

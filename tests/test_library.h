@@ -5,8 +5,7 @@
  *  hulls over labels (0, 1) and (2) or (2, 3), arms b, r, z of some hundred
  *  pixels with smooth lines that depend on the labels, log flux.
  */
-#ifndef MILL_TEST_LIBRARY_H
-#define MILL_TEST_LIBRARY_H
+#pragma once
 
 #include <math.h>
 #include <stdio.h>
@@ -420,5 +419,3 @@ done:
   mill_free(all);
   return err;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What tests of training share: numbers, and a communicator of one rank. */
-#ifndef MILL_TEST_TRAIN_PROBLEM_H
-#define MILL_TEST_TRAIN_PROBLEM_H
+#pragma once
 
 #include <mpi.h>
 
@@ -15,5 +14,3 @@ static inline void wave(double amplitude, double rate, double shift, int n, floa
   for (int i = 0; i < n; i++)
     out[i] = (float)(amplitude * sin(rate * i + shift));
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What every backend must do on a few stars that reach every branch, as close to the CPU's best
  *  backend as the order of sums allows. */
-#ifndef CONFORMANCE_BRANCHES_H
-#define CONFORMANCE_BRANCHES_H
+#pragma once
 
 #include "tests/fit/made_star.h"
 
@@ -206,5 +205,3 @@ static inline void work_expected(work_input *in, int precision, int kind, work_o
   assert_close(out->epoch[1][1].vrad_km_s - out->epoch[1][0].vrad_km_s, WORK_SHIFT,
                4 * hypot(out->epoch[1][0].vrad_err_km_s, out->epoch[1][1].vrad_err_km_s));
 }
-
-#endif

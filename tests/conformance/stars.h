@@ -2,8 +2,7 @@
 /** Stars made from a small made-up library, and their fits by a backend.
  *
  *  An adapter defines CONFORMANCE_STARS, their number, and sets `tested` after survey_make. */
-#ifndef CONFORMANCE_STARS_H
-#define CONFORMANCE_STARS_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
@@ -160,5 +159,3 @@ static inline void keep(fitted *to)
 }
 
 static fitted by_batch; /**< of all stars at a time, in float32 */
-
-#endif

@@ -4,8 +4,7 @@
  *
  *  An adapter defines CONFORMANCE_SLOTS too, the numbers of stars that are fitted at a time where
  *  it is not all of them.  The reference is the CPU's best backend. */
-#ifndef CONFORMANCE_SURVEY_H
-#define CONFORMANCE_SURVEY_H
+#pragma once
 
 #include "tests/conformance/branches.h"
 #include "tests/conformance/stars.h"
@@ -364,5 +363,3 @@ MILL_TEST(every_branch_equals_the_cpu)
   check_branches(MILL_FLOAT32, MILL_EMULATOR_MLP);
   check_branches(MILL_FLOAT64, MILL_EMULATOR_MLP);
 }
-
-#endif

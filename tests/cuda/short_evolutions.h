@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Evolutions of few particles by every kernel of a GPU. */
-#ifndef SHORT_EVOLUTIONS_H
-#define SHORT_EVOLUTIONS_H
+#pragma once
 
 #include "tests/kernels/particles/evolution.h"
 
@@ -24,5 +23,3 @@ static inline void assert_same_bits(const evolution *a, int i, const evolution *
   assert_memory_equal(x->density, y->density, (size_t)a->n_grid * sizeof(double));
   assert_memory_equal(x->moment, y->moment, n_moment * sizeof(double));
 }
-
-#endif

@@ -4,8 +4,7 @@
  *  A backend of which exactly 99.9 % of the stars are within them has 5 of 5,000 outside, give or
  *  take 2.2.  So many more may be outside that it fails in less than 1 % of runs: 11 of 5,000 (0.5
  *  %).  A backend with 0.5 % outside passes in 0.1 % of runs. */
-#ifndef TESTS_CUDA_VERDICT_H
-#define TESTS_CUDA_VERDICT_H
+#pragma once
 
 #include <math.h>
 #include <stdio.h>
@@ -92,5 +91,3 @@ static inline int is_same(const mill_fit_result *a, const mill_fit_result *b)
          memcmp(a->covar, b->covar, sizeof a->covar) == 0 && a->n_eval == b->n_eval &&
          a->warn == b->warn;
 }
-
-#endif

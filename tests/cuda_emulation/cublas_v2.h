@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A CPU in the place of cuBLAS: what kernels/cuda/train_cuda.cu calls, on the emulated streams. */
-#ifndef MILL_CUDA_EMULATION_CUBLAS_H
-#define MILL_CUDA_EMULATION_CUBLAS_H
+#pragma once
 
 #include "cuda_runtime.h"
 
@@ -16,5 +15,3 @@ enum cublasComputeType_t {
   CUBLAS_COMPUTE_32F_FAST_TF32 = 77
 };
 enum cublasGemmAlgo_t { CUBLAS_GEMM_DEFAULT = -1 };
-
-#endif

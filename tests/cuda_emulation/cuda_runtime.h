@@ -14,8 +14,7 @@
  *     (emulation.h), there can be several GPUs.
  *   - Threads of a block that wait at different barriers, or end while others wait, abort the
  *     program. */
-#ifndef MILL_CUDA_EMULATION_RUNTIME_H
-#define MILL_CUDA_EMULATION_RUNTIME_H
+#pragma once
 
 #include <cmath>
 #include <cstddef>
@@ -236,5 +235,3 @@ static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config,
   const std::tuple<want...> all(argument...);
   return mill_emu_launch(config, [kernel, all]() { std::apply(kernel, all); });
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A CPU in the place of cuSOLVER: what kernels/cuda/train_directions.cu calls. */
-#ifndef MILL_CUDA_EMULATION_CUSOLVER_H
-#define MILL_CUDA_EMULATION_CUSOLVER_H
+#pragma once
 
 #include "cuda_runtime.h"
 
@@ -9,5 +8,3 @@ typedef struct mill_emu_cusolver *cusolverDnHandle_t;
 enum cusolverStatus_t { CUSOLVER_STATUS_SUCCESS = 0, CUSOLVER_STATUS_INVALID_VALUE = 3 };
 enum cusolverEigMode_t { CUSOLVER_EIG_MODE_VECTOR = 1 };
 enum cusolverEigRange_t { CUSOLVER_EIG_RANGE_I = 1002 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What tests may ask of the emulated GPU (cuda_runtime.h). */
-#ifndef MILL_CUDA_EMULATION_H
-#define MILL_CUDA_EMULATION_H
+#pragma once
 
 #include <stddef.h>
 
@@ -44,5 +43,4 @@ mill_emulation_counts mill_emulation_count(void);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What the parts of the emulation share. */
-#ifndef MILL_EMULATION_PARTS_H
-#define MILL_EMULATION_PARTS_H
+#pragma once
 
 #include "tests/cuda_emulation/cuda_runtime.h"
 
@@ -11,5 +10,3 @@
 size_t mill_emu_random(size_t n);
 /** All blocks of a kernel, each thread of which is a call of thread. */
 void mill_emu_run_grid(dim3 grid, dim3 block, const std::function<void()> &thread);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A block in the checking build: several fibers.  Included by kernels/math/block.h, which explains
  *  the names. */
-#ifndef MILL_FIBER_BLOCK_H
-#define MILL_FIBER_BLOCK_H
+#pragma once
 
 typedef struct mill_block {
   int id;       /**< of the running fiber */
@@ -70,5 +69,3 @@ static inline double mill_block_max(mill_block *b, double x)
   mill_fiber_barrier(b);
   return largest;
 }
-
-#endif

@@ -6,8 +6,7 @@
  *  it thus gives another result than the plain build, and tests compare the two.  mill_block_run
  *  aborts the program if some fibers end while others wait at a barrier: a GPU would hang.
  */
-#ifndef MILL_FIBER_H
-#define MILL_FIBER_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/math/block.h"
@@ -19,5 +18,3 @@ void mill_fiber_configure(int n_fiber, unsigned seed);
 /** The CPU's backend and particle engine, built with fibers. */
 extern const mill_backend mill_backend_cpu_fiber;
 extern const mill_particle_ops mill_particle_ops_cpu_fiber;
-
-#endif

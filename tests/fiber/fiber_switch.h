@@ -4,8 +4,7 @@
  *  On x86-64 a switch saves only the registers that a call must preserve.  Elsewhere, and with
  *  AddressSanitizer, which must follow the stacks, ucontext switches.  It is slower: its system
  *  call for the signal mask takes longer than most work between two barriers. */
-#ifndef MILL_FIBER_SWITCH_H
-#define MILL_FIBER_SWITCH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -92,5 +91,4 @@ static inline void mill_fiber_switch(mill_fiber_place *from, const mill_fiber_pl
   swapcontext(&from->context, &to->context);
 }
 
-#endif
 #endif

@@ -6,8 +6,7 @@
  *  resolution matrix by solving for each row, the continuum by least squares
  *  (LAPACK's QR) in place of normal equations.
  */
-#ifndef MADE_STAR_H
-#define MADE_STAR_H
+#pragma once
 
 #include <lapacke.h>
 #include <math.h>
@@ -570,5 +569,3 @@ static inline void made_ask(mill_pipeline *p, const mill_star *star, int request
   mill_free(penalty);
   mill_pipeline_drop(p);
 }
-
-#endif

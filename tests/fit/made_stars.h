@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** MAX_STAR stars of a made survey, and rows of up to four fits of them.  The includer defines SEED,
  *  MAX_STAR, and what made_survey.h asks for. */
-#ifndef MADE_STARS_H
-#define MADE_STARS_H
+#pragma once
 
 #include "tests/fit/made_survey.h"
 
@@ -26,5 +25,3 @@ static void fit(int n, mill_fit_result *out)
 {
   made_fit(&lib, &set, mill_backend_cpu(NULL), 8, 1, n, star, NULL, out, NULL);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The library and settings of a program whose stars are all made from one library: N_LABEL labels
  *  and N_ARM arms, which the includer defines. */
-#ifndef MADE_SURVEY_H
-#define MADE_SURVEY_H
+#pragma once
 
 #include "tests/fit/made_star.h"
 
@@ -26,5 +25,3 @@ static int tear_down(void **state)
   mill_library_clear(&lib);
   return 0;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** One made star in a pipeline of one slot in float64, and derivatives by differences. */
-#ifndef ONE_STAR_H
-#define ONE_STAR_H
+#pragma once
 
 #include "tests/fit/made_star.h"
 
@@ -73,5 +72,3 @@ static inline double richardson(double (*value)(const double *theta), const doub
   const double a = (4 * d[1] - d[0]) / 3, b = (4 * d[2] - d[1]) / 3;
   return (16 * b - a) / 15;
 }
-
-#endif

@@ -5,8 +5,7 @@
  *  It aborts where the reader broke its promise: crashed, kept memory, or failed with a code
  *  that would end a run in which this file is one of many.
  */
-#ifndef MILL_FUZZ_TARGETS_H
-#define MILL_FUZZ_TARGETS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ void fuzz_check_code(const char *what, int code, const int *allowed);
 /** Change a FITS file in place where its readers look, keeping its blocks; returns its new
  *  size, at most max.  The same seed makes the same change. */
 size_t fuzz_mutate_fits(uint8_t *bytes, size_t n, size_t max, uint64_t seed);
-
-#endif

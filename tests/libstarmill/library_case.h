@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A library of libstarmill with three stars, and calls that must succeed or be refused. */
-#ifndef LIBRARY_CASE_H
-#define LIBRARY_CASE_H
+#pragma once
 
 #include "libstarmill/include/starmill/starmill.h"
 #include "tests/fit/made_star.h"
@@ -152,5 +151,3 @@ static inline void points_of(uint64_t seed, int n, double *theta)
   for (int i = 0; i < n; i++)
     made_theta(&fx.lib, 0.9, 300, 150, &seed, theta + i * N_PAR);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What tests of several ranks share: the ranks, and an end that all of them come to. */
-#ifndef MILL_TEST_RANKS_H
-#define MILL_TEST_RANKS_H
+#pragma once
 
 #include "src/ranks/mpi_context.h"
 #include "tests/mill_test.h"
@@ -32,5 +31,3 @@ static inline void make_folder_for_all(char *out)
     MPI_Abort(MPI_COMM_WORLD, 1);
   MPI_Bcast(out, 256, MPI_CHAR, 0, mpi.comm);
 }
-
-#endif

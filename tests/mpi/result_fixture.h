@@ -2,8 +2,7 @@
 /** A small make-believe survey for the tests of the result file: two to three
  *  input files, rows with one to three exposures, results that depend on the row
  *  alone, and reading back with plain HDF5. */
-#ifndef MILL_RESULT_FIXTURE_H
-#define MILL_RESULT_FIXTURE_H
+#pragma once
 
 #include "tests/mpi/ranks.h"
 
@@ -382,5 +381,3 @@ static inline int remove_test_dir(void **state)
   MPI_Barrier(MPI_COMM_WORLD);
   return mpi.rank == 0 ? system(command) : 0;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** One arm, one segment and a work space by hand, for tests of block functions. */
-#ifndef BLOCK_BENCH_H
-#define BLOCK_BENCH_H
+#pragma once
 
 #include <string.h>
 
@@ -81,5 +80,3 @@ static inline void block_bench_init(block_bench *b, int n_grid, double ln_wave0,
                              .sums = b->sums,
                              .error = b->error};
 }
-
-#endif

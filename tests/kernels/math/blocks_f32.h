@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The block functions with float32 templates, for tests that compare them with those in float64
  *  of their own file (kernels/math/real.h). */
-#ifndef BLOCKS_F32_H
-#define BLOCKS_F32_H
+#pragma once
 
 #include "kernels/math/block.h"
 #include "kernels/star/slot.h"
@@ -28,5 +27,3 @@ extern const struct blocks_f32 {
   void (*jacobian)(mill_block *b, const mill_model *m, mill_segment *s, int n_share,
                    mill_workspace *work, double *answer);
 } blocks_f32;
-
-#endif

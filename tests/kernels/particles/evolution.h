@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Evolutions for tests: a setup with nothing unusual, and memory for what comes of it. */
-#ifndef EVOLUTION_H
-#define EVOLUTION_H
+#pragma once
 
 #include "tests/mill_test.h"
 
@@ -93,5 +92,3 @@ static inline const double *evolution_moment(const evolution *e, int step)
 {
   return e->result[0].moment + (size_t)(step == LAST ? e->s.n_step : step) * MILL_PARTICLE_MOMENTS;
 }
-
-#endif

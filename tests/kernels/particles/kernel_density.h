@@ -2,8 +2,7 @@
 /** Kernel densities by an engine against the sum over every particle at every point: both are
  *  float64, so what differs is rounding, and 1e-9 of a value allows for the products along a line
  *  of the grid.  The binned form keeps the bound that it states. */
-#ifndef KERNEL_DENSITY_H
-#define KERNEL_DENSITY_H
+#pragma once
 
 #include "tests/mill_test.h"
 
@@ -196,5 +195,3 @@ static inline void check_images(const mill_particle_ops *ops)
       }
     }
 }
-
-#endif

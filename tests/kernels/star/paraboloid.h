@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Two velocities and three labels without a hull, an F of correlated curvature about a centre, and
  *  segments that answer in the place of a device. */
-#ifndef PARABOLOID_H
-#define PARABOLOID_H
+#pragma once
 
 #include <string.h>
 
@@ -68,5 +67,3 @@ static inline void answer_tangents(int i, int n, const double *grad, const doubl
     for (int l = 0; l <= j; l++)
       *to++ = curve[j * n + l];
 }
-
-#endif

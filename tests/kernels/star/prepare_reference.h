@@ -4,8 +4,7 @@
  *  The rules of docs/science/numerics.md, with qsort for the medians.  What the fit
  *  stores as float32 (flux / sigma, 1 / sigma) is rounded at the end.
  */
-#ifndef PREPARE_REFERENCE_H
-#define PREPARE_REFERENCE_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -123,5 +122,3 @@ static void ref_prepare(const ref_raw *raw, ref_prepared *out)
   if (!out->used)
     out->n_good = 0;
 }
-
-#endif

@@ -6,8 +6,7 @@
  *  them at its rate, first in, first out; the reader is at most n_ahead rows ahead of it.  Rank 0
  *  answers one request after the other.
  */
-#ifndef MILL_SCHEDULE_MODEL_H
-#define MILL_SCHEDULE_MODEL_H
+#pragma once
 
 #include <string.h>
 
@@ -186,5 +185,3 @@ done:
   MILL_FREE(r.actor, r.memory);
   return err;
 }
-
-#endif
