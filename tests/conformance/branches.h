@@ -93,7 +93,7 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
                             work_output *out)
 {
   mill_fit_settings set;
-  mill_pipeline *pipeline = NULL;
+  MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *pipeline = NULL;
   mill_star raw;
   mill_fit_result prepared;
   memset(out, 0, sizeof *out);
@@ -122,7 +122,6 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
   }
   made_star_raw(0, &in->thin, &raw);
   made_ask(pipeline, &raw, MILL_REQ_TANGENTS, 1, in->truth[1], &out->thin, &prepared);
-  mill_pipeline_destroy(pipeline);
 }
 
 /* ---- how close ---- */

@@ -17,8 +17,8 @@ static inline void compare_answers(int precision, double tolerance)
 {
   static const int request[] = {MILL_REQ_VALUES, MILL_REQ_TANGENTS, MILL_REQ_MODELS};
   data.set.precision = precision;
-  mill_pipeline *on_cpu = pipeline(mill_backend_cpu(NULL), 1);
-  mill_pipeline *on_tested = pipeline(tested, 1);
+  MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *on_cpu = pipeline(mill_backend_cpu(NULL), 1);
+  MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *on_tested = pipeline(tested, 1);
   double worst_f = 0.0;
   for (int i = 0; i < n_fit; i++)
     for (int r = 0; r < 3; r++) {
@@ -59,8 +59,6 @@ static inline void compare_answers(int precision, double tolerance)
     }
   printf("%s: largest difference of -2 ln L %.2g\n",
          precision == MILL_FLOAT64 ? "float64" : "float32", worst_f);
-  mill_pipeline_destroy(on_cpu);
-  mill_pipeline_destroy(on_tested);
 }
 
 MILL_TEST(answers_equal_the_cpu)
@@ -101,7 +99,7 @@ static inline void compare_kept(int precision)
 {
   enum { N_POINT = 6, N_KEPT_STAR = 3 };
   data.set.precision = precision;
-  mill_pipeline *p = pipeline(tested, 1);
+  MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *p = pipeline(tested, 1);
   for (int i = 0; i < N_KEPT_STAR; i++) {
     double theta[N_POINT][N_PAR];
     mill_evaluation in_turn[N_POINT], alone;
@@ -119,7 +117,6 @@ static inline void compare_kept(int precision)
       assert_true(k == 0 || memcmp(&in_turn[k], &in_turn[k - 1], sizeof alone) != 0);
     }
   }
-  mill_pipeline_destroy(p);
 }
 
 MILL_TEST(no_answer_has_a_stale_template)
@@ -201,7 +198,7 @@ MILL_TEST(result_does_not_depend_on_the_batch)
 MILL_TEST(a_fit_ends_with_the_template_of_its_solution)
 {
   int n_fitted = 0;
-  mill_pipeline *p = pipeline(tested, 1);
+  MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *p = pipeline(tested, 1);
   for (int i = 0; i < n_fit; i++) {
     const mill_fit_result *row = &by_batch.result[i];
     double theta[N_PAR] = {row->vrad_km_s, row->vsini_km_s};
@@ -218,7 +215,6 @@ MILL_TEST(a_fit_ends_with_the_template_of_its_solution)
         assert_memory_equal(&eval.chisq[k], &row->chisq[k], sizeof eval.chisq[k]);
   }
   assert_true(n_fitted >= N_STAR - 2);
-  mill_pipeline_destroy(p);
 }
 
 /* Pieces of one memory, some far apart, some of zeros, in more than one buffer; what was sent is

@@ -18,7 +18,7 @@ static const mill_particle_ops *tested;
 MILL_TEST(bits_do_not_depend_on_other_problems)
 {
   for (int form = 0; form < 2; form++) {
-    evolution all, one;
+    MILL_AT_END(evolution_end) evolution all, one;
     problems_of(&all, form);
     one = all;
     evolution_run_by(&all, tested);
@@ -26,8 +26,6 @@ MILL_TEST(bits_do_not_depend_on_other_problems)
     one.problem[0] = all.problem[2];
     evolution_run_by(&one, tested);
     assert_same_bits(&one, 0, &all, 2);
-    evolution_end(&all);
-    evolution_end(&one);
   }
 }
 
@@ -57,14 +55,13 @@ static void assert_alike(const evolution *gpu, const evolution *cpu)
 /* Three problems of a setup by both engines. */
 static void compare(evolution *cpu)
 {
-  evolution gpu;
+  MILL_AT_END(evolution_end) evolution gpu;
   cpu->n_problem = MAX_PROBLEM;
   gpu = *cpu;
   evolution_run(cpu);
   evolution_run_by(&gpu, tested);
   assert_alike(&gpu, cpu);
   evolution_end(cpu);
-  evolution_end(&gpu);
 }
 
 MILL_TEST(named_potentials_and_boundaries_are_the_cpu_s)
@@ -133,7 +130,7 @@ MILL_TEST(gridded_potentials_and_samples_are_the_cpu_s)
 
 MILL_TEST(a_step_that_leads_nowhere_is_told)
 {
-  evolution e;
+  MILL_AT_END(evolution_end) evolution e;
   evolution_init(&e, 1, N_FEW, 3, 0.001);
   e.n_problem = 2;
   e.s.boundary[0] = MILL_REFLECTING;
@@ -147,7 +144,6 @@ MILL_TEST(a_step_that_leads_nowhere_is_told)
   assert_true(isnan(evolution_moment(&e, LAST)[1]));
   assert_int_equal(e.result[1].bad_step, -1);
   assert_true(e.result[1].density[20] > 0);
-  evolution_end(&e);
 }
 
 /* ---- sums ---- */

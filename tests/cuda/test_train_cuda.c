@@ -92,7 +92,7 @@ MILL_TEST(slopes_are_the_cpu_s)
     model[i] = (5 * i + 2) % N_TRAIN;
   for (int kind = MILL_TRAIN_L2; kind <= MILL_TRAIN_HUBER; kind++)
     for (int precision = MILL_TRAIN_FLOAT32; precision <= MILL_TRAIN_BF16; precision++) {
-      mill_train_state s;
+      MILL_AT_END(mill_train_state_clear) mill_train_state s;
       double loss[2];
       set.loss = kind;
       set.precision = precision;
@@ -107,7 +107,6 @@ MILL_TEST(slopes_are_the_cpu_s)
       /* the slope of L1 jumps where a residual is 0 */
       assert_true(off < (kind == MILL_TRAIN_L1 ? 10 : 1) * most[precision]);
       assert_true(off >= least[precision]);
-      mill_train_state_clear(&s);
     }
   set.loss = MILL_TRAIN_L2;
   set.precision = MILL_TRAIN_FLOAT32;
@@ -117,7 +116,7 @@ MILL_TEST(hidden_outputs_are_the_cpu_s)
 {
   static float h[2][N_MODEL * 20];
   int model[N_MODEL];
-  mill_train_state s;
+  MILL_AT_END(mill_train_state_clear) mill_train_state s;
   for (int i = 0; i < N_MODEL; i++)
     model[i] = N_MODEL - 1 - i;
   assert_ok(mill_train_begin(&set, &problem, &s));
@@ -125,7 +124,6 @@ MILL_TEST(hidden_outputs_are_the_cpu_s)
   for (int k = 0; k < 2; k++)
     assert_ok(mill_train_hidden(ops[k], &set, &problem, s.param, N_MODEL, model, h[k]));
   assert_true(differ(N_MODEL * 20, h[1], h[0]) < 1e-6);
-  mill_train_state_clear(&s);
 }
 
 static void train(const mill_train_ops *ops, const mill_mpi *mpi, mill_train_state *s)

@@ -118,9 +118,9 @@ MILL_TEST(whole_fits)
   mill_test_needs(!reason, reason);
   const int n = from_environment("STARMILL_GPU_STARS", N_STAR), n_few = n < N_FEW ? n : N_FEW;
   const int n_slot = gpu->default_slot > 0 && gpu->default_slot < n ? gpu->default_slot : n;
-  mill_fit_result *by_cpu = fit_all(mill_backend_cpu(NULL), n, 64);
-  mill_fit_result *by_gpu = fit_all(gpu, n, n_slot);
-  mill_fit_result *few = fit_all(gpu, n_few, n_few > 37 ? 37 : 1);
+  MILL_OWNED mill_fit_result *by_cpu = fit_all(mill_backend_cpu(NULL), n, 64);
+  MILL_OWNED mill_fit_result *by_gpu = fit_all(gpu, n, n_slot);
+  MILL_OWNED mill_fit_result *few = fit_all(gpu, n_few, n_few > 37 ? 37 : 1);
   const verdict v = compare(n, by_cpu, by_gpu, 1);
   printf(
       "%d stars, %d fitted by both, %d beyond %g sigma or %g in -2 ln L, at most %d; mean of the "
@@ -131,9 +131,6 @@ MILL_TEST(whole_fits)
   for (int i = 0; i < n_few; i++)
     if (!is_same(&by_gpu[i], &few[i]))
       fail_msg("star %d differs between %d slots and fewer", i, n_slot);
-  mill_free(by_cpu);
-  mill_free(by_gpu);
-  mill_free(few);
 }
 
 static int clean_up(void **state)

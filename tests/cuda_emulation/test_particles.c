@@ -13,7 +13,7 @@ enum { SPARE = 128 << 20 }; /* what kernels/cuda/particles.cu leaves to CUDA */
 /* The first test: it asks for the most memory so far. */
 MILL_TEST(what_does_not_fit_goes_in_turns)
 {
-  evolution whole, turns;
+  MILL_AT_END(evolution_end) evolution whole, turns;
   problems_of(&whole, MILL_DENSITY_EXACT);
   turns = whole;
   evolution_run_by(&whole, tested);
@@ -26,13 +26,11 @@ MILL_TEST(what_does_not_fit_goes_in_turns)
   for (int i = 0; i < MAX_PROBLEM; i++)
     assert_same_bits(&turns, i, &whole, i);
   assert_int_equal(mill_emulation_count().n_byte_now, 0);
-  evolution_end(&whole);
-  evolution_end(&turns);
 }
 
 MILL_TEST(failures_are_told_and_leave_nothing)
 {
-  evolution e;
+  MILL_AT_END(evolution_end) evolution e;
   problems_of(&e, MILL_DENSITY_EXACT);
   mill_emulation.memory_bytes = 1 << 12;
   assert_fails(evolution_try(&e, tested), MILL_ERR_MEMORY, "130 particles along 1 axes, 131 steps");
@@ -44,13 +42,12 @@ MILL_TEST(failures_are_told_and_leave_nothing)
   mill_emulation_reset();
   assert_int_equal(mill_emulation_count().n_byte_now, 0);
   evolution_run_by(&e, tested); /* a new one is not harmed */
-  evolution_end(&e);
 }
 
 MILL_TEST(a_whole_evolution_is_two_transfers)
 {
   for (int form = 0; form < 2; form++) {
-    evolution e;
+    MILL_AT_END(evolution_end) evolution e;
     problems_of(&e, form);
     const mill_emulation_counts before = mill_emulation_count();
     evolution_run_by(&e, tested);
@@ -63,7 +60,6 @@ MILL_TEST(a_whole_evolution_is_two_transfers)
     const size_t least = sizeof(double) * MAX_PROBLEM *
                          (N_SHORT + (size_t)(e.s.n_step + 1) * MILL_PARTICLE_MOMENTS + 41 + 1);
     assert_in_range(after.download_bytes - before.download_bytes, least, least + 2048);
-    evolution_end(&e);
   }
 }
 

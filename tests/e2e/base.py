@@ -93,6 +93,12 @@ def tmp(name):
     return os.path.join(TMP, name)
 
 
+def new_folder(name):
+    """Make a folder in the temporary folder: its path."""
+    os.mkdir(tmp(name))
+    return tmp(name)
+
+
 def content(path, mode="rb"):
     """All of a file."""
     with open(path, mode) as f:
@@ -437,13 +443,16 @@ class ProgramTest(unittest.TestCase):
 
     maxDiff = None
 
-    def fit(self, out, *args, status=0, lib, **how):
-        """Run a fit into the temporary folder, check its exit status, give the process."""
-        self.path = tmp(out)
-        options = ["--library", lib, "--output", self.path]
-        done = starmill("fit", *options, *args, **how)
+    def ends(self, status, *args, **how):
+        """Run the program, check its exit status, give the process."""
+        done = starmill(*args, **how)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done
+
+    def fit(self, out, *args, status=0, lib, **how):
+        """The same of a fit into the temporary folder."""
+        self.path = tmp(out)
+        return self.ends(status, "fit", "--library", lib, "--output", self.path, *args, **how)
 
     def assertOneLine(self, done, *parts, status):
         """The program ended with status and said all parts in one line of standard error."""

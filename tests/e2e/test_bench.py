@@ -83,8 +83,7 @@ class Fit(ProgramTest):
             self.assertRegex(self.done.stdout, part)
 
     def test_a_signal_ends_it_and_leaves_nothing(self):
-        folder = tmp("stopped")
-        os.mkdir(folder)
+        folder = new_folder("stopped")
         process = start("bench", "fit", "--library", made["library"], "--optimizer", "nelder-mead",
                         "--repeat", 1000, "--output", folder, made["file"])
         wait_until(lambda: glob.glob(os.path.join(folder, "*", "result.h5")), process)
@@ -245,8 +244,7 @@ int nvmlDeviceGetTotalEccErrors(unsigned long device, int type, int counter, uns
 class Doctor(ProgramTest):
     def ask(self, *args, status=0, ranks=0, env=None):
         """{"topic.name": (value, mark)} of all lines."""
-        done = starmill("doctor", *args, ranks=ranks, cwd=TMP, env=env)
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        done = self.ends(status, "doctor", *args, ranks=ranks, cwd=TMP, env=env)
         found, topic, key = {}, "", ""
         *lines, last = done.stdout.splitlines()
         for line in lines:
@@ -328,6 +326,5 @@ class Doctor(ProgramTest):
         for args, part in ((["--outputt"], "--outputt"), (["here"], "here"),
                            (["--limit", "0"], "--limit"), (["--backend", "gpu"], "gpu"),
                            (["--library", tmp("absent.h5")], tmp("absent.h5"))):
-            done = starmill("doctor", *args)
-            self.assertEqual(done.returncode, 2, done.stderr)
+            done = self.ends(2, "doctor", *args)
             self.assertRegex(done.stderr, r"\Astarmill doctor: .*" + re.escape(part) + r".*\n\Z")

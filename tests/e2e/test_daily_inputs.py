@@ -32,9 +32,7 @@ class Daily(ProgramTest):
 
     def run_fit(self, out, *args, status=0, **how):
         path = self.at(out)
-        done = starmill("fit", "--library", LIBRARY, "--output", path, *args, **how)
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-        return done
+        return self.ends(status, "fit", "--library", LIBRARY, "--output", path, *args, **how)
 
     def inputs(self, out):
         names = read(self.at(out), "catalog/files")["PATH"]
@@ -166,8 +164,7 @@ class Daily(ProgramTest):
 
     def test_redrock_belongs_to_the_input(self):
         star = self.add("coadd-x.fits")
-        with pyfits.open(star) as hdus:
-            target = hdus["FIBERMAP"].data["TARGETID"]
+        target = pyfits.getdata(star, "FIBERMAP")["TARGETID"]
         daily = ("--redrock", "--input-table", self.table, "--skip-done", star)
         write_redrock(self.at("redrock-x.fits"), target, [0.5], ["GALAXY"])
         self.run_fit("a.h5", *daily, status=3)

@@ -136,8 +136,7 @@ class Epochs(ProgramTest):
                 np.testing.assert_array_equal(table[name].reshape(-1, N_EPOCH), self.of[name], name)
             for name in "TEFF", "TARGETID", "VRAD_PVAL":
                 np.testing.assert_array_equal(table[name].reshape(-1, N_EPOCH).T[1], self.row[name])
-        done = starmill("export", "--to", "epochs", "--output", tmp("x.fits"), tmp("joint.h5"))
-        self.assertEqual(done.returncode, 2)
+        done = self.ends(2, "export", "--to", "epochs", "--output", tmp("x.fits"), tmp("joint.h5"))
         self.assertIn("fit with --epochs", done.stderr)
         shown = run("show", self.path, self.row["TARGETID"][0]).stdout.split("\nepochs\n")[1].split("\n")
         self.assertEqual([line.split()[2] for line in shown[1:1 + N_EPOCH]],

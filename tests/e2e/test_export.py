@@ -94,9 +94,7 @@ def plain(path):
 
 class Export(ProgramTest):
     def export(self, *args, status=0, **how):
-        done = starmill("export", *args, **how)
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-        return done
+        return self.ends(status, "export", *args, **how)
 
     def assertSame(self, value, expected, name):
         """Two columns are equal bit for bit, whatever their byte order."""
@@ -223,8 +221,7 @@ class Export(ProgramTest):
     def test_odd_contents(self):
         """A label called as a column of the catalogue, a name that FITS cannot hold, a long
         command."""
-        odd = tmp("odd.h5")
-        shutil.copy(OUT, odd)
+        odd = shutil.copy(OUT, tmp("odd.h5"))
         with h5py.File(odd, "r+") as f:
             f["catalog/OBJECT"][3] = "\u03b1 Cen".encode()
             seal(f, 3)
@@ -256,8 +253,7 @@ class Export(ProgramTest):
 
     def written(self, kind):
         """A result with all that formats may lack, its rows exported: (path, columns expected)."""
-        gaps = tmp("gaps.h5")
-        shutil.copy(OUT, gaps)
+        gaps = shutil.copy(OUT, tmp("gaps.h5"))
         with h5py.File(gaps, "r+") as f:
             f["fits/SN_B"][3] = -1e9
             f["catalog/TARGET_RA"][5] = np.nan
@@ -383,8 +379,7 @@ class Export(ProgramTest):
         self.assertTrue(os.path.islink(link))
         self.assertEqual(plain(tmp("linked.fits")), plain(first))
         # of another result, and no export at all
-        again = tmp("again.h5")
-        shutil.copy(OUT, again)
+        again = shutil.copy(OUT, tmp("again.h5"))
         with h5py.File(again, "r+") as f:
             f["provenance"].attrs.modify("RUN_ID", np.bytes_("0" * 32))
         shutil.copy(FILES[2], third)
@@ -506,8 +501,7 @@ class Export(ProgramTest):
     # ---- results ----
 
     def test_an_unfinished_fit(self):
-        part = tmp("part.h5")
-        shutil.copy(OUT, part)
+        part = shutil.copy(OUT, tmp("part.h5"))
         with h5py.File(part, "r+") as f:
             f["fits/STATUS"][[1, 5]] = 0
             f["provenance/FINISHED"][...] = 0
@@ -515,8 +509,7 @@ class Export(ProgramTest):
         self.assertOneLine(done, part, "is not finished", status=2)
 
     def test_a_damaged_row(self):
-        bad = tmp("bad.h5")
-        shutil.copy(OUT, bad)
+        bad = shutil.copy(OUT, tmp("bad.h5"))
         with h5py.File(bad, "r+") as f:
             f["fits/TEFF"][4] += 1
             f["fits/STATUS"][8] = 0

@@ -203,8 +203,7 @@ class PlainRun(EndToEnd):
         table = read(self.path)
         self.assertEqual(list(table["STATUS"]), [FITTED] * 6)
         self.assertWhole(table)
-        with pyfits.open(data("sim/truth-dev.fits")) as hdus:
-            truth = hdus[1].data[self.rows]
+        truth = pyfits.getdata(data("sim/truth-dev.fits"), 1)[self.rows]
         np.testing.assert_array_equal(table["TARGETID"], truth["TARGETID"])
         for name, floor in (("VRAD", 0.5), ("TEFF", 15), ("LOGG", 0.06), ("FEH", 0.05)):
             pull = (table[name] - truth[name]) / np.hypot(table[name + "_ERR"], floor)

@@ -131,8 +131,7 @@ class BadFiles(EndToEnd):
             columns.append(pyfits.Column("REF_CAT", "27A", array=names))
             hdus["FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="FIBERMAP")
         done = self.fit("texts.h5", cut("texts.fits", [3, 100], rename))
-        with h5py.File(self.path) as h5:
-            kept = [text.decode() for text in h5["catalog/REF_CAT"][:]]
+        kept = [text.decode() for text in read(self.path, "catalog")["REF_CAT"]]
         self.assertEqual(kept, [name[:15] for name in names])
         self.assertRegex(done.stderr, f"texts.fits: REF_CAT '{names[1]}' is cut")
         self.assertNotIn(names[0], done.stderr)

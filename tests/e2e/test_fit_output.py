@@ -62,8 +62,7 @@ class Moved(EndToEnd):
     def disturbed(self, name, disturb, *says, interval="0.1"):
         """Run, disturb(folder) once the first rows are there, or where these come at the end its
         files: status 4 and one line that says so."""
-        folder = tmp(name)
-        os.mkdir(folder)
+        folder = new_folder(name)
         path, models = os.path.join(folder, "out.h5"), os.path.join(folder, "models.h5")
         put("moved.yaml", f"write_interval: {interval}\n")
         process = start("fit", "--library", library(), "--output", path, "--models", models,

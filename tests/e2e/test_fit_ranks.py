@@ -8,8 +8,7 @@ from common import *  # noqa: F403
 
 class Starts(ProgramTest):
     def test_side_by_side_without_a_launcher(self):
-        folder = tmp("sessions")
-        os.mkdir(folder)
+        folder = new_folder("sessions")
         # a folder that the environment names is shared by all, which Open MPI does not bear
         shared = "OMPI_MCA_orte_tmpdir_base"
         environment = {k: v for k, v in ENVIRONMENT.items() if k != shared}
@@ -26,16 +25,14 @@ class Starts(ProgramTest):
         batch = {"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}  # of a batch script, which starts one on purpose
         for more, status in (({"SLURM_STEP_NUM_TASKS": "4"}, 2), ({"PMI_SIZE": "3"}, 2), (batch, 0),
                              ({"OMPI_COMM_WORLD_SIZE": "2"}, 2), ({"SLURM_STEP_NUM_TASKS": "1", **batch}, 0)):
-            done = starmill("fit", "--print-config", env=more)
-            self.assertEqual(done.returncode, status, done.stderr)
+            done = self.ends(status, "fit", "--print-config", env=more)
             self.assertEqual("srun --mpi=pmix" in done.stderr, status == 2, done.stderr)
 
 
 class Hosts(EndToEnd):
     def test_folder_that_hosts_do_not_share(self):
         """The second rank has a folder of its own at the same path, as /tmp of another host."""
-        folder = tmp("not-shared")
-        os.mkdir(folder)
+        folder = new_folder("not-shared")
         own = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', folder]
         if ended(own + ["true"]).returncode != 0:
             self.skipTest("this user may not mount (unshare -m)")

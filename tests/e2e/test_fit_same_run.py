@@ -19,8 +19,7 @@ class Redrock(EndToEnd):
 
     def setUp(self):
         self.stars = cut("coadd-same.fits", self.ROWS)
-        with pyfits.open(self.stars) as hdus:
-            self.ids = [int(i) for i in hdus["FIBERMAP"].data["TARGETID"]]
+        self.ids = [int(i) for i in pyfits.getdata(self.stars, "FIBERMAP")["TARGETID"]]
         self.redrock = tmp("redrock-same.fits")
 
     def write(self, kept, path=None):

@@ -14,8 +14,7 @@ class Selection(EndToEnd):
             hdus["FIBERMAP"].data["COADD_FIBERSTATUS"][2] = 1 << 9
             hdus["FIBERMAP"].data["COADD_FIBERSTATUS"][3] = 1 << 3 | 1 << 20
         self.stars = cut("select.fits", self.ROWS, edit)
-        with pyfits.open(self.stars) as hdus:
-            self.ids = [int(i) for i in hdus["FIBERMAP"].data["TARGETID"]]
+        self.ids = [int(i) for i in pyfits.getdata(self.stars, "FIBERMAP")["TARGETID"]]
 
     def kept(self, *args, status=0):
         self.done = self.fit("select.h5", "--overwrite", *args, self.stars, status=status)
@@ -35,9 +34,8 @@ class Selection(EndToEnd):
         for name, status in ("TARGETID", 0), ("ID", 3):  # or any table of FITS
             pyfits.BinTableHDU.from_columns([pyfits.Column(name, "K", array=[self.ids[0], -4])]).writeto(
                 tmp("ids.fits"), overwrite=True)
-            done = starmill("fit", "--library", library(), "--output", tmp("ids.h5"), "--object-file",
-                            tmp("ids.fits"), self.stars)
-            self.assertEqual(done.returncode, status, done.stderr)
+            done = self.ends(status, "fit", "--library", library(), "--output", tmp("ids.h5"),
+                             "--object-file", tmp("ids.fits"), self.stars)
         self.assertIn("no column TARGETID", done.stderr)
         self.assertEqual([int(i) for i in read(tmp("ids.h5"))["TARGETID"]], [self.ids[0]])
 
@@ -242,8 +240,7 @@ class RealFiles(EndToEnd):
     def test_redrock(self):
         for name in ("4-80613-thru20210324", "special-dark-27247"):
             path = data(f"real/desi/coadd-{name}.fits.gz")
-            with pyfits.open(data(f"real/desi/redrock-{name}.fits.gz")) as hdus:
-                zbest = hdus["REDSHIFTS"].data
+            zbest = pyfits.getdata(data(f"real/desi/redrock-{name}.fits.gz"), "REDSHIFTS")
             self.fit(f"redrock-{name}.h5", "--redrock", path, status=3)
             kept = {int(t) for t in read(self.path)["TARGETID"]}
             star = (np.char.strip(zbest["SPECTYPE"]) == "STAR") | (

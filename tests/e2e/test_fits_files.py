@@ -195,8 +195,7 @@ class Files(unittest.TestCase):
 
     def test_what_gzip_unpacks_to_is_bounded(self):
         data = gzip.compress(packed(small())[0].ljust(3 << 20, b"\0"))
-        scratch = tmp("scratch")
-        os.makedirs(scratch)
+        scratch = new_folder("scratch")
         self.says(data, "gunzip it, or raise gzip_limit_mib", "2 MiB",
                   config=f"gzip_limit_mib: 2\nscratch: {scratch}\n")
         # then only the zeros at the end are wrong

@@ -253,8 +253,7 @@ class Identifier(ProgramTest):
 
     def test_snippets_of_the_documentation(self):
         ids = self.identifiers(three_stars("docs.fits"))
-        folder = tmp("docs")
-        os.mkdir(folder)
+        folder = new_folder("docs")
         os.rename(self.path, os.path.join(folder, "OUT.h5"))
         os.rename(tmp("ids-models.h5"), os.path.join(folder, "MODELS.h5"))
         n_run = 0

@@ -225,8 +225,7 @@ class Hostile(EndToEnd):
                         hdus[f"{arm}_{name}"].data[i] = values[arm]
             hdus["FIBERMAP"].data["TARGETID"][:] = np.arange(len(ROWS) + 1) + 1
         cls.input = cut("hostile.fits", [STAR] * len(ROWS) + [OTHER], edit)
-        with pyfits.open(data("sim/truth-dev.fits")) as hdus:
-            cls.truth = np.array(hdus[1].data)[STAR]
+        cls.truth = np.array(pyfits.getdata(data("sim/truth-dev.fits"), 1))[STAR]
         put("short.yaml", "max_eval: 100\n")  # hopeless rows would take thousands
 
     def flags(self, table, row):
@@ -347,8 +346,7 @@ def names_of(path, column):
 class Patho(EndToEnd):
     def fit_set(self, name, expected, *args, **how):
         """Fit a set and compare every row with its line of the table."""
-        with pyfits.open(data(f"sim/truth-dev-{name}.fits")) as hdus:
-            truth = hdus[1].data.copy()
+        truth = pyfits.getdata(data(f"sim/truth-dev-{name}.fits"), 1).copy()
         kinds = [str(k).strip() for k in truth["KIND"]]
         self.assertEqual(set(kinds), set(expected), "the table names the rows of the file")
         done = self.fit(f"{name}.h5", *args, data(f"sim/coadd-dev-{name}.fits.gz"), **how)

@@ -167,15 +167,13 @@ class OnlyNames(EndToEnd):
 
     @classmethod
     def setUpClass(cls):
-        cls.folder = tmp("names")
-        os.makedirs(cls.folder)
+        cls.folder = new_folder("names")
         cls.good, cls.expected = good()
 
     def run_here(self, *args, status=0):
         """Run in the folder of the names, where nothing but the outputs may appear."""
         before = set(os.listdir(self.folder))
-        done = starmill("fit", *args, cwd=self.folder)
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        done = self.ends(status, "fit", *args, cwd=self.folder)
         return done, set(os.listdir(self.folder)) - before
 
     def test_inputs(self):

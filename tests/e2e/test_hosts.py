@@ -95,8 +95,7 @@ class Hosts(EndToEnd):
             on_hosts(tmp("hosts.h5"), 5)
             self.assertEqual(differing(read(tmp("hosts.h5")), alone), [])
 
-            folder = tmp("own")
-            os.mkdir(folder)
+            folder = new_folder("own")
             done = on_hosts(f"{folder}/o.h5", 3, 4, env={"OWN": folder})
             self.assertIn("rank 2 on host host3 does not see " + folder, done.stderr)
             self.assertEqual(os.listdir(folder), [])
@@ -187,6 +186,5 @@ class SameBits(EndToEnd):
         self.same_bits("hybrid", 100)
 
     def test_nelder_mead(self):
-        with pyfits.open(data("sim/truth-dev-patho.fits")) as hdus:
-            kinds = [str(kind).strip() for kind in hdus[1].data["KIND"]]
+        kinds = [str(kind).strip() for kind in pyfits.getdata(data("sim/truth-dev-patho.fits"), 1)["KIND"]]
         self.same_bits("nelder-mead", 300, [kinds.index(kind) for kind in FEW_DEFECTS])

@@ -168,8 +168,7 @@ class LibrarySpectra(ProgramTest):
             with self.subTest(name):
                 path = write("wave.fits", wave=wave, cards=cards, n=40)
                 built("wave.h5", path, "--sigma", SIGMA, "--left-out", 0, *options)
-                with h5py.File(tmp("wave.h5"), "r") as f:
-                    got = f["arms/arm0/wavelength"][:]
+                got = read(tmp("wave.h5"), "arms/arm0")["wavelength"]
                 self.assertAlmostEqual(got[0], wave[0], delta=2e-5)
                 step = np.diff(np.log(got)).mean()
                 self.assertAlmostEqual(step / np.diff(np.log(wave)).min(), 1, delta=1e-6)
@@ -410,8 +409,7 @@ class LibrarySpectra(ProgramTest):
                 done = built("grid.h5", path, *GIVEN, "--left-out", 0, "--keep-outliers",
                              *options)
                 self.assertEqual(bool(re.search(alone, done.stdout)), left_out, done.stdout)
-                with h5py.File(tmp("grid.h5"), "r") as f:
-                    guess = f["guess/labels"][:]
+                guess = read(tmp("grid.h5"), "guess")["labels"]
                 self.assertEqual(guess[:, 0].max(), 6000 if left_out else 7500)
 
     def test_what_is_not_said_is_asked_for(self):
@@ -487,8 +485,7 @@ class LibrarySpectra(ProgramTest):
         plain = write("plain.fits")
         done = built("left-out.h5", plain, *GIVEN, "--model-error", "2", "--spectra-sn", "500")
         self.assertIn("model error of arm opt", done.stdout)
-        with h5py.File(tmp("left-out.h5"), "r") as f:
-            self.assertEqual(f["arms/arm0/model_error/components"].shape[0], 2)
+        self.assertEqual(read(tmp("left-out.h5"), "arms/arm0/model_error")["components"].shape[0], 2)
         self.assertEqual(build("bare.h5", plain, *GIVEN).returncode, 0)
         with h5py.File(tmp("bare.h5"), "r") as f:
             self.assertNotIn("model_error", f["arms/arm0"])
@@ -535,9 +532,7 @@ class LibrarySpectra(ProgramTest):
         self.assertIn("spectra: 89 of 89 used", done.stdout)
         # two values of log g determine no square
         self.assertIn("polynomial of degree 1 (what the labels determine)", done.stdout)
-        with h5py.File(tmp("kurucz.h5"), "r") as f:
-            wave = f["arms/arm0/wavelength"][:]
-        with pyfits.open(KURUCZ) as h:
-            pixel = 10 ** (h[0].header["CRVAL1"] + 1e-4 * np.arange(5650))
+        wave = read(tmp("kurucz.h5"), "arms/arm0")["wavelength"]
+        pixel = 10 ** (pyfits.getheader(KURUCZ, 0)["CRVAL1"] + 1e-4 * np.arange(5650))
         pixel = pixel[(pixel >= 3010) & (pixel <= 10990)]
         np.testing.assert_allclose(wave, pixel, rtol=1e-9)

@@ -109,9 +109,8 @@ class Train(ProgramTest):
 
     def train(self, out, *args, status=0, grid=None, ranks=0):
         path = tmp(out)
-        done = starmill("library", "train", "--threads", 1, *FEW, *args, "--output", path,
-                        grid or GRID, ranks=ranks)
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        done = self.ends(status, "library", "train", "--threads", 1, *FEW, *args, "--output", path,
+                         grid or GRID, ranks=ranks)
         return path, done
 
     def start(self, path, *args):
@@ -139,8 +138,7 @@ class Train(ProgramTest):
         info = run("library", "info", self.whole).stdout
         for word in (*LABELS, *ARMS):
             self.assertIn(word, info)
-        with open(self.whole + ".losses.csv", encoding="utf-8") as f:
-            table = list(csv.DictReader(f))
+        table = list(csv.DictReader(content(self.whole + ".losses.csv", "r").splitlines()))
         self.assertEqual([row["arm"] for row in table], ["b"] * 150 + ["r"] * 150)
         self.assertLess(float(table[149]["loss"]), 0.1 * float(table[0]["loss"]))
         self.assertFalse(os.path.exists(self.whole + ".training"))
@@ -189,9 +187,8 @@ class Train(ProgramTest):
         args = ("--epochs", 5, "--model-error", 2)
         whole = digest(self.train("whole-few.h5", *args)[0])
         path = tmp("late.h5")
-        done = starmill("library", "train", "--threads", 1, *FEW, *args, "--output", path, GRID,
-                        env=dict(STARMILL_PYTHON="/bin/false"))
-        self.assertEqual(done.returncode, 1, done.stderr)
+        done = self.ends(1, "library", "train", "--threads", 1, *FEW, *args, "--output", path, GRID,
+                         env=dict(STARMILL_PYTHON="/bin/false"))
         self.assertTrue(os.path.exists(path + ".training.networks"))
         self.assertFalse(os.path.exists(path))
         process = self.start(path, *args)
@@ -272,8 +269,7 @@ class Train(ProgramTest):
         done = self.train("todo-library.h5", status=4)[1]
         self.assertOneLine(done, "todo-library.h5.losses.csv", "--overwrite", status=4)
         self.assertEqual(content(path + ".losses.csv"), table)
-        done = starmill("library", "train", "--output", GRID, "--overwrite", GRID)
-        self.assertEqual(done.returncode, 2, done.stderr)
+        done = self.ends(2, "library", "train", "--output", GRID, "--overwrite", GRID)
         done = self.train("ranks.h5", "--components", 144, status=3, ranks=2)[1]
         self.assertOneLine(done, "144 principal components", status=3)
 

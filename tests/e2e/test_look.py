@@ -46,9 +46,7 @@ def none_fitted(name):
 
 class Look(ProgramTest):
     def job(self, *args, status=0, env=None):
-        done = starmill(*args, env=env, cwd=TMP)
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-        return done.stdout
+        return self.ends(status, *args, env=env, cwd=TMP).stdout
 
     def refused(self, *args, said, status=2, env=None):
         self.assertOneLine(starmill(*args, env=env, cwd=TMP), *said, status=status)
@@ -379,8 +377,7 @@ class Plot(Look):
         finally:
             os.truncate(SURVEY, was.st_size)
             os.utime(SURVEY, ns=(was.st_atime_ns, was.st_mtime_ns))
-        other = tmp("other-models.h5")
-        shutil.copy(MODELS, other)
+        other = shutil.copy(MODELS, tmp("other-models.h5"))
         with h5py.File(other, "a") as f:
             f.attrs["RUN_ID"] = np.bytes_("0" * 32)
         self.refused("plot", FIT, target, "--models", other, "--output", tmp("x.png"),

@@ -52,8 +52,7 @@ class Scratch(EndToEnd):
         cls.plain = [cut(f"coadd-{i}.fits", [3 * i, 3 * i + 1]) for i in range(4)]
         cls.packed = [packed(path) for path in cls.plain]
         cls.bytes = os.path.getsize(cls.plain[0])
-        cls.folder = tmp("scratch")
-        os.makedirs(cls.folder)
+        cls.folder = new_folder("scratch")
 
     def setUp(self):
         # one of the files fits, two do not
@@ -74,8 +73,7 @@ class Scratch(EndToEnd):
         for text in ("big.fits.gz", needs, self.folder, "set scratch"):
             self.assertIn(text, done.stderr)
         self.assertEqual(differing(read(self.path), expected), [])
-        with h5py.File(self.path) as h5:
-            errors = [e.decode() for e in h5["catalog/files/ERROR"][:]]
+        errors = [e.decode() for e in read(self.path, "catalog/files")["ERROR"]]
         self.assertEqual([bool(e) for e in errors], [False, True, False])
         self.assertIn(needs, errors[1])
 

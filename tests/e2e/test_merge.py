@@ -26,9 +26,7 @@ class Merge(ProgramTest):
         return self.path
 
     def merge(self, out, *parts, options=(), status=0):
-        done = starmill("merge", "--output", tmp(out), *options, *parts)
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-        return done
+        return self.ends(status, "merge", "--output", tmp(out), *options, *parts)
 
     def assertRefused(self, *parts, says, status=2, options=()):
         done = self.merge("refused.h5", *parts, options=options, status=status)

@@ -57,8 +57,7 @@ class Notebook(unittest.TestCase):
             self.assertRaisesRegex(error, says, call, given)
 
     def test_gaps_and_damaged_rows(self):
-        path = tmp("notebook.h5")
-        shutil.copy(OUT, path)
+        path = shutil.copy(OUT, tmp("notebook.h5"))
         with h5py.File(path, "r+") as f:
             f["fits/SN_B"][2] = -1e9
             seal(f, 2)

@@ -87,8 +87,7 @@ class Overwrite(ProgramTest):
         self.assertIn("models.h5.new", out)
         self.assertIn("give the same command again to continue", out)
         self.assertKept("models.h5.new", "old.h5.new")
-        status = starmill("status", self.out)
-        self.assertEqual(status.returncode, 75, status.stdout + status.stderr)
+        status = self.ends(75, "status", self.out)
         self.assertIn("overwritten  by --overwrite when " + new, status.stdout)
         n_done = (read(new)["STATUS"] == FITTED).sum()
         plan = self.fit("--plan", *args).stdout
@@ -258,8 +257,7 @@ class Damaged(ProgramTest):
         shutil.copy(path, whole)
         self.damage(path)
         says = "5 rows (3, 5, 17, 38, 39) are damaged: their CRC or STATUS is wrong"
-        status = starmill("status", path)
-        self.assertEqual(status.returncode, 75, status.stdout)
+        status = self.ends(75, "status", path)
         self.assertIn(says, status.stdout)
         merge = ["merge", "--overwrite", "--output", put("merged.h5", content(whole)), path]
         self.assertOneLine(starmill(*merge), path, says, status=4)
@@ -319,8 +317,7 @@ class SameInput(ProgramTest):
             f["provenance/FINISHED"][...] = 0
         self.fit("spelling.h5", whole, lib=LIBRARY, cwd=other, ranks=2)
         self.assertEqual(read(self.path, "catalog/files")["PATH"][0], b"b.fits")
-        with h5py.File(self.path, "r") as f:
-            self.assertEqual(f["provenance/FINISHED"][()].ravel()[0], 1)
+        self.assertEqual(read(self.path, "provenance")["FINISHED"].ravel()[0], 1)
         # another file of the same name and size is another input
         shutil.copy2(whole, os.path.join(other, "b.fits"))
         done = self.fit("spelling.h5", os.path.join(other, "b.fits"), lib=LIBRARY, status=4)

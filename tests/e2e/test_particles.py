@@ -30,10 +30,8 @@ times: [0, 0.5, 1]
 class Particles(ProgramTest):
     def job(self, out, text, *options, status=0, ranks=0, env=None):
         config = put("config.yaml", text)
-        done = starmill("particles", config, "--output", tmp(out), "--threads", 1, *options,
-                        ranks=ranks, env=env)
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-        return done
+        return self.ends(status, "particles", config, "--output", tmp(out), "--threads", 1,
+                         *options, ranks=ranks, env=env)
 
     def refused(self, text, *says, status=2, more=(), **environment):
         done = self.job("refused.h5", text, *more, status=status, **environment)

@@ -278,8 +278,7 @@ class Run(ProgramTest):
         a.save(os.path.join(self.work, "atmospheres.npz"), nodes)
 
     def tool(self, *args, code=0):
-        done = starmill("grid", *args, env={"STARMILL_PYTHON": sys.executable})
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        done = self.ends(code, "grid", *args, env={"STARMILL_PYTHON": sys.executable})
         return done.stdout + done.stderr
 
     def test_models_are_made_once_and_bad_ones_are_named(self):
@@ -313,8 +312,7 @@ class Run(ProgramTest):
                          ["settings.json", "t7000_g+2.00_m-2.50_a+0.00.fits"])
         self.assertIn("ended: 1 good", self.tool("compute", self.work, "--plan", "fgk-hr",
                                                  "--models", "1"))
-        with pyfits.open(models + "-hr/t4000_g+0.50_m-2.50_a-0.10.fits") as f:
-            wave = f[1].data["WAVE"]
+        wave = pyfits.getdata(models + "-hr/t4000_g+0.50_m-2.50_a-0.10.fits", 1)["WAVE"]
         gaps = np.flatnonzero(np.diff(wave) > 1)
         ends = zip(wave[np.r_[0, gaps + 1]], wave[np.r_[gaps, len(wave) - 1]])
         np.testing.assert_allclose(list(ends), plan.FGK_HR.STORED, atol=0.013)

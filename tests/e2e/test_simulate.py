@@ -428,8 +428,7 @@ class Shipped(Simulate):
         said = run("simulate", "--output", tmp("shipped"), *few).stdout
         self.assertIn(f"library      {os.path.realpath(shipped)}\n", said)
         truth = table("shipped", "truth.fits", "TRUTH")
-        with h5py.File(shipped, "r") as f:
-            n_component = len(f["arms/arm0/model_error/sigmas"])
+        n_component = len(read(shipped, "arms/arm0/model_error")["sigmas"])
         for arm in "BRZ":
             share = truth[f"ERROR_SHARE_{arm}"]
             self.assertEqual(share.shape, (12, n_component))

@@ -31,9 +31,7 @@ def status_of(path):
 
 class Status(EndToEnd):
     def ask(self, path, *args, status):
-        done = starmill("status", path, *args)
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-        return done.stdout
+        return self.ends(status, "status", path, *args).stdout
 
     def ask_json(self, path, *args, status):
         answer = json.loads(self.ask(path, "--json", *args, status=status))
@@ -233,13 +231,11 @@ class Status(EndToEnd):
         star = cut("one.fits", [0])
         self.fit("else.h5", "--status", tmp("elsewhere.json"), star)
         self.assertIsNone(status_of(self.path))
-        with open(tmp("elsewhere.json")) as f:
-            self.assertEqual(json.load(f)["output"], self.path)
+        self.assertEqual(json.loads(content(tmp("elsewhere.json")))["output"], self.path)
         self.assertIn("elsewhere.json", self.ask(self.path, "--status", tmp("elsewhere.json"),
                                                  status=FINISHED))
         # nothing else is replaced, whatever it is
-        other = tmp("other.fits")
-        shutil.copy(star, other)
+        other = shutil.copy(star, tmp("other.fits"))
         for path, says in ((star, "are one file"), (other, "not a status file")):
             before = content(path)
             done = self.fit("refused.h5", "--status", path, star, status=2)

@@ -26,8 +26,7 @@ class Selection(ProgramTest):
     @classmethod
     def setUpClass(cls):
         cls.lib, cls.plain = coarse_survey(N_STAR)
-        with pyfits.open(cls.plain) as hdus:
-            cls.ids = [int(i) for i in hdus["FIBERMAP"].data["TARGETID"]]
+        cls.ids = [int(i) for i in pyfits.getdata(cls.plain, "FIBERMAP")["TARGETID"]]
         cls.coadd = cls.write("coadd-x.fits")
         cls.bare = tmp("coadd-bare.fits")
         with pyfits.open(cls.plain, memmap=False) as hdus:

@@ -7,7 +7,7 @@
 
 static void check(int form, int boundary)
 {
-  evolution plain, fiber;
+  MILL_AT_END(evolution_end) evolution plain, fiber;
   evolution_init(&plain, 2, 5000, 2, 0.05);
   plain.s.n_grid[1] = 5;
   plain.s.n_node[0] = plain.s.n_node[1] = 24;
@@ -33,8 +33,6 @@ static void check(int form, int boundary)
       assert_close(fiber.result[0].density[i], plain.result[0].density[i],
                    1e-6 * (1 + plain.result[0].density[i]));
   }
-  evolution_end(&plain);
-  evolution_end(&fiber);
 }
 
 MILL_TEST(orders_decide_nothing)

@@ -20,6 +20,8 @@
 #include "tests/kernels/star/prepare_reference.h"
 #include "tests/test_library.h"
 
+MILL_CLOSER(mill_pipeline, mill_pipeline_destroy)
+
 enum { MADE_MAX_PIX = 512, MADE_MAX_SEG = 6, MADE_N_DIAG = 11, MADE_GRID = 1024 };
 
 typedef struct made_segment {
@@ -64,14 +66,13 @@ static inline double made_normal(uint64_t *state)
 /** Defaults of the program, made for the small arms of the test library. */
 static inline void made_settings(const mill_library *lib, mill_fit_settings *set)
 {
-  mill_config config;
+  MILL_AT_END(mill_config_clear) mill_config config;
   mill_config_default(&config);
   made_check(mill_config_bind(&config, lib));
   *set = config.fit;
   set->n_cont = 5;
   set->n_wave_mask = 0;
   set->max_vsini_km_s = 300;
-  mill_config_clear(&config);
 }
 
 static inline void made_resolution_rows(const mill_library *lib, made_segment *s)
@@ -514,8 +515,8 @@ static inline void made_fit_epochs(const mill_library *lib, const mill_fit_setti
                                    made_star *star, const int *order, mill_fit_result *result,
                                    float *model, mill_epoch_result *epoch)
 {
-  mill_pipeline *pipeline = NULL;
-  mill_star *raw = NULL;
+  MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *pipeline = NULL;
+  MILL_OWNED mill_star *raw = NULL;
   made_check(MILL_ALLOC(n, &raw));
   made_check(
       mill_pipeline_create(lib, 1, set, backend, n_slot, n_thread, model != NULL, &pipeline));
@@ -529,8 +530,6 @@ static inline void made_fit_epochs(const mill_library *lib, const mill_fit_setti
       .star = raw, .order = order, .n = n, .result = result, .model = model, .epoch = epoch};
   made_check(mill_pipeline_run(pipeline, made_source, &run, made_sink, &run));
   assert_int_equal(run.n_out, n);
-  mill_pipeline_destroy(pipeline);
-  mill_free(raw);
 }
 
 static inline void made_fit(const mill_library *lib, const mill_fit_settings *set,

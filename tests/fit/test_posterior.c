@@ -68,8 +68,8 @@ static int sink(void *context, mill_star *star)
 
 static void sample(int n_slot, int n_thread, int n, made_star *star, const int *order, answer *out)
 {
-  mill_pipeline *pipeline = NULL;
-  mill_star *raw = NULL;
+  MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *pipeline = NULL;
+  MILL_OWNED mill_star *raw = NULL;
   memset(out, 0, (size_t)n * sizeof *out);
   made_check(MILL_ALLOC(n, &raw));
   made_check(
@@ -80,8 +80,6 @@ static void sample(int n_slot, int n_thread, int n, made_star *star, const int *
   }
   stream s = {.star = raw, .order = order, .n = n, .out = out};
   made_check(mill_pipeline_run(pipeline, source, &s, sink, &s));
-  mill_pipeline_destroy(pipeline);
-  mill_free(raw);
 }
 
 /* ---- tests ---- */

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include "io/hdf5/hdf5_util.h"
 #include "io/result/columns.h"
 #include "io/result/result_file.h"
 #include "kernels/base/error.h"
@@ -211,8 +212,8 @@ static inline int read_finished(const char *path)
 static inline void check_fits(const survey *s, const char *path, const uint8_t *done)
 {
   const mill_columns *columns = &s->columns;
-  const hid_t file = open_plain(path, H5F_ACC_RDONLY);
-  char *packed = calloc((size_t)s->info.n_row, columns->row_size);
+  MILL_AT_END(mill_h5_id_close) const hid_t file = open_plain(path, H5F_ACC_RDONLY);
+  MILL_OWNED char *packed = calloc((size_t)s->info.n_row, columns->row_size);
   assert_non_null(packed);
   for (int64_t row = 0; row < s->info.n_row; row++)
     survey_packed(s, row, packed + (size_t)row * columns->row_size);
@@ -221,17 +222,14 @@ static inline void check_fits(const survey *s, const char *path, const uint8_t *
     char name[64];
     size_t n_byte;
     snprintf(name, sizeof name, "fits/%s", c->name);
-    char *value = read_whole(file, name, &n_byte);
+    MILL_OWNED char *value = read_whole(file, name, &n_byte);
     assert_int_equal(n_byte, (size_t)s->info.n_row * c->n_byte);
     for (int64_t row = 0; row < s->info.n_row; row++)
       if ((!done || done[row]) &&
           memcmp(value + (size_t)row * c->n_byte, packed + (size_t)row * columns->row_size + c->at,
                  c->n_byte) != 0)
         fail_msg("row %lld of %s is not what was put", (long long)row, name);
-    free(value);
   }
-  free(packed);
-  H5Fclose(file);
 }
 
 static inline void put_row(const survey *s, mill_result_file *file, int64_t row)

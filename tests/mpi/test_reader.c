@@ -274,11 +274,10 @@ MILL_TEST(reader_can_be_stopped_at_any_time)
   if (!open_catalog(&c, "stopped.h5", 0))
     skip();
   for (int n_taken = 0; n_taken < 3; n_taken++) {
-    mill_reader *reader = NULL;
+    MILL_AT_END(mill_reader_stop_at) mill_reader *reader = NULL;
     assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
     for (int i = 0; i < n_taken; i++)
       mill_reader_release(reader, next(reader));
-    mill_reader_stop(reader);
   }
   mill_reader_stop(NULL);
   close_catalog(&c);

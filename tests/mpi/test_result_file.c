@@ -12,7 +12,7 @@
 
 static void check_catalog(const survey *s, const char *path)
 {
-  const hid_t file = open_plain(path, H5F_ACC_RDONLY);
+  MILL_AT_END(mill_h5_id_close) const hid_t file = open_plain(path, H5F_ACC_RDONLY);
   mill_columns columns;
   int64_t first = 0, row = 0;
   mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
@@ -21,7 +21,7 @@ static void check_catalog(const survey *s, const char *path)
     char name[64];
     size_t n_byte;
     snprintf(name, sizeof name, "catalog/%s", c->name);
-    char *value = read_whole(file, name, &n_byte);
+    MILL_OWNED char *value = read_whole(file, name, &n_byte);
     assert_int_equal(n_byte, (size_t)s->info.n_row * c->n_byte);
     row = 0;
     first = 0;
@@ -39,7 +39,6 @@ static void check_catalog(const survey *s, const char *path)
       }
       first += s->index[f].n_exposure;
     }
-    free(value);
   }
   int64_t *fits_row = read_whole(file, "catalog/exposures/FITS_ROW", NULL);
   int32_t *expid = read_whole(file, "catalog/exposures/EXPID", NULL);
@@ -58,12 +57,11 @@ static void check_catalog(const survey *s, const char *path)
   mill_damaged_rows damaged = {0};
   assert_int_equal(mill_damaged_rows_find(file, path, s->info.n_row, 1, &damaged), MILL_OK);
   assert_int_equal(damaged.n_catalog, 0);
-  H5Fclose(file);
 }
 
 MILL_TEST(rows_come_back_bit_for_bit)
 {
-  survey s;
+  MILL_AT_END(survey_free) survey s;
   mill_result_summary summary;
   survey_make(&s, 3, (const int[]){700, 0, 1301});
   mill_result_file *file = open_as(&s, in_dir("rows.h5"), 0, MILL_OPEN_NEW);
@@ -111,7 +109,6 @@ MILL_TEST(rows_come_back_bit_for_bit)
     assert_int_equal(read_finished(in_dir("rows.h5")), 1);
     assert_int_equal(n_left_over("rows.h5"), 1); /* no lock, no temporary file */
   }
-  survey_free(&s);
 }
 
 /* A file's rows, read again. */
@@ -141,7 +138,7 @@ done:
 /* A large catalog is written in several pieces, and rows that were not kept are read again. */
 MILL_TEST(catalog_in_pieces)
 {
-  survey s;
+  MILL_AT_END(survey_free) survey s;
   mill_file_index share[FIXTURE_MAX_FILE];
   mill_result_file *file = NULL;
   int outcome = -1;
@@ -169,14 +166,13 @@ MILL_TEST(catalog_in_pieces)
   a.fails = 1;
   assert_fails(open_code(&s, in_dir("vanished.h5"), 0, &file, &outcome), MILL_ERR_INPUT,
                "has vanished");
-  survey_free(&s);
 }
 
 /* One rank produces more than the queue holds while the others have nothing and no
    reason of their own to write: they must join, or it waits for ever. */
 MILL_TEST(idle_ranks_join_a_busy_one)
 {
-  survey s;
+  MILL_AT_END(survey_free) survey s;
   survey_make(&s, 2, (const int[]){1500, 1600}); /* of 50 kB: more than the queue's 128 MiB */
   s.info.posteriors = 1;
   s.info.n_draw = MILL_MAX_DRAW;
@@ -194,13 +190,12 @@ MILL_TEST(idle_ranks_join_a_busy_one)
   close_all(file, NULL);
   if (mpi.rank == 0)
     check_fits(&s, in_dir("busy.h5"), NULL);
-  survey_free(&s);
 }
 
 /* Rows that no rank puts: the file stays unfinished and says so. */
 MILL_TEST(stopped_run_is_not_finished)
 {
-  survey s;
+  MILL_AT_END(survey_free) survey s;
   mill_result_summary summary;
   survey_make(&s, 1, (const int[]){100});
   mill_result_file *file = open_as(&s, in_dir("stopped.h5"), 0, MILL_OPEN_NEW);
@@ -213,7 +208,7 @@ MILL_TEST(stopped_run_is_not_finished)
     check_fits(&s, in_dir("stopped.h5"), done);
     assert_int_equal(read_finished(in_dir("stopped.h5")), 0);
     /* what is missing has its documented value */
-    const hid_t h5 = open_plain(in_dir("stopped.h5"), H5F_ACC_RDONLY);
+    MILL_AT_END(mill_h5_id_close) const hid_t h5 = open_plain(in_dir("stopped.h5"), H5F_ACC_RDONLY);
     double *vrad = read_whole(h5, "fits/VRAD", NULL), *sn = read_whole(h5, "fits/SN_Z", NULL);
     double *covar = read_whole(h5, "fits/COVAR", NULL);
     assert_true(isnan(vrad[40]) && isnan(vrad[99]) && isnan(covar[21 * 99 + 20]));
@@ -221,9 +216,7 @@ MILL_TEST(stopped_run_is_not_finished)
     free(covar);
     free(sn);
     free(vrad);
-    H5Fclose(h5);
   }
-  survey_free(&s);
 }
 
 static void limit_file_size(rlim_t n_byte)
@@ -237,7 +230,7 @@ static void limit_file_size(rlim_t n_byte)
 /* Writing begins to fail later, on one rank: every rank hears of it and none hangs. */
 MILL_TEST(failing_write_reaches_every_rank)
 {
-  survey s;
+  MILL_AT_END(survey_free) survey s;
   survey_make(&s, 1, (const int[]){3000});
   mill_result_file *file = open_as(&s, in_dir("failing.h5"), 0, MILL_OPEN_NEW);
   put_share(&s, file, 100);
@@ -270,7 +263,6 @@ MILL_TEST(failing_write_reaches_every_rank)
   close_all(file, NULL);
   if (mpi.rank == 0)
     check_fits(&s, in_dir("failing.h5"), NULL);
-  survey_free(&s);
 }
 
 /* ---- runs that are continued or refused ---- */
@@ -288,7 +280,7 @@ static void make(survey *s, const char *path, int64_t n)
 
 MILL_TEST(other_identity_is_refused)
 {
-  survey s;
+  MILL_AT_END(survey_free) survey s;
   const char *path = in_dir("identity.h5");
   make(&s, path, 100);
   static const char *const text[] = {"npoly: 10\nmin_vel: -900\n", "npoly: 10\n",
@@ -336,13 +328,12 @@ MILL_TEST(other_identity_is_refused)
   survey_make(&s, 2, (const int[]){200, N_ROW - 200});
   mill_result_file *file = open_as(&s, path, 0, MILL_OPEN_CONTINUE);
   close_all(file, NULL);
-  survey_free(&s);
 }
 
 /* Rows cannot be written at a place in the file where another program has moved them. */
 MILL_TEST(columns_in_chunks_are_refused)
 {
-  survey s;
+  MILL_AT_END(survey_free) survey s;
   const char *path = in_dir("chunks.h5");
   const hsize_t n_row = N_ROW, chunk = 50;
   mill_result_file *file;
@@ -359,12 +350,11 @@ MILL_TEST(columns_in_chunks_are_refused)
   }
   MPI_Barrier(MPI_COMM_WORLD);
   assert_fails(open_code(&s, path, 0, &file, &outcome), MILL_ERR_OUTPUT, "SN_B is in chunks");
-  survey_free(&s);
 }
 
 MILL_TEST(models_belong_to_one_result)
 {
-  survey s;
+  MILL_AT_END(survey_free) survey s;
   const double wave[2] = {4000, 4001}, other[2] = {4000, 4002};
   const double *const wave_aa[3] = {wave, NULL, NULL}, *const other_aa[3] = {other, NULL, NULL};
   const double *const none_aa[3] = {NULL, NULL, NULL}; /* each row its own */
@@ -389,12 +379,10 @@ MILL_TEST(models_belong_to_one_result)
   put_share(&s, file, 20);
   close_all(file, NULL);
   if (mpi.rank == 0) {
-    const hid_t h5 = open_plain(in_dir("m.h5"), H5F_ACC_RDONLY);
-    float *stored = read_whole(h5, "models/b/flux", NULL);
+    MILL_AT_END(mill_h5_id_close) const hid_t h5 = open_plain(in_dir("m.h5"), H5F_ACC_RDONLY);
+    MILL_OWNED float *stored = read_whole(h5, "models/b/flux", NULL);
     assert_true(stored[0] == 1 && stored[1] == 2 && isnan(stored[2]));
     assert_true(H5Lexists(h5, "models/r", H5P_DEFAULT) == 0);
-    free(stored);
-    H5Fclose(h5);
   }
   /* another result may not have it, unless it is told to start over */
   file = open_as(&s, in_dir("yours.h5"), 0, MILL_OPEN_NEW);
@@ -404,13 +392,12 @@ MILL_TEST(models_belong_to_one_result)
   close_all(file, NULL);
   if (mpi.rank == 0)
     assert_int_equal(n_left_over("m.h5"), 1);
-  survey_free(&s);
 }
 
 /* A requeued script that has --overwrite goes on with what its first start has begun. */
 MILL_TEST(overwrite_of_a_requeued_job_is_done_once)
 {
-  survey s;
+  MILL_AT_END(survey_free) survey s;
   const char *path = in_dir("requeued.h5"), *same = NULL;
   make(&s, path, N_ROW); /* of an older job */
   same = s.info.identity;
@@ -435,13 +422,12 @@ MILL_TEST(overwrite_of_a_requeued_job_is_done_once)
   }
   unsetenv("SLURM_JOB_ID");
   unsetenv("SLURM_RESTART_COUNT");
-  survey_free(&s);
 }
 
 /* Continued without models, a run cannot go back to them: they would have gaps. */
 MILL_TEST(models_without_gaps)
 {
-  survey s;
+  MILL_AT_END(survey_free) survey s;
   const double wave[2] = {4000, 4001};
   const double *const wave_aa[3] = {wave, NULL, NULL};
   const int n_pix[3] = {2, 0, 0};
@@ -464,7 +450,6 @@ MILL_TEST(models_without_gaps)
                MILL_ERR_OUTPUT, "without --models");
   assert_non_null(strstr(mill_error_message(), "gap-m.h5"));
   close_all(file, NULL);
-  survey_free(&s);
 }
 
 MILL_RANKS_TEST_MAIN(make_test_dir, remove_test_dir)

@@ -11,6 +11,8 @@
 #include "src/system/status_process.h"
 #include "tests/mpi/ranks.h"
 
+MILL_CLOSER(json_t, json_decref)
+
 static char folder[256], path[512];
 static mill_input_file file[2];
 
@@ -75,10 +77,9 @@ MILL_TEST(counts_of_all_ranks_come_where_they_meet)
     unlink(path);
   mill_board *board = open_board(path);
   if (rank == 0) { /* before any star */
-    json_t *doc = read_status();
+    MILL_AT_END(json_decref_at) json_t *doc = read_status();
     assert_string_equal(word(doc, "state"), "running");
     assert_int_equal(number(doc, "done"), 107);
-    json_decref(doc);
   }
   mill_board_stage(board, MILL_RANK_FITTING);
   mill_board_took(board, rank % 2);
@@ -90,7 +91,7 @@ MILL_TEST(counts_of_all_ranks_come_where_they_meet)
   assert_int_equal(mill_board_meet(board, &mpi), MILL_OK);
   const int64_t here = 10 * (size * (size + 1) / 2) + size;
   if (rank == 0) {
-    json_t *doc = read_status();
+    MILL_AT_END(json_decref_at) json_t *doc = read_status();
     assert_string_equal(word(doc, "output"), "out\"\xef\xbf\xbd.h5");
     assert_int_equal(number(doc, "rows"), 1000);
     assert_int_equal(number(doc, "done_in_this_run"), here);
@@ -112,17 +113,15 @@ MILL_TEST(counts_of_all_ranks_come_where_they_meet)
     int64_t n_done, n_failed;
     mill_board_count(board, &n_done, &n_failed);
     assert_int_equal(n_failed, 7 + size);
-    json_decref(doc);
   }
   end_board(board, &(mill_board_end){.exit_status = 75});
   if (rank == 0) {
-    json_t *doc = read_status();
+    MILL_AT_END(json_decref_at) json_t *doc = read_status();
     assert_string_equal(word(doc, "state"), "stopped");
     assert_int_equal(number(doc, "exit_status"), 75);
     assert_int_equal(number(doc, "done"), 107 + here);
     const json_t *last = json_array_get(json_object_get(doc, "ranks"), (size_t)size - 1);
     assert_string_equal(word(last, "stage"), "ended");
-    json_decref(doc);
   }
 }
 
@@ -141,12 +140,11 @@ MILL_TEST(the_first_failure_is_kept)
                                          .message = "what all agree on"});
     if (mpi.rank != 0)
       continue;
-    json_t *doc = read_status();
+    MILL_AT_END(json_decref_at) json_t *doc = read_status();
     const json_t *error = json_object_get(doc, "error");
     assert_string_equal(word(doc, "state"), has_ended ? "failed" : "running");
     assert_string_equal(word(error, "message"), "no memory for \"x\"");
     assert_int_equal(number(error, "rank"), last);
-    json_decref(doc);
   }
 }
 

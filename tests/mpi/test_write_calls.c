@@ -40,7 +40,7 @@ int MPI_Allreduce(const void *from, void *to, int n, MPI_Datatype type, MPI_Op o
 MILL_TEST(an_epoch_costs_few_calls)
 {
   enum { N_ROW = 3000, CHUNK = 50 };
-  survey s;
+  MILL_AT_END(survey_free) survey s;
   int64_t before[2], after[2];
   mill_result_summary summary;
   survey_make(&s, 1, (const int[]){N_ROW});
@@ -72,7 +72,6 @@ MILL_TEST(an_epoch_costs_few_calls)
                 n_byte == (int64_t)N_ROW * (int64_t)(s.columns.row_size - sizeof(int64_t)));
   if (mpi.rank == 0)
     check_fits(&s, in_dir("calls.h5"), NULL);
-  survey_free(&s);
 }
 
 /* Ranks on several nodes: blocks of rows have different writers, and rows on both sides of a
@@ -81,12 +80,12 @@ MILL_TEST(an_epoch_costs_few_calls)
 MILL_TEST(several_writers)
 {
   enum { N_ROW = 2 * BLOCK + 500, NEAR = 60, STEP = 3 };
-  survey s;
+  MILL_AT_END(survey_free) survey s;
   is_apart = 1;
   survey_make(&s, 1, (const int[]){N_ROW});
   s.info.write_interval_s = 0.1;
   mill_result_file *file = open_as(&s, in_dir("nodes.h5"), 0, MILL_OPEN_NEW);
-  uint8_t *done = calloc(N_ROW, 1);
+  MILL_OWNED uint8_t *done = calloc(N_ROW, 1);
   int64_t before[2], after[2], n_done = 0;
   assert_non_null(done);
   mill_table_written(&before[0], &before[1]);
@@ -107,17 +106,12 @@ MILL_TEST(several_writers)
   is_apart = 0;
   if (mpi.rank == 0) {
     check_fits(&s, in_dir("nodes.h5"), done);
-    const hid_t h5 = open_plain(in_dir("nodes.h5"), H5F_ACC_RDONLY);
-    double *vrad = read_whole(h5, "fits/VRAD", NULL);
-    int32_t *status = read_whole(h5, "fits/STATUS", NULL);
+    MILL_AT_END(mill_h5_id_close) const hid_t h5 = open_plain(in_dir("nodes.h5"), H5F_ACC_RDONLY);
+    MILL_OWNED double *vrad = read_whole(h5, "fits/VRAD", NULL);
+    MILL_OWNED int32_t *status = read_whole(h5, "fits/STATUS", NULL);
     for (int64_t row = 0; row < N_ROW; row++)
       assert_true(done[row] || (isnan(vrad[row]) && status[row] == MILL_STATUS_NOT_DONE));
-    free(vrad);
-    free(status);
-    H5Fclose(h5);
   }
-  free(done);
-  survey_free(&s);
 }
 
 MILL_RANKS_TEST_MAIN(make_test_dir, remove_test_dir)

@@ -30,10 +30,9 @@ class Ranges(ProgramTest):
     def record(self, name, injection, *args):
         """The lines that a fit leaves; None where it left no file."""
         path = tmp(name + ".ranges")
-        done = starmill("fit", "--library", made["library"], "--output", tmp(name + ".h5"), "--backend",
-                        "cpu", *args, made["file"],
-                        env={"STARMILL_NVTX_RECORD": path, "NVTX_INJECTION64_PATH": injection})
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.ends(0, "fit", "--library", made["library"], "--output", tmp(name + ".h5"),
+                  "--backend", "cpu", *args, made["file"],
+                  env={"STARMILL_NVTX_RECORD": path, "NVTX_INJECTION64_PATH": injection})
         return content(path, "r").splitlines() if os.path.exists(path) else None
 
     def test_names_nesting_and_domain(self):

@@ -350,8 +350,7 @@ class Submitted(Jobs):
 
     def test_names_are_only_names(self):
         """No character of a path means anything to a shell or to Slurm."""
-        folder = tmp("it's $(touch pwned) \"%j\" `touch pwned` ; touch pwned #")
-        os.mkdir(folder)
+        folder = new_folder("it's $(touch pwned) \"%j\" `touch pwned` ; touch pwned #")
         os.symlink(tmp("survey"), os.path.join(folder, "a b*"))
         put(os.path.join(folder, "list&.txt"),
             "a b*/coadd-mock-00000.fits\na b*/coadd-mock-00001.fits\n")
@@ -368,8 +367,7 @@ class Submitted(Jobs):
 
     def test_rows_are_counted(self):
         """Only those that are selected, by the program."""
-        with pyfits.open(tmp("survey/coadd-mock-00000.fits")) as hdus:
-            ids = hdus["FIBERMAP"].data["TARGETID"][:5]
+        ids = pyfits.getdata(tmp("survey/coadd-mock-00000.fits"), "FIBERMAP")["TARGETID"][:5]
         put("ids.txt", "".join("%d\n" % i for i in ids))
         here = put("here.conf", "SITE_PROGRAM=no\nsite_setup() { SITE_PROGRAM=%s; }\n"
                           % shlex.quote(STARMILL))

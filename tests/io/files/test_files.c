@@ -10,6 +10,7 @@
 #include "io/files/lock_file.h"
 #include "io/files/sha256.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "tests/test_folder.h"
 
 static char output[300], lock_path[320];
@@ -65,7 +66,7 @@ MILL_TEST(living_holder_keeps_it)
 /* as after kill -9 of a job whose parent is slow to notice */
 MILL_TEST(unreaped_holder_is_gone)
 {
-  mill_lock lock = {.path = ""};
+  MILL_AT_END(mill_lock_release) mill_lock lock = {.path = ""};
   siginfo_t end;
   int keep_alive;
   const pid_t pid = start_holder(&keep_alive);
@@ -73,7 +74,6 @@ MILL_TEST(unreaped_holder_is_gone)
   assert_int_equal(waitid(P_PID, (id_t)pid, &end, WEXITED | WNOWAIT), 0);
   assert_int_equal(mill_lock_take(output, &lock), MILL_OK);
   assert_int_equal(waitpid(pid, NULL, 0), pid);
-  mill_lock_release(&lock);
 }
 
 static int make_file(const char *path)
@@ -84,7 +84,7 @@ static int make_file(const char *path)
 
 MILL_TEST(leftovers_go_only_with_the_lock)
 {
-  mill_lock lock = {.path = ""};
+  MILL_AT_END(mill_lock_release) mill_lock lock = {.path = ""};
   char left[320], other[320];
   snprintf(left, sizeof left, "%s.tmp-pid1", output);
   snprintf(other, sizeof other, "%s2.tmp-pid1", output);
@@ -95,7 +95,6 @@ MILL_TEST(leftovers_go_only_with_the_lock)
   mill_lock_remove_leftovers(&lock, output);
   assert_int_not_equal(access(left, F_OK), 0);
   assert_int_equal(unlink(other), 0);
-  mill_lock_release(&lock);
 }
 
 /* A lock with these lines, touched so long ago. */

@@ -205,17 +205,15 @@ static double moved(double wave_aa, double vel_km_s)
 MILL_TEST(bad_wavelengths_are_an_input_error)
 {
   static const double bad[] = {NAN, INFINITY, 3000.0, 3018.0, -1.0};
-  mill_spectra *spectra = open_toy();
+  MILL_AT_END(mill_spectra_close_at) mill_spectra *spectra = open_toy();
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-    mill_read_batch batch = {0};
+    MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = {0};
     const int64_t exposure = 0;
     wave[10] = bad[i];
     assert_fails(mill_spectra_read(spectra, &exposure, 1, &batch), MILL_ERR_INPUT, "wavelength 10");
     assert_says(path);
     assert_int_equal(batch.n_segment, 0);
-    mill_read_batch_clear(&batch);
   }
-  mill_spectra_close(spectra);
 }
 
 /* ---- arms ---- */
@@ -288,13 +286,12 @@ MILL_TEST(which_pixels_go_to_which_arm)
              row[k].choice[i].channel);
     for (int a = 0; a < N_ARM; a++)
       settings.arm_wanted[a] = row[k].wanted >> a & 1;
-    mill_read_batch batch = read_one();
+    MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = read_one();
     for (int a = 0; a < N_ARM; a++) {
       check_range(&batch, a, row[k].range[a][0], row[k].range[a][1]);
       n_segment += row[k].range[a][1] > 0.0;
     }
     assert_int_equal(batch.n_segment, n_segment);
-    mill_read_batch_clear(&batch);
   }
 }
 
@@ -307,11 +304,10 @@ MILL_TEST(short_pieces_are_left_out)
       first++;
     settings.arm_wanted[ARM_B] = 0;
     toy.channel[0].n_pix = first + n;
-    mill_read_batch batch = read_one();
+    MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = read_one();
     assert_int_equal(batch.n_segment, 1);
     assert_int_equal(batch.segment[0].use, n == 19 ? MILL_SEGMENT_OUTSIDE : MILL_SEGMENT_FIT);
     assert_int_equal(batch.segment[0].n_pix, n == 19 ? 0 : 20);
-    mill_read_batch_clear(&batch);
   }
 }
 
@@ -341,7 +337,7 @@ MILL_TEST(policy_of_the_line_spread_function)
       toy.channel[0].resolution = all[i].matrix ? matrix : NULL;
       toy.channel[0].sigma_aa = all[i].sigma ? sigma : NULL;
       const int expected = at_instrument ? NONE : all[i].expected;
-      mill_read_batch batch = read_one();
+      MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = read_one();
       const mill_raw_segment *s = segment_of(&batch, ARM_R);
       assert_int_equal(s->use, expected == REFUSED ? MILL_SEGMENT_NO_LSF : MILL_SEGMENT_FIT);
       assert_int_equal(s->flux != NULL, expected != REFUSED);
@@ -353,14 +349,13 @@ MILL_TEST(policy_of_the_line_spread_function)
           assert_close(s->sigma_aa[k], sigma[k], 0.0);
         else /* sigma of a Gaussian is its FWHM / 2.3548; float32 */
           assert_close(s->sigma_aa[k], wave[k] / 1800 / sqrt(8 * log(2)), 1e-7 * wave[k] / 1800);
-      mill_read_batch_clear(&batch);
     }
   /* an arm's own resolving power goes before the general one */
   lib.arm[ARM_R].template_sigma_aa = 0.5;
   config.lsf = MILL_LSF_RESOLVING_POWER;
   choose(0, "r", 0, INFINITY, "");
   config.arm[0].resolving_power = 2500;
-  mill_read_batch batch = read_one();
+  MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = read_one();
   assert_close(segment_of(&batch, ARM_R)->sigma_aa[0], wave[0] / 2500 / sqrt(8 * log(2)), 1e-6);
   mill_read_batch_clear(&batch);
   /* and its FWHM, which is the same at all wavelengths */
@@ -370,7 +365,6 @@ MILL_TEST(policy_of_the_line_spread_function)
   const mill_raw_segment *s = segment_of(&batch, ARM_R);
   for (int k = 0; k < s->n_pix; k++)
     assert_close(s->sigma_aa[k], 2.7 / sqrt(8 * log(2)), 2e-7);
-  mill_read_batch_clear(&batch);
 }
 
 MILL_TEST(matrix_and_sigma_are_cut_with_the_pixels)
@@ -382,7 +376,7 @@ MILL_TEST(matrix_and_sigma_are_cut_with_the_pixels)
     lib.arm[a].template_sigma_aa = 0.5;
   for (int lsf = MILL_LSF_MATRIX; lsf <= MILL_LSF_SIGMA; lsf++) {
     config.lsf = lsf;
-    mill_read_batch batch = read_one();
+    MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = read_one();
     const mill_raw_segment *s = segment_of(&batch, ARM_R);
     const int first = (int)s->flux[0]; /* flux is the pixel's number */
     assert_true(first > 0 && s->n_pix > 100 && first + s->n_pix < MAX_PIX);
@@ -392,7 +386,6 @@ MILL_TEST(matrix_and_sigma_are_cut_with_the_pixels)
       for (int d = 0; d < N_DIAG && lsf == MILL_LSF_MATRIX; d++)
         assert_close(s->resolution[d * s->n_pix + i], matrix[d * MAX_PIX + first + i], 0.0);
     }
-    mill_read_batch_clear(&batch);
   }
 }
 
@@ -400,8 +393,8 @@ MILL_TEST(matrix_and_sigma_are_cut_with_the_pixels)
 
 MILL_TEST(equal_wavelengths_are_shared)
 {
-  mill_read_batch batch = {0};
-  mill_spectra *spectra = open_toy();
+  MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = {0};
+  MILL_AT_END(mill_spectra_close_at) mill_spectra *spectra = open_toy();
   for (int again = 0; again < 2; again++) {
     read_toy(spectra, 3, &batch);
     for (int i = 0; i < 9; i++)
@@ -417,8 +410,6 @@ MILL_TEST(equal_wavelengths_are_shared)
     assert_ptr_equal(batch.segment[0].wave_aa, batch.segment[3].wave_aa);
     assert_close(batch.segment[0].wave_aa[0], wave[(int)batch.segment[0].flux[0]], 0.0);
   }
-  mill_read_batch_clear(&batch);
-  mill_spectra_close(spectra);
 }
 
 /* ---- bits of targeting ---- */
@@ -484,11 +475,10 @@ MILL_TEST(names_match_at_their_beginning)
                {"STD_*", "STD", 1},          {"STD_+", "STD", 0}};
   for (size_t i = 0; i < sizeof tried / sizeof tried[0]; i++) {
     const mill_selection select = classes(tried[i].pattern, NULL);
-    mill_class_patterns *patterns;
+    MILL_AT_END(mill_class_patterns_free_at) mill_class_patterns *patterns;
     assert_int_equal(mill_class_patterns_make(&select, &patterns), MILL_OK);
     if (mill_class_matches(patterns, tried[i].name) != tried[i].matches)
       fail_msg("%s and %s", tried[i].pattern, tried[i].name);
-    mill_class_patterns_free(patterns);
   }
   mill_class_patterns *patterns;
   const mill_selection select = classes("STD", "a(b");

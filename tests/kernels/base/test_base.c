@@ -75,13 +75,12 @@ MILL_TEST(alloc_is_zeroed_and_aligned)
   /* the last two are taken in large pages, one of them a page and a little */
   static const size_t sizes[] = {0, 1, 31, 33, 4097, (2 << 20) / 8 + 1, 1 << 20};
   for (int i = 0; i < 7; i++) {
-    double *p = NULL;
+    MILL_OWNED double *p = NULL;
     assert_int_equal(MILL_ALLOC(sizes[i], &p), MILL_OK);
     assert_non_null(p);
     assert_int_equal((uintptr_t)p % 64, 0);
     for (size_t j = 0; j < sizes[i]; j++)
       assert_true(p[j] == 0.0);
-    mill_free(p);
   }
   mill_free(NULL);
 }
@@ -90,13 +89,12 @@ MILL_TEST(raw_memory_can_be_written)
 {
   static const size_t sizes[] = {0, 3, (2 << 20) + 5, (16 << 20) - 1};
   for (int i = 0; i < 4; i++) {
-    void *p = NULL;
+    MILL_OWNED void *p = NULL;
     assert_int_equal(mill_alloc_raw(sizes[i], 1, &p), MILL_OK);
     assert_int_equal((uintptr_t)p % 64, 0);
     memset(p, 0xa5, sizes[i]);
     for (size_t j = 0; j < sizes[i]; j += 4095)
       assert_int_equal(((unsigned char *)p)[j], 0xa5);
-    mill_free(p);
   }
   void *p = &p;
   assert_int_equal(mill_alloc_raw(SIZE_MAX, 2, &p), MILL_ERR_MEMORY);

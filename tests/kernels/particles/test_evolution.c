@@ -35,7 +35,7 @@ static void check_density(const evolution *e, double h, double (*truth)(double x
 
 MILL_TEST(axes_are_independent)
 {
-  evolution e;
+  MILL_AT_END(evolution_end) evolution e;
   evolution_init(&e, 3, N, 4, 0.125);
   e.s.n_grid[0] = 2;
   evolution_run(&e);
@@ -43,7 +43,6 @@ MILL_TEST(axes_are_independent)
   for (int a = 0, k = 4; a < 3; a++)
     for (int b = a; b < 3; b++, k++)
       assert_close(m[k], a == b, 5 * sqrt((a == b ? 2.0 : 1.0) / N));
-  evolution_end(&e);
 }
 
 /* ---- Ornstein and Uhlenbeck ---- */
@@ -84,7 +83,7 @@ MILL_TEST(ornstein_uhlenbeck)
 {
   const double keep = 1 - ou_rate * ou_dt;
   for (int scheme = MILL_EULER; scheme <= MILL_HEUN; scheme++) {
-    evolution e;
+    MILL_AT_END(evolution_end) evolution e;
     const double off = scheme == MILL_HEUN ? 1e-3 : 1e-12;
     double mean = ou_from, var = 0;
     ou_init(&e, scheme);
@@ -104,7 +103,6 @@ MILL_TEST(ornstein_uhlenbeck)
       check_density(&e, scott(ou_variance(1)), ou_density);
     else
       assert_true(fabs(mean - ou_mean((OU_STEPS + 1) * ou_dt)) > 5e-3);
-    evolution_end(&e);
   }
 }
 
@@ -149,13 +147,12 @@ MILL_TEST(reflecting_and_periodic_boxes)
   for (int k = 1; k < 60; k += 2)
     mean -= 4 / (k * k * PI * PI) * cos(k * PI * box_from) * exp(-k * k * PI * PI * box_time);
   for (int periodic = 0; periodic < 2; periodic++) {
-    evolution e;
+    MILL_AT_END(evolution_end) evolution e;
     box_init(&e, periodic ? MILL_PERIODIC : MILL_REFLECTING);
     evolution_run(&e);
     if (!periodic)
       assert_close(evolution_moment(&e, LAST)[1], mean, 5 * sqrt(1.0 / 12 / N));
     check_density(&e, 0.03, periodic ? wrapped : reflected);
-    evolution_end(&e);
   }
 }
 
@@ -163,7 +160,7 @@ MILL_TEST(reflecting_and_periodic_boxes)
  * them it would be too large by 0.58 sqrt(2 D dt) (p'(0) + p'(1)) D t, some 4 %, 9 of these. */
 MILL_TEST(absorbing_box)
 {
-  evolution e;
+  MILL_AT_END(evolution_end) evolution e;
   double left = 0, n_gone = 0;
   box_init(&e, MILL_ABSORBING);
   evolution_run(&e);
@@ -182,7 +179,6 @@ MILL_TEST(absorbing_box)
   for (int i = 0; i < e.n_grid; i++)
     sum += e.result[0].density[i] / (e.n_grid - 1);
   assert_close(sum, 0.98, 0.03);
-  evolution_end(&e);
 }
 
 /* ---- double well ---- */
@@ -200,7 +196,7 @@ static double well(double x, double h)
 
 MILL_TEST(double_well_comes_to_rest)
 {
-  evolution e;
+  MILL_AT_END(evolution_end) evolution e;
   evolution_init(&e, 1, N, 400, 0.01);
   e.s.scheme = MILL_HEUN;
   e.s.bandwidth = MILL_WIDTH_GIVEN;
@@ -210,7 +206,6 @@ MILL_TEST(double_well_comes_to_rest)
   e.problem[0].start_spread[0] = 0.4;
   evolution_run(&e);
   check_density(&e, 0.05, well);
-  evolution_end(&e);
 }
 
 /* ---- problems and threads ---- */
@@ -228,7 +223,7 @@ static void assert_same_bits(const evolution *a, int i, const evolution *b, int 
 MILL_TEST(bits_depend_neither_on_threads_nor_on_other_problems)
 {
   for (int form = 0; form < 2; form++) {
-    evolution all, one;
+    MILL_AT_END(evolution_end) evolution all, one;
     evolution_init(&all, 2, 9001, 3, 0.1);
     all.s.n_grid[1] = 7;
     all.s.n_node[0] = all.s.n_node[1] = 40;
@@ -251,15 +246,13 @@ MILL_TEST(bits_depend_neither_on_threads_nor_on_other_problems)
     one.problem[0].id = 99;
     evolution_run(&one);
     assert_memory_not_equal(all.result[2].position, one.result[0].position, 9001 * sizeof(double));
-    evolution_end(&all);
-    evolution_end(&one);
   }
 }
 
 MILL_TEST(samples_are_where_they_were_put)
 {
   static const double sample[] = {0.5, 1, -0.25, 2, 1.5, -1};
-  evolution e;
+  MILL_AT_END(evolution_end) evolution e;
   evolution_init(&e, 2, 3, 0, 0.1);
   e.s.n_record = 0;
   e.problem[0].start = MILL_START_SAMPLES;
@@ -273,7 +266,6 @@ MILL_TEST(samples_are_where_they_were_put)
   assert_close(m[4], 0.7708333333333334, 1e-14);
   assert_close(m[5], -1.3333333333333333, 1e-14);
   assert_close(m[7], 2.3333333333333335, 1e-14);
-  evolution_end(&e);
 }
 
 MILL_TEST_MAIN(NULL, NULL)

@@ -67,7 +67,7 @@ MILL_TEST(slopes_of_cubics_are_exact)
       for (int a = n_dim - 1, rest = i; a >= 0; rest /= n_node[a], a--)
         value[i] *= cubic(a, least[a] + rest % n_node[a] * f.spacing[a], 0);
     }
-    double *coef = fit(&f, value);
+    MILL_OWNED double *coef = fit(&f, value);
     slopes(&f, 0, N_AT, at, n_dim, slope);
     for (int i = 0; i < N_AT; i++)
       for (int a = 0; a < n_dim; a++) {
@@ -76,7 +76,6 @@ MILL_TEST(slopes_of_cubics_are_exact)
           exact *= cubic(e, at[i * n_dim + e], e == a);
         assert_close(slope[a][i], exact, 1e-10 * (1 + fabs(exact)));
       }
-    free(coef);
   }
 }
 
@@ -100,7 +99,7 @@ MILL_TEST(slopes_of_a_periodic_spline)
     at[2 * i] = -1 + (i - 2 * N) * h; /* two periods away */
     at[2 * i + 1] = -1 + (i + 0.5) * h;
   }
-  double *coef = fit(&f, value);
+  MILL_OWNED double *coef = fit(&f, value);
   slopes(&f, 0, 2 * N, at, 1, slope);
   for (int i = 0; i < N; i++) {
     const double s = gain * cos(k * i * h), next = gain * cos(k * (i + 1) * h);
@@ -108,7 +107,6 @@ MILL_TEST(slopes_of_a_periodic_spline)
     assert_close(slope[0][2 * i + 1], 1.5 * (value[(i + 1) % N] - value[i]) / h - (s + next) / 4,
                  1e-12);
   }
-  free(coef);
 }
 
 /* Beyond the grid the slope is that of the edge; between two times it is linear. */
@@ -127,7 +125,7 @@ MILL_TEST(edges_and_times)
     value[i] = x * x * x;
     value[9 + i] = 5 * x;
   }
-  double *coef = fit(&f, value);
+  MILL_OWNED double *coef = fit(&f, value);
   static const struct {
     double time, edge;
   } known[] = {{0, 3}, {1, 3}, {1.5, 3.5}, {3, 5}, {7, 5}};
@@ -136,7 +134,6 @@ MILL_TEST(edges_and_times)
     for (int i = 0; i < 4; i++)
       assert_close(slope[0][i], known[k].edge, 1e-12);
   }
-  free(coef);
 }
 
 /* Splines are parabolas where the values are: the same particles as in the named potential. */
@@ -144,7 +141,7 @@ MILL_TEST(parabola_is_the_named_one)
 {
   static const int n_node[] = {33, 33};
   static double value[33 * 33];
-  evolution named, gridded;
+  MILL_AT_END(evolution_end) evolution named, gridded;
   evolution_init(&named, 2, 5000, 20, 0.05);
   named.problem[0].potential = MILL_HARMONIC;
   named.problem[0].rate[0] = 2;
@@ -160,7 +157,7 @@ MILL_TEST(parabola_is_the_named_one)
   for (int i = 0; i < 33; i++)
     for (int j = 0; j < 33; j++)
       value[33 * i + j] = pow(-8.5 + 0.5 * i, 2) + 0.5 * pow(-8 + 0.5 * j, 2);
-  double *coef = fit(&f, value);
+  MILL_OWNED double *coef = fit(&f, value);
   gridded.problem[0].potential = MILL_GRIDDED;
   gridded.s.field = f;
   evolution_run(&named);
@@ -171,9 +168,6 @@ MILL_TEST(parabola_is_the_named_one)
   gridded.s.step = 0.6;
   assert_fails(mill_particle_check_problem(&gridded.s, &gridded.problem[0]), MILL_ERR_CONFIG,
                "give a step of 0.5 or less");
-  evolution_end(&named);
-  evolution_end(&gridded);
-  free(coef);
 }
 
 MILL_TEST(values_that_are_no_numbers_are_named)

@@ -133,9 +133,8 @@ MILL_TEST(every_wanted_row_is_in_one_chunk)
                                      .n_rank = n_rank[k % 6],
                                      .rate = rate,
                                      .n_held = 80};
-    mill_schedule *schedule = make(&plan);
+    MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
     mill_free(check_whole(&plan, schedule));
-    mill_schedule_free(schedule);
   }
 }
 
@@ -149,11 +148,10 @@ MILL_TEST(nothing_to_do)
     memset(wanted, 0, sizeof wanted);
     const mill_schedule_plan plan = {
         .n_file = n_file, .file = file, .wanted = wanted, .n_rank = 2, .rate = 127, .n_held = 80};
-    mill_schedule *schedule = make(&plan);
+    MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
     mill_schedule_sums(schedule, &sum);
     assert_true(sum.n_chunk == 0 && sum.n_row == 0);
     mill_free(check_whole(&plan, schedule));
-    mill_schedule_free(schedule);
   }
   mill_schedule_free(NULL);
 }
@@ -167,7 +165,7 @@ MILL_TEST(one_rank_takes_files_as_they_come)
   mill_schedule_sum sum;
   make_files(4, n_row, open_cost);
   const mill_schedule_plan plan = plan_of(4, 1);
-  mill_schedule *schedule = make(&plan);
+  MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   mill_schedule_sums(schedule, &sum);
   assert_true(sum.n_chunk == 1 && sum.n_row == 713 && sum.row_cost == 713 && sum.open_cost == 302);
   mill_schedule_begin(schedule, 0, 1, &walk);
@@ -177,7 +175,6 @@ MILL_TEST(one_rank_takes_files_as_they_come)
     assert_true(piece.first == 0 && piece.end == n_row[piece.file]);
   }
   assert_int_equal(n_piece, 3);
-  mill_schedule_free(schedule);
 }
 
 MILL_TEST(chunks_become_smaller)
@@ -188,8 +185,8 @@ MILL_TEST(chunks_become_smaller)
   mill_schedule_sum sum;
   make_files(1, n_row, cheap);
   const mill_schedule_plan plan = plan_of(1, 4);
-  mill_schedule *schedule = make(&plan);
-  double *cost = check_whole(&plan, schedule);
+  MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
+  MILL_OWNED double *cost = check_whole(&plan, schedule);
   mill_schedule_sums(schedule, &sum);
   assert_true(fabs(sum.least_cost - 12.7) < 1e-9);
   double left = 100000;
@@ -201,8 +198,6 @@ MILL_TEST(chunks_become_smaller)
   assert_true(cost[sum.n_chunk - 1] <= 2 * 12.7 + 1);
   /* 5 s of work each until 16 of them are left, then 16 ln(635 / 12.7) + 16 */
   assert_true(sum.n_chunk > 210 && sum.n_chunk < 230);
-  mill_free(cost);
-  mill_schedule_free(schedule);
 }
 
 MILL_TEST(first_chunks_are_even_where_ranks_hold_all)
@@ -213,14 +208,12 @@ MILL_TEST(first_chunks_are_even_where_ranks_hold_all)
   mill_schedule_sum sum;
   make_files(3, n_row, cheap);
   const mill_schedule_plan plan = plan_of(3, 4);
-  mill_schedule *schedule = make(&plan);
-  double *cost = check_whole(&plan, schedule);
+  MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
+  MILL_OWNED double *cost = check_whole(&plan, schedule);
   mill_schedule_sums(schedule, &sum);
   assert_true(sum.n_chunk == 4);
   for (int k = 0; k < 4; k++)
     assert_true(fabs(cost[k] - 30) <= 4);
-  mill_free(cost);
-  mill_schedule_free(schedule);
 }
 
 MILL_TEST(files_stay_whole_where_they_can)
@@ -231,7 +224,7 @@ MILL_TEST(files_stay_whole_where_they_can)
   int64_t n_piece = 0;
   const int n_file = make_uneven(200000, 500, 127, 3);
   const mill_schedule_plan plan = plan_of(n_file, 16);
-  mill_schedule *schedule = make(&plan);
+  MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   mill_schedule_sums(schedule, &sum);
   int is_dear = 1;
   for (int64_t k = 0; k < sum.n_chunk; k++) {
@@ -252,7 +245,6 @@ MILL_TEST(files_stay_whole_where_they_can)
   /* a cut through a file is one piece more, and a chunk makes one at most */
   assert_true(n_piece < n_file + sum.n_chunk);
   assert_true((double)n_piece < 1.5 * n_file);
-  mill_schedule_free(schedule);
 }
 
 MILL_TEST(costs)
@@ -271,7 +263,7 @@ MILL_TEST(several_chunks_at_a_time)
 {
   const int n_file = make_uneven(5000, 500, 127, 3);
   const mill_schedule_plan plan = plan_of(n_file, 7);
-  mill_schedule *schedule = make(&plan);
+  MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   mill_schedule_sum sum;
   mill_schedule_sums(schedule, &sum);
   assert_true(sum.n_chunk > 20);
@@ -300,7 +292,6 @@ MILL_TEST(several_chunks_at_a_time)
   assert_true(n == 5000);
   for (int row = 0; row < 5000; row++)
     assert_int_equal(n_seen[row], 1);
-  mill_schedule_free(schedule);
 }
 
 /* ---- in time ---- */
@@ -314,7 +305,7 @@ MILL_TEST(a_run_by_hand)
   mill_schedule_outcome outcome;
   make_files(1, n_row, open_cost);
   const mill_schedule_plan plan = {.n_file = 1, .file = file, .n_rank = 1, .rate = 2, .n_held = 2};
-  mill_schedule *schedule = make(&plan);
+  MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   mill_schedule_model model = {.schedule = schedule,
                                .file = file,
                                .n_rank = 1,
@@ -336,7 +327,6 @@ MILL_TEST(a_run_by_hand)
   assert_true(fabs(outcome.end_s - (1.1 + 3 * 0.5 + 5)) < 1e-12);
   model.n_slot = 0;
   assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_ERR_RANGE);
-  mill_schedule_free(schedule);
 }
 
 static mill_schedule_outcome run_uneven(int n_rank, int rows, double spread, const double *speed)

@@ -140,7 +140,7 @@ MILL_TEST(same_bits)
 MILL_TEST(schedules)
 {
   static example e;
-  mill_train_state s;
+  MILL_AT_END(mill_train_state_clear) mill_train_state s;
   make_many(&e);
   assert_ok(mill_train_begin(&e.set, &e.problem, &s));
   assert_ok(mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, NULL, &s));
@@ -173,7 +173,6 @@ MILL_TEST(schedules)
   assert_ok(mill_train_begin(&e.set, &e.problem, &s));
   assert_ok(mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, NULL, &s));
   assert_int_equal(s.n_epoch, 5);
-  mill_train_state_clear(&s);
 }
 
 MILL_TEST(no_number)
@@ -196,7 +195,7 @@ MILL_TEST(no_number)
 MILL_TEST(solved_last_layer)
 {
   static example e;
-  mill_train_state s;
+  MILL_AT_END(mill_train_state_clear) mill_train_state s;
   double before = 0, after = 0;
   int model[MANY];
   float h[MANY * 4], asked[5 * N_OUT];
@@ -219,7 +218,6 @@ MILL_TEST(solved_last_layer)
   printf("validation loss %.3g, solved %.3g\n", before, after);
   /* float32: 1e-7 of targets around 1, squared */
   assert_true(before > 0.01 && after < 1e-11);
-  mill_train_state_clear(&s);
 }
 
 int main(int argc, char **argv)

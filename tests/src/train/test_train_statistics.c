@@ -43,7 +43,7 @@ MILL_TEST(more_spectra_than_room)
   enum { N = 400, N_PATTERN = 10 };
   mill_train_statistics *s[2];
   mill_train_components c[2];
-  float *y = NULL;
+  MILL_OWNED float *y = NULL;
   double scale[N_PIX];
   make_scale(scale);
   assert_ok(MILL_ALLOC(N * N_PIX, &y));
@@ -88,7 +88,6 @@ MILL_TEST(more_spectra_than_room)
     mill_train_components_clear(&c[k]);
     mill_train_statistics_destroy(s[k]);
   }
-  mill_free(y);
 }
 
 MILL_TEST(refusals)
