@@ -22,7 +22,7 @@ typedef struct mill_lock {
   struct mill_lock_beat *beat; /**< thread that touches the file, owned; NULL: not held */
 } mill_lock;
 
-/** Take the lock of an output; *lock must be zeroed.  One process alone; may wait for three beats.
+/** Take the lock of an output; *lock must be zeroed.  For one process; may wait 3 mill_lock_beat_s.
  *  MILL_ERR_OUTPUT names the holder and what to do, or why the lock file cannot be created. */
 int mill_lock_take(const char *output, mill_lock *lock);
 

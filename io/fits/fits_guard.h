@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Check a FITS file before CFITSIO opens it.
  *
- *  CFITSIO aborts the process on some malformed headers, and opens without an error a file that was
- *  cut in a header, or a cut .gz.  So every card of every header is checked first, and the data of
- *  every HDU must lie inside the file.  A gzip file, recognised by its first bytes, is unpacked
- *  into a nameless temporary file: its rows can be read in any order, and a killed process leaves
- *  nothing behind.
+ *  CFITSIO aborts the process on some malformed headers, and opens without an error a file that is
+ *  truncated in a header, or a truncated .gz.  So every card of every header is checked first, and
+ *  the data of every HDU must lie inside the file.  A gzip file, recognised by its first bytes, is
+ *  unpacked into a nameless temporary file: its rows can be read in any order, and a killed process
+ *  leaves nothing behind.
  *
  *  CFITSIO opens the checked file by /proc/self/fd (Linux). */
 #pragma once

@@ -177,9 +177,9 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
   return 1;
 }
 
-/* Unpack a gzip stream without storing it; returns 0 if it is cut, or has more than `most` bytes,
- * for which CFITSIO 4.2 would allocate memory without end.  CFITSIO finds other errors when it
- * reads the tile; they cost only that row. */
+/* Unpack a gzip stream without storing it; returns 0 if it is truncated, or has more than `most`
+ * bytes, for which CFITSIO 4.2 would allocate memory without end.  CFITSIO finds other errors when
+ * it reads the tile; they cost only that row. */
 static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
 {
   unsigned char out[1 << 14];

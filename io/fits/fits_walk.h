@@ -5,7 +5,7 @@
 #include "io/fits/fits_guard.h"
 #include "kernels/base/error.h"
 
-#define CUT "the file is cut: fetch it again"
+#define CUT "the file is truncated: fetch it again"
 #define BAD "the file is damaged or no standard FITS: make it again"
 
 /** The HDU being checked, for messages. */

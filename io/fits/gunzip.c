@@ -87,9 +87,9 @@ static int inflate_members(unpacker *u, z_stream *z)
     if (z->avail_in == 0) {
       MILL_CHECK(refill(u, z));
       if (z->avail_in == 0)
-        return MILL_ERROR(MILL_ERR_INPUT,
-                          "%s: the gzip stream ends too early; the file is cut: fetch it again",
-                          u->path);
+        return MILL_ERROR(
+            MILL_ERR_INPUT,
+            "%s: the gzip stream ends too early; the file is truncated: fetch it again", u->path);
     }
     z->next_out = u->out_buffer;
     z->avail_out = IO_BYTES;

@@ -106,8 +106,8 @@ int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file)
     return MILL_ERROR(code, "%s: cannot write the file: %s" MILL_H5_MAKE_ROOM, path,
                       mill_h5_reason());
   if (*file < 0)
-    return MILL_ERROR(code, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
-                      mill_h5_reason());
+    return MILL_ERROR(code, "%s: cannot be opened as HDF5, it may be truncated or damaged: %s",
+                      path, mill_h5_reason());
   return MILL_OK;
 }
 

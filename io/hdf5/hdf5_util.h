@@ -53,7 +53,7 @@ void mill_h5_array_close(mill_h5_array *array);
 int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file);
 
 /** Open read-only, without a lock.  The message tells apart missing, unreadable, not a file, not
- *  HDF5, and cut or damaged. */
+ *  HDF5, and truncated or damaged. */
 int mill_h5_open(const char *path, int code, mill_h5_file *file);
 
 /** Open image [n_byte], the bytes of a file; path: its name in messages. */

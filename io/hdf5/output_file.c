@@ -230,7 +230,7 @@ int mill_output_rename(const char *from, const char *to)
   snprintf(folder, sizeof folder, "%s", to);
   fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0 && fsync(fd) != 0 && errno == EIO)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: its folder cannot be written to disk: %s", to,
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot flush its folder to disk: %s", to,
                       strerror(errno));
   return MILL_OK;
 }

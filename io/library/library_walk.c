@@ -375,6 +375,7 @@ static int walk_error(walk *w, int i_arm, int n_pix, mill_model_error *error)
   return owned(w, "components", F32, 2, dim, &error->component);
 }
 
+/* Read or digest (w->way) arm i_arm: emulator and model error. */
 static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
 {
   static const attribute names[] = {MEMBER(mill_arm, 't', "name", name),

@@ -43,7 +43,7 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
     n_owner[i] = 1;
     if (index->n_row != info->file[i].n_row)
       code =
-          MILL_ERROR(MILL_ERR_INTERNAL, "%s: indexed %lld rows, catalogued %lld",
+          MILL_ERROR(MILL_ERR_INTERNAL, "%s: indexed %lld rows, the catalog has %lld",
                      info->file[i].path, (long long)index->n_row, (long long)info->file[i].n_row);
   }
   MILL_CHECK(mill_mpi_agree(mpi, code));
@@ -61,7 +61,7 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
     next_row += info->file[i].n_row;
   }
   if (next_row != info->n_row)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "the inputs have %lld rows, catalogued %lld",
+    return MILL_ERROR(MILL_ERR_INTERNAL, "the inputs have %lld rows, the catalog %lld",
                       (long long)next_row, (long long)info->n_row);
   return MILL_OK;
 }

@@ -74,7 +74,7 @@ int mill_result_put_epochs(mill_result_file *file, int64_t first, mill_epoch_res
   MILL_LOCKED(&file->mutex);
   mill_result_queue *q = file->filling;
   if (!file->epochs || first < 0 || first > file->n_exposure - n)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: impossible epochs: %lld from %lld on", file->path,
+    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: cannot hold %lld epochs from index %lld", file->path,
                       (long long)n, (long long)first);
   for (int64_t i = 0; i < n; i++) {
     MILL_CHECK(mill_waiting_add(&q->epochs, &file->epochs->columns, first + i, &row));

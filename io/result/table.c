@@ -248,7 +248,7 @@ static int transfer(const mill_table *t, int i_column, int64_t row, int is_write
     if (moved <= 0)
       return MILL_ERROR(
           MILL_ERR_OUTPUT, "%s: cannot %s %s: %s%s", t->path, is_write ? "write" : "read", c->name,
-          moved < 0 ? strerror(errno) : "the file is cut", is_write ? MILL_H5_MAKE_ROOM : "");
+          moved < 0 ? strerror(errno) : "the file is truncated", is_write ? MILL_H5_MAKE_ROOM : "");
     if (is_write) {
       n_write_done++;
       n_byte_done += moved;

@@ -127,8 +127,8 @@ static double cost_of_file(const char *name, const file_facts *facts)
          (mill_is_gz(name) && facts->file.size > 0 ? (double)facts->file.size / CUT_BYTES : 0.0);
 }
 
-/* Append a text about a file, cut to most - 1 bytes, for the other ranks; *n_byte: its length with
- * the final zero. */
+/* Append a text about a file, cut to most - 1 bytes, to job->text, which other ranks receive;
+ * *n_byte: its length with the final zero. */
 static int add_text(index_job *job, const char *text, size_t most, int32_t *n_byte)
 {
   const size_t length = strnlen(text, most - 1);

@@ -42,9 +42,9 @@ typedef struct mill_inputs {
  *
  *  Collective; config, lib, request and arm_wanted [MILL_MAX_ARM] must be equal on all ranks.
  *  Files are in the order of the command line, then of the catalog file, which rank 0 reads.  An
- *  unreadable file is no failure: its entry and the log say why.  roles: files that rank 0 writes
- *  (NULL: none); empty on other ranks.  MILL_ERR_USAGE: no input, unreadable catalog file, an input
- *  named twice, or or the run would overwrite an input or its redrock file. */
+ *  unreadable file is no failure: its entry and the log say why.  roles: the files that rank 0
+ *  writes (NULL: none); empty on other ranks.  MILL_ERR_USAGE: no input, unreadable catalog file,
+ *  an input named twice, or the run would overwrite an input or its redrock file. */
 int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
                       const mill_config *config, const mill_library *lib, const int *arm_wanted,
                       const mill_file_roles *roles, mill_inputs *inputs);

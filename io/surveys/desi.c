@@ -93,7 +93,7 @@ static int lacks(const mill_desi_file *file, const char *prefix, const char *wha
 {
   return MILL_ERROR(
       MILL_ERR_INPUT,
-      "%s: has no HDU %s_%s though %s; make the file again, or fetch it again if it is cut",
+      "%s: has no HDU %s_%s though %s; make the file again, or fetch it again if it is truncated",
       file->fits->guard->path, prefix, what, though);
 }
 
@@ -138,7 +138,8 @@ static int open_arm(mill_desi_file *file, mill_desi_arm *a)
   return MILL_OK;
 }
 
-/* Fail if one arm has an optional HDU that another lacks: the file was cut between two HDUs. */
+/* Fail if one arm has an optional HDU that another lacks: the file was truncated between two
+ * HDUs. */
 static int check_alike(const mill_desi_file *file)
 {
   for (int image = DESI_MASK; image <= DESI_RESOLUTION; image++) {
@@ -155,8 +156,8 @@ static int check_alike(const mill_desi_file *file)
   return MILL_OK;
 }
 
-/* Warn if SCORES has columns of an arm without spectra, since the file may be cut.  No error: a
- * file may leave out an arm on purpose. */
+/* Warn if SCORES has columns of an arm without spectra, since the file may be truncated.  Not an
+ * error, as a file may leave out an arm on purpose. */
 static int warn_missing_arms(mill_desi_file *file)
 {
   int i_scores;
@@ -221,7 +222,7 @@ static int open_arms(mill_desi_file *file)
   if (n_there == 0)
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: has none of the library's arms (%s); give a DESI file or another "
-                      "library, or fetch the file again if it is cut",
+                      "library, or fetch the file again if it is truncated",
                       file->fits->guard->path, names);
   MILL_CHECK(check_alike(file));
   return warn_missing_arms(file);

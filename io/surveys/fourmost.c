@@ -56,7 +56,7 @@ static int find_tables(fourmost *f)
   if (f->i_spectra < 0)
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: has neither tables SPECTAB and FIBMETATAB nor a table PHASE3SPECTRUM; "
-                      "give a container of 4MOST L1 spectra or a file of one, not a catalogue",
+                      "give 4MOST L1 spectra (a container or a single file), not a catalogue",
                       guard->path);
   f->cameras.n_row = guard->hdu[f->i_spectra].axis[1];
   const int64_t wanted = f->i_target < 0 ? 1 : guard->hdu[f->i_target].axis[1];

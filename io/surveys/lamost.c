@@ -179,9 +179,11 @@ static int open_mrs(void *state, const mill_spectra_settings *settings, int *fra
       MILL_CHECK(open_mrs_camera(c, i, letter, minute, frame));
   }
   if (c->n_camera == 0)
-    return MILL_ERROR(MILL_ERR_INPUT,
-                      "%s: has no table %s; set exposures, or give a LAMOST medium-resolution file",
-                      guard->path, is_coadd ? "COADD_B or COADD_R" : "B-minute or R-minute");
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: has no table %s; set exposures: %s, or give a LAMOST medium-resolution file",
+        guard->path, is_coadd ? "COADD_B or COADD_R" : "B-minute or R-minute",
+        is_coadd ? "single" : "coadd");
   return mill_cameras_number(c);
 }
 

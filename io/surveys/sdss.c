@@ -114,10 +114,10 @@ static int find_coadd(mill_cameras *c)
   if (i_hdu < 0)
     return MILL_ERROR(
         MILL_ERR_INPUT,
-        "%s: has no table COADD; give an SDSS spec-PLATE-MJD-FIBER file, or set exposures",
+        "%s: has no table COADD; give an SDSS spec-PLATE-MJD-FIBER file, or set exposures: single",
         c->file->guard->path);
   MILL_CHECK(mill_camera_add(c, "coadd", i_hdu, &camera));
-  camera->exposure = i_hdu;
+  camera->exposure = i_hdu; /* exposures are numbered by HDU */
   return MILL_OK;
 }
 

@@ -102,7 +102,7 @@ static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
     if (i_hdu[i] < 0)
       return MILL_ERROR(MILL_ERR_INPUT,
                         "%s: has no HDU %s_%s though it has others of this arm; make the file "
-                        "again, or fetch it again if it is cut",
+                        "again, or fetch it again if it is truncated",
                         c->file->guard->path, arm_name[i_arm], image_name[i]);
   MILL_CHECK(mill_camera_add(c, arm_name[i_arm], i_hdu[DATA], &camera));
   for (char *p = camera->name; *p; p++)
@@ -132,7 +132,7 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
   if (w->cameras.n_camera == 0)
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: has no images BLUE_DATA, GREEN_DATA or RED_DATA; give row-stacked WEAVE "
-                      "L1 spectra, or fetch the file again if it is cut",
+                      "L1 spectra, or fetch the file again if it is truncated",
                       file->guard->path);
   return MILL_OK;
 }

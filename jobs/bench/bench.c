@@ -83,8 +83,8 @@ static const mill_option_table table = {
     "bytes.  docs/develop/performance.md and scaling.md explain the tables.\n"
     "\n",
     "\n"
-    "Exit status: 0 done, 2 usage, configuration or library, 3 some input was unreadable,\n"
-    "4 output or disk, 70 internal error, 75 stopped by a signal.\n",
+    "Exit status: 0: done; 2: usage, configuration or library; 3: some input was unreadable;\n"
+    "4: output or disk; 70: internal error; 75: stopped by a signal.\n",
     rows};
 
 static const mill_bench_options usual = {

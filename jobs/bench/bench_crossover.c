@@ -379,7 +379,7 @@ int mill_bench_task_crossover(mill_bench *job)
 {
   int measured[N_KIND];
   crossover c = {.job = job};
-  int64_t from[N_KIND] = {0};
+  int64_t from[N_KIND] = {0}; /* size from which the GPU is faster, of each kind */
   MILL_CHECK(set_up(&c));
   print_head(&c);
   for (int k = 0; k < N_KIND; k++) {

@@ -45,8 +45,8 @@ static const mill_option_table table = {
     "Run it under the mpirun or srun of the fit to check these too.\n"
     "\n",
     "\n"
-    "Exit status: 0 ready (warnings included), 4 the output folder cannot be used, 70 MPI or\n"
-    "the backend is broken, 2 usage, or the requested library or backend is unavailable.\n",
+    "Exit status: 0: ready (warnings included); 4: the output folder cannot be used; 70: MPI or\n"
+    "the backend is broken; 2: usage, or the requested library or backend is unavailable.\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, MILL_AT(doctor_job, output), .argument = "DIR",
          .help = "folder to check, where results will be written (default: .)"},

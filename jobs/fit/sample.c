@@ -70,9 +70,9 @@ static const mill_option_table table = {
     "\n"
     "SIGTERM, SIGINT and SIGUSR1 write the finished stars and stop; the same command samples\n"
     "the stars under way again.\n"
-    "Exit status: 0 done, 2 usage, configuration or library, 3 done but some input was\n"
-    "unreadable or not that of the fit, or no star sampled, 4 output or disk, 70 internal\n"
-    "error, 75 stopped in good order.\n",
+    "Exit status: 0: done; 2: usage, configuration or library; 3: done, but some input was\n"
+    "unreadable or not that of the fit, or no star sampled; 4: output or disk; 70: internal\n"
+    "error; 75: stopped in good order.\n",
     rows};
 
 static const mill_fit_options defaults = {

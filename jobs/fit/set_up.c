@@ -168,9 +168,9 @@ static int unite_libraries(mill_fit_setup *setup)
 static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
 {
   mill_config *config = &setup->config;
-  if (!call->options->fit) /* a sample keeps its fit's sampling */
+  if (!call->options->fit) /* starmill sample keeps the fit's sampling */
     mill_config_choose_sampling(setup->library, setup->n_library, config);
-  /* the first library last, since config->fit stays bound to the last one */
+  /* from last to first: config->fit must end up bound to library 0 */
   for (int k = setup->n_library - 1; k >= 0; k--) {
     MILL_CHECK(mill_config_cut_arms(config, &setup->library[k]));
     if (config->sky_components[0])

@@ -100,8 +100,9 @@ static const mill_option_table table = {
     "starmill help config lists all keys of the configuration.\n"
     "SIGTERM, SIGINT and SIGUSR1 finish the stars under way, write them and stop; a second one\n"
     "stops at once.\n"
-    "Exit status: 0 done, 2 usage, configuration or library, 3 done but some input was\n"
-    "unreadable or no row fitted, 4 output or disk, 70 internal error, 75 stopped in good order.\n",
+    "Exit status: 0: done; 2: usage, configuration or library; 3: done, but some input was\n"
+    "unreadable or no row fitted; 4: output or disk; 70: internal error; 75: stopped in good\n"
+    "order.\n",
     rows};
 
 const mill_option_help mill_fit_help = {&table, NULL};

@@ -238,11 +238,12 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
   engine e = {.setup = s, .n_thread = s->n_thread > 0 ? s->n_thread : 1};
   e.n_grid = points(s, s->n_grid);
   e.n_out = e.n_grid;
-  if (s->form == MILL_DENSITY_BINNED)
+  if (s->form == MILL_DENSITY_BINNED) /* axis by axis, the last first, nodes become grid points */
     for (int a = 0, n = points(s, s->n_node); a < s->n_dim; a++) {
       e.n_out = n > e.n_out ? n : e.n_out;
       n = n / s->n_node[s->n_dim - 1 - a] * s->n_grid[s->n_dim - 1 - a];
     }
+  /* parts of at least LEAST_PART particles; PART_BYTES allows at least 4 parts */
   e.n_part = (s->n_particle + LEAST_PART - 1) / LEAST_PART;
   const int most = (int)(PART_BYTES / ((size_t)e.n_out * sizeof(double)));
   e.n_part = e.n_part < MOST_PART ? e.n_part : MOST_PART;

@@ -94,7 +94,7 @@ MILL_INLINE int mill_guess_least(const double *chisq, int v0, int v1, double *le
   return at < v1 ? at : v0;
 }
 
-/** mill_fourier_pair of MILL_GUESS_TEMPLATES sequences. */
+/** mill_fourier_pair (a butterfly) of MILL_GUESS_TEMPLATES sequences. */
 MILL_INLINE void mill_guess_pair(int n, int half, int j, int inverse, const float *root, float *x)
 {
   mill_fourier_pair(n, half, j, inverse, root, MILL_GUESS_TEMPLATES, x);

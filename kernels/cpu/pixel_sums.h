@@ -220,8 +220,8 @@ MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int le
   }
 }
 
-/** Write the number of each of a chunk's rows, among all rows, to `of`: model error, the n
- *  continuum functions in `which`, and n_last rows that follow all n_cont functions. */
+/** Set of[i] to the index, among all rows, of a chunk's row i.  A chunk has the rows of model
+ *  error, n of the n_cont continuum functions (`which`), and the n_last rows after them. */
 MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_cont, int n_last,
                                  int *of)
 {
@@ -429,11 +429,11 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
     slope[i] = 0.0;
 }
 
-/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  Row n_error + nk +
- *  j is V_j = (dT/dtheta_j / sigma) (P a), the model's derivative by parameter j; rows of model
- *  error and P_k t come before.  Products of V_j with itself and all rows before it are at
- *  mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0).  Half the gradient by each
- *  parameter follows.
+/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  The rows are:
+ *  n_error of model error, P_k t for k < nk (continuum function times template / sigma), and V_j =
+ *  (dT/dtheta_j / sigma) (P a), the model's derivative by parameter j.  Row n_error + nk + j, V_j,
+ *  is multiplied by itself and all rows before it; the sum is at mill_gram_at(row, column) -
+ *  mill_gram_at(n_error + nk, 0).  After the products comes half the gradient by each parameter.
  *
  *  templ [1 + np][max_seg_pix]  in  the template and its derivatives
  *  work                       in  solve: coefficients a; normal: factor of N;

@@ -106,7 +106,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
                       v.slab + ((size_t)i * (size_t)v.n_slab + (size_t)slab) * (size_t)v.n_grid);
 }
 
-/** Add all slabs to the density at a grid point.  One warp per point, along x, and per cloud. */
+/** Set the density at a grid point to the sum of all slabs.  One warp per point and cloud. */
 static __global__ void __launch_bounds__(THREADS)
     particle_total(const __grid_constant__ particle_view v, int i_record)
 {

@@ -75,7 +75,7 @@ mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,
   }
 }
 
-/** This and the next function are as on a CPU (kernels/cpu/pixel_sums.h). */
+/** As on a CPU (kernels/cpu/pixel_sums.h): a segment's normal matrix a and right-hand side v. */
 static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, int n_error,
                                                        const double *sums, double *a, double *v,
                                                        double *with_s, double *with_residual)
@@ -510,11 +510,11 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
     mill_sums_of_all<0>(b, s, ne, n_row, templ, 0, level, NULL, sums);
 }
 
-/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  Row n_error + nk +
- *  j is V_j = (dT/dtheta_j / sigma) (P a), the model's derivative by parameter j; rows of model
- *  error and P_k t come before.  Products of V_j with itself and all rows before it are at
- *  mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0).  Half the gradient by each
- *  parameter follows.
+/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  The rows are:
+ *  n_error of model error, P_k t for k < nk (continuum function times template / sigma), and V_j =
+ *  (dT/dtheta_j / sigma) (P a), the model's derivative by parameter j.  Row n_error + nk + j, V_j,
+ *  is multiplied by itself and all rows before it; the sum is at mill_gram_at(row, column) -
+ *  mill_gram_at(n_error + nk, 0).  After the products comes half the gradient by each parameter.
  *
  *  templ [1 + np][max_seg_pix]  in  the template and its derivatives
  *  work                       in  solve: coefficients a; normal: factor of N;

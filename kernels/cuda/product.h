@@ -23,9 +23,9 @@ enum {
 static_assert(MILL_COLUMN_PAD % TILE == 0, "padded outputs must be whole tiles");
 static_assert(K_BLOCK % STAGE == 0, "blocks of sums end where a buffer does");
 
-/** Shape of a block.  ROWS: its rows.  ROW_SIDE, SIDE: its threads along rows and along columns, so
- *  few that the outputs of a thread make arithmetic the limit, not shared memory or the
- *  second-level cache.  APART: distance between two pieces of a thread's columns, in pieces.
+/** Shape of a block.  ROWS: its rows.  ROW_SIDE, SIDE: its threads along rows and along columns;
+ *  few, so that each has enough outputs to be limited by arithmetic, not by shared memory or the
+ *  second-level cache.  APART: stride of the pieces (16 bytes) of a thread's columns, in pieces.
  *  EMPTY: unused columns of a buffer, which put a warp's weights into different banks. */
 template <typename real> struct product_shape;
 template <> struct product_shape<float> {
@@ -201,8 +201,8 @@ static __device__ __forceinline__ product_place place_of(const float *)
   return {(int)threadIdx.x / size::SIDE, (int)threadIdx.x % size::SIDE * size::PIECE};
 }
 
-/** Place a thread by the layout of mill_mma_f64: a warp computes every second group of eight rows
- *  by sixteen columns. */
+/** Place a thread by the layout of mill_mma_f64: a warp computes every second group of eight rows,
+ *  in sixteen columns. */
 static __device__ __forceinline__ product_place place_of(const double *)
 {
   typedef product_size<double> size;

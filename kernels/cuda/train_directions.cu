@@ -74,10 +74,9 @@ static int solve(directions *d, int n_row, int n)
     CHECK_CUDA(cudaStreamSynchronize(d->stream));
   }
   if (status != CUSOLVER_STATUS_SUCCESS || info != 0 || n_found != n)
-    return MILL_ERROR(
-        MILL_ERR_INTERNAL,
-        "cuSOLVER's eigenvectors of the spectra's products ended with status %d, info %d",
-        (int)status, info);
+    return MILL_ERROR(MILL_ERR_INTERNAL,
+                      "cuSOLVER failed on the spectra's Gram matrix: status %d, info %d",
+                      (int)status, info);
   return MILL_OK;
 }
 

@@ -119,8 +119,8 @@ MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *we
 }
 
 /** Compute W_k and dW_k/d(R^2/2) with the quintic L, by Gauss-Legendre quadrature between grid
- *  points in t = tan(asin(x) / 2), in which K dx is analytic to its ends.  The quadrature's error
- *  is below rounding; a closed form would lose digits as R^5. */
+ *  points in t = tan(asin(x) / 2): in t, K dx is analytic up to x = -1 and 1.  The error is below
+ *  rounding; a closed form would lose digits in proportion to R^5. */
 MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *weight, double *slope)
 {
   /* L at |y| = i + s: coefficients of the powers of s */

@@ -224,7 +224,7 @@ MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, in
   return bad;
 }
 
-/** Set the first coordinates, at [a][i], and alive [i] of particles [first, first + n). */
+/** Set start positions at[a][i] and alive[i] of particles [first, first + n). */
 MILL_HD static inline void mill_particle_begin(const mill_particle_cloud *c, int first, int n,
                                                double at[][MILL_CHUNK], double *alive)
 {

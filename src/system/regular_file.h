@@ -11,8 +11,8 @@
  *  when another library could not open path and does not say why. */
 int mill_check_descriptors(const char *path, int code);
 
-/** Open path for reading; *fd is -1 on failure.  what: "a configuration file".  Fails with code;
- *  the message says what path is instead, and asks for `what`. */
+/** Open path for reading; *fd is -1 on failure.  what: the file's kind for messages, as "a
+ *  configuration file".  Fails with code; the message says what path is, if no regular file. */
 int mill_regular_open(const char *path, const char *what, int code, int *fd);
 
 /** Close an open descriptor (not below 0) or stream (not NULL), for MILL_AT_END. */

@@ -166,8 +166,8 @@ done:
 
 /* ---- targets ---- */
 
-/* Compute the scores of models [first, end).  Add the squared residuals that the components
- * leave to rest: [0] of training models, [1] of models left out. */
+/* Compute the scores of models [first, end).  Add to rest the squared residuals after the
+ * components: [0] of training models, [1] of models left out. */
 static int score_share(arm *a, int first, int end, double *rest)
 {
   int err = MILL_OK, model[BLOCK];

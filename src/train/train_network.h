@@ -42,8 +42,8 @@ typedef struct mill_train_watch {
   void *context;
 } mill_train_watch;
 
-/** Train from the given state until it has ended.  Collective, with equal arguments.
- *  MILL_ERR_INPUT if the loss is not finite; the codes of `after`. */
+/** Train from the given state to the end.  Collective, with equal arguments.
+ *  MILL_ERR_INPUT if the loss is not finite, or the code of `after`. */
 int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
                    const mill_train_settings *settings, const mill_train_problem *problem,
                    const mill_train_watch *watch, mill_train_state *state);

@@ -300,7 +300,7 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 /** Fill the two rows of C after the components: the change of flux / sigma if the line-spread
  *  function is wider by one standard deviation.  In the first row the width changes by one factor
  *  at all pixels, in the second by a factor that rises from -1 to 1 along the pixels.  By the heat
- *  equation the template changes by sigma^2 times its second derivative; the continuum is in
+ *  equation the template changes by width^2 times its second derivative; the continuum is in
  *  s->scratch. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, int n_share)

@@ -75,8 +75,8 @@ MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
   }
 }
 
-/** Multiply rows k0 ... k0 + MILL_DECONV_STEP - 1 of the solver weight [nd][nd] by row [nd] to x;
- *  beyond nd the last row is repeated. */
+/** Set x to rows k0 ... k0 + MILL_DECONV_STEP - 1 of the matrix weight [nd][nd], times row [nd];
+ *  beyond nd the last matrix row is repeated. */
 MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
                                    const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {

@@ -9,8 +9,9 @@
 #define MILL_LINES_MISFIT 1.5
 #define MILL_LINES_ERRORS 5.0
 
-/** Does the spectrum tell element l too little?  A prior decides more than the spectrum if the error
- *  with both is above sigma / sqrt(2).  A fixed element has no error. */
+/** Is element l's error above element_max_err, or does its prior constrain it more than the
+ *  spectrum (error with both above the prior's sigma / sqrt(2))?  A fixed element, which has no
+ *  error, is weak too. */
 MILL_HD static inline int mill_element_is_weak(const mill_model *m, const mill_slot *slot, int l)
 {
   const mill_fit_result *r = &slot->result;
@@ -34,7 +35,7 @@ MILL_HD static inline int mill_label_at_edge(const mill_model *m, int l, const d
   return 0;
 }
 
-/** Is the misfit in the pixels that tell element l above what noise explains? */
+/** Is the misfit in the pixels that constrain element l above what noise explains? */
 MILL_HD static inline int mill_lines_are_poor(const mill_model *m, const mill_slot *slot, int l)
 {
   double sum[MILL_N_LINE_SUM] = {0.0};

@@ -24,8 +24,8 @@
 #define MILL_PAIR_PEAK_BROAD 3.0
 /** A peak below this many reduced chi-squares may come from template errors (mill_pair_misled). */
 #define MILL_PAIR_PEAK_WRONG 2.5
-/** v sin i, km/s: above BROAD a lower peak suffices; below SHARP a companion close to the star
- *  would make its lines broader (mill_pair_misled). */
+/** v sin i, km/s: above BROAD a lower peak suffices to try two stars; below SHARP none is tried
+ *  close to the star, whose lines it would have made broader (mill_pair_misled). */
 #define MILL_PAIR_BROAD 30.0
 #define MILL_PAIR_SHARP 10.0
 /** Two stars are kept if they lower -2 ln L by more than this many reduced chi-squares. */

@@ -52,11 +52,11 @@ MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slo
   return sqrt(var);
 }
 
-/** Fill in the row of two stars. */
+/** Fill in the row of two stars, which ends their fit. */
 MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
-  slot->n_free += m->n_deriv + m->n_arm;
+  slot->n_free += m->n_deriv + m->n_arm; /* the companion's */
   r->vrad_skew = r->vrad_kurt = (double)NAN;
   mill_fit_finish(m, slot, slot->eval.f + mill_penalty(m, slot, slot->theta));
   r->pair_vrad_err_km_s = mill_fit_vrad_err(m, r, r->pair_vrad_err_km_s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A star's parameters: their typical uncertainties, limits, hulls, priors, the inner parameter of
- *  v sin i, and the linear map to a segment's parameters. */
+ *  v sin i (rotation.h), and the linear map to a segment's parameters. */
 #pragma once
 
 #include "kernels/math/hull.h"

@@ -21,10 +21,10 @@
  *  not an inverse variance or has another unit. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
-/** NO_STAR is set unless the template lowers the chi-square of the continuum alone by a gain of at
- *  least MILL_STAR_GAIN, in units of the noise.  The gain must also be at least the fraction
- *  MILL_STAR_PART of gain + misfit, or MILL_STAR_BROAD if v sin i is at its upper limit.  Misfit is
- *  the chi-square above noise plus MILL_STAR_ERRORS standard deviations. */
+/** NO_STAR is set if gain (chi-square of the continuum alone less chi-square with the template) is
+ *  below GAIN, as it is or in units of the noise, or below PART (gain + misfit); BROAD replaces
+ *  PART if v sin i is at its upper limit.  misfit = chi-square - noise - ERRORS standard deviations
+ *  of the noise, at least 0. */
 #define MILL_STAR_GAIN   50.0
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5

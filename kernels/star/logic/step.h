@@ -92,8 +92,9 @@ MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, doubl
   }
 }
 
-/** Distance beyond facet i at which the step ends under the forces (Lagrange multipliers) of all
- *  facets, less the distance that the penalty allows; positive if facet i should become active. */
+/** How far the step ends beyond facet i with the forces (Lagrange multipliers) of all facets, less
+ *  the distance that the penalty allows (forces / weight); positive if facet i should become
+ *  active. */
 MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double weight, int i)
 {
   const mill_active_facet *facet = &t->facet[i];

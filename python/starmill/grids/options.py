@@ -19,7 +19,7 @@ Models are in WORK/models-PLAN: one FITS file each, with columns WAVE (vacuum, A
 CONTINUUM and the labels as cards TEFF, LOGG, FEH and ALPHAFE.  compute may be stopped at any
 time and goes on where it was; any first N models of the plan are spread over all labels.""",
               "numpy astropy", "docs/use/libraries.md has the recipe and the "
-              "sources to cite.\nExit status: 0 done, 2 usage, or something is missing, 4 disk.",
+              "sources to cite.\nExit status: 0: done; 2: usage, or something is missing; 4: disk.",
               (1, 2, "set-up, compute, status or plan, and the folder"), ", gfortran and make")
     job.choice("plan", ("fgk", "fgk-hr", "elements", "oba"), "fgk", "which models (default fgk)")
     job.number("models", 1, 10**6, "the first N models of the plan", 400)

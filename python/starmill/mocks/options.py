@@ -11,8 +11,8 @@ same command to continue an interrupted survey; a complete one is left alone."""
               "numpy scipy h5py astropy cffi", """\
 
 SIGTERM, SIGINT and SIGUSR1 drop the files under way and stop.
-Exit status: 0 done, 2 usage or library, 4 output or disk, 70 internal error,
-75 stopped in good order.""", (0, 0, "no files"))
+Exit status: 0: done; 2: usage or library; 4: output or disk; 70: internal error;
+75: stopped in good order.""", (0, 0, "no files"))
     job.is_shared = True
     job.heading("files")
     job.add("output", "folder of the survey; made if it is not there", "DIR", needed=True)

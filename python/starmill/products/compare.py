@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill compare`: compare two results of the same stars, star by star.  Both fit the same
-pixels, so noise causes no difference: the unit is the larger of the two stated errors."""
+pixels, so noise causes no difference.  Differences are in units of the larger stated error."""
 
 import numpy as np
 from astropy.io import fits as pyfits

@@ -5,8 +5,8 @@ import math
 
 from starmill.cli.options import Job
 
-UNREADABLE = "Exit status: 0 done, 2 usage, or Python or a package is missing, 4 OUT.h5 cannot be " \
-    "read"
+UNREADABLE = "Exit status: 0: done; 2: usage, or Python or a package is missing; 4: OUT.h5 " \
+    "cannot be read"
 STARS = 2, math.inf, "a result and one or more stars"
 
 
@@ -54,7 +54,7 @@ Draw stars of a result: spectrum, best-fit model, residuals in units of the erro
 pixels, a panel for each arm and three for lines, parameters and flags.  STAR is a
 TARGETID, else an IDENTIFIER or OBJECT of /catalog.""",
               "numpy h5py astropy matplotlib PIL cffi", UNREADABLE + " or\nthe picture "
-              "cannot be written, 3 the spectra cannot be read.", STARS)
+              "cannot be written; 3: the spectra cannot be read.", STARS)
     job.add("output", "the picture, PNG or PDF by its suffix (default: STAR.png); a PDF has one "
             "page per row, a PNG takes one row")
     job.flag("corner", "of a result of starmill sample: the posterior beside the Gaussian of the "
@@ -72,7 +72,7 @@ Make one HTML page of a result, which needs no network and no other file: what w
 and how fast, failures and warnings, distributions, densities of the Kiel diagram and of
 the sky, repeated stars, and the worst and some typical stars with their spectra.""",
               "numpy scipy h5py astropy matplotlib PIL cffi",
-              UNREADABLE + " or\nthe page cannot be written, 3 the spectra cannot be read.",
+              UNREADABLE + " or\nthe page cannot be written; 3: the spectra cannot be read.",
               (1, 1, "one result"))
     job.add("output", "the page (default: OUT.h5.html)", "PAGE.html")
     job.flag("overwrite", "replace an existing file")
@@ -88,9 +88,9 @@ input, in a folder; fits, votable, csv and parquet are one table of all columns,
 one in a folder for LSDB, epochs has all exposures of a fit with epochs.  Damaged rows are
 left out.""", "numpy h5py astropy", """\
 Repeat the same command to continue an interrupted export.
-Exit status: 0 done, 2 usage, or OUT.h5 is not finished, 3 products or rows are missing, as
-inputs are gone, changed or were unreadable, or rows are damaged, 4 OUT.h5 cannot be read or
-the output cannot be written, 70 internal error, 75 stopped in good order.""",
+Exit status: 0: done; 2: usage, or OUT.h5 is not finished; 3: products or rows are missing, as
+inputs are gone, changed or were unreadable, or rows are damaged; 4: OUT.h5 cannot be read or
+the output cannot be written; 70: internal error; 75: stopped in good order.""",
               (1, 1, "one result"), ", parquet and hats also pyarrow, hats also hats-import")
     job.choice("to", ("rvtab", "rvmod", "fits", "epochs", "votable", "csv", "parquet", "hats"),
                "rvtab", "what to write (default rvtab)", "KIND")
@@ -118,8 +118,8 @@ Join the finished results of a survey's parts, e.g. of a job array, into one res
 rows of a single run over all inputs in the order of the parts.  All parts must have the
 same settings, library and kind of device.  Best-fit models (--models) stay with their
 parts.""", "numpy h5py", """\
-Exit status: 0 done, 2 usage, or the parts are unfinished or do not belong together,
-4 a part cannot be read or the output cannot be written, 75 stopped, nothing was written.""",
+Exit status: 0: done; 2: usage, or the parts are unfinished or do not belong together;
+4: a part cannot be read or the output cannot be written; 75: stopped, nothing was written.""",
               (1, math.inf, "one or more results"))
     job.add("output", "the joined result (HDF5)", needed=True)
     job.flag("overwrite", "replace an existing output")
@@ -134,11 +134,11 @@ def compare():
     job = Job("compare", "products.compare", "A B [--figure FILE.png] [--list FILE.csv]", """\
 Compare two results of the same stars, star by star.  A and B are results of starmill fit
 (HDF5), FITS files of starmill export, or rvtab files of rvspecfit or starmill; differences
-are B - A.  Of rvtab files several may be joined by commas.  A star is found by its
-TARGETID, and by EXPID too where both files have exposures of their own; where there is no
-TARGETID, by OBJECT.  Rows whose key stands twice in a file cannot be told apart, and are
-counted and left out.""", "numpy scipy h5py astropy", """\
-Exit status: 0 done, 2 usage, or no star is in both files, 4 a file cannot be read or written.""",
+are B - A.  Of rvtab files several may be joined by commas.  Stars are matched by
+TARGETID, and by EXPID too if both files have it; without TARGETID, by OBJECT.  Rows whose key
+is repeated in a file are counted and left out.""", "numpy scipy h5py astropy", """\
+Exit status: 0: done; 2: usage, or no star is in both files; 4: a file cannot be read or
+written.""",
               (2, 2, "two results"))
     job.add("figure", "draw the differences into this file (needs matplotlib)", "FILE.png")
     job.add("list", "write all matched stars there", "FILE.csv")
@@ -151,9 +151,9 @@ def status():
     job = Job("status", "products.status", "OUT.h5 [--status FILE] [--ranks] [--json]", """\
 Show the progress of the fit that writes OUT.h5, from its status file, or from the result
 file if the run is over or has no status file.  Nothing is changed.""", "numpy h5py", """\
-Exit status: 0 finished, 10 running, 11 nothing there, 12 the last run ended with an
-error, 75 rows are left and the same command continues, 2 usage, 4 OUT.h5 or the status
-file cannot be read.""", (1, 1, "one result"))
+Exit status: 0: finished; 10: running; 11: no output yet; 12: the last run failed; 75: rows
+are left, repeat the command of the fit; 2: usage; 4: OUT.h5 or the status file cannot be
+read.""", (1, 1, "one result"))
     job.packages = ()  # if a result is read
     job.add("status", "status file (default: OUT.h5.status.json)")
     job.flag("ranks", "print a line per rank even if there are many")

@@ -13,8 +13,8 @@ Make a table of spectra of any origin, which starmill fit reads (format generic)
 one spectrum: text or CSV with or without a header, an array .npy, a FITS image (IRAF, ESO)
 or a FITS table (docs/use/input.md).  Folders are read with their subfolders.""",
               "numpy scipy astropy", """\
-Exit status: 0 done, 2 usage, 3 files are left out, or none could be read, 4 the output
-cannot be written, 75 stopped, nothing was written.""",
+Exit status: 0: done; 2: usage; 3: some or all files were unreadable; 4: the output cannot be
+written; 75: stopped, nothing was written.""",
               (1, math.inf, "files or folders of spectra"))
     job.add("output", "the table to write", "OUT.fits", needed=True)
     job.flag("overwrite", "replace OUT.fits if it exists")

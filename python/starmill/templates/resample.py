@@ -73,9 +73,9 @@ class ArmCut:
         first = np.ceil((np.log(self.low) - self.ln_wave0) / step)
         n = np.floor((np.log(self.high) - self.ln_wave0) / step) - first + 1
         if not n.sum() < MAX_WEIGHT:
-            raise Failure(INPUT, "its wavelength steps, or the convolution from its resolution, "
-                                 f"are too fine for pixels of {self.ln_step * self.edge[0]:.3g} A: "
-                                 f"{n.sum():.0f} weights; use a coarser sampling or more pixels")
+            raise Failure(INPUT, f"resampling it to pixels of {self.ln_step * self.edge[0]:.3g} A "
+                                 f"needs {n.sum():.0f} weights, too many: give coarser input "
+                                 "wavelengths or finer output pixels")
         first, n, start = first.astype(int), n.astype(int), first.min()
         at = np.concatenate([[0], np.cumsum(n)])
         self._fine = np.exp(self.ln_wave0

@@ -206,8 +206,8 @@ def spectra(net, layers, labels):
 
 
 def hull_facets(net):
-    """Return {label indices: facets [n][n_label + 1]} around the mapped training labels: of the
-    first two labels, and of the rest."""
+    """Return {label indices: facets [n][n_label + 1]} of two convex hulls of the mapped training
+    labels: one in the first two labels, one in the rest."""
     facets, labels = {}, list(range(len(net.names)))
     for group in filter(None, (labels[:2], labels[2:])):
         x = net.points[:, group]

@@ -110,8 +110,8 @@ class Grid:
             step = span / (len(wave) - 1)
         n_pix = np.floor(span / step * (1 + 1e-12)) + 1
         if n_pix > MOST_PIX:
-            raise Failure(INPUT, f"the finest step of the wavelengths makes {n_pix:.3g} pixels, at "
-                          f"most {MOST_PIX}")
+            raise Failure(INPUT, f"the finest wavelength step needs {n_pix:.3g} pixels; the limit "
+                          f"is {MOST_PIX}")
         s, first = self.settings, np.log(wave[0])
         return Arm(s.arm, s.arm, float(first), float(step), np.exp(first + np.arange(n_pix) * step),
                    template_sigma_aa=s.sigma_aa, sigma_origin=s.sigma_origin, source=s.source,

@@ -91,7 +91,7 @@ def where(path, hdus, i):
 def check_whole(path, hdus, i):
     about = hdus[i].fileinfo()
     if about["datLoc"] + hdus[i].size > about["file"].size:
-        raise Failure(INPUT, f"{where(path, hdus, i)} is cut: copy the file again")
+        raise Failure(INPUT, f"{where(path, hdus, i)} is truncated: copy the file again")
 
 
 def card(path, hdus, i, key):

@@ -157,7 +157,7 @@ def list_files(arguments, request):
     others = {os.path.realpath(p) for p in (request.table, request.wave_file) if p}
     found = [p for p in paths if os.path.realpath(p) not in others]
     if not found:
-        raise Failure(INPUT, f"{arguments[0]}: has no spectra but the table and the wavelengths")
+        raise Failure(INPUT, f"{arguments[0]}: has only the table and wavelengths, no spectra")
     return found, False
 
 
