@@ -18,31 +18,28 @@ enum {
 /* Read a whole file of at most MAX_FILE_BYTES; the caller frees *text by mill_free. */
 static int read_file(const char *path, unsigned char **text, size_t *n_text)
 {
-  int err = MILL_OK;
-  unsigned char *buffer = NULL;
+  MILL_OWNED unsigned char *buffer = NULL;
   int64_t n = 0, n_room = 0;
-  FILE *file = NULL;
+  MILL_AT_END(mill_stream_close) FILE *file = NULL;
   *text = NULL;
-  MILL_TRY(mill_regular_stream(path, "a configuration file", MILL_ERR_CONFIG, &file));
+  MILL_CHECK(mill_regular_stream(path, "a configuration file", MILL_ERR_CONFIG, &file));
   do { /* read to the end, not to the size at the start: the file may grow */
-    MILL_TRY(MILL_GROW(&buffer, &n_room, n + 65536));
+    MILL_CHECK(MILL_GROW(&buffer, &n_room, n + 65536));
     n += (int64_t)fread(buffer + n, 1, (size_t)(n_room - n), file);
     if (ferror(file))
-      MILL_FAIL(MILL_ERR_CONFIG, "%s: cannot read the configuration: %s", path, strerror(errno));
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s: cannot read the configuration: %s", path,
+                        strerror(errno));
     if (n > MAX_FILE_BYTES)
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s: more than %d MiB; give a configuration file (and long lists of stars by "
-                "--object-file)",
-                path, MAX_FILE_BYTES / 1048576);
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "%s: more than %d MiB; give a configuration file (and long lists of stars by "
+          "--object-file)",
+          path, MAX_FILE_BYTES / 1048576);
   } while (n == n_room);
   *text = buffer;
   *n_text = (size_t)n;
   buffer = NULL;
-done:
-  mill_free(buffer);
-  if (file)
-    fclose(file);
-  return err;
+  return MILL_OK;
 }
 
 /* Report libyaml's error as "FILE:LINE: ...". */
@@ -148,14 +145,10 @@ done:
 
 int mill_yaml_read(const char *path, mill_yaml_take *take, void *base)
 {
-  int err = MILL_OK;
-  unsigned char *text = NULL;
+  MILL_OWNED unsigned char *text = NULL;
   size_t n_text = 0;
-  MILL_TRY(read_file(path, &text, &n_text));
-  MILL_TRY(parse(path, text, n_text, take, base));
-done:
-  mill_free(text);
-  return err;
+  MILL_CHECK(read_file(path, &text, &n_text));
+  return parse(path, text, n_text, take, base);
 }
 
 int mill_config_read_text(mill_config *config, const char *name, const unsigned char *text,
@@ -178,12 +171,8 @@ done:
 
 int mill_config_read(mill_config *config, const char *path)
 {
-  int err = MILL_OK;
-  unsigned char *text = NULL;
+  MILL_OWNED unsigned char *text = NULL;
   size_t n_text = 0;
-  MILL_TRY(read_file(path, &text, &n_text));
-  MILL_TRY(mill_config_read_text(config, path, text, n_text));
-done:
-  mill_free(text);
-  return err;
+  MILL_CHECK(read_file(path, &text, &n_text));
+  return mill_config_read_text(config, path, text, n_text);
 }

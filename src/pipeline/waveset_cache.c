@@ -462,8 +462,7 @@ static int make(mill_waveset_cache *c, entry *e)
                           .bin_first = (int *)(void *)(device + at_first),
                           .templ = c->templates[e->i_guess].block};
   memcpy(host, &w, sizeof w);
-  MILL_CHECK(c->backend->upload(c->device, e->block, host, size));
-  return MILL_OK;
+  return c->backend->upload(c->device, e->block, host, size);
 }
 
 int mill_waveset_cache_get(mill_waveset_cache *c, const mill_raw_segment *segment, int *id)

@@ -43,12 +43,11 @@ static size_t size_of(const mill_parcel *parcel)
 int mill_parcel_pack(const mill_owners *owners, const mill_keyed *at, int64_t n, const char *row,
                      size_t size, mill_parcel *parcel, int64_t *n_message)
 {
-  int err = MILL_OK;
-  int64_t *next = NULL;
+  MILL_OWNED int64_t *next = NULL;
   *parcel = (mill_parcel){.size = size};
-  MILL_TRY(MILL_ALLOC(owners->n, &parcel->n));
-  MILL_TRY(MILL_ALLOC(owners->n, &next));
-  MILL_TRY(mill_alloc_raw((size_t)n, size_of(parcel), (void **)&parcel->record));
+  MILL_CHECK(MILL_ALLOC(owners->n, &parcel->n));
+  MILL_CHECK(MILL_ALLOC(owners->n, &next));
+  MILL_CHECK(mill_alloc_raw((size_t)n, size_of(parcel), (void **)&parcel->record));
   for (int64_t i = 0; i < n; i++)
     parcel->n[owner_of(owners, at[i].key)]++;
   for (int k = 1; k < owners->n; k++)
@@ -60,9 +59,7 @@ int mill_parcel_pack(const mill_owners *owners, const mill_keyed *at, int64_t n,
   }
   for (int k = 0; k < owners->n; k++)
     n_message[k] += parcel->n[k] > 0 && k != owners->mine;
-done:
-  mill_free(next);
-  return err;
+  return MILL_OK;
 }
 
 void mill_parcel_free(mill_parcel *parcel)
@@ -90,18 +87,16 @@ static void take_records(const char *record, int64_t n, size_t size, taker *t)
 /* Receive one group of records from any rank and pass each record to take. */
 static int receive(const mill_mpi *mpi, int tag, MPI_Datatype type, size_t size, taker *t)
 {
-  int err = MILL_OK, n = 0;
-  char *record = NULL;
+  int n = 0;
+  MILL_OWNED char *record = NULL;
   MPI_Status status;
-  MILL_MPI(MPI_Probe(MPI_ANY_SOURCE, tag, mpi->comm, &status));
-  MILL_MPI(MPI_Get_count(&status, type, &n));
+  MILL_CHECK_MPI(MPI_Probe(MPI_ANY_SOURCE, tag, mpi->comm, &status));
+  MILL_CHECK_MPI(MPI_Get_count(&status, type, &n));
   if (mill_alloc_raw((size_t)n, size, (void **)&record) != MILL_OK)
-    MILL_FAIL(MILL_ERR_MPI, "no memory for %d rows of rank %d", n, status.MPI_SOURCE);
-  MILL_MPI(MPI_Recv(record, n, type, status.MPI_SOURCE, tag, mpi->comm, MPI_STATUS_IGNORE));
+    return MILL_ERROR(MILL_ERR_MPI, "no memory for %d rows of rank %d", n, status.MPI_SOURCE);
+  MILL_CHECK_MPI(MPI_Recv(record, n, type, status.MPI_SOURCE, tag, mpi->comm, MPI_STATUS_IGNORE));
   take_records(record, n, size, t);
-done:
-  mill_free(record);
-  return err;
+  return MILL_OK;
 }
 
 int mill_deliver(const mill_mpi *mpi, const mill_owners *owners, int tag, const mill_parcel *parcel,

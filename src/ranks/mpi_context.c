@@ -170,30 +170,28 @@ static int check_launcher(const mill_mpi *mpi)
 
 int mill_mpi_start(mill_mpi *mpi)
 {
-  int err = MILL_OK;
   int provided = MPI_THREAD_SINGLE;
   mill_mpi stop;
   /* reported below, once MPI knows the rank */
   const int watch_err = mill_watchdog_start(log_abort);
+  MILL_AT_END(mill_watch_end_at)
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "MPI_Init_thread");
   *mpi = stop = nobody;
-  MILL_TRY(check_memory());
-  MILL_TRY(choose_components());
-  MILL_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
-  MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, mpi));
-  MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, &stop));
+  MILL_CHECK(check_memory());
+  MILL_CHECK(choose_components());
+  MILL_CHECK_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
+  MILL_CHECK(mill_mpi_dup(MPI_COMM_WORLD, mpi));
+  MILL_CHECK(mill_mpi_dup(MPI_COMM_WORLD, &stop));
   mpi->stop_comm = stop.comm;
   /* needed because one thread computes while another writes collectively */
   if (provided < MPI_THREAD_MULTIPLE)
-    MILL_FAIL(MILL_ERR_MPI,
-              "this MPI does not grant MPI_THREAD_MULTIPLE (it gives level %d): use an MPI library "
-              "built with full thread support",
-              provided);
-  MILL_TRY(watch_err);
-  MILL_TRY(check_launcher(mpi));
-done:
-  mill_watch_end(watch);
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_MPI,
+        "this MPI does not grant MPI_THREAD_MULTIPLE (it gives level %d): use an MPI library "
+        "built with full thread support",
+        provided);
+  MILL_CHECK(watch_err);
+  return check_launcher(mpi);
 }
 
 void mill_mpi_end(mill_mpi *mpi)
@@ -387,9 +385,9 @@ int mill_mpi_stop_settle(mill_mpi *mpi)
 
 int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
 {
-  int err = MILL_OK;
-  mill_mpi node;
-  cpu_set_t mine, *all = NULL;
+  MILL_AT_END(mill_mpi_free) mill_mpi node = nobody;
+  cpu_set_t mine;
+  MILL_OWNED cpu_set_t *all = NULL;
   double share = 0;
   *n_thread = 1;
   CPU_ZERO(&mine);
@@ -397,9 +395,9 @@ int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
    * is given */
   if (sched_getaffinity(0, sizeof mine, &mine) != 0)
     CPU_SET(0, &mine);
-  MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
-  MILL_TRY(MILL_ALLOC(node.size, &all));
-  MILL_MPI(
+  MILL_CHECK(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
+  MILL_CHECK(MILL_ALLOC(node.size, &all));
+  MILL_CHECK_MPI(
       MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, node.comm));
   for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
     if (!CPU_ISSET(cpu, &mine))
@@ -411,8 +409,5 @@ int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
   }
   /* 1e-6 against rounding: three thirds of a core are one core */
   *n_thread = share + 1e-6 < 1 ? 1 : (int)(share + 1e-6);
-done:
-  mill_mpi_free(&node);
-  mill_free(all);
-  return err;
+  return MILL_OK;
 }

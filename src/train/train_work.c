@@ -143,16 +143,13 @@ int mill_train_team_rows(mill_train_team *team, int n, int with_target)
 
 int mill_train_sum_over_ranks(const mill_mpi *mpi, double mine, double *sum)
 {
-  int err = MILL_OK;
-  double *all = NULL;
-  MILL_TRY(MILL_ALLOC(mpi->size, &all));
-  MILL_MPI(MPI_Allgather(&mine, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, mpi->comm));
+  MILL_OWNED double *all = NULL;
+  MILL_CHECK(MILL_ALLOC(mpi->size, &all));
+  MILL_CHECK_MPI(MPI_Allgather(&mine, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, mpi->comm));
   *sum = 0;
   for (int r = 0; r < mpi->size; r++)
     *sum += all[r];
-done:
-  mill_free(all);
-  return err;
+  return MILL_OK;
 }
 
 int mill_train_team_validate(const mill_mpi *mpi, mill_train_team *w, double *loss)
