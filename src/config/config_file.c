@@ -66,8 +66,8 @@ static int yaml_failure(const yaml_parser_t *parser, const char *path, const uns
  * is left to yaml_parser_load. */
 static int check_nesting(const char *path, const unsigned char *text, size_t n_text)
 {
-  int err = MILL_OK, depth = 0, n_anchor = 0, more = 1;
-  yaml_parser_t parser;
+  int depth = 0, n_anchor = 0, more = 1;
+  MILL_AT_END(yaml_parser_delete) yaml_parser_t parser = {0};
   if (!yaml_parser_initialize(&parser))
     return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory to read it", path);
   yaml_parser_set_input_string(&parser, text, n_text);
@@ -86,17 +86,17 @@ static int check_nesting(const char *path, const unsigned char *text, size_t n_t
     more = type != YAML_STREAM_END_EVENT;
     yaml_event_delete(&event);
     if (depth > MAX_DEPTH)
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s:%zu: lists or mappings nested %d deep, but no key needs more than %d; give a "
-                "configuration file",
-                path, line, depth, MAX_DEPTH);
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "%s:%zu: lists or mappings nested %d deep, but no key needs more than %d; give a "
+          "configuration file",
+          path, line, depth, MAX_DEPTH);
     if (n_anchor > MAX_ANCHOR)
-      MILL_FAIL(MILL_ERR_CONFIG, "%s:%zu: more than %d anchors (&); write the values themselves",
-                path, line, MAX_ANCHOR);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "%s:%zu: more than %d anchors (&); write the values themselves", path, line,
+                        MAX_ANCHOR);
   }
-done:
-  yaml_parser_delete(&parser);
-  return err;
+  return MILL_OK;
 }
 
 /* Parse a YAML text and call take for its document; path names the text in messages. */

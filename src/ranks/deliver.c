@@ -103,28 +103,23 @@ int mill_deliver(const mill_mpi *mpi, const mill_owners *owners, int tag, const 
                  int64_t n_message, int (*take)(void *context, int64_t key, const char *row),
                  void *context)
 {
-  int err = MILL_OK, n_sent = 0;
+  int n_sent = 0;
   taker t = {take, context, MILL_OK};
   const size_t size = size_of(parcel);
   const char *record = parcel->record;
-  MPI_Datatype type = MPI_DATATYPE_NULL;
-  MPI_Request *sent = NULL;
+  MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
+  MILL_OWNED MPI_Request *sent = NULL;
   if (MILL_ALLOC(owners->n, &sent) != MILL_OK)
-    MILL_FAIL(MILL_ERR_MPI, "no memory for messages to %d ranks", owners->n);
-  MILL_TRY(mill_mpi_record_type(size, &type));
+    return MILL_ERROR(MILL_ERR_MPI, "no memory for messages to %d ranks", owners->n);
+  MILL_CHECK(mill_mpi_record_type(size, &type));
   for (int k = 0; k < owners->n; record += (size_t)parcel->n[k++] * size)
     if (k == owners->mine)
       take_records(record, parcel->n[k], size, &t);
     else if (parcel->n[k] > 0)
-      MILL_MPI(MPI_Isend(record, (int)parcel->n[k], type, owners->rank[k], tag, mpi->comm,
-                         &sent[n_sent++]));
+      MILL_CHECK_MPI(MPI_Isend(record, (int)parcel->n[k], type, owners->rank[k], tag, mpi->comm,
+                               &sent[n_sent++]));
   for (int64_t i = 0; i < n_message; i++)
-    MILL_TRY(receive(mpi, tag, type, size, &t));
-  MILL_MPI(MPI_Waitall(n_sent, sent, MPI_STATUSES_IGNORE));
-  err = t.code;
-done:
-  if (type != MPI_DATATYPE_NULL)
-    MPI_Type_free(&type);
-  mill_free(sent);
-  return err;
+    MILL_CHECK(receive(mpi, tag, type, size, &t));
+  MILL_CHECK_MPI(MPI_Waitall(n_sent, sent, MPI_STATUSES_IGNORE));
+  return t.code;
 }

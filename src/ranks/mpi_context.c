@@ -255,7 +255,6 @@ static int severity(int code)
 
 int mill_mpi_agree(const mill_mpi *mpi, int code)
 {
-  int err = MILL_OK;
   struct {
     int severity, rank;
   } mine = {severity(code), mpi->rank}, worst = {0, 0};
@@ -264,22 +263,21 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
     char host[256];
   } outcome;
   char host[256];
+  MILL_AT_END(mill_watch_end_at)
   const int watch = mill_watch_begin(MILL_WATCH_RANKS, 0, "what the other ranks have come to");
-  MILL_MPI(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, mpi->comm));
   if (worst.severity == 0)
-    goto done;
+    return MILL_OK;
   mill_error_save(code, &outcome.error);
   mill_host_name(outcome.host, sizeof outcome.host);
-  MILL_MPI(MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, worst.rank, mpi->comm));
-  err = mill_error_restore(&outcome.error);
+  MILL_CHECK_MPI(MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, worst.rank, mpi->comm));
+  const int worst_code = mill_error_restore(&outcome.error);
   mill_host_name(host, sizeof host);
   /* name the host, as a file may be missing on one host only; not again if ranks agree twice */
   if (strcmp(host, outcome.host) != 0 && strncmp(outcome.error.message, "on host ", 8) != 0)
-    err = mill_error_set(err, __FILE__, __LINE__, "on host %.255s: %.700s", outcome.host,
-                         outcome.error.message);
-done:
-  mill_watch_end(watch);
-  return err;
+    return mill_error_set(worst_code, __FILE__, __LINE__, "on host %.255s: %.700s", outcome.host,
+                          outcome.error.message);
+  return worst_code;
 }
 
 int mill_mpi_record_type(size_t size, MPI_Datatype *type)
@@ -289,11 +287,17 @@ int mill_mpi_record_type(size_t size, MPI_Datatype *type)
   return MILL_OK;
 }
 
+void mill_mpi_type_free(MPI_Datatype *type)
+{
+  if (*type != MPI_DATATYPE_NULL)
+    MPI_Type_free(type);
+}
+
 int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                     const char *too_many, void **all, int64_t *n_all)
 {
   int err = MILL_OK, n = 0, *count = NULL, *start = NULL;
-  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
   *all = NULL;
   MILL_MPI(MPI_Allreduce(&n_mine, n_all, 1, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (*n_all > INT_MAX)
@@ -309,8 +313,6 @@ int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_
   MILL_TRY(mill_mpi_record_type(size, &type));
   MILL_MPI(MPI_Allgatherv(mine, n, type, *all, count, start, type, mpi->comm));
 done:
-  if (type != MPI_DATATYPE_NULL)
-    MPI_Type_free(&type);
   mill_free(count);
   mill_free(start);
   if (err != MILL_OK) {

@@ -277,11 +277,11 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
   *has_gpu = 0;
   MILL_CHECK(agree_wish(mpi, kind, output, device, size, n_thread, &wish));
   if (wish == WISH_CPU)
-    return code;
+    return MILL_OK;
   code = take_gpus(mpi, wish == WISH_MIXED_AGAIN, has_gpu);
   if (code == MILL_OK) {
     *choice = choice_of[wish];
-    return code;
+    return MILL_OK;
   }
   *has_gpu = 0;
   if (code == MILL_ERR_MPI)

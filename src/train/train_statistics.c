@@ -29,21 +29,16 @@ struct mill_train_statistics {
 int mill_train_statistics_create(const mill_train_ops *ops, int n_pix, int n_room,
                                  mill_train_statistics **out)
 {
-  int err = MILL_OK;
-  mill_train_statistics *s = NULL;
+  MILL_AT_END(mill_train_statistics_destroy_at) mill_train_statistics *s = NULL;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &s));
+  MILL_CHECK(MILL_ALLOC(1, &s));
   s->ops = ops;
   s->n_pix = n_pix;
   s->n_room = n_room;
-  MILL_TRY(MILL_ALLOC(n_pix, &s->mean));
-  MILL_TRY(MILL_ALLOC(n_pix, &s->square));
-  MILL_TRY(mill_alloc_raw((size_t)n_room * (size_t)n_pix, sizeof *s->row, (void **)&s->row));
-  *out = s;
-  s = NULL;
-done:
-  mill_train_statistics_destroy(s);
-  return err;
+  MILL_CHECK(MILL_ALLOC(n_pix, &s->mean));
+  MILL_CHECK(MILL_ALLOC(n_pix, &s->square));
+  MILL_CHECK(mill_alloc_raw((size_t)n_room * (size_t)n_pix, sizeof *s->row, (void **)&s->row));
+  return MILL_GIVE(&s, out);
 }
 
 void mill_train_statistics_destroy(mill_train_statistics *s)

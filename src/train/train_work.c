@@ -87,10 +87,9 @@ void mill_train_shape_of(const mill_train_settings *settings, int n_in, int n_ou
 int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings *settings,
                            const mill_train_problem *problem, int n_room, mill_train_team **out)
 {
-  int err = MILL_OK;
-  mill_train_team *t = NULL;
+  MILL_AT_END(mill_train_team_destroy_at) mill_train_team *t = NULL;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &t));
+  MILL_CHECK(MILL_ALLOC(1, &t));
   t->ops = ops;
   t->problem = problem;
   t->net = (mill_train_net){.loss = settings->loss,
@@ -101,15 +100,11 @@ int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings 
                             .n_thread = settings->n_thread,
                             .precision = settings->precision};
   mill_train_shape_of(settings, problem->n_in, problem->n_out, &t->net.shape);
-  MILL_TRY(MILL_ALLOC(n_room, &t->model));
-  MILL_TRY(mill_alloc_bytes((size_t)n_room, sizeof *t->x, (void **)&t->x));
-  MILL_TRY(mill_alloc_bytes((size_t)n_room, sizeof *t->target, (void **)&t->target));
-  MILL_TRY(ops->create(&t->net, &t->work));
-  *out = t;
-  t = NULL;
-done:
-  mill_train_team_destroy(t);
-  return err;
+  MILL_CHECK(MILL_ALLOC(n_room, &t->model));
+  MILL_CHECK(mill_alloc_bytes((size_t)n_room, sizeof *t->x, (void **)&t->x));
+  MILL_CHECK(mill_alloc_bytes((size_t)n_room, sizeof *t->target, (void **)&t->target));
+  MILL_CHECK(ops->create(&t->net, &t->work));
+  return MILL_GIVE(&t, out);
 }
 
 void mill_train_team_destroy(mill_train_team *team)
