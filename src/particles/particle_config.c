@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/particles/particle_config.h"
 
-#include <math.h>
 #include <string.h>
 #include <yaml.h>
 
-#include "kernels/base/memory.h"
 #include "src/config/option.h"
 #include "src/config/text.h"
 #include "src/config/yaml_file.h"

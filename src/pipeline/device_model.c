@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/device_model.h"
 
-#include <string.h>
-
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
-#include "kernels/math/rotation.h"
 #include "kernels/star/blocks/spline_filter.h"
 
 enum { TOGETHER = 16 }; /**< inputs that a thread averages at a time: one cache line of weights */

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/emulator.h"
 
-#include <math.h>
 #include <omp.h>
-#include <string.h>
 
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"

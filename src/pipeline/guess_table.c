@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/guess_table.h"
 
-#include <math.h>
 #include <omp.h>
-#include <string.h>
 
 #include "kernels/math/continuum.h"
 #include "kernels/math/fourier.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/linalg.h"
-#include "kernels/math/rotation.h"
 #include "src/pipeline/emulator.h"
 
 void mill_guess_table_clear(mill_guess_table *table)

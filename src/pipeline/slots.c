@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/slots.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "kernels/base/memory.h"
 #include "kernels/math/continuum.h"
 #include "src/stars/line_spread.h"

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/waveset_cache.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "kernels/base/clock.h"
-#include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/cells.h"
 #include "src/stars/line_spread.h"

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "kernels/base/memory.h"
-
 int mill_owners_find(const mill_mpi *mpi, int64_t n_block, mill_owners *owners)
 {
   int err = MILL_OK, n = 0, *is_first = NULL;

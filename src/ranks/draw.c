@@ -9,7 +9,6 @@
 #include "src/system/log.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
-#include "kernels/base/memory.h"
 
 enum {
   TAG_ASK = 1,

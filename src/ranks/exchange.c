@@ -10,8 +10,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "kernels/base/memory.h"
-
 static int alloc_counts(const mill_mpi *mpi, int64_t n, mill_exchange *e)
 {
   MILL_CHECK(MILL_ALLOC(mpi->size, &e->n_to));

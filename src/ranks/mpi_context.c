@@ -14,7 +14,6 @@
 #include "src/system/log.h"
 #include "src/system/status_process.h"
 #include "src/system/watchdog.h"
-#include "kernels/base/memory.h"
 
 enum { TAG_STOP = 1, LEAST_BYTES = 192 << 20 /* address space that a rank needs at the start */ };
 

@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <string.h>
 
-#include "kernels/base/memory.h"
 #include "src/system/file_roles.h"
 #include "src/system/status_process.h"
 

@@ -8,7 +8,6 @@
 #include "kernels/gpu.h"
 #include "src/system/status_process.h"
 #include "src/system/log.h"
-#include "kernels/base/memory.h"
 
 const char *const mill_backend_words[] = {"auto", "cpu", "cuda", NULL};
 

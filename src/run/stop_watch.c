@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kernels/base/memory.h"
 #include "kernels/base/clock.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"

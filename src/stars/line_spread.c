@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/stars/line_spread.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernels/base/memory.h"
 #include "kernels/star/blocks/prepare.h"

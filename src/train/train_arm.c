@@ -2,14 +2,11 @@
 #include "src/train/train_arm.h"
 
 #include <float.h>
-#include <math.h>
 #include <string.h>
 
 #include <cblas.h>
-#include <mpi.h>
 
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 #include "src/train/train_statistics.h"
 #include "src/system/random.h"
 

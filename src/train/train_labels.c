@@ -2,7 +2,6 @@
 #include "src/train/train_labels.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/train/train_network.h"
 
-#include <math.h>
 #include <string.h>
 
-#include <mpi.h>
-
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 #include "src/system/random.h"
 
 /* random-number streams "init" (initial weights) and "shuf" (order of models) */

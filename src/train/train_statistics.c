@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/train/train_statistics.h"
 
-#include <math.h>
 #include <string.h>
 
 #include <cblas.h>
-#include <mpi.h>
-
-#include "kernels/base/memory.h"
 
 /* A component with less than this part of the first one's variance is dropped: it is rounding error
  * of the eigenvalues. */

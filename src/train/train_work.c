@@ -2,10 +2,7 @@
 #include "src/train/train_work.h"
 
 #include <limits.h>
-#include <math.h>
 #include <string.h>
-
-#include "kernels/base/memory.h"
 
 void mill_train_settings_init(mill_train_settings *settings)
 {
