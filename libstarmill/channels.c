@@ -51,6 +51,7 @@ static int set_up(const char *path, const char *config, starmill_channels *c)
   /* no arm is selected, and no channel is too short for a continuum */
   c->config.n_arm = c->config.fit.n_cont = 0;
   c->config.cameras_of[0] = '\0';
+  /* two pixels, at 1 A and e^20 A */
   c->all.n_arm = 1;
   c->all.arm[0] = (mill_arm){.name = "-", .n_pix = 2, .ln_step = 20.0, .template_sigma_aa = -1.0};
   c->settings = (mill_spectra_settings){

@@ -61,6 +61,7 @@ static double *at(double *out, size_t i)
 
 enum { MOST_POINTS = 1024 /* most points in one request to the pipeline */ };
 
+/* Evaluate runs of points within the limits together; other points get infinity or NaN. */
 static int loglike(starmill_library *h, const starmill_star *star, int n, const double *theta,
                    const loglike_out *out)
 {
@@ -209,6 +210,7 @@ static void copy_piece(const starmill_library *h, const starmill_star *star, int
   }
 }
 
+/* Allocate the model's arrays for all pieces of the star, and copy the pieces. */
 static int copy_pieces(const starmill_library *h, const starmill_star *star, starmill_model *m)
 {
   size_t n_pix = 0;
@@ -232,6 +234,7 @@ static int copy_pieces(const starmill_library *h, const starmill_star *star, sta
   return MILL_OK;
 }
 
+/* Evaluate the model at theta, and copy its arms and pieces to *model. */
 static int make_model(starmill_library *h, const starmill_star *star, const double *theta,
                       starmill_model **model)
 {

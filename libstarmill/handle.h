@@ -15,11 +15,10 @@ typedef struct offset_names {
   char name[MILL_MAX_NAME + 8], column[MILL_MAX_NAME + 16];
 } offset_names;
 
-/** A library with its settings and pipeline.  It is freed when n_user, its open handle plus its
- *  stars and files, falls to 0. */
+/** A library with its settings and pipeline, freed when n_user falls to 0. */
 struct starmill_library {
   pthread_mutex_t mutex; /**< guards all members below */
-  int n_user;
+  int n_user;            /**< stars and files, plus 1 while the handle is open */
   mill_library lib;
   offset_names offset[MILL_MAX_ARM];
   mill_config config;
@@ -69,7 +68,7 @@ int mill_check_index(const char *what, int64_t i, int64_t n);
 int mill_hdf5_lock(int is_needed); /**< returns is_needed */
 void mill_hdf5_unlock(const int *is_locked);
 
-/** The same for the readers of spectra if CFITSIO was built without thread support. */
+/** Lock HDF5 as above, if CFITSIO, by which spectra are read, was built without threads. */
 #define MILL_FILES_LOCKED                                                                          \
   MILL_AT_END(mill_hdf5_unlock) const int hdf5_ = mill_hdf5_lock(!mill_spectra_threads())
 
@@ -85,7 +84,7 @@ int mill_star_make(starmill_library *library, const starmill_spectrum *spectrum,
 void mill_star_drop(starmill_star *star);
 MILL_CLOSER(starmill_star, mill_star_drop)
 
-/** Convert a star to the pipeline's form, with row number `row`; segments and start are
+/** Describe a star to the pipeline, as row `row` with start point `start`; segments and start are
  *  borrowed. */
 mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *start);
 

@@ -87,6 +87,7 @@ const char *starmill_revision(void)
   return mill_version_revision();
 }
 
+/* Read the configuration; refuse keys that only starmill fit can follow. */
 static int read_config(starmill_library *h, const char *config)
 {
   mill_config_default(&h->config);
@@ -135,6 +136,7 @@ static int read_library(mill_config *c, const char *path, mill_library *lib)
   return c->sky_components[0] ? mill_library_add_sky(c->sky_components, lib, c->sky_hash) : MILL_OK;
 }
 
+/* Read configuration and library, and create the pipeline. */
 static int set_up(starmill_library *h, const char *path, const char *config)
 {
   mill_config *c = &h->config;
@@ -256,7 +258,7 @@ starmill_parameter mill_parameter(const starmill_library *h, int i_par)
 {
   const mill_fit_settings *set = &h->set;
   const int i_label = i_par - MILL_PAR_LABEL0, i_arm = i_label - h->lib.n_label + 1;
-  const double most = set->max_vel_km_s - set->min_vel_km_s;
+  const double most = set->max_vel_km_s - set->min_vel_km_s; /* limit of an arm's offset */
   if (i_par == MILL_PAR_VRAD)
     return (starmill_parameter){"vrad", "VRAD", "km/s", set->min_vel_km_s, set->max_vel_km_s};
   if (i_par == MILL_PAR_VSINI)
@@ -305,6 +307,7 @@ static mill_named_value named(const starmill_library *h, int i_par, double value
   return item;
 }
 
+/* Bind the configuration anew with these fixed parameters and priors; on failure keep the old. */
 static int constrain(starmill_library *h, const double *fixed, const double *mean,
                      const double *sigma)
 {

@@ -77,6 +77,7 @@ static int add_systematic(mill_spectra *spectra, const starmill_spectrum *from, 
   return MILL_OK;
 }
 
+/* Give the caller's spectra to the reader as channels; `read` of a format in memory. */
 static int add_channels(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
 {
   const memory_source *source = state;
@@ -137,7 +138,7 @@ int mill_star_make(starmill_library *h, const starmill_spectrum *spectrum, int n
   MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = {0};
   MILL_OWNED int64_t *exposure = NULL;
   MILL_CHECK(count_exposures(spectrum, n, &n_exposure));
-  MILL_CHECK(MILL_ALLOC(n_exposure, &exposure));
+  MILL_CHECK(MILL_ALLOC(n_exposure, &exposure)); /* zeros, which add_channels ignores */
   MILL_CHECK(
       mill_spectra_open_memory("a star in memory", &h->spectra, &in_memory, &source, &spectra));
   MILL_CHECK(mill_spectra_read(spectra, exposure, n_exposure, &batch));

@@ -66,6 +66,7 @@ static int add_column(starmill_table *t, const char *name, table_column **column
   return MILL_OK;
 }
 
+/* Make the table's columns like those of /fits in a result file, with room for n_row rows. */
 static int make_columns(const starmill_library *h, int64_t n_row, mill_columns *columns,
                         starmill_table *t)
 {
@@ -108,6 +109,7 @@ static int is_better(const mill_fit_result *row, const mill_fit_result *best)
   return row->m2ll < best->m2ll || (row->m2ll == best->m2ll && row->n_eval < best->n_eval);
 }
 
+/* Give the pipeline the next pair of star and start; callback of mill_pipeline_run. */
 static int next_star(void *context, mill_star **star)
 {
   fit_task *f = context;
@@ -149,6 +151,7 @@ static int check_fit(const starmill_library *h, const fit_task *f)
   return MILL_OK;
 }
 
+/* Fit each star from each start, and pack its best result into the table's columns. */
 static int fit(starmill_library *h, fit_task *f, starmill_table **table)
 {
   mill_columns columns;
@@ -231,6 +234,7 @@ static void path_of(const char *name, char path[PATH])
   snprintf(path, PATH, "%s%s", strchr(name, '/') ? "" : "fits/", name);
 }
 
+/* List the columns of /fits, and set the table's number of rows. */
 static int list_columns(starmill_table *t)
 {
   H5G_info_t info;
@@ -290,6 +294,7 @@ int starmill_table_open(const char *path, starmill_table **table, starmill_error
   return mill_tell(open_table(path, table), error);
 }
 
+/* Read a column of the file into memory; fail unless it has one value per row of /fits. */
 static int read_column(starmill_table *t, table_column *c)
 {
   char path[PATH];

@@ -79,8 +79,8 @@ static int64_t hash_rows(const mill_file_index *index)
   return (int64_t)strtoull(hex, NULL, 16);
 }
 
-/* IDENTIFIER: the survey's own, else the file's name; ":FITS_ROW" is added unless the survey's own
- * names the file's only row. */
+/* Set each IDENTIFIER to the survey's own, else to the file's name.  ":FITS_ROW" is added, except
+ * to the survey's own in a file of one row. */
 static void identify_rows(const char *path, mill_file_index *index)
 {
   const char *name = mill_base_name(path);

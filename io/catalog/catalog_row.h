@@ -55,7 +55,7 @@ typedef struct mill_file_index {
   double redrock_mtime;
 } mill_file_index;
 
-/** Zeroed room for n_row rows and n_exposure exposures in a zeroed index; both counts stay 0. */
+/** Allocate room for n_row rows and n_exposure exposures in a zeroed index; its counts stay 0. */
 int mill_file_index_alloc(mill_file_index *index, int64_t n_row, int64_t n_exposure);
 
 /** Append an exposure; mill_file_index_alloc must have made room. */
@@ -68,8 +68,8 @@ void mill_file_index_expose(mill_file_index *index, int64_t exposure_row, int32_
 
 /** Complete an index: set identifiers, keep only the rows of the listed stars (NULL: all), and hash
  *  the kept rows.  path: the file, whose name becomes the IDENTIFIER where the survey gives none.
- *  by_object: rows of one object will be joined, so a listed IDENTIFIER, which names a single row,
- *  only chooses rows without TARGETID and OBJECT. */
+ *  by_object: rows of one object will be joined; then a listed IDENTIFIER, which names one row,
+ *  chooses only rows without TARGETID and OBJECT. */
 void mill_file_index_identify(const char *path, const mill_star_list *stars, int by_object,
                               mill_file_index *index);
 

@@ -40,7 +40,7 @@ const mill_input_entry *mill_input_table_find(const mill_input_table *table, con
 /** Does the entry of this input's path belong to this result? */
 int mill_input_table_has(const mill_input_table *table, const char *result, const char *path);
 
-/** MILL_ERR_USAGE if path is neither missing, empty nor a table of inputs. */
+/** Fail with MILL_ERR_USAGE unless path is missing, empty or a table of inputs. */
 int mill_input_table_check(const char *path);
 
 /** Append entries [n] in one write; create the file if missing.  MILL_ERR_USAGE as

@@ -65,6 +65,7 @@ int mill_places_find(mill_keyed *row, int64_t n, const double *ra_deg, const dou
     if (i == 0 || row[i].key != number)
       places.n = 0;
     number = row[i].key;
+    /* a negative number stands for no name: the row is a star of its own */
     row[i].key = number < 0 ? at : find_first(&places, at, ra_deg[at], dec_deg[at]);
     several |= places.n > 1;
   }

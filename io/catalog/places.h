@@ -27,12 +27,13 @@ enum { MILL_MOST_PLACES = 64 };
 
 /** Group rows into stars: rows with the same number at the same place.
  *
- *  row [n]  in   key: number of the row's name or TARGETID; negative: a star without other rows
- *                place: index into ra_deg, dec_deg, ascending for equal numbers
- *           out  sorted by key; key: place of the star's first row
+ *  row [n]  in   key: number that stands for the row's name or TARGETID; negative: no other row
+ *                belongs to the star
+ *                place: the row's index into ra_deg and dec_deg, ascending for equal keys
+ *           out  key: index (place) of the star's first row; sorted by key
  *
  *  A row joins the earliest place whose first row is within MILL_FAR_DEG; a row without a position
- *  joins the number's first place.  After MILL_MOST_PLACES places of a number, each row at a new
+ *  joins the first row of its number.  After MILL_MOST_PLACES places of a number, each row at a new
  *  place becomes a star of its own.  Returns 1 if any number has several places. */
 int mill_places_find(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg);
 

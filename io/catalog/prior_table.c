@@ -36,6 +36,7 @@ typedef struct source {
 
 /* ---- columns of either kind of file ---- */
 
+/* Open the first table with a key of stars (none: i_hdu is n_hdu), and list its column names. */
 static int open_fits(source *s, const mill_open_limits *limits)
 {
   MILL_CHECK(mill_fits_file_open(s->path, limits, &s->fits));
@@ -147,8 +148,8 @@ static int find_parameter(const mill_library *lib, const char *text, size_t n)
   return -1;
 }
 
-/* Return the parameter of column i, NAME or NAME_ERR; -1: no parameter has this name.  *other:
- * column of the pair's other half; -1: missing. */
+/* Return the parameter whose value (NAME) or error (NAME_ERR) column i holds; -1: none.  *other:
+ * the column with the pair's other half; -1: missing. */
 static int find_pair(const source *s, const mill_library *lib, int i, int *is_error, int *other)
 {
   const char *name = s->column[i];
@@ -205,7 +206,7 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
   return MILL_OK;
 }
 
-/* Range of parameter j of lib[0] in a fit with n_lib libraries: the widest of theirs. */
+/* Get the range of parameter j of lib[0] in a fit with n_lib libraries: the widest of theirs. */
 static void get_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
                       double range[2])
 {
@@ -290,6 +291,7 @@ static int read_stars(source *s, mill_prior_table *t)
   return MILL_OK;
 }
 
+/* Hash the names of the parameters with priors, then keys and priors of all rows. */
 static void digest(const mill_library *lib, mill_prior_table *t)
 {
   mill_sha256 sha;

@@ -12,12 +12,12 @@
 typedef struct mill_prior_table mill_prior_table;
 
 /** Check the configuration's priors (the same for all stars) against the ranges of a fit with n_lib
- *  libraries.  MILL_ERR_CONFIG names a prior more than five sigma outside its range: it is probably
- *  in another unit or a placeholder.  is_loud: also warn of priors outside by less. */
+ *  libraries.  MILL_ERR_CONFIG names a prior whose mean is more than five sigma outside the range:
+ *  it is probably in another unit or a placeholder.  is_loud: warn of means outside by less. */
 int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings *set, int is_loud);
 
-/** Read a table.  It holds 56 bytes a row, the stars' names and 16 bytes for each prior until
- *  freed.
+/** Read a table.  Until freed it takes 56 bytes of memory a row, the stars' names, and 16 bytes for
+ *  each prior.
  *
  *  Column names may have any case.  The first table with columns to find stars by
  *  (io/catalog/star_table.h) is read: IDENTIFIER, else TARGETID, else OBJECT, else the place.  It
@@ -34,15 +34,15 @@ int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
                           mill_prior_table **out);
 void mill_prior_table_free(mill_prior_table *table); /* NULL is allowed */
 
-/** Set the priors of the star of a row; *has_any: 1 if there is any.  MILL_ERR_CONFIG: the table
- *  has two rows at the star's place. */
+/** Copy the table's priors for the star of a catalog row to *star; *has_any: 1 if there are any.
+ *  MILL_ERR_CONFIG: the table has two rows at the star's place. */
 int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row *row,
                           mill_star *star, int *has_any);
 
 /** Is any row of the table found by this key? */
 int mill_prior_table_by(const mill_prior_table *table, enum mill_star_key key);
 
-/** Number of priors more than five errors beyond the fit's range; *first: the first, as text. */
+/** Count the priors more than five errors beyond the fit's range; *first: the first, as text. */
 int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first);
 
 /** SHA-256 (64 digits) of the keys and priors, independent of the file's other columns and its row

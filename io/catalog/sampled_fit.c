@@ -120,6 +120,7 @@ static int read_sn(const mill_h5_file *file, fit_rows *rows)
   return MILL_OK;
 }
 
+/* Read the columns by which fitted stars are chosen. */
 static int read_rows(const char *path, fit_rows *rows)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};

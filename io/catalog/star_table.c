@@ -227,6 +227,7 @@ static int64_t first_from(const mill_star_rows *rows, const mill_star_row *key)
   return lo;
 }
 
+/* Set *row to the row within MILL_SAME_STAR_ARCSEC of the key's position; fail if there are two. */
 static int find_place(const mill_star_rows *rows, const mill_star_row *key, int64_t *row)
 {
   const double radius_deg = MILL_SAME_STAR_ARCSEC / 3600.0;

@@ -34,8 +34,8 @@ enum mill_star_key {
 };
 #define MILL_SAME_STAR_ARCSEC 1.0
 
-/** Columns of these keys; places are in RA, DEC if both are there, else in TARGET_RA,
- *  TARGET_DEC. */
+/** Indices of mill_star_column: first the column of each other key, by enum mill_star_key, then the
+ *  positions: RA, DEC (used if both are there) and TARGET_RA, TARGET_DEC (used else). */
 enum {
   MILL_STAR_RA = MILL_BY_PLACE,
   MILL_STAR_DEC,
@@ -45,25 +45,27 @@ enum {
 };
 extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 
-/** Number of leading columns of mill_star_column to read: those of the names if the table has any,
- *  else of places too; 0: it has no keys.  has: does `table` have this column? */
+/** Return how many of the first columns of mill_star_column to read: the names and numbers if the
+ *  table has one of them, else all, with the positions; 0: the table has no key.
+ *
+ *  has  returns 1 if `table` has the column `name` */
 int mill_star_columns_wanted(int (*has)(const void *table, const char *name), const void *table);
 
-/** Return mill_star_columns_wanted of a FITS table; _read also reads these columns.  v
- *  [MILL_N_STAR_COLUMN]: zeroed before, freed by mill_fits_values_free also after a failure.
- *  MILL_ERR_INPUT. */
+/** mill_star_columns_of returns mill_star_columns_wanted of a FITS table.  mill_star_columns_read
+ *  reads these columns into v [MILL_N_STAR_COLUMN], which the caller zeroes before, and frees by
+ *  mill_fits_values_free also after a failure.  MILL_ERR_INPUT. */
 int mill_star_columns_of(mill_fits_file *file, int i_hdu);
 int mill_star_columns_read(mill_fits_file *file, int i_hdu, mill_fits_values *v);
 
-/** Read a text dataset [n_row] of HDF5 as a FITS column would be: without trailing blanks, with
- *  which other writers pad. */
+/** Read a text dataset [n_row] of HDF5 and remove trailing blanks, with which some writers pad, so
+ *  that its names equal those of a FITS column. */
 int mill_star_texts_read(const mill_h5_file *file, const char *name, int64_t n_row,
                          mill_fits_values *out);
 
 /** A row of a table and the key by which it is found. */
 typedef struct mill_star_row {
   int64_t row;
-  int rank, is_last; /* rank: position of its key in mill_star_rows.order */
+  int rank, is_last; /* rank: position of the row's key in mill_star_rows.order */
   int64_t id;
   const char *name; /* NULL: found by number or place */
   double ra_deg, dec_deg;
@@ -88,7 +90,8 @@ int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char 
                         mill_star_rows *rows);
 void mill_star_rows_clear(mill_star_rows *rows);
 
-/** *row: the table's row of a star; -1: none.  MILL_ERR_CONFIG: two rows at the star's place. */
+/** Set *row to the table's row of a star; -1: none.  MILL_ERR_CONFIG: two rows at the star's
+ *  place. */
 int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star, int64_t *row);
 
 /** Is any row found by this key? */

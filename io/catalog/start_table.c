@@ -37,6 +37,7 @@ typedef struct raw_table {
   mill_start_table *out; /* theta is filled while reading */
 } raw_table;
 
+/* Allocate the table's parameters and a work column for n_row rows; fail if there are none. */
 static int start_rows(raw_table *raw, int64_t n_row)
 {
   const size_t n_par = (size_t)raw->lib->n_label + 2;
@@ -135,6 +136,7 @@ static const mill_column *find_column(const mill_columns *columns, const char *c
   return NULL;
 }
 
+/* Find the columns of /fits to read; library and chi-square columns may be missing. */
 static int find_places(const raw_table *raw, const mill_columns *rows, places *at)
 {
   *at = (places){.id = find_column(rows, (const char *[]){"TARGETID", NULL}, MILL_TYPE_I64),

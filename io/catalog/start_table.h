@@ -20,13 +20,13 @@ enum mill_start_found {
   MILL_START_NOT_FINITE /**< each of the star's rows lacks a finite value */
 };
 
-/** Read a table.  It holds about (n_label + 10) * 8 bytes a row and the stars' names until freed.
+/** Read a table.  Until freed it takes about (n_label + 10) * 8 bytes a row, and the stars' names.
  *
- *  Columns, in any case: keys of the stars, VRAD, VSINI, and each label of lib by its column in the
- *  result or its own name.  A FITS file is searched for the first table with all of them.  A
- *  parameter that set->fixed fixes needs no column and takes its fixed value.  If a star has
- *  several rows, the first finite one is used.  library: use only rows with this code, if the
- *  result is of several libraries; 0: all.
+ *  It needs these columns, in any case: keys of the stars, VRAD, VSINI, and each label of lib by
+ *  its column in the result or its own name.  A FITS file is searched for the first table with all
+ *  of them.  A parameter that set->fixed fixes needs no column and takes its fixed value.  If a
+ *  star has several rows, the first finite one is used.  library: use only rows with this code, if
+ *  the result is of several libraries; 0: all.
  *
  *  MILL_ERR_CONFIG names the file and what it lacks.  MILL_ERR_MEMORY; MILL_ERR_OUTPUT if the
  *  scratch folder cannot take an unpacked .gz.  limits may be NULL (io/fits/fits_guard.h).  Not

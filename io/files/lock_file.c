@@ -98,8 +98,8 @@ static int open_lock(const char *path)
 
 enum verdict { LIVES, IS_GONE, WATCH };
 
-/* Does the lock still hold?  WATCH: it looks stale by its age or job, but the hosts' clocks may
- * differ, or a host lost to Slurm may still run the job's earlier start. */
+/* Is the lock's holder alive?  WATCH: the lock looks stale by its age or job, but the hosts' clocks
+ * may differ, or a host lost to Slurm may still run the job's earlier start. */
 static enum verdict judge(const holder *who, const holder *me, double age_s)
 {
   char state;
@@ -153,7 +153,8 @@ static int remove_stale(const char *path, const char *output, const holder *me)
       sscanf(text, "host %255s pid %ld job %63s restart %d start %llu space %63s", who.host,
              &who.pid, who.job, &who.restart, &who.start, who.space) == 6;
   if (n == 0 && age_s < EMPTY_S) {
-    (void)usleep(EMPTY_S * 100000); /* its job is writing it now, or was killed just now */
+    (void)usleep(EMPTY_S *
+                 100000); /* an empty lock file: its job is writing it, or was just killed */
     return MILL_OK;
   }
   if (!is_known && n > 0)

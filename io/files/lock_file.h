@@ -26,8 +26,9 @@ typedef struct mill_lock {
  *  MILL_ERR_OUTPUT names the holder and what to do, or why the lock file cannot be created. */
 int mill_lock_take(const char *output, mill_lock *lock);
 
-/** MILL_ERR_OUTPUT if another job has taken over the lock: then write nothing more.  Cheap: call it
- *  before every write, one thread at a time.  MILL_OK if the lock is not held. */
+/** Fail with MILL_ERR_OUTPUT if another job has taken over the lock; then write nothing more.  The
+ *  check is cheap: make it before every write, one thread at a time.  MILL_OK if no lock is
+ *  held. */
 int mill_lock_keep(const mill_lock *lock);
 
 /** Remove the lock file if it is still ours.  Does nothing if the lock is not held. */

@@ -201,6 +201,8 @@ static int read_integers(mill_fits_file *file, int i_hdu, int number, const char
   return MILL_OK;
 }
 
+/* Read a scalar column as type `as`; offset: added to integers; *found: see mill_fits_column_int64.
+ * */
 static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as, __int128 offset,
                        void *out, int *found)
 {
@@ -354,6 +356,7 @@ static int make_missing(const mill_fits_wish *wish, int64_t n_row, mill_fits_val
   return MILL_OK;
 }
 
+/* Read a wished column; where the file lacks it, every row keeps the missing value. */
 static int take_wish(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish,
                      mill_fits_values *v)
 {

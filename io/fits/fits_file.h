@@ -28,25 +28,25 @@ int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_f
 void mill_fits_file_close(mill_fits_file *file);
 MILL_CLOSER(mill_fits_file, mill_fits_file_close)
 
-/** *i_hdu: index of the HDU with this EXTNAME (upper case); -1: none.  MILL_ERR_INPUT: two HDUs
- *  have the name. */
+/** Set *i_hdu to the index of the HDU with this EXTNAME (upper case); -1: none.  MILL_ERR_INPUT:
+ *  two HDUs have the name. */
 int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu);
 
-/** MILL_ERR_INPUT if a table has more than MILL_FITS_MAX_ROWS rows: a sparse file can claim any
- *  number, and readers allocate memory for each row. */
+/** Fail with MILL_ERR_INPUT if a table has more than MILL_FITS_MAX_ROWS rows: readers allocate
+ *  memory for each row, and a sparse file of few bytes can claim any number. */
 int mill_fits_file_check_rows(const mill_fits_file *file);
 
 /** Move CFITSIO to HDU i_hdu.  MILL_ERR_INPUT. */
 int mill_fits_file_move(mill_fits_file *file, int i_hdu);
 
-/** MILL_ERR_INPUT if CFITSIO's status is not 0, with file, HDU, a printf-style text and CFITSIO's
- *  reason.  Called by MILL_CHECK_FITS. */
+/** Fail with MILL_ERR_INPUT if CFITSIO's status is not 0; the message has file, HDU, a printf-style
+ *  text and CFITSIO's reason.  Called by MILL_CHECK_FITS. */
 int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, const char *source,
                           int line, const char *format, ...) __attribute__((format(printf, 6, 7)));
 #define MILL_CHECK_FITS(file, i_hdu, status, ...)                                                  \
   MILL_CHECK(mill_fits_file_status((file), (i_hdu), (status), __FILE__, __LINE__, __VA_ARGS__))
 
-/** MILL_ERR_INPUT with file, HDU and a printf-style text.  Called by MILL_ERROR_HDU. */
+/** Return MILL_ERR_INPUT with file, HDU and a printf-style text.  Called by MILL_ERROR_HDU. */
 int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *source, int line,
                           const char *format, ...) __attribute__((format(printf, 5, 6)));
 #define MILL_ERROR_HDU(file, i_hdu, ...)                                                           \
@@ -58,11 +58,10 @@ int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *sou
 int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n,
                          void *out);
 
-/** A column: number (CFITSIO's, from 1; 0: missing), stored type (CFITSIO's; negative: variable
- *  length), repeat: values per row, width: bytes per value. */
+/** A column of a FITS table. */
 typedef struct mill_fits_column {
-  int number, type;
-  LONGLONG repeat, width;
+  int number, type;       /**< CFITSIO's number, from 1 (0: missing), and type (< 0: any length) */
+  LONGLONG repeat, width; /**< values per row, bytes per value */
 } mill_fits_column;
 
 /** Find a column of table i_hdu, ignoring case, and move CFITSIO to this HDU.  found NULL: a
@@ -73,8 +72,8 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
 
 /** Read all rows of a scalar column of table i_hdu.
  *
- *  out   [rows]  in/out  set every row to the missing value before; it stays if the column, or an
- *                        integer (TNULL), is missing.  NaNs of reals are read as stored
+ *  out   [rows]  in/out  the caller sets every row to a missing value; it stays in all rows if the
+ *                        column is missing, and in rows with TNULL.  NaNs are read as stored
  *  found          out    NULL: a missing column is an error
  *
  *  64-bit integers are exact, even with a whole TZERO as for unsigned ones.  Missing integers read
@@ -87,7 +86,7 @@ int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, in
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
                             int *found);
 
-/** Read such a column into *out, which the caller frees.  missing: the missing value. */
+/** Read a column as mill_fits_column_int64 does into *out, which the caller frees. */
 int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t missing,
                           int64_t **out, int *found);
 

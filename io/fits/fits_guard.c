@@ -309,6 +309,7 @@ typedef struct walk {
   mill_fits_table table;
 } walk;
 
+/* Read an HDU's kind from its first card. */
 static int take_kind(walk *w)
 {
   card c;
@@ -446,6 +447,7 @@ static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
   return w->hdu->n_axis != 0 || !numbered(c->keyword, "NAXIS");
 }
 
+/* Check the cards after the mandatory ones, and note those that describe a binary table. */
 static int take_other_cards(walk *w)
 {
   int n_zimage = 0;
@@ -461,6 +463,7 @@ static int take_other_cards(walk *w)
   return MILL_OK;
 }
 
+/* Check that the columns fill the rows exactly, and that the heap lies inside the data. */
 static int check_table(walk *w)
 {
   mill_fits_table *table = &w->table;
@@ -522,6 +525,7 @@ static int examine(const mill_fits_guard *guard, struct stat *st)
   return MILL_OK;
 }
 
+/* Check all HDUs of the open file, and list them in guard->hdu. */
 static int walk_file(mill_fits_guard *guard, int64_t image_limit)
 {
   struct stat st;

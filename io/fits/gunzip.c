@@ -43,6 +43,7 @@ static void give_room_back(unpacker *u)
   u->out = -1;
 }
 
+/* Write n unpacked bytes; if the folder is full, set no_room and close the file. */
 static int write_out(unpacker *u, size_t n)
 {
   u->size += (int64_t)n;
@@ -119,6 +120,7 @@ static int inflate_members(unpacker *u, z_stream *z)
   return MILL_OK;
 }
 
+/* Create the temporary file and remove its name at once, so that it vanishes with the process. */
 static int open_unnamed(unpacker *u)
 {
   MILL_OWNED char *name = NULL;

@@ -57,7 +57,7 @@ void mill_h5_name_crashes(void)
   void *frame;
   const stack_t alternative = {.ss_sp = stack, .ss_size = sizeof stack};
   struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK};
-  (void)backtrace(&frame, 1);
+  (void)backtrace(&frame, 1); /* the first call allocates, which a signal handler must not do */
   sigemptyset(&action.sa_mask);
   sigaltstack(&alternative, NULL);
   for (int i = 0; i < N_SIGNAL; i++)

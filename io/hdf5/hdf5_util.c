@@ -77,6 +77,7 @@ void mill_h5_array_close(mill_h5_array *array)
   *array = (mill_h5_array){0};
 }
 
+/* Make access properties: no cache of raw data and, where HDF5 can, no file locks. */
 static int access_list(hid_t *access)
 {
   be_quiet();
@@ -189,6 +190,7 @@ typedef struct scan_state {
   int err;
 } scan_state;
 
+/* Refuse an object that is no group or safely stored dataset, or a link out of the file. */
 static int scan_object(const mill_h5_file *file, hid_t group, const char *name, H5L_type_t link)
 {
   if (link != H5L_TYPE_HARD)

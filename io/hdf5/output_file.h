@@ -42,16 +42,16 @@ int mill_output_open_existing(const char *path, hid_t *file);
  *  names this file.  The caller closes *fd. */
 int mill_output_hold(const char *path, int *fd);
 
-/** MILL_ERR_OUTPUT unless all ranks see the file that rank 0 has created or found: hosts without a
- *  shared folder would each write their own file.  Waits up to 20 s, since network file systems
- *  show a new file late.  The message names a rank and its host.  Collective. */
+/** Fail with MILL_ERR_OUTPUT unless all ranks see the file that rank 0 has created or found: hosts
+ *  without a shared folder would each write their own file.  Waits up to 20 s, since network file
+ *  systems show a new file late.  The message names a rank and its host.  Collective. */
 int mill_output_check_shared(const char *path, const mill_mpi *mpi);
 
 /** Wait until everything written to fd is on disk; fd -1: nothing to do. */
 int mill_output_sync(const char *path, int fd);
 
-/** MILL_ERR_OUTPUT unless the path still names the open file fd; the message says whether the file
- *  was removed, or where it is now.  fd -1: MILL_OK. */
+/** Fail with MILL_ERR_OUTPUT unless the path still names the open file fd; the message says whether
+ *  the file was removed, or where it is now.  fd -1: MILL_OK. */
 int mill_output_still_there(const char *path, int fd);
 
 /** Flush and close the file; if err is a failure, only close it.  Returns the first failure. */
@@ -81,7 +81,7 @@ int mill_output_column(hid_t loc, const char *path, const char *name, hid_t type
                        int64_t n_row, int64_t n_value, const void *fill, const char *unit,
                        const char *description);
 
-/** *place: byte offset of a dataset's values in the file.  type: required type; negative: any.
+/** Set *place to the byte offset of a dataset's values in the file.  type: required; negative: any.
  *  MILL_ERR_OUTPUT: another type, or not contiguous. */
 int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t type,
                       haddr_t *place);

@@ -81,6 +81,7 @@ static int check_labels(const mill_library *lib, const char *where)
   return MILL_OK;
 }
 
+/* Check that hulls name valid labels, have unit normals, and together bound every label. */
 static int check_hulls(const mill_library *lib, const char *where)
 {
   int in_hull[MILL_MAX_LABEL] = {0};
@@ -204,6 +205,7 @@ static int check_rbf(const mill_library *lib, const mill_arm *arm, const char *w
   return MILL_OK;
 }
 
+/* Check that each layer takes the outputs of the one before, and that the last gives the pixels. */
 static int check_emulator(const mill_library *lib, const mill_arm *arm, const char *where)
 {
   const mill_emulator *net = &arm->emulator;
@@ -239,6 +241,7 @@ static int check_emulator(const mill_library *lib, const mill_arm *arm, const ch
   return MILL_OK;
 }
 
+/* Check an arm's model error: its fraction of the flux, correlation and components. */
 static int check_error(const mill_arm *arm, const char *where)
 {
   const mill_model_error *error = &arm->error;
@@ -312,6 +315,7 @@ static double hull_distance(const mill_library *lib, const double *label)
   return mill_hull_distance(lib->n_hull, lib->hull, x);
 }
 
+/* Check the labels and v sin i of the initial guess's templates. */
 static int check_guess(const mill_library *lib, const char *where)
 {
   for (int i = 0; i < lib->n_guess; i++) {

@@ -30,6 +30,6 @@ int mill_library_writable(const char *output, int overwrite);
  *  or origin.  hex: 64 digits and a zero. */
 void mill_library_digest(const mill_library *lib, char hex[65]);
 
-/** MILL_ERR_LIBRARY unless all values of a library are finite and consistent.  Sizes were checked
- *  by the reader. where: begin of the message, a file's name. */
+/** Fail with MILL_ERR_LIBRARY unless all values of a library are finite and consistent.  The reader
+ *  has checked all sizes.  where: the file's name, with which the message begins. */
 int mill_library_check(const mill_library *lib, const char *where);

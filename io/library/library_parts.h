@@ -25,7 +25,7 @@ enum {
 #define MILL_REFUSED(file, format, ...)                                                            \
   MILL_ERROR((file)->code, "%s: " format, (file)->path, ##__VA_ARGS__)
 
-/** MILL_ERR_LIBRARY if n_label labels are too many for a grid or radial functions. */
+/** Fail with MILL_ERR_LIBRARY if n_label labels are too many for a grid or radial functions. */
 int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where);
 
 /** Read a whole dataset into new memory; out: address of the pointer to set. */

@@ -80,8 +80,8 @@ static void enter_all(walk *w, const char *name)
   snprintf(w->group, sizeof w->group, "%s", name);
 }
 
-/* READ: read a dataset's shape, dim [n_dim] out, and fail unless each dimension is within least to
- * most. */
+/* If w->way is READ: read a dataset's shape into dim [n_dim], and fail unless each dimension is
+ * from least to most. */
 static int shape(const walk *w, const char *name, int n_dim, const size_t *least,
                  const size_t *most, size_t *dim)
 {
@@ -145,6 +145,7 @@ typedef struct attribute {
     name, kind, offsetof(type, member), sizeof(((type *)0)->member)                                \
   }
 
+/* Read an attribute into its struct member, or add the member to the digest. */
 static int transfer(walk *w, const attribute *a, void *value)
 {
   const mill_h5_file *file = w->file;
@@ -203,6 +204,7 @@ static int walk_labels(walk *w, mill_library *lib)
   return MILL_OK;
 }
 
+/* Read or digest a hull: the indices of its labels, and its facets. */
 static int walk_hull(walk *w, int i_hull, mill_hull *hull)
 {
   size_t n_label = (size_t)hull->n_label, dim[2];
@@ -219,6 +221,7 @@ static int walk_hull(walk *w, int i_hull, mill_hull *hull)
   return owned(w, "facets", F64, 2, dim, &hull->facet);
 }
 
+/* Read or digest the guess's templates: their labels and values of v sin i. */
 static int walk_guess(walk *w, mill_library *lib)
 {
   const size_t n_label = (size_t)lib->n_label;
@@ -270,6 +273,7 @@ static int walk_degree(walk *w, mill_spline_grid *grid)
   return MILL_OK;
 }
 
+/* Read or digest a spline grid: knots of each axis, then coefficients, outputs on the last axis. */
 static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
 {
   size_t dim[MILL_MAX_GRID_AXIS + 1], least[MILL_MAX_GRID_AXIS + 1], most[MILL_MAX_GRID_AXIS + 1];

@@ -187,6 +187,7 @@ static int check_identity(const mill_h5_file *file, const char *identity)
   return MILL_OK;
 }
 
+/* Read the scalars of an arm's training state, and refuse impossible ones. */
 static int read_numbers(const mill_h5_file *file, const char *at, int n_epoch, mill_train_state *s)
 {
   double n_step = 0;

@@ -179,6 +179,7 @@ static int write_numbers(hid_t file, const char *path, const char *name, hsize_t
   return mill_output_write_whole(file, path, name, H5T_NATIVE_DOUBLE, value);
 }
 
+/* Write what does not depend on the problems: identity, times, and points of the density. */
 static int write_frame(hid_t file, const char *path, const char *identity,
                        const mill_particle_config *c)
 {
@@ -277,6 +278,7 @@ done:
   return err;
 }
 
+/* Write the value of one problem to its row of dataset i. */
 static int write_row(const mill_particle_file *f, int i, int64_t i_problem, const void *value)
 {
   hsize_t start[MAX_RANK] = {(hsize_t)i_problem}, count[MAX_RANK] = {1};

@@ -5,9 +5,10 @@
 #include "io/files/lock_file.h"
 #include "src/particles/particle_config.h"
 
-/** Read a potential.  Datasets, float64 or float32: U [n_time][n1][n2][n3] or U [n1][n2][n3], with
- *  as many axes as setup; X1 [n1], X2 [n2], X3 [n3], evenly spaced points; TIME [n_time].  An axis
- *  gets periodic splines if it is periodic in setup and its points span one period.
+/** Read a potential on a grid.  Its datasets are float64 or float32: U [n1][n2][n3], or with times
+ *  U [n_time][n1][n2][n3] and TIME [n_time]; X1, X2 and X3, the evenly spaced points of each axis.
+ *  U has as many axes as setup.  An axis gets periodic splines if it is periodic in setup and its
+ *  points span one period.
  *
  *  setup  in/out  field is set; free it with mill_particle_free_field
  *
@@ -30,7 +31,7 @@ typedef struct mill_particle_file mill_particle_file;
 
 /** Take the lock of path, and create the file or continue one of the same identity.
  *
- *  identity            in   text of all that determines the numbers
+ *  identity            in   text of all settings and inputs that determine the results
  *  status [n_problem]  out  enum mill_particle_status; done problems are not repeated
  *
  *  MILL_ERR_OUTPUT, also if the file has another identity and overwrite is 0. */

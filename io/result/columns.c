@@ -30,8 +30,8 @@ enum scope {
   POST /* in a sample */
 };
 
-/* line.n_value if the length depends on the run: index -n_value in made_for.length.  Length 0: no
- * column. */
+/* Values of line.n_value, below 0, for columns whose length depends on the run: the length is
+ * made_for.length[-n_value].  Length 0: no column. */
 enum length { MODE_LENGTH = -6, MODES_LENGTH, GRID_LENGTH, DRAWS_LENGTH, PAR_LENGTH, COVAR_LENGTH };
 enum { ERROR_LENGTH = -5, FRAME_LENGTH, FORMAT_LENGTH, REDROCK_LENGTH, PATH_LENGTH };
 enum { WAVE_LENGTH = -2, FLUX_LENGTH };
@@ -54,8 +54,9 @@ typedef struct line {
 #define P(member) MILL_FROM_POSTERIOR, offsetof(mill_posterior, member)
 #define NO_SN     (-1e9)
 
-/* scope, name, type, values, source and field, missing, unit, description.  Adjacent lines of one
- * scope repeat as a block: all columns of the first label, then all of the second. */
+/* Each line has scope, name, type, values, source and field, missing value, unit, description.
+ * Adjacent lines of one scope repeat as a block: all columns of the first label, then of the
+ * next. */
 static const line fits_line[] = {
     {ONCE, "TARGETID", I64, 1, MILL_FROM_TARGET, 0, -1, "",
      "target identifier, -1 when there is none"},
@@ -414,6 +415,7 @@ typedef struct owner {
   const char *unit, *of;
 } owner;
 
+/* Set the replacements of "%s" for label or arm k, as the scope says. */
 static void take_owner(const mill_library *lib, enum scope scope, int k, owner *o)
 {
   *o = (owner){.unit = "", .of = ""};
@@ -445,6 +447,7 @@ mill_column *mill_columns_add(mill_columns *columns, const char *name, int type,
   return c;
 }
 
+/* Append the column of a line for one label or arm; i_value: which value of the line's field. */
 static void add(mill_columns *columns, const line *from, const owner *o, size_t i_value,
                 const made_for *m)
 {
@@ -494,7 +497,7 @@ int mill_columns_fits(const mill_library *lib, const char *where, int with, mill
                                  [-MODE_LENGTH] = MILL_MAX_MODE}};
   memset(columns, 0, sizeof *columns);
   const int n_line = (int)(sizeof fits_line / sizeof fits_line[0]);
-  for (int i = 0, j; i < n_line; i = j) {
+  for (int i = 0, j; i < n_line; i = j) { /* lines i to j form a block of one scope */
     const enum scope scope = fits_line[i].scope;
     for (j = i; j < n_line && fits_line[j].scope == scope;)
       j++;

@@ -21,7 +21,7 @@ enum mill_column_type {
 
 /** Where a column's value comes from. */
 enum mill_column_source {
-  MILL_FROM_RESULT,    /**< a field of mill_fit_result, in other tables of their struct */
+  MILL_FROM_RESULT,    /**< a field of mill_fit_result, or of another table's struct */
   MILL_FROM_CATALOG,   /**< a field of mill_catalog_row */
   MILL_FROM_FILE,      /**< index of the input file */
   MILL_FROM_TEXT,      /**< a text, to which the field points */
@@ -113,10 +113,10 @@ enum mill_table_kind {
 
 enum { MILL_N_FILE_TEXT = 5 };
 
-/** Make the columns of such a table.
+/** Make the columns of a table of this kind.
  *
  *  length  /catalog/files: [MILL_N_FILE_TEXT] bytes of each text column
- *          /models/ARM: [2] pixels of flux and of wavelength, the latter 0 if all rows share it
+ *          /models/ARM: [2] pixels of flux and of wavelength (0: all rows share the wavelengths)
  *          other tables: NULL */
 void mill_columns_of(enum mill_table_kind kind, const int *length, mill_columns *columns);
 

@@ -39,6 +39,7 @@ int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *o)
                                 sizeof o->device);
 }
 
+/* Fail unless the result was made with this run's settings, library, inputs and device. */
 static int check_identity(hid_t file, const char *path, const mill_run_info *info)
 {
   MILL_AT_END(mill_result_origin_clear) mill_result_origin was = {0};

@@ -56,6 +56,7 @@ static int create_arm(hid_t file, const char *path, const mill_models_info *info
   return mill_output_write_whole(file, path, name, H5T_NATIVE_DOUBLE, wave_aa);
 }
 
+/* Create the models file with all its space; bytes of a pixel: flux 4, wavelength 8. */
 static int create(const char *path, const mill_models_info *info)
 {
   int err = MILL_OK;

@@ -34,8 +34,8 @@ typedef struct mill_models_info {
 /** Remove the models file at path if it belongs to the result at path `result`.  One rank alone. */
 void mill_models_remove_of(const char *path, const char *result);
 
-/** Create the models file, or open that of the same run.  Collective.  MILL_ERR_OUTPUT, the same on
- *  every rank. */
+/** Create the models file, or open an existing one of the same run.  Collective.  MILL_ERR_OUTPUT,
+ *  the same on every rank. */
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,
                      const mill_mpi *mpi, mill_models_file **out);
 
@@ -50,6 +50,6 @@ int mill_models_still_there(const mill_models_file *models);
 /** Wait until all writes of this rank are on disk. */
 int mill_models_flush(const mill_models_file *models);
 
-/** Flush, close and release the lock.  err: an earlier failure, after which nothing is flushed; it
- *  is returned.  NULL is allowed. */
+/** Flush, close and release the lock.  err: an earlier failure, after which nothing is flushed and
+ *  err is returned.  NULL is allowed. */
 int mill_models_close(mill_models_file *models, int err);

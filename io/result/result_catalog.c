@@ -122,6 +122,7 @@ static int load_group(const mill_run_info *info, int first, group *g)
   return MILL_OK;
 }
 
+/* Pack the rows of a group's files, and their exposures, for writing. */
 static int pack_group(const tables *t, group *g)
 {
   const mill_columns *catalog = &t->catalog->columns, *exposures = &t->exposures->columns;
@@ -138,6 +139,7 @@ static int pack_group(const tables *t, group *g)
   return MILL_OK;
 }
 
+/* Write a packed group's rows of /catalog, /catalog/exposures and /fits/TARGETID. */
 static int write_group(const tables *t, const mill_run_info *info, const group *g)
 {
   const mill_columns *catalog = &t->catalog->columns;

@@ -75,7 +75,7 @@ enum mill_open_outcome { MILL_OPEN_NEW, MILL_OPEN_CONTINUE, MILL_OPEN_FINISHED }
 int mill_result_open(const char *path, int overwrite, int retry_failed, const mill_run_info *info,
                      MPI_Comm comm, mill_result_file **out, int *outcome);
 
-/** Path of the file that mill_result_open with overwrite would continue, out [size]: PATH.new if it
+/** Set out [size] to the path that mill_result_open with overwrite would continue: PATH.new if it
  *  exists (*is_new 1), else path with links resolved.  Not collective. */
 int mill_result_begun(const char *path, char *out, size_t size, int *is_new);
 
@@ -87,7 +87,7 @@ void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits);
 int mill_result_put(mill_result_file *file, const mill_fit_result *result);
 
 /** Queue a star's rows of /epochs, epoch [n] from row `first` on, before mill_result_put of the
- *  star.  *crc: EPOCH_CRC for the star's row.  Only if the result has epochs. */
+ *  star.  *crc is the EPOCH_CRC to put into the star's row.  The result must have epochs. */
 int mill_result_put_epochs(mill_result_file *file, int64_t first, mill_epoch_result *epoch,
                            int64_t n, uint32_t *crc);
 

@@ -17,12 +17,13 @@
 #include "src/ranks/mpi_context.h"
 
 enum {
-  /* From this many bytes of queued rows on, a rank asks for a write before write_interval is over;
-   * a GPU fits fewer in the usual interval.  From twice as many on, mill_result_put waits. */
+  /* From this many bytes of queued rows on, a rank asks for a write before write_interval is over
+   * (a GPU fits fewer rows in the usual interval).  From twice as many on, mill_result_put
+   * waits. */
   MILL_WRITE_BYTES = 64 << 20,
-  MILL_WRITE_PIX = 8 << 20,  /* from so many pixels of models on (32 MiB), a rank writes them
-                              * alone */
-  MILL_QUEUE_PIX = 32 << 20, /* from so many on (128 MiB), mill_result_put_model waits */
+  MILL_WRITE_PIX = 8 << 20,  /* from so many queued pixels of models on (32 MiB), a rank writes
+                              * its models without waiting for other ranks */
+  MILL_QUEUE_PIX = 32 << 20, /* from so many pixels on (128 MiB), mill_result_put_model waits */
   MILL_OWN_ROWS = 1 << 17    /* rows per ownership block: 1 MiB of a float64 column */
 };
 
@@ -88,8 +89,8 @@ struct mill_result_file {
 
 /* ---- existing_result.c ---- */
 
-/** On rank 0: inspect the existing file, and take the lock unless the file is finished.  *found:
- *  enum mill_found. */
+/** On rank 0: inspect the file at path, and take the lock unless the file is a finished result.
+ *  *found: enum mill_found. */
 int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,
                       int overwrite, int retry_failed, int *found);
 
@@ -98,8 +99,8 @@ int mill_result_claim(mill_result_file *file, const char *path, const mill_run_i
 int mill_result_bit(const uint8_t *bits, int64_t i);
 void mill_result_set_bit(uint8_t *bits, int64_t i, int value);
 
-/** Set `wanted` from the open file; each rank examines its share of the rows.  was_finished: rows
- *  not done are damaged.  Collective. */
+/** Set the bits `wanted` of the rows to fit; each rank examines its share of the open file's rows.
+ *  was_finished: a row that is not done is damaged.  Collective. */
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished);
 
 /* ---- result_queue.c ---- */

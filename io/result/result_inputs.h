@@ -50,8 +50,8 @@ int mill_input_absolute(const char *name, char out[PATH_MAX]);
 /** Create /catalog/files and write it. */
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info);
 
-/** MILL_ERR_OUTPUT, with the difference, if the result was made from other inputs than this run's:
- *  other files, or other rows selected in them. */
+/** Fail with MILL_ERR_OUTPUT, and name the difference, if the result was made from other files than
+ *  this run's inputs, or from other rows selected in them. */
 int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *info);
 
 /** For --retry-failed: find the input files that were changed since an earlier run of this result.

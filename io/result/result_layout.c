@@ -51,6 +51,7 @@ static int make_run_id(char out[MILL_RUN_ID_SIZE])
   return MILL_OK;
 }
 
+/* Describe a column's codes or bits by three attributes: values, NAMES and MEANINGS. */
 static int write_meanings(hid_t file, const char *path, const char *dataset, const char *values,
                           const meaning *list, int n)
 {
@@ -83,6 +84,7 @@ static int write_libraries(hid_t file, const char *path, const mill_run_info *in
   return mill_h5_write_attr_text(MILL_OUTPUT(file, path), "fits/LIBRARY", "HASHES", hashes);
 }
 
+/* Create /fits, and describe the codes and bits of its columns by attributes. */
 static int create_fits(hid_t file, const char *path, const mill_run_info *info,
                        const mill_columns *columns)
 {

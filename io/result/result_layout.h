@@ -28,8 +28,8 @@ int mill_result_catalog_write(hid_t file, int fd, const char *path, const mill_r
 /** Record in the file that some rows are written without models.  Call on one rank. */
 int mill_result_layout_mark_unmodelled(hid_t file, const char *path);
 
-/** MILL_ERR_OUTPUT if this was recorded, since the models file `models` would have gaps.  Call on
- *  one rank. */
+/** Fail with MILL_ERR_OUTPUT if rows were recorded as written without models, since the models file
+ *  `models` would have gaps.  Call on one rank. */
 int mill_result_layout_check_modelled(hid_t file, const char *path, const char *models);
 
 /** Fail with this code unless the file is a result of this format version. */

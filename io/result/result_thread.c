@@ -306,8 +306,8 @@ static void await_own_write(mill_result_file *file)
   }
 }
 
-/* Sleep between two polls of MPI, each of which costs tens of microseconds.  A rank that did not
- * need a write before wakes up when it does. */
+/* Sleep for *us between two polls of MPI, which cost tens of microseconds each; then double *us.  A
+ * rank that had not asked for a write wakes up when it needs one. */
 static void nap(mill_result_file *file, int has_wanted, long *us)
 {
   const struct timespec until = mill_cond_time(mill_wall_s() + 1e-6 * (double)*us);
@@ -317,8 +317,8 @@ static void nap(mill_result_file *file, int has_wanted, long *us)
   *us = 2 * *us < POLL_MOST_US ? 2 * *us : POLL_MOST_US;
 }
 
-/* On rank 0: does another rank ask for this write?  Requests carry the write's number, so late ones
- * are ignored. */
+/* On rank 0: does another rank ask for this write?  Requests carry the write's number, so late
+ * requests for an earlier write are ignored. */
 static int hear_wishes(mill_result_file *file, int *wants)
 {
   for (int there = 1;;) {
@@ -402,6 +402,7 @@ static int settle_wishes(mill_result_file *file)
   return MILL_OK;
 }
 
+/* The I/O thread: write whenever a rank needs it, until all ranks are closing. */
 static void *io_main(void *context)
 {
   mill_result_file *file = context;

@@ -227,6 +227,7 @@ typedef struct tally {
   mill_result_summary *summary;
 } tally;
 
+/* Add a row's STATUS and flags to the summary; callback of mill_stored_rows_each. */
 static int count_row(void *context, int64_t i, const char *row)
 {
   const tally *t = context;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Check and count the rows of a stored result.  The file itself names columns, types and the order
- *  of the CRC, so no library is needed. */
+/** Check and count the rows of a stored result.  The file itself names its columns, their types and
+ *  the order in which the CRC covers them, so no library is needed. */
 #pragma once
 
 #include "io/result/result_file.h"
@@ -46,14 +46,14 @@ void mill_damaged_rows_add(mill_damaged_rows *damaged, int64_t row);
 /** Describe them, e.g. "3 rows (4, 17, 20) are damaged: their CRC or STATUS is wrong". */
 const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MILL_ROWS_TEXT]);
 
-/** Find the damaged rows of /catalog, and of /fits if the result is finished.  Failures as
- *  above. */
+/** Find the damaged rows of /catalog, and of /fits if the result is finished.  MILL_ERR_OUTPUT,
+ *  MILL_ERR_MEMORY. */
 int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_finished,
                            mill_damaged_rows *damaged);
 
-/** Set is_known [n_row] to 1 for each row whose CATALOG_CRC agrees.  Failures as above. */
+/** Set is_known [n_row] to 1 for each row whose CATALOG_CRC agrees. */
 int mill_catalog_known(hid_t file, const char *path, int64_t n_row, unsigned char *is_known);
 
-/** Count the rows [start, start + n) of /fits into summary.  Failures as above. */
+/** Count the rows [start, start + n) of /fits into summary. */
 int mill_stored_rows_count(hid_t file, const char *path, int64_t n_row, int64_t start, int64_t n,
                            mill_result_summary *summary);

@@ -186,6 +186,7 @@ static int find_places(mill_table *t)
   return MILL_OK;
 }
 
+/* Open a group as a table with these columns; with fd, find where their values lie. */
 static int open_table(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                       const char *names, const mill_columns *expected, mill_table **table)
 {
@@ -264,8 +265,8 @@ static int64_t row_of(const mill_table_part *p, int64_t i)
   return p->at ? p->at[i].key : p->start + i;
 }
 
-/* End of the run of rows from i on that is moved at once: adjacent rows, and rows of one ownership
- * block with short gaps between. */
+/* Return the end of the piece of the part's rows, from i on, that is read or written at once:
+ * adjacent rows, and rows of one ownership block with gaps up to GAP_BYTES between. */
 static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
 {
   const int64_t first = row_of(p, i);
@@ -313,6 +314,7 @@ static size_t widest(const mill_table_part *p)
   return n_byte;
 }
 
+/* Read or write all columns of a part, through one buffer. */
 static int move_part(const mill_table_part *p, int is_write)
 {
   MILL_OWNED char *piece = NULL;

@@ -26,8 +26,8 @@ typedef struct mill_table {
 int mill_table_create(hid_t file, const char *path, const char *group, int64_t n_row,
                       const mill_columns *columns);
 
-/** MILL_ERR_STOPPED if the job shall stop.  Called between columns, as creating a large output
- *  takes minutes. */
+/** Fail with MILL_ERR_STOPPED if the job shall stop.  Called between columns, as creating a large
+ *  output takes minutes. */
 int mill_table_go_on(void);
 
 /** Open a table.  Not collective.
@@ -54,33 +54,33 @@ typedef struct mill_table_part {
   int first, end; /**< columns [first, end) */
   int64_t n;      /**< number of rows */
   int64_t start;  /**< first row, if at is NULL */
-  /** [n] key: row of the table, ascending; place: its index in `row`; NULL: rows [start, start +
-   *  n) */
+  /** [n] scattered rows: key: row of the table, ascending; place: index of its packed row in `row`.
+   *  NULL: rows [start, start + n) */
   const mill_keyed *at;
   char *row; /**< [places][stride] packed rows */
   size_t stride;
-  /** Rows per ownership block.  Only this rank writes to blocks with its rows, so it may read the
-   *  gaps between its rows and write them back.  0: touch no other rows. */
+  /** Rows per ownership block.  Only this rank writes to the blocks of its rows, so it may read the
+   *  gaps between its rows and write them back.  0: leave the gaps untouched. */
   int64_t n_own;
 } mill_table_part;
 
-/** All columns of rows [start, start + n), packed in row [n][row_size]. */
+/** Return the part with all columns of rows [start, start + n), packed in row [n][row_size]. */
 mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t n, char *row);
 
-/** Write a part, column by column; the table must have a descriptor.  Each write restarts the
- *  watchdog's time.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+/** Write a part, column by column; its table must be open with a descriptor (fd).  Each write
+ *  restarts the watchdog's time.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_table_write(const mill_table_part *part);
 
 /** Number and bytes of this process's writes to tables so far; any thread. */
 void mill_table_written(int64_t *n_write, int64_t *n_byte);
 
 /** Write missing values to a range of rows of a new table.  Columns whose missing value is 0 are
- *  skipped, since a new file reads as zeros.  Failures as above; MILL_ERR_STOPPED as
+ *  skipped, since a new file reads as zeros.  The codes of mill_table_write and
  *  mill_table_go_on. */
 int mill_table_fill(mill_table_part part);
 
-/** Read rows of the table into part.row.  For scattered rows (part.at) the table must have a
- *  descriptor.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+/** Read rows of the table into part.row.  Scattered rows (part.at) are read by the table's
+ *  descriptor, which must be open.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_table_read(mill_table_part part);
 
 /** Packed rows waiting to be written, in any order; zero it before use. */

@@ -128,9 +128,9 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
   return 1;
 }
 
-/* Set is_done for those of n inputs whose rows their result still has: another run may have
- * replaced the file.  is_output: the result is this run's output, which is replaced if it has no
- * fitted row. */
+/* Check done [n], inputs that the table of inputs lists with one result: set is_done if that result
+ * still has all their rows, since another run may have replaced it.  is_output: the result is this
+ * run's output, which does not count without a fitted row, since the run then replaces it. */
 static int look_for(const done_input *done, size_t n, const char *settings, int is_output,
                     char *is_done)
 {
@@ -194,8 +194,8 @@ static int mark_done(const mill_input_request *request, const mill_input_table *
   return MILL_OK;
 }
 
-/* Read the inputs of the result at path.  known: to look one up; own: their paths as recorded, made
- * absolute if this run is in another folder. */
+/* Read the inputs recorded in the result at path.  known: to find an input by path; own: their
+ * paths as recorded, made absolute if this run is in another folder. */
 static int read_inputs(const char *path, mill_known_inputs *known, mill_path_list *own)
 {
   char here[PATH_MAX], name[2 * PATH_MAX];
@@ -238,7 +238,7 @@ static int are_recorded(const mill_input_table *table, const char *path,
   return 1;
 }
 
-/* If the output exists with a fitted row, replace the list by the output's own inputs; the others
+/* If the output exists with a fitted row, replace the list by the output's own inputs; other inputs
  * wait for a run with another output. */
 static int keep_own(const mill_input_request *request, const mill_input_table *table,
                     mill_path_list *list)
@@ -269,6 +269,7 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   return MILL_OK;
 }
 
+/* Remove the inputs that are done from the list, then apply keep_own. */
 static int skip_done(const mill_input_request *request, const mill_config *config,
                      mill_input_names *names, mill_path_list *list)
 {

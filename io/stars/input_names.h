@@ -28,7 +28,7 @@ typedef struct mill_input_names {
   char *text;                        /**< all names, each with its final zero, owned */
   const char **name;                 /**< [n] into text, owned */
   int64_t n_skipped;                 /**< inputs left out because they are done */
-  char settings[MILL_SETTINGS_SIZE]; /**< digest of this run's; on rank 0, with --input-table */
+  char settings[MILL_SETTINGS_SIZE]; /**< digest of the settings; on rank 0, with --input-table */
 } mill_input_names;
 
 /** List the inputs on rank 0 and send them to all ranks; n = 0 if all are done.  Collective.
@@ -42,8 +42,8 @@ int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *reques
                            const mill_config *config, const mill_library *lib,
                            mill_input_names *names);
 
-/** *format: that of the first input whose format is known; NULL: none.  Call on one rank.  Errors
- *  as above. */
+/** Set *format to the format of the first input whose format is recognised; NULL: none is.  Call on
+ *  one rank.  MILL_ERR_USAGE as mill_input_names_share. */
 int mill_input_names_format(const mill_input_request *request, const mill_config *config,
                             const mill_format **format);
 

@@ -159,6 +159,7 @@ static void hold_rows(index_job *job, mill_file_index *index)
   *index = counts;
 }
 
+/* Index a file and set its facts; if it is unreadable, keep the reason as the file's error. */
 static int index_file(index_job *job, const char *path, int i_file, file_facts *facts)
 {
   mill_file_index *index = &job->inputs->index[i_file - job->inputs->file_start];
@@ -194,6 +195,7 @@ static int index_file(index_job *job, const char *path, int i_file, file_facts *
   return MILL_OK;
 }
 
+/* Index this rank's share of the files, until the job shall stop. */
 static int index_share(index_job *job, const mill_input_names *names, file_facts *facts)
 {
   const mill_inputs *inputs = job->inputs;
@@ -209,6 +211,7 @@ static int index_share(index_job *job, const mill_input_names *names, file_facts
   return MILL_OK;
 }
 
+/* Note size, time and identity (device and inode) of a file; size -1: it is missing. */
 static void look_at_file(const char *path, file_facts *facts)
 {
   struct stat status;
@@ -269,6 +272,7 @@ typedef struct identities {
   const char *const *name;
 } identities;
 
+/* Compare two inputs: 0 if they are one file on disk or, where missing, have one name. */
 static int compare_identity(const void *a, const void *b, void *context)
 {
   const identities *all = context;
@@ -347,6 +351,7 @@ static int refuse_mixed_frames(const mill_input_names *names, const file_facts *
   return MILL_OK;
 }
 
+/* Join the rows of all files, and set the files' counts to those after joining. */
 static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input_names *names,
                      file_facts *facts, mill_inputs *inputs)
 {
@@ -371,6 +376,7 @@ static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input
   return MILL_OK;
 }
 
+/* Make the table of all files from the facts of all ranks, after checking for duplicates. */
 static int build_table(const mill_input_names *names, const file_facts *facts,
                        const mill_file_roles *roles, mill_inputs *inputs)
 {
@@ -400,8 +406,8 @@ static int build_table(const mill_input_names *names, const file_facts *facts,
   return MILL_OK;
 }
 
-/* Share each arm's wavelengths among ranks, from the first file with the arm; NULL if an exposure
- * has other wavelengths. */
+/* Send each arm's wavelengths in the first file with the arm to all ranks; NULL if an exposure of
+ * any file has other wavelengths. */
 static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_layout *layouts,
                         mill_inputs *inputs)
 {

@@ -16,8 +16,8 @@ enum {
 };
 
 /** The index of all input files.  The table of files is equal on all ranks; rows are on the rank
- *  that indexed their file.  A rank keeps MILL_INDEX_BYTES of rows (all, if rows are joined).  Its
- *  other files have counts only (row NULL), and mill_inputs_load reads their rows again. */
+ *  that indexed their file.  A rank keeps up to MILL_INDEX_BYTES of rows (all, if rows are joined).
+ *  It keeps only counts (row NULL) of its other files, whose rows mill_inputs_load reads again. */
 typedef struct mill_inputs {
   int n_file;
   mill_input_file *file;   /**< [n_file], owned */
@@ -32,10 +32,10 @@ typedef struct mill_inputs {
   char *path_text, *file_text;              /**< texts that file points to, owned */
   mill_spectra_settings settings;           /**< settings of indexing; borrows lib and config */
   mill_join *join; /**< joins rows across files, owned; NULL: rows are not joined */
-  /** per arm, if models are wanted: pixels of the longest exposure (0: no file has the arm);
-   *  wavelengths if all exposures share them to 0.001 pixels, else NULL */
+  /** by arm, if models are wanted: pixels of the longest exposure; 0: no file has the arm */
   int n_pix[MILL_MAX_ARM];
-  double *wave_aa[MILL_MAX_ARM]; /**< [n_pix], owned */
+  /** [n_pix] by arm, owned: wavelengths that all exposures share to 0.001 pixels; NULL: none */
+  double *wave_aa[MILL_MAX_ARM];
 } mill_inputs;
 
 /** Gather the names of the inputs and index them; each rank indexes its share.
@@ -44,7 +44,7 @@ typedef struct mill_inputs {
  *  Files are in the order of the command line, then of the catalog file, which rank 0 reads.  An
  *  unreadable file is no failure: its entry and the log say why.  roles: files that rank 0 writes
  *  (NULL: none); empty on other ranks.  MILL_ERR_USAGE: no input, unreadable catalog file, an input
- *  named twice, or an input or its redrock file would be overwritten. */
+ *  named twice, or or the run would overwrite an input or its redrock file. */
 int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
                       const mill_config *config, const mill_library *lib, const int *arm_wanted,
                       const mill_file_roles *roles, mill_inputs *inputs);

@@ -81,7 +81,7 @@ static int number_places(const mill_mpi *mpi, survey *mine)
   return MILL_OK;
 }
 
-/* Rank whose files contain the row of a place. */
+/* Return the rank whose files contain the row with number `place`. */
 static int home_of(const mill_mpi *mpi, const survey *mine, int64_t place)
 {
   int lo = 0, hi = mpi->size;
@@ -103,8 +103,8 @@ static int rank_of_key(const mill_mpi *mpi, const void *key, size_t n_byte)
 
 /* ---- by name ---- */
 
-/* Order by name; then rows without a name by TARGETID; then rows with neither, each unequal to all
- * others. */
+/* Compare two rows for sorting; 0: they are one object.  Rows with names come first, by name; then
+ * rows with only a TARGETID; then rows with neither, each an object of its own. */
 static int compare_object(const entry *a, const entry *b)
 {
   const int kind_a = a->object[0] ? 0 : a->target_id >= 0 ? 1 : 2;
@@ -130,8 +130,8 @@ static double distance_deg(const entry *a, const entry *b)
   return mill_place_distance_deg(a->ra, a->dec, b->ra, b->dec);
 }
 
-/* Warn of n rows far from the first row of their name, since the name may stand for two objects.
- * one: the first such row on this rank, NULL: none.  Collective. */
+/* Warn of n rows far from the first row of the same name, since a name may stand for two objects.
+ * one: this rank's first far row; NULL: it has none.  Collective. */
 static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
 {
   int64_t place = one ? one->place : INT64_MAX, first = place;
@@ -145,8 +145,9 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
   return MILL_OK;
 }
 
-/* Set owner [n] to the place of the first row of the same name; this rank has all rows of a name.
- * Returns the number of rows far from their owner; *far: the first of these. */
+/* Set owner [n] of rows e [n] to the number (place) of the first row of the same name in the
+ * catalog; this rank has all rows of these names.
+ * Returns the number of rows far from their owner; *far: the first far row. */
 static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int64_t *owner,
                             const entry **far)
 {
@@ -207,7 +208,7 @@ typedef struct spot {
   double ra, dec;
 } spot;
 
-/* Places of two owners that are the same object. */
+/* Numbers (places) of two owners that are the same object. */
 typedef struct pair {
   int64_t a, b;
 } pair;
@@ -400,8 +401,8 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *taken)
   return MILL_OK;
 }
 
-/* List the parts and joined rows of this rank.  order [n_entry] out: key: owner; place: index of
- * the entry; sorted, so an owner precedes its other rows. */
+/* List this rank's parts (rows before joining) and joined rows, and count rows and exposures by
+ * file.  order [n_entry] out: the entries (place) by owner (key), each owner's own row first. */
 static void list_parts(const survey *taken, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
 {
@@ -485,6 +486,7 @@ done:
   return err;
 }
 
+/* Rebuild the index of each of this rank's n_mine files from the joined rows. */
 static int rebuild_all(const survey *taken, const mill_keyed *order, int n_mine,
                        const int64_t *n_row, const int64_t *n_exposure, mill_file_index *index)
 {

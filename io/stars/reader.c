@@ -206,8 +206,8 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
   return MILL_OK;
 }
 
-/* Read part p of the batch: for the wanted rows of file i, the spectra that lie in the part's
- * file.  Set the place of each exposure. */
+/* Read part p of the batch: the spectra that the wanted rows of file i have in the part's file (a
+ * joined row has spectra in several files).  Set w->place of each exposure. */
 static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
   int n = 0, n_asked = 0;
@@ -372,6 +372,7 @@ static int read_wanted(worker *w, int i, int n_wanted, int *stopped)
   return MILL_OK;
 }
 
+/* Read the wanted rows of a share, MILL_BATCH_ROWS at most at a time. */
 static int read_share(worker *w, const mill_schedule_rows *share, int *stopped)
 {
   int n_wanted = 0;
@@ -427,6 +428,7 @@ static int read_all(worker *w)
   return MILL_OK;
 }
 
+/* A reader thread: read until no rows are left; a failure stops the other threads. */
 static void *worker_main(void *argument)
 {
   worker *w = argument;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Rows to fit, in chunks that the ranks draw: joins the schedule (src/ranks/schedule.h) and the
- *  drawing (src/ranks/draw.h). */
+/** Rows to fit, in chunks that the ranks draw.  src/ranks/schedule.h cuts the rows into chunks, and
+ *  src/ranks/draw.h hands the chunks to ranks. */
 #pragma once
 
 #include "io/result/result_file.h"
@@ -9,15 +9,15 @@
 #include "src/ranks/mpi_context.h"
 #include "src/ranks/schedule.h"
 
-/** Plan of the work, equal on all ranks except rate and n_held; inputs and result are borrowed for
- *  the call. */
+/** Plan of the work, equal on all ranks except rate and n_held.  inputs and result are borrowed
+ *  during a call. */
 typedef struct mill_work_plan {
   const mill_inputs *inputs;
   const mill_result_file *result; /**< tells which rows are not done; NULL: fit all rows */
   int64_t n_row_limit;            /**< fit only rows of /fits below it; 0: all */
   double rate;                    /**< expected stars/s; fast ranks draw several chunks together */
   int64_t n_held;                 /**< rows that this rank takes before it finishes the first */
-  int64_t n_ahead;                /**< rows of these that its reader holds */
+  int64_t n_ahead;                /**< how many of the n_held rows are in this rank's reader */
 } mill_work_plan;
 
 typedef struct mill_work mill_work;

@@ -124,6 +124,7 @@ void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
   *n_failed += board->elsewhere.n_failed;
 }
 
+/* Copy this rank's state, with the present memory of the process and use of the GPU. */
 static void look_at_self(mill_board *board, mill_rank_state *state)
 {
   mill_gpu gpu;
@@ -203,6 +204,7 @@ static void write_status(mill_board *board, const mill_board_end *end)
 
 /* ---- meeting ---- */
 
+/* Gather all ranks' states on rank 0, and note the rows and rate of the other ranks. */
 static int collect(mill_board *board, const mill_mpi *mpi)
 {
   mill_rank_state mine;

@@ -14,7 +14,7 @@
 
 typedef struct mill_board mill_board;
 
-/** MILL_ERR_USAGE if path is too long or holds another kind of file than a status file.  Call on
+/** Fail with MILL_ERR_USAGE if path is too long or names a file that is no status file.  Call on
  *  one rank. */
 int mill_board_check_path(const char *path);
 
@@ -26,9 +26,9 @@ int mill_board_open(const mill_mpi *mpi, const mill_board_plan *plan, mill_board
  *  mpi.  MILL_ERR_MPI. */
 int mill_board_meet(void *context, const mill_mpi *mpi);
 
-/** Note that a row of file i_file was taken from the reader (took), that a row got its STATUS
- *  (finished), the rank's stage, the memory in use (the largest is kept), or a failure (the first
- *  is kept).  Any thread; board may be NULL. */
+/** Note an event of this rank.  took: a row of file i_file was taken from the reader; finished: a
+ *  row got its STATUS; memory: the largest value is kept; failed: the first failure is kept.  Any
+ *  thread; board may be NULL. */
 void mill_board_took(mill_board *board, int i_file);
 void mill_board_finished(mill_board *board, int status);
 void mill_board_stage(mill_board *board, enum mill_rank_stage stage);

@@ -40,6 +40,7 @@ static void put_known(mill_json *json, const char *key, int is_known, int64_t va
     mill_json_null(json, key);
 }
 
+/* Print the state of one rank as a JSON object. */
 static void put_rank(mill_json *json, const mill_status_text *what, const mill_rank_state *r)
 {
   int64_t n_done = 0;
@@ -77,6 +78,7 @@ static void put_rank(mill_json *json, const mill_status_text *what, const mill_r
   mill_json_close(json);
 }
 
+/* Print the rows done by all ranks and earlier runs, by outcome, and the time left. */
 static void put_counts(mill_json *json, const mill_status_text *what)
 {
   const mill_board_plan *plan = what->plan;
@@ -126,6 +128,7 @@ static int first_failure(const mill_status_text *what)
   return first;
 }
 
+/* Print exit status and error: the first failure of a rank, else the failure of all. */
 static void put_end(mill_json *json, const mill_status_text *what)
 {
   const int rank = first_failure(what);

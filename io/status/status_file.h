@@ -87,8 +87,8 @@ typedef struct mill_status_text {
 /** Print a status file as JSON.  MILL_ERR_MEMORY; MILL_ERR_OUTPUT: out cannot be written. */
 int mill_status_print(const mill_status_text *what, FILE *out);
 
-/** Print the ranks' peak memory: sum and extremes, and each rank's if there are up to 8.  For the
- *  rank with the largest peak also the memory by purpose, on the device or in the process. */
+/** Print the ranks' peak memory: sum and extremes, and each rank's if there are up to 8.  Also
+ *  print the memory by purpose of the rank with the largest peak. */
 void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out);
 
 /** Write the path of an output's status file, OUTPUT.status.json, to out [MILL_STATUS_PATH].

@@ -45,6 +45,7 @@ size_t mill_arena_bytes(const mill_arena *arena)
   return n;
 }
 
+/* Add a block of memory, pinned if the arena's backend asks for this. */
 static int add_block(mill_arena *arena, size_t size)
 {
   MILL_CHECK(MILL_GROW(&arena->block, &arena->room, arena->n_block + 1));

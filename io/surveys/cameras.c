@@ -142,6 +142,7 @@ int mill_camera_scale(mill_cameras *c, mill_camera *camera)
   return MILL_OK;
 }
 
+/* Read the camera's wavelengths (A), ascending, unless they are known. */
 static int load_wave(mill_cameras *c, mill_camera *camera)
 {
   MILL_OWNED double *wave_aa = NULL;
@@ -229,6 +230,7 @@ static int read_mask(mill_cameras *c, const mill_camera *camera, const mill_plan
                      s->mask);
 }
 
+/* Read and calibrate a camera's pixels for the channel; then let the format finish them. */
 static int read_pixels(mill_cameras *c, const mill_camera *camera, mill_channel *channel)
 {
   const mill_plane *mask = &camera->plane[MILL_MASK];
@@ -276,8 +278,8 @@ static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
     }
 }
 
-/* Extend the range left to right of good pixels at both ends, while wavelengths ascend; equal
- * wavelengths are padding. */
+/* Extend the range from left to right, the outermost good pixels, to [*first, *end): as far as
+ * wavelengths ascend.  Equal wavelengths are padding. */
 static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
 {
   *first = left;
@@ -352,7 +354,7 @@ int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposur
   mill_cameras *c = state;
   for (int i = 0; i < n; i++) {
     int n_given = 0;
-    if (c->n_row > 0)
+    if (c->n_row > 0) /* each row is an exposure, in all cameras */
       MILL_CHECK(mill_single_check_row(c->file, exposure[i], c->n_row));
     c->row = exposure[i];
     for (int k = 0; k < c->n_camera; k++)

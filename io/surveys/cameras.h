@@ -39,7 +39,7 @@ typedef struct mill_camera {
   int64_t exposure;    /**< identifies the exposure, if exposures are not rows */
   double mjd;          /**< middle of the exposure; NaN: unknown */
   double to_aa;        /**< Angstroms per unit of MILL_WAVE; 0: 1 */
-  double scale;        /**< fluxes are multiplied by it (mill_camera_scale); 0: 1 */
+  double scale;        /**< factor of fluxes (mill_camera_scale); 0: 1 */
   double *wave_aa;     /**< [n_pix] owned; NULL: read from its plane when first needed */
   mill_plane plane[MILL_N_PLANE];
 } mill_camera;
@@ -64,8 +64,8 @@ int mill_camera_add(mill_cameras *cameras, const char *name, int i_hdu, mill_cam
  *  MILL_ERR_INPUT names file and HDUs: two cameras of an exposure have the same name. */
 int mill_cameras_number(mill_cameras *cameras);
 
-/** Fill a zeroed index with all exposures, all of one object: a copy of `row` for each exposure, or
- *  with is_joint one row for all.  Cameras must be sorted by exposure. */
+/** Fill a zeroed index with the file's exposures, all of one object: one copy of `row` for each
+ *  exposure, or with is_joint one row that has them all.  Cameras must be sorted by exposure. */
 int mill_cameras_index(const mill_cameras *cameras, const mill_catalog_row *row, int is_joint,
                        mill_file_index *index);
 
@@ -77,8 +77,9 @@ int mill_camera_columns(mill_cameras *cameras, mill_camera *camera, int is_alone
                         const char *const name[MILL_N_PLANE]);
 
 /** Set camera->scale to 1e17 if fluxes are in erg / s / cm2 / A, since float32 cannot hold their
- *  inverse variances; else to 1.  Test: in the first row with valid errors (or MILL_SENS), most are
- *  below 1e-10.  Not for MILL_NOISE_VARIANCE. */
+ *  inverse variances; else to 1.  Fluxes are in this unit if, in the first row with valid errors,
+ *  most errors (with MILL_SENS, flux per count instead) are below 1e-10.  Not for
+ *  MILL_NOISE_VARIANCE. */
 int mill_camera_scale(mill_cameras *cameras, mill_camera *camera);
 
 /** Read a plane of the exposure cameras->row into out [n_pix]. */

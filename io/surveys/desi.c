@@ -58,6 +58,7 @@ static int read_conventions(mill_desi_file *file, mill_desi_arm *a, int i_hdu, d
   return MILL_OK;
 }
 
+/* Read an arm's wavelengths, the same for all rows, and convert them to A. */
 static int read_wavelengths(mill_desi_file *file, mill_desi_arm *a, int i_hdu)
 {
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_hdu];
@@ -96,6 +97,7 @@ static int lacks(const mill_desi_file *file, const char *prefix, const char *wha
       file->fits->guard->path, prefix, what, though);
 }
 
+/* Find and check the images of an arm; an arm without any image is left out. */
 static int open_arm(mill_desi_file *file, mill_desi_arm *a)
 {
   int i_wave, i_hdu[DESI_N_IMAGE], n_there;

@@ -48,8 +48,8 @@ int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi
 int mill_desi_read(mill_desi_file *file, const mill_desi_image *image, const int64_t *fits_row,
                    int n, int64_t row_pix, size_t pitch, void *out);
 
-/** Allocate arrays [n_spec]; NULL if the selection does not need them.  MILL_ERR_INPUT: the file
- *  lacks the columns of the selection.
+/** Make arrays [n_spec] by which rows are selected; NULL if the selection does not need them.
+ *  MILL_ERR_INPUT: the file lacks the columns of the selection.
  *
  *  in_class   out  1: the row is in a wanted target class
  *  target_id  in   from FIBERMAP

@@ -132,6 +132,7 @@ static int do_without_fibermap(mill_desi_file *file, const mill_selection *selec
   return MILL_OK;
 }
 
+/* Read the columns of FIBERMAP, and fail if a selection needs a column that it lacks. */
 static int read_fibermap(mill_desi_file *file, const mill_selection *select, mill_fits_values *map,
                          const char **warning)
 {
@@ -205,7 +206,7 @@ static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
 }
 
 /* Read the redrock file named by the user, else the one next to the input.  If redrock does not
- * select rows, the latter may be missing, and an unreadable one only leaves columns empty.  The
+ * select rows, a missing or unreadable file next to the input only leaves columns empty.  The
  * index records the path, and size and time if redrock selects rows. */
 static int read_redrock(mill_desi_file *file, const mill_selection *select, mill_redrock *redrock,
                         mill_file_index *index)

@@ -10,8 +10,8 @@
 #include "io/surveys/cameras.h"
 #include "kernels/base/memory.h"
 
-/* In A.  Wavelengths with a step above GAP belong to two cameras; high-resolution cameras are
- * several 100 A apart.  A camera wider than WIDEST is joined from several.  In both resolutions the
+/* Wavelengths in A.  A step above GAP separates two cameras; high-resolution cameras are several
+ * 100 A apart.  A camera wider than WIDEST is joined from several.  In both resolutions the
  * blue camera begins below BLUE and the green camera below GREEN. */
 static const double GAP = 50.0, WIDEST = 3000.0, BLUE = 4600.0, GREEN = 5800.0;
 
@@ -39,6 +39,7 @@ static int recognise(const mill_fits_guard *guard)
 
 /* ---- structure -------------------------------------------------------- */
 
+/* Find the tables of a container, or the table of a single spectrum (i_target -1). */
 static int find_tables(fourmost *f)
 {
   mill_fits_file *file = f->cameras.file;
@@ -66,6 +67,8 @@ static int find_tables(fourmost *f)
   return MILL_OK;
 }
 
+/* Find the columns of flux, errors (FLUX_IVAR, else ERR_FLUX), mask and, in a single spectrum,
+ * WAVE. */
 static int find_vectors(fourmost *f, mill_camera *all)
 {
   mill_fits_column c;
@@ -182,8 +185,8 @@ static const mill_fits_wish wish[N_WISH] = {
     [RA] = {"OBJ_RA", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_ra), {"TRG_RA", "RA"}},
     [DEC] = {"OBJ_DEC", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_dec), {"TRG_DEC", "DEC"}}};
 
-/* Target type of a fibre, as in the selection: by FIB_USE if the fibre is on its target (FIB_ST 2),
- * else BAD.  Calibration and guide fibres are BAD. */
+/* Return the target type of a fibre by which rows are selected: by FIB_USE if the fibre is on its
+ * target (FIB_ST 2), else BAD.  Calibration and guide fibres are BAD. */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   static const char *const name[] = {"BAD", "OBJ", "REF", "SKY"};

@@ -15,8 +15,8 @@ typedef struct exposure {
   int64_t first_row; /* lowest FITS row, which numbers the exposure in the index */
 } exposure;
 
-/* FIRST row of an exposure; FOLLOWS: a later row of it; APART: excluded, as its name is
- * doubtful. */
+/* Kind of a row.  FIRST: the first row of an exposure; FOLLOWS: a later one; APART: excluded, since
+ * it is unclear to which star the row belongs. */
 enum row_kind { FOLLOWS, FIRST, APART };
 enum { NAME, ARM };
 
@@ -27,8 +27,8 @@ typedef struct generic {
   mill_fits_values text[2]; /* NAME and ARM by row */
   /* set by index_file */
   unsigned char *kind; /* [n_row] enum row_kind */
-  int64_t *next_row;   /* [n_row] next row of the exposure, -1: last.  For APART: the earlier row of
-                        * the same name, -1: name is empty or too long */
+  int64_t *next_row;   /* [n_row] next row of the exposure; -1: last.  APART: the earlier row that
+                        * it repeats or contradicts; -1: its name is empty or too long */
   int64_t n_exposure;
   exposure *exposure; /* [n_exposure] */
 } generic;
@@ -351,6 +351,7 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
   return check_arms(g);
 }
 
+/* List each group of exposures as a row; an excluded row becomes one without a name. */
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   generic *g = state;
@@ -378,6 +379,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   return MILL_OK;
 }
 
+/* Read exposures, numbered by their first row; an excluded row is an error that says why. */
 static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
 {
   generic *g = state;

@@ -29,7 +29,7 @@ typedef struct mill_generic_table {
   double *shared_wave_aa; /**< [n_shared], freed by the caller */
 } mill_generic_table;
 
-/** MILL_ERR_INPUT about the table SPECTRA. */
+/** Return MILL_ERR_INPUT with a message about the table SPECTRA. */
 #define MILL_ERROR_TABLE(t, ...) MILL_ERROR_HDU((t)->file, (t)->i_hdu, ": " __VA_ARGS__)
 
 /** Open the table SPECTRA and check columns and wavelengths; medium: the key.  MILL_ERR_INPUT. */

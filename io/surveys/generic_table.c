@@ -67,6 +67,7 @@ static int take_type(mill_generic_table *t, int i, int type, int equivalent)
   return MILL_OK;
 }
 
+/* Find column `name` and set vector i; *found 0: the table lacks the column. */
 static int find_vector(mill_generic_table *t, int i, const char *name, int *found)
 {
   mill_generic_vector *v = &t->vector[i];
@@ -202,6 +203,7 @@ static int read_shared_wave(mill_generic_table *t, int i_hdu)
   return MILL_OK;
 }
 
+/* Fail unless wavelengths are either in a column or in an HDU for all rows; read the HDU. */
 static int find_wavelengths(mill_generic_table *t)
 {
   int i_hdu;
@@ -223,6 +225,7 @@ static int find_wavelengths(mill_generic_table *t)
 
 /* ---- conventions ------------------------------------------------------ */
 
+/* Read medium and velocity frame of the wavelengths from the header of SPECTRA. */
 static int read_conventions(mill_generic_table *t, int medium)
 {
   char text[FLEN_VALUE] = "";

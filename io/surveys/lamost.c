@@ -143,6 +143,7 @@ static int recognise_mrs(const mill_fits_guard *guard)
   return 0;
 }
 
+/* Add the camera in HDU i_hdu of a medium-resolution file; minute -1: a coadd. */
 static int open_mrs_camera(mill_cameras *c, int i_hdu, char letter, int32_t minute, int *frame)
 {
   mill_camera *camera;
@@ -162,6 +163,7 @@ static int open_mrs_camera(mill_cameras *c, int i_hdu, char letter, int32_t minu
                                    [MILL_MASK] = minute < 0 ? "ANDMASK" : "PIXMASK"});
 }
 
+/* `open` for medium resolution: take the tables of coadds or those of exposures. */
 static int open_mrs(void *state, const mill_spectra_settings *settings, int *frame)
 {
   lamost *l = state;

@@ -33,6 +33,7 @@ static int recognise(const mill_fits_guard *guard)
 
 /* ---- structure ---------------------------------------------------------- */
 
+/* Set sigma_aa (A) from the FWHM of the pixel's arm, and keep only the mask bits of bad pixels. */
 static int take_width(mill_cameras *c, const mill_camera *camera)
 {
   const pfs *p = (const pfs *)c;

@@ -83,6 +83,7 @@ static int parse_exposure_name(const char *name, char *letter, int32_t *id)
   return 1;
 }
 
+/* Add the cameras of single exposures; an HDU MJD_EXP_... holds both cameras, joined. */
 static int find_exposures(mill_cameras *c)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -179,9 +180,9 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
 
 /* ---- Astra's stars and visits ------------------------------------------- */
 
-/* Keep the mask's BAD bits except OF_ONE, and set sigma_aa (A) from WRESL, the full width at half
- * maximum.  Coadds lack it: use BOSS's resolving power, 1560 to 2270 over 3700-6000 A and
- * 1850 to 2650 over 6000-9000 A. */
+/* Keep the mask's BAD bits, except bits of single exposures (OF_ONE), and set sigma_aa (A) from
+ * WRESL, the full width at half maximum.  Coadds lack WRESL: use BOSS's resolving power, 1560 to
+ * 2270 over 3700-6000 A and 1850 to 2650 over 6000-9000 A. */
 static int take_mwm(mill_cameras *c, const mill_camera *camera)
 {
   mill_single_spectrum *spectrum = &c->spectrum;
@@ -269,6 +270,7 @@ static int open_mwm_table(mill_cameras *c, int i_hdu)
   return MILL_OK;
 }
 
+/* `open` for Astra's files: add a camera for each spectrum of BOSS. */
 static int open_mwm(sdss *s, int *frame)
 {
   mill_cameras *c = &s->cameras;

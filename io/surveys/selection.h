@@ -14,8 +14,8 @@ typedef struct mill_candidate {
   double sn;                   /**< S/N stated in the file, for minsn_from: scores */
 } mill_candidate;
 
-/** Keep a spectrum?  It must pass OBJTYPE (default: all but SKY and BAD), the S/N stated in the
- *  file, redrock (SPECTYPE STAR, or |z| c below the limit) and target classes.  If redrock and
+/** Is a spectrum selected?  It must pass OBJTYPE (default: all but SKY and BAD), the S/N stated in
+ *  the file, redrock (SPECTYPE STAR, or |z| c below the limit) and target classes.  If redrock and
  *  classes both select, select->select_by tells whether either or both must pass. */
 int mill_selection_keeps(const mill_selection *select, const mill_candidate *candidate);
 
@@ -25,8 +25,8 @@ int mill_selection_has_scores(const mill_selection *select);
 /** Is the row a galaxy or quasar by a class without warning, and too fast for a star? */
 int mill_selection_is_other(const mill_selection *select, const mill_catalog_row *row);
 
-/** Keep an exposure whose number is from select->min_exp_id to max_exp_id?  An unknown number (-1)
- *  passes only if there are no limits. */
+/** Return 1 if the exposure number exp_id is from select->min_exp_id to max_exp_id.  An unknown
+ *  number (-1) passes only if there are no limits. */
 int mill_selection_keeps_exp_id(const mill_selection *select, int32_t exp_id);
 
 /** Does the selection limit the numbers of exposures? */
@@ -40,6 +40,6 @@ int mill_class_patterns_make(const mill_selection *select, mill_class_patterns *
 void mill_class_patterns_free(mill_class_patterns *patterns); /* NULL is allowed */
 MILL_CLOSER(mill_class_patterns, mill_class_patterns_free)
 
-/** Set bit i if target_class[i] matches the beginning of name, as in Python's re.match: MWS matches
- *  MWS_ANY. */
+/** Return bits: bit i is 1 if the expression target_class[i] matches the beginning of `name`, as
+ *  Python's re.match does: MWS matches MWS_ANY. */
 int mill_class_matches(const mill_class_patterns *patterns, const char *name);

@@ -218,6 +218,7 @@ int mill_single_key_unit(mill_fits_file *file, int i_hdu, const char *key, const
   return MILL_OK;
 }
 
+/* Read a number from a keyword or its other name (NULL: none); fail if both are missing. */
 static int need_key(mill_fits_file *file, int i_hdu, const char *key, const char *other,
                     double *out)
 {
@@ -231,6 +232,7 @@ static int need_key(mill_fits_file *file, int i_hdu, const char *key, const char
   return MILL_OK;
 }
 
+/* Set *air by the axis type `key`; if that says neither, the setting of medium must. */
 static int read_medium(mill_fits_file *file, int i_hdu, const char *key, int configured, int *air)
 {
   char text[FLEN_VALUE] = "";

@@ -38,18 +38,18 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found);
 
-/** Read frame and medium of SDSS and LAMOST.  The frame is heliocentric if HELIO is true, or
- *  without HELIO if HELIO_RV, the applied correction, has a value.  VACUUM F: in air; default:
- *  vacuum. */
+/** Read frame and medium of SDSS and LAMOST.  The frame is heliocentric if HELIO is T; if HELIO is
+ *  missing, HELIO_RV (the applied correction) must have a value.  Wavelengths are in air if VACUUM
+ *  is F, else in vacuum. */
 int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air);
 
 /** Read the frame from SPECSYS of the HDU, else of the primary header. */
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
 
-/** *to_aa: Angstroms per unit; returns 0 unless text is Angstrom, AA, nm, um, micron or m. */
+/** Set *to_aa to Angstroms per unit; returns 0 unless text is Angstrom, AA, nm, um, micron or m. */
 int mill_single_unit(const char *text, double *to_aa);
 
-/** *to_aa: Angstroms per unit that the keyword, else `unit`, names.  MILL_ERR_INPUT. */
+/** Set *to_aa to Angstroms per unit that the keyword, else `unit`, names.  MILL_ERR_INPUT. */
 int mill_single_key_unit(mill_fits_file *file, int i_hdu, const char *key, const char *unit,
                          double *to_aa);
 
@@ -84,8 +84,8 @@ int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_r
 /** First pixel whose wavelength is not finite, positive and above the one before; n_pix: none. */
 int mill_single_disorder(int n_pix, const double *wave_aa);
 
-/** MILL_ERR_INPUT unless wavelengths are positive, finite and ascending; it names file, HDU, what
- *  (column or row), pixel and value. */
+/** Fail with MILL_ERR_INPUT unless wavelengths are positive, finite and ascending.  The message
+ *  names file, HDU, `what` (a column or row), pixel and value. */
 int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *what, int n_pix,
                            const double *wave_aa);
 
@@ -95,13 +95,13 @@ void mill_single_narrow(const double *value, int n_pix, float *out);
 /** Fold a 64-bit mask into 32 bits; bit 31 is set if any higher bit was. */
 int32_t mill_single_fold(uint64_t mask);
 
-/** *offset: number to add to stored 64-bit masks, as CFITSIO 4.2 cannot read unsigned ones. scale,
- *  zero: BSCALE and BZERO, or TSCAL and TZERO.  what: for the message.  MILL_ERR_INPUT: scaled
- *  mask. */
+/** Set *offset to the number to add to a mask's stored 64-bit values, since CFITSIO 4.2 cannot read
+ *  unsigned ones.  scale, zero: BSCALE and BZERO of an image, TSCAL and TZERO of a column.  what:
+ *  name of image or column, for the message.  MILL_ERR_INPUT: scale is not 1. */
 int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *what, double scale,
                             double zero, uint64_t *offset);
 
-/** MILL_ERR_RANGE unless 0 <= row < n_row. */
+/** Fail with MILL_ERR_RANGE unless 0 <= row < n_row. */
 int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row);
 
 /** A wish that mill_fits_fill copies into a member of mill_catalog_row. */
@@ -125,7 +125,7 @@ int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double n
 typedef struct mill_fibres {
   const mill_fits_wish *wish; /**< [n_wish]; wish[0] is the target's name */
   int n_wish;
-  int i_class, i_sn; /**< index of the wish for target_classes, for minsn; 0: none */
+  int i_class, i_sn; /**< index of the wish of target classes, of S/N; 0: none */
   /** target type of row i, for mill_candidate */
   const char *(*objtype)(const mill_fits_values *values, int64_t i);
 } mill_fibres;

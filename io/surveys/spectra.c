@@ -48,8 +48,8 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
   return mill_arena_take(&spectra->batch->arena, n_byte, out);
 }
 
-/* *out: the piece's pixels of an array [n_row][n_pix] of 4-byte numbers, in the batch's memory;
- * copied unless they are there already.  from NULL: *out is NULL. */
+/* Set *out to the piece's pixels of `from` [n_row][n_pix], an array of 4-byte numbers; they are
+ * copied to the batch's memory unless they are there already.  from NULL: *out is NULL. */
 static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, size_t n_row,
                 size_t n_pix, const void **out)
 {
@@ -101,7 +101,7 @@ static int add_sigma(mill_spectra *spectra, const mill_known_waves *known, mill_
   return MILL_OK;
 }
 
-/* *out: the file's sigma of the piece's pixels, times lsf_factor. */
+/* Set *out to the file's sigma of the piece's pixels, times lsf_factor. */
 static int keep_sigma(mill_spectra *spectra, const mill_piece *p, const float *from, size_t n_pix,
                       const float **out)
 {
@@ -125,6 +125,7 @@ static int add_segment(mill_spectra *spectra, const mill_raw_segment *segment)
   return MILL_OK;
 }
 
+/* Set a segment's pixels and line-spread function from a piece of a channel. */
 static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
                         const mill_known_waves *known, mill_piece *p, mill_raw_segment *s)
 {
@@ -193,8 +194,8 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
   return MILL_OK;
 }
 
-/* Sort by exposure, then arm, keeping the order of equal ones.  Insertion sort, as formats add
- * channels nearly in this order. */
+/* Sort the segments by exposure, then arm, keeping the order of pieces of one arm.  Insertion sort,
+ * as formats add channels nearly in this order. */
 static void sort_segments(mill_read_batch *batch)
 {
   for (int i = 1; i < batch->n_segment; i++) {
@@ -210,6 +211,7 @@ static void sort_segments(mill_read_batch *batch)
   }
 }
 
+/* Let the format add its channels to an emptied batch; pieces lose their old arrays. */
 static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int waves_only,
                       mill_read_batch *batch)
 {

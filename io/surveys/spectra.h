@@ -33,7 +33,7 @@ enum mill_frame {
 
 /** A spectrum from a format; all pointers are borrowed for the call.
  *
- *  sigma_aa [n_pix]  Gaussian sigma of the line-spread function, A, pixel included; NULL: unknown
+ *  sigma_aa [n_pix]  Gaussian sigma of the line-spread function with the pixel, A; NULL: unknown
  *  resolution        resolution matrix, as in mill_raw_segment; NULL: none */
 typedef struct mill_channel {
   char name[MILL_MAX_NAME]; /**< lower case: b, r, z, coadd, blue, red */
@@ -108,8 +108,8 @@ int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segmen
 /** "barycentric", "heliocentric", "topocentric" or "unknown". */
 const char *mill_frame_name(int frame);
 
-/** The enum mill_frame whose name has the same first n letters, ignoring case; MILL_FRAME_UNKNOWN
- *  if none has. */
+/** Return the enum mill_frame whose name begins with the first n letters of text, ignoring case;
+ *  MILL_FRAME_UNKNOWN: none. */
 int mill_frame_from_name(const char *text, size_t n);
 
 /* ---- called by formats while they read ------------------------------------------------------- */
@@ -128,9 +128,9 @@ enum mill_wants {
   MILL_WANTS_MATRIX = 4   /**< with its resolution matrix */
 };
 
-/** *wants: bits of enum mill_wants, the data of a channel that are needed.  Set name, n_pix,
- *  wave_aa, air, n_diag (above 0 if there is a matrix) and sigma_aa (not NULL if there are widths);
- *  pixels may still be unread.  Formats need not call this: unwanted data are ignored. */
+/** Set *wants (bits of enum mill_wants) to the data of a channel that the run needs.  The caller
+ *  sets the channel's name, n_pix, wave_aa, air, n_diag (above 0 if there is a matrix) and sigma_aa
+ *  (not NULL if there are widths).  Formats need not call this: unwanted data are ignored. */
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
 
 /** Selections that only some formats support. */

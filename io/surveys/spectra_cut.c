@@ -45,8 +45,8 @@ void mill_spectra_set_rules(mill_spectra *spectra)
   }
 }
 
-/* Arm of `mask` to which a wavelength goes; -1: none.  Of two overlapping arms, the one that begins
- * first gets the lower half of the overlap. */
+/* Return the arm, among those in `mask`, to which a wavelength goes; -1: none.  Of two overlapping
+ * arms, the one that begins first gets the lower half of the overlap. */
 static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
 {
   int best = -1;
@@ -66,6 +66,7 @@ static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
   return best;
 }
 
+/* Append pixels [first, first + n) of a channel as a piece of this arm. */
 static int add_piece(const mill_spectra *spectra, mill_known_waves *known, int arm, int first,
                      int n)
 {

@@ -158,6 +158,7 @@ static int list_inputs(mill_bench *job)
   return fit->catalog ? mill_catalog_list_read(fit->catalog, &job->input) : MILL_OK;
 }
 
+/* Make the fit's configuration; without --library take the first shipped library. */
 static int configure(mill_bench *job)
 {
   mill_config_default(&job->config);

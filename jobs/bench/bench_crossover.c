@@ -218,8 +218,8 @@ typedef struct progress {
   const char *over; /* why the device is no longer measured; NULL: it is */
 } progress;
 
-/* Set *best_s to the shortest time of n parts on a device; -1: not measured, for the reason
- * p->over. */
+/* Set *best_s to the shortest of n_repeat times for *n stars, models or particles on a device; -1:
+ * not measured, for the reason p->over. */
 static int time_point(const crossover *c, const work_kind *kind, int is_gpu, int64_t *n,
                       progress *p, double *best_s)
 {
@@ -258,7 +258,7 @@ static void print_point(const work_kind *kind, const mill_crossover_point *p, co
   printf("\n");
 }
 
-/* Measure a kind of work; *from: size from which the GPU is faster; 0: never; or TOO_FEW. */
+/* Measure a kind of work; *from: the size from which the GPU is faster; 0: never; or TOO_FEW. */
 static int measure(const crossover *c, const work_kind *kind, int64_t *from)
 {
   int n_point = 0, is_short = 0;
@@ -286,6 +286,7 @@ static int measure(const crossover *c, const work_kind *kind, int64_t *from)
   return MILL_OK;
 }
 
+/* Store the size from which the GPU is faster; --backend auto reads it. */
 static int keep(const crossover *c, const work_kind *kind, int64_t from)
 {
   char path[MILL_CROSSOVER_PATH];
@@ -300,6 +301,7 @@ static int keep(const crossover *c, const work_kind *kind, int64_t from)
   return MILL_OK;
 }
 
+/* Print from which size the GPU is faster, and store the size if --keep was given. */
 static int tell(const crossover *c, const work_kind *kind, int64_t from)
 {
   if (!c->gpu_name[0])
@@ -323,6 +325,7 @@ static int tell(const crossover *c, const work_kind *kind, int64_t from)
 
 /* ---- all ---- */
 
+/* Find the GPU and its functions for all kinds of work; measures its start-up time. */
 static int find_gpu(crossover *c)
 {
   int code = MILL_OK;

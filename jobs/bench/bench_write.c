@@ -56,6 +56,7 @@ static void make_library(mill_library *lib)
   snprintf(lib->name, sizeof lib->name, "made up");
 }
 
+/* Describe a run with n_row made-up rows in files of FILE_ROWS rows, without spectra. */
 static int make_run(const mill_bench *job, made_up *run)
 {
   run->n_row = job->options.n_star > 0 ? job->options.n_star : USUAL_ROWS;
@@ -75,6 +76,7 @@ static int make_run(const mill_bench *job, made_up *run)
   return mill_columns_fits(&job->lib, job->lib.name, 0, &run->columns);
 }
 
+/* Make the index of made-up file i_file; callback `load` of mill_run_info. */
 static int make_index(void *context, int i_file, mill_file_index *index)
 {
   const made_up *run = context;

@@ -224,6 +224,7 @@ static void report_driver(doctor_job *job)
   }
 }
 
+/* Report GPU i, or its failure, which is serious only if the GPU was asked for. */
 static void report_device(doctor_job *job, int i, const mill_gpu_facts *facts)
 {
   mill_doctor_report *r = &job->report;
@@ -309,6 +310,7 @@ static void report_no_gpus(doctor_job *job, const rank_gpu *all)
     mill_doctor_warn(r, "%s", job->gpu_failure.message);
 }
 
+/* Report how many GPUs and CPUs the ranks use; warn if ranks share a GPU. */
 static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
 {
   mill_doctor_report *r = &job->report;
@@ -393,6 +395,7 @@ static void report_crossover(doctor_job *job, int kind, const char *key)
     mill_doctor_say(r, key, "the CPU for any size (measured %.10s)", line.date);
 }
 
+/* Report the backend that a fit would use on rank 0, or why there is none. */
 static void report_choice(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;
@@ -416,6 +419,7 @@ static void report_choice(doctor_job *job)
 
 /* ---- all ---- */
 
+/* Run all checks; rank 0 reports and prints the verdict. */
 static int examine(doctor_job *job)
 {
   int code = MILL_OK;

@@ -74,6 +74,7 @@ static const char *type_name(long type)
   return "other";
 }
 
+/* Report the folder's file system and free space, and warn of unsuitable ones. */
 static void describe(output_check *check, const char *folder)
 {
   struct statfs fs;
@@ -143,6 +144,7 @@ static void say_result(mill_doctor_report *report, const char *key, int err, con
     mill_doctor_fail(report, EXIT_OUTPUT, "%s; %s", mill_error_message(), advice);
 }
 
+/* Rank 0: check that a subfolder can be made, and that files in it can be locked and renamed. */
 static void check_alone(output_check *check, const char *folder, unsigned limit_s)
 {
   begin_step("looking at the folder", limit_s);
@@ -199,6 +201,7 @@ static int move_rows(const output_check *check, int is_write, double *value)
   return MILL_OK;
 }
 
+/* Write one file from all ranks; each rank then reads back the rows of the next. */
 static int write_together(output_check *check)
 {
   int code = MILL_OK;

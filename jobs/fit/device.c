@@ -42,7 +42,7 @@ static int gather_names(const mill_mpi *mpi, int code, const char *mine, char **
   return MILL_OK;
 }
 
-/* Replace this rank's backend by that of the oldest instruction set among all ranks.
+/* Replace this rank's CPU backend by the one for the oldest instruction set among all ranks.
  * (mill_backend_place has checked that GPUs are of one kind.)  code: the code of finding this
  * rank's backend. */
 static int agree_on_one(const mill_mpi *mpi, int code, const mill_backend **backend)
@@ -92,6 +92,7 @@ static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
   return MILL_OK;
 }
 
+/* Set device->backend to the backend `choice`, the same kind on all ranks. */
 static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit_device *device)
 {
   static const mill_backend any_gpu = {.name = "cuda",
@@ -123,6 +124,7 @@ static const char *begun_on(const mill_fit_call *call, const mill_existing *exis
   return device[0] && !is_void && (!call->options->overwrite || existing->is_new) ? device : NULL;
 }
 
+/* If the backend is auto, choose it by n_row, or take that of the result to continue. */
 static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
                           const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {

@@ -11,11 +11,11 @@ typedef struct mill_fit_device {
   int n_thread, n_reader, n_slot;
   int has_gpu; /**< with auto and cuda+cpu: 1 if this rank has a GPU */
   char cpu[64], gpu[64],
-      both[144]; /**< with cuda+cpu: names of the backends, the same on all ranks; else empty */
+      both[144]; /**< names of the backends, equal on all ranks; empty unless cuda+cpu */
 } mill_fit_device;
 
-/** Choose the configured backend; mill_fit_settle_device chooses auto later.  Rows have the same
- *  bits only on one instruction set, so all ranks take the oldest of their instruction sets;
+/** Choose the configured backend; for auto, mill_fit_settle_device chooses later.  Rows have the
+ *  same bits only on one instruction set, so all ranks take the oldest of their instruction sets;
  *  GPUs must be of one kind. */
 int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_fit_device *device);

@@ -86,6 +86,8 @@ static int fit_rows(const mill_fit_call *call, fit_parts *p, int *is_settled)
   return err;
 }
 
+/* Do all steps of a fit in order; after a failure only the last: end the stop watch and the status.
+ * */
 static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
 {
   int err = MILL_OK, is_settled = 0;

@@ -82,10 +82,10 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
 /* Shift of all velocities if air wavelengths are taken for vacuum or the reverse: (n - 1) c,
  * with the refractive index n of air; 82.9 km/s at 7000 A, 84.5 at 4000 A. */
 static const double AIR_KM_S = 83.0;
-/* The hint needs a median velocity with an error below MOST_ERROR_KM_S, and within NEAR_KM_S
- * plus that error of +-AIR_KM_S.  NEAR_KM_S: the Sun's motion alone shifts the median of nearby
- * stars by some 10 km/s.  With a large velocity dispersion such an error needs some hundred
- * rows. */
+/* Warn only if the median velocity has an error below MOST_ERROR_KM_S and differs from AIR_KM_S or
+ * -AIR_KM_S by less than NEAR_KM_S plus the error.  NEAR_KM_S: the Sun's motion alone shifts the
+ * median of nearby stars by some 10 km/s.  With a large velocity dispersion the error becomes small
+ * enough after some hundred rows. */
 static const double MOST_ERROR_KM_S = 10.0, NEAR_KM_S = 10.0;
 static const int64_t LEAST_ROWS = 10;
 static const double FIRST_KM_S = -200.0; /* lower edge of the histogram */

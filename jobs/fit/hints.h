@@ -9,11 +9,10 @@
 #include "kernels/data/result.h"
 #include "src/ranks/mpi_context.h"
 
-/** Segments whose line-spread function is narrower than their arm's templates: number and sum of
- *  sigmas (A) by arm. */
+/** Segments whose line-spread function is narrower than their arm's templates. */
 typedef struct mill_narrow_widths {
-  double n[MILL_MAX_ARM], sum_aa[MILL_MAX_ARM];
-  int n_seen; /**< segments examined, in all arms */
+  double n[MILL_MAX_ARM], sum_aa[MILL_MAX_ARM]; /**< their number and sum of sigmas (A), by arm */
+  int n_seen;                                   /**< segments examined, in all arms */
 } mill_narrow_widths;
 
 /** Count a segment if its line-spread function is narrower than its arm's templates.  Only a
@@ -21,8 +20,8 @@ typedef struct mill_narrow_widths {
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
                       const mill_raw_segment *segment);
 
-/** Collective: if more than half of n_fitted rows have LSF_NARROW (n_narrow of them), warn on
- *  rank 0 and name the widths of templates and spectra. */
+/** If more than half of n_fitted rows have the flag LSF_NARROW (n_narrow do), warn on rank 0 and
+ *  name the widths of templates and spectra.  Collective. */
 int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_narrow_widths *mine,
                      int64_t n_narrow, int64_t n_fitted);
 

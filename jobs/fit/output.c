@@ -12,6 +12,7 @@
 /* Speed of sampling relative to fitting: a posterior takes some 300 times as many evaluations. */
 static const double SAMPLE_RATE = 1.0 / 300;
 
+/* Describe the run, and create the result or open the one to continue. */
 static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, mill_inputs *inputs,
                        const mill_fit_device *device, mill_fit_output *out)
 {
@@ -75,6 +76,7 @@ static int open_models(const mill_fit_call *call, const mill_fit_setup *setup,
                                                 call->options->overwrite, wave_aa, inputs->n_pix));
 }
 
+/* Open the status file; rows done by earlier runs count as done. */
 static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, const mill_fit_device *device,
                       mill_fit_output *out)

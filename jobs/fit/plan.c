@@ -57,6 +57,7 @@ static void print_inputs(const mill_inputs *inputs, const totals *sum, FILE *out
           (long long)sum->n_fits_row, (long long)inputs->n_row, (long long)sum->n_exposure);
 }
 
+/* Estimate the bytes of a result file: its rows, its texts and HDF5's headers. */
 static double result_bytes(const mill_inputs *inputs, const mill_columns *fits, int with_epochs,
                            int64_t n_exposure)
 {

@@ -47,12 +47,12 @@ static void tell_masks(const mill_fit_setup *setup)
   }
 }
 
-/* Indices of row counts: first rows by the outcome in the start table (enum mill_start_found),
- * then rows with priors. */
+/* Indices of the counts of rows: the outcomes in the start table (enum mill_start_found), then
+ * rows with priors. */
 enum { HAS_PRIOR = MILL_START_NOT_FINITE + 1, N_COUNT };
 
 /* Count the rows of one of this rank's files by their entries in the tables of starts and
- * priors.  found: marks of mill_star_list_has; NULL: no marks. */
+ * priors, n [N_COUNT].  found: mark the listed stars that have a row (mill_star_list_has). */
 static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n,
                       unsigned char *found)
 {

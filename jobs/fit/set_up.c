@@ -36,6 +36,7 @@ static int load_watched(void *context)
   return l->load(l->call, l->setup);
 }
 
+/* Select the stars of `starmill sample` among the fitted stars, by the options. */
 static int choose_sampled(const mill_fit_options *options, mill_config *config)
 {
   const mill_sampled_wish wish = {
@@ -163,6 +164,7 @@ static int unite_libraries(mill_fit_setup *setup)
   return MILL_OK;
 }
 
+/* Cut the libraries to the configured arms, and derive the fit's settings from them. */
 static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
 {
   mill_config *config = &setup->config;
@@ -207,6 +209,7 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
+/* Read the table of starting points, if there is one, and note its digest. */
 static int load_start(const mill_fit_call *call, mill_fit_setup *setup)
 {
   (void)call;

@@ -43,6 +43,7 @@ static int next_star(void *context, mill_star **star)
   return err == MILL_OK ? *star != NULL : -err;
 }
 
+/* Hand a finished star to the I/O thread and count it; callback of mill_pipeline_run. */
 static int take_result(void *context, mill_star *star)
 {
   share *s = context;
@@ -81,6 +82,7 @@ done:
   return err;
 }
 
+/* Note the pipeline's times for an observer. */
 static void note_run(const share *s)
 {
   mill_fit_meters *meters = &s->task->tally->meters;
@@ -96,6 +98,7 @@ static void note_run(const share *s)
   meters->load_s += mill_pipeline_load_s(pipeline) - sets.make_s;
 }
 
+/* Create the pipeline and run it on this rank's stars until none is left. */
 static int fit_rows(share *s)
 {
   const mill_fit_task *task = s->task;

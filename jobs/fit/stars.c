@@ -129,6 +129,7 @@ void mill_stars_note_memory(const mill_stars *stars)
                     mill_reader_batches(stars->task->device->n_reader) * n_batch);
 }
 
+/* Take the reader's next batch; give back the batch before the last, whose pixels are uploaded. */
 static int next_batch(mill_stars *stars)
 {
   MILL_CHECK(mill_pipeline_settle(stars->pipeline));

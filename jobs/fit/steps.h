@@ -51,8 +51,8 @@ int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
  *  Collective.  MILL_ERR_CONFIG names the ranks and the setting; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const mill_library *lib);
 
-/** Write the identity of a run: mill_config_identity, and for a sample also its settings.  The
- *  caller frees *identity by free(), also after a failure.  MILL_ERR_MEMORY and the codes of
+/** Write the identity of a run: mill_config_identity, and for `starmill sample` also its options.
+ *  The caller frees *identity by free(), also after a failure.  MILL_ERR_MEMORY and the codes of
  *  mill_config_identity. */
 int mill_fit_identity(const mill_fit_options *options, const mill_config *config, char **identity);
 
@@ -95,7 +95,7 @@ int mill_fit_print_summary(const mill_fit_task *task, double fit_s);
 /** Start the thread that watches for reasons to stop. */
 int mill_fit_watch_stops(const mill_fit_call *call, mill_fit_setup *setup);
 
-/** MILL_ERR_STOPPED if there is a reason to stop; called between the steps before the first fit.
+/** Fail with MILL_ERR_STOPPED if there is a reason to stop; called before the first star's fit.
  *  step: "at the start", for the message. */
 int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *setup,
                             const char *step);

@@ -107,6 +107,7 @@ static int find_good(const job *j, int *n, int **good)
   return MILL_OK;
 }
 
+/* Divide the good models into those to train on and a random part that measures the error. */
 static int split_models(job *j)
 {
   MILL_OWNED int *good = NULL;
@@ -204,6 +205,7 @@ static int choose_auto(const job *j, int *has_gpu)
                              step_mflop(j), j->o.n_thread, &choice, has_gpu);
 }
 
+/* Choose CPU or GPU for the training, the same on all ranks. */
 static int choose_ops(const job *j, const mill_train_ops **ops)
 {
   int code = MILL_OK, has_gpu = j->o.backend == MILL_WORD_CUDA;

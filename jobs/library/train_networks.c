@@ -115,6 +115,7 @@ static int share_state(const mill_mpi *mpi, int n_epoch, mill_train_state *s)
   return MILL_OK;
 }
 
+/* Read the state of each arm's training from the checkpoint, if there is one, on all ranks. */
 static int read_checkpoint(run *r)
 {
   int code = MILL_OK, found = 0;
@@ -133,6 +134,7 @@ static int read_checkpoint(run *r)
 
 /* ---- while it runs ---- */
 
+/* Write the losses of all arms and epochs as a CSV table. */
 static int write_table(const run *r)
 {
   int failed = 0;
@@ -221,6 +223,7 @@ static int save_all(run *r)
   return MILL_OK;
 }
 
+/* After an epoch, report progress and save the state if due; fail if a rank wants to stop. */
 static int after_epoch(void *context, mill_train_state *state)
 {
   int save = 0;
@@ -254,6 +257,7 @@ static int read_models(void *context, int n, const int *model, float *flux)
   return mill_grid_read(r->n->grid, r->arm, n, r->row, flux);
 }
 
+/* Print the result of an arm's training; the error is a root mean square. */
 static void print_arm(const run *r, const mill_train_arm_report *report)
 {
   char error[48], before[48];
@@ -271,6 +275,7 @@ static void print_arm(const run *r, const mill_train_arm_report *report)
   fflush(stdout);
 }
 
+/* Train the emulator of arm r->arm, and report it on rank 0. */
 static int train_arm(run *r, const float *x, mill_library *lib)
 {
   const mill_train_networks *n = r->n;

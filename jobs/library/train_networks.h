@@ -10,8 +10,8 @@
 /** A grid file's good models: those that train an emulator, and those left out to measure it. */
 typedef struct mill_train_split {
   int n, n_train;
-  /** [n] rows of the grid file, owned: first the n_train rows to train on, then those left out,
-   *  both in ascending order */
+  /** [n] rows of the grid file, owned: first the n_train rows to train on, then the rows left out,
+   *  each group in ascending order */
   int *model;
 } mill_train_split;
 

@@ -40,6 +40,7 @@ int mill_python_is_other_rank(void)
   return 0;
 }
 
+/* Replace this process by Python, which runs the shipped package; returns only on failure. */
 static int become(int argc, char **argv)
 {
   int n = 0;

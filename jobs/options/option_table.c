@@ -40,8 +40,8 @@ static int complain(int id, char **argv, const mill_option_table *table)
                     near.name ? near.name : "", near.name ? "?" : "", command);
 }
 
-/* Parse into base; base NULL: only check the values.  text [rows] out: text of each given
- * option; NULL: not given. */
+/* Parse the command line into the structure base; NULL: only check the values.  text [rows] out:
+ * text of each given option; NULL: not given. */
 static int parse(const mill_option_table *table, int argc, char **argv, void *base,
                  const char **text, int *first)
 {

@@ -41,8 +41,8 @@ typedef struct particle_job {
   int64_t *todo, n_todo;
   int64_t n_bad, first_bad;
   int bad_step;
-  /* doubles in a problem's results: density, bound, moment, position, and all of them plus the
-   * bad step */
+  /* numbers (doubles) in a problem's results; n_result: the sum of the others, and 1 for
+   * bad_step */
   size_t n_density, n_bound, n_moment, n_position, n_result;
   int n_round;    /* most problems of a rank in a round */
   double *result; /* [n_round][n_result]; on rank 0 [ranks][n_round][n_result] */
@@ -113,6 +113,7 @@ static int load_files(particle_job *job)
   return MILL_OK;
 }
 
+/* Read the configuration and its files, and check every problem. */
 static int load(void *context)
 {
   particle_job *job = context;
@@ -135,6 +136,7 @@ static int load(void *context)
   return MILL_OK;
 }
 
+/* Print a line with the SHA-256 of data, named `what`. */
 static int append_digest(FILE *out, const char *what, const void *data, size_t n_byte)
 {
   mill_sha256 sha;
@@ -256,6 +258,7 @@ static int find_engine(particle_job *job)
   return find_cpu(&job->mpi, &job->ops);
 }
 
+/* Read the configuration, choose the engine, open the output, and list the problems to do. */
 static int set_up(particle_job *job)
 {
   MILL_CHECK(mill_mpi_agree(&job->mpi, mill_stop_signal_catch()));
@@ -325,6 +328,8 @@ static int keep(particle_job *job, int64_t first)
   return mill_particle_file_flush(job->file);
 }
 
+/* Compute in rounds: each rank takes n_round problems, and rank 0 gathers and writes the results.
+ * */
 static int rounds(particle_job *job)
 {
   const int rank = job->mpi.rank, n_number = job->n_round * (int)job->n_result;

@@ -379,13 +379,16 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
     for (; i < n; i++) {
       if (!mill_slot_wants(active[i], arm))
         continue;
-      if (mill_template_there(m, active[i])) {
+      if (active[i]->stored > 0 ? stored_is_there(m, arm, active[i], &part)
+                                : mill_template_there(m, active[i])) {
         answer_slot(m, arm, active[i], &lane->work[0], &part, timing, last);
         continue;
       }
       const int more = 1 + n_tangent_of(m, active[i]);
       if (n_row + more > MILL_BATCH_ROWS)
         break;
+      if (active[i]->stored > 0)
+        stored_begin(m, arm, active[i]);
       batch[n_batch++] = active[i];
       n_row += more;
     }
@@ -394,6 +397,9 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
     mill_range_begin(MILL_RANGE_EMULATE);
     cut_arm(m, arm, n_batch, batch, &part);
     emulate(&part, arm, n_batch, batch, lane);
+    for (int s = 0; s < n_batch; s++)
+      if (batch[s]->stored > 0)
+        stored_end(m, arm, batch[s], &part, &lane->work[s]);
     mill_range_end();
     count_emulator(m, n_batch, batch, lap_s(last), timing);
     for (int s = 0; s < n_batch; s++)
@@ -517,12 +523,11 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
 /** mill_backend.store: a task emulates a batch of templates, with one tangent per label. */
 static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, double *mean)
 {
-  const int n_row = 1 + m->n_label, fit = MILL_BATCH_ROWS / n_row;
+  const int fit = MILL_BATCH_ROWS / (1 + m->n_label);
   const int most = fit < MILL_GROUP ? fit : MILL_GROUP; /* templates of a task */
   const int n_share = (m->n_stored + most - 1) / most;
   const int n_task = (n_share + d->n_thread - 1) / d->n_thread * d->n_thread;
   const int each = (m->n_stored + n_task - 1) / n_task;
-  const size_t pad = (size_t)m->arm[arm].n_pix_pad;
   MILL_OWNED mill_slot *star = NULL;
   MILL_CHECK(reserve(d, m));
   MILL_CHECK(MILL_ALLOC(m->n_stored, &star));
@@ -539,14 +544,8 @@ static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, 
             m->guess_label[(size_t)(first + s) * (size_t)m->n_label + (size_t)l];
     }
     emulate(m, arm, n, slot, lane);
-    for (int r = 0; r < n * n_row; r++) {
-      const mill_workspace *work = &lane->work[r / n_row];
-      const int t = r % n_row;
-      const size_t at = (size_t)first * (size_t)n_row + (size_t)r;
-      memcpy(rows + at * pad, (const float *)work->grid + (size_t)t * (size_t)m->max_pix_pad,
-             pad * sizeof *rows);
-      mean[at] = work->mean[t];
-    }
+    for (int s = 0; s < n; s++)
+      store_template(m, arm, first + s, &lane->work[s], rows, mean);
   }
   return MILL_OK;
 }

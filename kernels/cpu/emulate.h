@@ -61,7 +61,10 @@ static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slo
   mill_layer *last = &arm->layer[whole->n_layer - 1];
   double low = whole->n_pix, high = 0.0;
   for (int j = 0; j < n; j++) {
-    const double vsini = slot[j]->theta[MILL_PAR_VSINI] / (MILL_C_KM_S * whole->ln_step);
+    double vsini = slot[j]->theta[MILL_PAR_VSINI];
+    if (slot[j]->stored > 0) /* for every rotation of a start */
+      vsini = fmax(vsini, m->guess_vsini[m->n_guess_vsini - 1]);
+    vsini /= MILL_C_KM_S * whole->ln_step;
     const double edge = mill_rotation_slope_half_width(m->set.rotation, vsini) +
                         ceil(MILL_BLUR_REACH * slot[j]->blur[i_arm]) + MILL_PART_EDGE;
     for (int i = 0; i < slot[j]->n_segment; i++) {
@@ -261,4 +264,62 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
     layer_product_f64(last, last->weight, rows.n_row, lane->hidden[from], rows.is_value, to);
   else
     layer_product_f32(last, last->weight, rows.n_row, lane->narrow[from], rows.is_value, to32);
+}
+
+/** Copy what emulate has made of guess template k to rows and mean, laid out as
+ *  mill_model_arm.stored and stored_mean of the whole arm. */
+static void store_template(const mill_model *m, int i_arm, int k, const mill_workspace *work,
+                           float *rows, double *mean)
+{
+  const mill_model_arm *arm = &m->arm[i_arm];
+  const size_t n_row = (size_t)(1 + m->n_label), first = (size_t)arm->first;
+  for (size_t t = 0; t < n_row; t++) {
+    const size_t at = (size_t)k * n_row + t;
+    memcpy(rows + at * (size_t)arm->n_pix_pad + first,
+           (const float *)work->grid + t * (size_t)m->max_pix_pad + first,
+           (size_t)arm->n_pix * sizeof *rows);
+    mean[at] = work->mean[t];
+  }
+}
+
+/** Has the store what a slot needs of its template in an arm?  part: a copy of the model. */
+static int stored_is_there(const mill_model *m, int i_arm, mill_slot *slot, mill_model *part)
+{
+  const mill_stored *own = &m->arm[i_arm].stored_own[slot->stored - 1];
+  const mill_model_arm *arm = &part->arm[i_arm];
+  int state;
+#pragma omp atomic read seq_cst
+  state = own->state;
+  if (!(state & MILL_STORED_MADE))
+    return 0;
+  cut_arm(m, i_arm, 1, &slot, part);
+  return own->first <= arm->first && arm->first + arm->n_pix <= own->end;
+}
+
+/** Promise to store what is about to be emulated for a slot.  If another slot has promised it, this
+ *  slot does without the store. */
+static void stored_begin(const mill_model *m, int i_arm, mill_slot *slot)
+{
+  mill_stored *own = &m->arm[i_arm].stored_own[slot->stored - 1];
+  int before;
+#pragma omp atomic capture seq_cst
+  {
+    before = own->state;
+    own->state |= MILL_STORED_BEGUN;
+  }
+  if (before != 0)
+    slot->stored = 0;
+}
+
+/** Store what was emulated for a slot with `part`, a cut copy of the model m. */
+static void stored_end(const mill_model *m, int i_arm, const mill_slot *slot,
+                       const mill_model *part, const mill_workspace *work)
+{
+  const mill_model_arm *arm = &m->arm[i_arm];
+  mill_stored *own = &arm->stored_own[slot->stored - 1];
+  store_template(part, i_arm, slot->stored - 1, work, arm->stored, arm->stored_mean);
+  own->first = part->arm[i_arm].first;
+  own->end = own->first + part->arm[i_arm].n_pix;
+#pragma omp atomic seq_cst
+  own->state |= MILL_STORED_MADE;
 }

@@ -22,6 +22,15 @@ enum {
 /** Step of a profile's first grid, in expected errors of the velocity. */
 #define MILL_PROFILE_FEW_STEP 1.5
 
+/** A CPU stores a template when a start first asks for it, at the grid points that the batch of
+ *  stars needs. */
+typedef struct mill_stored {
+  int state;      /**< bits of enum mill_stored_state */
+  int first, end; /**< its grid points, once it is made */
+} mill_stored;
+
+enum mill_stored_state { MILL_STORED_BEGUN = 1, MILL_STORED_MADE = 2 };
+
 /** Emulator weights, in panels of MILL_PANEL_BYTES of outputs: [panel][n_in][outputs of a panel].
  *  The weights of a tile of outputs are then contiguous and fit a first-level cache. */
 typedef struct mill_layer {
@@ -60,11 +69,12 @@ typedef struct mill_model_arm {
   int n_layer;
   mill_layer layer[MILL_MAX_LAYER];
   /** Emulator output at the guess templates, for a start's first Jacobian. */
-  const float *stored;       /**< grid [n_stored][1 + n_label][n_pix_pad] */
-  const double *stored_mean; /**< mean [n_stored][1 + n_label] */
-  mill_model_error error;    /**< fraction NULL: no model error */
-  int n_sky;                 /**< components of the sky */
-  double template_sigma_aa;  /**< as in mill_arm */
+  float *stored;            /**< grid [n_stored][1 + n_label][n_pix_pad] */
+  double *stored_mean;      /**< mean [n_stored][1 + n_label] */
+  mill_stored *stored_own;  /**< [n_stored]; NULL on a GPU, where all is made before the run */
+  mill_model_error error;   /**< fraction NULL: no model error */
+  int n_sky;                /**< components of the sky */
+  double template_sigma_aa; /**< as in mill_arm */
 } mill_model_arm;
 
 /** Elements from one row of a segment to the next: a multiple of 4, since a GPU may load four

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 N_SHOWN = 8  # rows of a table that a notebook shows
 
-# {contents: known column names, any case}; contents: arguments of Spectrum, and variance
+# {argument of Spectrum, or "variance": known names of its column, in any case}
 NAMES = {
     "wave": ("wavelength", "wave", "lambda", "lam", "wl"), "loglam": ("loglam",),
     "flux": ("flux", "intensity"), "mask": ("mask", "and_mask"), "sigma": ("lsf_sigma",),
@@ -97,8 +97,8 @@ class Columns:
 
     def to_astropy(self, names: Optional[Sequence[str]] = None) -> "astropy.table.Table":
         """Make an astropy table, by default of all columns: a row per star, with units,
-        descriptions and, of a Result, UCDs in ``meta``.  A unit unknown to FITS stands in the
-        description."""
+        descriptions and, from a Result, UCDs in ``meta``.  A column's description names its unit if
+        FITS does not know the unit."""
         from astropy.table import Column, Table
         made = Table()
         for name in self.names if names is None else names:

@@ -51,7 +51,7 @@ class Spectrum(FromOthers):
         wave, flux (array [n_pix]): flux in any unit; wave in Angstrom (or with unit), ascending.
         ivar, error (array [n_pix]): Inverse variance or error of the flux: give one of the two.
         name (str, optional): The library's arm (default: cut by wavelength into the arms).
-        mask (array [n_pix], optional): Not 0: a bad pixel, as is a masked element of any of these.
+        mask (array [n_pix], optional): Not 0: a bad pixel, as are masked elements of wave, flux ...
         resolution (array [n_diag, n_pix], optional): Resolution matrix as DESI stores it.
         sigma (number or array [n_pix]): Gaussian sigma of the line-spread function, Angstrom.
         systematic (number or array [n_pix]): Error to add in quadrature, in the flux's unit.
@@ -314,8 +314,8 @@ class SpectraFile:
 
 @dataclass
 class Piece:
-    """Model of a spectrum in one arm: flux = template x continuum, with the model error if
-    included; the continuum sums coefficient x function.  data and ivar: the star's spectrum."""
+    """Model of a spectrum in one arm: flux = template x continuum, corrected by the model error if
+    that is included; continuum = sum of coefficient x function.  data, ivar: star's spectrum."""
 
     spectrum: int
     arm: str

@@ -191,8 +191,9 @@ static void print_range(const mill_option *k, FILE *out)
   print_cell(text, or_empty(k->range), out);
 }
 
-/* Print the type of a key for the documentation: its words, or the kind of its value. */
-static void print_type(const mill_option *k, FILE *out)
+/* Print the type of a key for the documentation, its words or the kind of its value, and its
+ * unit. */
+static void print_type_and_unit(const mill_option *k, FILE *out)
 {
   if (k->words)
     for (int i = 0; k->words[i]; i++)
@@ -204,6 +205,7 @@ static void print_type(const mill_option *k, FILE *out)
             : k->kind == MILL_OPTION_COUNT ? "whole number"
                                            : "number",
             k->without ? " or " : "", or_empty(k->without));
+  fprintf(out, "%s%s", k->unit ? ", " : "", or_empty(k->unit));
 }
 
 int mill_config_print_keys(FILE *out)
@@ -222,13 +224,12 @@ int mill_config_print_keys(FILE *out)
     const char *quote = value[1] == '"' || value[1] == '[' ? "`" : "";
     if (k->section)
       fprintf(out,
-              "%s## %s\n\n| key | type | default | unit | range | meaning | rvspecfit |\n"
-              "|---|---|---|---|---|---|---|\n",
+              "%s## %s\n\n| key | type, unit | default | range | meaning | rvspecfit |\n"
+              "|---|---|---|---|---|---|\n",
               i ? "\n" : "", k->section);
     fprintf(out, "| `%s` | ", k->name);
-    print_type(k, out);
+    print_type_and_unit(k, out);
     fprintf(out, " | %s%s%s |", quote, value + 1, quote);
-    print_cell(or_empty(k->unit), "", out);
     print_range(k, out);
     print_cell(k->help, or_empty(k->more), out);
     print_cell(or_empty(k->elsewhere), "", out);

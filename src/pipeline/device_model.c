@@ -344,8 +344,8 @@ static int stored_most(const mill_library *lib, const mill_model *m)
   return (size_t)lib->n_guess < STORE_BYTES / each ? lib->n_guess : (int)(STORE_BYTES / each);
 }
 
-/** Store the emulator's output at the guess templates.  The run's backend computes it; for a GPU
- *  the CPU backend does, and the result is uploaded. */
+/** Make room for the emulator's output at the guess templates.  A GPU gets all of it now, computed
+ *  by the CPU. */
 static int load_stored(const mill_library *lib, const mill_fit_settings *settings,
                        const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                        mill_model *m)
@@ -361,27 +361,29 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
   m->n_stored = settings->precision == MILL_FLOAT32 && cpu ? stored_most(lib, m) : 0;
   if (m->n_stored == 0)
     goto done;
-  memset(&on_host, 0, sizeof on_host);
+  const size_t n = (size_t)m->n_stored * (size_t)(1 + m->n_label);
   if (!is_here) {
+    memset(&on_host, 0, sizeof on_host);
     MILL_TRY(cpu->open(n_thread, &here.device));
     MILL_TRY(load_model(lib, settings, guess, n_thread, &here, &on_host));
-  }
-  on_host.n_stored = m->n_stored;
-  const size_t n = (size_t)m->n_stored * (size_t)(1 + m->n_label);
-  if (!is_here)
+    on_host.n_stored = m->n_stored;
     MILL_TRY(MILL_ALLOC(n * (size_t)m->max_pix_pad, &row));
-  MILL_TRY(MILL_ALLOC(n, &mean));
+    MILL_TRY(MILL_ALLOC(n, &mean));
+  }
   for (int a = 0; a < m->n_arm; a++) {
     const size_t size = n * (size_t)m->arm[a].n_pix_pad * sizeof *row;
-    MILL_TRY(mill_device_memory_take(memory, size, NULL, &block));
-    m->arm[a].stored = block;
-    MILL_TRY(cpu->store(is_here ? memory->device : here.device, is_here ? m : &on_host, a,
-                        is_here ? block : row, mean));
     if (!is_here)
-      MILL_TRY(memory->backend->upload(memory->device, block, row, size));
-    memory->uploaded += size; /* filled after it was taken */
+      MILL_TRY(cpu->store(here.device, &on_host, a, row, mean));
+    MILL_TRY(mill_device_memory_take(memory, size, row, &block));
+    m->arm[a].stored = block;
     MILL_TRY(mill_device_memory_take(memory, n * sizeof *mean, mean, &block));
     m->arm[a].stored_mean = block;
+    if (is_here) {
+      const size_t own = (size_t)m->n_stored * sizeof *m->arm[a].stored_own;
+      MILL_TRY(mill_device_memory_take(memory, own, NULL, &block));
+      MILL_TRY(memory->backend->zero(memory->device, block, own));
+      m->arm[a].stored_own = block;
+    }
   }
 done:
   MILL_FREE(row, mean);

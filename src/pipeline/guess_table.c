@@ -119,6 +119,11 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
   MILL_TRY(MILL_ALLOC(table->n_fourier, &table->root));
   mill_fourier_roots(table->n_fourier, table->root);
   const size_t n_group = (size_t)(lib->n_guess + MILL_LANE - 1) / MILL_LANE;
+  int longest = 0;
+  for (int a = 0; a < lib->n_arm; a++)
+    longest = lib->arm[a].n_pix > longest ? lib->arm[a].n_pix : longest;
+  MILL_TRY(MILL_ALLOC(n_group * (size_t)longest, &flux));
+  MILL_TRY(MILL_ALLOC(longest, &bin));
   for (int a = 0; a < lib->n_arm; a++) {
     const mill_arm *arm = &lib->arm[a];
     const int n = arm->n_pix;
@@ -126,12 +131,6 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
     bins->bin0 = bin_of(arm->ln_wave0, step);
     bins->n_bin =
         (int)(bin_of(arm->ln_wave0 + (double)(n - 1) * arm->ln_step, step) - bins->bin0) + 1;
-    mill_free(flux);
-    mill_free(bin);
-    flux = NULL;
-    bin = NULL;
-    MILL_TRY(MILL_ALLOC(n_group * (size_t)n, &flux));
-    MILL_TRY(MILL_ALLOC(n, &bin));
     MILL_TRY(MILL_ALLOC(bins->n_bin, &bins->count));
     MILL_TRY(MILL_ALLOC((size_t)table->n_group * (size_t)bins->n_bin * 2, &bins->mean));
     for (int i = 0; i < n; i++) {

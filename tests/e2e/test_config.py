@@ -205,7 +205,7 @@ class Config(ProgramTest):
         self.assertEqual(len(lines), len(GIVEN))
         for line in lines:
             at = documented.index(line, at)
-        self.assertEqual(sum(line.startswith("| `") and line.count("|") == 8 for line in documented),
+        self.assertEqual(sum(line.startswith("| `") and line.count("|") == 7 for line in documented),
         len(GIVEN))
 
     def test_every_key(self):

@@ -4,7 +4,7 @@ what has something to fit is fitted, what is bad is flagged and named.
 
 The rows that are no stars are made here from one star of the reference survey (S/N 50, v sin i 5 km/s),
 whose wavelengths, errors and resolution they keep.  docs/science/validation.md (Hostile input) has the
-answers; docs/use/running.md says what to make of the flags.
+answers; docs/use/results.md says what to make of the flags.
 """
 
 from common import *  # noqa: F403

@@ -106,8 +106,8 @@ STARMILL_API const char *starmill_library_hash(const starmill_library *library);
 STARMILL_API const char *starmill_library_backend(const starmill_library *library);
 
 /** A parameter: its name in configuration files ("vrad", "vsini", "teff", ...; "offset_r" for
- *  the offset of arm r), its column in results ("VRAD", ...), its unit, and its limits.  A
- *  label's limits are its range over the training stars. */
+ *  the velocity offset of arm r), its column in results ("VRAD", ...), its unit, and its limits.
+ *  A label's limits are its range over the stars that trained the library. */
 typedef struct starmill_parameter {
   const char *name, *column, *unit;
   double min, max;
@@ -196,10 +196,10 @@ STARMILL_API int starmill_channels_open(const char *path, const char *config,
                                         starmill_channels **channels, starmill_error *error);
 STARMILL_API void starmill_channels_close(starmill_channels *channels);
 
-/** starmill_channels_read reads an exposure, a value of /catalog/exposures/FITS_ROW, and sets *n
- *  to its number of channels.  starmill_channels_at describes channel i: name, n_pix, wave in
- *  vacuum, flux, ivar and mask, valid until the next read, and flux_unit, valid until the next
- *  call. */
+/** starmill_channels_read reads the exposure with this number, as in /catalog/exposures/FITS_ROW of
+ *  a result, and sets *n to its number of channels.  starmill_channels_at describes channel i:
+ *  name, n_pix, wave in vacuum, flux, ivar and mask, valid until the next read, and flux_unit,
+ *  valid until the next call. */
 STARMILL_API int starmill_channels_read(starmill_channels *channels, int64_t exposure, int *n,
                                         starmill_error *error);
 STARMILL_API int starmill_channels_at(starmill_channels *channels, int i,
@@ -227,9 +227,9 @@ STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmil
                                         const double *theta, double *m2ll, double *penalty,
                                         double *gradient, double *curvature, starmill_error *error);
 
-/** Include the library's model error (the errors of its templates), lsf_width_error and
- *  sky_components, computed at theta [n_par], in all later calls for this star.  theta NULL: leave
- *  them out, the default.  A fit includes them at its solution. */
+/** Let the likelihood of this star, in all later calls, include the library's model error (the
+ *  errors of its templates), lsf_width_error and sky_components, computed at theta [n_par].  theta
+ *  NULL: leave them out (the default).  A fit includes them at its solution. */
 STARMILL_API int starmill_fix_model_error(starmill_library *library, starmill_star *star,
                                           const double *theta, starmill_error *error);
 

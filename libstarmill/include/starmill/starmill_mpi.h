@@ -7,7 +7,7 @@
  *  are collective over comm and return the same code on all ranks: 0, or the code of the first rank
  *  that failed, with its message.  error must not be NULL.
  *
- *  On one kind of processor, a row has the same bits on any rank. */
+ *  Ranks on one kind of processor compute the same bits for a star. */
 #ifndef STARMILL_STARMILL_MPI_H
 #define STARMILL_STARMILL_MPI_H
 
@@ -69,7 +69,7 @@ static inline int starmill_mpi_row_bytes(const starmill_column *column)
  *
  *  table     the table of this rank; NULL: it has no rows
  *  name      the same on all ranks
- *  row_bytes starmill_mpi_row_bytes of the column, else STARMILL_USAGE; the same on all ranks */
+ *  row_bytes must be starmill_mpi_row_bytes of the column (else STARMILL_USAGE) on all ranks */
 static inline int starmill_mpi_column(MPI_Comm comm, int root, starmill_table *table,
                                       const char *name, int row_bytes, int64_t *n_row, void **data,
                                       starmill_error *error)

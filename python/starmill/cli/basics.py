@@ -36,7 +36,7 @@ class Failure(Exception):
 
 def check_packages(*modules):
     """Import the modules.  Rerun the job with /usr/bin/python3 if only that Python has them; if it
-    lacks them too, raise a Failure that lists the missing ones and the Python."""
+    lacks them too, raise a Failure that names the missing modules and the Python in use."""
     specs = {module: importlib.util.find_spec(module) for module in modules}
     missing = [module for module, spec in specs.items() if spec is None]
     if not missing:
@@ -71,8 +71,8 @@ def memory_limit():
 
 
 def take_blas_room():
-    """Let each OpenBLAS take its buffer now, or raise MemoryError.  Otherwise, out of memory,
-    OpenBLAS would retry for ever and ignore signals."""
+    """Make each loaded OpenBLAS allocate its buffer now; MemoryError without room.  OpenBLAS out of
+    memory in later work would retry for ever and ignore signals."""
     import numpy
     square = numpy.ones((128, 128))
     products = [numpy.dot]
@@ -105,8 +105,8 @@ def printable(words):
 
 
 def refuse_input(path, reads, ends=("", ".lock")):
-    """Refuse an output if path + one of the ends is, or would become, a file that is read.  reads:
-    [(what it is, path or None)]."""
+    """Refuse an output path if path + an entry of ends is, or would become, an input of the job.
+    reads: [(what the input is, its path or None)]."""
     written = [path + end for end in ends]
     names = [os.path.realpath(one) for one in written]
     there = [os.stat(one) for one in written if os.path.exists(one)]
@@ -163,8 +163,8 @@ def version(program):
 
 @contextlib.contextmanager
 def writing(path, *more):
-    """Turn an OSError while path is written, or an error of the types more, into a Failure of
-    OUTPUT."""
+    """Turn an OSError, or an error of the types `more`, that is raised while path is written into a
+    Failure of OUTPUT."""
     try:
         yield
     except (OSError, *more) as error:
@@ -174,8 +174,8 @@ def writing(path, *more):
 
 
 def make_folder(folder):
-    """Make the folder of --output, or one below it, unless it exists; Failure of OUTPUT if it is
-    not a readable and writable folder."""
+    """Make a folder, --output or one below, unless it exists.  Raise a Failure of OUTPUT if that
+    leaves no readable and writable folder."""
     try:
         os.mkdir(folder)
     except FileExistsError as error:
@@ -214,8 +214,8 @@ def begin_file(path):
 
 
 def put_in_place(temporary, path, overwrite):
-    """Rename a finished file to path.  Without overwrite, Failure if another job has written path
-    meanwhile; the temporary file may remain."""
+    """Rename a finished file to path.  Without overwrite, raise a Failure if another job has since
+    written path; the temporary file may remain."""
     try:
         if not overwrite:
             os.link(temporary, path)
@@ -230,8 +230,8 @@ def put_in_place(temporary, path, overwrite):
 
 @contextlib.contextmanager
 def replacing(path, overwrite=True):
-    """Yield the name of a new file, which becomes path at the end, so that path is always complete;
-    an error removes it.  overwrite: of put_in_place; true if the caller holds path's lock."""
+    """Yield the name of a temporary file, which is renamed to path at the end, or removed after an
+    error, so that path is always complete.  overwrite: true if the caller holds path's lock."""
     temporary = begin_file(path)
     try:
         yield temporary

@@ -13,7 +13,7 @@ import time
 
 from starmill.cli.basics import OUTPUT, Failure, printable, process
 
-# s between renewals; age of a suspect lock; age at which an empty lock is stale; renewals to watch
+# s: between renewals, age of a suspect lock, age of a stale empty lock; renewals to watch for
 BEAT_S, DEAD_S, EMPTY_S, WATCH_BEATS = 10, 1800, 2, 3
 FORM = re.compile(r"host (\S+)\npid (\d+)\njob (\S+)\nrestart (-?\d+)\nstart (\d+)\nspace (\S+)")
 
@@ -46,8 +46,8 @@ def own_text():
 
 
 def judge(who, age_s):
-    """Return "gone" or "lives" for the holder of a lock, or "watch".  "watch": age or restart count
-    suggest that it is gone, but clocks of hosts differ and a lost host may still run."""
+    """Return whether a lock's holder is "gone" or "lives", or "watch": age or restart count suggest
+    that the holder is gone, but clocks of hosts differ and a lost host may still run."""
     host, pid, job, restart, start, space = who
     me = FORM.match(own_text()).groups()
     if (host, space) == (me[0], me[5]):
@@ -76,8 +76,8 @@ def is_touched(path, before):
 
 
 class Holder:
-    """The holder of an output's lock.  is_held: the lock exists; host, pid: "" and 0 if unknown;
-    is_gone: the process ran on this host and has ended."""
+    """The process that holds an output's lock.  is_held: the lock exists; host, pid: where the
+    process runs, "" and 0 if unknown; is_gone: the process ran on this host and has ended."""
 
     def __init__(self, output):
         path = f"{os.path.realpath(output)}.lock"
@@ -149,8 +149,8 @@ class OutputLock:
         self._touched = time.monotonic()
 
     def _remove_stale(self):
-        """Remove a stale lock.  If several processes try, only one removes it, and never a newer
-        lock than the one it read."""
+        """Remove a stale lock.  If several processes try, only one removes the lock, and never a
+        lock newer than the one that it has read."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -180,7 +180,7 @@ class OutputLock:
                 if os.path.samestat(opened, os.lstat(self.path)):
                     os.unlink(self.path)
                     folder = glob.escape(os.path.dirname(self.path) or ".")
-                    # the holder's half-made files, see basics.temporary_name
+                    # remove the holder's half-made files, see basics.temporary_name
                     for path in glob.glob(f"{folder}/*.tmp-{who[2]}-{who[5]}") if who else ():
                         with contextlib.suppress(FileNotFoundError):
                             (shutil.rmtree if os.path.isdir(path) else os.unlink)(path)

@@ -57,7 +57,7 @@ def n_workers(given):
 
 def each(function, items, n_worker):
     """Yield function(item) for each item, in order, computed by n_worker forks of this process.
-    They share its memory, so function may be any callable."""
+    Forks share this process's memory, so function may be any callable."""
     global _function
     if n_worker == 1:
         yield from map(function, items)

@@ -13,15 +13,15 @@ import numpy as np
 G_CGS, M_SUN = 6.674e-8, 1.989e33
 N_DEPTH = 56
 # Columns of each layer: T (K), lg Pe, lg Pgas (cgs), lg tau at 5000 A, depth times gravity (cgs),
-# since this product depends little on gravity.
+# which depends less on gravity than the depth does.
 N_COLUMN = 5
 TEFF_STEP, FEH_STEP = 250.0, 0.25
 
 FILE = re.compile(r"[sp](\d+)_g([+-]\d\.\d)_m\d\.\d_t\d\d_x3_z([+-]\d\.\d+)_a([+-]\d\.\d+)")
 
-# Mass fraction of metals in O, Ne, Mg, Si, S, Ca and Ti. Enhancing them changes an atmosphere
-# nearly as the same mass of all metals does (Salaris et al. 1993, ApJ 414, 580). They are also
-# two thirds of the electron donors.
+# Share of O, Ne, Mg, Si, S, Ca and Ti in the mass of metals. Enhancing these elements changes an
+# atmosphere nearly as an equal mass of all metals does (Salaris et al. 1993, ApJ 414, 580). Two
+# thirds of the electron donors are such elements too.
 ALPHA_SHARE = 0.638
 
 # Cubics extrapolate up to this (dex) below the lowest metallicity, for the lowest [alpha/Fe].
@@ -91,8 +91,8 @@ def read_atlas(folder, index, teffs):
 
 
 def fill_single_gaps(nodes):
-    """Add a missing node between two in metallicity, else in Teff, as their mean; return how
-    many."""
+    """Fill each missing node between two neighbours in metallicity, else in Teff, with their mean;
+    return the number of nodes filled."""
     add = {}
     steps = ((0, 0, FEH_STEP), (TEFF_STEP, 0, 0))
     teffs, loggs, fehs = (sorted({k[i] for k in nodes}) for i in range(3))
@@ -153,10 +153,10 @@ class Atmospheres:
         raise NoAtmosphere("no atmospheres around Teff %g, log g %g, [M/H] %.2f" % point[:3])
 
     def atmosphere(self, teff, logg, feh, alpha):
-        """Return the columns for a star with [alpha/Fe].
+        """Return the columns of a star's atmosphere; alpha: [alpha/Fe].
 
-        MARCS nodes have solar composition: they are taken at the metallicity of equal mass in
-        metals.
+        MARCS nodes have solar composition: they are interpolated at the metallicity that gives
+        the star's mass of metals.
         """
         if len(self.axes) == 4:
             return self.columns(teff, logg, feh, alpha)

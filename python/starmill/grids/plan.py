@@ -13,8 +13,8 @@ from starmill.grids import lines
 # Cards of the labels of a model, in the order of all tuples of labels here.
 CARDS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
 # Elements of plan "elements": card of [X/Fe], atomic number, Turbospectrum's solar abundance
-# (Grevesse, Asplund & Sauval 2007), whether it is an alpha element, and the range of [X/Fe], or of
-# [X/alpha] of an alpha element.  Giants have little C and much N, globular clusters much N and Na.
+# (Grevesse, Asplund & Sauval 2007), whether it is an alpha element, and the range of [X/Fe], for an
+# alpha element of [X/alpha].  Giants have little C and much N, globular clusters much N and Na.
 ELEMENTS = (
     ("CFE", 6, 8.39, False, (-0.6, 0.6)), ("NFE", 7, 7.78, False, (-0.4, 0.8)),
     ("NAFE", 11, 6.17, False, (-0.4, 0.6)), ("MGFE", 12, 7.53, True, (-0.4, 0.4)),
@@ -29,10 +29,10 @@ class Grid:
 
     logg_min: (Teff, lowest log g) points; below, radiation drives winds and no hydrostatic
     atmosphere was published. share_sparse: share of the models with [Fe/H] below FEH_DENSE; most
-    stars have more, and lines change most with the labels there. rare: (Teff, log g); half of the
-    giants hotter than Teff with lower log g are dropped, since they are few and change little.
+    stars have more metals, and lines then change most with the labels. rare: (Teff, log g); half
+    of the giants hotter than Teff with lower log g are dropped, as few stars are such giants.
 
-    light: least and largest share of a star's light in the stored wavelengths.
+    light: least and largest allowed share of a star's light in the stored wavelengths.
     pieces: air wavelengths computed one by one: first, last, step (A), number of the line lists.
     stored: ranges of vacuum wavelengths (A), smoothed by a Gaussian of sigma_aa and sampled at
     step_aa. A step of 5/8 sigma loses nothing: the Gaussian's transform at the Nyquist frequency
@@ -70,8 +70,8 @@ class Grid:
 
 
 PIECES = tuple((*piece, i) for i, piece in enumerate(lines.PIECES))
-# Wavelengths (A) that the set-ups of `library build` need for DESI, SDSS, LAMOST and low-resolution
-# WEAVE and 4MOST, with margins for velocities; sigma_aa, step_aa.
+# (vacuum ranges (A), sigma_aa, step_aa) that the set-ups of `library build` need for DESI, SDSS,
+# LAMOST and low-resolution WEAVE and 4MOST, with margins for velocities.
 STORED = (((3540.0, 10010.0),), 0.2, 0.125)
 FGK_LABELS = (
     (4000.0, 7250.0),
@@ -81,7 +81,7 @@ FGK_LABELS = (
     (6000.0, 3.3),
 )
 FGK = Grid("fgk", *FGK_LABELS, (0.25, 0.8), PIECES, *STORED)
-# The windows of spectrographs of R 5,000 to 25,000, with 1,000 km/s at each end: 4MOST and WEAVE
+# The windows of spectrographs of R 5,000 to 25,000, plus 1,000 km/s at each end: 4MOST and WEAVE
 # (3926-4355, 4900-5730, 6100-6860), LAMOST (4950-5350, 6300-6800), Gaia (8440-8710), GALAH
 # (4713-4903, 5648-5873, 6478-6737, 7585-7887).
 FGK_HR = Grid(
@@ -93,8 +93,8 @@ FGK_HR = Grid(
 )
 # Further labels: [X/Fe] of ELEMENTS, then the microturbulence (km/s).
 FGK_ELEMENTS = Grid("elements", *FGK_LABELS, (0.25, 0.8), PIECES, *STORED)
-# logg_min is that of ATLAS9, but at least 2.  Lines of hot stars are wider, so steps are longer:
-# they change a spectrum of 9200 K by 0.03 % rms.
+# logg_min is that of ATLAS9, but at least 2.  Lines of hot stars are wider, so steps may be longer,
+# which changes a spectrum of 9200 K by 0.03 % rms.
 OBA = Grid(
     "oba",
     (7000.0, 15000.0),
@@ -122,8 +122,8 @@ def plan(n_model, grid=FGK):
     """Return the first n_model labels of the grid; a longer plan begins with a shorter one.
 
     The 16 corners come first, since no emulator extrapolates well. Points of an additive
-    recurrence follow, which fill the volume evenly at any number. Every fourth is moved to a
-    face, so that models are near the faces too.
+    recurrence follow, which fill the volume evenly however many there are. Every fourth of these
+    points is moved to a face of the volume, so that models are near the faces too.
     """
     out, seen = [], set()
 
@@ -160,8 +160,8 @@ def abundances(labels, i):
 def microturbulence(teff, logg):
     """Return the microturbulence (km/s), a smooth function close to measured values.
 
-    1.0 in the Sun, 1.4 at 6500 K on the main sequence, 1.3 in clump giants, 1.7 at 4000 K and
-    log g 1. A parabola in Teff with its minimum at 4667 K, constant below. From 7250 K its
+    It is 1.0 in the Sun, 1.4 at 6500 K on the main sequence, 1.3 in clump giants, 1.7 at 4000 K
+    and log g 1. In Teff it is constant up to 4667 K, then rises as a parabola. From 7250 K the
     slope decreases to zero at 8250 K, the maximum (2.3, in A stars; Gebran et al. 2014 have 3).
     Then it falls to 1.0 at 12000 K.
     """
@@ -182,7 +182,7 @@ def name_of(labels):
 class Store:
     """The folder of finished models.
 
-    NAME.fits is a good model, NAME.bad the reason why a model is bad; both get their names only
+    NAME.fits is a good model, NAME.bad the reason why a model is bad; a file gets this name only
     when complete. settings.json holds the settings common to all models of the folder.
     """
 

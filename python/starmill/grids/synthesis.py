@@ -30,9 +30,9 @@ def log_tail(path):
 
 
 def run(program, text, folder, log, result):
-    """Run a program in folder.  It must write the file result, as its exit status says nothing.
+    """Run a program in folder.  It must write the file `result`, as its exit status says nothing.
 
-    LIMIT_S limits CPU time, since the machine may be busy.
+    LIMIT_S limits CPU time, not elapsed time, since the machine may be busy.
     """
     with open(os.path.join(folder, log), "w") as out:
         # a new session, so that ^C does not kill the model under way
@@ -46,16 +46,16 @@ def run(program, text, folder, log, result):
 
 
 def control(*parts):
-    """Return Turbospectrum's input: of a dictionary one line per keyword, of a text one per
-    word."""
+    """Return Turbospectrum's input, with a line per keyword of each dictionary in parts and a line
+    per word of each text."""
     return "".join(
         "".join("'%s:'  '%s'\n" % pair for pair in part.items()) if isinstance(part, dict)
         else "".join(word + "\n" for word in part.split()) for part in parts)
 
 
 def composition(labels):
-    """Return the parts of control() for the abundances; those of ELEMENTS as lg N, 12 for
-    hydrogen."""
+    """Return the arguments of control() that set the abundances; for ELEMENTS they are lg N on the
+    scale where hydrogen has 12."""
     parts = [{"METALLICITY": "%.3f" % labels[2], "ALPHA/Fe": "%.3f" % labels[3], "HELIUM": "0.00",
               "R-PROCESS": "0.00", "S-PROCESS": "0.00"}]
     single = ["%d %.3f" % (number, sun + labels[2] + x_fe)
@@ -155,8 +155,8 @@ def read_spectrum(path, piece):
 
 
 def smooth(wave, values, step, at, sigma):
-    """Return Gaussian-weighted sums [n_values][n_at] of samples around each wavelength of at, and
-    the sums of the weights [n_at]; step: of the samples, constant."""
+    """Return Gaussian-weighted sums [n_values][n_at] of samples around each wavelength in `at`, and
+    the sums of the weights [n_at]; step: constant spacing of the samples (A)."""
     half = int(6.0 * sigma / step) + 2
     centre = np.rint((at - wave[0]) / (wave[1] - wave[0])).astype(int)
     sums, total = np.zeros((len(values), len(at))), np.zeros(len(at))

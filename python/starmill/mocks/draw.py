@@ -12,7 +12,7 @@ from starmill.wavelength import C_KM_S
 
 # Each seed, stream and index (of a star or a tile) has its own sequence of random numbers.
 STAR, TILE, NOISE, DEFECT = range(4)
-REST = 4  # first stream of the model error outside the components, one stream per arm
+REST = 4  # streams from here on, one per arm: model error outside the components
 FLOOR = 1 << 16  # stream of the errors of the templates' labels
 
 KINDS = ("star",  # a clean one; the others have a defect
@@ -110,8 +110,8 @@ def _rotations(u, v, limits):
 
 
 def _places(seed, index, u, v):
-    """Return right ascensions and declinations [n], degrees, from uniform u and v: 5000 stars fill
-    a disc of radius 1.6 degrees evenly, whose centre is uniform between declinations -20 and 80."""
+    """Return right ascensions and declinations [n], degrees, from uniform u and v.  Each 5000 stars
+    fill a disc of radius 1.6 degrees evenly; discs lie anywhere in declinations -20 to 80."""
     tiles, tile = np.unique(index // N_TILE_STAR, return_inverse=True)
     centre = np.array([generator(seed, TILE, number).random(2) for number in tiles])
     low, high = np.sin(np.radians([-20.0, 80.0]))
@@ -128,8 +128,8 @@ def _ln_planck(wave_aa, temperature_k):
 
 
 def _magnitudes(arm_r, teff_k, group, sn):
-    """Return AB magnitudes g, r, z [n][3].  r: from the flux that gives S/N sn in a pixel of median
-    noise; g and z: by the colours of a black body."""
+    """Return AB magnitudes g, r, z [n][3].  r is that of the flux that gives S/N sn in a pixel of
+    median noise; g and z follow from r by the colours of a black body."""
     g = np.median(arm_r.gain) * sn ** 2
     b = np.median(arm_r.background, axis=1)[group]
     flux = 0.5 * (g + np.sqrt(g * g + 4.0 * b * sn ** 2))  # sn^2 = f^2 / (gain f + background)
@@ -141,8 +141,8 @@ def _magnitudes(arm_r, teff_k, group, sn):
 
 
 def kinds(per_1000, index):
-    """Return the kinds [n] of rows index.  per_1000 of every 1000 rows, evenly spaced, have a
-    defect; the kinds of defects take turns."""
+    """Return the kinds [n] of the rows in index.  Of every 1000 rows, per_1000 have a defect, at
+    even distances; the kinds of defects take turns."""
     block, j = np.divmod(index, 1000)
     before, after = (block * per_1000 + i * per_1000 // 1000 for i in (j, j + 1))
     return np.where(before == after, KINDS[0], np.array(KINDS[1:])[before % (len(KINDS) - 1)])

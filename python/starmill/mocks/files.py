@@ -84,8 +84,8 @@ class FitsOutput:
 
 
 def _table(name, columns, n_row):
-    """Return the header and data size (bytes) of a table of (name, type, unit) columns.  Made by
-    hand: tables of astropy.io.fits import astropy.table, a third of a small survey's time."""
+    """Return the header and data size (bytes) of a table of (name, type, unit) columns.  Tables of
+    astropy.io.fits are not used: their imports take a third of a small survey's time."""
     dtype = np.dtype([column[:2] for column in columns])
     letter = {"i4": "J", "i8": "K", "f4": "E", "f8": "D"}
     header = fits.Header([
@@ -139,7 +139,7 @@ def open_coadd(path, survey, n_row):
 
 
 def put_coadd(file, row, survey, stars, observed=None):
-    """Write the stars from row on; observed: their (spectra, S/N), None: of observe.observe()."""
+    """Write stars to the rows from row on.  observed: (spectra, S/N) of them; None: observe now."""
     spectra, median_sn = observed or observe.observe(survey, stars)
     tables = _coadd_tables(stars, median_sn)
     for name, columns in (("FIBERMAP", FIBERMAP), ("EXP_FIBERMAP", EXP_FIBERMAP),
@@ -173,8 +173,8 @@ def _coadd_tables(stars, median_sn):
 
 
 def put_redrock(file, row, survey, stars):
-    """Write mock results of redrock, without a fit: redshift with a random error, SUBTYPE by Teff,
-    pathological rows by kind.  CHI2 and DELTACHI2 are rough expectations."""
+    """Write mock results of redrock, without a fit: redshift with random error, SUBTYPE from Teff,
+    the errors of pathological kinds.  CHI2 and DELTACHI2 are rough expectations."""
     n, n_pix, empty = len(stars.index), sum(arm.n_pix for arm in survey.arms), stars.is_empty()
     is_galaxy = stars.kind == "galaxy"
     uniform, normal = stars.redrock.T

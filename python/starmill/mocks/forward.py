@@ -22,18 +22,18 @@ SPLINE_MARGIN = 64  # grid points added at each end, where a spline's end condit
 
 LIMB_DARKENING = 0.6
 MOMENTS, QUINTIC = 1.5, 2.5  # grid points of v sin i: moment weights below, quintic ones above
-# 2nd, 4th and 6th difference over seven points: weights by distance from the middle, 0 to 3
+# weights of the 2nd, 4th and 6th difference over seven points, at 0 to 3 points from the middle
 DIFFERENCE = np.array([[-49 / 18, 3 / 2, -3 / 20, 1 / 90], [28 / 3, -13 / 2, 2, -1 / 6],
                        [-20, 15, -6, 1]])
-# cardinal function of the quintic spline at |y| = i + s: row i, coefficients of s^0 to s^5
+# cardinal function of the quintic spline at |y| = i + s, s < 1: coefficients of s^0 to s^5 in row i
 PIECE = np.array([[1, 0, -5 / 4, -35 / 12, 21 / 4, -25 / 12],
                   [0, -2 / 3, 2 / 3, 13 / 8, -8 / 3, 25 / 24],
                   [0, 1 / 12, -1 / 24, -3 / 8, 13 / 24, -5 / 24], np.zeros(6)])
 
 
 def cut_arms(library, ranges):
-    """Cut a library's only arm into parts, as a fit does; ranges: {name: (first, last wavelength in
-    A)}.  Return the library unchanged if it has several arms or one of these names."""
+    """Cut a library's only arm into several, as a fit does; ranges: {name: (first, last wavelength
+    in A)}.  Return the library unchanged if it has several arms or an arm of such a name."""
     whole = library.arm[0]
     if len(library.arm) != 1 or whole.name in ranges:
         return library
@@ -63,7 +63,7 @@ def _part(whole, name, part):
 
 
 class Template:
-    """The library's arm for an arm of the instrument, with its resolution matrices."""
+    """The library's arm for an arm of the instrument, with the instrument's resolution matrices."""
 
     def __init__(self, library, instrument):
         names = [arm.name for arm in library.arm]
@@ -89,8 +89,8 @@ class Template:
 
 
 def resolution_rows(resolution, sigma_pix):
-    """Deconvolve DESI's resolution matrix [N_DIAG][n_pix] by the templates' sigma; return its rows
-    [n_pix][N_DIAG], those cut by the arm's ends rescaled to the median row's sum."""
+    """Deconvolve DESI's resolution matrix [N_DIAG][n_pix] by the templates' sigma; return the rows
+    [n_pix][N_DIAG].  Rows cut by the arm's ends are rescaled to the median row's sum."""
     n_pix = resolution.shape[1]
     i, k = np.mgrid[:n_pix, :N_DIAG]
     column = i - HALF + k
@@ -113,8 +113,8 @@ def resolution_rows(resolution, sigma_pix):
 
 
 def _profile(n):
-    """Return n points x and weights K dx of the rotation profile K = c1 sqrt(1 - x^2) + c2 (1 -
-    x^2), Gray's with limb darkening, by the midpoint rule in asin(x)."""
+    """Return n points x = velocity / v sin i and weights K dx (midpoint rule in asin(x)) of Gray's
+    rotation profile with limb darkening, K = c1 sqrt(1 - x^2) + c2 (1 - x^2)."""
     cosine, x = (function((np.arange(n) + 0.5) * np.pi / n - np.pi / 2)
                  for function in (np.cos, np.sin))
     norm = 1.0 - LIMB_DARKENING / 3.0
@@ -123,7 +123,7 @@ def _profile(n):
 
 
 def _moment_weights(r):
-    """Return W_k, k = 0 to 3, with the profile's moments 0 to 6 at v sin i of r grid points."""
+    """Return weights W_k of pixels k = 0 to 3 with the moments 0 to 6 of a v sin i of r pixels."""
     power, (x, k_dx) = np.array([2, 4, 6]), _profile(1000)
     moments = k_dx @ x[:, np.newaxis] ** power
     weight = (r ** power * moments / [2, 24, 720]) @ DIFFERENCE
@@ -132,7 +132,7 @@ def _moment_weights(r):
 
 
 def _quintic_weights(r):
-    """Return W_k, k >= 0: the integral of K(x) L(k - r x) dx; L: cardinal function, 0 beyond 3."""
+    """Return W_k, k >= 0: the integral of K(x) L(k - r x) dx; K: profile, L: PIECE's function."""
     x, k_dx = _profile(150 * int(np.ceil(r)))  # good to 1e-8
     k = (np.floor(r * x) + np.arange(-2, 4)[:, np.newaxis]).ravel()
     y = np.abs(k - np.tile(r * x, 6))
@@ -145,7 +145,7 @@ def _quintic_weights(r):
 @functools.lru_cache(maxsize=8)
 def rotation_weights(r):
     """Return the weights [2 half + 1], sum 1, of a v sin i of r grid points.  They are smooth in r,
-    unlike some of a fit's, since the truth table states a physical v sin i."""
+    unlike some weights of a fit, since the truth table states a physical v sin i."""
     weight = _moment_weights(r) if r < QUINTIC else _quintic_weights(r)
     if MOMENTS < r < QUINTIC:
         s = (r - MOMENTS) / (QUINTIC - MOMENTS)
@@ -157,7 +157,7 @@ def rotation_weights(r):
 
 
 def _error(error, share, is_correlated, random):
-    """Return the template's relative error [n_pix]: the components times the star's shares.
+    """Return the template's relative error [n_pix]: the components times their sigma and share.
 
     is_correlated adds the error outside the components: a Gaussian AR(1) process of rms
     error.fraction, whose correlation falls by `factor` per pixel.  error.correlation, the sum of
@@ -184,7 +184,7 @@ def _white_rest(template, shift, random):
 
 def labels_of_templates(survey, stars):
     """Return the labels [n, n_label] at which templates are computed: the stars' labels plus, with
-    model error, Gaussian errors of the library's floors."""
+    model error, Gaussian errors whose sigmas are the floors of the library's labels."""
     if survey.settings.model_error == "false" or all(t.arm.error is None for t in survey.templates):
         return stars.label
     floor = np.array([label.floor for label in survey.library.label])
@@ -193,8 +193,8 @@ def labels_of_templates(survey, stars):
 
 
 def forward(survey, stars, i, a, flux):
-    """Return star i in the instrument's arm a [n_pix], any scale, from the template's flux
-    [arm.n_pix]: rotation, model error, Doppler shift, line-spread function."""
+    """Return star i's flux [n_pix] in the instrument's arm a, any scale: rotation, model error,
+    Doppler shift and line-spread function are applied to the template's flux [arm.n_pix]."""
     template = survey.templates[a]
     arm, instrument = template.arm, template.instrument
     how = survey.settings.model_error if arm.error is not None else "false"

@@ -82,7 +82,7 @@ def _resolution(group, wave_aa, step_aa):
 
 def _arm(name, wave0_aa, step_aa, n_pix, peak, blue, red):
     """Make an arm.  peak: largest throughput, the share of photons above the atmosphere that become
-    electrons; blue, red: (wavelength, width) of its edges in A."""
+    electrons; blue, red: (wavelength, width) in A of the two edges of the throughput."""
     wave_aa = wave0_aa + step_aa * np.arange(n_pix)
     throughput = (peak * _logistic((wave_aa - blue[0]) / blue[1])
                   * _logistic((red[0] - wave_aa) / red[1]))

@@ -13,8 +13,8 @@ COSMIC_SHARE, DEAD_SHARE = 0.001, 0.001  # of all pixels
 
 
 def noiseless(survey, stars):
-    """Return the flux [n][n_pix] of each arm through the line-spread function, divided by its
-    median over arm r; 0 without a star."""
+    """Return the stars' flux [n][n_pix] of each arm through the line-spread function, divided by
+    the star's median flux in arm r; 0 in rows without a star."""
     n = len(stars.index)
     out = [np.zeros((n, arm.n_pix)) for arm in survey.arms]
     there = np.flatnonzero(~stars.is_empty())
@@ -36,8 +36,8 @@ def noiseless(survey, stars):
 
 
 def _amplitude(arm_r, group, ideal, sn):
-    """Return the factor on the ideal flux that gives a median S/N of sn.  d ln S/N / d ln amplitude
-    is 1/2 to 1, so a step of 4/3 of the missing ln S/N leaves at most a third of it."""
+    """Return the factor on the ideal flux that gives a median S/N of sn.  d ln S/N / d ln factor is
+    1/2 to 1, so a step in ln factor of 4/3 of the missing ln S/N leaves at most a third missing."""
     ln_a = np.log(sn)
     for _ in range(40):
         flux = np.exp(ln_a) * ideal
@@ -51,15 +51,15 @@ def _amplitude(arm_r, group, ideal, sn):
 
 def _distortion(rms, random, n_pix):
     """Return an arm's calibration error [n_pix]: 1 plus Legendre polynomials of degree 0 to 2 with
-    equal rms.  Continua of fits follow these, a cubic only to a few per cent."""
+    equal rms.  The continuum of a fit can follow these; a cubic only to a few per cent."""
     x = np.linspace(-1.0, 1.0, n_pix)
     a = rms * np.sqrt((2.0 * np.arange(3) + 1.0) / 3.0) * random.standard_normal(3)
     return np.maximum(1.0 + a[0] + a[1] * x + a[2] * (1.5 * x * x - 0.5), 0.1)
 
 
 def _runs(random, p, length, n):
-    """Yield random slices of the n pixels of an arm.  Each pixel after a slice begins the next one
-    with probability p; its length is length(u), u uniform in [0, 1)."""
+    """Yield random slices of the n pixels of an arm.  Each pixel after a slice begins the next with
+    probability p; slices are length(u) pixels long, u uniform in [0, 1)."""
     i = random.geometric(p) - 1
     while i < n:
         end = i + length(random.random())
@@ -115,8 +115,8 @@ def _good_sn(flux, ivar, mask):
 
 
 def _observe_star(survey, stars, i, ideal, out):
-    """Observe star i: from ideal [n_pix] of each arm, fill row i of out's flux, ivar and mask
-    [n][n_pix] of each arm.  Return the arms' median S/N."""
+    """Observe star i: from the ideal flux [n_pix] of each arm, fill row i of the arm's flux, ivar
+    and mask [n][n_pix] in out.  Return the arms' median S/N."""
     settings, group, index = survey.settings, stars.group[i], stars.index[i]
     flux, ivar, mask = ([part[what][i] for part in out] for what in range(3))
     amplitude = 0.0
@@ -146,8 +146,8 @@ def _observe_star(survey, stars, i, ideal, out):
 
 
 def observe(survey, stars):
-    """Return each arm's (flux, ivar, mask) [n][n_pix], float32 in 1e-17 erg / (s cm2 A) and int32,
-    and the median S/N of each arm [n][3]."""
+    """Return each arm's (flux, ivar, mask) [n][n_pix], with flux in 1e-17 erg / (s cm2 A), and the
+    median S/N of each arm [n][3]."""
     n = len(stars.index)
     ideal = noiseless(survey, stars)
     out = [tuple(np.zeros((n, arm.n_pix), dtype) for dtype in ("f4", "f4", "i4"))

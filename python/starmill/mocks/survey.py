@@ -17,8 +17,8 @@ from starmill.cli.progress import Progress
 from starmill.mocks import draw, files, forward, instrument
 from starmill.templates import library_file
 
-# incremented with every change of a survey's contents at equal settings, so that a survey made by
-# an older program is not taken for complete
+# increment this when a survey's contents change at equal settings, so that a survey made by an
+# older program is not taken for complete
 CONTENTS = 4
 BLOCK_ROWS, TRUTH_ROWS = 32, 4096  # rows that a process makes at once
 MAX_FILE = 1000000
@@ -138,8 +138,8 @@ class Batch:
     """Files of the same rows, made in blocks."""
 
     def __init__(self, survey, names, first, n_row, n_block):
-        """names: {coadd, redrock or truth: file name}; first: index of the first star; n_block:
-        rows of a block."""
+        """Begin the files.  names: {coadd, redrock or truth: file name}; first: index of the first
+        star; n_row: number of stars; n_block: rows of a block."""
         self.first, self.n_row, self.n_left, self.n_block = first, n_row, n_row, n_block
         self.outputs = {what: files.KINDS[what][0](survey.path(name), survey, n_row)
                         for what, name in names.items()}

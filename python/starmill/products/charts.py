@@ -18,12 +18,12 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8
 MANY = 4000  # points above which a map counts rows in cells
 FEW_DECADES = 12  # ratio of an axis' ends: below, numbers between decades are labelled too
 FEW, LEAST_DENSITY = 3, 2000  # stars: below the first no map, below the second points
-PAD = 0.04  # between a map and its colour bar
+PAD = 0.04  # distance of a map and its colour bar, over the map's width
 FAINT = 300  # a density map shows densities above peak / FAINT
 # kernel densities: counts in cells, smoothed by a Gaussian whose widths follow Scott's rule
-N_CELL = 240  # along the longer axis of a map
+N_CELL = 240  # cells along the longer axis of a map
 LEAST_WIDTH = 1.5  # least width of the kernel, cells; a narrower one would show the cells
-REACH = 4  # widths at which the kernel ends
+REACH = 4  # the kernel ends at so many widths
 WIDE_DEG = 60  # stars farther than this from the survey's centre: draw the whole sky
 
 
@@ -155,8 +155,8 @@ def plane_density(x, y, x_range, y_range, n_cell=N_CELL):
 
 
 def sky_frame(ra, dec, n_cell=N_CELL):
-    """Return WCS and shape (cells) of an equal-area map around the stars, north up, east left:
-    zenithal (ZEA), or of the whole sky Mollweide (MOL), cut in the widest gap of right
+    """Return WCS and shape (cells) of an equal-area map of the stars, north up, east left: zenithal
+    (ZEA) around them, or Mollweide (MOL) of the whole sky, cut in the widest gap of right
     ascension."""
     mean = unit_vectors(ra, dec).mean(axis=0)
     mean /= np.linalg.norm(mean) or 1.0
@@ -183,8 +183,8 @@ def sky_frame(ra, dec, n_cell=N_CELL):
 
 
 def sky_density(ra, dec, wcs, shape):
-    """Return stars per square degree, [row][column] of the map; NaN beyond the sky, at whose edge
-    the density is divided by the fraction of the kernel on the sky."""
+    """Return stars per square degree, [row][column] of the map, NaN off the sky.  Near the sky's
+    edge the density is divided by the fraction of the kernel that is on the sky."""
     x, y = wcs.wcs_world2pix(ra, dec, 0)
     step = abs(wcs.wcs.cdelt[1])
     edges = [np.arange(n + 1) - 0.5 for n in shape]

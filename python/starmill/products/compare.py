@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill compare`: compare two results of the same stars, star by star.  Both fit the same
-pixels, so noise causes no difference; the larger of the two stated errors counts."""
+pixels, so noise causes no difference: the unit is the larger of the two stated errors."""
 
 import numpy as np
 from astropy.io import fits as pyfits
@@ -67,8 +67,8 @@ def read(paths):
 
 
 def match(a, b):
-    """Match two tables; print how many rows are left out.  Return {column: values} of the matched
-    stars in a and in b, and a table of both with columns NAME_A and NAME_B."""
+    """Match the stars of two tables; print how many rows are left out.  Return {column: values} of
+    the matched stars in a and in b, and a table of both with columns NAME_A and NAME_B."""
     def known(name, none):
         return all(name in t.colnames and (t[name] != none).any() for t in (a, b))
 

@@ -25,8 +25,8 @@ def draw_ellipses(axes, x, y, covariance, colour):
 
 
 def corner(result, row):
-    """Draw a corner plot: marginal densities on the diagonal, samples below, or ellipses of the
-    covariance if samples were not kept (--draws).  None: the star was not sampled."""
+    """Draw a corner plot: marginal densities on the diagonal; below it samples, or ellipses of the
+    covariance if --draws kept no samples.  Return None if the star was not sampled."""
     values, n_all = result.row(row), len(result.parameters)
     density = np.reshape(values["POST_DENSITY"], (n_all, -1))
     free = [j for j in range(n_all) if np.isfinite(density[j]).all()]

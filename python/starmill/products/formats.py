@@ -130,7 +130,7 @@ def hats(path, columns, result, whole, facts):
     has = has_place(*(result.column(name)[:] for name in ("TARGET_RA", "TARGET_DEC")))
     n_without = int((whole & ~has).sum())
     if n_without:
-        warn(f"rows without a position are no part of the catalogue: {n_without}")
+        warn(f"rows without a position are left out of the catalogue: {n_without}")
     if not (whole & has).any():
         raise Failure(USAGE, f"{result.path}: no row has a position, which HATS needs")
     path = os.path.realpath(path)

@@ -20,7 +20,7 @@ from starmill.products.result import FITTED, NOT_DONE, Result
 from starmill.products.sky import unit_vectors
 
 BLOCK_BYTES = 4 << 20
-# columns of row, exposure or file indices: merge adds the number of those in earlier parts
+# columns that index rows, exposures or files: merge adds how many of these earlier parts have
 SHIFTED = {"catalog/FILE": FILES, "catalog/FIRST_EXPOSURE": EXPOSURES,
            "catalog/exposures/FILE": FILES, "catalog/files/ROW_START": ROWS}
 PRIMARY = "catalog/PRIMARY"
@@ -54,7 +54,7 @@ class Column:
 
 class Part:
     """A finished result.  n: {unit: number of rows, exposures or files}; columns: {name: Column};
-    inputs: [(path, keys)], keys identify an input under any name; said: its /provenance."""
+    inputs: [(path, keys that identify the input under any name)]; said: texts of /provenance."""
 
     def __init__(self, path, n_part):
         self.path = path
@@ -126,8 +126,8 @@ def compare(first, part):
 
 
 def refuse_duplicates(parts):
-    """Refuse an input that is in two parts, since its stars would appear twice.  Inputs are equal
-    if size, time and digest of rows are, or if they are one file."""
+    """Refuse an input that is in two parts, since its stars would appear twice.  Two inputs are the
+    same if size, time and digest of rows agree, or if both are one file."""
     known = {}
     for part in parts:
         for path, keys in part.inputs:
@@ -159,8 +159,8 @@ def facts(parts, command):
 
 
 def write_provenance(file, first, parts, command):
-    """Write /provenance: the first part's with the values of the whole, copied item by item, since
-    HDF5's own copy may crash on a damaged group."""
+    """Write /provenance: that of the first part, with the values of the whole where they differ.
+    Items are copied one by one, since HDF5's own copy may crash on a damaged group."""
     group = file.create_group("provenance")
     copy_attributes(first["provenance"], group.id)
     group.attrs.modify("RUN_ID", np.bytes_(secrets.token_hex(16)))
@@ -200,9 +200,9 @@ def copy_part(part, start, columns, file, lock):
 
 
 def by_place(star, ra, dec):
-    """Return for each row [n] the first row of its star.  star [n]: number by name.  Rows of one
-    number more than FAR_AM apart are different stars, beyond MOST_PLACES places each row is one; a
-    row of unknown position (degrees) belongs to the first of its number."""
+    """Return for each row [n] the first row of its star.  star [n]: equal numbers for equal names.
+    Rows of one name over FAR_AM apart are different stars; after MOST_PLACES places of a name, each
+    row is a star.  A row of unknown ra or dec (degrees) belongs to the first star of its name."""
     _, first, star, n = np.unique(star, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
     left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))
@@ -308,8 +308,8 @@ def command_of(options):
 
 
 def is_made(output, command, parts=()):
-    """Return whether this very command made the output and was killed at its end.  Without parts,
-    only the command is compared."""
+    """Return whether this same command made the whole output before it was killed.  Without parts,
+    only the command is compared, not the rows."""
     try:
         result = Result(output)
     except Failure:

@@ -24,16 +24,16 @@ class Models:
                 raise Failure(USAGE, f"{path} holds no models of starmill fit")
             run_id = text(self.file.attrs["RUN_ID"])
             if run_id != result.provenance["RUN_ID"]:
-                raise Failure(USAGE, f"{path} has the models of another result than {result.path}")
+                raise Failure(USAGE, f"{path} has the models of a result other than {result.path}")
             self.index, n = self.file["models/fits_row"], len(result.catalog["exposures/FILE"])
             if self.index.dtype.kind != "i" or self.index.shape != (n,):
-                raise ValueError(f"models/fits_row is not of the {n} exposures")
+                raise ValueError(f"models/fits_row is not an index of the {n} exposures")
             self.arms = {name: (arm["wavelength"], arm["flux"]) for name, arm in
                          self.file["models"].items() if isinstance(arm, h5py.Group)}
             for name, (wave, flux) in self.arms.items():
                 if {wave.dtype.kind, flux.dtype.kind} != {"f"} or flux.ndim != 2 or \
                         len(flux) != n or wave.shape not in (flux.shape, flux.shape[1:]):
-                    raise ValueError(f"types or sizes in models/{name}")
+                    raise ValueError(f"wrong types or sizes in models/{name}")
         except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise Failure(OUTPUT, f"{path} cannot be read as a models file: {error}") from error
 

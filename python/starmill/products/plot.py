@@ -69,8 +69,8 @@ def draw_range(upper, lower, arms, limits, most=MAX_PIXELS):
 
 
 def write_table(figure, result, row, note):
-    """Write parameters with errors (in grey: an element with a flag), and flags in words, above the
-    panels."""
+    """Write parameters with errors (an abundance with a flag in grey), and flags in words, above
+    the panels."""
     values = result.row(row)
     height = figure.get_figheight()
     line, left = 0.2 / height, 0.05

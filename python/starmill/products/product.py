@@ -69,8 +69,8 @@ def head(kind, *axes, bitpix=8):
 
 @contextlib.contextmanager
 def writing_product(path):
-    """Yield a Product, renamed to path when complete; a symbolic link is kept.  Failure if another
-    export writes it, or it cannot be written."""
+    """Yield a Product, renamed to path when complete; a symbolic link is kept.  Raise a Failure if
+    path cannot be written, or another export is writing it."""
     path = os.path.realpath(path)
     with OutputLock(path) as lock, replacing(path) as temporary:
         product = Product(path, open(temporary, "r+b"), lock)
@@ -114,8 +114,8 @@ class Product:
 
 
 def is_done(path, kind, result, overwrite):
-    """Return the header of an up-to-date export of this kind and result at path, or None if path
-    may be written.  Failure if something else is there."""
+    """Return the header of the export at path if it is of this kind and result and up to date, None
+    if path may be written.  Raise a Failure if something else is there."""
     if not os.path.lexists(path):
         return None
     is_file = os.path.isfile(path)

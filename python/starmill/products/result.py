@@ -47,7 +47,7 @@ def number(value, digits):
 
 def star_names(targets, objects, identifiers):
     """Return the names of rows' stars as --object-file takes them: TARGETID, else OBJECT, else
-    IDENTIFIER.  An OBJECT that begins with # or a blank is not used: no line of such a list can."""
+    IDENTIFIER.  An OBJECT that begins with # or a blank is not used: no line can begin so."""
     return [str(target) if target != -1
             else text(own) if name[:1] in (b"", b"#", b" ") else text(name)
             for target, name, own in zip(targets, objects, identifiers)]
@@ -97,11 +97,11 @@ class Block:
 
 
 class Result:
-    """path, file; fits and catalog: their datasets by name; arms: names as they stand in columns;
-    parameters: those of COVAR, in its order; statuses, warnings, infos, posteriors: {code or bit:
-    (name, meaning)}; calibration: {column: (S/N, factors there, floor)} of errors to be scaled, by
-    calibrate; libraries: {code of LIBRARY: (name, path)}, the only one under 1; files: paths of the
-    inputs as they were given; epochs: as fits, None: it has none; block: rows to read at once."""
+    """An open result.  fits, catalog, epochs: {column: dataset}, epochs may be None; arms: names in
+    columns; parameters: those of COVAR, in its order; statuses, warnings, infos, posteriors: {code
+    or bit: (name, meaning)}; libraries: {code of LIBRARY: (name, path)}, an only library under 1;
+    files: paths of the inputs as given to the fit; block: number of rows to read at once;
+    calibration: {column of errors that calibrate() scales: (S/N, factors at it, floor)}."""
 
     def __init__(self, path):
         self.path = path
@@ -201,8 +201,8 @@ class Result:
         return number(value, digits) + f" ± {number(error, digits)}" * bool(np.isfinite(error))
 
     def damaged(self, start, stop, among=None):
-        """Return which rows from start to stop are damaged: a wrong STATUS or CRC of any kind; rows
-        not done only in a finished result.  among: which rows to look at, by default all."""
+        """Return which rows from start to stop are damaged: they have an unknown STATUS or a wrong
+        CRC, or are not done in a finished result.  among: rows whose CRCs to check; None: all."""
         status = self.fits["STATUS"][start:stop]
         found = ~np.isin(status, [s for s in self.statuses if s != NOT_DONE or not self.finished])
         rows = np.flatnonzero((status != NOT_DONE) & (True if among is None else among))
@@ -281,8 +281,8 @@ class Result:
         return found
 
     def blocks(self, start=0, whole=None):
-        """Yield Blocks of the rows from start on.  whole: which rows are not damaged, as found
-        before; by default all rows up to the last are checked."""
+        """Yield Blocks of the undamaged rows from start on.  whole: which rows are undamaged, if
+        known; by default all rows up to the last are checked."""
         stop = self.n_row if whole is None else start + len(whole)
         for at in range(start, stop, self.block):
             to = min(at + self.block, stop)

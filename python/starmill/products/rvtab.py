@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill export --to rvtab, rvmod, epochs`: rvspecfit's table RVTAB of an input with matching
-rows of a DESI input's tables, its images of models, and RVTAB with a row per exposure."""
+rows of a DESI input's tables, rvspecfit's images of models, and RVTAB with a row per exposure."""
 
 import collections
 import contextlib
@@ -20,7 +20,7 @@ PIECE = 4 << 20  # bytes of a table copied at once
 ALONE = "export with --no-fibermap"
 
 # Columns of RVTAB in rvspecfit's order, then starmill's own: (name, FITS type, column of /catalog;
-# None: the column of /fits with this name).  {arm} and {label} stand for each in turn.
+# None: the column of /fits with this name).  {arm} and {label} stand for each arm and label.
 RVTAB = (
     *((name, "D", None) for name in (
         "VRAD", "VRAD_ERR", "VRAD_SKEW", "VRAD_KURT", "VSINI", "LOGG", "LOGG_ERR", "TEFF",
@@ -60,9 +60,9 @@ def columns(result):
     return list(found.values())
 
 
-# exported spectra of an input: row [n] of the result; input: row of the input's FIBERMAP, None
-# where some belong to other inputs; target: TARGETID; exposure: row of /catalog/exposures and of
-# the models
+# exported spectra of an input.  row [n]: of the result; input [n]: row of the input's FIBERMAP, or
+# None if some spectra belong to other inputs; target [n]: TARGETID; exposure [n]: row of
+# /catalog/exposures and of the models
 Carried = collections.namedtuple("Carried", "row input target exposure")
 
 
@@ -131,7 +131,7 @@ def raw(hdu):
     """Return rows of a table in FITS's bytes, values unconverted."""
     rows = hdu.data.view(np.ndarray)
     if rows.dtype.itemsize != hdu.header["NAXIS1"]:
-        raise ValueError(f"{hdu.name}: its columns and the width of its rows differ")
+        raise ValueError(f"{hdu.name}: its columns do not add up to the width of its rows")
     return rows
 
 

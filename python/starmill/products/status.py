@@ -62,8 +62,8 @@ def read_status(path):
 
 
 class Job:
-    """The state of an output: state (of STATES), run (its status file or None) and its age_s,
-    result (facts for JSON, or None), begun (path of the result), is_new (OUT.h5.new), lock."""
+    """The state of an output.  state: key of STATES; run: the status file's content or None; age_s:
+    of that file; result: facts for JSON or None; begun: path of the result; is_new: OUT.h5.new."""
 
     def __init__(self, output, status, needs_result):
         self.output, self.status = output, status
@@ -113,8 +113,8 @@ class Job:
             "device": said["DEVICE"], "host": said["HOST"], "runs": int(said["N_RUN"]),
             "wall_s": float(said["WALL_S"])}
 
-    # Rows come from the result, the state of the run from the status file; a status file of an
-    # earlier run is ignored.
+    # Counts of rows come from the result, the run's state from the status file; a status file of
+    # an earlier run is ignored.
 
     def _is_running(self):
         """Return whether the run that wrote the status file still runs, as far as the file says."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Computes the numbers of a report in one pass over the rows of a result, in blocks.  Counts are of
 all undamaged rows.  To bound memory, distributions, maps and medians use every k-th row above
-MAX_SAMPLE rows, and repeats every m-th star above MAX_KEYS."""
+MAX_SAMPLE rows, and repeats use every m-th star above MAX_KEYS rows."""
 
 import collections
 import hashlib
@@ -17,8 +17,8 @@ from starmill.products.sky import has_place, unit_vectors
 MAX_SAMPLE = 400_000  # most rows held in memory
 MAX_KEYS = 1_000_000  # most rows searched for repeats
 MAX_REPEATS = 200_000  # most rows of repeated stars whose values are read
-# arcsec: rows within NEAR_AS are one star without a common name; rows of one name farther apart
-# than FAR_AS are different stars
+# arcsec: rows within NEAR_AS are one star even without a common name; rows of one name farther
+# apart than FAR_AS are different stars
 NEAR_AS, FAR_AS = 1.5, 60
 CROWD = 100  # more rows than this in a cell of NEAR_AS share a placeholder position, not a star
 HUGE = 1e100  # larger values count as missing, since their squares would overflow
@@ -54,9 +54,9 @@ def object_keys(objects):
 
 
 def joined(key, ra, dec, by_place):
-    """Return the number of each row's star, and words about rows not joined.  Rows are one star if
-    they have one key and are within FAR_AS of its first; by_place: a row with a key of its own
-    joins rows within NEAR_AS, but no crowd, whose pairs would fill the memory."""
+    """Return the number of each row's star, and words about rows not joined.  A star's rows share
+    a key and lie within FAR_AS of the key's first row.  by_place: a row with a key of its own also
+    joins rows within NEAR_AS, except in a crowd, whose pairs would fill the memory."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
@@ -82,9 +82,9 @@ def joined(key, ra, dec, by_place):
 
 
 class Survey:
-    """n_fitted, n_good: counts; every: k, of every k-th row sampled; rows: their indices; sample:
-    {column: values}; sn: of their best arms; fitted, good: masks; worst: [(reduced chi-square,
-    row)]; typical: rows; repeats: Repeats."""
+    """The numbers of a report.  n_fitted, n_good: counts over all rows.  Of every `every`-th row:
+    rows: indices; sample: {column: values}; sn: S/N of the best arm; fitted, good: masks.
+    worst: [(reduced chi-square, row)]; typical: rows with a median chi-square; repeats: Repeats."""
 
     def __init__(self, result):
         self.result = result
@@ -183,8 +183,8 @@ class Survey:
         return rows
 
     def _keep_keys(self, block):
-        """Keep keys and positions for _find_repeats, of every m-th star: of fitted rows without a
-        warning, a second star or a prior.  A row without a name may be matched by position."""
+        """Keep keys and positions of every m-th star for _find_repeats: of its fitted rows without
+        warning, second star or prior.  A row without a name may be matched by position."""
         target = block["TARGETID"]
         key = mixed(target)
         named = target >= 0

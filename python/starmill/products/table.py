@@ -67,7 +67,7 @@ def row_type(columns):
 
 def packed(columns, values, n, texts=printable):
     """Return n rows as FITS stores them, NaN for what is missing.  values(source): a column's
-    values [n] or [n][n_value]; texts: writes the result's texts in ASCII, None: they stay UTF-8."""
+    values [n] or [n][n_value]; texts: function that makes texts ASCII, None: they stay UTF-8."""
     rows = np.empty(n, row_type(columns))
     for c in columns:
         if c.source is None:

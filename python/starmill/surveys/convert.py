@@ -81,7 +81,7 @@ def read_text(path):
             n = len(rows[0]) if rows else len(names) or len(row or ())
             if row is None or len(row) != n or len(rows) == MAX_PIX:
                 raise Failure(INPUT, f"{path}, line {k}: '{text.strip()[:40]}' is not {n} numbers, "
-                                     f"or one of more than {MAX_PIX} lines; # begins a comment")
+                                     f"or follows {MAX_PIX} lines; # begins a comment")
             rows.append(row)
     return names, np.array(rows).T
 
@@ -166,8 +166,8 @@ def noise(path, flux):
 
 
 def inverse_variance(name, error):
-    """Return the inverse variance of a column error; its name may say that it is an IVAR or
-    VARIANCE. 0 where it is not positive."""
+    """Return the inverse variance, from errors unless the column's name says that they are inverse
+    variances or variances; 0 where the result is not positive."""
     name = split_unit(name)[0]
     with np.errstate(all="ignore"):
         ivar = error if IVAR.search(name) else 1 / error if VARIANCE.search(name) else error**-2.0
@@ -178,11 +178,11 @@ def row_of(path, request, power):
     """Return a file's row for generic.write."""
     one, error_name = read(path, request)
     if one.wave[-1] < SHORT_AA and not (one.origin.unit or request.wave or request.wave_file):
-        raise Failure(INPUT, f"{path}: does not give the unit of its wavelengths, up to "
-                             f"{one.wave[-1]:g}; give --unit Angstrom or --unit nm")
+        raise Failure(INPUT, f"{path}: does not give the unit of its wavelengths (up to "
+                             f"{one.wave[-1]:g}); give --unit Angstrom or --unit nm")
     name = stem(path, FILES)[-NAME:].strip()
     if not (name.isascii() and name.isprintable() and name):
-        raise Failure(INPUT, f"{path}: a star's name is of ASCII characters; rename the file")
+        raise Failure(INPUT, f"{path}: a star's name must be printable ASCII; rename the file")
     finite = np.isfinite(one.flux)
     good = finite & (one.flux != 0)
     if not good.any():
@@ -210,7 +210,7 @@ def read_rows(paths, request, power):
         try:
             row = row_of(path, request, power)
             if row["NAME"] in seen:
-                raise Failure(INPUT, f"{path}: has the name {row['NAME']}, as "
+                raise Failure(INPUT, f"{path}: has the name {row['NAME']}, like "
                                      f"{seen[row['NAME']]}; rename one")
         except Failure as failure:
             if failure.status != INPUT:  # a signal
@@ -220,14 +220,14 @@ def read_rows(paths, request, power):
         seen[row["NAME"]] = path
         total += len(row["FLUX"])
         if total > MAX_TOTAL:
-            raise Failure(INPUT, f"{path}: with it there are more than {MAX_TOTAL} pixels; make "
-                                 "several tables")
+            raise Failure(INPUT, f"{path}: the spectra up to this one have over {MAX_TOTAL} "
+                                 "pixels; make several tables")
         rows.append(row)
     if not rows:
         raise failures[0]
     without = [row["NAME"] for row in rows if "LSF_SIGMA" not in row]
     if 0 < len(without) < len(rows):
-        raise Failure(INPUT, f"{seen[without[0]]}: has no column of sigma, as others have; give "
+        raise Failure(INPUT, f"{seen[without[0]]}: has no column of sigma, unlike others; give "
                              "--resolving-power, or make two tables")
     return rows, failures
 

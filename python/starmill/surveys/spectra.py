@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads the spectra of a result's stars from its inputs, and matches them with the fit's models.  A
-channel, one spectrum of one exposure, must have a model's wavelengths to NEAR of a pixel."""
+"""Reads the spectra of a result's stars from its inputs, and matches them with the fit's models.
+A channel is one spectrum of one exposure; a model's wavelengths must agree to NEAR pixels."""
 
 import collections
 import os
@@ -88,8 +88,8 @@ class Inputs:
         return channels
 
     def star(self, row, models):
-        """Return the Arms of a row sorted by wavelength, and a note about its exposures: the one
-        with the highest S/N, and the next best for arms that it lacks (WEAVE has files of one
+        """Return the Arms of a row sorted by wavelength, and a note on the exposures used: that of
+        highest S/N, and the next best for arms that the first one lacks (WEAVE has files of one
         arm).  models: [{arm: (wavelengths, fluxes)}] by exposure; None: the channels are the
         arms."""
         exposures = self.result.exposures(row)
@@ -130,7 +130,7 @@ class Inputs:
 
 def weighted(arm, floor, vrad, errors):
     """Return an arm with the fit's ivar: errors at least floor times the median error, plus the
-    library's model error.  errors: of arms_with_error."""
+    library's model error.  errors: result of arms_with_error."""
     ivar = np.where(arm.bad, 0.0, arm.ivar)
     if floor > 0 and not arm.bad.all():
         ivar = np.minimum(ivar, np.median(ivar[~arm.bad]) / floor**2)
@@ -141,8 +141,8 @@ def weighted(arm, floor, vrad, errors):
 
 
 def model_errors(result, library):
-    """Return {code of LIBRARY: {arm name: library's Arm with model error}}; empty if the fit counts
-    none or the library is gone.  library: path of the only one; None: as in the result."""
+    """Return {code of LIBRARY: {arm name: library's Arm with model error}}; empty if the fit had no
+    model error or the library is gone.  library: path of an only library; None: the result's."""
     if result.setting("model_error") not in (True, "true"):
         return {}
     hashes = text(result.fits["LIBRARY"].attrs["HASHES"]).split() if "LIBRARY" in result.fits \

@@ -41,7 +41,7 @@ def main(options):
 
 
 class Job:
-    """models: those of the input; index [n]: of each model's spectrum in the source."""
+    """Makes one grid file.  models: of the input; index [n]: of each model's spectrum in source."""
 
     def __init__(self, options, setup, source):
         self.options, self.setup, self.source = options, setup, source
@@ -64,7 +64,7 @@ class Job:
 
     def frame_arms(self):
         """Set the resolution and the convolution of the arms.  Try them on up to N_TRIED models, so
-        that an error of all models is raised before a file is made."""
+        that an error common to all models is raised before a file is made."""
         self.cut, failures = None, []
         for i in np.flatnonzero(self.models.status == TO_DO)[:N_TRIED]:
             try:
@@ -295,7 +295,7 @@ class Job:
 
     def take_status(self, output, there, complete):
         """Take the status of the models that are done and return whether all are.  --retry-bad sets
-        bad models to do again, unless the labels already show a defect."""
+        bad models to be done again, unless their labels already show a defect."""
         bad = there["status"] == BAD
         done = ~bad if self.options.retry_bad else np.full(len(bad), True)
         self.models.status[done], self.models.why[done] = there["status"][done], there["why"][done]

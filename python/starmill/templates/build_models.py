@@ -47,8 +47,8 @@ def select_models(source, options, n_worker):
 
 
 def mark_doubles(models):
-    """Keep one of the models with the same labels and mark the others bad.  A model that is already
-    good is kept, else the first."""
+    """Of models with equal labels keep one and mark the others bad.  A model already marked good is
+    kept, else the first."""
     todo_last = np.argsort(models.status == TO_DO, kind="stable")
     first = {}
     for i in todo_last:

@@ -12,14 +12,14 @@ from starmill.templates.model_error import BLOCK, residuals_of, smoother
 from starmill.wavelength import C_KM_S
 
 PIXELS_PER_SIGMA = 2.5  # sampling: pixels kept for each sigma of the line-spread function
-STEP = 0.5  # of finite differences, in typical errors of a label
+STEP = 0.5  # of finite differences, in errors of the spectra's labels
 CORRELATED = 30  # pixels over which residuals are correlated: they count as one
 BEYOND = 0.3  # |ln(spectrum / template)| is clipped here: no star differs by more
 CLIP = 4  # residuals of a pixel are clipped at this many robust standard deviations
 
 
 def mad(x, axis=None):
-    """Robust standard deviation."""
+    """Return the robust standard deviation."""
     return 1.4826 * np.median(np.abs(x - np.median(x, axis=axis, keepdims=True)), axis=axis)
 
 
@@ -32,13 +32,13 @@ class Calibrators:
     x: np.ndarray  # [n, n_pix] ln(spectrum / template) without its continuum, 0 where not known
     known: np.ndarray  # [n, n_pix]
     slope: np.ndarray  # [n_label + 1, n, n_pix] of ln template by label and by km/s, without continuum
-    weight: np.ndarray  # [n_pix] of squared residuals: flux and 1 / rms nearby, mean 1
+    weight: np.ndarray  # [n_pix] of squared residuals: square of measure_scale's, mean 1
     labels: np.ndarray  # [n, n_label]
     mapped: np.ndarray  # [n, n_label]
     errors: np.ndarray  # [n, n_label] of benchmark stars' labels, NaN of other labels
     scale: np.ndarray  # [n_label] errors of the calibrators' labels
-    measures: np.ndarray  # [n_pix] where they may say what is wrong
-    level: np.ndarray  # [n_pix of the arm] of the mean template
+    measures: np.ndarray  # [n_pix] 0 to 1: how much spectra may correct templates here
+    level: np.ndarray  # [n_pix of the arm] mean template over its mean flux
 
     def rows(self, which):
         return replace(self, x=self.x[which], known=self.known[which], slope=self.slope[:, which],
@@ -46,15 +46,15 @@ class Calibrators:
                        errors=self.errors[which])
 
     def thinned(self, step):
-        """At every step-th pixel."""
+        """Return these spectra at every step-th pixel."""
         at = slice(None, None, step)
         return replace(self, at=self.at[at], wave=self.wave[at], x=self.x[:, at],
                        known=self.known[:, at], slope=self.slope[:, :, at], weight=self.weight[at],
                        measures=self.measures[at])
 
     def shifts(self, x, scale=None):
-        """[n, n_label] how far each spectrum's labels are from those given, by its residuals x and
-        the labels' errors `scale`; one residual in CORRELATED is independent."""
+        """Estimate how far each spectrum's labels are from those given [n, n_label], from residuals
+        x with priors of width `scale`; one residual in CORRELATED counts as independent."""
         scale = self.scale if scale is None else scale
         n_label = len(self.scale)
         out = np.zeros((len(x), n_label))
@@ -76,8 +76,8 @@ class Calibrators:
 
     def estimates(self, x, variance, patterns, use):
         """Return the shifts of labels and velocity [n, n_label + 1] that best explain residuals x
-        (least squares over the pixels `use`), and their errors.  Residuals have that
-        variance [n_pix] and shares of unit variance of patterns [n_pattern, n_pix]."""
+        (least squares over the pixels `use`), and the shifts' errors.  Residuals are white noise of
+        variance [n_pix] plus patterns [n_pattern, n_pix] times normal random numbers."""
         out, error = np.empty((2, len(x), len(self.slope)))
         small = np.diag(np.append(1e-4 * self.scale**-2.0, 1e-8))
         for i in range(len(x)):
@@ -91,12 +91,12 @@ class Calibrators:
 
 
 def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures, size, slope=None):
-    """Calibrators of an arm.
+    """Return the Calibrators of an arm.
 
-    sigma_aa   of the spectra's line-spread function; kernel_aa: what the templates lack of it
-    measures   function of wavelengths: where the spectra may say what is wrong, 0 to 1
+    sigma_aa   of the spectra's line-spread function; kernel_aa: sigma that brings templates to it
+    measures   function of wavelengths, 0 to 1: how much the spectra may correct templates there
     size       [n_label] errors of the spectra's labels
-    slope      of Calibrators of these spectra, where it is known
+    slope      of earlier Calibrators of these spectra; None: computed
     """
     arm = library.arm[i_arm]
     x, level = residuals_of(library, i_arm, spectra, kernel_aa)
@@ -121,8 +121,8 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
 
 
 def flat(x, functions, level):
-    """ln(1 + x) without its continuum and 0 where x is NaN, which x are known, and by what
-    residuals are multiplied where they are compared."""
+    """Return ln(1 + x) without continuum, 0 where x is NaN; which x are known; and the factors
+    [n_pix] by which residuals are multiplied before they are compared."""
     known, scale = np.isfinite(x), level
     x = np.where(known, x, 0)
     for _ in range(2):
@@ -133,7 +133,7 @@ def flat(x, functions, level):
 
 
 def slopes(library, i_arm, labels, size, kernel_aa, at):
-    """[n_label + 1, n, n_pix] derivatives of ln template, at the spectra's resolution."""
+    """Return d ln template / d label and d km/s [n_label + 1, n, n_pix], smoothed by kernel_aa."""
     arm = library.arm[i_arm]
     cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
 

@@ -15,8 +15,8 @@ from starmill.templates.spectra_options import number
 
 TAPER_AA = 60  # length over which the correction fades at the ends of --range; a third at --mask
 LEAST_STARS = 30
-# The second round corrects what the first one missed: the spectra are broader than the templates,
-# and an emulator reproduces a correction only in part.
+# The second round corrects what the first round missed, as spectra are broader than templates and
+# an emulator reproduces a correction only in part.
 N_ROUND = 2
 BLOCK_AA = 100  # length of wavelength ranges; odd and even ranges are fitted apart and compared
 TABLE_AA = 500  # wavelengths of one line of the printed table
@@ -79,11 +79,11 @@ def make_true(library, arm, found, x, noise2, published):
     """Set the correlation of an arm's model error, and return error floors of the labels [n_label],
     so that stated errors match the scatter.
 
-    Odd and even wavelength ranges give two measurements of velocity and labels, in which slow
-    errors of the wavelength scale cancel.  The correlation makes the errors of the two velocities
-    match their difference; the floors do this for the labels.
+    Odd and even wavelength ranges give two measurements of velocity and labels, in whose difference
+    slow errors of the wavelength scale cancel.  The correlation makes the errors of the two
+    velocities match their difference; the floors do this for the labels.
     noise2:    noise variance of a spectrum, per pixel of the arm
-    published: errors [n, n_label] of the spectra's labels, NaN if not to be used; a floor is also
+    published: errors [n, n_label] of the spectra's labels, NaN if not to be used.  A floor is also
                large enough for the difference of fitted and published labels
     """
     fraction2 = arm.error.fraction[found.at].astype(float) ** 2
@@ -124,7 +124,7 @@ def make_true(library, arm, found, x, noise2, published):
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
     """Set an arm's model error from residuals rest [n, n_pix] of spectra left out; return Facts.
-    Uncorrected pixels keep the rms before, those beyond the spectra that of the nearest quarter."""
+    A pixel not corrected gets the rms of its residuals, beyond the spectra of the end quarter's."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):
@@ -143,8 +143,8 @@ def measure_error(arm, found, rest, n_component, n_continuum, noise):
 
 
 def describe(arm, found, learned, change, rest, names):
-    """Return lines of text about a correction.  change [n, n_pix]: of ln flux; rest [n, n_pix]:
-    residuals of spectra left out."""
+    """Return lines of text about a correction.  change [n, n_pix]: the correction of ln flux; rest
+    [n, n_pix]: residuals of spectra left out."""
     lines = [f"correction of arm {arm.name}: {len(change)} spectra, polynomials of degree "
              f"{learned.degree} of {', '.join(names[i] for i in learned.use)}, ridge "
              f"{learned.ridge:g}", "  A            correction, %   residuals before, left out, %"]
@@ -174,8 +174,8 @@ def take_out(library, i_arm, found, how, kind):
 
 
 def onto_scale(library, i_arm, found, how, kind):
-    """Shift published labels of spectra (how[0]) to the scale of the benchmark stars among them.
-    Return the Calibrators and lines of text."""
+    """Shift the published labels of the spectra how[0] to the scale of the benchmark stars among
+    these spectra.  Return the new Calibrators and lines of text."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)
     stars = calibrators.compare(trial, i_arm, *how)
@@ -183,7 +183,7 @@ def onto_scale(library, i_arm, found, how, kind):
     scale, lines = correction.scale_of(stars, kind[0], library.label)
     if not lines:
         raise Failure(INPUT, f"--error-columns: no label has errors of {correction.LEAST_BENCHMARK} "
-                      "spectra, which a scale needs")
+                      "spectra, the least that set a scale")
     published = ~np.isfinite(spectra.errors).any(axis=1)
     spectra.labels[published] -= scale(library.map(spectra.labels[published]))
     return calibrators.compare(library, i_arm, *how), [

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What templates get wrong as polynomials of the labels at each pixel, learned from calibrators, and
-how an emulator takes it up (docs/science/numerics.md, "Correction by real spectra")."""
+"""Learns the errors of templates from calibrators, as polynomials of the labels at each pixel, and
+adds this correction to an emulator (docs/science/numerics.md, "Correction by real spectra")."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ LSQ_RIDGE, THROUGH = 1e-6, 1e-8
 
 @dataclass
 class Correction:
-    """ln(corrected / template) = coef . monomials of the labels `use`, where calibrators are."""
+    """ln(corrected / template) = coef . monomials of the labels `use`, near calibrators."""
 
     use: list  # labels of which it is a function
     degree: int
@@ -41,8 +41,8 @@ class Correction:
 
 
 def robust_ridge(terms, x, known, ridge):
-    """[n_term, n_pix] coefficients of each pixel; large residuals count less, and so do large
-    coefficients but for the constant."""
+    """Fit x [n, n_pix] by terms and return coefficients [n_term, n_pix]; outliers count less, and
+    large coefficients except the constant are penalised by ridge."""
     penalty = len(terms) * ridge * np.eye(terms.shape[1])
     penalty[0, 0] = 0
     weight, n_term = known.astype(float), terms.shape[1]
@@ -58,8 +58,8 @@ def robust_ridge(terms, x, known, ridge):
 
 
 def linear(terms, y, error=None):
-    """Coefficients of y, its residuals, and which of these, beyond ROBUST errors, count less.
-    error: by default the residuals' robust deviation."""
+    """Fit y by terms.  Return the coefficients, the residuals, and which residuals count less, as
+    beyond ROBUST errors.  error: by default the residuals' robust deviation."""
     weight = np.ones(len(y)) if error is None else 1 / error
     for _ in range(10):
         coef = np.linalg.lstsq(terms * weight[:, None], y * weight, rcond=None)[0]
@@ -71,7 +71,7 @@ def linear(terms, y, error=None):
 
 
 def without_trend(shift, terms):
-    """Shifts of labels less their robust trend with the labels, so that these keep their scale."""
+    """Return shifts of labels without their robust trend with the labels, a change of scale."""
     return np.stack([linear(terms, one)[1] for one in shift.T], axis=1)
 
 
@@ -90,7 +90,7 @@ def learn(calibrators, use, degree, ridge, rounds=ROUNDS):
 
 
 def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
-    """Return residuals [n, n_pix] of each spectrum after a correction learned without its fold."""
+    """Return residuals [n, n_pix] of spectra after a correction learned without their fold."""
     fold = np.random.default_rng(1).permutation(len(calibrators.x)) % N_FOLD
     out = np.empty(calibrators.x.shape)
     for i in range(N_FOLD):
@@ -101,8 +101,8 @@ def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
 
 
 def choose(calibrators, use, degrees=DEGREES):
-    """(degree, ridge) whose left-out residuals are smallest in the median star; each step in degree
-    must earn 5 %, as labels of stars left out scatter more with more terms."""
+    """Return the (degree, ridge) with the least left-out residuals of the median star.  A higher
+    degree must lower them by 5 %, as labels of stars left out scatter more with more terms."""
     best, chosen = np.inf, None
     calibrators = calibrators.thinned(THIN)
     weight = calibrators.known * (calibrators.weight * calibrators.measures)
@@ -120,8 +120,8 @@ def choose(calibrators, use, degrees=DEGREES):
 
 
 def scale_of(stars, use, label):
-    """Return, from benchmark stars and corrected templates, how far labels are from the scale of
-    these stars, a function of mapped labels, constant beyond the stars; and lines of text."""
+    """Return a function of mapped labels, and lines of text: how far labels are off the scale of
+    benchmark stars, by fits with corrected templates.  Beyond the stars it is constant."""
     mapped, n_label = stars.mapped[:, use], len(label)
     coef, lines = np.zeros((len(use) + 1, n_label)), []  # 0 for labels without benchmark stars
     shift = stars.shifts(stars.x, FREE * stars.scale)
@@ -156,7 +156,7 @@ def nearby(calibrators, library, use, mapped):
 
 
 def labels_inside(library, calibrators):
-    """[n, n_label] labels all over the library's hulls, and more of them where the stars are."""
+    """Return random labels [n, n_label] all over the library's hulls, and more near the stars."""
     rng = np.random.default_rng(2)
     low, high = (library.map([[getattr(label, end) for label in library.label]])[0]
                  for end in ("min", "max"))
@@ -174,7 +174,7 @@ def labels_inside(library, calibrators):
 
 
 def into_network(library, emulator, calibrators, values_at, by_term):
-    """Weights and biases of the last layer take the terms as least squares of its inputs."""
+    """Add the terms to the last layer, as least-squares sums of the layer's inputs."""
     mapped = library.map(labels_inside(library, calibrators))
     inputs = mapped
     for weight, bias in zip(emulator.weight[:-1], emulator.bias[:-1]):
@@ -190,7 +190,7 @@ def into_network(library, emulator, calibrators, values_at, by_term):
 
 
 def into_functions(emulator, values_at, by_term):
-    """Radial functions and splines get a component for each term."""
+    """Add a component for each term to an emulator of radial functions or splines."""
     front = emulator.front
     if isinstance(front, SplineGrid):
         node = [np.array([knot[i + 1:i + 1 + front.degree].mean() for i in range(n)])
@@ -231,8 +231,8 @@ def apply(library, i_arm, calibrators, correction):
         raise Failure(INPUT, f"arm {arm.name}: functions of the labels before layers with SiLU "
                              "cannot be corrected")
     elif emulator.weight[0].shape[1] + n_term > MAX_WIDTH:
-        raise Failure(INPUT, f"arm {arm.name}: {emulator.weight[0].shape[1]} components leave no "
-                             f"place for {n_term} more of {MAX_WIDTH}; make it with fewer "
+        raise Failure(INPUT, f"arm {arm.name}: {emulator.weight[0].shape[1]} components and "
+                             f"{n_term} of the correction exceed {MAX_WIDTH}; make it with fewer "
                              "--components")
     else:
         into_functions(emulator, values_at, by_term)

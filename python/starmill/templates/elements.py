@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Adds abundances of elements to a library: labels [X/Fe] of the models of plan "elements".
 
-What an abundance changes, in ln flux, is linear in its departure a from the library's spectrum, and
-a smooth function of Teff, log g, [Fe/H] and [alpha/Fe].  Few models are enough for this: each pixel
-is a Gaussian process whose variances by element follow from the models (most pixels have lines of
-one or two elements).  The responses are then put into the library's network without training: SiLU
+An abundance changes ln flux by its departure a from the library's value times a smooth function of
+Teff, log g, [Fe/H] and [alpha/Fe], the response.  Few models are enough: a pixel's responses are
+Gaussian processes whose variances by element follow from the models (most pixels have lines of one
+or two elements).  The responses are then put into the library's network without training: SiLU
 units in pairs make products, z tanh(z / 2) = silu(z) + silu(-z) being z^2 / 2 for small z.
 """
 
@@ -18,12 +18,12 @@ from starmill.templates.library_data import Hull, Label
 
 N_FOUR = 4  # labels of the library
 N_COMPONENT = 36  # of all responses together
-N_SAMPLE = 800  # labels at which the responses become components
-SMOOTH_AA = 300.0  # of wavelength to a term of the smooth part; a fit's continuum removes as much
+N_SAMPLE = 800  # label points whose responses give the components
+SMOOTH_AA = 300.0  # wavelength per term of the smooth part, which a fit's continuum removes
 NOISE = 0.007  # of ln flux: errors of the library at the models' four labels
-NOISE_SHARE = 0.05  # the same, as a share of a line's absorption
+NOISE_SHARE = 0.05  # more of these errors, as a share of a line's absorption
 LENGTH = 2.0  # of the process, in standard deviations of the four labels
-PENALTY = 50.0  # of a variance, against elements without lines: a few variances of real lines
+PENALTY = 50.0  # lowers variances, so that elements without lines get almost none
 STEP = 6  # pixels between those at which the variances are found
 SMALL = 0.0625  # scale of the arguments of products: errors of SMALL^2 / 12
 LINEAR = 20.0  # silu(z + LINEAR) - LINEAR is z for small z
@@ -31,11 +31,11 @@ CARBON = 0.2  # largest [C/Fe] - [alpha/Fe]; above, C and O in cool stars revers
 
 
 class Models:
-    """Models of a grid file: the four labels, departures, and what these change in ln flux.
+    """Models of a grid file: the four labels, departures, and the changes of ln flux by these.
 
-    values [n][4]; a [n][9]: departures of [X/Fe] of plan.ELEMENTS and of the microturbulence;
+    values [n][4]: labels; a [n][9]: departures of plan.ELEMENTS' [X/Fe] and the microturbulence;
     change [n][n_pix]: ln flux minus the library's, without its smooth part; continuum [n_term]
-    [n_pix]: of ln continuum, by monomials of the labels.
+    [n_pix]: coefficients of ln continuum for monomials of the labels.
     """
 
     def __init__(self, grid, library):
@@ -70,16 +70,16 @@ class Models:
         return emulate.monomials(self.library.map(values)[:, :3], 3)
 
     def absorption(self, values):
-        """Return the lines' absorption (ln continuum - ln flux) of the library's spectra, in a
-        form in which strong lines saturate: they respond less."""
+        """Return the absorption (ln continuum - ln flux) by lines in the library's spectra, curbed
+        in strong lines, which respond less to abundances."""
         depth = self.terms(values) @ self.continuum - emulate.ln_flux(self.library, 0, values)
         depth = np.maximum(depth - np.percentile(depth, 5, axis=1)[:, None], 0)
         return 1.5 * depth / (1 + 2 * depth)
 
 
 class Process:
-    """Gaussian processes of pixels: change = sum over elements of a f(labels), f of variance
-    strength^2 x variance, and a term without a that takes the library's own errors."""
+    """Gaussian processes of pixels: change = sum over elements of a f(labels) + g(labels), where g
+    takes up the library's own errors; each f and g has variance strength^2 x its `variance`."""
 
     def __init__(self, models):
         self.models, self.n = models, len(models.a)
@@ -100,7 +100,7 @@ class Process:
         return np.linalg.inv(matrix)
 
     def variances(self, pixel, n_step=6):
-        """Return the variances at a pixel: the likelihood's maximum (MacKay's iteration)."""
+        """Return the variances at a pixel that maximise the likelihood (MacKay's iteration)."""
         s, out = self.models.strength[:, pixel], np.full(len(self.kernel), 0.5)
         for _ in range(n_step):
             inverse = self.inverse(pixel, out)
@@ -111,8 +111,8 @@ class Process:
         return out
 
     def run(self):
-        """Set by pixel the variances [k][n_pix], the coefficients of the models [n][n_pix] and the
-        changes that models have beyond what the others predict [n][n_pix]."""
+        """Set for each pixel variance [k][n_pix], the models' coef [n][n_pix], and left [n][n_pix]:
+        each model's change minus its prediction by the other models."""
         change = self.models.change
         pixels = np.arange(change.shape[1])
         at = np.unique(np.append(pixels[::STEP], pixels[-1]))
@@ -135,8 +135,8 @@ class Process:
 
 
 def parts_of(process, values, n_component=N_COMPONENT):
-    """Return the largest components of all responses at values [n][4]: (element, its factor at
-    values [n], largest 1, pattern [n_pix])."""
+    """Return the largest principal components of all elements' responses at values [n][4]:
+    [(element, factor [n] at values, at most 1, pattern [n_pix])]."""
     library = process.models.library
     weight = np.sqrt(emulate.flux(library, 0, values).mean(axis=0))  # faint pixels count less
     found = []
@@ -174,15 +174,15 @@ def add_labels(library, floors):
 
 
 def join(library, parts, values):
-    """Add to the network of a library with labels added the sum of departure x factor x pattern
-    over parts."""
+    """Add to a library's network the sum over parts of departure x factor x pattern.  The library
+    already has the elements' labels."""
     emulator = library.arm[0].emulator
     weight, bias = ([w.astype(float) for w in x] for x in (emulator.weight, emulator.bias))
     n_element, n_part = len(plan.ELEMENTS), len(parts)
     label, alpha = library.label, library.label[3]
     mapped = np.stack([label[i].map(values[:, i]) for i in range(N_FOUR)], axis=1)
     unit = emulate.silu(mapped @ weight[0].T + bias[0])
-    # layer 0: a + LINEAR, a the departure of each element
+    # layer 0: a + LINEAR, where a is an element's departure
     rows = np.zeros((n_element, library.n_label))
     shift = np.full(n_element, LINEAR)
     for k, element in enumerate(plan.ELEMENTS):
@@ -190,7 +190,7 @@ def join(library, parts, values):
         shift[k] += label[N_FOUR + k].mean - alpha.mean * element[3]
     weight[0] = np.vstack([np.pad(weight[0], ((0, 0), (0, n_element))), rows])
     bias[0] = np.append(bias[0], shift)
-    # layer 1: SMALL times a + q, -a - q, a - q, -a + q; q is the factor, from the first units
+    # layer 1: SMALL times a + q, -a - q, a - q, -a + q; q: a part's factor, from the old units
     design = np.column_stack([unit, np.ones(len(unit))])
     score = np.column_stack([part[1] for part in parts])
     ridge = 1e-4 * np.eye(design.shape[1])
@@ -218,8 +218,8 @@ def join(library, parts, values):
 
 def measure(process):
     """Return the report of the models left out, and the elements' floors (dex): robust errors of
-    their abundances.  A model's abundances, four labels and continuum are fitted to what the other
-    models do not predict, at S/N 100 per A; pixels count less by the usual size of that."""
+    their abundances.  A model's abundances, four labels and continuum are fitted to the change that
+    the other models do not predict, with errors of S/N 100 per A plus this change's usual size."""
     models, base = process.models, process.models.library
     wave, n_element = base.arm[0].wave_aa, len(plan.ELEMENTS)
     usual = 1.48 * np.median(abs(process.left), axis=0)
@@ -251,8 +251,8 @@ def measure(process):
 
 
 def make(grid_path, uncorrected, base, path, program):
-    """Write the library base with the elements of a grid file of plan "elements".  uncorrected:
-    base before its correction by real spectra, with which the models are compared."""
+    """Write the library `base` with labels for the elements of a grid file of plan "elements".
+    uncorrected: base before its correction by real spectra; the models are compared with this."""
     grid = open_grid(grid_path)
     bare, library = library_file.read(uncorrected), library_file.read(base)
     wanted = [label.name for label in library.label] + [e[0].lower() for e in plan.ELEMENTS]
@@ -261,8 +261,8 @@ def make(grid_path, uncorrected, base, path, program):
     for one, name in ((bare, uncorrected), (library, base)):
         if (one.n_label, len(one.arm), len(one.arm[0].emulator.weight)) != (N_FOUR, 1, 4) or \
                 one.arm[0].n_pix != grid.arm[0].n_pix:
-            raise Failure(USAGE, f"{name}: is not a library of plan fgk: one arm as that of "
-                                 f"{grid_path}, four labels, a network of four layers")
+            raise Failure(USAGE, f"{name}: is not a library of plan fgk, which has one arm as "
+                                 f"{grid_path}, four labels and a network of four layers")
     process = Process(Models(grid, bare))
     process.run()
     values = np.array(plan.plan(N_SAMPLE))

@@ -52,7 +52,7 @@ def main(options):
 
 
 def check_options(options, paths):
-    """Return the arm names and sigmas (A) of the files; None: take it from the file."""
+    """Return the files' arm names and sigmas (A); None in place of a value that the file gives."""
     names = options.arm_names or [None] * len(paths)
     if len(names) != len(paths):
         raise Failure(USAGE, f"--arm-names gives {len(names)} names for {len(paths)} files")
@@ -85,7 +85,7 @@ def read_file(path, arm_name, sigma):
         low, high = read_range(file, library.label)
         library.hull = read_hulls(file, library.n_label)
         library.arm = [read_arm(file, path, arm_name, sigma)]
-        # one guess template, so that the library can be checked before its check values are used
+        # add a guess template: the library must be complete before its check values are used
         fill_range(library, low, high, 1)
         library_file.seal(library, path)
         return library, low, high, verify(file, library)

@@ -21,11 +21,11 @@ N_ITERATION = 3
 BLOCK = 128  # spectra at once
 SAME_NODE = 1e-6  # closer values are one node; fraction of the label's range
 MAX_NAMED = 3
-MAX_LENGTH, N_LENGTH = 32, 250  # largest ratio of two lengths; models that choose the lengths
+MAX_LENGTH, N_LENGTH = 32, 250  # largest ratio of two length scales; models used to choose them
 
 
 def leading(x, n_component):
-    """Find the leading components of spectra x float32 [n][n_pix] by subspace iteration. x is lost.
+    """Find leading components of spectra x float32 [n][n_pix] by subspace iteration; overwrites x.
 
     Return weight [n_pix][n_component] and bias [n_pix], both float32, scores [n][n_component] of
     mean square 1, and the largest rms residual (over pixels) of a spectrum."""
@@ -54,7 +54,7 @@ def leading(x, n_component):
 
 def enough(weight, score, left, limit):
     """Return the least number of components whose rms residual is at most limit in every spectrum
-    (all if none is), and this residual.  left: the residual of all components."""
+    (else all components), and this residual.  left [n]: residual of all components."""
     power = (weight.astype(float) ** 2).mean(axis=0) * score ** 2  # [n][n_component]
     rest = np.cumsum(power[:, ::-1], axis=1)[:, ::-1] + left ** 2  # without those from k on
     rest = np.append(np.sqrt(rest.max(axis=0)), left)
@@ -89,7 +89,7 @@ def choose_length(x, score, degree, smoothing):
 
 class Lattice:
     """Models on a grid of labels.  node: list of each label's mapped values; model [n_node of label
-    0][n_node of label 1]...: index of the model at each node, -1 without."""
+    0][n_node of label 1]...: index of the model at each node, -1 at a node without a model."""
 
     def __init__(self, labels, mapped, names):
         self.labels, self.node, at = labels, [], []
@@ -135,8 +135,8 @@ class Lattice:
         return np.ravel_multi_index(np.broadcast_arrays(*at), self.model.shape)
 
     def is_inner(self, i_node, left_out):
-        """Return whether both neighbours along every label have models and none is left out
-        [n_model].  Labels of one or two nodes may lack a neighbour."""
+        """Return whether both neighbours along every label have models, none of these left out;
+        left_out [n_model].  Labels of one or two nodes may lack a neighbour."""
         for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
             line = np.pad(self.model.flat[self.line(i_node, axis)], 1, constant_values=-1)
             models = line[[c, c + 2]]  # of the nodes before and after
@@ -162,8 +162,8 @@ class Lattice:
             way = 0 if filled else way + 1
 
     def estimates(self, i_node, known, value, most, way):
-        """Yield (nodes used, weight, value) of a node by polynomials along each label.  way 0: of
-        up to `most` nodes on both sides; 1: of two on a side, the first adjacent; 2: of one."""
+        """Yield (number of nodes used, weight, value) of a node by polynomials along each label.
+        way 0: up to `most` nodes, on both sides; 1: two on one side, the first adjacent; 2: one."""
         for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
             line, x, uses = self.line(i_node, axis), self.node[axis], []
             places = np.flatnonzero(known[line])
@@ -179,7 +179,7 @@ class Lattice:
 
 
 def distinct(x):
-    """Return the sorted values of x, without those within SAME_NODE of the range of another."""
+    """Return the sorted values of x, values closer than SAME_NODE of the range only once."""
     x = np.sort(x)
     same, node = SAME_NODE * (x[-1] - x[0]), [x[0]]
     for value in x:
@@ -282,7 +282,7 @@ class Maker:
 
     def make_radial(self, mapped, scores, size):
         """Fit radial functions to the scores of all arms at once, since the slow part depends on
-        the labels alone.  size [n_score]: norm of a component over the arm's pixels."""
+        the labels alone.  size [n_score]: norm of each score's component over the arm's pixels."""
         score = np.concatenate(scores, axis=1)
         length = choose_length(mapped, score * size, self.degree, self.smoothing)
         fit = RadialFit(mapped, length, np.ones(len(mapped)), score, self.degree, self.smoothing)
@@ -293,8 +293,8 @@ class Maker:
                         f"{fit.smooth.max():.3g}, lengths {', '.join(f'{x:.3g}' for x in length)}"]
 
     def choose_left_out(self, grid, models, n_wanted, seed):
-        """Choose models to leave out [n] that the others surround: none at the end of a label of
-        three values or more.  On a grid, nodes with models on both sides, no two adjacent."""
+        """Choose models to leave out [n], surrounded by the others: none at an end of a label of
+        three values or more.  On a grid their neighbours have models, and no two are adjacent."""
         values, out = grid.values[models], np.zeros(len(models), bool)
         order = np.random.default_rng(seed).permutation(len(models))
         low, high = values.min(axis=0), values.max(axis=0)

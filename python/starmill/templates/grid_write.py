@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writes grid files (docs/use/formats.md, "Grid file"); grid_models.py reads them.  create() makes
-the whole file, contiguous datasets of models still to do; a Writer writes rows at their offsets,
-without HDF5, a model's status last, so the file is valid whenever the writer is killed."""
+the whole file, contiguous datasets of models still to do.  A Writer writes rows at their offsets,
+without HDF5, and a model's status last, so the file is valid whenever the Writer is killed."""
 
 import errno
 import os
@@ -134,8 +134,8 @@ def datasets(file):
 
 
 def revise(path, models):
-    """Rewrite labels, stamps, reasons and status of all models.  The status goes last: a kill
-    before leaves bad models bad."""
+    """Rewrite labels, stamps, reasons and status of all models.  The status is written last, so
+    bad models stay bad if the job is killed before."""
     with writing(path, *HDF5), h5py.File(path, "r+") as file:
         file.attrs.modify("complete", np.int32(0))
         for name in ("label", "stamp", "why", "status"):

@@ -66,8 +66,8 @@ def make_hulls(labels, mapped, kind="pairs"):
             hulls.append(Hull(np.array(pair), facets(x[near(x)] if kind == "dense" else x)))
         except (QhullError, ValueError) as error:
             a, b = (labels[i].name for i in pair)
-            raise Failure(INPUT, f"labels {a} and {b} are not independent: {len(x)} points of "
-                                 "which no hull can be made: they lie on a line or "
+            raise Failure(INPUT, f"labels {a} and {b} are not independent: there is no hull of "
+                                 f"the {len(x)} points, which lie on a line or far "
                                  "apart") from error
     return hulls
 
@@ -102,8 +102,8 @@ def whole_hull(x):
 
 
 def fill_range(library, low, high, n_guess):
-    """Set n_guess quasi-random guess templates inside all hulls and between mapped labels low and
-    high [n_label], by the additive recurrence of the generalised golden ratio."""
+    """Set n_guess guess templates inside all hulls and between mapped labels low and high
+    [n_label]: quasi-random points by the additive recurrence of the generalised golden ratio."""
     n_label = library.n_label
     phi = np.roots([1] + [0] * (n_label - 1) + [-1, -1])
     alpha = phi[np.isreal(phi) & (phi.real > 1)].real[0] ** -np.arange(1.0, n_label + 1)
@@ -123,8 +123,8 @@ def fill_range(library, low, high, n_guess):
 
 
 def spread(library, values, n_guess):
-    """Choose up to n_guess guess templates among models at values [n][n_label]: the central one
-    inside the hulls, then the farthest from all before.  Return which are outside the hulls."""
+    """Choose up to n_guess guess templates among models at values [n][n_label]: the central model,
+    then each time the model farthest from all chosen.  Return the models outside the hulls [n]."""
     mapped = library.map(values)
     outside = ~(hull_distance(library, values) <= 1e-10)
     if outside.all():

@@ -160,7 +160,7 @@ def array_of(group, name, dtype, n_dim):
 
 def writable(path, overwrite, reads=()):
     """Refuse, before the work begins, a path to which no library can be written; return the path
-    with links resolved.  reads: as check_output takes them."""
+    with links resolved.  reads: as for check_output."""
     end = os.path.realpath(path)
     if os.path.exists(end) and not os.path.isfile(end):
         raise Failure(OUTPUT, f"{end}: exists and is not a regular file")

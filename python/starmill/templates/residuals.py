@@ -21,7 +21,7 @@ class Facts:
     """What is printed about a model error."""
     n: int  # spectra
     rms: float  # of the residuals, relative to the flux, without continuum and noise
-    left: float  # fraction of the variance outside the components
+    left: float  # fraction of the variance that is outside the components
     correlation_aa: float  # correlation length of the rest, at the middle of the arm
 
 
@@ -59,8 +59,8 @@ def divide_by_continuum(x, known, functions, scale):
 
 
 def flatten(wave, x, weight, level, n_continuum):
-    """Remove the continuum from residuals x.  Return them times the roots of the weights, 0 where
-    unknown; the known pixels; and the factors of measure_scale.
+    """Remove the continuum from residuals x.  Return x times the roots of the weights, 0 where
+    unknown; which pixels are known; and the factors of measure_scale.
 
     Spectra with less than half of the pixels from the first to the last known one are dropped.
     With a level there are two rounds; the second gives low weight to pixels where templates are
@@ -84,8 +84,8 @@ def flatten(wave, x, weight, level, n_continuum):
 
 
 def take_components(x, q, noise2, scale):
-    """Find at most q principal components (about zero) of x * scale, less noise.  Return them over
-    scale, of rms 1 [q, n_pix], their standard deviations [q], and x without them."""
+    """Find at most q principal components (about zero) of x * scale, less noise.  Return components
+    / scale [q, n_pix] of rms 1, their standard deviations [q], and x without components."""
     n, n_pix = x.shape
     scaled = x * scale
     value, vector = eigh(scaled @ scaled.T, subset_by_index=[n - max(q, 1), n - 1],
@@ -102,8 +102,8 @@ def take_components(x, q, noise2, scale):
 
 
 def fill_fraction(fraction, error2, n_known):
-    """Set the fraction of pixels unknown in all spectra, where components are 0, to the whole
-    error: the mean of the arm in gaps, of the nearest quarter beyond the ends."""
+    """Set the fraction of pixels unknown in all spectra, where components are 0, to the rms
+    error: that of the arm in gaps between known pixels, of the nearest quarter beyond the ends."""
     inside = np.flatnonzero(n_known)
     first, last = inside[0], inside[-1]
     quarter = (last - first) // 4

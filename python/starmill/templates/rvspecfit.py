@@ -150,7 +150,7 @@ def find_layers(net, state):
     for weight, bias, norm in layers:
         if weight.ndim != 2 or weight.shape[1] != n_in or \
                 any(x.shape != weight.shape[:1] for x in [bias, *(norm or [])]):
-            raise ValueError(f"{net.weights}: the layers do not fit each other, or the labels")
+            raise ValueError(f"{net.weights}: the layers do not match each other, or the labels")
         n_in = len(bias)
     if n_in != len(net.lam):
         raise ValueError(f"{net.weights}: is a network of {n_in} pixels, the interp_*.h5 has "
@@ -159,8 +159,8 @@ def find_layers(net, state):
 
 
 def fold(layers):
-    """Return [(weight, bias)] of the same network without batch normalisation.  After training this
-    is a factor and an addend per output of SiLU, so the next layer can include it."""
+    """Return [(weight, bias)] of the same network without batch normalisation: after training, a
+    factor and an addend per output of SiLU, which the next layer can include."""
     folded, factor, addend = [], 1.0, 0.0
     for weight, bias, norm in layers:
         weight = weight.astype(float)

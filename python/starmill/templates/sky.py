@@ -15,10 +15,10 @@ from starmill.surveys.spectra import SpectraFile
 FORMAT = "starmill sky components"
 LEAST_FIBRES = 8
 CHANCE = 3.3  # of Tracy and Widom's distribution: noise exceeds it once in 1000
-SMOOTH = 101  # pixels; components are smooth but for LEAST_SIGMA times their own noise
+SMOOTH = 101  # pixels; components are smoothed except lines above LEAST_SIGMA of their noise
 LEAST_SIGMA = 3
 N_FILL = 5  # rounds that fill masked pixels by the components
-OUTLIER = 5.0  # times the median chi-square: a fibre on an object
+OUTLIER = 5.0  # times the median chi-square: above, a fibre is on an object and left out
 
 
 def sky_rows(path):
@@ -42,7 +42,7 @@ def read(paths):
                 wave, spectra = found.setdefault(c.name, (c.wave, []))
                 if not np.array_equal(wave, c.wave):
                     raise Failure(INPUT, f"{path}: arm {c.name} has other wavelengths than in "
-                                         f"{paths[0]}: make a file of its own")
+                                         f"{paths[0]}: make a separate SKY.h5")
                 spectra.append((np.where(c.bad, 0, c.flux), c.ivar))
     return {arm: (wave, *np.array(spectra).transpose(1, 0, 2))
             for arm, (wave, spectra) in found.items()}
@@ -51,10 +51,10 @@ def read(paths):
 def components(flux, ivar, most):
     """Find the principal components (about zero) of residuals [n][n_pix] that are above the noise.
 
-    Return them [k][n_pix], each times its standard deviation, these over the noise of all pixels
-    [k], and the number of fibres used.  Each pixel is divided by its typical noise.  Noise adds to
-    the squares of singular values what Baik & Silverstein (2006, J. Multivar. Anal. 97, 1382) give,
-    and makes some by itself, up to Johnstone's (2001, Ann. Stat. 29, 295) most_noise.
+    Return the components [k][n_pix], each times its standard deviation; the rms of each over the
+    noise [k]; and the number of fibres used.  Pixels are first divided by their typical noise.
+    Noise raises squared singular values as Baik & Silverstein (2006, J. Multivar. Anal. 97, 1382)
+    say; noise alone gives values up to most_noise (Johnstone 2001, Ann. Stat. 29, 295).
     """
     alive = (ivar > 0).any(axis=1)
     flux, ivar = flux[alive], ivar[alive]
@@ -80,7 +80,7 @@ def components(flux, ivar, most):
     variance = noise * (excess + np.sqrt(excess**2 - 4 * n * n_pix)) / (2 * n)
     rows = np.sqrt(variance)[:, None] * pattern
     rows = np.divide(rows, root, out=np.zeros_like(rows), where=root > 0)
-    # a smooth component is mostly continuum: its own noise would hide what is not
+    # of what differs from a component's smooth continuum, keep only lines that exceed the noise
     smooth = median_filter(rows, (1, SMOOTH), mode="nearest")
     rows = np.where(np.abs(rows - smooth) * root > LEAST_SIGMA * np.sqrt(noise / n), rows, smooth)
     return rows, np.sqrt(variance / n_pix), n

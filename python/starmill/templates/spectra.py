@@ -58,8 +58,8 @@ def resolution(options, path, low, high, fwhm):
 
 
 def complete(options, request, path):
-    """Add to the options: names and limits [n_label, 2] of labels, beyond which spectra are left
-    out, and source; and fill in range and hull."""
+    """Add to the options: names of labels, limits [n_label, 2] beyond which spectra are left out,
+    and the source's name; set range and hull if not given."""
     arm = options.arm
     if not (arm.isascii() and arm.replace("_", "a").isalnum() and arm == arm.lower()):
         raise Failure(USAGE, f"--arm {arm}: a name is made of lower-case letters, digits and _")

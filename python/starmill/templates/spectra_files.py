@@ -23,7 +23,7 @@ from starmill.templates.spectra_options import labels_of_name, stem
 
 MAX_PIX = 2097152  # pixels of a file with one spectrum
 MAX_SPECTRUM, MAX_NUMBER = 20000, 268435456  # spectra and pixels of read_all; time grows as n^3
-MAX_MODEL = 1 << 24  # spectra of a file with many
+MAX_MODEL = 1 << 24  # most spectra of one file
 NAME = 64  # bytes of a name in a grid file, final zero included
 N_WARNED = 20  # spectra left out that are named; further ones are only counted
 
@@ -111,7 +111,7 @@ def labels_of_table(paths, request):
     rows, wanted = {}, {stem(p): p for p in paths}
     if len(wanted) < len(paths):
         twice = next(p for p in paths if wanted[stem(p)] != p)
-        raise Failure(INPUT, f"{twice} and {wanted[stem(twice)]} have one name in the table "
+        raise Failure(INPUT, f"{twice} and {wanted[stem(twice)]} have the same name in table "
                              f"{path}: rename one, or build them from other tables")
     for row, name in enumerate(names):
         if name in wanted and rows.setdefault(name, row) != row:
@@ -185,14 +185,14 @@ def labels_of_cube(path, hdus, i, request):
 
 
 def labels_beside_image(path, hdus, n, request):
-    """Return labels [n, n_label] from the first table with their columns and a row a spectrum."""
+    """Return labels [n, n_label] from the first table with their columns and a row per spectrum."""
     tables = [i for i, h in enumerate(hdus) if is_table(h) and h.header["NAXIS2"] == n]
     columns = [column for _, column in request.labels]
     for i in tables:
         if has_columns(hdus[i], columns):
             out = [column_numbers(path, hdus, i, column) for column in columns]
             if any(values.ndim != 1 for values in out):
-                raise Failure(INPUT, f"{where(path, hdus, i)}: a label has one number a row")
+                raise Failure(INPUT, f"{where(path, hdus, i)}: a label needs one number per row")
             return np.column_stack(out)
     if not tables:
         raise Failure(INPUT, f"{path}: has no table with a row for each of the {n} spectra")

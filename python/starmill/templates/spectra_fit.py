@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes a library from labelled spectra on its pixels without velocity and continuum: principal
-components of ln flux, their scores smooth functions of the labels (docs/use/libraries.md,
-"Labelled spectra")."""
+"""Makes a library from labelled spectra: puts them on its pixels, removes velocity and continuum,
+fits smooth functions of the labels to the scores of principal components of ln flux
+(docs/use/libraries.md, "Labelled spectra")."""
 
 import types
 
@@ -28,11 +28,11 @@ FATES = ("used", "a label is not known", "a label is outside the range to keep",
          "unlike the spectra with similar labels")
 
 N_REWEIGHT = N_FILL = 3
-N_NEIGHBOUR = 40  # spectra of most similar labels, to whose residuals one is compared
+N_NEIGHBOUR = 40  # a residual is compared to those of so many spectra of similar labels
 TOLERANCE = 1.0  # standard errors (RadialFit): the one-standard-error rule
 STIFF = 1e8  # smoothing so large that only the polynomial remains
-# residual over the median residual of spectra with similar labels: above DOUBT a spectrum's weight
-# is (DOUBT / ratio)^2, above REJECT 0
+# ratio of a spectrum's residual to the median residual of spectra with similar labels: above DOUBT
+# the spectrum's weight is (DOUBT / ratio)^2, above REJECT 0
 DOUBT, REJECT = 1.5, 5.0
 MAX_ALIGN = 4  # most rounds of a stage of align; three usually suffice
 MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: range searched; scatter of changes to stop at
@@ -145,8 +145,8 @@ class Grid:
 
     def put(self, velocity):
         """Shift all spectra by their velocities [n] (km/s) to rest.  Return fate [n], the fraction
-        of pixels in gaps [n], the rows used, and their ln flux and gaps [n used, n_pix].  A gap
-        holds the mean of the spectra good at this pixel."""
+        of pixels in gaps [n], the rows used, and these rows' ln flux and gaps [n used, n_pix].
+        Pixels in gaps get the mean of the spectra that are good there."""
         fate, part = self.fate.copy(), np.zeros(len(self.fate))
         rows = np.flatnonzero(fate == USED)
         y = np.empty((len(rows), self.arm.n_pix))
@@ -179,7 +179,7 @@ class Functions:
     a spectrum outside the components.  fit: RadialFit of the scores.
     aligning: reject no spectrum, since velocities are not yet removed.  stiff: polynomials only,
     for the first rounds, since functions that follow single spectra also follow their velocities.
-    used [n given]: spectra not rejected.
+    used [n of the input]: spectra not rejected.
     """
 
     def __init__(self, settings, values, y, gap, weight=None, aligning=False, stiff=False):
@@ -192,7 +192,7 @@ class Functions:
         if settings.keep_outliers or weight is not None:
             return
         near = KDTree(self.mapped).query(self.mapped, min(N_NEIGHBOUR + 1, len(y)))[1]
-        # without itself, which need not come first among equal labels
+        # drop the spectrum itself, which need not come first among equal labels
         near = np.array([row[row != i][:len(row) - 1] for i, row in enumerate(near)])
         for i in range(N_REWEIGHT):
             ratio = self._doubt(near)
@@ -241,8 +241,8 @@ class Functions:
 
     def _doubt(self, near):
         """Return each spectrum's residual over the median of its neighbours' [n].  The residual is
-        the geometric mean of those of the fits with and without the spectrum, so its expected size
-        does not depend on the spectrum's leverage."""
+        the geometric mean of the residuals with and without the spectrum in the fit, so that its
+        expected size does not depend on the spectrum's leverage."""
         square = np.abs(self.fit.left_out * self.fit.residual).sum(axis=1) / self.y.shape[1]
         residual = np.sqrt(square + self.lost)
         # at least 1e-4: where functions fit to rounding, no spectrum is doubtful
@@ -280,8 +280,8 @@ class Functions:
 
 
 def find_velocities(functions, ln_step):
-    """Return each spectrum's velocity (km/s) relative to functions fitted without it: the shift of
-    least misfit by a parabola, exact at zero; NaN: it is at the end of the range."""
+    """Return each spectrum's velocity (km/s) relative to functions fitted without the spectrum: the
+    shift of least misfit, refined by a parabola; NaN if it is at an end of the range."""
     y, good = functions.y, ~functions.gap
     model = functions.left_out()
     n, n_pix = y.shape
@@ -318,8 +318,8 @@ def align(functions, ln_step, velocity, rows):
 
 def build(settings, spectra):
     """Return a library and how its n input spectra were used.  rows: spectra in use; fate [n]: of
-    FATES; gap [n]: fraction of pixels in gaps; velocity [n]: km/s, removed; outside: rows in use
-    outside the hulls; n_align, align_step: rounds of align, scatter of the last changes (km/s)."""
+    FATES; gap [n]: fraction of pixels in gaps; velocity [n] removed (km/s); outside: rows in use
+    outside the hulls; n_align: rounds of align; align_step: scatter of the last changes (km/s)."""
     grid = Grid(settings, spectra)
     velocity, n_align, step = np.zeros(len(spectra.flux)), 0, np.nan
 
@@ -349,7 +349,7 @@ def build(settings, spectra):
 
 def leave_out(made, names, part, seed):
     """Leave out up to a fraction `part` of the spectra, none at the end of a label of three or more
-    values.  Return a library of the others and a ModelSet of those; None: all are at ends."""
+    values.  Return a library of the others and a ModelSet of those left out; None: all at ends."""
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))

@@ -16,8 +16,8 @@ STEM = re.compile(r"(.+)\.fits?(\.gz)?", re.IGNORECASE | re.DOTALL)
 
 @dataclass
 class Request:
-    """What to read.  labels: [(name, column, card or axis)]; wave: (first, step, True: log10 of A);
-    columns of a table with one spectrum: WAVE, FLUX, more by job; unit: of wavelengths."""
+    """What to read.  labels: [(name, its column, card or axis)]; wave: (first, step, True: log10 of
+    A); columns: of a table with one spectrum, WAVE, FLUX, more by job; unit: of wavelengths."""
 
     labels: list
     medium: str = None  # "air" or "vacuum"; None: as the header says
@@ -83,7 +83,7 @@ def read_columns(text, n_most):
 
 def request_of(options, n_column=2, most_labels=MAX_AXIS):
     """Return the Request of a job's options (name_pattern and unit may be absent).  n_column: most
-    --columns; 3: with a continuum, 4: with an error and a sigma."""
+    names in --columns: 3 with a continuum, 4 with an error and a sigma."""
     if options.name_column and not options.table:
         raise Failure(USAGE, "--name-column needs --table FILE")
     labels = read_labels(options.labels or "teff=TEFF,logg=LOGG,feh=FEH", most_labels)
@@ -143,8 +143,8 @@ def files_of_list(path):
 
 
 def list_files(arguments, request):
-    """Expand folders, lists and file names to paths, without --table and --wave-file.  Return them,
-    and whether it is one file of many spectra."""
+    """Expand folders, lists and file names to paths, without --table and --wave-file.  Return the
+    paths, and whether they are one file of many spectra."""
     paths = []
     for path in arguments:
         one = files_of_list(path) if is_list(path) else [path]

@@ -318,28 +318,28 @@ MILL_TEST(crc_covers_every_byte_before_it)
   }
 }
 
-/* "float64", "float64 × 21", ... "text[24]". */
-static void type_name(const mill_column *column, char *out, size_t size)
+/* "float64, km/s", "float64[21]", ... "text[24]". */
+static void type_and_unit(const mill_column *column, char *out, size_t size)
 {
   static const char *const name[] = {"float64", "int64", "int32", "uint32", "uint8"};
-  if (column->type == MILL_TYPE_TEXT)
-    snprintf(out, size, "text[%d]", column->n_value);
-  else if (column->vector)
-    snprintf(out, size, "%s × %d", name[column->type], column->n_value);
-  else
-    snprintf(out, size, "%s", name[column->type]);
+  const int is_text = column->type == MILL_TYPE_TEXT;
+  int n = snprintf(out, size, "%s", is_text ? "text" : name[column->type]);
+  if (is_text || column->vector)
+    n += snprintf(out + n, size - (size_t)n, "[%d]", column->n_value);
+  if (column->unit[0])
+    snprintf(out + n, size - (size_t)n, ", %s", column->unit);
 }
 
 /* The columns as docs/use/formats.md has them, of labels and arms one each. */
 static void print_markdown(FILE *out)
 {
-  fprintf(out, "| column | type | unit | missing | meaning |\n|---|---|---|---|---|\n");
+  fprintf(out, "| column | type, unit | missing | meaning |\n|---|---|---|---|\n");
   for (int i = 0; i < columns.n_column; i++) {
     const mill_column *c = &columns.column[i];
-    char type[32], text[256], missing[32];
+    char type[64], text[256], missing[32];
     if (c->of[0] && strcmp(c->of, "teff") != 0 && strcmp(c->of, "r") != 0)
       continue;
-    type_name(c, type, sizeof type);
+    type_and_unit(c, type, sizeof type);
     mill_column_description(c, text, sizeof text);
     if (c->type == MILL_TYPE_TEXT)
       snprintf(missing, sizeof missing, "empty");
@@ -347,7 +347,7 @@ static void print_markdown(FILE *out)
       snprintf(missing, sizeof missing, "NaN");
     else
       snprintf(missing, sizeof missing, "%.0f", c->missing);
-    fprintf(out, "| %s | %s | %s | %s | %s |\n", c->name, type, c->unit, missing, text);
+    fprintf(out, "| %s | %s | %s | %s |\n", c->name, type, missing, text);
   }
 }
 
