@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "io/fits/fits_file.h"
-#include "kernels/base/memory.h"
 #include "src/system/order.h"
 #include "src/system/regular_file.h"
 

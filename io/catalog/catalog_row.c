@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/catalog/catalog_row.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/files/sha256.h"
-#include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
 void mill_catalog_row_init(mill_catalog_row *row)

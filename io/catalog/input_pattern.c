@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/fits/fits_guard.h"
-#include "kernels/base/error.h"
-
 enum { MAX_WIDTH = 18 };
 
 /* Length of {n}, {n:WIDTH} or {n/DIVISOR} at text; 0 when there is none. */

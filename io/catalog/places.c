@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/catalog/places.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 int mill_place_known(double ra_deg, double dec_deg)

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/catalog/prior_table.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#include "kernels/base/memory.h"
 #include "src/system/log.h"
 
 enum { COLUMN_SIZE = FLEN_VALUE, STAR_SIZE = 128 };

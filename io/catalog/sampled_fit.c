@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/catalog/sampled_fit.h"
 
-#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -9,8 +8,6 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "io/result/result_inputs.h"
-#include "kernels/base/memory.h"
-#include "kernels/data/result.h"
 #include "kernels/math/counter_random.h"
 
 #define FORMAT_NAME "starmill result"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/catalog/star_table.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,6 @@
 
 #include "io/catalog/places.h"
 #include "io/hdf5/output_file.h"
-#include "kernels/base/memory.h"
 #include "kernels/data/settings.h"
 #include "src/system/regular_file.h"
 

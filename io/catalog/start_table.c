@@ -5,11 +5,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "io/result/result_layout.h"
 #include "io/result/stored_rows.h"
-#include "kernels/base/memory.h"
 #include "kernels/math/counter_random.h"
 #include "src/system/log.h"
 

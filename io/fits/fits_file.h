@@ -40,11 +40,9 @@ int mill_fits_file_check_rows(const mill_fits_file *file);
 int mill_fits_file_move(mill_fits_file *file, int i_hdu);
 
 /** Fail with MILL_ERR_INPUT if CFITSIO's status is not 0; the message has file, HDU, a printf-style
- *  text and CFITSIO's reason.  Called by MILL_TRY_FITS and MILL_CHECK_FITS. */
+ *  text and CFITSIO's reason.  Called by MILL_CHECK_FITS. */
 int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, const char *source,
                           int line, const char *format, ...) __attribute__((format(printf, 6, 7)));
-#define MILL_TRY_FITS(file, i_hdu, status, ...)                                                    \
-  MILL_TRY(mill_fits_file_status((file), (i_hdu), (status), __FILE__, __LINE__, __VA_ARGS__))
 #define MILL_CHECK_FITS(file, i_hdu, status, ...)                                                  \
   MILL_CHECK(mill_fits_file_status((file), (i_hdu), (status), __FILE__, __LINE__, __VA_ARGS__))
 

@@ -15,7 +15,6 @@
 #include "io/hdf5/hdf5_crash.h"
 #include "src/system/status_process.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
 #define WRITE_ERROR(what) MILL_OUTPUT_ERROR(path, what)

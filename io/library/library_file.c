@@ -2,7 +2,6 @@
 #include "io/library/library_file.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/particles/particle_file.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
-#include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 #include "src/system/version.h"
 

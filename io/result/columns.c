@@ -7,7 +7,6 @@
 #include <zlib.h>
 
 #include "io/result/result_file.h"
-#include "kernels/base/error.h"
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "CRC is defined over little-endian values");

@@ -10,7 +10,6 @@
 #include "io/files/lock_file.h"
 #include "io/hdf5/output_file.h"
 #include "io/result/result_layout.h"
-#include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
 

@@ -21,7 +21,6 @@
 #include "src/system/regular_file.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
-#include "kernels/base/memory.h"
 
 /* Longest time to read or write a row, s: 1 kB at 10 MB/s, the lowest sustained rate of a disk. */
 static const double ROW_S = 1e-4;

@@ -10,7 +10,6 @@
 
 #include "io/hdf5/output_file.h"
 #include "io/result/stored_rows.h"
-#include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
 #define GROUP "catalog/files"

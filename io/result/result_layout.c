@@ -13,7 +13,6 @@
 #include "io/hdf5/output_file.h"
 #include "io/result/result_inputs.h"
 #include "io/result/stored_rows.h"
-#include "kernels/base/error.h"
 #include "src/system/version.h"
 
 #define FORMAT_NAME "starmill result"

@@ -7,7 +7,6 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
-#include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
 
 #define ORDER "COLUMNS"

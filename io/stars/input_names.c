@@ -18,7 +18,6 @@
 #include "io/result/existing_result.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
-#include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
 #include "src/system/watchdog.h"

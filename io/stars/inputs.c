@@ -3,13 +3,11 @@
 
 #include "io/stars/inputs.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "io/surveys/redrock.h"
-#include "kernels/base/memory.h"
 #include "src/system/status_process.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "io/catalog/places.h"
-#include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
 

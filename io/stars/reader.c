@@ -2,8 +2,6 @@
 #include "io/stars/reader.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "kernels/base/nvtx.h"
 #include "kernels/base/clock.h"

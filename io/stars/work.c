@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/stars/work.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "src/ranks/draw.h"

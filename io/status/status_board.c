@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/status/status_board.h"
 
-#include <math.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,7 +9,6 @@
 
 #include "io/files/whole_file.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 #include "src/system/status_gpu.h"

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/status/status_file.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "src/system/status_process.h"
 #include "src/system/version.h"
 

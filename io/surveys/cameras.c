@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/cameras.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kernels/base/memory.h"
 
 /* Errors below PHYSICAL mean fluxes in erg / s / cm2 / A, which are then multiplied by SCALE. */
 static const double PHYSICAL = 1e-10, SCALE = 1e17;

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/formats.h"
 
-#include <stdio.h>
 #include <string.h>
-
-#include "kernels/base/error.h"
 
 const mill_format *const *mill_formats(int *n)
 {

@@ -2,15 +2,11 @@
 #include "io/surveys/generic.h"
 
 #include <ctype.h>
-#include <float.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/catalog/places.h"
 #include "io/surveys/selection.h"
-#include "kernels/base/memory.h"
 
 /* An exposure: the rows of a star with the same EXPOSURE. */
 typedef struct exposure {

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/redrock.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "io/fits/fits_file.h"
-#include "kernels/base/memory.h"
 #include "src/system/order.h"
 #include "src/system/regular_file.h"
 

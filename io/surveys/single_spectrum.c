@@ -2,16 +2,12 @@
 #include "io/surveys/single_spectrum.h"
 
 #include <errno.h>
-#include <float.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
 #include "io/surveys/selection.h"
-#include "kernels/base/memory.h"
 #include "src/config/text.h"
 
 /* ---- memory ----------------------------------------------------------- */

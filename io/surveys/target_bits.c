@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "io/surveys/selection.h"
-#include "kernels/base/error.h"
 
 /* A column of target bits, or a bit of the last column above it. */
 typedef struct line {

@@ -13,7 +13,6 @@
 
 #include "io/files/lock_file.h"
 #include "io/hdf5/output_file.h"
-#include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
 enum { EXIT_OUTPUT = 4, RANK_ROWS = 256 /* rows of each rank in the common file */, N_VALUE = 8 };

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/complaints.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "src/system/log.h"

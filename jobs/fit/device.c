@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/device.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "src/run/backend_choice.h"
 #include "io/stars/reader.h"
-#include "kernels/base/memory.h"
 #include "kernels/cuda/device_choice.h"
-#include "kernels/backend.h"
 #include "src/system/log.h"
 #include "src/system/thread.h"
 

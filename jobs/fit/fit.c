@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/fit.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "io/hdf5/output_file.h"
 #include "io/catalog/sampled_fit.h"
 #include "jobs/fit/steps.h"
 #include "jobs/jobs.h"
-#include "kernels/base/memory.h"
 #include "src/config/text.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"

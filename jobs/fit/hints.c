@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/hints.h"
 
-#include <math.h>
-#include <stdio.h>
-
-#include "kernels/base/error.h"
 #include "kernels/star/blocks/prepare.h"
 #include "src/stars/line_spread.h"
 #include "src/system/log.h"

@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/output.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "io/result/columns.h"
 #include "io/stars/reader.h"
 #include "jobs/fit/steps.h"
-#include "kernels/base/memory.h"
 #include "kernels/gpu.h"
-#include "src/config/config.h"
-#include "src/ranks/schedule.h"
 #include "src/system/log.h"
 
 /* Speed of sampling relative to fitting: a posterior takes some 300 times as many evaluations. */

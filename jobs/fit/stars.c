@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/stars.h"
 
-#include <stdio.h>
-
-#include "kernels/base/error.h"
 #include "src/stars/epochs.h"
 #include "src/stars/line_spread.h"
 #include "src/system/log.h"

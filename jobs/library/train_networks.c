@@ -5,12 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <mpi.h>
-
 #include "io/files/sha256.h"
 #include "io/library/train_file.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/progress.h"
 #include "src/system/stop_signal.h"

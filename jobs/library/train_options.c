@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "src/run/backend_choice.h"
 
 /* Bits of mill_option.tasks: the emulators that an option applies to. */

@@ -4,7 +4,6 @@
 #include <getopt.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "src/config/text.h"
 
 /* getopt's number of a long option is FIRST_ID, which is beyond all letters, plus the index of

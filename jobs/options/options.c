@@ -8,7 +8,6 @@
 #include "io/catalog/catalog_list.h"
 #include "io/stars/input_names.h"
 #include "jobs/jobs.h"
-#include "kernels/base/memory.h"
 #include "src/config/arms.h"
 
 /* ---- the table ---- */

@@ -7,8 +7,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "kernels/base/error.h"
-
 enum { CACHE_LINE = 64, HUGE_PAGE = 1 << 21 };
 
 /* Whole cache lines, at least one. */

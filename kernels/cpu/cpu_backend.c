@@ -205,17 +205,12 @@ done:
 
 static int cpu_open(int n_thread, mill_device **out)
 {
-  int err = MILL_OK;
-  mill_device *d = NULL;
+  MILL_OWNED mill_device *d = NULL;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &d));
+  MILL_CHECK(MILL_ALLOC(1, &d));
   d->n_thread = n_thread < 1 ? 1 : n_thread;
-  MILL_TRY(MILL_ALLOC(d->n_thread, &d->lane));
-  *out = d;
-  d = NULL;
-done:
-  mill_free(d);
-  return err;
+  MILL_CHECK(MILL_ALLOC(d->n_thread, &d->lane));
+  return MILL_GIVE(&d, out);
 }
 
 static int cpu_part(mill_device *whole, int i, mill_device **out)
@@ -528,15 +523,14 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
 /** mill_backend.store: a task emulates a batch of templates, with one tangent per label. */
 static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, double *mean)
 {
-  int err = MILL_OK;
   const int fit = MILL_BATCH_ROWS / (1 + m->n_label);
   const int most = fit < MILL_GROUP ? fit : MILL_GROUP; /* templates of a task */
   const int n_share = (m->n_stored + most - 1) / most;
   const int n_task = (n_share + d->n_thread - 1) / d->n_thread * d->n_thread;
   const int each = (m->n_stored + n_task - 1) / n_task;
-  mill_slot *star = NULL;
-  MILL_TRY(reserve(d, m));
-  MILL_TRY(MILL_ALLOC(m->n_stored, &star));
+  MILL_OWNED mill_slot *star = NULL;
+  MILL_CHECK(reserve(d, m));
+  MILL_CHECK(MILL_ALLOC(m->n_stored, &star));
 #pragma omp parallel for schedule(static) num_threads(d->n_thread)
   for (int first = 0; first < m->n_stored; first += each) {
     const int left = m->n_stored - first, n = left < each ? left : each;
@@ -553,9 +547,7 @@ static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, 
     for (int s = 0; s < n; s++)
       store_template(m, arm, first + s, &lane->work[s], rows, mean);
   }
-done:
-  mill_free(star);
-  return err;
+  return MILL_OK;
 }
 
 static int cpu_wait(mill_device *d)

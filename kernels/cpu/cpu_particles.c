@@ -234,8 +234,7 @@ static void run(engine *e)
 static int evolve(const mill_particle_setup *s, int n_problem, const mill_particle_problem *problem,
                   mill_particle_result *result)
 {
-  int err = MILL_OK;
-  engine e = {.setup = s, .n_thread = s->n_thread > 0 ? s->n_thread : 1};
+  MILL_AT_END(free_clouds) engine e = {.setup = s, .n_thread = s->n_thread > 0 ? s->n_thread : 1};
   e.n_grid = points(s, s->n_grid);
   e.n_out = e.n_grid;
   if (s->form == MILL_DENSITY_BINNED) /* axis by axis, the last first, nodes become grid points */
@@ -252,7 +251,7 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
                                          (size_t)(e.n_part + 2) * (size_t)e.n_out);
   int n_once = (int)(AT_ONCE_BYTES / bytes);
   n_once = n_once < 1 ? 1 : (n_once < n_problem ? n_once : n_problem);
-  MILL_TRY(make_clouds(&e, n_once));
+  MILL_CHECK(make_clouds(&e, n_once));
   for (int first = 0; first < n_problem; first += n_once) {
     const int n = n_problem - first < n_once ? n_problem - first : n_once;
     engine now = e;
@@ -263,9 +262,7 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
     }
     run(&now);
   }
-done:
-  free_clouds(&e);
-  return err;
+  return MILL_OK;
 }
 
 const mill_particle_ops MILL_ISA_SYMBOL(mill_particle_ops_cpu) = {MILL_ISA_NAME, evolve};

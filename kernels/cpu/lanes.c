@@ -2,8 +2,6 @@
 /* Sums are separate variables, so that they stay in registers. */
 #include "kernels/cpu/lanes.h"
 
-#include <string.h>
-
 #include "kernels/base/avx2.h"
 #include "kernels/math/fourier.h"
 #include "kernels/math/linalg.h"

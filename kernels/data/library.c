@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/data/library.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "kernels/base/memory.h"

@@ -4,9 +4,6 @@
 
 #include <string.h>
 
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
-
 /** Refuse a larger product of step and curvature of U: above 1 an Euler step jumps over a minimum,
  *  above 2 steps grow without limit. */
 #define MOST_CURVATURE_STEP 1.0

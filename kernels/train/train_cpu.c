@@ -277,26 +277,24 @@ static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size
 /* As train_ops.h says: eigenvectors of x x^T, which is smaller than x^T x. */
 static int directions(int n_row, int n_pix, const double *x, int n, double *value, double *out)
 {
-  int err = MILL_OK;
-  double *product = NULL, *found = NULL, *vector = NULL;
-  lapack_int n_found = 0, *support = NULL;
-  MILL_TRY(MILL_ALLOC((size_t)n_row * (size_t)n_row, &product));
-  MILL_TRY(MILL_ALLOC((size_t)n_row * (size_t)n, &vector));
-  MILL_TRY(MILL_ALLOC(n_row, &found));
-  MILL_TRY(MILL_ALLOC(2 * n_row, &support));
+  MILL_OWNED double *vector = NULL, *found = NULL, *product = NULL;
+  lapack_int n_found = 0;
+  MILL_OWNED lapack_int *support = NULL;
+  MILL_CHECK(MILL_ALLOC((size_t)n_row * (size_t)n_row, &product));
+  MILL_CHECK(MILL_ALLOC((size_t)n_row * (size_t)n, &vector));
+  MILL_CHECK(MILL_ALLOC(n_row, &found));
+  MILL_CHECK(MILL_ALLOC(2 * n_row, &support));
   cblas_dsyrk(CblasColMajor, CblasLower, CblasTrans, n_row, n_pix, 1, x, n_pix, 0, product, n_row);
   const lapack_int info =
       LAPACKE_dsyevr(LAPACK_COL_MAJOR, 'V', 'I', 'L', n_row, product, n_row, 0, 0, n_row - n + 1,
                      n_row, 0, &n_found, found, vector, n_row, support);
   if (info != 0 || n_found != n)
-    MILL_FAIL(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
-              "LAPACK failed on the spectra's Gram matrix: info %d", (int)info);
+    return MILL_ERROR(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
+                      "LAPACK failed on the spectra's Gram matrix: info %d", (int)info);
   memcpy(value, found, (size_t)n * sizeof *value);
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n_pix, n_row, 1, vector, n_row, x,
               n_pix, 0, out, n_pix);
-done:
-  MILL_FREE(product, found, vector, support);
-  return err;
+  return MILL_OK;
 }
 
 const mill_train_ops *mill_train_ops_cpu(void)

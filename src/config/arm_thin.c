@@ -43,14 +43,14 @@ static void make_filter(int factor, int half, double *weight)
  * end, continue the rows by point reflection about the end row. */
 static int thin_rows(int factor, int n, int n_in, float **x)
 {
-  int err = MILL_OK;
   const int half = REACH * factor, n_out = (n - 1) / factor + 1;
   const size_t pitch = (size_t)n_in;
-  float *to = NULL;
-  double weight[REACH * MILL_MAX_SAMPLING + 1], *sum = NULL;
+  MILL_OWNED float *to = NULL;
+  double weight[REACH * MILL_MAX_SAMPLING + 1];
+  MILL_OWNED double *sum = NULL;
   make_filter(factor, half, weight);
-  MILL_TRY(MILL_ALLOC((size_t)n_out * pitch, &to));
-  MILL_TRY(MILL_ALLOC(n_in, &sum));
+  MILL_CHECK(MILL_ALLOC((size_t)n_out * pitch, &to));
+  MILL_CHECK(MILL_ALLOC(n_in, &sum));
   for (int i = 0; i < n_out; i++) {
     memset(sum, 0, pitch * sizeof *sum);
     for (int j = -half; j <= half; j++) {
@@ -66,11 +66,7 @@ static int thin_rows(int factor, int n, int n_in, float **x)
       to[(size_t)i * pitch + (size_t)k] = (float)sum[k];
   }
   mill_free(*x);
-  *x = to;
-  to = NULL;
-done:
-  MILL_FREE(to, sum);
-  return err;
+  return MILL_GIVE(&to, x);
 }
 
 int mill_arm_thin(int factor, mill_arm *arm)

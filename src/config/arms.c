@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/config/arms.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/memory.h"
 #include "kernels/star/blocks/prepare.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"

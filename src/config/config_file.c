@@ -18,31 +18,28 @@ enum {
 /* Read a whole file of at most MAX_FILE_BYTES; the caller frees *text by mill_free. */
 static int read_file(const char *path, unsigned char **text, size_t *n_text)
 {
-  int err = MILL_OK;
-  unsigned char *buffer = NULL;
+  MILL_OWNED unsigned char *buffer = NULL;
   int64_t n = 0, n_room = 0;
-  FILE *file = NULL;
+  MILL_AT_END(mill_stream_close) FILE *file = NULL;
   *text = NULL;
-  MILL_TRY(mill_regular_stream(path, "a configuration file", MILL_ERR_CONFIG, &file));
+  MILL_CHECK(mill_regular_stream(path, "a configuration file", MILL_ERR_CONFIG, &file));
   do { /* read to the end, not to the size at the start: the file may grow */
-    MILL_TRY(MILL_GROW(&buffer, &n_room, n + 65536));
+    MILL_CHECK(MILL_GROW(&buffer, &n_room, n + 65536));
     n += (int64_t)fread(buffer + n, 1, (size_t)(n_room - n), file);
     if (ferror(file))
-      MILL_FAIL(MILL_ERR_CONFIG, "%s: cannot read the configuration: %s", path, strerror(errno));
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s: cannot read the configuration: %s", path,
+                        strerror(errno));
     if (n > MAX_FILE_BYTES)
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s: more than %d MiB; give a configuration file (and long lists of stars by "
-                "--object-file)",
-                path, MAX_FILE_BYTES / 1048576);
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "%s: more than %d MiB; give a configuration file (and long lists of stars by "
+          "--object-file)",
+          path, MAX_FILE_BYTES / 1048576);
   } while (n == n_room);
   *text = buffer;
   *n_text = (size_t)n;
   buffer = NULL;
-done:
-  mill_free(buffer);
-  if (file)
-    fclose(file);
-  return err;
+  return MILL_OK;
 }
 
 /* Report libyaml's error as "FILE:LINE: ...". */
@@ -69,8 +66,8 @@ static int yaml_failure(const yaml_parser_t *parser, const char *path, const uns
  * is left to yaml_parser_load. */
 static int check_nesting(const char *path, const unsigned char *text, size_t n_text)
 {
-  int err = MILL_OK, depth = 0, n_anchor = 0, more = 1;
-  yaml_parser_t parser;
+  int depth = 0, n_anchor = 0, more = 1;
+  MILL_AT_END(yaml_parser_delete) yaml_parser_t parser = {0};
   if (!yaml_parser_initialize(&parser))
     return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory to read it", path);
   yaml_parser_set_input_string(&parser, text, n_text);
@@ -89,17 +86,17 @@ static int check_nesting(const char *path, const unsigned char *text, size_t n_t
     more = type != YAML_STREAM_END_EVENT;
     yaml_event_delete(&event);
     if (depth > MAX_DEPTH)
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s:%zu: lists or mappings nested %d deep, but no key needs more than %d; give a "
-                "configuration file",
-                path, line, depth, MAX_DEPTH);
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "%s:%zu: lists or mappings nested %d deep, but no key needs more than %d; give a "
+          "configuration file",
+          path, line, depth, MAX_DEPTH);
     if (n_anchor > MAX_ANCHOR)
-      MILL_FAIL(MILL_ERR_CONFIG, "%s:%zu: more than %d anchors (&); write the values themselves",
-                path, line, MAX_ANCHOR);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "%s:%zu: more than %d anchors (&); write the values themselves", path, line,
+                        MAX_ANCHOR);
   }
-done:
-  yaml_parser_delete(&parser);
-  return err;
+  return MILL_OK;
 }
 
 /* Parse a YAML text and call take for its document; path names the text in messages. */
@@ -148,14 +145,10 @@ done:
 
 int mill_yaml_read(const char *path, mill_yaml_take *take, void *base)
 {
-  int err = MILL_OK;
-  unsigned char *text = NULL;
+  MILL_OWNED unsigned char *text = NULL;
   size_t n_text = 0;
-  MILL_TRY(read_file(path, &text, &n_text));
-  MILL_TRY(parse(path, text, n_text, take, base));
-done:
-  mill_free(text);
-  return err;
+  MILL_CHECK(read_file(path, &text, &n_text));
+  return parse(path, text, n_text, take, base);
 }
 
 int mill_config_read_text(mill_config *config, const char *name, const unsigned char *text,
@@ -178,12 +171,8 @@ done:
 
 int mill_config_read(mill_config *config, const char *path)
 {
-  int err = MILL_OK;
-  unsigned char *text = NULL;
+  MILL_OWNED unsigned char *text = NULL;
   size_t n_text = 0;
-  MILL_TRY(read_file(path, &text, &n_text));
-  MILL_TRY(mill_config_read_text(config, path, text, n_text));
-done:
-  mill_free(text);
-  return err;
+  MILL_CHECK(read_file(path, &text, &n_text));
+  return mill_config_read_text(config, path, text, n_text);
 }

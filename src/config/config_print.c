@@ -272,42 +272,30 @@ static int take_hash(const char *key, const char *hash, char *path, size_t size)
 
 int mill_config_identity(const mill_config *config, char **text)
 {
-  int err = MILL_OK;
   const mill_option *sorted[MILL_N_KEY];
-  mill_config *copy = NULL;
-  FILE *out = NULL;
-  char *buffer = NULL;
+  MILL_OWNED mill_config *copy = NULL;
+  MILL_OWNED char *buffer = NULL;
   size_t n_buffer = 0;
   *text = NULL;
-  MILL_TRY(mill_config_check(config));
-  MILL_TRY(MILL_ALLOC(1, &copy));
+  MILL_CHECK(mill_config_check(config));
+  MILL_CHECK(MILL_ALLOC(1, &copy));
   sort_lists(config, copy);
-  MILL_TRY(take_hash("start", config->start_hash, copy->start, sizeof copy->start));
-  MILL_TRY(
+  MILL_CHECK(take_hash("start", config->start_hash, copy->start, sizeof copy->start));
+  MILL_CHECK(
       take_hash("prior_table", config->prior_hash, copy->prior_table, sizeof copy->prior_table));
-  MILL_TRY(take_hash("sky_components", config->sky_hash, copy->sky_components,
-                     sizeof copy->sky_components));
+  MILL_CHECK(take_hash("sky_components", config->sky_hash, copy->sky_components,
+                       sizeof copy->sky_components));
   for (int i = 0; i < MILL_N_KEY; i++)
     sorted[i] = &mill_config_key[i];
   qsort(sorted, MILL_N_KEY, sizeof sorted[0], compare_key);
-  out = open_memstream(&buffer, &n_buffer);
+  FILE *const out = open_memstream(&buffer, &n_buffer);
   if (!out)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the text of the configuration");
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the text of the configuration");
   for (int i = 0; i < MILL_N_KEY; i++)
     if (sorted[i]->is_identity)
       print_key(copy, sorted[i], out);
   const int failed = ferror(out);
-  if (fclose(out) != 0 || failed) {
-    out = NULL;
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the text of the configuration");
-  }
-  out = NULL;
-  *text = buffer;
-  buffer = NULL;
-done:
-  if (out)
-    fclose(out);
-  free(buffer);
-  mill_free(copy);
-  return err;
+  if (fclose(out) != 0 || failed)
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the text of the configuration");
+  return MILL_GIVE(&buffer, text);
 }

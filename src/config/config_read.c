@@ -324,25 +324,22 @@ static int read_items(reader *in, const yaml_node_t *node, const mill_items *k)
 static int read_objects(reader *in, const yaml_node_t *node)
 {
   char text[MILL_STAR_NAME];
-  mill_star_list *list = NULL;
+  MILL_AT_END(mill_star_list_free_at) mill_star_list *list = NULL;
   size_t n;
-  int err = MILL_OK;
-  MILL_TRY(get_list(in, node, "a list of names", SIZE_MAX, &n));
+  MILL_CHECK(get_list(in, node, "a list of names", SIZE_MAX, &n));
   if (n > 0)
-    MILL_TRY(MILL_ALLOC(1, &list));
+    MILL_CHECK(MILL_ALLOC(1, &list));
   for (size_t i = 0; i < n; i++) {
-    MILL_TRY(get_text(in, list_item(in, node, i), sizeof text, text));
+    MILL_CHECK(get_text(in, list_item(in, node, i), sizeof text, text));
     if (!text[0])
-      MILL_TRY(bad(in, list_item(in, node, i), "an empty text is no name; remove it"));
-    MILL_TRY(mill_star_list_add(list, in->key->name, text));
+      MILL_CHECK(bad(in, list_item(in, node, i), "an empty text is no name; remove it"));
+    MILL_CHECK(mill_star_list_add(list, in->key->name, text));
   }
   if (list)
     mill_star_list_sort(list);
   in->config->select.star = list; /* the caller frees the previous list */
   list = NULL;
-done:
-  mill_star_list_free(list);
-  return err;
+  return MILL_OK;
 }
 
 /* Read a list of bit numbers into the mask of allowed FIBERSTATUS bits. */

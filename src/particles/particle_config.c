@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/particles/particle_config.h"
 
-#include <math.h>
 #include <string.h>
 #include <yaml.h>
 
-#include "kernels/base/memory.h"
 #include "src/config/option.h"
 #include "src/config/text.h"
 #include "src/config/yaml_file.h"
@@ -188,21 +186,19 @@ static int text_of(const reader *in, const yaml_node_t *node, const char *key, c
 /* Read a value by its row: list of times, one value per axis, or a single value. */
 static int read_value(const reader *in, const mill_option *row, const yaml_node_t *node, void *base)
 {
-  int err = MILL_OK;
-  char *text = NULL;
+  int code = MILL_OK;
+  MILL_OWNED char *text = NULL;
   *in->line = (int)node->start_mark.line + 1;
-  MILL_TRY(text_of(in, node, row->name, &text));
+  MILL_CHECK(text_of(in, node, row->name, &text));
   if (row->size == sizeof in->config->time)
-    err = read_list(row, text, MILL_PARTICLE_MAX_RECORD, in->config->time, &in->config->n_time);
+    code = read_list(row, text, MILL_PARTICLE_MAX_RECORD, in->config->time, &in->config->n_time);
   else if (row->kind == MILL_OPTION_OTHER)
-    err = read_axes(row, text, in->config->setup.n_dim, base);
+    code = read_axes(row, text, in->config->setup.n_dim, base);
   else
-    err = mill_option_read(row, row->name, text, base);
-  if (err == MILL_ERR_USAGE) /* mill_option_read names an option "--key": skip the dashes */
-    MILL_FAIL(MILL_ERR_CONFIG, "%s", mill_error_message() + 2);
-done:
-  mill_free(text);
-  return err;
+    code = mill_option_read(row, row->name, text, base);
+  if (code == MILL_ERR_USAGE) /* mill_option_read names an option "--key": skip the dashes */
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s", mill_error_message() + 2);
+  return code;
 }
 
 static int unknown_key(const char *key, int is_problem)

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/device_model.h"
 
-#include <string.h>
-
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
-#include "kernels/math/rotation.h"
 #include "kernels/star/blocks/spline_filter.h"
 
 enum { TOGETHER = 16 }; /**< inputs that a thread averages at a time: one cache line of weights */
@@ -133,8 +130,8 @@ static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n
                        const float *w, const float *bias, const double *mean, int wide,
                        mill_layer *layer)
 {
-  int err = MILL_OK;
-  void *host = NULL, *block = NULL;
+  void *block = NULL;
+  MILL_OWNED void *host = NULL;
   const int pad = (n_out + MILL_COLUMN_PAD - 1) / MILL_COLUMN_PAD * MILL_COLUMN_PAD;
   const size_t real = wide ? sizeof(double) : sizeof(float);
   const int panel = MILL_PANEL_BYTES / (int)real;
@@ -142,7 +139,7 @@ static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n
   layer->n_in = n_in;
   layer->n_out = n_out;
   layer->n_out_pad = pad;
-  MILL_TRY(mill_alloc_bytes(n_weight + (size_t)pad, real, &host)); /* the bias at the end */
+  MILL_CHECK(mill_alloc_bytes(n_weight + (size_t)pad, real, &host)); /* the bias at the end */
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int i = 0; i < n_out; i++)
     for (int k = 0; k <= n_in; k++) {
@@ -154,12 +151,10 @@ static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n
       else
         ((float *)host)[at] = (float)less;
     }
-  MILL_TRY(mill_device_memory_take(memory, (n_weight + (size_t)pad) * real, host, &block));
+  MILL_CHECK(mill_device_memory_take(memory, (n_weight + (size_t)pad) * real, host, &block));
   layer->weight = block;
   layer->bias = (const char *)block + n_weight * real;
-done:
-  mill_free(host);
-  return err;
+  return MILL_OK;
 }
 
 /** Upload layer l of an emulator.  The last layer is stored less its mean over pixels, which goes
@@ -167,12 +162,11 @@ done:
 static int load_layer(mill_device_memory *memory, int n_thread, const mill_emulator *e, int l,
                       int precision, mill_model_arm *arm)
 {
-  int err = MILL_OK;
   void *block = NULL;
-  double *mean = NULL;
+  MILL_OWNED double *mean = NULL;
   mill_layer *layer = &arm->layer[l], thin;
   const int n_in = e->n_in[l], n_out = e->n_out[l], last = l == e->n_layer - 1;
-  MILL_TRY(MILL_ALLOC(n_in + 1, &mean)); /* means of the weights, then of the bias */
+  MILL_CHECK(MILL_ALLOC(n_in + 1, &mean)); /* means of the weights, then of the bias */
   if (last) {
 #pragma omp parallel for schedule(static) num_threads(n_thread)
     for (int first = 0; first < n_in; first += TOGETHER) {
@@ -185,20 +179,18 @@ static int load_layer(mill_device_memory *memory, int n_thread, const mill_emula
       mean[n_in] += (double)e->bias[l][i] / (double)n_out;
   }
   /* in both precisions hidden layers are float64 for values; float32 (narrow) serves tangents */
-  MILL_TRY(take_panels(memory, n_thread, n_in, n_out, e->weight[l], e->bias[l], mean,
-                       precision == MILL_FLOAT64 || !last, layer));
+  MILL_CHECK(take_panels(memory, n_thread, n_in, n_out, e->weight[l], e->bias[l], mean,
+                         precision == MILL_FLOAT64 || !last, layer));
   if (!last && precision == MILL_FLOAT32 && memory->backend->kind == MILL_BACKEND_CPU) {
-    MILL_TRY(take_panels(memory, n_thread, n_in, n_out, e->weight[l], NULL, NULL, 0, &thin));
+    MILL_CHECK(take_panels(memory, n_thread, n_in, n_out, e->weight[l], NULL, NULL, 0, &thin));
     layer->narrow = thin.weight;
   }
   if (last) {
-    MILL_TRY(mill_device_memory_take(memory, (size_t)n_in * sizeof *mean, mean, &block));
+    MILL_CHECK(mill_device_memory_take(memory, (size_t)n_in * sizeof *mean, mean, &block));
     arm->mean_weight = block;
     arm->mean_bias = mean[n_in];
   }
-done:
-  mill_free(mean);
-  return err;
+  return MILL_OK;
 }
 
 /** Upload the spline grid of an emulator; the pointers of *grid are device memory. */
@@ -239,27 +231,24 @@ static int load_rbf(mill_device_memory *memory, const mill_rbf *from, mill_rbf *
 static int load_error(mill_device_memory *memory, const mill_model_error *from, int n_pix,
                       mill_model_error *error)
 {
-  int err = MILL_OK;
-  float *row = NULL;
+  MILL_OWNED float *row = NULL;
   void *block = NULL;
   const size_t n = (size_t)mill_error_points(from, n_pix);
   const size_t pad = mill_round_up(n, MILL_COLUMN_PAD);
   *error = *from;
   error->pitch = (int)pad;
-  MILL_TRY(mill_device_memory_take(memory, n * sizeof *row, from->fraction, &block));
+  MILL_CHECK(mill_device_memory_take(memory, n * sizeof *row, from->fraction, &block));
   error->fraction = block;
   error->component = NULL;
   if (from->n_component > 0) {
-    MILL_TRY(MILL_ALLOC((size_t)from->n_component * pad, &row));
+    MILL_CHECK(MILL_ALLOC((size_t)from->n_component * pad, &row));
     for (size_t j = 0; j < (size_t)from->n_component; j++)
       memcpy(row + j * pad, from->component + j * n, n * sizeof *row);
-    MILL_TRY(mill_device_memory_take(memory, (size_t)from->n_component * pad * sizeof *row, row,
-                                     &block));
+    MILL_CHECK(mill_device_memory_take(memory, (size_t)from->n_component * pad * sizeof *row, row,
+                                       &block));
     error->component = block;
   }
-done:
-  mill_free(row);
-  return err;
+  return MILL_OK;
 }
 
 /** Load an arm: wavelength grid, spline filter, emulator, model error. */

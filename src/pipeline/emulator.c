@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/emulator.h"
 
-#include <math.h>
 #include <omp.h>
-#include <string.h>
 
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
@@ -13,17 +11,14 @@
 /** Multiply by one layer; threads share blocks of its outputs. */
 static int layer_product(const mill_lanes_layer *task, int n_thread)
 {
-  int err = MILL_OK;
   const int n_block = (task->n_out + MILL_LANES_BLOCK - 1) / MILL_LANES_BLOCK;
   const size_t n_weight = (size_t)MILL_LANES_PIXELS * (size_t)task->n_in;
-  double *weight = NULL;
-  MILL_TRY(MILL_ALLOC((size_t)n_thread * n_weight, &weight));
+  MILL_OWNED double *weight = NULL;
+  MILL_CHECK(MILL_ALLOC((size_t)n_thread * n_weight, &weight));
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int block = 0; block < n_block; block++)
     mill_lanes_layer_block(task, block, weight + (size_t)omp_get_thread_num() * n_weight);
-done:
-  mill_free(weight);
-  return err;
+  return MILL_OK;
 }
 
 /** Compute the input x of an emulator's first layer: mapped labels, or the output of a spline grid
@@ -46,14 +41,13 @@ static void emulator_front(const mill_library *lib, const mill_emulator *e, cons
 int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double *label,
                         int n_thread, mill_lanes *flux)
 {
-  int err = MILL_OK;
   const mill_emulator *e = &lib->arm[i_arm].emulator;
   const int n_group = (n + MILL_LANE - 1) / MILL_LANE, n_front = e->n_in[0];
-  mill_lanes *x = NULL, *y = NULL;
-  double *front = NULL;
-  MILL_TRY(MILL_ALLOC((size_t)n_group * MILL_MAX_WIDTH, &x));
-  MILL_TRY(MILL_ALLOC((size_t)n_group * MILL_MAX_WIDTH, &y));
-  MILL_TRY(MILL_ALLOC((size_t)n * MILL_MAX_WIDTH, &front));
+  MILL_OWNED mill_lanes *y = NULL, *x = NULL;
+  MILL_OWNED double *front = NULL;
+  MILL_CHECK(MILL_ALLOC((size_t)n_group * MILL_MAX_WIDTH, &x));
+  MILL_CHECK(MILL_ALLOC((size_t)n_group * MILL_MAX_WIDTH, &y));
+  MILL_CHECK(MILL_ALLOC((size_t)n * MILL_MAX_WIDTH, &front));
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int t = 0; t < n; t++)
     emulator_front(lib, e, label + (size_t)t * (size_t)lib->n_label,
@@ -71,7 +65,7 @@ int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double 
                                    .bias = e->bias[l],
                                    .in = x,
                                    .out = last ? flux : y};
-    MILL_TRY(layer_product(&task, n_thread));
+    MILL_CHECK(layer_product(&task, n_thread));
     const int n_value = n_group * task.n_out;
 #pragma omp parallel for schedule(static) num_threads(n_thread) if (n_value > 8192)
     for (int i = 0; i < n_value; i++) {
@@ -88,7 +82,5 @@ int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double 
     x = y;
     y = swap;
   }
-done:
-  MILL_FREE(x, y, front);
-  return err;
+  return MILL_OK;
 }

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/guess_table.h"
 
-#include <math.h>
 #include <omp.h>
-#include <string.h>
 
 #include "kernels/math/continuum.h"
 #include "kernels/math/fourier.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/linalg.h"
-#include "kernels/math/rotation.h"
 #include "src/pipeline/emulator.h"
 
 void mill_guess_table_clear(mill_guess_table *table)
@@ -222,7 +219,6 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
                           const mill_fit_settings *set, const mill_guess_range *range, int n_thread,
                           float *templ)
 {
-  int err = MILL_OK;
   const mill_guess_arm *arm = &table->arm[range->arm];
   const int nk = range->n_cont, half = table->half, n_fourier = table->n_fourier;
   const int pitch = (nk + MILL_LANES_TILE - 1) / MILL_LANES_TILE * MILL_LANES_TILE;
@@ -230,11 +226,11 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
   const int n = range->n_bin, width = n + 2 * half;
   const size_t n_normal = (size_t)width * MILL_GUESS_LANE,
                n_own = n_normal + (size_t)n_fourier * 2 * MILL_GUESS_LANE;
-  double *basis = NULL;
-  float *own = NULL;
+  MILL_OWNED double *basis = NULL;
+  MILL_OWNED float *own = NULL;
   double normal[MILL_MAX_CONT * MILL_MAX_CONT];
-  MILL_TRY(MILL_ALLOC((size_t)pitch * (size_t)width, &basis));
-  MILL_TRY(MILL_ALLOC((size_t)n_thread * n_own, &own));
+  MILL_CHECK(MILL_ALLOC((size_t)pitch * (size_t)width, &basis));
+  MILL_CHECK(MILL_ALLOC((size_t)n_thread * n_own, &own));
   continuum_at_bins(table, set, range, pitch, n_thread, basis);
   const mill_lanes_fill task = {.nk = nk,
                                 .pitch = pitch,
@@ -255,9 +251,10 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
         normal[k * nk + l] += basis[(size_t)i * (size_t)pitch + (size_t)k] *
                               basis[(size_t)i * (size_t)pitch + (size_t)l];
   if (mill_cholesky(nk, normal, nk) != 0)
-    MILL_FAIL(MILL_ERR_RANGE,
-              "arm %s has too few wavelengths (%d bins) for %d continuum functions; lower npoly",
-              lib->arm[range->arm].name, n, nk);
+    return MILL_ERROR(
+        MILL_ERR_RANGE,
+        "arm %s has too few wavelengths (%d bins) for %d continuum functions; lower npoly",
+        lib->arm[range->arm].name, n, nk);
   const size_t n_group_number = mill_guess_table_numbers(table, range) / (size_t)table->n_group;
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int g = 0; g < table->n_group; g++) {
@@ -275,8 +272,5 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
                                             .to = templ + (size_t)g * n_group_number};
     mill_lanes_transform_group(&transform);
   }
-done:
-  mill_free(basis);
-  mill_free(own);
-  return err;
+  return MILL_OK;
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/pipeline.h"
 
-#include <string.h>
-
 #include "kernels/base/memory.h"
 #include "src/pipeline/pipeline_parts.h"
 #include "src/system/log.h"
@@ -53,37 +51,34 @@ static int add_library(mill_pipeline *p, const mill_library *lib, const mill_fit
                                    n_thread, &m->waveset);
 }
 
+MILL_CLOSER(mill_pipeline, mill_pipeline_destroy)
+
 int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_settings *settings,
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
                          mill_pipeline **out)
 {
-  int err = MILL_OK;
-  mill_pipeline *p = NULL;
+  MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *p = NULL;
   *out = NULL;
   if (n_slot < 1)
-    MILL_FAIL(MILL_ERR_RANGE, "%d slots; at least one is needed", n_slot);
-  MILL_TRY(MILL_ALLOC(1, &p));
+    return MILL_ERROR(MILL_ERR_RANGE, "%d slots; at least one is needed", n_slot);
+  MILL_CHECK(MILL_ALLOC(1, &p));
   p->backend = backend;
   pthread_mutex_init(&p->mutex, NULL);
   p->all.n_slot = p->all.n_usable = n_slot;
   for (int k = 0; k < n_lib; k++)
-    MILL_TRY(add_library(p, &lib[k], settings, n_thread));
-  MILL_TRY(MILL_ALLOC(n_slot, &p->all.list));
-  MILL_TRY(MILL_ALLOC(n_slot, &p->all.done));
-  MILL_TRY(MILL_ALLOC(n_slot, &p->all.row));
-  MILL_TRY(make_parts(p, n_thread));
+    MILL_CHECK(add_library(p, &lib[k], settings, n_thread));
+  MILL_CHECK(MILL_ALLOC(n_slot, &p->all.list));
+  MILL_CHECK(MILL_ALLOC(n_slot, &p->all.done));
+  MILL_CHECK(MILL_ALLOC(n_slot, &p->all.row));
+  MILL_CHECK(make_parts(p, n_thread));
   if (n_lib > 1)
-    MILL_TRY(MILL_ALLOC(n_slot, &p->contest));
+    MILL_CHECK(MILL_ALLOC(n_slot, &p->contest));
   if (settings->sample.max_eval > 0)
-    MILL_TRY(
+    MILL_CHECK(
         mill_alloc_bytes(mill_posterior_bytes(settings->sample.n_draw, p->member[0].model.n_deriv),
                          1, (void **)&p->posterior));
-  MILL_TRY(mill_slots_create(p->member, n_lib, n_slot, want_models, &p->slots));
-  *out = p;
-  p = NULL;
-done:
-  mill_pipeline_destroy(p);
-  return err;
+  MILL_CHECK(mill_slots_create(p->member, n_lib, n_slot, want_models, &p->slots));
+  return MILL_GIVE(&p, out);
 }
 
 void mill_pipeline_destroy(mill_pipeline *p)

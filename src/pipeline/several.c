@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/several.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "kernels/base/memory.h"
 
 /** Factor on the misfit of a row with HULL, when libraries are compared. */

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/slots.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "kernels/base/memory.h"
 #include "kernels/math/continuum.h"
 #include "src/stars/line_spread.h"
@@ -26,8 +23,7 @@ int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want
   s->n_slot = n_slot;
   s->want_models = want_models;
   MILL_CHECK(MILL_ALLOC(n_slot, &s->entry));
-  MILL_CHECK(mill_alloc_bytes((size_t)n_slot, sizeof *s->bound, (void **)&s->bound));
-  return MILL_OK;
+  return mill_alloc_bytes((size_t)n_slot, sizeof *s->bound, (void **)&s->bound);
 }
 
 /* ---- memory of the slots ---- */
@@ -146,8 +142,7 @@ static int reserve_segments(mill_slots *s, mill_slot_entry *e, const mill_star *
   MILL_CHECK(MILL_RENEW(&s->piece, &s->cap_piece, SEGMENT_PIECES * n + STAR_PIECES));
   MILL_CHECK(MILL_RENEW(&s->lsf, &s->cap_lsf, e->lsf_bytes * (size_t)s->n_lib));
   MILL_CHECK(MILL_RENEW(&e->segment, &e->cap_segment, n));
-  MILL_CHECK(MILL_RENEW(&e->plan, &e->cap_plan, n * s->n_lib));
-  return MILL_OK;
+  return MILL_RENEW(&e->plan, &e->cap_plan, n * s->n_lib);
 }
 
 /* ---- line-spread functions ---- */

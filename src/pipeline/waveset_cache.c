@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/waveset_cache.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "kernels/base/clock.h"
-#include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/cells.h"
 #include "src/stars/line_spread.h"
@@ -462,8 +458,7 @@ static int make(mill_waveset_cache *c, entry *e)
                           .bin_first = (int *)(void *)(device + at_first),
                           .templ = c->templates[e->i_guess].block};
   memcpy(host, &w, sizeof w);
-  MILL_CHECK(c->backend->upload(c->device, e->block, host, size));
-  return MILL_OK;
+  return c->backend->upload(c->device, e->block, host, size);
 }
 
 int mill_waveset_cache_get(mill_waveset_cache *c, const mill_raw_segment *segment, int *id)

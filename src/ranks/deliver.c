@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "kernels/base/memory.h"
-
 int mill_owners_find(const mill_mpi *mpi, int64_t n_block, mill_owners *owners)
 {
   int err = MILL_OK, n = 0, *is_first = NULL;
@@ -43,12 +41,11 @@ static size_t size_of(const mill_parcel *parcel)
 int mill_parcel_pack(const mill_owners *owners, const mill_keyed *at, int64_t n, const char *row,
                      size_t size, mill_parcel *parcel, int64_t *n_message)
 {
-  int err = MILL_OK;
-  int64_t *next = NULL;
+  MILL_OWNED int64_t *next = NULL;
   *parcel = (mill_parcel){.size = size};
-  MILL_TRY(MILL_ALLOC(owners->n, &parcel->n));
-  MILL_TRY(MILL_ALLOC(owners->n, &next));
-  MILL_TRY(mill_alloc_raw((size_t)n, size_of(parcel), (void **)&parcel->record));
+  MILL_CHECK(MILL_ALLOC(owners->n, &parcel->n));
+  MILL_CHECK(MILL_ALLOC(owners->n, &next));
+  MILL_CHECK(mill_alloc_raw((size_t)n, size_of(parcel), (void **)&parcel->record));
   for (int64_t i = 0; i < n; i++)
     parcel->n[owner_of(owners, at[i].key)]++;
   for (int k = 1; k < owners->n; k++)
@@ -60,9 +57,7 @@ int mill_parcel_pack(const mill_owners *owners, const mill_keyed *at, int64_t n,
   }
   for (int k = 0; k < owners->n; k++)
     n_message[k] += parcel->n[k] > 0 && k != owners->mine;
-done:
-  mill_free(next);
-  return err;
+  return MILL_OK;
 }
 
 void mill_parcel_free(mill_parcel *parcel)
@@ -90,46 +85,39 @@ static void take_records(const char *record, int64_t n, size_t size, taker *t)
 /* Receive one group of records from any rank and pass each record to take. */
 static int receive(const mill_mpi *mpi, int tag, MPI_Datatype type, size_t size, taker *t)
 {
-  int err = MILL_OK, n = 0;
-  char *record = NULL;
+  int n = 0;
+  MILL_OWNED char *record = NULL;
   MPI_Status status;
-  MILL_MPI(MPI_Probe(MPI_ANY_SOURCE, tag, mpi->comm, &status));
-  MILL_MPI(MPI_Get_count(&status, type, &n));
+  MILL_CHECK_MPI(MPI_Probe(MPI_ANY_SOURCE, tag, mpi->comm, &status));
+  MILL_CHECK_MPI(MPI_Get_count(&status, type, &n));
   if (mill_alloc_raw((size_t)n, size, (void **)&record) != MILL_OK)
-    MILL_FAIL(MILL_ERR_MPI, "no memory for %d rows of rank %d", n, status.MPI_SOURCE);
-  MILL_MPI(MPI_Recv(record, n, type, status.MPI_SOURCE, tag, mpi->comm, MPI_STATUS_IGNORE));
+    return MILL_ERROR(MILL_ERR_MPI, "no memory for %d rows of rank %d", n, status.MPI_SOURCE);
+  MILL_CHECK_MPI(MPI_Recv(record, n, type, status.MPI_SOURCE, tag, mpi->comm, MPI_STATUS_IGNORE));
   take_records(record, n, size, t);
-done:
-  mill_free(record);
-  return err;
+  return MILL_OK;
 }
 
 int mill_deliver(const mill_mpi *mpi, const mill_owners *owners, int tag, const mill_parcel *parcel,
                  int64_t n_message, int (*take)(void *context, int64_t key, const char *row),
                  void *context)
 {
-  int err = MILL_OK, n_sent = 0;
+  int n_sent = 0;
   taker t = {take, context, MILL_OK};
   const size_t size = size_of(parcel);
   const char *record = parcel->record;
-  MPI_Datatype type = MPI_DATATYPE_NULL;
-  MPI_Request *sent = NULL;
+  MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
+  MILL_OWNED MPI_Request *sent = NULL;
   if (MILL_ALLOC(owners->n, &sent) != MILL_OK)
-    MILL_FAIL(MILL_ERR_MPI, "no memory for messages to %d ranks", owners->n);
-  MILL_TRY(mill_mpi_record_type(size, &type));
+    return MILL_ERROR(MILL_ERR_MPI, "no memory for messages to %d ranks", owners->n);
+  MILL_CHECK(mill_mpi_record_type(size, &type));
   for (int k = 0; k < owners->n; record += (size_t)parcel->n[k++] * size)
     if (k == owners->mine)
       take_records(record, parcel->n[k], size, &t);
     else if (parcel->n[k] > 0)
-      MILL_MPI(MPI_Isend(record, (int)parcel->n[k], type, owners->rank[k], tag, mpi->comm,
-                         &sent[n_sent++]));
+      MILL_CHECK_MPI(MPI_Isend(record, (int)parcel->n[k], type, owners->rank[k], tag, mpi->comm,
+                               &sent[n_sent++]));
   for (int64_t i = 0; i < n_message; i++)
-    MILL_TRY(receive(mpi, tag, type, size, &t));
-  MILL_MPI(MPI_Waitall(n_sent, sent, MPI_STATUSES_IGNORE));
-  err = t.code;
-done:
-  if (type != MPI_DATATYPE_NULL)
-    MPI_Type_free(&type);
-  mill_free(sent);
-  return err;
+    MILL_CHECK(receive(mpi, tag, type, size, &t));
+  MILL_CHECK_MPI(MPI_Waitall(n_sent, sent, MPI_STATUSES_IGNORE));
+  return t.code;
 }

@@ -9,7 +9,6 @@
 #include "src/system/log.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
-#include "kernels/base/memory.h"
 
 enum {
   TAG_ASK = 1,
@@ -197,20 +196,18 @@ static void end_thread(mill_draw *draw)
 
 int mill_draw_settle(mill_draw *draw)
 {
-  int err = MILL_OK;
+  MILL_AT_END(mill_watch_end_at)
   const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "the end of handing out work");
   if (draw->has_asked) {
-    MILL_MPI(MPI_Wait(&draw->answer, MPI_STATUS_IGNORE));
-    MILL_MPI(MPI_Wait(&draw->ask, MPI_STATUS_IGNORE));
+    MILL_CHECK_MPI(MPI_Wait(&draw->answer, MPI_STATUS_IGNORE));
+    MILL_CHECK_MPI(MPI_Wait(&draw->ask, MPI_STATUS_IGNORE));
     draw->has_asked = 0;
   }
   /* after the barrier no rank asks any more */
-  MILL_MPI(MPI_Barrier(draw->mpi.comm));
+  MILL_CHECK_MPI(MPI_Barrier(draw->mpi.comm));
   end_thread(draw);
   draw->is_settled = 1;
-done:
-  mill_watch_end(watch);
-  return err;
+  return MILL_OK;
 }
 
 void mill_draw_free(mill_draw *draw)

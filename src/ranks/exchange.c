@@ -10,8 +10,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "kernels/base/memory.h"
-
 static int alloc_counts(const mill_mpi *mpi, int64_t n, mill_exchange *e)
 {
   MILL_CHECK(MILL_ALLOC(mpi->size, &e->n_to));
@@ -40,7 +38,7 @@ int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *reco
 {
   int err = MILL_OK;
   char *sorted = NULL;
-  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
   *e = (mill_exchange){.n_sent = (int)n};
   err = alloc_counts(mpi, n, e);
   MILL_STEP(mill_alloc_raw((size_t)n, size, (void **)&sorted));
@@ -66,8 +64,6 @@ int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *reco
   MILL_MPI(
       MPI_Alltoallv(sorted, e->n_to, e->to, type, e->record, e->n_from, e->from, type, mpi->comm));
 done:
-  if (type != MPI_DATATYPE_NULL)
-    MPI_Type_free(&type);
   mill_free(sorted);
   return err;
 }
@@ -75,20 +71,15 @@ done:
 int mill_exchange_answer(const mill_mpi *mpi, const mill_exchange *e, const void *answer,
                          size_t size, void *out)
 {
-  int err = MILL_OK;
-  char *sorted = NULL;
-  MPI_Datatype type = MPI_DATATYPE_NULL;
-  MILL_TRY(mill_mpi_agree(mpi, mill_alloc_raw((size_t)e->n_sent, size, (void **)&sorted)));
-  MILL_TRY(mill_mpi_record_type(size, &type));
-  MILL_MPI(
+  MILL_OWNED char *sorted = NULL;
+  MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
+  MILL_CHECK(mill_mpi_agree(mpi, mill_alloc_raw((size_t)e->n_sent, size, (void **)&sorted)));
+  MILL_CHECK(mill_mpi_record_type(size, &type));
+  MILL_CHECK_MPI(
       MPI_Alltoallv(answer, e->n_from, e->from, type, sorted, e->n_to, e->to, type, mpi->comm));
   for (int i = 0; i < e->n_sent; i++)
     memcpy((char *)out + (size_t)i * size, sorted + (size_t)e->place[i] * size, size);
-done:
-  if (type != MPI_DATATYPE_NULL)
-    MPI_Type_free(&type);
-  mill_free(sorted);
-  return err;
+  return MILL_OK;
 }
 
 void mill_exchange_free(mill_exchange *e)
@@ -154,7 +145,7 @@ int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size
   int64_t *start = NULL;
   char *to;
   mill_mpi node = {.comm = MPI_COMM_NULL}, leaders = node;
-  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
   *all = (mill_node_array){0};
   err = MILL_ALLOC(mpi->size, &leader);
   MILL_STEP(MILL_ALLOC(mpi->size + 1, &start));
@@ -175,8 +166,6 @@ int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size
                        leader[r], leaders.comm));
   MILL_MPI(MPI_Barrier(node.comm));
 done:
-  if (type != MPI_DATATYPE_NULL)
-    MPI_Type_free(&type);
   mill_mpi_free(&leaders);
   mill_mpi_free(&node);
   MILL_FREE(leader, start);

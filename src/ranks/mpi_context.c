@@ -14,7 +14,6 @@
 #include "src/system/log.h"
 #include "src/system/status_process.h"
 #include "src/system/watchdog.h"
-#include "kernels/base/memory.h"
 
 enum { TAG_STOP = 1, LEAST_BYTES = 192 << 20 /* address space that a rank needs at the start */ };
 
@@ -170,30 +169,28 @@ static int check_launcher(const mill_mpi *mpi)
 
 int mill_mpi_start(mill_mpi *mpi)
 {
-  int err = MILL_OK;
   int provided = MPI_THREAD_SINGLE;
   mill_mpi stop;
   /* reported below, once MPI knows the rank */
   const int watch_err = mill_watchdog_start(log_abort);
+  MILL_AT_END(mill_watch_end_at)
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "MPI_Init_thread");
   *mpi = stop = nobody;
-  MILL_TRY(check_memory());
-  MILL_TRY(choose_components());
-  MILL_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
-  MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, mpi));
-  MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, &stop));
+  MILL_CHECK(check_memory());
+  MILL_CHECK(choose_components());
+  MILL_CHECK_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
+  MILL_CHECK(mill_mpi_dup(MPI_COMM_WORLD, mpi));
+  MILL_CHECK(mill_mpi_dup(MPI_COMM_WORLD, &stop));
   mpi->stop_comm = stop.comm;
   /* needed because one thread computes while another writes collectively */
   if (provided < MPI_THREAD_MULTIPLE)
-    MILL_FAIL(MILL_ERR_MPI,
-              "this MPI does not grant MPI_THREAD_MULTIPLE (it gives level %d): use an MPI library "
-              "built with full thread support",
-              provided);
-  MILL_TRY(watch_err);
-  MILL_TRY(check_launcher(mpi));
-done:
-  mill_watch_end(watch);
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_MPI,
+        "this MPI does not grant MPI_THREAD_MULTIPLE (it gives level %d): use an MPI library "
+        "built with full thread support",
+        provided);
+  MILL_CHECK(watch_err);
+  return check_launcher(mpi);
 }
 
 void mill_mpi_end(mill_mpi *mpi)
@@ -257,7 +254,6 @@ static int severity(int code)
 
 int mill_mpi_agree(const mill_mpi *mpi, int code)
 {
-  int err = MILL_OK;
   struct {
     int severity, rank;
   } mine = {severity(code), mpi->rank}, worst = {0, 0};
@@ -266,22 +262,21 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
     char host[256];
   } outcome;
   char host[256];
+  MILL_AT_END(mill_watch_end_at)
   const int watch = mill_watch_begin(MILL_WATCH_RANKS, 0, "what the other ranks have come to");
-  MILL_MPI(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, mpi->comm));
   if (worst.severity == 0)
-    goto done;
+    return MILL_OK;
   mill_error_save(code, &outcome.error);
   mill_host_name(outcome.host, sizeof outcome.host);
-  MILL_MPI(MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, worst.rank, mpi->comm));
-  err = mill_error_restore(&outcome.error);
+  MILL_CHECK_MPI(MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, worst.rank, mpi->comm));
+  const int worst_code = mill_error_restore(&outcome.error);
   mill_host_name(host, sizeof host);
   /* name the host, as a file may be missing on one host only; not again if ranks agree twice */
   if (strcmp(host, outcome.host) != 0 && strncmp(outcome.error.message, "on host ", 8) != 0)
-    err = mill_error_set(err, __FILE__, __LINE__, "on host %.255s: %.700s", outcome.host,
-                         outcome.error.message);
-done:
-  mill_watch_end(watch);
-  return err;
+    return mill_error_set(worst_code, __FILE__, __LINE__, "on host %.255s: %.700s", outcome.host,
+                          outcome.error.message);
+  return worst_code;
 }
 
 int mill_mpi_record_type(size_t size, MPI_Datatype *type)
@@ -291,11 +286,17 @@ int mill_mpi_record_type(size_t size, MPI_Datatype *type)
   return MILL_OK;
 }
 
+void mill_mpi_type_free(MPI_Datatype *type)
+{
+  if (*type != MPI_DATATYPE_NULL)
+    MPI_Type_free(type);
+}
+
 int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                     const char *too_many, void **all, int64_t *n_all)
 {
   int err = MILL_OK, n = 0, *count = NULL, *start = NULL;
-  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
   *all = NULL;
   MILL_MPI(MPI_Allreduce(&n_mine, n_all, 1, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (*n_all > INT_MAX)
@@ -311,8 +312,6 @@ int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_
   MILL_TRY(mill_mpi_record_type(size, &type));
   MILL_MPI(MPI_Allgatherv(mine, n, type, *all, count, start, type, mpi->comm));
 done:
-  if (type != MPI_DATATYPE_NULL)
-    MPI_Type_free(&type);
   mill_free(count);
   mill_free(start);
   if (err != MILL_OK) {
@@ -387,9 +386,9 @@ int mill_mpi_stop_settle(mill_mpi *mpi)
 
 int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
 {
-  int err = MILL_OK;
-  mill_mpi node;
-  cpu_set_t mine, *all = NULL;
+  MILL_AT_END(mill_mpi_free) mill_mpi node = nobody;
+  cpu_set_t mine;
+  MILL_OWNED cpu_set_t *all = NULL;
   double share = 0;
   *n_thread = 1;
   CPU_ZERO(&mine);
@@ -397,9 +396,9 @@ int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
    * is given */
   if (sched_getaffinity(0, sizeof mine, &mine) != 0)
     CPU_SET(0, &mine);
-  MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
-  MILL_TRY(MILL_ALLOC(node.size, &all));
-  MILL_MPI(
+  MILL_CHECK(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
+  MILL_CHECK(MILL_ALLOC(node.size, &all));
+  MILL_CHECK_MPI(
       MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, node.comm));
   for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
     if (!CPU_ISSET(cpu, &mine))
@@ -411,8 +410,5 @@ int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
   }
   /* 1e-6 against rounding: three thirds of a core are one core */
   *n_thread = share + 1e-6 < 1 ? 1 : (int)(share + 1e-6);
-done:
-  mill_mpi_free(&node);
-  mill_free(all);
-  return err;
+  return MILL_OK;
 }

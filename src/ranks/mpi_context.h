@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 /** Call MPI; on failure set MILL_ERR_MPI and go to `done` (MILL_MPI) or return it
  *  (MILL_CHECK_MPI). */
@@ -54,8 +54,9 @@ int mill_mpi_split(const mill_mpi *mpi, int color, mill_mpi *part);
 /** Free the communicator comm, if there is one. */
 void mill_mpi_free(mill_mpi *mpi);
 
-/** Make an MPI type of size bytes; free it by MPI_Type_free.  MILL_ERR_MPI. */
+/** Make an MPI type of size bytes; free it by mill_mpi_type_free.  MILL_ERR_MPI. */
 int mill_mpi_record_type(size_t size, MPI_Datatype *type);
+void mill_mpi_type_free(MPI_Datatype *type); /**< if it is not MPI_DATATYPE_NULL */
 
 /** Finalize MPI and stop the watchdog.  Collective, after all other calls have returned. */
 void mill_mpi_end(mill_mpi *mpi);

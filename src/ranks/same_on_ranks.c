@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <string.h>
 
-#include "kernels/base/memory.h"
 #include "src/system/file_roles.h"
 #include "src/system/status_process.h"
 
@@ -29,8 +28,9 @@ static int shown(size_t n)
 
 int mill_same_on_ranks(const mill_mpi *mpi, const char *what, const char *text)
 {
-  int err = MILL_OK;
-  char *first = NULL, host[HOST_BYTES] = "";
+  int code = MILL_OK;
+  char host[HOST_BYTES] = "";
+  MILL_OWNED char *first = NULL;
   struct {
     int64_t n_byte;
     char host[HOST_BYTES];
@@ -39,26 +39,23 @@ int mill_same_on_ranks(const mill_mpi *mpi, const char *what, const char *text)
   mill_host_name(host, sizeof host);
   head.n_byte = (int64_t)strlen(text) + 1;
   memcpy(head.host, host, sizeof host);
-  MILL_MPI(MPI_Bcast(&head, (int)sizeof head, MPI_BYTE, 0, mpi->comm));
+  MILL_CHECK_MPI(MPI_Bcast(&head, (int)sizeof head, MPI_BYTE, 0, mpi->comm));
   if (head.n_byte > INT_MAX) /* on every rank */
-    MILL_FAIL(MILL_ERR_CONFIG, "the %s are too long to be compared", what);
-  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(head.n_byte, &first)));
+    return MILL_ERROR(MILL_ERR_CONFIG, "the %s are too long to be compared", what);
+  MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(head.n_byte, &first)));
   if (mpi->rank == 0)
     memcpy(first, text, (size_t)head.n_byte);
-  MILL_MPI(MPI_Bcast(first, (int)head.n_byte, MPI_CHAR, 0, mpi->comm));
+  MILL_CHECK_MPI(MPI_Bcast(first, (int)head.n_byte, MPI_CHAR, 0, mpi->comm));
   if (strcmp(first, text) != 0) {
     const char *a = first, *b = text;
     size_t n_a, n_b;
     mill_first_difference(&a, &n_a, &b, &n_b);
-    err = MILL_ERROR(MILL_ERR_CONFIG,
-                     "rank 0 on %s and rank %d on %s have different %s (\"%.*s\" and "
-                     "\"%.*s\"), and all ranks write one result: start them alike",
-                     head.host, mpi->rank, host, what, shown(n_a), a, shown(n_b), b);
+    code = MILL_ERROR(MILL_ERR_CONFIG,
+                      "rank 0 on %s and rank %d on %s have different %s (\"%.*s\" and "
+                      "\"%.*s\"), and all ranks write one result: start them alike",
+                      head.host, mpi->rank, host, what, shown(n_a), a, shown(n_b), b);
   }
-  MILL_TRY(mill_mpi_agree(mpi, err));
-done:
-  mill_free(first);
-  return err;
+  return mill_mpi_agree(mpi, code);
 }
 
 int mill_resolve_links_for_all(const mill_mpi *mpi, const char *path, char *out, size_t size)

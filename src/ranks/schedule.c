@@ -90,10 +90,9 @@ static int copy_plan(const mill_schedule_plan *plan, mill_schedule *s)
  * catalog order. */
 static int order_files(mill_schedule *s)
 {
-  int err = MILL_OK;
-  int64_t *n_wanted = NULL;
-  MILL_TRY(MILL_ALLOC(s->n_file, &s->order));
-  MILL_TRY(MILL_ALLOC(s->n_file, &n_wanted));
+  MILL_OWNED int64_t *n_wanted = NULL;
+  MILL_CHECK(MILL_ALLOC(s->n_file, &s->order));
+  MILL_CHECK(MILL_ALLOC(s->n_file, &n_wanted));
   for (int i = 0; i < s->n_file; i++) {
     const mill_schedule_file *file = &s->file[i];
     n_wanted[i] = count_wanted(s, file);
@@ -107,9 +106,7 @@ static int order_files(mill_schedule *s)
     for (int i = 0; i < s->n_file; i++)
       if (n_wanted[i] > 0 && (s->file[i].open_cost > s->sum.least_cost) == expensive)
         s->order[s->n_order++] = i;
-done:
-  mill_free(n_wanted);
-  return err;
+  return MILL_OK;
 }
 
 static int add_start(mill_schedule *s, int64_t at, int64_t row)
@@ -216,24 +213,19 @@ static int make_chunks(mill_schedule *s, const mill_schedule_plan *plan)
 
 int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out)
 {
-  int err = MILL_OK;
-  mill_schedule *s = NULL;
+  MILL_AT_END(mill_schedule_free_at) mill_schedule *s = NULL;
   double n_wanted = 0;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &s));
-  MILL_TRY(copy_plan(plan, s));
+  MILL_CHECK(MILL_ALLOC(1, &s));
+  MILL_CHECK(copy_plan(plan, s));
   for (int i = 0; i < s->n_file; i++)
     n_wanted += (double)count_wanted(s, &s->file[i]) * s->file[i].row_cost;
   const double most = LEAST_SHARE * n_wanted / (double)plan->n_rank;
   s->sum.least_cost = LEAST_S * plan->rate < most ? LEAST_S * plan->rate : most;
   s->sum.least_cost = s->sum.least_cost > LEAST_ROWS ? s->sum.least_cost : LEAST_ROWS;
-  MILL_TRY(order_files(s));
-  MILL_TRY(make_chunks(s, plan));
-  *out = s;
-  s = NULL;
-done:
-  mill_schedule_free(s);
-  return err;
+  MILL_CHECK(order_files(s));
+  MILL_CHECK(make_chunks(s, plan));
+  return MILL_GIVE(&s, out);
 }
 
 void mill_schedule_free(mill_schedule *s)

@@ -8,7 +8,6 @@
 #include "kernels/gpu.h"
 #include "src/system/status_process.h"
 #include "src/system/log.h"
-#include "kernels/base/memory.h"
 
 const char *const mill_backend_words[] = {"auto", "cpu", "cuda", NULL};
 
@@ -27,20 +26,17 @@ typedef struct rank_gpu {
 /* Choose a GPU for this rank; may_be_none: seeing no GPU is no error. */
 static int choose(int local_rank, int may_be_none, rank_gpu *mine)
 {
-  int err = MILL_OK;
   mill_gpu_node node;
-  mill_gpu_facts *all = NULL;
-  MILL_TRY(mill_gpu_look(&node, &all));
+  MILL_OWNED mill_gpu_facts *all = NULL;
+  MILL_CHECK(mill_gpu_look(&node, &all));
   mine->driver = node.driver;
   /* a driver too old for this build also shows no GPU, but is an error */
   const int is_new = node.driver >= node.runtime / 1000 * 1000;
   if (may_be_none && (node.driver == 0 || (node.n_gpu < 1 && is_new)))
-    goto done;
-  MILL_TRY(mill_gpu_choose(&node, local_rank, &mine->gpu));
+    return MILL_OK;
+  MILL_CHECK(mill_gpu_choose(&node, local_rank, &mine->gpu));
   mine->facts = all[mine->gpu];
-done:
-  mill_free(all);
-  return err;
+  return MILL_OK;
 }
 
 /* Check that all GPUs are of one kind: else results differ in their last bits.  rank: this
@@ -127,28 +123,27 @@ static int place_all(const mill_mpi *mpi)
 /* Give each GPU to one rank, as mill_backend_place_some says.  Collective. */
 static int place_some(const mill_mpi *mpi, int *has_gpu)
 {
-  int err = MILL_OK, n_gpu = 0;
-  mill_mpi part = {.comm = MPI_COMM_NULL};
+  int code = MILL_OK, n_gpu = 0;
+  MILL_AT_END(mill_mpi_free) mill_mpi part = {.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL};
   rank_gpu mine;
-  MILL_TRY(find_gpu(mpi, 1, &mine));
+  MILL_CHECK(find_gpu(mpi, 1, &mine));
   *has_gpu = mine.gpu >= 0 && mine.i_share == 0;
   mine.n_sharing = 1; /* the other ranks that see this GPU will fit on the CPU */
-  MILL_MPI(MPI_Allreduce(has_gpu, &n_gpu, 1, MPI_INT, MPI_SUM, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(has_gpu, &n_gpu, 1, MPI_INT, MPI_SUM, mpi->comm));
   if (n_gpu == 0)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "no rank sees a GPU: ask the scheduler for one (and check CUDA_VISIBLE_DEVICES)");
-  MILL_TRY(mill_mpi_split(mpi, *has_gpu, &part));
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "no rank sees a GPU: ask the scheduler for one (and check CUDA_VISIBLE_DEVICES)");
+  MILL_CHECK(mill_mpi_split(mpi, *has_gpu, &part));
   if (*has_gpu)
-    err = place_ranks(&part, &mine);
-  MILL_TRY(mill_mpi_agree(mpi, err));
+    code = place_ranks(&part, &mine);
+  MILL_CHECK(mill_mpi_agree(mpi, code));
   if (mpi->rank == 0)
     mill_log_info("%d of %d ranks %s a GPU, %d %s on the CPU: rows of the two differ in the last "
                   "digits, and column BACKEND records where each was fitted",
                   n_gpu, mpi->size, n_gpu == 1 ? "has" : "have", mpi->size - n_gpu,
                   mpi->size - n_gpu == 1 ? "fits" : "fit");
-done:
-  mill_mpi_free(&part);
-  return err;
+  return code;
 }
 
 /* Give a GPU to every rank (is_mixed: each GPU to one rank only) and open the CUDA backend. */
@@ -165,31 +160,29 @@ static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
 int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_crossover *line,
                            int *found, char *why, size_t size)
 {
-  int err = MILL_OK, gpu = -1;
+  int gpu = -1;
   char path[MILL_CROSSOVER_PATH], name[sizeof line->gpu], cpu[sizeof line->cpu];
   mill_gpu_node facts;
-  mill_gpu_facts *all = NULL;
+  MILL_OWNED mill_gpu_facts *all = NULL;
   memset(line, 0, sizeof *line);
   *found = 0;
   if (mill_crossover_path(path) != MILL_OK || access(path, F_OK) != 0) {
     snprintf(why, size, "no crossover has been measured here (%s)", MILL_CROSSOVER_COMMAND);
-    goto done;
+    return MILL_OK;
   }
   if (mill_gpu_look(&facts, &all) != MILL_OK || mill_gpu_choose(&facts, 0, &gpu) != MILL_OK) {
     snprintf(why, size, "no GPU was found (%s)", mill_error_message());
-    goto done;
+    return MILL_OK;
   }
   mill_gpu_backend_name(&all[gpu], name, sizeof name);
   mill_cpu_model(cpu, sizeof cpu);
-  MILL_TRY(mill_crossover_find(path, kind, name, cpu, n_thread, line, found));
+  MILL_CHECK(mill_crossover_find(path, kind, name, cpu, n_thread, line, found));
   if (!*found) {
     memcpy(line->gpu, name, sizeof name);
     snprintf(why, size, "%s has no crossover measured on %s and %d threads of %s (%s)", path, name,
              n_thread, cpu, MILL_CROSSOVER_COMMAND);
   }
-done:
-  mill_free(all);
-  return err;
+  return MILL_OK;
 }
 
 /* Repeat the last failure with text before and after its message. */
@@ -278,25 +271,25 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
                         const char *device, int64_t size, int n_thread, const char **choice,
                         int *has_gpu)
 {
-  int err = MILL_OK, wish = WISH_CPU;
+  int code = MILL_OK, wish = WISH_CPU;
   *choice = "cpu";
   *has_gpu = 0;
-  MILL_TRY(agree_wish(mpi, kind, output, device, size, n_thread, &wish));
+  MILL_CHECK(agree_wish(mpi, kind, output, device, size, n_thread, &wish));
   if (wish == WISH_CPU)
-    goto done;
-  err = take_gpus(mpi, wish == WISH_MIXED_AGAIN, has_gpu);
-  if (err == MILL_OK) {
+    return MILL_OK;
+  code = take_gpus(mpi, wish == WISH_MIXED_AGAIN, has_gpu);
+  if (code == MILL_OK) {
     *choice = choice_of[wish];
-    goto done;
+    return MILL_OK;
   }
   *has_gpu = 0;
-  if (err == MILL_ERR_MPI)
-    goto done;
+  if (code == MILL_ERR_MPI)
+    return code;
   mill_gpu_release();
   if (wish == WISH_GPU) {
     if (mpi->rank == 0)
       mill_log_warning("backend auto: the CPU for the whole run: %s", mill_error_message());
-    err = MILL_OK;
+    code = MILL_OK;
   } else {
     char before[512];
     snprintf(
@@ -307,8 +300,7 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
             ? "give --overwrite, or remove it if it was begun with --overwrite"
             : "remove it");
     /* no GPU here: report it as a problem of the output file */
-    err = tell(err == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : err, before, "");
+    code = tell(code == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : code, before, "");
   }
-done:
-  return err;
+  return code;
 }

@@ -8,7 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kernels/base/error.h"
+#include "kernels/base/memory.h"
+#include "src/system/regular_file.h"
 
 static const char first_line[] = "# starmill bench crossover: kind, size, threads, date, "
                                  "revision, GPU, CPU (tabs between)"
@@ -99,27 +100,25 @@ static int is_same(const mill_crossover *line, enum mill_crossover_kind kind, co
 int mill_crossover_find(const char *path, enum mill_crossover_kind kind, const char *gpu,
                         const char *cpu, int n_thread, mill_crossover *out, int *found)
 {
-  int err = MILL_OK, i_line = 0;
+  int i_line = 0;
   char text[MAX_LINE];
-  FILE *file = fopen(path, "r");
+  MILL_AT_END(mill_stream_close) FILE *file = fopen(path, "r");
   *found = 0;
   if (!file && (errno == ENOENT || errno == ENOTDIR))
-    goto done;
+    return MILL_OK;
   if (!file)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s cannot be read: %s", path, strerror(errno));
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s cannot be read: %s", path, strerror(errno));
   while (!*found && fgets(text, sizeof text, file)) {
     i_line++;
     if (text[0] == '#' || text[0] == '\n')
       continue;
     if (!parse_line(text, out))
-      MILL_FAIL(MILL_ERR_CONFIG, "%s, line %d, was not written by starmill bench: remove the file",
-                path, i_line);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "%s, line %d, was not written by starmill bench: remove the file", path,
+                        i_line);
     *found = is_same(out, kind, gpu, cpu, n_thread);
   }
-done:
-  if (file)
-    fclose(file);
-  return err;
+  return MILL_OK;
 }
 
 /* Make all folders above the file. */

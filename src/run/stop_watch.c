@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kernels/base/memory.h"
 #include "kernels/base/clock.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
@@ -147,26 +146,21 @@ static void *watch_out(void *context)
 int mill_stop_watch_start(mill_mpi *mpi, const char *file, double limit_s, double start_s,
                           mill_stop_watch **out)
 {
-  int err = MILL_OK;
-  mill_stop_watch *watch = NULL;
+  MILL_OWNED mill_stop_watch *watch = NULL;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &watch));
+  MILL_CHECK(MILL_ALLOC(1, &watch));
   watch->mpi = mpi;
   watch->limit_s = limit_s;
   watch->start_s = start_s;
   if (file && mpi->rank == 0)
     snprintf(watch->file, sizeof watch->file, "%s", file);
   if (pthread_mutex_init(&watch->mutex, NULL) != 0 || mill_cond_init(&watch->changed) != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "no locks for the thread that watches for a stop");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "no locks for the thread that watches for a stop");
   const int rc = mill_thread_start(&watch->thread, watch_out, watch);
   if (rc != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the thread that watches for a stop: %s%s",
-              strerror(rc), mill_memory_limit());
-  *out = watch;
-  watch = NULL;
-done:
-  mill_free(watch);
-  return err;
+    return MILL_ERROR(MILL_ERR_INTERNAL, "cannot start the thread that watches for a stop: %s%s",
+                      strerror(rc), mill_memory_limit());
+  return MILL_GIVE(&watch, out);
 }
 
 void mill_stop_watch_end(mill_stop_watch *watch)

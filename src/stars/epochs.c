@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/stars/epochs.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "kernels/base/memory.h"

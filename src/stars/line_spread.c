@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/stars/line_spread.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernels/base/memory.h"
 #include "kernels/star/blocks/prepare.h"
@@ -311,22 +309,19 @@ int mill_lsf_make_solvers(int n_diag, int n_pix, const double *wave_aa, double t
                           double blur_ln, mill_deconv *plan, double **solve, size_t *n_solve,
                           size_t *bytes)
 {
-  int err = MILL_OK;
-  double *g = NULL;
-  float *at = NULL;
+  MILL_OWNED double *g = NULL;
+  MILL_OWNED float *at = NULL;
   const size_t n_element = (size_t)n_diag * (size_t)n_diag;
-  MILL_TRY(MILL_ALLOC(n_pix, &at));
+  MILL_CHECK(MILL_ALLOC(n_pix, &at));
   const int n = plan_solvers(n_pix, wave_aa, templ_aa, blur_ln, at, plan);
   const size_t n_at = n > 1 ? (size_t)n_pix : 0;
   *n_solve = (size_t)n * n_element;
   *bytes = *n_solve * sizeof **solve + n_at * sizeof *at;
-  MILL_TRY(MILL_ALLOC(n_element, &g));
-  MILL_TRY(MILL_ALLOC(*n_solve + n_at, solve));
+  MILL_CHECK(MILL_ALLOC(n_element, &g));
+  MILL_CHECK(MILL_ALLOC(*n_solve + n_at, solve));
   for (int i = 0; i < n; i++)
-    MILL_TRY((n > 1 ? make_normal_solver : make_solver)(
+    MILL_CHECK((n > 1 ? make_normal_solver : make_solver)(
         n_diag, plan->sigma_pix + i * plan->step_pix, g, *solve + (size_t)i * n_element));
   memcpy(*solve + *n_solve, at, n_at * sizeof *at);
-done:
-  MILL_FREE(at, g);
-  return err;
+  return MILL_OK;
 }

@@ -48,24 +48,21 @@ static int check_room(int n)
 int mill_blas_begin(int n_thread, int *n_before)
 {
   static int n_warm; /* threads that already have buffers; OpenBLAS keeps these */
-  int err = MILL_OK;
-  float *a = NULL;
+  MILL_OWNED float *a = NULL;
   const int n = WARM_UP;
   *n_before = openblas_get_num_threads();
   openblas_set_num_threads(1);
   if (n_thread <= n_warm)
-    goto done;
-  MILL_TRY(MILL_ALLOC((2 + n_thread) * n * n, &a));
-  MILL_TRY(check_room(n_thread - n_warm));
+    return MILL_OK;
+  MILL_CHECK(MILL_ALLOC((2 + n_thread) * n * n, &a));
+  MILL_CHECK(check_room(n_thread - n_warm));
   /* call BLAS on each thread now, so that OpenBLAS allocates the buffers */
 #pragma omp parallel for num_threads(n_thread) schedule(static, 1)
   for (int i = 0; i < n_thread; i++)
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, a, n, a + n * n, n, 0,
                 a + (2 + i) * n * n, n);
   n_warm = n_thread;
-done:
-  mill_free(a);
-  return err;
+  return MILL_OK;
 }
 
 void mill_blas_end(const int *n_before)

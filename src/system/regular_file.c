@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 /* starmill's HDF5 files have their FORMAT text within this many first bytes */
 enum { FORMAT_BYTES = 4096 };
@@ -70,21 +70,17 @@ void mill_stream_close(FILE *const *stream)
 
 int mill_regular_stream(const char *path, const char *what, int code, FILE **stream)
 {
-  int err = MILL_OK;
-  int fd = -1;
+  MILL_AT_END(mill_descriptor_close) int fd = -1;
   *stream = NULL;
-  MILL_TRY(mill_regular_open(path, what, code, &fd));
+  MILL_CHECK(mill_regular_open(path, what, code, &fd));
   *stream = fdopen(fd, "r");
   if (!*stream)
-    MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to read it", path);
+    return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory to read it", path);
   fd = -1;
   char mark[3]; /* byte order mark of UTF-8, written by Windows editors */
   if (fread(mark, 1, sizeof mark, *stream) < sizeof mark || memcmp(mark, "\xef\xbb\xbf", 3) != 0)
     rewind(*stream);
-done:
-  if (fd >= 0)
-    close(fd);
-  return err;
+  return MILL_OK;
 }
 
 size_t mill_first_bytes(const char *path, char *out, size_t size)

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/clock.h"
 
 int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/system/watchdog.h"
 
-#include <math.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/clock.h"
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"

@@ -2,14 +2,11 @@
 #include "src/train/train_arm.h"
 
 #include <float.h>
-#include <math.h>
 #include <string.h>
 
 #include <cblas.h>
-#include <mpi.h>
 
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 #include "src/train/train_statistics.h"
 #include "src/system/random.h"
 
@@ -99,20 +96,18 @@ static void share_of(const mill_mpi *mpi, int64_t n, int *mine, int *mine_end)
 /* Add this rank's share of the training spectra to the statistics. */
 static int add_spectra(const arm *a, mill_train_statistics *s)
 {
-  int err = MILL_OK, first, end, model[BLOCK];
-  float *y = NULL;
-  MILL_TRY(MILL_ALLOC(BLOCK * (size_t)a->task->n_pix, &y));
+  int first, end, model[BLOCK];
+  MILL_OWNED float *y = NULL;
+  MILL_CHECK(MILL_ALLOC(BLOCK * (size_t)a->task->n_pix, &y));
   share_of(a->mpi, a->task->n_train, &first, &end);
   for (int i = first; i < end; i += BLOCK) {
     const int n = end - i < BLOCK ? end - i : BLOCK;
     for (int k = 0; k < n; k++)
       model[k] = i + k;
-    MILL_TRY(read_y(a, n, model, y));
-    MILL_TRY(mill_train_statistics_add(s, n, y));
+    MILL_CHECK(read_y(a, n, model, y));
+    MILL_CHECK(mill_train_statistics_add(s, n, y));
   }
-done:
-  mill_free(y);
-  return err;
+  return MILL_OK;
 }
 
 /* Set a->scale [n_pix]: residual times scale is in units of the loss. */
@@ -170,26 +165,25 @@ done:
  * components: [0] of training models, [1] of models left out. */
 static int score_share(arm *a, int first, int end, double *rest)
 {
-  int err = MILL_OK, model[BLOCK];
+  int model[BLOCK];
   const size_t n_component = (size_t)a->c.n_component;
-  float *y = NULL;
-  double *z = NULL, left[BLOCK];
-  MILL_TRY(MILL_ALLOC(BLOCK * (size_t)a->task->n_pix, &y));
-  MILL_TRY(MILL_ALLOC(BLOCK * n_component, &z));
+  MILL_OWNED float *y = NULL;
+  double left[BLOCK];
+  MILL_OWNED double *z = NULL;
+  MILL_CHECK(MILL_ALLOC(BLOCK * (size_t)a->task->n_pix, &y));
+  MILL_CHECK(MILL_ALLOC(BLOCK * n_component, &z));
   for (int i = first; i < end; i += BLOCK) {
     const int n = end - i < BLOCK ? end - i : BLOCK;
     for (int k = 0; k < n; k++)
       model[k] = i + k;
-    MILL_TRY(read_y(a, n, model, y));
-    MILL_TRY(mill_train_components_scores(&a->c, a->scale, n, y, z, left));
+    MILL_CHECK(read_y(a, n, model, y));
+    MILL_CHECK(mill_train_components_scores(&a->c, a->scale, n, y, z, left));
     for (size_t k = 0; k < (size_t)n * n_component; k++)
       a->target[(size_t)i * n_component + k] = (float)z[k];
     for (int k = 0; k < n; k++)
       rest[i + k >= a->task->n_train] += left[k];
   }
-done:
-  MILL_FREE(y, z);
-  return err;
+  return MILL_OK;
 }
 
 /* Send each rank's share of the n_row rows, of n numbers each, to all ranks. */
@@ -290,12 +284,11 @@ static int rows(void *context, int n, const int *model, const float **row)
 static int to_pixels(const arm *a, int width, const float *weight, const float *bias,
                      float *pixel_weight, float *pixel_bias)
 {
-  int err = MILL_OK;
   const int n = a->c.n_component;
   const size_t n_pix = (size_t)a->c.n_pix, size = (size_t)n * (size_t)width;
-  double *wide = NULL, *product = NULL;
-  MILL_TRY(MILL_ALLOC(size, &wide));
-  MILL_TRY(MILL_ALLOC(n_pix * (size_t)width, &product));
+  MILL_OWNED double *product = NULL, *wide = NULL;
+  MILL_CHECK(MILL_ALLOC(size, &wide));
+  MILL_CHECK(MILL_ALLOC(n_pix * (size_t)width, &product));
   for (size_t i = 0; i < size; i++)
     wide[i] = (double)weight[i];
   cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, a->c.n_pix, width, n, 1, a->c.pattern,
@@ -308,38 +301,33 @@ static int to_pixels(const arm *a, int width, const float *weight, const float *
       sum += (double)bias[k] * a->c.pattern[k * n_pix + p];
     pixel_bias[p] = (float)sum;
   }
-done:
-  MILL_FREE(wide, product);
-  return err;
+  return MILL_OK;
 }
 
 /* Make the initial last layer: small random weights of scores, converted to pixels if the last
  * layer makes pixels. */
 static int begin_last(arm *a)
 {
-  int err = MILL_OK;
   const mill_train_settings *net = &a->set->net;
   const int width = net->width[net->n_hidden - 1], n = a->c.n_component;
   const size_t size = (size_t)n * (size_t)width;
   mill_random r;
-  float *weight = NULL, *bias = NULL;
-  MILL_TRY(MILL_ALLOC(size, &weight));
-  MILL_TRY(MILL_ALLOC(n, &bias));
+  MILL_OWNED float *bias = NULL, *weight = NULL;
+  MILL_CHECK(MILL_ALLOC(size, &weight));
+  MILL_CHECK(MILL_ALLOC(n, &bias));
   mill_random_begin(&r, net->seed, 0, LAST_STREAM);
   for (size_t i = 0; i < size; i++)
     weight[i] = (float)((2 * mill_random_uniform(&r) - 1) / sqrt(width));
   if (a->set->last == MILL_TRAIN_PIXELS) {
-    MILL_TRY(MILL_ALLOC((size_t)a->c.n_pix * (size_t)width, &a->weight));
-    MILL_TRY(MILL_ALLOC(a->c.n_pix, &a->bias));
-    MILL_TRY(to_pixels(a, width, weight, bias, a->weight, a->bias));
-    goto done;
+    MILL_CHECK(MILL_ALLOC((size_t)a->c.n_pix * (size_t)width, &a->weight));
+    MILL_CHECK(MILL_ALLOC(a->c.n_pix, &a->bias));
+    MILL_CHECK(to_pixels(a, width, weight, bias, a->weight, a->bias));
+    return MILL_OK;
   }
   a->weight = weight;
   a->bias = bias;
   weight = bias = NULL;
-done:
-  MILL_FREE(weight, bias);
-  return err;
+  return MILL_OK;
 }
 
 /* Build the emulator from the network's parameters. */

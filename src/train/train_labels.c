@@ -2,7 +2,6 @@
 #include "src/train/train_labels.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,18 +53,15 @@ static int measure(int n, const double *value, mill_label *label)
 
 int mill_train_labels(int n, const double *value, mill_library *lib, double *mapped)
 {
-  int err = MILL_OK;
   const size_t n_label = (size_t)lib->n_label;
-  double *one = NULL;
-  MILL_TRY(MILL_ALLOC(n, &one));
+  MILL_OWNED double *one = NULL;
+  MILL_CHECK(MILL_ALLOC(n, &one));
   for (size_t l = 0; l < n_label; l++) {
     for (size_t i = 0; i < (size_t)n; i++)
       one[i] = value[i * n_label + l];
-    MILL_TRY(measure(n, one, &lib->label[l]));
+    MILL_CHECK(measure(n, one, &lib->label[l]));
     for (size_t i = 0; i < (size_t)n; i++)
       mapped[i * n_label + l] = mill_label_map(&lib->label[l], one[i]);
   }
-done:
-  mill_free(one);
-  return err;
+  return MILL_OK;
 }

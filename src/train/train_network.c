@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/train/train_network.h"
 
-#include <math.h>
 #include <string.h>
 
-#include <mpi.h>
-
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 #include "src/system/random.h"
 
 /* random-number streams "init" (initial weights) and "shuf" (order of models) */
@@ -59,39 +55,33 @@ done:
 
 int mill_train_gather(const mill_mpi *mpi, mill_train_state *state)
 {
-  int err = MILL_OK;
-  mill_train_shares shares = {0};
+  MILL_AT_END(mill_train_shares_clear) mill_train_shares shares = {0};
   if (mpi->size == 1)
     return MILL_OK;
-  MILL_TRY(mill_train_shares_create(mpi, state->n_param, &shares));
-  MILL_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->m, shares.count, shares.start,
-                          MPI_FLOAT, mpi->comm));
-  MILL_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->v, shares.count, shares.start,
-                          MPI_FLOAT, mpi->comm));
-done:
-  mill_train_shares_clear(&shares);
-  return err;
+  MILL_CHECK(mill_train_shares_create(mpi, state->n_param, &shares));
+  MILL_CHECK_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->m, shares.count,
+                                shares.start, MPI_FLOAT, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->v, shares.count,
+                                shares.start, MPI_FLOAT, mpi->comm));
+  return MILL_OK;
 }
 
 int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *settings,
                       const mill_train_problem *problem, const float *param, int n,
                       const int *model, float *h)
 {
-  int err = MILL_OK;
-  mill_train_team *w = NULL;
+  MILL_AT_END(mill_train_team_destroy_at) mill_train_team *w = NULL;
   const size_t width = (size_t)settings->width[settings->n_hidden - 1];
-  MILL_TRY(
+  MILL_CHECK(
       mill_train_team_create(ops, settings, problem, mill_train_room(settings, problem->n), &w));
-  MILL_TRY(mill_train_team_bind(w, param));
+  MILL_CHECK(mill_train_team_bind(w, param));
   for (int i = 0; i < n; i += w->net.n_room) {
     const int n_row = n - i < w->net.n_room ? n - i : w->net.n_room;
     memcpy(w->model, model + i, (size_t)n_row * sizeof *model);
-    MILL_TRY(mill_train_team_rows(w, n_row, 0));
-    MILL_TRY(ops->hidden(w->work, &w->rows, h + (size_t)i * width));
+    MILL_CHECK(mill_train_team_rows(w, n_row, 0));
+    MILL_CHECK(ops->hidden(w->work, &w->rows, h + (size_t)i * width));
   }
-done:
-  mill_train_team_destroy(w);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- steps ---- */

@@ -50,15 +50,15 @@ static int allocate(const mill_train_problem *p, int width, normal *q)
  * rest: residuals with the present weight and bias. */
 static int add_up(const mill_train_problem *p, const float *weight, const float *bias, normal *q)
 {
-  int err = MILL_OK;
   const size_t width = (size_t)q->width, n_out = (size_t)q->n_out;
-  double *h = NULL, *rest = NULL, *wide = NULL, *product = q->change;
-  const float **row = NULL;
+  double *product = q->change;
+  MILL_OWNED double *wide = NULL, *rest = NULL, *h = NULL;
+  MILL_OWNED const float **row = NULL;
   int model[ROWS];
-  MILL_TRY(MILL_ALLOC(ROWS * width, &h));
-  MILL_TRY(MILL_ALLOC(ROWS * n_out, &rest));
-  MILL_TRY(MILL_ALLOC(n_out * width, &wide));
-  MILL_TRY(mill_alloc_bytes(ROWS, sizeof *row, (void **)&row));
+  MILL_CHECK(MILL_ALLOC(ROWS * width, &h));
+  MILL_CHECK(MILL_ALLOC(ROWS * n_out, &rest));
+  MILL_CHECK(MILL_ALLOC(n_out * width, &wide));
+  MILL_CHECK(mill_alloc_bytes(ROWS, sizeof *row, (void **)&row));
   for (size_t i = 0; i < n_out * width; i++)
     wide[i] = (double)weight[i];
   for (size_t i = 0; i < (size_t)q->n * width; i++)
@@ -68,7 +68,7 @@ static int add_up(const mill_train_problem *p, const float *weight, const float 
     const int n = q->n - i < ROWS ? q->n - i : ROWS;
     for (int k = 0; k < n; k++)
       model[k] = i + k;
-    MILL_TRY(p->rows(p->context, n, model, row));
+    MILL_CHECK(p->rows(p->context, n, model, row));
     for (int k = 0; k < n; k++) {
       for (size_t j = 0; j < width; j++)
         h[(size_t)k * width + j] = (double)q->h[(size_t)(i + k) * width + j];
@@ -87,9 +87,7 @@ static int add_up(const mill_train_problem *p, const float *weight, const float 
     cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, q->width, q->n_out, n, 1, h, q->width,
                 rest, q->n_out, 1, product, q->n_out);
   }
-done:
-  MILL_FREE(h, rest, wide, row);
-  return err;
+  return MILL_OK;
 }
 
 /* Replace the sum of h h^T by its eigenvectors; right: sum of h rest^T in their basis. */
@@ -111,10 +109,10 @@ static int solve(normal *q)
 static int with_ridge(normal *q, double part, const float *weight0, const float *bias0,
                       float *weight, float *bias)
 {
-  int err = MILL_OK;
   const size_t width = (size_t)q->width, n_out = (size_t)q->n_out;
-  double *scaled = NULL, trace = 0;
-  MILL_TRY(MILL_ALLOC(width * width, &scaled));
+  double trace = 0;
+  MILL_OWNED double *scaled = NULL;
+  MILL_CHECK(MILL_ALLOC(width * width, &scaled));
   for (size_t k = 0; k < width; k++)
     trace += fmax(q->value[k], 0);
   const double add = part * trace / (double)width;
@@ -133,9 +131,7 @@ static int with_ridge(normal *q, double part, const float *weight0, const float 
     }
     bias[j] = (float)((double)bias0[j] + shift);
   }
-done:
-  mill_free(scaled);
-  return err;
+  return MILL_OK;
 }
 
 /* Rank 0: set up the normal equations and diagonalise them. */
@@ -143,18 +139,15 @@ static int prepare(const mill_train_ops *ops, const mill_train_settings *setting
                    const mill_train_problem *problem, const mill_train_shape *shape,
                    const float *param, normal *q)
 {
-  int err = MILL_OK, *model = NULL;
+  MILL_OWNED int *model = NULL;
   const int last = shape->n_layer - 1;
-  MILL_TRY(allocate(problem, shape->n_in[last], q));
-  MILL_TRY(MILL_ALLOC(q->n, &model));
+  MILL_CHECK(allocate(problem, shape->n_in[last], q));
+  MILL_CHECK(MILL_ALLOC(q->n, &model));
   for (int i = 0; i < q->n; i++)
     model[i] = i;
-  MILL_TRY(mill_train_hidden(ops, settings, problem, param, q->n, model, q->h));
-  MILL_TRY(add_up(problem, param + shape->weight[last], param + shape->bias[last], q));
-  MILL_TRY(solve(q));
-done:
-  mill_free(model);
-  return err;
+  MILL_CHECK(mill_train_hidden(ops, settings, problem, param, q->n, model, q->h));
+  MILL_CHECK(add_up(problem, param + shape->weight[last], param + shape->bias[last], q));
+  return solve(q);
 }
 
 /* Compute the validation loss of these parameters.  Collective. */

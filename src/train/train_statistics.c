@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/train/train_statistics.h"
 
-#include <math.h>
 #include <string.h>
 
 #include <cblas.h>
-#include <mpi.h>
-
-#include "kernels/base/memory.h"
 
 /* A component with less than this part of the first one's variance is dropped: it is rounding error
  * of the eigenvalues. */
@@ -29,21 +25,16 @@ struct mill_train_statistics {
 int mill_train_statistics_create(const mill_train_ops *ops, int n_pix, int n_room,
                                  mill_train_statistics **out)
 {
-  int err = MILL_OK;
-  mill_train_statistics *s = NULL;
+  MILL_AT_END(mill_train_statistics_destroy_at) mill_train_statistics *s = NULL;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &s));
+  MILL_CHECK(MILL_ALLOC(1, &s));
   s->ops = ops;
   s->n_pix = n_pix;
   s->n_room = n_room;
-  MILL_TRY(MILL_ALLOC(n_pix, &s->mean));
-  MILL_TRY(MILL_ALLOC(n_pix, &s->square));
-  MILL_TRY(mill_alloc_raw((size_t)n_room * (size_t)n_pix, sizeof *s->row, (void **)&s->row));
-  *out = s;
-  s = NULL;
-done:
-  mill_train_statistics_destroy(s);
-  return err;
+  MILL_CHECK(MILL_ALLOC(n_pix, &s->mean));
+  MILL_CHECK(MILL_ALLOC(n_pix, &s->square));
+  MILL_CHECK(mill_alloc_raw((size_t)n_room * (size_t)n_pix, sizeof *s->row, (void **)&s->row));
+  return MILL_GIVE(&s, out);
 }
 
 void mill_train_statistics_destroy(mill_train_statistics *s)
@@ -66,21 +57,18 @@ void mill_train_components_clear(mill_train_components *c)
 /* Replace the rows by the leading principal directions of their covariance. */
 static int condense(mill_train_statistics *s)
 {
-  int err = MILL_OK;
   /* twice as many rows, and one for a change of the mean, fit into the room */
   const int n = s->n_room / 2 - 1;
   const size_t n_pix = (size_t)s->n_pix;
-  double *value = NULL, *rows = NULL;
+  MILL_OWNED double *rows = NULL, *value = NULL;
   if (s->n_row <= n)
     return MILL_OK;
-  MILL_TRY(MILL_ALLOC(n, &value));
-  MILL_TRY(MILL_ALLOC((size_t)n * n_pix, &rows));
-  MILL_TRY(s->ops->directions(s->n_row, s->n_pix, s->row, n, value, rows));
+  MILL_CHECK(MILL_ALLOC(n, &value));
+  MILL_CHECK(MILL_ALLOC((size_t)n * n_pix, &rows));
+  MILL_CHECK(s->ops->directions(s->n_row, s->n_pix, s->row, n, value, rows));
   memcpy(s->row, rows, (size_t)n * n_pix * sizeof *rows);
   s->n_row = n;
-done:
-  MILL_FREE(value, rows);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- spectra that come in ---- */
@@ -107,13 +95,13 @@ static void move_mean(mill_train_statistics *s, int64_t n_other, const double *m
 /* Centre the n_raw spectra and take them in. */
 static int centre(mill_train_statistics *s)
 {
-  int err = MILL_OK;
   const size_t n_pix = (size_t)s->n_pix, n = (size_t)s->n_raw;
-  double *raw = s->row + (size_t)s->n_row * n_pix, *mean = NULL, *square = NULL;
+  double *raw = s->row + (size_t)s->n_row * n_pix;
+  MILL_OWNED double *square = NULL, *mean = NULL;
   if (n == 0)
     return MILL_OK;
-  MILL_TRY(MILL_ALLOC(n_pix, &mean));
-  MILL_TRY(MILL_ALLOC(n_pix, &square));
+  MILL_CHECK(MILL_ALLOC(n_pix, &mean));
+  MILL_CHECK(MILL_ALLOC(n_pix, &square));
   for (size_t i = 0; i < n; i++)
     for (size_t p = 0; p < n_pix; p++)
       mean[p] += raw[i * n_pix + p];
@@ -127,9 +115,7 @@ static int centre(mill_train_statistics *s)
   s->n_row += s->n_raw;
   s->n_raw = 0;
   move_mean(s, (int64_t)n, mean, square);
-done:
-  MILL_FREE(mean, square);
-  return err;
+  return MILL_OK;
 }
 
 int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
@@ -258,18 +244,18 @@ static void make_pattern(const mill_train_statistics *s, const double *row, cons
 int mill_train_statistics_components(mill_train_statistics *s, const double *scale, int n_component,
                                      double rest, mill_train_components *out)
 {
-  int err = MILL_OK;
   const size_t n_pix = (size_t)s->n_pix, n_row = (size_t)s->n_row;
-  double *scaled = NULL, *value = NULL, *row = NULL;
+  MILL_OWNED double *row = NULL, *value = NULL, *scaled = NULL;
   const int most = s->n < s->n_row ? (int)s->n : s->n_row;
   if (n_component < 1 || n_component >= most)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%d principal components of %lld spectra, expected 1 to %d: use fewer components, or "
-              "more spectra",
-              n_component, (long long)s->n, most - 1);
-  MILL_TRY(mill_alloc_raw(n_row * n_pix, sizeof *scaled, (void **)&scaled));
-  MILL_TRY(MILL_ALLOC(n_component, &value));
-  MILL_TRY(MILL_ALLOC((size_t)n_component * n_pix, &row));
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%d principal components of %lld spectra, expected 1 to %d: use fewer components, or "
+        "more spectra",
+        n_component, (long long)s->n, most - 1);
+  MILL_CHECK(mill_alloc_raw(n_row * n_pix, sizeof *scaled, (void **)&scaled));
+  MILL_CHECK(MILL_ALLOC(n_component, &value));
+  MILL_CHECK(MILL_ALLOC((size_t)n_component * n_pix, &row));
   for (size_t i = 0; i < n_row; i++)
     for (size_t p = 0; p < n_pix; p++)
       scaled[i * n_pix + p] = scale[p] * s->row[i * n_pix + p];
@@ -277,22 +263,20 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
   for (size_t p = 0; p < n_pix; p++)
     out->total += scale[p] * scale[p] * s->square[p] / (double)s->n;
   if (!(out->total > 0) || !isfinite(out->total))
-    MILL_FAIL(MILL_ERR_INPUT, "the spectra are all equal, or not finite: their variance is %g",
-              out->total);
-  MILL_TRY(s->ops->directions(s->n_row, s->n_pix, scaled, n_component, value, row));
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "the spectra are all equal, or not finite: their variance is %g", out->total);
+  MILL_CHECK(s->ops->directions(s->n_row, s->n_pix, scaled, n_component, value, row));
   for (int k = 0; k < n_component; k++)
     value[k] /= (double)s->n;
   out->n_component = n_kept(n_component, value, out->total, rest);
-  MILL_TRY(MILL_ALLOC((size_t)out->n_component * n_pix, &out->pattern));
-  MILL_TRY(MILL_ALLOC(out->n_component, &out->variance));
+  MILL_CHECK(MILL_ALLOC((size_t)out->n_component * n_pix, &out->pattern));
+  MILL_CHECK(MILL_ALLOC(out->n_component, &out->variance));
   for (int k = 0; k < out->n_component; k++) {
     const int from = n_component - 1 - k;
     out->variance[k] = value[from];
     make_pattern(s, row + (size_t)from * n_pix, scale, out->pattern + (size_t)k * n_pix);
   }
-done:
-  MILL_FREE(scaled, value, row);
-  return err;
+  return MILL_OK;
 }
 
 int mill_train_components_share(const mill_mpi *mpi, mill_train_components *c)
@@ -322,10 +306,9 @@ done:
 int mill_train_components_scores(const mill_train_components *c, const double *scale, int n,
                                  const float *y, double *z, double *rest)
 {
-  int err = MILL_OK;
   const size_t n_pix = (size_t)c->n_pix, n_component = (size_t)c->n_component;
-  double *x = NULL;
-  MILL_TRY(mill_alloc_raw((size_t)n * n_pix, sizeof *x, (void **)&x));
+  MILL_OWNED double *x = NULL;
+  MILL_CHECK(mill_alloc_raw((size_t)n * n_pix, sizeof *x, (void **)&x));
   for (size_t i = 0; i < (size_t)n; i++) {
     rest[i] = 0;
     for (size_t p = 0; p < n_pix; p++) {
@@ -345,7 +328,5 @@ int mill_train_components_scores(const mill_train_components *c, const double *s
     }
   for (int i = 0; i < n; i++)
     rest[i] = fmax(rest[i], 0);
-done:
-  mill_free(x);
-  return err;
+  return MILL_OK;
 }

@@ -20,6 +20,7 @@ enum { MILL_TRAIN_STATISTICS_ROWS = 2048 };
 int mill_train_statistics_create(const mill_train_ops *ops, int n_pix, int n_room,
                                  mill_train_statistics **out);
 void mill_train_statistics_destroy(mill_train_statistics *s); /* NULL is allowed */
+MILL_CLOSER(mill_train_statistics, mill_train_statistics_destroy)
 
 /** Add n spectra y [n][n_pix]. */
 int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y);

@@ -2,10 +2,7 @@
 #include "src/train/train_work.h"
 
 #include <limits.h>
-#include <math.h>
 #include <string.h>
-
-#include "kernels/base/memory.h"
 
 void mill_train_settings_init(mill_train_settings *settings)
 {
@@ -87,10 +84,9 @@ void mill_train_shape_of(const mill_train_settings *settings, int n_in, int n_ou
 int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings *settings,
                            const mill_train_problem *problem, int n_room, mill_train_team **out)
 {
-  int err = MILL_OK;
-  mill_train_team *t = NULL;
+  MILL_AT_END(mill_train_team_destroy_at) mill_train_team *t = NULL;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &t));
+  MILL_CHECK(MILL_ALLOC(1, &t));
   t->ops = ops;
   t->problem = problem;
   t->net = (mill_train_net){.loss = settings->loss,
@@ -101,15 +97,11 @@ int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings 
                             .n_thread = settings->n_thread,
                             .precision = settings->precision};
   mill_train_shape_of(settings, problem->n_in, problem->n_out, &t->net.shape);
-  MILL_TRY(MILL_ALLOC(n_room, &t->model));
-  MILL_TRY(mill_alloc_bytes((size_t)n_room, sizeof *t->x, (void **)&t->x));
-  MILL_TRY(mill_alloc_bytes((size_t)n_room, sizeof *t->target, (void **)&t->target));
-  MILL_TRY(ops->create(&t->net, &t->work));
-  *out = t;
-  t = NULL;
-done:
-  mill_train_team_destroy(t);
-  return err;
+  MILL_CHECK(MILL_ALLOC(n_room, &t->model));
+  MILL_CHECK(mill_alloc_bytes((size_t)n_room, sizeof *t->x, (void **)&t->x));
+  MILL_CHECK(mill_alloc_bytes((size_t)n_room, sizeof *t->target, (void **)&t->target));
+  MILL_CHECK(ops->create(&t->net, &t->work));
+  return MILL_GIVE(&t, out);
 }
 
 void mill_train_team_destroy(mill_train_team *team)
@@ -143,16 +135,13 @@ int mill_train_team_rows(mill_train_team *team, int n, int with_target)
 
 int mill_train_sum_over_ranks(const mill_mpi *mpi, double mine, double *sum)
 {
-  int err = MILL_OK;
-  double *all = NULL;
-  MILL_TRY(MILL_ALLOC(mpi->size, &all));
-  MILL_MPI(MPI_Allgather(&mine, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, mpi->comm));
+  MILL_OWNED double *all = NULL;
+  MILL_CHECK(MILL_ALLOC(mpi->size, &all));
+  MILL_CHECK_MPI(MPI_Allgather(&mine, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, mpi->comm));
   *sum = 0;
   for (int r = 0; r < mpi->size; r++)
     *sum += all[r];
-done:
-  mill_free(all);
-  return err;
+  return MILL_OK;
 }
 
 int mill_train_team_validate(const mill_mpi *mpi, mill_train_team *w, double *loss)

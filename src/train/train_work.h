@@ -82,6 +82,7 @@ int mill_train_room(const mill_train_settings *settings, int n);
 int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings *settings,
                            const mill_train_problem *problem, int n_room, mill_train_team **out);
 void mill_train_team_destroy(mill_train_team *team); /* NULL is allowed */
+MILL_CLOSER(mill_train_team, mill_train_team_destroy)
 
 /** Use a copy of param [n_param] as parameters; no step may change them. */
 int mill_train_team_bind(mill_train_team *team, const float *param);

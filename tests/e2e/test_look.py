@@ -381,7 +381,7 @@ class Plot(Look):
         with h5py.File(other, "a") as f:
             f.attrs["RUN_ID"] = np.bytes_("0" * 32)
         self.refused("plot", FIT, target, "--models", other, "--output", tmp("x.png"),
-                     said=[other, "another result"])
+                     said=[other, "a result other than"])
 
     def test_python_that_lacks_packages(self):
         target = FITS["TARGETID"][0]
