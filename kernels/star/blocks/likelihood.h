@@ -220,7 +220,6 @@ MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, co
         to[MILL_N_LINE_SUM * l + k] = is_finite ? total[k] : (double)NAN;
     }
   }
-  MILL_BARRIER(b);
 }
 
 /** Compute over the good pixels chi-square, the squared significance of negative pixels of the
