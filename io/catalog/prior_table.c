@@ -357,11 +357,9 @@ int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
   MILL_TRY(mill_star_table_is_hdf5(path, "a FITS or HDF5 table of priors", &s.is_hdf5));
   MILL_TRY(MILL_ALLOC(1, &t));
   err = s.is_hdf5 ? open_hdf5(&s) : open_fits(&s, limits);
-  if (err == MILL_OK)
-    err = read_table(&s, lib, n_lib, set, t);
+  MILL_STEP(read_table(&s, lib, n_lib, set, t));
   MILL_TRY(mill_star_table_code(err, s.is_hdf5, "prior_table"));
-  *out = t;
-  t = NULL;
+  err = MILL_GIVE(&t, out);
 done:
   mill_fits_file_close(s.fits);
   mill_h5_close(&s.h5);

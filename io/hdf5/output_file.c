@@ -197,9 +197,8 @@ static int close_file(const char *path, hid_t *file)
                      mill_h5_reason());
   if (H5Fclose(id) < 0) {
     is_broken = 1;
-    if (err == MILL_OK)
-      err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be closed: %s" MILL_H5_MAKE_ROOM, path,
-                       mill_h5_reason());
+    MILL_STEP(MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be closed: %s" MILL_H5_MAKE_ROOM, path,
+                         mill_h5_reason()));
   }
   return err;
 }

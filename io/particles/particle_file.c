@@ -271,8 +271,7 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
   MILL_TRY(mill_output_open(path, H5F_ACC_RDWR, &f->file));
   MILL_TRY(check_same(f->file, path, identity));
   MILL_TRY(mill_output_read_whole(f->file, path, "STATUS", H5T_NATIVE_UCHAR, c->n_problem, status));
-  *out = f;
-  f = NULL;
+  err = MILL_GIVE(&f, out);
 done:
   (void)mill_particle_file_close(f, err);
   return err;

@@ -305,8 +305,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
     snprintf(temporary, sizeof temporary, "%.*s.tmp-%s", (int)sizeof temporary - 128,
              info->target ? info->target : end, job);
     err = mill_lock_take(info->target ? info->target : end, &models->lock);
-    if (err == MILL_OK)
-      err = find_or_create(models, overwrite, info, temporary, &found);
+    MILL_STEP(find_or_create(models, overwrite, info, temporary, &found));
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Bcast(&found, 1, MPI_INT, 0, mpi->comm));
@@ -345,10 +344,8 @@ int mill_models_close(mill_models_file *models, int err)
 {
   if (!models)
     return MILL_OK;
-  if (err == MILL_OK)
-    err = mill_output_sync(models->path, models->fd);
-  if (err == MILL_OK)
-    err = mill_models_still_there(models);
+  MILL_STEP(mill_output_sync(models->path, models->fd));
+  MILL_STEP(mill_models_still_there(models));
   err = close_arms(models, err);
   mill_lock_release(&models->lock);
   mill_free(models);

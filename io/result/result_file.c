@@ -277,8 +277,7 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   MILL_MPI(MPI_Comm_size(comm, &outer.size));
   MILL_TRY(mill_resolve_links_for_all(&outer, path, end, sizeof end));
   err = prepare(end, info, comm, &file);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(info->n_file, &first_exposure);
+  MILL_STEP(MILL_ALLOC(info->n_file, &first_exposure));
   MILL_TRY(mill_mpi_agree(&outer, err));
   MILL_TRY(mill_owners_find(&file->mpi, MILL_OWN_ROWS, &file->owners));
   MILL_TRY(number_exposures(info, &file->mpi, first_exposure, &file->n_exposure));
@@ -296,8 +295,7 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
     MILL_TRY(open_file(file, info, first_exposure, retry_failed, found == MILL_FOUND_NOTHING));
     MILL_TRY(mill_result_start_thread(file));
   }
-  *out = file;
-  file = NULL;
+  err = MILL_GIVE(&file, out);
 done:
   mill_watch_end(watch);
   mill_free(first_exposure);
@@ -461,8 +459,7 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   err = mill_mpi_agree(&file->mpi, err);
   mill_result_set_busy(file, 1); /* each step may take long, so each restarts the watchdog's time */
   /* the models are on disk, so the result may be marked finished */
-  if (err == MILL_OK)
-    err = finish(file, &counts);
+  MILL_STEP(finish(file, &counts));
   mill_result_set_busy(file, 1);
   close_tables(file);
   err = mill_output_end(file->path, &file->file, err);

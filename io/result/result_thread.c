@@ -454,8 +454,7 @@ int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mi
 int mill_result_start_thread(mill_result_file *file)
 {
   int err = MILL_ALLOC(n_count(file), &file->count);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(n_count(file), &file->sum);
+  MILL_STEP(MILL_ALLOC(n_count(file), &file->sum));
   const int rc = mill_thread_start(&file->io_thread, io_main, file);
   file->has_io_thread = rc == 0;
   if (rc != 0 && err == MILL_OK)

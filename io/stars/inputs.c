@@ -485,8 +485,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
   if (names.n == 0) /* all inputs are done */
     goto done;
   err = MILL_ALLOC(names.n, &facts);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(mpi->size + 1, &start);
+  MILL_STEP(MILL_ALLOC(mpi->size + 1, &start));
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(cut_files(mpi, &names, &facts, start));
   inputs->file_start = start[mpi->rank];

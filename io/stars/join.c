@@ -510,14 +510,10 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int fi
   mill_keyed *order = NULL;
   *out = NULL;
   err = list_mine(index, file_start, file_end, &mine);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(mpi->size + 1, &mine.start);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(1, &join);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(n_file, &join->n_row_before);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(n_file + 1, &join->row_start);
+  MILL_STEP(MILL_ALLOC(mpi->size + 1, &mine.start));
+  MILL_STEP(MILL_ALLOC(1, &join));
+  MILL_STEP(MILL_ALLOC(n_file, &join->n_row_before));
+  MILL_STEP(MILL_ALLOC(n_file + 1, &join->row_start));
   MILL_TRY(mill_mpi_agree(mpi, err));
   join->n_file = n_file;
   for (int f = 0; f < n_file; f++)
@@ -537,8 +533,7 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int fi
   err = rebuild_all(&taken, order, file_end - file_start, n_row + file_start,
                     n_exposure + file_start, index);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  *out = join;
-  join = NULL;
+  err = MILL_GIVE(&join, out);
 done:
   mill_join_free(join);
   MILL_FREE(mine.entry, mine.exposure, mine.start, taken.entry, taken.exposure, order);

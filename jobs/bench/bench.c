@@ -203,8 +203,7 @@ int mill_job_bench(int argc, char **argv)
   mill_bench job;
   memset(&job, 0, sizeof job);
   int err = mill_mpi_start(&job.mpi);
-  if (err == MILL_OK)
-    err = start(&job, argc, argv);
+  MILL_STEP(start(&job, argc, argv));
   if (err != MILL_OK) {
     job.exit_status = mill_error_exit_status(err);
     if (job.mpi.rank == 0)

@@ -401,8 +401,7 @@ static void report_choice(doctor_job *job)
   mill_doctor_report *r = &job->report;
   const mill_backend *backend = NULL;
   int err = strncmp(job->backend, "cuda", 4) == 0 ? mill_error_restore(&job->gpu_failure) : MILL_OK;
-  if (err == MILL_OK)
-    err = mill_backend_find(job->is_on_cpu ? "cpu" : job->backend, &backend);
+  MILL_STEP(mill_backend_find(job->is_on_cpu ? "cpu" : job->backend, &backend));
   if (err != MILL_OK) {
     mill_doctor_say(r, "fit.backend", "none");
     mill_doctor_fail(r, mill_error_exit_status(err), "%s", mill_error_message());

@@ -76,8 +76,7 @@ static int fit_rows(const mill_fit_call *call, fit_parts *p, int *is_settled)
   const mill_fit_task task = {call, &p->setup, &p->inputs, &p->device, &p->out, &p->tally};
   if (p->out.outcome != MILL_OPEN_FINISHED) {
     err = mill_fit_open_work(call, &p->setup, &p->inputs, &p->device, &p->out);
-    if (err == MILL_OK)
-      err = mill_fit_share(&task);
+    MILL_STEP(mill_fit_share(&task));
   }
   const double cpu_s = mill_thread_cpu_s();
   err = mill_fit_close_output(call, &p->out, err, is_settled);
@@ -185,10 +184,8 @@ int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line)
   /* first, so that a signal during start-up also stops in good order */
   int err = mill_stop_signal_catch();
   mpi = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL};
-  if (err == MILL_OK)
-    err = mill_mpi_start(&mpi);
-  if (err == MILL_OK)
-    err = start(&mpi, argc, argv, line, &options, &exit_status);
+  MILL_STEP(mill_mpi_start(&mpi));
+  MILL_STEP(start(&mpi, argc, argv, line, &options, &exit_status));
   if (err != MILL_OK)
     exit_status = mill_mpi_tell(&mpi, line->name, err);
   mill_fit_options_clear(&options);

@@ -14,9 +14,8 @@ int mill_fit_watch_stops(const mill_fit_call *call, mill_fit_setup *setup)
   const int is_fit = !call->observer && !call->options->plan;
   if (is_fit && call->mpi->rank == 0)
     err = mill_stop_file_absent(setup->stop_file);
-  if (err == MILL_OK)
-    err = mill_stop_watch_start(call->mpi, is_fit ? setup->stop_file : NULL,
-                                setup->running.time_limit_s, call->start_wall_s, &setup->stop);
+  MILL_STEP(mill_stop_watch_start(call->mpi, is_fit ? setup->stop_file : NULL,
+                                  setup->running.time_limit_s, call->start_wall_s, &setup->stop));
   return mill_mpi_agree(call->mpi, err);
 }
 

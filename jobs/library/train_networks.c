@@ -304,8 +304,7 @@ int mill_train_networks_run(const mill_train_networks *networks, mill_library *l
   float *x = NULL;
   const size_t n = (size_t)networks->split->n * (size_t)networks->info->n_label;
   err = MILL_ALLOC(1, &r);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(n, &x);
+  MILL_STEP(MILL_ALLOC(n, &x));
   if (err == MILL_OK) {
     r->n = networks;
     r->saved_s = mill_wall_s();

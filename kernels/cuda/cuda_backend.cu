@@ -160,8 +160,7 @@ static int cuda_open(int n_thread, mill_device **out)
     MILL_TRY(mill_cuda_pin(&d->stage[i], MILL_STAGE_BYTES));
     TRY_CUDA(cudaEventCreateWithFlags(&d->stage_free[i], waited_for));
   }
-  *out = d;
-  d = NULL;
+  err = MILL_GIVE(&d, out);
 done:
   cuda_close(d);
   return err;

@@ -239,8 +239,7 @@ static int create(const mill_train_net *net, mill_train_work **out)
   TRY_CUDA(cudaMemcpyAsync(w->scale, net->scale, (size_t)net->shape.n_out[last] * sizeof *w->scale,
                            cudaMemcpyHostToDevice, w->stream));
   TRY_CUDA(cudaStreamSynchronize(w->stream));
-  *out = w;
-  w = NULL;
+  err = MILL_GIVE(&w, out);
 done:
   destroy(w);
   return err;

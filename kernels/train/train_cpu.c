@@ -79,8 +79,7 @@ static int create(const mill_train_net *net, mill_train_work **out)
   MILL_TRY(MILL_ALLOC(n_block * room * (size_t)s->n_in[last], &w->part));
   MILL_TRY(MILL_ALLOC(n_block * room, &w->row_loss));
   MILL_TRY(MILL_ALLOC(s->n_param, &w->gradient));
-  *out = w;
-  w = NULL;
+  err = MILL_GIVE(&w, out);
 done:
   destroy(w);
   return err;

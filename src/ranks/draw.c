@@ -123,8 +123,7 @@ int mill_draw_open(const mill_mpi *mpi, double patience_s, int n_at_once, mill_d
   if (mpi->rank == 0 && mpi->size > 1)
     err = start_thread(draw);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  *out = draw;
-  draw = NULL;
+  err = MILL_GIVE(&draw, out);
 done:
   mill_draw_free(draw);
   return err;
