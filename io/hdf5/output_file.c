@@ -139,10 +139,10 @@ static int is_same(file_mark a, file_mark b)
 
 int mill_output_check_shared(const char *path, const mill_mpi *mpi)
 {
-  int err = MILL_OK;
   char host[256];
   file_mark first = mark_of(path);
   MILL_CHECK_MPI(MPI_Bcast(&first, (int)sizeof first, MPI_BYTE, 0, mpi->comm));
+  int err = MILL_OK;
   const double end = mill_wall_s() + SEEN_S;
   while (!is_same(mark_of(path), first) && mill_wall_s() < end)
     (void)usleep(100000);

@@ -60,8 +60,10 @@ static int explain(cudaError_t status, const char **advice)
   }
 }
 
-int mill_cuda_error(cudaError_t status, const char *what, const char *file, int line)
+int mill_cuda_check(cudaError_t status, const char *what, const char *file, int line)
 {
+  if (status == cudaSuccess)
+    return MILL_OK;
   const char *advice = NULL;
   const int code = explain(status, &advice);
   /* clear the error, or the check after the next launch would report it again */
@@ -74,20 +76,17 @@ int mill_cuda_error(cudaError_t status, const char *what, const char *file, int 
 
 int mill_cuda_open(int *id)
 {
-  int err = MILL_OK;
   mill_gpu_place place;
   mill_gpu_node node;
-  mill_gpu_facts *all = NULL;
+  MILL_OWNED mill_gpu_facts *all = NULL;
   if (!mill_gpu_assigned(&place)) {
-    MILL_TRY(mill_gpu_look(&node, &all));
-    MILL_TRY(mill_gpu_choose(&node, 0, &place.gpu));
+    MILL_CHECK(mill_gpu_look(&node, &all));
+    MILL_CHECK(mill_gpu_choose(&node, 0, &place.gpu));
   }
   *id = place.gpu;
-  TRY_CUDA(cudaSetDevice(*id));
-  TRY_CUDA(cudaFree(NULL)); /* creates the context, which fails on a busy GPU */
-done:
-  mill_free(all);
-  return err;
+  CHECK_CUDA(cudaSetDevice(*id));
+  CHECK_CUDA(cudaFree(NULL)); /* creates the context, which fails on a busy GPU */
+  return MILL_OK;
 }
 
 static int choose_device(int *id)

@@ -128,9 +128,7 @@ int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
     for (int k = 0; k < n_joined; k++)
       MILL_CHECK(stage_piece(d, &piece[i + k]));
   }
-  if (n_direct > 0)
-    MILL_CHECK(mill_cuda_flush(d));
-  return MILL_OK;
+  return n_direct > 0 ? mill_cuda_flush(d) : MILL_OK;
 }
 
 int mill_cuda_settle(mill_device *d)

@@ -69,27 +69,15 @@ struct mill_device {
   cudaGraphConditionalHandle go_on;
 };
 
-/** Record a failure with advice; returns its code: MILL_ERR_MEMORY, MILL_ERR_BACKEND, or
- *  MILL_ERR_CONFIG if hardware, driver or code is missing. */
-int mill_cuda_error(cudaError_t status, const char *what, const char *file, int line);
+/** Return MILL_OK, or record a failure with advice and return its code: MILL_ERR_MEMORY,
+ *  MILL_ERR_BACKEND, or MILL_ERR_CONFIG if hardware, driver or code is missing. */
+int mill_cuda_check(cudaError_t status, const char *what, const char *file, int line);
 
 /* A failure goes to `done`, or is returned. */
-#define TRY_CUDA_AT(what, call)                                                                    \
-  do {                                                                                             \
-    const cudaError_t status_ = (call);                                                            \
-    if (status_ != cudaSuccess) {                                                                  \
-      err = mill_cuda_error(status_, (what), __FILE__, __LINE__);                                  \
-      goto done;                                                                                   \
-    }                                                                                              \
-  } while (0)
-#define TRY_CUDA(call) TRY_CUDA_AT(#call, call)
-#define CHECK_CUDA_AT(what, call)                                                                  \
-  do {                                                                                             \
-    const cudaError_t status_ = (call);                                                            \
-    if (status_ != cudaSuccess)                                                                    \
-      return mill_cuda_error(status_, (what), __FILE__, __LINE__);                                 \
-  } while (0)
-#define CHECK_CUDA(call) CHECK_CUDA_AT(#call, call)
+#define TRY_CUDA_AT(what, call)   MILL_TRY(mill_cuda_check((call), (what), __FILE__, __LINE__))
+#define TRY_CUDA(call)            TRY_CUDA_AT(#call, call)
+#define CHECK_CUDA_AT(what, call) MILL_CHECK(mill_cuda_check((call), (what), __FILE__, __LINE__))
+#define CHECK_CUDA(call)          CHECK_CUDA_AT(#call, call)
 
 /** Make this rank's GPU the current one of this thread. */
 int mill_cuda_open(int *id);

@@ -96,8 +96,7 @@ int mill_cuda_free_bytes(size_t *n_free)
 
 int mill_cuda_reserve_lanes(mill_device *d)
 {
-  int err = MILL_OK;
-  mill_workspace *work = NULL;
+  MILL_OWNED mill_workspace *work = NULL;
   void *memory = NULL;
   size_t n_free = 0, n_most = 0;
   work_shape shape = shape_of(&d->model, d->n_slot);
@@ -113,10 +112,10 @@ int mill_cuda_reserve_lanes(mill_device *d)
     n_most = lay_out(d, &d->shape, NULL, NULL);
     memory = d->arena;
     d->arena = NULL;
-    TRY_CUDA(cudaFree(memory));
+    CHECK_CUDA(cudaFree(memory));
     memory = NULL;
   }
-  MILL_TRY(mill_cuda_free_bytes(&n_free));
+  MILL_CHECK(mill_cuda_free_bytes(&n_free));
   if (n_most < n_free / 2)
     n_most = n_free / 2;
   while (shape.n_lane > 1 && lay_out(d, &shape, NULL, NULL) > n_most)
@@ -128,15 +127,12 @@ int mill_cuda_reserve_lanes(mill_device *d)
     (void)cudaGetLastError();
     shape.n_lane /= 2;
   }
-  TRY_CUDA_AT("work space of the slots", status);
+  CHECK_CUDA_AT("work space of the slots", status);
   d->arena = (char *)memory;
   d->shape = shape;
-  MILL_TRY(MILL_ALLOC(shape.n_lane, &work));
+  MILL_CHECK(MILL_ALLOC(shape.n_lane, &work));
   lay_out(d, &shape, d->arena, work);
-  MILL_TRY(mill_cuda_upload(d, d->view.work, work, (size_t)shape.n_lane * sizeof *work));
-done:
-  mill_free(work);
-  return err;
+  return mill_cuda_upload(d, d->view.work, work, (size_t)shape.n_lane * sizeof *work);
 }
 
 void mill_cuda_free_book(mill_device *d)

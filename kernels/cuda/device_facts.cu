@@ -13,20 +13,17 @@
 #error "MILL_CUDA_ARCHITECTURES must name the architectures of this build (kernels/CMakeLists.txt)"
 #endif
 
-static int failed(cudaError_t status, int line)
+static int check(cudaError_t status, int line)
 {
+  if (status == cudaSuccess)
+    return MILL_OK;
   (void)cudaGetLastError();
   const int code = status == cudaErrorMemoryAllocation ? MILL_ERR_MEMORY : MILL_ERR_BACKEND;
   return mill_error_set(code, __FILE__, line, "looking for a GPU: %s (%s); see nvidia-smi",
                         cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
-#define CHECK_CUDA(call)                                                                           \
-  do {                                                                                             \
-    const cudaError_t status_ = (call);                                                            \
-    if (status_ != cudaSuccess)                                                                    \
-      return failed(status_, __LINE__);                                                            \
-  } while (0)
+#define CHECK_CUDA(call) MILL_CHECK(check((call), __LINE__))
 
 /** Describe GPU i without making a context. */
 static int look_at(int i, mill_gpu_facts *facts)

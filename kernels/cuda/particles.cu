@@ -288,7 +288,7 @@ static int memory_error(const batch *b, cudaError_t status, const char *which, s
   if (status == cudaSuccess)
     return MILL_OK;
   if (status != cudaErrorMemoryAllocation)
-    return mill_cuda_error(status, which, __FILE__, __LINE__);
+    return mill_cuda_check(status, which, __FILE__, __LINE__);
   (void)cudaGetLastError();
   return mill_error_set(
       MILL_ERR_MEMORY, __FILE__, __LINE__,
@@ -485,8 +485,7 @@ static void shape(batch *b)
 static int evolve(const mill_particle_setup *s, int n_problem, const mill_particle_problem *problem,
                   mill_particle_result *result)
 {
-  int err = MILL_OK;
-  batch b;
+  MILL_AT_END(release) batch b;
   memset((void *)&b, 0, sizeof b);
   b.setup = s;
   for (int i = 0; i < n_problem; i++)
@@ -495,14 +494,12 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
   for (int first = 0; first < n_problem; first += b.n) {
     b.problem = problem + first;
     b.result = result + first;
-    MILL_TRY(fit_memory(&b, n_problem - first));
-    TRY_CUDA(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking));
-    MILL_TRY(run_batch(&b));
+    MILL_CHECK(fit_memory(&b, n_problem - first));
+    CHECK_CUDA(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking));
+    MILL_CHECK(run_batch(&b));
     release(&b);
   }
-done:
-  release(&b);
-  return err;
+  return MILL_OK;
 }
 
 const mill_particle_ops *mill_particle_ops_cuda(int *err)

@@ -449,9 +449,7 @@ static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size
   MILL_CHECK(mill_cuda_launch(w->stream, "train_adam", dim3(blocks(n)), THREADS, train_adam, (int)n,
                               pace, (const float *)(w->gradient + first), w->param + first,
                               w->m + first, w->v + first));
-  if (slope)
-    MILL_CHECK(to_host(w, w->host_param + first, w->param + first, n));
-  return MILL_OK;
+  return slope ? to_host(w, w->host_param + first, w->param + first, n) : MILL_OK;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

@@ -20,8 +20,10 @@ enum { TAG_STOP = 1, LEAST_BYTES = 192 << 20 /* address space that a rank needs 
 /* guards told_stop and n_heard, which any thread may change */
 static pthread_mutex_t stop_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line)
+int mill_mpi_check(int mpi_code, const char *call, const char *file, int line)
 {
+  if (mpi_code == MPI_SUCCESS)
+    return MILL_OK;
   char text[MPI_MAX_ERROR_STRING] = "";
   int n = 0;
   if (MPI_Error_string(mpi_code, text, &n) != MPI_SUCCESS)

@@ -10,20 +10,8 @@
 
 /** Call MPI; on failure set MILL_ERR_MPI and go to `done` (MILL_MPI) or return it
  *  (MILL_CHECK_MPI). */
-#define MILL_MPI(call)                                                                             \
-  do {                                                                                             \
-    const int mill_mpi_code = (call);                                                              \
-    if (mill_mpi_code != MPI_SUCCESS) {                                                            \
-      err = mill_mpi_failed(mill_mpi_code, #call, __FILE__, __LINE__);                             \
-      goto done;                                                                                   \
-    }                                                                                              \
-  } while (0)
-#define MILL_CHECK_MPI(call)                                                                       \
-  do {                                                                                             \
-    const int mill_mpi_code = (call);                                                              \
-    if (mill_mpi_code != MPI_SUCCESS)                                                              \
-      return mill_mpi_failed(mill_mpi_code, #call, __FILE__, __LINE__);                            \
-  } while (0)
+#define MILL_MPI(call)       MILL_TRY(mill_mpi_check((call), #call, __FILE__, __LINE__))
+#define MILL_CHECK_MPI(call) MILL_CHECK(mill_mpi_check((call), #call, __FILE__, __LINE__))
 
 typedef struct mill_mpi {
   MPI_Comm comm;      /**< all ranks; failing MPI calls return an error code */
@@ -119,5 +107,5 @@ int mill_mpi_stop_settle(mill_mpi *mpi);
  *  counts 1 / (ranks of the node that may use it).  Collective. */
 int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread);
 
-/** For MILL_MPI: set and return MILL_ERR_MPI, with MPI's text for its code in the message. */
-int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line);
+/** For MILL_MPI: return MILL_OK, or MILL_ERR_MPI with MPI's text for its code in the message. */
+int mill_mpi_check(int mpi_code, const char *call, const char *file, int line);
