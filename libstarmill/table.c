@@ -360,9 +360,7 @@ static int find_column(starmill_table *t, const char *name, table_column **colum
     MILL_CHECK(add_column(t, name, column));
   else
     return MILL_ERROR(MILL_ERR_USAGE, "%s: no column %s", t->path ? t->path : "the table", name);
-  if (!(*column)->data)
-    MILL_CHECK(read_column(t, *column));
-  return MILL_OK;
+  return !(*column)->data ? read_column(t, *column) : MILL_OK;
 }
 
 int starmill_table_column(starmill_table *table, const char *name, starmill_column *column,

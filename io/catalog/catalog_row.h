@@ -6,8 +6,6 @@
 #include "kernels/base/common.h"
 #include "src/config/star_list.h"
 
-MILL_EXTERN_C_BEGIN
-
 /** One row of the result in /catalog. Missing: -1, NaN, "". */
 typedef struct mill_catalog_row {
   int64_t target_id;
@@ -74,5 +72,3 @@ void mill_file_index_identify(const char *path, const mill_star_list *stars, int
                               mill_file_index *index);
 
 void mill_file_index_clear(mill_file_index *index); /* NULL is allowed */
-
-MILL_EXTERN_C_END

@@ -5,8 +5,6 @@
 #include "kernels/base/common.h"
 #include "src/system/order.h"
 
-MILL_EXTERN_C_BEGIN
-
 /** Rows further apart than this (1 arcmin) are different stars. */
 #define MILL_FAR_DEG (1.0 / 60.0)
 
@@ -36,5 +34,3 @@ enum { MILL_MOST_PLACES = 64 };
  *  joins the first row of its number.  After MILL_MOST_PLACES places of a number, each row at a new
  *  place becomes a star of its own.  Returns 1 if any number has several places. */
 int mill_places_find(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg);
-
-MILL_EXTERN_C_END

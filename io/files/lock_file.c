@@ -212,7 +212,7 @@ static void *keep_touching(void *argument)
 static int begin(int fd, const char *path, const holder *me, mill_lock *lock)
 {
   int err = MILL_OK;
-  struct mill_lock_beat *beat = NULL;
+  MILL_OWNED struct mill_lock_beat *beat = NULL;
   MILL_TRY(MILL_ALLOC(1, &beat));
   snprintf(beat->path, sizeof beat->path, "%s", path);
   const int n =
@@ -236,7 +236,6 @@ done:
   if (err != MILL_OK)
     unlink(path);
   close(fd);
-  mill_free(beat);
   return err;
 }
 

@@ -268,7 +268,7 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   int err = MILL_OK;
   mill_result_file *file = NULL;
   mill_mpi outer = {.comm = comm, .stop_comm = MPI_COMM_NULL};
-  int64_t *first_exposure = NULL;
+  MILL_OWNED int64_t *first_exposure = NULL;
   int watch = -1, found = MILL_FOUND_NOTHING;
   char end[MILL_MAX_PATH] = "";
   *out = NULL;
@@ -298,7 +298,6 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   err = MILL_GIVE(&file, out);
 done:
   mill_watch_end(watch);
-  mill_free(first_exposure);
   if (file) {
     close_tables(file);
     (void)mill_output_end(file->path, &file->file, err);

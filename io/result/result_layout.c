@@ -115,9 +115,7 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
                                        {MILL_ROW_BACKEND_GPU, "GPU", info->gpu}};
     WRITE_MEANINGS("fits/BACKEND", "CODES", backend_meaning);
   }
-  if (info->n_library > 1)
-    MILL_CHECK(write_libraries(file, path, info));
-  return MILL_OK;
+  return info->n_library > 1 ? write_libraries(file, path, info) : MILL_OK;
 }
 
 static int create_catalog(hid_t file, const char *path, const mill_run_info *info,

@@ -98,14 +98,13 @@ static int examine_rows(examination *e, int64_t start, int64_t end)
 
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished)
 {
-  int err = MILL_OK;
   /* shares are whole bytes of the bit field, so that a bitwise OR joins them */
   int64_t end, n_wanted = 0;
   const int64_t n_byte = (file->n_row + 7) / 8;
   const int64_t lo = mill_mpi_share(&file->mpi, n_byte, &end) * 8;
   const int64_t hi = end * 8 < file->n_row ? end * 8 : file->n_row;
   examination *e = NULL;
-  err = MILL_ALLOC(1, &e);
+  int err = MILL_ALLOC(1, &e);
   if (err == MILL_OK) {
     e->file = file;
     e->retry_failed = retry_failed;

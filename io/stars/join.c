@@ -504,12 +504,11 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int fi
                    int file_end, mill_file_index *index, int64_t *n_row, int64_t *n_exposure,
                    mill_join **out)
 {
-  int err = MILL_OK;
   survey mine = {0}, taken = {0};
   mill_join *join = NULL;
   mill_keyed *order = NULL;
   *out = NULL;
-  err = list_mine(index, file_start, file_end, &mine);
+  int err = list_mine(index, file_start, file_end, &mine);
   MILL_STEP(MILL_ALLOC(mpi->size + 1, &mine.start));
   MILL_STEP(MILL_ALLOC(1, &join));
   MILL_STEP(MILL_ALLOC(n_file, &join->n_row_before));

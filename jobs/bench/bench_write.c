@@ -181,14 +181,12 @@ static void print(const mill_bench *job, const made_up *run, const measured *m)
 
 int mill_bench_task_write(mill_bench *job)
 {
-  int err = MILL_OK;
   made_up run = {0};
   measured m = {0};
   char folder[MILL_BENCH_FOLDER] = "", path[MILL_BENCH_FOLDER + 16];
   make_library(&job->lib);
-  err = job->mpi.rank == 0 ? mill_bench_make_folder(job->options.output, folder) : MILL_OK;
-  err = err == MILL_OK ? make_run(job, &run) : err;
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  int err = job->mpi.rank == 0 ? mill_bench_make_folder(job->options.output, folder) : MILL_OK;
+  MILL_TRY(mill_mpi_agree(&job->mpi, err == MILL_OK ? make_run(job, &run) : err));
   MILL_MPI(MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, job->mpi.comm));
   snprintf(path, sizeof path, "%s/result.h5", folder);
   MILL_TRY(write_result(job, &run, path, &m));

@@ -237,7 +237,7 @@ int mill_doctor_output(const mill_mpi *mpi, const char *folder, unsigned limit_s
                        mill_doctor_report *report)
 {
   int err = MILL_OK;
-  output_check *check = NULL;
+  MILL_OWNED output_check *check = NULL;
   MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(1, &check)));
   check->mpi = mpi;
   check->report = report;
@@ -249,6 +249,5 @@ int mill_doctor_output(const mill_mpi *mpi, const char *folder, unsigned limit_s
 done:
   if (check && check->folder[0] && mpi->rank == 0)
     rmdir(check->folder);
-  mill_free(check);
   return err;
 }

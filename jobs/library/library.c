@@ -268,7 +268,7 @@ static int trains(int argc, char **argv)
 static int train_in_c(const mill_mpi *mpi, int argc, char **argv)
 {
   int err = MILL_OK;
-  job *j = NULL;
+  MILL_OWNED job *j = NULL;
   MILL_TRY(MILL_ALLOC(1, &j));
   j->mpi = mpi;
   MILL_TRY(MILL_ALLOC(1, &j->lib));
@@ -282,7 +282,6 @@ done:
     mill_library_clear(j->lib);
     MILL_FREE(j->split.model, j->mapped, j->lib);
   }
-  mill_free(j);
   /* without memory only this rank may have failed, and the others wait for it: abort the job */
   return err == MILL_ERR_MEMORY ? MILL_ERR_MPI : err;
 }

@@ -37,8 +37,7 @@ static int digest_models(const mill_train_networks *n, char hex[65])
 {
   int err = MILL_OK;
   const mill_grid_info *info = n->info;
-  char *settings = NULL;
-  float *flux = NULL;
+  MILL_OWNED char *settings = NULL;
   mill_sha256 sha;
   mill_sha256_init(&sha);
   MILL_TRY(mill_grid_read_settings(n->grid, &settings));
@@ -51,19 +50,17 @@ static int digest_models(const mill_train_networks *n, char hex[65])
     mill_sha256_update(&sha, &arm->n_pix, sizeof arm->n_pix);
     mill_sha256_update(&sha, &arm->ln_wave0, sizeof arm->ln_wave0);
     mill_sha256_update(&sha, &arm->ln_step, sizeof arm->ln_step);
+    MILL_OWNED float *flux = NULL;
     MILL_TRY(MILL_ALLOC(arm->n_pix, &flux));
     for (int64_t k = 0; k < LOOKED_AT && k < n->split->n; k++) {
       MILL_TRY(mill_grid_read(n->grid, a, 1, &n->split->model[k * n->split->n / LOOKED_AT], flux));
       mill_sha256_update(&sha, flux, (size_t)arm->n_pix * sizeof *flux);
     }
-    MILL_FREE(flux);
-    flux = NULL;
   }
 done:
   mill_sha256_final(&sha, hex);
   if (err == MILL_OK && !*hex)
     err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for a digest");
-  MILL_FREE(settings, flux);
   return err;
 }
 
@@ -299,11 +296,10 @@ static int train_arm(run *r, const float *x, mill_library *lib)
 
 int mill_train_networks_run(const mill_train_networks *networks, mill_library *lib)
 {
-  int err = MILL_OK;
   run *r = NULL;
   float *x = NULL;
   const size_t n = (size_t)networks->split->n * (size_t)networks->info->n_label;
-  err = MILL_ALLOC(1, &r);
+  int err = MILL_ALLOC(1, &r);
   MILL_STEP(MILL_ALLOC(n, &x));
   if (err == MILL_OK) {
     r->n = networks;

@@ -53,12 +53,13 @@ static void destroy(mill_train_work *w)
 }
 
 /* Allocate the work space; the last layer's outputs get n_block blocks of n_wide outputs. */
+MILL_CLOSER(mill_train_work, destroy)
+
 static int create(const mill_train_net *net, mill_train_work **out)
 {
-  int err = MILL_OK;
-  mill_train_work *w = NULL;
+  MILL_AT_END(destroy_at) mill_train_work *w = NULL;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &w));
+  MILL_CHECK(MILL_ALLOC(1, &w));
   w->net = *net;
   const mill_train_shape *s = &w->net.shape;
   const int last = s->n_layer - 1, n_out = s->n_out[last];
@@ -69,20 +70,17 @@ static int create(const mill_train_net *net, mill_train_work **out)
   w->n_wide = (n_out + w->n_block - 1) / w->n_block;
   w->n_block = (n_out + w->n_wide - 1) / w->n_wide;
   for (int l = 0; l <= last; l++)
-    MILL_TRY(MILL_ALLOC(room * (size_t)s->n_in[l], &w->act[l]));
+    MILL_CHECK(MILL_ALLOC(room * (size_t)s->n_in[l], &w->act[l]));
   for (int l = 0; l < last; l++) {
-    MILL_TRY(MILL_ALLOC(room * (size_t)s->n_out[l], &w->slope[l]));
-    MILL_TRY(MILL_ALLOC(room * (size_t)s->n_out[l], &w->delta[l]));
+    MILL_CHECK(MILL_ALLOC(room * (size_t)s->n_out[l], &w->slope[l]));
+    MILL_CHECK(MILL_ALLOC(room * (size_t)s->n_out[l], &w->delta[l]));
   }
   const size_t n_block = (size_t)w->n_block;
-  MILL_TRY(MILL_ALLOC(n_block * room * (size_t)w->n_wide, &w->out));
-  MILL_TRY(MILL_ALLOC(n_block * room * (size_t)s->n_in[last], &w->part));
-  MILL_TRY(MILL_ALLOC(n_block * room, &w->row_loss));
-  MILL_TRY(MILL_ALLOC(s->n_param, &w->gradient));
-  err = MILL_GIVE(&w, out);
-done:
-  destroy(w);
-  return err;
+  MILL_CHECK(MILL_ALLOC(n_block * room * (size_t)w->n_wide, &w->out));
+  MILL_CHECK(MILL_ALLOC(n_block * room * (size_t)s->n_in[last], &w->part));
+  MILL_CHECK(MILL_ALLOC(n_block * room, &w->row_loss));
+  MILL_CHECK(MILL_ALLOC(s->n_param, &w->gradient));
+  return MILL_GIVE(&w, out);
 }
 
 static int bind(mill_train_work *w, float *param, float *m, float *v)

@@ -487,7 +487,7 @@ static int compare_choice(const void *a, const void *b)
 static int cut_all(const mill_config *config, mill_library *lib)
 {
   int err = MILL_OK, n_part = 0;
-  mill_arm *part = NULL;
+  MILL_OWNED mill_arm *part = NULL;
   mill_arm_choice choice[MILL_MAX_ARM];
   for (int a = 0; a < lib->n_arm; a++)
     MILL_TRY(narrow(config, &lib->arm[a]));
@@ -514,7 +514,6 @@ static int cut_all(const mill_config *config, mill_library *lib)
 done:
   for (int i = 0; part && i < n_part; i++)
     mill_arm_clear(&part[i]);
-  mill_free(part);
   return err;
 }
 

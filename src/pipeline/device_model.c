@@ -355,8 +355,8 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
   const mill_backend *cpu = is_here ? memory->backend : mill_backend_cpu(NULL);
   mill_device_memory here = {.backend = cpu};
   mill_model on_host;
-  float *row = NULL;
-  double *mean = NULL;
+  MILL_OWNED float *row = NULL;
+  MILL_OWNED double *mean = NULL;
   void *block = NULL;
   m->n_stored = settings->precision == MILL_FLOAT32 && cpu ? stored_most(lib, m) : 0;
   if (m->n_stored == 0)
@@ -386,7 +386,6 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
     }
   }
 done:
-  MILL_FREE(row, mean);
   mill_device_memory_clear(&here);
   if (here.device)
     cpu->close(here.device);

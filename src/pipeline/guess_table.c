@@ -104,8 +104,8 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
                             mill_guess_table *table)
 {
   int err = MILL_OK;
-  mill_lanes *flux = NULL;
-  int *bin = NULL;
+  MILL_OWNED mill_lanes *flux = NULL;
+  MILL_OWNED int *bin = NULL;
   memset(table, 0, sizeof *table);
   table->n_templ = lib->n_guess * lib->n_guess_vsini;
   if (table->n_templ < 1)
@@ -141,8 +141,6 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
     MILL_TRY(bin_templates(lib, a, flux, bin, n_thread, set->rotation, bins));
   }
 done:
-  mill_free(flux);
-  mill_free(bin);
   if (err)
     mill_guess_table_clear(table);
   return err;

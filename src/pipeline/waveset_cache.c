@@ -515,7 +515,7 @@ done:
 static int make_solvers(mill_waveset_cache *c, entry *e, solvers *made)
 {
   int err = MILL_OK;
-  double *solve = NULL;
+  MILL_OWNED double *solve = NULL;
   void *memory = NULL;
   size_t n_solve, bytes;
   mill_deconv *plan = &made->deconv;
@@ -532,7 +532,6 @@ static int make_solvers(mill_waveset_cache *c, entry *e, solvers *made)
 done:
   if (memory)
     c->backend->release(c->device, memory);
-  mill_free(solve);
   return err;
 }
 

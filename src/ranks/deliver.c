@@ -6,7 +6,7 @@
 int mill_owners_find(const mill_mpi *mpi, int64_t n_block, mill_owners *owners)
 {
   int err = MILL_OK, n = 0, *is_first = NULL;
-  mill_mpi node;
+  MILL_AT_END(mill_mpi_free) mill_mpi node;
   *owners = (mill_owners){.mine = -1, .n_block = n_block};
   MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
   err = MILL_ALLOC(mpi->size, &is_first);
@@ -23,7 +23,6 @@ int mill_owners_find(const mill_mpi *mpi, int64_t n_block, mill_owners *owners)
   }
   owners->n = n;
 done:
-  mill_mpi_free(&node);
   mill_free(is_first);
   return err;
 }

@@ -98,10 +98,9 @@ static int start_thread(mill_draw *draw)
 
 int mill_draw_open(const mill_mpi *mpi, double patience_s, int n_at_once, mill_draw **out)
 {
-  int err = MILL_OK;
   mill_draw *draw = NULL;
   *out = NULL;
-  err = MILL_ALLOC(1, &draw);
+  int err = MILL_ALLOC(1, &draw);
   if (err == MILL_OK) {
     draw->mpi.comm = MPI_COMM_NULL;
     draw->ask = draw->answer = MPI_REQUEST_NULL;

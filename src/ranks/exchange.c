@@ -36,11 +36,10 @@ static int64_t start_each(const mill_mpi *mpi, const int *n, int *start)
 int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *record, int64_t n,
                        size_t size, mill_exchange *e)
 {
-  int err = MILL_OK;
-  char *sorted = NULL;
+  MILL_OWNED char *sorted = NULL;
   MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
   *e = (mill_exchange){.n_sent = (int)n};
-  err = alloc_counts(mpi, n, e);
+  int err = alloc_counts(mpi, n, e);
   MILL_STEP(mill_alloc_raw((size_t)n, size, (void **)&sorted));
   MILL_TRY(mill_mpi_agree(mpi, err));
   for (int i = 0; i < n; i++)
@@ -64,7 +63,6 @@ int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *reco
   MILL_MPI(
       MPI_Alltoallv(sorted, e->n_to, e->to, type, e->record, e->n_from, e->from, type, mpi->comm));
 done:
-  mill_free(sorted);
   return err;
 }
 
@@ -144,7 +142,7 @@ int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size
   int err = MILL_OK, *leader = NULL;
   int64_t *start = NULL;
   char *to;
-  mill_mpi node = {.comm = MPI_COMM_NULL}, leaders = node;
+  MILL_AT_END(mill_mpi_free) mill_mpi node = {.comm = MPI_COMM_NULL}, leaders = node;
   MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
   *all = (mill_node_array){0};
   err = MILL_ALLOC(mpi->size, &leader);
@@ -166,8 +164,6 @@ int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size
                        leader[r], leaders.comm));
   MILL_MPI(MPI_Barrier(node.comm));
 done:
-  mill_mpi_free(&leaders);
-  mill_mpi_free(&node);
   MILL_FREE(leader, start);
   return err;
 }

@@ -91,8 +91,8 @@ done:
 static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine)
 {
   int err = MILL_OK;
-  mill_mpi node;
-  mill_gpu_facts *all = NULL;
+  MILL_AT_END(mill_mpi_free) mill_mpi node;
+  MILL_OWNED mill_gpu_facts *all = NULL;
   memset(mine, 0, sizeof *mine);
   mine->rank = mpi->rank;
   mine->gpu = -1;
@@ -108,8 +108,6 @@ static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine)
     err = mill_mpi_agree(
         mpi, mill_gpu_share(node.size, all, node.rank, &mine->n_sharing, &mine->i_share));
 done:
-  mill_mpi_free(&node);
-  mill_free(all);
   return err;
 }
 

@@ -142,20 +142,16 @@ static int find_components(arm *a, mill_train_statistics *s)
  * Collective. */
 static int first_phase(arm *a, const mill_train_ops *ops)
 {
-  int err = MILL_OK;
-  mill_train_statistics *s = NULL;
-  err = mill_train_statistics_create(ops, a->task->n_pix, MILL_TRAIN_STATISTICS_ROWS, &s);
+  MILL_AT_END(mill_train_statistics_destroy_at) mill_train_statistics *s = NULL;
+  int err = mill_train_statistics_create(ops, a->task->n_pix, MILL_TRAIN_STATISTICS_ROWS, &s);
   MILL_STEP(MILL_ALLOC(a->task->n_pix, &a->scale));
   MILL_STEP(add_spectra(a, s));
   MILL_TRY(mill_mpi_agree(a->mpi, err));
   MILL_TRY(mill_train_statistics_join(a->mpi, s));
-  if (a->mpi->rank == 0)
-    err = find_components(a, s);
-  MILL_TRY(mill_mpi_agree(a->mpi, err));
+  MILL_TRY(mill_mpi_agree(a->mpi, a->mpi->rank == 0 ? find_components(a, s) : MILL_OK));
   MILL_TRY(mill_train_components_share(a->mpi, &a->c));
   make_scale(a); /* sets scale on the other ranks, too */
 done:
-  mill_train_statistics_destroy(s);
   return err;
 }
 

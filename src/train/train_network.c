@@ -201,11 +201,11 @@ int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
                    const mill_train_settings *settings, const mill_train_problem *problem,
                    const mill_train_watch *watch, mill_train_state *state)
 {
-  int err = MILL_OK, *order = NULL;
-  mill_train_team *w = NULL;
-  mill_train_shares shares = {0};
+  MILL_OWNED int *order = NULL;
+  MILL_AT_END(mill_train_team_destroy_at) mill_train_team *w = NULL;
+  MILL_AT_END(mill_train_shares_clear) mill_train_shares shares = {0};
   const int n_room = (mill_train_room(settings, problem->n) + mpi->size - 1) / mpi->size;
-  err = mill_train_team_create(ops, settings, problem, n_room, &w);
+  int err = mill_train_team_create(ops, settings, problem, n_room, &w);
   MILL_STEP(ops->bind(w->work, state->param, state->m, state->v));
   MILL_STEP(MILL_ALLOC(problem->n_train, &order));
   MILL_STEP(mill_train_shares_create(mpi, w->net.shape.n_param, &shares));
@@ -217,8 +217,5 @@ int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
       MILL_TRY(watch->after(watch->context, state));
   }
 done:
-  mill_free(order);
-  mill_train_shares_clear(&shares);
-  mill_train_team_destroy(w);
   return err;
 }

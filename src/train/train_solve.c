@@ -161,15 +161,14 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
                           const mill_train_settings *settings, const mill_train_problem *problem,
                           mill_train_state *state, double *before, double *after)
 {
-  int err = MILL_OK;
   normal q = {0};
   mill_train_shape shape;
-  mill_train_team *team = NULL;
+  MILL_AT_END(mill_train_team_destroy_at) mill_train_team *team = NULL;
   /* tried: parameters under test; first: the last layer before solving */
   float *tried = NULL, *first = NULL;
   mill_train_shape_of(settings, problem->n_in, problem->n_out, &shape);
   const size_t at = shape.weight[shape.n_layer - 1], bias = shape.bias[shape.n_layer - 1];
-  err = MILL_ALLOC(shape.n_param, &tried);
+  int err = MILL_ALLOC(shape.n_param, &tried);
   MILL_STEP(MILL_ALLOC(shape.n_param - at, &first));
   if (err == MILL_OK && mpi->rank == 0)
     err = prepare(ops, settings, problem, &shape, state->best, &q);
@@ -193,7 +192,6 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
     }
   }
 done:
-  mill_train_team_destroy(team);
   MILL_FREE(tried, first, q.h, q.mean_h, q.mean_rest, q.vector, q.value, q.right, q.change);
   return err;
 }

@@ -176,9 +176,8 @@ static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics 
 
 int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s)
 {
-  int err = MILL_OK;
-  double *pixel = NULL; /* mean, square */
-  err = MILL_ALLOC(2 * (size_t)s->n_pix, &pixel);
+  MILL_OWNED double *pixel = NULL; /* mean, square */
+  int err = MILL_ALLOC(2 * (size_t)s->n_pix, &pixel);
   MILL_STEP(centre(s));
   if (err == MILL_OK && mpi->rank > 0)
     err = condense(s); /* rank 0 has room for so many rows */
@@ -191,7 +190,6 @@ int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s)
     MILL_TRY(mill_mpi_agree(mpi, err));
   }
 done:
-  mill_free(pixel);
   return err;
 }
 
