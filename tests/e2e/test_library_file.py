@@ -261,7 +261,7 @@ class LibraryFile(ProgramTest):
                         damage(f, where, value)
                     self.refused(tmp("bad.h5"), said[0])
             for i in range(1, 16, 2):
-                self.refused(put("bad.h5", good[:len(good) * i // 16]), "cut or damaged")
+                self.refused(put("bad.h5", good[:len(good) * i // 16]), "truncated or damaged")
 
     def test_more_labels_than_a_grid_has(self):
         with h5py.File(put("bad.h5", self.good("grid")), "r+") as f:
