@@ -11,13 +11,13 @@ compiles and prepares, compute makes models, status counts them, and plan prints
 in order.
 
 WORK is a folder of about 1 GB outside of any checkout.  Plan fgk has MARCS atmospheres of
-4000 to 7250 K, oba ATLAS9 atmospheres of 7000 to 15000 K, 3540 to 10010 A at sigma 0.2 A;
-fgk-hr the models of fgk in the windows of spectrographs of R 5,000 to 25,000 at sigma 0.04 A;
-elements those of fgk with the abundances of C, N, Na, Mg, Si, Ca, Ti and Ni
-as cards CFE to NIFE.
+4000 to 7250 K, oba ATLAS9 atmospheres of 7000 to 15000 K, both 3540 to 10010 A at sigma 0.2 A.
+Plan fgk-hr has the models of fgk in the windows of spectrographs of R 5,000 to 25,000, at
+sigma 0.04 A; elements has the models of fgk with varied abundances of C, N, Na, Mg, Si, Ca, Ti
+and Ni, as cards CFE to NIFE.
 Models are in WORK/models-PLAN: one FITS file each, with columns WAVE (vacuum, A), FLUX and
 CONTINUUM and the labels as cards TEFF, LOGG, FEH and ALPHAFE.  compute may be stopped at any
-time and goes on where it was; any first N models of the plan are spread over all labels.""",
+time and continues when run again; any first N models of the plan are spread over all labels.""",
               "numpy astropy", "docs/use/libraries.md has the recipe and the "
               "sources to cite.\nExit status: 0: done; 2: usage, or something is missing; 4: disk.",
               (1, 2, "set-up, compute, status or plan, and the folder"), ", gfortran and make")

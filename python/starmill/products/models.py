@@ -13,8 +13,8 @@ from starmill.products.result import FITTED, Result, star_names, text
 
 
 class Models:
-    """A models file of a result.  arms: {arm: (wavelengths, fluxes)}, datasets [n_pix] or
-    [n_exposure][n_pix]."""
+    """A models file of a result.  arms: {arm: (wavelengths, fluxes)}; fluxes are a dataset
+    [n_exposure][n_pix], wavelengths a dataset of this shape or [n_pix]."""
 
     def __init__(self, path, result):
         self.result = result

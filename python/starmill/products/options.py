@@ -84,9 +84,9 @@ the sky, repeated stars, and the worst and some typical stars with their spectra
 def export():
     job = Job("export", "products.export", "[--to KIND] --output FOLDER|FILE [options] OUT.h5", """\
 Write a finished result for other programs.  rvtab and rvmod are rvspecfit's files, one per
-input, in a folder; fits, votable, csv and parquet are one table of all columns, hats is
-one in a folder for LSDB, epochs has all exposures of a fit with epochs.  Damaged rows are
-left out.""", "numpy h5py astropy", """\
+input, in a folder; fits, votable, csv and parquet are one table of all columns, hats is the
+same table in a folder for LSDB, epochs a table of all exposures of a fit with epochs.  Damaged
+rows are left out.""", "numpy h5py astropy", """\
 Repeat the same command to continue an interrupted export.
 Exit status: 0: done; 2: usage, or OUT.h5 is not finished; 3: products or rows are missing, as
 inputs are gone, changed or were unreadable, or rows are damaged; 4: OUT.h5 cannot be read or
@@ -134,9 +134,9 @@ def compare():
     job = Job("compare", "products.compare", "A B [--figure FILE.png] [--list FILE.csv]", """\
 Compare two results of the same stars, star by star.  A and B are results of starmill fit
 (HDF5), FITS files of starmill export, or rvtab files of rvspecfit or starmill; differences
-are B - A.  Of rvtab files several may be joined by commas.  Stars are matched by
-TARGETID, and by EXPID too if both files have it; without TARGETID, by OBJECT.  Rows whose key
-is repeated in a file are counted and left out.""", "numpy scipy h5py astropy", """\
+are B - A.  Several rvtab files may be joined by commas.  Stars are matched by TARGETID, and
+by EXPID too if both files have it; without TARGETID, by OBJECT.  Rows whose key is repeated in
+a file are counted and left out.""", "numpy scipy h5py astropy", """\
 Exit status: 0: done; 2: usage, or no star is in both files; 4: a file cannot be read or
 written.""",
               (2, 2, "two results"))

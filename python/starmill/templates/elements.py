@@ -78,8 +78,8 @@ class Models:
 
 
 class Process:
-    """Gaussian processes of pixels: change = sum over elements of a f(labels) + g(labels), where g
-    takes up the library's own errors; each f and g has variance strength^2 x its `variance`."""
+    """Gaussian processes of a pixel: change = sum over elements k of a_k f_k(labels) + g(labels).
+    g takes up the library's own errors.  f_k, g have variance strength^2 x `variance` [k]."""
 
     def __init__(self, models):
         self.models, self.n = models, len(models.a)

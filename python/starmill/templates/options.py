@@ -217,8 +217,8 @@ smooth functions of the labels, removes them, and measures the remaining model e
 
 def sky():
     job = Job("library sky", "templates.sky", "--output SKY.h5 [options] FILE.fits...", """\
-sky makes the file of the key sky_components: what sky subtraction leaves, as principal components
-of the sky fibres (OBJTYPE SKY) of DESI's coadd or spectra files.""", NEEDS, "",
+sky makes the file of the key sky_components: the residuals of sky subtraction, as principal
+components of the sky fibres (OBJTYPE SKY) of DESI's coadd or spectra files.""", NEEDS, "",
               (1, math.inf, "files with sky fibres, of the kind to be fitted"))
     job.add("output", "the file to write", "SKY.h5", needed=True)
     job.flag("overwrite", "replace SKY.h5 if it exists")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill library sky`: what sky subtraction leaves, as components for the key
+"""`starmill library sky`: the residuals of sky subtraction, as principal components for the key
 sky_components (docs/science/numerics.md, "Sky")."""
 
 import io
