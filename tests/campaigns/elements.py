@@ -19,14 +19,14 @@ import matplotlib
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "python"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
 from starmill.grids import plan  # noqa: E402
 from starmill.products import drawing  # noqa: E402
 from starmill.surveys import generic  # noqa: E402
 from starmill.templates import emulate, grid_models, library_file  # noqa: E402
+from survey_stats import half_width  # noqa: E402
 
 # first and last A, sigma and step (A); 4MOST is sharper than the library's 0.5 A
 SURVEYS = {"DESI": (3650, 9800, 0.75, 0.8), "LAMOST LRS": (3900, 9000, 1.15, 1.2),
@@ -39,10 +39,6 @@ CONFIG = ("format: generic\nnpoly_per_1000aa: 9\nmodel_error: false\n"
           "arms: [{name: b, min: 4000, max: 5800}, {name: r, min: 5800, max: 8800}]\npriors:\n" +
           "".join("  - {param: %s, mean: %g, sigma: 0.3}\n" % (card.lower(), 0.1 * is_alpha)
                   for card, is_alpha in zip(CARDS, IS_ALPHA)))
-
-
-def half_width(x):
-    return np.diff(np.nanpercentile(x, (15.865, 84.135)))[0] / 2
 
 
 def row(*cells):
