@@ -249,12 +249,10 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
         flux[i] += (double)templ[first + i];
     }
     mill_continuum_of(s, s->ws->n_cont, work->solve, first, len, poly);
-    double chi = 0.0, below = 0.0;
-    MILL_SIMD_SUM(below)
+    MILL_SIMD
     for (int i = 0; i < len; i++) {
       flux[i] *= poly[i];
-      const double low = good[i] && flux[i] < 0.0 ? flux[i] * (double)is[i] : 0.0;
-      below += low * low;
+      poly[i] = flux[i]; /* without model error */
     }
     mill_add_error_shares(s, first, len, work, flux);
     if (keep && s->model) {
@@ -262,11 +260,14 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
       for (int i = 0; i < len; i++)
         s->model[first + i] = (float)flux[i];
     }
-    MILL_SIMD_SUM(chi)
+    double chi = 0.0, below = 0.0;
+    MILL_SIMD_SUM(chi, below)
     for (int i = 0; i < len; i++) {
       const double model = good[i] ? flux[i] * (double)is[i] : 0.0;
       const double r = good[i] ? (double)d[i] - model : 0.0;
+      const double low = good[i] && poly[i] < 0.0 ? poly[i] * (double)is[i] : 0.0;
       chi += r * r;
+      below += low * low;
       poly[i] = model;
       flux[i] = r * r;
     }
