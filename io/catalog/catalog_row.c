@@ -55,8 +55,8 @@ void mill_file_index_clear(mill_file_index *index)
   memset(index, 0, sizeof *index);
 }
 
-/* Hash the rows' TARGETID, OBJECT, exposure rows and exposure numbers, in order.  The result
- * changes if rows are replaced in the file or may be joined otherwise. */
+/* Hash the rows' TARGETID, OBJECT, exposure rows and exposure numbers, in order.  It
+ * changes if the file's rows are replaced, or would be joined to other rows. */
 static int64_t hash_rows(const mill_file_index *index)
 {
   mill_sha256 sha;

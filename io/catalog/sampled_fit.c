@@ -211,7 +211,7 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
   if (n_missing > 0)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "--object '%s' (%lld such names): %s has no row of this TARGETID, IDENTIFIER or OBJECT",
+        "--object '%s', one of %lld missing: %s has no row of this TARGETID, IDENTIFIER or OBJECT",
         name, (long long)n_missing, rows->path);
   if (kept->n_number + kept->n_name == 0)
     return MILL_ERROR(

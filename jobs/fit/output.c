@@ -76,7 +76,8 @@ static int open_models(const mill_fit_call *call, const mill_fit_setup *setup,
                                                 call->options->overwrite, wave_aa, inputs->n_pix));
 }
 
-/* Open the status file; rows done by earlier runs count as done. */
+/* Open the status file, which is replaced whenever the ranks meet to write rows.  Rows done by
+ * earlier runs count as done. */
 static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, const mill_fit_device *device,
                       mill_fit_output *out)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The emulator's matrix products on a CPU, of cpu_real.h.  The including file defines the name,
- *  MILL_LAYER_PRODUCT.
+/** The emulator's matrix products on a CPU (declared in cpu_real.h).  The including file defines
+ *  the function's name, MILL_LAYER_PRODUCT.
  *
  *  Every output is one sum in one fixed order, whatever the number of rows: a star's template does
  *  not depend on what else is in the batch.  Tiles of all heights run the same chain of

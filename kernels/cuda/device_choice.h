@@ -47,7 +47,7 @@ typedef struct mill_gpu_node {
 int mill_gpu_has_code(const char *architectures, int major, int minor, int may_translate);
 
 /** Choose the GPU of rank local_rank of a node: number local_rank % n of the n GPUs that run this
- *  build and admit programs. */
+ *  build and whose compute mode is not PROHIBITED. */
 int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu);
 
 /** Name of the backend on this GPU: "cuda NVIDIA H200 sm_90", at most 59 bytes. */

@@ -51,9 +51,9 @@ static __device__ __forceinline__ void mill_gram_collect_tile(int lane, int firs
 }
 
 /** Add up the products that the warps hold, in the order of warps: row r in [first, n_row) times
- *  row c goes to sums at mill_gram_at(r, c) - mill_gram_at(first, 0).  own, used if h is 0: pairs
- *  (0, 0), (1, 0), (1, 1) of the n_own row groups from g0 on.  across, used if n_own is 1 and h <
- *  g0: group g0 times group h.  On return all n_thread threads see the sums. */
+ *  row c goes to sums at mill_gram_at(r, c) - mill_gram_at(first, 0).  own: products of pairs
+ *  (0, 0), (1, 0), (1, 1) of the n_own row groups from g0 on, added if h is 0.  across: group g0
+ *  times group h, added if n_own is 1 and h < g0.  On return all n_thread threads see the sums. */
 template <int n_own>
 static __device__ __forceinline__ void
 mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,

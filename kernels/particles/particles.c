@@ -47,15 +47,15 @@ int mill_particle_check_setup(const mill_particle_setup *s)
     if (n_work > 1 << 26)
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "a density of %.0f points from %.0f nodes passes through %.0f numbers: give fewer "
-          "points or nodes, so that these are at most %d",
+          "a density of %.0f points from %.0f nodes passes through %.0f numbers in memory, "
+          "more than %d: give fewer points or nodes",
           n_grid, n_node, n_work, 1 << 26);
   }
   if (s->form == MILL_DENSITY_BINNED && s->n_dim > 1 && s->bandwidth != MILL_WIDTH_GIVEN &&
       !s->along_axes)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "the binned form has kernels along the axes only: ask for them, or for the exact form");
+        "binned kernels are along the axes only: give along_axes: true, or density: exact");
   for (int i = 0; i < s->n_record; i++)
     if (s->record[i] < 0 || s->record[i] > s->n_step || (i > 0 && s->record[i] <= s->record[i - 1]))
       return MILL_ERROR(MILL_ERR_CONFIG,

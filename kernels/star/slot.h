@@ -40,8 +40,8 @@ typedef struct mill_segment {
   float *templ_flux; /**< [n_pix] template of the best fit, without continuum; NULL: not wanted */
   double *cont_coef; /**< [MILL_MAX_CONT] continuum coefficients; NULL: not wanted */
   float *scratch; /**< [n_pix] work space; after MILL_REQ_MODELS: model / sigma, 0 for bad pixels */
-  /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] sums over the guess's bins of w and
-   *  -2 w n (guess.h), Fourier-transformed; blocks side by side. */
+  /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] sums of w and -2 w n in each bin of
+   *  the guess (guess.h), Fourier-transformed; a lane holds a block. */
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma, with model error ln det of the covariance */
   double dd;         /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */

@@ -138,9 +138,9 @@ class Result(Columns):
         Args:
             star (str or int, optional): A star with one row; none for a Result of one row.
             limits ((float, float), optional): Wavelengths to draw alone, Angstrom in vacuum.
-            models (str, optional): Models file (default: that of the fit; without one, the star is
-                fitted again).
-            library (str, optional): Library for that (default: that of the fit).
+            models (str, optional): Models file (default: the fit's; without one, the star is fitted
+                again).
+            library (str, optional): Library to fit it with again (default: the fit's).
 
         Raises:
             KeyError, ValueError, OSError: No such star, or several rows; unreadable spectra.

@@ -108,7 +108,8 @@ static double row_sigma(const mill_raw_segment *s, int i, double pixel)
   return pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
 }
 
-/** look_at_sigma for a matrix: examines N_LOOK rows, and takes the second smallest for least. */
+/** Extend an arm's range by a segment with a matrix, from N_LOOK of its rows.  `least` is the
+ *  second smallest of their values, so that no single row sets it. */
 static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
                            blur_range *range)
 {

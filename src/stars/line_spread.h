@@ -26,8 +26,9 @@ enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settin
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm);
 
-/** Plan a segment of MILL_LSF_BY_SIGMA.
+/** Compute the broadening of templates for a segment with sigmas (MILL_LSF_BY_SIGMA).
  *
+ *  blur_ln         in      the arm's mill_lsf_plan_blur
  *  lsf_aa [n_pix]  out     extra Gaussian sigma (A) from the blurred templates to the instrument's
  *                          resolution; 0: none needed, NaN: unusable pixel
  *  n_diag          out     diagonals of resolution rows for these sigmas; 0: none needed
@@ -54,8 +55,8 @@ int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
  *
  *  wave_aa [n_pix]  in   wavelengths of the segment
  *  plan             out  sigmas of the solvers, without pointers
- *  solve            out  for mill_free: n_solve numbers of the solvers; if there are several, then
- *                        n_pix floats, each pixel's place between them
+ *  solve            out  the solvers, n_solve doubles; if there are several, then n_pix floats,
+ *                        each pixel's place on their scale (0: the first); free by mill_free
  *  bytes            out  size of solve
  *
  *  MILL_ERR_RANGE if the Gaussian has no inverse, MILL_ERR_MEMORY. */

@@ -136,7 +136,7 @@ int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-/* Rank 0: receive another rank's statistics and take them in. */
+/* Rank 0: receive another rank's statistics and take them in.  pixel [2][n_pix]: work space. */
 static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_statistics *s)
 {
   const size_t n_pix = (size_t)s->n_pix;
@@ -156,7 +156,8 @@ static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_stat
   return MILL_OK;
 }
 
-/* Send this rank's statistics to rank 0, which first says whether it can take them. */
+/* Send this rank's statistics to rank 0, which first says whether it can take them; if not,
+ * rank 0 fails.  pixel [2][n_pix]: work space. */
 static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics *s)
 {
   int answer = MILL_OK;
@@ -213,7 +214,8 @@ done:
   return err;
 }
 
-/* Return the number of components to keep, of n with ascending variances value [n]. */
+/* Count the components to keep, of n with ascending variances value [n]: the largest, until they
+ * leave at most the fraction `rest` of total (0: all), none below LEAST_PART. */
 static int n_kept(int n, const double *value, double total, double rest)
 {
   double left = total;

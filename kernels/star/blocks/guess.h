@@ -135,9 +135,9 @@ MILL_HD static inline void mill_guess_doubt_sky(int n_sky, const mill_segment *s
 }
 
 /** Fill s->guess with the Fourier transforms of a segment's bins: weights w = c^2/sigma^2 and
- *  products w n (see above).  MILL_BINS_ALL: c is the continuum fit in work->solve.  Otherwise c is
- *  the model in s->scratch, and only the weights (SQUARE) or only the products (RESIDUAL) are
- *  filled. work->pixel and smooth hold [n_pix] double here. */
+ *  products w n, n = d/c - 1.  MILL_BINS_ALL fills both, c being the continuum fit in work->solve.
+ *  SQUARE fills only the weights, RESIDUAL only the products, c being the model in s->scratch.
+ *  work->pixel and smooth hold [n_pix] double here. */
 MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int nk,
                                          enum mill_guess_bins what, const mill_segment *s,
                                          mill_workspace *work)

@@ -63,7 +63,7 @@ MILL_HD static inline int mill_model_error_at(const mill_model_error *error, con
 
 /** Write each component at the located pixels to s->error: interpolated by the cubic through four
  *  grid points, times its sigma and the template before the resolution matrix.  Without a matrix
- *  this is already C. */
+ *  also times continuum / sigma, which makes it C. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
                                            mill_segment *s, double level, int n_share,
                                            const mill_workspace *work)

@@ -193,8 +193,8 @@ MILL_HD_CALLED static inline int mill_pair_is_seen(const mill_model *m, mill_slo
   return peak > least * sqrt(mill_pair_unit_of(slot)) && !mill_pair_misled(m, slot);
 }
 
-/** Set the first parameters of both stars: two halves of a star with broad lines (is_split), or the
- *  star and a companion at the residuals' peak. */
+/** Set where the fit of both stars starts: two equal stars in place of one with broad lines
+ *  (is_split), or the star and a companion at the residuals' peak. */
 MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

@@ -4,8 +4,9 @@
 An abundance changes ln flux by its departure a from the library's value times a smooth function of
 Teff, log g, [Fe/H] and [alpha/Fe], the response.  Few models are enough: a pixel's responses are
 Gaussian processes whose variances by element follow from the models (most pixels have lines of one
-or two elements).  The responses are then put into the library's network without training: SiLU
-units in pairs make products, z tanh(z / 2) = silu(z) + silu(-z) being z^2 / 2 for small z.
+or two elements).  The responses are then put into the library's network without training: pairs
+of SiLU units give squares, silu(z) + silu(-z) = z tanh(z / 2), about z^2 / 2 for small z, and two
+squares a product, a q = (a + q)^2 / 4 - (a - q)^2 / 4 (q: a factor of a response).
 """
 
 import numpy as np

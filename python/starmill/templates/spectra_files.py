@@ -353,7 +353,7 @@ def on_grid(wave, flux, to):
 
 def read_all(paths, is_many, request):
     """Read all spectra, interpolated to the wavelengths of the first readable one.  Unreadable
-    spectra and labels become NaN, with a warning; if all are, raise the first Failure."""
+    spectra and labels become NaN, with a warning; no readable spectrum: raise the first Failure."""
     with Source(paths, is_many, request) as source:
         labels = np.full((source.n, len(source.names)), np.nan)
         names, failures, first, out = [], [], None, None
