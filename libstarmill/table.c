@@ -140,7 +140,7 @@ static int check_fit(const starmill_library *h, const fit_task *f)
                       f->n > 0 ? ", but NULL" : "");
   for (int i = 0; i < f->n; i++)
     if (!f->star[i] || f->star[i]->library != h)
-      return MILL_ERROR(MILL_ERR_USAGE, "star %d was made with another library, or is none", i);
+      return MILL_ERROR(MILL_ERR_USAGE, "star %d is NULL or was made with another library", i);
   if (f->n_start < 1)
     return MILL_ERROR(MILL_ERR_USAGE, "expected 1 start or more per star, or start NULL, got %d",
                       f->n_start);

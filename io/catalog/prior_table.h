@@ -35,7 +35,7 @@ int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
 void mill_prior_table_free(mill_prior_table *table); /* NULL is allowed */
 
 /** Copy the table's priors for the star of a catalog row to *star; *has_any: 1 if there are any.
- *  MILL_ERR_CONFIG: the table has two rows at the star's place. */
+ *  MILL_ERR_CONFIG: two rows of the table match the star's position. */
 int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row *row,
                           mill_star *star, int *has_any);
 

@@ -54,7 +54,7 @@ typedef struct mill_run_info {
   int file_start, file_end;
   const mill_file_index *index; /**< [file_end - file_start] */
   /** Read the rows of file i_file into *index, if its index holds only counts (row NULL).  The
-   *  caller clears *index.  NULL: every index has its rows.  MILL_ERR_INPUT. */
+   *  caller clears *index.  load NULL: every index has its rows.  MILL_ERR_INPUT. */
   int (*load)(void *context, int i_file, mill_file_index *index);
   void *load_context;
   double write_interval_s;

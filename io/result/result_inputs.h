@@ -16,7 +16,7 @@ typedef struct mill_recorded_inputs {
   char *text;                 /**< memory of the texts that file points to */
 } mill_recorded_inputs;
 
-/** Read the table.  The caller zeroes *out before, and clears it also after a failure.
+/** Read the table of inputs.  The caller zeroes *out before, and clears it even after a failure.
  *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs *out);
 void mill_recorded_inputs_clear(mill_recorded_inputs *inputs);

@@ -256,7 +256,7 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   MILL_CHECK(count_others(list, &known, &n_waiting));
   if (existing->peek.finished && n_waiting > 0 && are_recorded(table, request->output, &known))
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "%s is finished, and %zu inputs are neither in it nor done: give another "
+                      "%s is finished and lacks %zu inputs that are still to do: give another "
                       "--output for them (and join the results with starmill merge)",
                       request->output, n_waiting);
   if (n_waiting > 0)

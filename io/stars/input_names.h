@@ -36,8 +36,8 @@ typedef struct mill_input_names {
  *  With --skip-done an output that already has fitted rows keeps its own inputs, so that it can be
  *  continued although new files have arrived.
  *
- *  MILL_ERR_USAGE: no input, a bad list or pattern, or a finished output while some inputs are
- *  neither in it nor done. */
+ *  MILL_ERR_USAGE: no input, a bad list or pattern, or a finished output that lacks inputs
+ *  still to do. */
 int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *request,
                            const mill_config *config, const mill_library *lib,
                            mill_input_names *names);

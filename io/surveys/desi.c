@@ -293,7 +293,7 @@ static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settin
     if (!has_suffix(guard->hdu[i].name, "_FLUX", &n) || n >= sizeof name)
       continue;
     if (n_channel == MILL_MAX_ARM)
-      return MILL_ERROR(MILL_ERR_INPUT, "%s: has more than %d arms, which is not a DESI file",
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: has more than %d arms, so it is no DESI file",
                         guard->path, MILL_MAX_ARM);
     memset(name, 0, sizeof name);
     memcpy(name, guard->hdu[i].name, n);

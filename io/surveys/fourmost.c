@@ -47,10 +47,9 @@ static int find_tables(fourmost *f)
   f->i_target = mill_single_find_table(guard, "FIBMETATAB");
   f->i_spectra = mill_single_find_table(guard, "SPECTAB");
   if ((f->i_spectra >= 0) != (f->i_target >= 0))
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "%s: has no table %s, only the other of SPECTAB and FIBMETATAB; fetch it again",
-        guard->path, f->i_target < 0 ? "FIBMETATAB" : "SPECTAB");
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: has no table %s (SPECTAB and FIBMETATAB are needed); fetch it again",
+                      guard->path, f->i_target < 0 ? "FIBMETATAB" : "SPECTAB");
   if (f->i_spectra < 0)
     f->i_spectra = find_single(guard);
   if (f->i_spectra < 0)
@@ -185,8 +184,8 @@ static const mill_fits_wish wish[N_WISH] = {
     [RA] = {"OBJ_RA", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_ra), {"TRG_RA", "RA"}},
     [DEC] = {"OBJ_DEC", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_dec), {"TRG_DEC", "DEC"}}};
 
-/* Return the target type of a fibre by which rows are selected: by FIB_USE if the fibre is on its
- * target (FIB_ST 2), else BAD.  Calibration and guide fibres are BAD. */
+/* Return a fibre's target type, for selecting rows: from FIB_USE if the fibre is on its target
+ * (FIB_ST 2), else BAD.  Calibration and guide fibres are BAD. */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   static const char *const name[] = {"BAD", "OBJ", "REF", "SKY"};

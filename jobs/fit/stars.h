@@ -23,7 +23,7 @@ typedef struct mill_stars {
 int mill_stars_begin(const mill_fit_task *task, mill_stars *stars);
 
 /** Set *star to the next star that can be fitted, and write the rows of stars before it that
- *  cannot.  NULL: no more stars, or a reason to stop.  Return the star by
+ *  cannot.  NULL: no more stars, or a reason to stop.  The caller releases *star by
  *  mill_reader_release_star. */
 int mill_stars_next(mill_stars *stars, mill_star **star);
 

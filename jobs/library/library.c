@@ -123,7 +123,7 @@ static int split_models(job *j)
         n_left_out, s->n, MIN_LEFT_OUT);
   if (s->n_train < MIN_MODEL)
     return MILL_ERROR(MILL_ERR_INPUT,
-                      "%s: %d good models, of which %d would be learned; at least %d are needed",
+                      "%s: %d good models, of which %d are for training, which needs at least %d",
                       j->o.input, s->n, s->n_train, MIN_MODEL);
   MILL_CHECK(MILL_ALLOC(s->n, &s->model));
   MILL_CHECK(MILL_ALLOC(s->n, &left_out));

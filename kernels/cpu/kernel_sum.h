@@ -117,9 +117,9 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
 }
 
 /** Load up to MILL_KERNEL_LANES of the n particles from `from` on into the lanes: kernel value at
- *  the line's start point, and ratio from point to point up and down the line.  delta: added to a
- *  particle's offset gives its distance from the start point.  Empty lanes have value 0.  Returns 0
- *  if no lane reaches the line. */
+ *  the line's start point, and its factor per point up and down the line, apart from w->fade.
+ *  delta: added to a particle's offset gives its distance from the start point.  Empty lanes have
+ *  value 0.  Returns 0 if no lane reaches the line. */
 static inline int mill_kernel_start(const mill_kernel_lines *l, const double *other, double delta,
                                     int from, int n, mill_kernel_work *w)
 {

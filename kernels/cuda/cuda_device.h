@@ -47,7 +47,7 @@ struct mill_device {
   mill_model model; /**< host copy */
   int n_slot;
   mill_slot *const *slot; /**< [n_slot] the slots' current addresses, borrowed */
-  char *book;             /**< device memory of lists and rows, owned */
+  char *book;             /**< device memory of the slots' lists and result rows, owned */
   char *arena;            /**< all work space, owned */
   work_shape shape;
   void *d_grid; /**< grid of lane 0's mill_workspace; lane i's is i * grid_lane elements further */
@@ -150,7 +150,7 @@ void mill_cuda_bury(mill_device *d);
 
 /** Free GPU memory that this process may use, bytes. */
 int mill_cuda_free_bytes(size_t *n_free);
-/** Allocate lists and result rows for n_slot slots. */
+/** Allocate `book`: lists and result rows for n_slot slots. */
 int mill_cuda_reserve_book(mill_device *d, int n_slot);
 void mill_cuda_free_book(mill_device *d);
 /** Allocate the model's work space: one lane per slot.  Halve the number of lanes until they take

@@ -159,7 +159,7 @@ int mill_cuda_reserve_book(mill_device *d, int n_slot)
   if (d->n_slot == n_slot)
     return MILL_OK;
   mill_cuda_free_book(d);
-  for (int pass = 0; pass < 2; pass++) {
+  for (int pass = 0; pass < 2; pass++) { /* measure, then place */
     size_t at = 0;
     v->state = mill_cuda_take<loop_state>(d->book, &at, 1);
     v->slot = mill_cuda_take<mill_slot *>(d->book, &at, n);

@@ -165,7 +165,7 @@ static void destroy(mill_train_work *w)
   mill_free(w);
 }
 
-/** Lay out all arrays in the arena, once it is allocated; returns their bytes. */
+/** Return the bytes of all arrays; place them if the arena is allocated. */
 static size_t lay_out(mill_train_work *w)
 {
   const mill_train_shape *s = &w->net.shape;

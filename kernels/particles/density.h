@@ -244,9 +244,9 @@ MILL_HD static inline int mill_node_find(double u, int n_node, int *at, double w
   return is_inside;
 }
 
-/** For particle i of a batch find the first of its four nodes on each axis, at [a], and their
- *  weights.  Returns 0 if the particle does not count: weight 0 or too far away.  low, inverse:
- *  position of the first node and 1 / spacing (mill_node_axis) */
+/** Set at[a] to the first of the four nodes around particle i of a batch on axis a, and weight[a]
+ *  to their weights.  Returns 0 if the particle does not count: weight 0 or too far away.  low,
+ *  inverse: position of the first node and 1 / spacing (mill_node_axis) */
 MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
                                           const mill_particle_batch *batch, int i,
                                           const double *low, const double *inverse, int *at,

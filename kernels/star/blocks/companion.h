@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Two stars in one spectrum (kernels/star/logic/pair.h).  A segment stores the companion's
- *  template and its derivatives at the pixels, in a unit of their own, to add them to the current
- *  star's. */
+ *  template and its derivatives at the pixels, in units of exp(pair_ln), to add them to those of
+ *  the star being fitted. */
 #pragma once
 
 #include "kernels/star/blocks/template.h"

@@ -179,9 +179,9 @@ MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len
     flux[i] += more[i] / (double)s->is[first + i];
 }
 
-/** Compute for each element of a segment from its mill_sharp_rows how well the model fits the pixels
- *  that tell the element: sums (enum mill_line_sum) over good pixels of squared residuals and their
- *  weights, (d model / d label / sigma)^2.
+/** For each label that is an element, compute from a segment's rows in work->smooth how well the
+ *  model fits the pixels sensitive to it: sums (enum mill_line_sum) over good pixels of squared
+ *  residuals and their weights, (d model / d label / sigma)^2.
  *
  *  to [n_label][MILL_N_LINE_SUM]  out  NaN where F is not finite; unset for other labels */
 MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, const mill_segment *s,

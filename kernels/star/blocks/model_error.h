@@ -193,8 +193,8 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
   MILL_BARRIER(b);
 }
 
-/** Include the model error's diagonal in s->is and s->d of a segment after
- *  mill_block_release_error; its continuum is in s->scratch.  total [2] out: sum of ln(1 + model
+/** After mill_block_release_error, include the model error's diagonal in a segment's is and d.  In:
+ *  the segment's continuum, s->scratch.  total [2] out: sum of ln(1 + model
  *  variance / data variance), and |s->d|^2. */
 MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                           const mill_real *templ, double level, int n_share,
@@ -244,9 +244,9 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** Write C to s->error: components times template, through the resolution matrix, times continuum
- *  (s->scratch) / sigma.  In: the template before the matrix, as first row of mill_sharp_rows;
- *  overwrites the next three rows. */
+/** Write C to s->error: resolution matrix times (components times template), times continuum
+ *  (s->scratch) / sigma.  In: row 0 of mill_sharp_rows, the template before the matrix; overwrites
+ *  rows 1 to 3. */
 MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mill_segment *s,
                                          double level, int n_share, mill_workspace *work)
 {

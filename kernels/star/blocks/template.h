@@ -154,8 +154,8 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
   return (mill_real)s;
 }
 
-/** Convolve in [n] with a symmetric kernel [half + 1] to out; in is 0 beyond the grid.  In a
- *  template 0 stands for the mean level, where rvspecfit has flux 0.  This changes pixels within
+/** Convolve in [n] with a symmetric kernel [half + 1] to out; in is 0 beyond the grid: a
+ *  template's mean level, while rvspecfit takes flux 0 there.  The difference reaches pixels within
  *  the velocity limits only for v sin i of some hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)

@@ -187,8 +187,8 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
   }
 }
 
-/** Search each epoch's velocity from the solution; if one is in doubt, search all again from the
- *  least F of a scan. */
+/** Search each epoch's velocity, beginning at the solution.  If one is in doubt and the epochs are
+ *  not yet shifted, search all again, each beginning at the least F of its scan. */
 MILL_RESUMABLE(mill_epochs_search)
 {
   MILL_BEGIN;

@@ -316,8 +316,8 @@ MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m
   return sqrt(e[0]);
 }
 
-/** Is the second star real?  A second template that fits errors of the first one's ends too far
- *  away, at a velocity limit, with broad lines, or with an uncertain velocity. */
+/** Is the second star real?  If its template only fits errors of the first star's, it is too far
+ *  away, at a velocity limit, or has broad lines or an uncertain velocity. */
 MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;

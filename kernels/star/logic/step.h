@@ -92,8 +92,8 @@ MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, doubl
   }
 }
 
-/** How far the step ends beyond facet i with the forces (Lagrange multipliers) of all facets, less
- *  the distance that the penalty allows (forces / weight); positive if facet i should become
+/** Return how far beyond facet i the step ends under all facets' forces (Lagrange multipliers),
+ *  less what the penalty allows (sum of forces / weight); positive if facet i should become
  *  active. */
 MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double weight, int i)
 {

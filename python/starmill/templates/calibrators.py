@@ -121,7 +121,7 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
 
 
 def flat(x, functions, level):
-    """Return ln(1 + x) without continuum, 0 where x is NaN; which x are known; and the factors
+    """Return ln(1 + x) less its continuum, 0 where x is NaN; a mask of known x; and the factors
     [n_pix] by which residuals are multiplied before they are compared."""
     known, scale = np.isfinite(x), level
     x = np.where(known, x, 0)

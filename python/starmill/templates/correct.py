@@ -15,8 +15,8 @@ from starmill.templates.spectra_options import number
 
 TAPER_AA = 60  # length over which the correction fades at the ends of --range; a third at --mask
 LEAST_STARS = 30
-# The second round corrects what the first round missed, as spectra are broader than templates and
-# an emulator reproduces a correction only in part.
+# Spectra are broader than templates, and an emulator reproduces a correction only in part: the
+# second round corrects what the first missed.
 N_ROUND = 2
 BLOCK_AA = 100  # length of wavelength ranges; odd and even ranges are fitted apart and compared
 TABLE_AA = 500  # wavelengths of one line of the printed table
@@ -124,7 +124,7 @@ def make_true(library, arm, found, x, noise2, published):
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
     """Set an arm's model error from residuals rest [n, n_pix] of spectra left out; return Facts.
-    A pixel not corrected gets the rms of its residuals, beyond the spectra of the end quarter's."""
+    A pixel not corrected gets its residuals' rms; beyond the spectra, that of the end quarter."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):

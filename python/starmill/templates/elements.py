@@ -262,8 +262,8 @@ def make(grid_path, uncorrected, base, path, program):
     for one, name in ((bare, uncorrected), (library, base)):
         if (one.n_label, len(one.arm), len(one.arm[0].emulator.weight)) != (N_FOUR, 1, 4) or \
                 one.arm[0].n_pix != grid.arm[0].n_pix:
-            raise Failure(USAGE, f"{name}: is not a library of plan fgk, which has one arm as "
-                                 f"{grid_path}, four labels and a network of four layers")
+            raise Failure(USAGE, f"{name}: is not a library of plan fgk, which has the one arm of "
+                                 f"{grid_path}, four labels and four network layers")
     process = Process(Models(grid, bare))
     process.run()
     values = np.array(plan.plan(N_SAMPLE))

@@ -42,8 +42,8 @@ def add_waves(job):
 def build():
     job = Job("library build", "templates.build",
               "--output GRID.h5 --setup FILE.yaml [options] FOLDER|LIST|FILE.fits...", """\
-build makes a grid file from spectra with labels: FITS files with one spectrum each (folders
-with their subfolders, text files with a path a line, or names), or one file with an image of
+build makes a grid file from spectra with labels: FITS files with one spectrum each (given as
+names, folders with subfolders, or text files of one path a line), or one file with an image of
 spectra and a table, or a cube whose axes are labels (docs/use/libraries.md).  The same command
 continues what was interrupted.""", "numpy scipy h5py astropy yaml", "", (
         1, math.inf, "spectra: a folder, files of one spectrum each, or one file of many"))
