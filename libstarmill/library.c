@@ -128,12 +128,16 @@ static void name_offsets(starmill_library *h)
   }
 }
 
-static int read_library(mill_config *c, const char *path, mill_library *lib)
+static int read_library(const char *path, mill_library *lib)
 {
   MILL_HDF5_LOCKED;
-  MILL_CHECK(mill_library_read(path, lib));
-  MILL_CHECK(mill_config_cut_arms(c, lib));
-  return c->sky_components[0] ? mill_library_add_sky(c->sky_components, lib, c->sky_hash) : MILL_OK;
+  return mill_library_read(path, lib);
+}
+
+static int add_sky(mill_config *c, mill_library *lib)
+{
+  MILL_HDF5_LOCKED;
+  return mill_library_add_sky(c->sky_components, lib, c->sky_hash);
 }
 
 /* Read configuration and library, and create the pipeline. */
@@ -141,9 +145,11 @@ static int set_up(starmill_library *h, const char *path, const char *config)
 {
   mill_config *c = &h->config;
   MILL_CHECK(read_config(h, config));
-  MILL_CHECK(read_library(c, path, &h->lib));
+  MILL_CHECK(read_library(path, &h->lib));
+  MILL_CHECK(mill_config_cut_arms(c, &h->lib));
+  MILL_CHECK(add_sky(c, &h->lib));
   name_offsets(h);
-  MILL_CHECK(mill_config_bind(c, &h->lib));
+  MILL_CHECK(mill_config_bind(c, &h->lib, 1));
   MILL_CHECK(mill_prior_check(&h->lib, 1, &c->fit, 0));
   MILL_CHECK(mill_config_arms(c, &h->lib, h->spectra.arm_wanted));
   h->spectra.lib = &h->lib;
@@ -327,7 +333,7 @@ static int constrain(starmill_library *h, const double *fixed, const double *mea
     if (is_prior)
       config.prior[config.n_prior++] = named(h, j, mean[j], sigma[j]);
   }
-  MILL_CHECK(mill_config_bind(&config, &h->lib));
+  MILL_CHECK(mill_config_bind(&config, &h->lib, 1));
   MILL_CHECK(mill_prior_check(&h->lib, 1, &config.fit, 0));
   config.fit.resolution = h->set.resolution;
   MILL_CHECK(mill_pipeline_constrain(h->pipeline, &config.fit));

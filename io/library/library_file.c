@@ -133,6 +133,8 @@ int mill_library_add_sky(const char *path, mill_library *lib, char hash[65])
   int err = MILL_OK, n_read = 0;
   mill_h5_file file = {.id = H5I_INVALID_HID};
   mill_sha256 sha;
+  if (!path[0])
+    return MILL_OK;
   mill_sha256_init(&sha);
   MILL_TRY(mill_h5_open(path, MILL_ERR_CONFIG, &file));
   MILL_TRY(mill_h5_scan(&file));

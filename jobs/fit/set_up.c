@@ -173,10 +173,8 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   /* from last to first: config->fit must end up bound to library 0 */
   for (int k = setup->n_library - 1; k >= 0; k--) {
     MILL_CHECK(mill_config_cut_arms(config, &setup->library[k]));
-    if (config->sky_components[0])
-      MILL_CHECK(
-          mill_library_add_sky(config->sky_components, &setup->library[k], config->sky_hash));
-    MILL_CHECK((k > 0 ? mill_config_bind_other : mill_config_bind)(config, &setup->library[k]));
+    MILL_CHECK(mill_library_add_sky(config->sky_components, &setup->library[k], config->sky_hash));
+    MILL_CHECK(mill_config_bind(config, &setup->library[k], k == 0));
   }
   if (call->options->fit && config->sky_components[0])
     MILL_CHECK(mill_sampled_check_same(call->options->fit, "sky_components", config->sky_components,

@@ -154,11 +154,9 @@ int mill_config_check(const mill_config *config);
 
 /** Check the configuration, find its fixed parameters, priors and arms in a library, and set
  *  them and min_sn in config->fit.  Parameter names are vrad, vsini and the library's labels.
+ *  is_first: 0 if the library is another of several, which may lack labels of the first.
  *  config->fit is untouched on failure.  MILL_ERR_CONFIG. */
-int mill_config_bind(mill_config *config, const mill_library *lib);
-
-/** Like mill_config_bind, for another of several libraries, which may lack labels of the first. */
-int mill_config_bind_other(mill_config *config, const mill_library *lib);
+int mill_config_bind(mill_config *config, const mill_library *lib, int is_first);
 
 /** Print the configuration as YAML; mill_config_read restores it bit for bit.  MILL_ERR_CONFIG
  *  if it fails mill_config_check, MILL_ERR_OUTPUT. */

@@ -74,7 +74,7 @@ static int check_mask(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
-static int bind(mill_config *config, const mill_library *lib, int is_first)
+int mill_config_bind(mill_config *config, const mill_library *lib, int is_first)
 {
   int i_par = 0, n_fixed = 0;
   char a[32], b[32], c[32];
@@ -123,14 +123,4 @@ static int bind(mill_config *config, const mill_library *lib, int is_first)
   config->fit.min_sn =
       config->select.sn_source == MILL_SN_PIXELS ? config->select.min_sn : -INFINITY;
   return MILL_OK;
-}
-
-int mill_config_bind(mill_config *config, const mill_library *lib)
-{
-  return bind(config, lib, 1);
-}
-
-int mill_config_bind_other(mill_config *config, const mill_library *lib)
-{
-  return bind(config, lib, 0);
 }

@@ -135,7 +135,7 @@ MILL_TEST(bind_resolves_names)
             "fix_param: [{param: vsini, value: 2}, {param: feh, value: -1}]\n"
             "priors: [{param: vrad, mean: 7, sigma: 8}, {param: teff, mean: 5e3, sigma: 9}]");
   for (int i = 0; i < 2; i++) { /* again: the same */
-    assert_int_equal(mill_config_bind(&config, &lib), MILL_OK);
+    assert_int_equal(mill_config_bind(&config, &lib, 1), MILL_OK);
     static const int fixed[] = {0, 1, 0, 0, 1, 0};
     static const double value[] = {0, 2, 0, 0, -1, 0}, mean[] = {7, 0, 5000, 0, 0, 0},
                         sigma[] = {8, 0, 9, 0, 0, 0};
@@ -150,13 +150,13 @@ MILL_TEST(bind_resolves_names)
   /* the line-spread function of an arm may come from its fwhm */
   must_read(&config, "lsf: resolving_power\narms: [{name: b, fwhm: 2.7}, "
                      "{name: r, resolving_power: 1650}]");
-  assert_int_equal(mill_config_bind(&config, &lib), MILL_OK);
+  assert_int_equal(mill_config_bind(&config, &lib, 1), MILL_OK);
   /* by SCORES rows are left out before they are fitted, and then none is too faint */
   config.select.sn_source = MILL_SN_SCORES;
-  assert_int_equal(mill_config_bind(&config, &lib), MILL_OK);
+  assert_int_equal(mill_config_bind(&config, &lib, 1), MILL_OK);
   assert_true(isinf(config.fit.min_sn) && config.fit.min_sn < 0);
   config.n_fixed = config.n_prior = 0; /* bound again, nothing of before stays */
-  assert_int_equal(mill_config_bind(&config, &lib), MILL_OK);
+  assert_int_equal(mill_config_bind(&config, &lib, 1), MILL_OK);
   for (int j = 0; j < MILL_MAX_PAR; j++) {
     assert_int_equal(config.fit.fixed[j], 0);
     assert_close(config.fit.prior_sigma[j], 0.0, 0.0);
@@ -206,7 +206,7 @@ MILL_TEST(bind_refuses_what_the_library_lacks)
     mill_config_default(&config);
     must_read(&config, bad[i].text);
     memcpy(&before, &config, sizeof before);
-    assert_int_equal(mill_config_bind(&config, &lib), MILL_ERR_CONFIG);
+    assert_int_equal(mill_config_bind(&config, &lib, 1), MILL_ERR_CONFIG);
     const char *message = mill_error_message();
     if (strncmp(message, bad[i].key, strlen(bad[i].key)) != 0 || !strstr(message, bad[i].words))
       fail_msg("'%s': message '%s'", bad[i].text, message);
@@ -264,7 +264,7 @@ MILL_TEST(a_part_has_the_pixels_of_the_whole)
     assert_int_equal(lib.n_arm, 2);
     assert_string_equal(lib.arm[0].name, "blue");
     assert_string_equal(lib.arm[1].name, "red");
-    assert_int_equal(mill_config_bind(&config, &lib), MILL_OK);
+    assert_int_equal(mill_config_bind(&config, &lib, 1), MILL_OK);
     for (int a = 0; a < 2; a++) {
       const mill_arm *arm = &lib.arm[a];
       const int first = a == 0 ? 0 : n_whole - arm->n_pix;
@@ -293,7 +293,7 @@ MILL_TEST(a_part_is_of_the_arm_with_its_range)
             MILL_EMULATOR_MLP);
   const double last = lib.arm[1].wave_aa[lib.arm[1].n_pix - 1];
   assert_int_equal(mill_config_cut_arms(&config, &lib), MILL_OK);
-  assert_int_equal(mill_config_bind(&config, &lib), MILL_OK);
+  assert_int_equal(mill_config_bind(&config, &lib, 1), MILL_OK);
   assert_int_equal(lib.n_arm, 2);
   assert_close(lib.arm[0].wave_aa[0], 4000, 1e-6);
   assert_close(lib.arm[1].wave_aa[lib.arm[1].n_pix - 1], last, 0);
@@ -416,7 +416,7 @@ static void refuse(const char *yaml, int n_arm, const char *word)
   open_both(yaml, n_arm, MILL_EMULATOR_MLP);
   int err = mill_config_cut_arms(&config, &lib);
   if (err == MILL_OK)
-    err = mill_config_bind(&config, &lib);
+    err = mill_config_bind(&config, &lib, 1);
   assert_fails(err, MILL_ERR_CONFIG, word);
   close_both();
 }
