@@ -15,11 +15,8 @@ int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void
   MILL_CHECK(MILL_GROW(&memory->block, &memory->n_room, memory->n_block + 1));
   MILL_CHECK(memory->backend->alloc(memory->device, bytes, out));
   memory->block[memory->n_block++] = *out;
-  if (from) {
-    memory->uploaded += bytes;
-    MILL_CHECK(memory->backend->upload(memory->device, *out, from, bytes));
-  }
-  return MILL_OK;
+  memory->bytes += bytes;
+  return from ? memory->backend->upload(memory->device, *out, from, bytes) : MILL_OK;
 }
 
 void mill_device_memory_drop(mill_device_memory *memory)
@@ -325,14 +322,13 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   MILL_CHECK(mill_device_memory_take(memory, n_guess * sizeof *lib->guess_label, lib->guess_label,
                                      &block));
   m->guess_label = block;
-  double *mapped = NULL;
+  MILL_OWNED double *mapped = NULL;
   MILL_CHECK(MILL_ALLOC(n_guess, &mapped));
   for (size_t i = 0; i < n_guess; i++)
     mapped[i] = mill_label_map(&lib->label[i % (size_t)lib->n_label], lib->guess_label[i]);
-  const int err = mill_device_memory_take(memory, n_guess * sizeof *mapped, mapped, &block);
-  mill_free(mapped);
+  MILL_CHECK(mill_device_memory_take(memory, n_guess * sizeof *mapped, mapped, &block));
   m->guess_mapped = block;
-  return err;
+  return MILL_OK;
 }
 
 /** Return the number of guess templates whose emulator rows fit into STORE_BYTES. */

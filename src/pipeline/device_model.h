@@ -12,7 +12,7 @@ typedef struct mill_device_memory {
   void **block;                /**< [n_block], owned */
   int n_block;
   int64_t n_room;
-  size_t uploaded; /**< bytes of the blocks that have been filled */
+  size_t bytes; /**< of all blocks */
 } mill_device_memory;
 
 /** Allocate a block of this many bytes, filled from `from` unless that is NULL.

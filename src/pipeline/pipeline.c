@@ -51,8 +51,6 @@ static int add_library(mill_pipeline *p, const mill_library *lib, const mill_fit
                                    n_thread, &m->waveset);
 }
 
-MILL_CLOSER(mill_pipeline, mill_pipeline_destroy)
-
 int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_settings *settings,
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
                          mill_pipeline **out)
@@ -180,7 +178,7 @@ void mill_pipeline_memory(const mill_pipeline *p, mill_pipeline_bytes *bytes)
   mill_pipeline_waveset_stats(p, &sets);
   *bytes = (mill_pipeline_bytes){.slots = mill_slots_bytes(&p->slots), .wavesets = sets.bytes};
   for (int k = 0; k < p->n_lib; k++)
-    bytes->model += p->member[k].memory.uploaded;
+    bytes->model += p->member[k].memory.bytes;
 }
 
 double mill_pipeline_load_s(const mill_pipeline *p)

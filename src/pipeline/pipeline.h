@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/backend.h"
+#include "kernels/base/memory.h"
 #include "kernels/data/library.h"
 #include "kernels/data/result.h"
 #include "kernels/data/settings.h"
@@ -43,6 +44,7 @@ int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_sett
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
                          mill_pipeline **out);
 void mill_pipeline_destroy(mill_pipeline *pipeline);
+MILL_CLOSER(mill_pipeline, mill_pipeline_destroy)
 
 /** Can a segment's wavelengths be fitted?  A source must leave out segments that cannot: a star
  *  with one ends the run.

@@ -20,8 +20,6 @@
 #include "tests/kernels/star/prepare_reference.h"
 #include "tests/test_library.h"
 
-MILL_CLOSER(mill_pipeline, mill_pipeline_destroy)
-
 enum { MADE_MAX_PIX = 512, MADE_MAX_SEG = 6, MADE_N_DIAG = 11, MADE_GRID = 1024 };
 
 typedef struct made_segment {
@@ -68,7 +66,7 @@ static inline void made_settings(const mill_library *lib, mill_fit_settings *set
 {
   MILL_AT_END(mill_config_clear) mill_config config;
   mill_config_default(&config);
-  made_check(mill_config_bind(&config, lib));
+  made_check(mill_config_bind(&config, lib, 1));
   *set = config.fit;
   set->n_cont = 5;
   set->n_wave_mask = 0;
