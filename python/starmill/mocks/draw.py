@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from starmill.cli.basics import USAGE, Failure
-from starmill.templates.library_data import hull_distance
+from starmill.templates.library_data import inside_hulls
 from starmill.wavelength import C_KM_S
 
 # Each seed, stream and index (of a star or a tile) has its own sequence of random numbers.
@@ -66,7 +66,7 @@ class Stars:
 
 def check_library(library):
     """Check that labels can be drawn inside the library's hulls."""
-    n_inside = (hull_distance(library, _points(library, generator(1, STAR, 0), 20000)) <= 0).sum()
+    n_inside = inside_hulls(library, _points(library, generator(1, STAR, 0), 20000)).sum()
     if n_inside < 20:
         raise Failure(USAGE, f"{library.path}: {n_inside} of 20000 points between the labels' "
                              "limits lie inside the hulls, too few to draw stars from; check hulls "
@@ -86,7 +86,7 @@ def _labels(library, randoms):
     todo = np.arange(len(randoms))
     while len(todo):
         points = np.stack([_points(library, randoms[i], N_TRY) for i in todo])
-        inside = hull_distance(library, points.reshape(-1, library.n_label)).reshape(-1, N_TRY) <= 0
+        inside = inside_hulls(library, points.reshape(-1, library.n_label)).reshape(-1, N_TRY)
         found = inside.any(axis=1)
         values[todo[found]] = points[found, inside[found].argmax(axis=1)]
         todo = todo[~found]

@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from starmill.cli.basics import INPUT, Failure
 from starmill.templates import emulate
 from starmill.templates.calibrators import mad
-from starmill.templates.library_data import MAX_WIDTH, SplineGrid, hull_distance
+from starmill.templates.library_data import MAX_WIDTH, SplineGrid, inside_hulls
 from starmill.templates.radial import RadialFit
 
 DEGREES, RIDGES = (1, 2, 3), (1e-3, 1e-2, 1e-1)  # to choose from by cross-validation
@@ -164,13 +164,13 @@ def labels_inside(library, calibrators):
     while n < N_INSIDE:
         mapped = low + (high - low) * rng.random((N_INSIDE, len(low)))
         some = library.unmap(mapped)
-        inside.append(some[hull_distance(library, some) <= 0])
+        inside.append(some[inside_hulls(library, some)])
         n += len(inside[-1])
         if n < len(inside) * N_INSIDE // 1000:
             raise Failure(INPUT, "the library's hulls fill less than a thousandth of its labels")
     star = calibrators.labels[rng.integers(len(calibrators.labels), size=N_NEAR)]
     near = star + 2 * calibrators.scale * rng.normal(size=star.shape)
-    return np.concatenate([*inside, near[hull_distance(library, near) <= 0]])
+    return np.concatenate([*inside, near[inside_hulls(library, near)]])
 
 
 def into_network(library, emulator, calibrators, values_at, by_term):

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial import ConvexHull, KDTree, QhullError
 
 from starmill.cli.basics import INPUT, USAGE, Failure
-from starmill.templates.library_data import MAX_FACET, MAX_HULL, Hull, Label, hull_distance
+from starmill.templates.library_data import MAX_FACET, MAX_HULL, Hull, Label, inside_hulls
 
 # column, unit and typical uncertainty of the labels of synthetic spectra
 KNOWN = {"teff": ("TEFF", "K", 60.0), "logg": ("LOGG", "log(cm s**-2)", 0.15),
@@ -116,7 +116,7 @@ def fill_range(library, low, high, n_guess):
         u = 0.5 + np.arange(n_try + 1, n_try + 10001)[:, np.newaxis] * alpha
         x = low + (high - low) * (u - np.floor(u))
         value = library.unmap(x)
-        found.append(value[hull_distance(library, value) <= 0])
+        found.append(value[inside_hulls(library, value)])
         n_try += len(value)
     library.guess_label = np.concatenate(found)[:n_guess]
     library.guess_vsini_km_s = np.array(VSINI_KM_S)
@@ -126,7 +126,7 @@ def spread(library, values, n_guess):
     """Choose up to n_guess guess templates among models at values [n][n_label]: the central model,
     then each time the model farthest from all chosen.  Return the models outside the hulls [n]."""
     mapped = library.map(values)
-    outside = ~(hull_distance(library, values) <= 1e-10)
+    outside = ~inside_hulls(library, values)
     if outside.all():
         raise Failure(INPUT, "no spectrum lies inside the hulls of its labels")
     free = np.where(outside, -1.0, np.inf)

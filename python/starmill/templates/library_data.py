@@ -140,3 +140,9 @@ def hull_distance(library, values):
             distance[block] = np.where(value > distance[block], value, distance[block])
             distance[block[np.isnan(value)]] = np.nan
     return distance
+
+
+def inside_hulls(library, values):
+    """Return which values [n][n_label] are in all hulls.  Rounding errors do not put models at the
+    corners of a hull outside."""
+    return hull_distance(library, values) <= 1e-9

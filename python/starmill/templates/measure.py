@@ -9,7 +9,7 @@ import numpy as np
 
 from starmill.cli.basics import INPUT, USAGE, Failure
 from starmill.templates import emulate, library_file, residuals
-from starmill.templates.library_data import hull_distance
+from starmill.templates.library_data import inside_hulls
 from starmill.wavelength import C_KM_S
 
 ALL_SN = (20, 100)  # S/N per pixel at which the spectra are fitted
@@ -167,7 +167,7 @@ def report(library, models, n_component, how):
     n = len(models.labels)
     if not 1 <= n <= MAX_SPECTRA:
         raise Failure(USAGE, f"spectra left out: expected 1 to {MAX_SPECTRA}, got {n}")
-    inside = hull_distance(library, models.labels) <= 1e-9
+    inside = inside_hulls(library, models.labels)
     if not inside.any():
         raise Failure(INPUT, f"none of the {n} spectra left out has labels inside the library's "
                       "hulls")

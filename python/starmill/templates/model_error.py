@@ -6,7 +6,7 @@ import numpy as np
 
 from starmill.cli.basics import INPUT, USAGE, Failure
 from starmill.templates import emulate, residuals
-from starmill.templates.library_data import hull_distance
+from starmill.templates.library_data import inside_hulls
 from starmill.templates.library_file import read, writable, write
 from starmill.templates.resample import ArmCut
 from starmill.templates.spectra_files import on_grid, read_all
@@ -92,7 +92,7 @@ def read_inside(options, library, error_columns):
         raise Failure(INPUT, f"{options.spectra}: an error of --error-columns is not above 0; NaN "
                       "marks labels of stars that are no benchmark")
     with np.errstate(invalid="ignore", divide="ignore"):
-        inside = hull_distance(library, spectra.labels) <= 0
+        inside = inside_hulls(library, spectra.labels)
     print(f"spectra: {inside.sum()} of {len(inside)} have labels inside the library's hulls")
     for name in ("flux", "labels", "errors"):
         setattr(spectra, name, getattr(spectra, name)[inside])
