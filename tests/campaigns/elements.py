@@ -26,7 +26,7 @@ from starmill.grids import plan  # noqa: E402
 from starmill.products import drawing  # noqa: E402
 from starmill.surveys import generic  # noqa: E402
 from starmill.templates import emulate, grid_models, library_file  # noqa: E402
-from survey_stats import half_width  # noqa: E402
+from survey_stats import half_width, table  # noqa: E402
 
 # first and last A, sigma and step (A); 4MOST is sharper than the library's 0.5 A
 SURVEYS = {"DESI": (3650, 9800, 0.75, 0.8), "LAMOST LRS": (3900, 9000, 1.15, 1.2),
@@ -39,15 +39,6 @@ CONFIG = ("format: generic\nnpoly_per_1000aa: 9\nmodel_error: false\n"
           "arms: [{name: b, min: 4000, max: 5800}, {name: r, min: 5800, max: 8800}]\npriors:\n" +
           "".join("  - {param: %s, mean: %g, sigma: 0.3}\n" % (card.lower(), 0.1 * is_alpha)
                   for card, is_alpha in zip(CARDS, IS_ALPHA)))
-
-
-def row(*cells):
-    print("|", " | ".join(map(str, cells)), "|")
-
-
-def heading(*cells):
-    row(*cells)
-    row(*["---"] * len(cells))
 
 
 def seen(flux, wave, survey):
@@ -64,7 +55,7 @@ def precision(path):
     are all labels, with the priors of CONFIG, the velocity and a continuum."""
     library = library_file.read(path)
     wave, arm = library.arm[0].wave_aa, library.arm[0]
-    heading("survey", "star", "S/N", *CARDS)
+    lines = []
     for survey in SURVEYS:
         for star, four in STARS.items():
             at = np.concatenate([four, four[3] * IS_ALPHA])
@@ -77,16 +68,20 @@ def precision(path):
                 slopes.append((up - down) / (2 * step[i]))
             n = int((x[-1] - x[0]) / 110)
             smooth = np.polynomial.chebyshev.chebvander(np.linspace(-1, 1, len(x)), n).T
-            rows = np.vstack([slopes, smooth * flux])
-            prior = np.concatenate([np.zeros(5), np.full(len(CARDS), 0.3 ** -2), np.zeros(n + 1)])
+            common = arm.error.component * arm.error.sigma[:, None]  # known to 1 sigma
+            common = [np.interp(x, wave, c) * flux for c in common]
+            rows = np.vstack([slopes, smooth * flux, common])
+            prior = np.concatenate([np.zeros(5), np.full(len(CARDS), 0.3 ** -2), np.zeros(n + 1),
+                                    np.ones(len(common))])
             for sn in 30, 50, 100:
                 error = np.hypot(1 / sn, arm.white_error(x, SURVEYS[survey][3] / x)) * flux
                 information = (rows / error ** 2) @ rows.T + np.diag(prior)
                 scale = 1 / np.sqrt(np.diag(information))
                 covariance = np.linalg.inv(information * np.outer(scale, scale))
                 found = np.sqrt(np.diag(covariance))[5:5 + len(CARDS)] * scale[5:5 + len(CARDS)]
-                row(survey, star, sn, *("%.2f" % e for e in found))
-    row("any", "least error", "", *("%.2f" % label.floor for label in library.label[4:]))
+                lines.append((survey, star, sn, *("%.2f" % e for e in found)))
+    floors = ("%.2f" % label.floor for label in library.label[4:])
+    table(("survey", "star", "S/N", *CARDS), [*lines, ("any", "least error", "", *floors)])
 
 
 def pulls(path, starmill, folder, grid_path):
@@ -97,10 +92,10 @@ def pulls(path, starmill, folder, grid_path):
     wave, floor = library.arm[0].wave_aa, np.array([label.floor for label in library.label[4:]])
     with open(os.path.join(folder, "pulls.yaml"), "w") as f:
         f.write(CONFIG)
-    heading("survey", "spectra", "", *CARDS)
+    sets = ("own", emulate.flux(library, 0, true)), ("models", grid.flux(0, rows))
+    lines = []
     for survey in "DESI", "LAMOST LRS":
-        for what, fluxes in (("own", emulate.flux(library, 0, true)),
-                             ("models", grid.flux(0, rows))):
+        for what, fluxes in sets:
             spectra = []
             for i, flux in enumerate(fluxes):
                 x, y = seen(flux, wave, survey)
@@ -119,10 +114,11 @@ def pulls(path, starmill, folder, grid_path):
                                 for end in ("", "_ERR"))
             off = found - true[at[good], 4:]
             error = np.hypot(error, floor * (what == "models"))
-            row(survey, f"{what}, {good.sum()}", "bias, dex",
-                *("%+.2f" % bias for bias in np.median(off, axis=0)))
-            row("", "", "scatter, dex", *("%.2f" % half_width(y) for y in off.T))
-            row("", "", "pulls", *("%.1f" % half_width(y) for y in (off / error).T))
+            lines += [(survey, f"{what}, {good.sum()}", "bias, dex",
+                       *("%+.2f" % bias for bias in np.median(off, axis=0))),
+                      ("", "", "scatter, dex", *("%.2f" % half_width(y) for y in off.T)),
+                      ("", "", "pulls", *("%.1f" % half_width(y) for y in (off / error).T))]
+    table(("survey", "spectra", "", *CARDS), lines)
 
 
 def miles(path, picture):
@@ -134,10 +130,10 @@ def miles(path, picture):
         use = [(fits[c + "_FLAG"][...][good] & 6) == 0 for c in CARDS]
     edges = (-2.5, -2, -1.5, -1, -0.6, -0.3, 0, 0.5)
     bins = [(feh >= low) & (feh < high) for low, high in zip(edges, edges[1:])]
-    heading("[Fe/H]", "stars", *CARDS)
-    for low, high, bin_ in zip(edges, edges[1:], bins):
-        row(f"{low} to {high}", bin_.sum(),
-            *("%+.2f ± %.2f" % (np.median(y[bin_]), half_width(y[bin_])) for y in found))
+    table(("[Fe/H]", "stars", *CARDS), [
+        (f"{low} to {high}", bin_.sum(),
+         *("%+.2f ± %.2f" % (np.median(y[bin_]), half_width(y[bin_])) for y in found))
+        for low, high, bin_ in zip(edges, edges[1:], bins)])
     with plt.rc_context(drawing.STYLE):
         figure, axes = plt.subplots(2, 4, figsize=(9, 4), sharex=True, sharey=True)
         for axis, card, y, usable in zip(axes.flat, CARDS, found, use):

@@ -31,6 +31,15 @@ def half_width(delta, axis=-1):
     return 0.5 * (high - low)
 
 
+def table(columns, rows):
+    """Print a table in Markdown."""
+    print("| " + " | ".join(columns) + " |")
+    print("|" + "---|" * len(columns))
+    for row in rows:
+        print("| " + " | ".join(str(value) for value in row) + " |")
+    print()
+
+
 # name of the column, how it is written in a picture, unit, digits that are worth printing
 Parameter = collections.namedtuple("Parameter", "name symbol unit digits")
 PARAMETERS = (

@@ -31,7 +31,7 @@ import h5py
 import numpy as np
 from astropy.io import fits as pyfits
 
-from survey_stats import FITTED, SN_BINS, half_width, mad, text
+from survey_stats import FITTED, SN_BINS, half_width, mad, table, text
 
 PARAMETERS = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE")  # those with a criterion
 UNITS = {"VRAD": "km/s", "VSINI": "km/s", "TEFF": "K"}
@@ -116,14 +116,6 @@ def ratio_interval(delta, scatter):
     low, high = np.percentile(ours / theirs, [2.5, 97.5])
     ours, theirs = scatter(delta)
     return ours, theirs, ours / theirs, float(low), float(high)
-
-
-def table(columns, rows):
-    print("| " + " | ".join(columns) + " |")
-    print("|" + "---|" * len(columns))
-    for row in rows:
-        print("| " + " | ".join(str(value) for value in row) + " |")
-    print()
 
 
 def unit(name):
