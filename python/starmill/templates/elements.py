@@ -13,7 +13,7 @@ import numpy as np
 
 from starmill.cli.basics import USAGE, Failure
 from starmill.grids import plan
-from starmill.templates import emulate, library_file
+from starmill.templates import calibrators, emulate, library_file
 from starmill.templates.grid_models import open_grid
 from starmill.templates.library_data import Hull, Label
 
@@ -126,10 +126,11 @@ class Process:
             self.left[:, i] = self.coef[:, i] / np.diag(inverse)
         self.coef *= self.models.strength
 
-    def response(self, k, values):
-        """Return d ln flux / d [X/Fe] of element k [n][n_pix]."""
-        near = self.nearness(values) * self.factor[:, k]
-        return self.models.absorption(values) * self.variance[k] * (near @ self.coef)
+    def responses(self, values):
+        """Yield d ln flux / d [X/Fe] [n][n_pix] of each element."""
+        near, strength = self.nearness(values), self.models.absorption(values)
+        for k in range(len(plan.ELEMENTS)):
+            yield strength * self.variance[k] * ((near * self.factor[:, k]) @ self.coef)
 
 
 # ---- the library -------------------------------------------------------------------------------
@@ -141,8 +142,8 @@ def parts_of(process, values, n_component=N_COMPONENT):
     library = process.models.library
     weight = np.sqrt(emulate.flux(library, 0, values).mean(axis=0))  # faint pixels count less
     found = []
-    for k in range(len(plan.ELEMENTS)):
-        y = process.response(k, values) * weight
+    for k, y in enumerate(process.responses(values)):
+        y *= weight
         square, vector = np.linalg.eigh(y @ y.T)
         square /= np.sqrt(square.sum())  # a compromise of elements with strong and weak lines
         for size, score in zip(square[:-n_component - 1:-1], vector.T[::-1]):
@@ -225,13 +226,9 @@ def measure(process):
     wave, n_element = base.arm[0].wave_aa, len(plan.ELEMENTS)
     usual = 1.48 * np.median(abs(process.left), axis=0)
     weight = 1 / np.sqrt(1e-4 / np.gradient(wave) + usual ** 2)
-    response = np.array([process.response(k, models.values) for k in range(n_element)])
-    slopes = []
-    for j, label in enumerate(base.label):
-        step = np.zeros(N_FOUR)
-        step[j] = 0.1 * label.scale
-        ends = [emulate.ln_flux(base, 0, models.values + sign * step) for sign in (1, -1)]
-        slopes.append((ends[0] - ends[1]) / (2 * step[j]))
+    response = np.array(list(process.responses(models.values)))
+    slopes = calibrators.slopes(base, 0, models.values, [0.2 * label.scale for label in base.label],
+                                0.0, np.arange(len(wave)))[:N_FOUR]
     off, noise = np.empty((2, process.n, n_element))
     for i in range(process.n):
         design = np.vstack([response[:, i], [s[i] for s in slopes], models.smooth.T]) * weight
@@ -257,8 +254,9 @@ def make(grid_path, uncorrected, base, path, program):
     grid = open_grid(grid_path)
     bare, library = library_file.read(uncorrected), library_file.read(base)
     wanted = [label.name for label in library.label] + [e[0].lower() for e in plan.ELEMENTS]
-    if grid.label != wanted + ["vmicro"]:
-        raise Failure(USAGE, f"{grid_path}: its labels are not {','.join(wanted)},vmicro")
+    if grid.label != wanted + ["vmicro"] or "arms/arm0/continuum" not in grid.file:
+        raise Failure(USAGE, f"{grid_path}: its labels are not {','.join(wanted)},vmicro, or it has "
+                             "no continuum")
     for one, name in ((bare, uncorrected), (library, base)):
         if (one.n_label, len(one.arm), len(one.arm[0].emulator.weight)) != (N_FOUR, 1, 4) or \
                 one.arm[0].n_pix != grid.arm[0].n_pix:

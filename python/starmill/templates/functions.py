@@ -3,7 +3,7 @@
 scores of principal components of ln flux (docs/use/libraries.md)."""
 
 import numpy as np
-from scipy.interpolate import barycentric_interpolate, make_interp_spline
+from scipy.interpolate import krogh_interpolate, make_interp_spline
 from scipy.linalg import eigh, qr
 
 from starmill.cli.basics import INPUT, Failure
@@ -175,7 +175,7 @@ class Lattice:
                 uses = [([below[0], above[0], *below[1:2], *above[1:2]][:most],
                          (above[0] - below[0]) ** -2.0)]
             for use, weight in uses:
-                yield len(use), weight, barycentric_interpolate(x[use], value[line[use]], x[c])
+                yield len(use), weight, krogh_interpolate(x[use], value[line[use]], x[c])
 
 
 def distinct(x):

@@ -11,6 +11,7 @@ from scipy.ndimage import median_filter
 
 from starmill.cli.basics import INPUT, Failure, check_output, version, write_whole
 from starmill.surveys.spectra import SpectraFile
+from starmill.templates.spectra_fits import guarded
 
 FORMAT = "starmill sky components"
 LEAST_FIBRES = 8
@@ -23,12 +24,8 @@ OUTLIER = 5.0  # times the median chi-square: above, a fibre is on an object and
 
 def sky_rows(path):
     """Return the numbers of a file's sky fibres."""
-    try:
-        with fits.open(path) as file:
-            kind = np.char.strip(file["FIBERMAP"].data["OBJTYPE"].astype(str))
-    except (OSError, KeyError) as error:
-        raise Failure(INPUT, f"{path}: has no table FIBERMAP with a column OBJTYPE to find sky "
-                             f"fibres by: {error}") from error
+    with guarded(path), fits.open(path) as file:
+        kind = np.char.strip(file["FIBERMAP"].data["OBJTYPE"].astype(str))
     return np.flatnonzero(kind == "SKY")
 
 
