@@ -52,8 +52,8 @@ extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 int mill_star_columns_wanted(int (*has)(const void *table, const char *name), const void *table);
 
 /** mill_star_columns_of returns mill_star_columns_wanted of a FITS table.  mill_star_columns_read
- *  reads these columns into v [MILL_N_STAR_COLUMN], which the caller zeroes before, and frees by
- *  mill_fits_values_free also after a failure.  MILL_ERR_INPUT. */
+ *  reads these columns into v [MILL_N_STAR_COLUMN], which the caller declares by
+ *  MILL_FITS_VALUES.  MILL_ERR_INPUT. */
 int mill_star_columns_of(mill_fits_file *file, int i_hdu);
 int mill_star_columns_read(mill_fits_file *file, int i_hdu, mill_fits_values *v);
 

@@ -31,10 +31,10 @@ typedef struct raw_table {
   const mill_fit_settings *set;
   int library; /* use only rows with this code in LIBRARY; 0: all rows */
   int64_t n_row;
-  mill_fits_values column[MILL_N_STAR_COLUMN];
-  double *value;         /* [n_row] the column just read */
-  unsigned char *known;  /* [n_row] of a result: 1 if CATALOG_CRC agrees */
-  mill_start_table *out; /* theta is filled while reading */
+  mill_fits_values *column; /* [MILL_N_STAR_COLUMN] */
+  double *value;            /* [n_row] the column just read */
+  unsigned char *known;     /* [n_row] of a result: 1 if CATALOG_CRC agrees */
+  mill_start_table *out;    /* theta is filled while reading */
 } raw_table;
 
 /* Allocate the table's parameters and a work column for n_row rows; fail if there are none. */
@@ -279,7 +279,8 @@ int mill_start_table_read(const char *path, const mill_library *lib, const mill_
 {
   int err = MILL_OK;
   int is_hdf5 = 0;
-  raw_table raw = {.path = path, .lib = lib, .set = set, .library = library};
+  MILL_FITS_VALUES(column, MILL_N_STAR_COLUMN);
+  raw_table raw = {.path = path, .lib = lib, .set = set, .library = library, .column = column};
   *out = NULL;
   MILL_TRY(mill_star_table_is_hdf5(path, "a FITS table or a result to start from", &is_hdf5));
   MILL_TRY(MILL_ALLOC(1, &raw.out));
@@ -287,11 +288,9 @@ int mill_start_table_read(const char *path, const mill_library *lib, const mill_
   MILL_TRY(mill_star_table_code(err, is_hdf5, "start"));
   MILL_TRY(sort_rows(&raw));
   digest(raw.out);
-  *out = raw.out;
-  raw.out = NULL;
+  err = MILL_GIVE(&raw.out, out);
 done:
   mill_start_table_free(raw.out);
-  mill_fits_values_free(MILL_N_STAR_COLUMN, raw.column);
   MILL_FREE(raw.value, raw.known);
   return err;
 }

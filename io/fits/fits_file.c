@@ -399,12 +399,6 @@ void mill_fits_values_end(void *values)
     mill_free(v->text);
 }
 
-void mill_fits_values_free(int n, mill_fits_values *values)
-{
-  for (int i = 0; i < n; i++)
-    mill_free(values[i].text);
-}
-
 void mill_fits_fill(const char *path, const mill_fits_wish *wish, int n_wish,
                     const mill_fits_values *values, int64_t i, void *out)
 {

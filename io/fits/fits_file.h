@@ -133,15 +133,14 @@ static inline const char *mill_fits_text_at(const mill_fits_values *texts, int64
   return texts->text ? texts->text + (size_t)i * texts->stride : "";
 }
 
-/** Read columns of a table into new memory.  The caller zeroes values [n_wish] before, and frees
- *  them also after a failure.  MILL_ERR_INPUT. */
+/** Read columns of a table into new memory.  The caller declares values [n_wish] by
+ *  MILL_FITS_VALUES, which frees them.  MILL_ERR_INPUT. */
 int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, int n_wish,
                       mill_fits_values *values);
 
 /** Make values [n_wish] of n_row rows that are all missing. */
 int mill_fits_columns_missing(const mill_fits_wish *wish, int n_wish, int64_t n_row,
                               mill_fits_values *values);
-void mill_fits_values_free(int n, mill_fits_values *values);
 
 /** Copy row i of values to the members of struct *out given by the wishes.  The member of a missing
  *  text column is left as it is.  path: for warnings. */

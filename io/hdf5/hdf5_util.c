@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "io/hdf5/hdf5_crash.h"
 #include "kernels/base/common.h"
@@ -553,8 +552,6 @@ int mill_h5_write_attr_double(const mill_h5_file *file, const char *object, cons
 int mill_h5_write_attr_text(const mill_h5_file *file, const char *object, const char *name,
                             const char *value)
 {
-  const hid_t type = mill_h5_text_type(strlen(value));
-  const int err = mill_h5_write_attr(file, object, name, type, type, 0, value);
-  MILL_H5_CLOSE(type);
-  return err;
+  MILL_AT_END(mill_h5_id_close) const hid_t type = mill_h5_text_type(strlen(value));
+  return mill_h5_write_attr(file, object, name, type, type, 0, value);
 }

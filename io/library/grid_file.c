@@ -211,7 +211,6 @@ static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int 
                      const mill_keyed *row, float *out)
 {
   MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
-  MILL_AT_END(mill_h5_id_close) hid_t memory = H5I_INVALID_HID;
   if (!mill_h5_array_open(file->h5.id, at, &array))
     return MILL_REFUSED(&file->h5, "/%s cannot be opened: %s", at, mill_h5_reason());
   if (H5Tget_class(array.type) != H5T_FLOAT || H5Tget_size(array.type) > 8)
@@ -220,8 +219,7 @@ static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int 
     k = run_length(row + i, n - i);
     const hsize_t start[2] = {(hsize_t)row[i].key, 0}, count[2] = {(hsize_t)k, (hsize_t)n_pix};
     float *to = out + (size_t)row[i].place * (size_t)n_pix;
-    MILL_H5_CLOSE(memory);
-    memory = H5Screate_simple(2, count, NULL);
+    MILL_AT_END(mill_h5_id_close) const hid_t memory = H5Screate_simple(2, count, NULL);
     if (memory < 0 ||
         H5Sselect_hyperslab(array.space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
         H5Dread(array.id, H5T_NATIVE_FLOAT, memory, array.space, H5P_DEFAULT, to) < 0)

@@ -130,9 +130,8 @@ int mill_trained_write(const char *path, const mill_library *lib, int n, int n_t
 /* ---- reading -------------------------------------------------------------------------------- */
 
 #define REFUSED(file, format, ...)                                                                 \
-  MILL_ERROR(MILL_ERR_INPUT,                                                                       \
-             "%s: " format "; remove it to begin again, or give --checkpoint another name",        \
-             (file)->path, ##__VA_ARGS__)
+  MILL_REFUSED(file, format "; remove it to begin again, or give --checkpoint another name",       \
+               ##__VA_ARGS__)
 
 /* Read the identity into found [MAX_IDENTITY]; fail unless the file is a checkpoint. */
 static int read_identity(const mill_h5_file *file, char *found)

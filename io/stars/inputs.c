@@ -357,10 +357,8 @@ static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input
 {
   int64_t n_before = 0, n_after = 0;
   MILL_OWNED int64_t *n_row = NULL, *n_exposure = NULL;
-  int code = MILL_ALLOC(inputs->n_file, &n_row);
-  if (code == MILL_OK)
-    code = MILL_ALLOC(inputs->n_file, &n_exposure);
-  MILL_CHECK(mill_mpi_agree(mpi, code));
+  MILL_CHECK(mill_mpi_agree(mpi, mill_error_of(MILL_ALLOC(inputs->n_file, &n_row),
+                                               MILL_ALLOC(inputs->n_file, &n_exposure))));
   MILL_CHECK(mill_join_make(mpi, radius_arcsec, inputs->n_file, inputs->file_start,
                             inputs->file_end, inputs->index, n_row, n_exposure, &inputs->join));
   MILL_CHECK(mill_mpi_agree(mpi, refuse_mixed_frames(names, facts, inputs)));

@@ -2,7 +2,6 @@
 #include "io/status/status_board.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

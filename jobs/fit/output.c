@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/output.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "io/stars/reader.h"

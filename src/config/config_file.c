@@ -36,10 +36,8 @@ static int read_file(const char *path, unsigned char **text, size_t *n_text)
           "--object-file)",
           path, MAX_FILE_BYTES / 1048576);
   } while (n == n_room);
-  *text = buffer;
   *n_text = (size_t)n;
-  buffer = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&buffer, text);
 }
 
 /* Report libyaml's error as "FILE:LINE: ...". */

@@ -337,9 +337,7 @@ static int read_objects(reader *in, const yaml_node_t *node)
   }
   if (list)
     mill_star_list_sort(list);
-  in->config->select.star = list; /* the caller frees the previous list */
-  list = NULL;
-  return MILL_OK;
+  return MILL_GIVE(&list, &in->config->select.star); /* the caller frees the previous list */
 }
 
 /* Read a list of bit numbers into the mask of allowed FIBERSTATUS bits. */

@@ -41,10 +41,11 @@ typedef struct mill_contest {
 /** Begin with the last library, which guesses. */
 void mill_contest_begin(mill_contest *contest);
 
-/** Take the result of a library's turn with the star in a slot, and choose the next turn.
+/** A library's turn with the star in a slot, a guess or a fit, has ended: keep its row if it is the
+ *  best so far, and choose the next library.
  *
- *  next   out  library of the next turn; -1: no more turns, star->result is the star's row (with
- *              models and epochs if contest->is_kept)
+ *  next   out  the next library; -1: none, star->result is the star's row (with models and epochs
+ *              if contest->is_kept)
  *  limit  out  the next library fits only if its guess's chi-square is at most limit
  *
  *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */

@@ -194,8 +194,7 @@ static void end_thread(mill_draw *draw)
 
 int mill_draw_settle(mill_draw *draw)
 {
-  MILL_AT_END(mill_watch_end_at)
-  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "the end of handing out work");
+  MILL_WATCHED(MILL_WATCH_FILE, 0, "the end of handing out work");
   if (draw->has_asked) {
     MILL_CHECK_MPI(MPI_Wait(&draw->answer, MPI_STATUS_IGNORE));
     MILL_CHECK_MPI(MPI_Wait(&draw->ask, MPI_STATUS_IGNORE));

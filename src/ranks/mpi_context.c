@@ -175,8 +175,7 @@ int mill_mpi_start(mill_mpi *mpi)
   mill_mpi stop;
   /* reported below, once MPI knows the rank */
   const int watch_err = mill_watchdog_start(log_abort);
-  MILL_AT_END(mill_watch_end_at)
-  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "MPI_Init_thread");
+  MILL_WATCHED(MILL_WATCH_START, 0, "MPI_Init_thread");
   *mpi = stop = nobody;
   MILL_CHECK(check_memory());
   MILL_CHECK(choose_components());
@@ -264,8 +263,7 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
     char host[256];
   } outcome;
   char host[256];
-  MILL_AT_END(mill_watch_end_at)
-  const int watch = mill_watch_begin(MILL_WATCH_RANKS, 0, "what the other ranks have come to");
+  MILL_WATCHED(MILL_WATCH_RANKS, 0, "what the other ranks have come to");
   MILL_CHECK_MPI(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, mpi->comm));
   if (worst.severity == 0)
     return MILL_OK;

@@ -44,7 +44,7 @@ static int find(void *library, const char *name, void *function)
   return address != NULL;
 }
 
-/* Load NVML and find its functions; nvml.usable stays 0 if one is missing. */
+/* Load the library NVML and find its functions; nvml.usable stays 0 if a function is missing. */
 static void load(void)
 {
   int (*start)(void) = NULL;

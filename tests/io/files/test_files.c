@@ -9,7 +9,6 @@
 
 #include "io/files/lock_file.h"
 #include "io/files/sha256.h"
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "tests/test_folder.h"
 
