@@ -50,10 +50,14 @@ static __device__ __forceinline__ void mill_gram_collect_tile(int lane, int firs
   }
 }
 
-/** Add up the products that the warps hold, in the order of warps: row r in [first, n_row) times
- *  row c goes to sums at mill_gram_at(r, c) - mill_gram_at(first, 0).  own: products of pairs
- *  (0, 0), (1, 0), (1, 1) of the n_own row groups from g0 on, added if h is 0.  across: group g0
- *  times group h, added if n_own is 1 and h < g0.  On return all n_thread threads see the sums. */
+/** Add the warps' products of rows to sums, in the order of warps.  The product of row r in [first,
+ *  n_row) with row c is at mill_gram_at(r, c) - mill_gram_at(first, 0).
+ *
+ *  own     products of the n_own row groups from g0 on with each other: pairs (0, 0), (1, 0),
+ *          (1, 1).  Added if h is 0.
+ *  across  products of group g0 with group h.  Added if n_own is 1 and h < g0.
+ *
+ *  On return all n_thread threads see the sums. */
 template <int n_own>
 static __device__ __forceinline__ void
 mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,

@@ -50,8 +50,8 @@ typedef struct mill_model_arm {
   int n_pix, n_pix_pad;
   double ln_wave0, ln_step;
   double expm1_step; /**< exp(ln_step) - 1 */
-  double
-      spline_scale_right; /**< exp(-2 ln_step): Z[i + 1] in the unit of Z[i] (mill_block_spline) */
+  /** exp(-2 ln_step): Z[i + 1] in the unit of Z[i] (mill_block_spline) */
+  double spline_scale_right;
   /** Filters from second differences to spline coefficients, applied in turn (spline_filter.h):
    *  their taps are 1, 4 and 16 grid points apart; the last one is for float64 only. */
   double spline_near[7], spline_far[7], spline_last[3];

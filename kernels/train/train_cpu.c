@@ -52,9 +52,9 @@ static void destroy(mill_train_work *w)
   MILL_FREE(w->out, w->part, w->row_loss, w->gradient, w);
 }
 
-/* Allocate the work space; the last layer's outputs get n_block blocks of n_wide outputs. */
 MILL_CLOSER(mill_train_work, destroy)
 
+/* Allocate the work space; the last layer's outputs get n_block blocks of n_wide outputs. */
 static int create(const mill_train_net *net, mill_train_work **out)
 {
   MILL_AT_END(destroy_at) mill_train_work *w = NULL;

@@ -60,10 +60,11 @@ MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slo
   mill_polish_begin(m, slot, theta);
 }
 
-/** Begin a simplex (a short one for hybrid) at polish.at, or with `step` at the polish's next
- *  point, along the axes of the curvature at polish.at.  If the curvature is not positive definite,
- *  begin at polish.at (at the start if there is none) along the parameters, in typical
- *  uncertainties. */
+/** Begin a simplex, a short one for hybrid.
+ *
+ *  Its centre is polish.at, or with `step` the next point of the polish.  Its axes are those of the
+ *  curvature at polish.at.  If the curvature is not positive definite, the axes are the parameters,
+ *  scaled by typical uncertainties.  Without polish.at the centre is the start. */
 MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot, int step)
 {
   mill_polish *p = &slot->polish;
