@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Configuration of `starmill fit`: a YAML file, whose keys the command line overrides.
  *
- *  Keys have rvspecfit's names where it has them.  Unknown keys, wrong types and values out of
- *  range are MILL_ERR_CONFIG, with file, line and key in the message. */
+ *  Keys shared with rvspecfit have its names.  Unknown keys, wrong types and values out of range
+ *  are MILL_ERR_CONFIG, with file, line and key in the message. */
 #pragma once
 
 #include <stdio.h>
@@ -26,8 +26,7 @@ enum mill_sn_source {
   MILL_SN_SCORES      /**< taken from the survey: DESI's SCORES or 4MOST's SNR */
 };
 
-/** Which rows to fit with both target classes and redrock: those that either selects, or both
- *  select. */
+/** Which rows to fit with both target classes and redrock: those selected by either, or by both. */
 enum mill_select_by { MILL_SELECT_BY_ANY = 0, MILL_SELECT_BY_ALL };
 
 enum { MILL_MAX_TARGET_CLASS = 16 };
@@ -51,8 +50,7 @@ typedef struct mill_selection {
   int min_exp_id, max_exp_id; /**< range of EXPID kept; 0: no limit */
 } mill_selection;
 
-/** A fixed value (sigma unused) or a Gaussian prior of a parameter, which mill_config_bind looks
- *  up by name. */
+/** Fixed value (sigma unused) or Gaussian prior of a parameter; mill_config_bind finds its name. */
 typedef struct mill_named_value {
   char name[MILL_MAX_NAME];
   double value, sigma;

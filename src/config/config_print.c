@@ -190,8 +190,7 @@ static void print_range(const mill_option *k, FILE *out)
   print_cell(text, or_empty(k->range), out);
 }
 
-/* Print the type of a key for the documentation, its words or the kind of its value, and its
- * unit. */
+/* Print a key's type (its words, or the kind of its value) and its unit, for the documentation. */
 static void print_type_and_unit(const mill_option *k, FILE *out)
 {
   if (k->words)

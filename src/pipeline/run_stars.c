@@ -12,8 +12,8 @@
 enum {
   /** Rounds between two looks for finished stars, on a backend whose host waits during rounds. */
   ROUNDS_PER_CALL = 4,
-  /** Most rounds between two looks, on a backend whose host works meanwhile; the backend stops
-   *  earlier when 1/SLOT_SHARE of the slots are free. */
+  /** Most rounds between two looks, on a backend that runs rounds while the host works.  The
+   *  backend stops earlier when 1/SLOT_SHARE of the slots are free. */
   ROUNDS_PER_LOOP = 64,
   /** Least number of stars that a CPU starts together, since they share the guess's templates. */
   START_TOGETHER = 16,
@@ -330,8 +330,8 @@ static int collect(mill_pipeline *p, mill_crew *c, int *gives_up)
   return MILL_OK;
 }
 
-/** Fit with a crew.  p->all fits until every star is fitted; a thread's crew until there are no
- *  more stars to load (then p->all finishes the rest with all threads). */
+/** Fit with a crew.  p->all fits until every star is fitted.  A thread's crew fits until no star is
+ *  left to load; p->all then finishes the rest with all threads. */
 static int work(mill_pipeline *p, mill_crew *c)
 {
   const mill_backend *be = p->backend;

@@ -64,6 +64,7 @@ void mill_slots_trim(mill_slots *slots)
       drop_own(slots, &slots->entry[i].memory);
 }
 
+/* Returns 1 if a slot had memory. */
 int mill_slots_drop(mill_slots *slots)
 {
   int n = 0;
@@ -250,8 +251,7 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
                sizeof(mill_slot));
 }
 
-/** Reserve memory for a star and set the offsets of its parts; pixels have the same offset for all
- *  libraries. */
+/** Reserve memory for a star and set the offsets of its parts: the same for all libraries. */
 static int place_star(mill_slots *s, int i_slot, const mill_star *star)
 {
   mill_slot_entry *e = &s->entry[i_slot];
@@ -472,6 +472,7 @@ int mill_slots_fetch(mill_slots *slots, const int *i_slot, int n)
   mill_epoch_result *epoch = f->epoch;
   for (int i = 0; i < n; i++) {
     const mill_slot_entry *e = &s->entry[i_slot[i]];
+    /* pointers in the copied structures are addresses of the backend's memory */
     char *const copy = s->piece[i].to;
     const mill_segment *segment = (const mill_segment *)(void *)(copy + e->model_bytes);
     e->star->model = s->want_models ? model : NULL;

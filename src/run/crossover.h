@@ -34,8 +34,8 @@ typedef struct mill_crossover_point {
   double cpu_s, gpu_s;
 } mill_crossover_point;
 
-/** Return the smallest size from which on the GPU was faster at all those of the points [n] that
- *  were measured on CPU and GPU (sizes ascend).  0: the GPU was not faster at the largest size. */
+/** Return the size from which on the GPU was always faster.  Only those points [n] count that were
+ *  measured on CPU and GPU; sizes ascend.  0: the GPU was not faster at the largest size. */
 int64_t mill_crossover_of(int n, const mill_crossover_point *point);
 
 /** Should `--backend auto` take the GPU for work of this size?  measured NULL: no measurement. */

@@ -23,8 +23,7 @@ int mill_stop_signal_catch(void);
  *  file system hangs.  Call it from a thread that blocks these signals. */
 void mill_stop_signal_take_waiting(void);
 
-/** Block stop signals in this thread and in a program that replaces it by exec, until that
- *  program unblocks them. */
+/** Block stop signals in this thread, also after exec, until the new program unblocks them. */
 void mill_stop_signal_hold(void);
 
 /** Number of the first signal noted; 0: none yet. */

@@ -356,8 +356,8 @@ static int export(const arm *a, const mill_train_shape *shape, const float *para
 /* ---- arm ---- */
 
 /* Train the network; then, with loss L2 and models left out, solve the last layer with float32
- * products, as fits evaluate it.  *best: the parameters after that.  The state keeps those
- * from before it, for the checkpoints of later arms. */
+ * products, as fits evaluate it.  *best gets the parameters with the solved layer; state->best
+ * keeps those with the trained layer, for the checkpoints of later arms. */
 static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_problem *problem,
                         const mill_train_watch *watch, mill_train_state *state, float **best,
                         mill_train_arm_report *report)

@@ -50,7 +50,7 @@ int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components
  *
  *  scale [n_pix]  above 0
  *  n_component    most components; fewer come out if the rest is rounding
- *  rest           above 0: keep only components until they leave this part of the total
+ *  rest           above 0: keep only components until they leave this fraction of total
  *
  *  MILL_ERR_INPUT for fewer spectra than components, or if the spectra do not differ; the codes of
  *  ops->directions; MILL_ERR_MEMORY. */

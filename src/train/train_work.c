@@ -173,6 +173,7 @@ done:
   return err;
 }
 
+/* A rank's share is start [rank], count [rank] of the parameters. */
 int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_shares *shares)
 {
   int err = MILL_OK;
