@@ -16,14 +16,14 @@ int mill_arm_has_width(const mill_arm_choice *choice);
 void mill_config_name_arms(mill_config *config, const char (*name)[MILL_MAX_NAME], int n);
 
 /** Cut a library's arms to their configured ranges, widened by the velocity and v sin i limits,
- *  and thin them to their sampling.  If the configuration names other arms with ranges, each is
- *  cut from the library arm that covers most of its range, and they replace the library's arms.
+ *  and thin them to their sampling.  If the configuration names other arms with ranges, these
+ *  replace the library's arms: each is cut from the library arm that covers most of its range.
  *  Call it after reading the library and before mill_config_bind, which refuses unknown names.
  *  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_cut_arms(const mill_config *config, mill_library *lib);
 
 /** May the arms be cameras of the inputs' format?  Yes if every configured arm is unknown to the
- *  library and has no range; also if none is configured. */
+ *  library and has no range, or if no arm is configured. */
 int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib);
 
 /** Take the cameras [n] of a format as arms, for mill_config_cut_arms; call it if

@@ -152,12 +152,12 @@ int mill_config_check(const mill_config *config);
 
 /** Check the configuration, find its fixed parameters, priors and arms in a library, and set
  *  them and min_sn in config->fit.  Parameter names are vrad, vsini and the library's labels.
- *  is_first: 0 if the library is another of several, which may lack labels of the first.
+ *  is_first: 0 for a further library, which may lack labels of the first library.
  *  config->fit is untouched on failure.  MILL_ERR_CONFIG. */
 int mill_config_bind(mill_config *config, const mill_library *lib, int is_first);
 
 /** Print the configuration as YAML; mill_config_read restores it bit for bit.  MILL_ERR_CONFIG
- *  if it fails mill_config_check, MILL_ERR_OUTPUT. */
+ *  if config fails mill_config_check, MILL_ERR_OUTPUT. */
 int mill_config_print(const mill_config *config, FILE *out);
 
 /** Print the tables of docs/use/configuration.md (Markdown).  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */

@@ -206,6 +206,7 @@ static void print_type_and_unit(const mill_option *k, FILE *out)
   fprintf(out, "%s%s", k->unit ? ", " : "", or_empty(k->unit));
 }
 
+/* Print the keys with their defaults as Markdown tables, one for each section. */
 int mill_config_print_keys(FILE *out)
 {
   mill_config usual;

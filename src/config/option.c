@@ -17,6 +17,7 @@ static int has_range(const mill_option *row)
   return row->min != 0 || row->max != 0;
 }
 
+/* Describe the values that the row allows, for messages. */
 const char *mill_option_takes(const mill_option *row, char out[256])
 {
   char list[128], min[32], max[32], range[80] = "";
@@ -125,8 +126,8 @@ static int find_word(const char *const *words, const char *text)
   return -1;
 }
 
-/* Store the value of text at `at` (a second one at at2), both aligned for its type; returns 0 if
- * the row does not allow the text. */
+/* Store the value of text at `at`, and a pair's second number or a list's length at at2; both are
+ * aligned for their types.  Returns 0 if the row does not allow the text. */
 static int read_value(const mill_option *row, const char *text, void *at, void *at2)
 {
   long long n = 0;

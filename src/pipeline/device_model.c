@@ -100,8 +100,8 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
     if (n_error + n_cont + n_deriv > MILL_MAX_ROWS)
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "arm %s has %d components of model, line-spread function and sky error, with up to %d "
-          "continuum functions and %d parameters more than %d; lower npoly, leave "
+          "arm %s has %d components of model, line-spread function and sky error, up to %d "
+          "continuum functions and %d parameters: together more than %d; lower npoly, leave "
           "npoly_per_1000aa out, or give model_error: false",
           lib->arm[a].name, n_error, n_cont, n_deriv, MILL_MAX_ROWS);
   }
@@ -117,7 +117,7 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
   return MILL_OK;
 }
 
-/** Upload a layer in padded panels.
+/** Upload a layer: its weights in padded panels (mill_weight_at), then its bias.
  *
  *  w [n_out][n_in]  weights
  *  bias [n_out]     NULL: zeros

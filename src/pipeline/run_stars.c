@@ -12,8 +12,8 @@
 enum {
   /** Rounds between two looks for finished stars, on a backend whose host waits during rounds. */
   ROUNDS_PER_CALL = 4,
-  /** Most rounds between two looks, on a backend that runs rounds while the host works.  The
-   *  backend stops earlier when 1/SLOT_SHARE of the slots are free. */
+  /** Most rounds between two looks for finished stars, on a backend that runs rounds while the host
+   *  works.  The backend stops earlier when 1/SLOT_SHARE of the slots are free. */
   ROUNDS_PER_LOOP = 64,
   /** Least number of stars that a CPU starts together, since they share the guess's templates. */
   START_TOGETHER = 16,

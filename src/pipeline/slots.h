@@ -107,7 +107,7 @@ int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want
                       mill_slots *slots);
 void mill_slots_clear(mill_slots *slots);
 
-/** Copy a star, which is borrowed, into slot i_slot; its mill_slot may move.  The last library has
+/** Copy a borrowed star into slot i_slot, whose mill_slot may move.  The last library has
  *  the first turn; with several libraries that turn is only the guess.
  *
  *  MILL_ERR_MEMORY if the backend has no memory for the star: the slot is unchanged.

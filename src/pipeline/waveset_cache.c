@@ -212,8 +212,8 @@ static void trim(mill_waveset_cache *c)
     evict(c, id);
 }
 
-/** Free idle sets until a new entry fits into the limit.  If the block of one of them fits, the new
- *  entry takes it over: allocating takes as long as filling. */
+/** Free idle sets until a new entry fits into the limit.  The new entry takes over the block of a
+ *  freed set if it is about as large: allocating takes as long as filling. */
 static void make_room(mill_waveset_cache *c, entry *fresh)
 {
   for (int id; (id = leaving(c, fresh->bytes)) != NONE;) {
@@ -326,8 +326,8 @@ done:
   return err;
 }
 
-/** Find the largest cells of pixels in which polynomials replace the continuum functions; fill
- *  c->coef and power.  *cell: pixels of a cell; 0: no such cells, or a backend that uses none. */
+/** Find the largest cells of pixels in which polynomials can replace the continuum functions; fill
+ *  c->coef and power (kernels/math/cells.h).  *cell: pixels of a cell; 0: none fits, or no CPU. */
 static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double *wave_aa,
                      double *power, int *cell)
 {

@@ -11,8 +11,8 @@ static const double SHARES = 4.0;
  * work, so that ranks of a short run end together, too.  A chunk has at least LEAST_ROWS rows. */
 static const double LEAST_S = 0.1, LEAST_SHARE = 0.01, LEAST_ROWS = 4.0;
 
-/* Most work of a chunk, in seconds of a rank: the default write_interval.  So rows that ranks
- * write at the same time are neighbours, and writes are long. */
+/* Most work of a chunk, in seconds of a rank: that of a default write_interval.  So a rank writes
+ * many rows at a time, and ranks write neighbouring rows at the same time. */
 static const double MOST_S = 5.0;
 
 /* Measured on one core (docs/develop/scaling.md): UNPACK_BYTES_S, packed bytes unpacked per
@@ -131,8 +131,8 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   const double share = d->left / (double)d->plan->n_rank;
   d->target = share / SHARES < MOST_S * d->plan->rate ? share / SHARES : MOST_S * d->plan->rate;
   if (s->n_chunk < d->plan->n_rank) {
-    /* A rank takes d->held rows before it has finished the first.  Its first chunk has these or
-     * more, but at most an even share, so that the first rank to draw cannot take all. */
+    /* A rank takes d->held rows before it has finished one row.  Its first chunk has at least that
+     * many, but at most an even share, so that the first rank to draw cannot take all. */
     const double even = (s->sum.row_cost + s->sum.open_cost) / (double)d->plan->n_rank;
     const double first = d->held < even ? d->held : even;
     d->target = d->target > first ? d->target : first;

@@ -117,6 +117,7 @@ static int centre(mill_train_statistics *s)
   return MILL_OK;
 }
 
+/* Add n spectra y [n][n_pix]; when the room is full, replace rows by principal directions. */
 int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
 {
   const size_t n_pix = (size_t)s->n_pix;
@@ -174,6 +175,7 @@ static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics 
   return MILL_OK;
 }
 
+/* Merge the statistics of all ranks into those of rank 0, in rank order. */
 int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s)
 {
   MILL_OWNED double *pixel = NULL; /* mean, square */
@@ -279,6 +281,7 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
   return MILL_OK;
 }
 
+/* Send rank 0's components to all ranks. */
 int mill_train_components_share(const mill_mpi *mpi, mill_train_components *c)
 {
   int err = MILL_OK;
