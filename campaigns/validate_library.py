@@ -47,7 +47,7 @@ from astropy.io import fits
 from astropy.table import Table
 from scipy.ndimage import gaussian_filter1d
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 from starmill.surveys import generic  # noqa: E402
 
