@@ -468,7 +468,7 @@ def draw(found, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1], add_help=False,
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].replace("%", "%%"), add_help=False,
                                      description=__doc__)
     root = SOURCE
     parser.add_argument("--starmill", default=os.path.join(root, "build/release/starmill"))
