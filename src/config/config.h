@@ -146,8 +146,7 @@ const mill_option *mill_config_key_of(const char *name);
  *  names the option, its allowed values and the text. */
 int mill_config_set(mill_config *config, const char *key, const char *option, const char *text);
 
-/** Check the ranges of values, and keys that depend on each other.  MILL_ERR_CONFIG; the message
- *  starts with the key. */
+/** Check values, and keys that depend on each other.  MILL_ERR_CONFIG names the key first. */
 int mill_config_check(const mill_config *config);
 
 /** Check the configuration, find its fixed parameters, priors and arms in a library, and set

@@ -59,6 +59,7 @@ done:
   return err;
 }
 
+/* Load the star into the first slot, and let the backend prepare the star without fitting it. */
 int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result *prepared)
 {
   int err = MILL_OK;
@@ -181,6 +182,7 @@ static void take_answer(const mill_model *m, mill_slot *slot, mill_evaluation *t
   }
 }
 
+/* Give each view one point, or points that differ only in velocity; evaluate all views together. */
 int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty)
 {

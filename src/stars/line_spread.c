@@ -162,6 +162,7 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
   return isfinite(blur) && blur > of->ln_step ? blur : 0.0;
 }
 
+/* The width is the tenth percentile of sigma, in A, over N_LOOK pixels. */
 double mill_lsf_width(const mill_raw_segment *s)
 {
   const int is_matrix = s->resolution && s->n_diag > 0;
@@ -308,6 +309,7 @@ static int plan_solvers(int n_pix, const double *wave_aa, double templ_aa, doubl
   return (int)n_step + 1;
 }
 
+/* *solve holds the solvers [n][n_diag][n_diag], then at [n_pix] as floats if n > 1. */
 int mill_lsf_make_solvers(int n_diag, int n_pix, const double *wave_aa, double templ_aa,
                           double blur_ln, mill_deconv *plan, double **solve, size_t *n_solve,
                           size_t *bytes)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Set-up of BLAS for training: one thread per call, and memory allocated in advance.  Fits call
- *  no BLAS. */
+/** Set-up of BLAS, for training only: one thread per call, and memory allocated in advance. */
 #pragma once
 
 /** Prepare for calls of BLAS from up to n_thread threads at once.

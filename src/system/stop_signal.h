@@ -15,8 +15,7 @@ enum mill_stop_reason {
   MILL_STOP_OTHER   /**< another rank asked */
 };
 
-/** Note SIGTERM, SIGINT and SIGUSR1 from now on instead of being killed by them.
- *  MILL_ERR_INTERNAL. */
+/** Note SIGTERM, SIGINT and SIGUSR1 instead of being killed by them.  MILL_ERR_INTERNAL. */
 int mill_stop_signal_catch(void);
 
 /** Note a pending signal in place of the main thread, whose handler cannot run while a call to a

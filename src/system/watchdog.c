@@ -158,8 +158,7 @@ static void *watch(void *unused)
     pthread_cond_timedwait(&changed, &mutex, &until);
     const double s = mill_wall_s();
     mill_stop_signal_take_waiting();
-    /* count at most two ticks: a longer step means that the process was suspended or the machine
-     * overloaded */
+    /* count two ticks at most: in a longer step the process was suspended or the node overloaded */
     const slot *late = pass(fmin(s - last_s, 2 * tick_s), tick_s);
     last_s = s;
     if (late && !dog.ends) {
@@ -205,6 +204,7 @@ int mill_watchdog_start(void (*log)(const char *text))
   return MILL_OK;
 }
 
+/* Starts and stops may be nested: only the last stop ends the thread. */
 void mill_watchdog_stop(void)
 {
   pthread_mutex_lock(&mutex);

@@ -138,8 +138,7 @@ static int find_components(arm *a, mill_train_statistics *s)
   return MILL_OK;
 }
 
-/* Find mean, spread and principal components of the training spectra, for all ranks.
- * Collective. */
+/* Find mean, spread and principal components of the training spectra.  Collective. */
 static int first_phase(arm *a, const mill_train_ops *ops)
 {
   MILL_AT_END(mill_train_statistics_destroy_at) mill_train_statistics *s = NULL;
