@@ -105,9 +105,9 @@ typedef struct mill_waveset {
   /* initial guess: bins uniform in ln wavelength, common to all arms */
   int n_bin;
   int *bin_first; /**< [n_bin + 1] first pixel of each bin */
-  /** [groups][guess_n][n_block][2][MILL_GUESS_LANE] the templates' transforms (guess.h), side by
-   *  side in a group; the last group is filled up with zeros.  Sets with about the same range of
-   *  bins share them. */
+  /** [groups][guess_n][n_block][2][MILL_GUESS_LANE] the templates' transforms (guess.h).  A group
+   *  has MILL_GUESS_LANE templates; zeros fill up the last group.  Wavesets with about the same
+   *  range of bins share this array. */
   int n_block;
   const float *templ;
 } mill_waveset;

@@ -83,8 +83,8 @@ typedef struct mill_slot {
   int is_held; /**< 1: a caller of the library asks questions; no fit runs */
   int n_segment;
   mill_segment *segment;
-  /** Sigma in grid points of the Gaussian that blurs an arm's templates on their grid, where these
-   *  are too sharp for the pixels; 0: none. */
+  /** Sigma, in grid points, of the Gaussian that blurs an arm's templates on their grid if they are
+   *  too sharp for the grid or the pixels; 0: none. */
   double blur[MILL_MAX_ARM];
   double hull_weight; /**< hull penalty = hull_weight * distance^2 */
   int no_offset
@@ -143,9 +143,9 @@ enum { MILL_N_BALMER = 2 };
 enum mill_answer_place {
   MILL_ANSWER_F = 0, /**< F at each velocity */
   /** Tangents: gradient [n], then the curvature's lower triangle: element (j, l) at n + j (j + 1) /
-   *  2 + l.  The n parameters are velocity, v sin i (inner) and labels; of two stars also those of
-   *  the other one and ln(flux of the second star / flux of the first).  The summed templates of
-   *  both stars follow, the asked star's first. */
+   *  2 + l.  The n parameters are velocity, v sin i (inner) and labels.  With two stars follow those
+   *  of the other star and ln(second star's flux / first star's flux), and the curvature is followed
+   *  by the sums of the asked star's and of the other star's template. */
   MILL_ANSWER_TANGENTS = MILL_N_PROFILE,
   /* models */
   MILL_ANSWER_CHISQ = MILL_N_PROFILE,

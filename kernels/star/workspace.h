@@ -16,8 +16,8 @@ enum {
   MILL_ERROR_SPACE = MILL_ERROR_SOLVED + MILL_MAX_ERROR * MILL_MAX_CONT
 };
 
-/** Spare bytes after the rows at the pixels (on a GPU after each warp's): rows begin up to 15 bytes
- *  into the memory (mill_sharp_rows). */
+/** Spare bytes at the end of the arrays pixel and smooth (on a GPU of each warp's part), since rows
+ *  begin up to 15 bytes into an array (mill_sharp_rows). */
 enum { MILL_PIXEL_SPARE = 128 };
 
 /** Work space of one block.

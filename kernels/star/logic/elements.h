@@ -48,7 +48,7 @@ MILL_HD static inline int mill_lines_are_poor(const mill_model *m, const mill_sl
   return !(misfit <= MILL_LINES_MISFIT || misfit <= 1.0 + MILL_LINES_ERRORS * error);
 }
 
-/** Set the elements' flags, of two stars without POOR_LINES. */
+/** Set the elements' flags; a fit of two stars does not set POOR_LINES. */
 MILL_HD_CALLED static inline void mill_elements_flag(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

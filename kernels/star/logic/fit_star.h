@@ -50,7 +50,7 @@ MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_s
          mill_has_model_error(m, slot);
 }
 
-/** Undo the solution's last step, which was not evaluated before, if it raised F.  1: it did. */
+/** Return 1 and undo the solution's last step if the step, evaluated only now, raised F. */
 MILL_HD static inline int mill_step_back(const mill_model *m, mill_slot *slot)
 {
   const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);

@@ -21,10 +21,10 @@
  *  not an inverse variance or has another unit. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
-/** NO_STAR is set if gain (chi-square of the continuum alone less chi-square with the template) is
- *  below GAIN, as it is or in units of the noise, or below PART (gain + misfit); BROAD replaces
- *  PART if v sin i is at its upper limit.  misfit = chi-square - noise - ERRORS standard deviations
- *  of the noise, at least 0. */
+/** NO_STAR is set if the gain (chi-square of the continuum alone less chi-square with the template)
+ *  is below GAIN, or below GAIN times the noise per pixel, or below PART (gain + misfit).  BROAD
+ *  replaces PART if v sin i is at its upper limit.  misfit = chi-square - noise - ERRORS standard
+ *  deviations of the noise, at least 0. */
 #define MILL_STAR_GAIN   50.0
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
@@ -33,9 +33,9 @@
  *  width (A) and this many errors. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
-/** Flag ARMS is set if arms of one velocity differ as much with a probability below PVAL.  FLOOR,
- *  km/s, is the templates' zero-point error in each arm: with it, 2 of 952 MILES stars at S/N 60,
- *  cut in two arms, are flagged. */
+/** Flag ARMS is set if the arms' velocities differ so much that, for arms of one velocity, the
+ *  probability is below PVAL.  FLOOR, km/s, is the templates' zero-point error in each arm: with
+ *  this floor, 2 of 952 MILES stars at S/N 60, cut in two arms, are flagged. */
 #define MILL_ARMS_PVAL  1e-6
 #define MILL_ARMS_FLOOR 3.0
 /** Warnings, km/s: the velocity is within VEL_LIMIT of a limit; v sin i is above VSINI_FAST. */
@@ -299,9 +299,9 @@ MILL_HD static inline int mill_fit_is_broad(const mill_model *m, const mill_fit_
          r->vsini_km_s == mill_par_max(m, MILL_PAR_VSINI);
 }
 
-/** Is the spectrum hardly that of a star of the library?  Uses chi-squares without model error,
- *  which would fit anything well, and the noise of the residuals, as the file's errors may be too
- *  small. */
+/** Is the spectrum unlike all stars of the library (limits: MILL_STAR_GAIN)?  Uses chi-squares
+ *  without model error, since a model error would fit anything well, and the noise of the
+ *  residuals, since the file's errors may be too small. */
 MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_result *r)
 {
   const double n = (double)r->n_pix_tot, noise = r->chisq_noise;
