@@ -232,8 +232,7 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
 }
 
 /** Set least_apart (km/s) from the lines' width, which follows from the curvature of F without
- *  model error.  Sum the curvature over arms for one star, over epochs for the first of two stars.
- *  */
+ *  model error: that of all arms for one star, that of all epochs for the first of two stars. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
