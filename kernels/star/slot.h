@@ -143,9 +143,9 @@ enum { MILL_N_BALMER = 2 };
 enum mill_answer_place {
   MILL_ANSWER_F = 0, /**< F at each velocity */
   /** Tangents: gradient [n], then the curvature's lower triangle: element (j, l) at n + j (j + 1) /
-   *  2 + l.  The n parameters are velocity, v sin i (inner) and labels; with two stars then those of
-   *  the other star and ln(second star's flux / first star's flux).  With two stars the summed
-   *  template of the asked star and that of the other star follow the curvature. */
+   *  2 + l.  The n parameters are velocity, v sin i (inner) and labels.  With two stars, those of
+   *  the other star and ln(second star's flux / first star's flux) follow, and the curvature is
+   *  followed by the summed template of the asked star, then of the other star. */
   MILL_ANSWER_TANGENTS = MILL_N_PROFILE,
   /* models */
   MILL_ANSWER_CHISQ = MILL_N_PROFILE,
