@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Data that a device holds once for all stars: the library's emulators and the shared wavelengths
- *  of spectra.  Plain structures of pointers into one memory space. */
+ *  of spectra.  All pointers of these plain structures point into one memory space. */
 #pragma once
 
 #include "kernels/base/layout.h"
@@ -53,14 +53,14 @@ typedef struct mill_model_arm {
   /** exp(-2 ln_step): Z[i + 1] in the unit of Z[i] (mill_block_spline) */
   double spline_scale_right;
   /** Filters from second differences to spline coefficients, applied in turn (spline_filter.h):
-   *  their taps are 1, 4 and 16 grid points apart; the last one is for float64 only. */
+   *  their taps are 1, 4 and 16 grid points apart; spline_last is for float64 only. */
   double spline_near[7], spline_far[7], spline_last[3];
   /** Powers of the decay per grid point, rightwards from the left end, leftwards from the right. */
   double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
   int log_flux;
   int first; /**< first grid point of a part of an arm (kernels/cpu/emulate.h); else 0 */
-  /** The output's mean over pixels is computed apart in float64 (mill_workspace.mean), which leaves
-   *  the float32 digits of the last layer to the lines. */
+  /** The output's mean over pixels is computed separately in float64 (mill_workspace.mean), so that
+   *  the last layer's float32 digits serve the lines alone. */
   double mean_bias;
   const double *mean_weight; /**< [n_in of the last layer] */
   int kind;                  /**< enum mill_emulator_kind */

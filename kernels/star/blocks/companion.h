@@ -58,7 +58,7 @@ MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill
  *  Then follow the star's n_deriv derivatives, the companion's n_deriv derivatives, and the second
  *  star's template, which is the derivative by ln(second star's flux / first star's flux).
  *
- *  flux [2]  out  sums over good pixels of the star's template and of its companion's */
+ *  flux [2]  out  sums over good pixels: of the star's template and of the companion's template */
 MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, const mill_segment *s,
                                         const mill_workspace *work, double *flux)
 {

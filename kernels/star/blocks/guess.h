@@ -309,8 +309,8 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
       theta[j] = m->set.fixed_value[j];
 }
 
-/** Compute the transformed bins of all used segments for mill_block_guess_match, and the squared
- *  significance of each arm's lines (slot->lead.signal). */
+/** Compute the Fourier-transformed bins of all used segments for mill_block_guess_match, and the
+ *  squared significance of each arm's lines (slot->lead.signal). */
 MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mill_slot *slot,
                                          mill_workspace *work)
 {

@@ -60,8 +60,9 @@ MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const 
   return mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
 }
 
-/** Interpolate row r of a rotated template (mill_block_template_row) to the located pixels.  Rows
- *  of mill_sharp_rows: the template, its derivative by velocity, then the other derivatives. */
+/** Interpolate row r of a rotated template (mill_block_template_row) to the pixels that
+ *  mill_block_locate has located.  The rows of mill_sharp_rows are the template, the template's
+ *  derivative by velocity, then the other derivatives. */
 MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int r, const mill_real *rotated,
                                         const mill_real *bend, mill_workspace *work)
@@ -181,8 +182,8 @@ MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len
 }
 
 /** For each label that is an element, compute from a segment's rows in work->smooth how well the
- *  model fits the pixels sensitive to it: sums (enum mill_line_sum) over good pixels of squared
- *  residuals and their weights, (d model / d label / sigma)^2.
+ *  model fits the pixels sensitive to the element: sums (enum mill_line_sum) over good pixels, with
+ *  the weights (d model / d label / sigma)^2.
  *
  *  to [n_label][MILL_N_LINE_SUM]  out  NaN where F is not finite; unset for other labels */
 MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, const mill_segment *s,
@@ -378,8 +379,8 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   MILL_BARRIER(b);
 }
 
-/** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated and interpolated to
- *  the pixels before the next one, while it is in the cache.  If several segments share the arm,
+/** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated and at once
+ *  interpolated to the pixels, while the row is in the cache.  If several segments share the arm,
  *  all rotated rows are kept for the later segments.  A CPU may compute rows at the pixels only
  *  (mill_block_pixel_taps). */
 MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, mill_slot *slot,
@@ -422,7 +423,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
   }
 }
 
-/** Answer MILL_REQ_VALUES for a segment: F at each of its velocities. */
+/** Answer MILL_REQ_VALUES for a segment: F at each velocity asked (not NaN). */
 MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const mill_slot *slot,
                                      int i_segment, mill_workspace *work)
 {

@@ -36,8 +36,8 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
     if (j == 2)
       continue;
     /* Lagrange's polynomial of point j is x (x - a) (x - b) (x - c) / (its value at d_j), where a,
-     * b, c are the other points.  Over the Gaussian the mean of x^2 is s^2, of x^4 3 s^4, of x and
-     * x^3 0 */
+     * b, c are the other points.  The means over the Gaussian are s^2 for x^2, 3 s^4 for x^4, and 0
+     * for x and x^3 */
     double pairs = 0.0, value = d[j];
     for (int k = 0; k < 5; k++) {
       if (k == j || k == 2)

@@ -121,9 +121,9 @@ MILL_HD static inline double mill_error_per_width(const mill_waveset *ws, int i)
   return (double)(right - left) / (ws->ln_wave[right] - ws->ln_wave[left]);
 }
 
-/** Write the Cholesky factor of 1 + C^T C of a segment's n components to work->normal [n][n], its
- *  ln det to work->sums[0].  Returns nonzero, on all threads, if the matrix is not positive
- *  definite. */
+/** Write the Cholesky factor of 1 + C^T C, with the n columns C of a segment, to work->normal
+ *  [n][n], and ln det(1 + C^T C) to work->sums[0].  Returns nonzero, on all threads, if the matrix
+ *  is not positive definite. */
 MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, int n,
                                           mill_workspace *work)
 {
@@ -299,14 +299,14 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 
 /** Fill the two rows of C after the components: the change of flux / sigma if the line-spread
  *  function is wider by one standard deviation.  In the first row the width changes by one factor
- *  at all pixels, in the second by a factor that rises from -1 to 1 along the pixels.  By the heat
- *  equation the template changes by width^2 times its second derivative; the continuum is in
- *  s->scratch. */
+ *  at all pixels, in the second by a factor that rises from -1 to 1 along the pixels.  A relative
+ *  change x of the width adds x width^2 times the template's second derivative (heat equation).
+ *  In: s->scratch, the continuum. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, int n_share)
 {
-  /* weights a_j of a second derivative: least squares of k^2 - 2 sum a_j (1 - cos jk) over the
-   * wavenumbers k of Gaussian lines of sigma one pixel and more */
+  /* weights a_j of a second derivative: 2 sum a_j (1 - cos jk) fits k^2 by least squares over the
+   * wavenumbers k of Gaussian lines whose sigma is one pixel or more */
   const double a[MILL_BEND_REACH] = {1.874581, -0.375873, 0.102466, -0.018330};
   const double scale = s->width_error * sqrt((double)n_share);
   const int n = s->n_pix, n_inside = n > 2 * MILL_BEND_REACH ? n - 2 * MILL_BEND_REACH : 0;
@@ -354,8 +354,8 @@ MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segm
   MILL_BARRIER(b);
 }
 
-/** Fix the model error of a segment after mill_block_release_error.  The star has n_share segments
- *  of this arm with the same template error, so the variance is multiplied by n_share in each.
+/** Fix the model error of a segment after mill_block_release_error.  The star's n_share segments of
+ *  this arm have the same template error.  Its variance times n_share in each makes it count once.
  *
  *  templ [max_seg_pix]  in      the template after the resolution matrix
  *  work                 in/out  solve: coefficients of the continuum; index, frac: places of the

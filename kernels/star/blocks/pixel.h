@@ -35,8 +35,8 @@ MILL_HD_INLINE float mill_exp_parts(float x, float *two_k)
   return p * r * r + r;
 }
 
-/** exp(x) - 1 for float32 templates: relative error below 3e-7 (tested),
- *  vectorisable, the argument clipped to [-87, 88]. */
+/** Return exp(x) - 1 for float32 templates, x clipped to [-87, 88], with a relative error below
+ *  3e-7 (tested).  Loops over this function vectorise. */
 MILL_HD_INLINE float mill_expm1f(float x)
 {
   float two_k;

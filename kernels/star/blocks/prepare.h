@@ -145,7 +145,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
 
 /** Write flux / sigma to s->d and 1 / sigma to s->is.
  *
- *  bad, most  in   1 / sigma of bad pixels; largest 1 / sigma of good ones
+ *  bad, most  in   1 / sigma to give to bad pixels; largest 1 / sigma of a good pixel
  *  total [3]  out  sum of ln(1 / sigma), sum of d^2, number of pixels with an unusable d or is */
 MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_segment *s,
                                            double bad, double most, double *total)

@@ -13,7 +13,7 @@
 #define MILL_LSF_SIZEABLE 0.1
 
 /** If the largest sum of a matrix row exceeds the least by more than the fraction SPREAD, rows are
- *  scaled to the median sum; a row off the median by more than the factor LOST is dropped. */
+ *  scaled to the median sum; a row whose sum is off by more than a factor LOST is dropped. */
 #define MILL_ROW_SPREAD 0.01
 #define MILL_ROW_LOST   2.0
 
@@ -75,8 +75,8 @@ MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
   }
 }
 
-/** Set x to rows k0 ... k0 + MILL_DECONV_STEP - 1 of the matrix weight [nd][nd], times row [nd];
- *  beyond nd the last matrix row is repeated. */
+/** Set x to solver rows k0 ... k0 + MILL_DECONV_STEP - 1 of weight [nd][nd], times row [nd], the
+ *  resolution at MILL_CHUNK pixels; beyond nd the last solver row is repeated. */
 MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
                                    const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
@@ -190,10 +190,10 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
 }
 
 /** Convert the stored diagonals (offsets +h..-h, scipy dia layout) to rows: deconvolve them by the
- *  templates' own resolution and rescale those at the ends.  A row narrower than the templates
- *  becomes the identity's row plus a difference of its neighbours that keeps the row's shift.  A
- *  row with an element not finite or a sum not positive becomes the identity's row with s->good
- *  0.  Also sets s->narrow. */
+ *  templates' own resolution and rescale the rows at the ends.  A row narrower than the templates
+ *  becomes its sum at the middle pixel plus a difference of both neighbours that keeps the row's
+ *  shift.  A row with an element not finite or a sum not positive becomes the identity's row, with
+ *  s->good 0.  Also sets s->narrow. */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -270,7 +270,7 @@ MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
 }
 
 /** Are flux and inverse variance usable: finite, ivar positive, and flux^2 ivar small enough for
- *  sums to keep the digits of the other pixels?  Without branches, so that loops vectorise. */
+ *  sums to keep the digits of the other pixels?  It has no branches, so that loops vectorise. */
 MILL_HD static inline int mill_value_usable(float flux, float ivar)
 {
   return (ivar > 0.0f) & ((double)flux * (double)flux * (double)ivar <= MILL_MOST_SQUARE);
@@ -344,8 +344,8 @@ MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_se
   MILL_BARRIER(b);
 }
 
-/** Return where work->pixel holds the templates at a segment's pixels before the product with the
- *  resolution matrix, aligned for mill_block_resolve. */
+/** Return the place in work->pixel of the templates at a segment's pixels before the product with
+ *  the resolution matrix, aligned for mill_block_resolve. */
 MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspace *work)
 {
   return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);

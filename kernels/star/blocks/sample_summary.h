@@ -257,7 +257,7 @@ MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m, mill_s
          mill_block_post_density(b, m, slot, s, k, sigma, s->at[j] + at[N], s->at[j] + at[N + 1]);
 }
 
-/** Store weight, mean and standard deviations of a mode, n samples in s->own, as mode `to`. */
+/** Store weight, mean and standard deviations of a mode (n samples, s->own) as mode number `to`. */
 MILL_BLOCK_FN void mill_block_post_mode(mill_block *b, const mill_model *m, mill_slot *slot,
                                         const mill_samples *s, double n, int to)
 {

@@ -360,8 +360,8 @@ MILL_BLOCK_FN void mill_block_sample(mill_block *b, const mill_model_arm *arm, i
   MILL_BARRIER(b);
 }
 
-/** Evaluate the spline of a row y at the located pixels.  Unless slope is NULL, write the
- *  derivative by velocity to slope [n_pix]; slope_ln: d ln(wavelength) / d velocity. */
+/** Evaluate the spline of a row y at pixels from mill_block_locate.  Unless slope is NULL, write
+ *  the derivative by velocity to slope [n_pix]; slope_ln: d ln(wavelength) / d velocity. */
 MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *arm, int n,
                                           const mill_real *y, const mill_real *bend,
                                           const int *index, const float *frac, mill_real *out,

@@ -97,7 +97,7 @@ MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_s
 
 /** Below this predicted decrease of F (two errors from the minimum), each Jacobian of a polish
  *  computes the model error at its own point, so that the solution does not depend on the start.
- *  This happens MAX_SETTLE times at most, since it may not converge with wrong templates. */
+ *  With wrong templates this may not converge: after MAX_SETTLE Jacobians the model error stays. */
 #define MILL_SETTLE_PROMISE 4.0
 enum { MILL_MAX_SETTLE = 8 };
 

@@ -10,7 +10,7 @@
 #include "kernels/star/logic/pair.h"
 #include "kernels/star/logic/sample.h"
 
-/** Begin the first start. */
+/** Reset the search before the first start. */
 MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)
 {
   slot->nonfinite = 0;

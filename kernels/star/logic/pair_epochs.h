@@ -199,8 +199,8 @@ MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
 }
 
 /** Digest the scans at one velocity of the first star: at each epoch keep both velocities if F is
- *  the least so far, and move the first star to its next velocity.  After the last one both stars
- *  get the velocities kept. */
+ *  the least so far, and move the first star to its next velocity.  After the first star's last
+ *  velocity both stars get the velocities kept. */
 MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

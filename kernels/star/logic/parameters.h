@@ -18,8 +18,8 @@ MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *sl
   return slot->pair.is_fitted || slot->no_offset[j - m->n_deriv + 1];
 }
 
-/** Does the star have its own prior of parameter j, instead of the settings' prior?  With two stars
- *  only the first one has. */
+/** Does the star have its own prior of parameter j, instead of the settings' prior?  The second of
+ *  two stars never does. */
 MILL_HD static inline int mill_prior_own(const mill_slot *slot, int j)
 {
   return slot->prior_sigma[j] > 0.0 && !(slot->pair.is_fitted && slot->pair.star == 1);
@@ -171,8 +171,8 @@ MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_s
                                             : 0.0;
 }
 
-/** Velocity offset of an arm, km/s: the one in slot->theta, or if vrad_km_s differs from the VRAD
- *  there, the best offset at vrad_km_s. */
+/** Return the velocity offset of an arm, km/s: at VRAD of slot->theta the offset of slot->theta, at
+ *  another vrad_km_s the best offset there. */
 MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
                                              double vrad_km_s)
 {

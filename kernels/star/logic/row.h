@@ -5,8 +5,8 @@
 #include "kernels/star/logic/epochs.h"
 #include "kernels/star/logic/polish.h"
 
-/** Flag NEAR_HULL is set if a hull's facet is within this many errors of the labels: it then cuts a
- *  sizeable part off the posterior. */
+/** Flag NEAR_HULL is set if a hull's facet is within this many errors of the labels: the facet then
+ *  cuts a sizeable part off the posterior. */
 #define MILL_HULL_NEAR 1.0
 /** v sin i is resolved if its square exceeds the square of its lower limit by this many errors of
  *  the square.  Below the width of the line-spread function, -2 ln L is about quadratic in the
@@ -114,7 +114,7 @@ MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const 
 }
 
 /** Fill in covariance and errors of the free parameters that are not at a limit, from the curvature
- *  without the hull term; 0: it is not positive definite. */
+ *  without the hull term; 0: this curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
