@@ -22,8 +22,7 @@ enum {
 /** Step of a profile's first grid, in expected errors of the velocity. */
 #define MILL_PROFILE_FEW_STEP 1.5
 
-/** A CPU stores a template when a start first asks for it, at the grid points that the batch of
- *  stars needs. */
+/** A guess template, stored by a CPU on the first request at the grid points of the batch. */
 typedef struct mill_stored {
   int state;      /**< bits of enum mill_stored_state */
   int first, end; /**< its grid points, once it is made */

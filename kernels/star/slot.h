@@ -123,8 +123,7 @@ typedef struct mill_slot {
 /** Bytes of a slot that are copied; its work space is not. */
 #define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
 
-/** Number of rows of error: the components of the arm, the width of the line-spread function, and
- *  the sky. */
+/** Number of rows of error: the arm's components, the line-spread function's width, and the sky. */
 MILL_HD static inline int mill_n_error(const mill_model_arm *arm, double width_error)
 {
   return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0) + arm->n_sky;

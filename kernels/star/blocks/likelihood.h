@@ -380,9 +380,8 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
 }
 
 /** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated and at once
- *  interpolated to the pixels, while the row is in the cache.  If several segments share the arm,
- *  all rotated rows are kept for the later segments.  A CPU may compute rows at the pixels only
- *  (mill_block_pixel_taps). */
+ *  interpolated to the pixels, while the row is in the cache; all rotated rows are kept if several
+ *  segments share the arm.  A CPU may skip the grid (mill_block_pixel_taps). */
 MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_arm, mill_workspace *work)
 {
@@ -499,8 +498,8 @@ MILL_BLOCK_FN void mill_block_take_stored(mill_block *b, const mill_model *m, in
 }
 
 /** Answer a slot's request for one arm.  Unless mill_template_there, work->grid must hold the
- *  emulator's output for the slot's labels; for MILL_REQ_TANGENTS also the derivative of this
- *  output by each label. */
+ *  emulator's output for the slot's labels, for MILL_REQ_TANGENTS also its derivatives by labels.
+ *  */
 MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot *slot, int i_arm,
                                   mill_workspace *work)
 {

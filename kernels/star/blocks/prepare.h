@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Prepare pixels: convert raw flux, ivar, mask and resolution to the arrays of the likelihood.
- *  Follows rvspecfit's DESI reader, so that results can be compared; docs/science/numerics.md lists
- *  every rule. */
+ *  The rules (docs/science/numerics.md) are rvspecfit's for DESI, so that results can be compared.
+ *  */
 #pragma once
 
 #include "kernels/star/blocks/lsf.h"

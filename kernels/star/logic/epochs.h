@@ -250,8 +250,7 @@ MILL_RESUMABLE(mill_epochs_run)
 
 /** Return the shift, km/s, from the epochs' velocities to the zero point of VRAD.  An epoch's
  *  velocity weighs lines by noise alone, which gives the best differences between epochs.  Template
- *  errors then move all epochs by the same amount.  VRAD moves by less, since its weights include
- *  template errors. */
+ *  errors move all epochs alike, but VRAD by less, since VRAD's weights include template errors. */
 MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,
                                               const mill_epochs_mean *mean)
 {

@@ -23,8 +23,7 @@
  *  SCANNED: one scan for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
 /** A fit of the epochs' velocities alone takes SETTLE Jacobians, then SETTLE more from exchanged
- *  velocities.  It is made before turn LATE; if the stars move, before turns 0, SCANNED and LATE +
- *  SCANNED. */
+ *  velocities.  It precedes turn LATE; if the stars move, turns 0, SCANNED and LATE + SCANNED. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 /** An epoch tells which velocity belongs to which star if exchanging the velocities raises -2 ln L
  *  by more than this many reduced chi-squares (mill_pair_unit_at). */
@@ -376,8 +375,7 @@ MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slo
 }
 
 /** Digest a Jacobian of the epochs' velocities.  The first half of these Jacobians descends from
- *  each epoch's velocities, the second half from the velocities exchanged; the lower minimum is
- *  kept. */
+ *  each epoch's velocities, the second from the exchanged velocities; keep the lower minimum. */
 MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

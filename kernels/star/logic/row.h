@@ -8,9 +8,8 @@
 /** Flag NEAR_HULL is set if a hull's facet is within this many errors of the labels: the facet then
  *  cuts a sizeable part off the posterior. */
 #define MILL_HULL_NEAR 1.0
-/** v sin i is resolved if its square exceeds the square of its lower limit by this many errors of
- *  the square.  Below the width of the line-spread function, -2 ln L is about quadratic in the
- *  square. */
+/** v sin i is resolved if its square exceeds the lower limit's square by this many errors of the
+ *  square: below the line-spread function's width, -2 ln L is about quadratic in (v sin i)^2. */
 #define MILL_VSINI_RESOLVED 2.0
 /** Flag STIFF_CONTINUUM is set if slow waves of the residuals make up more than the fraction PART
  *  of an arm's chi-square, and are ERRORS standard deviations above noise. */
