@@ -498,8 +498,7 @@ MILL_BLOCK_FN void mill_block_take_stored(mill_block *b, const mill_model *m, in
 }
 
 /** Answer a slot's request for one arm.  Unless mill_template_there, work->grid must hold the
- *  emulator's output for the slot's labels, for MILL_REQ_TANGENTS also its derivatives by labels.
- *  */
+ *  emulator's output for the slot's labels; for MILL_REQ_TANGENTS also its label derivatives. */
 MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot *slot, int i_arm,
                                   mill_workspace *work)
 {

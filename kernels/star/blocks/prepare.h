@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Prepare pixels: convert raw flux, ivar, mask and resolution to the arrays of the likelihood.
- *  The rules (docs/science/numerics.md) are rvspecfit's for DESI, so that results can be compared.
- *  */
+ *  The rules are those of rvspecfit's DESI reader, for comparison (docs/science/numerics.md). */
 #pragma once
 
 #include "kernels/star/blocks/lsf.h"
@@ -43,7 +42,7 @@ MILL_HD static inline double mill_mantissa(double x, int64_t *e)
   return v.f;
 }
 
-/** Sum the logarithms of x [n] by one log, that of the mantissas' product; n <= 64: < 2^64. */
+/** Sum the logarithms of x [n], n <= 64, as one log of the mantissas' product plus exponents. */
 MILL_INLINE double mill_sum_of_logs(int n, const double *x)
 {
   double product = 1.0;

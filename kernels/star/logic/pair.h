@@ -356,7 +356,8 @@ MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot
   return slot->polish.n_jac < MILL_PAIR_MOST_JAC ? MILL_POLISH_GO : MILL_POLISH_CUT;
 }
 
-/** End a turn: take its parameters, step the epochs, judge the second star; 0: there is none. */
+/** End a turn: take its parameters, step flux ratios and epochs.  Drop the pair and return 0 if F
+ *  has not decreased enough or the second star is not real. */
 MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

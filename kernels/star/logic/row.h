@@ -225,7 +225,7 @@ MILL_HD static inline int mill_fit_noise_is_odd(const mill_fit_result *r)
   return noise > 0.0 && (noise < MILL_NOISE_LEAST * n || noise > MILL_NOISE_MOST * n);
 }
 
-/** Fill in the velocity of each arm; its error is scaled by the arm's own chi-square. */
+/** Fill in each arm's velocity and error; the arm's own reduced chi-square scales the error. */
 MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
