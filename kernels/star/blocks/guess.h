@@ -73,7 +73,7 @@ MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, i
 }
 
 /** Compute slot->guess.chisq of one group of templates, from k0 on, for n_star stars whose segments
- *  use the same templates.  n_star, at most MILL_GUESS_STARS, is constant so that loops unroll.
+ *  use the same templates.  n_star, at most MILL_GUESS_STARS, is constant: sums stay in registers.
  *
  *  sum [n_star][guess_n][2][MILL_GUESS_LANE]  work space */
 MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, int k0,

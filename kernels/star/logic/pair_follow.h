@@ -91,7 +91,7 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
   return 1;
 }
 
-/** Return the step of companion parameter k to its best value after a star's turn, within +-most. */
+/** Return companion parameter k's step to its best value after a star's turn, within +-most. */
 MILL_HD static inline double mill_pair_step(const mill_model *m, const mill_slot *slot, int k,
                                             double most)
 {
