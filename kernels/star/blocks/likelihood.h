@@ -321,7 +321,7 @@ MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
   return isfinite(f) ? chisq : (double)NAN;
 }
 
-/** Return a copy of the segment without model error: with the data's own weights. */
+/** Return a copy of the segment with the data's own weights, without model error. */
 MILL_BLOCK_FN mill_segment mill_segment_of_data(const mill_segment *s)
 {
   mill_segment data = *s;
@@ -380,8 +380,8 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
 }
 
 /** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated and at once
- *  interpolated to the pixels, while the row is in the cache; all rotated rows are kept if several
- *  segments share the arm.  A CPU may skip the grid (mill_block_pixel_taps). */
+ *  interpolated to the pixels, while the row is in the cache.  If several segments share the arm,
+ *  all rotated rows are kept.  A CPU may compute the pixels alone (mill_block_pixel_taps). */
 MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_arm, mill_workspace *work)
 {

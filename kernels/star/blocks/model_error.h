@@ -355,7 +355,7 @@ MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segm
 }
 
 /** Fix the model error of a segment after mill_block_release_error.  The star's n_share segments of
- *  this arm have the same template error.  Its variance times n_share in each makes it count once.
+ *  this arm share one template error: its variance is multiplied by n_share to count it once.
  *
  *  templ [max_seg_pix]  in      the template after the resolution matrix
  *  work                 in/out  solve: coefficients of the continuum; index, frac: places of the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Prepare pixels: convert raw flux, ivar, mask and resolution to the arrays of the likelihood.
- *  The rules are those of rvspecfit's DESI reader, for comparison (docs/science/numerics.md). */
+ *  The rules follow rvspecfit's DESI reader, so that results compare (docs/science/numerics.md). */
 #pragma once
 
 #include "kernels/star/blocks/lsf.h"
