@@ -202,7 +202,7 @@ static const yaml_node_t *list_item(const reader *in, const yaml_node_t *node, s
   return yaml_document_get_node(in->document, node->data.sequence.items.start[i]);
 }
 
-/* Read a list of names into the array and the count of a key's row. */
+/* Read a list of names into the array and the count to which a key's row points. */
 static int get_names(reader *in, const yaml_node_t *node, const mill_option *k)
 {
   char *list = (char *)in->config + k->offset;

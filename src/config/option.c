@@ -89,7 +89,7 @@ static int read_real(const mill_option *row, const char *text, double *value)
          (!has_range(row) || (*value >= row->min && *value <= row->max));
 }
 
-/* Read FIRST,SECOND. */
+/* Read two numbers FIRST,SECOND, with FIRST <= SECOND if the row has a range. */
 static int read_pair(const mill_option *row, const char *text, double *first, double *second)
 {
   char part[64];
@@ -102,7 +102,7 @@ static int read_pair(const mill_option *row, const char *text, double *first, do
          (!has_range(row) || *first <= *second);
 }
 
-/* Split a text at its commas into names [max][size]. */
+/* Split a text at its commas into names [row->max][row->size]; returns 0 if a name does not fit. */
 static int read_names(const mill_option *row, const char *text, char *names, int *n_name)
 {
   *n_name = 0;

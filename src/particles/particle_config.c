@@ -245,7 +245,7 @@ static int read_mapping(const reader *in, const yaml_node_t *node, int is_proble
 
 /* ---- from the file to setup and problems ---- */
 
-/* Make the problems: a number of equal ones, or one for each mapping of a list. */
+/* Make the problems: as many equal problems as node says, or one for each mapping of a list. */
 static int read_problems(const reader *in, const yaml_node_t *node)
 {
   mill_particle_config *c = in->config;
@@ -278,7 +278,7 @@ static int read_problems(const reader *in, const yaml_node_t *node)
   return MILL_OK;
 }
 
-/* Convert the times of densities to numbers of steps. */
+/* Convert the times at which densities are wanted to numbers of steps. */
 static int take_records(mill_particle_config *c)
 {
   mill_particle_setup *s = &c->setup;

@@ -5,7 +5,7 @@
 #include "src/pipeline/pipeline_parts.h"
 #include "src/system/log.h"
 
-/** Make a crew for each thread; its lists are parts of the lists of p->all. */
+/** Make a crew for each thread, whose lists are parts of the lists of p->all. */
 static int make_parts(mill_pipeline *p, int n_thread)
 {
   const int n = n_thread < p->all.n_slot ? n_thread : p->all.n_slot;

@@ -132,7 +132,7 @@ done:
   return err;
 }
 
-/** Fill free slots with stars: all of them, or 1/SLOT_SHARE if the device works meanwhile. */
+/** Load stars into free slots: all, or 1/SLOT_SHARE of the slots if rounds run meanwhile. */
 static int fill(mill_pipeline *p, mill_crew *c)
 {
   const int share = c->n_slot / SLOT_SHARE > 1 ? c->n_slot / SLOT_SHARE : 1;
@@ -187,7 +187,7 @@ static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, in
   return be->advance(seat->device, c->list, n, has_more(p) ? share : n, ROUNDS_PER_LOOP);
 }
 
-/** Start fresh stars and run rounds over all; *n_active: stars in these rounds. */
+/** Start fresh stars and run rounds over all started stars; *n_active: stars in these rounds. */
 static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
 {
   int err = MILL_OK, n_started = 0;
@@ -209,7 +209,7 @@ static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
   return err;
 }
 
-/** Give each star in c->done to the library that tries it next; stars without one stay. */
+/** Give each star in c->done to the library that tries it next; else the star stays in c->done. */
 static int take_turns(mill_pipeline *p, mill_crew *c)
 {
   int n = 0;

@@ -96,7 +96,7 @@ static int is_better(const mill_fit_result *row, const mill_fit_result *best)
   return best->status != MILL_STATUS_FITTED || standing(row) < standing(best);
 }
 
-/** Keep a slot's row as the best so far, with models and epochs, which the next turn overwrites. */
+/** Keep a slot's best row so far, with models and epochs, before the next turn overwrites them. */
 static int keep(mill_contest *c, mill_slots *slots, int i_slot)
 {
   mill_star *star = slots->entry[i_slot].star;

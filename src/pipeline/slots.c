@@ -64,7 +64,7 @@ void mill_slots_trim(mill_slots *slots)
       drop_own(slots, &slots->entry[i].memory);
 }
 
-/* Returns 1 if a slot had memory. */
+/* Free the memory of all slots; returns 1 if there was any. */
 int mill_slots_drop(mill_slots *slots)
 {
   int n = 0;
@@ -133,7 +133,7 @@ static size_t lsf_bytes(const mill_raw_segment *raw)
   return mill_round_up((size_t)raw->n_pix * sizeof(float), MILL_ARRAY_BYTES);
 }
 
-/** Make room for a star's segments in a slot, its line-spread functions and the list of uploads. */
+/** Make room on the host for a slot's segments, line-spread functions and list of uploads. */
 static int reserve_segments(mill_slots *s, mill_slot_entry *e, const mill_star *star)
 {
   const int n = star->n_segment;

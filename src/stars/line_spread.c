@@ -31,7 +31,7 @@ enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settin
                                             : MILL_LSF_NO_USE;
 }
 
-/* lsf_aa^2 is what the templates' and the blur's sigma^2 lack, if the kernel fits the segment. */
+/* lsf_aa^2 = line-spread function's sigma^2 - templates' sigma^2 - blur^2, where a kernel fits. */
 void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, double blur_ln,
                          float *lsf_aa, int *n_diag, int *info)
 {
@@ -131,7 +131,7 @@ static void look_at_matrix(const mill_raw_segment *raw, const double *wave, doub
   range->least = fmin(least[1], range->least);
 }
 
-/* sigma^2 of the blur: range.wanted, but at most MILL_LARGEST_BLUR range.least, or as `needed`. */
+/* The blur's sigma^2: range.wanted, at most MILL_LARGEST_BLUR * range.least, at least `needed`. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm)
 {

@@ -124,7 +124,7 @@ static void make_scale(arm *a)
   }
 }
 
-/* Rank 0: find the principal components. */
+/* Rank 0: find n_component principal components, or those that leave the fraction REST. */
 static int find_components(arm *a, mill_train_statistics *s)
 {
   MILL_CHECK(mill_train_statistics_pixels(s, &a->c));
@@ -382,7 +382,7 @@ static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_prob
   return MILL_OK;
 }
 
-/* Report how many components were kept, the part of variance they leave, and the rms spread. */
+/* Report the number of components, the fraction of variance that they leave, and the rms spread. */
 static void report_statistics(const arm *a, double start_s, mill_train_arm_report *report)
 {
   double carried = 0, square = 0;

@@ -91,7 +91,7 @@ static void move_mean(mill_train_statistics *s, int64_t n_other, const double *m
   s->n += n_other;
 }
 
-/* Centre the n_raw spectra and take them in. */
+/* Subtract the mean of the n_raw spectra, and make them rows of the statistics. */
 static int centre(mill_train_statistics *s)
 {
   const size_t n_pix = (size_t)s->n_pix, n = (size_t)s->n_raw;
@@ -136,7 +136,7 @@ int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-/* Rank 0: receive another rank's statistics and take them in.  pixel [2][n_pix]: work space. */
+/* Rank 0: merge another rank's statistics into s.  pixel [2][n_pix]: work space. */
 static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_statistics *s)
 {
   const size_t n_pix = (size_t)s->n_pix;
