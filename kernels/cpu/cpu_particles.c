@@ -66,6 +66,7 @@ static void free_clouds(engine *e)
   e->work = NULL;
 }
 
+/* Allocate n clouds (the particles of one problem each) and the threads' work space. */
 static int make_clouds(engine *e, int n)
 {
   const mill_particle_setup *s = e->setup;
@@ -129,7 +130,8 @@ static void body_density(mill_block *b, void *argument)
     }
 }
 
-/* Add the sums of all parts to the cloud's density. */
+/* Set the cloud's density to the sum of its parts; in the binned form, convolve this axis by axis
+ * from nodes to grid points. */
 static void body_total(mill_block *b, void *argument)
 {
   task *t = argument;
@@ -155,8 +157,8 @@ static void body_total(mill_block *b, void *argument)
 
 /* ---- an evolution ---- */
 
-/* Make steps [step, step + n_step) of all clouds; step 0 is the start. A part makes all of them in
- * turn, while it is in the cache. */
+/* Make steps [step, step + n_step) of all clouds; step 0 is the start. All steps of a part are made
+ * before those of the next part, while the part is in the cache. */
 static void move_all(engine *e, int step, int n_step)
 {
   const int n = e->n_cloud * e->n_part;
@@ -231,6 +233,7 @@ static void run(engine *e)
   hand_over(e);
 }
 
+/* mill_particle_ops.evolve: cut clouds into parts, and run as many problems at once as fit. */
 static int evolve(const mill_particle_setup *s, int n_problem, const mill_particle_problem *problem,
                   mill_particle_result *result)
 {

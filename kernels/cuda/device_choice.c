@@ -39,13 +39,13 @@ int mill_gpu_has_code(const char *architectures, int major, int minor, int may_t
   char text[MAX_ARCHITECTURES], *rest = NULL;
   const int capability = 10 * major + minor;
   if (strlen(architectures) >= sizeof text)
-    return 1; /* the runtime tells */
+    return 1; /* too long: the CUDA runtime will check */
   snprintf(text, sizeof text, "%s", architectures);
   for (char *word = strtok_r(text, "; ,", &rest); word; word = strtok_r(NULL, "; ,", &rest)) {
     int number, real, virtual_;
     char letter;
     if (!read_architecture(word, &number, &letter, &real, &virtual_))
-      return 1; /* native, all, all-major: the runtime will tell */
+      return 1; /* native, all, all-major: the CUDA runtime will check */
     if (is_for(number, letter, capability)) {
       if (real && number / 10 == major)
         return 1;
@@ -165,8 +165,8 @@ int mill_gpu_memory(const char *name, size_t free_bytes, int n_sharing, size_t *
       snprintf(share, sizeof share, " for the %d ranks that share it", n_sharing);
     return MILL_ERROR(
         MILL_ERR_MEMORY,
-        "the GPU %s has %zu MiB free%s; a rank needs %zu at least: free it from other "
-        "programs%s",
+        "the GPU %s has %zu MiB free%s; a rank needs %zu at least: end other programs on "
+        "this GPU%s",
         name, free_bytes >> 20, share, MILL_GPU_MIN_BYTES >> 20,
         n_sharing > 1 ? ", or start fewer ranks" : "");
   }

@@ -72,7 +72,7 @@ static __device__ inline int particle_segment_point(const particle_view &v,
   return at < n_point && point < v.n_grid ? (int)point : -1;
 }
 
-/** Compute what segment i of the grid and the kernel give for all particles. */
+/** Compute the position *g of segment i on the grid, for a kernel. */
 static __device__ inline void particle_segment_make(const particle_view &v,
                                                     const mill_particle_setup *s,
                                                     const mill_particle_kernel *k, int i,
@@ -91,8 +91,8 @@ static __device__ inline void particle_segment_make(const particle_view &v,
 /** Add the kernel (peak 1) of particle i of a tile to the points of a segment.  Points off the
  *  middle still lack the factor particle_segment_fade.
  *
- *  If a grid step is at most a kernel width, values are products from the middle outward.  A kernel
- *  that underflows to 0 in the middle is below 1e-190 at all points of the segment. */
+ *  If a grid step is at most a kernel width, each step away from the middle is a multiplication.  A
+ *  kernel that underflows to 0 in the middle is below 1e-190 at all points of the segment. */
 static __device__ inline void particle_segment_add(const mill_particle_setup *s,
                                                    const mill_particle_kernel *k,
                                                    const particle_segment *g,
