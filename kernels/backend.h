@@ -55,8 +55,7 @@ typedef struct mill_backend {
    *  move; an entry may change before the start of that slot. */
   int (*bind)(mill_device *device, const mill_model *model, const mill_model *d_model,
               mill_slot *const *slot, int n_slot);
-  /** Prepare newly loaded slots, compute their initial guess and set their first request.  index
-   *  [n]: slot numbers. */
+  /** Prepare new slots, numbers index [n]; compute their initial guess, set their first request. */
   int (*start)(mill_device *device, const int *index, int n);
   /** Run 1 to max_round rounds over the given slots (new ones too), until n_want slots have
    *  finished (the CPU ignores n_want).  A round emulates templates, answers the slots' requests

@@ -21,7 +21,6 @@ typedef struct mill_upload {
   int stays; /**< uploads: from is pinned and unchanged until the backend's settle */
 } mill_upload;
 
-/** Do a copy within the host's memory. */
 static inline void mill_host_copy(const mill_upload *piece)
 {
   if (piece->bytes > 0 && piece->from)

@@ -12,7 +12,6 @@
 /** Arrays of a star and of a wavelength set begin at multiples of this. */
 enum { MILL_ARRAY_BYTES = 64 };
 
-/** One array of a structure. */
 typedef struct mill_array {
   size_t member;  /**< offset of the pointer in the structure, bytes */
   size_t element; /**< size of an element, bytes */

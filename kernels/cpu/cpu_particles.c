@@ -98,8 +98,7 @@ static void body_move(mill_block *b, void *argument)
     mill_block_particles(b, &c, t->part, t->step + i);
 }
 
-/* Sum the kernels of one part's particles on the grid (exact), or spread the particles over nodes
- * (binned). */
+/* Sum the kernels of a part's particles on the grid (exact), or spread them over nodes (binned). */
 static void body_density(mill_block *b, void *argument)
 {
   task *t = argument;
@@ -217,8 +216,7 @@ static void hand_over(const engine *e)
   }
 }
 
-/* Make all steps, at most MILL_PARTICLE_STRIDE at a time, and the density after each recorded
- * step. */
+/* Make all steps, MILL_PARTICLE_STRIDE or fewer at a time; compute densities after record steps. */
 static void run(engine *e)
 {
   const mill_particle_setup *s = e->setup;

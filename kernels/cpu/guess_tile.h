@@ -10,7 +10,6 @@
 /** All templates of a group. */
 enum { MILL_GUESS_TEMPLATES = MILL_GUESS_LANE };
 
-/** Clear a sum of products. */
 MILL_INLINE void mill_guess_zero(float *sum)
 {
   MILL_SIMD
@@ -61,9 +60,8 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
   }
 }
 
-/** Transform the sequences sum [n][2][MILL_GUESS_LANE] back (root: mill_fourier_roots).  Write the
- *  real parts of the first nv <= n / 4 elements of n_lane sequences, the last element first, to
- *  chisq [n_lane][nv]. */
+/** Transform the sequences sum [n][2][MILL_GUESS_LANE] back.  Write the real parts of the first nv
+ *  <= n / 4 elements of n_lane sequences, the last element first, to chisq [n_lane][nv]. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {
@@ -77,8 +75,7 @@ MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lan
   MILL_BARRIER(b);
 }
 
-/** Find the least of chisq [v0, v1) and return its first index; *least is infinite if no value is
- *  finite. */
+/** Return the first index of the least of chisq [v0, v1); *least: infinity if none is finite. */
 MILL_INLINE int mill_guess_least(const double *chisq, int v0, int v1, double *least)
 {
   double x = INFINITY;

@@ -203,8 +203,7 @@ MILL_BLOCK_FN void mill_block_team(mill_block *b, int n, const mill_segment *s, 
   team->step = 1;
 }
 
-/** Load the first n rows of model error at pixels [first, first + len), padded with zeros to a
- *  whole vector. */
+/** Load n rows of model error at pixels [first, first + len); zeros fill up the last vector. */
 MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int len,
                                  double (*row)[MILL_PIXEL_CHUNK])
 {

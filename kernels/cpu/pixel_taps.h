@@ -24,8 +24,7 @@ enum {
   MILL_TAPS_SPACE = MILL_TAPS + 2 * MILL_TAPS_MORE,
   MILL_TAPS_END = MILL_SPLINE_END_F32 + 2 /**< grid points that a grid's end disturbs, plus two */
 };
-/** Above this number of grid points per pixel use taps; below, convolving all grid points is less
- *  work. */
+/** Taps need fewer operations than whole rows above this number of grid points per pixel. */
 #define MILL_TAPS_GAIN 2.5
 
 /** Coefficients P0 to P3 of a kernel's taps, zero from tap 2 reach + 2 on. */

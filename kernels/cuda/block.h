@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A block on a GPU: a thread block.  Included by kernels/math/block.h, which explains the
- *  names. */
+/** A block on a GPU: a thread block.  kernels/math/block.h includes this and explains the names. */
 #pragma once
 
 typedef struct mill_block {

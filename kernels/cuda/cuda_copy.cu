@@ -42,8 +42,7 @@ static int next_stage(mill_device *d)
   return MILL_OK;
 }
 
-/** Does memory at `to` follow the target of the last pending copy from a buffer?  *gap: bytes
- *  between them. */
+/** Is `to` behind the target of the last pending copy from a buffer?  *gap: bytes between them. */
 static int follows(const mill_device *d, const char *to, size_t *gap)
 {
   if (d->n_send == 0 || d->send[d->n_send - 1].stays)

@@ -62,8 +62,7 @@ void mill_gpu_backend_name(const mill_gpu_facts *gpu, char *name, size_t size);
 void mill_gpu_sharers(int n_rank, const mill_gpu_facts *chosen, int rank, int *n_sharing,
                       int *place);
 
-/** Like mill_gpu_sharers, but MILL_ERR_BACKEND if several ranks share a GPU that admits one
- *  program. */
+/** Like mill_gpu_sharers; MILL_ERR_BACKEND if several ranks share a GPU in exclusive mode. */
 int mill_gpu_share(int n_rank, const mill_gpu_facts *chosen, int rank, int *n_sharing, int *place);
 
 /** Compute *bytes, a rank's share of a GPU's memory.  free_bytes: free before any rank has taken

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Particles in GPU memory, and the functions of a thread block that sum their Gaussian kernels,
- *  for particles.cu. */
+/** Particles in GPU memory, and block functions that sum their Gaussian kernels (particles.cu). */
 #pragma once
 
 #include "kernels/particles/density.h"

@@ -72,8 +72,7 @@ static __global__ void __launch_bounds__(THREADS)
     sum[j] = all;
 }
 
-/** Replace a model's outputs by d loss / d output, times factor, and write its loss.  One block per
- *  model. */
+/** Write a model's loss; replace its outputs by factor * d loss / d output.  A block per model. */
 static __global__ void __launch_bounds__(THREADS)
     train_loss(int kind, int n, float delta, float factor, const float *bias, const float *scale,
                const float *target, float *out, double *row_loss)
@@ -119,7 +118,6 @@ static __global__ void __launch_bounds__(THREADS)
     mill_train_adam_one(&pace, gradient[i], &param[i], &m[i], &v[i]);
 }
 
-/** Blocks for n elements. */
 static unsigned blocks(size_t n)
 {
   return (unsigned)((n + THREADS - 1) / THREADS);

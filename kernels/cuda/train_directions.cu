@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Principal directions of training spectra on a GPU: products by cuBLAS, eigenvectors by
- * cuSOLVER. */
+/* Principal directions of training spectra on a GPU, with cuBLAS and cuSOLVER. */
 
 #include <string.h>
 

@@ -80,10 +80,10 @@ MILL_HD_INLINED void mill_counter_normals(const mill_counter_words *words, doubl
   *y = radius * sin(angle);
 }
 
-/** Return -2 ln u for the uniform u in [2^-32, 1] that a word gives, by plain arithmetic.
+/** Return -2 ln u for the uniform u in [2^-32, 1] that a word gives.
  *
- *  Without branches or calls, so that loops vectorise.  The series here and below end where further
- *  terms are below float32's rounding. */
+ *  The function has no branches or calls, so that loops over it vectorise.  The series here and
+ *  below end where further terms are below float32's rounding. */
 MILL_HD_INLINED float mill_counter_twice_minus_ln(uint32_t word)
 {
   union {

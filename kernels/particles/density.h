@@ -26,7 +26,6 @@ typedef struct mill_particle_kernel {
   double rest[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM]; /**< inverse covariance of the other axes */
 } mill_particle_kernel;
 
-/** Step of the grid along an axis. */
 MILL_HD static inline double mill_grid_step(const mill_particle_setup *s, int a)
 {
   return s->n_grid[a] > 1 ? (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 1.0;
@@ -103,9 +102,8 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
     k->width[a] = sqrt(cov[a][a]);
 }
 
-/** For line i of the grid along the last axis, write its coordinates on the other axes to other
- *  [MILL_PARTICLE_DIM]; returns a kernel's shift there along the last axis, from shear, in grid
- *  steps. */
+/** Write the coordinates of grid line i (along the last axis) on the other axes to other
+ *  [MILL_PARTICLE_DIM].  Returns the sum of shear * other, in steps of the last axis. */
 MILL_HD static inline double mill_kernel_line(const mill_particle_setup *s,
                                               const mill_particle_kernel *k, int i, double *other)
 {
@@ -261,8 +259,8 @@ MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
   return is_inside;
 }
 
-/** Return the index of the first of a particle's four nodes along the last axis, at node j of the
- *  first and e of the second axis; *part: the weight of this row of four nodes. */
+/** Of a particle's four nodes per axis take number j on the first and e on the second axis: return
+ *  the index of the first of the four nodes along the last axis; *part: weight of these four. */
 MILL_HD static inline size_t mill_node_row(const mill_particle_setup *s, const int *at,
                                            double weight[][4], int j, int e, double *part)
 {
@@ -295,9 +293,9 @@ MILL_HD static inline double mill_node_along(const mill_particle_setup *s, doubl
   return s->n_dim == 1 ? weight[0][q] : (s->n_dim == 2 ? weight[1][q] : weight[2][q]);
 }
 
-/** Bound on the error of a density: 0 for the exact form, NaN without a kernel.  moment
- *  [MILL_PARTICLE_MOMENTS]: of the kernel's cloud.  rounding: total rounding error of one
- *  particle's nodes, in units of the kernel's peak */
+/** Return a bound on the error of a density: 0 for the exact form, NaN without a kernel.  moment
+ *  [MILL_PARTICLE_MOMENTS]: moments of the cloud.  rounding: total rounding error of one
+ *  particle's nodes, in units of the kernel's peak. */
 MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
                                                 const mill_particle_kernel *k, const double *moment,
                                                 double rounding)

@@ -23,8 +23,7 @@ enum mill_train_precision {
   MILL_TRAIN_BF16  /**< factors are rounded to 7 bits of mantissa */
 };
 
-/** Offsets of each layer's weights [n_out][n_in] and biases [n_out] in the parameter array
- *  [n_param]. */
+/** Offsets of each layer's weights [n_out][n_in] and biases [n_out] in the parameters [n_param]. */
 typedef struct mill_train_shape {
   int n_layer;
   int n_in[MILL_MAX_LAYER], n_out[MILL_MAX_LAYER];
@@ -91,8 +90,8 @@ typedef struct mill_train_ops {
   /** Return a host copy of the last gradient [n_param], valid until the next call of slopes; the
    *  caller may overwrite it. */
   int (*gradient)(mill_train_work *work, float **gradient);
-  /** Make an Adam step of parameters [first, first + n) by gradient [n], or by the last call of
-   *  slopes if NULL.  With a gradient, these parameters are updated on the host too. */
+  /** Make an Adam step of parameters [first, first + n).  gradient [n]: from the host, which then
+   *  gets the new parameters; NULL: that of the last call of slopes. */
   int (*adam)(mill_train_work *work, const mill_train_adam *adam, size_t first, size_t n,
               const float *gradient);
 } mill_train_ops;
