@@ -54,7 +54,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.environ.get("MILL_SOURCE_DIR", os.path.join(HERE, "..", ".."))
 DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
 sys.path[1:1] = [os.path.join(SOURCE, folder)
-                 for folder in ("python", "tests/reference", "tests/campaigns")]
+                 for folder in ("python", "tests/reference", "campaigns")]
 PACKAGE = {"PYTHONPATH": os.path.join(SOURCE, "python")}  # of what is no job
 from starmill.cli import jobs  # noqa: E402
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Faults of disks, files and processes, each with what the program must make of it.
 
-For test_fit_faults.py, which runs every case once, and tests/campaigns/kill, which repeats them
+For test_fit_faults.py, which runs every case once, and campaigns/kill, which repeats them
 with other numbers of ranks.  A case is a function of a Site and a number of ranks (0: without
 mpirun); it raises Failed.  Faults are injected by the shim (tests/faults/fault_shim.c).
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs that are killed at random moments, what they leave, and whether they can be continued.
 
-For test_fit_stop.py and tests/campaigns/kill.  A run is killed either at a random time (SIGKILL
+For test_fit_stop.py and campaigns/kill.  A run is killed either at a random time (SIGKILL
 to all its processes at once) or at a random call on its files (by the fault shim: SIGKILL to one
 rank in the middle of creating, writing or closing; the launcher ends the others).
 """

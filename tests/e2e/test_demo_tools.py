@@ -9,7 +9,7 @@ try:
 except ImportError as missing:
     skip(f"{missing} (Debian: python3-matplotlib python3-pil)")
 
-TOOLS = os.path.join(SOURCE, "tests", "campaigns")
+TOOLS = os.path.join(SOURCE, "campaigns")
 sys.dont_write_bytecode = True
 from starmill.products import drawing  # noqa: E402
 

@@ -4,7 +4,7 @@
 from common import *  # noqa: F403
 import fault_cases
 
-# every case with one number of ranks; tests/campaigns/kill faults has the others
+# every case with one number of ranks; campaigns/kill faults has the others
 RANKS = (0, 2)
 
 

@@ -209,7 +209,7 @@ class Asked(EndToEnd):
 
 
 class Kill(EndToEnd):
-    """A few of the kills of tests/campaigns/kill: what they leave opens, is whole, and continues."""
+    """A few of the kills of campaigns/kill: what they leave opens, is whole, and continues."""
 
     def test_killed_at_random(self):
         put("kill.yaml", "write_interval: 0.1\n")

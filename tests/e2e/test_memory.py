@@ -31,7 +31,7 @@ class Memory(EndToEnd):
         """A leak of a star's spectrum would be 6 kB a star, of its slot more."""
         coarse_library("lib.h5")  # which it does not make then
         done = ended(
-            [sys.executable, "-B", os.path.join(SOURCE, "tests", "campaigns", "memory_slope.py"),
+            [sys.executable, "-B", os.path.join(SOURCE, "campaigns", "memory_slope.py"),
              "--starmill", STARMILL, "--folder", TMP, "--stars", 4000, "--per-file", 50,
              "--limit", 1500], timeout=500)
         print(done.stdout)

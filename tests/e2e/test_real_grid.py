@@ -397,7 +397,7 @@ def write_miles(path):
 
 PYHAMMER = os.path.join(DATA, "real", "cool", "pyhammer-cool.fits.gz")
 RECIPE = "-m", "starmill.templates.real_library"
-VALIDATION = os.path.join(SOURCE, "tests", "campaigns", "validate_library.py"),
+VALIDATION = os.path.join(SOURCE, "campaigns", "validate_library.py"),
 
 
 def tool(script, *args):

@@ -2,7 +2,7 @@
 /* Posteriors from spectra to rows: the fit's errors where the posterior is Gaussian, the same bits
  * whatever runs beside, and what is refused.
  *
- * With arguments no test but what tests/campaigns/posteriors.py asks for: "stars N SN ESS" prints
+ * With arguments no test but what campaigns/posteriors.py asks for: "stars N SN ESS" prints
  * truth, posterior and samples of N stars, "likelihood I SN" answers points on standard input for
  * star I. */
 #include "tests/mill_test.h"

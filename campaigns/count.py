@@ -65,13 +65,17 @@ def count(revision):
     text = {path: data for path, data in everything.items() if data is not None}
     code = {p: t for p, t in text.items() if p.startswith(CODE) and SOURCE.search(p)}
     test = {p: t for p, t in text.items() if p.startswith("tests/") and TEST.search(p)}
+    python = [t for p, t in text.items() if p.startswith("python/starmill/") and p.endswith(".py")]
+    campaigns = [t for p, t in text.items() if p.startswith("campaigns/")]
     docs = [t for p, t in text.items() if p == "README.md" or p.startswith("docs/") and p.endswith(".md")]
     n_code = sum(t.count("\n") for t in code.values())
     n_test = sum(t.count("\n") for t in test.values())
     length, longest = max((t.count("\n"), p) for p, t in {**code, **test}.items() if "reference/" not in p)
     n, path, line = max((n, p, at) for p, t in code.items() for n, at in functions(t))
     return [("C and CUDA, lines", f"{n_code:,}"),
+            ("Python, lines", f"{sum(t.count(chr(10)) for t in python):,}"),
             ("tests, lines", f"{n_test:,}"),
+            ("campaigns, lines", f"{sum(t.count(chr(10)) for t in campaigns):,}"),
             ("tests a line of code", f"{n_test / n_code:.2f}"),
             ("docs and README, words", f"{sum(len(t.split()) for t in docs):,}"),
             ("tracked files", f"{len(everything):,}"),

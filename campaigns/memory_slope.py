@@ -20,7 +20,7 @@ import time
 import numpy as np
 from astropy.io import fits
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 from starmill.surveys.generic import write  # noqa: E402
 

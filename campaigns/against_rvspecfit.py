@@ -39,7 +39,7 @@ from rvspecfit import (fitter_ccf, frozendict, make_ccf, make_interpol, serializ
 from rvspecfit.desi import desi_fit  # noqa: E402
 from rvspecfit.nn import NNInterpolator, RVSInterpolator  # noqa: E402
 
-SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 from starmill.surveys import generic  # noqa: E402
 

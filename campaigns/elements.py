@@ -19,7 +19,7 @@ import matplotlib
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
 from starmill.grids import plan  # noqa: E402

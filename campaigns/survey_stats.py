@@ -12,7 +12,7 @@ import sys
 import numpy as np
 from astropy.io import fits as pyfits
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
 from starmill.cli.basics import INPUT, Failure  # noqa: E402
 from starmill.products.result import FITTED, Result, text  # noqa: E402
 

@@ -47,7 +47,7 @@ from astropy.io import fits
 from astropy.table import Table
 from scipy.ndimage import gaussian_filter1d
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 from starmill.surveys import generic  # noqa: E402
 
@@ -468,7 +468,7 @@ def draw(found, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1], add_help=False,
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].replace("%", "%%"), add_help=False,
                                      description=__doc__)
     root = SOURCE
     parser.add_argument("--starmill", default=os.path.join(root, "build/release/starmill"))

@@ -21,7 +21,7 @@ import h5py
 import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
+sys.path.insert(0, os.path.join(HERE, "..", "tests", "e2e"))
 import pair_survey  # noqa: E402
 
 EPOCHS, CHUNK = 4, 200

@@ -3,9 +3,9 @@
 """Posteriors against emcee and by simulation-based calibration, on stars of the test library.
 
     cmake --build build/release --target test_fit_posterior
-    tests/campaigns/posteriors.py calibrate build/release/tests/test_fit_posterior [STARS]
-    tests/campaigns/posteriors.py emcee build/release/tests/test_fit_posterior    (needs emcee)
-    tests/campaigns/posteriors.py errors POST.h5
+    campaigns/posteriors.py calibrate build/release/tests/test_fit_posterior [STARS]
+    campaigns/posteriors.py emcee build/release/tests/test_fit_posterior    (needs emcee)
+    campaigns/posteriors.py errors POST.h5
 
 The first two take minutes of one core.  The test program makes the stars (labels uniform in the
 coordinates of the emulator, velocity and v sin i uniform), samples them by the program's own

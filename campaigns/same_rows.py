@@ -20,7 +20,7 @@ import sys
 import h5py
 import numpy as np
 
-SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RESULTS = ["nnrm.h5", "reference.h5", "reference-models.h5", "reference-nelder-mead.h5",
            "reference-linear.h5", "sample.h5", "miles.h5", "lamost.h5", "lamost-shipped.h5",
            "sdss-shipped.h5", "desi-arms.h5", "desi-arms-models.h5"]
