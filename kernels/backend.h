@@ -43,8 +43,8 @@ typedef struct mill_backend {
    *  call pin.  It is NULL in a backend that takes such pieces from any memory. */
   int (*pin)(size_t bytes, void **out);
   void (*unpin)(void *memory);
-  /** Wait for the uploads made before the previous call of settle: the caller may then overwrite
-   *  the sources of their pieces with mill_upload.stays.  NULL: as soon as an upload returns. */
+  /** Wait for the uploads made before the previous call of settle.  Their sources with
+   *  mill_upload.stays may change from then on.  NULL in a backend whose uploads copy at once. */
   int (*settle)(mill_device *device);
   int (*zero)(mill_device *device, void *to, size_t bytes);
   int (*download)(mill_device *device, void *to, const void *from, size_t bytes);

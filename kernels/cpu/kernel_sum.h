@@ -116,10 +116,10 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
   w->first[0] = 0;
 }
 
-/** Load up to MILL_KERNEL_LANES of the n particles from `from` on into the lanes.  Set w->start to
- *  the kernels at the line's start point, which a particle is w->offset + delta steps away from,
- *  and w->up and w->down to the ratios of the kernel from point to point (without w->fade).  Empty
- *  lanes have start 0.  Returns 0 if no kernel reaches the line. */
+/** Load up to MILL_KERNEL_LANES of the n particles from `from` on into the lanes.  A particle is
+ *  w->offset + delta grid steps from the line's start point.  w->start gets the kernels' values
+ *  there, w->up and w->down their ratios from point to point (without w->fade).  Unused lanes have
+ *  start 0.  Returns 0 if no kernel reaches the line. */
 static inline int mill_kernel_start(const mill_kernel_lines *l, const double *other, double delta,
                                     int from, int n, mill_kernel_work *w)
 {

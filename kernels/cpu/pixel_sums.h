@@ -346,10 +346,10 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   mill_block_sum_n(b, part, n_sum, sums);
 }
 
-/** Add the part of model error to slope, the weight of half the gradient at len pixels: (P a) E^T
- *  E r for the residuals, and weight times -p^T N^-1 U^T E for the determinant.  E: error, the rows
- *  of model error; P a: poly, the continuum; r: residuals; p: a pixel's continuum functions;
- *  N: normal matrix; U: products of E with P t. */
+/** Add the part of model error E (error) to slope, the weight of half the gradient at len pixels:
+ *  (P a) E^T E r from the residuals r, and -p^T N^-1 U^T E times weight from the determinant.  P a
+ *  is the continuum (poly), p a pixel's continuum functions, N the normal matrix, and U the
+ *  products of E with P t (t: template / sigma). */
 MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len,
                                    const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
                                    int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],

@@ -38,7 +38,7 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 }
 
 #define MILL_PRAGMA(x) _Pragma(#x)
-/* Inline block functions, to keep the block in registers.  A file where this does not matter
+/* Block functions are inlined, to keep the block in registers.  A file where this does not matter
  * defines MILL_BLOCK_FN as __noinline__ and compiles in half the time. */
 #ifndef MILL_BLOCK_FN
 #define MILL_BLOCK_FN static __device__ __forceinline__

@@ -20,8 +20,8 @@ enum { MIN_SLOT = 64, MAX_SLOT = MILL_GPU_SLOTS, GRAPH_DRIVER = 12040 };
 
 /* ---- errors ---- */
 
-/** Return the error code of a CUDA failure, and *advice.  MILL_ERR_CONFIG: hardware, driver or code
- *  is missing. */
+/** Return the error code of a CUDA failure; *advice: what the user can do.  MILL_ERR_CONFIG: the
+ *  hardware, driver or code is missing. */
 static int explain(cudaError_t status, const char **advice)
 {
   switch (status) {

@@ -94,6 +94,7 @@ int mill_cuda_free_bytes(size_t *n_free)
   return MILL_OK;
 }
 
+/* keep the work space if it fits the model; else replace it, with as many lanes as memory allows */
 int mill_cuda_reserve_lanes(mill_device *d)
 {
   MILL_OWNED mill_workspace *work = NULL;

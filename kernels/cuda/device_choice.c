@@ -25,8 +25,8 @@ static int read_architecture(const char *word, int *number, char *letter, int *r
   return *real || *virtual_;
 }
 
-/* Does code for an architecture fit a capability?  90a fits 9.0 alone, 100f fits 10.0 and later
- * 10.x, 80 fits 8.0 and all later ones (as PTX). */
+/* Does code for an architecture run on GPUs of a capability?  90a runs on 9.0 alone, 100f on 10.0
+ * and later 10.x, 80 on 8.0 and all later ones (as PTX). */
 static int is_for(int number, char letter, int capability)
 {
   if (letter == 'a')

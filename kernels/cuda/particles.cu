@@ -6,8 +6,8 @@
  *  in between.  For each density a call launches one kernel for the steps before it, one for their
  *  moments, and two (exact form) or 1 + number of axes (binned form) for the density itself.
  *
- *  A cloud's particles are cut into parts, one block each; their number depends on the setup
- *  alone.  Sums over parts have a fixed order, and nodes are integers: the bits depend neither on
+ *  A cloud's particles are cut into parts, one block each; the setup alone decides the number of
+ *  parts.  Sums over parts have a fixed order, and nodes are integers: the bits depend neither on
  *  the order of blocks nor on other problems. */
 #include <string.h>
 

@@ -26,8 +26,8 @@ static_assert(K_BLOCK % STAGE == 0, "blocks of sums end where a buffer does");
 /** Shape of a block.
  *
  *  ROWS            rows
- *  ROW_SIDE, SIDE  threads along rows and along columns.  With so many outputs per thread,
- *                  arithmetic takes longer than shared memory and the second-level cache.
+ *  ROW_SIDE, SIDE  threads along rows and along columns: so few that the arithmetic of a thread's
+ *                  outputs takes longer than its reads of shared memory and the cache
  *  APART           pieces (16 bytes) from one piece of a thread's columns to the next
  *  EMPTY           unused columns of a buffer, which put a warp's weights into different banks */
 template <typename real> struct product_shape;
@@ -162,7 +162,7 @@ template <typename real> struct product_buffer {
 };
 
 /** Begin to copy inputs k0 .. k0 + STAGE - 1 of a tile's rows (n_row per thread) and their weights
- *  for the tile's columns; zeros past the last input. */
+ *  for the tile's columns.  The buffer gets zeros past the last input. */
 template <typename real, int n_row>
 static __device__ __forceinline__ void
 fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const real *weight,
@@ -192,8 +192,8 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
   }
 }
 
-/** A thread's first row and column of a tile.  The thread's rows are ROW_SIDE apart, its pieces of
- *  columns APART * PIECE columns. */
+/** A thread's first row and column of a tile.  The thread's rows are ROW_SIDE rows apart, and its
+ *  pieces of columns are APART * PIECE columns apart. */
 struct product_place {
   int row, column;
 };

@@ -2,8 +2,8 @@
 /** Kernel density estimate of particles on a grid, with a Gaussian kernel.
  *
  *  Along the last axis a particle's kernel is a geometric series times factors equal for
- *  all particles.  With rho the grid's step in kernel widths, delta the particle's distance from a
- *  grid point and k the distance of another point from it, both in steps:
+ *  all particles.  Let rho be the grid's step in kernel widths, delta the particle's distance from
+ *  a grid point, and k another grid point's distance from that point, both in steps.  Then
  *    exp(-rho^2 (k - delta)^2 / 2)
  *      = exp(-rho^2 delta^2 / 2) exp(rho^2 delta)^k exp(-rho^2 k^2 / 2).
  *  So a line of the grid costs two exponentials per particle (kernel_sum.h of the CPU). */
@@ -159,7 +159,7 @@ MILL_HD static inline void mill_particle_image(const mill_particle_setup *s, int
 }
 
 /** Put image number `image` of particles [first, first + n) of a cloud into batch; 0: the particles
- *  themselves.  Images out of the grid's reach get weight 0. */
+ *  themselves.  Images too far from the grid (MILL_KERNEL_REACH) get weight 0. */
 MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
                                     const mill_particle_kernel *k, int image, int first, int n,
                                     const mill_particle_batch *batch)

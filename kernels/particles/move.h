@@ -162,8 +162,8 @@ MILL_HD static inline void mill_particle_sum(const mill_particle_cloud *c, int n
   }
 }
 
-/** Move particles [first, first + n), at [a][i], by one step; alive [i] becomes 0 for an absorbed
- *  one.  Returns how many steps were NaN or too long, counted per axis. */
+/** Move particles [first, first + n) by one step.  at[a][i]: coordinate of particle i; alive[i]
+ *  becomes 0 if it is absorbed.  Returns the number of NaN or too long steps, counted per axis. */
 MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, int step, int first,
                                                 int n, double at[][MILL_CHUNK], double *alive)
 {

@@ -240,6 +240,7 @@ static void fit_axis(int n, int periodic, size_t n_row, size_t n_inner, const do
     }
 }
 
+/* Check grid and values, then fit splines along one axis after the other, the last axis first. */
 int mill_particle_field_fit(const mill_particle_field *f, const double *value, double *coef)
 {
   int err = MILL_OK;
