@@ -36,7 +36,7 @@ typedef struct mill_lanes_rotation {
   const int *bin;         /**< [n_pix] */
   mill_lanes *sum;        /**< [bins] in/out: sums over each bin's grid points */
 } mill_lanes_rotation;
-/** Add rotated templates to the sums of their bins.  Beyond the grid, away from data, flux is 0. */
+/** Add rotated templates to the sums of their bins.  Flux beyond the grid, far from data, is 0. */
 void mill_lanes_rotate(const mill_lanes_rotation *task);
 
 /** Continuum functions whose sums share one pass. */

@@ -35,7 +35,7 @@ typedef struct mill_taps {
 
 /** Compute kernel B (bend [2 * most + 1]), which gives a rotated row's spline coefficients, from
  *  the rotation's kernel K (kernel [2 * most + 3]).  The spline's response to a second difference
- *  falls exponentially to each side (spline_filter.h), so B needs a running sum in each direction. */
+ *  falls exponentially to each side (spline_filter.h), so B needs two running sums. */
 MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const double *kernel,
                                 double *bend)
 {

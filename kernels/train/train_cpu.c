@@ -129,8 +129,8 @@ static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
   return MILL_OK;
 }
 
-/* Compute block b of the last layer's outputs and losses. If n_all > 0, also compute the gradient of
- * the block's weights and biases, and the block's part of d loss / d input. */
+/* Compute block b of the last layer's outputs and losses. If n_all > 0, also compute the gradient
+ * of the block's weights and biases, and the block's part of d loss / d input. */
 static void last_layer(mill_train_work *w, int b, const mill_train_rows *rows, int n_all)
 {
   const mill_train_shape *s = &w->net.shape;
