@@ -27,7 +27,7 @@ MILL_INLINE int mill_resolve_shift(int n_diag)
   return 0;
 }
 
-/** Set to [MILL_ROTATE_TILE] to the row at x convolved with the symmetric kernel [half + 1]. */
+/** Write MILL_ROTATE_TILE outputs: the row at x convolved with a symmetric kernel [half + 1]. */
 MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_real *x, mill_real *to)
 {
   typedef mill_vec_real vec;

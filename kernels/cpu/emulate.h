@@ -197,7 +197,7 @@ static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot
   }
 }
 
-/** Compute a hidden layer and its activation, from buffers [from] to buffers [1 - from]. */
+/** Compute a hidden layer and its activation, from the lane's buffers [from] to the other ones. */
 static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int from, mill_lane *lane)
 {
   double *to[MILL_BATCH_ROWS];

@@ -74,7 +74,7 @@ static inline void mill_kernel_lines_make(const mill_particle_setup *s,
   l->low_cell = l->n_cell > MILL_KERNEL_MAX_CELL ? 0 : (int)low;
 }
 
-/** Sort the particles with weight by cell: cell c holds first[c] .. first[c + 1] - 1. */
+/** Sort particles of weight > 0 by grid cell: cell c holds numbers first[c] to first[c + 1] - 1. */
 static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                     mill_kernel_work *w)
 {
@@ -278,7 +278,7 @@ static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_part
       mill_kernel_cell(&lines, cell, w, out);
 }
 
-/** Add the particles of a batch to nodes out [n_node[0]]..., four along each axis. */
+/** Spread each particle of a batch over its four nodes along each axis of out [n_node[0]].... */
 static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_particle_kernel *k,
                                       const mill_particle_batch *batch, double *out)
 {

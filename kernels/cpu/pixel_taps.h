@@ -113,7 +113,7 @@ MILL_INLINE void mill_taps_weigh(const int n_vec, const float *frac, const mill_
   }
 }
 
-/** Sum a row with the weights, at MILL_VEC_N_F32 pixels. */
+/** Return the weighted sums of a row's grid points at MILL_VEC_N_F32 pixels. */
 MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *row,
                                        const int *index, const mill_vec_f32 *weight)
 {
@@ -152,7 +152,7 @@ MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill
         n_vec, taps->reach, value + (size_t)l * (size_t)m->max_pix_pad, index, weight);
 }
 
-/** mill_taps_rows with as few vectors as hold the taps. */
+/** Call mill_taps_rows with as few vectors per pixel as hold the taps. */
 MILL_BLOCK_FN void mill_taps_tile(const mill_model *m, const mill_taps *taps, double slope_ln,
                                   double e, int first, const mill_workspace *work, float *to)
 {

@@ -28,7 +28,7 @@ MILL_INLINE int mill_resolve_shift(int n_diag)
   return n_diag / 2 % 4;
 }
 
-/** Set to [MILL_ROTATE_TILE] to the row at x convolved with the symmetric kernel [half + 1]. */
+/** Write MILL_ROTATE_TILE outputs: the row at x convolved with a symmetric kernel [half + 1]. */
 MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_real *x, mill_real *to)
 {
   mill_quad left = mill_quad_at(x), right = left, sum;

@@ -198,7 +198,7 @@ static int send_slots(mill_device *d, int all)
   return MILL_OK;
 }
 
-/** mill_backend.bind: size lists and work space, then run an empty round (mill_cuda_rehearse). */
+/** mill_backend.bind: allocate lists and work space, then run an empty round. */
 static int cuda_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
                      mill_slot *const *slot, int n_slot)
 {

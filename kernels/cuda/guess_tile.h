@@ -86,7 +86,7 @@ MILL_INLINE void mill_guess_products(int, int n_block, const float *const *of_st
   mill_four_put(&s, sum);
 }
 
-/** mill_fourier_pair (a butterfly) of MILL_GUESS_TEMPLATES sequences. */
+/** Apply a butterfly, as mill_fourier_pair does, to MILL_GUESS_TEMPLATES sequences. */
 MILL_INLINE void mill_guess_pair(int n, int half, int j, int inverse, const float *root, float *x)
 {
   const int k = j & (half - 1), i_root = k * (n / 2 / half);

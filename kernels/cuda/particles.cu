@@ -376,7 +376,7 @@ static int launch_binned(batch *b, int i_record)
   return MILL_OK;
 }
 
-/** Launch all steps, without waiting. */
+/** Launch the kernels of all steps and densities, without waiting. */
 static int run_steps(batch *b)
 {
   const mill_particle_setup *s = b->setup;

@@ -79,7 +79,7 @@ mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,
   }
 }
 
-/** As on a CPU (kernels/cpu/pixel_sums.h): a segment's normal matrix a and right-hand side v. */
+/** Compute a segment's normal matrix a and right-hand side v, as kernels/cpu/pixel_sums.h does. */
 static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, int n_error,
                                                        const double *sums, double *a, double *v,
                                                        double *with_s, double *with_residual)
@@ -108,7 +108,7 @@ static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, in
   MILL_BARRIER(b);
 }
 
-/** As on a CPU: this thread's products of the first n rows of model error with each other. */
+/** Sum the products of n rows of model error over this thread's pixels, as on a CPU. */
 static __device__ inline void mill_error_pairs(mill_block *b, const mill_segment *s, int n,
                                                double *acc)
 {

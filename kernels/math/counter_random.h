@@ -19,7 +19,7 @@ typedef struct mill_counter_key {
   uint32_t v[2];
 } mill_counter_key;
 
-/** Philox 4x32 with ten rounds: the words of a counter [4] under a key. */
+/** Return the random words of the counter c0 to c3 under a key, by ten rounds of Philox 4x32. */
 MILL_HD_INLINED mill_counter_words mill_philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3,
                                                mill_counter_key key)
 {

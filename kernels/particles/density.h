@@ -75,7 +75,7 @@ MILL_HD static inline void mill_kernel_split(int n_dim, double cov[][MILL_PARTIC
   k->peak = pow(2.0 * MILL_PI, -0.5 * n_dim) / sqrt(det * left);
 }
 
-/** Make a cloud's kernel from its moments [MILL_PARTICLE_MOMENTS]. */
+/** Make a cloud's kernel from its moments [MILL_PARTICLE_MOMENTS], by the setup's bandwidth. */
 MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const double *moment,
                                             mill_particle_kernel *k)
 {
@@ -143,7 +143,7 @@ MILL_HD static inline int mill_particle_all_images(const mill_particle_setup *s)
   return n;
 }
 
-/** Image `which` along an axis of a particle at x lies at sign x + shift. */
+/** Image `which` along axis a of a particle at x lies at sign * x + shift. */
 MILL_HD static inline void mill_particle_image(const mill_particle_setup *s, int a, int which,
                                                double *sign, double *shift)
 {
