@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Data that a device holds once for all stars: the library's emulators and the shared wavelengths
- *  of spectra.  Plain structures of pointers into one memory space. */
+ *  of spectra.  All pointers of these plain structures point into one memory space. */
 #pragma once
 
 #include "kernels/base/layout.h"
@@ -22,8 +22,7 @@ enum {
 /** Step of a profile's first grid, in expected errors of the velocity. */
 #define MILL_PROFILE_FEW_STEP 1.5
 
-/** A CPU stores a template when a start first asks for it, at the grid points that the batch of
- *  stars needs. */
+/** A guess template, stored by a CPU on the first request at the grid points of the batch. */
 typedef struct mill_stored {
   int state;      /**< bits of enum mill_stored_state */
   int first, end; /**< its grid points, once it is made */
@@ -53,14 +52,14 @@ typedef struct mill_model_arm {
   /** exp(-2 ln_step): Z[i + 1] in the unit of Z[i] (mill_block_spline) */
   double spline_scale_right;
   /** Filters from second differences to spline coefficients, applied in turn (spline_filter.h):
-   *  their taps are 1, 4 and 16 grid points apart; the last one is for float64 only. */
+   *  their taps are 1, 4 and 16 grid points apart; spline_last is for float64 only. */
   double spline_near[7], spline_far[7], spline_last[3];
   /** Powers of the decay per grid point, rightwards from the left end, leftwards from the right. */
   double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
   int log_flux;
   int first; /**< first grid point of a part of an arm (kernels/cpu/emulate.h); else 0 */
-  /** The output's mean over pixels is computed apart in float64 (mill_workspace.mean), which leaves
-   *  the float32 digits of the last layer to the lines. */
+  /** The output's mean over pixels is computed separately in float64 (mill_workspace.mean), so that
+   *  the last layer's float32 digits serve the lines alone. */
   double mean_bias;
   const double *mean_weight; /**< [n_in of the last layer] */
   int kind;                  /**< enum mill_emulator_kind */
@@ -105,9 +104,9 @@ typedef struct mill_waveset {
   /* initial guess: bins uniform in ln wavelength, common to all arms */
   int n_bin;
   int *bin_first; /**< [n_bin + 1] first pixel of each bin */
-  /** [groups][guess_n][n_block][2][MILL_GUESS_LANE] the templates' transforms (guess.h), side by
-   *  side in a group; the last group is filled up with zeros.  Sets with about the same range of
-   *  bins share them. */
+  /** [groups][guess_n][n_block][2][MILL_GUESS_LANE] the templates' transforms (guess.h).  A group
+   *  has MILL_GUESS_LANE templates; zeros fill up the last group.  Wavesets with about the same
+   *  range of bins share this array. */
   int n_block;
   const float *templ;
 } mill_waveset;

@@ -6,7 +6,7 @@
  *        MILL_BEGIN;
  *        do {
  *          mill_simplex_propose(m, slot);
- *          MILL_ASK(MILL_REQ_VALUES);  // returns; the next call goes on behind it
+ *          MILL_ASK(MILL_REQ_VALUES);  // returns; the next call goes on after this line
  *        } while (mill_simplex_tell(m, slot));
  *        MILL_END;
  *      }
@@ -16,9 +16,9 @@
  *  thus records how far its star is, and one thread serves thousands of stars.  After A. Dunkels et
  *  al. (2006), "Protothreads", SenSys.
  *
- *  Local variables are lost at MILL_ASK (kernels/star/logic/ask.h) and MILL_CALL.  These may stand
- *  in loops and conditions, but not in a switch or twice on a line.  All lines are 0 before the
- *  first call. */
+ *  Local variables are lost at MILL_ASK (kernels/star/logic/ask.h) and MILL_CALL.  Both macros may
+ *  stand in loops and conditions, but not in a switch or twice on a line.  All elements of at are 0
+ *  before the first call. */
 #pragma once
 
 #include "kernels/star/slot.h"

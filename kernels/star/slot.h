@@ -45,8 +45,8 @@ typedef struct mill_segment {
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma, with model error ln det of the covariance */
   double dd;         /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
-  /* model error (kernels/star/blocks/model_error.h): once it is fixed, its part that is
-   * independent from pixel to pixel is included in the arrays d and is */
+  /* model error (kernels/star/blocks/model_error.h): once fixed, its part without correlation
+   * between pixels is included in the arrays d and is */
   int error_fixed;       /**< 1: the model error is fixed */
   int n_share;           /**< number of segments that share this model error */
   int n_error;           /**< rows of error in use */
@@ -83,8 +83,8 @@ typedef struct mill_slot {
   int is_held; /**< 1: a caller of the library asks questions; no fit runs */
   int n_segment;
   mill_segment *segment;
-  /** Sigma in grid points of the Gaussian that blurs an arm's templates on their grid, where these
-   *  are too sharp for the pixels; 0: none. */
+  /** Sigma, in grid points, of the Gaussian that blurs an arm's templates on their grid if they are
+   *  too sharp for the grid or the pixels; 0: none. */
   double blur[MILL_MAX_ARM];
   double hull_weight; /**< hull penalty = hull_weight * distance^2 */
   int no_offset
@@ -123,8 +123,7 @@ typedef struct mill_slot {
 /** Bytes of a slot that are copied; its work space is not. */
 #define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
 
-/** Number of rows of error: the components of the arm, the width of the line-spread function, and
- *  the sky. */
+/** Number of rows of error: the arm's components, the line-spread function's width, and the sky. */
 MILL_HD static inline int mill_n_error(const mill_model_arm *arm, double width_error)
 {
   return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0) + arm->n_sky;
@@ -143,9 +142,9 @@ enum { MILL_N_BALMER = 2 };
 enum mill_answer_place {
   MILL_ANSWER_F = 0, /**< F at each velocity */
   /** Tangents: gradient [n], then the curvature's lower triangle: element (j, l) at n + j (j + 1) /
-   *  2 + l.  The n parameters are velocity, v sin i (inner) and labels; of two stars also those of
-   *  the other one and ln(flux of the second star / flux of the first).  The summed templates of
-   *  both stars follow, the asked star's first. */
+   *  2 + l.  The n parameters are velocity, v sin i (inner) and labels.  With two stars, those of
+   *  the other star and ln(second star's flux / first star's flux) follow, and the curvature is
+   *  followed by the summed template of the asked star, then of the other star. */
   MILL_ANSWER_TANGENTS = MILL_N_PROFILE,
   /* models */
   MILL_ANSWER_CHISQ = MILL_N_PROFILE,

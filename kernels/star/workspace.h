@@ -8,22 +8,22 @@
 #include "kernels/star/model.h"
 
 /** Layout of mill_workspace.error, which holds products of the rows E of model error
- *  (model_error.h): U = E S^T [n_error][n_cont] with the rows S of the continuum fit; E r [n_error]
- *  with the residual r; and N^-1 U with the normal matrix N. */
+ *  (model_error.h): U = E S [n_error][n_cont], where the columns of S are continuum functions times
+ *  template / sigma; E r [n_error], with the residual r; and N^-1 U, with N = S^T S. */
 enum {
   MILL_ERROR_RESIDUAL = MILL_MAX_ERROR * MILL_MAX_CONT,
   MILL_ERROR_SOLVED = MILL_ERROR_RESIDUAL + MILL_MAX_ERROR,
   MILL_ERROR_SPACE = MILL_ERROR_SOLVED + MILL_MAX_ERROR * MILL_MAX_CONT
 };
 
-/** Spare bytes after the rows at the pixels (on a GPU after each warp's): rows begin up to 15 bytes
- *  into the memory (mill_sharp_rows). */
+/** Spare bytes at the end of the arrays pixel and smooth (on a GPU of each warp's part), since rows
+ *  begin up to 15 bytes into an array (mill_sharp_rows). */
 enum { MILL_PIXEL_SPARE = 128 };
 
 /** Work space of one block.
  *
  *  Rows are float or double, by the run's precision.  grid holds the emulator's output, rotated the
- *  rotated templates, bend their spline coefficients. */
+ *  rotated templates, and bend the spline coefficients of the rotated templates. */
 typedef struct mill_workspace {
   void *grid, *rotated, *bend; /**< [n_deriv + 1][max_pix_pad] */
   void *templ; /**< template for a request without derivatives: in rotated or mill_slot.kept */

@@ -54,11 +54,11 @@ MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill
   MILL_BARRIER(b);
 }
 
-/** Extend a star's rows in work->smooth to those of two stars: the sum of both templates, the
- *  star's derivatives, its companion's, and the derivative by ln(flux of the second star / flux of
- *  the first), which is the second star's template.
+/** Extend a star's rows in work->smooth to those of two stars.  Row 0 is the sum of both templates.
+ *  Then follow the star's n_deriv derivatives, the companion's n_deriv derivatives, and the second
+ *  star's template, which is the derivative by ln(second star's flux / first star's flux).
  *
- *  flux [2]  out  sums over good pixels of the star's template and of its companion's */
+ *  flux [2]  out  sums over good pixels: of the star's template and of the companion's template */
 MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, const mill_segment *s,
                                         const mill_workspace *work, double *flux)
 {

@@ -27,7 +27,7 @@ MILL_HD static inline int mill_prior_bounded(const mill_model *m, const mill_slo
   return bounded;
 }
 
-/** Hull factor exp(-penalty/2) of draw i from the priors and ranges of the free parameters. */
+/** Return exp(-hull penalty / 2) at draw i of the free parameters from their priors and ranges. */
 MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const mill_slot *slot,
                                                     int i)
 {
@@ -47,9 +47,9 @@ MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const m
   return exp(-0.5 * mill_hull_penalty(m, slot, theta));
 }
 
-/** Return ln of the integral of exp(-F_P/2), F_P being priors and hull penalty; *var: its variance.
- *  Gaussian priors and ranges are integrated by formula, the hulls' factor by random draws.  NaN:
- *  the integral is infinite. */
+/** Return ln of the integral of exp(-F_P/2), where F_P is the penalty of priors and hulls; *var:
+ *  the variance of this ln.  Gaussian priors and ranges are integrated by formula, the hulls'
+ *  factor by random draws.  NaN: the integral is infinite. */
 MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *m,
                                                const mill_slot *slot, double *var)
 {

@@ -25,8 +25,8 @@ MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
   return MILL_C_KM_S * tanh(n_bin * ln_step);
 }
 
-/** Least distance in mapped labels from start i (from 1 on) to later candidate starts: the first
- *  starts search near the best template, the last ones other parts of the library. */
+/** Return the least distance, in mapped labels, of later starts from start i (the first is 1).  The
+ *  first starts search near the best template, the last ones in other parts of the library. */
 MILL_HD static inline double mill_guess_apart(int i)
 {
   return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;
@@ -47,7 +47,7 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
 
 #include MILL_PRIMITIVES_GUESS
 
-/* log2(n) steps of n / 2 butterflies; a thread takes MILL_GUESS_TEMPLATES lanes of one at a time */
+/* Fast Fourier transform.  A thread does one butterfly at a time in MILL_GUESS_TEMPLATES lanes. */
 MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const float *root,
                                       float *x)
 {
@@ -73,7 +73,7 @@ MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, i
 }
 
 /** Compute slot->guess.chisq of one group of templates, from k0 on, for n_star stars whose segments
- *  use the same templates.  n_star is a constant, MILL_GUESS_STARS at most.
+ *  use the same templates.  n_star, at most MILL_GUESS_STARS, is constant: sums stay in registers.
  *
  *  sum [n_star][guess_n][2][MILL_GUESS_LANE]  work space */
 MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, int k0,
@@ -120,8 +120,8 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, in
   mill_block_guess_matches(b, m, k0, 1, &slot, &sum);
 }
 
-/** Divide numbers x and y of pixel p by 1 + the sky's variance over that of the data: the guess has
- *  only a diagonal covariance. */
+/** Divide w n (*x) and w (*y) of pixel p by 1 + (variance of the sky's residual / variance of the
+ *  data).  The guess thus takes the sky's residual as noise without correlation between pixels. */
 MILL_HD static inline void mill_guess_doubt_sky(int n_sky, const mill_segment *s, int p, double *x,
                                                 double *y)
 {
@@ -135,9 +135,9 @@ MILL_HD static inline void mill_guess_doubt_sky(int n_sky, const mill_segment *s
 }
 
 /** Fill s->guess with the Fourier transforms of a segment's bins: weights w = c^2/sigma^2 and
- *  products w n, n = d/c - 1.  MILL_BINS_ALL fills both, c being the continuum fit in work->solve.
- *  SQUARE fills only the weights, RESIDUAL only the products, c being the model in s->scratch.
- *  work->pixel and smooth hold [n_pix] double here. */
+ *  products w n, where n = d/c - 1.  MILL_BINS_ALL fills both; c is the continuum fit in
+ *  work->solve.  SQUARE fills only the weights and RESIDUAL only the products; c is the model in
+ *  s->scratch.  work->pixel and smooth are work space, [n_pix] double each. */
 MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int nk,
                                          enum mill_guess_bins what, const mill_segment *s,
                                          mill_workspace *work)
@@ -215,8 +215,8 @@ MILL_HD static inline void mill_guess_within(const mill_model *m, double low_km_
     --*v1;
 }
 
-/** Write the least chi^2 of each template in velocity bins [v0, v1) to slot->guess.least (infinite:
- *  none is finite), and its bin to slot->guess.velocity. */
+/** Write each template's least chi^2 in velocity bins [v0, v1) to slot->guess.least (infinite if no
+ *  chi^2 is finite), and the bin of the least chi^2 to slot->guess.velocity. */
 MILL_BLOCK_FN void mill_block_guess_least(mill_block *b, const mill_model *m, mill_slot *slot,
                                           int v0, int v1)
 {
@@ -241,8 +241,8 @@ MILL_HD static inline double mill_guess_distance2(const mill_model *m, int i, in
   return sum;
 }
 
-/** Return the template with the least chi^2 (the first of equal ones); -1: none is finite.
- *  Afterwards exclude templates with the same labels, or with labels closer than apart. */
+/** Return the template with the least chi^2; -1: no chi^2 is finite.  Afterwards exclude this
+ *  template and those whose mapped labels are closer to its labels than `apart`. */
 MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill_slot *slot,
                                         double apart)
 {
@@ -272,7 +272,7 @@ MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill
   return taken;
 }
 
-/** Append a start at a template and its best velocity, by a parabola through three bins. */
+/** Append a start at a guess template; a parabola through three bins gives its best velocity. */
 MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot, int templ)
 {
   const int nv = 2 * m->guess_half + 1, n_label = m->n_label;
@@ -309,8 +309,8 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
       theta[j] = m->set.fixed_value[j];
 }
 
-/** Compute the transformed bins of all used segments for mill_block_guess_match, and the squared
- *  significance of each arm's lines (slot->lead.signal). */
+/** Compute the Fourier-transformed bins of all used segments for mill_block_guess_match, and the
+ *  squared significance of each arm's lines (slot->lead.signal). */
 MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mill_slot *slot,
                                          mill_workspace *work)
 {
@@ -346,8 +346,8 @@ MILL_HD static inline double mill_guess_penalty(const mill_model *m, const mill_
   return f;
 }
 
-/** Add to slot->guess.chisq the priors' penalty less its least value on the grid, since bins and
- *  templates may be farther apart than a prior is wide. */
+/** Add the priors' penalty to slot->guess.chisq, less the least penalty on the grid: a prior
+ *  narrower than the grid's spacing would otherwise raise every chi^2. */
 MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int any = 0;
@@ -367,8 +367,8 @@ MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, m
   MILL_BARRIER(b);
 }
 
-/** Fill slot->starts from slot->guess.chisq: first the best template, then the best one with labels
- *  apart from the first, and so on.  Fixed parameters keep their value. */
+/** Fill slot->starts from slot->guess.chisq: the best template, then the best template with labels
+ *  at least mill_guess_apart from the first, and so on.  Fixed parameters keep their value. */
 MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int v0, v1;

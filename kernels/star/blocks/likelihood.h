@@ -10,15 +10,15 @@
 #include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
-/** Fit the continuum to D = flux / sigma: normal matrix of S = P T / sigma (K functions P times
- *  template T), its Cholesky factor L, and coefficients a of P.  Returns F of this segment without
- *  hull or priors,
+/** Fit the continuum to a segment's D = flux / sigma: the columns of S = P T / sigma are the K
+ *  continuum functions P times the template T = exp(ln_scale) (level s->base + templ).  templ NULL
+ *  stands for zeros.  With the Cholesky factor L of S^T S, returns F without hull or priors,
  *    ln det(L L^T) times mill_det_weight + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2,
- *  infinite if the matrix is not positive definite or anything is not finite.
+ *  infinite if S^T S is not positive definite or anything is not finite.
  *
- *  work->normal receives L, work->solve [K] the coefficients a.  The template is exp(ln_scale)
- *  (level base + templ), templ NULL for zeros.  With the rows E of model error all products are
- *  <x, y> = x . y - sum (E x)(E y), and work->error receives E S and E (D - S a). */
+ *  The rows E of a model error turn each product x . y into x . y - sum (E x)(E y).
+ *  work  out  normal: L; solve [K]: coefficients a of P; error: E S and E (D - S a).  All are for
+ *             the template without its factor exp(ln_scale) */
 MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, const mill_segment *s,
                                         const mill_real *templ, double level, double ln_scale,
                                         mill_workspace *work)
@@ -60,8 +60,9 @@ MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const 
   return mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
 }
 
-/** Interpolate row r of a rotated template (mill_block_template_row) to the located pixels.  Rows
- *  of mill_sharp_rows: the template, its derivative by velocity, then the other derivatives. */
+/** Interpolate row r of a rotated template (mill_block_template_row) to the pixels that
+ *  mill_block_locate has located.  The rows of mill_sharp_rows are the template, the template's
+ *  derivative by velocity, then the other derivatives. */
 MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int r, const mill_real *rotated,
                                         const mill_real *bend, mill_workspace *work)
@@ -75,9 +76,9 @@ MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, cons
                          r == 0 ? pixel + pitch : (mill_real *)NULL);
 }
 
-/** Element (j, l), l <= j, of the curvature from the sums of mill_jacobian_sums: the product of
- *  columns j and l of the Jacobian less the part that model error (q rows) and the best continuum
- *  absorb.  solve [..][nk]: L^-1 S^T V. */
+/** Return element (j, l), l <= j, of the curvature: the product of columns j and l of the Jacobian
+ *  V (sums, from mill_jacobian_sums), less what model error (q rows) and the best continuum absorb.
+ *  solve [n_row][nk]: L^-1 S^T V (mill_block_jacobian). */
 MILL_HD_INLINE double mill_row_curvature(int q, int nk, const double *sums, const double *solve,
                                          int j, int l)
 {
@@ -92,10 +93,10 @@ MILL_HD_INLINE double mill_row_curvature(int q, int nk, const double *sums, cons
   return h;
 }
 
-/** Compute gradient and curvature of a segment's F by n_row parameters from the sums of
+/** Compute gradient and curvature of a segment's F in n_row parameters from the sums of
  *  mill_jacobian_sums; zeros if F is not finite.
  *
- *  to [n_row + n_row (n_row + 1) / 2]  out  as from MILL_ANSWER_TANGENTS on */
+ *  to [n_row + n_row (n_row + 1) / 2]  out  in the order that MILL_ANSWER_TANGENTS describes */
 MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, int n_row,
                                         int is_finite, const mill_workspace *work, double *to)
 {
@@ -115,12 +116,13 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, in
   MILL_BARRIER(b);
 }
 
-/** Compute F, gradient and curvature of one segment from its mill_sharp_rows.
+/** Compute F, gradient and curvature of one segment from its rows in work->smooth.
  *
- *  Variable projection after Kaufman, with V_j = (dT/dtheta_j / sigma) (P a), N = S^T S, A = S^T V,
- *  r = D - S a.  The curvature is V^T V - A^T N^-1 A, the gradient -2 V^T r.  The determinant adds
- *  2 sum t (dt/dtheta_j) p^T N^-1 p over pixels to the gradient only, with t = T / sigma and the
- *  continuum functions p of a pixel.  Model error as in mill_block_project.
+ *  The method is Kaufman's variable projection.  D, S, P, T, a and the products with model error
+ *  are those of mill_block_project.  With V_j = (dT/dtheta_j / sigma) (P a), N = S^T S, A = S^T V
+ *  and r = D - S a, the curvature is V^T V - A^T N^-1 A, the gradient -2 V^T r.  The determinant
+ *  adds to the gradient only: 2 sum t (dt/dtheta_j) p^T N^-1 p over pixels, where t is T / sigma
+ *  and the vector p has the continuum functions at a pixel.
  *
  *  n_share  >= 1: fix the model error first, for a star with n_share segments of this arm
  *  answer   out, by enum mill_answer_place */
@@ -157,8 +159,8 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   mill_block_curvature(b, s, n_row, is_finite, work, tangents);
 }
 
-/** Add to a chunk of the model flux the model error that fits best: each component times its
- *  product with the residual. */
+/** Add to a chunk of the model flux the model error that fits best: each component times the
+ *  component's product with the residual. */
 MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len,
                                        const mill_workspace *work, double *flux)
 {
@@ -180,8 +182,8 @@ MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len
 }
 
 /** For each label that is an element, compute from a segment's rows in work->smooth how well the
- *  model fits the pixels sensitive to it: sums (enum mill_line_sum) over good pixels of squared
- *  residuals and their weights, (d model / d label / sigma)^2.
+ *  model fits the pixels sensitive to the element: sums (enum mill_line_sum) over good pixels, with
+ *  the weights (d model / d label / sigma)^2.
  *
  *  to [n_label][MILL_N_LINE_SUM]  out  NaN where F is not finite; unset for other labels */
 MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, const mill_segment *s,
@@ -222,10 +224,10 @@ MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, co
   }
 }
 
-/** Compute over the good pixels chi-square, the squared significance of negative pixels of the
- *  model without its error, and the largest squared residual, for the coefficients in work->solve
- *  and a template.  keep: store the model in s->model, if wanted, and model / sigma in s->scratch.
- *  Always inlined, so that last digits do not depend on the compiler's choice. */
+/** For a template and the continuum's coefficients in work->solve compute, over the good pixels,
+ *  chi-square, the largest squared residual, and `negative`: the sum of (model without model error
+ *  / sigma)^2 where that model is negative.  keep: store model / sigma in s->scratch, and the model
+ *  in s->model unless NULL.  Always inlined, so that last digits do not depend on the compiler. */
 MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const mill_real *templ,
                                      double level, int keep, const mill_workspace *work,
                                      double *chisq, double *negative, double *largest)
@@ -289,8 +291,8 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
   *largest = mill_block_max(b, worst);
 }
 
-/** Store the two factors of mill_block_residual's model, the template and the continuum's
- *  coefficients, in the template's own unit. */
+/** Store both factors of mill_block_residual's model: the template times exp(ln_scale) in
+ *  s->templ_flux, and the continuum's coefficients divided by exp(ln_scale) in s->cont_coef. */
 MILL_BLOCK_FN void mill_block_parts(mill_block *b, const mill_segment *s, const mill_real *templ,
                                     double level, double ln_scale, const mill_workspace *work)
 {
@@ -306,8 +308,8 @@ MILL_BLOCK_FN void mill_block_parts(mill_block *b, const mill_segment *s, const 
   MILL_BARRIER(b);
 }
 
-/** Chi-square of a segment's good pixels for a template (NULL: a constant) times its best
- *  continuum; NaN without a finite one.  s->scratch is overwritten. */
+/** Return the chi-square of a segment's good pixels for a template (NULL: a constant) times the
+ *  best continuum; NaN if the continuum fit fails.  Overwrites s->scratch. */
 MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
                                            const mill_segment *s, const mill_real *templ,
                                            double level, mill_workspace *work)
@@ -319,7 +321,7 @@ MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
   return isfinite(f) ? chisq : (double)NAN;
 }
 
-/** Copy the segment; if its model error is fixed, with the data's own weights and without model. */
+/** Return a copy of the segment with the data's own weights, without model error. */
 MILL_BLOCK_FN mill_segment mill_segment_of_data(const mill_segment *s)
 {
   mill_segment data = *s;
@@ -377,10 +379,9 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   MILL_BARRIER(b);
 }
 
-/** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated and interpolated to
- *  the pixels before the next one, while it is in the cache.  If several segments share the arm,
- *  all rotated rows are kept for the later segments.  A CPU may compute rows at the pixels only
- *  (mill_block_pixel_taps). */
+/** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated and at once
+ *  interpolated to the pixels, while the row is in the cache.  If several segments share the arm,
+ *  all rotated rows are kept.  A CPU may compute the pixels alone (mill_block_pixel_taps). */
 MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_arm, mill_workspace *work)
 {
@@ -421,7 +422,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
   }
 }
 
-/** Answer MILL_REQ_VALUES for a segment: F at each of its velocities. */
+/** Answer MILL_REQ_VALUES for a segment: F at each velocity asked (not NaN). */
 MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const mill_slot *slot,
                                      int i_segment, mill_workspace *work)
 {
@@ -444,7 +445,8 @@ MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const m
   }
 }
 
-/** Set work->templ and work->bend for a request without tangents, from work->grid or slot->kept. */
+/** Set work->templ and its spline, work->bend, for a request without tangents.  slot->kept stores
+ *  the template, so that a later request with the same v sin i and labels takes it from there. */
 MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_slot *slot,
                                        int i_arm, mill_workspace *work)
 {
@@ -495,10 +497,8 @@ MILL_BLOCK_FN void mill_block_take_stored(mill_block *b, const mill_model *m, in
   MILL_BARRIER(b);
 }
 
-/** Answer a slot's request for one arm.
- *
- *  In: work->grid, the emulator's output for the slot's labels, for MILL_REQ_TANGENTS also its
- *  derivative by each label; not used if mill_template_there. */
+/** Answer a slot's request for one arm.  Unless mill_template_there, work->grid must hold the
+ *  emulator's output for the slot's labels; for MILL_REQ_TANGENTS also its label derivatives. */
 MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot *slot, int i_arm,
                                   mill_workspace *work)
 {

@@ -11,8 +11,8 @@
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
 /** Templates on a grid coarser than their library's are blurred to a sigma of at least GRID_SIGMA
- *  grid steps.  The blur's square is at most LARGEST_BLUR times that of the sigma from template to
- *  instrument resolution. */
+ *  grid steps.  (sigma of the blur)^2 is at most LARGEST_BLUR times (sigma from template to
+ *  instrument resolution)^2. */
 #define MILL_LARGEST_BLUR 0.95
 #define MILL_GRID_SIGMA   1.75
 /** A kernel of sigma s pixels comes from mill_lsf_even if s < SAMPLES and the pixels are uniform to
@@ -24,9 +24,9 @@
 
 enum { MILL_LSF_HALF = 4 /**< half width of mill_lsf_even's kernel, the least of all kernels */ };
 
-/** Compute weights of five pixels around pixel i that act like a Gaussian of sigma s on the quartic
- *  through them: their moments are exact up to the fourth, for any s and spacing.  wave points at
- *  pixel i. */
+/** Compute weights of the five pixels around pixel i that convolve the quartic through these pixels
+ *  with a Gaussian of sigma s.  For any s and spacing the weights' moments are exact up to the
+ *  fourth.  wave points at pixel i, in the unit of s. */
 MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double *weight)
 {
   const double d[5] = {wave[-2] - wave[0], wave[-1] - wave[0], 0.0, wave[1] - wave[0],
@@ -36,8 +36,8 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
     if (j == 2)
       continue;
     /* Lagrange's polynomial of point j is x (x - a) (x - b) (x - c) / (its value at d_j), where a,
-     * b, c are the other points.  Over the Gaussian the mean of x^2 is s^2, of x^4 3 s^4, of x and
-     * x^3 0 */
+     * b, c are the other points.  The means over the Gaussian are s^2 for x^2, 3 s^4 for x^4, and 0
+     * for x and x^3 */
     double pairs = 0.0, value = d[j];
     for (int k = 0; k < 5; k++) {
       if (k == j || k == 2)
@@ -53,11 +53,11 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
   weight[2] = 1.0 - sum;
 }
 
-/** Compute weights of nine uniform pixels that act like a Gaussian of sigma s pixels: weight
- *  receives those of the middle pixel and of one side, stride elements apart.  Their error has the
- *  least variance for lines of sigma 1.3 pixels at random places.  The numbers are the inverse of
- *  the pixels' covariances exp(-d^2 / 4 sigma^2), folded about the middle; d is the pixels'
- *  distance.  Local arrays would keep compilers from vectorising over pixels. */
+/** Compute weights of nine uniform pixels that act like a Gaussian of sigma s pixels.  weight gets
+ *  the middle pixel's weight and those of one side, stride elements apart.  For lines of sigma 1.3
+ *  pixels at random places no other weights have a smaller mean squared error.  The constants are
+ *  the inverse of the covariance of pixels at distance d, exp(-d^2 / (4 sigma^2)), folded about the
+ *  middle.  Local arrays would keep compilers from vectorising over pixels. */
 MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
 {
   const double sigma = 1.3, step = mill_exp_negative(-0.5 / (2.0 * sigma * sigma + s * s));
@@ -84,7 +84,7 @@ MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
 }
 
 /** Does mill_lsf_even suit pixel i, at least MILL_LSF_HALF pixels from the ends, for a sigma of
- *  s_pix pixels?  Without branches, so that loops over it vectorise. */
+ *  s_pix pixels?  The function has no branches, so that loops over pixels vectorise. */
 MILL_HD static inline int mill_lsf_is_even(const double *wave, int i, double s_pix)
 {
   const int h = MILL_LSF_HALF;

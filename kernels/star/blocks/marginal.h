@@ -2,7 +2,7 @@
 /** Compute marginal densities and modes of a star's samples.
  *
  *  The density of a parameter is a sum of Gaussian kernels, mirrored at the limits of velocity and
- *  v sin i; their width follows Scott's rule with the effective sample size.  Valleys of the
+ *  v sin i.  The kernels' width is Scott's rule with the effective sample size.  Valleys of the
  *  marginal densities separate modes: samples are cut at the deepest valley of all parameters, and
  *  each part is examined again (docs/science/numerics.md, "Posteriors"). */
 #pragma once

@@ -2,13 +2,13 @@
 /** Model error: errors of a star's templates as a part of the covariance.
  *
  *  In units of the data's variance the covariance of a segment's pixels is 1, plus each pixel's own
- *  model error (a fraction of its flux, squared), plus C C^T.  The columns of C are components,
- *  patterns over pixels whose amplitudes have unit variance.  Two further columns are the
+ *  model error (a fraction of its flux) squared, plus C C^T.  The first columns of C are
+ *  components: patterns over pixels whose amplitudes have unit variance.  The next two are the
  *  template's derivative by ln(width of the line-spread function) times the relative error of the
- *  width; the last are residuals of the sky.  The covariance is fixed at one template, velocity and
- *  continuum; F is then a Gaussian likelihood of known covariance.  Its diagonal enters the weights
- *  s->is and s->d = flux is.  With L L^T = 1 + C^T C and E = L^-1 C^T, the inverse of the rest is
- *  1 - E^T E. */
+ *  width.  The last columns are residuals of the sky.  The covariance is fixed at one template,
+ *  velocity and continuum, so that F is a Gaussian likelihood of known covariance.  The weights
+ *  s->is and s->d = flux is include the pixels' own model error.  With L L^T = 1 + C^T C and E =
+ *  L^-1 C^T, the inverse of the remaining 1 + C C^T is 1 - E^T E. */
 #pragma once
 
 #include "kernels/math/activation.h"
@@ -61,9 +61,9 @@ MILL_HD static inline int mill_model_error_at(const mill_model_error *error, con
   return index[i] * finer + k;
 }
 
-/** Write each component at the located pixels to s->error: interpolated by the cubic through four
- *  grid points, times its sigma and the template before the resolution matrix.  Without a matrix
- *  also times continuum / sigma, which makes it C. */
+/** Write each component at the located pixels to s->error: the component, interpolated by the cubic
+ *  through four grid points, times its sigma and the template before the resolution matrix.  If the
+ *  segment has no matrix, also multiply by continuum / sigma: the result is then C. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
                                            mill_segment *s, double level, int n_share,
                                            const mill_workspace *work)
@@ -121,9 +121,9 @@ MILL_HD static inline double mill_error_per_width(const mill_waveset *ws, int i)
   return (double)(right - left) / (ws->ln_wave[right] - ws->ln_wave[left]);
 }
 
-/** Write the Cholesky factor of 1 + C^T C of a segment's n components to work->normal [n][n], its
- *  ln det to work->sums[0].  Returns nonzero, on all threads, if the matrix is not positive
- *  definite. */
+/** Write the Cholesky factor of 1 + C^T C, with the n columns C of a segment, to work->normal
+ *  [n][n], and ln det(1 + C^T C) to work->sums[0].  Returns nonzero, on all threads, if the matrix
+ *  is not positive definite. */
 MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, int n,
                                           mill_workspace *work)
 {
@@ -193,9 +193,9 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
   MILL_BARRIER(b);
 }
 
-/** After mill_block_release_error, include the model error's diagonal in a segment's is and d.  In:
- *  the segment's continuum, s->scratch.  total [2] out: sum of ln(1 + model
- *  variance / data variance), and |s->d|^2. */
+/** After mill_block_release_error, include the pixels' own model error in s->is and s->d.
+ *  s->scratch holds the segment's continuum.  total [2] receives the sum of ln(1 + model variance /
+ *  data variance), and |s->d|^2. */
 MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                           const mill_real *templ, double level, int n_share,
                                           const mill_workspace *work, double *total)
@@ -270,8 +270,8 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
   }
 }
 
-/** Squared sigma of the line-spread function at pixel i, in pixels, from lsf_aa; i is not at an
- *  end.  0: it is NaN or too large. */
+/** Return the squared sigma, in pixels, of the line-spread function at pixel i from s->lsf_aa; 0:
+ *  the sigma is NaN or too large.  Pixel i must not be at an end. */
 MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mill_segment *s,
                                              int i)
 {
@@ -284,8 +284,8 @@ MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mi
   return width2 < n2 ? width2 : 0.0;
 }
 
-/** The same as mill_lsf_width2, but from row i of the resolution matrix: the squared sigma of the
- *  Gaussian with the row's sum of squares (mill_find_narrow). */
+/** Return the squared sigma, in pixels, of the Gaussian with the sum and sum of squares of row i of
+ *  the resolution matrix (mill_find_narrow); 0: the sigma is too large or no row is whole. */
 MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 {
   const int n = s->n_pix, h = s->n_diag / 2;
@@ -299,14 +299,14 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 
 /** Fill the two rows of C after the components: the change of flux / sigma if the line-spread
  *  function is wider by one standard deviation.  In the first row the width changes by one factor
- *  at all pixels, in the second by a factor that rises from -1 to 1 along the pixels.  By the heat
- *  equation the template changes by width^2 times its second derivative; the continuum is in
- *  s->scratch. */
+ *  at all pixels, in the second by a factor that rises from -1 to 1 along the pixels.  A relative
+ *  change x of the width adds x width^2 times the template's second derivative (heat equation).
+ *  In: s->scratch, the continuum. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, int n_share)
 {
-  /* weights a_j of a second derivative: least squares of k^2 - 2 sum a_j (1 - cos jk) over the
-   * wavenumbers k of Gaussian lines of sigma one pixel and more */
+  /* weights a_j of a second derivative: 2 sum a_j (1 - cos jk) fits k^2 by least squares over the
+   * wavenumbers k of Gaussian lines whose sigma is one pixel or more */
   const double a[MILL_BEND_REACH] = {1.874581, -0.375873, 0.102466, -0.018330};
   const double scale = s->width_error * sqrt((double)n_share);
   const int n = s->n_pix, n_inside = n > 2 * MILL_BEND_REACH ? n - 2 * MILL_BEND_REACH : 0;
@@ -339,8 +339,8 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   MILL_BARRIER(b);
 }
 
-/** Fill the last rows of C with the components of the sky.  Each exposure has a residual of its own,
- *  unlike errors of templates. */
+/** Write the residuals of the sky, in units of sigma, to the last n_sky rows of C.  Unlike template
+ *  errors they differ between exposures, so that their variance is not multiplied by n_share. */
 MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segment *s, float *to)
 {
   const int pitch = mill_row_pitch(s->n_pix);
@@ -354,12 +354,13 @@ MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segm
   MILL_BARRIER(b);
 }
 
-/** Fix the model error of a segment after mill_block_release_error.  The star has n_share segments
- *  of this arm with the same template error, so the variance is multiplied by n_share in each.
+/** Fix the model error of a segment after mill_block_release_error.  The star's n_share segments of
+ *  this arm share one template error: its variance is multiplied by n_share to count it once.
  *
- *  templ [max_seg_pix]  in      the template after the resolution
- *  work                 in/out  solve: coefficients of the continuum; index, frac: of the pixels;
- *                               pixel: mill_block_draw_error.  Overwrites normal, sums, error */
+ *  templ [max_seg_pix]  in      the template after the resolution matrix
+ *  work                 in/out  solve: coefficients of the continuum; index, frac: places of the
+ *                               pixels on the grid; pixel: as mill_block_draw_error needs it.
+ *                               Overwrites normal, sums and error */
 MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_real *templ, double level, int n_share,
                                         mill_workspace *work)

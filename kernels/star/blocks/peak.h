@@ -5,12 +5,12 @@
 
 #include "kernels/star/blocks/guess.h"
 
-/** A peak stands out if the correlation there exceeds STANDS times its rms over the search;
- *  template errors raise the correlation at all velocities. */
+/** A peak stands out if it exceeds STANDS times the rms of the correlation over all velocities of
+ *  the search.  Template errors raise the correlation at all velocities alike. */
 #define MILL_PEAK_STANDS 1.2
 
-/** Does the peak of the correlation chisq [nv] in velocity bin i stand out from bins v0 to v1, with
- *  no larger value just outside? */
+/** chisq [nv]: correlation per velocity bin.  Does the peak in bin i stand out from the searched
+ *  bins [v0, v1), and is no larger peak just outside them? */
 MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, int v0, int v1,
                                                   int i)
 {
@@ -22,9 +22,9 @@ MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, i
          !(i == v1 - 1 && i < nv - 1 && chisq[i + 1] < chisq[i]);
 }
 
-/** Compute the term `what` of chi^2 between the residuals of the last model (model / sigma in
- *  s->scratch) and the group of templates from k0 on, into slot->guess.chisq.  A model error enters
- *  by its diagonal only. */
+/** Write to slot->guess.chisq the term `what` of chi^2 between the residuals of the last model
+ *  (model / sigma in s->scratch) and the group of templates from k0 on.  Of a model error only the
+ *  pixels' own part is used. */
 MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int k0,
                                          enum mill_guess_bins what, mill_slot *slot,
                                          mill_workspace *work)
@@ -35,10 +35,10 @@ MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int
   mill_block_guess_match(b, m, k0, slot, work);
 }
 
-/** Find the velocity at which the residuals of the used segments look most like a star.  Correlate
- *  them with the group of guess templates that contains the best one, at velocities from
- *  least_apart to MILL_PAIR_MOST_APART away from the solution's.  A template m of free strength
- *  lowers chi^2 by (sum w n m)^2 / sum w m^2, the squared significance of the peak. */
+/** Find the velocity at which the used segments' residuals look most like a star.  Correlate them
+ *  with the best guess template's group, least_apart to MILL_PAIR_MOST_APART away from the star's
+ *  velocity.  A template of free strength lowers chi^2 by (sum w n m)^2 / sum w m^2 (letters as in
+ *  guess.h), the squared significance of the peak. */
 MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,
                                    mill_workspace *work)
 {

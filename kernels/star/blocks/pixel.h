@@ -35,8 +35,8 @@ MILL_HD_INLINE float mill_exp_parts(float x, float *two_k)
   return p * r * r + r;
 }
 
-/** exp(x) - 1 for float32 templates: relative error below 3e-7 (tested),
- *  vectorisable, the argument clipped to [-87, 88]. */
+/** Return exp(x) - 1 for float32 templates, x clipped to [-87, 88], with a relative error below
+ *  3e-7 (tested).  Loops over this function vectorise. */
 MILL_HD_INLINE float mill_expm1f(float x)
 {
   float two_k;
@@ -56,8 +56,8 @@ MILL_HD_INLINE double mill_pixel_template(double level, double base, double t, f
   return (level * base + t) * (double)is;
 }
 
-/** Factor of the template's derivative in half the gradient of F, determinant aside: -(P a) r,
- *  where P a (poly) is the continuum and r = d - P a t the residual. */
+/** Return half the derivative of the squared residual r^2 by the template t: -(P a) r, where P a
+ *  (poly) is the continuum and r = d - P a t. */
 MILL_HD_INLINE double mill_pixel_slope(double poly, float d, double t)
 {
   return -poly * ((double)d - poly * t);
@@ -84,8 +84,8 @@ MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *
   }
 }
 
-/** STIFF compares the continuum with a free factor in each of this many blocks of pixels per
- *  continuum function: these can follow waves half as long as the continuum functions follow. */
+/** Number of blocks of pixels per continuum function.  STIFF is measured with a free factor in each
+ *  block: the factors can follow waves half as long as the continuum functions can. */
 enum { MILL_STIFF_BLOCKS = 4 };
 
 /** Compute by how much the segment's chi-square would drop if each block of pixels had its own
@@ -152,9 +152,9 @@ enum { MILL_BALMER_CORE_PIX = 3, MILL_BALMER_SIDE_PIX = 8 };
 #define MILL_BALMER_NEAR 500.0
 #define MILL_BALMER_FAR  1330.0
 
-/** Measure the flux of the good pixels above the model (model / sigma in s->scratch) in the cores
- *  of the Balmer lines of a star at a velocity.  The error uses the rms of the residuals in the
- *  lines' sides, which includes template errors.
+/** Measure how far the flux exceeds the model (model / sigma in s->scratch) in the cores of the
+ *  Balmer lines of a star at a velocity, over good pixels.  The error follows from the rms of the
+ *  residuals in the lines' sides, which includes template errors.
  *
  *  light [MILL_N_BALMER][2]  out  equivalent width in A times its weight, and the weight, 1 / A^2;
  *                                 zeros where a line is not measured */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Prepare pixels: convert raw flux, ivar, mask and resolution to the arrays of the likelihood.
- *  Follows rvspecfit's DESI reader, so that results can be compared; docs/science/numerics.md lists
- *  every rule. */
+ *  The rules follow rvspecfit's DESI reader, so that results compare (docs/science/numerics.md). */
 #pragma once
 
 #include "kernels/star/blocks/lsf.h"
@@ -30,7 +29,7 @@ MILL_HD static inline void mill_fill_pixels(const mill_segment *s, uint32_t igno
   }
 }
 
-/** x = m 2^e with 1 <= m < 2, for a normal x above 0. */
+/** Return m of x = m 2^e, where 1 <= m < 2, for a normal number x > 0. */
 MILL_HD static inline double mill_mantissa(double x, int64_t *e)
 {
   union {
@@ -43,7 +42,7 @@ MILL_HD static inline double mill_mantissa(double x, int64_t *e)
   return v.f;
 }
 
-/** Sum the logarithms of x [n], n <= 64, by the log of the mantissas' product, below 2^64. */
+/** Sum the logarithms of x [n], n <= 64, as one log of the mantissas' product plus exponents. */
 MILL_INLINE double mill_sum_of_logs(int n, const double *x)
 {
   double product = 1.0;
@@ -145,8 +144,8 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
 
 /** Write flux / sigma to s->d and 1 / sigma to s->is.
  *
- *  bad, most  in   1 / sigma of bad pixels; largest 1 / sigma of good ones
- *  total [3]  out  sum of ln (1 / sigma), sum of d^2, pixels whose numbers are not usable */
+ *  bad, most  in   1 / sigma to give to bad pixels; largest 1 / sigma of a good pixel
+ *  total [3]  out  sum of ln(1 / sigma), sum of d^2, number of pixels with an unusable d or is */
 MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_segment *s,
                                            double bad, double most, double *total)
 {

@@ -13,12 +13,12 @@
 #define MILL_LSF_SIZEABLE 0.1
 
 /** If the largest sum of a matrix row exceeds the least by more than the fraction SPREAD, rows are
- *  scaled to the median sum; a row off the median by more than the factor LOST is dropped. */
+ *  scaled to the median sum; a row whose sum is off by more than a factor LOST is dropped. */
 #define MILL_ROW_SPREAD 0.01
 #define MILL_ROW_LOST   2.0
 
-/** A pixel with (flux / sigma)^2 above this is bad: in float64 sums of 16 digits, nothing would be
- *  left of the chi-square of 10^4 other pixels, about 10^4. */
+/** A pixel with (flux / sigma)^2 above this is bad: a float64 sum with its 16 digits would lose the
+ *  chi-square of the other pixels, about 10^4. */
 #define MILL_MOST_SQUARE 1e20
 
 /** Rows of a solver (mill_deconv) that are multiplied in one pass over the pixels. */
@@ -34,7 +34,7 @@ MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
   s->scratch[i] = NAN;
 }
 
-/** Clear elements of row i, near an end, that fall outside the arm; scale the row's sum to mult. */
+/** Clear elements of row i, near an end, that fall outside the arm; scale the row to sum mult. */
 MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2, pitch = mill_row_pitch(n);
@@ -75,8 +75,8 @@ MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
   }
 }
 
-/** Set x to rows k0 ... k0 + MILL_DECONV_STEP - 1 of the matrix weight [nd][nd], times row [nd];
- *  beyond nd the last matrix row is repeated. */
+/** Set x to solver rows k0 ... k0 + MILL_DECONV_STEP - 1 of weight [nd][nd], times row [nd], the
+ *  resolution at MILL_CHUNK pixels; beyond nd the last solver row is repeated. */
 MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
                                    const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
@@ -148,9 +148,9 @@ MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *reso
  *  narrow [len]  a narrow row's sum; 0 for the other rows
  *  shift [len]   half of a row's first moment, in pixels; 0 for rows cut at an end of the arm
  *
- *  The width of a row is that of the Gaussian with the same sum of squares, (sum)^2 / (2 sqrt(pi)
- *  sum of squares): wings and a shift within the pixel hardly change it.  A cut row has the width
- *  of the nearest whole row.  Returns how many rows are below MILL_LSF_NARROW. */
+ *  A row's sigma is sum^2 / (2 sqrt(pi) sum of squares), as for a Gaussian: wings and a shift
+ *  within the pixel hardly change it.  A cut row gets the nearest whole row's sigma.  Returns the
+ *  number of rows whose sigma is below MILL_LSF_NARROW times the templates' sigma. */
 MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
                                    const double (*row)[MILL_CHUNK], double *narrow, double *shift)
 {
@@ -190,10 +190,10 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
 }
 
 /** Convert the stored diagonals (offsets +h..-h, scipy dia layout) to rows: deconvolve them by the
- *  templates' own resolution and rescale those at the ends.  A row narrower than the templates
- *  becomes the identity's row plus a difference of its neighbours that keeps the row's shift.  A
- *  row with an element not finite or a sum not positive becomes the identity's row with s->good
- *  0.  Also sets s->narrow. */
+ *  templates' own resolution and rescale the rows at the ends.  A row narrower than the templates
+ *  becomes its sum at the middle pixel plus a difference of both neighbours that keeps the row's
+ *  shift.  A row with an element not finite or a sum not positive becomes the identity's row, with
+ *  s->good 0.  Also sets s->narrow. */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -270,7 +270,7 @@ MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
 }
 
 /** Are flux and inverse variance usable: finite, ivar positive, and flux^2 ivar small enough for
- *  sums to keep the digits of the other pixels?  Without branches, so that loops vectorise. */
+ *  sums to keep the digits of the other pixels?  It has no branches, so that loops vectorise. */
 MILL_HD static inline int mill_value_usable(float flux, float ivar)
 {
   return (ivar > 0.0f) & ((double)flux * (double)flux * (double)ivar <= MILL_MOST_SQUARE);
@@ -308,9 +308,9 @@ MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segm
   MILL_BARRIER(b);
 }
 
-/** If the sums of the rows of raw_res differ, scale the rows to the median sum, and clear rows with
- *  a far different one.  In coadds with masked exposures matrix columns are missing or too large,
- *  so that the unscaled rows do not map a constant to a constant.  Sets s->scaled. */
+/** If the sums of the rows of raw_res differ, scale the rows to the median sum, and clear rows
+ *  whose sum is far from the median.  In coadds with masked exposures matrix columns are missing or
+ *  too large, so that the unscaled rows do not map a constant to a constant.  Sets s->scaled. */
 MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -344,8 +344,8 @@ MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_se
   MILL_BARRIER(b);
 }
 
-/** Address of the templates at a segment's pixels before the product with the resolution matrix,
- *  aligned for mill_block_resolve. */
+/** Return the place in work->pixel of the templates at a segment's pixels before the product with
+ *  the resolution matrix, aligned for mill_block_resolve. */
 MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspace *work)
 {
   return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);

@@ -19,9 +19,9 @@ enum {
   MILL_POST_COPIES = 8 /**< samples of equal weight per point, if max_eval leaves room */
 };
 
-/** Effective number of samples among the points from `first` on: the smallest of the weights' and
- *  of each free parameter's.  s->ess [n_free] receives the parameters': variance / variance of the
- *  mean. */
+/** Return the effective number of samples among the points from `first` on: the least of the number
+ *  that the weights give and of s->ess [n_free].  s->ess receives the number for each free
+ *  parameter: variance / variance of the mean. */
 MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int first)
 {
   mill_sample *s = &slot->sample;
@@ -91,7 +91,7 @@ MILL_BLOCK_FN void mill_block_post_spread(mill_block *b, const mill_model *m, mi
   MILL_BARRIER(b);
 }
 
-/** The samples of equal weight that mill_block_post_spread has made. */
+/** Return a view of the samples of equal weight that mill_block_post_spread has made. */
 MILL_HD static inline mill_samples mill_sample_set(const mill_slot *slot)
 {
   mill_samples s;
@@ -149,8 +149,8 @@ MILL_HD static inline void mill_sample_at(const mill_model *m, const mill_slot *
     theta[slot->free_par[k]] += (double)x[k];
 }
 
-/** Formal error of parameter j from the fit; 0 or NaN: none.  For a label the library's floor is
- *  taken out, since the likelihood does not contain it. */
+/** Return the fit's formal error of parameter j; 0 or NaN: none.  From a label's error the
+ *  library's floor is subtracted in quadrature, since the likelihood does not contain the floor. */
 MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mill_fit_result *r,
                                                    int j)
 {
@@ -161,8 +161,8 @@ MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mi
   return sqrt(fmax((e - floor) * (e + floor), 0.0));
 }
 
-/** Flags of parameter j, whose samples are in s->column.  shift: mean less solution; sigma:
- *  standard deviation; range: last percentile less first. */
+/** Return the MILL_POST_* flags of parameter j, whose samples are in s->column: shift is their mean
+ *  less the solution, sigma their standard deviation, range the last percentile less the first. */
 MILL_BLOCK_FN int mill_block_post_flags(mill_block *b, const mill_model *m, const mill_slot *slot,
                                         const mill_samples *s, int j, double shift, double sigma,
                                         double range)
@@ -257,7 +257,7 @@ MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m, mill_s
          mill_block_post_density(b, m, slot, s, k, sigma, s->at[j] + at[N], s->at[j] + at[N + 1]);
 }
 
-/** Store weight, mean and standard deviations of a mode, n samples in s->own, as mode `to`. */
+/** Store weight, mean and standard deviations of a mode (n samples, s->own) as mode number `to`. */
 MILL_BLOCK_FN void mill_block_post_mode(mill_block *b, const mill_model *m, mill_slot *slot,
                                         const mill_samples *s, double n, int to)
 {

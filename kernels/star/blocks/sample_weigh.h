@@ -31,8 +31,8 @@ MILL_BLOCK_FN double mill_block_points_weigh(mill_block *b, const mill_model *m,
   return most;
 }
 
-/** Return the share of component i_part of the proposal in point i's weight exp(power ln_w), by the
- *  components' densities at the point.  Adds the whole weight to *all. */
+/** Return what component i_part of the proposal gets of point i's weight w = exp(power ln_w): w
+ *  times the component's fraction of the proposal's density at the point.  Adds w to *all. */
 MILL_HD_CALLED static inline double mill_part_claim(const mill_model *m, const mill_slot *slot,
                                                     int i_part, double power, int i, double *all)
 {
@@ -61,8 +61,8 @@ MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slo
 }
 
 /** Make a component of the proposal from the mean [n_free + 1] and covariance c [n_free + 1]^2 of
- *  its points; the last coordinate is mill_part_u.  Returns 0 if the covariance is not positive
- *  definite. */
+ *  points in the free parameters and u, the inner parameter of v sin i.  wider: factor on the
+ *  covariance.  Returns 0 if the covariance is not positive definite. */
 MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_slot *slot,
                                                 const double *mean, const double *c, double wider,
                                                 mill_part *to)
@@ -84,8 +84,8 @@ MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_
 }
 
 /** Make a new component from component i_part of the proposal: mean and covariance of the points,
- *  each weighted by mill_part_claim.  Returns the new component's fraction of all weights; 0: it is
- *  too small or not positive definite.  Overwrites sample.sorted. */
+ *  each weighted by mill_part_claim.  Returns the new component's fraction of all weights; 0: the
+ *  fraction is too small, or the covariance not positive definite.  Overwrites sample.sorted. */
 MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_part, double power, mill_part *to)
 {
@@ -136,7 +136,7 @@ MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, m
   return to->share;
 }
 
-/** Largest power, up to 1, of the weights with which the points have MILL_PART_ENOUGH effective
+/** Return the largest power, at most 1, such that weights^power give MILL_PART_ENOUGH effective
  *  samples per free parameter (Koblents & Miguez 2015, Stat. Comp. 25, 407). */
 MILL_BLOCK_FN double mill_block_points_power(mill_block *b, const mill_slot *slot)
 {

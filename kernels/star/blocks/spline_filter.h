@@ -4,14 +4,14 @@
 
 #include "kernels/star/slot.h"
 
-/** Compute an arm's spline constants from its ln_step: the coefficients' response to a unit second
- *  difference, its decay at the two ends, expm1_step and spline_scale_right.  mill_block_spline has
- *  the equations.
+/** Compute an arm's spline constants from its ln_step (equations: mill_block_spline).  These are
+ *  the coefficients' response to a unit second difference, the response's decay from both ends,
+ *  expm1_step and spline_scale_right.
  *
  *  After k grid points the response is c p^k to the right and c q^k to the left (centre, right and
- *  left below): c (1 - p q) times the product of two one-sided exponentials.  Each of these, cut
- *  after 4 m points, is a product of two short filters:
- *  sum_{k < 4m} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < m} p^4k z^-4k), z^-k a shift by k. */
+ *  left below): c (1 - p q) times the convolution of two one-sided exponentials.  Each exponential,
+ *  cut after 4 m points, is the convolution of two short filters; z^-k is a shift by k points:
+ *  sum_{k < 4m} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < m} p^4k z^-4k). */
 static inline void mill_spline_filter(mill_model_arm *arm)
 {
   const double r = exp(arm->ln_step);

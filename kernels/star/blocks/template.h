@@ -116,10 +116,10 @@ MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
   return end;
 }
 
-/** Write the rotation kernel of v sin i to work->kernel, and its derivative by the inner parameter
- *  u of mill_vsini_inner, per km/s, to work->kernel_slope.  want_slope: make the half width cover
- *  the derivative too.  blur: sigma, in grid points, of a Gaussian to convolve both with; 0: none.
- *  Returns the half width. */
+/** Write the rotation kernel of v sin i to work->kernel, and the kernel's derivative by the inner
+ *  parameter of v sin i (mill_vsini_inner), per km/s, to work->kernel_slope.  Returns the half
+ *  width; want_slope: the half width covers the derivative too.  blur: sigma, in grid points, of a
+ *  Gaussian to convolve both with; 0: none. */
 MILL_BLOCK_FN int mill_block_rotation_kernel(mill_block *b, int kind, const mill_model_arm *arm,
                                              double vsini_km_s, int want_slope, double blur,
                                              mill_workspace *work)
@@ -154,9 +154,9 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
   return (mill_real)s;
 }
 
-/** Convolve in [n] with a symmetric kernel [half + 1] to out; in is 0 beyond the grid: a
- *  template's mean level, while rvspecfit takes flux 0 there.  The difference reaches pixels within
- *  the velocity limits only for v sin i of some hundred km/s. */
+/** Convolve in [n] with a symmetric kernel [half + 1] to out.  Beyond the grid, `in` is taken as 0,
+ *  the template's mean level; rvspecfit takes flux 0.  The difference reaches pixels within the
+ *  velocity limits only for v sin i of some hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)
 {
@@ -182,15 +182,14 @@ MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const doubl
   MILL_BARRIER(b);
 }
 
-/** Coefficients of the natural cubic spline in wavelength.
+/** Compute bend, the coefficients of the natural cubic spline in wavelength through y.
  *
- *  On knots uniform in ln wavelength the spline's equations have constant
- *  coefficients for Z_i = z_i h_i^2 (z second derivative, h_i the interval to
- *  the right):  r Z_{i-1} + 2 (1 + 1/r) Z_i + Z_{i+1} / r^2 =
- *  6 [(y_{i+1} - y_i) - r (y_i - y_{i-1})],  r = exp(step).
- *  Their inverse is a two-sided exponential, cut after 16 (float32) or 32 grid
- *  points and applied as short filters in turn (kernels/star/blocks/spline_filter.h); the
- *  natural ends (Z = 0) add a decaying solution from each side. */
+ *  On knots uniform in ln wavelength, with r = exp(step), the spline's equations for Z_i = z_i
+ *  h_i^2 (z: second derivative, h_i: interval to the right of knot i) have constant coefficients:
+ *    r Z_{i-1} + 2 (1 + 1/r) Z_i + Z_{i+1} / r^2 = 6 [(y_{i+1} - y_i) - r (y_i - y_{i-1})].
+ *  The equations' inverse is a two-sided exponential, cut after 16 (float32) or 32 grid points and
+ *  applied as a series of short filters (kernels/star/blocks/spline_filter.h).  The natural ends
+ *  (Z = 0) add a decaying solution from each side. */
 MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, const mill_real *y,
                                      mill_real *bend)
 {
@@ -361,8 +360,8 @@ MILL_BLOCK_FN void mill_block_sample(mill_block *b, const mill_model_arm *arm, i
   MILL_BARRIER(b);
 }
 
-/** Evaluate the spline of a row y at the located pixels.  Unless slope is NULL, write the
- *  derivative by velocity to slope [n_pix]; slope_ln: d ln(wavelength) / d velocity. */
+/** Evaluate the spline of a row y at pixels from mill_block_locate.  Unless slope is NULL, write
+ *  the derivative by velocity to slope [n_pix]; slope_ln: d ln(wavelength) / d velocity. */
 MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *arm, int n,
                                           const mill_real *y, const mill_real *bend,
                                           const int *index, const float *frac, mill_real *out,

@@ -99,7 +99,7 @@ enum { MILL_GUESS_TIE = 2 };
 
 /** Record for the choice between libraries: guess_chisq, the chi-square of the best of the guess's
  *  n templates, and guess_tie, the largest chi-square at which another library ties.  Both include
- *  the least penalty of priors on labels outside the library's range. */
+ *  the least penalty that the priors on labels have anywhere within the library's range. */
 MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot, int n)
 {
   const double *chisq = slot->starts.chisq;
@@ -115,9 +115,9 @@ MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot,
   slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1] + apart;
 }
 
-/** If the guess's best template lowers the chi-square of a continuum alone by less than this (about
- *  half of what a star needs), the star gets one brief start.  All starts follow if that solution
- *  is a star's (mill_fit_no_star). */
+/** If the guess's best template lowers the chi-square of a continuum alone by less than this (half
+ *  of MILL_STAR_GAIN), the star gets one brief start.  If the brief start finds a star after all
+ *  (mill_fit_no_star is 0), all starts follow. */
 #define MILL_BRIEF_GAIN 25.0
 
 /** After the guess set free parameters and starts; 0: the star is not fitted, see its status. */

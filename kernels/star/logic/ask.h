@@ -89,8 +89,8 @@ MILL_HD static inline double mill_curve_velocity(const mill_curve *c, int i)
   return c->centre + (i - c->n / 2) * c->step;
 }
 
-/** Ask for F of all curves of a group at their velocities, the other parameters from slot->theta.
- *  A known F at the centre is not asked, and F beyond the velocity limits is infinite. */
+/** Ask for F of all curves of a group at the curves' velocities; slot->theta gives all other
+ *  parameters.  A known F at a curve's centre is not asked; F beyond the limits is infinite. */
 MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot *slot,
                                                   enum mill_group group)
 {
@@ -139,7 +139,7 @@ MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slo
   }
 }
 
-/** After an answer count the evaluation, and reset what was set for this question alone. */
+/** After an answer count the evaluation, note a kept template, and reset this question's flags. */
 MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *slot)
 {
   slot->result.n_eval++;

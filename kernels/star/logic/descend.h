@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Descend from a start to a minimum: by the polish, by a simplex where derivatives mislead the
- *  polish, and by the next method where one fails. */
+/** Descend from a start to a minimum by the polish, or by a simplex where derivatives mislead the
+ *  polish.  If a method fails, the next one follows (mill_method_fall). */
 #pragma once
 
 #include "kernels/star/logic/simplex.h"
@@ -24,9 +24,9 @@ MILL_HD static inline int mill_begins_far(const mill_slot *slot)
 #define MILL_LEAD_SIGNAL  1000.0
 enum { MILL_LEAD_MAX_JAC = 3 };
 
-/** Begin a start with the arm that has the most significant lines: with three arms, its Jacobian
- *  costs a third of the full one.  Not if arms have velocity offsets.  Saves 13 to 20 % of a fit of
- *  several arms. */
+/** If no arm has a velocity offset, begin a start with the arm of the most significant lines alone:
+ *  of three arms, one arm's Jacobian costs a third of the full Jacobian.  Saves 13 to 20 % of a fit
+ *  of several arms. */
 MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 {
   int lead = 0, n_arm = 0;
@@ -97,11 +97,12 @@ MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_s
 
 /** Below this predicted decrease of F (two errors from the minimum), each Jacobian of a polish
  *  computes the model error at its own point, so that the solution does not depend on the start.
- *  This happens MAX_SETTLE times at most, since it may not converge with wrong templates. */
+ *  With wrong templates this may not converge: after MAX_SETTLE Jacobians the model error stays. */
 #define MILL_SETTLE_PROMISE 4.0
 enum { MILL_MAX_SETTLE = 8 };
 
-/** If the minimum is close, fix the model error at the polish's next point and return 1. */
+/** If the minimum is close, return 1 and have the model error computed at the polish's next point.
+ *  The next F is then not compared with earlier ones, which had another model error. */
 MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_slot *slot)
 {
   mill_polish *p = &slot->polish;

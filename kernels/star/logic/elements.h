@@ -4,14 +4,14 @@
 
 #include "kernels/star/logic/ask.h"
 
-/** POOR_LINES: chi-square per pixel, with the weights of mill_block_weigh_lines, is above MISFIT,
- *  and ERRORS standard deviations above what noise and model error explain. */
+/** POOR_LINES is set if chi-square per pixel, with the weights of mill_block_weigh_lines, is above
+ *  MISFIT, and ERRORS standard deviations above what noise and model error explain. */
 #define MILL_LINES_MISFIT 1.5
 #define MILL_LINES_ERRORS 5.0
 
-/** Is element l's error above element_max_err, or does its prior constrain it more than the
- *  spectrum (error with both above the prior's sigma / sqrt(2))?  A fixed element, which has no
- *  error, is weak too. */
+/** Is element l's error above element_max_err, or does the prior constrain the element more than
+ *  the spectrum does (the fit's error is above the prior's sigma / sqrt(2))?  A fixed element,
+ *  which has no error, is weak too. */
 MILL_HD static inline int mill_element_is_weak(const mill_model *m, const mill_slot *slot, int l)
 {
   const mill_fit_result *r = &slot->result;
@@ -48,7 +48,7 @@ MILL_HD static inline int mill_lines_are_poor(const mill_model *m, const mill_sl
   return !(misfit <= MILL_LINES_MISFIT || misfit <= 1.0 + MILL_LINES_ERRORS * error);
 }
 
-/** Set the elements' flags, of two stars without POOR_LINES. */
+/** Set the elements' flags; a fit of two stars does not set POOR_LINES. */
 MILL_HD_CALLED static inline void mill_elements_flag(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

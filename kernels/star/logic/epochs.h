@@ -187,8 +187,8 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
   }
 }
 
-/** Search each epoch's velocity, beginning at the solution.  If one is in doubt and the epochs are
- *  not yet shifted, search all again, each beginning at the least F of its scan. */
+/** Search each epoch's velocity, beginning at the solution.  If a velocity is in doubt and the
+ *  epochs are not yet shifted, scan all epochs and search again from the least F of each scan. */
 MILL_RESUMABLE(mill_epochs_search)
 {
   MILL_BEGIN;
@@ -203,10 +203,10 @@ MILL_RESUMABLE(mill_epochs_search)
   MILL_END;
 }
 
-/** If the epochs differ, shift each to its own velocity.  Returns 1 at the first call, if a fit
- *  with these shifts must follow from their mean; otherwise 0.  The call after that fit also adds
- *  the weighted mean shift: VRAD becomes the epochs' weighted mean (with model error,
- *  approximately). */
+/** If the epochs' velocities differ, shift each epoch to its velocity.  The first call then sets
+ *  VRAD to the mean velocity and returns 1: the caller fits again with these shifts.  The call
+ *  after that fit adds the weighted mean shift to VRAD, which becomes the epochs' weighted mean
+ *  (with model error, approximately), and returns 0. */
 MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slot *slot)
 {
   const int is_first = !slot->epochs_shifted;
@@ -250,8 +250,7 @@ MILL_RESUMABLE(mill_epochs_run)
 
 /** Return the shift, km/s, from the epochs' velocities to the zero point of VRAD.  An epoch's
  *  velocity weighs lines by noise alone, which gives the best differences between epochs.  Template
- *  errors then move all epochs by the same amount, but VRAD by less, since its weights include
- *  them. */
+ *  errors move all epochs alike, but VRAD by less, since VRAD's weights include template errors. */
 MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,
                                               const mill_epochs_mean *mean)
 {

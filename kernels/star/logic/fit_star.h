@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The fit of one star: a resumable function (kernels/star/resumable.h) that asks the device
- *  questions.  Like all of this folder, it is run by one thread of the star's block after each
- *  round. */
+ *  questions.  After each round one thread of the star's block runs it, as all of this folder. */
 #pragma once
 
 #include "kernels/star/logic/admit.h"
@@ -10,7 +9,7 @@
 #include "kernels/star/logic/pair.h"
 #include "kernels/star/logic/sample.h"
 
-/** Begin the first start. */
+/** Reset the search before the first start. */
 MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)
 {
   slot->nonfinite = 0;
@@ -50,7 +49,7 @@ MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_s
          mill_has_model_error(m, slot);
 }
 
-/** Undo the solution's last step, which was not evaluated before, if it raised F.  1: it did. */
+/** Return 1 and undo the solution's last step if the step, evaluated only now, raised F. */
 MILL_HD static inline int mill_step_back(const mill_model *m, mill_slot *slot)
 {
   const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);

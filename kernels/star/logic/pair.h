@@ -24,8 +24,8 @@
 #define MILL_PAIR_PEAK_BROAD 3.0
 /** A peak below this many reduced chi-squares may come from template errors (mill_pair_misled). */
 #define MILL_PAIR_PEAK_WRONG 2.5
-/** v sin i, km/s: above BROAD a lower peak suffices to try two stars; below SHARP none is tried
- *  close to the star, whose lines it would have made broader (mill_pair_misled). */
+/** v sin i, km/s.  Above BROAD a lower peak suffices to try two stars.  Below SHARP a peak close to
+ *  the star is no second star, which would have broadened the lines (mill_pair_misled). */
 #define MILL_PAIR_BROAD 30.0
 #define MILL_PAIR_SHARP 10.0
 /** Two stars are kept if they lower -2 ln L by more than this many reduced chi-squares. */
@@ -41,13 +41,13 @@
 #define MILL_PAIR_SPLIT      60.0
 #define MILL_PAIR_SPLIT_PART 0.45
 #define MILL_PAIR_SLOWER     0.7
-/** Trust region of the companion's parameters in typical uncertainties: TRUST at first, WIDE in the
- *  last turns, whose curvature gives the errors. */
+/** The companion's parameters may move within a trust region of TRUST typical uncertainties, WIDE
+ *  in the last turns, whose curvature gives the errors. */
 #define MILL_PAIR_TRUST 3.0
 #define MILL_PAIR_WIDE  30.0
-/** The first turn is given up after JAC Jacobians unless F, less PROMISE times the next step's
- *  predicted decrease, is below the one-star fit's F by half of MILL_PAIR_GAIN.  After LATER_JAC,
- *  unless the stars move, PROMISE becomes 1, and a v sin i above BLUNT, km/s, also ends it. */
+/** From JAC Jacobians on the first turn is given up unless F, less PROMISE times the next step's
+ *  predicted decrease, is below the one-star fit's F by half of MILL_PAIR_GAIN.  From LATER_JAC on,
+ *  stars that do not move are also given up at v sin i > BLUNT, km/s, and PROMISE is 1 for them. */
 #define MILL_PAIR_PROMISE 3.0
 #define MILL_PAIR_BLUNT   250.0
 /** Numbers of turns (of both stars together) and of Jacobians. */
@@ -159,8 +159,8 @@ MILL_HD static inline double mill_pair_least_apart(const mill_model *m, const mi
 
 /** Do template errors explain the residuals' peak?  They do if the correlation is high at all
  *  velocities, if the peak is low for the chi-square, or if it is within a line's width (two with a
- *  model error) of a star with sharp lines, which a companion there would broaden.  Not for moving
- *  stars, which a fit at one velocity cannot match. */
+ *  model error) of a star with sharp lines, which a companion there would broaden.  The residuals
+ *  of moving stars always count as real, as a fit at one velocity cannot match such stars. */
 MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -171,8 +171,8 @@ MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot 
            fabs(off) * MILL_PAIR_APART < mill_pair_least_apart(m, p)));
 }
 
-/** May the star's v sin i be the distance of two slow stars' lines?  Then the fit's chi-square
- *  exceeds that of noise by twice the decrease that two stars need.  Not with epochs, whose peaks
+/** May the star's v sin i be the distance of two slow stars' lines?  Yes, if the fit's chi-square
+ *  exceeds that of noise by twice the decrease that two stars need.  Never with epochs, whose peaks
  *  show two stars, nor outside the hulls, where a second star would fit template errors. */
 MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slot *slot)
 {
@@ -231,8 +231,8 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
   return sum / (double)slot->result.n_pix_tot;
 }
 
-/** Set least_apart from the width of the lines, which follows from the curvature of F without model
- *  error: summed over the arms for one star, over the epochs for the first of two stars. */
+/** Set least_apart (km/s) from the lines' width, which follows from the curvature of F without
+ *  model error: that of all arms for one star, that of all epochs for the first of two stars. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
@@ -316,8 +316,8 @@ MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m
   return sqrt(e[0]);
 }
 
-/** Is the second star real?  If its template only fits errors of the first star's, it is too far
- *  away, at a velocity limit, or has broad lines or an uncertain velocity. */
+/** Is the second star real?  A second template that only fits errors of the first star's template
+ *  is too far away, at a velocity limit, or has broad lines or an uncertain velocity. */
 MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -356,7 +356,8 @@ MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot
   return slot->polish.n_jac < MILL_PAIR_MOST_JAC ? MILL_POLISH_GO : MILL_POLISH_CUT;
 }
 
-/** End a turn: take its parameters, step the epochs, judge the second star; 0: there is none. */
+/** End a turn: take its parameters, step flux ratios and epochs.  Drop the pair and return 0 if F
+ *  has not decreased enough or the second star is not real. */
 MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

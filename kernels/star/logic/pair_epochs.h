@@ -5,8 +5,9 @@
  *  epoch's F in both velocities.  At the end of the turn both velocities of each epoch take a
  *  Newton step, and each star's VRAD becomes the mean of its epochs.  If the residual peaks of
  *  single epochs are more significant than the peak of all exposures together, the stars move
- *  against each other, and both velocities are scanned.  Before some turns the epochs' velocities
- *  alone are fitted, without rotation, and once more from exchanged velocities.
+ *  against each other, and both velocities are scanned.  Before some turns a fit of the epochs'
+ *  velocities alone, with v sin i at its limit, is made twice: the second time with both stars'
+ *  velocities exchanged.
  *
  *  docs/science/numerics.md, "Two stars". */
 #pragma once
@@ -18,31 +19,30 @@
 #define MILL_PAIR_APART 0.25
 /** Typical significance of the residual peak of an epoch without a second star. */
 #define MILL_PAIR_NOISE 2.7
-/** Before turns 0 and SCANNED of moving stars, both turns of the second star, its velocity is
- *  scanned at each epoch, once for each of PLACES velocities of the first star. */
+/** If the stars move, the second star's velocity is scanned at each epoch before its turns, 0 and
+ *  SCANNED: one scan for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
-/** The epochs' velocities alone are fitted by SETTLE Jacobians, then by SETTLE more from exchanged
- *  velocities: before turns 0 and SCANNED of moving stars, and before turn LATE (LATE + SCANNED if
- *  the stars move). */
+/** A fit of the epochs' velocities alone takes SETTLE Jacobians, then SETTLE more from exchanged
+ *  velocities.  It precedes turn LATE; if the stars move, turns 0, SCANNED and LATE + SCANNED. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
-/** An epoch tells which velocity belongs to which star if exchanging them raises -2 ln L by more
- *  than this many reduced chi-squares (mill_pair_unit_at). */
+/** An epoch tells which velocity belongs to which star if exchanging the velocities raises -2 ln L
+ *  by more than this many reduced chi-squares (mill_pair_unit_at). */
 #define MILL_PAIR_TOLD 9.0
 /** All epochs get the flag EXCHANGEABLE unless at one epoch the velocities differ by more than
- *  RESOLVED line widths, and at one the residual peak exceeds the significance SEEN.  The fit
- *  shares the rotation of closer lines wrongly between the stars, and a second star seen only in
- *  all epochs together may be at a wrong velocity. */
+ *  RESOLVED line widths, and at one the residual peak exceeds the significance SEEN.  For closer
+ *  lines the fit gives the stars wrong v sin i; a second star that only all epochs together show
+ *  may be at a wrong velocity. */
 #define MILL_PAIR_RESOLVED 0.8
 #define MILL_PAIR_SEEN     4.0
 /** Lines closer than this many line widths are blended: the second star's velocity then also fits
  *  errors of the templates. */
 #define MILL_PAIR_BLENDED 1.2
 /** On the line of mass ratio (mill_pair_line), an epoch tells which velocity belongs to which star
- *  only if they differ by more than this many times the sum of their errors. */
+ *  only if the velocities differ by more than this many times the sum of their errors. */
 #define MILL_PAIR_SIDED 2.0
 
-/** An epoch with a larger velocity error (km/s) has no velocity; the search for the velocity of one
- *  star has the same limit. */
+/** A velocity at an epoch with a larger error (km/s) counts as unknown; the search for the velocity
+ *  of one star has the same limit. */
 #define MILL_PAIR_ERR_MOST (MILL_SEEK_MOST / MILL_SEEK_NOISE)
 
 /** Does the star have epochs with velocities of their own? */
@@ -51,10 +51,10 @@ MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
   return slot->n_epoch > 1;
 }
 
-/** Chi-square per pixel that a coadd of an epoch's exposures would have (-1: of all exposures).
- *  chisq: sum over the pixels of all exposures, without model error.  Template errors repeat in
- *  each exposure, so the excess over 1 grows with the number of exposures in the coadd; a second
- *  star that fits these errors lowers F by as much. */
+/** Return the chi-square per pixel of a coadd of an epoch's exposures (epoch -1: of all exposures),
+ *  from chisq, the sum over all exposures without model error.  Template errors repeat in each
+ *  exposure, so the excess over 1 grows with the number of exposures; a second star that fits these
+ *  errors lowers F by as much. */
 MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, double chisq,
                                                       int epoch)
 {
@@ -68,8 +68,8 @@ MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, dou
   return 1.0 + (excess > 0.0 ? most * excess : 0.0);
 }
 
-/** Unit of the decrease of -2 ln L by a second star.  If the epochs' velocities differ, only
- *  exposures of one epoch (here the first) have template errors at the same pixels. */
+/** Return the reduced chi-square by which limits on a second star's decrease of -2 ln L are scaled.
+ *  If the epochs' velocities differ, template errors repeat only within an epoch: use the first. */
 MILL_HD_CALLED static inline double mill_pair_unit_of(const mill_slot *slot)
 {
   return mill_pair_unit_at(slot, slot->result.chisq_data, slot->epochs_shifted ? 0 : -1);
@@ -101,7 +101,7 @@ MILL_RESUMABLE(mill_pair_peaks)
 
 /** Begin with the epochs' velocities of the one-star fit, and with one velocity of the second star.
  *  The stars move if the epochs' peaks together are more significant than the peak of all
- *  exposures. Returns the larger significance. */
+ *  exposures.  Returns the larger significance. */
 MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -198,8 +198,8 @@ MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
 }
 
 /** Digest the scans at one velocity of the first star: at each epoch keep both velocities if F is
- *  the least so far, and move the first star to its next velocity.  After the last one both stars
- *  get the velocities kept. */
+ *  the least so far, and move the first star to its next velocity.  After the first star's last
+ *  velocity both stars get the velocities kept. */
 MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -320,8 +320,8 @@ MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_e
   }
 }
 
-/** Compute the Newton step [2] of both velocities onto the line of mass ratio and along it; off: v2
- *  less the line's value at v1, km/s. */
+/** Compute the Newton step [2] of an epoch's velocities v1, v2 to the least F on the line of mass
+ *  ratio; v1 moves by at most `most`.  off: v2 less the line's value at v1.  All are in km/s. */
 MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, double off, double most,
                                                 double *step, mill_epoch *e)
 {
@@ -335,8 +335,8 @@ MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, doub
   e->pair_err[1] = bend > 0.0 ? sqrt(slope * slope / bend + line->variance) : INFINITY;
 }
 
-/** At the end of a turn, step both velocities of each epoch from the last accepted point: along the
- *  line of mass ratio if it is known and the epoch alone does not determine them. */
+/** At the end of a turn, step both velocities of each epoch from the last accepted point.  If the
+ *  epoch alone does not determine them, step along the line of mass ratio, if that is known. */
 MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -375,8 +375,7 @@ MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slo
 }
 
 /** Digest a Jacobian of the epochs' velocities.  The first half of these Jacobians descends from
- *  each epoch's velocities, the second half from the velocities exchanged; the lower minimum is
- *  kept. */
+ *  each epoch's velocities, the second from the exchanged velocities; keep the lower minimum. */
 MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

@@ -31,7 +31,7 @@ MILL_HD static inline double mill_pair_scale(const mill_model *m, int k)
 }
 
 /** Eliminate the companion's parameters by a Schur complement.  slot->space has F's gradient and
- *  curvature in all parameters; slot->eval gets F, gradient and curvature in the star's, with the
+ *  curvature in all parameters; slot->eval gets those in the star's parameters, and F, with the
  *  companion at its best.  0: the companion's damped curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot *slot)
 {
@@ -91,7 +91,7 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
   return 1;
 }
 
-/** Step of companion parameter k to its best value at the end of the star's turn, within +-most. */
+/** Return companion parameter k's step to its best value after a star's turn, within +-most. */
 MILL_HD static inline double mill_pair_step(const mill_model *m, const mill_slot *slot, int k,
                                             double most)
 {

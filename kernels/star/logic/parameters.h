@@ -18,8 +18,8 @@ MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *sl
   return slot->pair.is_fitted || slot->no_offset[j - m->n_deriv + 1];
 }
 
-/** Does the star have its own prior of parameter j, instead of the settings' prior?  With two stars
- *  only the first one has. */
+/** Does the star have its own prior of parameter j, instead of the settings' prior?  The second of
+ *  two stars never does. */
 MILL_HD static inline int mill_prior_own(const mill_slot *slot, int j)
 {
   return slot->prior_sigma[j] > 0.0 && !(slot->pair.is_fitted && slot->pair.star == 1);
@@ -171,8 +171,8 @@ MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_s
                                             : 0.0;
 }
 
-/** Velocity offset of an arm, km/s: the one in slot->theta, or if vrad_km_s differs from the VRAD
- *  there, the best offset at vrad_km_s. */
+/** Return the velocity offset of an arm, km/s: at VRAD of slot->theta the offset of slot->theta, at
+ *  another vrad_km_s the best offset there. */
 MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
                                              double vrad_km_s)
 {
@@ -213,16 +213,16 @@ MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const 
   return shift == 0.0 ? v : mill_within_velocities(m, v + shift);
 }
 
-/** Number of parameters of two stars other than the current star's: its companion's, ln(second
- *  star's flux / first star's) of each arm, and the velocity offsets, which both stars share. */
+/** Return how many parameters two stars have besides the current star's: the companion's, each
+ *  arm's ln(second star's flux / first star's flux), and the velocity offsets that both share. */
 MILL_HD static inline int mill_pair_n(const mill_model *m)
 {
   return m->n_par + m->n_arm;
 }
 
-/** Write to `to` the numbers of the star's parameters on which a segment's parameter r depends;
- *  returns how many.  A velocity depends on VRAD and the arm's offset, any other parameter on one.
- *  With two stars the mill_pair_n parameters follow the star's n_par. */
+/** Write to `to` the indices of the star's parameters on which a segment's parameter r depends, and
+ *  return their number.  A velocity depends on VRAD and the arm's offset, any other parameter on
+ *  one parameter.  With two stars the mill_pair_n parameters follow the star's n_par. */
 MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
 {
   const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);
@@ -232,8 +232,8 @@ MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s
   return 1 + (offset >= 0 && r < 2 * nd && r % nd == MILL_PAR_VRAD);
 }
 
-/** Add a segment's gradient g and curvature H to grad [n] and hess [n][n] of the star: J^T g and
- *  J^T H J, where J is the map. */
+/** Add a segment's gradient g and curvature H to the star's grad [n] and hess [n][n]: J^T g and
+ *  J^T H J, where J = d(segment's parameters)/d(star's parameters), 1 where mill_map_of says so. */
 MILL_HD_CALLED static inline void mill_map_add(const mill_model *m, const mill_segment *s,
                                                const double *answer, int n, double *grad,
                                                double *hess)

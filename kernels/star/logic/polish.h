@@ -10,8 +10,8 @@
 
 #define MILL_POLISH_TOLERANCE      1e-2 /**< the polish ends below this predicted decrease of F */
 #define MILL_POLISH_TOLERANCE_BENT 2e-3 /**< the same after mill_polish_learn */
-/** The polish also ends with a step of a predicted decrease below NEAR_END if later steps would
- *  lower F by less than REST (mill_polish_rest). */
+/** The polish also ends if a step's predicted decrease of F is below NEAR_END and the step after
+ *  this one would lower F by less than REST (mill_polish_rest). */
 #define MILL_POLISH_NEAR_END   0.2
 #define MILL_POLISH_REST       5e-4
 #define MILL_POLISH_NOISE      1e-3 /**< rounding noise of F */
@@ -19,7 +19,7 @@
 #define MILL_POLISH_LAMBDA_END 1e-2 /**< damping above which the polish does not end */
 #define MILL_POLISH_LAMBDA_MAX 1e10
 /** The curvature is updated if it was wrong along a step by more than the fraction LEARN; the
- *  update leaves at least the fraction FLAT of it. */
+ *  updated curvature along the step is at least the fraction FLAT of the old one. */
 #define MILL_POLISH_LEARN 0.25
 #define MILL_POLISH_FLAT  0.1
 enum { MILL_POLISH_MAX_JAC = 41 };
@@ -164,7 +164,7 @@ MILL_HD static inline int mill_polish_finite(const mill_model *m, const mill_slo
 }
 
 /** Write the end of a step from polish->at to slot->theta; damping grows until the step predicts no
- *  rise of F.  0: there is no such step. */
+ *  rise of F.  Returns 0 if there is no such step. */
 MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_slot *slot,
                                                      mill_polish_axes *axes)
 {
@@ -181,9 +181,9 @@ MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_s
   }
 }
 
-/** Expected decrease of F by all steps after the next one, if predicted decreases go on to shrink
- *  by the same factor.  Infinite after an update of the curvature, or if the factor is above a
- *  half.  Saves 3 % of the Jacobians of DESI stars. */
+/** Return the expected decrease of F by the step after the next one: the next step's, times the
+ *  factor between the last two predicted decreases.  Infinite after an update of the curvature, or
+ *  if the factor is above a half.  Saves 3 % of the Jacobians of DESI stars. */
 MILL_HD static inline double mill_polish_rest(const mill_polish *p)
 {
   if (p->learned || !(p->pred >= 0.0 && p->pred < MILL_POLISH_NEAR_END) ||
@@ -195,7 +195,7 @@ MILL_HD static inline double mill_polish_rest(const mill_polish *p)
 /** Digest the Jacobian at slot->theta, where F with penalties is f, and propose the next point.
  *  Returns enum mill_polish_outcome.
  *
- *  Once it has converged, polish->end is the point of the last step, which is not evaluated. */
+ *  Once the polish has converged, polish->end is the end of its last step; F is not known there. */
 MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot *slot, double f)
 {
   mill_polish *p = &slot->polish;

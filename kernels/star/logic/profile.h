@@ -124,8 +124,8 @@ MILL_HD_CALLED static inline void mill_profile_moments(const mill_curve *c, doub
   moment[2] = m2 > 0.0 ? m4 / (m2 * m2) : 0.0;
 }
 
-/** Set up another grid if this one is too coarse for the profile's width (km/s), or cuts the
- *  profile off inside the velocity limits.  1: it did. */
+/** Set up another grid and return 1 if the profile's width (km/s) is below 1.6 grid steps (too
+ *  coarse) or above 2.6 (the grid cuts the profile off inside the velocity limits). */
 MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slot, double width)
 {
   const double step = 0.5 * slot->profile.width;

@@ -95,7 +95,7 @@ MILL_HD_CALLED static inline double mill_part_density(const mill_model *m, const
 }
 
 /** Replace the covariance in part->axes [n_free][n_free] by the Cholesky factor of a t distribution
- *  with `wider` times this covariance; 0: it is not positive definite. */
+ *  with `wider` times this covariance; 0: the covariance is not positive definite. */
 MILL_HD_CALLED static inline int mill_part_shape(const mill_slot *slot, double wider,
                                                  mill_part *part)
 {

@@ -5,12 +5,11 @@
 #include "kernels/star/logic/epochs.h"
 #include "kernels/star/logic/polish.h"
 
-/** Flag NEAR_HULL is set if a hull's facet is within this many errors of the labels: it then cuts a
- *  sizeable part off the posterior. */
+/** Flag NEAR_HULL is set if a hull's facet is within this many errors of the labels: the facet then
+ *  cuts a sizeable part off the posterior. */
 #define MILL_HULL_NEAR 1.0
-/** v sin i is resolved if its square exceeds the square of its lower limit by this many errors of
- *  the square.  Below the width of the line-spread function, -2 ln L is about quadratic in the
- *  square. */
+/** v sin i is resolved if its square exceeds the lower limit's square by this many errors of the
+ *  square: below the line-spread function's width, -2 ln L is about quadratic in (v sin i)^2. */
 #define MILL_VSINI_RESOLVED 2.0
 /** Flag STIFF_CONTINUUM is set if slow waves of the residuals make up more than the fraction PART
  *  of an arm's chi-square, and are ERRORS standard deviations above noise. */
@@ -21,10 +20,10 @@
  *  not an inverse variance or has another unit. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
-/** NO_STAR is set if gain (chi-square of the continuum alone less chi-square with the template) is
- *  below GAIN, as it is or in units of the noise, or below PART (gain + misfit); BROAD replaces
- *  PART if v sin i is at its upper limit.  misfit = chi-square - noise - ERRORS standard deviations
- *  of the noise, at least 0. */
+/** NO_STAR is set if the gain (chi-square of the continuum alone less chi-square with the template)
+ *  is below GAIN, or below GAIN times the noise per pixel, or below PART (gain + misfit).  BROAD
+ *  replaces PART if v sin i is at its upper limit.  misfit = chi-square - noise - ERRORS standard
+ *  deviations of the noise, at least 0. */
 #define MILL_STAR_GAIN   50.0
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
@@ -33,9 +32,9 @@
  *  width (A) and this many errors. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
-/** Flag ARMS is set if arms of one velocity differ as much with a probability below PVAL.  FLOOR,
- *  km/s, is the templates' zero-point error in each arm: with it, 2 of 952 MILES stars at S/N 60,
- *  cut in two arms, are flagged. */
+/** Flag ARMS is set if the arms' velocities differ so much that, for arms of one velocity, the
+ *  probability is below PVAL.  FLOOR, km/s, is the templates' zero-point error in each arm: with
+ *  this floor, 2 of 952 MILES stars at S/N 60, cut in two arms, are flagged. */
 #define MILL_ARMS_PVAL  1e-6
 #define MILL_ARMS_FLOOR 3.0
 /** Warnings, km/s: the velocity is within VEL_LIMIT of a limit; v sin i is above VSINI_FAST. */
@@ -114,7 +113,7 @@ MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const 
 }
 
 /** Fill in covariance and errors of the free parameters that are not at a limit, from the curvature
- *  without the hull term; 0: it is not positive definite. */
+ *  without the hull term; 0: this curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -226,7 +225,7 @@ MILL_HD static inline int mill_fit_noise_is_odd(const mill_fit_result *r)
   return noise > 0.0 && (noise < MILL_NOISE_LEAST * n || noise > MILL_NOISE_MOST * n);
 }
 
-/** Fill in the velocity of each arm; its error is scaled by the arm's own chi-square. */
+/** Fill in each arm's velocity and error; the arm's own reduced chi-square scales the error. */
 MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -299,9 +298,9 @@ MILL_HD static inline int mill_fit_is_broad(const mill_model *m, const mill_fit_
          r->vsini_km_s == mill_par_max(m, MILL_PAR_VSINI);
 }
 
-/** Is the spectrum hardly that of a star of the library?  Uses chi-squares without model error,
- *  which would fit anything well, and the noise of the residuals, as the file's errors may be too
- *  small. */
+/** Is the spectrum unlike all stars of the library (limits: MILL_STAR_GAIN)?  Uses chi-squares
+ *  without model error, since a model error would fit anything well, and the noise of the
+ *  residuals, since the file's errors may be too small. */
 MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_result *r)
 {
   const double n = (double)r->n_pix_tot, noise = r->chisq_noise;

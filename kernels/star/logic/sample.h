@@ -15,7 +15,7 @@
 #include "kernels/star/logic/starts.h"
 
 /** A minimum gets a component of the first proposal if its F is above the solution's by less than
- *  ORIGIN_F, and it is more than APART errors from the others. */
+ *  ORIGIN_F, and if the minimum is more than APART errors from the others. */
 #define MILL_SAMPLE_ORIGIN_F 25.0
 #define MILL_SAMPLE_APART    3.0
 

@@ -42,7 +42,7 @@ MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill
   }
 }
 
-/** After the simplex, begin a polish at its best point, or where it began if F is lower there. */
+/** After the simplex, begin a polish at its best point, or at polish.at if F is lower there. */
 MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slot *slot)
 {
   double best, theta[MILL_MAX_PAR];

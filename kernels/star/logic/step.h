@@ -93,8 +93,7 @@ MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, doubl
 }
 
 /** Return how far beyond facet i the step ends under all facets' forces (Lagrange multipliers),
- *  less what the penalty allows (sum of forces / weight); positive if facet i should become
- *  active. */
+ *  less what the penalty allows (sum of forces / weight).  If positive, facet i must be active. */
 MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double weight, int i)
 {
   const mill_active_facet *facet = &t->facet[i];

@@ -132,7 +132,7 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
     c->step = first;
 }
 
-/** Begin each arm's velocity search, at its velocity in slot->theta, whose models have F there. */
+/** Begin each arm's velocity search at slot->theta, where the answered models give the arm's F. */
 MILL_HD_CALLED static inline void mill_arms_begin(const mill_model *m, mill_slot *slot)
 {
   slot->of_epochs = 0;
