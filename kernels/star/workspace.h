@@ -58,8 +58,7 @@ enum mill_workspace_count {
   MILL_N_WORK_COUNT
 };
 
-/** Table of a workspace's arrays: member, size of an element, region, number; returns its length.
- */
+/** Table of a workspace's arrays: member, element size, region, number; returns its length. */
 static inline int mill_workspace_arrays(const mill_array **table)
 {
   static const mill_array array[] = {

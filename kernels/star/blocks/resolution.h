@@ -34,7 +34,7 @@ MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
   s->scratch[i] = NAN;
 }
 
-/** Clear elements of row i, near an end, that fall outside the arm; scale the row to sum mult. */
+/** Clear elements of row i outside the arm, scale its sum to mult, and store the sum in s->base. */
 MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2, pitch = mill_row_pitch(n);

@@ -154,9 +154,9 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
   return (mill_real)s;
 }
 
-/** Convolve in [n] with a symmetric kernel [half + 1] to out.  Beyond the grid, `in` is taken as 0,
- *  the template's mean level; rvspecfit takes flux 0.  The difference reaches pixels within the
- *  velocity limits only for v sin i of some hundred km/s. */
+/** Write `in` [n], convolved with a symmetric kernel [half + 1], to `out`.  Beyond the grid `in`
+ *  is taken as 0, the template's mean level; rvspecfit takes flux 0.  The difference reaches pixels
+ *  within the velocity limits only for v sin i of some hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)
 {
