@@ -358,9 +358,9 @@ MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segm
  *  this arm share one template error: its variance is multiplied by n_share to count it once.
  *
  *  templ [max_seg_pix]  in      the template after the resolution matrix
- *  work                 in/out  solve: coefficients of the continuum; index, frac: places of the
- *                               pixels on the grid; pixel: as mill_block_draw_error needs it.
- *                               Overwrites normal, sums and error */
+ *  work                 in/out  solve: continuum coefficients; index, frac: pixels on the grid
+ *                               row 0 of mill_sharp_rows: the template before the matrix
+ *                               normal, sums and error are overwritten */
 MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_real *templ, double level, int n_share,
                                         mill_workspace *work)

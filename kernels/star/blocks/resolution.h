@@ -270,7 +270,7 @@ MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
 }
 
 /** Are flux and inverse variance usable: finite, ivar positive, and flux^2 ivar small enough for
- *  sums to keep the digits of the other pixels?  It has no branches, so that loops vectorise. */
+ *  sums to keep the digits of the other pixels?  The function has no branches: loops vectorise. */
 MILL_HD static inline int mill_value_usable(float flux, float ivar)
 {
   return (ivar > 0.0f) & ((double)flux * (double)flux * (double)ivar <= MILL_MOST_SQUARE);

@@ -172,8 +172,8 @@ MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot 
 }
 
 /** May the star's v sin i be the distance of two slow stars' lines?  Yes, if the fit's chi-square
- *  exceeds that of noise by twice the decrease that two stars need.  Never with epochs, whose peaks
- *  show two stars, nor outside the hulls, where a second star would fit template errors. */
+ *  exceeds that of noise by twice the decrease that two stars need.  No, if there are epochs, whose
+ *  peaks show two stars, or outside the hulls, where a second star would fit template errors. */
 MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;

@@ -335,7 +335,7 @@ MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, doub
 }
 
 /** At the end of a turn, step both velocities of each epoch from the last accepted point.  If the
- *  epoch alone does not determine them, step along the line of mass ratio, if that is known. */
+ *  epoch alone does not determine both velocities, step along a known line of mass ratio. */
 MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

@@ -29,8 +29,8 @@ enum {
   MILL_SAMPLE_PURPOSE = 19 /**< purpose in the key of the random numbers */
 };
 
-/** Indices of a point's random numbers.  CHOICE: for its component and its refusal by the hulls;
- *  from PRIOR on: normals of a draw from the priors; from NORMAL on: normals of the point. */
+/** Indices of a point's random numbers.  CHOICE: for the choice of a component and the refusal
+ *  by hulls.  From PRIOR on: normals of a draw from priors.  From NORMAL on: the point's normals. */
 enum { MILL_DRAW_CHOICE, MILL_DRAW_PRIOR, MILL_DRAW_NORMAL = 32 };
 
 /** Random numbers of index `draw` (MILL_DRAW_CHOICE ...) of the star's draw i. */
