@@ -8,8 +8,8 @@
 #include "kernels/star/model.h"
 
 /** Layout of mill_workspace.error: U = E S [n_error][n_cont], then E r [n_error], then N^-1 U
- *  [n_error][n_cont].  The rows of E are the model error (model_error.h).  S has the continuum functions
- *  times template / sigma as columns, r is the residual, and N = S^T S. */
+ *  [n_error][n_cont].  The rows of E are the model error (model_error.h).  S has the continuum
+ *  functions times template / sigma as columns, r is the residual, and N = S^T S. */
 enum {
   MILL_ERROR_RESIDUAL = MILL_MAX_ERROR * MILL_MAX_CONT,
   MILL_ERROR_SOLVED = MILL_ERROR_RESIDUAL + MILL_MAX_ERROR,

@@ -105,7 +105,7 @@ MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
   }
 }
 
-/** mill_deconvolve for pixels of different widths: interpolates between the two nearest solvers. */
+/** Do as mill_deconvolve for pixels of unequal width: interpolate between the two nearest solvers. */
 MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int len, int k0,
                                           const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
@@ -351,7 +351,7 @@ MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspa
   return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);
 }
 
-/** Multiply each of n_row rows of in [n_row][pitch] by the resolution matrix, if any, to out. */
+/** Multiply each of n_row rows of `in` [n_row][pitch] by the resolution matrix, if any, to out. */
 MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int n_row, int pitch,
                                       const mill_real *in, mill_real *out)
 {

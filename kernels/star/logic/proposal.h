@@ -30,7 +30,7 @@ enum {
 };
 
 /** Indices of a point's random numbers.  CHOICE: for the choice of a component and the refusal
- *  by hulls.  From PRIOR on: normals of a draw from priors.  From NORMAL on: the point's normals. */
+ *  by hulls.  PRIOR and following: normals of a draw from priors; NORMAL: normals of the point. */
 enum { MILL_DRAW_CHOICE, MILL_DRAW_PRIOR, MILL_DRAW_NORMAL = 32 };
 
 /** Random numbers of index `draw` (MILL_DRAW_CHOICE ...) of the star's draw i. */
