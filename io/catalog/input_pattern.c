@@ -77,8 +77,8 @@ static int add_matches(const char *pattern, int flags, mill_path_list *list)
   if (failed == GLOB_NOMATCH)
     return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%s' matches no file", pattern);
   if (failed)
-    return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%s': a folder of it cannot be read: %s", pattern,
-                      strerror(folder_errno));
+    return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%s': one of its folders cannot be read: %s",
+                      pattern, strerror(folder_errno));
   for (size_t i = 0; i < found.gl_pathc; i++)
     MILL_CHECK(mill_path_list_add(list, found.gl_pathv[i]));
   return MILL_OK;

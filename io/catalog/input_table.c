@@ -245,8 +245,8 @@ int mill_input_table_append(const char *path, const mill_input_entry *entry, siz
   /* one write: runs that end at the same time do not mix their lines */
   if (write(fd, text, n_text) != (ssize_t)n_text || fsync(fd) != 0)
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "--input-table %s: cannot be written: %s; the result is complete, and the "
-                      "same command writes the table",
+                      "--input-table %s: cannot be written: %s; the result is complete: run the "
+                      "same command again to write the table",
                       path, errno ? strerror(errno) : "no room");
   return MILL_OK;
 }

@@ -20,7 +20,7 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
  *  each prior.
  *
  *  Column names may have any case.  The first table with columns to find stars by
- *  (io/catalog/star_table.h) is read: IDENTIFIER, else TARGETID, else OBJECT, else the place.  It
+ *  (io/catalog/star_table.h) is read: IDENTIFIER, else TARGETID, else OBJECT, else position.  It
  *  needs at least one pair NAME, NAME_ERR of a parameter: VRAD, VSINI, or a label of lib[0] by its
  *  column in the result or its own name.  Other columns are ignored.  A NaN as value or error means
  *  no prior; a row without a key (-1, empty) is ignored.

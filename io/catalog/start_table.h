@@ -3,7 +3,7 @@
  *
  *  The table is a FITS binary table (e.g. of true values by `starmill simulate`, or an rvtab) or a
  *  result of `starmill fit`, finished or not.  Rows of a result with a wrong CRC are left out with
- *  a warning.  Stars are found by TARGETID, else OBJECT, else IDENTIFIER, else place
+ *  a warning.  Stars are found by TARGETID, else OBJECT, else IDENTIFIER, else position
  *  (io/catalog/star_table.h). */
 #pragma once
 
@@ -36,7 +36,7 @@ int mill_start_table_read(const char *path, const mill_library *lib, const mill_
 void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 
 /** Find a star.  *theta [n_label + 2]: VRAD, VSINI and the labels, borrowed from the table; NULL
- *  unless MILL_START_GIVEN.  MILL_ERR_CONFIG: the table has two rows at the star's place. */
+ *  unless MILL_START_GIVEN.  MILL_ERR_CONFIG: two rows of the table match the star's position. */
 int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star,
                           const double **theta, enum mill_start_found *found);
 

@@ -201,8 +201,8 @@ static int read_integers(mill_fits_file *file, int i_hdu, int number, const char
   return MILL_OK;
 }
 
-/* Read a scalar column as type `as`; offset: added to integers; *found: see mill_fits_column_int64.
- * */
+/* Read a scalar column as type `as`, and add offset to integers.  found: as in
+ * mill_fits_column_int64. */
 static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as, __int128 offset,
                        void *out, int *found)
 {
@@ -276,7 +276,7 @@ int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, in
   MILL_CHECK(mill_fits_column_find(file, i_hdu, name, found, &c));
   if (c.number > 0)
     MILL_CHECK(read_scaling(file, i_hdu, c.number, name, scaling, &offset));
-  if (offset != 0)
+  if (offset != 0) /* read unscaled, since CFITSIO would round to double */
     fits_set_tscale(file->fptr, c.number, 1.0, 0.0, &status);
   const int code = read_number(file, i_hdu, name, TLONGLONG, offset, out, found);
   if (offset != 0)

@@ -177,9 +177,9 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
   return 1;
 }
 
-/* Unpack a gzip stream without storing it; returns 0 if it is truncated, or has more than `most`
- * bytes, for which CFITSIO 4.2 would allocate memory without end.  CFITSIO finds other errors when
- * it reads the tile; they cost only that row. */
+/* Unpack a gzip stream without storing it; returns 0 if the stream is truncated, or unpacks to more
+ * than `most` bytes: CFITSIO 4.2 would then allocate memory without end.  Other errors are found
+ * when CFITSIO reads the tile, and cost only the tile's row. */
 static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
 {
   unsigned char out[1 << 14];
@@ -211,8 +211,8 @@ static int64_t tile_pixels(const mill_fits_hdu *hdu, const image *im, int64_t i_
   return n_pix;
 }
 
-/* Read a descriptor as bytes and start in the heap; returns 0 if the stream exceeds the heap, where
- * CFITSIO would read another HDU's bytes. */
+/* Read from a descriptor a stream's length (bytes) and start in the heap; returns 0 if the stream
+ * exceeds the heap, where CFITSIO would read another HDU's bytes. */
 static int good_descriptor(const stream_column *s, const unsigned char *row, int64_t heap_bytes,
                            int64_t *n_byte, int64_t *start)
 {

@@ -190,8 +190,8 @@ static void share_folder(int lock, double end_s)
     sleep_s(FIRST_PAUSE_S);
 }
 
-/* Wait until there may be room.  *is_alone 1: no other thread or rank has a file in the folder, and
- * this one holds its exclusive lock.  MILL_ERR_INPUT: no room can be expected. */
+/* Wait until the folder may have room.  *is_alone 1: no other thread or rank has a file in the
+ * folder, and this thread holds the folder's exclusive lock.  MILL_ERR_INPUT: do not wait. */
 static int wait_for_room(const unpacker *u, int lock, double end_s, double *pause_s, int *is_alone)
 {
   const int can_wait =

@@ -48,8 +48,8 @@ int mill_h5_array_open(hid_t loc, const char *name, mill_h5_array *array);
 int mill_h5_array_open_attr(hid_t loc, const char *object, const char *name, mill_h5_array *array);
 void mill_h5_array_close(mill_h5_array *array);
 
-/** Open or create a file by H5F_ACC_... flags, without file locks, which read-only and network file
- *  systems often lack, and without a cache of raw data, since ranks write rows without HDF5. */
+/** Open or create a file by H5F_ACC_... flags, without file locks: read-only and network file
+ *  systems often lack them.  Raw data are not cached, since ranks write rows without HDF5. */
 int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file);
 
 /** Open read-only, without a lock.  The message tells apart missing, unreadable, not a file, not
@@ -75,7 +75,7 @@ int mill_h5_get_image(const mill_h5_file *file, void **image, size_t *n_byte);
 void mill_h5_close(mill_h5_file *file);
 
 /** Apply mill_h5_scan to an existing output before a run continues it.  MILL_OK if path cannot be
- *  opened as HDF5: whoever reads it will report that. */
+ *  opened as HDF5: reading the output will report that. */
 int mill_h5_check_output(const char *path);
 
 /** Does the object `name` exist? */

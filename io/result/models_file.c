@@ -141,7 +141,7 @@ static int open_arms(mill_models_file *models, const char *path, const mill_mode
 {
   MILL_CHECK(mill_output_hold(path, &models->fd));
   MILL_CHECK(mill_output_open(path, H5F_ACC_RDONLY, &models->file));
-  mill_h5_forget(models->file); /* not to blame for crashes: it stays open while the job runs */
+  mill_h5_forget(models->file); /* a crash shall not name this file, open while the job runs */
   for (int a = 0; a < info->lib->n_arm; a++) {
     char group[NAME_SIZE];
     mill_columns columns;

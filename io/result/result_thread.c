@@ -84,7 +84,8 @@ static void write_many_models(mill_result_file *file)
   pthread_mutex_lock(&file->mutex);
 }
 
-/* Write the models of a queue, and pack its rows for the ranks that will write them. */
+/* Write the models of a queue, and pack its rows for the ranks that own and write them.
+ * n_message [2][owners.n]: messages of /fits and /epochs to each owner. */
 static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_message)
 {
   if (file->io.rank == 0) {
@@ -199,8 +200,8 @@ static int n_count(const mill_result_file *file)
   return N_COUNT + 2 * file->owners.n;
 }
 
-/* Swap the queues, fill this rank's counts and, unless an earlier write failed, prepare the filled
- * queue, *out; returns prepare's code. */
+/* Swap the queues, set file->count and, unless an earlier write failed, prepare the filled queue
+ * (*out) for the write; returns the code of prepare. */
 static int begin_write(mill_result_file *file, mill_result_queue **out)
 {
   int64_t *mine = file->count;
@@ -231,8 +232,8 @@ static int meet_others(mill_result_file *file)
   return MILL_OK;
 }
 
-/* Do one write.  *ends 1: all ranks are closing, so it was the last one.  Costs two collective
- * calls and the messages to the owners of rows. */
+/* Do one write.  *ends 1: all ranks are closing, so this write was the last.  A write costs two
+ * collective calls and the messages to the owners of rows. */
 static int run_write(mill_result_file *file, int *ends)
 {
   int err = MILL_OK;
@@ -306,8 +307,8 @@ static void await_own_write(mill_result_file *file)
   }
 }
 
-/* Sleep for *us between two polls of MPI, which cost tens of microseconds each; then double *us.  A
- * rank that had not asked for a write wakes up when it needs one. */
+/* Sleep *us microseconds between two polls of MPI, which cost tens of microseconds each, and double
+ * *us.  A rank that has not asked for a write wakes up when it needs one. */
 static void nap(mill_result_file *file, int has_wanted, long *us)
 {
   const struct timespec until = mill_cond_time(mill_wall_s() + 1e-6 * (double)*us);

@@ -32,7 +32,7 @@ int mill_table_go_on(void);
 
 /** Open a table.  Not collective.
  *
- *  fd       in   borrowed descriptor of the file, to write rows without HDF5 and other ranks; -1:
+ *  fd       in   borrowed descriptor of the file, by which this rank writes rows without HDF5; -1:
  *                read only
  *  n_row    in   required number of rows; -1: any
  *  columns  in   required types and shapes; a text of one byte allows any width
@@ -75,7 +75,7 @@ int mill_table_write(const mill_table_part *part);
 void mill_table_written(int64_t *n_write, int64_t *n_byte);
 
 /** Write missing values to a range of rows of a new table.  Columns whose missing value is 0 are
- *  skipped, since a new file reads as zeros.  The codes of mill_table_write and
+ *  skipped, since a new file reads as zeros.  Returns the codes of mill_table_write and
  *  mill_table_go_on. */
 int mill_table_fill(mill_table_part part);
 

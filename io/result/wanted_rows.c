@@ -40,8 +40,8 @@ static void end_examination(examination *e)
   MILL_FREE(e->target, e);
 }
 
-/* Mark the row wanted if it is not done, damaged, or failed and to be tried again.  Queue its
- * STATUS for reset to 0, so that readers do not take it for done. */
+/* Mark a row wanted if it is damaged or not done, or has failed and retry_failed is set.  Queue a
+ * wanted row for reset of STATUS to 0, so that readers do not take the row for done. */
 static int examine_row(void *context, int64_t i, const char *row)
 {
   examination *e = context;

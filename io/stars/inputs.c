@@ -404,8 +404,8 @@ static int build_table(const mill_input_names *names, const file_facts *facts,
   return MILL_OK;
 }
 
-/* Send each arm's wavelengths in the first file with the arm to all ranks; NULL if an exposure of
- * any file has other wavelengths. */
+/* Give all ranks the wavelengths of each arm, from the first file that has the arm; NULL if an
+ * exposure of any file has other wavelengths. */
 static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_layout *layouts,
                         mill_inputs *inputs)
 {

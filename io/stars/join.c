@@ -402,7 +402,7 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *taken)
 }
 
 /* List this rank's parts (rows before joining) and joined rows, and count rows and exposures by
- * file.  order [n_entry] out: the entries (place) by owner (key), each owner's own row first. */
+ * file.  order [n_entry] out: entries (place) sorted by owner (key), an owner's own row first. */
 static void list_parts(const survey *taken, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
 {

@@ -51,7 +51,7 @@ int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **
 {
   MILL_AT_END(mill_work_free_at) mill_work *work = NULL;
   mill_work_plan agreed = *plan;
-  double patience_s = (double)plan->n_ahead / plan->rate; /* work left when a rank asks for more */
+  double patience_s = (double)plan->n_ahead / plan->rate; /* s of work left when a rank asks */
   int n_share = 0;
   *out = NULL;
   /* Ranks differ in speed but share one list of chunks.  A rank n times as fast as the slowest

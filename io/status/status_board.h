@@ -26,8 +26,8 @@ int mill_board_open(const mill_mpi *mpi, const mill_board_plan *plan, mill_board
  *  mpi.  MILL_ERR_MPI. */
 int mill_board_meet(void *context, const mill_mpi *mpi);
 
-/** Note an event of this rank.  took: a row of file i_file was taken from the reader; finished: a
- *  row got its STATUS; memory: the largest value is kept; failed: the first failure is kept.  Any
+/** Note an event of this rank.  took: a row of file i_file was taken from the reader.  finished: a
+ *  row got its STATUS.  memory: the largest value is kept.  failed: the first failure is kept.  Any
  *  thread; board may be NULL. */
 void mill_board_took(mill_board *board, int i_file);
 void mill_board_finished(mill_board *board, int status);
@@ -35,8 +35,8 @@ void mill_board_stage(mill_board *board, enum mill_rank_stage stage);
 void mill_board_memory(mill_board *board, enum mill_purpose purpose, size_t bytes);
 void mill_board_failed(mill_board *board, int code, const char *message);
 
-/** Count the rows done on all ranks, and those not fitted among them, including earlier runs.
- *  Assumes that other ranks have kept their last rate since the last meeting.  board NULL:
+/** Count the rows done on all ranks and in earlier runs; *n_failed: how many of these are not
+ *  fitted.  Assumes that other ranks have kept their last rate since the last meeting.  board NULL:
  *  zeros. */
 void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed);
 

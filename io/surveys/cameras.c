@@ -32,6 +32,7 @@ static int compare_cameras(const void *a, const void *b)
                                           : x->i_hdu - y->i_hdu;
 }
 
+/* Cameras with the same exposure_id get as exposure the HDU of the first one. */
 int mill_cameras_number(mill_cameras *c)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -123,6 +124,7 @@ static int is_positive(double x)
   return isfinite(x) && x > 0.0;
 }
 
+/* Fluxes are in erg / s / cm2 / A if most errors (or fluxes per count) are below PHYSICAL. */
 int mill_camera_scale(mill_cameras *c, mill_camera *camera)
 {
   const int by_sens = camera->plane[MILL_SENS].name != NULL;
@@ -163,8 +165,8 @@ static int load_wave(mill_cameras *c, mill_camera *camera)
   return MILL_GIVE(&wave_aa, &camera->wave_aa);
 }
 
-/* Convert counts to flux and their noise to ivar.  factor [n_pix]: flux per count; 0: bad pixel,
- * flux kept and ivar set to 0. */
+/* Convert flux from counts, and ivar from the counts' noise (camera->noise).  factor [n_pix]: flux
+ * per count; 0: a bad pixel, whose flux is kept and whose ivar becomes 0. */
 static void calibrate(const mill_camera *camera, const double *factor, double *flux, double *ivar)
 {
   for (int i = 0; i < camera->n_pix; i++) {
@@ -263,8 +265,8 @@ static int is_good_pixel(const mill_channel *channel, int i)
          isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
 }
 
-/* Between good pixels left and right, interpolate wavelengths that do not ascend; such a pixel gets
- * the line width of the pixel before it. */
+/* Interpolate those wavelengths between the good pixels left and right that do not ascend.  An
+ * interpolated pixel gets the line width of the pixel before it. */
 static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
 {
   double *wave = spectrum->wave_aa;
@@ -278,8 +280,8 @@ static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
     }
 }
 
-/* Extend the range from left to right, the outermost good pixels, to [*first, *end): as far as
- * wavelengths ascend.  Equal wavelengths are padding. */
+/* Set [*first, *end) to the pixels from left to right (the outermost good ones) and those beyond,
+ * as far as their wavelengths ascend.  Pixels of equal wavelength are padding, and left out. */
 static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
 {
   *first = left;

@@ -176,7 +176,7 @@ static int warn_missing_arms(mill_desi_file *file)
     fits_clear_errmsg();
     if (status == 0 || status == COL_NOT_UNIQUE)
       mill_log_warning("%s: SCORES has a column %s but there is no %s_FLUX: unless the arm was "
-                       "left out on purpose, the file is cut",
+                       "left out on purpose, the file is truncated",
                        file->fits->guard->path, name, a->prefix);
   }
   return MILL_OK;

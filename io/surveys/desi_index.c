@@ -61,7 +61,7 @@ static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
     all->healpix = (int32_t)(pixel / (ratio * ratio));
 }
 
-/* Read the file's sky pixel: UNIQPIX (since Matterhorn), else nested, of HPXNSIDE (default 64). */
+/* Read the file's sky pixel: UNIQPIX (since Matterhorn), else HPXPIXEL (nested) and HPXNSIDE. */
 static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row *all)
 {
   int found = 0;

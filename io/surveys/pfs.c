@@ -51,8 +51,8 @@ static int take_width(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* Use an image of n_axis axes as a plane.  Its first axis sets camera->n_pix, or must agree if that
- * is set. */
+/* Use an image of n_axis axes as a plane.  The first image's first axis sets camera->n_pix; those
+ * of others must agree. */
 static int take_image(mill_cameras *c, mill_camera *camera, enum mill_plane_of plane,
                       const char *name, int n_axis)
 {

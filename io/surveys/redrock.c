@@ -77,6 +77,7 @@ int mill_redrock_is_name(const char *name)
   return 0;
 }
 
+/* Try each name: coadd- or spectra- replaced by each beside_prefix, without and with .gz. */
 int mill_redrock_beside(const char *path, char *out, size_t size)
 {
   static const char *const from[] = {"coadd-", "spectra-"};

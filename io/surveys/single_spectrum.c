@@ -47,6 +47,7 @@ int mill_single_find_table(const mill_fits_guard *guard, const char *name)
   return -1;
 }
 
+/* Does any card of the primary header begin with start? */
 int mill_single_says(const mill_fits_guard *guard, const char *start)
 {
   char card[FLEN_CARD - 1];
@@ -116,7 +117,7 @@ int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int3
   return MILL_OK;
 }
 
-/* Convert the text here, since CFITSIO 4.2 may overrun a buffer (see above). */
+/* Convert a keyword's text here, since CFITSIO 4.2 may overrun a buffer on a long value. */
 static int take_int64(mill_fits_file *file, int i_hdu, const char *key, const char *text,
                       int64_t *out)
 {
@@ -148,6 +149,7 @@ static int take_key(mill_fits_file *file, int i_hdu, const char *key, const char
   }
 }
 
+/* Try a wish's name and its two other names, each in all headers, until a value is found. */
 int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double none,
                      const mill_fits_wish *wish, int n_wish, mill_fits_values *values)
 {
@@ -232,7 +234,7 @@ static int need_key(mill_fits_file *file, int i_hdu, const char *key, const char
   return MILL_OK;
 }
 
-/* Set *air by the axis type `key`; if that says neither, the setting of medium must. */
+/* Set *air by keyword `key`: AWAV is air, WAVE vacuum.  Any other type needs the setting medium. */
 static int read_medium(mill_fits_file *file, int i_hdu, const char *key, int configured, int *air)
 {
   char text[FLEN_VALUE] = "";
@@ -384,7 +386,7 @@ int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *w
 int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row)
 {
   if (row < 0 || row >= n_row)
-    return MILL_ERROR(MILL_ERR_RANGE, "%s: row %lld is not among its %lld", file->guard->path,
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: has no row %lld, only %lld rows", file->guard->path,
                       (long long)row, (long long)n_row);
   return MILL_OK;
 }

@@ -13,6 +13,7 @@
 /* Pieces numbered so far in this process, for mill_raw_segment.wave_number. */
 static _Atomic uint64_t n_numbered;
 
+/* Set each arm's rule: is it fitted, from which channel and wavelengths, at which resolution? */
 void mill_spectra_set_rules(mill_spectra *spectra)
 {
   const mill_library *lib = spectra->settings.lib;
@@ -181,6 +182,7 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
   return MILL_OK;
 }
 
+/* Look up the channel's wavelengths among the known ones; cut and remember new wavelengths. */
 int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_known_waves **out)
 {
   int err = MILL_OK;
