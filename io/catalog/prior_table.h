@@ -45,6 +45,5 @@ int mill_prior_table_by(const mill_prior_table *table, enum mill_star_key key);
 /** Count the priors more than five errors beyond the fit's range; *first: the first, as text. */
 int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first);
 
-/** SHA-256 (64 digits) of the keys and priors, independent of the file's other columns and its row
- *  order. */
+/** SHA-256 (64 digits) of keys and priors; other columns and the order of rows have no effect. */
 const char *mill_prior_table_hash(const mill_prior_table *table);

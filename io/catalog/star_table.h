@@ -90,8 +90,7 @@ int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char 
                         mill_star_rows *rows);
 void mill_star_rows_clear(mill_star_rows *rows);
 
-/** Set *row to the table's row of a star; -1: none.  MILL_ERR_CONFIG: two rows match the star's
- *  position. */
+/** Set *row to the table's row of a star; -1: none.  MILL_ERR_CONFIG: two match its position. */
 int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star, int64_t *row);
 
 /** Is any row found by this key? */

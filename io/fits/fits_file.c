@@ -405,7 +405,7 @@ void mill_fits_fill(const char *path, const mill_fits_wish *wish, int n_wish,
   for (int k = 0; k < n_wish; k++) {
     char *to = (char *)out + wish[k].at;
     const mill_fits_values *v = &values[k];
-    if (wish[k].size == 0 || !v->text)
+    if (wish[k].size == 0 || !v->text) /* no member, or a missing text column */
       continue;
     if (wish[k].as == MILL_AS_TEXT)
       mill_fits_text_copy(path, wish[k].name, mill_fits_text_at(v, i), to, wish[k].size);

@@ -73,7 +73,7 @@ static int take_rice(const mill_fits_place *at, const mill_fits_table *table, im
   return MILL_OK;
 }
 
-/* Check axes and tiles; n_row: tiles in the table. */
+/* Set hdu->axis and im->tile from keywords, and check them; n_row: tiles in the table. */
 static int take_axes(const mill_fits_place *at, const mill_fits_table *table, int64_t n_row,
                      int64_t image_limit, image *im, mill_fits_hdu *hdu)
 {
@@ -103,7 +103,7 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
   return MILL_OK;
 }
 
-/* Find the descriptor columns; stream [n_field] out, of which *n are set. */
+/* List the columns of stream descriptors in stream [n_field]; *n: number of these columns. */
 static int find_streams(const mill_fits_place *at, const mill_fits_table *table, const image *im,
                         stream_column *stream, int *n)
 {
@@ -158,7 +158,7 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
       return 0;
     for (int j = 0; j < fs_bits; j++, at++)
       fs = fs << 1 | (bytes[at / 8] >> (7 - at % 8) & 1);
-    fs--;
+    fs--; /* -1: all differences are 0; fs_max: they are not packed; else their low bits */
     if (fs > fs_max)
       return 0;
     if (fs == fs_max)
@@ -275,7 +275,7 @@ static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
 int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *guard,
                               const mill_fits_table *table, int64_t image_limit, mill_fits_hdu *hdu)
 {
-  const mill_fits_hdu tiles = *hdu;
+  const mill_fits_hdu tiles = *hdu; /* the table; *hdu will describe the image */
   const int64_t bitpix = table->key[MILL_KEY_ZBITPIX][0].value;
   const int64_t n_axis = table->key[MILL_KEY_ZNAXIS][0].value;
   const char *type = table->key[MILL_KEY_ZCMPTYPE][0].text;

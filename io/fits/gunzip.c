@@ -204,7 +204,7 @@ static int wait_for_room(const unpacker *u, int lock, double end_s, double *paus
       return MILL_ERROR(MILL_ERR_STOPPED,
                         "%s: stopped while waiting for room in the scratch folder", u->path);
     *is_alone = flock(lock, LOCK_EX | LOCK_NB) == 0;
-    const int there_is = free_bytes(u->scratch) >= (double)u->size;
+    const int there_is = free_bytes(u->scratch) >= (double)u->size; /* room for the file */
     if (*is_alone && there_is)
       break;
     if (*is_alone || mill_wall_s() > end_s)

@@ -27,8 +27,7 @@ enum {
 /** Innermost reason of this thread's last HDF5 failure; call it before any other HDF5 function. */
 const char *mill_h5_reason(void);
 
-/** Close each of n ids that is open (above 0): datasets, types, groups, ..., and files opened
- *  read-only. */
+/** Close those of n ids that are open (above 0): datasets, types, groups, files for reading, ... */
 void mill_h5_close_ids(int n, const hid_t *id);
 static inline void mill_h5_id_close(const hid_t *id)
 {

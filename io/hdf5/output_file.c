@@ -311,7 +311,7 @@ int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t t
 {
   const hid_t space = H5Dget_space(dataset), stored = H5Dget_type(dataset);
   const int is_empty = H5Sget_simple_extent_npoints(space) == 0;
-  const int is_ours = type < 0 || H5Tequal(stored, type) > 0;
+  const int is_ours = type < 0 || H5Tequal(stored, type) > 0; /* negative type: any */
   MILL_H5_CLOSE(space, stored);
   *place = H5Dget_offset(dataset);
   if (!is_ours || (*place == HADDR_UNDEF && !is_empty))

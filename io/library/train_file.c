@@ -149,7 +149,7 @@ static int read_identity(const mill_h5_file *file, char *found)
 
 int mill_train_file_backend(const char *path, size_t size, char *out)
 {
-  static const char name[] = "\nbackend: ";
+  static const char name[] = "\nbackend: "; /* a line of the identity */
   MILL_OWNED char *found = NULL;
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   struct stat status;

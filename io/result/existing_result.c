@@ -180,7 +180,7 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
   const size_t n = strlen(out);
   if (n + sizeof MILL_NEW_END > size)
     return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
-  memcpy(out + n, MILL_NEW_END, sizeof MILL_NEW_END);
+  memcpy(out + n, MILL_NEW_END, sizeof MILL_NEW_END); /* as an earlier --overwrite names it */
   *is_new = access(out, F_OK) == 0;
   if (!*is_new)
     out[n] = '\0';

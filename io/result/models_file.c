@@ -270,8 +270,7 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
   return MILL_OK;
 }
 
-/* On rank 0, holding the lock: find a file to continue (*found 1), or create one under a temporary
- * name. */
+/* On rank 0, holding the lock: find a file to continue (*found 1), or create one at temporary. */
 static int find_or_create(mill_models_file *models, int overwrite, const mill_models_info *info,
                           const char *temporary, int *found)
 {

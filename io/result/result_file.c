@@ -224,7 +224,7 @@ static int share_found(mill_result_file *file, int *found)
   return MILL_OK;
 }
 
-/* Find the rows that earlier runs have not done.  Collective. */
+/* Mark the file unfinished, and find the rows that earlier runs have not done.  Collective. */
 static int continue_rows(mill_result_file *file, const mill_run_info *info, int retry_failed)
 {
   int code = MILL_OK;

@@ -67,7 +67,7 @@ static int write_columns(hid_t file, const char *path, const mill_run_info *info
 
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info)
 {
-  int length[MILL_N_FILE_TEXT] = {1, 1, 1, 1, 1};
+  int length[MILL_N_FILE_TEXT] = {1, 1, 1, 1, 1}; /* longest text of each column */
   mill_columns columns;
   mill_columns_of(MILL_TABLE_FILES, length, &columns);
   for (int k = 0; k < MILL_N_FILE_TEXT; k++)
@@ -295,7 +295,7 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
 {
   int same;
   MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs was = {0};
-  MILL_OWNED mill_input_file *table = NULL;
+  MILL_OWNED mill_input_file *table = NULL; /* this run's inputs, size and time as recorded */
   int64_t n_all = 0, start = 0;
   *recorded = NULL;
   *n_repaired = 0;

@@ -165,8 +165,8 @@ static int write_rows(mill_result_file *file, const int64_t *n_message)
   return code == MILL_OK ? write_taken(file) : code;
 }
 
-/* Agree on the worst code.  Waits longer than usual, since another rank may have much to write;
- * that rank's own watchdog guards its write. */
+/* Agree with the other ranks on the worst code.  Waits longer than usual, since another rank may
+ * have much to write; that rank's own watchdog guards its write. */
 static int agree(mill_result_file *file, int code)
 {
   mill_result_set_busy(file, 0);
@@ -441,7 +441,7 @@ int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mi
                      void *context)
 {
   pthread_mutex_lock(&file->mutex);
-  file->meet = meet;
+  file->meet = meet; /* the I/O threads of all ranks call it together, every write_interval */
   file->meet_context = context;
   pthread_mutex_unlock(&file->mutex);
   /* rank 0 must not start a meeting before all ranks have set meet */

@@ -30,7 +30,7 @@ int mill_stored_rows_put_order(hid_t file, const char *path, const char *crc,
 
 int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows)
 {
-  char order[ORDER_SIZE + sizeof " CRC STATUS"] = "";
+  char order[ORDER_SIZE + sizeof " CRC STATUS"] = ""; /* columns, in the order of the CRC */
   mill_columns columns;
   MILL_CHECK(mill_h5_read_attr_text(MILL_OUTPUT(file, path), "fits/CRC", ORDER, order, ORDER_SIZE));
   strcat(order, " CRC STATUS");

@@ -54,7 +54,7 @@ typedef struct mill_table_part {
   int first, end; /**< columns [first, end) */
   int64_t n;      /**< number of rows */
   int64_t start;  /**< first row, if at is NULL */
-  /** [n] scattered rows: key: row of the table, ascending; place: index of its packed row in `row`.
+  /** [n] scattered rows; key: row of the table, ascending; place: index of its packed row in `row`.
    *  NULL: rows [start, start + n) */
   const mill_keyed *at;
   char *row; /**< [places][stride] packed rows */
@@ -91,8 +91,7 @@ typedef struct mill_waiting {
   int64_t at_room, row_room;
 } mill_waiting;
 
-/** Add a zeroed packed row for row `at` of the table; *row is valid until the next call.
- *  MILL_ERR_MEMORY. */
+/** Add a zeroed packed row for table row `at`; *row is valid until the next.  MILL_ERR_MEMORY. */
 int mill_waiting_add(mill_waiting *rows, const mill_columns *columns, int64_t at, char **row);
 
 /** Sort the rows by `at`, and return them as a part with all columns. */

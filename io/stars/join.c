@@ -231,8 +231,8 @@ static int64_t root_of(int64_t *parent, int64_t i)
   return i;
 }
 
-/* Find pairs [*n_pair] of owners with spots within radius_deg of each other.  Sorts the spots and
- * renumbers their owners from 0. */
+/* List pairs [*n_pair] of owners with spots within radius_deg of each other, enough to connect each
+ * group of owners.  Sorts the spots and renumbers their owners from 0. */
 static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
   int64_t n_owner = 0;
@@ -454,7 +454,7 @@ static int make_table(const mill_mpi *mpi, const survey *taken, int n_file, mill
   return MILL_OK;
 }
 
-/* Rebuild the index of a file after joining.  *next in/out: next element of order. */
+/* Rebuild a file's index from order[*next] on.  exposure_start: first exposure of each entry. */
 static int rebuild(const survey *taken, const mill_keyed *order, const int64_t *exposure_start,
                    int64_t *next, int64_t n_row, int64_t n_exposure, mill_file_index *index)
 {

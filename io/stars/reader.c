@@ -94,8 +94,8 @@ static int close_others(worker *w, const source *keep)
   return n;
 }
 
-/* Return file i, opened if necessary in place of the file unused for longest.  For an unreadable
- * file the source has only an error text. */
+/* Return file i; if it is not open, open it in place of the file unused for longest.  For an
+ * unreadable file the source has only an error text. */
 static int get_source(worker *w, int i, source **out)
 {
   const mill_inputs *inputs = w->reader->plan.inputs;

@@ -61,7 +61,7 @@ int mill_cameras_index(const mill_cameras *c, const mill_catalog_row *row, int i
   for (const mill_camera *camera = c->camera; camera < c->camera + c->n_camera; camera++) {
     if (camera > c->camera && camera[-1].exposure == camera->exposure)
       continue;
-    if (index->n_row == 0 || !is_joint)
+    if (index->n_row == 0 || !is_joint) /* is_joint: one row has all exposures */
       index->row[index->n_row++] = *row;
     mill_file_index_expose(index, camera->exposure, camera->exposure_id, camera->mjd);
   }
@@ -71,7 +71,7 @@ int mill_cameras_index(const mill_cameras *c, const mill_catalog_row *row, int i
 int mill_camera_columns(mill_cameras *c, mill_camera *camera, int is_alone,
                         const char *const name[MILL_N_PLANE])
 {
-  for (int i = 0; i < MILL_N_PLANE; i++) {
+  for (int i = 0; i < MILL_N_PLANE; i++) { /* is_alone: the table is a single spectrum */
     mill_plane *plane = &camera->plane[i];
     if (!name[i])
       continue;
@@ -96,7 +96,7 @@ int mill_camera_plane(mill_cameras *c, const mill_camera *camera, enum mill_plan
 {
   const mill_plane *p = &camera->plane[plane];
   const int64_t row = p->row >= 0 ? p->row : c->row;
-  if (p->number > 0)
+  if (p->number > 0) /* a column, else an image */
     MILL_CHECK(
         mill_single_numbers(c->file, p->i_hdu, p->number, row, camera->first, camera->n_pix, out));
   else
@@ -333,7 +333,7 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
 int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mill_camera *camera)
 {
   mill_single_spectrum *s = &c->spectrum;
-  int wants = MILL_WANTS_PIXELS;
+  int wants = MILL_WANTS_PIXELS; /* needed to repair wavelengths that do not ascend */
   mill_channel channel = {.n_pix = camera->n_pix, .air = camera->air};
   MILL_CHECK(mill_single_resize(s, camera->n_pix));
   MILL_CHECK(load_wave(c, camera));

@@ -364,7 +364,7 @@ typedef struct place {
   size_t at;     /* offset in bytes */
 } place;
 
-/* Set the offsets of all images' rows; *n_byte: bytes of an exposure. */
+/* Set wants [arm], and to[arm][image]: places in an exposure's memory of *n_byte bytes. */
 static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants,
                    place to[][DESI_N_IMAGE], size_t *n_byte)
 {

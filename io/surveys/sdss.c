@@ -363,7 +363,7 @@ static int describe_object(sdss *s, mill_fits_values *v, mill_catalog_row *row)
   memcpy(wish, wish_of_all, sizeof wish);
   MILL_CHECK(mill_fits_column_find(file, s->i_object, "PLATE", &has_plate, &found));
   MILL_CHECK(mill_fits_column_find(file, s->i_object, "FIELD", &has_field, &found));
-  const int is_v = has_field && !has_plate;
+  const int is_v = has_field && !has_plate; /* SDSS-V */
   if (is_v) {
     wish[PLATE].name = "FIELD";
     wish[FIBER].is_needed = 0;

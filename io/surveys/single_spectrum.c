@@ -100,8 +100,7 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
   return read_key(file, i_hdu, key, TDOUBLE, "a number", out, sizeof *out, found);
 }
 
-/* Read as double: when reading an integer, CFITSIO 4.2 overruns a buffer if a long value is not an
- * integer. */
+/* Read as double: when CFITSIO 4.2 reads a long non-integer as integer, it overruns a buffer. */
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found)
 {
@@ -286,7 +285,7 @@ int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int 
   MILL_CHECK(find_numbers(file, i_hdu, column, &c));
   *number = c.number;
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1], n = n_row == 1 ? c.repeat : n_row;
-  const int is_first = *n_pix == 0;
+  const int is_first = *n_pix == 0; /* the first column sets n_pix */
   if (is_first && n >= 2 && n <= MILL_SINGLE_MAX_PIX)
     *n_pix = (int)n;
   if (*n_pix > 0 && n == *n_pix && (n_row == 1 || c.repeat == 1))

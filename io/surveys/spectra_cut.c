@@ -218,7 +218,7 @@ int mill_spectra_lsf(const mill_spectra *spectra, const mill_channel *channel, i
   if ((rule->resolving_power > 0.0 || rule->fwhm_aa > 0.0) &&
       (wanted == MILL_LSF_AUTO || wanted == MILL_LSF_RESOLVING_POWER))
     return MILL_LSF_RESOLVING_POWER;
-  return MILL_LSF_AUTO;
+  return MILL_LSF_AUTO; /* unknown */
 }
 
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants)
@@ -231,7 +231,7 @@ int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *
   for (int i = 0; i < known->n_piece; i++) {
     const int lsf = mill_spectra_lsf(spectra, channel, known->piece[i].arm);
     *wants |= MILL_WANTS_CHANNEL;
-    if (spectra->waves_only || lsf == MILL_LSF_AUTO)
+    if (spectra->waves_only || lsf == MILL_LSF_AUTO) /* AUTO: unknown, so not fitted */
       continue;
     *wants |= MILL_WANTS_PIXELS | (lsf == MILL_LSF_MATRIX ? MILL_WANTS_MATRIX : 0);
   }

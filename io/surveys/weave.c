@@ -84,8 +84,7 @@ static const mill_single_wcs wcs = {.start = "CRVAL1",
                                     .type = "CTYPE1",
                                     .default_unit = "Angstrom"};
 
-/* Open an arm if the file has any of its images.  *frame: frame of all arms so far; unknown if they
- * differ. */
+/* Open an arm if the file has any of its images.  *frame: of all arms so far; mixed: unknown. */
 static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
 {
   char name[MAX_NAME];
