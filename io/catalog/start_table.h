@@ -22,7 +22,7 @@ enum mill_start_found {
 
 /** Read a table.  Until freed it takes about (n_label + 10) * 8 bytes a row, and the stars' names.
  *
- *  It needs these columns, in any case: keys of the stars, VRAD, VSINI, and each label of lib by
+ *  Needed columns, in upper or lower case: keys of the stars, VRAD, VSINI, and each label of lib by
  *  its column in the result or its own name.  A FITS file is searched for the first table with all
  *  of them.  A parameter that set->fixed fixes needs no column and takes its fixed value.  If a
  *  star has several rows, the first finite one is used.  library: use only rows with this code, if

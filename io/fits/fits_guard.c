@@ -72,8 +72,8 @@ static int is_keyword(const char *keyword, const char *name)
   return *name == *keyword && (strcmp(keyword, name) == 0 || numbered(keyword, name));
 }
 
-/* Type required of a keyword's value, as CFITSIO aborts on other types: s string, i integer, r
- * real, l logical, 0 any. */
+/* Return the type required of a keyword's value: s string, i integer, r real, l logical, 0 any.
+ * CFITSIO aborts on other types. */
 static char wanted_type(const char *keyword)
 {
   static const char *const known[] = {

@@ -181,7 +181,7 @@ static void sleep_s(double s)
   nanosleep(&t, NULL);
 }
 
-/* Take a shared lock on the folder, which tells other threads that this one has a file in it.
+/* Take a shared lock on the folder, which tells other threads that this thread has a file there.
  * Waits while another thread holds the exclusive lock to unpack alone. */
 static void share_folder(int lock, double end_s)
 {

@@ -35,7 +35,7 @@ int mill_output_take_room(const char *path);
 int mill_output_open(const char *path, unsigned flags, hid_t *file);
 
 /** Open an existing output read-only, by one process.  If path is missing, return MILL_OK with an
- *  invalid *file.  MILL_ERR_OUTPUT names what else is there. */
+ *  invalid *file.  MILL_ERR_OUTPUT: path is not a readable HDF5 file. */
 int mill_output_open_existing(const char *path, hid_t *file);
 
 /** Open a descriptor of the file at path, to write rows and later to check that the path still

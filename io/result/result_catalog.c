@@ -45,8 +45,8 @@ static void clear_group(group *g)
   memset(g, 0, sizeof *g);
 }
 
-/* Return the end of a group of files from `first` on: one file, or all that have at most BLOCK_ROWS
- * rows (or exposures) together. */
+/* Return the end of a group of files from `first` on: one file, or as many as have at most
+ * BLOCK_ROWS rows (or exposures) together. */
 static int end_of_group(const mill_run_info *info, int first)
 {
   int64_t n = 0;

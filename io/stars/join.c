@@ -147,7 +147,7 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
 
 /* Set owner [n] of rows e [n] to the number (place) of the first row of the same name in the
  * catalog; this rank has all rows of these names.
- * Returns the number of rows far from their owner; *far: the first far row. */
+ * Returns the number of rows more than MILL_FAR_DEG from their owner; *far: the first of these. */
 static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int64_t *owner,
                             const entry **far)
 {

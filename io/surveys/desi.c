@@ -43,8 +43,8 @@ static int check_image(const mill_desi_file *file, int i_hdu, int n_axis, const 
   return MILL_OK;
 }
 
-/* Read unit, medium and frame of the wavelengths; default, as DESI's pipeline writes: Angstrom,
- * vacuum, barycentric. */
+/* Read unit, medium and frame of the wavelengths from keywords.  Without keywords they are
+ * Angstrom, vacuum and barycentric, as in files of DESI's pipeline. */
 static int read_conventions(mill_desi_file *file, mill_desi_arm *a, int i_hdu, double *to_aa)
 {
   char medium[FLEN_VALUE] = "";

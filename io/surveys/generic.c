@@ -93,7 +93,7 @@ static int check_arms(generic *g)
 }
 
 /* Exclude a row: it becomes an unreadable exposure without a name and is joined with nothing.
- * other: see next_row. */
+ * other: the row that it repeats or contradicts; -1: its name is unusable. */
 static void set_apart(generic *g, int64_t row, int64_t id, int64_t other)
 {
   g->kind[row] = APART;

@@ -47,7 +47,7 @@ static int parse_name(const char *name, char *letter, int32_t *minute)
 }
 
 /* Set camera->mjd to the middle of an exposure, or for a coadd to the mean over its exposures; if
- * the file lists none, to the day. */
+ * the file lists no exposure, to the day. */
 static int read_middle(mill_cameras *c, mill_camera *camera)
 {
   const mill_fits_guard *guard = c->file->guard;

@@ -48,8 +48,8 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
   return mill_arena_take(&spectra->batch->arena, n_byte, out);
 }
 
-/* Set *out to the pixels that belong to a piece, of an array from [n_row][n_pix] of 4-byte numbers.
- * Copy them to the batch's memory unless they are there already.  from NULL: *out is NULL. */
+/* Set *out to a piece's pixels of the array `from` [n_row][n_pix] of 4-byte numbers.  Pixels not
+ * yet in the batch's memory are copied there.  from NULL: *out is NULL. */
 static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, size_t n_row,
                 size_t n_pix, const void **out)
 {
