@@ -79,8 +79,7 @@ static void close_descriptor(mill_result_file *file)
   file->fd = -1;
 }
 
-/* Open file and tables.  Rank 0 writes provenance by HDF5; each rank writes rows by its
- * descriptor. */
+/* Open file and tables.  Rank 0 writes provenance by HDF5; all ranks write rows by descriptor. */
 static int open_tables(mill_result_file *file, const char *path)
 {
   mill_columns epochs;

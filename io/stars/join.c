@@ -332,7 +332,8 @@ static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t 
   return MILL_OK;
 }
 
-/* List this rank's known positions, and the rank that collects each position's strip. */
+/* List this rank's known positions, by strip of declination, and the rank that collects each strip.
+ * A position within radius_deg of the next strip is listed there too. */
 static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg, spot **spots,
                       int **rank, int64_t *n)
 {
@@ -437,7 +438,7 @@ static int make_table(const mill_mpi *mpi, const survey *taken, int n_file, mill
   MILL_CHECK_MPI(MPI_Exscan(n, before, 2, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (mpi->rank == mpi->size - 1)
     start[n_new++] = (mill_join_start){n[0], n[1]};
-  for (int64_t i = 0; i < n_new; i++) {
+  for (int64_t i = 0; i < n_new; i++) { /* count on from the ranks before */
     start[i].part += before[0];
     start[i].exposure += before[1];
   }

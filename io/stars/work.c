@@ -81,7 +81,7 @@ int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *contex
     *there = mill_schedule_next(work->schedule, &work->walk, piece);
     if (*there)
       break;
-    MILL_CHECK(mill_draw_next(work->draw, gives_up, context, &number));
+    MILL_CHECK(mill_draw_next(work->draw, gives_up, context, &number)); /* of a chunk */
     if (number < 0)
       break;
     mill_schedule_sums(work->schedule, &sum);

@@ -32,7 +32,7 @@ static int compare_cameras(const void *a, const void *b)
                                           : x->i_hdu - y->i_hdu;
 }
 
-/* Cameras with the same exposure_id get as exposure the HDU of the first one. */
+/* Number each exposure (the cameras of one exposure_id) by the HDU of its first camera. */
 int mill_cameras_number(mill_cameras *c)
 {
   const mill_fits_guard *guard = c->file->guard;

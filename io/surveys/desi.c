@@ -138,8 +138,7 @@ static int open_arm(mill_desi_file *file, mill_desi_arm *a)
   return MILL_OK;
 }
 
-/* Fail if one arm has an optional HDU that another lacks: the file was truncated between two
- * HDUs. */
+/* Fail if an arm lacks an optional HDU that another has: the file was cut between two HDUs. */
 static int check_alike(const mill_desi_file *file)
 {
   for (int image = DESI_MASK; image <= DESI_RESOLUTION; image++) {

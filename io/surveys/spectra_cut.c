@@ -29,7 +29,7 @@ void mill_spectra_set_rules(mill_spectra *spectra)
     rule->channel = i >= 0 ? config->arm[i].channel : "";
     rule->min_aa = choice.min_aa;
     rule->max_aa = choice.max_aa;
-    /* the range accepted by src/pipeline/pipeline.c, less a margin for rounding */
+    /* the templates' range, less Doppler shifts at the velocity limits and a rounding margin */
     const double first = exp(lib->arm[a].ln_wave0);
     const double last =
         exp(lib->arm[a].ln_wave0 + lib->arm[a].ln_step * (double)(lib->arm[a].n_pix - 1));
