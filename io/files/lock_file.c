@@ -265,7 +265,7 @@ int mill_lock_take(const char *output, mill_lock *lock)
 
 int mill_lock_keep(const mill_lock *lock)
 {
-  if (!lock->beat)
+  if (!lock->beat) /* the lock is not held */
     return MILL_OK;
   if (mill_boot_s() - atomic_load(&lock->beat->touched) > 2 * mill_lock_beat_s)
     touch(lock->beat); /* the machine or this process was suspended */
@@ -302,7 +302,7 @@ static int is_of_job(const char *end)
 void mill_lock_remove_leftovers(const mill_lock *lock, const char *output)
 {
   char folder[MILL_MAX_PATH], name[MILL_MAX_PATH], victim[2 * MILL_MAX_PATH];
-  if (!lock->beat)
+  if (!lock->beat) /* the lock is not held */
     return;
   snprintf(folder, sizeof folder, "%s", output);
   snprintf(name, sizeof name, "%s", output);

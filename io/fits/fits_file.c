@@ -421,7 +421,7 @@ int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pi
   const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
   long first[MILL_FITS_MAX_AXIS] = {1};
   for (int i = 1; i < hdu->n_axis; i++)
-    first[i] = i + 1 < hdu->n_axis ? 1 : (long)i_row + 1;
+    first[i] = i + 1 < hdu->n_axis ? 1 : (long)i_row + 1; /* the last axis counts rows */
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
   /* integers and compressed floats mark missing pixels by a special value; make it NaN */
   fits_read_pix(file->fptr, TDOUBLE, first, n_pix,

@@ -200,7 +200,7 @@ typedef struct header {
   int64_t bytes; /* with the END card and padding */
 } header;
 
-/* Read blocks up to END; *out owns its text. */
+/* Read a header's blocks up to its END card; *out owns its text. */
 static int read_header(const mill_fits_place *at, int fd, int64_t start, header *out)
 {
   int64_t room = 0;

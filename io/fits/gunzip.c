@@ -209,7 +209,7 @@ static int wait_for_room(const unpacker *u, int lock, double end_s, double *paus
       break;
     if (*is_alone || mill_wall_s() > end_s)
       MILL_CHECK(fail_for_room(u));
-    if (there_is && !is_first)
+    if (there_is && !is_first) /* at first it may be what give_room_back freed */
       break;
     sleep_s(*pause_s);
     *pause_s = fmin(1.5 * *pause_s, MAX_PAUSE_S);

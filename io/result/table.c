@@ -290,7 +290,7 @@ static int move_column(const mill_table_part *p, int i_column, int is_write, cha
   for (int64_t i = 0, end; i < p->n; i = end) {
     end = end_of_piece(p, (int64_t)c->n_byte, i);
     const int64_t first = row_of(p, i), n = row_of(p, end - 1) - first + 1;
-    if (!is_write || n > end - i)
+    if (!is_write || n > end - i) /* before a write, read the rows in its gaps */
       MILL_CHECK(transfer(p->table, i_column, first, 0, piece, (size_t)n * c->n_byte));
     for (; i < end; i++) {
       char *packed = p->row + (size_t)(p->at ? p->at[i].place : i) * p->stride + c->at;

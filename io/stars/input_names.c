@@ -269,7 +269,7 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   return MILL_OK;
 }
 
-/* Remove the inputs that are done from the list, then apply keep_own. */
+/* Drop the inputs that are done; if the output has fitted rows, take its own inputs instead. */
 static int skip_done(const mill_input_request *request, const mill_config *config,
                      mill_input_names *names, mill_path_list *list)
 {

@@ -84,7 +84,7 @@ static int learn_batch(index_job *job, int i_file)
       layout->first_file = i_file;
       last_wave[s->arm] = s->wave_aa;
     }
-    if (end > i + 1 ||
+    if (end > i + 1 || /* several pieces in one arm */
         (s->wave_aa != last_wave[s->arm] &&
          !same_wavelengths(layout->n_pix_first, layout->wave_aa, s->n_pix, s->wave_aa)))
       layout->differs = 1;
