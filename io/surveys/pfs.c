@@ -9,8 +9,7 @@
 #include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
 
-/* Wavelengths (A) where the arms meet, and FWHM (A) of their lines; MEDIUM: red arm in medium
- * resolution. */
+/* Wavelengths (A) where arms meet, and FWHM (A) in the arms; MEDIUM: medium-resolution red arm. */
 static const double RED_AA = 6400.0, INFRARED_AA = 9550.0;
 static const double BLUE_FWHM = 2.1, RED_FWHM = 2.7, MEDIUM_FWHM = 1.6, INFRARED_FWHM = 2.4;
 
@@ -51,8 +50,8 @@ static int take_width(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* Use an image of n_axis axes as a plane.  Its first axis sets camera->n_pix, or must agree if that
- * is set. */
+/* Use an image of n_axis axes as a plane.  The first image's first axis sets camera->n_pix; those
+ * of others must agree. */
 static int take_image(mill_cameras *c, mill_camera *camera, enum mill_plane_of plane,
                       const char *name, int n_axis)
 {
