@@ -18,8 +18,8 @@ static const char *list_arms(const mill_library *lib, unsigned arms, char list[L
   return list;
 }
 
-/* Warn of wavelengths outside the library, and ask about the unit if they would fit in nm, um, m
- * or as logarithms. */
+/* Warn that a spectrum lies outside the library; ask about the unit of its wavelengths if they
+ * would lie inside as nm, um, m, tenths of A or logarithms. */
 static void complain_of_range(const mill_complaints *c, const char *path, const mill_left_out *left)
 {
   static const struct {
@@ -86,8 +86,8 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
                      "%.3g A wide: implausible for a spectrograph; check its unit",
                      path, left->sigma_aa, left->sigma_wave_aa, left->pixel_aa);
   if (fresh[MILL_SHIFTED])
-    mill_log_warning("%s: the resolution matrix moves light by %.1f pixels, and so velocities: are "
-                     "its diagonals in the order of DESI?",
+    mill_log_warning("%s: the resolution matrix moves light by %.1f pixels, which changes "
+                     "velocities: are its diagonals in DESI's order?",
                      path, left->shift_pix);
 }
 

@@ -20,8 +20,8 @@ typedef struct share {
   mill_progress progress;
 } share;
 
-/* Watch the fits: they hang if no star is taken or finished within the watchdog's bound.
- * Posteriors get extra time for all evaluations that the stars under way may take. */
+/* Have the watchdog end the run as hung if no star is taken or finished within the watchdog's
+ * limit.  Posteriors get extra time for all evaluations that the stars under way may need. */
 static void watch_fits(share *s)
 {
   const mill_fit_task *task = s->task;
